@@ -1,0 +1,72 @@
+# Two commands are enough on a fresh machine (Python 3.11 or later with venv, and make): make demo, make test.
+# Override: PYTHON=python3.12 (interpreter), VENV=folder (environment), WORKERS=4 (test processes).
+
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV ?= .venv
+WORKERS ?= 2
+UV ?= uv
+BIN := $(VENV)/bin
+CODE := coco_opt solvers experiments tests
+
+# Only what the lock pins may be imported.
+unexport PYTHONPATH PYTHONHOME
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help env demo test check tests test-slow format notebooks bench lock clean
+
+help: ## Print this list
+	@echo "usage: make TARGET"
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  \1|\2/p' Makefile | awk -F'|' '{ printf "%-14s %s\n", $$1, $$2 }'
+
+# The stamps make an interrupted installation start again, and a changed lock or pyproject.toml reinstall.
+$(VENV)/.locked: requirements.txt
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "coco-opt needs Python 3.11 or later: set PYTHON=python3.11" >&2; exit 1; }
+	@echo "Creating $(VENV) with the pinned packages (one to three minutes, once)"
+	@"$(PYTHON)" -m venv "$(VENV)"
+	@"$(BIN)/python" -m pip install --quiet --no-input --only-binary :all: --require-hashes -r requirements.txt
+	@touch "$@"
+
+$(VENV)/.installed: $(VENV)/.locked pyproject.toml
+	@"$(BIN)/python" -m pip install --quiet --no-input --no-deps --no-build-isolation -e .
+	@touch "$@"
+
+env: $(VENV)/.installed ## Create or update the environment only
+
+demo: env ## Release made data with seeded noise, verify it, print the errors and where the report lies
+	@"$(BIN)/coco-opt" demo
+
+test: check tests ## Linters, types, layers and every test but the slow ones
+
+check: env ## Linters, types and layers only
+	@"$(BIN)/ruff" check $(CODE)
+	@"$(BIN)/ruff" format --check $(CODE)
+	@"$(BIN)/mypy"
+	@"$(BIN)/lint-imports" --no-logo
+
+tests: env
+	@"$(BIN)/python" -m pytest -m "not slow" -n $(WORKERS)
+
+# pytest's exit status 5 means that no test carries the marker.
+test-slow: env ## The statistical tests that take minutes
+	@"$(BIN)/python" -m pytest -m slow || { status=$$?; [ $$status -eq 5 ] && echo "no test is marked slow" || exit $$status; }
+
+format: env ## Rewrite the code in the project's format
+	@"$(BIN)/ruff" check --fix $(CODE)
+	@"$(BIN)/ruff" format $(CODE)
+
+notebooks: env ## Execute the notebooks in place
+	@"$(BIN)/jupyter" execute --inplace notebooks/*.ipynb
+
+bench: env ## Kernels and certified solves beside their peers
+	@"$(BIN)/coco-opt" bench
+
+lock: ## Pin requirements.txt again from pyproject.toml (needs uv)
+	@"$(UV)" pip compile pyproject.toml --extra dev --universal --python-version 3.11 --generate-hashes \
+		--no-annotate --no-emit-index-url --custom-compile-command "make lock" --quiet --output-file requirements.txt
+
+clean: ## Remove caches and build products (never the environment, releases/ or private/)
+	@rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@find $(CODE) -name __pycache__ -type d -prune -exec rm -rf {} +
