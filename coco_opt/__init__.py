@@ -1,0 +1,73 @@
+"""Consistent, certified, differentially private histograms of groups over a hierarchy of regions.
+
+Privacy comes from noise; everything after the noise is optimisation. Each step is a named problem (``problems``) that
+interchangeable solvers answer (``solve``) and that certifies the answer itself. Names are imported when first used,
+so ``import coco_opt`` stays light.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from coco_opt._version import __version__ as __version__
+
+if TYPE_CHECKING:
+    from coco_opt.choices import SolverChoices as SolverChoices
+    from coco_opt.config import Config as Config
+    from coco_opt.config import load_config as load_config
+    from coco_opt.groups import GroupsMethod as GroupsMethod
+    from coco_opt.groups import GroupsResult as GroupsResult
+    from coco_opt.groups import estimate_groups as estimate_groups
+    from coco_opt.histograms import CountOfCounts as CountOfCounts
+    from coco_opt.histograms import Hierarchy as Hierarchy
+    from coco_opt.histograms import emd as emd
+    from coco_opt.privacy import Measurements as Measurements
+    from coco_opt.privacy import OpenDPNoise as OpenDPNoise
+    from coco_opt.privacy import SeededNoise as SeededNoise
+    from coco_opt.privacy import measure_hierarchy as measure_hierarchy
+    from coco_opt.problem import Problem as Problem
+    from coco_opt.problems import ControlledRounding as ControlledRounding
+    from coco_opt.problems import GroupMatching as GroupMatching
+    from coco_opt.problems import IsotonicL1 as IsotonicL1
+    from coco_opt.problems import IsotonicL2 as IsotonicL2
+    from coco_opt.problems import SimplexProjection as SimplexProjection
+    from coco_opt.registry import backends as backends
+    from coco_opt.registry import make_solver as make_solver
+    from coco_opt.runs import run_release as run_release
+    from coco_opt.solution import Solution as Solution
+    from coco_opt.solution import Status as Status
+    from coco_opt.solver import solve as solve
+    from coco_opt.solver import solve_many as solve_many
+    from coco_opt.tables import read_release as read_release
+    from coco_opt.tables import verify_release as verify_release
+
+_NAMES = {
+    "choices": ("SolverChoices",),
+    "config": ("Config", "load_config"),
+    "groups": ("GroupsMethod", "GroupsResult", "estimate_groups"),
+    "histograms": ("CountOfCounts", "Hierarchy", "emd"),
+    "privacy": ("Measurements", "OpenDPNoise", "SeededNoise", "measure_hierarchy"),
+    "problem": ("Problem",),
+    "problems": ("ControlledRounding", "GroupMatching", "IsotonicL1", "IsotonicL2", "SimplexProjection"),
+    "registry": ("backends", "make_solver"),
+    "runs": ("run_release",),
+    "solution": ("Solution", "Status"),
+    "solver": ("solve", "solve_many"),
+    "tables": ("read_release", "verify_release"),
+}
+_HOMES = {name: module for module, names in _NAMES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name from its module when it is first used (PEP 562)."""
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'coco_opt' has no attribute {name!r}")
+    value = getattr(import_module(f"coco_opt.{home}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*_HOMES, "__version__"])

@@ -1,0 +1,96 @@
+"""Errors for people: what is wrong, where (file, row, column or key), and what to do next.
+
+No message ever holds a private value; raise them with ``from None`` wherever the original exception could.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+class CocoOptError(Exception):
+    """Base of every error coco-opt raises on purpose; ``exit_code`` is what the command line returns."""
+
+    exit_code = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where in the user's input an error lies; rows count from 1 and include the header line of a CSV."""
+
+    file: str
+    row: int | None = None
+    column: str | None = None
+
+    def __str__(self) -> str:
+        parts = [self.file]
+        if self.row is not None:
+            parts.append(f"row {self.row}")
+        if self.column is not None:
+            parts.append(f"column {self.column!r}")
+        return ", ".join(parts)
+
+
+class InputError(CocoOptError):
+    """A table that cannot be used as it is; carries the place and a stable code, never the value.
+
+    Codes are short kebab-case words ("negative-size", "duplicate-group"), the same in every release.
+    """
+
+    def __init__(self, code: str, message: str, place: Place | None = None) -> None:
+        self.code = code
+        self.place = place
+        where = f"{place}: " if place is not None else ""
+        super().__init__(f"{where}{message} [{code}]")
+
+
+class HierarchyError(InputError):
+    """Regions that do not form a tree: a cycle, two parents, an orphan, no or several roots, unequal depth."""
+
+
+class ConfigError(CocoOptError):
+    """A configuration that is not valid; names the key and, for a misspelt one, the nearest valid key."""
+
+    def __init__(self, key: str, message: str, file: str | None = None) -> None:
+        self.key = key
+        where = f"{file}: " if file is not None else ""
+        super().__init__(f"{where}[{key}] {message}" if key else f"{where}{message}")
+
+
+class MissingPackageError(CocoOptError):
+    """An optional package is not installed; the message says how to install it."""
+
+    def __init__(self, package: str, purpose: str, extra: str | None = None) -> None:
+        self.package = package
+        what = f"coco-opt[{extra}]" if extra else package
+        super().__init__(f"{purpose} needs the package {package!r}: pip install '{what}'")
+
+
+class BudgetError(CocoOptError):
+    """The privacy budget does not allow what was asked."""
+
+    exit_code = 3
+
+
+class VerificationError(CocoOptError):
+    """A release folder does not hold what its manifest promises."""
+
+    exit_code = 1
+
+
+class ProblemError(CocoOptError, ValueError):
+    """The data of an optimisation problem are not valid (shapes, signs, an empty feasible set)."""
+
+
+class UnknownSolverError(CocoOptError, LookupError):
+    """No registered solver has this name, or it cannot express the problem."""
+
+
+class SolverError(CocoOptError):
+    """A solver did not reach its tolerance; ``solution`` holds what it returned, judged by the problem."""
+
+    exit_code = 4
+
+    def __init__(self, message: str, solution: object | None = None) -> None:
+        self.solution = solution
+        super().__init__(message)

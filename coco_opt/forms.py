@@ -1,0 +1,116 @@
+"""Canonical sparse programs that problems write themselves as and generic solvers read.
+
+All three minimise over variables z::
+
+    (1/2) z' P z + c' z + offset   subject to   row_lower <= A z <= row_upper,  lower <= z <= upper
+
+with P = 0 for a linear program and some z integer for a mixed-integer one. The classes share their fields,
+not their solvers: a solver lists exactly the forms it accepts.
+
+Duals follow one sign convention: the gradient of the objective equals ``A' row_dual + bound_dual``, a dual being
+nonnegative where a lower side is active and nonpositive where an upper side is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from scipy.sparse import csc_array
+
+FloatArray = NDArray[np.float64]
+FormName = Literal["lp", "qp", "milp"]
+ValueT = TypeVar("ValueT")
+DualT = TypeVar("DualT")
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class LinearProgram:
+    """Minimise ``c @ z + offset`` over a polyhedron given by ranged rows and bounds.
+
+    Shapes: c, lower, upper (n,); A (m, n) in compressed sparse columns; row_lower, row_upper (m,). Infinite sides
+    are ``-inf`` and ``inf``.
+    """
+
+    c: FloatArray
+    A: csc_array
+    row_lower: FloatArray
+    row_upper: FloatArray
+    lower: FloatArray
+    upper: FloatArray
+    offset: float = 0.0
+
+    form = "lp"
+
+    @property
+    def variables(self) -> int:
+        """Return the number of variables n."""
+        return self.c.size
+
+    @property
+    def rows(self) -> int:
+        """Return the number of rows m."""
+        return self.row_lower.size
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class QuadraticProgram(LinearProgram):
+    """A linear program with a convex quadratic term; P (n, n) is symmetric and stored whole."""
+
+    P: csc_array
+
+    form = "qp"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class MixedIntegerProgram(LinearProgram):
+    """A linear program in which the variables marked in ``integer`` (n,) take whole values."""
+
+    integer: NDArray[np.bool_]
+
+    form = "milp"
+
+
+FORMS: dict[str, type[LinearProgram]] = {
+    "lp": LinearProgram,
+    "qp": QuadraticProgram,
+    "milp": MixedIntegerProgram,
+}
+
+
+@dataclass(frozen=True, eq=False)
+class ProgramDual:
+    """Multipliers of a program's rows (m,) and bounds (n,), in the sign convention of this module."""
+
+    rows: FloatArray
+    bounds: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class Formulation(Generic[ValueT, DualT]):
+    """A problem written as a program, with the way back.
+
+    ``recover`` maps the program's variables to the problem's value type; ``multipliers``, where given, maps the
+    program's duals to the problem's own.
+    """
+
+    program: LinearProgram
+    recover: Callable[[FloatArray], ValueT]
+    multipliers: Callable[[ProgramDual], DualT] | None = None
+
+
+def first_differences(n: int) -> Any:
+    """Return the sparse (n - 1, n) matrix with rows ``x[i+1] - x[i]``, as csc_array."""
+    from scipy.sparse import diags_array
+
+    if n < 2:
+        from scipy.sparse import csc_array
+
+        return csc_array((0, n), dtype=np.float64)
+    ones = np.ones(n - 1)
+    return diags_array([-ones, ones], offsets=[0, 1], shape=(n - 1, n), format="csc")

@@ -1,0 +1,25 @@
+"""The named optimisation problems, one a file; ``PROBLEMS`` lists them by the name used in config."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from coco_opt.problem import Problem
+from coco_opt.problems.controlled_rounding import ControlledRounding
+from coco_opt.problems.group_matching import Flow, GroupMatching
+from coco_opt.problems.isotonic import IsotonicL1, IsotonicL2
+from coco_opt.problems.simplex_projection import SimplexProjection
+
+PROBLEMS: dict[str, type[Problem[Any, Any]]] = {
+    problem.kind: problem for problem in (SimplexProjection, IsotonicL2, IsotonicL1, ControlledRounding, GroupMatching)
+}
+
+__all__ = [
+    "PROBLEMS",
+    "ControlledRounding",
+    "Flow",
+    "GroupMatching",
+    "IsotonicL1",
+    "IsotonicL2",
+    "SimplexProjection",
+]

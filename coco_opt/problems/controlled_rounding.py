@@ -1,0 +1,146 @@
+"""Controlled rounding with a fixed sum: whole numbers next to fractional ones (Kuo et al. 2018, section 4.1).
+
+::
+
+    minimise  sum_i |X_i - x_i|   subject to   X_i in {floor(x_i), ceil(x_i)},  sum_i X_i = total
+
+With f_i the fractional part and b_i = X_i - floor(x_i), a cell costs f_i + b_i (1 - 2 f_i), so the problem is to choose
+k = total - sum floor(x_i) of the fractional cells to round up. Its linear relaxation 0 <= b <= 1 has whole vertices:
+the bound certified by one multiplier nu of the sum is exact. The gap is
+``sum_i (c_i + nu) b_i - min(0, c_i + nu)`` with c_i = 1 - 2 f_i, every term nonnegative.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from coco_opt.errors import ProblemError
+from coco_opt.forms import FloatArray, Formulation, LinearProgram, MixedIntegerProgram
+from coco_opt.problem import Problem, checked_vector
+
+WholeOrNot = NDArray[np.float64] | NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False, init=False)
+class ControlledRounding(Problem[WholeOrNot, float]):
+    """Round x (n,) up or down to whole numbers with a given whole total, nearest in L1.
+
+    Values are int64; a solver may hand in fractions, which repair turns into the best choice of the same size.
+    Raises ProblemError where no choice of floors and ceilings reaches the total.
+    """
+
+    x: FloatArray
+    total: int
+
+    kind: ClassVar[str] = "controlled_rounding"
+    forms: ClassVar[tuple[type[LinearProgram], ...]] = (LinearProgram, MixedIntegerProgram)
+    repairable: ClassVar[float] = np.inf  # optimal fractional points lie anywhere between whole ones
+
+    def __init__(self, x: ArrayLike, total: int) -> None:
+        object.__setattr__(self, "x", checked_vector(x, "x"))
+        object.__setattr__(self, "total", int(total))
+        down = int(self.floors.sum())
+        up = down + int(self.fractional.sum())
+        if not down <= self.total <= up:
+            raise ProblemError(
+                f"no rounding of these {self.x.size} numbers has the total asked for: "
+                "floors sum to more, or ceilings to less"
+            )
+
+    @property
+    def floors(self) -> NDArray[np.int64]:
+        """Return the cells rounded down (n,)."""
+        return np.floor(self.x).astype(np.int64)
+
+    @property
+    def fractions(self) -> FloatArray:
+        """Return the fractional parts (n,), in [0, 1)."""
+        return self.x - np.floor(self.x)
+
+    @property
+    def fractional(self) -> NDArray[np.bool_]:
+        """Return which cells (n,) are not whole already."""
+        return self.fractions > 0
+
+    @property
+    def variables(self) -> int:
+        """Return the number of cells n."""
+        return self.x.size
+
+    def objective(self, x: WholeOrNot) -> float:
+        """Return the L1 distance to the fractional cells."""
+        return float(np.abs(x - self.x).sum())
+
+    def violation(self, x: WholeOrNot) -> float:
+        """Return the largest distance of a cell from its floor or ceiling, or the error of the sum."""
+        if x.shape != self.x.shape or not np.isfinite(x).all():
+            return np.inf
+        floors = self.floors
+        up = x - floors
+        off = np.where(self.fractional, np.minimum(np.abs(up), np.abs(up - 1)), np.abs(up))
+        whole = np.rint(x).astype(np.int64)
+        return max(float(off.max(initial=0.0)), float(abs(int(whole.sum()) - self.total)))
+
+    def repair(self, x: WholeOrNot) -> WholeOrNot:
+        """Round up the cells where x lies farthest above the floor; a wrong shape comes back unchanged."""
+        if x.shape != self.x.shape or not np.isfinite(x).all():
+            return x
+        floors, choices = self.floors, np.flatnonzero(self.fractional)
+        count = self.total - int(floors.sum())
+        ranked = np.argsort(-(x - floors)[choices], kind="stable")
+        floors[choices[ranked[:count]]] += 1
+        return floors
+
+    def multipliers(self, x: WholeOrNot) -> float:
+        """Rebuild nu from x: minus the largest cost among the cells rounded up."""
+        costs, up = self._costs(), self._ups(x)
+        chosen = costs[up > 0]
+        if chosen.size:
+            return -float(chosen.max())
+        return -float(costs.min()) if costs.size else 0.0
+
+    def gap(self, x: WholeOrNot, multipliers: float) -> float:
+        """Return the certified gap of the module docstring."""
+        reduced = self._costs() + multipliers
+        return float((reduced * self._ups(x) - np.minimum(reduced, 0.0)).sum())
+
+    def formulate(self, form: type[LinearProgram]) -> Formulation[WholeOrNot, float]:
+        """Write the choice of cells to round up as a linear or a mixed-integer program."""
+        if form not in self.forms:
+            raise self._no_form(form)
+        from scipy.sparse import csc_array
+
+        floors, choices, costs = self.floors, np.flatnonzero(self.fractional), self._costs()
+        count = float(self.total - int(floors.sum()))
+        linear = LinearProgram(
+            c=costs,
+            A=csc_array(np.ones((1, choices.size))),
+            row_lower=np.array([count]),
+            row_upper=np.array([count]),
+            lower=np.zeros(choices.size),
+            upper=np.ones(choices.size),
+            offset=float(self.fractions.sum()),
+        )
+        program: LinearProgram = linear
+        if form is MixedIntegerProgram:
+            program = MixedIntegerProgram(**vars(linear), integer=np.ones(choices.size, dtype=np.bool_))
+
+        def recover(z: FloatArray) -> WholeOrNot:
+            x: FloatArray = floors.astype(np.float64)
+            x[choices] += z
+            return x
+
+        return Formulation(program, recover, multipliers=lambda dual: -float(dual.rows[0]))
+
+    def _costs(self) -> FloatArray:
+        """Return c_i = 1 - 2 f_i of the fractional cells."""
+        return 1.0 - 2.0 * self.fractions[self.fractional]
+
+    def _ups(self, x: WholeOrNot) -> FloatArray:
+        """Return b_i = X_i - floor(x_i) of the fractional cells."""
+        ups: FloatArray = np.asarray(x - np.floor(self.x), dtype=np.float64)[self.fractional]
+        return ups

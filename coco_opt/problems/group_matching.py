@@ -1,0 +1,239 @@
+"""Group matching: pair every group of a parent region with one of its children's (Kuo et al. 2018, section 5.2).
+
+Parent and children describe the same groups by estimated sizes, as runs (size, count). A matching is a flow::
+
+    minimise  sum_{i,j} flow_ij |s_i - t_j|   subject to   sum_j flow_ij = a_i,  sum_i flow_ij = b_j,  flow whole
+
+over parent runs i (size s_i, a_i groups) and all children's runs j (size t_j, b_j groups): a transport problem whose
+cost is people to add or remove. On the line its dual is a 1-Lipschitz potential f (Kantorovich), so the certified gap
+is ``sum flow_ij (|s_i - t_j| - f(s_i) + f(t_j))``, every term nonnegative and the best f known in closed form. Which
+child of several with groups of equal size gives them is not decided by the cost: Algorithm 2's kernel takes
+proportional shares, other solvers any.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from coco_opt.errors import ProblemError
+from coco_opt.forms import FloatArray, Formulation, LinearProgram, MixedIntegerProgram
+from coco_opt.problem import Problem
+
+IntArray = NDArray[np.int64]
+MAX_ARCS = 20_000_000
+FRACTION_TOLERANCE = 1e-5
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Flow:
+    """A matching as sparse triples: ``count[k]`` groups of parent run ``parent_run[k]`` are ``child_run[k]``'s.
+
+    Child runs are numbered through all children. Counts are int64, or float64 while a solver's answer is raw.
+    """
+
+    parent_run: IntArray
+    child_run: IntArray
+    count: NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Potentials:
+    """A dual point: values of a 1-Lipschitz function at the parent's and at the children's runs."""
+
+    parent: NDArray[Any]
+    child: NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False, init=False)
+class GroupMatching(Problem[Flow, Potentials]):
+    """Match a parent's runs of groups with its children's at least total difference in size.
+
+    parent_sizes, parent_counts (P,); child_sizes, child_counts (C,) with child c in the slice
+    ``child_offsets[c]:child_offsets[c + 1]``; sizes nondecreasing within the parent and within each child; counts
+    positive. Raises ProblemError if these fail or the totals differ.
+    """
+
+    parent_sizes: IntArray
+    parent_counts: IntArray
+    child_sizes: IntArray
+    child_counts: IntArray
+    child_offsets: IntArray
+
+    kind: ClassVar[str] = "group_matching"
+    forms: ClassVar[tuple[type[LinearProgram], ...]] = (LinearProgram, MixedIntegerProgram)
+    repairable: ClassVar[float] = np.inf  # optimal fractional points lie anywhere between whole ones
+
+    def __init__(
+        self,
+        parent_sizes: ArrayLike,
+        parent_counts: ArrayLike,
+        child_sizes: ArrayLike,
+        child_counts: ArrayLike,
+        child_offsets: ArrayLike,
+    ) -> None:
+        given = {
+            "parent_sizes": parent_sizes,
+            "parent_counts": parent_counts,
+            "child_sizes": child_sizes,
+            "child_counts": child_counts,
+            "child_offsets": child_offsets,
+        }
+        for name, values in given.items():
+            object.__setattr__(self, name, _integers(values, name))
+        self._check()
+
+    def _check(self) -> None:
+        offsets = self.child_offsets
+        ends_right = offsets.size >= 1 and offsets[0] == 0 and offsets[-1] == self.child_sizes.size
+        if not ends_right or (np.diff(offsets) < 0).any():
+            raise ProblemError("child_offsets must rise from 0 to the number of child runs")
+        for sizes, counts, whose in (
+            (self.parent_sizes, self.parent_counts, "parent"),
+            (self.child_sizes, self.child_counts, "child"),
+        ):
+            if sizes.size != counts.size:
+                raise ProblemError(f"{whose}_sizes and {whose}_counts must have equal length")
+            if (counts <= 0).any():
+                raise ProblemError(f"{whose}_counts must be positive")
+        falls = np.diff(self.child_sizes) < 0
+        starts = offsets[(offsets > 0) & (offsets < self.child_sizes.size)]
+        falls[starts - 1] = False
+        if (np.diff(self.parent_sizes) < 0).any() or falls.any():
+            raise ProblemError("sizes must be nondecreasing within the parent and within each child")
+        if int(self.parent_counts.sum()) != int(self.child_counts.sum()):
+            raise ProblemError("the parent and its children must have equally many groups")
+
+    @property
+    def variables(self) -> int:
+        """Return the number of pairs of runs, the size of a flow written out."""
+        return self.parent_sizes.size * self.child_sizes.size
+
+    @property
+    def groups(self) -> int:
+        """Return the number of groups to match."""
+        return int(self.parent_counts.sum())
+
+    def objective(self, x: Flow) -> float:
+        """Return the people to add or remove, summed over matched groups."""
+        return float((x.count * self._distances(x)).sum())
+
+    def violation(self, x: Flow) -> float:
+        """Return the largest error of a run's groups, negative flow or distance from whole numbers."""
+        if x.count.size == 0:
+            return float(self.groups)
+        kept = self._marginals(x)
+        negative = -float(x.count.min(initial=0))
+        fractional = 0.0 if x.count.dtype.kind == "i" else float(np.abs(x.count - np.rint(x.count)).max())
+        return max(
+            0.0,
+            negative,
+            fractional,
+            float(np.abs(kept[0] - self.parent_counts).max()),
+            float(np.abs(kept[1] - self.child_counts).max()),
+        )
+
+    def repair(self, x: Flow) -> Flow:
+        """Return a whole flow on the support of a fractional one, or x where its support holds none.
+
+        The arcs an optimal fractional flow uses have reduced cost zero, so every whole flow on them is optimal too;
+        a maximum flow finds one.
+        """
+        whole = np.floor(x.count + FRACTION_TOLERANCE).astype(np.int64).clip(min=0)
+        used = (x.count - whole) > FRACTION_TOLERANCE
+        parent_left, child_left = (
+            counts - kept
+            for counts, kept in zip(
+                (self.parent_counts, self.child_counts),
+                self._marginals(Flow(x.parent_run, x.child_run, whole)),
+                strict=True,
+            )
+        )
+        if (parent_left < 0).any() or (child_left < 0).any():
+            return x
+        whole[used] += _unit_flow(x.parent_run[used], x.child_run[used], parent_left, child_left)
+        positive = whole > 0
+        return Flow(x.parent_run[positive], x.child_run[positive], whole[positive])
+
+    def multipliers(self, x: Flow) -> Potentials:
+        """Return the optimal potentials, which do not depend on the flow."""
+        from coco_opt.kernels import matching
+
+        parent, child = matching.potentials(self.parent_sizes, self.parent_counts, self.child_sizes, self.child_counts)
+        return Potentials(parent, child)
+
+    def gap(self, x: Flow, multipliers: Potentials) -> float:
+        """Return the certified gap; exact in integers for a whole flow."""
+        drop = multipliers.parent[x.parent_run] - multipliers.child[x.child_run]
+        return float((x.count * (self._distances(x) - drop)).sum())
+
+    def formulate(self, form: type[LinearProgram]) -> Formulation[Flow, Potentials]:
+        """Write the transport problem over all pairs of runs (ProblemError beyond 20 million pairs)."""
+        if form not in self.forms:
+            raise self._no_form(form)
+        if self.variables > MAX_ARCS:
+            raise ProblemError(f"{self.variables} pairs of runs are too many to write out; use the kernel")
+        from scipy.sparse import csc_array, eye_array, kron, vstack
+
+        p, c = self.parent_sizes.size, self.child_sizes.size
+        counts = np.concatenate([self.parent_counts, self.child_counts]).astype(np.float64)
+        unit = 1.0 if form is MixedIntegerProgram else max(float(counts.max(initial=1.0)), 1.0)
+        costs = np.abs(self.parent_sizes[:, None] - self.child_sizes[None, :]).ravel().astype(np.float64)
+        linear = LinearProgram(
+            c=costs,
+            A=csc_array(vstack([kron(eye_array(p), np.ones((1, c))), kron(np.ones((1, p)), eye_array(c))])),
+            row_lower=counts / unit,
+            row_upper=counts / unit,
+            lower=np.zeros(p * c),
+            upper=np.full(p * c, np.inf),
+        )
+        program = linear
+        if form is MixedIntegerProgram:
+            program = MixedIntegerProgram(**vars(linear), integer=np.ones(p * c, dtype=np.bool_))
+
+        def recover(z: FloatArray) -> Flow:
+            flow = unit * z
+            used = np.flatnonzero(np.abs(flow) > FRACTION_TOLERANCE)
+            return Flow(used // c, used % c, flow[used])
+
+        return Formulation(program, recover)
+
+    def _distances(self, x: Flow) -> IntArray:
+        distances: IntArray = np.abs(self.parent_sizes[x.parent_run] - self.child_sizes[x.child_run])
+        return distances
+
+    def _marginals(self, x: Flow) -> tuple[NDArray[Any], NDArray[Any]]:
+        parent = np.zeros(self.parent_counts.size, dtype=x.count.dtype)
+        child = np.zeros(self.child_counts.size, dtype=x.count.dtype)
+        np.add.at(parent, x.parent_run, x.count)
+        np.add.at(child, x.child_run, x.count)
+        return parent, child
+
+
+def _integers(values: ArrayLike, name: str) -> IntArray:
+    array = np.asarray(values)
+    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
+        raise ProblemError(f"{name} must be a vector of integers")
+    array = np.ascontiguousarray(array, dtype=np.int64).view()
+    array.flags.writeable = False
+    return array
+
+
+def _unit_flow(tail: IntArray, head: IntArray, supply: IntArray, demand: IntArray) -> IntArray:
+    """Return 0 or 1 for each arc so that supplies and demands are met as far as they can be (maximum flow)."""
+    if tail.size == 0:
+        return np.zeros(0, dtype=np.int64)
+    from scipy.sparse import coo_array, csr_array
+    from scipy.sparse.csgraph import maximum_flow
+
+    p, c = supply.size, demand.size
+    source, sink = p + c, p + c + 1
+    rows = np.concatenate([tail, np.full(p, source), p + np.arange(c)])
+    columns = np.concatenate([p + head, np.arange(p), np.full(c, sink)])
+    capacity = np.concatenate([np.ones(tail.size, dtype=np.int64), supply, demand])
+    arcs = coo_array((capacity.astype(np.int32), (rows, columns)), shape=(p + c + 2, p + c + 2))
+    flow = maximum_flow(csr_array(arcs), source, sink).flow
+    return np.asarray(flow[tail, p + head], dtype=np.int64).ravel()

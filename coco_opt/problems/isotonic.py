@@ -1,0 +1,270 @@
+"""Isotonic regression: the nearest nondecreasing vector, in squares (p = 2) or absolute values (p = 1).
+
+Given data y, weights w > 0 and bounds lo <= hi::
+
+    minimise  sum_i w_i |x_i - y_i|^p   subject to   lo <= x_1 <= x_2 <= ... <= x_n <= hi
+
+The rank and cumulative estimators of Kuo et al. 2018 (sections 4.2 and 4.3) and the unattributed histograms of Hay
+et al. 2010 (section 3) are this problem. A run of equal true values enters as one weighted entry.
+
+Multipliers are a vector lam (n + 1,): lam[0] for ``lo <= x_1``, lam[i] for ``x_i <= x_{i+1}``, lam[n] for
+``x_n <= hi``, all nonnegative. With d_i = lam[i+1] - lam[i], weak duality gives the certified gaps
+
+* p = 2: ``sum w_i (x_i - y_i + d_i / 2 w_i)^2`` plus complementary slackness;
+* p = 1, where also |d_i| <= w_i: ``sum w_i |x_i - y_i| + d_i (x_i - y_i)`` plus complementary slackness,
+
+every term nonnegative (complementary slackness is ``sum_i lam[i] * slack_i``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from coco_opt.errors import ProblemError
+from coco_opt.forms import (
+    FloatArray,
+    Formulation,
+    LinearProgram,
+    ProgramDual,
+    QuadraticProgram,
+    first_differences,
+)
+from coco_opt.problem import Problem, checked_vector
+
+TieRule = Literal["upper", "lower", "midpoint"]
+TIE_RULES: tuple[TieRule, ...] = ("upper", "lower", "midpoint")
+
+
+@dataclass(frozen=True, eq=False, init=False)
+class _IsotonicRegression(Problem[NDArray[Any], FloatArray]):
+    y: NDArray[Any]
+    weights: FloatArray | None
+    lower: float
+    upper: float
+
+    def __init__(
+        self,
+        y: ArrayLike,
+        weights: ArrayLike | None = None,
+        *,
+        lower: float = -np.inf,
+        upper: float = np.inf,
+    ) -> None:
+        data = checked_vector(y, "y", keep_integers=True)
+        object.__setattr__(self, "y", data)
+        object.__setattr__(self, "weights", _checked_weights(weights, data.size))
+        if not lower <= upper:
+            raise ProblemError(f"lower must not exceed upper (lower {lower}, upper {upper})")
+        object.__setattr__(self, "lower", float(lower))
+        object.__setattr__(self, "upper", float(upper))
+
+    @property
+    def variables(self) -> int:
+        """Return the number of entries n."""
+        return self.y.size
+
+    @property
+    def scale(self) -> float:
+        """Return the largest magnitude in the data, at least 1."""
+        return max(1.0, float(np.abs(self.y).max(initial=0)))
+
+    @property
+    def dense_weights(self) -> FloatArray:
+        """Return the weights as a vector (ones where none were given)."""
+        return np.ones(self.y.size) if self.weights is None else self.weights
+
+    def violation(self, x: NDArray[Any]) -> float:
+        """Return the largest decrease between neighbours or excess over a bound."""
+        if x.shape != self.y.shape or not np.isfinite(x).all():
+            return np.inf
+        if x.size == 0:
+            return 0.0
+        decrease = -float(np.min(x[1:] - x[:-1], initial=0))
+        return max(0.0, decrease, self.lower - float(x[0]), float(x[-1]) - self.upper)
+
+    def repair(self, x: NDArray[Any]) -> NDArray[Any]:
+        """Return the Euclidean projection of x onto the feasible set; a wrong shape comes back unchanged."""
+        if x.shape != self.y.shape or not np.isfinite(x).all():
+            return x
+        from coco_opt.kernels import isotonic_l2
+
+        return isotonic_l2.fit(np.ascontiguousarray(x, dtype=np.float64), None, self.lower, self.upper)
+
+    def _end_slacks(self) -> tuple[FloatArray, FloatArray]:
+        """Return bounds on the residual u = x - y: only the ends are bounded, the order does the rest."""
+        lower, upper = np.full(self.y.size, -np.inf), np.full(self.y.size, np.inf)
+        if self.y.size:
+            lower[0], upper[-1] = self.lower - self.y[0], self.upper - self.y[-1]
+        return lower, upper
+
+    def _unit(self) -> float:
+        """Return the largest fall of the data or excess over a bound, the unit programs count residuals in."""
+        lower, upper = self._end_slacks()
+        excess = max(float(lower.max(initial=0.0)), -float(upper.min(initial=0.0)))
+        return max(float(self._falls().max(initial=0.0)), excess) or 1.0
+
+    def _falls(self) -> FloatArray:
+        """Return y_i - y_{i+1} (n - 1,): what neighbouring residuals must make up for."""
+        falls: FloatArray = (self.y[:-1] - self.y[1:]).astype(np.float64)
+        return falls
+
+    def _multipliers_of(self, rows: FloatArray, first: float, last: float) -> FloatArray:
+        """Return lam from the duals of the n - 1 order rows, of the first entry's lower side and the last's upper."""
+        n = self.y.size
+        lam = np.zeros(n + 1)
+        lam[1:n] = np.maximum(rows, 0.0)
+        lam[0] = max(first, 0.0) if np.isfinite(self.lower) else 0.0
+        lam[n] = max(last, 0.0) if np.isfinite(self.upper) else 0.0
+        return lam
+
+
+class IsotonicL2(_IsotonicRegression):
+    """Isotonic regression in least squares, p = 2: ``IsotonicL2(y, weights, lower=, upper=)``.
+
+    y (n,) integers or floats; weights (n,) positive, default 1. The solution is unique; values are float64.
+    Raises ProblemError for data that are not finite, weights that are not positive or bounds that cross.
+    """
+
+    kind: ClassVar[str] = "isotonic_l2"
+    forms: ClassVar[tuple[type[LinearProgram], ...]] = (QuadraticProgram,)
+
+    def objective(self, x: NDArray[Any]) -> float:
+        """Return the weighted sum of squared residuals."""
+        residual = x - self.y
+        if self.weights is None:
+            return float(residual @ residual)
+        return float((self.weights * residual) @ residual)
+
+    def multipliers(self, x: NDArray[Any]) -> FloatArray:
+        """Rebuild lam from x: partial sums of 2 w (y - x) inside each block of equal values."""
+        from coco_opt.kernels import isotonic_l2
+
+        return isotonic_l2.multipliers(x, self.y, self.weights, self.lower, self.upper)
+
+    def gap(self, x: NDArray[Any], multipliers: FloatArray) -> float:
+        """Return the certified gap of the module docstring; negative multipliers count as zero."""
+        from coco_opt.kernels import isotonic_l2
+
+        lam = np.maximum(multipliers, 0.0)
+        return float(isotonic_l2.gap(x, self.y, self.weights, self.lower, self.upper, lam))
+
+    def formulate(self, form: type[LinearProgram]) -> Formulation[NDArray[Any], FloatArray]:
+        """Write the quadratic program in the residual u = x - y, counted in its own unit.
+
+        In x the optimum is a small difference of large numbers, and solvers stop digits too early.
+        """
+        if form is not QuadraticProgram:
+            raise self._no_form(form)
+        from scipy.sparse import diags_array
+
+        n, unit = self.y.size, self._unit()
+        lower, upper = self._end_slacks()
+        program = QuadraticProgram(
+            P=diags_array([2.0 * self.dense_weights], offsets=[0], shape=(n, n), format="csc"),
+            c=np.zeros(n),
+            A=first_differences(n),
+            row_lower=self._falls() / unit,
+            row_upper=np.full(max(n - 1, 0), np.inf),
+            lower=lower / unit,
+            upper=upper / unit,
+        )
+
+        def read_dual(dual: ProgramDual) -> FloatArray:
+            if n == 0:
+                return np.zeros(1)
+            return unit * self._multipliers_of(dual.rows, float(dual.bounds[0]), -float(dual.bounds[-1]))
+
+        return Formulation(program, recover=lambda u: self.y + unit * u, multipliers=read_dual)
+
+
+class IsotonicL1(_IsotonicRegression):
+    """Isotonic regression in absolute values, p = 1: ``IsotonicL1(y, weights, lower=, upper=, ties=)``.
+
+    Optima are not unique. ``ties`` chooses the largest ("upper", the default), the smallest ("lower") or their
+    mean ("midpoint"). Solvers marked as honouring ties return exactly that point; any other returns some
+    optimum, so compare objectives across solvers, never fitted values. With integer data and bounds the upper and
+    lower fits are int64. Raises ProblemError like IsotonicL2.
+    """
+
+    kind: ClassVar[str] = "isotonic_l1"
+    forms: ClassVar[tuple[type[LinearProgram], ...]] = (LinearProgram,)
+    ties: TieRule
+
+    def __init__(
+        self,
+        y: ArrayLike,
+        weights: ArrayLike | None = None,
+        *,
+        lower: float = -np.inf,
+        upper: float = np.inf,
+        ties: TieRule = "upper",
+    ) -> None:
+        if ties not in TIE_RULES:
+            raise ProblemError(f"ties must be one of {', '.join(TIE_RULES)}, not {ties!r}")
+        object.__setattr__(self, "ties", ties)
+        super().__init__(y, weights, lower=lower, upper=upper)
+
+    def objective(self, x: NDArray[Any]) -> float:
+        """Return the weighted sum of absolute residuals."""
+        residual = np.abs(x - self.y)
+        return float(residual.sum() if self.weights is None else self.weights @ residual)
+
+    def multipliers(self, x: NDArray[Any]) -> FloatArray:
+        """Rebuild lam from x: a feasible path of partial sums of subgradients inside each block."""
+        from coco_opt.kernels import isotonic_l1
+
+        return isotonic_l1.multipliers(x, self.y, self.weights, self.lower, self.upper)
+
+    def gap(self, x: NDArray[Any], multipliers: FloatArray) -> float:
+        """Return the certified gap; multipliers with |d_i| > w_i are first moved to valid ones."""
+        from coco_opt.kernels import isotonic_l1
+
+        lam = isotonic_l1.project_multipliers(multipliers, self.weights, self.lower, self.upper)
+        return float(isotonic_l1.gap(x, self.y, self.weights, self.lower, self.upper, lam))
+
+    def formulate(self, form: type[LinearProgram]) -> Formulation[NDArray[Any], FloatArray]:
+        """Write the linear program in the parts p, m >= 0 of the residual x - y = p - m, with cost w (p + m)."""
+        if form is not LinearProgram:
+            raise self._no_form(form)
+        from scipy.sparse import csc_array, hstack, vstack
+
+        n, w, unit = self.y.size, self.dense_weights, self._unit()
+        rows = csc_array(vstack([first_differences(n), _end_entries(n)]))
+        lower, upper = self._end_slacks()
+        program = LinearProgram(
+            c=np.concatenate([w, w]),
+            A=csc_array(hstack([rows, -rows])),
+            row_lower=np.concatenate([self._falls(), lower[:1], np.full(min(n, 1), -np.inf)]) / unit,
+            row_upper=np.concatenate([np.full(max(n - 1, 0) + min(n, 1), np.inf), upper[-1:]]) / unit,
+            lower=np.zeros(2 * n),
+            upper=np.full(2 * n, np.inf),
+        )
+        return Formulation(program, recover=lambda z: self.y + unit * (z[:n] - z[n:]), multipliers=self._read_dual)
+
+    def _read_dual(self, dual: ProgramDual) -> FloatArray:
+        if self.y.size == 0:
+            return np.zeros(1)
+        return self._multipliers_of(dual.rows[:-2], float(dual.rows[-2]), -float(dual.rows[-1]))
+
+
+def _checked_weights(weights: ArrayLike | None, n: int) -> FloatArray | None:
+    if weights is None:
+        return None
+    checked = checked_vector(weights, "weights")
+    if checked.size != n:
+        raise ProblemError(f"weights must have one entry per value ({n}), not {checked.size}")
+    if not (checked > 0).all():
+        raise ProblemError("weights must be positive")
+    return checked
+
+
+def _end_entries(n: int) -> Any:
+    """Return the sparse rows that read the first and the last of n entries (none for n = 0)."""
+    from scipy.sparse import csc_array
+
+    ends = ([0, 1], [0, n - 1]) if n else ([], [])
+    return csc_array((np.ones(len(ends[0])), ends), shape=(len(ends[0]), n))

@@ -1,0 +1,106 @@
+"""Projection onto a scaled simplex: the naive estimator's post-processing (Kuo et al. 2018, section 4.1).
+
+::
+
+    minimise  sum_i (x_i - y_i)^2   subject to   x >= 0,  sum_i x_i = total
+
+The multiplier is one number nu for the sum; those of x >= 0 follow as mu_i = max(0, nu - 2 y_i). With
+z_i = max(y_i - nu / 2, 0) the certified gap is ``sum (x_i - z_i)^2 + mu_i x_i``, every term nonnegative.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from coco_opt.errors import ProblemError
+from coco_opt.forms import FloatArray, Formulation, LinearProgram, QuadraticProgram
+from coco_opt.problem import Problem, checked_vector
+
+
+@dataclass(frozen=True, eq=False, init=False)
+class SimplexProjection(Problem[FloatArray, float]):
+    """Euclidean projection of y (n,) onto nonnegative vectors with a given total (groups).
+
+    Raises ProblemError for an empty or non-finite y, or a total that is negative or not finite.
+    """
+
+    y: FloatArray
+    total: float
+
+    kind: ClassVar[str] = "simplex_projection"
+    forms: ClassVar[tuple[type[LinearProgram], ...]] = (QuadraticProgram,)
+
+    def __init__(self, y: ArrayLike, total: float) -> None:
+        object.__setattr__(self, "y", checked_vector(y, "y"))
+        object.__setattr__(self, "total", float(total))
+        if self.y.size == 0:
+            raise ProblemError("y must not be empty: no vector without entries has a total")
+        if not 0 <= self.total < np.inf:
+            raise ProblemError("total must be a nonnegative number")
+
+    @property
+    def variables(self) -> int:
+        """Return the number of cells n."""
+        return self.y.size
+
+    @property
+    def scale(self) -> float:
+        """Return the total, at least 1."""
+        return max(1.0, self.total)
+
+    def objective(self, x: FloatArray) -> float:
+        """Return the squared distance to y."""
+        residual = x - self.y
+        return float(residual @ residual)
+
+    def violation(self, x: FloatArray) -> float:
+        """Return the largest negative entry or the error of the sum."""
+        if x.shape != self.y.shape or not np.isfinite(x).all():
+            return np.inf
+        error = abs(float(x.sum()) - self.total)
+        # A sum of n terms is only known to rounding: that much is no violation.
+        rounding = 4.0 * np.finfo(np.float64).eps * float(np.abs(x).sum())
+        return max(0.0, -float(x.min()), 0.0 if error <= rounding else error)
+
+    def repair(self, x: FloatArray) -> FloatArray:
+        """Return the projection of x onto the feasible set; a wrong shape comes back unchanged."""
+        if x.shape != self.y.shape or not np.isfinite(x).all():
+            return x
+        from coco_opt.kernels import simplex
+
+        return simplex.project(np.ascontiguousarray(x, dtype=np.float64), self.total)[0]
+
+    def multipliers(self, x: FloatArray) -> float:
+        """Rebuild nu from x: twice the mean shift of the positive entries."""
+        from coco_opt.kernels import simplex
+
+        return float(simplex.multiplier(x, self.y))
+
+    def gap(self, x: FloatArray, multipliers: float) -> float:
+        """Return the certified gap of the module docstring."""
+        from coco_opt.kernels import simplex
+
+        return float(simplex.gap(x, self.y, self.total, multipliers))
+
+    def formulate(self, form: type[LinearProgram]) -> Formulation[FloatArray, float]:
+        """Write the quadratic program in the residual u = x - y, whose optimum is the objective itself."""
+        if form is not QuadraticProgram:
+            raise self._no_form(form)
+        from scipy.sparse import csc_array, eye_array
+
+        n = self.y.size
+        missing = np.array([self.total - float(self.y.sum())])
+        program = QuadraticProgram(
+            P=csc_array(2.0 * eye_array(n)),
+            c=np.zeros(n),
+            A=csc_array(np.ones((1, n))),
+            row_lower=missing,
+            row_upper=missing,
+            lower=-self.y,
+            upper=np.full(n, np.inf),
+        )
+        return Formulation(program, recover=lambda u: self.y + u, multipliers=lambda dual: -float(dual.rows[0]))

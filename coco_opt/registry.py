@@ -1,0 +1,169 @@
+"""The solver table: backends found once, lazily, through the entry-point group ``coco_opt.solvers``.
+
+Each entry point names a tuple of Backend rows. The rows of the built-in package come first and only they are
+candidates for ``auto``; a third party's backends are used by name.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import importlib
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import entry_points
+from importlib.util import find_spec
+from typing import Any
+
+from coco_opt.errors import ConfigError, MissingPackageError, UnknownSolverError
+from coco_opt.problem import Problem
+from coco_opt.solver import Solver
+
+GROUP = "coco_opt.solvers"
+BUILT_IN = "coco_solvers"
+
+
+@dataclass(frozen=True, slots=True)
+class Backend:
+    """One row of a solver table; describes a solver without importing it.
+
+    ``target`` is ``"module:Class"``. ``kinds`` names the problems a structured solver answers, ``forms`` the
+    programs a generic one accepts. ``parameter`` is the option that ``name:VALUE`` sets. ``size_limit`` is the number
+    of unknowns beyond which ``compare`` leaves the backend out, and says so.
+    """
+
+    name: str
+    target: str
+    summary: str
+    kinds: tuple[str, ...] = ()
+    forms: tuple[str, ...] = ()
+    packages: tuple[str, ...] = ()
+    extra: str | None = None
+    parameter: str | None = None
+    honours_ties: bool = False
+    size_limit: int = 10**9
+    size_limits: Mapping[str, int] = dataclasses.field(default_factory=dict)
+
+    @property
+    def installed(self) -> bool:
+        """Return whether the packages it needs can be found (they are not imported)."""
+        return all(find_spec(package) is not None for package in self.packages)
+
+    def claims(self, problem: type[Problem[Any, Any]]) -> bool:
+        """Return whether this backend can express a type of problem."""
+        return problem.kind in self.kinds or any(form.form in self.forms for form in problem.forms)
+
+    def limit(self, kind: str) -> int:
+        """Return the largest number of unknowns worth trying on a problem of this kind."""
+        return self.size_limits.get(kind, self.size_limit)
+
+    def make(self, options: Mapping[str, Any] | None = None) -> Solver:
+        """Import the solver and build it with checked options."""
+        for package in self.packages:
+            if find_spec(package) is None:
+                raise MissingPackageError(package, f"solver {self.name!r}", self.extra)
+        module, _, attribute = self.target.partition(":")
+        solver_type = getattr(importlib.import_module(module), attribute)
+        return typing.cast(Solver, solver_type(**_checked_options(self.name, solver_type, options or {})))
+
+
+@cache
+def backends() -> tuple[Backend, ...]:
+    """Return every installed backend row, built-in first; duplicates of a name are refused."""
+    points = sorted(entry_points(group=GROUP), key=lambda point: (point.name != BUILT_IN, point.name))
+    if not any(point.name == BUILT_IN for point in points):
+        raise MissingPackageError("coco-opt", "the solver table (installation metadata not found)")
+    rows: dict[str, Backend] = {}
+    for point in points:
+        for row in point.load():
+            if row.name in rows:
+                raise UnknownSolverError(f"two solver tables define {row.name!r}; the second is {point.value}")
+            rows[row.name] = row
+    return tuple(rows.values())
+
+
+@cache
+def built_in() -> tuple[Backend, ...]:
+    """Return the rows of the built-in table, cheapest exact solver first."""
+    points = [point for point in entry_points(group=GROUP) if point.name == BUILT_IN]
+    if not points:
+        raise MissingPackageError("coco-opt", "the solver table (installation metadata not found)")
+    return tuple(points[0].load())
+
+
+def backend(name: str) -> Backend:
+    """Return the row of a name; ``base:VALUE`` finds the row of ``base``."""
+    base = name.partition(":")[0]
+    table = {row.name: row for row in backends()}
+    row = table.get(base)
+    if row is None:
+        near = difflib.get_close_matches(base, table, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(table)}"
+        raise UnknownSolverError(f"no solver is called {name!r}{hint}")
+    return row
+
+
+def make_solver(name: str, **options: Any) -> Solver:
+    """Return a solver by name with typed options; ``"cvxpy:SCS"`` sets the row's parameter to SCS."""
+    row = backend(name)
+    _, colon, value = name.partition(":")
+    if colon:
+        if row.parameter is None:
+            raise UnknownSolverError(f"solver {row.name!r} takes no ':{value}'")
+        options = {row.parameter: value, **options}
+    return row.make(options)
+
+
+def candidates(problem: type[Problem[Any, Any]]) -> list[Backend]:
+    """Return the backends that can express a type of problem, cheapest first."""
+    return [row for row in backends() if row.claims(problem)]
+
+
+def resolve(solver: str | Solver, problem: type[Problem[Any, Any]]) -> Solver:
+    """Return the solver meant by a name, a value or ``"auto"``, checked against the type of problem."""
+    if not isinstance(solver, str):
+        return solver
+    if solver == "auto":
+        for row in built_in():
+            if row.claims(problem) and row.installed:
+                return row.make()
+        raise UnknownSolverError(f"no installed solver can express {problem.kind}; see 'coco-opt solvers'")
+    row = backend(solver)
+    if not row.claims(problem):
+        names = ", ".join(other.name for other in candidates(problem))
+        raise UnknownSolverError(f"solver {solver!r} cannot express {problem.kind}; these can: {names}")
+    return make_solver(solver)
+
+
+def _checked_options(name: str, solver_type: type, options: Mapping[str, Any]) -> dict[str, Any]:
+    hints = typing.get_type_hints(solver_type)
+    known = {field.name: hints[field.name] for field in dataclasses.fields(solver_type)}
+    for key, value in options.items():
+        if key not in known:
+            near = difflib.get_close_matches(key, known, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else f"; it has: {', '.join(known) or 'no options'}"
+            raise ConfigError(f"solvers.{name}.{key}", f"is no option of solver {name!r}{hint}")
+        if not _fits(value, known[key]):
+            raise ConfigError(f"solvers.{name}.{key}", f"must be {_spelled(known[key])}, not {value!r}")
+    return dict(options)
+
+
+def _fits(value: object, hint: Any) -> bool:
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is typing.Literal:
+        return value in arguments
+    if arguments:
+        return any(_fits(value, argument) for argument in arguments)
+    if hint is float:
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    if hint is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    return hint is None or isinstance(value, hint) if hint is not type(None) else value is None
+
+
+def _spelled(hint: Any) -> str:
+    if typing.get_origin(hint) is typing.Literal:
+        return " or ".join(repr(choice) for choice in typing.get_args(hint))
+    return getattr(hint, "__name__", str(hint))

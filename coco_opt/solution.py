@@ -1,0 +1,91 @@
+"""What a solver returns and what the core makes of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Generic, TypeVar
+
+ValueT = TypeVar("ValueT")
+DualT = TypeVar("DualT")
+
+
+class Status(Enum):
+    """How a solve ended; the value says what to do next."""
+
+    OPTIMAL = "Nothing to do: the point is feasible and its certified gap is within tolerance."
+    GAP_TOO_LARGE = (
+        "The point is feasible but its certified gap exceeds the tolerance: tighten the solver's own tolerances, "
+        "raise its iteration limit, or use solver 'auto'."
+    )
+    INFEASIBLE_POINT = (
+        "The point violates the constraints by more than repair can mend: tighten the solver's feasibility "
+        "tolerance, or use solver 'auto'."
+    )
+    ITERATION_LIMIT = "The solver ran out of iterations: raise max_iter, or use solver 'auto'."
+    TIME_LIMIT = "The solver ran out of time: raise time_limit, or use solver 'auto'."
+    INFEASIBLE = "The solver claims that no feasible point exists: check the problem's totals and bounds."
+    UNBOUNDED = "The solver claims that the objective has no lower bound: check the problem's weights."
+    NUMERICAL_TROUBLE = "The solver broke down numerically: rescale the data, or use solver 'auto'."
+
+    @property
+    def advice(self) -> str:
+        """Return what to do next, in one sentence."""
+        return self.value
+
+
+@dataclass(frozen=True, eq=False)
+class Answer(Generic[ValueT, DualT]):
+    """A solver's claim: a point, perhaps multipliers, and how it stopped. Nobody believes it yet.
+
+    ``status`` is OPTIMAL where the solver says it succeeded. ``seconds`` counts the solver's own work and
+    ``build_seconds`` the writing of the program, both wall time.
+    """
+
+    value: ValueT | None
+    status: Status
+    multipliers: DualT | None = None
+    iterations: int | None = None
+    seconds: float = 0.0
+    build_seconds: float = 0.0
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Solution(Generic[ValueT]):
+    """A point judged by its problem.
+
+    ``value`` is feasible within tolerance when ``ok``; ``objective``, ``violation`` and ``gap`` are computed by the
+    problem after its repair, the same way for every solver, and ``raw_violation`` before it. ``gap`` bounds the
+    distance to the optimum and trusts no solver; a point that stays infeasible has gap infinity and no objective
+    (nan). Times are wall seconds.
+    """
+
+    value: ValueT
+    objective: float
+    violation: float
+    gap: float
+    raw_violation: float
+    tolerance: float
+    status: Status
+    solver: str
+    problem: str
+    iterations: int | None
+    seconds: float
+    build_seconds: float
+    judge_seconds: float
+
+    @property
+    def ok(self) -> bool:
+        """Return whether the point is certified optimal within tolerance."""
+        return self.status is Status.OPTIMAL
+
+    @property
+    def relative_gap(self) -> float:
+        """Return the gap divided by the objective, or by 1 where the objective is smaller."""
+        return self.gap / max(1.0, abs(self.objective))
+
+    def __repr__(self) -> str:
+        return (
+            f"Solution({self.problem} by {self.solver}: {self.status.name}, objective {self.objective:.10g}, "
+            f"gap <= {self.gap:.2g}, violation {self.violation:.2g}, {self.seconds:.3g} s)"
+        )

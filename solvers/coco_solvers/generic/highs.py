@@ -1,0 +1,156 @@
+"""HiGHS through highspy: linear, quadratic and mixed-integer programs, handed over as arrays."""
+
+# highspy's types cover only part of its calls.
+# mypy: disable-error-code="no-untyped-call"
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import numpy as np
+
+from coco_opt.errors import ConfigError, SolverError
+from coco_opt.forms import (
+    FORMS,
+    FormName,
+    LinearProgram,
+    MixedIntegerProgram,
+    ProgramDual,
+    QuadraticProgram,
+)
+from coco_opt.solution import Status
+from coco_opt.solver import ProgramAnswer, ProgramSolver
+from coco_solvers.generic.adapt import claim, csc32
+
+if TYPE_CHECKING:
+    import highspy
+
+
+@dataclass(frozen=True)
+class HiGHS(ProgramSolver):
+    """HiGHS: simplex, interior point or PDLP for LP, an active set for QP, branch and cut for MILP.
+
+    ``method`` applies to linear programs; ``max_iter`` counts simplex, interior-point, PDLP or active-set
+    iterations, or nodes (None: HiGHS's own limit, but 1,000 + 20 (n + m) for the active set, which can cycle);
+    ``time_limit`` is in seconds; ``form`` picks one writing of a problem that has several.
+    """
+
+    name: ClassVar[str] = "highs"
+    accepts: ClassVar[tuple[type[LinearProgram], ...]] = tuple(FORMS.values())
+
+    method: Literal["choose", "simplex", "ipm", "pdlp"] = "choose"
+    form: FormName | None = None
+    presolve: bool = True
+    threads: int = 1
+    max_iter: int | None = None
+    time_limit: float | None = None
+    primal_feasibility_tolerance: float = 1e-9
+    dual_feasibility_tolerance: float = 1e-9
+    mip_rel_gap: float = 0.0
+    tolerance: float = 1e-7
+
+    def solve_program(self, program: LinearProgram) -> ProgramAnswer:
+        """Solve a linear, quadratic or mixed-integer program."""
+        import highspy
+
+        # Workers are kept per thread from the first run on, and a later run with another number would fail.
+        wait = True
+        highspy.Highs.resetGlobalScheduler(wait)
+        highs = highspy.Highs()
+        for option, (field, value) in self._settings(program).items():
+            if highs.setOptionValue(option, value) == highspy.HighsStatus.kError:
+                raise ConfigError(f"solvers.highs.{field}", f"HiGHS refuses the value {value!r}")
+        failed = highs.passModel(_model(program)) == highspy.HighsStatus.kError
+        if not failed:
+            failed = highs.run() == highspy.HighsStatus.kError
+            failed &= highs.getModelStatus() == highspy.HighsModelStatus.kNotset
+        if failed:
+            raise SolverError(f"HiGHS refuses the {program.form}: inconsistent arrays, or P is not convex")
+        return _answer(highs, isinstance(program, MixedIntegerProgram))
+
+    def _settings(self, program: LinearProgram) -> dict[str, tuple[str, Any]]:
+        """Return HiGHS's option names with this class's field and value for each."""
+        primal = ("primal_feasibility_tolerance", self.primal_feasibility_tolerance)
+        settings: dict[str, tuple[str, Any]] = {
+            "output_flag": ("output", False),
+            "presolve": ("presolve", "on" if self.presolve else "off"),
+            "threads": ("threads", self.threads),
+            "primal_feasibility_tolerance": primal,
+            "dual_feasibility_tolerance": ("dual_feasibility_tolerance", self.dual_feasibility_tolerance),
+            "mip_feasibility_tolerance": primal,
+            "mip_rel_gap": ("mip_rel_gap", self.mip_rel_gap),
+        }
+        if program.form == "lp":
+            # For any other form a method chosen by name would drop the quadratic term or the integrality.
+            settings["solver"] = ("method", self.method)
+        if self.time_limit is not None:
+            settings["time_limit"] = ("time_limit", self.time_limit)
+        limit = self.max_iter
+        if limit is None and program.form == "qp":
+            limit = 1000 + 20 * (program.variables + program.rows)
+        if limit is not None:
+            settings |= dict.fromkeys(_LIMITS[program.form], ("max_iter", limit))
+        return settings
+
+
+_LIMITS = {
+    "lp": ("simplex_iteration_limit", "ipm_iteration_limit", "pdlp_iteration_limit"),
+    "qp": ("qp_iteration_limit",),
+    "milp": ("mip_max_nodes",),
+}
+
+
+def _model(program: LinearProgram) -> highspy.HighsModel:
+    import highspy
+
+    matrix = csc32(program.A)
+    model = highspy.HighsModel()
+    lp = model.lp_
+    lp.num_col_, lp.num_row_ = program.variables, program.rows
+    lp.offset_ = program.offset
+    lp.col_cost_, lp.col_lower_, lp.col_upper_ = program.c, program.lower, program.upper
+    lp.row_lower_, lp.row_upper_ = program.row_lower, program.row_upper
+    lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
+    lp.a_matrix_.start_, lp.a_matrix_.index_, lp.a_matrix_.value_ = matrix.indptr, matrix.indices, matrix.data
+    if isinstance(program, MixedIntegerProgram):
+        kinds = np.array([highspy.HighsVarType.kContinuous, highspy.HighsVarType.kInteger])
+        lp.integrality_ = kinds[program.integer.astype(np.intp)].tolist()
+    if isinstance(program, QuadraticProgram):
+        from scipy.sparse import tril
+
+        lower = csc32(tril(program.P))
+        model.hessian_.dim_ = program.variables
+        model.hessian_.format_ = highspy.HessianFormat.kTriangular
+        model.hessian_.start_, model.hessian_.index_ = lower.indptr, lower.indices
+        model.hessian_.value_ = lower.data
+    return model
+
+
+def _answer(highs: highspy.Highs, integer: bool) -> ProgramAnswer:
+    import highspy
+
+    kinds = highspy.HighsModelStatus
+    statuses = {
+        kinds.kOptimal: Status.OPTIMAL,
+        kinds.kModelEmpty: Status.OPTIMAL,
+        kinds.kInfeasible: Status.INFEASIBLE,
+        kinds.kUnbounded: Status.UNBOUNDED,
+        kinds.kUnboundedOrInfeasible: Status.INFEASIBLE,
+        kinds.kIterationLimit: Status.ITERATION_LIMIT,
+        kinds.kSolutionLimit: Status.ITERATION_LIMIT,
+        kinds.kTimeLimit: Status.TIME_LIMIT,
+    }
+    status = statuses.get(highs.getModelStatus(), Status.NUMERICAL_TROUBLE)
+    solution, info = highs.getSolution(), highs.getInfo()
+    counts = (
+        info.simplex_iteration_count,
+        info.ipm_iteration_count,
+        info.pdlp_iteration_count,
+        info.qp_iteration_count,
+    )
+    z = np.array(solution.col_value) if solution.value_valid else None
+    dual = None
+    if solution.dual_valid and not integer:
+        dual = ProgramDual(np.array(solution.row_dual), np.array(solution.col_dual))
+    return claim(status, z, dual, sum(max(0, count) for count in counts))

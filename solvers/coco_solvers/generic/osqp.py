@@ -1,0 +1,72 @@
+"""OSQP: the operator-splitting method (ADMM) for linear and quadratic programs.
+
+Its points satisfy the constraints only to its tolerances, also when it says "solved": the core repairs them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from coco_opt.forms import LinearProgram, QuadraticProgram
+from coco_opt.solution import Status
+from coco_opt.solver import ProgramAnswer, ProgramSolver
+from coco_solvers.generic.adapt import claim, csc32, quadratic_term, stacked_rows
+
+
+@dataclass(frozen=True)
+class OSQP(ProgramSolver):
+    """OSQP with polishing; ``rho`` is the first penalty, adapted by iteration count so that runs repeat."""
+
+    name: ClassVar[str] = "osqp"
+    accepts: ClassVar[tuple[type[LinearProgram], ...]] = (LinearProgram, QuadraticProgram)
+
+    eps_abs: float = 1e-6
+    eps_rel: float = 1e-6
+    max_iter: int = 200_000
+    time_limit: float | None = None
+    polishing: bool = True
+    rho: float = 0.1
+    scaling: int = 10
+    tolerance: float = 1e-5
+
+    def solve_program(self, program: LinearProgram) -> ProgramAnswer:
+        """Solve a linear or quadratic program."""
+        import osqp
+        from scipy.sparse import triu
+
+        rows = stacked_rows(program)
+        solver = osqp.OSQP(algebra="builtin")
+        limit = {} if self.time_limit is None else {"time_limit": self.time_limit}
+        solver.setup(
+            P=csc32(triu(quadratic_term(program))),
+            q=program.c,
+            A=rows.matrix,
+            l=rows.lower,
+            u=rows.upper,
+            verbose=False,
+            eps_abs=self.eps_abs,
+            eps_rel=self.eps_rel,
+            max_iter=self.max_iter,
+            polishing=self.polishing,
+            rho=self.rho,
+            scaling=self.scaling,
+            **limit,
+        )
+        result = solver.solve(raise_error=False)
+        kinds = osqp.SolverStatus
+        statuses = {
+            kinds.OSQP_SOLVED: Status.OPTIMAL,
+            kinds.OSQP_SOLVED_INACCURATE: Status.ITERATION_LIMIT,
+            kinds.OSQP_PRIMAL_INFEASIBLE: Status.INFEASIBLE,
+            kinds.OSQP_PRIMAL_INFEASIBLE_INACCURATE: Status.INFEASIBLE,
+            kinds.OSQP_DUAL_INFEASIBLE: Status.UNBOUNDED,
+            kinds.OSQP_DUAL_INFEASIBLE_INACCURATE: Status.UNBOUNDED,
+            kinds.OSQP_MAX_ITER_REACHED: Status.ITERATION_LIMIT,
+            kinds.OSQP_TIME_LIMIT_REACHED: Status.TIME_LIMIT,
+        }
+        status = statuses.get(kinds(result.info.status_val), Status.NUMERICAL_TROUBLE)
+        dual = rows.dual(-np.asarray(result.y, dtype=np.float64))
+        return claim(status, np.asarray(result.x, dtype=np.float64), dual, int(result.info.iter))

@@ -1,0 +1,1 @@
+"""Slow exact references for tiny instances, sharing no code with the kernels."""

@@ -1,0 +1,151 @@
+"""Exact answers for tiny instances, by exhausting what an optimum can look like, in rational arithmetic.
+
+Nothing here is shared with the kernels: it is what tests compare them with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import combinations, permutations
+from math import isinf
+from time import perf_counter
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.errors import UnknownSolverError
+from coco_opt.problem import Problem
+from coco_opt.problems import (
+    ControlledRounding,
+    Flow,
+    GroupMatching,
+    IsotonicL1,
+    IsotonicL2,
+    SimplexProjection,
+)
+from coco_opt.solution import Answer, Status
+
+
+@dataclass(frozen=True)
+class BruteForce:
+    """Enumerates candidate optima; for tests and for the smallest rows of ``compare``."""
+
+    tolerance: float = 1e-9
+
+    name: ClassVar[str] = "brute-force"
+
+    def solve(self, problem: Problem[Any, Any]) -> Answer[Any, Any]:
+        """Solve one tiny problem; UnknownSolverError for an unknown type."""
+        method = _METHODS.get(type(problem))
+        if method is None:
+            raise UnknownSolverError(f"solver {self.name!r} cannot express {problem.kind}")
+        start = perf_counter()
+        value = method(problem)
+        return Answer(value, Status.OPTIMAL, seconds=perf_counter() - start)
+
+
+def isotonic_l2(problem: IsotonicL2) -> NDArray[np.float64]:
+    """Evaluate the min-max formula x_k = min_{j >= k} max_{i <= j} mean(y[i..j]) (Hay et al. 2010, Theorem 1)."""
+    y, w = _fractions(problem.y), _fractions(problem.dense_weights)
+    n = len(y)
+    mean = {
+        (i, j): sum(map(lambda a, b: a * b, w[i : j + 1], y[i : j + 1])) / sum(w[i : j + 1])
+        for i in range(n)
+        for j in range(i, n)
+    }
+    largest = [max(mean[i, j] for i in range(j + 1)) for j in range(n)]
+    fit = [float(min(largest[k:])) for k in range(n)]
+    return np.clip(np.array(fit, dtype=np.float64), problem.lower, problem.upper)
+
+
+def isotonic_l1(problem: IsotonicL1) -> NDArray[np.float64]:
+    """Search all nondecreasing sequences of data values and bounds by dynamic programming, with the tie rule.
+
+    Cost-to-go over the last value used; among equal costs the largest ("upper") or smallest ("lower") next value.
+    The componentwise extreme optimum takes values among the data and the finite bounds.
+    """
+    if problem.ties == "midpoint":
+        return 0.5 * (_l1_extreme(problem, upper=True) + _l1_extreme(problem, upper=False))
+    return _l1_extreme(problem, upper=problem.ties == "upper")
+
+
+def _l1_extreme(problem: IsotonicL1, *, upper: bool) -> NDArray[np.float64]:
+    y, w = _fractions(problem.y), _fractions(problem.dense_weights)
+    bounds = [Fraction(b) for b in (problem.lower, problem.upper) if not isinf(b)]
+    values = [v for v in sorted({*y, *bounds}) if problem.lower <= v <= problem.upper]
+    levels, n = len(values), len(y)
+    to_go = [[Fraction(0)] * levels for _ in range(n + 1)]
+    for i in reversed(range(n)):
+        best: Fraction | None = None
+        for k in reversed(range(levels)):
+            here = w[i] * abs(values[k] - y[i]) + to_go[i + 1][k]
+            best = here if best is None else min(best, here)
+            to_go[i][k] = best
+    fit, start = [], 0
+    for i in range(n):
+        optimal = [k for k in range(start, levels) if w[i] * abs(values[k] - y[i]) + to_go[i + 1][k] == to_go[i][start]]
+        start = max(optimal) if upper else min(optimal)
+        fit.append(float(values[start]))
+    return np.array(fit, dtype=np.float64)
+
+
+def simplex_projection(problem: SimplexProjection) -> NDArray[np.float64]:
+    """Try every set of positive cells; the shift is the same in all of them."""
+    y, total = _fractions(problem.y), Fraction(problem.total)
+
+    def candidates() -> Iterator[list[Fraction]]:
+        for size in range(1, len(y) + 1):
+            for support in combinations(range(len(y)), size):
+                shift = (sum(y[i] for i in support) - total) / size
+                x = [y[i] - shift if i in support else Fraction(0) for i in range(len(y))]
+                if min(x) >= 0:
+                    yield x
+
+    best = min(candidates(), key=lambda x: sum((a - b) ** 2 for a, b in zip(x, y, strict=True)))
+    return np.array([float(v) for v in best])
+
+
+def controlled_rounding(problem: ControlledRounding) -> NDArray[np.int64]:
+    """Try every choice of cells to round up."""
+    x = _fractions(problem.x)
+    fractional = np.flatnonzero(problem.fractional)
+    count = problem.total - int(problem.floors.sum())
+
+    def rounded(ups: tuple[int, ...]) -> NDArray[np.int64]:
+        cells = problem.floors
+        cells[list(ups)] += 1
+        return cells
+
+    def cost(cells: NDArray[np.int64]) -> Fraction:
+        return sum((abs(int(c) - v) for c, v in zip(cells, x, strict=True)), Fraction(0))
+
+    return min((rounded(ups) for ups in combinations(fractional.tolist(), count)), key=cost)
+
+
+def group_matching(problem: GroupMatching) -> Flow:
+    """Try every assignment of single groups."""
+    parents = np.repeat(np.arange(problem.parent_sizes.size), problem.parent_counts)
+    children = np.repeat(np.arange(problem.child_sizes.size), problem.child_counts)
+
+    def cost(order: tuple[int, ...]) -> int:
+        return int(np.abs(problem.parent_sizes[parents] - problem.child_sizes[list(order)]).sum())
+
+    best = min(permutations(children.tolist()), key=cost)
+    pairs, counts = np.unique(np.column_stack([parents, best]), axis=0, return_counts=True)
+    return Flow(pairs[:, 0], pairs[:, 1], counts.astype(np.int64))
+
+
+_METHODS: dict[type, Callable[[Any], Any]] = {
+    IsotonicL2: isotonic_l2,
+    IsotonicL1: isotonic_l1,
+    SimplexProjection: simplex_projection,
+    ControlledRounding: controlled_rounding,
+    GroupMatching: group_matching,
+}
+
+
+def _fractions(values: NDArray[Any]) -> list[Fraction]:
+    return [Fraction(value) for value in values.tolist()]

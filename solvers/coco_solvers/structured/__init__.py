@@ -1,0 +1,1 @@
+"""Fast exact solvers, each for one problem: thin classes over compiled kernels."""

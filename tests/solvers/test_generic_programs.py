@@ -1,0 +1,434 @@
+"""Every generic backend on small programs with known answers, judged by the KKT conditions, not by the point."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+from coco_solvers.generic.clarabel import Clarabel
+from coco_solvers.generic.cvxpy import CVXPY
+from coco_solvers.generic.highs import HiGHS
+from coco_solvers.generic.osqp import OSQP
+from coco_solvers.generic.piqp import PIQP
+from coco_solvers.generic.scipy import SciPyLinprog, SciPyMilp
+from scipy.sparse import csc_array
+
+from coco_opt.errors import ConfigError, SolverError, UnknownSolverError
+from coco_opt.forms import FORMS, LinearProgram, MixedIntegerProgram, QuadraticProgram
+from coco_opt.problems.controlled_rounding import ControlledRounding
+from coco_opt.problems.isotonic import IsotonicL2
+from coco_opt.problems.simplex_projection import SimplexProjection
+from coco_opt.registry import backend as registry_backend
+from coco_opt.registry import make_solver
+from coco_opt.solution import Status
+from coco_opt.solver import ProgramAnswer, ProgramSolver
+
+INF = np.inf
+
+BACKENDS: list[ProgramSolver] = [
+    HiGHS(),
+    HiGHS(method="simplex", presolve=False),
+    HiGHS(method="ipm"),
+    HiGHS(method="pdlp"),
+    PIQP(),
+    OSQP(),
+    Clarabel(),
+    CVXPY(),
+    CVXPY(engine="SCS", accuracy=1e-9),
+    CVXPY(engine="OSQP", accuracy=1e-9),
+    CVXPY(engine="HIGHS"),
+    SciPyLinprog(),
+    SciPyLinprog(method="highs-ds", presolve=False),
+    SciPyLinprog(method="highs-ipm"),
+    SciPyMilp(),
+]
+
+
+def label(backend: ProgramSolver) -> str:
+    changed = [
+        str(getattr(backend, field.name))
+        for field in dataclasses.fields(backend)  # type: ignore[arg-type]
+        if getattr(backend, field.name) != field.default
+    ]
+    return "-".join([backend.name, *changed])
+
+
+def lp(
+    c: list[float],
+    A: list[list[float]],
+    rows: tuple[list[float], list[float]],
+    bounds: tuple[list[float], list[float]],
+    **more: Any,
+) -> LinearProgram:
+    """Return a program from lists; ``P`` makes it quadratic and ``integer`` mixed-integer."""
+    kind: type[LinearProgram] = LinearProgram
+    if "P" in more:
+        kind, more["P"] = QuadraticProgram, csc_array(np.array(more["P"], dtype=float))
+    if "integer" in more:
+        kind, more["integer"] = MixedIntegerProgram, np.array(more["integer"], dtype=bool)
+    return kind(
+        c=np.array(c, dtype=float),
+        A=csc_array(np.array(A, dtype=float).reshape(len(rows[0]), len(c))),
+        row_lower=np.array(rows[0], dtype=float),
+        row_upper=np.array(rows[1], dtype=float),
+        lower=np.array(bounds[0], dtype=float),
+        upper=np.array(bounds[1], dtype=float),
+        **more,
+    )
+
+
+# name -> (program, optimal value without the offset)
+INSTANCES: dict[str, tuple[LinearProgram, float]] = {
+    "lp-ranged-row": (lp([-1, -2], [[1, 1]], ([1], [3]), ([0, 0], [INF, 2])), -5.0),
+    "lp-lower-row": (lp([2, 3], [[1, 1], [1, -1]], ([4, -INF], [INF, 1]), ([0, 0], [INF, INF])), 9.5),
+    "lp-equality-and-free-variable": (lp([1, 1], [[1, -1]], ([2], [2]), ([-3, -INF], [INF, INF])), -8.0),
+    "lp-free-row": (lp([1, 1], [[1, 2], [1, 0]], ([-INF, 1], [INF, 2])[:2], ([0, 0], [5, 5])), 1.0),
+    "lp-no-rows": (lp([1, -1], [], ([], []), ([-1, 0], [4, 7])), -8.0),
+    "lp-one-variable": (lp([3], [[2]], ([4], [INF]), ([-INF], [INF])), 6.0),
+    "lp-fixed-variable": (lp([1, 1], [[1, 1]], ([3], [INF]), ([2, 0], [2, INF])), 3.0),
+    "qp-unconstrained": (lp([-2, -4], [], ([], []), ([-INF] * 2, [INF] * 2), P=[[2, 0], [0, 2]]), -5.0),
+    "qp-bound-active": (lp([-2, 4], [], ([], []), ([0, 0], [INF] * 2), P=[[2, 0], [0, 2]]), -1.0),
+    "qp-equality": (lp([0, 0], [[1, 1]], ([2], [2]), ([-INF] * 2, [INF] * 2), P=[[2, 0], [0, 2]]), 2.0),
+    "qp-upper-row": (lp([-6, -6], [[1, 1]], ([-INF], [2]), ([-INF] * 2, [INF] * 2), P=[[2, 0], [0, 2]]), -10.0),
+    "qp-off-diagonal": (lp([-3, 0], [[1, 1]], ([0], [1]), ([0, 0], [INF] * 2), P=[[2, -1], [-1, 2]]), -2.0),
+    "qp-singular-P": (lp([0, 1], [[1, 1]], ([1], [4]), ([-INF, 0], [INF] * 2), P=[[2, 0], [0, 0]]), 0.75),
+    "qp-one-variable": (lp([2], [[1]], ([-INF], [-3]), ([-10], [10]), P=[[2]]), 3.0),
+    "qp-fixed-variable": (lp([0, 0], [[1, 1]], ([4], [INF]), ([1, 0], [1, INF]), P=[[2, 0], [0, 2]]), 10.0),
+    "milp-knapsack": (
+        lp([-10, -13, -7, -11], [[5, 6, 4, 5]], ([-INF], [10]), ([0] * 4, [1] * 4), integer=[1] * 4),
+        -21.0,
+    ),
+    "milp-mixed": (lp([-1, -1], [[2, 1]], ([-INF], [4.5]), ([0, 0], [INF, 2]), integer=[1, 0]), -3.0),
+    "milp-no-rows": (lp([1, -1], [], ([], []), ([0.5, 0], [3, 2.5]), integer=[1, 1]), -1.0),
+}
+
+PAIRS = [
+    pytest.param(backend, name, id=f"{label(backend)}-{name}")
+    for backend in BACKENDS
+    for name, (program, _) in INSTANCES.items()
+    if type(program) in backend.accepts
+    and not (isinstance(program, MixedIntegerProgram) and getattr(backend, "engine", None) in ("SCS", "OSQP"))
+    and not (isinstance(program, QuadraticProgram) and getattr(backend, "method", "choose") != "choose")
+    # SCS takes no program without constraints.
+    and not (name == "qp-unconstrained" and getattr(backend, "engine", None) == "SCS")
+]
+
+
+def objective(program: LinearProgram, z: np.ndarray) -> float:
+    quadratic = 0.5 * z @ (program.P @ z) if isinstance(program, QuadraticProgram) else 0.0
+    return float(program.c @ z + quadratic)
+
+
+def violation(program: LinearProgram, z: np.ndarray) -> float:
+    rows = program.A @ z
+    parts = (program.row_lower - rows, rows - program.row_upper, program.lower - z, z - program.upper)
+    return max(float(part.max(initial=0.0)) for part in parts)
+
+
+def kkt_residual(program: LinearProgram, answer: ProgramAnswer) -> float:
+    """Return the largest error of stationarity and of complementary slackness, signs as forms.py has them."""
+    assert answer.z is not None
+    assert answer.dual is not None
+    rows, bounds = answer.dual.rows, answer.dual.bounds
+    assert rows.shape == (program.rows,)
+    assert bounds.shape == (program.variables,)
+    gradient = program.c + (program.P @ answer.z if isinstance(program, QuadraticProgram) else 0.0)
+    worst = float(np.abs(gradient - program.A.T @ rows - bounds).max())
+    sides = (
+        (program.A @ answer.z, program.row_lower, program.row_upper, rows),
+        (answer.z, program.lower, program.upper, bounds),
+    )
+    for value, lower, upper, dual in sides:
+        # A nonnegative dual needs the lower side active, a nonpositive one the upper side.
+        slack = np.minimum(np.where(dual >= 0, value - lower, upper - value), 1.0)
+        worst = max(worst, float(np.abs(dual * slack).max(initial=0.0)))
+    return worst
+
+
+@pytest.mark.parametrize(("backend", "name"), PAIRS)
+def test_reaches_the_known_optimum(backend: ProgramSolver, name: str) -> None:
+    program, optimum = INSTANCES[name]
+    answer = backend.solve_program(program)
+    assert answer.status is Status.OPTIMAL
+    assert answer.z is not None
+    assert violation(program, answer.z) <= 1e-5
+    assert objective(program, answer.z) == pytest.approx(optimum, abs=1e-5)
+    if isinstance(program, MixedIntegerProgram):
+        assert np.abs(answer.z - np.rint(answer.z))[program.integer].max() <= 1e-6
+
+
+@pytest.mark.parametrize(("backend", "name"), PAIRS)
+def test_duals_satisfy_the_optimality_conditions(backend: ProgramSolver, name: str) -> None:
+    program, _ = INSTANCES[name]
+    answer = backend.solve_program(program)
+    if isinstance(program, MixedIntegerProgram) or isinstance(backend, SciPyMilp):
+        assert answer.dual is None
+    else:
+        assert kkt_residual(program, answer) <= 2e-5
+
+
+def random_qp(rng: np.random.Generator, n: int, m: int) -> QuadraticProgram:
+    """Return a feasible strictly convex program with ranges, equalities, free rows and bounds of every kind."""
+    A = rng.normal(size=(m, n)) * (rng.random((m, n)) < 0.5)
+    root = rng.normal(size=(n, n))
+    inside = rng.normal(size=n)
+    rows = A @ inside
+    row_lower = np.where(rng.random(m) < 0.3, -INF, rows - rng.random(m))
+    row_upper = np.where(rng.random(m) < 0.3, INF, rows + rng.random(m))
+    equal = rng.random(m) < 0.2
+    return QuadraticProgram(
+        c=3.0 * rng.normal(size=n),
+        A=csc_array(A),
+        row_lower=np.where(equal, rows, row_lower),
+        row_upper=np.where(equal, rows, row_upper),
+        lower=np.where(rng.random(n) < 0.5, -INF, inside - rng.random(n)),
+        upper=np.where(rng.random(n) < 0.5, INF, inside + rng.random(n)),
+        P=csc_array(root @ root.T + 0.1 * np.eye(n)),
+    )
+
+
+QP_BACKENDS = [HiGHS(), PIQP(), OSQP(), Clarabel(), CVXPY()]
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("backend", QP_BACKENDS, ids=label)
+def test_random_quadratic_programs_are_solved_to_optimality(backend: ProgramSolver, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    program = random_qp(rng, n=int(rng.integers(1, 13)), m=int(rng.integers(0, 9)))
+    answer = backend.solve_program(program)
+    assert answer.status is Status.OPTIMAL
+    assert answer.z is not None
+    assert violation(program, answer.z) <= 1e-6
+    assert kkt_residual(program, answer) <= 1e-5
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_backends_agree_on_a_random_linear_program(seed: int) -> None:
+    rng = np.random.default_rng(100 + seed)
+    quadratic = random_qp(rng, n=8, m=5)
+    fields = {f.name: getattr(quadratic, f.name) for f in dataclasses.fields(LinearProgram)}
+    fields["lower"], fields["upper"] = np.full(8, -10.0), np.full(8, 10.0)
+    program = LinearProgram(**fields)
+    values = []
+    for backend in (HiGHS(), PIQP(), OSQP(), Clarabel(), CVXPY(), SciPyLinprog(), SciPyMilp()):
+        answer = backend.solve_program(program)
+        assert answer.status is Status.OPTIMAL
+        assert answer.z is not None
+        values.append(objective(program, answer.z))
+    assert values == pytest.approx([values[0]] * len(values), rel=1e-6, abs=1e-6)
+
+
+INFEASIBLE = {
+    "lp": lp([1, 1], [[1, 1], [1, 1]], ([3, -INF], [INF, 1]), ([0, 0], [INF, INF])),
+    "qp": lp([0, 0], [[1, 1]], ([5], [INF]), ([0, 0], [1, 1]), P=[[2, 0], [0, 2]]),
+    "milp": lp([1], [[2]], ([1], [1]), ([0], [3]), integer=[1]),
+}
+UNBOUNDED = {
+    "lp": lp([-1, 0], [[1, -1]], ([-INF], [2]), ([0, 0], [INF, INF])),
+    "qp": lp([0, -1], [[1, 0]], ([1], [2]), ([0, 0], [INF, INF]), P=[[2, 0], [0, 0]]),
+}
+ONE_EACH = [HiGHS(), PIQP(), OSQP(), Clarabel(), CVXPY(), SciPyLinprog(), SciPyMilp()]
+
+
+def accepted(backends: list[ProgramSolver], programs: dict[str, LinearProgram]) -> list[Any]:
+    return [
+        pytest.param(backend, program, id=f"{label(backend)}-{name}")
+        for backend in backends
+        for name, program in programs.items()
+        if type(program) in backend.accepts
+    ]
+
+
+@pytest.mark.parametrize(("backend", "program"), accepted(ONE_EACH, INFEASIBLE))
+def test_an_infeasible_program_yields_no_point(backend: ProgramSolver, program: LinearProgram) -> None:
+    answer = backend.solve_program(program)
+    assert answer.status is Status.INFEASIBLE
+    assert answer.z is None
+
+
+@pytest.mark.parametrize(("backend", "program"), accepted(ONE_EACH, UNBOUNDED))
+def test_an_unbounded_program_is_called_unbounded(backend: ProgramSolver, program: LinearProgram) -> None:
+    answer = backend.solve_program(program)
+    if isinstance(backend, PIQP) and not isinstance(program, QuadraticProgram):
+        # PIQP has no certificate for this one: its point runs off until the iterations end.
+        assert answer.status is Status.ITERATION_LIMIT
+        return
+    assert answer.status is Status.UNBOUNDED
+    assert answer.z is None
+
+
+@pytest.mark.parametrize(
+    "backend",
+    [HiGHS(max_iter=1), PIQP(max_iter=2), OSQP(max_iter=2), Clarabel(max_iter=2), CVXPY(max_iter=2)],
+    ids=label,
+)
+def test_the_iteration_limit_is_reported(backend: ProgramSolver) -> None:
+    program = random_qp(np.random.default_rng(5), n=12, m=8)
+    assert backend.solve_program(program).status is Status.ITERATION_LIMIT
+
+
+@pytest.mark.parametrize(
+    "backend",
+    [HiGHS(method="simplex", presolve=False, max_iter=1), SciPyLinprog(presolve=False, max_iter=1)],
+    ids=label,
+)
+def test_the_simplex_iteration_limit_is_reported(backend: ProgramSolver) -> None:
+    quadratic = random_qp(np.random.default_rng(5), n=12, m=8)
+    fields = {f.name: getattr(quadratic, f.name) for f in dataclasses.fields(LinearProgram)}
+    program = LinearProgram(**fields | {"lower": np.full(12, -9.0), "upper": np.full(12, 9.0)})
+    assert backend.solve_program(program).status is Status.ITERATION_LIMIT
+
+
+@pytest.mark.parametrize(
+    "backend",
+    [HiGHS(time_limit=0.0), SciPyLinprog(time_limit=0.0), SciPyMilp(time_limit=0.0)],
+    ids=label,
+)
+def test_the_time_limit_is_reported(backend: ProgramSolver) -> None:
+    y = np.random.default_rng(0).normal(size=300)
+    n = y.size
+    order = csc_array(np.eye(n, k=1)[: n - 1] - np.eye(n)[: n - 1])
+    program = LinearProgram(
+        c=y,
+        A=order,
+        row_lower=np.zeros(n - 1),
+        row_upper=np.full(n - 1, INF),
+        lower=np.full(n, -1.0),
+        upper=np.full(n, 1.0),
+    )
+    assert backend.solve_program(program).status is Status.TIME_LIMIT
+
+
+@pytest.mark.parametrize("backend", ONE_EACH, ids=label)
+def test_options_are_frozen_hashable_and_spelled_right(backend: ProgramSolver) -> None:
+    assert hash(backend) == hash(dataclasses.replace(backend))  # type: ignore[type-var]
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        backend.tolerance = 1.0
+    with pytest.raises(TypeError, match="tolerence"):
+        type(backend)(tolerence=1e-3)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("backend", ONE_EACH, ids=label)
+def test_a_form_is_accepted_exactly_or_not_at_all(backend: ProgramSolver) -> None:
+    expected = {
+        "highs": {"lp", "qp", "milp"},
+        "cvxpy": {"lp", "qp", "milp"},
+        "piqp": {"lp", "qp"},
+        "osqp": {"lp", "qp"},
+        "clarabel": {"lp", "qp"},
+        "scipy": {"lp"},
+        "scipy-milp": {"lp", "milp"},
+    }
+    assert {form.form for form in backend.accepts} == expected[backend.name]
+
+
+def test_the_form_option_picks_one_writing_of_a_problem() -> None:
+    problem = ControlledRounding([0.5, 1.25, 2.25], 4)
+    assert HiGHS().form_for(problem) is LinearProgram
+    for solver in (HiGHS(form="milp"), CVXPY(form="milp"), SciPyMilp(form="milp")):
+        assert solver.form_for(problem) is MixedIntegerProgram
+        answer = solver.solve(problem)
+        assert answer.value is not None
+        assert answer.value.sum() == pytest.approx(4)
+
+
+def test_a_problem_of_another_form_is_refused() -> None:
+    with pytest.raises(UnknownSolverError, match=r"scipy.*lp.*qp"):
+        SciPyLinprog().solve(SimplexProjection([1.0, 2.0], 1.0))
+    with pytest.raises(UnknownSolverError, match=r"highs.*milp.*qp"):
+        HiGHS(form="milp").solve(SimplexProjection([1.0, 2.0], 1.0))
+
+
+@pytest.mark.parametrize("backend", [HiGHS(), CVXPY(), SciPyMilp(), Clarabel()], ids=label)
+def test_a_program_without_variables_needs_no_solver(backend: ProgramSolver) -> None:
+    answer = backend.solve(ControlledRounding([1.0, 2.0], 3))
+    assert answer.status is Status.OPTIMAL
+    np.testing.assert_array_equal(answer.value, [1.0, 2.0])
+
+
+@pytest.mark.parametrize("backend", QP_BACKENDS, ids=label)
+def test_multipliers_reach_the_problem_with_the_right_sign(backend: ProgramSolver) -> None:
+    problem = IsotonicL2([14.0, 9.0, 10.0, 15.0], lower=0.0, upper=13.0)
+    answer = backend.solve(problem)
+    np.testing.assert_allclose(answer.value, [11, 11, 11, 13], atol=1e-6)
+    np.testing.assert_allclose(answer.multipliers, [0, 6, 2, 0, 4], atol=1e-5)
+
+
+def test_cvxpy_names_what_is_installed() -> None:
+    with pytest.raises(UnknownSolverError, match=r"'NOPE'.*CLARABEL"):
+        CVXPY(engine="NOPE").solve_program(INSTANCES["lp-no-rows"][0])
+    with pytest.raises(UnknownSolverError, match=r"OSQP.*HIGHS"):
+        CVXPY(engine="OSQP").solve_program(INSTANCES["milp-mixed"][0])
+    with pytest.raises(UnknownSolverError, match="SCIPY cannot express"):
+        CVXPY(engine="SCIPY").solve_program(INSTANCES["qp-equality"][0])
+    with pytest.raises(ConfigError, match=r"solvers\.cvxpy\.accuracy"):
+        CVXPY(engine="HIGHS", accuracy=1e-6).solve_program(INSTANCES["lp-no-rows"][0])
+
+
+def test_cvxpy_engine_names_ignore_case() -> None:
+    answer = CVXPY(engine="scs").solve_program(INSTANCES["lp-ranged-row"][0])
+    assert answer.status is Status.OPTIMAL
+
+
+def test_highs_refuses_values_and_programs_it_cannot_use() -> None:
+    with pytest.raises(ConfigError, match=r"solvers\.highs\.mip_rel_gap"):
+        HiGHS(mip_rel_gap=-1.0).solve_program(INSTANCES["milp-mixed"][0])
+    concave = lp([0], [], ([], []), ([0], [1]), P=[[-2]])
+    with pytest.raises(SolverError, match="qp"):
+        HiGHS().solve_program(concave)
+
+
+def test_highs_changes_its_number_of_threads_and_runs_in_threads() -> None:
+    program, optimum = INSTANCES["lp-ranged-row"]
+
+    def value(threads: int) -> float:
+        answer = HiGHS(threads=threads).solve_program(program)
+        assert answer.z is not None
+        return objective(program, answer.z)
+
+    with ThreadPoolExecutor(2) as pool:
+        values = [value(1), value(2), value(1), *pool.map(value, [1, 2, 1, 1])]
+    assert values == pytest.approx([optimum] * 7)
+
+
+@pytest.mark.parametrize("module", ["highs", "piqp", "osqp", "clarabel", "cvxpy", "scipy"])
+def test_importing_an_adapter_loads_no_package(module: str, loaded_by: Callable[[str], set[str]]) -> None:
+    heavy = {"highspy", "piqp", "osqp", "clarabel", "cvxpy", "scipy"}
+    assert not loaded_by(f"coco_solvers.generic.{module}") & heavy
+
+
+@pytest.fixture
+def loaded_by() -> Callable[[str], set[str]]:
+    """Return a function that imports a module in a fresh interpreter and lists what is loaded then."""
+    import subprocess
+    import sys
+
+    def load(module: str) -> set[str]:
+        code = f"import sys, {module}; print('\\n'.join(sys.modules))"
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        return set(done.stdout.split())
+
+    return load
+
+
+def test_every_form_has_a_backend() -> None:
+    assert set(FORMS.values()) == {form for backend in ONE_EACH for form in backend.accepts}
+
+
+@pytest.mark.parametrize("backend", ONE_EACH, ids=label)
+def test_the_table_row_builds_the_class_and_lists_its_forms(backend: ProgramSolver) -> None:
+    row = registry_backend(backend.name)
+    assert row.make() == backend
+    assert {FORMS[form] for form in row.forms} == set(backend.accepts)
+
+
+def test_a_misspelt_option_names_the_near_one() -> None:
+    with pytest.raises(ConfigError, match=r"solvers\.highs\.methd.*'method'"):
+        make_solver("highs", methd="ipm")
+    with pytest.raises(ConfigError, match="'simplex'"):
+        make_solver("highs", method="simplx")
+    assert make_solver("cvxpy:SCS", accuracy=1e-7) == CVXPY(engine="SCS", accuracy=1e-7)
