@@ -1,0 +1,51 @@
+"""Checks that every histogram array passes once; messages name the array, never a value in it."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from coco_opt.errors import InputError
+
+Int64Array = npt.NDArray[np.int64]
+
+INT64_MAX = int(np.iinfo(np.int64).max)
+
+
+def as_int64(values: npt.ArrayLike, what: str, ndim: int | None = 1) -> Int64Array:
+    """Return ``values`` as contiguous int64, unchanged.
+
+    ``ndim`` None accepts any number of dimensions. Raises InputError where the dtype is no integer type, a
+    value does not fit in int64 or the shape is wrong. An empty sequence counts as integers.
+    """
+    array = np.asarray(values)
+    if ndim is not None and array.ndim != ndim:
+        raise InputError("bad-shape", f"{what} must have {ndim} dimension(s), not {array.ndim}")
+    if array.dtype.kind not in "iu" and array.size > 0:
+        raise InputError("not-integer", f"{what} must hold integers (dtype {array.dtype} given)")
+    if array.dtype.kind == "u" and array.size > 0 and int(array.max()) > INT64_MAX:
+        raise InputError("too-large", f"{what} holds a number above the int64 range")
+    return np.ascontiguousarray(array, dtype=np.int64)
+
+
+def check_nonnegative(array: Int64Array, code: str, what: str) -> None:
+    """Raise InputError ``code`` where an entry is negative."""
+    if array.size > 0 and int(array.min()) < 0:
+        raise InputError(code, f"{what} must not be negative")
+
+
+def check_total(counts: Int64Array) -> None:
+    """Raise InputError where the nonnegative ``counts`` add up to more than int64 holds."""
+    if counts.size == 0 or int(counts.max()) * counts.size <= INT64_MAX:
+        return
+    if sum(counts.tolist()) > INT64_MAX:
+        raise InputError("too-many-groups", "the number of groups does not fit in int64")
+
+
+def exact_dot(left: Int64Array, right: Int64Array) -> int:
+    """Return the exact sum of products of two nonnegative vectors as a Python int, beyond int64 too."""
+    if left.size == 0:
+        return 0
+    if int(left.max()) * int(right.max()) * left.size <= INT64_MAX:
+        return int(np.dot(left, right))
+    return sum(a * b for a, b in zip(left.tolist(), right.tolist(), strict=True))

@@ -1,0 +1,197 @@
+"""The count-of-counts histogram of one region as runs: how many groups there are of each size.
+
+240 million groups have about 2,400 distinct sizes, so every operation works on (size, count) runs and costs
+time and memory in the number of runs, unless its docstring says otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from coco_opt.errors import InputError
+from coco_opt.histograms.arrays import Int64Array, as_int64, check_nonnegative, check_total, exact_dot
+from coco_opt.histograms.conversions import cumulative_to_dense, dense_to_cumulative
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def _frozen(array: Int64Array) -> Int64Array:
+    copy = array.copy()
+    copy.setflags(write=False)
+    return copy
+
+
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
+class CountOfCounts:
+    """Hold the number of groups of each size that occurs in one region.
+
+    ``sizes`` int64[r] (entities a group, strictly increasing, >= 0) and ``counts`` int64[r] (groups, > 0) are
+    copied, checked and made read-only. Raises InputError where they are not so; no message holds a value.
+    Source: Kuo et al. 2018, section 3.
+    """
+
+    sizes: Int64Array
+    counts: Int64Array
+
+    def __post_init__(self) -> None:
+        sizes, counts = as_int64(self.sizes, "sizes"), as_int64(self.counts, "counts")
+        if sizes.size != counts.size:
+            raise InputError("bad-shape", "sizes and counts must have the same length")
+        check_nonnegative(sizes, "negative-size", "sizes")
+        if np.any(sizes[1:] <= sizes[:-1]):
+            raise InputError("not-increasing", "sizes must be strictly increasing (from_runs takes any order)")
+        if np.any(counts <= 0):
+            raise InputError("nonpositive-count", "every count must be positive (from_runs drops zeros)")
+        check_total(counts)
+        object.__setattr__(self, "sizes", _frozen(sizes))
+        object.__setattr__(self, "counts", _frozen(counts))
+
+    def __reduce__(self) -> tuple[Callable[..., CountOfCounts], tuple[Int64Array, Int64Array]]:
+        # Unpickled arrays are writable: going through the constructor makes them read-only again.
+        return CountOfCounts, (self.sizes, self.counts)
+
+    @classmethod
+    def empty(cls) -> CountOfCounts:
+        """Return the histogram of a region without groups."""
+        return cls(np.empty(0, np.int64), np.empty(0, np.int64))
+
+    @classmethod
+    def from_runs(cls, sizes: npt.ArrayLike, counts: npt.ArrayLike) -> CountOfCounts:
+        """Build from (size, count) runs in any order; equal sizes are added up, zero counts dropped.
+
+        Raises InputError on negative or non-integer entries; O(runs log runs).
+        """
+        size, count = as_int64(sizes, "sizes"), as_int64(counts, "counts")
+        if size.size != count.size:
+            raise InputError("bad-shape", "sizes and counts must have the same length")
+        check_nonnegative(size, "negative-size", "sizes")
+        check_nonnegative(count, "negative-count", "counts")
+        check_total(count)
+        kept = count > 0
+        if not kept.any():
+            return cls.empty()
+        size, count = size[kept], count[kept]
+        order = np.argsort(size, kind="stable")
+        size, count = size[order], count[order]
+        first = np.flatnonzero(np.r_[True, size[1:] != size[:-1]])
+        return cls(size[first], np.add.reduceat(count, first))
+
+    @classmethod
+    def from_dense(cls, dense: npt.ArrayLike) -> CountOfCounts:
+        """Build from H [K+1], ``H[j]`` the number of groups of size j. Raises InputError if negative."""
+        array = as_int64(dense, "H")
+        check_nonnegative(array, "negative-count", "H")
+        sizes = np.flatnonzero(array)
+        return cls(sizes, array[sizes])
+
+    @classmethod
+    def from_cumulative(cls, cumulative: npt.ArrayLike) -> CountOfCounts:
+        """Build from Hc [K+1], nondecreasing and nonnegative. Raises InputError where it is not."""
+        return cls.from_dense(cumulative_to_dense(as_int64(cumulative, "Hc")))
+
+    @classmethod
+    def from_ranks(cls, ranks: npt.ArrayLike) -> CountOfCounts:
+        """Build from one size a group, in any order.
+
+        O(groups), or O(groups log groups) for far-spread sizes. Raises InputError on a negative size.
+        """
+        array = as_int64(ranks, "Hg")
+        check_nonnegative(array, "negative-size", "group sizes")
+        if array.size == 0:
+            return cls.empty()
+        if int(array.max()) <= 4 * array.size + 1_000_000:
+            return cls.from_dense(np.bincount(array))
+        sizes, counts = np.unique(array, return_counts=True)
+        return cls(sizes, counts)
+
+    @classmethod
+    def total(cls, parts: Iterable[CountOfCounts]) -> CountOfCounts:
+        """Return the histogram of all groups of ``parts`` together; O(runs log runs) over all parts."""
+        listed = list(parts)
+        if not listed:
+            return cls.empty()
+        sizes = np.concatenate([part.sizes for part in listed])
+        return cls.from_runs(sizes, np.concatenate([part.counts for part in listed]))
+
+    @property
+    def groups(self) -> int:
+        """Number of groups."""
+        return int(self.counts.sum())
+
+    @property
+    def entities(self) -> int:
+        """Number of entities (people) in all groups, exact beyond int64."""
+        return exact_dot(self.sizes, self.counts)
+
+    @property
+    def distinct(self) -> int:
+        """Number of distinct sizes, the number of runs."""
+        return int(self.sizes.size)
+
+    @property
+    def max_size(self) -> int:
+        """Size of the largest group; 0 for a region without groups."""
+        return int(self.sizes[-1]) if self.sizes.size else 0
+
+    def clamp(self, max_size: int) -> CountOfCounts:
+        """Return the histogram with every size above the public bound ``max_size`` replaced by it.
+
+        One entity more or less changes the clamped histogram by one entity at most, so no sensitivity grows.
+        """
+        if max_size < 0:
+            raise InputError("negative-size", "max_size must not be negative")
+        if self.max_size <= max_size:
+            return self
+        return CountOfCounts.from_runs(np.minimum(self.sizes, max_size), self.counts)
+
+    def to_dense(self, max_size: int) -> Int64Array:
+        """Return H, int64[max_size + 1]. Raises InputError where a group is larger: clamp first."""
+        if max_size < self.max_size or max_size < 0:
+            raise InputError("size-above-bound", f"a group is larger than max_size = {max_size}; clamp first")
+        dense = np.zeros(max_size + 1, np.int64)
+        dense[self.sizes] = self.counts
+        return dense
+
+    def cumulative(self, max_size: int) -> Int64Array:
+        """Return Hc, int64[max_size + 1]; its last cell is ``groups``. Raises as ``to_dense`` does."""
+        return dense_to_cumulative(self.to_dense(max_size))
+
+    def ranks(self) -> Int64Array:
+        """Return Hg, int64[groups]: the size of every group in nondecreasing order.
+
+        Warning: this expands the runs, 8 bytes a group (2 GB for 240 million groups); see ``rank_runs``.
+        """
+        return np.repeat(self.sizes, self.counts)
+
+    def rank_runs(self) -> tuple[Int64Array, Int64Array]:
+        """Return Hg as runs ``(sizes, stops)``: run k is Hg[stops[k-1]:stops[k]], the first from 0."""
+        return self.sizes, np.cumsum(self.counts, dtype=np.int64)
+
+    def equals(self, other: CountOfCounts) -> bool:
+        """Tell whether both hold the same sizes and counts."""
+        return np.array_equal(self.sizes, other.sizes) and np.array_equal(self.counts, other.counts)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return a frame with the int64 columns ``size`` and ``groups``, one row a distinct size."""
+        import pandas as pd
+
+        return pd.DataFrame({"size": self.sizes.copy(), "groups": self.counts.copy()})
+
+    def __add__(self, other: CountOfCounts) -> CountOfCounts:
+        if not isinstance(other, CountOfCounts):
+            return NotImplemented
+        return CountOfCounts.total((self, other))
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{s}: {c}" for s, c in zip(self.sizes[:4], self.counts[:4], strict=True))
+        more = ", ..." if self.distinct > 4 else ""
+        return (
+            f"CountOfCounts({self.groups:,} groups, {self.entities:,} entities, "
+            f"{self.distinct:,} distinct sizes; size: groups = {{{shown}{more}}})"
+        )

@@ -1,0 +1,198 @@
+"""The public hierarchy of regions as flat arrays in breadth-first order: any depth, any fan-out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from coco_opt.errors import HierarchyError, InputError, Place
+from coco_opt.histograms import hierarchy_build
+from coco_opt.histograms.arrays import Int64Array, as_int64
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Number = TypeVar("Number", np.int64, np.float64)
+
+
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
+class Hierarchy:
+    """Hold a rooted tree of n regions whose leaves all lie at the same depth.
+
+    Regions are numbered breadth first: the root is 0, a level is one contiguous range, and so are the
+    children of a region, the leaves below it and the leaves of the whole tree. ``parent`` int64[n] (-1 at the
+    root) must be in that order (``from_parents`` takes any order); ``names`` are the regions' own names.
+    Derived: ``level`` int64[n] (root 0), ``first_child`` int64[n+1] (children of v: first_child[v] ..
+    first_child[v+1]) and ``level_start`` int64[levels+1]. Raises HierarchyError with a code (no-root,
+    several-roots, cycle, orphan, uneven-depth, bad-name, duplicate-region, bad-order). O(n); a hierarchy is
+    public, so its errors name regions.
+    """
+
+    parent: Int64Array
+    names: tuple[str, ...]
+    level: Int64Array = field(init=False)
+    first_child: Int64Array = field(init=False)
+    level_start: Int64Array = field(init=False)
+    _paths: tuple[str, ...] | None = field(init=False, default=None)
+    _index: dict[str, int] | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        parent, names = as_int64(self.parent, "parent").copy(), tuple(self.names)
+        first_child, level_start = hierarchy_build.layout(parent, names)
+        level = np.repeat(np.arange(level_start.size - 1, dtype=np.int64), np.diff(level_start))
+        for name, array in (
+            ("parent", parent),
+            ("level", level),
+            ("first_child", first_child),
+            ("level_start", level_start),
+        ):
+            array.setflags(write=False)
+            object.__setattr__(self, name, array)
+        object.__setattr__(self, "names", names)
+
+    def __reduce__(self) -> tuple[Callable[..., Hierarchy], tuple[Int64Array, tuple[str, ...]]]:
+        # Unpickled arrays are writable: going through the constructor makes them read-only again.
+        return Hierarchy, (self.parent, self.names)
+
+    @classmethod
+    def from_paths(cls, paths: Iterable[Sequence[str]], place: Callable[[int], Place] | None = None) -> Hierarchy:
+        """Build from one path a leaf, names from the root down; siblings keep the order of first appearance.
+
+        Leaves of one parent become neighbours even where their paths are not: find them by ``index``.
+        ``place`` turns the index of a path into its place in the user's file for error messages. Raises
+        HierarchyError: no-root (no path), several-roots, uneven-depth, duplicate-region, bad-name. O(leaves x
+        levels).
+        """
+        return cls(*hierarchy_build.from_paths(paths, place))
+
+    @classmethod
+    def from_edges(
+        cls,
+        child: Iterable[str],
+        parent: Iterable[str | None],
+        place: Callable[[int], Place] | None = None,
+    ) -> Hierarchy:
+        """Build from (child, parent) pairs of ids, each id being one region and its name.
+
+        The root is the row whose parent is None or "", or, without such a row, the one id that is nobody's
+        child. Siblings keep the order of their rows. Raises HierarchyError: cycle, two-parents, orphan (a
+        parent that is nobody's child beside a marked root), no-root (no row), several-roots, uneven-depth,
+        bad-name, duplicate-region (a row given twice). O(rows).
+        """
+        return cls(*hierarchy_build.from_edges(child, parent, place))
+
+    @classmethod
+    def from_parents(cls, parent: npt.ArrayLike, names: Iterable[str]) -> Hierarchy:
+        """Build from a parent array in any order (-1 at the root); siblings keep their order.
+
+        Raises HierarchyError: no-root (empty), several-roots, cycle, orphan (an index outside 0..n-1),
+        uneven-depth, bad-name, duplicate-region. O(n).
+        """
+        return cls(*hierarchy_build.from_parents(parent, tuple(names)))
+
+    @property
+    def regions(self) -> int:
+        """Number of regions, the root and the leaves included."""
+        return int(self.parent.size)
+
+    @property
+    def levels(self) -> int:
+        """Number of levels; 1 for a single region."""
+        return int(self.level_start.size - 1)
+
+    @property
+    def leaves(self) -> range:
+        """The leaves, the last contiguous range of regions."""
+        return self.level_range(self.levels - 1)
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Full names from the root, joined by "/"; built at the first use, O(total length)."""
+        if self._paths is None:
+            paths = [self.names[0]]
+            for up, name in zip(self.parent[1:].tolist(), self.names[1:], strict=True):
+                paths.append(f"{paths[up]}/{name}")
+            object.__setattr__(self, "_paths", tuple(paths))
+        assert self._paths is not None
+        return self._paths
+
+    def level_range(self, level: int) -> range:
+        """Return the regions of one level, 0 being the root's."""
+        if not 0 <= level < self.levels:
+            raise InputError("unknown-level", f"there is no level {level}; levels are 0 to {self.levels - 1}")
+        return range(int(self.level_start[level]), int(self.level_start[level + 1]))
+
+    def children(self, region: int) -> range:
+        """Return the children of a region; empty for a leaf."""
+        self._check(region)
+        return range(int(self.first_child[region]), int(self.first_child[region + 1]))
+
+    def ancestors(self, region: int) -> tuple[int, ...]:
+        """Return the regions above, the parent first and the root last; empty for the root."""
+        self._check(region)
+        above = []
+        up = int(self.parent[region])
+        while up >= 0:
+            above.append(up)
+            up = int(self.parent[up])
+        return tuple(above)
+
+    def leaf_range(self, region: int) -> range:
+        """Return the leaves at or below a region: contiguous in breadth-first order; O(levels)."""
+        self._check(region)
+        start, stop = region, region + 1
+        for _ in range(self.levels - 1 - int(self.level[region])):
+            start, stop = int(self.first_child[start]), int(self.first_child[stop])
+        return range(start, stop)
+
+    def index(self, path: str | Sequence[str]) -> int:
+        """Return the region of a full path, given joined by "/" or as its names. Raises HierarchyError."""
+        if self._index is None:
+            object.__setattr__(self, "_index", {full: v for v, full in enumerate(self.paths)})
+        assert self._index is not None
+        full = path if isinstance(path, str) else "/".join(path)
+        if full not in self._index:
+            raise HierarchyError("unknown-region", f"there is no region {full!r}; give its path from the root")
+        return self._index[full]
+
+    def aggregate(self, leaf_values: npt.NDArray[Number]) -> npt.NDArray[Number]:
+        """Return the sum over the leaves below every region: [leaves, ...] becomes [regions, ...].
+
+        Values are int64 (no check for overflow: counts stay far below) or float64. O(regions x trailing
+        cells).
+        """
+        leaves = self.leaves
+        values: npt.NDArray[Number] = np.asarray(leaf_values)
+        if values.ndim == 0 or values.shape[0] != len(leaves):
+            raise InputError("bad-shape", f"leaf values need one row for each of the {len(leaves)} leaves")
+        if values.dtype.name not in ("int64", "float64"):
+            raise InputError("bad-dtype", f"leaf values must be int64 or float64, not {values.dtype}")
+        out = np.empty((self.regions, *values.shape[1:]), values.dtype)
+        out[leaves.start :] = values
+        for level in range(self.levels - 2, -1, -1):
+            here, below = self.level_range(level), self.level_range(level + 1)
+            starts = self.first_child[here.start : here.stop] - below.start
+            np.add.reduceat(out[below.start : below.stop], starts, axis=0, out=out[here.start : here.stop])
+        return out
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return a frame of ``region`` (path), ``parent`` (path, None at the root) and ``level``."""
+        import pandas as pd
+
+        paths = self.paths
+        parents = [None, *(paths[up] for up in self.parent[1:].tolist())]
+        return pd.DataFrame({"region": list(paths), "parent": parents, "level": self.level.copy()})
+
+    def __repr__(self) -> str:
+        widths = " / ".join(f"{width:,}" for width in np.diff(self.level_start[:9]).tolist())
+        more = " / ..." if self.levels > 8 else ""
+        what = f"{self.regions:,} regions in {self.levels:,} level(s)"
+        return f"Hierarchy({self.names[0]!r}, {what}: {widths}{more})"
+
+    def _check(self, region: int) -> None:
+        if not 0 <= region < self.regions:
+            raise InputError("unknown-region", f"there is no region {region}; regions are 0 to {self.regions - 1}")

@@ -1,0 +1,224 @@
+"""Turn paths, edges or parent arrays into the breadth-first layout, or say why they are no tree."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from coco_opt.errors import HierarchyError, Place
+from coco_opt.histograms.arrays import Int64Array, as_int64
+
+PlaceOf = Callable[[int], Place]
+Built = tuple[Int64Array, tuple[str, ...]]
+
+
+def _place(place: PlaceOf | None, row: int) -> Place | None:
+    return None if place is None else place(row)
+
+
+def _name_error(name: object, place: Place | None = None) -> HierarchyError:
+    return HierarchyError("bad-name", f"a region's name must be text, not empty and without '/': {name!r}", place)
+
+
+def _bad_name(name: object) -> bool:
+    return not isinstance(name, str) or name == "" or "/" in name
+
+
+def _path(parent: Int64Array, names: Sequence[str], region: int) -> str:
+    parts = []
+    while region >= 0:
+        parts.append(names[region])
+        region = int(parent[region])
+    return "/".join(reversed(parts))
+
+
+def layout(parent: Int64Array, names: tuple[str, ...]) -> tuple[Int64Array, Int64Array]:
+    """Check a breadth-first parent array and return ``(first_child, level_start)``; O(n).
+
+    Raises HierarchyError: no-root, several-roots, orphan, bad-order, bad-name, duplicate-region,
+    uneven-depth.
+    """
+    n = parent.size
+    _check_parents(parent, names)
+    if parent[0] != -1 or np.any(parent[1:] < parent[:-1]) or np.any(parent >= np.arange(n)):
+        raise HierarchyError("bad-order", "regions are not in breadth-first order; use Hierarchy.from_parents")
+    _check_names(parent, names)
+    first_child = np.searchsorted(parent, np.arange(n + 1)).astype(np.int64, copy=False)
+    starts, next_level = [0], first_child.tolist()
+    while starts[-1] < n:
+        starts.append(next_level[starts[-1]])
+    childless = np.flatnonzero(np.diff(first_child)[: starts[-2]] == 0)
+    if childless.size:
+        path = _path(parent, names, int(childless[0]))
+        raise HierarchyError(
+            "uneven-depth",
+            f"{path!r} ends above the deepest level; give it one region of its own name on each level below",
+        )
+    return first_child, np.array(starts, np.int64)
+
+
+def _check_parents(parent: Int64Array, names: Sequence[str]) -> None:
+    if parent.size != len(names):
+        raise HierarchyError("bad-shape", "a hierarchy needs one name for each region")
+    if parent.size == 0:
+        raise HierarchyError("no-root", "a hierarchy needs at least one region")
+    outside = np.flatnonzero((parent < -1) | (parent >= parent.size))
+    if outside.size:
+        raise HierarchyError("orphan", f"the parent of region {names[int(outside[0])]!r} does not exist")
+    roots = np.flatnonzero(parent == -1)
+    if roots.size > 1:
+        raise _several_roots([names[int(root)] for root in roots[:3]])
+
+
+def _several_roots(names: Sequence[str], place: Place | None = None) -> HierarchyError:
+    shown = ", ".join(repr(name) for name in names[:3])
+    return HierarchyError("several-roots", f"more than one region has no parent: {shown}", place)
+
+
+def _check_names(parent: Int64Array, names: Sequence[str]) -> None:
+    for name in names:
+        if _bad_name(name):
+            raise _name_error(name)
+    keys = list(zip(parent.tolist(), names, strict=True))
+    if len(set(keys)) == len(keys):
+        return
+    seen: set[tuple[int, str]] = set()
+    for region, key in enumerate(keys):
+        if key in seen:
+            raise HierarchyError("duplicate-region", f"{_path(parent, names, region)!r} occurs twice")
+        seen.add(key)
+
+
+def from_parents(parent: npt.ArrayLike, names: tuple[str, ...]) -> Built:
+    """Sort regions given in any order breadth first, siblings in their given order; O(n log n)."""
+    up = as_int64(parent, "parent")
+    _check_parents(up, names)
+    order = _breadth_first(up, names)
+    rank = np.empty(up.size, np.int64)
+    rank[order] = np.arange(up.size)
+    sorted_up = up[order]
+    new_parent = np.where(sorted_up < 0, np.int64(-1), rank[sorted_up])
+    return new_parent, tuple(names[v] for v in order.tolist())
+
+
+def _breadth_first(parent: Int64Array, names: Sequence[str]) -> Int64Array:
+    n = parent.size
+    by_parent = np.argsort(parent, kind="stable")
+    first = np.searchsorted(parent[by_parent], np.arange(n + 1)).tolist()
+    children = by_parent.tolist()
+    # A plain queue: one pass whatever the shape, where numpy level by level takes seconds on a deep chain.
+    order = np.flatnonzero(parent == -1).tolist()
+    for v in order:
+        order.extend(children[first[v] : first[v + 1]])
+    if len(order) < n:
+        raise _cycle(parent, names, np.setdiff1d(np.arange(n), order))
+    return np.array(order, np.int64)
+
+
+def _cycle(parent: Int64Array, names: Sequence[str], unreached: Int64Array) -> HierarchyError:
+    region = int(unreached[0])
+    seen: dict[int, int] = {}
+    while region not in seen:
+        seen[region] = len(seen)
+        region = int(parent[region])
+    loop = [names[v] for v, step in seen.items() if step >= seen[region]]
+    shown = " -> ".join([*loop[:4], "..."] if len(loop) > 4 else [*loop, loop[0]])
+    return HierarchyError("cycle", f"a region lies below itself: {shown}")
+
+
+def from_edges(child: Iterable[str], parent: Iterable[str | None], place: PlaceOf | None = None) -> Built:
+    """Build from (child, parent) ids; see ``Hierarchy.from_edges``."""
+    above = _read_edges(list(child), list(parent), place)
+    if not above:
+        raise HierarchyError("no-root", "a hierarchy needs at least one region")
+    marked = [name for name, up in above.items() if up == ""]
+    unknown = dict.fromkeys(up for up in above.values() if up != "" and up not in above)
+    if marked and unknown:
+        raise HierarchyError("orphan", f"the parent {next(iter(unknown))!r} has no row of its own")
+    roots = marked or list(unknown)
+    if len(roots) > 1:
+        raise _several_roots(roots)
+    names = tuple(above) if marked else (*unknown, *above)
+    number = {name: v for v, name in enumerate(names)}
+    return from_parents([number.get(above.get(name, ""), -1) for name in names], names)
+
+
+def _read_edges(child: list[str], parent: list[str | None], place: PlaceOf | None) -> dict[str, str]:
+    """Return the parent's id of every child, "" where the row marks a root."""
+    if len(child) != len(parent):
+        raise HierarchyError("bad-shape", "child and parent must have the same length")
+    above: dict[str, str] = {}
+    for row, (name, given) in enumerate(zip(child, parent, strict=True)):
+        up = "" if given is None else given
+        if _bad_name(name) or (up != "" and _bad_name(up)):
+            raise _name_error(name if _bad_name(name) else up, _place(place, row))
+        if name in above:
+            if above[name] == up:
+                raise HierarchyError("duplicate-region", f"{name!r} occurs twice", _place(place, row))
+            raise HierarchyError(
+                "two-parents", f"{name!r} has two parents: {above[name]!r} and {up!r}", _place(place, row)
+            )
+        above[name] = up
+    return above
+
+
+def from_paths(paths: Iterable[Sequence[str]], place: PlaceOf | None = None) -> Built:
+    """Build from one path a leaf; see ``Hierarchy.from_paths``."""
+    rows = [tuple(path) for path in paths]
+    depth = _check_depth(rows, place)
+    codes, ranks = [-1] * len(rows), np.zeros(0, np.int64)
+    parents, names = [], []
+    start = 0
+    for level, column in enumerate(zip(*rows, strict=True)):
+        ids: dict[tuple[int, str], int] = {}
+        codes = [ids.setdefault(key, len(ids)) for key in zip(codes, column, strict=True)]
+        _check_level(ids, codes, rows, level, depth, place)
+        above = np.array([code for code, _ in ids], np.int64)
+        up = ranks[above] if level else above
+        order = np.argsort(up, kind="stable")
+        keys = list(ids)
+        names += [keys[i][1] for i in order.tolist()]
+        parents.append(up[order])
+        ranks = np.empty(order.size, np.int64)
+        ranks[order] = np.arange(start, start + order.size)
+        start += order.size
+    return np.concatenate(parents), tuple(names)
+
+
+def _check_depth(rows: list[tuple[str, ...]], place: PlaceOf | None) -> int:
+    if not rows or not rows[0]:
+        raise HierarchyError("no-root", "a hierarchy needs at least one region")
+    depth = len(rows[0])
+    for row, path in enumerate(rows):
+        if len(path) != depth:
+            raise HierarchyError(
+                "uneven-depth",
+                f"{'/'.join(map(str, path))!r} has {len(path)} level(s) where the first path has {depth}; "
+                "repeat the name of a region that has no deeper ones",
+                _place(place, row),
+            )
+    return depth
+
+
+def _check_level(
+    ids: dict[tuple[int, str], int],
+    codes: list[int],
+    rows: list[tuple[str, ...]],
+    level: int,
+    depth: int,
+    place: PlaceOf | None,
+) -> None:
+    for (_, name), code in ids.items():
+        if _bad_name(name):
+            raise _name_error(name, _place(place, codes.index(code)))
+    if level == 0 and len(ids) > 1:
+        raise _several_roots([name for _, name in ids], _place(place, codes.index(1)))
+    if level == depth - 1 and len(ids) < len(rows):
+        seen: set[int] = set()
+        for row, code in enumerate(codes):
+            if code in seen:
+                path = "/".join(rows[row])
+                raise HierarchyError("duplicate-region", f"{path!r} occurs twice", _place(place, row))
+            seen.add(code)

@@ -1,0 +1,413 @@
+"""Isotonic regression with squared loss: pool adjacent violators, whole or streamed, and its certificate.
+
+    minimise  sum_i w_i (x_i - y_i)^2   subject to   lo <= x_0 <= x_1 <= ... <= x_{n-1} <= hi
+
+The fit is the slope of the greatest convex minorant of the partial sums, a constant on each pooled block.
+Integer data (int64) are pooled exactly: block sums are integers and means are compared by exact products.
+
+Speed: a chunk is first thinned in passes without branches. A point of the partial-sum path that lies on or
+above the chord between its two neighbours is no vertex of the minorant, and all such points can be dropped
+at once; only the few survivors reach the stack of blocks, where the branches are hard to predict.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.errors import ProblemError
+from coco_opt.kernels.compile import compiled
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+_CHUNK = 2048
+_EXACT_PRODUCT = 2.0**53
+_EXACT_VALUE = 1 << 40  # a chunk's sums times its counts then stay below 2**62
+_UNIT = np.ones(1)
+
+
+@compiled
+def _chunk_is_rising(y: Any, begin: int, end: int) -> bool:
+    for i in range(begin + 1, end):
+        if y[i - 1] >= y[i]:
+            return False
+    return True
+
+
+@compiled
+def _thin_values(y: Any, begin: int, end: int, sums: Any, counts: Any) -> tuple[int, bool]:
+    """Write runs without a strict rise as blocks; also say whether the values are small enough to multiply."""
+    last, start, kept = y[begin], begin, 0
+    total, low, high = last, last, last
+    for i in range(begin + 1, end):
+        value = y[i]
+        sums[kept] = total
+        counts[kept] = i - start
+        rises = last < value
+        kept += rises
+        total = value if rises else total + value
+        start = i if rises else start
+        low = min(low, value)
+        high = max(high, value)
+        last = value
+    sums[kept] = total
+    counts[kept] = end - start
+    return kept + 1, low > -_EXACT_VALUE and high < _EXACT_VALUE
+
+
+@compiled
+def _thin_blocks(sums: Any, counts: Any, blocks: int) -> int:
+    """Join, in place and in one pass, each block to the one before it unless its mean is higher."""
+    before, before_count = sums[0], counts[0]
+    total, count, kept = before, before_count, 0
+    for i in range(1, blocks):
+        value, size = sums[i], counts[i]
+        sums[kept] = total
+        counts[kept] = count
+        rises = before * size < value * before_count
+        kept += rises
+        total = value if rises else total + value
+        count = size if rises else count + size
+        before, before_count = value, size
+    sums[kept] = total
+    counts[kept] = count
+    return kept + 1
+
+
+@compiled
+def _violates(left: Any, left_count: int, right: Any, right_count: int, exact: bool) -> bool:
+    """Say whether the left mean is at least the right one; ``exact`` for integer sums of any size."""
+    a, b = float(left) * right_count, float(right) * left_count
+    if not exact or (abs(a) < _EXACT_PRODUCT and abs(b) < _EXACT_PRODUCT):
+        return a >= b
+    quotient_left, quotient_right = left // left_count, right // right_count
+    if quotient_left != quotient_right:
+        return bool(quotient_left > quotient_right)
+    rest_left = left - quotient_left * left_count
+    rest_right = right - quotient_right * right_count
+    return bool(rest_left * right_count >= rest_right * left_count)
+
+
+@compiled
+def _push_blocks(
+    sums: Any, counts: Any, top: int, new_sums: Any, new_counts: Any, blocks: int, rising: bool, exact: bool
+) -> int:
+    """Push blocks on the stack, pooling backward; in a rising sequence nothing is left to do after a clean push."""
+    for i in range(blocks):
+        total, count = new_sums[i], new_counts[i]
+        clean = True
+        while top >= 0 and _violates(sums[top], counts[top], total, count, exact):
+            total += sums[top]
+            count += counts[top]
+            top -= 1
+            clean = False
+        top += 1
+        sums[top] = total
+        counts[top] = count
+        if rising and clean:
+            rest = blocks - i - 1
+            sums[top + 1 : top + 1 + rest] = new_sums[i + 1 : blocks]
+            counts[top + 1 : top + 1 + rest] = new_counts[i + 1 : blocks]
+            return top + rest
+    return top
+
+
+@compiled
+def _push_values(y: Any, sums: Any, counts: Any, top: int, exact: bool) -> int:
+    """Pool values of weight one into the stack; return its new top. The stack needs y.size free entries."""
+    new_sums = np.empty(_CHUNK, y.dtype)
+    new_counts = np.empty(_CHUNK, np.int64)
+    ones = np.ones(_CHUNK, np.int64)
+    rising = True
+    for begin in range(0, y.size, _CHUNK):
+        end = min(y.size, begin + _CHUNK)
+        if rising and _chunk_is_rising(y, begin, end):
+            top = _push_blocks(sums, counts, top, y[begin:end], ones, end - begin, True, exact)
+            continue
+        blocks, small = _thin_values(y, begin, end, new_sums, new_counts)
+        rising = blocks == end - begin
+        ordered = rising
+        while blocks > 8 and not ordered and (small or not exact):
+            kept = _thin_blocks(new_sums, new_counts, blocks)
+            ordered, stalled = kept == blocks, 8 * kept > 7 * blocks
+            blocks = kept
+            if stalled:
+                break
+        top = _push_blocks(sums, counts, top, new_sums, new_counts, blocks, ordered, exact)
+    return top
+
+
+@compiled
+def _push_weighted(
+    y: Any, w: Floats, values: Floats, sums: Floats, weights: Floats, counts: Ints, top: int
+) -> int:
+    """Pool weighted values into the stack; return its new top, or -2 at a weight that is not positive."""
+    for i in range(y.size):
+        value, weight, count = float(y[i]), w[i], 1
+        if not weight > 0.0:
+            return -2
+        total = weight * value
+        while top >= 0 and values[top] >= value:
+            total += sums[top]
+            weight += weights[top]
+            count += counts[top]
+            value = total / weight
+            top -= 1
+        top += 1
+        values[top], sums[top], weights[top], counts[top] = value, total, weight, count
+    return top
+
+
+@compiled
+def _finish(sums: Any, counts: Ints, blocks: int) -> tuple[Ints, Floats]:
+    """Turn sums into means and counts into starts, in place, pooling means that round to equal doubles."""
+    means = sums.view(np.float64)
+    kept, position = 0, 0
+    for i in range(blocks):
+        count = counts[i]
+        mean = float(sums[i]) / count
+        if kept == 0 or mean > means[kept - 1]:
+            means[kept] = mean
+            counts[kept] = position
+            kept += 1
+        position += count
+    counts[kept] = position
+    return counts[: kept + 1], means[:kept]
+
+
+@compiled
+def _starts(counts: Ints, blocks: int) -> Ints:
+    starts = np.empty(blocks + 1, np.int64)
+    starts[0] = 0
+    for i in range(blocks):
+        starts[i + 1] = starts[i] + counts[i]
+    return starts
+
+
+@compiled
+def _expand(starts: Ints, means: Floats, lo: float, hi: float, out: Floats) -> None:
+    """Write each block's clipped mean over its entries, from the back so that ``means`` may lie in ``out``."""
+    for i in range(means.size - 1, -1, -1):
+        value = min(max(means[i], lo), hi)
+        begin, end = starts[i], starts[i + 1]
+        if end - begin == 1:
+            out[begin] = value
+        else:
+            out[begin:end] = value
+
+
+def _pool_units(y: NDArray[Any]) -> tuple[Ints, Floats, Floats]:
+    # numpy, unlike compiled code, asks for huge pages: first touches are half the cost of n blocks.
+    exact = y.dtype == np.int64
+    sums, counts = np.empty(y.size, y.dtype), np.empty(y.size + 1, np.int64)
+    starts, means = _finish(sums, counts, _push_values(y, sums, counts, -1, exact) + 1)
+    return starts, means, sums.view(np.float64)
+
+
+def _as_data(y: NDArray[Any]) -> NDArray[Any]:
+    return np.ascontiguousarray(y, dtype=np.int64 if y.dtype.kind in "iu" else np.float64)
+
+
+def _compact(array: NDArray[Any], capacity: int) -> NDArray[Any]:
+    """Copy a short result out of its worst-case buffer, so that the buffer is freed."""
+    return array.copy() if 4 * array.size < capacity else array
+
+
+def _pool_weighted(y: NDArray[Any], w: NDArray[Any]) -> tuple[Ints, Floats]:
+    stream = BlockStream(weighted=True, capacity=y.size)
+    stream.push(y, w)
+    return stream.blocks()
+
+
+def pool(y: NDArray[Any], w: NDArray[Any] | None = None) -> tuple[Ints, Floats]:
+    """Pool adjacent violators into maximal blocks of equal fit.
+
+    y: n values, int64 (exact) or float64; w: n positive weights, or None for ones. Returns (starts, means):
+    block b holds the entries starts[b] .. starts[b + 1] - 1; starts has one entry more than means, which
+    increase strictly (neighbours of equal mean are one block). Raises ProblemError for a weight that is not
+    positive. O(n). Source: Barlow et al. 1972; the thinning passes are this module's.
+    """
+    data = _as_data(y)
+    if w is not None:
+        return _pool_weighted(data, w)
+    starts, means, _ = _pool_units(data)
+    return _compact(starts, data.size), _compact(means, data.size)
+
+
+def expand(starts: Ints, means: Floats, out: Floats) -> Floats:
+    """Write the fit of blocks (starts, means) into ``out`` (starts[-1] float64 entries) and return it. O(n)."""
+    _expand(starts, means, -np.inf, np.inf, out)
+    return out
+
+
+def fit(
+    y: NDArray[Any], w: NDArray[Any] | None = None, lo: float = -np.inf, hi: float = np.inf
+) -> Floats:
+    """Return the isotonic fit of y (n values, positive weights w or None) within [lo, hi], as n float64.
+
+    Bounds only clip the unbounded fit (Kuo et al. 2018, section 4). Raises ProblemError for a weight that is
+    not positive. O(n).
+    """
+    data = _as_data(y)
+    if w is None:
+        starts, means, out = _pool_units(data)
+    else:
+        starts, means = _pool_weighted(data, w)
+        out = np.empty(data.size)
+    _expand(starts, means, float(lo), float(hi), out)
+    return out
+
+
+class BlockStream:
+    """Pool a long sequence given in pieces, in memory O(blocks + piece).
+
+    For int64 values of weight one the result is the same as pooling at once, whatever the pieces; for floats
+    it agrees to rounding. ``weighted`` streams take weights with each piece.
+    """
+
+    def __init__(self, *, integer: bool = True, weighted: bool = False, capacity: int = 1024) -> None:
+        self._integer = integer and not weighted
+        self._top = -1
+        kind: type[Any] = np.int64 if self._integer else np.float64
+        self._sums: NDArray[Any] = np.empty(capacity, kind)
+        self._counts: Ints = np.empty(capacity + 1, np.int64)
+        self._values: Floats = np.empty(capacity if weighted else 0)
+        self._weights: Floats | None = np.empty(capacity) if weighted else None
+
+    def push(self, y: NDArray[Any], w: NDArray[Any] | None = None) -> None:
+        """Pool the next piece; raises ProblemError for weights missing, misplaced or not positive."""
+        if (w is None) != (self._weights is None):
+            raise ProblemError("a weighted stream needs weights with every piece, and no other stream takes any")
+        if self._integer and y.dtype.kind not in "iu":
+            raise ProblemError("an integer stream takes integers only: create it with integer=False")
+        self._reserve(y.size)
+        data = _as_data(y) if self._integer or w is not None else np.ascontiguousarray(y, np.float64)
+        if w is None or self._weights is None:
+            self._top = _push_values(data, self._sums, self._counts, self._top, self._integer)
+            return
+        weights = np.ascontiguousarray(w, np.float64)
+        if weights.size != data.size:
+            raise ProblemError("isotonic regression needs one weight for each value")
+        top = _push_weighted(data, weights, self._values, self._sums, self._weights, self._counts, self._top)
+        if top < -1:
+            raise ProblemError("isotonic regression needs positive weights: leave out entries of weight zero")
+        self._top = top
+
+    def blocks(self) -> tuple[Ints, Floats]:
+        """Return (starts, means) of everything pushed so far, as ``pool`` does; the stream can go on."""
+        used = self._top + 1
+        if self._weights is not None:
+            return _starts(self._counts, used), self._values[:used].copy()
+        return _finish(self._sums[:used].copy(), self._counts[: used + 1].copy(), used)
+
+    def _reserve(self, extra: int) -> None:
+        used = self._top + 1
+        if used + extra <= self._sums.size:
+            return
+        size = max(2 * self._sums.size, used + extra)
+        self._sums = _grown(self._sums, used, size)
+        self._counts = _grown(self._counts, used, size + 1)
+        if self._weights is not None:
+            self._weights = _grown(self._weights, used, size)
+            self._values = _grown(self._values, used, size)
+
+
+def _grown(array: NDArray[Any], used: int, size: int) -> NDArray[Any]:
+    larger = np.empty(size, array.dtype)
+    larger[:used] = array[:used]
+    return larger
+
+
+@compiled
+def _multipliers(x: Floats, y: Any, w: Floats, step: int, lo: float, hi: float, lam: Floats) -> None:
+    n, begin = x.size, 0
+    lam[0] = 0.0
+    while begin < n:
+        end, level = begin + 1, x[begin]
+        excess = 2.0 * w[begin * step] * (y[begin] - level)
+        weight = w[begin * step]
+        while end < n and x[end] == level:
+            excess += 2.0 * w[end * step] * (y[end] - level)
+            weight += w[end * step]
+            end += 1
+        at_lo, at_hi = begin == 0 and level <= lo, end == n and level >= hi
+        # A level that is not quite its block's mean (rounding) would leave a jump at the block's end.
+        shift = 0.0 if at_lo or at_hi else excess / weight
+        running = -excess if at_lo and not at_hi else 0.0
+        lowest = 0.0
+        for i in range(begin, end):
+            if i > begin or at_lo:
+                lam[i] = running
+                lowest = min(lowest, running)
+            running += w[i * step] * (2.0 * (y[i] - level) - shift)
+        lam[end] = running if at_hi else 0.0
+        if at_lo and at_hi:
+            lowest = min(lowest, running)
+            for i in range(begin, end + 1):
+                lam[i] -= lowest
+        begin = end
+    for i in range(n + 1):
+        lam[i] = max(lam[i], 0.0)
+
+
+@compiled
+def _gap(x: Floats, y: Any, w: Floats, step: int, lo: float, hi: float, lam: Floats) -> float:
+    n = x.size
+    total = 0.0
+    if lam[0] > 0.0:
+        total += lam[0] * (x[0] - lo)
+    if lam[n] > 0.0:
+        total += lam[n] * (hi - x[n - 1])
+    for i in range(n):
+        weight = w[i * step]
+        miss = x[i] - y[i] + (lam[i + 1] - lam[i]) / (2.0 * weight)
+        total += weight * miss * miss
+        if i > 0:
+            total += lam[i] * (x[i] - x[i - 1])
+    return total
+
+
+def multipliers(
+    x: Floats, y: NDArray[Any], w: NDArray[Any] | None = None, lo: float = -np.inf, hi: float = np.inf
+) -> Floats:
+    """Rebuild the multipliers of the order constraints from a fit alone, n + 1 nonnegative numbers.
+
+    lam[0] belongs to lo <= x_0, lam[i] to x_{i-1} <= x_i, lam[n] to x_{n-1} <= hi. Stationarity reads
+    lam[i + 1] = lam[i] + 2 w_i (y_i - x_i), and lam is zero wherever x strictly increases. Weights must be
+    positive. O(n).
+    """
+    lam = np.zeros(x.size + 1)
+    if x.size:
+        weights, step = _weights(w)
+        _multipliers(np.ascontiguousarray(x, np.float64), _as_data(y), weights, step, float(lo), float(hi), lam)
+    return lam
+
+
+def gap(
+    x: Floats,
+    y: NDArray[Any],
+    w: NDArray[Any] | None = None,
+    lo: float = -np.inf,
+    hi: float = np.inf,
+    lam: Floats | None = None,
+) -> float:
+    """Return a certified bound on objective(x) - optimum for a feasible x and any valid multipliers.
+
+    With d_i = lam[i+1] - lam[i] the duality gap is sum_i w_i (x_i - y_i + d_i/(2 w_i))^2
+    + sum_{0<i<n} lam[i] (x_i - x_{i-1}) + lam[0] (x_0 - lo) + lam[n] (hi - x_{n-1}). No term is negative, so
+    nothing cancels and plain summation is off by a factor 1 + n 2^-53 at most. ``lam`` (default: rebuilt
+    from x) must be nonnegative, and zero where its bound is infinite (the result is inf otherwise). O(n).
+    """
+    if not x.size:
+        return 0.0
+    lam = multipliers(x, y, w, lo, hi) if lam is None else np.ascontiguousarray(lam, np.float64)
+    weights, step = _weights(w)
+    return float(_gap(np.ascontiguousarray(x, np.float64), _as_data(y), weights, step, float(lo), float(hi), lam))
+
+
+def _weights(w: NDArray[Any] | None) -> tuple[Floats, int]:
+    """Return weights and the step through them: step 0 stays at a single one."""
+    return (_UNIT, 0) if w is None else (np.ascontiguousarray(w, np.float64), 1)

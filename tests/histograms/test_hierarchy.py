@@ -1,0 +1,182 @@
+"""Hierarchy: layout, the three constructors, every way not to be a tree, aggregation against brute force."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coco_opt.errors import HierarchyError, InputError, Place
+from coco_opt.histograms import Hierarchy
+
+PATHS = [("us", "a", "x"), ("us", "b", "y"), ("us", "a", "z"), ("us", "b", "x"), ("us", "c", "c")]
+
+
+def test_layout_of_interleaved_paths() -> None:
+    tree = Hierarchy.from_paths(PATHS)
+    assert tree.paths == (
+        "us", "us/a", "us/b", "us/c", "us/a/x", "us/a/z", "us/b/y", "us/b/x", "us/c/c",
+    )  # fmt: skip
+    assert tree.parent.tolist() == [-1, 0, 0, 0, 1, 1, 2, 2, 3]
+    assert tree.level.tolist() == [0, 1, 1, 1, 2, 2, 2, 2, 2]
+    assert tree.first_child.tolist() == [1, 4, 6, 8, 9, 9, 9, 9, 9, 9]
+    assert tree.level_start.tolist() == [0, 1, 4, 9]
+    assert (tree.regions, tree.levels, tree.leaves) == (9, 3, range(4, 9))
+    assert tree.children(2) == range(6, 8)
+    assert len(tree.children(8)) == 0
+    assert tree.leaf_range(0) == range(4, 9)
+    assert tree.leaf_range(2) == range(6, 8)
+    assert tree.leaf_range(7) == range(7, 8)
+    assert tree.ancestors(7) == (2, 0)
+    assert tree.ancestors(0) == ()
+    assert tree.index("us/b/x") == tree.index(("us", "b", "x")) == 7
+    assert tree.level_range(1) == range(1, 4)
+    assert repr(tree) == "Hierarchy('us', 9 regions in 3 level(s): 1 / 3 / 5)"
+
+
+def test_frame() -> None:
+    frame = Hierarchy.from_paths(PATHS[:1]).to_pandas()
+    assert frame.columns.tolist() == ["region", "parent", "level"]
+    assert frame["region"].tolist() == ["us", "us/a", "us/a/x"]
+    assert frame["parent"].isna().tolist() == [True, False, False]
+    assert frame["parent"].tolist()[1:] == ["us", "us/a"]
+
+
+def test_single_region() -> None:
+    for tree in (Hierarchy.from_paths([["all"]]), Hierarchy.from_edges(["all"], [None])):
+        assert (tree.regions, tree.levels, tree.leaves) == (1, 1, range(1))
+        assert tree.aggregate(np.array([[4, 5]])).tolist() == [[4, 5]]
+
+
+def test_edges_with_and_without_a_marked_root() -> None:
+    marked = Hierarchy.from_edges(["x", "us", "b", "a", "y"], ["a", None, "us", "us", "b"])
+    implied = Hierarchy.from_edges(["x", "b", "a", "y"], ["a", "us", "us", "b"])
+    for tree in (
+        marked,
+        implied,
+        Hierarchy.from_edges(["us", "b", "a", "x", "y"], ["", "us", "us", "a", "b"]),
+    ):
+        assert tree.paths == ("us", "us/b", "us/a", "us/b/y", "us/a/x")
+
+
+def test_parents_in_any_order() -> None:
+    tree = Hierarchy.from_parents([2, 0, -1, 4, 2], ["a", "x", "us", "x", "b"])
+    assert tree.paths == ("us", "us/a", "us/b", "us/a/x", "us/b/x")
+
+
+@pytest.mark.parametrize(
+    ("build", "code"),
+    [
+        (lambda: Hierarchy.from_edges(["a", "b", "c"], ["b", "c", "a"]), "cycle"),
+        (lambda: Hierarchy.from_edges(["r", "a", "b"], [None, "b", "a"]), "cycle"),
+        (lambda: Hierarchy.from_edges(["r", "a"], [None, "a"]), "cycle"),
+        (lambda: Hierarchy.from_edges(["a", "x", "a"], ["r", "a", "s"]), "two-parents"),
+        (lambda: Hierarchy.from_edges(["r", "r"], [None, "a"]), "two-parents"),
+        (lambda: Hierarchy.from_edges(["r", "a"], [None, "missing"]), "orphan"),
+        (lambda: Hierarchy.from_edges([], []), "no-root"),
+        (lambda: Hierarchy.from_edges(["r", "s"], [None, None]), "several-roots"),
+        (lambda: Hierarchy.from_edges(["a", "b"], ["r", "s"]), "several-roots"),
+        (lambda: Hierarchy.from_edges(["a", "b", "c"], ["r", "r", "a"]), "uneven-depth"),
+        (lambda: Hierarchy.from_edges(["a/b"], ["r"]), "bad-name"),
+        (lambda: Hierarchy.from_edges([""], ["r"]), "bad-name"),
+        (lambda: Hierarchy.from_edges(["a"], ["r/s"]), "bad-name"),
+        (lambda: Hierarchy.from_edges(["a", "a"], ["r", "r"]), "duplicate-region"),
+        (lambda: Hierarchy.from_edges(["a", "b"], ["r"]), "bad-shape"),
+        (lambda: Hierarchy.from_paths([]), "no-root"),
+        (lambda: Hierarchy.from_paths([()]), "no-root"),
+        (lambda: Hierarchy.from_paths([("r", "a"), ("s", "a")]), "several-roots"),
+        (lambda: Hierarchy.from_paths([("r", "a"), ("r", "b", "c")]), "uneven-depth"),
+        (lambda: Hierarchy.from_paths([("r", "a"), ("r", "b/c")]), "bad-name"),
+        (lambda: Hierarchy.from_paths([("r", "")]), "bad-name"),
+        (lambda: Hierarchy.from_paths([("r", "a"), ("r", "b"), ("r", "a")]), "duplicate-region"),
+        (lambda: Hierarchy.from_parents([], []), "no-root"),
+        (lambda: Hierarchy.from_parents([-1, -1], ["a", "b"]), "several-roots"),
+        (lambda: Hierarchy.from_parents([-1, 2, 1], ["a", "b", "c"]), "cycle"),
+        (lambda: Hierarchy.from_parents([1, 0], ["a", "b"]), "cycle"),
+        (lambda: Hierarchy.from_parents([-1, 7], ["a", "b"]), "orphan"),
+        (lambda: Hierarchy.from_parents([-1, -2], ["a", "b"]), "orphan"),
+        (lambda: Hierarchy.from_parents([-1, 0, 0, 1], list("rabc")), "uneven-depth"),
+        (lambda: Hierarchy.from_parents([-1, 0, 0], ["r", "a", "a"]), "duplicate-region"),
+        (lambda: Hierarchy.from_parents([-1, 0], ["r"]), "bad-shape"),
+        (lambda: Hierarchy(np.array([-1, 0, 0, 2, 1]), tuple("rabcd")), "bad-order"),
+        (lambda: Hierarchy(np.array([-1, 1]), ("r", "a")), "bad-order"),
+    ],
+)
+def test_no_tree(build: Callable[[], Hierarchy], code: str) -> None:
+    with pytest.raises(HierarchyError) as caught:
+        build()
+    assert caught.value.code == code
+
+
+def test_errors_name_the_region_and_its_place() -> None:
+    def place(row: int) -> Place:
+        return Place("hierarchy.csv", row + 2)
+
+    with pytest.raises(HierarchyError, match=r"hierarchy\.csv, row 4: 'a' has two parents: 'r' and 'x'"):
+        Hierarchy.from_edges(["a", "x", "a"], ["r", "r", "x"], place)
+    with pytest.raises(HierarchyError, match=r"row 3: 'r/a' occurs twice"):
+        Hierarchy.from_paths([("r", "a"), ("r", "a")], place)
+    with pytest.raises(HierarchyError, match=r"row 3: more than one region has no parent: 'r', 's'"):
+        Hierarchy.from_paths([("r", "a"), ("s", "a")], place)
+    with pytest.raises(HierarchyError, match="below itself: b -> c -> b"):
+        Hierarchy.from_edges(["r", "a", "b", "c"], [None, "b", "c", "b"])
+
+
+def test_unknown_regions_and_levels() -> None:
+    tree = Hierarchy.from_paths(PATHS)
+    with pytest.raises(HierarchyError, match="unknown-region"):
+        tree.index("us/d")
+    for action in (lambda: tree.children(9), lambda: tree.leaf_range(-1), lambda: tree.ancestors(9)):
+        with pytest.raises(InputError, match="unknown-region"):
+            action()
+    with pytest.raises(InputError, match="unknown-level"):
+        tree.level_range(3)
+
+
+def test_arrays_are_read_only_after_pickling_too() -> None:
+    tree = pickle.loads(pickle.dumps(Hierarchy.from_paths(PATHS)))
+    assert tree.paths == Hierarchy.from_paths(PATHS).paths
+    with pytest.raises(ValueError, match="read-only"):
+        tree.parent[0] = 3
+
+
+@given(st.lists(st.tuples(*[st.sampled_from("abc")] * 3), min_size=1, max_size=12, unique=True))
+def test_aggregate_and_ranges_match_brute_force(tails: list[tuple[str, ...]]) -> None:
+    tree = Hierarchy.from_paths([("r", *tail) for tail in tails])
+    values = np.arange(2 * len(tails), dtype=np.int64).reshape(-1, 2) ** 2
+    sums = tree.aggregate(values)
+    for region, path in enumerate(tree.paths):
+        below = [v for v in tree.leaves if tree.paths[v] == path or tree.paths[v].startswith(path + "/")]
+        assert list(tree.leaf_range(region)) == below
+        assert sums[region].tolist() == values[np.array(below) - tree.leaves.start].sum(axis=0).tolist()
+        assert all(tree.parent[child] == region for child in tree.children(region))
+        assert tree.index(path) == region
+        assert len(tree.ancestors(region)) == tree.level[region]
+    again = Hierarchy.from_parents(tree.parent[::-1][::-1], tree.names)
+    assert again.paths == tree.paths
+
+
+def test_aggregate_refuses_wrong_leaves() -> None:
+    tree = Hierarchy.from_paths(PATHS)
+    assert tree.aggregate(np.full(5, 0.5))[0] == 2.5
+    with pytest.raises(InputError, match="bad-shape"):
+        tree.aggregate(np.zeros(4, np.int64))
+    with pytest.raises(InputError, match="bad-dtype"):
+        tree.aggregate(np.zeros(5, np.int32))  # type: ignore[type-var]
+
+
+def test_deep_chains_and_wide_trees_need_no_recursion() -> None:
+    depth = 30_000
+    chain = Hierarchy.from_parents(np.r_[1:depth, -1], [f"r{v}" for v in range(depth)])
+    assert (chain.levels, chain.names[0], chain.leaf_range(0)) == (
+        depth,
+        f"r{depth - 1}",
+        range(depth - 1, depth),
+    )
+    assert chain.aggregate(np.array([7]))[0] == 7
+    wide = Hierarchy.from_parents([-1, *[0] * 50_000], [f"r{v}" for v in range(50_001)])
+    assert len(wide.children(0)) == 50_000

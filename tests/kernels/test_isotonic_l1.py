@@ -1,0 +1,164 @@
+"""The p = 1 kernel against brute force and the heap, both tie rules, and its certificate."""
+
+from __future__ import annotations
+
+from itertools import combinations_with_replacement
+from typing import Any
+
+import numpy as np
+import pytest
+from coco_experiments.bench.heap_isotonic_l1 import heap_fit
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from coco_opt.errors import ProblemError
+from coco_opt.kernels import isotonic_l1 as l1
+from tests.kernels.test_isotonic_l2 import INSTANCES, each_instance
+
+Data = NDArray[Any]
+both_ties = pytest.mark.parametrize("upper", [True, False])
+
+
+def objective(x: Data, y: Data, w: Data | None = None) -> float:
+    return float(np.sum((1.0 if w is None else w) * np.abs(x - y)))
+
+
+def brute_force(y: Data, w: Data, lo: int, hi: int, upper: bool) -> list[int]:
+    """Return the componentwise largest or smallest of all optimal monotone integer sequences in lo..hi."""
+    feasible = np.array(list(combinations_with_replacement(range(lo, hi + 1), y.size)))
+    costs = (w * np.abs(feasible - y)).sum(axis=1)
+    optima = feasible[costs == costs.min()]
+    return list(optima.max(axis=0) if upper else optima.min(axis=0))
+
+
+pairs = st.lists(st.tuples(st.integers(-1, 5), st.integers(1, 3)), min_size=1, max_size=5)
+
+
+@both_ties
+@given(pairs)
+def test_matches_brute_force(upper: bool, pairs: list[tuple[int, int]]) -> None:
+    y, w = np.array([p[0] for p in pairs]), np.array([p[1] for p in pairs])
+    unit = np.ones_like(w)
+    assert l1.fit(y, upper=upper).tolist() == brute_force(y, unit, -1, 5, upper)
+    assert l1.fit(y, 1, 3, upper=upper).tolist() == brute_force(y, unit, 1, 3, upper)
+    assert l1.fit_weighted(y, w, upper=upper).tolist() == brute_force(y, w, -1, 5, upper)
+    assert l1.fit_weighted(y, w, 1, 3, upper=upper).tolist() == brute_force(y, w, 1, 3, upper)
+
+
+@each_instance
+def test_agrees_with_the_heap_on_both_ties(y: Data) -> None:
+    lower, upper = heap_fit(y), -heap_fit(-y[::-1])[::-1]
+    np.testing.assert_array_equal(l1.fit(y, upper=False), lower)
+    np.testing.assert_array_equal(l1.fit(y, upper=True), upper)
+    np.testing.assert_array_equal(l1.fit_weighted(y, np.ones(y.size), upper=False), lower)
+    np.testing.assert_array_equal(l1.fit_weighted(y, np.full(y.size, 3.0), upper=True), upper)
+
+
+@both_ties
+@given(st.integers(0, 2**30), st.sampled_from([2, 6, 100, 10**6, 2**40]), st.integers(100, 700))
+def test_random_segments_agree_with_the_heap(upper: bool, seed: int, span: int, n: int) -> None:
+    rng = np.random.default_rng(seed)
+    y = rng.integers(-span, span + 1, n) + np.arange(n) * int(rng.integers(-1, 2)) * span // n
+    peer = -heap_fit(-y[::-1])[::-1] if upper else heap_fit(y)
+    np.testing.assert_array_equal(l1.fit(y, upper=upper), peer)
+    lo, hi = np.sort(rng.integers(-span, span + 1, 2)).tolist()
+    np.testing.assert_array_equal(l1.fit(y, lo, hi, upper=upper), np.clip(peer, lo, hi))
+
+
+@both_ties
+def test_weights_are_repetitions(upper: bool) -> None:
+    rng = np.random.default_rng(5)
+    y, w = rng.integers(0, 50, 800) + np.arange(800) // 20, rng.integers(1, 5, 800)
+    repeated = l1.fit(np.repeat(y, w), upper=upper)
+    np.testing.assert_array_equal(np.repeat(l1.fit_weighted(y, w, upper=upper), w), repeated)
+
+
+@both_ties
+def test_real_values_are_fitted_by_rank(upper: bool) -> None:
+    rng = np.random.default_rng(6)
+    y = rng.integers(0, 40, 500) + np.arange(500) // 25
+    w = rng.integers(1, 4, 500)
+    shifted = y / 8 - 3.0
+    np.testing.assert_array_equal(l1.fit_real(shifted, upper=upper), l1.fit(y, upper=upper) / 8 - 3.0)
+    np.testing.assert_array_equal(
+        l1.fit_real(shifted, w, -2.0, 0.0, upper=upper), l1.fit_weighted(y, w, 8, 24, upper=upper) / 8 - 3.0
+    )
+
+
+@each_instance
+@both_ties
+@pytest.mark.parametrize("bounds", [(None, None), (2, None), (None, 5), (3, 6), (4, 4)])
+def test_certificate_closes_at_both_ends_of_the_optima(
+    y: Data, upper: bool, bounds: tuple[int | None, int | None]
+) -> None:
+    lo, hi = bounds
+    x = l1.fit(y, lo, hi, upper=upper)
+    limits = -np.inf if lo is None else lo, np.inf if hi is None else hi
+    lam = l1.multipliers(x, y, None, *limits)
+    assert (lam >= 0).all()
+    assert (np.abs(np.diff(lam)) <= 1).all()
+    assert l1.gap(x, y, None, *limits) == 0.0
+    assert l1.gap((x + l1.fit(y, lo, hi, upper=False)) / 2, y, None, *limits) == 0.0
+
+
+@given(pairs, st.integers(0, 2**30), st.booleans())
+def test_gap_bounds_the_true_loss_of_any_feasible_point(
+    pairs: list[tuple[int, int]], seed: int, bounded: bool
+) -> None:
+    y, w = np.array([p[0] for p in pairs]), np.array([p[1] for p in pairs], float)
+    lo, hi = (0, 3) if bounded else (-np.inf, np.inf)
+    rng = np.random.default_rng(seed)
+    best = np.clip(l1.fit_weighted(y, w), lo, hi)
+    other = np.clip(np.maximum.accumulate(best + rng.integers(-1, 2, y.size)), lo, hi)
+    lost = objective(other, y, w) - objective(best, y, w)
+    rebuilt = l1.multipliers(other, y, w, lo, hi)
+    projected = l1.project_multipliers(rng.normal(scale=5, size=y.size + 1), w, lo, hi)
+    for lam in (rebuilt, projected):
+        assert (lam >= 0).all()
+        assert (np.abs(np.diff(lam)) <= w + 1e-12).all()
+        assert bounded or (lam[0] == lam[-1] == 0)
+        assert l1.gap(other, y, w, lo, hi, lam) >= max(lost, 0.0) - 1e-9
+    assert l1.gap(best, y, w, lo, hi) == 0.0
+    optimal_lam = l1.multipliers(best, y, w, lo, hi)
+    assert l1.gap(other, y, w, lo, hi, optimal_lam) == pytest.approx(lost, abs=1e-9)
+
+
+def test_a_corrupted_fit_is_caught() -> None:
+    y = INSTANCES["sizes"]
+    x = l1.fit(y)
+    x[:10_000] -= 1
+    lost = objective(x, y) - objective(l1.fit(y), y)
+    assert l1.gap(x, y) >= lost > 100
+
+
+def test_projection_keeps_valid_multipliers() -> None:
+    y = INSTANCES["flat"]
+    lam = l1.multipliers(l1.fit(y), y)
+    np.testing.assert_array_equal(l1.project_multipliers(lam), lam)
+    assert (l1.project_multipliers(np.full(4, np.nan)) == 0).all()
+
+
+@both_ties
+def test_extreme_input(upper: bool) -> None:
+    assert l1.fit(np.zeros(0, np.int64), upper=upper).size == 0
+    assert l1.gap(np.zeros(0), np.zeros(0)) == 0.0
+    assert l1.fit(np.array([5]), upper=upper).tolist() == [5]
+    assert l1.fit(np.array([5]), 0, 3, upper=upper).tolist() == [3]
+    assert l1.fit(np.array([5, 4]), 7, 9, upper=upper).tolist() == [7, 7]
+    assert l1.fit(np.array([5, 4]), None, 2, upper=upper).tolist() == [2, 2]
+    big = np.array([10**13, 3 * 10**13, 2 * 10**13])
+    assert l1.fit(big, upper=upper).tolist() == [10**13] + 2 * [(3 if upper else 2) * 10**13]
+    exponents = np.tile(2 ** np.arange(61), 20)
+    assert l1.gap(l1.fit(exponents, upper=upper), exponents) == 0.0
+
+
+def test_bad_input_is_refused() -> None:
+    with pytest.raises(ProblemError, match="feasible"):
+        l1.fit(np.arange(3), 5, 2)
+    with pytest.raises(ProblemError, match="feasible"):
+        l1.fit_real(np.ones(3), lo=5, hi=2)
+    with pytest.raises(ProblemError, match="positive weight"):
+        l1.fit_weighted(np.arange(3), np.array([1, 0, 1]))
+    with pytest.raises(ProblemError, match="span"):
+        l1.fit(np.array([-(2**62), 2**62]))
