@@ -1,0 +1,92 @@
+"""One region's group sizes from its noisy measurement (Kuo et al. 2018, sections 4.1 to 4.3 and 5.1).
+
+Each estimator is a named optimisation problem followed by rounding, and gives every group's size a variance:
+
+* naive: projection onto a simplex, then controlled rounding; the noise of one cell is 2 s^2, so the sizes of the
+  H[j] groups estimated at j get 2 s^2 / H[j], by the argument of section 5.1.2 (the paper gives none for naive);
+* rank: isotonic regression of the noisy sorted sizes; 2 s^2 / |S|, S the groups pooled together (section 5.1.1);
+* cumulative: isotonic regression of the noisy cumulative counts; 4 s^2 / H[j] (section 5.1.2).
+
+Here s is the noise scale, sensitivity / epsilon.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.choices import SolverChoices
+from coco_opt.groups.estimates import IntArray, SizeEstimate
+from coco_opt.histograms import CountOfCounts
+from coco_opt.kernels.merging import Rounding, round_sizes
+from coco_opt.privacy import Measurement
+from coco_opt.problems import ControlledRounding, IsotonicL1, IsotonicL2, SimplexProjection
+from coco_opt.problems.isotonic import TieRule
+
+Loss = Literal["l1", "l2"]
+
+# Fitted sizes closer than this (entities) count as one pooled block: exact solvers return equal values, others nearly.
+SAME_BLOCK = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class FitOptions:
+    """How a noisy vector becomes whole numbers: the loss, the tie rule for p = 1 and the rounding rule."""
+
+    loss: Loss = "l1"
+    ties: TieRule = "upper"
+    rounding: Rounding = "half_up"
+
+
+def estimate(measurement: Measurement, options: FitOptions, solvers: SolverChoices) -> SizeEstimate:
+    """Return the estimated sizes of a region's groups; exactly ``measurement.groups`` of them."""
+    if measurement.groups == 0:
+        return SizeEstimate.from_histogram(CountOfCounts.empty(), 0.0)
+    return _ESTIMATORS[measurement.query](measurement, options, solvers)
+
+
+def _naive(measurement: Measurement, options: FitOptions, solvers: SolverChoices) -> SizeEstimate:
+    fractional = solvers.solve(SimplexProjection(measurement.values, measurement.groups))
+    whole = solvers.solve(ControlledRounding(fractional, measurement.groups))
+    histogram = CountOfCounts.from_dense(whole)
+    return SizeEstimate.from_histogram(histogram, 2.0 * float(measurement.scale) ** 2)
+
+
+def _cumulative(measurement: Measurement, options: FitOptions, solvers: SolverChoices) -> SizeEstimate:
+    fitted = _isotonic(measurement.values, None, measurement.groups, options, solvers)
+    cumulative = np.append(_whole(fitted, options.rounding), measurement.groups)
+    histogram = CountOfCounts.from_dense(np.diff(cumulative, prepend=0))
+    return SizeEstimate.from_histogram(histogram, 4.0 * float(measurement.scale) ** 2)
+
+
+def _rank(measurement: Measurement, options: FitOptions, solvers: SolverChoices) -> SizeEstimate:
+    lengths = measurement.lengths
+    values = measurement.values if lengths is None else measurement.values / lengths
+    fitted = _isotonic(values, lengths, measurement.max_size, options, solvers)
+    entries = np.ones(values.size, dtype=np.int64) if lengths is None else lengths
+    starts = np.flatnonzero(np.append(True, np.diff(fitted) > SAME_BLOCK))
+    pooled = np.add.reduceat(entries, starts)
+    sizes = _whole(fitted[starts], options.rounding)
+    return SizeEstimate(sizes, pooled, 2.0 * float(measurement.scale) ** 2 / pooled)
+
+
+def _isotonic(
+    values: NDArray[Any],
+    weights: IntArray | None,
+    upper: int,
+    options: FitOptions,
+    solvers: SolverChoices,
+) -> NDArray[Any]:
+    if options.loss == "l2":
+        return solvers.solve(IsotonicL2(values, weights, lower=0, upper=upper))
+    return solvers.solve(IsotonicL1(values, weights, lower=0, upper=upper, ties=options.ties))
+
+
+def _whole(values: NDArray[Any], rounding: Rounding) -> IntArray:
+    return values if values.dtype == np.int64 else round_sizes(values, rounding)
+
+
+_ESTIMATORS = {"naive": _naive, "rank": _rank, "cumulative": _cumulative}

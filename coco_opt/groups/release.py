@@ -1,0 +1,122 @@
+"""From sealed measurements to consistent histograms: the post-processing of a groups release in one call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from threading import Lock
+from typing import Literal
+
+from coco_opt.choices import Certificate, SolverChoices
+from coco_opt.errors import ProblemError
+from coco_opt.groups.consistency import Progress, bottom_up, matching, separate
+from coco_opt.groups.estimates import SizeEstimate
+from coco_opt.groups.estimators import FitOptions, Loss, estimate
+from coco_opt.histograms import CountOfCounts, Hierarchy
+from coco_opt.kernels.merging import Merge, Rounding
+from coco_opt.privacy import Measurements
+from coco_opt.problems.isotonic import TieRule
+
+Consistency = Literal["matching", "bottom_up", "none"]
+CONSISTENCIES: tuple[Consistency, ...] = ("matching", "bottom_up", "none")
+
+
+@dataclass(frozen=True, slots=True)
+class GroupsMethod:
+    """The post-processing of a groups release: losses (one a level, root first) and how regions are made to agree."""
+
+    losses: tuple[Loss, ...]
+    ties: TieRule = "upper"
+    consistency: Consistency = "matching"
+    merge: Merge = "weighted"
+    rounding: Rounding = "half_up"
+
+    def fit_options(self, level: int) -> FitOptions:
+        """Return how the regions of one level are fitted."""
+        return FitOptions(self.losses[level], self.ties, self.rounding)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class GroupsResult:
+    """Histograms of every region in the hierarchy's order, and the certificates of the problems solved."""
+
+    hierarchy: Hierarchy
+    histograms: tuple[CountOfCounts, ...]
+    certificates: tuple[Certificate, ...]
+
+    def __getitem__(self, region: str) -> CountOfCounts:
+        return self.histograms[self.hierarchy.index(region)]
+
+
+def estimate_groups(
+    measurements: Measurements,
+    method: GroupsMethod,
+    solvers: SolverChoices | None = None,
+    *,
+    threads: int = 1,
+    progress: Progress | None = None,
+) -> GroupsResult:
+    """Estimate every measured region, then make the regions agree by ``method.consistency``.
+
+    Reads sealed measurements only: it is post-processing and costs no privacy. ``progress`` is told the regions done
+    and their number; ``threads`` fit regions side by side, and the answer does not depend on them. Raises
+    ProblemError where the consistency method needs a region that was not measured, SolverError where a solver
+    misses its tolerance.
+    """
+    chosen = SolverChoices() if solvers is None else solvers
+    estimates = _estimates(measurements, method, chosen, threads, progress)
+    hierarchy = measurements.hierarchy
+    if method.consistency == "bottom_up":
+        histograms = bottom_up(hierarchy, _all_of(estimates, hierarchy, hierarchy.leaves))
+    elif method.consistency == "none":
+        histograms = separate(_all_of(estimates, hierarchy, range(hierarchy.regions)))
+    else:
+        histograms = matching(
+            hierarchy,
+            _all_of(estimates, hierarchy, range(hierarchy.regions)),
+            chosen,
+            merge=method.merge,
+            rounding=method.rounding,
+        )
+    return GroupsResult(hierarchy, tuple(histograms), chosen.certificates)
+
+
+def _estimates(
+    measurements: Measurements,
+    method: GroupsMethod,
+    solvers: SolverChoices,
+    threads: int,
+    progress: Progress | None,
+) -> list[SizeEstimate | None]:
+    levels = measurements.hierarchy.level
+    done: list[int] = []
+    lock = Lock()
+
+    def one(region: int) -> SizeEstimate | None:
+        measurement = measurements.answers[region]
+        if measurement is None:
+            return None
+        result = estimate(measurement, method.fit_options(int(levels[region])), solvers)
+        with lock:
+            done.append(region)
+            if progress is not None:
+                progress(len(done), measurements.hierarchy.regions)
+        return result
+
+    regions = range(measurements.hierarchy.regions)
+    if threads <= 1:
+        return [one(region) for region in regions]
+    with ThreadPoolExecutor(threads) as pool:
+        return list(pool.map(one, regions))
+
+
+def _all_of(estimates: Sequence[SizeEstimate | None], hierarchy: Hierarchy, needed: range) -> list[SizeEstimate]:
+    for region in needed:
+        if estimates[region] is None:
+            raise ProblemError(
+                f"region {hierarchy.paths[region]!r} (level {hierarchy.level[region]}) was not measured, "
+                "and this consistency method needs it: give its level a share of the budget"
+            )
+    empty = SizeEstimate.from_histogram(CountOfCounts.empty(), 0.0)
+    return [empty if one is None else one for one in estimates]
