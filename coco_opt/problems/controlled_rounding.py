@@ -96,17 +96,16 @@ class ControlledRounding(Problem[WholeOrNot, float]):
         return floors
 
     def multipliers(self, x: WholeOrNot) -> float:
-        """Rebuild nu from x: minus the largest cost among the cells rounded up."""
-        costs, up = self._costs(), self._ups(x)
-        chosen = costs[up > 0]
-        if chosen.size:
-            return -float(chosen.max())
-        return -float(costs.min()) if costs.size else 0.0
+        """Return the optimal nu, which does not depend on the choice: minus the largest cost worth rounding up."""
+        from coco_opt.kernels import rounding
+
+        return rounding.multiplier(self.x, self.total)
 
     def gap(self, x: WholeOrNot, multipliers: float) -> float:
-        """Return the certified gap of the module docstring."""
-        reduced = self._costs() + multipliers
-        return float((reduced * self._ups(x) - np.minimum(reduced, 0.0)).sum())
+        """Return the certified gap of the module docstring, for whole x."""
+        from coco_opt.kernels import rounding
+
+        return rounding.gap(self.x, np.asarray(x, dtype=np.int64), multipliers)
 
     def formulate(self, form: type[LinearProgram]) -> Formulation[WholeOrNot, float]:
         """Write the choice of cells to round up as a linear or a mixed-integer program."""
@@ -114,10 +113,10 @@ class ControlledRounding(Problem[WholeOrNot, float]):
             raise self._no_form(form)
         from scipy.sparse import csc_array
 
-        floors, choices, costs = self.floors, np.flatnonzero(self.fractional), self._costs()
+        floors, choices = self.floors, np.flatnonzero(self.fractional)
         count = float(self.total - int(floors.sum()))
         linear = LinearProgram(
-            c=costs,
+            c=1.0 - 2.0 * self.fractions[choices],
             A=csc_array(np.ones((1, choices.size))),
             row_lower=np.array([count]),
             row_upper=np.array([count]),
@@ -135,12 +134,3 @@ class ControlledRounding(Problem[WholeOrNot, float]):
             return x
 
         return Formulation(program, recover, multipliers=lambda dual: -float(dual.rows[0]))
-
-    def _costs(self) -> FloatArray:
-        """Return c_i = 1 - 2 f_i of the fractional cells."""
-        return 1.0 - 2.0 * self.fractions[self.fractional]
-
-    def _ups(self, x: WholeOrNot) -> FloatArray:
-        """Return b_i = X_i - floor(x_i) of the fractional cells."""
-        ups: FloatArray = np.asarray(x - np.floor(self.x), dtype=np.float64)[self.fractional]
-        return ups

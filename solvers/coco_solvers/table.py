@@ -37,7 +37,6 @@ BACKENDS: tuple[Backend, ...] = (
         target="coco_solvers.structured.rounding:LargestFractions",
         summary="round up the largest fractional parts, expected O(n)",
         kinds=("controlled_rounding",),
-        packages=("numba",),
         honours_ties=True,
     ),
     Backend(

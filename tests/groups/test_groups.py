@@ -1,0 +1,229 @@
+"""Estimators, Algorithm 1 and its baselines: what must hold for every input, and hand-made cases."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from coco_opt import CountOfCounts, GroupsMethod, Hierarchy, SeededNoise, SolverChoices, emd, estimate_groups
+from coco_opt.errors import ProblemError
+from coco_opt.groups import FitOptions, SizeEstimate, estimate
+from coco_opt.groups.consistency import match_and_merge, matching, sum_of_leaves
+from coco_opt.privacy import Measurement, Measurements, measure, measure_hierarchy
+
+MAX_SIZE = 12
+QUERIES = ("naive", "rank", "cumulative")
+
+
+class NoNoise:
+    """A source that adds nothing, to see what post-processing does to the truth."""
+
+    name = "none"
+    private = False
+
+    def stream(self, scale: Fraction, *, measurement: str, region: str) -> NoNoise:
+        return self
+
+    def add_to(self, values: NDArray[np.int64]) -> NDArray[np.int64]:
+        return values.copy()
+
+    def draw(self, n: int) -> NDArray[np.int64]:
+        return np.zeros(n, dtype=np.int64)
+
+
+def release(
+    hierarchy: Hierarchy,
+    truth: Sequence[CountOfCounts],
+    method: GroupsMethod,
+    queries: Sequence[str],
+    *,
+    seed: int | None = 3,
+    shares: Sequence[Fraction | None] | None = None,
+    solvers: SolverChoices | None = None,
+    threads: int = 1,
+) -> list[CountOfCounts]:
+    measured = sealed(hierarchy, truth, method, queries, seed=seed, shares=shares)
+    return list(estimate_groups(measured, method, solvers, threads=threads).histograms)
+
+
+def sealed(
+    hierarchy: Hierarchy,
+    truth: Sequence[CountOfCounts],
+    method: GroupsMethod,
+    queries: Sequence[str],
+    *,
+    seed: int | None = 3,
+    shares: Sequence[Fraction | None] | None = None,
+) -> Measurements:
+    return measure_hierarchy(
+        truth,
+        hierarchy,
+        np.array([h.groups for h in truth]),
+        queries=list(queries),
+        losses=list(method.losses),
+        epsilons=list(shares or [Fraction(1, hierarchy.levels)] * hierarchy.levels),
+        max_size=MAX_SIZE,
+        neighbours="add_remove",
+        source=NoNoise() if seed is None else SeededNoise(seed),
+    )
+
+
+def three_levels(rng: np.random.Generator) -> tuple[Hierarchy, list[CountOfCounts]]:
+    paths = [("n", f"s{i}", f"c{j}") for i in range(3) for j in range(1 + i)]
+    hierarchy = Hierarchy.from_paths(paths)
+    leaves = [
+        CountOfCounts.from_dense(rng.integers(0, 40, MAX_SIZE + 1) * (rng.random(MAX_SIZE + 1) < 0.6))
+        for _ in hierarchy.leaves
+    ]
+    return hierarchy, sum_of_leaves(hierarchy, leaves)
+
+
+def assert_consistent(hierarchy: Hierarchy, truth: Sequence[CountOfCounts], released: Sequence[CountOfCounts]) -> None:
+    for region in range(hierarchy.regions):
+        assert released[region].groups == truth[region].groups
+        assert released[region].max_size <= MAX_SIZE
+        children = hierarchy.children(region)
+        if len(children):
+            assert released[region].equals(CountOfCounts.total(released[child] for child in children))
+
+
+@pytest.mark.parametrize("consistency", ["matching", "bottom_up"])
+@pytest.mark.parametrize("merge", ["weighted", "average"])
+@pytest.mark.parametrize("loss", ["l1", "l2"])
+@pytest.mark.parametrize("query", QUERIES)
+def test_releases_are_whole_and_consistent(query: str, loss: str, merge: str, consistency: str) -> None:
+    hierarchy, truth = three_levels(np.random.default_rng(1))
+    method = GroupsMethod(losses=(loss,) * 3, merge=merge, consistency=consistency)
+    assert_consistent(hierarchy, truth, release(hierarchy, truth, method, [query] * 3))
+
+
+@pytest.mark.parametrize("consistency", ["matching", "bottom_up", "none"])
+@pytest.mark.parametrize("query", QUERIES)
+def test_without_noise_the_truth_comes_back(query: str, consistency: str) -> None:
+    hierarchy, truth = three_levels(np.random.default_rng(2))
+    method = GroupsMethod(losses=("l1", "l2", "l1"), consistency=consistency)
+    released = release(hierarchy, truth, method, [query] * 3, seed=None)
+    assert all(a.equals(b) for a, b in zip(released, truth, strict=True))
+
+
+@given(st.integers(0, 10_000), st.sampled_from(QUERIES), st.sampled_from(QUERIES), st.sampled_from(QUERIES))
+def test_any_mix_of_estimators_stays_consistent(seed: int, root: str, state: str, county: str) -> None:
+    hierarchy, truth = three_levels(np.random.default_rng(seed))
+    method = GroupsMethod(losses=("l1", "l2", "l1"))
+    assert_consistent(hierarchy, truth, release(hierarchy, truth, method, [root, state, county], seed=seed))
+
+
+def test_threads_and_repetition_change_nothing() -> None:
+    hierarchy, truth = three_levels(np.random.default_rng(4))
+    method = GroupsMethod(losses=("l1",) * 3)
+    once = release(hierarchy, truth, method, ["cumulative"] * 3)
+    again = release(hierarchy, truth, method, ["cumulative"] * 3, threads=2)
+    assert all(a.equals(b) for a, b in zip(once, again, strict=True))
+
+
+def test_solvers_chosen_by_kind_give_consistent_releases() -> None:
+    hierarchy, truth = three_levels(np.random.default_rng(5))
+    method = GroupsMethod(losses=("l1", "l2", "l1"))
+    solvers = SolverChoices({"isotonic_l1": "highs", "isotonic_l2": "clarabel", "group_matching": "scipy"})
+    released = release(hierarchy, truth, method, ["cumulative"] * 3, solvers=solvers)
+    assert_consistent(hierarchy, truth, released)
+    used = {certificate.problem: certificate.solver for certificate in solvers.certificates}
+    assert used == {"isotonic_l1": "highs", "isotonic_l2": "clarabel", "group_matching": "scipy"}
+
+
+def test_regions_without_groups_stay_empty() -> None:
+    hierarchy = Hierarchy.from_paths([("n", "full"), ("n", "void")])
+    full = CountOfCounts.from_runs([1, 2, 5], [30, 20, 4])
+    truth = [full, full, CountOfCounts.empty()]
+    for query in QUERIES:
+        released = release(hierarchy, truth, GroupsMethod(losses=("l1", "l1")), [query] * 2)
+        assert_consistent(hierarchy, truth, released)
+
+
+def test_one_region_needs_no_consistency() -> None:
+    hierarchy = Hierarchy.from_paths([("n",)])
+    truth = [CountOfCounts.from_runs([1, 4], [10, 5])]
+    released = release(hierarchy, truth, GroupsMethod(losses=("l1",)), ["cumulative"])
+    assert released[0].groups == 15
+
+
+def test_matching_needs_every_level() -> None:
+    hierarchy, truth = three_levels(np.random.default_rng(6))
+    method = GroupsMethod(losses=("l1",) * 3)
+    with pytest.raises(ProblemError, match="give its level a share"):
+        release(hierarchy, truth, method, ["cumulative"] * 3, shares=[None, Fraction(1, 2), Fraction(1, 2)])
+
+
+def test_bottom_up_reads_leaves_only() -> None:
+    hierarchy, truth = three_levels(np.random.default_rng(7))
+    method = GroupsMethod(losses=("l1",) * 3, consistency="bottom_up")
+    released = release(hierarchy, truth, method, ["cumulative"] * 3, shares=[None, None, Fraction(1)])
+    assert_consistent(hierarchy, truth, released)
+
+
+def _measure(histogram: CountOfCounts, query: str, loss: str = "l1", raw_limit: int = 10**6) -> Measurement:
+    return measure(
+        histogram,
+        query,
+        region="n",
+        groups=histogram.groups,
+        max_size=MAX_SIZE,
+        epsilon=Fraction(1, 2),
+        neighbours="add_remove",
+        source=SeededNoise(9),
+        loss=loss,
+        raw_limit=raw_limit,
+    )
+
+
+def test_variances_follow_section_5_1() -> None:
+    histogram = CountOfCounts.from_runs([1, 2, 5], [300, 200, 50])
+    options, solvers = FitOptions(), SolverChoices()
+    cumulative = estimate(_measure(histogram, "cumulative"), options, solvers)
+    np.testing.assert_allclose(cumulative.variances, 4 / (0.25 * cumulative.counts))
+    rank = estimate(_measure(histogram, "rank", "l2"), FitOptions(loss="l2"), solvers)
+    np.testing.assert_allclose(rank.variances, 2 / (0.25 * rank.counts))
+    naive = estimate(_measure(histogram, "naive"), options, solvers)
+    np.testing.assert_allclose(naive.variances, 8 / (0.25 * naive.counts))
+
+
+def test_pooled_rank_measurements_give_the_same_estimate() -> None:
+    histogram = CountOfCounts.from_runs([1, 2, 5], [3000, 2000, 50])
+    raw, pooled = (_measure(histogram, "rank", "l2", raw_limit=limit) for limit in (10**6, 10))
+    assert not raw.pooled
+    assert pooled.pooled
+    options = FitOptions(loss="l2")
+    a, b = (estimate(m, options, SolverChoices()) for m in (raw, pooled))
+    assert a.histogram.equals(b.histogram)
+
+
+def test_matching_and_merging_by_hand() -> None:
+    """One parent group of size 4 meets children's sizes 1 and 7: weights 1/V decide, halves go up."""
+    parent = SizeEstimate(np.array([2, 4]), np.array([1, 1]), np.array([1.0, 1.0]))
+    a = SizeEstimate(np.array([1]), np.array([1]), np.array([3.0]))
+    b = SizeEstimate(np.array([7]), np.array([1]), np.array([1.0]))
+    weighted = match_and_merge(parent, [a, b], SolverChoices())
+    assert weighted[0].sizes.tolist() == [2]  # (2/1 + 1/3) / (4/3) = 1.75
+    assert weighted[1].sizes.tolist() == [6]  # (4 + 7) / 2 = 5.5, half up
+    assert weighted[0].variances.tolist() == [0.75]
+    even = match_and_merge(parent, [a, b], SolverChoices(), rounding="half_even")
+    assert even[1].sizes.tolist() == [6]
+    average = match_and_merge(parent, [a, b], SolverChoices(), merge="average")
+    assert average[0].sizes.tolist() == [2]  # 1.5, half up
+
+
+def test_estimates_nearer_the_truth_win_the_merge() -> None:
+    """An exact parent (tiny variance) imposes its sizes on a poor child, and the other way round."""
+    hierarchy = Hierarchy.from_paths([("n", "a")])
+    truth, poor = CountOfCounts.from_runs([2, 6], [50, 50]), CountOfCounts.from_runs([3, 5], [50, 50])
+    for sharp in (0, 1):
+        estimates = [SizeEstimate.from_histogram(poor, 1e6), SizeEstimate.from_histogram(poor, 1e6)]
+        estimates[sharp] = SizeEstimate.from_histogram(truth, 1e-6)
+        merged = matching(hierarchy, estimates, SolverChoices())
+        assert emd(merged[0], truth) == 0
