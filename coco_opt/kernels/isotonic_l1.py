@@ -88,9 +88,7 @@ def _cut(z: Any, threshold: int, upper: bool, above: Ints) -> int:
 
 
 @compiled
-def _fit_small(
-    z: Any, begin: int, end: int, low: int, high: int, base: int, upper: bool, x: Ints, slopes: Any
-) -> None:
+def _fit_small(z: Any, begin: int, end: int, low: int, high: int, base: int, upper: bool, x: Ints, slopes: Any) -> None:
     """Fit a short segment by the slope trick: breakpoints of the partial optimum, sorted, the argmin last.
 
     The left end of the argmin gives the lower fit; the upper fit is the lower one of the mirrored data.
@@ -203,9 +201,7 @@ def _fit_weighted(y: Ints, w: Floats, low: int, high: int, upper: bool, x: Ints)
             end, high = cut, t
 
 
-def fit_weighted(
-    y: Ints, w: NDArray[Any], lo: int | None = None, hi: int | None = None, *, upper: bool = True
-) -> Ints:
+def fit_weighted(y: Ints, w: NDArray[Any], lo: int | None = None, hi: int | None = None, *, upper: bool = True) -> Ints:
     """Return the largest or smallest optimum for integers y with n positive weights, n int64.
 
     Ties are exact for weights whose sums are exact doubles (integers below 2^53). Raises ProblemError if
@@ -329,9 +325,7 @@ def multipliers(
     return lam
 
 
-def project_multipliers(
-    lam: Floats, w: NDArray[Any] | None = None, lo: float = -np.inf, hi: float = np.inf
-) -> Floats:
+def project_multipliers(lam: Floats, w: NDArray[Any] | None = None, lo: float = -np.inf, hi: float = np.inf) -> Floats:
     """Return the largest valid multipliers below a backend's approximate ones (n + 1 numbers). O(n)."""
     valid = np.array(lam, dtype=np.float64)
     valid[~np.isfinite(valid)] = 0.0

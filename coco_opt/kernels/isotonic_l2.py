@@ -141,9 +141,7 @@ def _push_values(y: Any, sums: Any, counts: Any, top: int, exact: bool) -> int:
 
 
 @compiled
-def _push_weighted(
-    y: Any, w: Floats, values: Floats, sums: Floats, weights: Floats, counts: Ints, top: int
-) -> int:
+def _push_weighted(y: Any, w: Floats, values: Floats, sums: Floats, weights: Floats, counts: Ints, top: int) -> int:
     """Pool weighted values into the stack; return its new top, or -2 at a weight that is not positive."""
     for i in range(y.size):
         value, weight, count = float(y[i]), w[i], 1
@@ -243,9 +241,7 @@ def expand(starts: Ints, means: Floats, out: Floats) -> Floats:
     return out
 
 
-def fit(
-    y: NDArray[Any], w: NDArray[Any] | None = None, lo: float = -np.inf, hi: float = np.inf
-) -> Floats:
+def fit(y: NDArray[Any], w: NDArray[Any] | None = None, lo: float = -np.inf, hi: float = np.inf) -> Floats:
     """Return the isotonic fit of y (n values, positive weights w or None) within [lo, hi], as n float64.
 
     Bounds only clip the unbounded fit (Kuo et al. 2018, section 4). Raises ProblemError for a weight that is

@@ -29,9 +29,8 @@ def _candidates(y: Any, total: float, out: Floats) -> int:
     bound = max(-total, mean_bound - 1e-12 * abs(mean_bound))
     kept = 0
     for value in y:
-        if value > bound:
-            out[kept] = value
-            kept += 1
+        out[kept] = value
+        kept += value > bound
     if kept == 0:
         kept = 1
         out[0] = 0.0
@@ -44,9 +43,8 @@ def _keep(values: Floats, size: int, pivot: float, above: bool) -> int:
     kept = 0
     for i in range(size):
         value = values[i]
-        if value > pivot if above else value < pivot:
-            values[kept] = value
-            kept += 1
+        values[kept] = value  # written in any case: on unsorted data a branch would cost more
+        kept += value > pivot if above else value < pivot
     return kept
 
 
@@ -62,9 +60,8 @@ def _threshold(values: Floats, size: int, total: float) -> float:
         pivot = values[np.int64(state >> np.uint64(33)) % size]
         part, count = 0.0, 0
         for i in range(size):
-            if values[i] >= pivot:
-                part += values[i] - pivot
-                count += 1
+            part += max(values[i] - pivot, 0.0)
+            count += values[i] >= pivot
         below_total = part + (active_sum - active * pivot) < total
         if below_total:
             active_sum += part + count * pivot

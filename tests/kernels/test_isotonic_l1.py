@@ -103,9 +103,7 @@ def test_certificate_closes_at_both_ends_of_the_optima(
 
 
 @given(pairs, st.integers(0, 2**30), st.booleans())
-def test_gap_bounds_the_true_loss_of_any_feasible_point(
-    pairs: list[tuple[int, int]], seed: int, bounded: bool
-) -> None:
+def test_gap_bounds_the_true_loss_of_any_feasible_point(pairs: list[tuple[int, int]], seed: int, bounded: bool) -> None:
     y, w = np.array([p[0] for p in pairs]), np.array([p[1] for p in pairs], float)
     lo, hi = (0, 3) if bounded else (-np.inf, np.inf)
     rng = np.random.default_rng(seed)

@@ -87,8 +87,10 @@ def test_integers_beyond_double_precision_are_pooled_exactly(y: list[int]) -> No
     assert (np.diff(l2.pool(np.array(y))[1]) > 0).all()
 
 
-@given(st.lists(st.integers(-(2**41), 2**41), min_size=9, max_size=30))
-def test_wide_integers_are_pooled_exactly(y: list[int]) -> None:
+@pytest.mark.parametrize("span", [2**41, 2**55])
+@given(st.data())
+def test_wide_integers_are_pooled_exactly(span: int, data: st.DataObject) -> None:
+    y = data.draw(st.lists(st.integers(-span, span), min_size=9, max_size=30))
     exact = min_max(y, [1] * len(y))
     assert l2.pool(np.array(y))[0].tolist() == maximal_starts(exact)
 
@@ -112,9 +114,7 @@ def test_agrees_with_scipy(y: Data) -> None:
 @each_instance
 def test_weighted_agrees_with_scipy_and_with_repetition(y: Data) -> None:
     w = np.random.default_rng(1).integers(1, 4, y.size)
-    np.testing.assert_allclose(
-        l2.fit(y, w), isotonic_regression(y.astype(float), weights=w).x, rtol=1e-13, atol=1e-13
-    )
+    np.testing.assert_allclose(l2.fit(y, w), isotonic_regression(y.astype(float), weights=w).x, rtol=1e-13, atol=1e-13)
     np.testing.assert_allclose(np.repeat(l2.fit(y, w), w), l2.fit(np.repeat(y, w)), rtol=1e-13, atol=1e-13)
 
 
@@ -190,6 +190,14 @@ def test_a_corrupted_fit_is_caught() -> None:
     x[:10_000] -= 0.01
     lost = objective(x, y) - objective(l2.fit(y), y)
     assert l2.gap(x, y) >= lost > 0.5
+
+
+def test_a_fit_shifted_by_a_solver_is_charged_its_true_loss() -> None:
+    y = INSTANCES["flat"]
+    best = l2.fit(y)
+    middle = (best > best[0]) & (best < best[-1])
+    x = best + 1e-6 * middle
+    assert l2.gap(x, y) == pytest.approx(1e-12 * middle.sum(), rel=1e-3)
 
 
 def test_multipliers_at_an_infinite_bound_certify_nothing() -> None:

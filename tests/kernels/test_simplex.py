@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -69,6 +70,12 @@ def test_large_input(kind: str, total: int) -> None:
     assert x.sum() == pytest.approx(total, rel=1e-12)
     slack = n * np.spacing(np.abs(y).max() + total) ** 2
     assert simplex.gap(x, y, total, nu) <= 1e-12 * float(np.sum((x - y) ** 2)) + slack
+
+
+def test_the_sum_is_met_to_the_last_digits() -> None:
+    y = np.random.default_rng(0).laplace(size=300_000)
+    x, _ = simplex.project(y, 100_000.0)
+    assert math.fsum(x) == pytest.approx(100_000.0, rel=2e-15)
 
 
 def test_extreme_input() -> None:

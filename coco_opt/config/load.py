@@ -1,0 +1,108 @@
+"""Read a configuration from TOML and turn every mistake in it into one clear line."""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from coco_opt.config.model import Config
+from coco_opt.config.sections import (
+    DataConfig,
+    FileConfig,
+    GroupsConfig,
+    OutputConfig,
+    PrivacyConfig,
+    SolversConfig,
+)
+from coco_opt.errors import ConfigError
+
+_LATER_KEYS = ("privacy.rho", "privacy.delta", "privacy.dataset", "privacy.ledger")
+_LATER_SECTIONS = ("ranges", "topdown", "engine")
+
+
+def load_config(path: str | Path) -> Config:
+    """Read a TOML config file; raise ConfigError with one line for every mistake."""
+    path = Path(path)
+    failure = "cannot be read"
+    try:
+        return parse_config(path.read_text(encoding="utf-8"), path.parent, file=path.name)
+    except FileNotFoundError:
+        failure = "no such config file"
+    except UnicodeDecodeError:
+        failure = "is not UTF-8 text"
+    except OSError as error:
+        failure = f"cannot be read: {error.strerror}"
+    raise ConfigError("", failure, str(path))
+
+
+def parse_config(source: str | Mapping[str, Any], folder: str | Path, file: str | None = None) -> Config:
+    """Check a config given as TOML text or as a dictionary; paths are relative to ``folder``."""
+    raw = _parse_toml(source, file) if isinstance(source, str) else dict(source)
+    mistakes: list[tuple[str, str]] = []
+    try:
+        parsed = FileConfig.model_validate(raw, context={"folder": Path(folder)})
+        name = Path(file).stem if file else "release"
+        return Config(name, parsed.data, parsed.privacy, parsed.groups, parsed.solvers, parsed.output)
+    except ValidationError as error:
+        mistakes = [_explain(dict(entry)) for entry in error.errors(include_url=False)]
+    raise _together(mistakes, file)
+
+
+def _parse_toml(text: str, file: str | None) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        reason = str(error)
+    raise ConfigError("", f"is not valid TOML: {reason}", file)
+
+
+def _together(mistakes: list[tuple[str, str]], file: str | None) -> ConfigError:
+    lines = [str(ConfigError(key, message, file)) for key, message in mistakes[1:]]
+    first_key, first = mistakes[0]
+    return ConfigError(first_key, "\n".join([first, *lines]), file)
+
+
+def _explain(entry: dict[str, Any]) -> tuple[str, str]:
+    """Turn one pydantic error into a dotted key and a sentence."""
+    key = ".".join(str(part) for part in entry["loc"])
+    if entry["type"] == "extra_forbidden":
+        return key, _unknown_key(key)
+    if entry["type"] == "missing":
+        return key, "is required" if "." in key else "this section is required"
+    if entry["type"] == "value_error":
+        return key, str(entry["ctx"]["error"])
+    if entry["type"] in ("model_type", "model_attributes_type"):
+        return key, "must be a table"
+    message = str(entry["msg"]).removeprefix("Input ")
+    return key, message.replace("should be", "must be")
+
+
+def _unknown_key(key: str) -> str:
+    if key in _LATER_KEYS or key in _LATER_SECTIONS:
+        return "is not available in this version"
+    section, _, name = key.rpartition(".")
+    valid = _keys(section)
+    near = difflib.get_close_matches(name, valid, n=1, cutoff=0.5)
+    if near:
+        return f"unknown key; did you mean {near[0]!r}?"
+    elsewhere = [other for other in FileConfig.model_fields if section and name in _keys(other)]
+    if elsewhere:
+        return f"unknown key; {name!r} belongs in [{elsewhere[0]}]"
+    return f"unknown key; valid keys are {', '.join(valid)}"
+
+
+def _keys(section: str) -> list[str]:
+    models: dict[str, type[BaseModel]] = {
+        "": FileConfig,
+        "data": DataConfig,
+        "privacy": PrivacyConfig,
+        "groups": GroupsConfig,
+        "solvers": SolversConfig,
+        "output": OutputConfig,
+    }
+    return list(models[section].model_fields)

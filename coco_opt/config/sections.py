@@ -1,0 +1,139 @@
+"""The sections of a configuration as immutable models; an unknown key is an error."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator, model_validator
+
+from coco_opt.config.values import (
+    SolverChoice,
+    budget,
+    file_path,
+    not_yet,
+    one_of,
+    one_or_list,
+    solver_choice,
+    split_shares,
+)
+
+PROBLEM_KINDS = (
+    "simplex_projection",
+    "isotonic_l1",
+    "isotonic_l2",
+    "controlled_rounding",
+    "group_matching",
+)
+
+Estimator = Literal["naive", "rank", "cumulative"]
+Loss = Literal["l1", "l2"]
+
+_ESTIMATORS = ("naive", "rank", "cumulative")
+_LOSSES = ("l1", "l2")
+
+FilePath = Annotated[Path, PlainValidator(file_path)]
+Choice = Annotated[SolverChoice | None, PlainValidator(solver_choice)]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(strict=True, frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class DataConfig(_Section):
+    """Where the input lies: three tables (entities, groups, hierarchy), or one table of counts (sizes)."""
+
+    entities: FilePath | None = None
+    groups: FilePath | None = None
+    hierarchy: FilePath | None = None
+    sizes: FilePath | None = None
+    root: str | None = None
+
+    @model_validator(mode="after")
+    def _one_form(self) -> DataConfig:
+        tables = {"entities": self.entities, "groups": self.groups, "hierarchy": self.hierarchy}
+        missing = [name for name, path in tables.items() if path is None]
+        if self.sizes is not None and len(missing) < len(tables):
+            raise ValueError("give either entities, groups and hierarchy, or sizes, not both")
+        if self.sizes is None and missing:
+            raise ValueError(f"{', '.join(missing)} missing: give entities, groups and hierarchy, or sizes")
+        if self.root is not None and self.sizes is None:
+            raise ValueError("root names the one region of a sizes table: remove it")
+        if self.root is not None and (not self.root or self.root != self.root.strip() or "/" in self.root):
+            raise ValueError('root must be a name without "/" and without spaces around it')
+        return self
+
+
+class PrivacyConfig(_Section):
+    """What is spent and how noise is drawn; ``epsilon`` is the whole budget, an exact fraction."""
+
+    epsilon: Annotated[Fraction, PlainValidator(budget)]
+    split: Annotated[Literal["uniform"] | tuple[Fraction, ...], PlainValidator(split_shares)] = "uniform"
+    mechanism: Annotated[Literal["geometric"], one_of("geometric"), not_yet(("geometric",), ("discrete_gaussian",))] = (
+        "geometric"
+    )
+    noise: Annotated[Literal["secure", "opendp", "seeded"], one_of("secure", "opendp", "seeded")] = "secure"
+    seed: Annotated[int, Field(ge=0)] | None = None
+    neighbours: Annotated[Literal["add_remove", "replace"], one_of("add_remove", "replace")] = "add_remove"
+
+    @model_validator(mode="after")
+    def _seed_if_seeded(self) -> PrivacyConfig:
+        if self.noise == "seeded" and self.seed is None:
+            raise ValueError('noise = "seeded" needs a seed')
+        if self.noise != "seeded" and self.seed is not None:
+            raise ValueError(f'a seed makes noise predictable: noise = "{self.noise}" accepts none')
+        return self
+
+    @property
+    def sensitivity_factor(self) -> int:
+        """Return what to multiply add-or-remove sensitivities by: replacing one entity is two changes."""
+        return 2 if self.neighbours == "replace" else 1
+
+
+class GroupsConfig(_Section):
+    """How counts of groups by size are estimated; ``max_size`` is the public bound K on a group's size."""
+
+    max_size: Annotated[int, Field(ge=1, le=10**9)]
+    estimator: Annotated[Estimator | tuple[Estimator, ...], one_or_list(*_ESTIMATORS)] = "cumulative"
+    loss: Annotated[Loss | tuple[Loss, ...], one_or_list(*_LOSSES)] = "l1"
+    ties: Annotated[Literal["upper", "lower", "midpoint"], one_of("upper", "lower", "midpoint")] = "upper"
+    consistency: Annotated[
+        Literal["matching", "bottom_up", "none"],
+        one_of("matching", "bottom_up", "none"),
+        not_yet(("matching", "bottom_up", "none"), ("joint", "convex")),
+    ] = "matching"
+    merge: Annotated[Literal["weighted", "average"], one_of("weighted", "average")] = "weighted"
+    rounding: Annotated[Literal["half_up", "half_even"], one_of("half_up", "half_even")] = "half_up"
+
+
+class SolversConfig(_Section):
+    """Which solver answers each type of problem; unset means the fast exact one."""
+
+    simplex_projection: Choice = None
+    isotonic_l1: Choice = None
+    isotonic_l2: Choice = None
+    controlled_rounding: Choice = None
+    group_matching: Choice = None
+
+    def chosen(self) -> dict[str, SolverChoice]:
+        """Return the choices made, by problem type."""
+        chosen = {kind: getattr(self, kind) for kind in PROBLEM_KINDS}
+        return {kind: choice for kind, choice in chosen.items() if choice is not None}
+
+
+class OutputConfig(_Section):
+    """Where public results and private run records go; both default to folders beside the config."""
+
+    directory: FilePath = Field(default="releases", validate_default=True)
+    private: FilePath = Field(default="private", validate_default=True)
+
+
+class FileConfig(_Section):
+    """The whole file."""
+
+    data: DataConfig
+    privacy: PrivacyConfig
+    groups: GroupsConfig
+    solvers: SolversConfig = Field(default_factory=dict, validate_default=True)
+    output: OutputConfig = Field(default_factory=dict, validate_default=True)

@@ -1,0 +1,127 @@
+"""Single values of a configuration: each function checks one and says in a sentence what it must be."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BeforeValidator, PlainValidator, ValidationInfo
+
+Option = str | int | float | bool
+
+_DECIMAL_OR_FRACTION = re.compile(r"[0-9]{1,60}(\.[0-9]{1,60}|/[0-9]{1,60})?")
+
+
+@dataclass(frozen=True, slots=True)
+class SolverChoice:
+    """A solver's name and the options given for it; the solver itself checks the options."""
+
+    name: str
+    options: Mapping[str, Option] = field(default_factory=dict)
+
+
+def exact(value: object) -> Fraction:
+    """Read a nonnegative fraction from "1", "0.25", "1/3" or an integer; a float is not exact."""
+    if isinstance(value, Fraction) and value >= 0:
+        return value
+    if isinstance(value, float):
+        raise ValueError(f'a float is not exact: write a string, such as "{value}" or "1/3"')
+    if isinstance(value, bool) or not isinstance(value, (int, str)):
+        raise ValueError('must be a decimal or a fraction in a string, such as "0.5" or "1/3"')
+    text = str(value)
+    if _DECIMAL_OR_FRACTION.fullmatch(text) is None:
+        raise ValueError('must be a nonnegative decimal or fraction, such as "0.5" or "1/3"')
+    numerator, _, denominator = text.partition("/")
+    if denominator and int(denominator) == 0:
+        raise ValueError("the denominator is zero")
+    return Fraction(numerator) / (int(denominator) if denominator else 1)
+
+
+def budget(value: object) -> Fraction:
+    """Read a fraction greater than zero."""
+    amount = exact(value)
+    if amount <= 0:
+        raise ValueError("must be greater than zero")
+    return amount
+
+
+def split_shares(value: object) -> Literal["uniform"] | tuple[Fraction, ...]:
+    """Read "uniform" or a list of shares that sum to 1."""
+    if value == "uniform":
+        return "uniform"
+    if not isinstance(value, (list, tuple)) or not value:
+        raise ValueError('must be "uniform" or a list with one share a level')
+    shares = tuple(exact(share) for share in value)
+    if sum(shares) != 1:
+        raise ValueError(f"the shares sum to {sum(shares)}, not to 1")
+    return shares
+
+
+def _choose(value: object, names: tuple[str, ...]) -> str:
+    if isinstance(value, str) and value in names:
+        return value
+    raise ValueError(f"must be one of {', '.join(names)}{_hint(value, names)}")
+
+
+def _hint(value: object, names: tuple[str, ...]) -> str:
+    near = difflib.get_close_matches(value, names, n=1) if isinstance(value, str) else []
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
+def one_of(*names: str) -> PlainValidator:
+    """Accept one of these names."""
+    return PlainValidator(lambda value: _choose(value, names))
+
+
+def one_or_list(*names: str) -> PlainValidator:
+    """Accept one of these names, or a list of them."""
+
+    def check(value: object) -> str | tuple[str, ...]:
+        if isinstance(value, (list, tuple)):
+            if not value:
+                raise ValueError("the list is empty: give one name a level")
+            return tuple(_choose(entry, names) for entry in value)
+        return _choose(value, names)
+
+    return PlainValidator(check)
+
+
+def not_yet(allowed: tuple[str, ...], later: tuple[str, ...]) -> BeforeValidator:
+    """Name what is available instead of a name that a later version will know."""
+
+    def check(value: object) -> object:
+        if isinstance(value, str) and value in later:
+            raise ValueError(f"{value!r} is not available in this version: use {' or '.join(allowed)}")
+        return value
+
+    return BeforeValidator(check)
+
+
+def file_path(value: object, info: ValidationInfo) -> Path:
+    """Read a path, relative to the folder in the validation context."""
+    if isinstance(value, Path):
+        return value
+    if not isinstance(value, str) or not value.strip() or "\0" in value:
+        raise ValueError("must be a path in a string")
+    folder: Path = info.context["folder"] if info.context else Path()
+    return folder / value
+
+
+def solver_choice(value: object) -> SolverChoice:
+    """Read a solver's name, or a table of its name and options."""
+    if isinstance(value, SolverChoice):
+        return value
+    if isinstance(value, str) and value:
+        return SolverChoice(value)
+    if not isinstance(value, dict) or not isinstance(value.get("name"), str) or not value["name"]:
+        raise ValueError('must be a solver\'s name or a table { name = "...", option = value }')
+    options = {key: option for key, option in value.items() if key != "name"}
+    for key, option in options.items():
+        if not isinstance(option, (str, int, float, bool)):
+            raise ValueError(f"option {key!r} must be a string, a number or true or false")
+    return SolverChoice(value["name"], options)

@@ -1,0 +1,320 @@
+"""Tree least squares with bounds, exactly, by merging piecewise-linear derivatives from the leaves to the root.
+
+Let F_v(x) be the least cost of the subtree of v given x_v = x. It is convex and piecewise quadratic. The curve of v is
+the graph {(t, x): t is a derivative of F_v at x}, a rising polyline: points (t, x) in order, a slope dx/dt between
+neighbours and beyond both ends, infinite on a jump of x and 0 on a jump of t.
+
+* Siblings are joined by adding their x at equal t (the derivative of the infimal convolution).
+* The own cost w (x - y)^2 moves every point to (t + 2 w (x - y), x) and a slope s to s / (1 + 2 w s).
+* Bounds cut the curve at x = lo and x = hi and put a point there.
+
+Every point is the place where one bound of one node starts or stops to bind. As all values below a node rise with its
+own, a bound binds in the optimum exactly if the root's optimal point (t = 0) lies on the right side of its point. So no
+curve has to be kept: the points' fate is noted when they are cut off or when the root is reached, and least squares
+with these nodes fixed gives the values.
+
+Where t does not decide (unmeasured siblings), the first sibling in order moves first.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.kernels import tree_certificate, tree_passes
+from coco_opt.kernels.compile import compiled
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Marks = NDArray[np.int8]
+Points = tuple[Floats, Floats, Floats, Ints]  # t, x, the slope right of the point, the bound it belongs to
+
+_NOBODY = -1  # a point that only anchors a curve: no bound belongs to it
+
+
+def fit(
+    parent: Ints, first_child: Ints, y: Floats, weights: Floats, lower: Floats, upper: Floats
+) -> tuple[Floats, Marks]:
+    """Return the optimal values (n,) and the side each node is held at (n,): -1 lower, 1 upper, 2 both, 0 free.
+
+    y and weights (n,) finite, weights 0 where there is no answer; bounds may be infinite. The bounds must allow a
+    solution. O(n + total number of points over all nodes): at most O(n x height), O(n log n) in balanced trees.
+    """
+    bounds = binding(first_child, lower, upper)
+    order = tree_passes.postorder(parent, first_child)
+    passed = _sweep(order, parent, first_child, y, weights, *bounds)
+    held, target, s2 = _hold(y, weights, lower, upper, *bounds, passed)
+    return tree_passes.fit(first_child, target, s2, equal_parts=False), held
+
+
+def binding(first_child: Ints, lower: Floats, upper: Floats) -> tuple[Floats, Floats]:
+    """Return the bounds (n,) without those of inner nodes that the nodes below imply; O(n)."""
+    low, high = tree_certificate.implied_bounds(first_child, lower, upper)
+    return _without_implied(first_child, lower, upper, low, high)
+
+
+@compiled
+def _without_implied(
+    first_child: Ints, lower: Floats, upper: Floats, low: Floats, high: Floats
+) -> tuple[Floats, Floats]:
+    lo, hi = lower.copy(), upper.copy()
+    for v in range(lower.size):
+        begin, end = first_child[v], first_child[v + 1]
+        if begin < end and lo[v] != hi[v]:
+            least = most = 0.0
+            for c in range(begin, end):
+                least += low[c]
+                most += high[c]
+            lo[v] = lo[v] if lo[v] > least else -np.inf
+            hi[v] = hi[v] if hi[v] < most else np.inf
+    return lo, hi
+
+
+@compiled
+def _hold(
+    y: Floats, weights: Floats, lower: Floats, upper: Floats, lo: Floats, hi: Floats, passed: Marks
+) -> tuple[Marks, Floats, Floats]:
+    """Return the sides, and the answers and variances of least squares with the bound nodes made exact."""
+    n = y.size
+    held, target, s2 = np.zeros(n, np.int8), y.copy(), np.empty(n)
+    for v in range(n):
+        s2[v] = 1.0 / weights[v] if weights[v] > 0.0 else np.inf
+        if lo[v] == hi[v]:
+            held[v], target[v], s2[v] = 2, lo[v], 0.0
+        elif lo[v] > -np.inf and not passed[2 * v]:
+            held[v], target[v], s2[v] = -1, lo[v], 0.0
+        elif hi[v] < np.inf and passed[2 * v + 1]:
+            held[v], target[v], s2[v] = 1, hi[v], 0.0
+        elif s2[v] == np.inf:
+            target[v] = min(max(0.0, lower[v]), upper[v])
+    return held, target, s2
+
+
+@compiled
+def _leaf(y: float, w: float, lo: float, hi: float, v: int, points: Points, k: int) -> tuple[int, float]:
+    """Write a leaf's curve (one or two points) from position k on; return its end and the slope left of it."""
+    T, X, S, N = points
+    slope = 1.0 / (2.0 * w) if w > 0.0 else np.inf
+    if lo == hi:
+        T[k], X[k], S[k], N[k] = 0.0, lo, 0.0, _NOBODY
+        return k + 1, 0.0
+    if lo == -np.inf and hi == np.inf:
+        T[k], X[k], S[k], N[k] = 0.0, y if w > 0.0 else 0.0, slope, _NOBODY
+        return k + 1, slope
+    if lo > -np.inf:
+        T[k], X[k], S[k], N[k] = 2.0 * w * (lo - y), lo, slope, 2 * v
+        k += 1
+    if hi < np.inf:
+        T[k], X[k], S[k], N[k] = 2.0 * w * (hi - y), hi, 0.0, 2 * v + 1
+        k += 1
+    return k, 0.0 if lo > -np.inf else slope
+
+
+@compiled
+def _pass(begin: int, end: int, points: Points, passed: Marks) -> None:
+    """Note that the optimum lies beyond these points."""
+    for m in range(begin, end):
+        if points[3][m] >= 0:
+            passed[points[3][m]] = 1
+
+
+@compiled
+def _at(t: float, i: int, begin: int, end: int, left: float, points: Points) -> float:
+    """Return x at t of the curve begin:end whose next point is i, reckoned from the nearer neighbour."""
+    T, X, S, _ = points
+    if i == begin:
+        return X[i] if t == T[i] else X[i] + left * (t - T[i])
+    back = t - T[i - 1]
+    if back == 0.0:
+        return X[i - 1]
+    if i < end and T[i] - t < back:
+        return X[i] - S[i - 1] * (T[i] - t)
+    return X[i - 1] + S[i - 1] * back
+
+
+@compiled
+def _merge(
+    points: Points, a: int, a_end: int, a_left: float, b: int, b_end: int, b_left: float, out: Points, passed: Marks
+) -> tuple[int, float]:
+    """Join two siblings' curves a:a_end and b:b_end into ``out`` at a; return the end and left slope.
+
+    Points are taken by t, the first sibling's before the second's. A jump to infinity stops t: the other's points
+    before a left one are passed for good, those after a right one are never reached.
+    """
+    T, X, S, N = points
+    T2, X2, S2, N2 = out
+    k, i, j = a, a, b
+    if S[a_end - 1] == np.inf and b_left == np.inf:
+        _pass(a, a_end - 1, points, passed)
+        t, x = T[a_end - 1], X[a_end - 1] + X[b]
+        first, second = N[a_end - 1], N[b]
+        T2[k], X2[k], S2[k], N2[k] = t, x, np.inf, first
+        T2[k + 1], X2[k + 1], S2[k + 1], N2[k + 1] = t, x, np.inf, second
+        return k + 2, np.inf
+    if a_left == np.inf:
+        while j < b_end and T[j] < T[a]:
+            j += 1
+        _pass(b, j, points, passed)
+    if b_left == np.inf:
+        while i < a_end and T[i] <= T[b]:
+            i += 1
+        _pass(a, i, points, passed)
+    a_slope = a_left if i == a else S[i - 1]
+    b_slope = b_left if j == b else S[j - 1]
+    left, last, stop = a_slope + b_slope, -np.inf, False
+    while not stop and (i < a_end or j < b_end):
+        if j == b_end or (i < a_end and T[i] <= T[j]):
+            x = X[i] + _at(T[i], j, b, b_end, b_left, points)
+            T2[k], N2[k], a_slope = T[i], N[i], S[i]
+            i += 1
+            stop = i == a_end and a_slope == np.inf
+        else:
+            x = X[j] + _at(T[j], i, a, a_end, a_left, points)
+            T2[k], N2[k], b_slope = T[j], N[j], S[j]
+            j += 1
+            stop = j == b_end and b_slope == np.inf
+        last = max(x, last)
+        X2[k], S2[k] = last, a_slope + b_slope
+        k += 1
+    return k, left
+
+
+@compiled
+def _copy(begin: int, end: int, points: Points, out: Points) -> None:
+    for m in range(begin, end):
+        out[0][m], out[1][m], out[2][m], out[3][m] = points[0][m], points[1][m], points[2][m], points[3][m]
+
+
+@compiled
+def _join(
+    base: int, depth: int, starts: Ints, ends: Ints, lefts: Floats, points: Points, spare: Points, passed: Marks
+) -> None:
+    """Join the curves base:depth of the stack by pairs, in rounds, into one that starts where the first did.
+
+    The stack's entry ``base`` then describes it; it lies in ``spare``.
+    """
+    source, target = points, spare
+    rounds = 0
+    while depth - base > 1:
+        kept = base
+        for c in range(base, depth, 2):
+            start, end, left = starts[c], ends[c], lefts[c]
+            if c + 1 < depth:
+                end, left = _merge(source, start, end, left, starts[c + 1], ends[c + 1], lefts[c + 1], target, passed)
+            else:
+                _copy(start, end, source, target)
+            starts[kept], ends[kept], lefts[kept] = start, end, left
+            kept += 1
+        depth = kept
+        source, target = target, source
+        rounds += 1
+    if rounds % 2 == 0:
+        _copy(starts[base], ends[base], points, spare)
+
+
+@compiled
+def _add_own(begin: int, end: int, left: float, y: float, w: float, points: Points) -> float:
+    """Add the cost w (x - y)^2 to a curve in place; return the slope left of it."""
+    T, X, S, _ = points
+    w2 = 2.0 * w
+    if w2 == 0.0:
+        return left
+    for m in range(begin, end):
+        T[m] += w2 * (X[m] - y)
+        S[m] = S[m] / (1.0 + w2 * S[m]) if S[m] != np.inf else 1.0 / w2
+    return left / (1.0 + w2 * left) if left != np.inf else 1.0 / w2
+
+
+@compiled
+def _crossing(x: float, k: int, begin: int, end: int, left: float, points: Points) -> float:
+    """Return t where the curve, on the piece before point k, has the value x."""
+    T, X, S, _ = points
+    slope = left if k == begin else S[k - 1]
+    if slope == 0.0:  # rounding only: bounds that leave no choice
+        return T[k] if k == begin else T[k - 1]
+    if k == begin:
+        return T[k] - (X[k] - x) / slope
+    if k == end:
+        return T[k - 1] + (x - X[k - 1]) / slope
+    if X[k] - x < x - X[k - 1]:
+        return max(T[k - 1], T[k] - (X[k] - x) / slope)
+    return min(T[k], T[k - 1] + (x - X[k - 1]) / slope)
+
+
+@compiled
+def _cut(
+    begin: int, end: int, left: float, lo: float, hi: float, v: int, points: Points, out: Points, passed: Marks
+) -> tuple[int, float]:
+    """Copy a curve to ``out`` between x = lo and x = hi; return the end and left slope."""
+    _, X, S, _ = points
+    T2, X2, S2, N2 = out
+    first, last, k = begin, end, begin
+    while first < end and X[first] < lo:
+        first += 1
+    _pass(begin, first, points, passed)
+    if lo == hi:
+        T2[k], X2[k], S2[k], N2[k] = 0.0, lo, 0.0, _NOBODY
+        return k + 1, 0.0
+    while last > first and X[last - 1] > hi:
+        last -= 1
+    if lo > -np.inf and (first > begin or left > 0.0):
+        slope = left if first == begin else S[first - 1]
+        T2[k], X2[k], S2[k], N2[k] = _crossing(lo, first, begin, end, left, points), lo, slope, 2 * v
+        k, left_out = k + 1, 0.0
+    else:
+        left_out = left
+    shift = k - first
+    for m in range(first, last):
+        T2[m + shift], X2[m + shift] = points[0][m], X[m]
+        S2[m + shift], N2[m + shift] = S[m], points[3][m]
+    k += last - first
+    if hi < np.inf and (last < end or S[end - 1] > 0.0):
+        T2[k], X2[k], S2[k], N2[k] = _crossing(hi, last, begin, end, left, points), hi, 0.0, 2 * v + 1
+        k += 1
+    return k, left_out
+
+
+@compiled
+def _capacity(first_child: Ints, lo: Floats, hi: Floats) -> int:
+    """Return the most points that can lie on the stack: one for each bound or boundless leaf."""
+    points = 1
+    for v in range(lo.size):
+        bounds = (lo[v] > -np.inf) + (hi[v] < np.inf)
+        points += bounds
+        points += bounds == 0 and first_child[v] == first_child[v + 1]
+    return points
+
+
+@compiled
+def _sweep(order: Ints, parent: Ints, first_child: Ints, y: Floats, weights: Floats, lo: Floats, hi: Floats) -> Marks:
+    """Return a mark (2 n,) for each bound, lower at 2 v and upper at 2 v + 1: whether the optimum lies beyond it.
+
+    Finished curves lie on a stack; a node without answer and bounds leaves its children's curves to its parent.
+    """
+    n, size = y.size, _capacity(first_child, lo, hi)
+    points = (np.empty(size), np.empty(size), np.empty(size), np.empty(size, np.int64))
+    spare = (np.empty(size), np.empty(size), np.empty(size), np.empty(size, np.int64))
+    starts, ends, lefts = np.empty(n + 1, np.int64), np.empty(n + 1, np.int64), np.empty(n + 1)
+    passed, waiting = np.zeros(2 * n, np.int8), np.zeros(n, np.int64)
+    depth = top = 0
+    for v in order:
+        if first_child[v] == first_child[v + 1]:
+            starts[depth] = top
+            ends[depth], lefts[depth] = _leaf(y[v], weights[v], lo[v], hi[v], v, points, top)
+        elif v > 0 and weights[v] == 0.0 and lo[v] == -np.inf and hi[v] == np.inf:
+            waiting[parent[v]] += waiting[v]
+            continue
+        else:
+            base = depth - waiting[v]
+            _join(base, depth, starts, ends, lefts, points, spare, passed)
+            begin, end = starts[base], ends[base]
+            left = _add_own(begin, end, lefts[base], y[v], weights[v], spare)
+            ends[base], lefts[base] = _cut(begin, end, left, lo[v], hi[v], v, spare, points, passed)
+            depth = base
+        top = ends[depth]
+        depth += 1
+        waiting[parent[v]] += 1  # parent[0] = -1 counts for nobody who is still to come
+    for m in range(starts[0], ends[0]):
+        if points[0][m] < 0.0 and points[3][m] >= 0:
+            passed[points[3][m]] = 1
+    return passed

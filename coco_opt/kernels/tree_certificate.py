@@ -1,0 +1,132 @@
+"""Feasibility and certificates of the tree problems: implied bounds, violations, multipliers, gaps.
+
+The problems minimise ``sum_v f_v(x_v)`` subject to x_v = sum of the children's x and lo <= x <= hi. A vector lam (n,)
+holds a multiplier for the sum of every inner node and 0 at leaves; with d_v = lam_v - lam_parent(v) (lam above the
+root is 0) and x feasible::
+
+    objective(x) - optimum <= sum_v  f_v(x_v) + d_v x_v - min over [lo_v, hi_v] of (f_v(u) + d_v u)
+
+and every term is nonnegative.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.kernels.compile import compiled
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@compiled
+def implied_bounds(first_child: Ints, lower: Floats, upper: Floats) -> tuple[Floats, Floats]:
+    """Return for every node (n,) the range of values that it and the nodes below it allow; O(n)."""
+    low, high = lower.copy(), upper.copy()
+    for v in range(lower.size - 1, -1, -1):
+        if first_child[v] < first_child[v + 1]:
+            least = most = 0.0
+            for c in range(first_child[v], first_child[v + 1]):
+                least += low[c]
+                most += high[c]
+            low[v], high[v] = max(low[v], least), min(high[v], most)
+    return low, high
+
+
+@compiled
+def violation(first_child: Ints, lower: Floats, upper: Floats, x: Any) -> float:
+    """Return the largest error of a sum (beyond what rounding explains) or excess over a bound; O(n)."""
+    worst = 0.0
+    for v in range(lower.size):
+        worst = max(worst, lower[v] - x[v], x[v] - upper[v])
+        begin, end = first_child[v], first_child[v + 1]
+        if begin < end:
+            error, size = float(x[v]), abs(float(x[v]))
+            for c in range(begin, end):
+                error -= x[c]
+                size += abs(x[c])
+            # A sum of k floats is only known to rounding: that much is no violation.
+            if abs(error) > 1e-15 * (1.0 + np.sqrt(end - begin)) * size:
+                worst = max(worst, abs(error))
+    return worst
+
+
+@compiled
+def multipliers(parent: Ints, first_child: Ints, d_low: Floats, d_high: Floats, wanted: Floats) -> Floats:
+    """Return lam (n,) with d_low <= lam_v - lam_parent(v) <= d_high, near ``wanted``; O(n).
+
+    Upward: the interval of every lam that the nodes below allow, or its middle where they contradict each other.
+    Downward: the value nearest to the wanted one in that interval and in reach of the parent's.
+    """
+    n = parent.size
+    low, high = np.full(n, -np.inf), np.full(n, np.inf)
+    for v in range(n - 1, -1, -1):
+        if first_child[v] == first_child[v + 1]:
+            low[v] = high[v] = 0.0
+        elif low[v] > high[v]:
+            low[v] = high[v] = 0.5 * (low[v] + high[v])
+        if v > 0:
+            p = parent[v]
+            low[p] = max(low[p], low[v] - d_high[v])
+            high[p] = min(high[p], high[v] - d_low[v])
+    lam = np.zeros(n)
+    for v in range(n):
+        if first_child[v] < first_child[v + 1]:
+            above = lam[parent[v]] if v > 0 else 0.0
+            near = min(max(wanted[v], above + d_low[v]), above + d_high[v])
+            lam[v] = min(max(near, low[v]), high[v])
+    return lam
+
+
+@compiled
+def slopes(x: Floats, lower: Floats, upper: Floats, left: Floats, right: Floats, near: float) -> None:
+    """Turn one-sided derivatives of f at x into the range of d that makes x optimal, in place.
+
+    ``left`` becomes d_low and ``right`` d_high; a value within ``near`` of a bound counts as on it.
+    """
+    for v in range(x.size):
+        d_low, d_high = -right[v], -left[v]
+        if x[v] - lower[v] <= near:
+            d_high = np.inf
+        if upper[v] - x[v] <= near:
+            d_low = -np.inf
+        left[v], right[v] = d_low, d_high
+
+
+@compiled
+def gap_l2(parent: Ints, y: Floats, weights: Floats, lower: Floats, upper: Floats, x: Floats, lam: Floats) -> float:
+    """Return the gap for f_v = w (x - y)^2: with u the minimiser, w (x - u)^2 and the slope at u times x - u."""
+    total = 0.0
+    for v in range(x.size):
+        d = lam[v] - (lam[parent[v]] if v > 0 else 0.0)
+        w = weights[v]
+        if w > 0.0:
+            free = y[v] - d / (2.0 * w)
+            u = min(max(free, lower[v]), upper[v])
+            total += w * (x[v] - u) * (x[v] - u)
+            if u != free:
+                total += max(0.0, (2.0 * w * (u - y[v]) + d) * (x[v] - u))
+        elif d != 0.0:
+            total += max(0.0, d * (x[v] - (lower[v] if d > 0.0 else upper[v])))
+    return total
+
+
+@compiled
+def gap_l1(parent: Ints, y: Any, weights: Floats, lower: Floats, upper: Floats, x: Any, lam: Floats) -> float:
+    """Return the gap for f_v = w |x - y|, whose minimiser with d is y or a bound."""
+    total = 0.0
+    for v in range(x.size):
+        d = lam[v] - (lam[parent[v]] if v > 0 else 0.0)
+        w = weights[v]
+        u = min(max(float(y[v]), lower[v]), upper[v])
+        if d > w:
+            u = lower[v]
+        elif d < -w:
+            u = upper[v]
+        if not np.isfinite(u):
+            return np.inf
+        total += max(0.0, w * (abs(x[v] - y[v]) - abs(u - y[v])) + d * (x[v] - u))
+    return total

@@ -1,0 +1,270 @@
+"""Generalised least squares on a tree by two linear passes, with every posterior variance and covariance.
+
+Nodes are numbered breadth first: the root is 0 and the children of v are ``first_child[v]:first_child[v + 1]``. Every
+node has an answer y_v of variance s2_v, 0 for an exact one and infinite for none. Given that a parent is the sum of
+its children, the passes of Hay et al. 2010 (Theorem 3), written for any tree and any variances, are
+
+* up: with C_v the sum of V and zc_v the sum of z over the children, V_v = 1 / (1/s2_v + 1/C_v) and z_v the mean of
+  y_v and zc_v weighted by the inverse variances s2_v and C_v (a leaf: V_v = s2_v, z_v = y_v);
+* down: x_root = z_root, and x_c = z_c + (V_c / C_v) (x_v - zc_v).
+
+Given x_v, what lies below v is independent of the rest: x_c = (V_c / C_v) x_v + noise with covariance
+``diag(V) - V V' / C_v`` among the children. All covariances follow from that.
+
+A node is undetermined where V is infinite. A discrepancy goes to the undetermined children alone, in equal parts or
+all to the first of them; their variance is infinite unless there is only one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.kernels.compile import compiled
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@compiled
+def postorder(parent: Ints, first_child: Ints) -> Ints:
+    """Return the nodes (n,) with children before their parent and siblings in order; O(n)."""
+    n = parent.size
+    size = np.ones(n, np.int64)
+    for v in range(n - 1, 0, -1):
+        size[parent[v]] += size[v]
+    order = np.empty(n, np.int64)
+    start = np.zeros(n, np.int64)
+    for v in range(n):
+        order[start[v] + size[v] - 1] = v
+        at = start[v]
+        for c in range(first_child[v], first_child[v + 1]):
+            start[c] = at
+            at += size[c]
+    return order
+
+
+@compiled
+def sums(first_child: Ints, values: Any) -> None:
+    """Replace the value of every inner node by the sum of its children's, from the leaves up, in place."""
+    for v in range(first_child.size - 2, -1, -1):
+        if first_child[v] < first_child[v + 1]:
+            total = values[first_child[v]]
+            for c in range(first_child[v] + 1, first_child[v + 1]):
+                total += values[c]
+            values[v] = total
+
+
+@compiled
+def upward(first_child: Ints, y: Floats, s2: Floats) -> tuple[Floats, Floats, Floats, Floats]:
+    """Return z, V, zc and C (n,) of the upward pass; zc and C are 0 and infinite at leaves.
+
+    y must be finite, its value where s2 is infinite is what an undetermined leaf starts from.
+    """
+    n = y.size
+    z, V = y.copy(), s2.copy()
+    zc, C = np.zeros(n), np.full(n, np.inf)
+    for v in range(n - 1, -1, -1):
+        begin, end = first_child[v], first_child[v + 1]
+        if begin == end:
+            continue
+        total = below = 0.0
+        for c in range(begin, end):
+            total += z[c]
+            below += V[c]
+        zc[v], C[v] = total, below
+        own = s2[v]
+        if own == 0.0:
+            continue
+        if own == np.inf or below == 0.0:
+            z[v], V[v] = total, below
+        elif below != np.inf:
+            z[v] = y[v] + (total - y[v]) * (own / (own + below))
+            V[v] = own * (below / (own + below))
+    return z, V, zc, C
+
+
+@compiled
+def downward(first_child: Ints, z: Floats, V: Floats, zc: Floats, C: Floats, equal_parts: bool) -> Floats:
+    """Return the estimates x (n,) of the downward pass."""
+    n = z.size
+    x = np.empty(n)
+    x[0] = z[0]
+    for v in range(n):
+        begin, end = first_child[v], first_child[v + 1]
+        if begin == end:
+            continue
+        excess = x[v] - zc[v]
+        if C[v] == 0.0:
+            for c in range(begin, end):
+                x[c] = z[c]
+        elif C[v] != np.inf:
+            share = excess / C[v]
+            for c in range(begin, end):
+                x[c] = z[c] + share * V[c]
+        else:
+            takers = 0
+            for c in range(begin, end):
+                takers += V[c] == np.inf
+            part = excess / takers if equal_parts else excess
+            for c in range(begin, end):
+                x[c] = z[c]
+                if V[c] == np.inf:
+                    x[c] += part
+                    part = part if equal_parts else 0.0
+    return x
+
+
+def fit(first_child: Ints, y: Floats, s2: Floats, *, equal_parts: bool = True) -> Floats:
+    """Return the least squares estimates x (n,) that satisfy all sums; O(n)."""
+    z, V, zc, C = upward(first_child, y, s2)
+    return downward(first_child, z, V, zc, C, equal_parts)
+
+
+@compiled
+def variances(first_child: Ints, s2: Floats, V: Floats, C: Floats) -> tuple[Floats, Floats]:
+    """Return the posterior variances P and the deficits E = C - P (n,) of all nodes; O(n).
+
+    P_c = V_c (1 - V_c/C) + (V_c/C)^2 P_v, with 1 - V_c/C summed over the other children so that no digits cancel.
+    E, which the covariances use, is C^2 / (s2 + C) + (V - P), again without cancellation; infinite where C is.
+    """
+    n = V.size
+    P, E, reduced = np.empty(n), np.full(n, np.inf), np.zeros(n)
+    P[0] = V[0]
+    for v in range(n):
+        begin, end = first_child[v], first_child[v + 1]
+        if begin == end:
+            continue
+        total = C[v]
+        if total == 0.0:
+            E[v] = 0.0
+        elif total != np.inf:
+            E[v] = reduced[v] + (0.0 if s2[v] == np.inf else total * (total / (s2[v] + total)))
+        others = 0.0
+        for c in range(begin, end):
+            P[c] = others
+            others += V[c]
+        others = 0.0
+        for c in range(end - 1, begin - 1, -1):
+            rest = P[c] + others
+            others += V[c]
+            if total == 0.0:
+                P[c] = 0.0
+            elif total != np.inf:
+                share = V[c] / total
+                P[c] = share * rest + share * share * P[v]
+                reduced[c] = share * share * E[v]
+            else:
+                P[c] = rest + P[v] if V[c] == np.inf else V[c]
+    return P, E
+
+
+@compiled
+def covariance(parent: Ints, V: Floats, C: Floats, P: Floats, E: Floats, u: int, v: int) -> float:
+    """Return the posterior covariance of two nodes; NaN where either variance is infinite; O(depth).
+
+    With m their lowest common ancestor and a, b its children above them, cov(a, b) = -(V_a V_b / C_m^2) E_m; a factor
+    V_c / C_parent follows for every step down. Breadth-first numbers fall towards the root.
+    """
+    if P[u] == np.inf or P[v] == np.inf:
+        return np.nan
+    factor = 1.0
+    a = b = -1
+    while u != v:
+        if u > v:
+            if a >= 0 and factor != 0.0:
+                factor *= V[a] / C[u] if C[u] not in (0.0, np.inf) else (1.0 if V[a] == np.inf else 0.0)
+            a, u = u, parent[u]
+        else:
+            if b >= 0 and factor != 0.0:
+                factor *= V[b] / C[v] if C[v] not in (0.0, np.inf) else (1.0 if V[b] == np.inf else 0.0)
+            b, v = v, parent[v]
+    if factor == 0.0 or C[u] == 0.0:
+        return 0.0
+    if a < 0 and b < 0:
+        return P[u]
+    if a < 0 or b < 0:
+        c = max(a, b)
+        if C[u] != np.inf:
+            return factor * (V[c] / C[u]) * P[u]
+        return factor * P[u] if V[c] == np.inf else 0.0
+    if C[u] != np.inf:
+        return -factor * (V[a] / C[u]) * (V[b] / C[u]) * E[u]
+    if V[a] == np.inf:
+        return -factor * V[b]
+    return -factor * V[a] if V[b] == np.inf else 0.0
+
+
+@compiled
+def _spread(begin: int, end: int, V: Floats, total: float, b: Floats) -> tuple[float, float]:
+    """Return the mean of b weighted by V and the sum of V (b - mean)^2 over the children begin:end."""
+    if total == 0.0:
+        return 0.0, 0.0
+    mean = 0.0
+    if total != np.inf:
+        for c in range(begin, end):
+            mean += V[c] / total * b[c]
+    else:
+        first = begin
+        while V[first] != np.inf:
+            first += 1
+        mean = b[first]
+        for c in range(first + 1, end):
+            if V[c] == np.inf and b[c] != mean:
+                return mean, np.inf
+    spread = 0.0
+    for c in range(begin, end):
+        if b[c] != mean:
+            spread += V[c] * (b[c] - mean) * (b[c] - mean)
+    return mean, spread
+
+
+@compiled
+def combination(first_child: Ints, V: Floats, C: Floats, coefficients: Floats) -> float:
+    """Return the posterior variance of a linear combination of the nodes, coefficients (n,); O(n)."""
+    b = coefficients.copy()
+    variance = 0.0
+    for v in range(b.size - 1, -1, -1):
+        if first_child[v] < first_child[v + 1]:
+            mean, spread = _spread(first_child[v], first_child[v + 1], V, C[v], b)
+            b[v] += mean
+            variance += spread
+    return variance + (b[0] * b[0] * V[0] if b[0] != 0.0 else 0.0)
+
+
+@compiled
+def leaf_ranges(parent: Ints, first_child: Ints, V: Floats, C: Floats, begins: Ints, ends: Ints) -> Floats:
+    """Return the posterior variance of each sum over nodes begin:end of one level; O(fan-out x depth) a range.
+
+    The coefficients of the combination are 0 or 1 except at the two nodes of each level that the range cuts.
+    """
+    out = np.zeros(begins.size)
+    b = np.empty(parent.size)
+    for k in range(begins.size):
+        if begins[k] >= ends[k]:
+            continue
+        left, right = begins[k], ends[k] - 1
+        b[left] = b[right] = 1.0
+        while left > 0:
+            up_left, up_right = parent[left], parent[right]
+            for c in range(first_child[up_left], left):
+                b[c] = 0.0
+            last = right if up_left == up_right else first_child[up_left + 1]
+            for c in range(left + 1, last):
+                b[c] = 1.0
+            for c in range(right + 1, first_child[up_right + 1]):
+                b[c] = 0.0
+            mean_left, spread = _spread(first_child[up_left], first_child[up_left + 1], V, C[up_left], b)
+            out[k] += spread
+            if up_left != up_right:
+                for c in range(first_child[up_right], right):
+                    b[c] = 1.0
+                mean_right, spread = _spread(first_child[up_right], first_child[up_right + 1], V, C[up_right], b)
+                out[k] += spread
+                b[up_right] = mean_right
+            b[up_left] = mean_left
+            left, right = up_left, up_right
+        out[k] += b[0] * b[0] * V[0] if b[0] != 0.0 else 0.0
+    return out

@@ -1,0 +1,1 @@
+"""Tests of reading input tables and of release folders."""
