@@ -1,0 +1,33 @@
+"""Every notebook runs from top to bottom, and is stored with the results of such a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+NOTEBOOKS = sorted((Path(__file__).resolve().parent.parent / "notebooks").glob("*.ipynb"))
+
+
+def test_there_is_a_quick_start() -> None:
+    assert "quickstart.ipynb" in {path.name for path in NOTEBOOKS}
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
+@pytest.mark.filterwarnings("ignore")  # the kernel's own packages warn about themselves
+def test_runs_and_is_stored_executed(path: Path, tmp_path: Path) -> None:
+    notebook = nbformat.read(path, as_version=4)
+    cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    stored = [_texts(cell) for cell in cells]
+    assert all(cell.execution_count for cell in cells), "run 'make notebooks' and commit the result"
+    NotebookClient(
+        notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}}
+    ).execute()
+    for cell, before in zip(cells, stored, strict=True):
+        assert [text.split("\n")[0] for text in _texts(cell)] == [text.split("\n")[0] for text in before]
+
+
+def _texts(cell: nbformat.NotebookNode) -> list[str]:
+    return [output["data"].get("text/plain", "") for output in cell.outputs if "data" in output]
