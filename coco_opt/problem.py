@@ -69,18 +69,22 @@ class Problem(ABC, Generic[ValueT, DualT]):
 
     @abstractmethod
     def gap(self, x: ValueT, multipliers: DualT) -> float:
-        """Return a certified bound on objective(x) minus the optimum, for feasible x and any multipliers."""
+        """Return a certified bound on objective(x) minus the optimum, for feasible x and admissible multipliers."""
+
+    def admissible(self, multipliers: DualT) -> DualT:
+        """Return admissible multipliers near approximate ones: those for which ``gap`` is a bound."""
+        return multipliers
 
     @abstractmethod
     def formulate(self, form: type[LinearProgram]) -> Formulation[ValueT, DualT]:
         """Write the problem as one of its ``forms``."""
 
     def certified_gap(self, x: ValueT, candidates: Iterable[DualT | None] = ()) -> float:
-        """Return the smallest gap over the multipliers rebuilt from x and every candidate given."""
+        """Return the smallest gap over the multipliers rebuilt from x and every candidate given (admissible or not)."""
         best = self.gap(x, self.multipliers(x))
         for candidate in candidates:
             if candidate is not None:
-                best = min(best, self.gap(x, candidate))
+                best = min(best, self.gap(x, self.admissible(candidate)))
         return best
 
     def _no_form(self, form: type[LinearProgram]) -> UnknownSolverError:

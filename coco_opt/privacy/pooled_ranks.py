@@ -16,20 +16,13 @@ from coco_opt.privacy.noise import NoiseStream
 Int64 = NDArray[np.int64]
 
 
-class _IntegerBlocks(BlockStream):
-    def integers(self) -> tuple[Int64, Int64]:
-        """Return (sums, lengths); ``blocks`` gives float means, which need not determine the sums."""
-        used = self._top + 1
-        return self._sums[:used].copy(), self._counts[:used].copy()
-
-
 def pooled_ranks(chunks: Iterable[Int64], stream: NoiseStream) -> tuple[Int64, Int64]:
     """Return (sums, lengths) of the blocks of equal isotonic fit of the noisy ranks, in rank order.
 
     ``chunks`` are the true ranks (entities) in order; sums (entities) and lengths (groups) are int64 and
     exact, neighbours of equal mean are one block. O(groups) time, memory of one chunk and the blocks.
     """
-    blocks = _IntegerBlocks()
+    blocks = BlockStream()
     for ranks in chunks:
         blocks.push(stream.add_to(ranks))
     return blocks.integers()

@@ -134,23 +134,27 @@ class IsotonicL2(_IsotonicRegression):
 
     def objective(self, x: NDArray[Any]) -> float:
         """Return the weighted sum of squared residuals."""
-        residual = x - self.y
+        residual = np.asarray(x - self.y, dtype=np.float64)
+        # einsum, not @: threads of the linear algebra library cost more than they bring at these sizes.
         if self.weights is None:
-            return float(residual @ residual)
-        return float((self.weights * residual) @ residual)
+            return float(np.einsum("i,i->", residual, residual))
+        return float(np.einsum("i,i,i->", self.weights, residual, residual))
 
     def multipliers(self, x: NDArray[Any]) -> FloatArray:
         """Rebuild lam from x: partial sums of 2 w (y - x) inside each block of equal values."""
-        from coco_opt.kernels import isotonic_l2
+        from coco_opt.kernels import isotonic_l2_certificate
 
-        return isotonic_l2.multipliers(x, self.y, self.weights, self.lower, self.upper)
+        return isotonic_l2_certificate.multipliers(x, self.y, self.weights, self.lower, self.upper)
 
     def gap(self, x: NDArray[Any], multipliers: FloatArray) -> float:
-        """Return the certified gap of the module docstring; negative multipliers count as zero."""
-        from coco_opt.kernels import isotonic_l2
+        """Return the certified gap of the module docstring."""
+        from coco_opt.kernels import isotonic_l2_certificate
 
-        lam = np.maximum(multipliers, 0.0)
-        return float(isotonic_l2.gap(x, self.y, self.weights, self.lower, self.upper, lam))
+        return isotonic_l2_certificate.gap(x, self.y, self.weights, self.lower, self.upper, multipliers)
+
+    def admissible(self, multipliers: FloatArray) -> FloatArray:
+        """Return multipliers with negative ones set to zero."""
+        return np.maximum(multipliers, 0.0)
 
     def formulate(self, form: type[LinearProgram]) -> Formulation[NDArray[Any], FloatArray]:
         """Write the quadratic program in the residual u = x - y, counted in its own unit.
@@ -215,16 +219,21 @@ class IsotonicL1(_IsotonicRegression):
 
     def multipliers(self, x: NDArray[Any]) -> FloatArray:
         """Rebuild lam from x: a feasible path of partial sums of subgradients inside each block."""
-        from coco_opt.kernels import isotonic_l1
+        from coco_opt.kernels import isotonic_l1_certificate
 
-        return isotonic_l1.multipliers(x, self.y, self.weights, self.lower, self.upper)
+        return isotonic_l1_certificate.multipliers(x, self.y, self.weights, self.lower, self.upper)
 
     def gap(self, x: NDArray[Any], multipliers: FloatArray) -> float:
-        """Return the certified gap; multipliers with |d_i| > w_i are first moved to valid ones."""
-        from coco_opt.kernels import isotonic_l1
+        """Return the certified gap of the module docstring."""
+        from coco_opt.kernels import isotonic_l1_certificate
 
-        lam = isotonic_l1.project_multipliers(multipliers, self.weights, self.lower, self.upper)
-        return float(isotonic_l1.gap(x, self.y, self.weights, self.lower, self.upper, lam))
+        return isotonic_l1_certificate.gap(x, self.y, self.weights, self.lower, self.upper, multipliers)
+
+    def admissible(self, multipliers: FloatArray) -> FloatArray:
+        """Return the largest multipliers below the given ones with lam >= 0 and |d_i| <= w_i."""
+        from coco_opt.kernels import isotonic_l1_certificate
+
+        return isotonic_l1_certificate.project_multipliers(multipliers, self.weights, self.lower, self.upper)
 
     def formulate(self, form: type[LinearProgram]) -> Formulation[NDArray[Any], FloatArray]:
         """Write the linear program in the parts p, m >= 0 of the residual x - y = p - m, with cost w (p + m)."""

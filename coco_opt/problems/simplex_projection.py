@@ -55,7 +55,7 @@ class SimplexProjection(Problem[FloatArray, float]):
     def objective(self, x: FloatArray) -> float:
         """Return the squared distance to y."""
         residual = x - self.y
-        return float(residual @ residual)
+        return float(np.einsum("i,i->", residual, residual))
 
     def violation(self, x: FloatArray) -> float:
         """Return the largest negative entry or the error of the sum."""

@@ -194,9 +194,7 @@ def test_a_budget_knows_the_scale_of_each_level() -> None:
         bottom.scale(0, "cumulative")
 
 
-@pytest.mark.parametrize(
-    "levels", [(Fraction(1, 2),), (Fraction(2), Fraction(-1)), (Fraction(1), Fraction(1))]
-)
+@pytest.mark.parametrize("levels", [(Fraction(1, 2),), (Fraction(2), Fraction(-1)), (Fraction(1), Fraction(1))])
 def test_a_budget_whose_levels_do_not_add_up_is_refused(levels: tuple[Fraction, ...]) -> None:
     with pytest.raises(ProblemError):
         PureBudget(Fraction(1), levels)

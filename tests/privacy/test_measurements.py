@@ -53,9 +53,7 @@ class SilentNoise:
         return np.zeros(n, dtype=np.int64)
 
 
-def one(
-    query: Query, source: NoiseSource, epsilon: Fraction = ONE, loss: Loss = "l1", **more: Any
-) -> Measurement:
+def one(query: Query, source: NoiseSource, epsilon: Fraction = ONE, loss: Loss = "l1", **more: Any) -> Measurement:
     histogram = more.pop("histogram", HISTOGRAM)
     return measure(histogram, query, epsilon=epsilon, source=source, loss=loss, **{**SETTINGS, **more})
 
@@ -117,9 +115,7 @@ def exact_blocks(values: Sequence[int]) -> list[tuple[int, int]]:
 
 
 @pytest.mark.parametrize("chunk", [1, 7, 1000, 1 << 20])
-def test_pooling_while_drawing_equals_pooling_the_raw_answer(
-    chunk: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pooling_while_drawing_equals_pooling_the_raw_answer(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("coco_opt.privacy.measurement._CHUNK", chunk)
     histogram = CountOfCounts.from_runs([0, 1, 2, 3, 7, 50], [200, 700, 500, 90, 30, 3])
     settings: dict[str, Any] = {"histogram": histogram, "groups": 1523, "max_size": 20, "loss": "l2"}
@@ -140,9 +136,7 @@ def test_only_squared_loss_is_pooled() -> None:
 
 @pytest.mark.parametrize("query", QUERIES)
 def test_a_region_without_groups_is_measured_like_any_other(query: Query) -> None:
-    measurement = one(
-        query, SeededNoise(1), histogram=CountOfCounts.empty(), groups=0, raw_limit=0, loss="l2"
-    )
+    measurement = one(query, SeededNoise(1), histogram=CountOfCounts.empty(), groups=0, raw_limit=0, loss="l2")
     assert len(measurement.values) == {"naive": 6, "cumulative": 5, "rank": 0}[query]
 
 
@@ -205,9 +199,7 @@ def test_a_measurement_cannot_be_changed_even_after_pickling() -> None:
         ("naive", [1] * 6, [1] * 6),
     ],
 )
-def test_arrays_of_the_wrong_shape_are_refused(
-    query: Query, values: list[int], lengths: list[int] | None
-) -> None:
+def test_arrays_of_the_wrong_shape_are_refused(query: Query, values: list[int], lengths: list[int] | None) -> None:
     facts = ("us", 10, 5, ONE, ONE, "add_remove", "seeded")
     arrays = {"values": np.array(values), "lengths": None if lengths is None else np.array(lengths)}
     with pytest.raises(ProblemError, match="shape"):
@@ -256,9 +248,7 @@ def test_every_region_is_measured_in_order_with_its_levels_budget() -> None:
     done: list[tuple[int, int]] = []
     epsilons = (Fraction(1, 2), Fraction(1, 3), Fraction(1, 6))
     queries = ("rank", "cumulative", "naive")
-    sealed = whole(
-        SeededNoise(1), epsilons=epsilons, queries=queries, progress=lambda *step: done.append(step)
-    )
+    sealed = whole(SeededNoise(1), epsilons=epsilons, queries=queries, progress=lambda *step: done.append(step))
     assert [answer.region for answer in sealed if answer is not None] == list(HIERARCHY.paths)
     assert [sealed[region].query for region in (0, 1, 6)] == list(queries)
     assert [sealed[region].epsilon for region in (0, 1, 6)] == list(epsilons)
@@ -375,11 +365,7 @@ def test_no_float_stands_between_counts_and_sealed_values() -> None:
     for name in ("measurement.py", "measurements.py", "budget.py"):
         tree = ast.parse((folder / name).read_text(encoding="utf-8"))
         names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-        numbers = [
-            node
-            for node in ast.walk(tree)
-            if isinstance(node, ast.Constant) and isinstance(node.value, float)
-        ]
+        numbers = [node for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, float)]
         divisions = [node for node in ast.walk(tree) if isinstance(node, ast.Div)]
         assert "float" not in names
         assert not numbers
