@@ -1,0 +1,102 @@
+"""Isotonic regression in absolute values: the kernel and the certified solve against a compiled heap and HiGHS."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from coco_experiments.bench.heap_isotonic_l1 import heap_fit
+from coco_experiments.bench.instances import INSTANCES, Ints, noisy_cumulative_counts
+from coco_experiments.bench.rows import Row, finish, worst
+from coco_experiments.bench.timing import Timing, take_turns
+from coco_experiments.experiment import Outcome, Reporter
+from coco_opt import solver
+from coco_opt.kernels import isotonic_l1
+from coco_opt.problems import IsotonicL1
+from coco_opt.solution import Solution
+
+NAME = "bench/isotonic_l1"
+SIZE, LP_SIZE = 1_000_000, 100_000
+SMALL_SIZE, SMALL_LP_SIZE = 20_000, 500
+REPEATS = 15
+
+KERNEL, SOLVE, HEAP = "kernel, fit", "solve with certificate", "slope-trick heap, compiled"
+LP = "HiGHS on the linear program"
+HEAP_TARGET = 1.0
+HEAP_TARGETS = {"noisy cumulative counts": 2.0}
+LP_TARGET = 1_000.0
+
+
+def candidates(y: Ints) -> dict[str, Callable[[], Any]]:
+    """Return what is timed, all on the same integers."""
+    problem = IsotonicL1(y)
+    return {
+        KERNEL: lambda: isotonic_l1.fit(y),
+        SOLVE: lambda: solver.solve(problem),
+        HEAP: lambda: heap_fit(y),
+    }
+
+
+def rows_of(instance: str, y: Ints, timings: dict[str, Timing]) -> list[Row]:
+    """Return the rows of one instance: ours against the heap, then the heap."""
+    targets = {KERNEL: HEAP_TARGETS.get(instance, HEAP_TARGET), SOLVE: None}
+    rows = [
+        Row(instance, what, y.size, timings[what].median, HEAP, timings[what].ratio(timings[HEAP]), target)
+        for what, target in targets.items()
+    ]
+    return [*rows, Row(instance, HEAP, y.size, timings[HEAP].median)]
+
+
+def disagreements(instance: str, y: Ints, timings: dict[str, Timing]) -> list[str]:
+    """Return one line for every answer whose objective is not the kernel's (optima are not unique)."""
+    problem = IsotonicL1(y)
+    solution: Solution[Any] = timings[SOLVE].value
+    objective = problem.objective(timings[KERNEL].value)
+    answers = {SOLVE: solution.value, HEAP: timings[HEAP].value}
+    return [
+        f"{instance}: the objective of {name} is not the kernel's"
+        for name, answer in answers.items()
+        if problem.objective(answer) != objective or problem.violation(answer) > 0
+    ]
+
+
+def against_lp(size: int) -> tuple[list[Row], list[str]]:
+    """Return the kernel and HiGHS on noisy cumulative counts; HiGHS runs once, only its own seconds count."""
+    name = "noisy cumulative counts"
+    y = noisy_cumulative_counts(size)
+    problem = IsotonicL1(y)
+    ours = take_turns({KERNEL: lambda: isotonic_l1.fit(y)}, REPEATS)[KERNEL]
+    theirs = solver.solve(problem, "highs", check=False)
+    ratio = theirs.seconds / ours.median
+    rows = [
+        Row(name, f"{KERNEL}, against {LP}", size, ours.median, LP, ratio, LP_TARGET),
+        Row(name, LP, size, theirs.seconds),
+    ]
+    best = problem.objective(ours.value)
+    agrees = abs(theirs.objective - best) <= 1e-6 * max(1.0, best)
+    return rows, [] if agrees else [f"{name}: the objective of {LP} is not the kernel's"]
+
+
+def measure(size: int, repeats: int, reporter: Reporter) -> tuple[list[Row], list[str]]:
+    """Return the rows and the disagreements over all instances."""
+    rows: list[Row] = []
+    wrong: list[str] = []
+    for done, (name, make) in enumerate(INSTANCES.items(), 1):
+        y = make(size)
+        timings = take_turns(candidates(y), repeats)
+        rows += rows_of(name, y, timings)
+        wrong += disagreements(name, y, timings)
+        reporter.progress(NAME, done, len(INSTANCES))
+    return rows, wrong
+
+
+def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
+    """Time p = 1 on the five instances, n = 10^6, and the linear program at 10^5 (small: 20,000 and 500)."""
+    size, repeats = (SMALL_SIZE, 2) if small else (SIZE, REPEATS)
+    rows, wrong = measure(size, repeats, reporter)
+    lp_rows, lp_wrong = against_lp(SMALL_LP_SIZE if small else LP_SIZE)
+    notes = [worst(rows, what) for what in (KERNEL, SOLVE)]
+    notes.append("times faster: median over pairs of runs taken in turns; only wrong answers fail this run")
+    title = f"Isotonic regression p = 1, integers, n = {size:,}: median of {repeats} runs"
+    return finish(NAME, title, rows + lp_rows, notes, wrong + lp_wrong, out, reporter)

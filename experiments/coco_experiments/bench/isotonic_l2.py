@@ -1,0 +1,109 @@
+"""Isotonic regression in squares: the kernel and the certified solve against SciPy and scikit-learn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from coco_experiments.bench.instances import INSTANCES, Ints
+from coco_experiments.bench.rows import Row, finish, worst
+from coco_experiments.bench.timing import Timing, take_turns
+from coco_experiments.experiment import Outcome, Reporter
+from coco_opt import solver
+from coco_opt.kernels import isotonic_l2
+from coco_opt.problems import IsotonicL2
+
+NAME = "bench/isotonic_l2"
+SIZE = 10_000_000
+SMALL_SIZE = 20_000
+REPEATS = 5
+
+BLOCKS, FIT, SOLVE = "kernel, blocks only", "kernel, fit", "solve with certificate"
+SCIPY, SKLEARN = "SciPy", "scikit-learn"
+FIT_TARGET = 1.0
+BLOCKS_TARGET = {"noisy group sizes": 1.7}
+
+
+def candidates(y: Ints) -> dict[str, Callable[[], Any]]:
+    """Return what is timed; the peers get the floats they work on, so that no conversion is held against them."""
+    from scipy.optimize import isotonic_regression
+
+    reals = y.astype(np.float64)
+    problem = IsotonicL2(y)
+    listed: dict[str, Callable[[], Any]] = {
+        BLOCKS: lambda: isotonic_l2.pool(y),
+        FIT: lambda: isotonic_l2.fit(y),
+        SOLVE: lambda: solver.solve(problem),
+        SCIPY: lambda: isotonic_regression(reals).x,
+    }
+    if find_spec("sklearn") is not None:
+        from sklearn.isotonic import isotonic_regression as sklearn_isotonic
+
+        listed[SKLEARN] = lambda: sklearn_isotonic(reals)
+    return listed
+
+
+def rows_of(instance: str, y: Ints, timings: dict[str, Timing]) -> list[Row]:
+    """Return the rows of one instance: ours against the faster peer, then the peers."""
+    peers = [name for name in (SCIPY, SKLEARN) if name in timings]
+    fastest = min(peers, key=lambda name: timings[name].median)
+    targets = {FIT: FIT_TARGET, BLOCKS: BLOCKS_TARGET.get(instance), SOLVE: None}
+    rows = [
+        Row(
+            instance,
+            what,
+            y.size,
+            timings[what].median,
+            fastest,
+            timings[what].ratio(timings[fastest]),
+            targets[what],
+        )
+        for what in (BLOCKS, FIT, SOLVE)
+    ]
+    return rows + [Row(instance, name, y.size, timings[name].median) for name in peers]
+
+
+def disagreements(instance: str, y: Ints, timings: dict[str, Timing]) -> list[str]:
+    """Return one line for every answer that differs from the kernel's by more than 1e-9 of the data's scale."""
+    fit = timings[FIT].value
+    starts, means = timings[BLOCKS].value
+    answers = {
+        BLOCKS: isotonic_l2.expand(starts, means, np.empty(y.size)),
+        SOLVE: timings[SOLVE].value.value,
+        **{name: timings[name].value for name in (SCIPY, SKLEARN) if name in timings},
+    }
+    allowed = 1e-9 * max(1.0, float(np.abs(y).max(initial=0)))
+    return [
+        f"{instance}: {name} differs from the kernel's fit by {difference:.2g}"
+        for name, answer in answers.items()
+        if not (difference := float(np.abs(answer - fit).max(initial=0))) <= allowed
+    ]
+
+
+def measure(size: int, repeats: int, reporter: Reporter) -> tuple[list[Row], list[str]]:
+    """Return the rows and the disagreements over all instances."""
+    rows: list[Row] = []
+    wrong: list[str] = []
+    for done, (name, make) in enumerate(INSTANCES.items(), 1):
+        y = make(size)
+        timings = take_turns(candidates(y), repeats)
+        rows += rows_of(name, y, timings)
+        wrong += disagreements(name, y, timings)
+        reporter.progress(NAME, done, len(INSTANCES))
+    return rows, wrong
+
+
+def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
+    """Time p = 2 on the five instances, n = 10^7 (small: 20,000); write CSV and JSON."""
+    size, repeats = (SMALL_SIZE, 2) if small else (SIZE, REPEATS)
+    rows, wrong = measure(size, repeats, reporter)
+    notes = [worst(rows, what) for what in (FIT, BLOCKS, SOLVE)]
+    if find_spec("sklearn") is None:
+        notes.append("scikit-learn is not installed (pip install 'coco-opt[bench]'): SciPy is the only peer")
+    notes.append("times faster: median over pairs of runs taken in turns; only wrong answers fail this run")
+    title = f"Isotonic regression p = 2, n = {size:,}: median of {repeats} runs"
+    return finish(NAME, title, rows, notes, wrong, out, reporter)

@@ -1,0 +1,144 @@
+"""A whole release with its files: Taxi, three levels, K = 100,000, cumulative L1 and matching; and the import."""
+
+from __future__ import annotations
+
+import csv
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from time import perf_counter
+
+import numpy as np
+
+from coco_experiments.bench.rows import Row, finish
+from coco_experiments.data import find_data_file
+from coco_experiments.experiment import Outcome, Reporter
+from coco_experiments.made import made_counts
+from coco_opt.config import parse_config
+from coco_opt.report import render_report
+from coco_opt.runs import run_release
+from coco_opt.tables import PrivateCounts, verify_release
+
+NAME = "bench/release"
+MAX_SIZE, SMALL_MAX_SIZE = 100_000, 2_000
+REPEATS, IMPORTS = 5, 7
+SECONDS_LIMIT, IMPORT_LIMIT = 1.5, 0.15
+TAXI = "kuo2018/taxi_neighbourhoods.csv"
+WHOLE, REPORT, IMPORT = "whole release", "HTML report", "import coco_opt after numpy"
+HEAVY = ("numba", "scipy", "pandas", "duckdb", "pyarrow", "cvxpy", "pydantic", "typer", "rich", "matplotlib")
+
+_IMPORT = f"""
+import sys, time
+import numpy
+start = time.perf_counter()
+import coco_opt
+seconds = time.perf_counter() - start
+print(seconds, *(name for name in {HEAVY!r} if name in sys.modules))
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """One run: wall seconds of each stage, of the whole and of the report, cells measured, checks that failed."""
+
+    stages: dict[str, float]
+    whole: float
+    report: float
+    cells: int
+    failed: tuple[str, ...]
+
+
+def release(sizes: Path, max_size: int, seed: int, folder: Path) -> Release:
+    """Read counts, release them with seeded noise below ``folder``, verify the release folder."""
+    content = {
+        "data": {"sizes": str(sizes.resolve())},
+        "privacy": {"epsilon": "1", "noise": "seeded", "seed": seed},
+        "groups": {"max_size": max_size, "estimator": "cumulative", "loss": "l1", "consistency": "matching"},
+    }
+    settings = parse_config(content, folder)
+    start = perf_counter()
+    outcome = run_release(settings, folder / f"release{seed}")
+    whole = perf_counter() - start
+    start = perf_counter()
+    render_report(outcome.page)
+    report = perf_counter() - start
+    return Release(
+        stages=json.loads(outcome.record.read_text(encoding="utf-8"))["seconds"],
+        whole=whole,
+        report=report,
+        cells=outcome.result.hierarchy.regions * max_size,
+        failed=tuple(f"{one.name}: {one.detail}" for one in verify_release(outcome.folder) if not one.passed),
+    )
+
+
+def write_sizes(path: Path, counts: PrivateCounts) -> Path:
+    """Write made counts in the counted form that ``[data] sizes`` reads; return the path."""
+    hierarchy = counts.hierarchy
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow([*(f"level{level}" for level in range(hierarchy.levels)), "size", "groups"])
+        for leaf, region in enumerate(hierarchy.leaves):
+            names = hierarchy.paths[region].split("/")
+            histogram = counts.leaf(leaf)
+            writer.writerows(
+                [*names, size, groups]
+                for size, groups in zip(histogram.sizes.tolist(), histogram.counts.tolist(), strict=True)
+            )
+    return path
+
+
+def release_rows(
+    sizes: Path, name: str, max_size: int, repeats: int, reporter: Reporter
+) -> tuple[list[Row], list[str]]:
+    """Return the median seconds of every stage and of the whole after a first run that compiles, and failed checks."""
+    runs: list[Release] = []
+    with TemporaryDirectory() as temporary:
+        for seed in range(repeats + 1):
+            runs.append(release(sizes, max_size, seed, Path(temporary)))
+            reporter.progress(NAME, seed, repeats)
+    wrong = [failure for run in runs for failure in run.failed]
+    timed, cells = runs[1:], runs[0].cells
+    rows = [
+        Row(name, stage.replace("_", " "), cells, median(run.stages[stage] for run in timed))
+        for stage in timed[0].stages
+    ]
+    rows.append(Row(name, WHOLE, cells, median(run.whole for run in timed), limit=SECONDS_LIMIT))
+    rows.append(Row(name, REPORT, cells, median(run.report for run in timed)))
+    return rows, wrong
+
+
+def import_rows(repeats: int) -> tuple[list[Row], list[str]]:
+    """Return what ``import coco_opt`` adds to numpy's import, in fresh interpreters, and what it wrongly loads."""
+    seconds: list[float] = []
+    loaded: set[str] = set()
+    for _ in range(repeats):
+        done = subprocess.run([sys.executable, "-c", _IMPORT], check=True, capture_output=True, text=True)
+        first, *heavy = done.stdout.split()
+        seconds.append(float(first))
+        loaded.update(heavy)
+    row = Row("import", IMPORT, 0, median(seconds), limit=IMPORT_LIMIT)
+    return [row], [f"import coco_opt loads {name}" for name in sorted(loaded)]
+
+
+def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
+    """Time the release and the import; without Taxi's file, and when small, on made data of the same shape."""
+    max_size, repeats = (SMALL_MAX_SIZE, 2) if small else (MAX_SIZE, REPEATS)
+    notes = ["Seconds after start-up and compilation; noise is seeded: NOT PRIVATE. One element is one noisy cell."]
+    found = None if small else find_data_file(TAXI, data)
+    with TemporaryDirectory() as temporary:
+        if found is None:
+            groups, largest = (500, 400) if small else (12_888, 5_000)
+            made = made_counts(2, 14, groups, largest, np.random.default_rng(28))
+            sizes, name = write_sizes(Path(temporary, "sizes.csv"), made), "made data"
+            if not small:
+                notes.append(f"{TAXI} is not here: made data of its shape instead.")
+        else:
+            sizes, name = found, "Taxi"
+        rows, wrong = release_rows(sizes, name, max_size, repeats, reporter)
+    added, loaded = import_rows(2 if small else IMPORTS)
+    title = f"Release of three levels, K = {max_size:,}, cumulative L1, matching: median of {repeats} runs"
+    return finish(NAME, title, rows + added, notes, wrong + loaded, out, reporter)

@@ -1,0 +1,141 @@
+"""What an experiment is: a name, a function found when it runs, and tables of measured beside published values.
+
+The command line needs no more than this module's shapes: it finds ``EXPERIMENTS`` through the entry-point group
+``coco_opt.experiments``, calls ``Experiment.run`` and reads ``Outcome.failures``.
+"""
+
+from __future__ import annotations
+
+import csv
+import importlib
+import json
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Protocol, cast
+
+Cell = str | int | float | bool | None
+Kind = Literal["paper", "bench"]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A titled table; every row has one cell a column, None where there is no value."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    notes: tuple[str, ...] = ()
+
+    def records(self) -> list[dict[str, Cell]]:
+        """Return one dictionary a row, keyed by column."""
+        return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
+
+    def texts(self) -> list[tuple[str, ...]]:
+        """Return the cells as people read them: four digits, thousands separated, yes and no."""
+        return [tuple(readable(cell) for cell in row) for row in self.rows]
+
+
+def readable(cell: Cell) -> str:
+    """Return a cell as people read it."""
+    if cell is None:
+        return "-"
+    if isinstance(cell, bool):
+        return "yes" if cell else "no"
+    if isinstance(cell, str):
+        return cell
+    if isinstance(cell, float) and not math.isfinite(cell):
+        return str(cell)
+    if isinstance(cell, int) or abs(cell) >= 1000:
+        return f"{cell:,.0f}"
+    return f"{cell:.4g}"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What an experiment leaves: its tables, the files written, and one line for every check that did not hold."""
+
+    tables: tuple[Table, ...]
+    files: tuple[Path, ...] = ()
+    failures: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Return whether every check held."""
+        return not self.failures
+
+
+class Reporter(Protocol):
+    """Where an experiment shows what it does while it runs."""
+
+    def progress(self, label: str, done: int, total: int) -> None:
+        """Show that ``done`` of ``total`` steps of the task ``label`` are finished."""
+
+    def table(self, table: Table) -> None:
+        """Show a finished table with its notes."""
+
+    def note(self, text: str) -> None:
+        """Show one line of text."""
+
+
+class Run(Protocol):
+    """The function behind an experiment; ``data`` is the folder of real data sets, None to look for it."""
+
+    def __call__(self, *, small: bool, out: Path, reporter: Reporter, data: Path | None) -> Outcome:
+        """Run, write files below ``out``, and return what came of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    """One row of the experiment table; describes an experiment without importing it.
+
+    ``name`` is "folder/module" ("kuo2018/table3"), ``target`` is "module:function" (a ``Run``). ``kind`` says which
+    verb lists it: "paper" for reproduce, "bench" for bench.
+    """
+
+    name: str
+    target: str
+    summary: str
+    paper: str = ""
+    kind: Kind = "paper"
+
+    def run(
+        self,
+        *,
+        small: bool = False,
+        out: Path = Path("results"),
+        reporter: Reporter | None = None,
+        data: Path | None = None,
+    ) -> Outcome:
+        """Run the experiment and write its files below ``out``.
+
+        ``small`` takes seconds on made data; otherwise real data are read from ``data``, the environment's
+        COCO_OPT_DATA or ../shared/data. The default reporter prints with rich. Raises ConfigError where the data
+        are absent.
+        """
+        from coco_experiments.console import ConsoleReporter
+
+        module, _, attribute = self.target.partition(":")
+        function = cast("Run", getattr(importlib.import_module(module), attribute))
+        return function(small=small, out=out, reporter=reporter or ConsoleReporter(), data=data)
+
+
+def write_csv(path: Path, table: Table) -> Path:
+    """Write a table with full precision, creating its folder; return the path."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(table.columns)
+        writer.writerows(["" if cell is None else cell for cell in row] for row in table.rows)
+    return path
+
+
+def write_json(path: Path, tables: Iterable[Table]) -> Path:
+    """Write tables as a list of objects with title, notes and rows, creating the folder; return the path."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    content: Sequence[object] = [
+        {"title": table.title, "notes": list(table.notes), "rows": table.records()} for table in tables
+    ]
+    path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    return path

@@ -1,0 +1,1 @@
+"""Experiments of Kuo, Chiu, Kifer, Hay and Machanavajjhala 2018 (the VLDB paper and its poster)."""

@@ -1,0 +1,42 @@
+"""Means of seeded runs beside reference values: standard errors and how far apart two means are."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True, slots=True)
+class Mean:
+    """The mean of independent runs and its standard error, None for a single run."""
+
+    value: float
+    standard_error: float | None
+    runs: int
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Mean:
+        """Return the mean of at least one value; the standard error is the sample deviation over sqrt(runs)."""
+        runs = len(values)
+        spread = float(np.std(values, ddof=1)) / math.sqrt(runs) if runs > 1 else None
+        return cls(float(np.mean(values)), spread, runs)
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A mean measured elsewhere: the standard deviation of one run (0 where unknown) and the number of runs."""
+
+    value: float
+    deviation: float
+    runs: int
+
+    def standard_errors_from(self, mean: Mean) -> float:
+        """Return |difference| in combined standard errors, sqrt(s^2 / runs here + s^2 / runs there).
+
+        s is the reference's deviation for both, so that wild runs here cannot widen the band they are judged by.
+        """
+        combined = self.deviation * math.sqrt(1.0 / mean.runs + 1.0 / self.runs)
+        return abs(mean.value - self.value) / combined

@@ -1,0 +1,113 @@
+"""The experiment table, its shapes and what they write."""
+
+from __future__ import annotations
+
+import csv
+import importlib
+import io
+import json
+from collections.abc import Callable
+from importlib.metadata import entry_points
+from pathlib import Path
+
+import pytest
+from coco_experiments.console import ConsoleReporter
+from coco_experiments.experiment import Experiment, Outcome, Reporter, Table, readable, write_csv, write_json
+from coco_experiments.table import EXPERIMENTS
+
+from tests.experiments.recorder import Recorder
+
+TABLE = Table("A title", ("name", "value", "ok"), (("one", 1.25, True), ("two", None, False)), ("a note",))
+
+
+def test_entry_point_leads_to_the_table() -> None:
+    (point,) = [p for p in entry_points(group="coco_opt.experiments") if p.name == "coco_experiments"]
+    assert point.load() is EXPERIMENTS
+
+
+@pytest.mark.parametrize("row", EXPERIMENTS, ids=lambda row: row.name)
+def test_every_row_names_a_function_and_its_own_module(row: Experiment) -> None:
+    module, _, attribute = row.target.partition(":")
+    loaded = importlib.import_module(module)
+    assert callable(getattr(loaded, attribute))
+    assert row.name == loaded.NAME
+    assert row.summary
+    assert bool(row.paper) == (row.kind == "paper")
+
+
+def test_names_are_unique() -> None:
+    assert len({row.name for row in EXPERIMENTS}) == len(EXPERIMENTS)
+
+
+def test_run_passes_everything_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: dict[str, object] = {}
+
+    def stand_in(*, small: bool, out: Path, reporter: Reporter, data: Path | None) -> Outcome:
+        given.update(small=small, out=out, reporter=reporter, data=data)
+        return Outcome((TABLE,), failures=("one thing",))
+
+    module = importlib.import_module("coco_experiments.kuo2018.table3")
+    monkeypatch.setattr(module, "run", stand_in)
+    recorder = Recorder()
+    outcome = EXPERIMENTS[0].run(small=True, out=tmp_path, reporter=recorder, data=tmp_path / "data")
+    assert given == {"small": True, "out": tmp_path, "reporter": recorder, "data": tmp_path / "data"}
+    assert not outcome.ok
+    assert Outcome((TABLE,)).ok
+
+
+@pytest.mark.parametrize(
+    ("cell", "text"),
+    [
+        (None, "-"),
+        (True, "yes"),
+        (False, "no"),
+        (1234567, "1,234,567"),
+        (2793.4, "2,793"),
+        (0.012345, "0.01235"),
+        (float("nan"), "nan"),
+        (float("-inf"), "-inf"),
+        ("text", "text"),
+    ],
+)
+def test_readable(cell: str | int | float | bool | None, text: str) -> None:
+    assert readable(cell) == text
+
+
+def test_csv_keeps_every_digit(tmp_path: Path) -> None:
+    table = Table("t", ("x",), ((1.0 / 3.0,), (None,), (2**60 + 1,)))
+    with write_csv(tmp_path / "deep" / "t.csv", table).open(newline="") as file:
+        rows = list(csv.reader(file))
+    assert rows[0] == ["x"]
+    assert float(rows[1][0]) == 1.0 / 3.0
+    assert rows[2] == [""]
+    assert int(rows[3][0]) == 2**60 + 1
+
+
+def test_json_holds_titles_notes_and_rows(tmp_path: Path) -> None:
+    (read,) = json.loads(write_json(tmp_path / "t.json", [TABLE]).read_text())
+    assert read["title"] == "A title"
+    assert read["notes"] == ["a note"]
+    assert read["rows"][1] == {"name": "two", "value": None, "ok": False}
+
+
+def test_console_prints_cells_and_notes_and_no_progress_into_a_pipe() -> None:
+    output, errors = io.StringIO(), io.StringIO()
+    reporter = ConsoleReporter(output, errors)
+    reporter.progress("task", 1, 2)
+    reporter.table(TABLE)
+    text = output.getvalue()
+    assert errors.getvalue() == ""
+    assert "1.25" in text
+    assert "[a note" not in text
+    assert text.rstrip().endswith("a note")
+
+
+def test_console_redraws_progress_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    errors = io.StringIO()
+    yes: Callable[[], bool] = lambda: True  # noqa: E731
+    monkeypatch.setattr(errors, "isatty", yes)
+    reporter = ConsoleReporter(io.StringIO(), errors)
+    reporter.progress("task", 1, 2)
+    reporter.progress("task", 2, 2)
+    assert "task: 1/2" in errors.getvalue()
+    assert errors.getvalue().endswith("task: 2/2\n")
