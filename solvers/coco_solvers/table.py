@@ -61,8 +61,8 @@ BACKENDS: tuple[Backend, ...] = (
         summary="HiGHS through highspy: simplex, interior point, active-set QP, branch and bound",
         forms=("lp", "qp", "milp"),
         packages=("highspy",),
-        size_limit=50_000,
-        size_limits={"isotonic_l2": 2_000},
+        size_limit=100_000,
+        size_limits={"isotonic_l2": 2_000, "simplex_projection": 10_000},
     ),
     Backend(
         name="piqp",
@@ -70,7 +70,7 @@ BACKENDS: tuple[Backend, ...] = (
         summary="PIQP: proximal interior point",
         forms=("lp", "qp"),
         packages=("piqp",),
-        size_limit=100_000,
+        size_limit=200_000,
     ),
     Backend(
         name="clarabel",
@@ -78,7 +78,7 @@ BACKENDS: tuple[Backend, ...] = (
         summary="Clarabel: conic interior point",
         forms=("lp", "qp"),
         packages=("clarabel",),
-        size_limit=50_000,
+        size_limit=100_000,
     ),
     Backend(
         name="osqp",
@@ -86,7 +86,8 @@ BACKENDS: tuple[Backend, ...] = (
         summary="OSQP: operator splitting with polishing",
         forms=("lp", "qp"),
         packages=("osqp",),
-        size_limit=10_000,
+        size_limit=20_000,
+        size_limits={"isotonic_l2": 3_000, "isotonic_l1": 3_000},
     ),
     Backend(
         name="scipy",

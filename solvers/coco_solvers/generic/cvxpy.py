@@ -75,7 +75,7 @@ class CVXPY(ProgramSolver):
         if status is Status.OPTIMAL and not isinstance(program, MixedIntegerProgram):
             dual = ProgramDual(rows.dual(), bounds.dual())
         iterations = None if problem.solver_stats is None else problem.solver_stats.num_iters
-        return claim(status, z.value, dual, int(iterations or 0))
+        return claim(status, z.value, dual, max(0, int(iterations or 0)))
 
     def _checked_engine(self, program: LinearProgram) -> str:
         import cvxpy as cp

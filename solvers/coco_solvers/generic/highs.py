@@ -149,7 +149,9 @@ def _answer(highs: highspy.Highs, integer: bool) -> ProgramAnswer:
         info.pdlp_iteration_count,
         info.qp_iteration_count,
     )
-    z = np.array(solution.col_value) if solution.value_valid else None
+    # After a solve error the last point is still there: slightly infeasible, as a rule, and for the core to judge.
+    offered = solution.value_valid or highs.getModelStatus() == kinds.kSolveError
+    z = np.array(solution.col_value) if offered else None
     dual = None
     if solution.dual_valid and not integer:
         dual = ProgramDual(np.array(solution.row_dual), np.array(solution.col_dual))

@@ -18,17 +18,21 @@ from coco_solvers.generic.adapt import claim, csc32, quadratic_term, stacked_row
 
 @dataclass(frozen=True)
 class OSQP(ProgramSolver):
-    """OSQP with polishing; ``rho`` is the first penalty, adapted by iteration count so that runs repeat."""
+    """OSQP with polishing; ``rho`` is the first penalty, adapted every ``adaptive_rho_interval`` iterations.
+
+    OSQP's own interval, 50, makes some isotonic programs with p = 1 cycle: 100,000 iterations against 10,000.
+    """
 
     name: ClassVar[str] = "osqp"
     accepts: ClassVar[tuple[type[LinearProgram], ...]] = (LinearProgram, QuadraticProgram)
 
-    eps_abs: float = 1e-6
-    eps_rel: float = 1e-6
+    eps_abs: float = 1e-7
+    eps_rel: float = 1e-7
     max_iter: int = 200_000
     time_limit: float | None = None
     polishing: bool = True
     rho: float = 0.1
+    adaptive_rho_interval: int = 1000
     scaling: int = 10
     tolerance: float = 1e-5
 
@@ -52,6 +56,7 @@ class OSQP(ProgramSolver):
             max_iter=self.max_iter,
             polishing=self.polishing,
             rho=self.rho,
+            adaptive_rho_interval=self.adaptive_rho_interval,
             scaling=self.scaling,
             **limit,
         )

@@ -27,7 +27,7 @@ class PIQP(ProgramSolver):
     eps_abs: float = 1e-9
     eps_rel: float = 1e-10
     max_iter: int = 250
-    tolerance: float = 1e-6
+    tolerance: float = 1e-7
 
     def solve_program(self, program: LinearProgram) -> ProgramAnswer:
         """Solve a linear or quadratic program."""

@@ -1,0 +1,89 @@
+"""Problems on a tree by their own algorithms: two linear passes, or merging slopes where there are bounds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.errors import UnknownSolverError
+from coco_opt.problems.tree_least_absolute import TreeLeastAbsolute
+from coco_opt.problems.tree_least_squares import TreeLeastSquares
+from coco_solvers.structured.kernel_solver import KernelSolver
+
+
+@dataclass(frozen=True)
+class TreePasses(KernelSolver):
+    """Two passes, O(n), without bounds; with bounds merged derivatives, at most O(n height)."""
+
+    tolerance: float = 1e-9
+
+    name: ClassVar[str] = "tree-passes"
+    problem = TreeLeastSquares
+
+    def fit(self, problem: TreeLeastSquares) -> NDArray[np.float64]:
+        """Return the values (n,); a node held at a bound has exactly its value."""
+        from coco_opt.kernels import tree_bounded_l2, tree_passes
+
+        tree = problem.tree
+        if not problem.bounded:
+            return tree_passes.fit(tree.first_child, problem.y, problem.variance)
+        value, _ = tree_bounded_l2.fit(
+            tree.parent, tree.first_child, problem.y, problem.weights, problem.lower, problem.upper
+        )
+        return value
+
+
+@dataclass(frozen=True)
+class TreeSlopes(KernelSolver):
+    """Merged slopes in integers, at most O(n height), with the problem's tie rule."""
+
+    tolerance: float = 1e-9
+
+    name: ClassVar[str] = "tree-slopes"
+    problem = TreeLeastAbsolute
+
+    def fit(self, problem: TreeLeastAbsolute) -> NDArray[np.int64]:
+        """Return the values (n,) as int64."""
+        from coco_opt.kernels import tree_bounded_l1
+
+        tree = problem.tree
+        return tree_bounded_l1.fit(
+            tree.parent,
+            tree.first_child,
+            problem.y,
+            problem.weights,
+            problem.lower,
+            problem.upper,
+            upper_fit=problem.ties == "upper",
+        )
+
+
+@dataclass(frozen=True)
+class SparseEquations(KernelSolver):
+    """SciPy's sparse LU on the stationarity equations of tree least squares; no bounds."""
+
+    tolerance: float = 1e-7
+
+    name: ClassVar[str] = "scipy-sparse"
+    problem = TreeLeastSquares
+
+    def fit(self, problem: TreeLeastSquares) -> NDArray[np.float64]:
+        """Return the values (n,); UnknownSolverError for a problem with bounds."""
+        if problem.bounded:
+            raise UnknownSolverError(f"{self.name} solves equations only; a problem with bounds needs a QP solver")
+        from scipy.sparse import block_array, csc_array
+        from scipy.sparse.linalg import splu
+
+        program: Any = problem.formulate(problem.forms[0]).program
+        free = np.flatnonzero(problem.lower < problem.upper)
+        fixed = np.where(problem.lower < problem.upper, 0.0, problem.lower)
+        rows = csc_array(program.A[:, free])
+        used = np.flatnonzero(np.diff(rows.tocsr().indptr))
+        matrix = block_array([[program.P[:, free][free], rows[used].T], [rows[used], None]], format="csc")
+        right = np.concatenate([-program.c[free], -(program.A @ fixed)[used]])
+        value = fixed
+        value[free] = splu(matrix).solve(right)[: free.size]
+        return value
