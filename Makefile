@@ -44,7 +44,7 @@ check: env ## Linters, types and layers only
 	@"$(BIN)/ruff" check $(CODE)
 	@"$(BIN)/ruff" format --check $(CODE)
 	@"$(BIN)/mypy"
-	@"$(BIN)/lint-imports" --no-logo
+	@"$(BIN)/lint-imports" --no-logo --no-cache
 
 tests: env
 	@"$(BIN)/python" -m pytest -m "not slow" -n $(WORKERS)
