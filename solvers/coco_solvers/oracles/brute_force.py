@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from coco_opt.errors import UnknownSolverError
+from coco_opt.errors import ProblemError, UnknownSolverError
 from coco_opt.problem import Problem
 from coco_opt.problems import (
     ControlledRounding,
@@ -27,6 +27,9 @@ from coco_opt.problems import (
     SimplexProjection,
 )
 from coco_opt.solution import Answer, Status
+
+
+MAX_GROUPS = 9
 
 
 @dataclass(frozen=True)
@@ -126,7 +129,9 @@ def controlled_rounding(problem: ControlledRounding) -> NDArray[np.int64]:
 
 
 def group_matching(problem: GroupMatching) -> Flow:
-    """Try every assignment of single groups."""
+    """Try every assignment of single groups (ProblemError beyond 9 groups)."""
+    if problem.groups > MAX_GROUPS:
+        raise ProblemError(f"{problem.groups} groups have too many matchings to try: {MAX_GROUPS} at most")
     parents = np.repeat(np.arange(problem.parent_sizes.size), problem.parent_counts)
     children = np.repeat(np.arange(problem.child_sizes.size), problem.child_counts)
 

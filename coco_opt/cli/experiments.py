@@ -1,0 +1,116 @@
+"""``coco-opt reproduce`` and ``coco-opt bench``: the experiments found through their entry-point group."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from coco_opt.cli.console import write_json, write_table
+from coco_opt.cli.options import Json, Version
+from coco_opt.errors import ConfigError, MissingPackageError, VerificationError
+
+GROUP = "coco_opt.experiments"
+
+Names = Annotated[
+    list[str] | None, typer.Argument(metavar="[NAME]...", help="Names or their beginnings; none means all.")
+]
+Small = Annotated[bool, typer.Option("--small", help="Made data and few runs: seconds instead of minutes.")]
+Out = Annotated[Path, typer.Option("--out", help="Folder for tables and figures.")]
+Listing = Annotated[bool, typer.Option("--list", help="List what there is and stop.")]
+
+
+def reproduce(
+    names: Names = None,
+    small: Small = False,
+    out: Out = Path("results"),
+    listing: Listing = False,
+    json: Json = False,
+    version: Version = False,
+) -> int:
+    """Recompute figures and tables of the papers, measured beside published; exit 1 if one is out of bounds."""
+    return _run("paper", names or [], small=small, out=out, listing=listing, json=json)
+
+
+def bench(
+    names: Names = None,
+    small: Small = False,
+    out: Out = Path("results"),
+    listing: Listing = False,
+    json: Json = False,
+    version: Version = False,
+) -> int:
+    """Time kernels and certified solves beside their peers, in one run."""
+    chosen = [name if "/" in name or name == "bench" else f"bench/{name}" for name in names or []]
+    return _run("bench", chosen, small=small, out=out, listing=listing, json=json)
+
+
+def find(kind: str) -> list[Any]:
+    """Return the installed experiments of a kind ("paper" or "bench"), in their tables' order."""
+    points = sorted(entry_points(group=GROUP), key=lambda point: point.name)
+    if not points:
+        raise MissingPackageError("coco-opt", "the experiment table (installation metadata not found)")
+    return [row for point in points for row in point.load() if getattr(row, "kind", "paper") == kind]
+
+
+def _select(rows: Sequence[Any], names: Sequence[str]) -> list[Any]:
+    """Return the rows that a name or its beginning means, all for no name; ConfigError for a name of none."""
+    known = [row.name for row in rows]
+    for name in names:
+        if not any(one.startswith(name) for one in known):
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(known)}"
+            raise ConfigError("", f"no experiment is called {name!r}; {hint}")
+    return [row for row in rows if not names or any(row.name.startswith(name) for name in names)]
+
+
+def _run(kind: str, names: Sequence[str], *, small: bool, out: Path, listing: bool, json: bool) -> int:
+    rows = _select(find(kind), names)
+    if listing:
+        _list(rows, json=json)
+        return 0
+    failures: list[str] = []
+    results: list[dict[str, Any]] = []
+    for row in rows:
+        outcome = row.run(small=small, out=out, reporter=_Quiet() if json else None)
+        failures += [f"{row.name}: {failure}" for failure in outcome.failures]
+        results.append(_as_dict(row.name, outcome))
+    if json:
+        write_json(results)
+    if failures:
+        raise VerificationError("\n".join(failures))
+    return 0
+
+
+def _list(rows: Sequence[Any], *, json: bool) -> None:
+    if json:
+        write_json([{"name": row.name, "summary": row.summary} for row in rows])
+    else:
+        write_table("Experiments", ("name", "what"), [(row.name, row.summary) for row in rows], numeric=2)
+
+
+def _as_dict(name: str, outcome: Any) -> dict[str, Any]:
+    tables = [{"title": table.title, "notes": list(table.notes), "rows": table.records()} for table in outcome.tables]
+    return {
+        "name": name,
+        "tables": tables,
+        "files": [str(path) for path in outcome.files],
+        "failures": list(outcome.failures),
+    }
+
+
+class _Quiet:
+    """Shows nothing while an experiment runs: its tables come as JSON at the end."""
+
+    def progress(self, label: str, done: int, total: int) -> None:
+        """Show nothing."""
+
+    def table(self, table: object) -> None:
+        """Show nothing."""
+
+    def note(self, text: str) -> None:
+        """Show nothing."""

@@ -1,0 +1,64 @@
+"""``coco-opt solvers``: which solver can answer which problem, and how to install the rest."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from coco_opt.cli.console import write, write_json, write_table
+from coco_opt.cli.options import Json, Version
+
+if TYPE_CHECKING:
+    from coco_opt.registry import Backend
+
+
+def solvers(json: Json = False, version: Version = False) -> int:
+    """List problems against solvers: "auto" marks the one used where the config names none."""
+    from coco_opt.registry import backends
+
+    rows = [_row(backend) for backend in backends()]
+    if json:
+        write_json(rows)
+        return 0
+    kinds = list(rows[0]["problems"])
+    short = {"simplex_projection": "simplex", "controlled_rounding": "rounding", "group_matching": "matching"}
+    header = ("solver", "what", *(short.get(kind, kind) for kind in kinds), "installed")
+    table = [
+        (
+            row["solver"],
+            row["summary"],
+            *(row["problems"][kind] or "" for kind in kinds),
+            "yes" if row["installed"] else row["install"],
+        )
+        for row in rows
+    ]
+    write_table("Solvers", header, table, numeric=len(header))
+    write("auto: used unless [solvers] names another; exact: always optimal, with the problem's tie rule")
+    return 0
+
+
+def _row(backend: Backend) -> dict[str, Any]:
+    extra = f"coco-opt[{backend.extra}]" if backend.extra else " ".join(backend.packages)
+    return {
+        "solver": backend.name,
+        "summary": backend.summary,
+        "problems": _problems(backend),
+        "packages": list(backend.packages),
+        "installed": backend.installed,
+        "install": f"pip install '{extra}'",
+    }
+
+
+def _problems(backend: Backend) -> dict[str, str | None]:
+    from coco_opt.problems import PROBLEMS
+    from coco_opt.registry import built_in
+
+    found: dict[str, str | None] = {}
+    for kind, problem in PROBLEMS.items():
+        able = [row for row in built_in() if row.claims(problem) and row.installed]
+        if not backend.claims(problem):
+            found[kind] = None
+        elif able and able[0].name == backend.name:
+            found[kind] = "auto"
+        else:
+            found[kind] = "exact" if backend.honours_ties else "yes"
+    return found

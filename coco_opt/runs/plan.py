@@ -1,0 +1,132 @@
+"""Everything a release decides before private data is opened: regions, budget, noise source, method, solvers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.errors import ConfigError
+from coco_opt.groups import GroupsMethod
+from coco_opt.histograms import Hierarchy
+from coco_opt.privacy import NoiseSource, PureBudget, Query, resolve_noise
+from coco_opt.privacy.measurement import check_public
+from coco_opt.runs.settings import Settings, method_of, solvers_of
+from coco_opt.solver import Solver
+from coco_opt.tables import PrivateCounts, PublicTables, read_private, read_public, read_public_sizes, read_sizes
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class ReleasePlan:
+    """A release's public half, checked: whatever is still wrong afterwards lies in the private table."""
+
+    settings: Settings
+    public: PublicTables
+    budget: PureBudget
+    queries: tuple[Query, ...]
+    method: GroupsMethod
+    solvers: Mapping[str, Solver]
+    source: NoiseSource
+
+    @property
+    def hierarchy(self) -> Hierarchy:
+        """Return the public regions."""
+        return self.public.hierarchy
+
+    @property
+    def group_counts(self) -> NDArray[np.int64]:
+        """Return the public number of groups of every region."""
+        return self.public.group_counts
+
+    @property
+    def spent(self) -> str:
+        """Return one line: the mode, and what privacy the run spends."""
+        privacy = self.settings.privacy
+        levels = describe_levels(self.budget.levels)
+        if not self.source.private:
+            return (
+                f"NOT PRIVATE: {self.source.name} noise as for epsilon = {privacy.epsilon} ({levels}); "
+                "no privacy budget was spent, and these figures protect nobody"
+            )
+        neighbours = {"add_remove": "one entity added or removed", "replace": "one entity replaced"}
+        return (
+            f"PRIVATE: epsilon = {privacy.epsilon} spent ({levels}), {self.source.name} noise, "
+            f"neighbours differ by {neighbours[privacy.neighbours]}"
+        )
+
+
+def describe_levels(budgets: tuple[Fraction, ...]) -> str:
+    """Return how a budget was shared, root first, in a few words."""
+    if len(budgets) == 1:
+        return "one level"
+    if len(set(budgets)) == 1:
+        return f"{budgets[0]} at each of {len(budgets)} levels"
+    return "by level, root first: " + ", ".join(str(budget) for budget in budgets)
+
+
+def plan_release(settings: Settings) -> ReleasePlan:
+    """Read the public tables and check everything that can be checked without the private one.
+
+    Raises ConfigError, InputError, HierarchyError, ProblemError, MissingPackageError.
+    """
+    solvers = solvers_of(settings)
+    source = resolve_noise(settings.privacy.noise, settings.privacy.seed)
+    public = _read_public(settings)
+    levels = public.hierarchy.levels
+    epsilon = settings.privacy.epsilon
+    shares = settings.budget_shares(levels)
+    plan = ReleasePlan(
+        settings=settings,
+        public=public,
+        budget=PureBudget(epsilon, tuple(epsilon * share for share in shares), settings.privacy.neighbours),
+        queries=settings.estimators(levels),
+        method=method_of(settings, levels),
+        solvers=solvers,
+        source=source,
+    )
+    _check_sizes(plan)
+    return plan
+
+
+def _check_sizes(plan: ReleasePlan) -> None:
+    """Raise ProblemError where noise or counts could leave 64 bits, from public numbers alone."""
+    for level, epsilon in enumerate(plan.budget.levels):
+        if epsilon:
+            query = plan.queries[level]
+            regions = plan.hierarchy.level_range(level)
+            check_public(
+                query,
+                plan.method.losses[level],
+                groups=int(plan.group_counts[regions.start : regions.stop].max()),
+                max_size=plan.settings.groups.max_size,
+                scale=plan.budget.scale(level, query),
+            )
+
+
+def _read_public(settings: Settings) -> PublicTables:
+    data = settings.data
+    if data.sizes is not None:
+        return read_public_sizes(data.sizes, data.root)
+    return read_public(*_paths(settings)[1:])
+
+
+def read_counts(plan: ReleasePlan) -> PrivateCounts:
+    """Open the private table and count; raises InputError, whose message holds no private value."""
+    data = plan.settings.data
+    if data.sizes is not None:
+        return read_sizes(data.sizes, data.root)
+    return read_private(plan.public, _paths(plan.settings)[0])
+
+
+def _paths(settings: Settings) -> tuple[Path, Path, Path]:
+    data = settings.data
+    if data.entities is None or data.groups is None or data.hierarchy is None:
+        raise ConfigError("data", "give entities, groups and hierarchy, or sizes")
+    return data.entities, data.groups, data.hierarchy

@@ -1,0 +1,214 @@
+"""One release from configuration to folder: the private table is open in one function, and in no other.
+
+``run_release`` plans on public input, measures (``_measure``: private counts live and die there), estimates from the
+sealed measurements alone (``_estimate``: it is given nothing else), and writes the folder and the private record.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from coco_opt.choices import SolverChoices
+from coco_opt.errors import InputError, Place, ProblemError
+from coco_opt.groups import GroupsMethod, GroupsResult, estimate_groups
+from coco_opt.histograms import CountOfCounts, Hierarchy, emd
+from coco_opt.privacy import Measurements, measure_hierarchy
+from coco_opt.runs.manifest import manifest_of
+from coco_opt.runs.plan import ReleasePlan, plan_release, read_counts
+from coco_opt.runs.records import new_run_id, open_private_folder, write_private_record
+from coco_opt.runs.reporter import Progress, Reporter, Silent
+from coco_opt.runs.settings import Settings
+from coco_opt.solver import Solver
+from coco_opt.tables import write_release
+
+_THREADS = 2
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Truth:
+    """What is known of made data: the true histograms, and other methods' answers to compare with.
+
+    All in the hierarchy's order. Only a release that is NOT PRIVATE may be given one.
+    """
+
+    histograms: Sequence[CountOfCounts]
+    others: Mapping[str, Sequence[CountOfCounts]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Page:
+    """All that the report of a release may show; ``truth`` is None wherever noise protects somebody."""
+
+    manifest: Mapping[str, Any]
+    spent: str
+    measurements: Measurements
+    result: GroupsResult
+    truth: Truth | None = None
+
+    def errors(self) -> dict[str, list[float]]:
+        """Return the mean earth mover's distance (entities) a region of each level, by method, where known."""
+        if self.truth is None:
+            return {}
+        answers = {"this release": self.result.histograms, **self.truth.others}
+        return {
+            name: errors_by_level(self.result.hierarchy, self.truth.histograms, histograms)
+            for name, histograms in answers.items()
+        }
+
+
+PageWriter = Callable[[Page], str]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class ReleaseOutcome:
+    """What a run left behind: the public folder, the private record, and the released values."""
+
+    folder: Path
+    record: Path
+    spent: str
+    manifest: Mapping[str, Any]
+    result: GroupsResult
+    page: Page
+
+
+def errors_by_level(
+    hierarchy: Hierarchy, truth: Sequence[CountOfCounts], estimates: Sequence[CountOfCounts]
+) -> list[float]:
+    """Return the mean earth mover's distance (entities) a region of each level, root first."""
+    distances = [emd(a, b) for a, b in zip(truth, estimates, strict=True)]
+    levels = (hierarchy.level_range(level) for level in range(hierarchy.levels))
+    return [sum(distances[region] for region in regions) / len(regions) for regions in levels]
+
+
+def run_release(
+    settings: Settings,
+    out: Path | None = None,
+    *,
+    reporter: Reporter | None = None,
+    page: PageWriter | None = None,
+    truth: Truth | None = None,
+) -> ReleaseOutcome:
+    """Release the histograms a configuration asks for and return where they lie.
+
+    ``out`` must not exist (default: ``NAME-RUNID`` in the output directory). ``page`` turns the result into the
+    HTML report. Raises ConfigError, InputError, ProblemError or MissingPackageError before any budget is spent,
+    SolverError after it.
+    """
+    told = Silent() if reporter is None else reporter
+    run_id = new_run_id()
+    folder = settings.output.directory / f"{settings.name}-{run_id}" if out is None else Path(out)
+    _refuse_existing(folder)
+    clock = _Clock()
+    with told.stage("Reading the public tables"):
+        plan = plan_release(settings)
+    if truth is not None and plan.source.private:
+        raise ProblemError("the truth beside a private release would undo its privacy: give none")
+    _check_parent(folder)
+    records = open_private_folder(settings.output.private)
+    clock.lap("read_public")
+    measurements, identity = _measure(plan, told, clock)
+    told.line(plan.spent)
+    result = _estimate(measurements, plan.method, plan.solvers, told)
+    clock.lap("estimate")
+    manifest = manifest_of(plan, result)
+    shown = Page(manifest, plan.spent, measurements, result, truth)
+    with told.stage("Writing the release"):
+        html = None if page is None else page(shown)
+        write_release(folder, plan.hierarchy, plan.group_counts, result.histograms, manifest, html)
+    clock.lap("write")
+    record = {
+        "run": run_id,
+        "release": str(folder.resolve()),
+        "status": manifest["status"],
+        "budget": manifest["budget"],
+        "config": manifest["config"],
+        "identity": identity,
+        "seconds": clock.laps,
+        "solver_seconds": {row.problem: row.seconds for row in result.certificates},
+    }
+    path = write_private_record(records, f"{settings.name}-{run_id}", record)
+    return ReleaseOutcome(folder, path, plan.spent, manifest, result, shown)
+
+
+def _measure(plan: ReleasePlan, told: Reporter, clock: _Clock) -> tuple[Measurements, dict[str, int]]:
+    """Read the private table, draw the noise and return sealed measurements and the identity of the rows.
+
+    The identity holds private row counts: it goes to the private record only.
+    """
+    with told.stage("Counting the private table"):
+        counts = read_counts(plan)
+        identity = counts.identity()
+        histograms = counts.histograms()
+        del counts
+    clock.lap("read_private")
+    with told.stage("Measuring regions") as progress:
+        measurements = measure_hierarchy(
+            histograms,
+            plan.hierarchy,
+            plan.group_counts,
+            queries=plan.queries,
+            losses=plan.method.losses,
+            epsilons=plan.budget.levels,
+            max_size=plan.settings.groups.max_size,
+            neighbours=plan.budget.neighbours,
+            source=plan.source,
+            progress=progress,
+        )
+    clock.lap("measure")
+    return measurements, identity
+
+
+def _estimate(
+    measurements: Measurements, method: GroupsMethod, solvers: Mapping[str, Solver], told: Reporter
+) -> GroupsResult:
+    """Post-process sealed measurements; nothing private is in reach."""
+    with told.stage("Estimating regions (a first run compiles)") as progress:
+        return estimate_groups(measurements, method, SolverChoices(dict(solvers)), threads=_THREADS, progress=progress)
+
+
+def _refuse_existing(folder: Path) -> None:
+    if os.path.lexists(folder):
+        message = "exists already: a release is never overwritten, give another --out"
+        raise InputError("folder-exists", message, Place(folder.name))
+
+
+def _check_parent(folder: Path) -> None:
+    """Make the folder a release goes to, so that a wrong path is found before the budget is spent."""
+    reason = ""
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        if not os.access(folder.parent, os.W_OK):
+            reason = "permission denied"
+    except OSError as error:
+        reason = error.strerror or "unknown reason"
+    if reason:
+        raise InputError("cannot-write", f"cannot write into {folder.parent}: {reason}", Place(folder.name))
+
+
+class _Clock:
+    """Wall seconds a stage; they depend on private data and go to the private record only."""
+
+    def __init__(self) -> None:
+        self.laps: dict[str, float] = {}
+        self._last = perf_counter()
+
+    def lap(self, name: str) -> None:
+        now = perf_counter()
+        self.laps[name] = round(now - self._last, 6)
+        self._last = now
+
+
+__all__ = [
+    "Page",
+    "PageWriter",
+    "Progress",
+    "ReleaseOutcome",
+    "Truth",
+    "errors_by_level",
+    "run_release",
+]
