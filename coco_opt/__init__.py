@@ -57,6 +57,7 @@ _NAMES = {
     "tables": ("read_release", "verify_release"),
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names}
+__all__ = ["__version__", *_HOMES]
 
 
 def __getattr__(name: str) -> Any:
@@ -70,4 +71,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*_HOMES, "__version__"])
+    return sorted(__all__)

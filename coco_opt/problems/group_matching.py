@@ -25,7 +25,10 @@ from coco_opt.problem import Problem
 
 IntArray = NDArray[np.int64]
 MAX_ARCS = 20_000_000
-FRACTION_TOLERANCE = 1e-5
+MAX_UNITS = 4_000
+USED = 1e-3  # a rest (groups) above this is flow, below it the solver's inaccuracy
+NO_FLOW = 1e-9  # flow (groups) below this is a solver's zero
+WHOLE = 1e-6  # flow this near the next whole number is that number
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -137,26 +140,24 @@ class GroupMatching(Problem[Flow, Potentials]):
         )
 
     def repair(self, x: Flow) -> Flow:
-        """Return a whole flow on the support of a fractional one, or x where its support holds none.
+        """Return a whole flow on the arcs of a fractional one, or x where its whole part overfills a run.
 
-        The arcs an optimal fractional flow uses have reduced cost zero, so every whole flow on them is optimal too;
-        a maximum flow finds one.
+        An optimal fractional flow uses arcs of reduced cost zero only, so every whole flow on them is optimal too.
+        The units missing from its whole part are an assignment problem; x stays where they are more than 4,000.
         """
-        whole = np.floor(x.count + FRACTION_TOLERANCE).astype(np.int64).clip(min=0)
-        used = (x.count - whole) > FRACTION_TOLERANCE
-        parent_left, child_left = (
-            counts - kept
-            for counts, kept in zip(
-                (self.parent_counts, self.child_counts),
-                self._marginals(Flow(x.parent_run, x.child_run, whole)),
-                strict=True,
-            )
-        )
-        if (parent_left < 0).any() or (child_left < 0).any():
+        whole = np.floor(x.count + WHOLE).astype(np.int64).clip(min=0)
+        kept = self._marginals(Flow(x.parent_run, x.child_run, whole))
+        parent_left, child_left = self.parent_counts - kept[0], self.child_counts - kept[1]
+        overfull = (parent_left < 0).any() or (child_left < 0).any()
+        if overfull or int(parent_left.sum()) > MAX_UNITS:
             return x
-        whole[used] += _unit_flow(x.parent_run[used], x.child_run[used], parent_left, child_left)
-        positive = whole > 0
-        return Flow(x.parent_run[positive], x.child_run[positive], whole[positive])
+        tails, heads = _last_units(x, x.count - whole, parent_left, child_left)
+        arcs = np.concatenate([x.parent_run, tails]) * self.child_sizes.size + np.concatenate([x.child_run, heads])
+        counts = np.concatenate([whole, np.ones(tails.size, dtype=np.int64)])
+        used, where = np.unique(arcs[counts > 0], return_inverse=True)
+        total = np.zeros(used.size, dtype=np.int64)
+        np.add.at(total, where, counts[counts > 0])
+        return Flow(used // self.child_sizes.size, used % self.child_sizes.size, total)
 
     def multipliers(self, x: Flow) -> Potentials:
         """Return the optimal potentials, which do not depend on the flow."""
@@ -196,7 +197,7 @@ class GroupMatching(Problem[Flow, Potentials]):
 
         def recover(z: FloatArray) -> Flow:
             flow = unit * z
-            used = np.flatnonzero(np.abs(flow) > FRACTION_TOLERANCE)
+            used = np.flatnonzero(np.abs(flow) > NO_FLOW)
             return Flow(used // c, used % c, flow[used])
 
         return Formulation(program, recover)
@@ -222,18 +223,17 @@ def _integers(values: ArrayLike, name: str) -> IntArray:
     return array
 
 
-def _unit_flow(tail: IntArray, head: IntArray, supply: IntArray, demand: IntArray) -> IntArray:
-    """Return 0 or 1 for each arc so that supplies and demands are met as far as they can be (maximum flow)."""
-    if tail.size == 0:
-        return np.zeros(0, dtype=np.int64)
-    from scipy.sparse import coo_array, csr_array
-    from scipy.sparse.csgraph import maximum_flow
+def _last_units(
+    x: Flow, fractions: FloatArray, parent_left: IntArray, child_left: IntArray
+) -> tuple[IntArray, IntArray]:
+    """Return arcs (tails, heads) for the missing units, as many as can be among those with a fractional rest."""
+    from scipy.optimize import linear_sum_assignment
+    from scipy.sparse import csr_array
 
-    p, c = supply.size, demand.size
-    source, sink = p + c, p + c + 1
-    rows = np.concatenate([tail, np.full(p, source), p + np.arange(c)])
-    columns = np.concatenate([p + head, np.arange(p), np.full(c, sink)])
-    capacity = np.concatenate([np.ones(tail.size, dtype=np.int64), supply, demand])
-    arcs = coo_array((capacity.astype(np.int32), (rows, columns)), shape=(p + c + 2, p + c + 2))
-    flow = maximum_flow(csr_array(arcs), source, sink).flow
-    return np.asarray(flow[tail, p + head], dtype=np.int64).ravel()
+    # Any used arc is as good as another; a small preference for large rests makes the choice definite.
+    score = np.where(fractions > USED, 1.0 + 1e-3 * fractions, 0.0)
+    rest = csr_array((score, (x.parent_run, x.child_run)), shape=(parent_left.size, child_left.size))
+    tails = np.repeat(np.arange(parent_left.size), parent_left)
+    heads = np.repeat(np.arange(child_left.size), child_left)
+    rows, columns = linear_sum_assignment(rest[tails][:, heads].toarray(), maximize=True)
+    return tails[rows], heads[columns]

@@ -62,7 +62,7 @@ BACKENDS: tuple[Backend, ...] = (
         forms=("lp", "qp", "milp"),
         packages=("highspy",),
         size_limit=100_000,
-        size_limits={"isotonic_l2": 2_000, "simplex_projection": 10_000},
+        size_limits={"isotonic_l2": 1_000, "simplex_projection": 1_000},
     ),
     Backend(
         name="piqp",

@@ -64,6 +64,8 @@ def moderate(seed: int = 11) -> Instances:
         "rounding": ControlledRounding(halves, int(np.floor(halves).sum()) + 40),
         "rounding-thirds": ControlledRounding(rng.integers(0, 30, 150) / 3, 760),
         "matching": _matching(rng, parent=12, children=(7, 5, 9)),
+        "matching-wide": _matching(rng, parent=30, children=(20, 25, 15)),
+        "matching-many-optima": _matching(np.random.default_rng(1), parent=30, children=(20, 25, 15)),
     }
 
 
