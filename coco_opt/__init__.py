@@ -32,6 +32,12 @@ if TYPE_CHECKING:
     from coco_opt.problems import IsotonicL1 as IsotonicL1
     from coco_opt.problems import IsotonicL2 as IsotonicL2
     from coco_opt.problems import SimplexProjection as SimplexProjection
+    from coco_opt.problems import Tree as Tree
+    from coco_opt.problems import TreeLeastAbsolute as TreeLeastAbsolute
+    from coco_opt.problems import TreeLeastSquares as TreeLeastSquares
+    from coco_opt.ranges import UniversalHistogram as UniversalHistogram
+    from coco_opt.ranges import measure_ranges as measure_ranges
+    from coco_opt.ranges import measure_sorted as measure_sorted
     from coco_opt.registry import backends as backends
     from coco_opt.registry import make_solver as make_solver
     from coco_opt.runs import run_release as run_release
@@ -49,7 +55,17 @@ _NAMES = {
     "histograms": ("CountOfCounts", "Hierarchy", "emd"),
     "privacy": ("Measurements", "OpenDPNoise", "SeededNoise", "measure_hierarchy"),
     "problem": ("Problem",),
-    "problems": ("ControlledRounding", "GroupMatching", "IsotonicL1", "IsotonicL2", "SimplexProjection"),
+    "problems": (
+        "ControlledRounding",
+        "GroupMatching",
+        "IsotonicL1",
+        "IsotonicL2",
+        "SimplexProjection",
+        "Tree",
+        "TreeLeastAbsolute",
+        "TreeLeastSquares",
+    ),
+    "ranges": ("UniversalHistogram", "measure_ranges", "measure_sorted"),
     "registry": ("backends", "make_solver"),
     "runs": ("run_release",),
     "solution": ("Solution", "Status"),

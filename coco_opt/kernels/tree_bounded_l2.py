@@ -21,7 +21,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from coco_opt.kernels import tree_certificate, tree_passes
+from coco_opt.kernels import tree_certificate, tree_passes, tree_vicinity
 from coco_opt.kernels.compile import compiled
 
 Floats = NDArray[np.float64]
@@ -30,6 +30,8 @@ Marks = NDArray[np.int8]
 Points = tuple[Floats, Floats, Floats, Ints]  # t, x, the slope right of the point, the bound it belongs to
 
 _NOBODY = -1  # a point that only anchors a curve: no bound belongs to it
+_DEEP = 50.0  # mean depth of a node from which points far from the optimum are left behind
+_LINE = -2  # the same on a line at t = 0: a leaf without answer and bounds
 
 
 def fit(
@@ -38,13 +40,17 @@ def fit(
     """Return the optimal values (n,) and the side each node is held at (n,): -1 lower, 1 upper, 2 both, 0 free.
 
     y and weights (n,) finite, weights 0 where there is no answer; bounds may be infinite. The bounds must allow a
-    solution. O(n + total number of points over all nodes): at most O(n x height), O(n log n) in balanced trees.
+    solution. O(n + total number of points over all nodes): at most O(n x height), O(n log n) in balanced trees; in deep
+    ones points that the optimum cannot come near are left behind, which makes measured chains linear too.
     """
     bounds = binding(first_child, lower, upper)
     order = tree_passes.postorder(parent, first_child)
-    passed = _sweep(order, parent, first_child, y, weights, *bounds)
+    near = (np.empty(0), np.empty(0))
+    if tree_vicinity.mean_depth(parent) > _DEEP:
+        near = tree_vicinity.vicinity(first_child, y, weights, lower, upper)
+    passed = _sweep(order, parent, first_child, y, weights, *bounds, *near)
     held, target, s2 = _hold(y, weights, lower, upper, *bounds, passed)
-    return tree_passes.fit(first_child, target, s2, equal_parts=False), held
+    return tree_passes.fit(first_child, target, s2, (lower, upper)), held
 
 
 def binding(first_child: Ints, lower: Floats, upper: Floats) -> tuple[Floats, Floats]:
@@ -99,7 +105,7 @@ def _leaf(y: float, w: float, lo: float, hi: float, v: int, points: Points, k: i
         T[k], X[k], S[k], N[k] = 0.0, lo, 0.0, _NOBODY
         return k + 1, 0.0
     if lo == -np.inf and hi == np.inf:
-        T[k], X[k], S[k], N[k] = 0.0, y if w > 0.0 else 0.0, slope, _NOBODY
+        T[k], X[k], S[k], N[k] = 0.0, y if w > 0.0 else 0.0, slope, _NOBODY if w > 0.0 else _LINE
         return k + 1, slope
     if lo > -np.inf:
         T[k], X[k], S[k], N[k] = 2.0 * w * (lo - y), lo, slope, 2 * v
@@ -119,17 +125,78 @@ def _pass(begin: int, end: int, points: Points, passed: Marks) -> None:
 
 
 @compiled
-def _at(t: float, i: int, begin: int, end: int, left: float, points: Points) -> float:
-    """Return x at t of the curve begin:end whose next point is i, reckoned from the nearer neighbour."""
-    T, X, S, _ = points
+def _between(t: float, t0: float, x0: float, t1: float, x1: float, slope: float) -> float:
+    """Return x at t on a piece of slope between two points, reckoned from the nearer (an infinite t: no point)."""
+    back, ahead = t - t0, t1 - t
+    if back <= ahead:
+        return x0 if back == 0.0 else x0 + slope * back
+    return x1 if ahead == 0.0 else x1 - slope * ahead
+
+
+@compiled
+def _stay(t: float, begin: int, end: int, left: float, points: Points, passed: Marks) -> float:
+    """Fix a curve at t for good, at the end of a jump from minus infinity, and return its x there.
+
+    A curve that is a line at t stays where an upper bound is followed by a lower one: there all below it is held. One
+    leaf that is a line by itself stays at its only point, and nothing holds it.
+    """
+    T, X, S, N = points
+    i = begin
+    if left == np.inf and S[end - 1] == np.inf:
+        for m in range(begin, end):
+            if N[m] >= 0 and N[m] % 2 == 0 and N[i] % 2 == 1 and N[i] >= 0:
+                break
+            i = i if N[m] == _NOBODY else m
+        _pass(begin, i + 1, points, passed)
+        return float(X[i])
+    while i < end and (T[i] < t or (T[i] == t and left == np.inf)):
+        i += 1
+    _pass(begin, i, points, passed)
     if i == begin:
-        return X[i] if t == T[i] else X[i] + left * (t - T[i])
-    back = t - T[i - 1]
-    if back == 0.0:
-        return X[i - 1]
-    if i < end and T[i] - t < back:
-        return X[i] - S[i - 1] * (T[i] - t)
-    return X[i - 1] + S[i - 1] * back
+        return float(_between(t, -np.inf, 0.0, T[i], X[i], left))
+    return float(_between(t, T[i - 1], X[i - 1], T[i] if i < end else np.inf, X[min(i, end - 1)], S[i - 1]))
+
+
+@compiled
+def _merge_vertical(
+    points: Points, a: int, a_end: int, a_left: float, b: int, b_end: int, b_left: float, out: Points, passed: Marks
+) -> int:
+    """Join two siblings that together take any x at one t into ``out`` at a; return the end, or -1 for others.
+
+    If one of them alone is such a line it takes everything and the other stays. Otherwise the first rises without end
+    from where its last jump begins, the second until where its first jump ends: so the second moves, then the first.
+    """
+    T, X, S, N = points
+    T2, X2, S2, N2 = out
+    a_grows, b_grows = S[a_end - 1] == np.inf, S[b_end - 1] == np.inf
+    b_line = b_left == np.inf and b_grows
+    if a_left == np.inf and a_grows and (not b_line or a_end == a + 1 or b_end > b + 1):
+        x = _stay(T[a], b, b_end, b_left, points, passed)
+        _copy(a, a_end, points, out)
+        for m in range(a, a_end):
+            X2[m] += x
+        return a_end
+    if b_line:
+        x = _stay(T[b], a, a_end, a_left, points, passed)
+        for m in range(b, b_end):
+            T2[m - b + a], X2[m - b + a], S2[m - b + a], N2[m - b + a] = T[m], X[m] + x, S[m], N[m]
+        return a + b_end - b
+    if not (a_grows and b_left == np.inf):
+        return -1
+    i, j, k = a_end - 1, b, a
+    while i > a and T[i - 1] == T[i]:
+        i -= 1
+    while j < b_end - 1 and T[j + 1] == T[j]:
+        j += 1
+    _pass(a, i, points, passed)
+    low, high = X[i], X[j]
+    for m in range(b, j + 1):
+        T2[k], X2[k], S2[k], N2[k] = T[m], low + X[m], np.inf, N[m]
+        k += 1
+    for m in range(i, a_end):
+        T2[k], X2[k], S2[k], N2[k] = T[m], high + X[m], np.inf, N[m]
+        k += 1
+    return k
 
 
 @compiled
@@ -143,14 +210,11 @@ def _merge(
     """
     T, X, S, N = points
     T2, X2, S2, N2 = out
+    if a_left == np.inf or b_left == np.inf:
+        end = _merge_vertical(points, a, a_end, a_left, b, b_end, b_left, out, passed)
+        if end >= 0:
+            return end, np.inf
     k, i, j = a, a, b
-    if S[a_end - 1] == np.inf and b_left == np.inf:
-        _pass(a, a_end - 1, points, passed)
-        t, x = T[a_end - 1], X[a_end - 1] + X[b]
-        first, second = N[a_end - 1], N[b]
-        T2[k], X2[k], S2[k], N2[k] = t, x, np.inf, first
-        T2[k + 1], X2[k + 1], S2[k + 1], N2[k + 1] = t, x, np.inf, second
-        return k + 2, np.inf
     if a_left == np.inf:
         while j < b_end and T[j] < T[a]:
             j += 1
@@ -159,23 +223,30 @@ def _merge(
         while i < a_end and T[i] <= T[b]:
             i += 1
         _pass(a, i, points, passed)
-    a_slope = a_left if i == a else S[i - 1]
-    b_slope = b_left if j == b else S[j - 1]
-    left, last, stop = a_slope + b_slope, -np.inf, False
-    while not stop and (i < a_end or j < b_end):
-        if j == b_end or (i < a_end and T[i] <= T[j]):
-            x = X[i] + _at(T[i], j, b, b_end, b_left, points)
-            T2[k], N2[k], a_slope = T[i], N[i], S[i]
+    a_slope, a_t, a_x = (a_left, -np.inf, 0.0) if i == a else (S[i - 1], T[i - 1], X[i - 1])
+    b_slope, b_t, b_x = (b_left, -np.inf, 0.0) if j == b else (S[j - 1], T[j - 1], X[j - 1])
+    a_next, b_next = T[i] if i < a_end else np.inf, T[j] if j < b_end else np.inf
+    left, last = a_slope + b_slope, -np.inf
+    while i < a_end or j < b_end:
+        if j == b_end or (i < a_end and a_next <= b_next):
+            x = X[i] + _between(a_next, b_t, b_x, b_next, X[min(j, b_end - 1)], b_slope)
+            T2[k], N2[k] = a_next, N[i]
+            a_t, a_x, a_slope = a_next, X[i], S[i]
             i += 1
+            a_next = T[i] if i < a_end else np.inf
             stop = i == a_end and a_slope == np.inf
         else:
-            x = X[j] + _at(T[j], i, a, a_end, a_left, points)
-            T2[k], N2[k], b_slope = T[j], N[j], S[j]
+            x = X[j] + _between(b_next, a_t, a_x, a_next, X[min(i, a_end - 1)], a_slope)
+            T2[k], N2[k] = b_next, N[j]
+            b_t, b_x, b_slope = b_next, X[j], S[j]
             j += 1
+            b_next = T[j] if j < b_end else np.inf
             stop = j == b_end and b_slope == np.inf
         last = max(x, last)
         X2[k], S2[k] = last, a_slope + b_slope
         k += 1
+        if stop:
+            break
     return k, left
 
 
@@ -213,32 +284,54 @@ def _join(
 
 
 @compiled
-def _add_own(begin: int, end: int, left: float, y: float, w: float, points: Points) -> float:
-    """Add the cost w (x - y)^2 to a curve in place; return the slope left of it."""
-    T, X, S, _ = points
+def _add_own(begin: int, end: int, left: float, y: float, w: float, points: Points, out: Points) -> float:
+    """Copy a curve to ``out``, perhaps itself, with the cost w (x - y)^2 added; return the slope left of it."""
+    T, X, S, N = points
+    T2, X2, S2, N2 = out
     w2 = 2.0 * w
     if w2 == 0.0:
+        _copy(begin, end, points, out)
         return left
+    steepest = 1.0 / w2
     for m in range(begin, end):
-        T[m] += w2 * (X[m] - y)
-        S[m] = S[m] / (1.0 + w2 * S[m]) if S[m] != np.inf else 1.0 / w2
-    return left / (1.0 + w2 * left) if left != np.inf else 1.0 / w2
+        T2[m], X2[m], N2[m] = T[m] + w2 * (X[m] - y), X[m], N[m]
+        S2[m] = S[m] / (1.0 + w2 * S[m]) if S[m] < np.inf else steepest
+    return left / (1.0 + w2 * left) if left < np.inf else steepest
+
+
+@compiled
+def _trim(
+    begin: int, end: int, left: float, low: float, high: float, points: Points, passed: Marks
+) -> tuple[int, int, float]:
+    """Leave behind all but one of the points on either side of low <= x <= high; return begin, end and left slope."""
+    _, X, S, _ = points
+    first, last = begin, end
+    while first < end - 1 and X[first + 1] < low:
+        first += 1
+    while last > first + 1 and X[last - 2] > high:
+        last -= 1
+    while first > begin and S[first - 1] == np.inf:  # a jump keeps both its ends
+        first -= 1
+    while last < end and S[last - 1] == np.inf:
+        last += 1
+    _pass(begin, first, points, passed)
+    return first, last, left if first == begin else S[first - 1]
 
 
 @compiled
 def _crossing(x: float, k: int, begin: int, end: int, left: float, points: Points) -> float:
     """Return t where the curve, on the piece before point k, has the value x."""
     T, X, S, _ = points
-    slope = left if k == begin else S[k - 1]
+    slope: float = left if k == begin else S[k - 1]
     if slope == 0.0:  # rounding only: bounds that leave no choice
-        return T[k] if k == begin else T[k - 1]
+        return float(T[k] if k == begin else T[k - 1])
     if k == begin:
-        return T[k] - (X[k] - x) / slope
+        return float(T[k] - (X[k] - x) / slope)
     if k == end:
-        return T[k - 1] + (x - X[k - 1]) / slope
+        return float(T[k - 1] + (x - X[k - 1]) / slope)
     if X[k] - x < x - X[k - 1]:
-        return max(T[k - 1], T[k] - (X[k] - x) / slope)
-    return min(T[k], T[k - 1] + (x - X[k - 1]) / slope)
+        return float(max(T[k - 1], T[k] - (X[k] - x) / slope))
+    return float(min(T[k], T[k - 1] + (x - X[k - 1]) / slope))
 
 
 @compiled
@@ -263,6 +356,8 @@ def _cut(
         k, left_out = k + 1, 0.0
     else:
         left_out = left
+        if lo > -np.inf:  # nothing reaches down to this bound
+            passed[2 * v] = 1
     shift = k - first
     for m in range(first, last):
         T2[m + shift], X2[m + shift] = points[0][m], X[m]
@@ -286,10 +381,21 @@ def _capacity(first_child: Ints, lo: Floats, hi: Floats) -> int:
 
 
 @compiled
-def _sweep(order: Ints, parent: Ints, first_child: Ints, y: Floats, weights: Floats, lo: Floats, hi: Floats) -> Marks:
+def _sweep(
+    order: Ints,
+    parent: Ints,
+    first_child: Ints,
+    y: Floats,
+    weights: Floats,
+    lo: Floats,
+    hi: Floats,
+    low: Floats,
+    high: Floats,
+) -> Marks:
     """Return a mark (2 n,) for each bound, lower at 2 v and upper at 2 v + 1: whether the optimum lies beyond it.
 
-    Finished curves lie on a stack; a node without answer and bounds leaves its children's curves to its parent.
+    ``low`` and ``high`` (n,), or empty, are ranges that hold the optimum. Finished curves lie on a stack; a node
+    without answer and bounds leaves its children's curves to its parent.
     """
     n, size = y.size, _capacity(first_child, lo, hi)
     points = (np.empty(size), np.empty(size), np.empty(size), np.empty(size, np.int64))
@@ -308,8 +414,14 @@ def _sweep(order: Ints, parent: Ints, first_child: Ints, y: Floats, weights: Flo
             base = depth - waiting[v]
             _join(base, depth, starts, ends, lefts, points, spare, passed)
             begin, end = starts[base], ends[base]
-            left = _add_own(begin, end, lefts[base], y[v], weights[v], spare)
-            ends[base], lefts[base] = _cut(begin, end, left, lo[v], hi[v], v, spare, points, passed)
+            bounded = lo[v] > -np.inf or hi[v] < np.inf
+            target = spare if bounded else points
+            lefts[base] = _add_own(begin, end, lefts[base], y[v], weights[v], spare, target)
+            if low.size > 0:
+                begin, end, lefts[base] = _trim(begin, end, lefts[base], low[v], high[v], target, passed)
+                starts[base], ends[base] = begin, end
+            if bounded:
+                ends[base], lefts[base] = _cut(begin, end, lefts[base], lo[v], hi[v], v, spare, points, passed)
             depth = base
         top = ends[depth]
         depth += 1

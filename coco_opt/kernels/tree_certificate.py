@@ -82,16 +82,13 @@ def multipliers(parent: Ints, first_child: Ints, d_low: Floats, d_high: Floats, 
 
 
 @compiled
-def slopes(x: Floats, lower: Floats, upper: Floats, left: Floats, right: Floats, near: float) -> None:
-    """Turn one-sided derivatives of f at x into the range of d that makes x optimal, in place.
-
-    ``left`` becomes d_low and ``right`` d_high; a value within ``near`` of a bound counts as on it.
-    """
+def slopes(x: Any, lower: Floats, upper: Floats, left: Floats, right: Floats) -> None:
+    """Turn the derivatives of f left and right of x into d_low and d_high, the range that makes x optimal, in place."""
     for v in range(x.size):
         d_low, d_high = -right[v], -left[v]
-        if x[v] - lower[v] <= near:
+        if x[v] <= lower[v]:
             d_high = np.inf
-        if upper[v] - x[v] <= near:
+        if x[v] >= upper[v]:
             d_low = -np.inf
         left[v], right[v] = d_low, d_high
 
@@ -119,14 +116,13 @@ def gap_l1(parent: Ints, y: Any, weights: Floats, lower: Floats, upper: Floats, 
     """Return the gap for f_v = w |x - y|, whose minimiser with d is y or a bound."""
     total = 0.0
     for v in range(x.size):
-        d = lam[v] - (lam[parent[v]] if v > 0 else 0.0)
-        w = weights[v]
+        above = lam[parent[v]] if v > 0 else 0.0
+        d, w = lam[v] - above, weights[v]
         u = min(max(float(y[v]), lower[v]), upper[v])
-        if d > w:
-            u = lower[v]
-        elif d < -w:
-            u = upper[v]
-        if not np.isfinite(u):
+        edge = lower[v] if d > 0.0 else upper[v]
+        if abs(d) > w and np.isfinite(edge):
+            u = edge
+        elif abs(d) > w + 1e-15 * (abs(lam[v]) + abs(above)):  # beyond what rounding of the difference explains
             return np.inf
         total += max(0.0, w * (abs(x[v] - y[v]) - abs(u - y[v])) + d * (x[v] - u))
     return total

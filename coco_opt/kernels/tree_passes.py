@@ -58,10 +58,13 @@ def sums(first_child: Ints, values: Any) -> None:
 
 
 @compiled
-def upward(first_child: Ints, y: Floats, s2: Floats) -> tuple[Floats, Floats, Floats, Floats]:
+def upward(
+    first_child: Ints, y: Floats, s2: Floats, lower: Floats, upper: Floats
+) -> tuple[Floats, Floats, Floats, Floats]:
     """Return z, V, zc and C (n,) of the upward pass; zc and C are 0 and infinite at leaves.
 
-    y must be finite, its value where s2 is infinite is what an undetermined leaf starts from.
+    y must be finite; where s2 is infinite it is what an undetermined leaf starts from. ``lower`` and ``upper`` (n,),
+    which may be empty, only clip the start of undetermined nodes.
     """
     n = y.size
     z, V = y.copy(), s2.copy()
@@ -80,9 +83,11 @@ def upward(first_child: Ints, y: Floats, s2: Floats) -> tuple[Floats, Floats, Fl
             continue
         if own == np.inf or below == 0.0:
             z[v], V[v] = total, below
+            if below == np.inf and lower.size > 0:
+                z[v] = min(max(total, lower[v]), upper[v])
         elif below != np.inf:
-            z[v] = y[v] + (total - y[v]) * (own / (own + below))
-            V[v] = own * (below / (own + below))
+            part = own / (own + below)
+            z[v], V[v] = y[v] + (total - y[v]) * part, part * below
     return z, V, zc, C
 
 
@@ -117,10 +122,15 @@ def downward(first_child: Ints, z: Floats, V: Floats, zc: Floats, C: Floats, equ
     return x
 
 
-def fit(first_child: Ints, y: Floats, s2: Floats, *, equal_parts: bool = True) -> Floats:
-    """Return the least squares estimates x (n,) that satisfy all sums; O(n)."""
-    z, V, zc, C = upward(first_child, y, s2)
-    return downward(first_child, z, V, zc, C, equal_parts)
+def fit(first_child: Ints, y: Floats, s2: Floats, bounds: tuple[Floats, Floats] | None = None) -> Floats:
+    """Return the least squares estimates x (n,) that satisfy all sums; O(n).
+
+    With ``bounds`` (lower and upper, n), which must hold for what is determined, undetermined nodes keep them too: a
+    discrepancy then goes to the first of them instead of equal parts.
+    """
+    lower, upper = (np.empty(0), np.empty(0)) if bounds is None else bounds
+    z, V, zc, C = upward(first_child, y, s2, lower, upper)
+    return downward(first_child, z, V, zc, C, bounds is None)
 
 
 @compiled
@@ -184,17 +194,17 @@ def covariance(parent: Ints, V: Floats, C: Floats, P: Floats, E: Floats, u: int,
     if factor == 0.0 or C[u] == 0.0:
         return 0.0
     if a < 0 and b < 0:
-        return P[u]
+        return float(P[u])
     if a < 0 or b < 0:
         c = max(a, b)
         if C[u] != np.inf:
-            return factor * (V[c] / C[u]) * P[u]
-        return factor * P[u] if V[c] == np.inf else 0.0
+            return float(factor * (V[c] / C[u]) * P[u])
+        return float(factor * P[u] if V[c] == np.inf else 0.0)
     if C[u] != np.inf:
-        return -factor * (V[a] / C[u]) * (V[b] / C[u]) * E[u]
+        return float(-factor * (V[a] / C[u]) * (V[b] / C[u]) * E[u])
     if V[a] == np.inf:
-        return -factor * V[b]
-    return -factor * V[a] if V[b] == np.inf else 0.0
+        return float(-factor * V[b])
+    return float(-factor * V[a] if V[b] == np.inf else 0.0)
 
 
 @compiled

@@ -9,9 +9,21 @@ from coco_opt.problems.controlled_rounding import ControlledRounding
 from coco_opt.problems.group_matching import Flow, GroupMatching
 from coco_opt.problems.isotonic import IsotonicL1, IsotonicL2
 from coco_opt.problems.simplex_projection import SimplexProjection
+from coco_opt.problems.tree import Tree
+from coco_opt.problems.tree_least_absolute import TreeLeastAbsolute
+from coco_opt.problems.tree_least_squares import TreeLeastSquares
 
 PROBLEMS: dict[str, type[Problem[Any, Any]]] = {
-    problem.kind: problem for problem in (SimplexProjection, IsotonicL2, IsotonicL1, ControlledRounding, GroupMatching)
+    problem.kind: problem
+    for problem in (
+        SimplexProjection,
+        IsotonicL2,
+        IsotonicL1,
+        ControlledRounding,
+        GroupMatching,
+        TreeLeastSquares,
+        TreeLeastAbsolute,
+    )
 }
 
 __all__ = [
@@ -22,4 +34,7 @@ __all__ = [
     "IsotonicL1",
     "IsotonicL2",
     "SimplexProjection",
+    "Tree",
+    "TreeLeastAbsolute",
+    "TreeLeastSquares",
 ]

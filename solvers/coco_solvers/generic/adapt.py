@@ -1,7 +1,10 @@
-"""What the adapters share: splitting two-sided constraints, 32-bit sparse matrices, empty claims."""
+"""What the adapters share: splitting two-sided constraints, 32-bit sparse matrices, empty claims, silence."""
 
 from __future__ import annotations
 
+import io
+import sys
+import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -99,3 +102,28 @@ def claim(status: Status, z: FloatArray | None, dual: ProgramDual | None, iterat
     if dual is not None and not (np.isfinite(dual.rows).all() and np.isfinite(dual.bounds).all()):
         dual = None
     return ProgramAnswer(z, status, dual, iterations)
+
+
+class _Hush:
+    """Drop what packages print to ``sys.stdout`` while any thread is inside; use ``hushed``."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._inside = 0
+        self._kept = sys.stdout
+
+    def __enter__(self) -> None:
+        # Each thread putting back what it found would leave the other's silence behind: only the last one restores.
+        with self._lock:
+            if self._inside == 0:
+                self._kept, sys.stdout = sys.stdout, io.StringIO()
+            self._inside += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if self._inside == 0:
+                sys.stdout = self._kept
+
+
+hushed = _Hush()

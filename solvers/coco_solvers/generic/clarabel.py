@@ -26,7 +26,7 @@ class Clarabel(ProgramSolver):
     max_iter: int = 200
     time_limit: float | None = None
     threads: int = 1
-    tolerance: float = 1e-7
+    tolerance: float = 1e-6
 
     def solve_program(self, program: LinearProgram) -> ProgramAnswer:
         """Solve a linear or quadratic program written as ``A z + s = b`` with s in a cone."""

@@ -23,7 +23,7 @@ from coco_opt.forms import (
 )
 from coco_opt.solution import Status
 from coco_opt.solver import ProgramAnswer, ProgramSolver
-from coco_solvers.generic.adapt import claim, sides
+from coco_solvers.generic.adapt import claim, hushed, sides
 
 if TYPE_CHECKING:
     import cvxpy as cp
@@ -142,7 +142,8 @@ def _solve(problem: cp.Problem, engine: str, options: dict[str, Any]) -> Status:
         # CVXPY warns of inaccurate answers; the status says so here, and the core measures how inaccurate.
         warnings.simplefilter("ignore", UserWarning)
         try:
-            problem.solve(solver=engine, **options)
+            with hushed:
+                problem.solve(solver=engine, **options)
         except cp.SolverError:
             return Status.NUMERICAL_TROUBLE
     return {

@@ -28,7 +28,6 @@ from coco_opt.problems import (
 )
 from coco_opt.solution import Answer, Status
 
-
 MAX_GROUPS = 9
 
 

@@ -12,6 +12,13 @@ from numpy.typing import NDArray
 from coco_opt.problems import IsotonicL1, IsotonicL2
 from coco_solvers.structured.kernel_solver import KernelSolver
 
+_SAFE_ENTRIES = 2**9  # so many integers of at most 2^53 have a sum below 2^62
+
+
+def _small(y: NDArray[np.int64]) -> NDArray[Any]:
+    """Return integers as they are where their sum fits in int64, else as float64."""
+    return y if float(y.max()) * y.size < 2.0**62 else y.astype(np.float64)
+
 
 @dataclass(frozen=True)
 class PoolAdjacentViolators(KernelSolver):
@@ -26,7 +33,13 @@ class PoolAdjacentViolators(KernelSolver):
         """Return the fit (n,) as float64."""
         from coco_opt.kernels import isotonic_l2
 
-        return isotonic_l2.fit(problem.y, problem.weights, problem.lower, problem.upper)
+        y = problem.y
+        if y.dtype == np.int64 and y.size >= _SAFE_ENTRIES and problem.scale * y.size >= 2.0**62:
+            # Block sums would overflow; what the values have in common is taken out of them exactly.
+            base = int(y.min())
+            fitted = isotonic_l2.fit(_small(y - base), problem.weights)
+            return np.clip(fitted + base, problem.lower, problem.upper)
+        return isotonic_l2.fit(y, problem.weights, problem.lower, problem.upper)
 
 
 @dataclass(frozen=True)

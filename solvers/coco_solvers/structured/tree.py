@@ -71,7 +71,7 @@ class SparseEquations(KernelSolver):
     problem = TreeLeastSquares
 
     def fit(self, problem: TreeLeastSquares) -> NDArray[np.float64]:
-        """Return the values (n,); UnknownSolverError for a problem with bounds."""
+        """Return the values (n,); UnknownSolverError for bounds or answers that do not determine every node."""
         if problem.bounded:
             raise UnknownSolverError(f"{self.name} solves equations only; a problem with bounds needs a QP solver")
         from scipy.sparse import block_array, csc_array
@@ -84,6 +84,10 @@ class SparseEquations(KernelSolver):
         used = np.flatnonzero(np.diff(rows.tocsr().indptr))
         matrix = block_array([[program.P[:, free][free], rows[used].T], [rows[used], None]], format="csc")
         right = np.concatenate([-program.c[free], -(program.A @ fixed)[used]])
+        try:
+            solved = splu(matrix).solve(right)
+        except RuntimeError:
+            raise UnknownSolverError(f"{self.name}: the answers do not determine every node; use 'auto'") from None
         value = fixed
-        value[free] = splu(matrix).solve(right)[: free.size]
+        value[free] = solved[: free.size]
         return value

@@ -1,0 +1,198 @@
+"""Trees as flat breadth-first arrays, and what every problem on a tree shares.
+
+A problem on a tree has a value x_v for every node, minimises a sum of one convex cost a node, and asks that
+
+    x_v = sum of the children's x at every inner node,   lower_v <= x_v <= upper_v.
+
+Its multipliers are a vector lam (n,), one entry for the sum of each inner node and 0 at leaves; the certified gap is in
+``coco_opt.kernels.tree_certificate``.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from coco_opt.errors import ProblemError
+from coco_opt.forms import FloatArray, ProgramDual
+from coco_opt.problem import Problem
+
+if TYPE_CHECKING:
+    from scipy.sparse import csc_array
+
+IntArray = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False, init=False, slots=True)
+class Tree:
+    """A rooted tree of n nodes numbered breadth first: any depth, any fan-out, leaves at any depth.
+
+    ``parent`` int64[n], -1 at the root, otherwise nondecreasing and smaller than the node's own number. Derived:
+    ``first_child`` int64[n + 1], the children of v being ``first_child[v]:first_child[v + 1]``. Raises ProblemError
+    for other arrays. O(n).
+    """
+
+    parent: IntArray
+    first_child: IntArray
+
+    def __init__(self, parent: ArrayLike) -> None:
+        array = np.asarray(parent)
+        if array.ndim != 1 or array.size == 0 or array.dtype.kind not in "iu":
+            raise ProblemError("parent must be a vector of integers with at least one node, the root")
+        array = np.array(array, dtype=np.int64)
+        below = array[1:]
+        number = np.arange(1, array.size)
+        if array[0] != -1 or (below < 0).any() or (below >= number).any() or (np.diff(below) < 0).any():
+            raise ProblemError("parent must number the nodes breadth first: -1 for node 0, then never falling")
+        children = np.bincount(below, minlength=array.size)
+        first_child = np.concatenate([[0], np.cumsum(children)]) + 1
+        for name, values in (("parent", array), ("first_child", first_child.astype(np.int64))):
+            values.setflags(write=False)
+            object.__setattr__(self, name, values)
+
+    @classmethod
+    def complete(cls, fan_out: int, height: int) -> Tree:
+        """Return the complete tree with ``fan_out`` children a node and ``height`` nodes from a leaf to the root."""
+        if fan_out < 2 or height < 1:
+            raise ProblemError("a complete tree needs a fan-out of at least 2 and a height of at least 1")
+        nodes = (fan_out**height - 1) // (fan_out - 1)
+        return cls((np.arange(nodes) - 1) // fan_out)
+
+    @property
+    def nodes(self) -> int:
+        """Return the number of nodes n."""
+        return self.parent.size
+
+    @property
+    def is_leaf(self) -> NDArray[np.bool_]:
+        """Return which nodes (n,) have no children."""
+        return np.equal(self.first_child[1:], self.first_child[:-1])
+
+    def sums(self, values: ArrayLike) -> NDArray[Any]:
+        """Return values (n,) with every inner node's replaced by the sum over the leaves below; O(n)."""
+        from coco_opt.kernels import tree_passes
+
+        total = np.array(values)
+        tree_passes.sums(self.first_child, total)
+        return total
+
+
+@dataclass(frozen=True, eq=False, init=False)
+class TreeProblem(Problem[NDArray[Any], FloatArray]):
+    """Base of the problems on a tree: the constraints, their program rows and the certificate's frame."""
+
+    tree: Tree
+    lower: FloatArray
+    upper: FloatArray
+
+    def _set_constraints(self, tree: Tree | ArrayLike, lower: ArrayLike | None, upper: ArrayLike | None) -> None:
+        object.__setattr__(self, "tree", tree if isinstance(tree, Tree) else Tree(tree))
+        object.__setattr__(self, "lower", self._per_node(lower, -np.inf, "lower"))
+        object.__setattr__(self, "upper", self._per_node(upper, np.inf, "upper"))
+
+    def _per_node(self, values: ArrayLike | None, default: float, name: str) -> FloatArray:
+        """Return one number a node, infinite ones included; a single number is given to all."""
+        array = np.asarray(default if values is None else values)
+        if array.dtype.kind not in "iuf" or array.shape not in ((), self.tree.parent.shape):
+            raise ProblemError(f"{name} must be one number, or one for each of the {self.tree.nodes} nodes")
+        full = np.array(np.broadcast_to(array, self.tree.parent.shape), dtype=np.float64)
+        if np.isnan(full).any():
+            raise ProblemError(f"{name} must not hold NaN")
+        full.setflags(write=False)
+        return full
+
+    def _check_feasible(self) -> None:
+        from coco_opt.kernels import tree_certificate
+
+        if (self.lower == np.inf).any() or (self.upper == -np.inf).any():
+            raise ProblemError("lower must be below, and upper above, infinity")
+        low, high = tree_certificate.implied_bounds(self.tree.first_child, self.lower, self.upper)
+        bad = np.flatnonzero(low > high + self.feasibility_tolerance * self.scale)
+        if bad.size:
+            raise ProblemError(
+                f"the bounds and exact answers leave no value for node {bad[-1]}: check them and those below it"
+            )
+
+    @abstractmethod
+    def _derivatives(self, x: NDArray[Any]) -> tuple[FloatArray, FloatArray]:
+        """Return the cost's derivatives (n,) left and right of x."""
+
+    @abstractmethod
+    def _reach(self) -> FloatArray:
+        """Return the largest |d| (n,) for which the cost plus d x is bounded below without bounds."""
+
+    @abstractmethod
+    def _certify(self, x: NDArray[Any], lam: FloatArray) -> float:
+        """Return the gap for multipliers that leave every node's minimum finite."""
+
+    @property
+    def variables(self) -> int:
+        """Return the number of nodes n."""
+        return self.tree.nodes
+
+    def violation(self, x: NDArray[Any]) -> float:
+        """Return the largest error of a sum or excess over a bound."""
+        if x.shape != self.tree.parent.shape or not np.isfinite(x).all():
+            return np.inf
+        from coco_opt.kernels import tree_certificate
+
+        return float(tree_certificate.violation(self.tree.first_child, self.lower, self.upper, x))
+
+    def repair(self, x: NDArray[Any]) -> NDArray[Any]:
+        """Return the Euclidean projection of x onto the feasible set; a wrong shape comes back unchanged."""
+        violation = self.violation(x)
+        if np.isinf(violation) or violation <= 1e-3 * self.feasibility_tolerance * self.scale:
+            return x
+        from coco_opt.kernels import tree_bounded_l2
+
+        near, _ = tree_bounded_l2.fit(
+            self.tree.parent,
+            self.tree.first_child,
+            np.ascontiguousarray(x, dtype=np.float64),
+            np.ones(x.size),
+            self.lower,
+            self.upper,
+        )
+        return near
+
+    def multipliers(self, x: NDArray[Any]) -> FloatArray:
+        """Rebuild lam from x by intervals, up and down the tree: exact if x is optimal; O(n)."""
+        from coco_opt.kernels import tree_certificate
+
+        d_low, d_high = self._derivatives(x)
+        tree_certificate.slopes(x, self.lower, self.upper, d_low, d_high)
+        return self._nearest(d_low, d_high, np.zeros(x.size))
+
+    def gap(self, x: NDArray[Any], multipliers: FloatArray) -> float:
+        """Return the certified gap; multipliers for which it would be infinite are first moved to valid ones."""
+        reach = self._reach()
+        d_low = np.where(self.upper == np.inf, -reach, -np.inf)
+        d_high = np.where(self.lower == -np.inf, reach, np.inf)
+        return self._certify(x, self._nearest(d_low, d_high, multipliers))
+
+    def _nearest(self, d_low: FloatArray, d_high: FloatArray, wanted: FloatArray) -> FloatArray:
+        from coco_opt.kernels import tree_certificate
+
+        return tree_certificate.multipliers(self.tree.parent, self.tree.first_child, d_low, d_high, wanted)
+
+    def _sum_rows(self) -> csc_array:
+        """Return the sparse rows ``x_v - sum of the children's x``, one for each inner node."""
+        from scipy.sparse import csc_array
+
+        inner = np.flatnonzero(~self.tree.is_leaf)
+        row = np.zeros(self.variables, dtype=np.int64)
+        row[inner] = np.arange(inner.size)
+        child = np.arange(1, self.variables)
+        rows = np.concatenate([row[inner], row[self.tree.parent[1:]]])
+        data = np.concatenate([np.ones(inner.size), -np.ones(child.size)])
+        return csc_array((data, (rows, np.concatenate([inner, child]))), shape=(inner.size, self.variables))
+
+    def _read_dual(self, dual: ProgramDual) -> FloatArray:
+        lam = np.zeros(self.variables)
+        inner = np.flatnonzero(~self.tree.is_leaf)
+        lam[inner] = -dual.rows[: inner.size]
+        return lam

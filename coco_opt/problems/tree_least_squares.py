@@ -1,0 +1,130 @@
+"""Tree least squares: consistent values of all nodes nearest to noisy answers (Hay et al. 2010, section 4).
+
+::
+
+    minimise  sum_v (x_v - y_v)^2 / variance_v   subject to   x_v = sum of the children's x,  lower <= x <= upper
+
+over the nodes of any tree. A variance of 0 makes an answer exact (an invariant, a public total), an infinite one says
+that the node was not measured. Without bounds and with equal variances this is H-bar of the paper (Theorem 3); with
+lower = 0 it is the nonnegative estimate the paper leaves for future work.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from coco_opt.errors import ProblemError
+from coco_opt.forms import FloatArray, Formulation, LinearProgram, QuadraticProgram
+from coco_opt.problems.tree import Tree, TreeProblem
+
+
+@dataclass(frozen=True, eq=False, init=False)
+class TreeLeastSquares(TreeProblem):
+    """Weighted least squares on a tree: ``TreeLeastSquares(tree, y, variance, lower=, upper=)``.
+
+    tree: a Tree or its parent array (n,); y (n,) noisy answers, ignored where variance is infinite; variance, lower and
+    upper: (n,) or one number for all (default 1, none, none). Values are float64 (n,). Where unmeasured nodes leave a
+    choice, the kernel takes equal parts without bounds and fills the first sibling first with them. Raises ProblemError
+    for data that are not finite, negative variances or constraints that nothing satisfies.
+    """
+
+    y: FloatArray
+    variance: FloatArray
+    weights: FloatArray
+
+    kind: ClassVar[str] = "tree_l2"
+    forms: ClassVar[tuple[type[LinearProgram], ...]] = (QuadraticProgram,)
+
+    def __init__(
+        self,
+        tree: Tree | ArrayLike,
+        y: ArrayLike,
+        variance: ArrayLike = 1.0,
+        *,
+        lower: ArrayLike | None = None,
+        upper: ArrayLike | None = None,
+    ) -> None:
+        self._set_constraints(tree, lower, upper)
+        spread = self._per_node(variance, 1.0, "variance")
+        if (spread < 0).any():
+            raise ProblemError("variance must not be negative (0 is exact, infinity not measured)")
+        answers = np.array(y, dtype=np.float64)
+        if answers.shape != spread.shape:
+            raise ProblemError(f"y must have one answer for each of the {spread.size} nodes")
+        answers[np.isinf(spread)] = 0.0
+        if not np.isfinite(answers).all():
+            raise ProblemError("y must be finite wherever variance is")
+        exact = spread == 0.0
+        measured = (spread > 0) & (spread < np.inf)
+        if (spread[measured] < np.finfo(np.float64).tiny).any():
+            raise ProblemError("a variance is too small to be inverted; use 0 for exact answers")
+        weights = np.divide(1.0, spread, out=np.zeros(spread.size), where=measured)
+        bounds = self._with_exact(answers, exact)
+        given = {"y": answers, "variance": spread, "weights": weights, "lower": bounds[0], "upper": bounds[1]}
+        for name, values in given.items():
+            values.setflags(write=False)
+            object.__setattr__(self, name, values)
+        self._check_feasible()
+
+    def _with_exact(self, answers: FloatArray, exact: NDArray[np.bool_]) -> tuple[FloatArray, FloatArray]:
+        beyond = exact & ((answers < self.lower) | (answers > self.upper))
+        if beyond.any():
+            raise ProblemError(f"the exact answer of node {np.flatnonzero(beyond)[0]} lies outside its bounds")
+        return np.where(exact, answers, self.lower), np.where(exact, answers, self.upper)
+
+    @property
+    def scale(self) -> float:
+        """Return the largest magnitude among answers and finite bounds, at least 1."""
+        bounds = np.concatenate([self.lower, self.upper])
+        largest = float(np.abs(bounds[np.isfinite(bounds)]).max(initial=1.0))
+        return max(largest, float(np.abs(self.y).max()))
+
+    @property
+    def bounded(self) -> bool:
+        """Return whether any node but the exact ones has a finite bound."""
+        finite = (self.lower > -np.inf) | (self.upper < np.inf)
+        return bool((finite & (self.variance > 0)).any())
+
+    def objective(self, x: NDArray[Any]) -> float:
+        """Return the weighted sum of squared residuals over the measured nodes."""
+        residual = x - self.y
+        return float((self.weights * residual) @ residual)
+
+    def _derivatives(self, x: NDArray[Any]) -> tuple[FloatArray, FloatArray]:
+        slope = 2.0 * self.weights * (x - self.y)
+        return slope, slope.copy()
+
+    def _reach(self) -> FloatArray:
+        return np.where(self.weights > 0, np.inf, 0.0)
+
+    def _certify(self, x: NDArray[Any], lam: FloatArray) -> float:
+        from coco_opt.kernels import tree_certificate
+
+        values = np.ascontiguousarray(x, dtype=np.float64)
+        return float(
+            tree_certificate.gap_l2(self.tree.parent, self.y, self.weights, self.lower, self.upper, values, lam)
+        )
+
+    def formulate(self, form: type[LinearProgram]) -> Formulation[NDArray[Any], FloatArray]:
+        """Write the quadratic program in all nodes, with a sparse row for the sum of each inner node."""
+        if form is not QuadraticProgram:
+            raise self._no_form(form)
+        from scipy.sparse import diags_array
+
+        n, w = self.variables, self.weights
+        rows = self._sum_rows()
+        program = QuadraticProgram(
+            P=diags_array([2.0 * w], offsets=[0], shape=(n, n), format="csc"),
+            c=-2.0 * w * self.y,
+            A=rows,
+            row_lower=np.zeros(rows.shape[0]),
+            row_upper=np.zeros(rows.shape[0]),
+            lower=self.lower,
+            upper=self.upper,
+            offset=float((w * self.y) @ self.y),
+        )
+        return Formulation(program, recover=lambda z: z, multipliers=self._read_dual)

@@ -1,0 +1,110 @@
+"""The tree of intervals over an ordered domain (Hay et al. 2010, section 4)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from coco_opt.errors import ProblemError
+from coco_opt.problems.tree import Tree
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False, init=False, slots=True)
+class DomainTree:
+    """The k-ary tree of intervals over ``cells`` ordered cells; all leaves, one a cell, at equal depth.
+
+    A domain that is no power of k is padded with public zeros up to the next: intervals that hold padding only are
+    exact zeros and left out of ``tree``, so its last nodes may have fewer than k children. ``level_start`` int64
+    (height + 1,): level l (root 0) is level_start[l]:level_start[l + 1]. With ``fan_out`` None the tree is its cells
+    alone, under a root that is never measured (the strategy L of the paper).
+    """
+
+    cells: int
+    fan_out: int | None
+    tree: Tree
+    level_start: Ints
+
+    def __init__(self, cells: int, fan_out: int | None = 2) -> None:
+        if cells < 1 or (fan_out is not None and fan_out < 2):
+            raise ProblemError("a domain needs at least 1 cell, and a tree a fan-out of at least 2 (or None)")
+        k = max(cells, 2) if fan_out is None else fan_out
+        widths = [cells]
+        while widths[-1] > 1 or (fan_out is None and len(widths) == 1):
+            widths.append(-(-widths[-1] // k))
+        starts = np.concatenate([[0], np.cumsum(widths[::-1])]).astype(np.int64)
+        parents = [np.array([-1])]
+        for above, width in zip(starts, widths[-2::-1], strict=False):
+            parents.append(above + np.arange(width) // k)
+        starts.setflags(write=False)
+        for name, value in (
+            ("cells", cells),
+            ("fan_out", fan_out),
+            ("tree", Tree(np.concatenate(parents))),
+            ("level_start", starts),
+        ):
+            object.__setattr__(self, name, value)
+
+    @property
+    def height(self) -> int:
+        """Return the number of nodes from a leaf to the root, l in the paper."""
+        return self.level_start.size - 1
+
+    @property
+    def first_leaf(self) -> int:
+        """Return the node of cell 0."""
+        return int(self.level_start[-2])
+
+    @property
+    def sensitivity(self) -> int:
+        """Return by how much one entity, added or removed, changes the measured counts in total (Proposition 4)."""
+        return 1 if self.fan_out is None else self.height
+
+    def counts(self, cells: ArrayLike) -> Ints:
+        """Return the counts of all nodes (n,) from those of the cells; int64."""
+        values = np.asarray(cells)
+        if values.shape != (self.cells,) or values.dtype.kind not in "iu":
+            raise ProblemError(f"counts must be {self.cells} integers, one for each cell of the domain")
+        nodes = np.zeros(self.tree.nodes, dtype=np.int64)
+        nodes[self.first_leaf :] = values
+        total: Ints = self.tree.sums(nodes)
+        return total
+
+    def subtrees(self, begin: ArrayLike, end: ArrayLike) -> tuple[list[tuple[Ints, Ints]], Ints]:
+        """Write ranges of cells begin:end (k,) as unions of the fewest intervals; O(height) a range.
+
+        Returns, for each level from the leaves up and each of its two sides, the first node and the node behind the
+        last one taken (k,), and the number of intervals of each range (k,).
+        """
+        i, j = self.checked(begin, end)
+        pieces: list[tuple[Ints, Ints]] = []
+        taken = np.zeros(i.size, dtype=np.int64)
+        for level in range(self.height - 1, 0, -1):
+            start = self.level_start[level]
+            width = int(self.level_start[level + 1] - start)
+            k = max(width, 2) if self.fan_out is None else self.fan_out
+            # An unmeasured root is no interval; padding beyond the last node is public.
+            keep = self.fan_out is None
+            left = j if keep else np.minimum(-(-i // k) * k, j)
+            right = np.maximum(np.where(j == width, j, j // k * k), left)
+            pieces += [(start + i, start + left), (start + right, start + j)]
+            taken += (left - i) + (j - right)
+            empty = left >= right
+            i = np.where(empty, 0, -(-left // k))
+            j = np.where(empty, 0, -(-right // k))
+        if self.fan_out is not None:
+            pieces.append((i, j))
+            taken += j - i
+        return pieces, taken
+
+    def checked(self, begin: ArrayLike, end: ArrayLike) -> tuple[Ints, Ints]:
+        """Return ranges as int64 vectors; ProblemError unless 0 <= begin <= end <= cells."""
+        i, j = (np.atleast_1d(np.asarray(side)) for side in (begin, end))
+        if i.dtype.kind not in "iu" or j.dtype.kind not in "iu" or i.shape != j.shape or i.ndim != 1:
+            raise ProblemError("ranges need as many whole begins as ends")
+        if (i < 0).any() or (i > j).any() or (j > self.cells).any():
+            raise ProblemError(f"ranges must satisfy 0 <= begin <= end <= {self.cells}, the number of cells")
+        return i.astype(np.int64), j.astype(np.int64)

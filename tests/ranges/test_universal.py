@@ -1,0 +1,199 @@
+"""Universal histograms: intervals, sensitivities, answers, errors and the choice of a fan-out."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from coco_solvers.structured.tree import TreePasses
+
+from coco_opt import SolverChoices
+from coco_opt.errors import ProblemError
+from coco_opt.privacy import SeededNoise
+from coco_opt.problems.tree import Tree
+from coco_opt.ranges import (
+    DomainTree,
+    RangeMeasurement,
+    UniversalHistogram,
+    choose_fan_out,
+    measure_ranges,
+    predict_errors,
+    round_nonnegative,
+    zero_subtrees,
+)
+from coco_opt.ranges.measurement import geometric_variance, sensitivity
+from coco_opt.ranges.universal import ESTIMATORS, Estimator
+
+EPSILON = Fraction(1)
+
+
+def solvers() -> SolverChoices:
+    return SolverChoices({"tree_l2": TreePasses()})
+
+
+def measured(fan_out: int | None, cells: int = 45, seed: int = 1) -> tuple[np.ndarray, RangeMeasurement]:
+    rng = np.random.default_rng(seed)
+    counts = np.where(rng.random(cells) < 0.4, rng.geometric(0.1, cells), 0)
+    return counts, measure_ranges(counts, EPSILON, source=SeededNoise(seed), fan_out=fan_out)
+
+
+def test_the_papers_example() -> None:
+    domain = DomainTree(4, 2)
+    assert domain.counts([2, 0, 10, 2]).tolist() == [14, 2, 12, 2, 0, 10, 2]
+    assert (domain.height, domain.sensitivity, domain.first_leaf) == (3, 3, 3)
+
+
+@pytest.mark.parametrize("fan_out", [2, 3, 5, 16, None])
+@pytest.mark.parametrize("cells", [1, 2, 3, 16, 17, 45])
+def test_padding_is_left_out_and_levels_add_up(cells: int, fan_out: int | None) -> None:
+    domain = DomainTree(cells, fan_out)
+    counts = np.arange(1, cells + 1)
+    nodes = domain.counts(counts)
+    assert nodes[0] == counts.sum()
+    for level in range(domain.height):
+        assert nodes[domain.level_start[level] : domain.level_start[level + 1]].sum() == counts.sum()
+    assert domain.tree.is_leaf.sum() == cells
+    if fan_out is not None:
+        assert fan_out ** (domain.height - 1) >= cells > (fan_out ** (domain.height - 2) if cells > 1 else 0)
+
+
+@pytest.mark.parametrize("fan_out", [2, 3, 4, None])
+def test_ranges_are_the_fewest_intervals(fan_out: int | None) -> None:
+    cells = 11
+    domain = DomainTree(cells, fan_out)
+    spans = domain.counts(np.arange(1, cells + 1))
+    usable = range(1 if fan_out is None else 0, domain.tree.nodes)
+    covers = {v: _cells_below(domain, v) for v in usable}
+    running = np.concatenate([[0], np.cumsum(spans)])
+    for begin in range(cells + 1):
+        fewest = {begin: 0}
+        for at in range(begin, cells):
+            for first, behind in covers.values():
+                if first == at and at in fewest:
+                    fewest[behind] = min(fewest.get(behind, cells), fewest[at] + 1)
+        for end in range(begin, cells + 1):
+            pieces, taken = domain.subtrees([begin], [end])
+            assert taken[0] == fewest[end]
+            total = sum(int(running[behind[0]] - running[first[0]]) for first, behind in pieces)
+            assert total == sum(range(begin + 1, end + 1))
+
+
+def _cells_below(domain: DomainTree, node: int) -> tuple[int, int]:
+    first = behind = node
+    behind += 1
+    while first < domain.first_leaf:
+        first, behind = int(domain.tree.first_child[first]), int(domain.tree.first_child[behind])
+    return first - domain.first_leaf, behind - domain.first_leaf
+
+
+@pytest.mark.parametrize("fan_out", [2, 3, None])
+def test_sensitivities_are_those_of_all_neighbours(fan_out: int | None) -> None:
+    domain = DomainTree(7, fan_out)
+    first = 1 if fan_out is None else 0
+    base = np.full(7, 5)
+    units = np.eye(7, dtype=np.int64)
+    change = [np.abs(domain.counts(base + unit) - domain.counts(base))[first:].sum() for unit in units]
+    assert max(change) == sensitivity(domain, "add_remove")
+    moved = [
+        np.abs(domain.counts(base + units[a] - units[b]) - domain.counts(base))[first:].sum()
+        for a in range(7)
+        for b in range(7)
+    ]
+    assert max(moved) == sensitivity(domain, "replace")
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+@pytest.mark.parametrize("fan_out", [2, 4, None])
+def test_answers_of_every_estimator(fan_out: int | None, estimator: Estimator) -> None:
+    counts, measurement = measured(fan_out)
+    histogram = UniversalHistogram.fit(measurement, estimator, solvers())
+    begin, end = np.array([0, 3, 10, 44, 7]), np.array([45, 9, 10, 45, 40])
+    answers = histogram.ranges(begin, end)
+    if estimator != "noisy":
+        cells = [histogram.cells[i:j].sum() for i, j in zip(begin, end, strict=True)]
+        np.testing.assert_allclose(answers.estimate, cells, atol=1e-9)
+    assert answers.estimate[2] == answers.standard_error[2] == 0
+    assert histogram.range(3, 9)[0] == answers.estimate[1]
+    truth = np.array([counts[i:j].sum() for i, j in zip(begin, end, strict=True)])
+    if estimator != "zeroed":  # the heuristic is biased by more than its noise where the data are sparse
+        assert (np.abs(answers.estimate - truth) <= 10 * answers.standard_error + 1e-9).all()
+    if estimator in ("nonnegative", "zeroed"):
+        assert (histogram.cells >= 0).all()
+    cdf = histogram.cdf()
+    assert (np.diff(cdf) >= 0).all()
+    assert cdf[-1] == 1
+    assert (np.diff(histogram.quantile([0.0, 0.25, 0.5, 0.75, 1.0])) >= 0).all()
+    assert len(histogram.to_pandas()) == 45
+
+
+def test_almost_no_noise_gives_exact_answers() -> None:
+    counts = np.array([0, 3, 0, 0, 5, 2, 0, 10])
+    measurement = measure_ranges(counts, Fraction(1000), source=SeededNoise(0), fan_out=2)
+    histogram = UniversalHistogram.fit(measurement, "nonnegative", solvers())
+    np.testing.assert_allclose(histogram.cells, counts, atol=1e-12)
+    assert histogram.quantile([0.1, 0.5, 0.51]).tolist() == [1, 5, 7]
+    np.testing.assert_allclose(histogram.cdf(), np.cumsum(counts) / 20)
+
+
+def test_consistent_is_never_less_sure_than_noisy() -> None:
+    for fan_out in (2, 3, 7):
+        _, measurement = measured(fan_out, cells=30)
+        pairs = [(i, j) for i in range(30) for j in range(i, 31)]
+        begin, end = np.array(pairs).T
+        consistent, noisy = (
+            UniversalHistogram.fit(measurement, name, solvers()).ranges(begin, end).standard_error
+            for name in ("consistent", "noisy")
+        )
+        assert (consistent <= noisy + 1e-9).all()
+        assert (consistent < noisy - 0.1).any()
+
+
+def test_predicted_errors_are_those_of_the_histogram() -> None:
+    begin, end = np.array([0, 5, 17]), np.array([30, 9, 18])
+    for row in predict_errors(30, EPSILON, fan_outs=[None, 2, 5], ranges=(begin, end)):
+        _, measurement = measured(row.fan_out, cells=30)
+        errors = UniversalHistogram.fit(measurement, "consistent", solvers()).ranges(begin, end).standard_error
+        assert row.mean_variance == pytest.approx(float((errors**2).mean()))
+
+
+def test_choice_of_fan_out() -> None:
+    assert choose_fan_out(8, EPSILON) is None
+    best = choose_fan_out(4096, EPSILON)
+    assert best is not None
+    assert best >= 8
+    cells_only = choose_fan_out(4096, EPSILON, ranges=([0, 9], [1, 10]))
+    assert cells_only is None
+
+
+def test_geometric_variance() -> None:
+    k = np.arange(-4000, 4001)
+    for scale in (Fraction(1, 2), Fraction(3), Fraction(20)):
+        a = np.exp(-1 / float(scale))
+        law = (1 - a) / (1 + a) * a ** np.abs(k)
+        assert geometric_variance(scale) == pytest.approx(float((law * k**2).sum()))
+
+
+def test_zero_subtrees_and_rounding() -> None:
+    tree = Tree.complete(2, 3)
+    zeroed = zero_subtrees(tree, [5.0, -0.5, 5.5, 2.0, -2.5, 0.0, 5.5])
+    assert zeroed.tolist() == [5.0, 0.0, 5.5, 0.0, 0.0, 0.0, 5.5]
+    assert round_nonnegative([-3.0, -0.2, 0.49, 0.5, 1.5, 2.5]).tolist() == [0, 0, 0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(("counts", "words"), [([1, -2], "nonnegative"), ([1.0, 2.0], "integers"), ([[1]], "integers")])
+def test_bad_counts_are_refused(counts: list[float], words: str) -> None:
+    with pytest.raises(ProblemError, match=words):
+        measure_ranges(counts, EPSILON, source=SeededNoise(0))
+
+
+def test_bad_questions_are_refused() -> None:
+    _, measurement = measured(4)
+    histogram = UniversalHistogram.fit(measurement, "consistent", solvers())
+    for begin, end in (([3], [2]), ([0], [46]), ([-1], [2]), ([0.5], [2]), ([0, 1], [2])):
+        with pytest.raises(ProblemError, match="ranges"):
+            histogram.ranges(begin, end)
+    with pytest.raises(ProblemError, match="between 0 and 1"):
+        histogram.quantile(1.5)
+    with pytest.raises(ProblemError, match="estimator"):
+        UniversalHistogram.fit(measurement, "best", solvers())  # type: ignore[arg-type]
