@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import difflib
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
+from coco_opt.errors import UnknownSolverError
 from coco_opt.problem import Problem
+from coco_opt.problems import PROBLEMS
 from coco_opt.registry import resolve
 from coco_opt.solution import Solution
 from coco_opt.solver import Solver, solve
@@ -46,11 +49,17 @@ class Certificate:
 class SolverChoices:
     """Solve each problem with the solver chosen for its kind (``auto`` where none is) and keep the worst gaps.
 
-    ``choices`` maps a problem's kind to a solver name or value. Safe to share between threads.
+    ``choices`` maps a problem's kind to a solver name or value; UnknownSolverError for a kind that does not exist.
+    Safe to share between threads.
     """
 
     def __init__(self, choices: Mapping[str, str | Solver] | None = None) -> None:
         self._choices: dict[str, str | Solver] = dict(choices or {})
+        for kind in self._choices:
+            if kind not in PROBLEMS:
+                near = difflib.get_close_matches(kind, PROBLEMS, n=1)
+                hint = f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(PROBLEMS)}"
+                raise UnknownSolverError(f"no kind of problem is called {kind!r}{hint}")
         self._solvers: dict[str, Solver] = {}
         self._certificates: dict[str, Certificate] = {}
         self._lock = threading.Lock()

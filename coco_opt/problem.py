@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,6 +21,9 @@ from coco_opt.forms import Formulation, LinearProgram
 
 ValueT = TypeVar("ValueT")
 DualT = TypeVar("DualT")
+
+MAX_INTEGER = 2**53
+"""The largest magnitude of integer data: up to it a double holds every integer, so no comparison rounds."""
 
 
 class Problem(ABC, Generic[ValueT, DualT]):
@@ -50,6 +53,15 @@ class Problem(ABC, Generic[ValueT, DualT]):
     def scale(self) -> float:
         """Return the magnitude of a typical value, to which violations are compared."""
         return 1.0
+
+    @property
+    def resolution(self) -> float:
+        """Return the gap that rounding an optimal point to doubles can cause: no solver can promise less."""
+        return 0.0
+
+    def accept(self, answer: Any) -> ValueT:
+        """Return a solver's point in the problem's own value type; what cannot be read is left to ``violation``."""
+        return cast(ValueT, answer)
 
     @abstractmethod
     def objective(self, x: ValueT) -> float:
@@ -93,19 +105,44 @@ class Problem(ABC, Generic[ValueT, DualT]):
 
 
 def checked_vector(values: ArrayLike, name: str, *, keep_integers: bool = False) -> NDArray[Any]:
-    """Return a read-only contiguous vector of finite float64 (or int64, if kept) values.
+    """Return a read-only contiguous vector of finite float64 (or int64, if kept) values that nobody else can write.
 
-    Raises ProblemError for another dimension or for values that are not finite numbers.
+    Raises ProblemError for another dimension, for values that are not finite numbers and for integers beyond 2^53.
     """
     array = np.asarray(values)
     if array.ndim != 1:
         raise ProblemError(f"{name} must be one-dimensional, not of shape {array.shape}")
-    if array.dtype.kind not in "iuf":
+    if array.size and array.dtype.kind not in "iuf":
         raise ProblemError(f"{name} must be numbers, not {array.dtype}")
-    integral = keep_integers and array.dtype.kind in "iu"
-    array = np.ascontiguousarray(array, dtype=np.int64 if integral else np.float64)
-    if not integral and not np.isfinite(array).all():
+    integral = array.dtype.kind in "iu"
+    if integral and array.size and max(int(array.max()), -int(array.min())) > MAX_INTEGER:
+        raise ProblemError(f"{name} must not exceed 2^53 in magnitude: beyond it doubles cannot tell integers apart")
+    checked = np.ascontiguousarray(array, dtype=np.int64 if integral and keep_integers else np.float64)
+    if not integral and not np.isfinite(checked).all():
         raise ProblemError(f"{name} must be finite")
-    view = array.view()
+    if isinstance(values, np.ndarray) and checked.flags.writeable and np.may_share_memory(checked, values):
+        checked = checked.copy()
+    view = checked.view()
     view.flags.writeable = False
     return view
+
+
+def plain_answer(answer: Any) -> NDArray[Any]:
+    """Return a solver's vector as int64 or float64, not a number where it holds anything else.
+
+    Unsigned and short integers wrap around in a difference, which would hide a violation.
+    """
+    array = np.asarray(answer)
+    if array.dtype.kind == "i":
+        return array.astype(np.int64, copy=False)
+    if array.dtype.kind in "uf":
+        return array.astype(np.float64, copy=False)
+    return np.full(array.shape, np.nan)
+
+
+def whole_answer(answer: Any) -> NDArray[Any]:
+    """Return a solver's vector as int64 where every entry is whole, else as ``plain_answer`` does."""
+    array = plain_answer(answer)
+    if array.dtype == np.int64 or not (np.abs(array) <= MAX_INTEGER).all() or (array != np.rint(array)).any():
+        return array
+    return array.astype(np.int64)

@@ -9,11 +9,12 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import importlib
+import logging
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 from typing import Any
 
@@ -23,6 +24,8 @@ from coco_opt.solver import Solver
 
 GROUP = "coco_opt.solvers"
 BUILT_IN = "coco_solvers"
+
+_log = logging.getLogger("coco_opt")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,17 +74,30 @@ class Backend:
 
 @cache
 def backends() -> tuple[Backend, ...]:
-    """Return every installed backend row, built-in first; duplicates of a name are refused."""
+    """Return every installed backend row, built-in first; duplicates of a name are refused.
+
+    A third party's table that cannot be loaded is left out with a warning: it must not stop the solvers that can.
+    """
     points = sorted(entry_points(group=GROUP), key=lambda point: (point.name != BUILT_IN, point.name))
     if not any(point.name == BUILT_IN for point in points):
         raise MissingPackageError("coco-opt", "the solver table (installation metadata not found)")
     rows: dict[str, Backend] = {}
     for point in points:
-        for row in point.load():
+        for row in _rows(point):
             if row.name in rows:
                 raise UnknownSolverError(f"two solver tables define {row.name!r}; the second is {point.value}")
             rows[row.name] = row
     return tuple(rows.values())
+
+
+def _rows(point: EntryPoint) -> Iterable[Backend]:
+    try:
+        return typing.cast(Iterable[Backend], point.load())
+    except Exception as error:
+        if point.name == BUILT_IN:
+            raise
+        _log.warning("the solver table %s is left out: %s: %s", point.value, type(error).__name__, error)
+        return ()
 
 
 @cache
@@ -126,15 +142,21 @@ def resolve(solver: str | Solver, problem: type[Problem[Any, Any]]) -> Solver:
     if not isinstance(solver, str):
         return solver
     if solver == "auto":
-        for row in built_in():
-            if row.claims(problem) and row.installed:
-                return row.make()
-        raise UnknownSolverError(f"no installed solver can express {problem.kind}; see 'coco-opt solvers'")
+        return _automatic(problem)
     row = backend(solver)
     if not row.claims(problem):
         names = ", ".join(other.name for other in candidates(problem))
         raise UnknownSolverError(f"solver {solver!r} cannot express {problem.kind}; these can: {names}")
     return make_solver(solver)
+
+
+@cache
+def _automatic(problem: type[Problem[Any, Any]]) -> Solver:
+    """Return the first installed built-in solver that can express a type of problem."""
+    for row in built_in():
+        if row.claims(problem) and row.installed:
+            return row.make()
+    raise UnknownSolverError(f"no installed solver can express {problem.kind}; see 'coco-opt solvers'")
 
 
 def _checked_options(name: str, solver_type: type, options: Mapping[str, Any]) -> dict[str, Any]:

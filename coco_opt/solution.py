@@ -57,7 +57,8 @@ class Solution(Generic[ValueT]):
     ``value`` is feasible within tolerance when ``ok``; ``objective``, ``violation`` and ``gap`` are computed by the
     problem after its repair, the same way for every solver, and ``raw_violation`` before it. ``gap`` bounds the
     distance to the optimum and trusts no solver; a point that stays infeasible has gap infinity and no objective
-    (nan). Times are wall seconds.
+    (nan). ``tolerance`` is relative to the objective, or to 1 where that is smaller; what rounding to doubles alone
+    can cost (``Problem.resolution``) comes on top. Times are wall seconds.
     """
 
     value: ValueT

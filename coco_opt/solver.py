@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache
 from time import perf_counter
 from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
@@ -113,7 +114,8 @@ def solve(
 
     ``solver`` is a name of the solver table, a solver value, or ``"auto"`` for the fastest exact built-in one.
     ``tolerance`` is the relative certified gap that counts as optimal (default: the solver's own). Raises
-    SolverError where the answer is not optimal, unless ``check`` is false; then read ``Solution.status``.
+    SolverError where the answer is not optimal, unless ``check`` is false (then read ``Solution.status``), and always
+    where there is no point to judge.
     """
     from coco_opt.registry import resolve
 
@@ -139,9 +141,14 @@ def solve_many(
     threads: int = 1,
 ) -> list[Solution[ValueT]]:
     """Solve a ragged batch of problems with one solver, in order; compiled kernels run in parallel threads."""
+    from coco_opt.registry import resolve
+
+    @cache
+    def chosen(kind: type[Problem[Any, Any]]) -> Solver:
+        return resolve(solver, kind)
 
     def one(problem: Problem[ValueT, Any]) -> Solution[ValueT]:
-        return solve(problem, solver, tolerance=tolerance, check=check)
+        return solve(problem, chosen(type(problem)), tolerance=tolerance, check=check)
 
     if threads <= 1:
         return [one(problem) for problem in problems]
@@ -154,16 +161,18 @@ def judge(problem: Problem[ValueT, Any], answer: Answer[ValueT, Any], name: str,
     if answer.value is None:
         raise SolverError(f"{name} on {problem.kind} returned no point: {answer.status.advice}")
     start = perf_counter()
-    value, objective, gap = answer.value, float("nan"), float("inf")
-    violation = raw_violation = problem.violation(value)
-    if 0.0 < raw_violation <= problem.repairable * problem.scale:
+    value, objective, gap = problem.accept(answer.value), float("nan"), float("inf")
+    violation, scale = problem.violation(value), problem.scale
+    raw_violation = violation
+    if 0.0 < raw_violation < np.inf and raw_violation <= problem.repairable * scale:
         value = problem.repair(value)
         violation = problem.violation(value)
-    feasible = violation <= problem.feasibility_tolerance * problem.scale
+    feasible = violation <= problem.feasibility_tolerance * scale
     if feasible:
         objective = problem.objective(value)
         gap = problem.certified_gap(value, (answer.multipliers,))
-    if feasible and gap <= tolerance * max(1.0, abs(objective)):
+    allowed = tolerance * max(1.0, abs(objective))
+    if feasible and (gap <= allowed or gap <= allowed + problem.resolution):
         status = Status.OPTIMAL
     elif answer.status is not Status.OPTIMAL:
         status = answer.status

@@ -6,7 +6,7 @@ region as it was estimated. All return one histogram a region, in the hierarchy'
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -17,8 +17,6 @@ from coco_opt.kernels.matching import Matches
 from coco_opt.kernels.merging import Merge, Rounding, merge_runs
 from coco_opt.problems import GroupMatching
 
-Progress = Callable[[int, int], None]
-
 
 def matching(
     hierarchy: Hierarchy,
@@ -27,7 +25,6 @@ def matching(
     *,
     merge: Merge = "weighted",
     rounding: Rounding = "half_up",
-    progress: Progress | None = None,
 ) -> list[CountOfCounts]:
     """Match every region's groups with its children's and merge their sizes, root to leaves (Algorithm 1).
 
@@ -44,8 +41,6 @@ def matching(
         )
         for child, estimate in zip(children, merged, strict=True):
             current[child] = estimate
-        if progress is not None:
-            progress(children.stop, hierarchy.regions)
     return sum_of_leaves(hierarchy, [current[leaf].histogram for leaf in hierarchy.leaves])
 
 

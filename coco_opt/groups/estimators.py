@@ -13,20 +13,22 @@ Here s is the noise scale, sensitivity / epsilon.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from coco_opt.choices import SolverChoices
+from coco_opt.errors import ProblemError
 from coco_opt.groups.estimates import IntArray, SizeEstimate
 from coco_opt.histograms import CountOfCounts
 from coco_opt.kernels.merging import Rounding, round_sizes
 from coco_opt.privacy import Measurement
 from coco_opt.problems import ControlledRounding, IsotonicL1, IsotonicL2, SimplexProjection
-from coco_opt.problems.isotonic import TieRule
+from coco_opt.problems.isotonic import TIE_RULES, TieRule
 
 Loss = Literal["l1", "l2"]
+LOSSES: tuple[Loss, ...] = ("l1", "l2")
 
 # Fitted sizes closer than this (entities) count as one pooled block: exact solvers return equal values, others nearly.
 SAME_BLOCK = 1e-6
@@ -39,6 +41,17 @@ class FitOptions:
     loss: Loss = "l1"
     ties: TieRule = "upper"
     rounding: Rounding = "half_up"
+
+    def __post_init__(self) -> None:
+        check_choice("loss", self.loss, LOSSES)
+        check_choice("ties", self.ties, TIE_RULES)
+        check_choice("rounding", self.rounding, get_args(Rounding))
+
+
+def check_choice(option: str, value: object, choices: tuple[str, ...]) -> None:
+    """Raise ProblemError unless the value of an option is one of its choices."""
+    if value not in choices:
+        raise ProblemError(f"{option} must be one of {', '.join(choices)}, not {value!r}")
 
 
 def estimate(measurement: Measurement, options: FitOptions, solvers: SolverChoices) -> SizeEstimate:
@@ -64,6 +77,8 @@ def _cumulative(measurement: Measurement, options: FitOptions, solvers: SolverCh
 
 def _rank(measurement: Measurement, options: FitOptions, solvers: SolverChoices) -> SizeEstimate:
     lengths = measurement.lengths
+    if lengths is not None and options.loss != "l2":
+        raise ProblemError(f"region {measurement.region!r}: an answer pooled by means can only be fitted with loss l2")
     values = measurement.values if lengths is None else measurement.values / lengths
     fitted = _isotonic(values, lengths, measurement.max_size, options, solvers)
     entries = np.ones(values.size, dtype=np.int64) if lengths is None else lengths

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from threading import Lock
-from typing import Literal
+from typing import Literal, get_args
 
 from coco_opt.choices import Certificate, SolverChoices
 from coco_opt.errors import ProblemError
-from coco_opt.groups.consistency import Progress, bottom_up, matching, separate
+from coco_opt.groups.consistency import bottom_up, matching, separate
 from coco_opt.groups.estimates import SizeEstimate
-from coco_opt.groups.estimators import FitOptions, Loss, estimate
+from coco_opt.groups.estimators import FitOptions, Loss, check_choice, estimate
 from coco_opt.histograms import CountOfCounts, Hierarchy
 from coco_opt.kernels.merging import Merge, Rounding
 from coco_opt.privacy import Measurements
 from coco_opt.problems.isotonic import TieRule
 
 Consistency = Literal["matching", "bottom_up", "none"]
+Progress = Callable[[int, int], None]
 CONSISTENCIES: tuple[Consistency, ...] = ("matching", "bottom_up", "none")
 
 
@@ -31,6 +32,12 @@ class GroupsMethod:
     consistency: Consistency = "matching"
     merge: Merge = "weighted"
     rounding: Rounding = "half_up"
+
+    def __post_init__(self) -> None:
+        check_choice("consistency", self.consistency, CONSISTENCIES)
+        check_choice("merge", self.merge, get_args(Merge))
+        for level in range(len(self.losses)):
+            self.fit_options(level)
 
     def fit_options(self, level: int) -> FitOptions:
         """Return how the regions of one level are fitted."""
@@ -64,6 +71,9 @@ def estimate_groups(
     ProblemError where the consistency method needs a region that was not measured, SolverError where a solver
     misses its tolerance.
     """
+    levels = measurements.hierarchy.levels
+    if len(method.losses) != levels:
+        raise ProblemError(f"{levels} levels need as many losses, not {len(method.losses)}")
     chosen = SolverChoices() if solvers is None else solvers
     estimates = _estimates(measurements, method, chosen, threads, progress)
     hierarchy = measurements.hierarchy

@@ -145,6 +145,14 @@ def _shift(y: Ints, low: int, high: int, z: Any) -> None:
         z[i] = min(max(y[i], low), high) - low
 
 
+def _integers(y: NDArray[Any]) -> Ints:
+    """Return y as contiguous int64; a float would be cut off, an unsigned number could wrap around."""
+    data = np.asarray(y)
+    if data.size and not np.can_cast(data.dtype, np.int64):
+        raise ProblemError(f"isotonic regression on integers takes values that fit in int64, not {data.dtype}")
+    return np.ascontiguousarray(data, np.int64)
+
+
 def _clipped_range(y: Ints, lo: int | None, hi: int | None) -> tuple[int, int]:
     low, high = int(y.min()), int(y.max())
     if lo is not None and hi is not None and lo > hi:
@@ -165,7 +173,7 @@ def fit(y: Ints, lo: int | None = None, hi: int | None = None, *, upper: bool = 
     Bounds only clip: thresholds outside them decide nothing. Raises ProblemError if lo > hi. O(n log range)
     at worst, about O(n) on noise around long runs. Source: the cut of Ahuja and Orlin 2001, Stout 2013.
     """
-    data = np.ascontiguousarray(y, np.int64)
+    data = _integers(y)
     x = np.empty(data.size, np.int64)
     if data.size:
         low, high = _clipped_range(data, lo, hi)
@@ -207,7 +215,7 @@ def fit_weighted(y: Ints, w: NDArray[Any], lo: int | None = None, hi: int | None
     Ties are exact for weights whose sums are exact doubles (integers below 2^53). Raises ProblemError if
     lo > hi or a weight is not positive. O(n log range).
     """
-    data, weights = np.ascontiguousarray(y, np.int64), np.ascontiguousarray(w, np.float64)
+    data, weights = _integers(y), np.ascontiguousarray(w, np.float64)
     if weights.size != data.size or not bool((weights > 0).all()):
         raise ProblemError("isotonic regression needs one positive weight for each value")
     x = np.empty(data.size, np.int64)

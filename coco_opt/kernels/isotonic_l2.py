@@ -223,10 +223,11 @@ def _pool_weighted(y: NDArray[Any], w: NDArray[Any]) -> tuple[Ints, Floats]:
 def pool(y: NDArray[Any], w: NDArray[Any] | None = None) -> tuple[Ints, Floats]:
     """Pool adjacent violators into maximal blocks of equal fit.
 
-    y: n values, int64 (exact) or float64; w: n positive weights, or None for ones. Returns (starts, means):
-    block b holds the entries starts[b] .. starts[b + 1] - 1; starts has one entry more than means, which
-    increase strictly (neighbours of equal mean are one block). Raises ProblemError for a weight that is not
-    positive. O(n). Source: Barlow et al. 1972; the thinning passes are this module's.
+    y: n values, int64 (exact, if their magnitudes add up to less than 2^63) or float64; w: n positive weights,
+    or None for ones. Returns (starts, means): block b holds the entries starts[b] .. starts[b + 1] - 1; starts
+    has one entry more than means, which increase strictly (neighbours of equal mean are one block). Raises
+    ProblemError for a weight that is not positive. O(n). Source: Barlow et al. 1972; the thinning passes are
+    this module's.
     """
     data = _as_data(y)
     if w is not None:

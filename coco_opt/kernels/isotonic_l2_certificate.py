@@ -30,6 +30,9 @@ def _multipliers(x: Floats, y: Any, w: Floats, step: int, lo: float, hi: float, 
             weight += w[end * step]
             end += 1
         at_lo, at_hi = begin == 0 and level <= lo, end == n and level >= hi
+        if at_lo != at_hi:
+            # A mean that lies off the bound by less than rounding: the bound does not hold it.
+            at_lo, at_hi = at_lo and excess <= 0.0, at_hi and excess >= 0.0
         # A level that is not quite its block's mean (rounding) would leave a jump at the block's end.
         shift = 0.0 if at_lo or at_hi else excess / weight
         running = -excess if at_lo and not at_hi else 0.0

@@ -13,14 +13,14 @@ the bound certified by one multiplier nu of the sum is exact. The gap is
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from coco_opt.errors import ProblemError
 from coco_opt.forms import FloatArray, Formulation, LinearProgram, MixedIntegerProgram
-from coco_opt.problem import Problem, checked_vector
+from coco_opt.problem import MAX_INTEGER, Problem, checked_vector, whole_answer
 
 WholeOrNot = NDArray[np.float64] | NDArray[np.int64]
 
@@ -42,7 +42,11 @@ class ControlledRounding(Problem[WholeOrNot, float]):
 
     def __init__(self, x: ArrayLike, total: int) -> None:
         object.__setattr__(self, "x", checked_vector(x, "x"))
+        if total != np.floor(total):
+            raise ProblemError("total must be a whole number")
         object.__setattr__(self, "total", int(total))
+        if np.abs(np.floor(self.x)).sum() > MAX_INTEGER:
+            raise ProblemError("the numbers to round must not add up to more than 2^53 in magnitude")
         down = int(self.floors.sum())
         up = down + int(self.fractional.sum())
         if not down <= self.total <= up:
@@ -71,12 +75,17 @@ class ControlledRounding(Problem[WholeOrNot, float]):
         """Return the number of cells n."""
         return self.x.size
 
+    def accept(self, answer: Any) -> WholeOrNot:
+        """Return the answer as int64 where it is whole, else as float64."""
+        return whole_answer(answer)
+
     def objective(self, x: WholeOrNot) -> float:
         """Return the L1 distance to the fractional cells."""
         return float(np.abs(x - self.x).sum())
 
     def violation(self, x: WholeOrNot) -> float:
         """Return the largest distance of a cell from its floor or ceiling, or the error of the sum."""
+        x = whole_answer(x)
         if x.shape != self.x.shape or not np.isfinite(x).all():
             return np.inf
         floors = self.floors

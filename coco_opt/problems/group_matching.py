@@ -21,10 +21,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from coco_opt.errors import ProblemError
 from coco_opt.forms import FloatArray, Formulation, LinearProgram, MixedIntegerProgram
-from coco_opt.problem import Problem
+from coco_opt.problem import Problem, plain_answer, whole_answer
 
 IntArray = NDArray[np.int64]
 MAX_ARCS = 20_000_000
+MAX_COST = 2**61  # people; reduced costs, at most twice that, then fit in int64
 MAX_UNITS = 4_000
 USED = 1e-3  # a rest (groups) above this is flow, below it the solver's inaccuracy
 NO_FLOW = 1e-9  # flow (groups) below this is a solver's zero
@@ -107,8 +108,13 @@ class GroupMatching(Problem[Flow, Potentials]):
         falls[starts - 1] = False
         if (np.diff(self.parent_sizes) < 0).any() or falls.any():
             raise ProblemError("sizes must be nondecreasing within the parent and within each child")
-        if int(self.parent_counts.sum()) != int(self.child_counts.sum()):
+        groups = sum(self.parent_counts.tolist())
+        if groups != sum(self.child_counts.tolist()):
             raise ProblemError("the parent and its children must have equally many groups")
+        runs = (self.parent_sizes, self.child_sizes)
+        largest, smallest = max(int(r.max(initial=0)) for r in runs), min(int(r.min(initial=0)) for r in runs)
+        if (largest - smallest) * groups >= MAX_COST:
+            raise ProblemError("largest size times number of groups must stay below 2^61: costs would overflow")
 
     @property
     def variables(self) -> int:
@@ -120,12 +126,22 @@ class GroupMatching(Problem[Flow, Potentials]):
         """Return the number of groups to match."""
         return int(self.parent_counts.sum())
 
+    def accept(self, answer: Any) -> Flow:
+        """Return the flow with int64 counts where all are whole, else with float64 ones."""
+        return Flow(answer.parent_run, answer.child_run, whole_answer(answer.count))
+
     def objective(self, x: Flow) -> float:
         """Return the people to add or remove, summed over matched groups."""
         return float((x.count * self._distances(x)).sum())
 
     def violation(self, x: Flow) -> float:
-        """Return the largest error of a run's groups, negative flow or distance from whole numbers."""
+        """Return the largest error of a run's groups, negative flow or distance from whole numbers.
+
+        Infinite where the triples do not name runs of this problem.
+        """
+        x = Flow(x.parent_run, x.child_run, plain_answer(x.count))
+        if not (self._names_runs(x) and np.isfinite(x.count).all()):
+            return np.inf
         if x.count.size == 0:
             return float(self.groups)
         kept = self._marginals(x)
@@ -201,6 +217,13 @@ class GroupMatching(Problem[Flow, Potentials]):
             return Flow(used // c, used % c, flow[used])
 
         return Formulation(program, recover)
+
+    def _names_runs(self, x: Flow) -> bool:
+        ends = ((x.parent_run, self.parent_sizes.size), (x.child_run, self.child_sizes.size))
+        return x.count.ndim == 1 and all(
+            run.shape == x.count.shape and run.dtype.kind in "iu" and bool(((run >= 0) & (run < runs)).all())
+            for run, runs in ends
+        )
 
     def _distances(self, x: Flow) -> IntArray:
         distances: IntArray = np.abs(self.parent_sizes[x.parent_run] - self.child_sizes[x.child_run])

@@ -33,7 +33,7 @@ from coco_opt.forms import (
     QuadraticProgram,
     first_differences,
 )
-from coco_opt.problem import Problem, checked_vector
+from coco_opt.problem import MAX_INTEGER, Problem, checked_vector, plain_answer
 
 TieRule = Literal["upper", "lower", "midpoint"]
 TIE_RULES: tuple[TieRule, ...] = ("upper", "lower", "midpoint")
@@ -57,8 +57,7 @@ class _IsotonicRegression(Problem[NDArray[Any], FloatArray]):
         data = checked_vector(y, "y", keep_integers=True)
         object.__setattr__(self, "y", data)
         object.__setattr__(self, "weights", _checked_weights(weights, data.size))
-        if not lower <= upper:
-            raise ProblemError(f"lower must not exceed upper (lower {lower}, upper {upper})")
+        _check_bounds(lower, upper)
         object.__setattr__(self, "lower", float(lower))
         object.__setattr__(self, "upper", float(upper))
 
@@ -70,15 +69,20 @@ class _IsotonicRegression(Problem[NDArray[Any], FloatArray]):
     @property
     def scale(self) -> float:
         """Return the largest magnitude in the data, at least 1."""
-        return max(1.0, float(np.abs(self.y).max(initial=0)))
+        return max(1.0, float(self.y.max(initial=0)), -float(self.y.min(initial=0)))
 
     @property
     def dense_weights(self) -> FloatArray:
         """Return the weights as a vector (ones where none were given)."""
         return np.ones(self.y.size) if self.weights is None else self.weights
 
+    def accept(self, answer: Any) -> NDArray[Any]:
+        """Return the answer as int64 or float64."""
+        return plain_answer(answer)
+
     def violation(self, x: NDArray[Any]) -> float:
         """Return the largest decrease between neighbours or excess over a bound."""
+        x = plain_answer(x)
         if x.shape != self.y.shape or not np.isfinite(x).all():
             return np.inf
         if x.size == 0:
@@ -93,6 +97,13 @@ class _IsotonicRegression(Problem[NDArray[Any], FloatArray]):
         from coco_opt.kernels import isotonic_l2
 
         return isotonic_l2.fit(np.ascontiguousarray(x, dtype=np.float64), None, self.lower, self.upper)
+
+    def _numbers(self, multipliers: FloatArray) -> FloatArray:
+        """Return lam with zero for what is negative or no number; all zero, which is admissible, for a wrong shape."""
+        lam = np.asarray(multipliers, dtype=np.float64)
+        if lam.shape != (self.y.size + 1,):
+            return np.zeros(self.y.size + 1)
+        return np.where(np.isfinite(lam), np.maximum(lam, 0.0), 0.0)
 
     def _end_slacks(self) -> tuple[FloatArray, FloatArray]:
         """Return bounds on the residual u = x - y: only the ends are bounded, the order does the rest."""
@@ -122,6 +133,7 @@ class _IsotonicRegression(Problem[NDArray[Any], FloatArray]):
         return lam
 
 
+@dataclass(frozen=True, eq=False, init=False)
 class IsotonicL2(_IsotonicRegression):
     """Isotonic regression in least squares, p = 2: ``IsotonicL2(y, weights, lower=, upper=)``.
 
@@ -131,6 +143,12 @@ class IsotonicL2(_IsotonicRegression):
 
     kind: ClassVar[str] = "isotonic_l2"
     forms: ClassVar[tuple[type[LinearProgram], ...]] = (QuadraticProgram,)
+
+    @property
+    def resolution(self) -> float:
+        """Return the weight of all entries times the square of the last digit of a double at the data's scale."""
+        weight = float(self.y.size if self.weights is None else self.weights.sum())
+        return weight * (float(np.finfo(np.float64).eps) * self.scale) ** 2
 
     def objective(self, x: NDArray[Any]) -> float:
         """Return the weighted sum of squared residuals."""
@@ -153,8 +171,11 @@ class IsotonicL2(_IsotonicRegression):
         return isotonic_l2_certificate.gap(x, self.y, self.weights, self.lower, self.upper, multipliers)
 
     def admissible(self, multipliers: FloatArray) -> FloatArray:
-        """Return multipliers with negative ones set to zero."""
-        return np.maximum(multipliers, 0.0)
+        """Return multipliers with negative ones, and those of infinite bounds, set to zero."""
+        lam = self._numbers(multipliers)
+        lam[0] = lam[0] if np.isfinite(self.lower) else 0.0
+        lam[-1] = lam[-1] if np.isfinite(self.upper) else 0.0
+        return lam
 
     def formulate(self, form: type[LinearProgram]) -> Formulation[NDArray[Any], FloatArray]:
         """Write the quadratic program in the residual u = x - y, counted in its own unit.
@@ -185,6 +206,7 @@ class IsotonicL2(_IsotonicRegression):
         return Formulation(program, recover=lambda u: self.y + unit * u, multipliers=read_dual)
 
 
+@dataclass(frozen=True, eq=False, init=False)
 class IsotonicL1(_IsotonicRegression):
     """Isotonic regression in absolute values, p = 1: ``IsotonicL1(y, weights, lower=, upper=, ties=)``.
 
@@ -214,7 +236,7 @@ class IsotonicL1(_IsotonicRegression):
 
     def objective(self, x: NDArray[Any]) -> float:
         """Return the weighted sum of absolute residuals."""
-        residual = np.abs(x - self.y)
+        residual = np.abs(x - self.y).astype(np.float64, copy=False)  # int64 would overflow in the sum
         return float(residual.sum() if self.weights is None else self.weights @ residual)
 
     def multipliers(self, x: NDArray[Any]) -> FloatArray:
@@ -233,7 +255,9 @@ class IsotonicL1(_IsotonicRegression):
         """Return the largest multipliers below the given ones with lam >= 0 and |d_i| <= w_i."""
         from coco_opt.kernels import isotonic_l1_certificate
 
-        return isotonic_l1_certificate.project_multipliers(multipliers, self.weights, self.lower, self.upper)
+        return isotonic_l1_certificate.project_multipliers(
+            self._numbers(multipliers), self.weights, self.lower, self.upper
+        )
 
     def formulate(self, form: type[LinearProgram]) -> Formulation[NDArray[Any], FloatArray]:
         """Write the linear program in the parts p, m >= 0 of the residual x - y = p - m, with cost w (p + m)."""
@@ -258,6 +282,15 @@ class IsotonicL1(_IsotonicRegression):
         if self.y.size == 0:
             return np.zeros(1)
         return self._multipliers_of(dual.rows[:-2], float(dual.rows[-2]), -float(dual.rows[-1]))
+
+
+def _check_bounds(lower: float, upper: float) -> None:
+    """Raise ProblemError for bounds that no finite number lies between or that are rounded on the way to doubles."""
+    if not lower <= upper or lower == np.inf or upper == -np.inf:
+        raise ProblemError(f"lower must not exceed upper, and a number must fit between (lower {lower}, upper {upper})")
+    for bound in (lower, upper):
+        if np.isfinite(bound) and abs(bound) > MAX_INTEGER:
+            raise ProblemError("bounds must not exceed 2^53 in magnitude; leave one out, or infinite, for none")
 
 
 def _checked_weights(weights: ArrayLike | None, n: int) -> FloatArray | None:

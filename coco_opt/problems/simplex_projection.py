@@ -5,20 +5,21 @@
     minimise  sum_i (x_i - y_i)^2   subject to   x >= 0,  sum_i x_i = total
 
 The multiplier is one number nu for the sum; those of x >= 0 follow as mu_i = max(0, nu - 2 y_i). With
-z_i = max(y_i - nu / 2, 0) the certified gap is ``sum (x_i - z_i)^2 + mu_i x_i``, every term nonnegative.
+z_i = max(y_i - nu / 2, 0) the certified gap is ``sum (x_i - z_i)^2 + mu_i x_i``, every term nonnegative. It refers to
+the total that x has: a sum of doubles meets the given one to rounding only.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from coco_opt.errors import ProblemError
 from coco_opt.forms import FloatArray, Formulation, LinearProgram, QuadraticProgram
-from coco_opt.problem import Problem, checked_vector
+from coco_opt.problem import Problem, checked_vector, plain_answer
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -52,6 +53,10 @@ class SimplexProjection(Problem[FloatArray, float]):
         """Return the total, at least 1."""
         return max(1.0, self.total)
 
+    def accept(self, answer: Any) -> FloatArray:
+        """Return the answer as float64."""
+        return np.asarray(plain_answer(answer), dtype=np.float64)
+
     def objective(self, x: FloatArray) -> float:
         """Return the squared distance to y."""
         residual = x - self.y
@@ -59,6 +64,7 @@ class SimplexProjection(Problem[FloatArray, float]):
 
     def violation(self, x: FloatArray) -> float:
         """Return the largest negative entry or the error of the sum."""
+        x = self.accept(x)
         if x.shape != self.y.shape or not np.isfinite(x).all():
             return np.inf
         error = abs(float(x.sum()) - self.total)

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from coco_opt.errors import ProblemError
 from coco_opt.forms import FloatArray, ProgramDual
-from coco_opt.problem import Problem
+from coco_opt.problem import Problem, plain_answer
 
 if TYPE_CHECKING:
     from scipy.sparse import csc_array
@@ -133,6 +133,10 @@ class TreeProblem(Problem[NDArray[Any], FloatArray]):
     def variables(self) -> int:
         """Return the number of nodes n."""
         return self.tree.nodes
+
+    def accept(self, answer: Any) -> NDArray[Any]:
+        """Return the answer as int64 or float64."""
+        return plain_answer(answer)
 
     def violation(self, x: NDArray[Any]) -> float:
         """Return the largest error of a sum or excess over a bound."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -227,3 +228,26 @@ def test_estimates_nearer_the_truth_win_the_merge() -> None:
         estimates[sharp] = SizeEstimate.from_histogram(truth, 1e-6)
         merged = matching(hierarchy, estimates, SolverChoices())
         assert emd(merged[0], truth) == 0
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"losses": ("l1", "L2")}, {"consistency": "matchin"}, {"merge": "mean"}, {"rounding": "up"}, {"ties": "left"}],
+)
+def test_a_misspelt_method_is_refused_when_it_is_made(options: dict[str, Any]) -> None:
+    with pytest.raises(ProblemError, match="must be one of"):
+        GroupsMethod(**{"losses": ("l1",), **options})
+
+
+def test_a_method_has_one_loss_a_level() -> None:
+    hierarchy = Hierarchy.from_paths([("n", "a")])
+    truth = [CountOfCounts.from_runs([1], [2])] * 2
+    noisy = sealed(hierarchy, truth, GroupsMethod(losses=("l1",) * 2), ["cumulative"] * 2)
+    with pytest.raises(ProblemError, match="2 levels need as many losses, not 3"):
+        estimate_groups(noisy, GroupsMethod(losses=("l1",) * 3))
+
+
+def test_pooled_means_are_not_fitted_with_absolute_loss() -> None:
+    pooled = _measure(CountOfCounts.from_runs([1, 2, 5], [20, 20, 3]), "rank", "l2", raw_limit=10)
+    with pytest.raises(ProblemError, match="loss l2"):
+        estimate(pooled, FitOptions("l1"), SolverChoices())

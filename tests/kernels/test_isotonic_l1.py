@@ -161,3 +161,12 @@ def test_bad_input_is_refused() -> None:
         l1.fit_weighted(np.arange(3), np.array([1, 0, 1]))
     with pytest.raises(ProblemError, match="span"):
         l1.fit(np.array([-(2**62), 2**62]))
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.uint64])
+def test_values_that_are_no_int64_are_refused(dtype: type[Any]) -> None:
+    y = np.array([2, 1], dtype)
+    with pytest.raises(ProblemError, match="fit in int64"):
+        l1.fit(y)
+    with pytest.raises(ProblemError, match="fit in int64"):
+        l1.fit_weighted(y, np.ones(2))

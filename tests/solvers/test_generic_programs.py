@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -342,6 +343,17 @@ def test_a_problem_of_another_form_is_refused() -> None:
         SciPyLinprog().solve(SimplexProjection([1.0, 2.0], 1.0))
     with pytest.raises(UnknownSolverError, match=r"highs.*milp.*qp"):
         HiGHS(form="milp").solve(SimplexProjection([1.0, 2.0], 1.0))
+
+
+@pytest.mark.parametrize("solver", [OSQP(), CVXPY(engine="OSQP")], ids=label)
+def test_no_package_prints(solver: ProgramSolver, capsys: pytest.CaptureFixture[str]) -> None:
+    """OSQP says so on standard output where no constraint is active and there is nothing to polish."""
+    free = IsotonicL2([1, 2, 3], lower=0, upper=9)
+    with ThreadPoolExecutor(2) as pool:
+        answers = list(pool.map(lambda _: solver.solve(free), range(4)))
+    assert all(answer.value is not None for answer in answers)
+    sys.stdout.write("heard again\n")
+    assert capsys.readouterr().out == "heard again\n"
 
 
 @pytest.mark.parametrize("backend", [HiGHS(), CVXPY(), SciPyMilp(), Clarabel()], ids=label)

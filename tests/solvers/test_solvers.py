@@ -192,6 +192,8 @@ def test_unknown_names_and_options_name_the_nearest() -> None:
         make_solver("osqp", max_iter="many")
     with pytest.raises(UnknownSolverError, match="cannot express isotonic_l2"):
         solve(IsotonicL2([1, 2]), "scipy")
+    with pytest.raises(UnknownSolverError, match="did you mean 'isotonic_l"):
+        SolverChoices({"isotonic_l3": "highs"})
     with pytest.raises(UnknownSolverError, match="takes no ':X'"):
         make_solver("pav:X")
 
