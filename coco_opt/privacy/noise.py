@@ -1,4 +1,4 @@
-"""Noise sources: integer double-geometric noise, one independent stream for each measured region.
+"""Noise sources: discrete Laplace and Gaussian noise, one independent stream for each measured region.
 
 A source gives the stream of a (measurement, region) pair once and never again, because two noisy
 answers about one count are averaged into a better one, and the budget has paid for one only.
@@ -57,7 +57,15 @@ class NoiseSource(Protocol):
         ...
 
 
-class _Opened:
+class GaussianSource(NoiseSource, Protocol):
+    """A source that also gives discrete Gaussian noise."""
+
+    def gaussian_stream(self, variance: Fraction, *, measurement: str, region: str) -> NoiseStream:
+        """Open noise P(k) ~ exp(-k^2 / (2 variance)); raises as ``stream`` does."""
+        ...
+
+
+class OpenedStreams:
     """Remember which streams were handed out (thread-safe)."""
 
     def __init__(self) -> None:
@@ -81,6 +89,12 @@ def check_scale(scale: Fraction) -> None:
         raise ProblemError("the noise scale must be above 0 and at most 2**40: choose a larger epsilon")
 
 
+def check_variance(variance: Fraction) -> None:
+    """Raise ProblemError unless 0 < variance <= 2**80, the square of the largest scale."""
+    if not 0 < variance <= MAX_SCALE**2:
+        raise ProblemError("the noise variance must be above 0 and at most 2**80: choose a larger budget")
+
+
 class SeededNoise:
     """Reproducible noise for experiments and the demo: NOT PRIVATE, for anyone can draw it again.
 
@@ -96,13 +110,23 @@ class SeededNoise:
         if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
             raise ProblemError("a seed must be an integer of at least 0")
         self.seed = int(seed)
-        self._opened = _Opened()
+        self._opened = OpenedStreams()
 
     def stream(self, scale: Fraction, *, measurement: str, region: str) -> NoiseStream:
         """Open the noise of one region's measurement; raise ProblemError when it was opened before."""
         check_scale(scale)
         self._opened.claim(measurement, region)
         return _SeededStream(float(scale), np.random.default_rng(_entropy(self.seed, measurement, region)))
+
+    def gaussian_stream(self, variance: Fraction, *, measurement: str, region: str) -> NoiseStream:
+        """Open discrete Gaussian noise by the exact sampler under a key that the seed determines."""
+        from coco_opt.privacy.run_key import RunKey
+        from coco_opt.privacy.secure import gaussian_stream
+
+        check_variance(variance)
+        self._opened.claim(measurement, region)
+        key = RunKey(hashlib.sha256(f"coco-opt seeded {self.seed}".encode()).digest())
+        return gaussian_stream(key, variance, measurement, region)
 
     def __repr__(self) -> str:
         return f"SeededNoise(seed={self.seed}) (NOT PRIVATE)"
@@ -147,7 +171,7 @@ class _SeededStream:
 
 
 class OpenDPNoise:
-    """OpenDP's vetted discrete Laplace mechanism on integers: exact, cryptographic, about 8 us a draw.
+    """OpenDP's vetted mechanisms on integers: exact, cryptographic, about 8 us a draw (Gaussian 13 us).
 
     Raises MissingPackageError when the package is absent, before any private data is opened.
     """
@@ -157,13 +181,19 @@ class OpenDPNoise:
 
     def __init__(self) -> None:
         self._build = _opendp_builder()
-        self._opened = _Opened()
+        self._opened = OpenedStreams()
 
     def stream(self, scale: Fraction, *, measurement: str, region: str) -> NoiseStream:
         """Open the noise of one region's measurement; raise ProblemError when it was opened before."""
         check_scale(scale)
         self._opened.claim(measurement, region)
-        return _OpenDPStream(self._build(float_at_least(scale)))
+        return _OpenDPStream(self._build("laplace", float_at_least(scale)))
+
+    def gaussian_stream(self, variance: Fraction, *, measurement: str, region: str) -> NoiseStream:
+        """Open discrete Gaussian noise; the deviation is rounded up to a double."""
+        check_variance(variance)
+        self._opened.claim(measurement, region)
+        return _OpenDPStream(self._build("gaussian", float_at_least(root_at_least(variance))))
 
     def __repr__(self) -> str:
         return "OpenDPNoise()"
@@ -194,26 +224,36 @@ def float_at_least(scale: Fraction) -> float:
     return nearest if Fraction(nearest) >= scale else math.nextafter(nearest, math.inf)
 
 
+def root_at_least(x: Fraction) -> Fraction:
+    """Return a fraction of at least the square root of x > 0, too large by less than one part in 2**59."""
+    places = max(0, 60 - (x.numerator.bit_length() - x.denominator.bit_length()) // 2)
+    below = math.isqrt((x.numerator << 2 * places) // x.denominator)
+    return Fraction(below if below * below == x * 4**places else below + 1, 1 << places)
+
+
 _FEATURES = threading.Lock()
 
 
-def _opendp_builder() -> Callable[[float], OpenDPMeasurement]:
-    """Import OpenDP and return a builder of its vector mechanism at L1 sensitivity 1."""
+def _opendp_builder() -> Callable[[Literal["laplace", "gaussian"], float], OpenDPMeasurement]:
+    """Import OpenDP and return a builder of its vector mechanisms on integers."""
     try:
         from opendp import mod
         from opendp.domains import atom_domain, vector_domain
-        from opendp.measurements import make_laplace
-        from opendp.metrics import l1_distance
+        from opendp.measurements import make_gaussian, make_laplace
+        from opendp.metrics import l1_distance, l2_distance
     except ImportError:
         raise MissingPackageError("opendp", "private noise", "opendp") from None
 
-    def build(scale: float) -> OpenDPMeasurement:
+    def build(law: Literal["laplace", "gaussian"], scale: float) -> OpenDPMeasurement:
         # The feature flags are global to the process: leave them as the caller had them.
         with _FEATURES:
             enabled = "contrib" in mod.GLOBAL_FEATURES
             mod.enable_features("contrib")
             try:
-                return make_laplace(vector_domain(atom_domain(T="i64")), l1_distance(T="i64"), scale)
+                domain = vector_domain(atom_domain(T="i64"))
+                if law == "gaussian":
+                    return make_gaussian(domain, l2_distance(T="i64"), scale)
+                return make_laplace(domain, l1_distance(T="i64"), scale)
             finally:
                 if not enabled:
                     mod.disable_features("contrib")
@@ -222,7 +262,7 @@ def _opendp_builder() -> Callable[[float], OpenDPMeasurement]:
 
 
 def resolve_noise(name: str, seed: int | None = None) -> NoiseSource:
-    """Return the source a config names: "secure" (for now OpenDP's mechanism), "opendp" or "seeded".
+    """Return the source a config names: "secure", "opendp" or "seeded".
 
     Raises ConfigError for an unknown name, a seed where noise must not be repeatable, or "seeded"
     without one; MissingPackageError when the source's package is absent.
@@ -235,4 +275,8 @@ def resolve_noise(name: str, seed: int | None = None) -> NoiseSource:
         raise ConfigError("privacy.noise", f"unknown noise {name!r}: use one of {', '.join(NOISE_NAMES)}")
     if seed is not None:
         raise ConfigError("privacy.seed", f'noise = "{name}" takes no seed: repeatable noise is not private')
-    return OpenDPNoise()
+    if name == "opendp":
+        return OpenDPNoise()
+    from coco_opt.privacy.secure import SecureNoise
+
+    return SecureNoise()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Callable
 from fractions import Fraction
 
 import numpy as np
@@ -16,12 +17,15 @@ from scipy.stats import chi2
 from coco_opt.errors import ConfigError, MissingPackageError, ProblemError
 from coco_opt.privacy.noise import (
     MAX_SCALE,
+    GaussianSource,
     NoiseSource,
     OpenDPNoise,
     SeededNoise,
     float_at_least,
     resolve_noise,
+    root_at_least,
 )
+from coco_opt.privacy.secure import SecureNoise
 
 Int64 = NDArray[np.int64]
 
@@ -89,21 +93,26 @@ def test_no_two_streams_are_equal_or_correlated() -> None:
     assert np.abs(correlation - np.eye(len(noises))).max() < 6 / math.sqrt(2000)
 
 
-@pytest.mark.parametrize("make", [lambda: SeededNoise(1), OpenDPNoise], ids=["seeded", "opendp"])
-def test_a_stream_is_handed_out_once(make: type[OpenDPNoise]) -> None:
+@pytest.mark.parametrize("make", [lambda: SeededNoise(1), OpenDPNoise, SecureNoise], ids=["seeded", "opendp", "secure"])
+def test_a_stream_is_handed_out_once(make: Callable[[], GaussianSource]) -> None:
     source = make()
     source.stream(Fraction(1), measurement="m", region="r")
     source.stream(Fraction(1), measurement="m", region="s")
     source.stream(Fraction(1), measurement="n", region="r")
     with pytest.raises(ProblemError, match="already drawn"):
         source.stream(Fraction(2), measurement="m", region="r")
+    with pytest.raises(ProblemError, match="already drawn"):
+        source.gaussian_stream(Fraction(2), measurement="m", region="r")
 
 
-@pytest.mark.parametrize("make", [lambda: SeededNoise(1), OpenDPNoise], ids=["seeded", "opendp"])
+@pytest.mark.parametrize("make", [lambda: SeededNoise(1), OpenDPNoise, SecureNoise], ids=["seeded", "opendp", "secure"])
 @pytest.mark.parametrize("scale", [Fraction(0), Fraction(-1), MAX_SCALE + 1])
-def test_scales_out_of_range_are_refused(make: type[OpenDPNoise], scale: Fraction) -> None:
+def test_scales_out_of_range_are_refused(make: Callable[[], GaussianSource], scale: Fraction) -> None:
     with pytest.raises(ProblemError, match="noise scale"):
         make().stream(scale, measurement="m", region="r")
+    variance = scale * abs(scale) if scale else scale
+    with pytest.raises(ProblemError, match="noise variance"):
+        make().gaussian_stream(variance, measurement="m", region="r")
 
 
 def test_opendp_noise_is_double_geometric_across_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,6 +156,26 @@ def test_a_scale_is_rounded_up_only_and_by_one_step_at_most(scale: Fraction) -> 
     assert Fraction(math.nextafter(rounded, 0.0)) < scale <= Fraction(rounded)
 
 
+@given(st.fractions(min_value=Fraction(1, 10**9), max_value=MAX_SCALE**2))
+def test_a_root_is_rounded_up_only(variance: Fraction) -> None:
+    root = root_at_least(variance)
+    assert variance <= root**2 < variance * (1 + Fraction(1, 2**57))
+    assert root_at_least(variance**2) == variance or variance.denominator > 1
+
+
+def gaussian_z(source: GaussianSource, variance: int, n: int) -> float:
+    noise = source.gaussian_stream(Fraction(variance), measurement="m", region="g").draw(n)
+    assert noise.dtype == np.int64
+    return (noise.var() / variance - 1) * math.sqrt(n / 2)
+
+
+def test_seeded_and_opendp_gaussian_noise_have_the_variance_asked_for() -> None:
+    assert abs(gaussian_z(SeededNoise(5), 100, 400_000)) < 4
+    assert abs(gaussian_z(OpenDPNoise(), 100, 4_000)) < 5
+    again = [SeededNoise(6).gaussian_stream(Fraction(9), measurement="m", region="r").draw(50) for _ in range(2)]
+    np.testing.assert_array_equal(again[0], again[1])
+
+
 def test_opendp_promises_at_most_the_epsilon_of_the_scale() -> None:
     stream = OpenDPNoise().stream(Fraction(10, 3), measurement="m", region="r")
     promised = stream._mechanism.map(1)  # type: ignore[attr-defined]
@@ -154,7 +183,7 @@ def test_opendp_promises_at_most_the_epsilon_of_the_scale() -> None:
 
 
 def test_names_resolve_to_sources() -> None:
-    assert isinstance(resolve_noise("secure"), OpenDPNoise)
+    assert isinstance(resolve_noise("secure"), SecureNoise)
     assert isinstance(resolve_noise("opendp"), OpenDPNoise)
     seeded = resolve_noise("seeded", 0)
     assert isinstance(seeded, SeededNoise)
@@ -178,4 +207,5 @@ def test_without_opendp_the_error_says_what_to_install(monkeypatch: pytest.Monke
     monkeypatch.setitem(sys.modules, "opendp", None)
     monkeypatch.setitem(sys.modules, "opendp.domains", None)
     with pytest.raises(MissingPackageError, match=r"coco-opt\[opendp\]"):
-        resolve_noise("secure")
+        resolve_noise("opendp")
+    assert resolve_noise("secure").private

@@ -1,0 +1,185 @@
+"""Exact sampling by inversion with lazy bits: a table on 16 bits, a search on 64, certified integers beyond.
+
+U = 0.b1b2... has fair bits and the outcome is the x with F(x - 1) < U < F(x). With u the first n bits of U and
+T = floor(2^n F(x)): u < T gives U < (u + 1) / 2^n <= F(x); u > T gives U >= u / 2^n > F(x); u = T is open and
+takes more bits. It ends with probability 1, the support has no bound, and the law is exactly F's.
+Source: Knuth and Yao 1976, with digits of 16 bits.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from itertools import count
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.kernels import noise_tables as kernels
+from coco_opt.privacy.keyed_stream import BitSource
+from coco_opt.privacy.thresholds import GeometricDigit, LaplaceBlocks, Law, thresholds
+
+Int64 = NDArray[np.int64]
+UInt16 = NDArray[np.uint16]
+UInt64 = NDArray[np.uint64]
+
+DIRECT_SCALE = 1024  # up to here one table holds the whole law
+BATCH = 1 << 18  # cells whose undecided ones are settled together
+_CHUNK = 1 << 14  # cells at a time: their words stay in a core's cache
+_BLOCKS = 32  # above it, a scale has 32 to 64 blocks
+_DIGIT_BITS = 8
+_CELLS = np.arange((1 << 16) + 1, dtype=np.uint64)
+_CHUNK = 1 << 14  # cells at a time: their words stay in a core's cache
+_REJECTION_CHUNK = 1 << 18
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class SymbolTables:
+    """Laws ready for look-up, one row each; their 64-bit thresholds follow each other in ``values`` uint64.
+
+    cells[law, c] int32[laws, 2^16 + 1] counts the thresholds of earlier laws and of this one whose first 16 bits
+    lie below c. roots[law, c] int16[laws, 2^16] is the outcome that the 16 bits c decide, or UNDECIDED where a
+    threshold begins with them (or the outcome is beyond 15 bits). An outcome is firsts[law] + its place in values.
+    """
+
+    laws: tuple[Law, ...]
+    values: UInt64
+    cells: NDArray[np.int32]
+    roots: NDArray[np.int16]
+    firsts: Int64
+
+    @classmethod
+    def of(cls, *laws: Law) -> SymbolTables:
+        """Build the tables in O(thresholds + 2^16 laws)."""
+        exact = [law.thresholds(64) for law in laws]
+        counts = [len(one.values) for one in exact]
+        offsets = np.cumsum([0, *counts[:-1]])
+        values = [np.array(one.values, dtype=np.uint64) for one in exact]
+        cells = np.array([np.searchsorted(each >> np.uint64(48), _CELLS) for each in values]) + offsets[:, None]
+        firsts = np.array([one.first for one in exact], dtype=np.int64) - offsets
+        outcomes = firsts[:, None] + cells[:, :-1]
+        decided = (cells[:, 1:] == cells[:, :-1]) & (np.abs(outcomes) < -kernels.UNDECIDED)
+        roots = np.where(decided, outcomes, kernels.UNDECIDED).astype(np.int16)
+        return cls(laws, np.concatenate(values), cells.astype(np.int32), roots, firsts)
+
+    def search(self, bits: UInt64) -> tuple[Int64, NDArray[np.uint8]]:
+        """Return what 64 bits [n, laws or more] decide, int64[n, laws], and the states KEPT or OPEN of the rows."""
+        outcomes = np.empty((len(bits), len(self.laws)), dtype=np.int64)
+        states = np.empty(len(bits), dtype=np.uint8)
+        kernels.search(bits, self.roots, self.values, self.cells, self.firsts, outcomes, states)
+        return outcomes, states
+
+
+def settle_symbol(law: Law, bits: int, refill: Iterator[int]) -> int:
+    """Return the outcome that 64 bits, and as many further 64 as it takes, decide."""
+    taken = 64
+    while True:
+        exact = thresholds(law, taken)
+        index = bisect_left(exact.values, bits)
+        if index == len(exact.values) or exact.values[index] != bits:
+            return exact.first + index
+        bits = bits << 64 | next(refill)
+        taken += 64
+
+
+class Refill:
+    """Further bits of one attempt of one cell, 64 at a time; the first 128 of each symbol are at hand."""
+
+    def __init__(self, source: BitSource, cell: Int64, attempt: int, first: UInt64) -> None:
+        self._source, self._cell, self._attempt, self._first = source, cell, attempt, first
+
+    def of(self, symbol: int) -> Iterator[int]:
+        """Yield the words that follow the 64 bits already used of a symbol."""
+        yield int(self._first[symbol, 1])
+        for part in count(1):
+            words = self._source.more(self._cell, self._attempt, range(symbol, symbol + 1), part)
+            yield from words.reshape(2).tolist()
+
+
+class Sampler(Protocol):
+    """Exact noise as a function of a source's bits; immutable and shared by threads."""
+
+    def add(self, out: Int64, start: int, source: BitSource) -> None:
+        """Add the noise of the cells start, start + 1, ... to ``out`` in place."""
+        ...
+
+
+def undecided(
+    out: Int64, start: int, source: BitSource, width: int, look_up: Callable[[UInt16, Int64, Int64], int]
+) -> tuple[Int64, UInt16]:
+    """Add to ``out`` what ``look_up`` (words, out, room) decides; return the places it leaves and their words."""
+    room = np.empty(min(len(out), _CHUNK), dtype=np.int64)
+    places: list[Int64] = []
+    kept: list[UInt16] = []
+    for at in range(0, len(out), _CHUNK):
+        part = out[at : at + _CHUNK]
+        words = source.words(start + at, len(part), width)
+        left = room[: look_up(words, part, room)]
+        places.append(left + at)
+        kept.append(words[left])
+    return np.concatenate(places), np.concatenate(kept)
+
+
+class InversionSampler:
+    """Noise by inversion: one symbol or, for the Laplace law above a scale of 1,024, a block and its digits.
+
+    X = 2^block_bits q + place for q >= 0, and X = -1 - (2^block_bits (-1 - q) + place) below. A geometric
+    variable's binary digits are independent, so each symbol has its own 16-bit word of the cell, and further
+    bits where that leaves it undecided.
+    """
+
+    def __init__(self, top: Law, digits: tuple[GeometricDigit, ...] = ()) -> None:
+        self.tables = SymbolTables.of(top, *digits)
+        self.block_bits = sum(digit.width for digit in digits)
+        self.width = 1 + len(digits)
+        self._shifts = np.array([digit.shift for digit in digits], dtype=np.int64)
+
+    def add(self, out: Int64, start: int, source: BitSource) -> None:
+        """Add the noise of the cells start, start + 1, ... to ``out`` in place; O(len(out)) expected."""
+        for at in range(0, len(out), BATCH):
+            part = out[at : at + BATCH]
+            places, words = undecided(part, start + at, source, self.width, self._look_up)
+            if len(places):
+                part[places] += self._settle(words, start + at + places, source)
+
+    def _look_up(self, words: UInt16, out: Int64, room: Int64) -> int:
+        roots = self.tables.roots
+        if self.width == 1:
+            return kernels.look_up(words[:, 0], roots[0], out, room)
+        return kernels.combine(words, roots, self._shifts, self.block_bits, out, room)
+
+    def _settle(self, words: UInt16, cells: Int64, source: BitSource) -> Int64:
+        """Return the noise of cells that 16 bits a symbol leave undecided."""
+        more = source.more(cells, 0, range(self.width))
+        bits = words.astype(np.uint64) << np.uint64(48) | more[:, :, 0] >> np.uint64(16)
+        outcomes, states = self.tables.search(bits)
+        noise = np.empty(len(cells), dtype=np.int64)
+        kernels.assemble(outcomes, self._shifts, self.block_bits, noise)
+        for place in np.flatnonzero(states == kernels.OPEN).tolist():
+            refill = Refill(source, cells[place : place + 1], 0, more[place])
+            noise[place] = self._settle_exactly(bits[place].tolist(), refill)
+        return noise
+
+    def _settle_exactly(self, bits: list[int], refill: Refill) -> int:
+        symbols = enumerate(zip(self.tables.laws, bits, strict=True))
+        block, *digits = (settle_symbol(law, first, refill.of(symbol)) for symbol, (law, first) in symbols)
+        place = sum(digit << int(shift) for digit, shift in zip(digits, self._shifts, strict=True))
+        return (block << self.block_bits) + place if block >= 0 else ~((~block << self.block_bits) + place)
+
+
+@lru_cache(maxsize=32)
+def laplace_sampler(scale: Fraction) -> InversionSampler:
+    """Return the sampler of the discrete Laplace law P(k) ~ exp(-|k| / scale); kept for the next stream."""
+    bits = 0 if scale <= DIRECT_SCALE else block_bits(scale, _BLOCKS)
+    shifts = range(0, bits, _DIGIT_BITS)
+    digits = tuple(GeometricDigit(scale, shift, min(_DIGIT_BITS, bits - shift)) for shift in shifts)
+    return InversionSampler(LaplaceBlocks(scale, bits), digits)
+
+
+def block_bits(scale: Fraction, blocks: int) -> int:
+    """Return the largest b with scale / 2^b >= blocks."""
+    return int(Fraction(scale, blocks)).bit_length() - 1
