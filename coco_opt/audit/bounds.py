@@ -1,0 +1,153 @@
+"""A sound one-sided bound on epsilon from runs on two neighbouring databases.
+
+An event is chosen on one part of the runs; on the rest its two probabilities get Clopper-Pearson limits, each at half
+of the error allowed. Whatever the mechanism, epsilon is at least the bound with the stated confidence, provided the
+runs of a side are independent. It can be far below epsilon: where the event is weak, or the runs are few.
+Ding, Wang, Wang, Zhang and Kifer 2018 search events in the same way with a test in place of the limits.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.audit.residuals import Floats, Ints
+from coco_opt.errors import ProblemError
+
+CONFIDENCE = 0.999
+CHOOSING = 0.5
+MAX_THRESHOLDS = 1_000
+
+Side = Literal[">=", "<="]
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """``statistic`` (a column) lies on one ``side`` of a ``threshold``; likelier under D' where ``favours_second``."""
+
+    statistic: int
+    side: Side
+    threshold: float
+    favours_second: bool
+
+    def count(self, outputs: NDArray[Any]) -> int:
+        """Return in how many runs (rows) the event happened."""
+        column = outputs[:, self.statistic]
+        hits = column >= self.threshold if self.side == ">=" else column <= self.threshold
+        return int(np.count_nonzero(hits))
+
+
+@dataclass(frozen=True, slots=True)
+class LowerBound:
+    """epsilon (at ``delta``) is at least ``epsilon`` with ``confidence``, from ``hits`` in ``trials`` runs a side.
+
+    ``hits`` and ``trials`` are those of the side where the event is likelier, ``other_hits`` and ``other_trials`` the
+    other side's; all belong to runs the event was not chosen on.
+    """
+
+    epsilon: float
+    confidence: float
+    delta: float
+    event: Event
+    hits: int
+    trials: int
+    other_hits: int
+    other_trials: int
+
+
+def clopper_pearson(hits: NDArray[Any], trials: int, error: float) -> tuple[Floats, Floats]:
+    """Return the lower and the upper limit of a probability, each wrong with probability at most ``error``."""
+    from scipy.special import betaincinv
+
+    k = np.asarray(hits, dtype=np.float64)
+    some, few = np.maximum(k, 1), np.minimum(k, trials - 1)
+    low = np.where(k > 0, betaincinv(some, trials - some + 1, error), 0.0)
+    high = np.where(k < trials, betaincinv(few + 1, trials - few, 1 - error), 1.0)
+    return low, high
+
+
+def lower_bound(
+    first: NDArray[Any],
+    second: NDArray[Any],
+    *,
+    confidence: float = CONFIDENCE,
+    delta: float = 0.0,
+    choosing: float = CHOOSING,
+) -> LowerBound:
+    """Return a bound that epsilon exceeds with ``confidence``, from independent runs on D and on D'.
+
+    ``first`` and ``second`` are one statistic a run, (n,), or several, (n, columns); the event is a threshold on one
+    of them, chosen with its direction on the first ``choosing`` of the runs. The bound is log((p - delta) / q), never
+    below 0. Raises ProblemError for fewer than two runs a side or columns that differ. O(n log n).
+    """
+    one, two = _columns(first), _columns(second)
+    if min(len(one), len(two)) < 2 or one.shape[1] != two.shape[1]:
+        raise ProblemError("a bound needs at least two runs on each side, and the same statistics of both")
+    if not 0 < confidence < 1 or not 0 < choosing < 1 or not 0 <= delta < 1:
+        raise ProblemError("confidence and the choosing part must lie between 0 and 1, and delta in [0, 1)")
+    cut, other_cut = (min(max(int(choosing * len(part)), 1), len(part) - 1) for part in (one, two))
+    event = _choose(one[:cut], two[:other_cut], (1 - confidence) / 2, delta)
+    rest, other = one[cut:], two[other_cut:]
+    likely, unlikely = (other, rest) if event.favours_second else (rest, other)
+    hits, misses = event.count(likely), event.count(unlikely)
+    epsilon = _bounds(np.array([hits]), len(likely), np.array([misses]), len(unlikely), (1 - confidence) / 2, delta)
+    return LowerBound(max(0.0, float(epsilon[0])), confidence, delta, event, hits, len(likely), misses, len(unlikely))
+
+
+def expected_bound(p: float, q: float, trials: int, *, confidence: float = CONFIDENCE, delta: float = 0.0) -> float:
+    """Return the bound that ``trials`` evaluating runs a side give where hits are as expected: to plan an audit."""
+    hits, others = np.array([round(p * trials)]), np.array([round(q * trials)])
+    return max(0.0, float(_bounds(hits, trials, others, trials, (1 - confidence) / 2, delta)[0]))
+
+
+def _columns(outputs: NDArray[Any]) -> NDArray[Any]:
+    array = np.asarray(outputs)
+    return array[:, None] if array.ndim == 1 else array
+
+
+def _bounds(hits: Ints, trials: int, others: Ints, other_trials: int, error: float, delta: float) -> Floats:
+    low, _ = clopper_pearson(hits, trials, error)
+    _, high = clopper_pearson(others, other_trials, error)
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.log(np.maximum(low - delta, 0.0)) - np.log(high))
+
+
+def _choose(first: NDArray[Any], second: NDArray[Any], error: float, delta: float) -> Event:
+    """Return the event whose bound on these runs is the largest; ties go to the first."""
+    best, chosen = -math.inf, Event(0, ">=", -math.inf, favours_second=True)
+    for column in range(first.shape[1]):
+        one, two = np.sort(first[:, column]), np.sort(second[:, column])
+        thresholds = _thresholds(one, two)
+        sides: tuple[Side, Side] = (">=", "<=")
+        for side in sides:
+            hits, others = _hits(one, thresholds, side), _hits(two, thresholds, side)
+            for favours_second in (True, False):
+                sizes = (hits, one.size), (others, two.size)
+                likely, unlikely = sizes[::-1] if favours_second else sizes
+                values = _bounds(*likely, *unlikely, error, delta)
+                at = int(np.argmax(values))
+                if values[at] > best:
+                    best = float(values[at])
+                    chosen = Event(column, side, float(thresholds[at]), favours_second)
+    return chosen
+
+
+def _hits(ordered: NDArray[Any], thresholds: NDArray[Any], side: Side) -> Ints:
+    if side == ">=":
+        return np.asarray(ordered.size - np.searchsorted(ordered, thresholds, side="left"), dtype=np.int64)
+    return np.asarray(np.searchsorted(ordered, thresholds, side="right"), dtype=np.int64)
+
+
+def _thresholds(one: NDArray[Any], two: NDArray[Any]) -> NDArray[Any]:
+    """Return values that occurred: all of them, or evenly spaced ranks where they are many."""
+    parts = []
+    for ordered in (one, two):
+        distinct = ordered[np.concatenate([[True], ordered[1:] != ordered[:-1]])]
+        if distinct.size > MAX_THRESHOLDS:
+            distinct = ordered[np.linspace(0, ordered.size - 1, MAX_THRESHOLDS).astype(np.int64)]
+        parts.append(distinct)
+    return np.unique(np.concatenate(parts))

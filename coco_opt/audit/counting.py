@@ -1,0 +1,140 @@
+"""Flaxman's idealised mechanisms: counts of N people in C^J cells (Flaxman 2019, sections 2.1 and 2.2).
+
+GDPC adds geometric noise to every cell; RDPC adds it at each of J + 1 levels at epsilon / (J + 1) and rakes; ADPC
+averages P runs at epsilon / P. Each is epsilon-DP where a person is added or removed; moving one changes two cells,
+and then the loss is up to 2 epsilon. ADPC's tails have a slope that tends to epsilon, so "half the budget" holds
+mid-range only.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.audit.raking import rake
+from coco_opt.errors import ProblemError
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+SamplerName = Literal["ratio", "exact"]
+MechanismName = Literal["GDPC", "RDPC", "ADPC"]
+Mechanism = Callable[[np.random.Generator], Floats]
+
+MECHANISMS: tuple[MechanismName, ...] = ("GDPC", "RDPC", "ADPC")
+PARTS = 4
+
+
+def children_of(people: int, per_cell: Fraction | int, levels: int) -> int:
+    """Return C = floor((N / mu)^(1/J)) as an exact integer root (a power of 1/3 in doubles floors 1000 to 9)."""
+    if people < 1 or per_cell <= 0 or levels < 1 or people < per_cell:
+        raise ProblemError("the cells need at least one person each, and a hierarchy one level")
+    whole = int(people / Fraction(per_cell))
+    root = max(1, round(whole ** (1.0 / levels)))
+    while root**levels > whole:
+        root -= 1
+    while (root + 1) ** levels <= whole:
+        root += 1
+    return int(root)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class UniformTree:
+    """The regions of J nested levels with C children each, breadth first: ``parent`` int64[n], ``level_start``."""
+
+    children: int
+    levels: int
+    parent: Ints
+    level_start: Ints
+
+    @classmethod
+    def of(cls, children: int, levels: int) -> UniformTree:
+        """Build the tree of C^0 + ... + C^J regions."""
+        if children < 1 or levels < 1:
+            raise ProblemError("a tree needs at least one child a region and one level below the root")
+        starts = np.cumsum([0, *(children**level for level in range(levels + 1))], dtype=np.int64)
+        parent = (np.arange(starts[-1], dtype=np.int64) - 1) // children
+        if children == 1:
+            parent = np.arange(starts[-1], dtype=np.int64) - 1
+        parent[0] = -1
+        return cls(children, levels, parent, starts)
+
+    @property
+    def cells(self) -> int:
+        """Number of leaves, C^J."""
+        return int(self.children**self.levels)
+
+    def counts(self, leaves: Ints) -> Ints:
+        """Return the count of every region from the leaves', int64[regions]."""
+        every = [leaves]
+        for _ in range(self.levels):
+            every.append(every[-1].reshape(-1, self.children).sum(axis=1))
+        return np.concatenate(every[::-1])
+
+
+def population(people: int, tree: UniformTree, rng: np.random.Generator) -> Ints:
+    """Return the counts of people placed uniformly at random, int64[cells].
+
+    The law is that of N rows of J uniform digits, drawn as one multinomial: O(cells), not O(N).
+    """
+    shares = np.full(tree.cells, 1.0 / tree.cells)
+    return np.asarray(rng.multinomial(people, shares), dtype=np.int64)
+
+
+def noise(epsilon: float, n: int, sampler: SamplerName, rng: np.random.Generator) -> Ints:
+    """Return ``n`` two-sided geometric variables whose probabilities fall by a ratio a at each step from 0.
+
+    "ratio": a = 1 - epsilon, the paper's sampler (geometric(p = epsilon) twice, subtracted); its loss is
+    -log(1 - epsilon), above epsilon. "exact": a = exp(-epsilon). Raises ProblemError where there is no such law.
+    """
+    if epsilon <= 0 or (sampler == "ratio" and epsilon >= 1):
+        raise ProblemError("geometric noise needs an epsilon above 0, and below 1 for the ratio 1 - epsilon")
+    if sampler == "ratio":
+        return np.asarray(rng.geometric(epsilon, n) - rng.geometric(epsilon, n), dtype=np.int64)
+    pairs = np.floor(rng.standard_exponential((2, n)) / epsilon)
+    return np.asarray(pairs[0] - pairs[1], dtype=np.int64)
+
+
+def mechanism(
+    name: MechanismName,
+    tree: UniformTree,
+    leaves: Ints,
+    epsilon: float,
+    *,
+    sampler: SamplerName = "exact",
+    parts: int = PARTS,
+) -> Mechanism:
+    """Return a function that runs a mechanism on the counts ``leaves`` and gives the noisy cells, float64[cells].
+
+    ``parts`` is ADPC's P. For experiments only: numpy's noise is NOT PRIVATE.
+    """
+    if name == "GDPC":
+        return lambda rng: (leaves + noise(epsilon, leaves.size, sampler, rng)).astype(np.float64)
+    if name == "ADPC":
+        return lambda rng: _averaged(leaves, epsilon, parts, sampler, rng)
+    if name != "RDPC":
+        raise ProblemError(f"unknown mechanism {name!r}: use one of {', '.join(MECHANISMS)}")
+    counts = tree.counts(leaves)
+    return lambda rng: _raked(tree, counts, epsilon, sampler, rng)
+
+
+def _averaged(leaves: Ints, epsilon: float, parts: int, sampler: SamplerName, rng: np.random.Generator) -> Floats:
+    total = np.zeros(leaves.size, np.int64)
+    for _ in range(parts):
+        total += noise(epsilon / parts, leaves.size, sampler, rng)
+    return leaves + total / parts
+
+
+def _raked(tree: UniformTree, counts: Ints, epsilon: float, sampler: SamplerName, rng: np.random.Generator) -> Floats:
+    noisy = counts + noise(epsilon / (tree.levels + 1), counts.size, sampler, rng)
+    return rake(noisy, tree.parent, tree.level_start)[tree.level_start[-2] :]
+
+
+def budget_loss(epsilon: float, sampler: SamplerName) -> float:
+    """Return the true loss of one geometric count: epsilon, or -log(1 - epsilon) for the paper's sampler."""
+    return epsilon if sampler == "exact" else -math.log1p(-epsilon)

@@ -1,0 +1,1 @@
+"""Flaxman 2019: empirical privacy loss of counting mechanisms."""

@@ -1,0 +1,190 @@
+"""Section 5.2 in statements: where two error curves cross, and by how much one lies below another.
+
+Where errors are known exactly (unrounded answers) those are judged, and the measured ones stand beside them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_experiments.hay2010.data import Counts
+from coco_experiments.hay2010.statements import Statement
+from coco_experiments.hay2010.strategies import (
+    FIT,
+    FIT_LEAVES,
+    NODES,
+    NONNEGATIVE,
+    RAW_FIT,
+    RAW_NODES,
+    RAW_UNIT,
+    UNIT,
+)
+
+Floats = NDArray[np.float64]
+
+WHERE = "section 5.2"
+PUBLISHED_CROSSING = 2_000.0
+NEAR = 2.0  # times: "about 2000" on an axis of powers of two
+
+
+class Sizes(Protocol):
+    """The part of figure 6's theory that is read here."""
+
+    @property
+    def sizes(self) -> NDArray[np.int64]:
+        """Return the range sizes."""
+
+
+class Errors(Protocol):
+    """One data set at one epsilon, as figure 6 measures it."""
+
+    @property
+    def data(self) -> Counts:
+        """Return the counts."""
+
+    @property
+    def epsilon(self) -> float:
+        """Return the budget."""
+
+    @property
+    def theory(self) -> Sizes:
+        """Return the sizes."""
+
+    @property
+    def errors(self) -> Mapping[str, object]:
+        """Return what was measured, by strategy."""
+
+    def curve(self, strategy: str) -> Floats:
+        """Return the mean errors by size."""
+
+    def exact(self, strategy: str) -> Floats:
+        """Return the exact errors by size."""
+
+
+def crossing(sizes: NDArray[np.int64], low: Floats, high: Floats) -> float | None:
+    """Return the size from which ``low``, first the lower curve, lies above ``high``: log-log interpolation.
+
+    None where they do not cross, or ``low`` starts above.
+    """
+    above = np.log(low / high)
+    after = np.flatnonzero(above > 0)
+    if after.size == 0 or after[0] == 0:
+        return None
+    at = int(after[0])
+    share = -above[at - 1] / (above[at] - above[at - 1])
+    return float(sizes[at - 1] * (sizes[at] / sizes[at - 1]) ** share)
+
+
+def statements(results: Sequence[Errors]) -> list[Statement]:
+    """Return section 5.2's statements beside what was measured."""
+    return [
+        _unit_lengths(results),
+        *(_crossings(results, rounded) for rounded in (False, True)),
+        *(_largest(results, rounded) for rounded in (False, True)),
+        *(_uniformly_lower(results, fit, nodes) for fit, nodes in _PAIRS),
+        *(_reductions(results, fit, nodes) for fit, nodes in _PAIRS),
+        *(_below_unit(results, fit) for fit in (FIT, NONNEGATIVE)),
+        _more_noise(results),
+    ]
+
+
+_PAIRS = ((FIT, NODES), (FIT_LEAVES, NODES), (NONNEGATIVE, NODES), (RAW_FIT, RAW_NODES))
+
+
+def _each(results: Sequence[Errors], values: Sequence[float | None]) -> str:
+    """Return values in words, by data set and falling epsilon."""
+    words: dict[str, list[str]] = {}
+    for one, value in zip(results, values, strict=True):
+        words.setdefault(one.data.label, []).append("none" if value is None else f"{value:,.4g}")
+    return "; ".join(f"{label}: {' / '.join(parts)}" for label, parts in words.items())
+
+
+def _unit_lengths(results: Sequence[Errors]) -> Statement:
+    ratios = [float(one.curve(NODES)[0] / one.curve(UNIT)[0]) for one in results]
+    return Statement(
+        WHERE, "for unit lengths L~ is more accurate than H~", f"H~ / L~: {_each(results, ratios)}", min(ratios) > 1
+    )
+
+
+def _pair(rounded: bool) -> tuple[str, str, str]:
+    return (UNIT, NODES, "rounded") if rounded else (RAW_UNIT, RAW_NODES, "unrounded")
+
+
+def _crossings(results: Sequence[Errors], rounded: bool) -> Statement:
+    unit, nodes, how = _pair(rounded)
+    judged = [crossing(one.theory.sizes, one.curve(unit), one.curve(nodes)) for one in results]
+    text = f"{how}: {_each(results, judged)}"
+    if not rounded:
+        judged = [crossing(one.theory.sizes, one.exact(unit), one.exact(nodes)) for one in results]
+        text = f"exact {_each(results, judged)}; measured {text}"
+    holds = all(at is not None and 1 / NEAR <= at / PUBLISHED_CROSSING <= NEAR for at in judged)
+    return Statement(WHERE, "the error of L~ is above H~'s for ranges larger than about 2,000", text, holds)
+
+
+def _largest(results: Sequence[Errors], rounded: bool) -> Statement:
+    unit, nodes, how = _pair(rounded)
+    judged = [float(one.curve(unit)[-1] / one.curve(nodes)[-1]) for one in results]
+    text = f"{how}: {_each(results, judged)}"
+    if not rounded:
+        judged = [float(one.exact(unit)[-1] / one.exact(nodes)[-1]) for one in results]
+        text = f"exact {_each(results, judged)}; measured {text}"
+    return Statement(
+        WHERE,
+        "for the largest ranges the error of L~ is 4 to 8 times H~'s",
+        f"size {_last(results)}: {text}",
+        min(judged) >= 3.5 and max(judged) < 8.5,
+    )
+
+
+def _last(results: Sequence[Errors]) -> str:
+    return " and ".join(f"{size:,}" for size in sorted({int(one.theory.sizes[-1]) for one in results}))
+
+
+def _uniformly_lower(results: Sequence[Errors], fit: str, nodes: str) -> Statement:
+    ratios = [float((one.curve(fit) / one.curve(nodes)).max()) for one in results]
+    return Statement(
+        WHERE,
+        "the error of H-bar is below H~'s for all sizes, epsilons and data",
+        f"largest {fit} / {nodes}: {_each(results, ratios)}",
+        max(ratios) < 1,
+    )
+
+
+def _reductions(results: Sequence[Errors], fit: str, nodes: str) -> Statement:
+    larger = [one.curve(fit) / one.curve(nodes) for one in results]
+    large = [part[one.theory.sizes >= PUBLISHED_CROSSING] for one, part in zip(results, larger, strict=True)]
+    ratios = np.concatenate([part if part.size else whole[-1:] for part, whole in zip(large, larger, strict=True)])
+    low, high = 100 * (1 - float(ratios.max())), 100 * (1 - float(ratios.min()))
+    return Statement(
+        "section 1",
+        "H-bar reduces the error of larger ranges by 45 to 98 %",
+        f"{fit} below {nodes}, sizes from 2,000 on: {low:,.0f} to {high:,.0f} %",
+        low >= 45,
+    )
+
+
+def _below_unit(results: Sequence[Errors], fit: str) -> Statement:
+    ratios = [float(one.curve(fit)[0] / one.curve(UNIT)[0]) for one in results]
+    return Statement(
+        WHERE,
+        "H-bar can be below L~ for small ranges, even for single cells",
+        f"{fit} / L~ at size 1: {_each(results, ratios)}",
+        min(ratios) < 1,
+    )
+
+
+def _more_noise(results: Sequence[Errors]) -> Statement:
+    ratios = [float(np.exp(np.log(one.curve(FIT) / one.curve(NODES)).mean())) for one in results]
+    by_data: dict[str, list[float]] = {}
+    for one, ratio in zip(results, ratios, strict=True):
+        by_data.setdefault(one.data.label, []).append(ratio)
+    return Statement(
+        WHERE,
+        "at smaller epsilon H-bar is more accurate relative to H~",
+        f"geometric mean of {FIT} / {NODES} by falling epsilon: {_each(results, ratios)}",
+        all(values == sorted(values, reverse=True) for values in by_data.values()),
+    )
