@@ -19,11 +19,11 @@ def _place(place: PlaceOf | None, row: int) -> Place | None:
 
 
 def _name_error(name: object, place: Place | None = None) -> HierarchyError:
-    return HierarchyError("bad-name", f"a region's name must be text, not empty and without '/': {name!r}", place)
+    return HierarchyError("bad-name", f"a region's name must be printable text, not empty and without '/': {name!r}", place)
 
 
 def _bad_name(name: object) -> bool:
-    return not isinstance(name, str) or name == "" or "/" in name
+    return not isinstance(name, str) or name == "" or "/" in name or not name.isprintable()
 
 
 def _path(parent: Int64Array, names: Sequence[str], region: int) -> str:

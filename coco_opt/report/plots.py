@@ -32,6 +32,8 @@ _STYLE: Any = {
     "svg.hashsalt": "coco-opt",
     "svg.fonttype": "path",
 }
+_ONE_PANEL = 5.2, {"left": 0.18, "right": 0.98, "bottom": 0.18, "top": 0.97}
+_TWO_PANELS = 8.6, {"left": 0.1, "right": 0.97, "bottom": 0.18, "top": 0.9, "wspace": 0.2}
 _NO_METADATA = {"Date": None, "Creator": None, "Format": None, "Type": None}
 
 
@@ -135,7 +137,12 @@ def _draw_residual(axes: Axes, measurement: Measurement, estimate: CountOfCounts
 def _plain_symlog(set_scale: Callable[..., None], axis: Axis) -> None:
     """Make an axis logarithmic outside -1..1, labelled 1, 10, 100: it must show zero and negative counts."""
     set_scale("symlog", linthresh=1)
-    axis.set_major_formatter("{x:,.0f}")
+    axis.set_major_formatter(_tick)
+
+
+def _tick(value: float, _: float) -> str:
+    """Return a label that fits the fixed margins: 7 characters at most, such as 100,000, below 10^11."""
+    return f"{value / 1e6:,.0f}M" if abs(value) >= 1e6 else f"{value:,.0f}"
 
 
 def _draw_errors(axes: Axes, errors: Mapping[str, Sequence[float]]) -> None:
@@ -149,7 +156,7 @@ def _draw_errors(axes: Axes, errors: Mapping[str, Sequence[float]]) -> None:
     axes.set(yscale="log", xlabel="level (0 is the root)", ylabel="people, mean over regions")
     axes.set_xticks(range(max((len(values) for values in errors.values()), default=1)))
     axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-    axes.yaxis.set_major_formatter("{x:,.0f}")
+    axes.yaxis.set_major_formatter(_tick)
     axes.yaxis.set_minor_formatter(NullFormatter())
     axes.legend(frameon=False)
 
@@ -161,7 +168,10 @@ def _picture(draw: Callable[[Sequence[Axes]], None], *, panels: int, height: flo
     from matplotlib.figure import Figure
 
     with rc_context(_STYLE):
-        figure = Figure(figsize=(8.6 if panels > 1 else 5.2, height), layout="constrained")
+        width, margins = _ONE_PANEL if panels == 1 else _TWO_PANELS
+        # Fixed margins: a layout engine draws everything twice to find them.
+        figure = Figure(figsize=(width, height))
+        figure.subplots_adjust(**margins)
         FigureCanvasSVG(figure)
         draw(list(figure.subplots(1, panels, squeeze=False)[0]))
         return _data_uri(figure)

@@ -115,14 +115,22 @@ def load(con: duckdb.DuckDBPyConnection, table: str, path: Path, columns: Column
 
 
 def quietly(path: Path, action: Callable[[], T]) -> T:
-    """Run ``action``; turn any error of DuckDB, Arrow or the file system into one that shows no data."""
+    """Run ``action``; turn any error of DuckDB, Arrow or the file system into one that shows no data.
+
+    DuckDB answers Ctrl-C by a RuntimeError: it becomes the KeyboardInterrupt it was.
+    """
     import duckdb
     import pyarrow as pa
 
+    failure: BaseException
     try:
         return action()
     except (duckdb.Error, pa.ArrowException, OSError, UnicodeError, MemoryError, ValueError) as error:
         failure = _classified(path, type(error).__name__, str(error))
+    except RuntimeError as error:
+        if str(error) != "Query interrupted":
+            raise
+        failure = KeyboardInterrupt()
     raise failure
 
 
@@ -142,6 +150,8 @@ def _classified(path: Path, kind: str, text: str) -> InputError:
         return InputError("malformed-row", "is longer than 2 MB: is a quote or a line end missing?", place)
     if "unterminated quote" in text:
         return InputError("malformed-row", 'has an unclosed or misplaced quote (")', place)
+    if "reached an invalid state" in text:
+        return InputError("malformed-row", "mixes kinds of line ends, or has a misplaced quote", place)
     return InputError("unreadable-file", "is damaged, truncated or not of its format", place)
 
 

@@ -92,6 +92,7 @@ def test_parents_in_any_order() -> None:
         (lambda: Hierarchy.from_paths([("r", "a"), ("r", "b", "c")]), "uneven-depth"),
         (lambda: Hierarchy.from_paths([("r", "a"), ("r", "b/c")]), "bad-name"),
         (lambda: Hierarchy.from_paths([("r", "")]), "bad-name"),
+        (lambda: Hierarchy.from_paths([("r", "a\x1b[31m")]), "bad-name"),
         (lambda: Hierarchy.from_paths([("r", "a"), ("r", "b"), ("r", "a")]), "duplicate-region"),
         (lambda: Hierarchy.from_parents([], []), "no-root"),
         (lambda: Hierarchy.from_parents([-1, -1], ["a", "b"]), "several-roots"),

@@ -147,3 +147,19 @@ def test_long_axes_are_thinned() -> None:
     assert kept[0] == 0
     assert kept[-1] == 10**6 - 1
     assert kept.size <= 100
+
+
+def test_labels_stay_inside_the_fixed_margins() -> None:
+    """Every text of a picture of a very large region lies on the canvas."""
+    sizes = CountOfCounts(np.array([0, 1, 90]), np.array([2 * 10**9, 7 * 10**9, 10**4]))
+    widest = replace(page("naive").measurements[0], groups=sizes.groups, max_size=100, values=sizes.to_dense(100))
+    for picture in (plots.region_figure(widest, sizes, sizes, 100), plots.error_figure({"all": [3.0e7, 9e9]})):
+        root = ElementTree.fromstring(base64.b64decode(picture.partition(",")[2]))
+        width = float(root.attrib["viewBox"].split()[2])
+        moves = [group.attrib.get("transform", "") for group in root.iter()]
+        texts = [re.match(r"translate\((-?[0-9.]+) [^)]*\)( rotate\(-90\))? scale\(0\.0", move) for move in moves]
+        # A rotated text stands left of its baseline, by 9 points at most.
+        lefts = [float(text[1]) - (9.0 if text[2] else 0.0) for text in texts if text]
+        assert len(lefts) > 6
+        assert min(lefts) > 0
+        assert max(lefts) < width

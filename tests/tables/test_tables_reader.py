@@ -11,7 +11,7 @@ import pytest
 
 from coco_opt.errors import HierarchyError, InputError
 from coco_opt.tables import PrivateCounts, PublicTables, read_private, read_public, read_tables
-from coco_opt.tables.source import isolated
+from coco_opt.tables.source import isolated, quietly
 from tests.tables.helpers import CANARY, ENTITIES, GROUPS, HIERARCHY, Write, at, refused
 
 
@@ -192,7 +192,7 @@ BAD_ENTITIES = [
     ("malformed-row", ENTITIES + f'{C},"1"2\n', 10, None),
     ("unreadable-file", ENTITIES.encode() + b"J\xe9," + C.encode() + b"\n", 10, None),
     ("unreadable-file", (ENTITIES + f"{C},1\n").encode("utf-16"), 1, None),
-    ("unreadable-file", ENTITIES + f"{C},1\r\nx,1\ry,1\n", None, None),
+    ("malformed-row", ENTITIES + f"{C},1\r\nx,1\ry,1\n", None, None),
     ("malformed-row", ENTITIES + C * 300_000 + ",1\n", 10, None),
     ("no-header", '"entity_id,group_id\nx,1\n', 1, None),
     ("no-header", "\nentity_id,group_id\nx,1\n", 1, None),
@@ -287,6 +287,30 @@ def test_the_connection_reads_its_files_only_and_never_writes(write: Write, tmp_
                 con.execute(query)
         assert con.execute("SELECT current_setting('temp_directory')").fetchone() == ("",)
     assert not (tmp_path / "out.csv").exists()
+
+
+def test_mixed_line_ends_are_named(public: PublicTables, write: Write) -> None:
+    mixed = write("e.csv", f"entity_id,group_id\n{CANARY},g1\n{CANARY}2,g1\r\n{CANARY}3,g1\n")
+    with pytest.raises(InputError, match="line ends") as caught:
+        read_private(public, mixed)
+    assert caught.value.code == "malformed-row"
+    assert CANARY not in str(caught.value)
+
+
+def test_an_interrupted_query_is_an_interrupt(tmp_path: Path) -> None:
+    """DuckDB answers Ctrl-C by RuntimeError("Query interrupted")."""
+
+    def interrupted() -> None:
+        raise RuntimeError("Query interrupted")
+
+    def broken() -> None:
+        raise RuntimeError("something else")
+
+    with pytest.raises(KeyboardInterrupt) as caught:
+        quietly(tmp_path, interrupted)
+    assert caught.value.__context__ is None
+    with pytest.raises(RuntimeError, match="something else"):
+        quietly(tmp_path, broken)
 
 
 def test_reprs_show_nothing_private(public: PublicTables, write: Write) -> None:
