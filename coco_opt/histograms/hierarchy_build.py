@@ -19,7 +19,8 @@ def _place(place: PlaceOf | None, row: int) -> Place | None:
 
 
 def _name_error(name: object, place: Place | None = None) -> HierarchyError:
-    return HierarchyError("bad-name", f"a region's name must be printable text, not empty and without '/': {name!r}", place)
+    message = f"a region's name must be printable text, not empty and without '/': {name!r}"
+    return HierarchyError("bad-name", message, place)
 
 
 def _bad_name(name: object) -> bool:
