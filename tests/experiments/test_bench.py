@@ -11,6 +11,7 @@ import pytest
 from coco_experiments.bench import isotonic_l1, isotonic_l2, release
 from coco_experiments.bench.heap_isotonic_l1 import heap_fit
 from coco_experiments.bench.instances import INSTANCES
+from coco_experiments.bench.isotonic import over_instances
 from coco_experiments.bench.rows import Row, worst
 from coco_experiments.bench.timing import Timing, take_turns
 from coco_experiments.made import made_counts
@@ -69,7 +70,9 @@ def test_heap_is_the_lower_fit(name: str) -> None:
 @pytest.mark.parametrize("module", [isotonic_l2, isotonic_l1], ids=["l2", "l1"])
 def test_isotonic_rows_are_positive_and_peers_agree(module: object) -> None:
     assert module in (isotonic_l2, isotonic_l1)
-    rows, wrong = module.measure(400, 2, Recorder())  # type: ignore[attr-defined]
+    rows, wrong = over_instances(
+        module.NAME, 400, 2, module.candidates, module.rows_of, module.disagreements, Recorder()
+    )
     assert wrong == []
     assert {row.instance for row in rows} == set(INSTANCES)
     assert all(row.seconds > 0 and row.n == 400 for row in rows)

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from coco_experiments.bench.heap_isotonic_l1 import heap_fit
-from coco_experiments.bench.instances import INSTANCES, Ints, noisy_cumulative_counts
+from coco_experiments.bench.instances import Ints, noisy_cumulative_counts
+from coco_experiments.bench.isotonic import over_instances
 from coco_experiments.bench.rows import Row, finish, worst
 from coco_experiments.bench.timing import Timing, take_turns
 from coco_experiments.experiment import Outcome, Reporter
@@ -78,23 +79,10 @@ def against_lp(size: int) -> tuple[list[Row], list[str]]:
     return rows, [] if agrees else [f"{name}: the objective of {LP} is not the kernel's"]
 
 
-def measure(size: int, repeats: int, reporter: Reporter) -> tuple[list[Row], list[str]]:
-    """Return the rows and the disagreements over all instances."""
-    rows: list[Row] = []
-    wrong: list[str] = []
-    for done, (name, make) in enumerate(INSTANCES.items(), 1):
-        y = make(size)
-        timings = take_turns(candidates(y), repeats)
-        rows += rows_of(name, y, timings)
-        wrong += disagreements(name, y, timings)
-        reporter.progress(NAME, done, len(INSTANCES))
-    return rows, wrong
-
-
 def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
     """Time p = 1 on the five instances, n = 10^6, and the linear program at 10^5 (small: 20,000 and 500)."""
     size, repeats = (SMALL_SIZE, 2) if small else (SIZE, REPEATS)
-    rows, wrong = measure(size, repeats, reporter)
+    rows, wrong = over_instances(NAME, size, repeats, candidates, rows_of, disagreements, reporter)
     lp_rows, lp_wrong = against_lp(SMALL_LP_SIZE if small else LP_SIZE)
     notes = [worst(rows, what) for what in (KERNEL, SOLVE)]
     notes.append("times faster: median over pairs of runs taken in turns; only wrong answers fail this run")

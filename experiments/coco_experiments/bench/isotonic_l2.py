@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from coco_experiments.bench.instances import INSTANCES, Ints
+from coco_experiments.bench.instances import Ints
+from coco_experiments.bench.isotonic import over_instances
 from coco_experiments.bench.rows import Row, finish, worst
-from coco_experiments.bench.timing import Timing, take_turns
+from coco_experiments.bench.timing import Timing
 from coco_experiments.experiment import Outcome, Reporter
 from coco_opt import solver
 from coco_opt.kernels import isotonic_l2
@@ -84,23 +85,10 @@ def disagreements(instance: str, y: Ints, timings: dict[str, Timing]) -> list[st
     ]
 
 
-def measure(size: int, repeats: int, reporter: Reporter) -> tuple[list[Row], list[str]]:
-    """Return the rows and the disagreements over all instances."""
-    rows: list[Row] = []
-    wrong: list[str] = []
-    for done, (name, make) in enumerate(INSTANCES.items(), 1):
-        y = make(size)
-        timings = take_turns(candidates(y), repeats)
-        rows += rows_of(name, y, timings)
-        wrong += disagreements(name, y, timings)
-        reporter.progress(NAME, done, len(INSTANCES))
-    return rows, wrong
-
-
 def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
     """Time p = 2 on the five instances, n = 10^7 (small: 20,000); write CSV and JSON."""
     size, repeats = (SMALL_SIZE, 2) if small else (SIZE, REPEATS)
-    rows, wrong = measure(size, repeats, reporter)
+    rows, wrong = over_instances(NAME, size, repeats, candidates, rows_of, disagreements, reporter)
     notes = [worst(rows, what) for what in (FIT, BLOCKS, SOLVE)]
     if find_spec("sklearn") is None:
         notes.append("scikit-learn is not installed (pip install 'coco-opt[bench]'): SciPy is the only peer")
