@@ -53,6 +53,8 @@ class ConfigError(CocoOptError):
 
     def __init__(self, key: str, message: str, file: str | None = None) -> None:
         self.key = key
+        self.message = message
+        self.file = file
         where = f"{file}: " if file is not None else ""
         super().__init__(f"{where}[{key}] {message}" if key else f"{where}{message}")
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import typer
 
-from coco_opt.cli import compare, demo, experiments, init, release, solvers, verify
+from coco_opt.cli import audit, compare, demo, experiments, init, ledger, plan, release, solvers, verify
 from coco_opt.cli.options import Version
 from coco_opt.errors import CocoOptError
 
@@ -39,9 +39,12 @@ def _coco_opt(context: typer.Context, version: Version = False) -> None:
 for _verb in (
     demo.demo,
     init.init,
+    plan.plan,
     release.release,
     verify.verify,
     compare.compare,
+    ledger.ledger,
+    audit.audit,
     solvers.solvers,
     experiments.reproduce,
     experiments.bench,

@@ -67,7 +67,9 @@ def init(
         reason = error.strerror or "unknown reason"
     if reason:
         raise InputError("cannot-write", f"cannot be written: {reason}", Place(str(out)))
-    write(f"Wrote {out}: check max_size and epsilon, then run  coco-opt release {out}")
+    missing = [] if "sizes" in found else [role for role in _TABLES if role not in found]
+    first = f"fill in the tables not found ({', '.join(missing)}), " if missing else ""
+    write(f"Wrote {out}: {first}check max_size and epsilon, then run  coco-opt release {out}")
     return 0
 
 

@@ -21,7 +21,7 @@ from coco_opt.config.sections import (
 )
 from coco_opt.errors import ConfigError
 
-_LATER_KEYS = ("privacy.rho", "privacy.delta", "privacy.dataset", "privacy.ledger")
+_LATER_KEYS = ("privacy.rho", "privacy.delta")
 _LATER_SECTIONS = ("ranges", "topdown", "engine")
 
 
@@ -47,7 +47,7 @@ def parse_config(source: str | Mapping[str, Any], folder: str | Path, file: str 
     try:
         parsed = FileConfig.model_validate(raw, context={"folder": Path(folder)})
         name = Path(file).stem if file else "release"
-        return Config(name, parsed.data, parsed.privacy, parsed.groups, parsed.solvers, parsed.output)
+        return Config(name, parsed.data, parsed.privacy, parsed.groups, parsed.solvers, parsed.output, file)
     except ValidationError as error:
         mistakes = [_explain(dict(entry)) for entry in error.errors(include_url=False)]
     raise _together(mistakes, file)
@@ -87,12 +87,12 @@ def _unknown_key(key: str) -> str:
         return "is not available in this version"
     section, _, name = key.rpartition(".")
     valid = _keys(section)
-    near = difflib.get_close_matches(name, valid, n=1, cutoff=0.5)
-    if near:
-        return f"unknown key; did you mean {near[0]!r}?"
     elsewhere = [other for other in FileConfig.model_fields if section and name in _keys(other)]
     if elsewhere:
         return f"unknown key; {name!r} belongs in [{elsewhere[0]}]"
+    near = difflib.get_close_matches(name, valid, n=1, cutoff=0.5)
+    if near:
+        return f"unknown key; did you mean {near[0]!r}?"
     return f"unknown key; valid keys are {', '.join(valid)}"
 
 

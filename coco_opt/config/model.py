@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """A checked configuration; ``name`` is the config file's stem and names the release."""
+    """A checked configuration; ``name`` is the stem of its ``file``, if it has one, and names the release."""
 
     name: str
     data: DataConfig
@@ -35,6 +35,7 @@ class Config:
     groups: GroupsConfig
     solvers: SolversConfig
     output: OutputConfig
+    file: str | None = None
 
     def budget_shares(self, levels: int) -> tuple[Fraction, ...]:
         """Return each level's share of epsilon, root first, summing to 1; raise ConfigError if they cannot.
@@ -44,22 +45,28 @@ class Config:
         leaves_only = (Fraction(0),) * (levels - 1) + (Fraction(1),)
         if self.privacy.split == "uniform":
             return leaves_only if self.groups.consistency == "bottom_up" else (Fraction(1, levels),) * levels
-        shares = _per_level(self.privacy.split, levels, "privacy.split")
+        shares = self._per_level(self.privacy.split, levels, "privacy.split")
         if self.groups.consistency == "bottom_up" and shares != leaves_only:
-            raise ConfigError("privacy.split", "bottom_up measures only the leaves: give them the share 1")
+            raise ConfigError("privacy.split", "bottom_up measures only the leaves: give them the share 1", self.file)
         if self.groups.consistency != "bottom_up" and min(shares) == 0:
-            raise ConfigError("privacy.split", "every level needs a share greater than zero")
+            raise ConfigError("privacy.split", "every level needs a share greater than zero", self.file)
         return shares
 
     def estimators(self, levels: int) -> tuple[Estimator, ...]:
         """Return the estimator of each level, root first; raise ConfigError on a list of another length."""
         value = self.groups.estimator
-        return (value,) * levels if isinstance(value, str) else _per_level(value, levels, "groups.estimator")
+        return (value,) * levels if isinstance(value, str) else self._per_level(value, levels, "groups.estimator")
 
     def losses(self, levels: int) -> tuple[Loss, ...]:
         """Return the loss of each level, root first; raise ConfigError on a list of another length."""
         value = self.groups.loss
-        return (value,) * levels if isinstance(value, str) else _per_level(value, levels, "groups.loss")
+        return (value,) * levels if isinstance(value, str) else self._per_level(value, levels, "groups.loss")
+
+    def _per_level(self, values: tuple[T, ...], levels: int, key: str) -> tuple[T, ...]:
+        if len(values) != levels:
+            message = f"has {len(values)} entries, but the hierarchy has {levels} levels"
+            raise ConfigError(key, message, self.file)
+        return values
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain JSON-able values with defaults filled in; paths become bare file names."""
@@ -71,12 +78,6 @@ class Config:
             "output": self.output,
         }
         return {name: _plain_section(section) for name, section in sections.items()}
-
-
-def _per_level(values: tuple[T, ...], levels: int, key: str) -> tuple[T, ...]:
-    if len(values) != levels:
-        raise ConfigError(key, f"has {len(values)} entries, but the hierarchy has {levels} levels")
-    return values
 
 
 def _plain_section(section: BaseModel) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, PlainValidator, model_validat
 from coco_opt.config.values import (
     SolverChoice,
     budget,
+    dataset_name,
     file_path,
     not_yet,
     one_of,
@@ -66,7 +67,11 @@ class DataConfig(_Section):
 
 
 class PrivacyConfig(_Section):
-    """What is spent and how noise is drawn; ``epsilon`` is the whole budget, an exact fraction."""
+    """What is spent and how noise is drawn; ``epsilon`` is the whole budget, an exact fraction.
+
+    ``dataset`` names the data in the ``ledger``; ``total`` is what may be spent on it in all, stated when the first
+    release opens its account (default: that release's epsilon), and the ledger's from then on.
+    """
 
     epsilon: Annotated[Fraction, PlainValidator(budget)]
     split: Annotated[Literal["uniform"] | tuple[Fraction, ...], PlainValidator(split_shares)] = "uniform"
@@ -76,6 +81,9 @@ class PrivacyConfig(_Section):
     noise: Annotated[Literal["secure", "opendp", "seeded"], one_of("secure", "opendp", "seeded")] = "secure"
     seed: Annotated[int, Field(ge=0)] | None = None
     neighbours: Annotated[Literal["add_remove", "replace"], one_of("add_remove", "replace")] = "add_remove"
+    dataset: Annotated[str, PlainValidator(dataset_name)] | None = None
+    ledger: FilePath | None = None
+    total: Annotated[Fraction, PlainValidator(budget)] | None = None
 
     @model_validator(mode="after")
     def _seed_if_seeded(self) -> PrivacyConfig:

@@ -50,6 +50,13 @@ def budget(value: object) -> Fraction:
     return amount
 
 
+def dataset_name(value: object) -> str:
+    """Read a name of one line without spaces around it."""
+    if isinstance(value, str) and value and value == value.strip() and value.isprintable():
+        return value
+    raise ValueError("must be a name: text on one line, without spaces around it")
+
+
 def split_shares(value: object) -> Literal["uniform"] | tuple[Fraction, ...]:
     """Read "uniform" or a list of shares that sum to 1."""
     if value == "uniform":

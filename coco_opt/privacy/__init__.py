@@ -2,6 +2,20 @@
 
 from __future__ import annotations
 
+from coco_opt.privacy.accounting import (
+    ConcentratedBudget,
+    ImpliedPrivacy,
+    delta_of_rho,
+    epsilon_of_rho,
+    gaussian_variance,
+    implied_by,
+    renyi_of_epsilon,
+    renyi_of_rho,
+    replaced,
+    rho_of_epsilon,
+    rho_of_epsilon_delta,
+    squared_sensitivity,
+)
 from coco_opt.privacy.budget import (
     NEIGHBOURS,
     QUERIES,
@@ -17,10 +31,13 @@ from coco_opt.privacy.budget import (
     split,
     uniform_split,
 )
+from coco_opt.privacy.ledger import Ledger
+from coco_opt.privacy.ledger_chain import Account, Charge, Entry
 from coco_opt.privacy.measurement import LOSSES, RAW_LIMIT, Loss, Measurement, measure
 from coco_opt.privacy.measurements import Measurements, measure_hierarchy
 from coco_opt.privacy.noise import (
     NOISE_NAMES,
+    GaussianSource,
     NoiseName,
     NoiseSource,
     NoiseStream,
@@ -28,6 +45,8 @@ from coco_opt.privacy.noise import (
     SeededNoise,
     resolve_noise,
 )
+from coco_opt.privacy.run_key import RunKey
+from coco_opt.privacy.secure import SecureNoise
 
 __all__ = [
     "LOSSES",
@@ -35,6 +54,13 @@ __all__ = [
     "NOISE_NAMES",
     "QUERIES",
     "RAW_LIMIT",
+    "Account",
+    "Charge",
+    "ConcentratedBudget",
+    "Entry",
+    "GaussianSource",
+    "ImpliedPrivacy",
+    "Ledger",
     "Loss",
     "Measurement",
     "Measurements",
@@ -45,16 +71,28 @@ __all__ = [
     "OpenDPNoise",
     "PureBudget",
     "Query",
+    "RunKey",
+    "SecureNoise",
     "SeededNoise",
+    "delta_of_rho",
+    "epsilon_of_rho",
+    "gaussian_variance",
+    "implied_by",
     "measure",
     "measure_hierarchy",
     "noise_scale",
     "parallel",
     "parse_epsilon",
     "parse_fraction",
+    "renyi_of_epsilon",
+    "renyi_of_rho",
+    "replaced",
     "resolve_noise",
+    "rho_of_epsilon",
+    "rho_of_epsilon_delta",
     "sensitivity",
     "sequential",
     "split",
+    "squared_sensitivity",
     "uniform_split",
 ]

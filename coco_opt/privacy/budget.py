@@ -107,6 +107,16 @@ def noise_scale(sensitivity: int, epsilon: Fraction) -> Fraction:
     return Fraction(sensitivity) / epsilon
 
 
+def check_levels(total: Fraction, levels: Sequence[Fraction], neighbours: Neighbours) -> None:
+    """Raise ProblemError unless ``levels`` share a budget above zero exactly, none of them negative."""
+    if total <= 0 or any(level < 0 for level in levels):
+        raise ProblemError("a budget must be above zero and no level's part of it negative")
+    if sequential(levels) != total:
+        raise ProblemError(f"the levels spend {sequential(levels)}, not the budget {total}")
+    if neighbours not in NEIGHBOURS:
+        raise ProblemError(f"unknown neighbours {neighbours!r}: use one of {', '.join(NEIGHBOURS)}")
+
+
 @dataclass(frozen=True, slots=True)
 class PureBudget:
     """An epsilon and how it is shared by the levels, root first; 0 leaves a level unmeasured.
@@ -119,12 +129,7 @@ class PureBudget:
     neighbours: Neighbours = "add_remove"
 
     def __post_init__(self) -> None:
-        if self.epsilon <= 0 or any(level < 0 for level in self.levels):
-            raise ProblemError("a budget must be above zero and no level's part of it negative")
-        if sequential(self.levels) != self.epsilon:
-            raise ProblemError(f"the levels spend {sequential(self.levels)}, not the budget {self.epsilon}")
-        if self.neighbours not in NEIGHBOURS:
-            raise ProblemError(f"unknown neighbours {self.neighbours!r}: use one of {', '.join(NEIGHBOURS)}")
+        check_levels(self.epsilon, self.levels, self.neighbours)
 
     @classmethod
     def uniform(cls, epsilon: Fraction, levels: int, neighbours: Neighbours = "add_remove") -> PureBudget:

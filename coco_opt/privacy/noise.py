@@ -95,6 +95,15 @@ def check_variance(variance: Fraction) -> None:
         raise ProblemError("the noise variance must be above 0 and at most 2**80: choose a larger budget")
 
 
+def check_values(values: Int64) -> None:
+    """Raise ProblemError unless each value is one cell and keeps its integer in int64.
+
+    A second axis would be given one noise a row, whose differences are free of noise; a float would be cut off.
+    """
+    if values.ndim != 1 or not np.can_cast(values.dtype, np.int64, casting="safe"):
+        raise ProblemError("noise is added to a one-dimensional array of integers that fit in int64")
+
+
 class SeededNoise:
     """Reproducible noise for experiments and the demo: NOT PRIVATE, for anyone can draw it again.
 
@@ -150,6 +159,7 @@ class _SeededStream:
 
     def add_to(self, values: Int64) -> Int64:
         """Return ``values`` with the next ``len(values)`` noises added, as a new array."""
+        check_values(values)
         noisy = self.draw(len(values))
         noisy += values
         return noisy
@@ -207,6 +217,7 @@ class _OpenDPStream:
 
     def add_to(self, values: Int64) -> Int64:
         """Return ``values`` with the next ``len(values)`` noises added, as a new array."""
+        check_values(values)
         noisy = np.empty(len(values), dtype=np.int64)
         for start in range(0, len(values), _OPENDP_BLOCK):
             block = values[start : start + _OPENDP_BLOCK].tolist()

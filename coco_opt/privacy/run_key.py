@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hmac
 import os
 from typing import NoReturn, SupportsIndex
@@ -38,14 +39,18 @@ class RunKey:
 
     def to_bytes(self) -> bytes:
         """Return the secret itself; raise ProblemError after ``erase``."""
+        secret = bytes(self._bytes)
         self._check()
-        return bytes(self._bytes)
+        return secret
 
     def erase(self) -> None:
         """Overwrite the key: nothing can be derived from it afterwards (copies made before are not reached)."""
-        for place in range(len(self._bytes)):
-            self._bytes[place] = 0
-        self._bytes.clear()
+        # First out of reach, then overwritten: a thread that derives meanwhile sees that it came too late.
+        secret, self._bytes = self._bytes, bytearray()
+        for place in range(len(secret)):
+            secret[place] = 0
+        with contextlib.suppress(BufferError):  # another thread reads the zeros
+            secret.clear()
 
     @property
     def erased(self) -> bool:
@@ -57,10 +62,12 @@ class RunKey:
 
         Every label goes behind its length, so that no two tuples of labels share an encoding.
         """
-        self._check()
+        secret = self._bytes
         encoded = (label.encode("utf-8", "surrogatepass") for label in labels)
         message = b"".join(len(label).to_bytes(8, "little") + label for label in encoded)
-        return hmac.digest(self._bytes, message, "sha256")
+        derived = hmac.digest(secret, message, "sha256")
+        self._check()  # afterwards, or the key of another thread's erasure, all zeros, could have been used
+        return derived
 
     def _check(self) -> None:
         if self.erased:

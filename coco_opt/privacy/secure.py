@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from fractions import Fraction
@@ -11,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coco_opt.errors import ProblemError
-from coco_opt.privacy.noise import OpenedStreams, check_scale, check_variance
+from coco_opt.privacy.noise import OpenedStreams, check_scale, check_values, check_variance
 from coco_opt.privacy.run_key import RunKey
 
 if TYPE_CHECKING:
@@ -55,21 +56,27 @@ class SecureNoise:
 
 
 class CellStream:
-    """The noise of one (measurement, region), read in order or at any cell; safe to share between threads."""
+    """The noise of one (measurement, region), read in order or at any cell; safe to share between threads.
+
+    A fork would clone the place reached and two workers would put one noise on different values, so a worker
+    names its first cell; without ``start`` it is refused.
+    """
 
     def __init__(self, key: RunKey, labels: tuple[str, ...], sampler: Callable[[], Sampler]) -> None:
         self._key = key
         self._labels = labels
         self._sampler = sampler
         self._position = 0
+        self._process = os.getpid()
         self._lock = threading.Lock()
 
     def add_to(self, values: Int64, start: int | None = None) -> Int64:
         """Return int64 ``values`` with the next ``len(values)`` noises added, as a new array.
 
         With ``start``, the noises of the cells from there on, and the position stays. Raises ProblemError once
-        the key is erased.
+        the key is erased, and for values that are not one-dimensional int64.
         """
+        check_values(values)
         noisy = np.array(values, dtype=np.int64, order="C")
         self._add(noisy, start)
         return noisy
@@ -87,6 +94,8 @@ class CellStream:
         self._sampler().add(out, self._advance(len(out)) if start is None else _check_cell(start), bits)
 
     def _advance(self, cells: int) -> int:
+        if os.getpid() != self._process:
+            raise ProblemError("a forked worker names the first cell (start): its copy of the place reached is stale")
         with self._lock:
             start = self._position
             self._position += cells

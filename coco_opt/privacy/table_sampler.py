@@ -33,8 +33,6 @@ _CHUNK = 1 << 14  # cells at a time: their words stay in a core's cache
 _BLOCKS = 32  # above it, a scale has 32 to 64 blocks
 _DIGIT_BITS = 8
 _CELLS = np.arange((1 << 16) + 1, dtype=np.uint64)
-_CHUNK = 1 << 14  # cells at a time: their words stay in a core's cache
-_REJECTION_CHUNK = 1 << 18
 
 
 @dataclass(frozen=True, eq=False, slots=True)

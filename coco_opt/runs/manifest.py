@@ -8,6 +8,7 @@ from typing import Any
 
 from coco_opt.choices import Certificate
 from coco_opt.groups import GroupsResult
+from coco_opt.privacy.accounting import implied_by
 from coco_opt.runs.plan import ReleasePlan
 
 _PACKAGES = ("coco-opt", "numpy", "scipy", "numba", "duckdb", "pyarrow", "opendp")
@@ -39,8 +40,10 @@ def _budget(plan: ReleasePlan) -> dict[str, Any]:
         query = plan.queries[level]
         scale = str(plan.budget.scale(level, query)) if epsilon else None
         levels.append({"level": level, "epsilon": str(epsilon), "noise_scale": scale})
+    implied = implied_by(plan.budget.epsilon)
     return {
         "epsilon": str(plan.budget.epsilon),
+        "implied": {"rho": str(implied.rho), "renyi": {str(order): str(value) for order, value in implied.renyi}},
         "neighbours": plan.budget.neighbours,
         "mechanism": "geometric",
         "noise": plan.source.name,

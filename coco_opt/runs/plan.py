@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from coco_opt.errors import ConfigError
+from coco_opt.errors import ConfigError, ProblemError
 from coco_opt.groups import GroupsMethod
 from coco_opt.histograms import Hierarchy
 from coco_opt.privacy import NoiseSource, PureBudget, Query, resolve_noise
@@ -92,6 +92,7 @@ def plan_release(settings: Settings) -> ReleasePlan:
         source=source,
     )
     _check_sizes(plan)
+    _check_matching(plan)
     return plan
 
 
@@ -108,6 +109,17 @@ def _check_sizes(plan: ReleasePlan) -> None:
                 max_size=plan.settings.groups.max_size,
                 scale=plan.budget.scale(level, query),
             )
+
+
+def _check_matching(plan: ReleasePlan) -> None:
+    """Raise ProblemError where a region with children has more groups than matching takes."""
+    if plan.method.consistency != "matching" or plan.hierarchy.levels == 1:
+        return
+    # Imported here: it brings the compiled kernels with it.
+    from coco_opt.kernels.matching import MAX_GROUPS
+
+    if int(plan.group_counts[0]) > MAX_GROUPS:
+        raise ProblemError(f"matching takes at most {MAX_GROUPS:,} groups a region: choose another consistency")
 
 
 def _read_public(settings: Settings) -> PublicTables:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from coco_opt.errors import ConfigError
+from coco_opt.privacy.private_files import write_private
 
 
 def new_run_id() -> str:
@@ -39,13 +40,12 @@ def open_private_folder(folder: Path) -> Path:
     return folder
 
 
-def write_private_record(folder: Path, name: str, record: Mapping[str, Any]) -> Path:
-    """Write a JSON record that only its owner can read (0600), durably; FileExistsError if it is there."""
+def write_private_record(folder: Path, name: str, record: Mapping[str, Any], *, keep: bool = False) -> Path:
+    """Write a JSON record that only its owner can read (0600), durably; InputError (file-exists) if it is there.
+
+    With ``keep`` a record that is there stays: it is that of the run being resumed.
+    """
     path = folder / f"{name}.json"
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        json.dump(record, file, indent=2)
-        file.write("\n")
-        file.flush()
-        os.fsync(file.fileno())
+    if not keep or not path.exists():
+        write_private(path, [(json.dumps(record, indent=2) + "\n").encode()])
     return path

@@ -1,14 +1,16 @@
 """One release from configuration to folder: the private table is open in one function, and in no other.
 
-``run_release`` plans on public input, measures (``_measure``: private counts live and die there), estimates from the
-sealed measurements alone (``_estimate``: it is given nothing else), and writes the folder and the private record.
+``run_release`` plans on public input, pays (``runs.paid``), measures (``_measure_paid``, or ``_measure`` where nothing
+is spent: private counts live and die there), estimates from the sealed measurements alone (``_estimate``: it is given
+nothing else), and writes the folder and the private record.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -17,14 +19,16 @@ from coco_opt.choices import SolverChoices
 from coco_opt.errors import InputError, Place, ProblemError
 from coco_opt.groups import GroupsMethod, GroupsResult, estimate_groups
 from coco_opt.histograms import CountOfCounts, Hierarchy, emd
-from coco_opt.privacy import Measurements, measure_hierarchy
+from coco_opt.privacy import Measurements, RunKey, SecureNoise, measure_hierarchy
 from coco_opt.runs.manifest import manifest_of
+from coco_opt.runs.paid import PaidRun, keyed_digest, resumed_run, started_run
 from coco_opt.runs.plan import ReleasePlan, plan_release, read_counts
+from coco_opt.runs.publish import publish
 from coco_opt.runs.records import new_run_id, open_private_folder, write_private_record
 from coco_opt.runs.reporter import Progress, Reporter, Silent
-from coco_opt.runs.settings import Settings
+from coco_opt.runs.settings import Settings, rehearse
 from coco_opt.solver import Solver
-from coco_opt.tables import write_release
+from coco_opt.tables import PrivateCounts, write_release
 
 _THREADS = 2
 
@@ -96,59 +100,135 @@ def run_release(
     """Release the histograms a configuration asks for and return where they lie.
 
     ``out`` must not exist (default: ``NAME-RUNID`` in the output directory). ``page`` turns the result into the
-    HTML report. Raises ConfigError, InputError, ProblemError or MissingPackageError before any budget is spent,
-    SolverError after it.
+    HTML report. A private run is paid for in the ledger before its table is opened; one that was interrupted is
+    taken up, by the same configuration, and pays nothing. Raises ConfigError, ProblemError, MissingPackageError or
+    BudgetError before any budget is spent, SolverError after it, InputError before it where public tables are wrong.
     """
     told = Silent() if reporter is None else reporter
-    run_id = new_run_id()
-    folder = settings.output.directory / f"{settings.name}-{run_id}" if out is None else Path(out)
-    _refuse_existing(folder)
     clock = _Clock()
     with told.stage("Reading the public tables"):
         plan = plan_release(settings)
     if truth is not None and plan.source.private:
         raise ProblemError("the truth beside a private release would undo its privacy: give none")
-    _check_parent(folder)
-    records = open_private_folder(settings.output.private)
-    clock.lap("read_public")
-    measurements, identity = _measure(plan, told, clock)
+    rehearse(settings, plan.solvers)
+    with ExitStack() as stack:
+        paid = stack.enter_context(resumed_run(plan)) if plan.source.private else None
+        run_id, folder = _name(plan, out, paid)
+        _check_parent(folder)
+        open_private_folder(settings.output.private)
+        if plan.source.private and paid is None:
+            paid = stack.enter_context(started_run(plan, run_id, folder))
+        clock.lap("read_public")
+        if paid is None:
+            measurements, identity = _measure(plan, told, clock)
+        else:
+            measurements, identity = _measure_paid(plan, paid, told, clock)
+        return _finish(_Run(plan, run_id, folder, paid), measurements, identity, told, clock, page, truth)
+
+
+def _name(plan: ReleasePlan, out: Path | None, paid: PaidRun | None) -> tuple[str, Path]:
+    """Return the run's id and its folder, which must not exist unless an interrupted run made it."""
+    run_id = new_run_id() if paid is None else paid.name
+    target = None if paid is None else paid.target
+    default = target or plan.settings.output.directory / f"{plan.settings.name}-{run_id}"
+    folder = default if out is None else Path(out)
+    if folder.absolute() != target:
+        _refuse_existing(folder)
+    return run_id, folder
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """A run with its measurements in hand; ``paid`` is None where nothing is spent."""
+
+    plan: ReleasePlan
+    run_id: str
+    folder: Path
+    paid: PaidRun | None
+
+    @property
+    def resumed(self) -> bool:
+        return self.paid is not None and self.paid.resumed
+
+
+def _finish(
+    run: _Run,
+    measurements: Measurements,
+    identity: Mapping[str, int],
+    told: Reporter,
+    clock: _Clock,
+    page: PageWriter | None,
+    truth: Truth | None,
+) -> ReleaseOutcome:
+    """Estimate, publish, write the private record, and close the run in the ledger."""
+    plan = run.plan
     told.line(plan.spent)
+    if run.resumed:
+        told.line(f"Run {run.run_id} was paid for already: resumed, and nothing more is spent")
     result = _estimate(measurements, plan.method, plan.solvers, told)
     clock.lap("estimate")
     manifest = manifest_of(plan, result)
     shown = Page(manifest, plan.spent, measurements, result, truth)
     with told.stage("Writing the release"):
         html = None if page is None else page(shown)
-        write_release(folder, plan.hierarchy, plan.group_counts, result.histograms, manifest, html)
+
+        def write(folder: Path) -> None:
+            write_release(folder, plan.hierarchy, plan.group_counts, result.histograms, manifest, html)
+
+        digest = publish(run.folder, write, resumed=run.resumed)
     clock.lap("write")
     record = {
-        "run": run_id,
-        "release": str(folder.resolve()),
+        "run": run.run_id,
+        "release": str(run.folder.resolve()),
         "status": manifest["status"],
         "budget": manifest["budget"],
         "config": manifest["config"],
-        "identity": identity,
+        "identity": dict(identity),
         "seconds": clock.laps,
         "solver_seconds": {row.problem: row.seconds for row in result.certificates},
     }
-    path = write_private_record(records, f"{settings.name}-{run_id}", record)
-    return ReleaseOutcome(folder, path, plan.spent, manifest, result, shown)
+    records = plan.settings.output.private
+    path = write_private_record(records, f"{plan.settings.name}-{run.run_id}", record, keep=run.resumed)
+    if run.paid is not None:
+        run.paid.released(digest)
+    return ReleaseOutcome(run.folder, path, plan.spent, manifest, result, shown)
 
 
-def _measure(plan: ReleasePlan, told: Reporter, clock: _Clock) -> tuple[Measurements, dict[str, int]]:
+def _measure_paid(
+    plan: ReleasePlan, paid: PaidRun, told: Reporter, clock: _Clock
+) -> tuple[Measurements, Mapping[str, int]]:
+    """Return the sealed measurements of a paid run as read back from disk; what is private is gone by then."""
+
+    def measure(key: RunKey) -> Measurements:
+        source = SecureNoise(key) if plan.source.name == SecureNoise.name else plan.source
+        counts = _read(plan, told, clock)
+        paid.folder.bind("input", keyed_digest(key, counts))
+        paid.folder.keep("identity", counts.identity())
+        return _add_noise(replace(plan, source=source), counts, told, clock)
+
+    return paid.measurements(measure), paid.folder.kept("identity")
+
+
+def _measure(plan: ReleasePlan, told: Reporter, clock: _Clock) -> tuple[Measurements, Mapping[str, int]]:
     """Read the private table, draw the noise and return sealed measurements and the identity of the rows.
 
     The identity holds private row counts: it goes to the private record only.
     """
+    counts = _read(plan, told, clock)
+    return _add_noise(plan, counts, told, clock), counts.identity()
+
+
+def _read(plan: ReleasePlan, told: Reporter, clock: _Clock) -> PrivateCounts:
     with told.stage("Counting the private table"):
         counts = read_counts(plan)
-        identity = counts.identity()
-        histograms = counts.histograms()
-        del counts
     clock.lap("read_private")
+    return counts
+
+
+def _add_noise(plan: ReleasePlan, counts: PrivateCounts, told: Reporter, clock: _Clock) -> Measurements:
     with told.stage("Measuring regions") as progress:
         measurements = measure_hierarchy(
-            histograms,
+            counts.histograms(),
             plan.hierarchy,
             plan.group_counts,
             queries=plan.queries,
@@ -160,7 +240,7 @@ def _measure(plan: ReleasePlan, told: Reporter, clock: _Clock) -> tuple[Measurem
             progress=progress,
         )
     clock.lap("measure")
-    return measurements, identity
+    return measurements
 
 
 def _estimate(

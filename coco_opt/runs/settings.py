@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, Protocol
 
-from coco_opt.errors import ConfigError, UnknownSolverError
+from coco_opt.errors import CocoOptError, ConfigError, MissingPackageError, UnknownSolverError
 from coco_opt.groups import GroupsMethod
 from coco_opt.groups.estimators import Loss
 from coco_opt.groups.release import Consistency
 from coco_opt.kernels.merging import Merge, Rounding
 from coco_opt.privacy import Neighbours, Query
-from coco_opt.problems import PROBLEMS
+from coco_opt.problem import Problem
+from coco_opt.problems import (
+    PROBLEMS,
+    ControlledRounding,
+    GroupMatching,
+    IsotonicL1,
+    IsotonicL2,
+    SimplexProjection,
+)
 from coco_opt.problems.isotonic import TieRule
 from coco_opt.registry import backend, make_solver
-from coco_opt.solver import Solver
+from coco_opt.solver import Solver, solve
 
 
 class SolverChoice(Protocol):
@@ -85,6 +93,21 @@ class PrivacySettings(Protocol):
         """Return by what neighbouring databases differ."""
         ...
 
+    @property
+    def dataset(self) -> str | None:
+        """Return the ledger's name for the data."""
+        ...
+
+    @property
+    def ledger(self) -> Path | None:
+        """Return where the ledger lies."""
+        ...
+
+    @property
+    def total(self) -> Fraction | None:
+        """Return what may be spent on the data in all."""
+        ...
+
 
 class GroupsSettings(Protocol):
     """How histograms are estimated."""
@@ -143,6 +166,11 @@ class Settings(Protocol):
     @property
     def name(self) -> str:
         """Return the name."""
+        ...
+
+    @property
+    def file(self) -> str | None:
+        """Return the name of the file it was read from, for messages."""
         ...
 
     @property
@@ -209,14 +237,52 @@ def solvers_of(settings: Settings) -> dict[str, Solver]:
     for kind, choice in settings.solvers.chosen().items():
         if choice.name == "auto" and not choice.options:
             continue
-        failure = ""
+        failure, key = "", f"solvers.{kind}"
         try:
-            if not backend(choice.name).claims(PROBLEMS[kind]):
+            if choice.name == "auto":
+                failure = "'auto' takes no options: name a solver"
+            elif not backend(choice.name).claims(PROBLEMS[kind]):
                 failure = f"solver {choice.name!r} cannot express {kind}; see 'coco-opt solvers'"
             else:
                 built[kind] = make_solver(choice.name, **choice.options)
         except UnknownSolverError as error:
             failure = str(error)
+        except ConfigError as error:
+            failure, key = error.message, f"{key}.{error.key.rpartition('.')[2]}"
         if failure:
-            raise ConfigError(f"solvers.{kind}", failure)
+            raise ConfigError(key, failure, settings.file)
     return built
+
+
+_TINY: dict[str, Callable[[], Problem[Any, Any]]] = {
+    "isotonic_l1": lambda: IsotonicL1([2, 0, 1], lower=0, upper=2),
+    "isotonic_l2": lambda: IsotonicL2([2, 0, 1], lower=0, upper=2),
+    "simplex_projection": lambda: SimplexProjection([2, 0, -1], 2),
+    "controlled_rounding": lambda: ControlledRounding([0.5, 0.25, 1.25], 2),
+    "group_matching": lambda: GroupMatching([1, 2], [1, 1], [1, 3], [1, 1], [0, 1, 2]),
+}
+
+
+def rehearse(settings: Settings, solvers: Mapping[str, Solver]) -> None:
+    """Let each chosen solver answer a tiny problem, for one that fails after the noise has wasted the budget.
+
+    Raises ConfigError for one that fails, MissingPackageError.
+    """
+    for kind, solver in solvers.items():
+        failure = _failure(kind, solver)
+        if failure:
+            raise ConfigError(f"solvers.{kind}", failure, settings.file)
+
+
+def _failure(kind: str, solver: Solver) -> str:
+    """Return why a solver fails on a tiny public problem of this kind, "" where it does not."""
+    try:
+        solve(_TINY[kind](), solver)
+    except MissingPackageError:
+        raise
+    except CocoOptError as error:
+        return f"fails already on a tiny problem: {error}"
+    except Exception as error:  # whatever a package raises on wrong options
+        reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        return f"fails already on a tiny problem, so check its options ({reason})"
+    return ""

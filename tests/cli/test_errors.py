@@ -102,7 +102,12 @@ def test_no_budget_is_left_without_a_share(tmp_path: Path, coco: Runner) -> None
     [
         ('isotonic_l1 = "hihgs"', "did you mean 'highs'"),
         ('isotonic_l1 = "pav"', "cannot express isotonic_l1"),
+        ('isotonic_l1 = { name = "highs", tolerence = 1 }', "[solvers.isotonic_l1.tolerence] is no option of"),
         ('isotonic_l1 = { name = "highs", tolerence = 1 }', "did you mean 'tolerance'"),
+        ('isotonic_l1 = { name = "auto", tolerance = 1.0 }', "'auto' takes no options"),
+        ('isotonic_l1 = { name = "osqp", max_iter = 1 }', "fails already on a tiny problem"),
+        ('isotonic_l1 = { name = "osqp", eps_abs = -1.0 }', "check its options (OSQPException"),
+        ('isotonic_l1 = "cvxpy:NOPE"', "CVXPY has no engine 'NOPE'"),
     ],
 )
 def test_bad_solver_choices(solvers: str, words: str, tmp_path: Path, coco: Runner) -> None:
@@ -111,7 +116,30 @@ def test_bad_solver_choices(solvers: str, words: str, tmp_path: Path, coco: Runn
     ran = coco("release", config, "--out", tmp_path / "out")
     assert ran.code == 2
     assert words in ran.err
+    assert ran.err.startswith("error: run.toml: [solvers.isotonic_l1")
+    assert len(ran.err.splitlines()) == 1
+    assert ran.out == ""
     assert not (tmp_path / "private").exists()
+
+
+@pytest.mark.parametrize("option", ['estimator = ["rank"]', 'loss = ["l1", "l1", "l1"]'])
+def test_a_list_that_does_not_fit_the_hierarchy_names_file_and_key(option: str, tmp_path: Path, coco: Runner) -> None:
+    config = write_sizes(tmp_path)
+    config.write_text(config.read_text() + f"{option}\n")
+    ran = coco("release", config)
+    assert ran.code == 2
+    assert ran.err.startswith(f"error: run.toml: [groups.{option.split()[0]}] has ")
+    assert ran.err.rstrip().endswith("but the hierarchy has 2 levels")
+
+
+def test_too_many_groups_to_match_are_found_before_the_budget_is_spent(tmp_path: Path, coco: Runner) -> None:
+    config = write_sizes(tmp_path, f"country,county,size,groups\nland,north,1,{10**12}\nland,south,2,3\n")
+    ran = coco("release", config)
+    assert ran.code == 2
+    assert "matching takes at most" in ran.err
+    assert not (tmp_path / "private").exists()
+    config.write_text(config.read_text() + 'consistency = "none"\n')
+    assert coco("release", config).code == 0
 
 
 def test_an_existing_target_is_refused_before_the_private_table_is_read(tmp_path: Path, coco: Runner) -> None:

@@ -18,7 +18,7 @@ from coco_opt.cli import app, experiments
 from coco_opt.config import load_config
 from tests.cli.helpers import ENTITIES, GROUPS, HIERARCHY, SIZES, Runner, write_config, write_sizes, write_tables
 
-VERBS = ("demo", "init", "release", "verify", "compare", "solvers", "reproduce", "bench")
+VERBS = ("demo", "init", "plan", "release", "verify", "compare", "ledger", "audit", "solvers", "reproduce", "bench")
 
 
 class Links(HTMLParser):
@@ -173,6 +173,15 @@ def test_init_writes_a_config_that_runs(tmp_path: Path, coco: Runner, monkeypatc
     before = Path("coco-opt.toml").read_bytes()
     assert coco("init", "areas.csv").code == 2
     assert Path("coco-opt.toml").read_bytes() == before
+
+
+def test_init_names_the_tables_it_did_not_find(tmp_path: Path, coco: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("homes.csv").write_text(GROUPS)
+    assert "fill in the tables not found (entities, hierarchy)" in coco("init").out
+    Path("people.csv").write_text(ENTITIES)
+    Path("areas.csv").write_text(HIERARCHY)
+    assert "not found" not in coco("init", "--out", "all.toml").out
 
 
 def test_init_on_counts(tmp_path: Path, coco: Runner, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -53,6 +53,15 @@ def test_words_are_counter_mode_at_byte_two_width_cell() -> None:
             assert words.tobytes() == expected
 
 
+@pytest.mark.parametrize("block", [2**32, 2**48, 2**56 - 1])
+def test_the_counter_runs_on_beyond_32_bits(block: int) -> None:
+    key = RunKey(SECRET).derive("coco-opt noise 1", "words", "law")
+    cipher = Cipher(algorithms.AES(key), modes.ECB()).encryptor()
+    expected = b"".join(cipher.update(number.to_bytes(16, "big")) for number in range(block - 2, block + 3))
+    words = KeyedBits(RunKey(SECRET), "law").words(8 * (block - 2) + 3, 37, 1)
+    assert words.tobytes() == expected[6:]
+
+
 def test_further_bits_are_the_cipher_at_the_counter_of_the_symbol() -> None:
     bits = KeyedBits(RunKey(SECRET), "law")
     labels = [b"coco-opt noise 1", b"more", b"law"]
@@ -82,6 +91,9 @@ def test_every_part_of_the_name_changes_the_noise() -> None:
         opened(SecureNoise(RunKey(SECRET)), scale=SCALE + Fraction(1, 10**9)),
         SecureNoise(RunKey(SECRET)).gaussian_stream(SCALE**2, measurement="naive", region="us"),
         SecureNoise(RunKey(SECRET)).gaussian_stream(SCALE, measurement="naive", region="us"),
+        SecureNoise(RunKey(SECRET)).gaussian_stream(SCALE**2, measurement="rank", region="us"),
+        SecureNoise(RunKey(SECRET)).gaussian_stream(SCALE**2, measurement="naive", region="us/ny"),
+        SecureNoise(other).gaussian_stream(SCALE**2, measurement="naive", region="us"),
     ]
     noises = np.array([stream.draw(4000) for stream in streams], dtype=float)
     correlation = np.corrcoef(noises) - np.eye(len(noises))
@@ -163,6 +175,24 @@ def forked(tasks: list[Callable[[], bytes]]) -> list[bytes]:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+def test_the_place_reached_is_not_cloned_by_a_fork() -> None:
+    inherited = opened(SecureNoise(RunKey(SECRET)))
+    whole = inherited.draw(30)
+
+    def task() -> bytes:
+        try:
+            inherited.draw(10)
+        except ProblemError as error:
+            return str(error).encode() + inherited.draw(10, start=20).tobytes()
+        return b"drawn"
+
+    for answer in forked([task, task]):
+        assert b"forked" in answer
+        assert answer.endswith(whole[20:].tobytes())
+    assert len(inherited.draw(10)) == 10
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 @pytest.mark.parametrize("pairs", [20, pytest.param(1000, marks=pytest.mark.slow)])
 def test_forked_workers_repeat_only_what_the_function_says(pairs: int) -> None:
     seen: set[bytes] = set()
@@ -175,7 +205,9 @@ def test_forked_workers_repeat_only_what_the_function_says(pairs: int) -> None:
         def task(worker: int, pair: int = pair, inherited: CellStream = inherited) -> bytes:
             own = opened(source, region=f"own/{pair}/{worker}").draw(40)
             fresh = opened(SecureNoise()).draw(40)
-            return b"".join(hashlib.sha256(part.tobytes()).digest() for part in (own, fresh, inherited.draw(40)))
+            return b"".join(
+                hashlib.sha256(part.tobytes()).digest() for part in (own, fresh, inherited.draw(40, start=5))
+            )
 
         first, second = forked([lambda: task(0), lambda: task(1)])
         assert len({first[:32], first[32:64], second[:32], second[32:64]}) == 4
@@ -260,6 +292,23 @@ def test_after_the_key_is_erased_nothing_is_drawn() -> None:
         with pytest.raises(ProblemError, match="erased"):
             act()
     source.key.erase()
+
+
+class ErasedMeanwhile(str):
+    """A label whose encoding takes so long that another thread erases the key."""
+
+    key: RunKey
+
+    def encode(self, encoding: str = "utf-8", errors: str = "strict") -> bytes:
+        self.key.erase()
+        return super().encode(encoding, errors)
+
+
+def test_a_key_erased_while_it_is_used_derives_nothing() -> None:
+    label = ErasedMeanwhile("us")
+    label.key = RunKey(SECRET)
+    with pytest.raises(ProblemError, match="erased"):
+        label.key.derive("words", label)
 
 
 def test_the_secret_bytes_are_overwritten() -> None:

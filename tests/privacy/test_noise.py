@@ -134,6 +134,17 @@ def test_opendp_adds_to_the_values_it_is_given() -> None:
     assert len(draws(OpenDPNoise(), Fraction(2), 0)) == 0
 
 
+@pytest.mark.parametrize("make", [lambda: SeededNoise(1), OpenDPNoise, SecureNoise], ids=["seeded", "opendp", "secure"])
+@pytest.mark.parametrize(
+    "values", [np.ones((2, 2), np.int64), np.ones(2), np.ones(2, np.uint64), np.array(1)], ids=["2d", "f8", "u8", "0d"]
+)
+def test_only_integers_one_a_cell_are_given_noise(make: Callable[[], NoiseSource], values: Int64) -> None:
+    stream = make().stream(Fraction(10), measurement="m", region="r")
+    with pytest.raises(ProblemError, match="one-dimensional"):
+        stream.add_to(values)
+    assert len(stream.add_to(np.arange(3, dtype=np.int32))) == 3
+
+
 def test_opendp_feature_flags_stay_as_they_were() -> None:
     from opendp.mod import GLOBAL_FEATURES, disable_features, enable_features
 

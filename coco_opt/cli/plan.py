@@ -1,0 +1,140 @@
+"""``coco-opt plan``: what a release will cost and how far off it will be, before anything is spent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from coco_opt.cli.console import TerminalReporter, figure, write, write_json, write_table
+from coco_opt.cli.options import ConfigFile, Json, Version
+
+if TYPE_CHECKING:
+    from coco_opt.privacy.planner import Prediction
+    from coco_opt.runs.predict import Forecast
+
+_UNITS = ("B", "kB", "MB", "GB", "TB")
+
+
+def plan(
+    config: ConfigFile,
+    like: Annotated[
+        Path | None,
+        typer.Option("--like", metavar="FILE", help="Public data like the private: a table of sizes to rehearse on."),
+    ] = None,
+    runs: Annotated[int, typer.Option("--runs", min=1, help="Simulated releases a prediction.")] = 3,
+    json: Json = False,
+    version: Version = False,
+) -> int:
+    """Predict errors by level, method and split, time and memory; spends nothing, reads public columns only."""
+    from coco_opt.config import load_config
+    from coco_opt.runs.predict import forecast
+
+    found = forecast(load_config(config), like, runs=runs, reporter=TerminalReporter(lines=not json))
+    if json:
+        write_json(_as_json(found))
+    else:
+        _write_tables(found)
+    return 0
+
+
+def _levels(found: Forecast) -> list[dict[str, Any]]:
+    release = found.plan
+    rows = []
+    for level, epsilon in enumerate(release.budget.levels):
+        regions = release.hierarchy.level_range(level)
+        rows.append(
+            {
+                "level": level,
+                "regions": len(regions),
+                "groups": int(release.group_counts[regions.start : regions.stop].sum()),
+                "estimator": release.queries[level],
+                "cells": found.cells[level] if epsilon else 0,
+                "epsilon": str(epsilon),
+                "noise_scale": str(release.budget.scale(level, release.queries[level])) if epsilon else None,
+            }
+        )
+    return rows
+
+
+def _as_json(found: Forecast) -> dict[str, Any]:
+    return {
+        "epsilon": str(found.plan.budget.epsilon),
+        "implied": _implied(found),
+        "levels": _levels(found),
+        "look_alike": found.look_alike,
+        "predictions": [
+            {
+                "method": one.method,
+                "split": one.split,
+                "shares": [str(share) for share in one.shares],
+                "errors": list(one.errors),
+                "exact": one.exact,
+            }
+            for one in found.predictions
+        ],
+        "best_split": [str(share) for share in found.best.shares],
+        "seconds": found.seconds,
+        "memory_bytes": found.memory,
+        "sealed_bytes": found.sealed,
+    }
+
+
+def _implied(found: Forecast) -> dict[str, Any]:
+    """Return the zCDP and Renyi parameters the release's epsilon implies."""
+    from coco_opt.privacy.accounting import implied_by
+
+    implied = implied_by(found.plan.budget.epsilon)
+    return {"rho": str(implied.rho), "renyi": {str(order): float(value) for order, value in implied.renyi}}
+
+
+def _write_tables(found: Forecast) -> None:
+    header = ("level", "regions", "groups", "estimator", "cells", "epsilon", "noise scale")
+    rows = [
+        tuple(
+            "-" if value is None else f"{value:,}" if isinstance(value, int) else str(value) for value in row.values()
+        )
+        for row in _levels(found)
+    ]
+    write_table("Budget", header, rows)
+    exact = [one for one in found.predictions if one.exact]
+    simulated = [one for one in found.predictions if not one.exact]
+    write_table("Noise left in a cell after a linear stage, root mean square: exact", *_errors(exact), numeric=3)
+    write_table("Mean earth mover's distance of a region (entities): simulated", *_errors(simulated), numeric=3)
+    best = found.best
+    write(f"Simulated on    {found.look_alike}")
+    split = ", ".join(f'"{share}"' for share in best.shares)
+    write(f"Best split      split = [{split}]  ({best.split})")
+    implied = _implied(found)
+    write(
+        f"It implies      zCDP rho = {implied['rho']}, Renyi divergence {figure(implied['renyi']['2'], 4)} at order 2"
+    )
+    write(f"Time            about {figure(found.seconds)} s of noise and post-processing on one core")
+    write(f"Memory          about {_size(found.memory)}; sealed measurements {_size(found.sealed)} on disk")
+    write("Nothing was spent, and who is in which group was not looked at.")
+
+
+def _errors(predictions: list[Prediction]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    levels = len(predictions[0].errors)
+    header = ("method", "split", "shares", *(f"level {level}" for level in range(levels)), "sum")
+    rows = [
+        (
+            one.method,
+            one.split,
+            " ".join(f"{float(share):.3f}" for share in one.shares),
+            *(figure(error, 4) for error in one.errors),
+            figure(one.total, 4),
+        )
+        for one in predictions
+    ]
+    return header, rows
+
+
+def _size(count: float) -> str:
+    """Return a number of bytes in words."""
+    for unit in _UNITS[:-1]:
+        if count < 1000:
+            return f"{figure(count, 3)} {unit}"
+        count /= 1000
+    return f"{figure(count, 3)} {_UNITS[-1]}"

@@ -1,0 +1,180 @@
+"""The entries of a budget ledger, their hash chain, and what they add up to."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, replace
+from fractions import Fraction
+from typing import Any, Literal, get_args
+
+from coco_opt.errors import BudgetError
+from coco_opt.privacy.accounting import rho_of_epsilon
+from coco_opt.privacy.budget import Neighbours
+
+Kind = Literal["GRANTED", "RESERVED", "MEASURED", "RELEASED", "ABANDONED"]
+Unit = Literal["epsilon", "rho"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+START = "0" * 64  # what the first entry names as its predecessor's hash
+
+_HASHED = ("sequence", "kind", "dataset", "run", "unit", "amount", "neighbours", "digest", "time", "previous")
+_BEFORE: dict[Kind, Kind] = {"MEASURED": "RESERVED", "RELEASED": "MEASURED"}
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line of a ledger; ``hash`` covers all other fields, ``previous`` is the hash of the line before.
+
+    GRANTED: ``amount`` more may be spent on ``dataset``. RESERVED: ``run`` spends ``amount``, ``digest`` is its
+    configuration's. MEASURED, RELEASED: ``digest`` of the sealed noisy file, of the output. ABANDONED: the run
+    will not be finished, and what it reserved stays spent.
+    """
+
+    sequence: int
+    kind: Kind
+    dataset: str
+    run: str
+    unit: Unit
+    amount: Fraction
+    neighbours: Neighbours
+    digest: str
+    time: str
+    previous: str
+    hash: str = ""
+
+    def hashed(self) -> Entry:
+        """Return the entry with its hash filled in."""
+        return replace(self, hash=self.content_hash())
+
+    def content_hash(self) -> str:
+        """Return the SHA-256 of all fields but the hash, hexadecimal."""
+        return hashlib.sha256(self._content().encode()).hexdigest()
+
+    def _content(self) -> str:
+        return json.dumps({name: str(getattr(self, name)) for name in _HASHED}, separators=(",", ":"))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain values, the amount as an exact fraction in a string."""
+        return {**asdict(self), "amount": str(self.amount)}
+
+
+@dataclass(frozen=True, slots=True)
+class Charge:
+    """What a run is about to spend: ``amount`` of epsilon or rho on a dataset, under a configuration's digest."""
+
+    dataset: str
+    unit: Unit
+    amount: Fraction
+    neighbours: Neighbours
+    digest: str
+
+    def __post_init__(self) -> None:
+        if not self.dataset.strip() or self.amount <= 0:
+            raise BudgetError("a reservation needs the name of a dataset and a budget above zero")
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """What may be spent on a dataset and what was: exact sums in one unit, for one kind of neighbours."""
+
+    dataset: str
+    unit: Unit
+    neighbours: Neighbours
+    total: Fraction = Fraction(0)
+    spent: Fraction = Fraction(0)
+
+    @property
+    def left(self) -> Fraction:
+        """Return what is left; never negative."""
+        return self.total - self.spent
+
+    def cost(self, charge: Charge) -> Fraction:
+        """Return a charge in this account's unit: pure epsilon is epsilon^2 / 2 of rho.
+
+        Raises BudgetError where no conversion is sound: rho in an account of pure epsilon, other neighbours.
+        """
+        if charge.neighbours != self.neighbours:
+            raise BudgetError(
+                f"the ledger counts dataset {self.dataset!r} for neighbours {self.neighbours!r}, "
+                f"this run spends for {charge.neighbours!r}: sums would mean neither"
+            )
+        if charge.unit == self.unit:
+            return charge.amount
+        if self.unit == "epsilon":
+            raise BudgetError(
+                f"the ledger counts dataset {self.dataset!r} in pure epsilon, and rho-zCDP implies none: "
+                "use a pure mechanism, or a dataset whose total is a rho"
+            )
+        return rho_of_epsilon(charge.amount)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """How far a run got: ``state`` is the kind of its last entry; digests are "" until they are known."""
+
+    name: str
+    charge: Charge
+    cost: Fraction
+    state: Kind = "RESERVED"
+    sealed: str = ""
+    output: str = ""
+
+    @property
+    def unfinished(self) -> bool:
+        """Tell whether the run was paid for and may still be finished."""
+        return self.state in ("RESERVED", "MEASURED")
+
+
+class Books:
+    """The accounts and runs that verified entries add up to; entries are appended in order, or refused."""
+
+    def __init__(self, entries: Iterable[Entry] = ()) -> None:
+        self.accounts: dict[str, Account] = {}
+        self.runs: dict[str, Run] = {}
+        self.length = 0
+        self.head = START
+        for entry in entries:
+            self.add(entry)
+
+    def add(self, entry: Entry) -> None:
+        """Check an entry against the chain and the books and take it in; raise BudgetError where it does not fit."""
+        where = f"entry {entry.sequence} of the ledger"
+        if entry.sequence != self.length + 1 or entry.previous != self.head:
+            raise BudgetError(f"{where} does not follow from the one before it: entries were removed or changed")
+        if entry.hash != entry.content_hash():
+            raise BudgetError(f"{where} does not match its hash: it was changed after it was written")
+        self._enter(entry, where)
+        self.length, self.head = entry.sequence, entry.hash
+
+    def _enter(self, entry: Entry, where: str) -> None:
+        if entry.kind == "GRANTED":
+            self._grant(entry)
+        elif entry.kind == "RESERVED":
+            self._reserve(entry, where)
+        elif entry.run not in self.runs or entry.kind not in KINDS:
+            raise BudgetError(f"{where} is of a run without a reservation")
+        else:
+            self.runs[entry.run] = advance(self.runs[entry.run], entry.kind, entry.digest)
+
+    def _grant(self, entry: Entry) -> None:
+        account = self.accounts.get(entry.dataset, Account(entry.dataset, entry.unit, entry.neighbours))
+        self.accounts[entry.dataset] = replace(account, total=account.total + entry.amount)
+
+    def _reserve(self, entry: Entry, where: str) -> None:
+        account = self.accounts.get(entry.dataset)
+        if account is None or entry.run in self.runs or entry.unit != account.unit or entry.amount > account.left:
+            raise BudgetError(f"{where} reserves what was not granted, or twice for one run")
+        self.accounts[entry.dataset] = replace(account, spent=account.spent + entry.amount)
+        charge = Charge(entry.dataset, entry.unit, entry.amount, entry.neighbours, entry.digest)
+        self.runs[entry.run] = Run(entry.run, charge, entry.amount)
+
+
+def advance(run: Run, kind: Kind, digest: str) -> Run:
+    """Return a run one state further; raise BudgetError for a step out of order or back."""
+    allowed = run.unfinished if kind == "ABANDONED" else run.state == _BEFORE.get(kind)
+    if not allowed:
+        raise BudgetError(f"run {run.name} is {run.state}: it cannot become {kind}")
+    sealed = digest if kind == "MEASURED" else run.sealed
+    output = digest if kind == "RELEASED" else run.output
+    return replace(run, state=kind, sealed=sealed, output=output)

@@ -1,0 +1,201 @@
+"""Where to spend a budget: shares of the levels, and the error they lead to, from public facts alone.
+
+Stages that are linear in the noise are predicted exactly (their error does not depend on the data); any other error is
+a function the caller simulates on public look-alike data. Predictions are floating point; shares are fractions that
+sum to exactly 1.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Literal, cast, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.errors import ProblemError
+from coco_opt.histograms.hierarchy import Hierarchy
+from coco_opt.privacy.accounting import squared_sensitivity
+from coco_opt.privacy.budget import Neighbours, Query, sensitivity
+from coco_opt.privacy.ledger_chain import Unit
+
+FloatArray = NDArray[np.float64]
+Shares = tuple[Fraction, ...]
+LinearStage = Literal["none", "bottom_up", "least_squares"]
+LINEAR_STAGES: tuple[LinearStage, ...] = get_args(LinearStage)
+
+DENOMINATOR = 1000  # of planned shares
+_EXACT_EVALUATIONS = 2000
+
+
+def geometric_variance(scale: float) -> float:
+    """Return the variance of integer noise P(k) ~ exp(-|k| / scale): 1 / (2 sinh(1 / (2 scale))^2)."""
+    half = 0.5 / scale
+    return 0.0 if half > 350 else 0.5 / math.sinh(half) ** 2
+
+
+@dataclass(frozen=True, slots=True)
+class NoisePlan:
+    """A budget in ``unit`` (pure epsilon or rho) for queries of each level, root first."""
+
+    unit: Unit
+    amount: Fraction
+    queries: tuple[Query, ...]
+    neighbours: Neighbours
+
+    def variances(self, shares: Sequence[float | Fraction]) -> FloatArray:
+        """Return the noise variance of one cell at each level, float64[levels]; infinite where the share is 0."""
+        amounts = [float(self.amount) * float(share) for share in shares]
+        return np.array([self._variance(*one) for one in zip(self.queries, amounts, strict=True)])
+
+    def _variance(self, query: Query, amount: float) -> float:
+        if amount <= 0:
+            return math.inf
+        if self.unit == "rho":
+            return squared_sensitivity(query, self.neighbours) / (2 * amount)
+        return geometric_variance(sensitivity(query, self.neighbours) / amount)
+
+
+def linear_errors(hierarchy: Hierarchy, stage: LinearStage, variances: FloatArray) -> FloatArray:
+    """Return the exact root mean square error of a cell at each level, float64[levels], in the query's unit.
+
+    ``variances`` float64[levels] is the noise of one cell. "none" keeps it, "bottom_up" sums the leaves',
+    "least_squares" is the tree's best linear unbiased estimate. The mean is over a level's regions. O(regions).
+    """
+    if len(variances) != hierarchy.levels:
+        raise ProblemError(f"{hierarchy.levels} levels need as many variances")
+    if stage == "none":
+        return np.asarray(np.sqrt(variances))
+    widths = np.diff(hierarchy.level_start)
+    if stage == "bottom_up":
+        return np.asarray(np.sqrt(variances[-1] * widths[-1] / widths))
+    from coco_opt.problems.tree import Tree
+    from coco_opt.problems.tree_posterior import TreePosterior
+
+    posterior = TreePosterior.from_variances(Tree(hierarchy.parent), variances[hierarchy.level]).variance
+    return np.asarray(np.sqrt(np.add.reduceat(posterior, hierarchy.level_start[:-1]) / widths))
+
+
+def uniform_shares(levels: int) -> Shares:
+    """Return equal shares."""
+    return (Fraction(1, levels),) * levels
+
+
+def proportional_shares(cells: Sequence[int]) -> Shares:
+    """Return shares in proportion to the cells measured at each level."""
+    return tuple(Fraction(int(count), int(sum(cells))) for count in cells)
+
+
+def square_root_shares(cells: Sequence[int]) -> Shares:
+    """Return shares in proportion to the square root of the cells measured at each level."""
+    return rounded_shares(np.sqrt(np.asarray(cells, dtype=np.float64)))
+
+
+def rounded_shares(weights: FloatArray, denominator: int = DENOMINATOR) -> Shares:
+    """Return thousandths nearest to weights scaled to sum to 1, by largest fractions, each at least 1."""
+    levels = len(weights)
+    spare = denominator - levels
+    exact = np.asarray(weights, dtype=np.float64) / float(np.sum(weights)) * denominator
+    wanted = np.maximum(exact - 1, 0)
+    wanted *= spare / float(wanted.sum()) if wanted.sum() else 0.0
+    whole = np.floor(wanted).astype(np.int64)
+    order = np.argsort(whole - wanted, kind="stable")
+    whole[order[: spare - int(whole.sum())]] += 1
+    return tuple(Fraction(int(part) + 1, denominator) for part in whole)
+
+
+def best_shares(
+    error: Callable[[FloatArray], float],
+    starts: Sequence[Shares],
+    evaluations: int = _EXACT_EVALUATIONS,
+) -> Shares:
+    """Return shares of the levels with a small ``error``, never worse than any of ``starts``.
+
+    Nelder-Mead in the logarithms of the shares from the best start (and, where evaluations are cheap, from every
+    start), rounded to thousandths. ``error`` of shares float64[levels] that sum to 1 must be deterministic; it is
+    called about ``evaluations`` times.
+    """
+    from scipy.optimize import minimize
+
+    def at(shares: Sequence[float | Fraction]) -> float:
+        return error(np.array([float(share) for share in shares]))
+
+    def of_logarithms(free: FloatArray) -> float:
+        return error(_from_logarithms(free))
+
+    known = sorted(((at(start), number) for number, start in enumerate(starts)))
+    if len(starts[0]) == 1:
+        return starts[0]
+    tried = [starts[number] for _, number in known[: max(1, evaluations // 400)]]
+    candidates = list(starts)
+    for start in tried:
+        limits = {"maxfev": max(1, evaluations // len(tried)), "xatol": 1e-4, "fatol": 0.0}
+        found: Any = minimize(of_logarithms, _to_logarithms(start), method="Nelder-Mead", options=cast("Any", limits))
+        candidates.append(rounded_shares(_from_logarithms(np.asarray(found.x, dtype=np.float64))))
+    return min(candidates, key=at)
+
+
+def _to_logarithms(shares: Shares) -> FloatArray:
+    logs = np.log(np.maximum([float(share) for share in shares], 1 / DENOMINATOR))
+    return np.asarray(logs[1:] - logs[0], dtype=np.float64)
+
+
+def _from_logarithms(free: FloatArray) -> FloatArray:
+    logs = np.concatenate([[0.0], free])
+    weights = np.exp(logs - logs.max())
+    weights = np.maximum(weights / weights.sum(), 1 / DENOMINATOR)  # no less than what a share is rounded to
+    return np.asarray(weights / weights.sum(), dtype=np.float64)
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """The error of each level, root first, that a method and a split lead to.
+
+    ``exact``: computed (root mean square error of a cell); otherwise the mean of ``runs`` simulations on
+    look-alike data (mean earth mover's distance of a region, entities).
+    """
+
+    method: str
+    split: str
+    shares: Shares
+    errors: tuple[float, ...]
+    exact: bool
+
+    @property
+    def total(self) -> float:
+        """Return the sum over levels, what a planned split minimises."""
+        return sum(self.errors)
+
+
+def plan_linear(hierarchy: Hierarchy, noise: NoisePlan, cells: Sequence[int], stage: LinearStage) -> list[Prediction]:
+    """Return exact predictions of one linear stage for the uniform, proportional, square-root and best splits.
+
+    ``cells`` counts what is measured at each level. Bottom-up has one split, everything on the leaves.
+    """
+    if stage == "bottom_up":
+        leaves = (*(Fraction(0),) * (hierarchy.levels - 1), Fraction(1))
+        return [_exact(hierarchy, noise, stage, "leaves", leaves)]
+
+    def error(shares: FloatArray) -> float:
+        return float(linear_errors(hierarchy, stage, noise.variances(shares.tolist())).sum())
+
+    splits = named_splits(cells)
+    splits["planned"] = best_shares(error, list(splits.values()))
+    return [_exact(hierarchy, noise, stage, name, shares) for name, shares in splits.items()]
+
+
+def named_splits(cells: Sequence[int]) -> dict[str, Shares]:
+    """Return the splits a planned one is compared with, by name."""
+    return {
+        "uniform": uniform_shares(len(cells)),
+        "proportional": proportional_shares(cells),
+        "square root": square_root_shares(cells),
+    }
+
+
+def _exact(hierarchy: Hierarchy, noise: NoisePlan, stage: LinearStage, split: str, shares: Shares) -> Prediction:
+    errors = linear_errors(hierarchy, stage, noise.variances(shares))
+    return Prediction(stage, split, shares, tuple(errors.tolist()), exact=True)

@@ -1,0 +1,133 @@
+"""Files for their owner's eyes only, complete or absent whenever the machine stops."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import stat
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from coco_opt.errors import InputError, Place
+
+Chunk = bytes | memoryview
+_TEMPORARY = ".partial"
+
+
+def write_private(path: Path, chunks: Iterable[Chunk]) -> None:
+    """Write a new file of mode 0600 that appears by one rename once it is on disk, and so is its name.
+
+    Raises InputError (file-exists, cannot-write); a file that is there is never replaced, so one writer at a
+    time must be ensured by the caller.
+    """
+    _refuse_existing(path)
+    temporary = path.parent / f".{path.name}.{secrets.token_hex(8)}{_TEMPORARY}"
+    try:
+        _write_new(temporary, chunks)
+        temporary.rename(path)
+        sync_folder(path.parent)
+        return
+    except OSError as error:
+        reason = error.strerror or "unknown reason"
+    finally:
+        temporary.unlink(missing_ok=True)
+    raise InputError("cannot-write", f"the private file could not be written: {reason}", Place(path.name))
+
+
+def _refuse_existing(path: Path) -> None:
+    if os.path.lexists(path):
+        raise InputError("file-exists", "exists already: private records are never overwritten", Place(path.name))
+
+
+def _write_new(path: Path, chunks: Iterable[Chunk]) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        for chunk in chunks:
+            file.write(chunk)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def erase_private(path: Path) -> None:
+    """Overwrite a small file with zeros on disk and remove it; nothing happens where it is absent.
+
+    A file system that copies on write, or a flash drive, may keep old blocks: encrypt the disk where that matters.
+    """
+    if not path.exists():
+        return
+    with path.open("r+b") as file:
+        file.write(bytes(path.stat().st_size))
+        file.flush()
+        os.fsync(file.fileno())
+    path.unlink()
+    sync_folder(path.parent)
+
+
+def remove_partial(folder: Path) -> None:
+    """Remove what an interrupted ``write_private`` left in a folder; only while nobody else writes there."""
+    for path in folder.glob(f".*{_TEMPORARY}"):
+        path.unlink(missing_ok=True)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder durable; a no-op where folders cannot be opened (Windows)."""
+    if sys.platform == "win32":
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def make_private_folder(folder: Path) -> None:
+    """Make a folder of mode 0700 in an existing one, durably; it may exist already."""
+    folder.mkdir(mode=0o700, exist_ok=True)
+    sync_folder(folder.parent)
+
+
+def readable_by_others(path: Path) -> bool:
+    """Tell whether anyone but the owner may touch a file."""
+    return os.name == "posix" and bool(stat.S_IMODE(path.stat().st_mode) & 0o077)
+
+
+class FileLock:
+    """A lock on a file that ends with the process holding it, however it ends."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._descriptor: int | None = None
+
+    def acquire(self, *, wait: bool = False) -> bool:
+        """Take the lock, or return False where another process (or another lock object) holds it.
+
+        With ``wait``, once the other gives it back.
+        """
+        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
+        if not _lock(descriptor, wait=wait):
+            os.close(descriptor)
+            return False
+        self._descriptor = descriptor
+        return True
+
+    def release(self) -> None:
+        """Give the lock back."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+
+def _lock(descriptor: int, *, wait: bool) -> bool:
+    try:
+        if sys.platform == "win32":
+            import msvcrt
+
+            msvcrt.locking(descriptor, msvcrt.LK_LOCK if wait else msvcrt.LK_NBLCK, 1)
+        else:
+            import fcntl
+
+            fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,235 @@
+"""Conversions against their definitions and an independent evaluation; sensitivities by brute force."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from decimal import Context, Decimal
+from fractions import Fraction
+from itertools import combinations_with_replacement, product
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from scipy.special import log_ndtr
+
+from coco_opt.errors import ProblemError
+from coco_opt.privacy.accounting import (
+    RENYI_ORDERS,
+    ConcentratedBudget,
+    Conversion,
+    delta_of_rho,
+    epsilon_of_rho,
+    gaussian_variance,
+    implied_by,
+    laplace_variance,
+    renyi_of_epsilon,
+    renyi_of_rho,
+    replaced,
+    rho_of_epsilon,
+    rho_of_epsilon_delta,
+    squared_sensitivity,
+)
+from coco_opt.privacy.budget import NEIGHBOURS, QUERIES, Neighbours, Query, parallel, sequential
+from coco_opt.privacy.directed import (
+    exp_above,
+    exp_below,
+    ln_above,
+    ln_below,
+    round_above,
+    round_below,
+    sqrt_above,
+    sqrt_below,
+)
+
+SLIDES = {
+    "1/100000000000000": (785.6, 199.4, 89.9, 51.3, 33.3),
+    "1/1000000000": (509.3, 130.3, 59.2, 34.0, 22.2),
+    "1/1000000": (343.5, 88.8, 40.7, 23.6, 15.6),
+}
+SLIDES_LAPLACE = (288.0, 72.0, 32.0, 18.0, 11.5)
+LEVELS = 6
+
+amounts = st.fractions(min_value=Fraction(1, 1000), max_value=20, max_denominator=1000)
+deltas = st.integers(min_value=1, max_value=40).map(lambda power: Fraction(1, 2**power))
+
+
+def one_digit(value: Fraction) -> float:
+    """Round to one decimal, as printed on the slides."""
+    return round(float(value), 1)
+
+
+@pytest.mark.parametrize("delta", SLIDES)
+def test_the_fifteen_variances_of_the_slides(delta: str) -> None:
+    for epsilon, printed in enumerate(SLIDES[delta], start=1):
+        budget = ConcentratedBudget.uniform(
+            rho_of_epsilon_delta(Fraction(epsilon), Fraction(delta), "standard"), LEVELS, "replace"
+        )
+        # A cell of a histogram of people: replacing one changes two cells by one, like Hc and Hg.
+        assert one_digit(budget.variance(0, "cumulative")) == printed
+        assert one_digit(gaussian_variance(2, budget.rho / LEVELS)) == printed
+
+
+def test_the_laplace_variances_of_the_slides() -> None:
+    for epsilon, printed in enumerate(SLIDES_LAPLACE, start=1):
+        assert one_digit(laplace_variance(Fraction(2 * LEVELS, epsilon))) == printed
+
+
+@pytest.mark.parametrize("neighbours", NEIGHBOURS)
+@pytest.mark.parametrize("query", QUERIES)
+def test_squared_sensitivities_are_reached_and_never_passed(query: Query, neighbours: Neighbours) -> None:
+    largest = 0
+    for sizes in combinations_with_replacement(range(5), 4):
+        before = answer(query, sizes)
+        for changed in neighbours_of(sizes, neighbours):
+            largest = max(largest, int(((answer(query, changed) - before) ** 2).sum()))
+    assert largest == squared_sensitivity(query, neighbours)
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_an_entity_that_moves_between_regions_is_covered(query: Query) -> None:
+    """Each region then changes by one step, so that the pair costs no more than a move within one."""
+    assert 2 * squared_sensitivity(query, "add_remove") <= squared_sensitivity(query, "replace")
+
+
+def answer(query: Query, sizes: tuple[int, ...]) -> NDArray[np.int64]:
+    histogram = np.bincount(sizes, minlength=7)
+    if query == "naive":
+        return histogram
+    return np.cumsum(histogram)[:-1] if query == "cumulative" else np.sort(sizes)
+
+
+def neighbours_of(sizes: tuple[int, ...], neighbours: Neighbours) -> Iterator[tuple[int, ...]]:
+    groups = range(len(sizes))
+    steps = [(group, step) for group, step in product(groups, (-1, 1)) if sizes[group] + step >= 0]
+    if neighbours == "add_remove":
+        changes = [[one] for one in steps]
+    else:
+        changes = [[(a, -1), (b, 1)] for a, b in product(groups, groups) if a != b and sizes[a] > 0]
+    for change in changes:
+        moved = list(sizes)
+        for group, step in change:
+            moved[group] += step
+        yield tuple(moved)
+
+
+@given(amounts, deltas)
+def test_standard_and_its_inverse_agree(epsilon: Fraction, delta: Fraction) -> None:
+    rho = rho_of_epsilon_delta(epsilon, delta, "standard")
+    back = epsilon_of_rho(rho, delta, "standard")
+    assert back == pytest.approx(epsilon, rel=1e-11)
+    exact = float(rho) + 2 * math.sqrt(float(rho) * math.log(float(1 / delta)))
+    assert float(back) == pytest.approx(exact, rel=1e-12)
+
+
+@given(amounts, deltas)
+def test_tight_is_never_worse_and_its_inverse_is_safe(epsilon: Fraction, delta: Fraction) -> None:
+    rho = rho_of_epsilon_delta(epsilon, delta)
+    assert rho >= rho_of_epsilon_delta(epsilon, delta, "standard")
+    assert epsilon_of_rho(rho, delta) <= epsilon
+    assert epsilon_of_rho(rho * (1 + Fraction(1, 10**9)), delta) > epsilon
+    assert epsilon_of_rho(rho, delta) <= epsilon_of_rho(rho, delta, "standard")
+
+
+@given(amounts, deltas)
+def test_tight_is_the_infimum_over_orders(rho: Fraction, delta: Fraction) -> None:
+    log = math.log(float(1 / delta))
+    above_one = np.exp(np.linspace(-10, 25, 20_001))
+    orders = 1 + above_one
+    grid = orders * float(rho) + (log - np.log(orders)) / above_one - np.log1p(1 / above_one)
+    expected = max(0.0, float(grid.min()))
+    assert float(epsilon_of_rho(rho, delta)) == pytest.approx(expected, rel=1e-5, abs=1e-9)
+
+
+@given(st.fractions(min_value=Fraction(1, 100), max_value=4, max_denominator=100), amounts)
+def test_delta_covers_the_gaussian_itself_and_inverts_epsilon(rho: Fraction, epsilon: Fraction) -> None:
+    delta = delta_of_rho(rho, epsilon)
+    assert float(delta) >= gaussian_delta(float(rho), float(epsilon)) * (1 - 1e-9)
+    if Fraction(1, 10**30) < delta < Fraction(1, 2):
+        assert float(epsilon_of_rho(rho, delta)) == pytest.approx(float(epsilon), rel=1e-6)
+
+
+def gaussian_delta(rho: float, epsilon: float) -> float:
+    """Return the exact delta of the continuous Gaussian mechanism (Balle and Wang 2018, theorem 8)."""
+    shift = math.sqrt(2 * rho)
+    first, second = log_ndtr(shift / 2 - epsilon / shift), log_ndtr(-shift / 2 - epsilon / shift)
+    return math.exp(first) - math.exp(epsilon + second)
+
+
+@pytest.mark.parametrize("epsilon", ["1/100", "1/2", "1", "5", "30"])
+@pytest.mark.parametrize("order", [2, 3, 64, Fraction(3, 2)])
+def test_renyi_of_pure_is_that_of_randomised_response(epsilon: str, order: int | Fraction) -> None:
+    budget = Fraction(epsilon)
+    found = renyi_of_epsilon(budget, order)
+    context = Context(prec=80)
+    power, eps = Decimal(str(float(order))), context.divide(budget.numerator, budget.denominator)
+    truth = context.divide(1, context.add(1, context.exp(-eps)))
+    lie = context.subtract(1, truth)
+    terms = [
+        context.multiply(context.power(a, power), context.power(b, context.subtract(1, power)))
+        for a, b in ((truth, lie), (lie, truth))
+    ]
+    exact = Fraction(context.divide(context.ln(context.add(*terms)), context.subtract(power, 1)))
+    assert exact <= found <= exact * (1 + Fraction(1, 10**13))
+    assert found <= min(budget, Fraction(order) * rho_of_epsilon(budget))
+
+
+def test_what_a_pure_release_implies() -> None:
+    implied = implied_by(Fraction(1))
+    assert implied.rho == Fraction(1, 2)
+    assert tuple(order for order, _ in implied.renyi) == RENYI_ORDERS
+    values = [value for _, value in implied.renyi]
+    assert values == sorted(values)
+    assert values[-1] < 1
+    assert renyi_of_rho(implied.rho, 3) == Fraction(3, 2)
+
+
+def test_composition_is_exact_for_rho_too() -> None:
+    shares = ("1/7", "2/7", "4/7")
+    budget = ConcentratedBudget.shared(Fraction(1, 3), shares, "replace")
+    assert sequential(budget.levels) == Fraction(1, 3)
+    assert parallel(budget.levels) == Fraction(4, 21)
+    assert budget.variance(1, "naive") == 6 / (2 * Fraction(2, 21))
+    assert replaced(Fraction(1, 3), "epsilon") == Fraction(2, 3)
+    assert replaced(Fraction(1, 3), "rho") == Fraction(4, 3)
+    assert budget.epsilon(Fraction(1, 10**6)) == epsilon_of_rho(Fraction(1, 3), Fraction(1, 10**6))
+
+
+@given(st.fractions(min_value=Fraction(1, 10**6), max_value=10**4))
+def test_directed_rounding_brackets_the_number(x: Fraction) -> None:
+    pairs = ((sqrt_below, sqrt_above), (ln_below, ln_above), (exp_below, exp_above), (round_below, round_above))
+    for below, above in pairs:
+        low, high = below(x), above(x)
+        assert low <= high
+        assert float(high) == pytest.approx(float(low), rel=1e-13) if high < 10**300 else high > low
+    assert sqrt_below(x) ** 2 <= x <= sqrt_above(x) ** 2
+    assert round_below(x) <= x <= round_above(x)
+    assert ln_below(exp_below(x)) <= x <= ln_above(exp_above(x))
+
+
+@pytest.mark.parametrize("conversion", ["tight", "standard"])
+@pytest.mark.parametrize("delta", ["0", "1", "3/2"])
+def test_delta_must_be_a_probability(delta: str, conversion: Conversion) -> None:
+    with pytest.raises(ProblemError, match="delta"):
+        epsilon_of_rho(Fraction(1), Fraction(delta), conversion)
+    with pytest.raises(ProblemError, match="delta"):
+        rho_of_epsilon_delta(Fraction(1), Fraction(delta), conversion)
+
+
+def test_parameters_that_are_no_budget_are_refused() -> None:
+    with pytest.raises(ProblemError, match="rho"):
+        epsilon_of_rho(Fraction(0), Fraction(1, 2))
+    with pytest.raises(ProblemError, match="epsilon"):
+        rho_of_epsilon(Fraction(0))
+    with pytest.raises(ProblemError, match="order"):
+        renyi_of_epsilon(Fraction(1), 1)
+    with pytest.raises(ProblemError, match="levels spend 1/2"):
+        ConcentratedBudget(Fraction(1), (Fraction(1, 2),))
+    with pytest.raises(ProblemError, match="conversion"):
+        epsilon_of_rho(Fraction(1), Fraction(1, 2), "loose")  # type: ignore[arg-type]
+    with pytest.raises(ProblemError, match="too large"):
+        exp_above(Fraction(10**6))
+    with pytest.raises(ProblemError, match="logarithm"):
+        ln_above(Fraction(0))
