@@ -159,14 +159,16 @@ def solve_many(
 def judge(problem: Problem[ValueT, Any], answer: Answer[ValueT, Any], name: str, tolerance: float) -> Solution[ValueT]:
     """Repair a solver's point and compute its objective, violation and certified gap by the problem alone."""
     if answer.value is None:
-        raise SolverError(f"{name} on {problem.kind} returned no point: {answer.status.advice}")
+        claim = "although it claims success" if answer.status is Status.OPTIMAL else answer.status.advice
+        raise SolverError(f"{name} on {problem.kind} returned no point: {claim}")
     start = perf_counter()
     value, objective, gap = problem.accept(answer.value), float("nan"), float("inf")
     violation, scale = problem.violation(value), problem.scale
     raw_violation = violation
     if 0.0 < raw_violation < np.inf and raw_violation <= problem.repairable * scale:
-        value = problem.repair(value)
-        violation = problem.violation(value)
+        mended = problem.repair(value)
+        if mended is not value:
+            value, violation = mended, problem.violation(mended)
     feasible = violation <= problem.feasibility_tolerance * scale
     if feasible:
         objective = problem.objective(value)

@@ -58,17 +58,15 @@ def sums(first_child: Ints, values: Any) -> None:
 
 
 @compiled
-def upward(
-    first_child: Ints, y: Floats, s2: Floats, lower: Floats, upper: Floats
-) -> tuple[Floats, Floats, Floats, Floats]:
-    """Return z, V, zc and C (n,) of the upward pass; zc and C are 0 and infinite at leaves.
+def upward(first_child: Ints, y: Floats, s2: Floats, lower: Floats, upper: Floats) -> tuple[Floats, Floats, Floats]:
+    """Return z, V and C (n,) of the upward pass; C is infinite at leaves.
 
     y must be finite; where s2 is infinite it is what an undetermined leaf starts from. ``lower`` and ``upper`` (n,),
     which may be empty, only clip the start of undetermined nodes.
     """
     n = y.size
     z, V = y.copy(), s2.copy()
-    zc, C = np.zeros(n), np.full(n, np.inf)
+    C = np.full(n, np.inf)
     for v in range(n - 1, -1, -1):
         begin, end = first_child[v], first_child[v + 1]
         if begin == end:
@@ -77,7 +75,7 @@ def upward(
         for c in range(begin, end):
             total += z[c]
             below += V[c]
-        zc[v], C[v] = total, below
+        C[v] = below
         own = s2[v]
         if own == 0.0:
             continue
@@ -88,38 +86,33 @@ def upward(
         elif below != np.inf:
             part = own / (own + below)
             z[v], V[v] = y[v] + (total - y[v]) * part, part * below
-    return z, V, zc, C
+    return z, V, C
 
 
 @compiled
-def downward(first_child: Ints, z: Floats, V: Floats, zc: Floats, C: Floats, equal_parts: bool) -> Floats:
-    """Return the estimates x (n,) of the downward pass."""
-    n = z.size
-    x = np.empty(n)
-    x[0] = z[0]
-    for v in range(n):
+def downward(first_child: Ints, z: Floats, V: Floats, C: Floats, equal_parts: bool) -> None:
+    """Turn z (n,) into the estimates x of the downward pass, in place."""
+    for v in range(z.size):
         begin, end = first_child[v], first_child[v + 1]
-        if begin == end:
+        if begin == end or C[v] == 0.0:
             continue
-        excess = x[v] - zc[v]
-        if C[v] == 0.0:
-            for c in range(begin, end):
-                x[c] = z[c]
-        elif C[v] != np.inf:
+        total = 0.0
+        for c in range(begin, end):
+            total += z[c]
+        excess = z[v] - total
+        if C[v] != np.inf:
             share = excess / C[v]
             for c in range(begin, end):
-                x[c] = z[c] + share * V[c]
+                z[c] += share * V[c]
         else:
             takers = 0
             for c in range(begin, end):
                 takers += V[c] == np.inf
             part = excess / takers if equal_parts else excess
             for c in range(begin, end):
-                x[c] = z[c]
                 if V[c] == np.inf:
-                    x[c] += part
+                    z[c] += part
                     part = part if equal_parts else 0.0
-    return x
 
 
 def fit(first_child: Ints, y: Floats, s2: Floats, bounds: tuple[Floats, Floats] | None = None) -> Floats:
@@ -129,8 +122,9 @@ def fit(first_child: Ints, y: Floats, s2: Floats, bounds: tuple[Floats, Floats] 
     discrepancy then goes to the first of them instead of equal parts.
     """
     lower, upper = (np.empty(0), np.empty(0)) if bounds is None else bounds
-    z, V, zc, C = upward(first_child, y, s2, lower, upper)
-    return downward(first_child, z, V, zc, C, bounds is None)
+    z, V, C = upward(first_child, y, s2, lower, upper)
+    downward(first_child, z, V, C, bounds is None)
+    return z
 
 
 @compiled
@@ -248,7 +242,8 @@ def combination(first_child: Ints, V: Floats, C: Floats, coefficients: Floats) -
 def leaf_ranges(parent: Ints, first_child: Ints, V: Floats, C: Floats, begins: Ints, ends: Ints) -> Floats:
     """Return the posterior variance of each sum over nodes begin:end of one level; O(fan-out x depth) a range.
 
-    The coefficients of the combination are 0 or 1 except at the two nodes of each level that the range cuts.
+    No leaf may lie above that level: then the coefficients of the combination are 0 or 1 except at the two nodes of
+    each level that the range cuts.
     """
     out = np.zeros(begins.size)
     b = np.empty(parent.size)

@@ -21,8 +21,8 @@ def vicinity(first_child: Ints, y: Floats, weights: Floats, lower: Floats, upper
     """
     s2 = np.divide(1.0, weights, out=np.full(y.size, np.inf), where=weights > 0)
     none = np.empty(0)
-    z, V, zc, C = tree_passes.upward(first_child, y, s2, none, none)
-    x = tree_passes.downward(first_child, z, V, zc, C, equal_parts=True)
+    x, V, C = tree_passes.upward(first_child, y, s2, none, none)
+    tree_passes.downward(first_child, x, V, C, equal_parts=True)
     variance, _ = tree_passes.variances(first_child, s2, V, C)
     feasible = _feasible(first_child, x, *tree_certificate.implied_bounds(first_child, lower, upper))
     distance = float(np.sqrt((weights * (feasible - x)) @ (feasible - x)))

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from coco_opt.errors import ProblemError
 from coco_opt.forms import FloatArray, ProgramDual
-from coco_opt.problem import Problem, plain_answer
+from coco_opt.problem import MAX_INTEGER, Problem, plain_answer
 
 if TYPE_CHECKING:
     from scipy.sparse import csc_array
@@ -43,6 +43,8 @@ class Tree:
         array = np.asarray(parent)
         if array.ndim != 1 or array.size == 0 or array.dtype.kind not in "iu":
             raise ProblemError("parent must be a vector of integers with at least one node, the root")
+        if int(array.max()) >= array.size:
+            raise ProblemError("parent must name nodes: every entry is below the number of nodes")
         array = np.array(array, dtype=np.int64)
         below = array[1:]
         number = np.arange(1, array.size)
@@ -73,10 +75,16 @@ class Tree:
         return np.equal(self.first_child[1:], self.first_child[:-1])
 
     def sums(self, values: ArrayLike) -> NDArray[Any]:
-        """Return values (n,) with every inner node's replaced by the sum over the leaves below; O(n)."""
+        """Return values (n,) with every inner node's replaced by the sum over the leaves below; O(n).
+
+        int64 or float64; ProblemError for anything but one number a node.
+        """
         from coco_opt.kernels import tree_passes
 
-        total = np.array(values)
+        given = np.asarray(values)
+        if given.shape != self.parent.shape or given.dtype.kind not in "iuf":
+            raise ProblemError(f"sums need one number for each of the {self.nodes} nodes")
+        total = np.array(plain_answer(given))
         tree_passes.sums(self.first_child, total)
         return total
 
@@ -100,7 +108,7 @@ class TreeProblem(Problem[NDArray[Any], FloatArray]):
         if array.dtype.kind not in "iuf" or array.shape not in ((), self.tree.parent.shape):
             raise ProblemError(f"{name} must be one number, or one for each of the {self.tree.nodes} nodes")
         full = np.array(np.broadcast_to(array, self.tree.parent.shape), dtype=np.float64)
-        if np.isnan(full).any():
+        if np.isnan(array).any():
             raise ProblemError(f"{name} must not hold NaN")
         full.setflags(write=False)
         return full
@@ -118,16 +126,12 @@ class TreeProblem(Problem[NDArray[Any], FloatArray]):
             )
 
     @abstractmethod
-    def _derivatives(self, x: NDArray[Any]) -> tuple[FloatArray, FloatArray]:
-        """Return the cost's derivatives (n,) left and right of x."""
-
-    @abstractmethod
     def _reach(self) -> FloatArray:
         """Return the largest |d| (n,) for which the cost plus d x is bounded below without bounds."""
 
     @abstractmethod
     def _certify(self, x: NDArray[Any], lam: FloatArray) -> float:
-        """Return the gap for multipliers that leave every node's minimum finite."""
+        """Return the gap for any finite multipliers, infinite where a node's minimum is; O(n)."""
 
     @property
     def variables(self) -> int:
@@ -135,12 +139,15 @@ class TreeProblem(Problem[NDArray[Any], FloatArray]):
         return self.tree.nodes
 
     def accept(self, answer: Any) -> NDArray[Any]:
-        """Return the answer as int64 or float64."""
-        return plain_answer(answer)
+        """Return the answer as float64, or as int64 where its sums and differences with data cannot overflow."""
+        array = plain_answer(answer)
+        if array.dtype == np.int64 and array.size and max(int(array.max()), -int(array.min())) > MAX_INTEGER:
+            return array.astype(np.float64)
+        return array
 
     def violation(self, x: NDArray[Any]) -> float:
         """Return the largest error of a sum or excess over a bound."""
-        if x.shape != self.tree.parent.shape or not np.isfinite(x).all():
+        if x.shape != self.tree.parent.shape:
             return np.inf
         from coco_opt.kernels import tree_certificate
 
@@ -163,20 +170,27 @@ class TreeProblem(Problem[NDArray[Any], FloatArray]):
         )
         return near
 
-    def multipliers(self, x: NDArray[Any]) -> FloatArray:
-        """Rebuild lam from x by intervals, up and down the tree: exact if x is optimal; O(n)."""
-        from coco_opt.kernels import tree_certificate
-
-        d_low, d_high = self._derivatives(x)
-        tree_certificate.slopes(x, self.lower, self.upper, d_low, d_high)
-        return self._nearest(d_low, d_high, np.zeros(x.size))
-
     def gap(self, x: NDArray[Any], multipliers: FloatArray) -> float:
-        """Return the certified gap; multipliers for which it would be infinite are first moved to valid ones."""
+        """Return the certified gap; multipliers for which it would be infinite are first moved to valid ones.
+
+        Those of a wrong shape, and entries that are no finite number, count as 0.
+        """
+        lam = self._finite(multipliers)
+        gap = self._certify(x, lam)
+        if gap < np.inf:
+            return gap
         reach = self._reach()
         d_low = np.where(self.upper == np.inf, -reach, -np.inf)
         d_high = np.where(self.lower == -np.inf, reach, np.inf)
-        return self._certify(x, self._nearest(d_low, d_high, multipliers))
+        return self._certify(x, self._nearest(d_low, d_high, lam))
+
+    def _finite(self, multipliers: FloatArray) -> FloatArray:
+        lam = plain_answer(multipliers)
+        if lam.shape != self.tree.parent.shape:
+            return np.zeros(self.variables)
+        lam = np.ascontiguousarray(lam, dtype=np.float64)
+        finite = np.isfinite(lam)
+        return lam if finite.all() else np.where(finite, lam, 0.0)
 
     def _nearest(self, d_low: FloatArray, d_high: FloatArray, wanted: FloatArray) -> FloatArray:
         from coco_opt.kernels import tree_certificate

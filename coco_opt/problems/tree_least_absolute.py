@@ -11,6 +11,7 @@ whole: the kernel returns one, and a solver of the linear program may return any
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -60,6 +61,8 @@ class TreeLeastAbsolute(TreeProblem):
             raise ProblemError(f"y must have one whole answer for each of the {heavy.size} nodes")
         if ties not in ("lower", "upper"):
             raise ProblemError(f"ties must be 'lower' or 'upper', not {ties!r}")
+        if max(int(answers.max()), -int(answers.min())) > _LARGEST:
+            raise ProblemError("answers are too large: their magnitudes must sum to at most 2^52")
         answers = answers.astype(np.int64)
         answers.setflags(write=False)
         for name, values in (("y", answers), ("weights", heavy), ("ties", ties)):
@@ -75,7 +78,7 @@ class TreeLeastAbsolute(TreeProblem):
         if float(np.abs(bounds).sum()) + float(np.abs(self.y.astype(np.float64)).sum()) > _LARGEST:
             raise ProblemError("answers and bounds are too large: their magnitudes must sum to at most 2^52")
 
-    @property
+    @cached_property
     def scale(self) -> float:
         """Return the largest magnitude among answers and finite bounds, at least 1."""
         bounds = np.concatenate([self.lower, self.upper])
@@ -86,9 +89,14 @@ class TreeLeastAbsolute(TreeProblem):
         """Return the weighted sum of absolute deviations."""
         return float(self.weights @ np.abs(x - self.y))
 
-    def _derivatives(self, x: NDArray[Any]) -> tuple[FloatArray, FloatArray]:
+    def multipliers(self, x: NDArray[Any]) -> FloatArray:
+        """Rebuild lam from x by intervals, up and down the tree: exact if x is optimal; O(n)."""
+        from coco_opt.kernels import tree_certificate
+
         w = self.weights
-        return np.where(x > self.y, w, -w), np.where(x < self.y, -w, w)
+        left, right = np.where(x > self.y, w, -w), np.where(x < self.y, -w, w)
+        tree_certificate.slopes(x, self.lower, self.upper, left, right)
+        return self._nearest(left, right, np.zeros(x.size))
 
     def _reach(self) -> FloatArray:
         return self.weights
@@ -96,8 +104,8 @@ class TreeLeastAbsolute(TreeProblem):
     def _certify(self, x: NDArray[Any], lam: FloatArray) -> float:
         from coco_opt.kernels import tree_certificate
 
-        gap = tree_certificate.gap_l1(self.tree.parent, self.y, self.weights, self.lower, self.upper, x, lam)
-        return float(gap)
+        tree, given = self.tree, (self.y, self.weights, self.lower, self.upper)
+        return float(tree_certificate.gap_l1(tree.parent, tree.first_child, *given, x, lam))
 
     def formulate(self, form: type[LinearProgram]) -> Formulation[NDArray[Any], FloatArray]:
         """Write the program in (x, m): the deviation of a measured node is x - y + 2 m with m >= y - x, m >= 0."""

@@ -49,8 +49,8 @@ class TreePosterior:
         from coco_opt.kernels import tree_passes
 
         none = np.empty(0)
-        z, below, centre, children = tree_passes.upward(tree.first_child, y, s2, none, none)
-        estimate = tree_passes.downward(tree.first_child, z, below, centre, children, equal_parts=True)
+        estimate, below, children = tree_passes.upward(tree.first_child, y, s2, none, none)
+        tree_passes.downward(tree.first_child, estimate, below, children, equal_parts=True)
         variance, deficit = tree_passes.variances(tree.first_child, s2, below, children)
         return cls(tree, estimate, variance, below, children, deficit)
 
@@ -79,7 +79,8 @@ class TreePosterior:
     def ranges(self, begin: ArrayLike, end: ArrayLike) -> tuple[FloatArray, FloatArray]:
         """Return estimates and variances (k,) of sums over nodes begin:end, each within one level.
 
-        In a complete tree such a range of leaves is a range query. O(fan-out x depth) a range after O(n).
+        In a complete tree such a range of leaves is a range query. O(fan-out x depth) a range after O(n); O(n) for one
+        that lies below a leaf's level, in a tree with leaves at several.
         """
         from coco_opt.kernels import tree_passes
 
@@ -90,9 +91,16 @@ class TreePosterior:
         level = self._levels()
         if (level[begins[filled]] != level[ends[filled] - 1]).any():
             raise ProblemError("a range must lie within one level of the tree")
+        ragged = np.flatnonzero(filled)[level[begins[filled]] > level[np.argmax(self.tree.is_leaf)]]
+        last = ends.copy()
+        last[ragged] = begins[ragged]
         variance = tree_passes.leaf_ranges(
-            self.tree.parent, self.tree.first_child, self._below, self._children, begins, ends
+            self.tree.parent, self.tree.first_child, self._below, self._children, begins, last
         )
+        for at in ragged:
+            coefficients = np.zeros(self.tree.nodes)
+            coefficients[begins[at] : ends[at]] = 1.0
+            variance[at] = self.combination(coefficients)[1]
         running = np.concatenate([[0.0], np.cumsum(self.estimate)])
         return running[ends] - running[begins], variance
 

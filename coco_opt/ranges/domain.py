@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from coco_opt.errors import ProblemError
+from coco_opt.problem import MAX_INTEGER
 from coco_opt.problems.tree import Tree
 
 Ints = NDArray[np.int64]
@@ -69,6 +70,9 @@ class DomainTree:
         if values.shape != (self.cells,) or values.dtype.kind not in "iu":
             raise ProblemError(f"counts must be {self.cells} integers, one for each cell of the domain")
         nodes = np.zeros(self.tree.nodes, dtype=np.int64)
+        largest = max(int(values.max()), -int(values.min()))
+        if largest > MAX_INTEGER // self.cells and sum(map(abs, values.tolist())) > MAX_INTEGER:
+            raise ProblemError("counts must sum to at most 2^53")
         nodes[self.first_leaf :] = values
         total: Ints = self.tree.sums(nodes)
         return total

@@ -47,6 +47,8 @@ def predict_errors(
     if not fan_outs:
         raise ProblemError("give at least one fan-out to choose from")
     begin, end = _spread(cells) if ranges is None else ranges
+    if np.size(begin) == 0:
+        raise ProblemError("give at least one range to predict errors of")
     rows = []
     for fan_out in fan_outs:
         domain = DomainTree(cells, fan_out)

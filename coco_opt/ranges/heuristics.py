@@ -10,7 +10,10 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from coco_opt.errors import ProblemError
 from coco_opt.problems.tree import Tree
+
+_BEYOND_INT64 = 2.0**63
 
 
 def zero_subtrees(tree: Tree, estimate: ArrayLike) -> NDArray[np.float64]:
@@ -19,6 +22,8 @@ def zero_subtrees(tree: Tree, estimate: ArrayLike) -> NDArray[np.float64]:
     Parents no longer equal their children's sums: answer ranges from the leaves.
     """
     values = np.array(estimate, dtype=np.float64)
+    if values.shape != tree.parent.shape:
+        raise ProblemError(f"give one estimate for each of the {tree.nodes} nodes")
     starts = [0, 1]
     while starts[-1] < tree.nodes:
         starts.append(int(tree.first_child[starts[-1]]))
@@ -30,6 +35,18 @@ def zero_subtrees(tree: Tree, estimate: ArrayLike) -> NDArray[np.float64]:
 
 
 def round_nonnegative(estimate: ArrayLike) -> NDArray[np.int64]:
-    """Return each number rounded to the nearest nonnegative integer, halves upward (section 5)."""
-    values = np.asarray(estimate, dtype=np.float64)
-    return np.floor(np.maximum(values, 0.0) + 0.5).astype(np.int64)
+    """Return each number rounded to the nearest nonnegative integer, halves upward (section 5).
+
+    Signed integers keep all their digits. ProblemError for what is no number or beyond int64.
+    """
+    values = np.asarray(estimate)
+    if values.dtype.kind == "i":
+        kept: NDArray[np.int64] = np.maximum(values, 0).astype(np.int64)
+        return kept
+    values = values.astype(np.float64)
+    if not (values < _BEYOND_INT64).all():
+        raise ProblemError("estimates to be rounded must be numbers below 2^63")
+    whole = np.floor(np.maximum(values, 0.0))
+    # Not floor(x + 1/2): that sum is itself rounded, to the next integer but one for large x.
+    rounded: NDArray[np.int64] = whole.astype(np.int64) + (values - whole >= 0.5)
+    return rounded

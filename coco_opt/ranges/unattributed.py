@@ -13,6 +13,7 @@ from coco_opt.choices import SolverChoices
 from coco_opt.errors import ProblemError
 from coco_opt.privacy.budget import Neighbours, noise_scale
 from coco_opt.privacy.noise import NoiseSource
+from coco_opt.problem import MAX_INTEGER
 from coco_opt.problems.isotonic import IsotonicL1, IsotonicL2, TieRule
 from coco_opt.ranges.heuristics import round_nonnegative
 
@@ -75,6 +76,8 @@ def measure_sorted(
     exact = np.asarray(counts)
     if exact.ndim != 1 or exact.dtype.kind not in "iu" or (exact < 0).any():
         raise ProblemError("counts must be a vector of nonnegative integers")
+    if exact.size and int(exact.max()) > MAX_INTEGER:
+        raise ProblemError("counts must be at most 2^53")
     scale = noise_scale(1 if neighbours == "add_remove" else 2, epsilon)
     ranked = np.sort(exact.astype(np.int64))
     noisy = source.stream(scale, measurement="sorted", region=label).add_to(ranked)

@@ -9,6 +9,7 @@ import pkgutil
 from bisect import bisect_left
 from collections.abc import Iterator
 from fractions import Fraction
+from itertools import chain, islice
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +25,7 @@ from coco_opt.privacy import table_sampler
 from coco_opt.privacy.gaussian_sampler import BlockGaussianSampler, gaussian_sampler
 from coco_opt.privacy.keyed_stream import KeyedBits
 from coco_opt.privacy.run_key import RunKey
-from coco_opt.privacy.table_sampler import Sampler, laplace_sampler
+from coco_opt.privacy.table_sampler import Refill, Sampler, laplace_sampler
 from coco_opt.privacy.thresholds import Law, thresholds
 from tests.privacy.exact_reference import CONTEXT, ChosenBits, exp, floor_of, gaussian_tails, laplace_tails
 
@@ -94,6 +95,38 @@ def test_ten_thousand_boundary_streams_fall_on_their_side() -> None:
             deepest |= source.asked
     assert streams > 10_000
     assert deepest == {(0, 0), (0, 1)}  # some streams were open after 128 bits
+
+
+@pytest.mark.parametrize("scale", [Fraction(1500), Fraction(10**6)], ids=str)
+def test_ties_of_any_symbol_are_settled_by_its_own_further_bits(scale: Fraction) -> None:
+    sampler = laplace_sampler(scale)
+    rng = np.random.default_rng(3)
+    rows = 300
+    numbers = rng.integers(0, 2**64, (rows, sampler.width), dtype=np.uint64)
+    more = rng.integers(0, 2**64, (rows, sampler.width, 2), dtype=np.uint64)
+    expected = []
+    for row in range(rows):
+        tied = row % sampler.width
+        values = thresholds(sampler.tables.laws[tied], 64).values
+        numbers[row, tied] = values[rng.integers(1, len(values) - 1)]
+        pairs = zip(sampler.tables.laws, numbers[row].tolist(), more[row, :, 1].tolist(), strict=True)
+        block, *digits = (outcome_of(law, first << 64 | then, 128) for law, first, then in pairs)
+        size = ((block if block >= 0 else ~block) << sampler.block_bits) + sum(d << 8 * j for j, d in enumerate(digits))
+        expected.append(size if block >= 0 else -1 - size)
+    more[:, :, 0] = (numbers & np.uint64(2**48 - 1)) << np.uint64(16)
+    noise = np.zeros(rows, dtype=np.int64)
+    sampler.add(noise, 0, ChosenBits((numbers >> np.uint64(48)).astype(np.uint16), {(0, 0): more}))
+    np.testing.assert_array_equal(noise, expected)
+
+
+def test_further_words_belong_to_one_symbol_and_are_used_once() -> None:
+    source, cell = KeyedBits(KEY, "x"), np.array([9])
+    first = source.more(cell, 2, range(3))[0]
+    taken = [list(islice(Refill(source, cell, 2, first).of(symbol), 7)) for symbol in range(3)]
+    for symbol, words in enumerate(taken):
+        later = [source.more(cell, 2, range(symbol, symbol + 1), part).ravel().tolist() for part in (1, 2, 3)]
+        assert words == [int(first[symbol, 1]), *chain.from_iterable(later)]
+    assert len({*chain.from_iterable(taken), *first[:, 0].tolist()}) == 24
 
 
 def test_the_support_has_no_end() -> None:
@@ -198,6 +231,30 @@ def test_lots_at_the_edge_of_keeping_are_judged_exactly(deviation: Fraction) -> 
     sampler.add(noise, 0, source)
     assert (0, 1) in source.asked
     np.testing.assert_array_equal(noise, expected)
+
+
+@pytest.mark.parametrize("deviation", [Fraction(1025), Fraction(10**6), Fraction(2**40)], ids=str)
+def test_the_kernels_probability_of_keeping_is_as_close_as_its_proof_says(deviation: Fraction) -> None:
+    # Off by less than a quarter of the margin: lots a quarter inside it are open, a quarter outside are decided.
+    sampler = BlockGaussianSampler(deviation**2)
+    rng = np.random.default_rng(2)
+    blocks = np.repeat(np.r_[0, 1, 1200, rng.integers(0, 1200, 1500)], 4)
+    chosen = np.repeat(rng.integers(0, 2 << sampler.block_bits, len(blocks) // 4), 4)
+    margin = gaussian_module._MARGIN
+    steps = np.tile([-5 * margin // 4, -3 * margin // 4, 3 * margin // 4, 5 * margin // 4], len(blocks) // 4)
+    lots = np.empty(len(blocks), dtype=np.uint64)
+    fits = np.empty(len(blocks), dtype=bool)
+    for row, (block, bits, step) in enumerate(zip(blocks.tolist(), chosen.tolist(), steps.tolist(), strict=True)):
+        place = Fraction((bits >> 1) + (bits & 1), 1 << sampler.block_bits)
+        lot = floor_of(exp(-sampler.ratio * place * (2 * block + place)), 30) + step
+        fits[row] = lot < 2**30
+        lots[row] = min(lot, 2**30 - 1) << 34
+    noise, states = np.empty(len(blocks), dtype=np.int64), np.full(len(blocks), kernels.KEPT, dtype=np.uint8)
+    constants = (sampler.block_bits, sampler._factor, margin, sampler._part)
+    kernels.judge(lots, blocks, chosen, *constants, noise, states)
+    expected = np.tile([kernels.KEPT, kernels.OPEN, kernels.OPEN, kernels.REJECTED], len(blocks) // 4)
+    np.testing.assert_array_equal(states[fits], expected[fits])
+    assert fits.sum() > 5000
 
 
 def test_proposals_weigh_what_the_law_asks() -> None:

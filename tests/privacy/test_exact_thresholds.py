@@ -15,10 +15,26 @@ from hypothesis import strategies as st
 from coco_opt.errors import ProblemError
 from coco_opt.kernels.noise_tables import UNDECIDED
 from coco_opt.privacy.gaussian_sampler import BlockGaussianSampler
-from coco_opt.privacy.intervals import UncertainFloorError, certified, divide, exp_neg, floor_bits
+from coco_opt.privacy.intervals import (
+    UncertainFloorError,
+    _series,
+    certified,
+    complement,
+    divide,
+    exp_neg,
+    floor_bits,
+    multiply,
+)
 from coco_opt.privacy.table_sampler import SymbolTables, laplace_sampler
-from coco_opt.privacy.thresholds import Gaussian, GeometricDigit, HalfGaussian, LaplaceBlocks, Law
-from tests.privacy.exact_reference import CONTEXT, exp, floor_of, gaussian_tails, laplace_tails
+from coco_opt.privacy.thresholds import (
+    Gaussian,
+    GeometricDigit,
+    HalfGaussian,
+    LaplaceBlocks,
+    Law,
+    _gaussian_tail,
+)
+from tests.privacy.exact_reference import CONTEXT, Decimal, exp, floor_of, gaussian_tails, laplace_tails
 
 SCALES = [
     Fraction(text)
@@ -169,6 +185,60 @@ def test_the_interval_of_exp_holds_it_and_is_narrow(x: Fraction, precision: int)
     slack = value.scaleb(-90)  # of the reference
     assert low - slack <= value <= high + slack
     assert high - low <= 4
+
+
+def attempt(law: Law, bits: int, precision: int) -> tuple[int, ...]:
+    """Return what one computation at this precision certifies; raise UncertainFloorError where it cannot."""
+    if isinstance(law, HalfGaussian | Gaussian):
+        return tuple(_gaussian_tail(law.variance, 1 if isinstance(law, HalfGaussian) else 2, bits, precision))
+    assert isinstance(law, LaplaceBlocks | GeometricDigit)
+    return law._at(bits, precision).values
+
+
+def test_too_little_precision_is_noticed_and_never_gives_a_wrong_floor() -> None:
+    # So few bits to spare that an end rounded the wrong way, or a forgotten remainder, moves a floor.
+    certain = uncertain = 0
+    for third in range(1, 40):
+        scale = Fraction(third, 3)
+        for law in (
+            LaplaceBlocks(scale),
+            LaplaceBlocks(128 * scale, 5),
+            GeometricDigit(128 * scale, 3, 4),
+            Gaussian(scale),
+            HalfGaussian(scale),
+        ):
+            for bits in (3, 7, 12):
+                right = attempt(law, bits, bits + 64)
+                for guard in range(1, 12):
+                    try:
+                        assert attempt(law, bits, bits + guard) == right, (law, bits, guard)
+                        certain += 1
+                    except UncertainFloorError:
+                        uncertain += 1
+    assert certain > 500
+    assert uncertain > 500
+
+
+@given(st.lists(st.integers(0, 40), min_size=4, max_size=4), st.integers(0, 6))
+def test_ends_are_rounded_outwards(ends: list[int], precision: int) -> None:
+    left, right = (min(ends[:2]), max(ends[:2])), (min(ends[2:]), max(ends[2:]))
+    one = 1 << precision
+    low, high = multiply(left, right, precision)
+    assert low <= Fraction(left[0] * right[0], one)
+    assert Fraction(left[1] * right[1], one) <= high
+    if left[0] <= one:  # a probability
+        assert complement(left, precision) == (max(one - left[1], 0), one - left[0])
+    if right[0]:
+        low, high = divide(left, right, precision)
+        assert low <= Fraction(left[0] * one, right[1])
+        assert Fraction(left[1] * one, right[0]) <= high
+
+
+@given(st.fractions(min_value=0, max_value=Fraction(1, 2)), st.integers(1, 12))
+def test_the_series_of_exp_holds_it_at_any_precision(y: Fraction, work: int) -> None:
+    low, high = _series(y.numerator, y.denominator, work)
+    value = exp(-y) * (1 << work)
+    assert low - Decimal(10) ** -80 <= value <= high + Decimal(10) ** -80
 
 
 def test_floors_are_given_only_where_they_are_certain() -> None:

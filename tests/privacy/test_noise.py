@@ -177,7 +177,7 @@ def test_a_root_is_rounded_up_only(variance: Fraction) -> None:
 def gaussian_z(source: GaussianSource, variance: int, n: int) -> float:
     noise = source.gaussian_stream(Fraction(variance), measurement="m", region="g").draw(n)
     assert noise.dtype == np.int64
-    return (noise.var() / variance - 1) * math.sqrt(n / 2)
+    return float((noise.var() / variance - 1) * math.sqrt(n / 2))
 
 
 def test_seeded_and_opendp_gaussian_noise_have_the_variance_asked_for() -> None:

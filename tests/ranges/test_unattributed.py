@@ -64,6 +64,8 @@ def test_sorting_does_not_raise_the_sensitivity() -> None:
 def test_bad_input_is_refused() -> None:
     with pytest.raises(ProblemError, match="nonnegative integers"):
         measure_sorted([1.5], Fraction(1), source=SeededNoise(0))
+    with pytest.raises(ProblemError, match="at most 2"):
+        measure_sorted(np.array([2**64 - 1], dtype=np.uint64), Fraction(1), source=SeededNoise(0))
     with pytest.raises(ProblemError, match="loss"):
         sealed([1, 2]).isotonic("l3")  # type: ignore[arg-type]
     source = SeededNoise(0)

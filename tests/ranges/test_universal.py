@@ -174,6 +174,31 @@ def test_geometric_variance() -> None:
         assert geometric_variance(scale) == pytest.approx(float((law * k**2).sum()))
 
 
+def test_rounding_keeps_the_digits_of_large_counts() -> None:
+    odd = 2**52 + 1
+    assert round_nonnegative([float(odd), 0.49999999999999994, 2.5, -0.5]).tolist() == [odd, 0, 3, 0]
+    assert round_nonnegative(np.array([2**62 + 1, -1])).tolist() == [2**62 + 1, 0]
+    for value in (np.nan, np.inf, 1e19):
+        with pytest.raises(ProblemError, match="below 2"):
+            round_nonnegative([1.0, value])
+
+
+def test_counts_whose_sums_overflow_are_refused() -> None:
+    with pytest.raises(ProblemError, match="at most 2"):
+        DomainTree(4096, 4096).counts(np.full(4096, 2**52))
+    with pytest.raises(ProblemError, match="at most 2"):
+        DomainTree(2).counts(np.array([2**64 - 1, 1], dtype=np.uint64))
+    assert DomainTree(4).counts(np.array([10**13, 0, 1, 10**13]))[0] == 2 * 10**13 + 1
+
+
+def test_empty_workloads_and_wrong_shapes_are_refused() -> None:
+    none = np.empty(0, dtype=np.int64)
+    with pytest.raises(ProblemError, match="at least one range"):
+        predict_errors(8, EPSILON, ranges=(none, none))
+    with pytest.raises(ProblemError, match="each of the 7 nodes"):
+        zero_subtrees(DomainTree(4).tree, [1.0, 2.0])
+
+
 def test_zero_subtrees_and_rounding() -> None:
     tree = Tree.complete(2, 3)
     zeroed = zero_subtrees(tree, [5.0, -0.5, 5.5, 2.0, -2.5, 0.0, 5.5])

@@ -102,6 +102,21 @@ def test_range_variances_equal_those_of_the_combination(fan_out: int, height: in
         assert variances[i] == pytest.approx(spread, rel=1e-9, abs=1e-9)
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_range_variances_in_ragged_trees_equal_those_of_the_combination(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    tree = random_tree(rng, 30)
+    posterior = TreePosterior.of(TreeLeastSquares(tree, rng.normal(5, 3, 30), rng.uniform(0.5, 3.0, 30)))
+    depth = np.zeros(30, dtype=np.int64)
+    for v in range(1, 30):
+        depth[v] = depth[tree.parent[v]] + 1
+    pairs = [(u, v + 1) for u in range(30) for v in range(u, 30) if depth[u] == depth[v]]
+    _, variances = posterior.ranges([u for u, _ in pairs], [v for _, v in pairs])
+    for (begin, end), variance in zip(pairs, variances, strict=True):
+        coefficients = ((np.arange(30) >= begin) & (np.arange(30) < end)).astype(float)
+        assert variance == pytest.approx(posterior.combination(coefficients)[1], rel=1e-9)
+
+
 def test_least_squares_is_never_worse_than_summing_noisy_nodes() -> None:
     """Theorem 4 (ii) and (iv) of Hay et al. 2010, computed, not sampled."""
     height = 8
