@@ -1,5 +1,7 @@
 """Measuring the privacy that is really lost: Flaxman's estimates (2019) and sound lower bounds, for every release.
 
+Covered: groups releases (``audit_groups``, which ``coco-opt audit`` runs for a configuration), universal and
+unattributed histograms (``audit_ranges``), and Flaxman's counting mechanisms (``counting``).
 An estimate from residuals is neither an upper nor a lower bound; ``lower_bound`` is sound at its confidence. Both are
 for data that nobody needs to protect: made data, public data, or a look-alike. Names are imported when first used:
 estimates need no compiled kernel.
@@ -27,6 +29,10 @@ if TYPE_CHECKING:
     from coco_opt.audit.groups import Audit as Audit
     from coco_opt.audit.groups import AuditRow as AuditRow
     from coco_opt.audit.groups import audit_groups as audit_groups
+    from coco_opt.audit.histograms import CellPair as CellPair
+    from coco_opt.audit.histograms import UnattributedMechanism as UnattributedMechanism
+    from coco_opt.audit.histograms import UniversalMechanism as UniversalMechanism
+    from coco_opt.audit.histograms import cell_pair as cell_pair
     from coco_opt.audit.measured import Witness as Witness
     from coco_opt.audit.measured import measured_scores as measured_scores
     from coco_opt.audit.measured import witness as witness
@@ -38,6 +44,9 @@ if TYPE_CHECKING:
     from coco_opt.audit.privacy_loss import PrivacyLoss as PrivacyLoss
     from coco_opt.audit.privacy_loss import empirical_privacy_loss as empirical_privacy_loss
     from coco_opt.audit.raking import rake as rake
+    from coco_opt.audit.ranges import audit_ranges as audit_ranges
+    from coco_opt.audit.ranges import bulk_range_scores as bulk_range_scores
+    from coco_opt.audit.ranges import cells_witness as cells_witness
     from coco_opt.audit.released import GroupsMechanism as GroupsMechanism
     from coco_opt.audit.released import released_runs as released_runs
     from coco_opt.audit.residuals import ResidualCounts as ResidualCounts
@@ -48,10 +57,12 @@ _NAMES = {
     "counting": ("MECHANISMS", "UniformTree", "children_of", "mechanism", "population"),
     "direct": ("DirectEstimate", "direct_estimate"),
     "groups": ("Audit", "AuditRow", "audit_groups"),
+    "histograms": ("CellPair", "UnattributedMechanism", "UniversalMechanism", "cell_pair"),
     "measured": ("Witness", "measured_scores", "witness"),
     "neighbours": ("ChangedCells", "NeighbourPair", "changed_cells", "neighbour_pair"),
     "privacy_loss": ("CAVEAT", "PrivacyLoss", "empirical_privacy_loss"),
     "raking": ("rake",),
+    "ranges": ("audit_ranges", "bulk_range_scores", "cells_witness"),
     "released": ("GroupsMechanism", "released_runs"),
     "residuals": ("ResidualCounts",),
 }

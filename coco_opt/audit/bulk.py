@@ -7,35 +7,14 @@ hundreds of thousands of runs have a few thousand distinct ones.
 from __future__ import annotations
 
 from dataclasses import replace
-from fractions import Fraction
-from typing import ClassVar
 
 import numpy as np
 
-from coco_opt.audit.measured import Floats, Ints, Progress, Sources
+from coco_opt.audit.measured import Exact, Floats, Ints, Progress, Sources
 from coco_opt.audit.neighbours import NeighbourPair
 from coco_opt.audit.released import GroupsMechanism, score_places, score_release
 from coco_opt.groups import estimate_groups
 from coco_opt.privacy import Measurement, Measurements, NoiseSource
-
-
-class _Exact:
-    """A source without noise: the exact answers of a release, with the scales that it would use. NOT PRIVATE."""
-
-    name: ClassVar[str] = "none"
-    private: ClassVar[bool] = False
-
-    def stream(self, scale: Fraction, *, measurement: str, region: str) -> _Exact:
-        """Return itself."""
-        return self
-
-    def add_to(self, values: Ints) -> Ints:
-        """Return a copy of ``values``."""
-        return values.copy()
-
-    def draw(self, n: int) -> Ints:
-        """Return ``n`` zeros."""
-        return np.zeros(n, np.int64)
 
 
 def bulk_scores(
@@ -50,7 +29,7 @@ def bulk_scores(
     known: dict[bytes, Floats] = {}
     sides = []
     for side, histograms in enumerate((pair.first, pair.second)):
-        exact = mechanism.measured(pair, histograms, _Exact())
+        exact = mechanism.measured(pair, histograms, Exact())
         noisy = _noisy(exact, runs, sources(side))
         distinct, where = np.unique(noisy, axis=0, return_inverse=True)
         rows = np.empty((len(distinct), 2))

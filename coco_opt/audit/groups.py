@@ -16,6 +16,7 @@ from coco_opt.audit.measured import Floats, Progress, Sources, measured_scores, 
 from coco_opt.audit.neighbours import NeighbourPair
 from coco_opt.audit.privacy_loss import PrivacyLoss, empirical_privacy_loss
 from coco_opt.audit.released import GroupsMechanism, ReleasedRuns, released_runs
+from coco_opt.audit.residuals import ResidualCounts
 from coco_opt.privacy import NoiseSource
 
 DRAWS = 200_000
@@ -128,16 +129,20 @@ def _released_rows(
     found: list[tuple[AuditRow, PrivacyLoss | None]] = []
     for level, residuals in enumerate(released.residuals):
         what = f"release ({mechanism.method.consistency}), level {level}"
-        loss = empirical_privacy_loss(residuals) if residuals.deviation > 0 else None
-        largest = None if loss is None or math.isnan(loss.maximum) else loss.maximum
-        found.append((AuditRow(what, epsilon, runs, largest, note=_note(loss)), loss))
+        found.append(estimated_row(what, epsilon, runs, residuals, "group"))
     if runs >= 2:
         bound = lower_bound(released.first, released.second, confidence=confidence)
         found.append((AuditRow(f"release ({mechanism.method.consistency}), direct", epsilon, runs, bound=bound), None))
     return found
 
 
-def _note(loss: PrivacyLoss | None) -> str:
-    if loss is None:
-        return "all residuals are equal"
-    return "bandwidth below one group: hardly smoothed" if loss.bandwidth < 1 else ""
+def estimated_row(
+    what: str, claimed: Fraction, runs: int, residuals: ResidualCounts, unit: str
+) -> tuple[AuditRow, PrivacyLoss | None]:
+    """Return the row of an estimate from residuals (in ``unit``), and its curve where they are not all equal."""
+    if residuals.deviation == 0:
+        return AuditRow(what, claimed, runs, note="all residuals are equal"), None
+    loss = empirical_privacy_loss(residuals)
+    largest = None if math.isnan(loss.maximum) else loss.maximum
+    note = f"bandwidth below one {unit}: hardly smoothed" if loss.bandwidth < 1 else ""
+    return AuditRow(what, claimed, runs, largest, note=note), loss

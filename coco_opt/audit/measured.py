@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,25 @@ Sources = Callable[[int], NoiseSource]
 Progress = Callable[[int, int], None]
 
 _CHUNK = 1 << 20
+
+
+class Exact:
+    """A source without noise: the exact answers of a release, with the scales that it would use. NOT PRIVATE."""
+
+    name: ClassVar[str] = "none"
+    private: ClassVar[bool] = False
+
+    def stream(self, scale: Fraction, *, measurement: str, region: str) -> Exact:
+        """Return itself."""
+        return self
+
+    def add_to(self, values: Ints) -> Ints:
+        """Return a copy of ``values``."""
+        return values.copy()
+
+    def draw(self, n: int) -> Ints:
+        """Return ``n`` zeros."""
+        return np.zeros(n, np.int64)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -131,8 +151,8 @@ class Scores:
         """Return scores of ``runs`` runs before any cell."""
         return cls(np.zeros((runs, 2)))
 
-    def add(self, answers: Ints, first: int, second: int, scale: float) -> None:
-        """Count one cell's answers in, in place: int64[runs], where D has ``first`` and D' ``second``."""
+    def add(self, answers: NDArray[Any], first: int, second: int, scale: float) -> None:
+        """Count one cell's answers in, in place: [runs], where D has ``first`` and D' ``second``."""
         away = np.abs(answers - first) - np.abs(answers - second)
         self.columns[:, 0] += away / scale
         self.columns[:, 1] += np.sign(second - first) * (answers - first) / scale

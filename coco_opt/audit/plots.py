@@ -10,8 +10,13 @@ import numpy as np
 from coco_opt.audit.privacy_loss import CAVEAT, PrivacyLoss
 
 
-def plot_losses(path: Path, losses: Mapping[str, PrivacyLoss], claimed: float, unit: str = "groups") -> list[Path]:
-    """Write ``path``.png and ``path``.pdf: residuals on the left, losses with the claim on the right; return them."""
+def plot_losses(
+    path: Path, losses: Mapping[str, PrivacyLoss], claimed: float, released: str = "cumulative count (groups)"
+) -> list[Path]:
+    """Write ``path``.png and ``path``.pdf: residuals on the left, losses with the claim on the right; return them.
+
+    ``released`` names what the residuals are of, with its unit.
+    """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -22,7 +27,7 @@ def plot_losses(path: Path, losses: Mapping[str, PrivacyLoss], claimed: float, u
         share = loss.counts / max(1, int(loss.counts.sum()))
         shares.semilogy(loss.centres - 0.5, np.where(share > 0, share, np.nan), ".-", markersize=3, label=name)
         epl.plot(loss.centres[:-1], loss.loss, label=name)
-    shares.set(xlabel=f"released minus exact cumulative count ({unit})", ylabel="share of cells", title="Residuals")
+    shares.set(xlabel=f"released minus exact {released}", ylabel="share of cells", title="Residuals")
     for sign in (-1, 1):
         epl.axhline(sign * claimed, color="black", linestyle=":", label="epsilon claimed" if sign > 0 else None)
     epl.set(xlabel="k", ylabel="log p(k) / p(k + 1)", title="Empirical privacy loss")

@@ -227,7 +227,7 @@ def test_nothing_private_is_in_reach_after_the_seal(
 
     def walled(*arguments: Any, **options: Any) -> GroupsResult:
         gc.collect()
-        reached.extend(one for one in gc.get_objects() if isinstance(one, PrivateCounts))
+        reached.extend(one for one in gc.get_objects() if type(one) is PrivateCounts)
         reached.extend(path for path in open_files() if "entities" in path)
         assert list(tmp_path.glob("private/runs/*/key")) == []
         (tmp_path / "entities.csv").unlink()

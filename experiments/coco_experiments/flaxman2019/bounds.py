@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coco_experiments.experiment import Outcome, Reporter, Table, write_csv
+from coco_experiments.flaxman2019 import histograms
 from coco_experiments.plots import Panel, comparison
 from coco_opt.audit.bounds import LowerBound, lower_bound
 from coco_opt.audit.bulk import bulk_scores
@@ -37,6 +38,8 @@ EPSILON = Fraction(1)
 TOO_LITTLE = Fraction(99, 100)
 MAX_SIZE = 2
 SEED = 41
+TITLE = "Sound lower bounds on the privacy lost"
+HISTOGRAMS = "Sound lower bounds on the privacy lost: universal and unattributed histograms"
 COLUMNS = (
     "kind",
     "what",
@@ -197,7 +200,13 @@ def measure(scalar: int, vector: int, fine: int, reporter: Reporter) -> list[Row
     return [*rows, scalar_row(what, EPSILON, fine, seeded(SEED + 30), shrink=TOO_LITTLE)]
 
 
-def table_of(rows: Sequence[Row]) -> Table:
+def histogram_rows(vector: int, reporter: Reporter) -> list[Row]:
+    """Audit universal and unattributed histograms, as measured and as released."""
+    found = histograms.bounded(EPSILON, vector, seeded(SEED + 40), reporter, NAME)
+    return [Row(one.kind, one.what, EPSILON, vector, lower_bound(*one.scores), one.faulty) for one in found]
+
+
+def table_of(rows: Sequence[Row], title: str = TITLE) -> Table:
     """Return the table, one row a thing audited."""
     cells = tuple(
         (
@@ -218,7 +227,7 @@ def table_of(rows: Sequence[Row]) -> Table:
         "cumulative counts differ, and elsewhere may say more.",
         "Seeded noise is NOT PRIVATE; the tables are made.",
     )
-    return Table("Sound lower bounds on the privacy lost", COLUMNS, cells, notes)
+    return Table(title, COLUMNS, cells, notes)
 
 
 def failures_in(rows: Sequence[Row]) -> tuple[str, ...]:
@@ -231,15 +240,25 @@ def failures_in(rows: Sequence[Row]) -> tuple[str, ...]:
 
 
 def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
-    """Measure, print and write ``flaxman2019/bounds`` as CSV, PNG and PDF; needs no data."""
+    """Measure, print and write ``flaxman2019/bounds`` as CSV (two), PNG and PDF; needs no data."""
     sizes = (SMALL_SCALAR, SMALL_VECTOR, SMALL_FINE) if small else (SCALAR, VECTOR, FINE)
-    rows = measure(*sizes, reporter)
-    table = table_of(rows)
-    reporter.table(table)
+    rows, others = measure(*sizes, reporter), histogram_rows(sizes[1], reporter)
+    tables = table_of(rows), table_of(others, HISTOGRAMS)
+    for table in tables:
+        reporter.table(table)
+    panels = {"counts and groups": panel_of(rows), "histograms": panel_of(others)}
+    files = [
+        write_csv(out / f"{NAME}.csv", tables[0]),
+        write_csv(out / f"{NAME}_histograms.csv", tables[1]),
+        *comparison(out / NAME, panels, "epsilon"),
+    ]
+    return Outcome(tables, tuple(files), failures_in([*rows, *others]))
+
+
+def panel_of(rows: Sequence[Row]) -> Panel:
+    """Return the panel of a table: each bound beside its claim."""
     series = {
         "lower bound, 99.9 %": tuple(row.bound.epsilon for row in rows),
         "claimed": tuple(float(row.claimed) for row in rows),
     }
-    panel = {"": Panel(tuple(row.what for row in rows), series)}
-    files = [write_csv(out / f"{NAME}.csv", table), *comparison(out / NAME, panel, "epsilon")]
-    return Outcome((table,), tuple(files), failures_in(rows))
+    return Panel(tuple(row.what for row in rows), series)
