@@ -6,6 +6,7 @@ import csv
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -58,15 +59,16 @@ def audit(
     from coco_opt.config import load_config
 
     settings = load_config(config)
+    claimed = _pure_epsilon(settings)
     reporter = TerminalReporter(lines=not json)
     noise = _noise(settings, seed)
     with reporter.stage("Reading the data"):
         subject = _subject(public, settings.data.root)
-    mechanism = _mechanism(settings, subject.hierarchy.levels, noise)
+    mechanism = _mechanism(settings, claimed, subject.hierarchy.levels, noise)
     pair = neighbour_pair(subject.histograms, subject.hierarchy, settings.groups.max_size, settings.privacy.neighbours)
     with reporter.stage("Releasing") as progress:
         found = audit_groups(pair, mechanism, draws=draws, runs=runs, confidence=confidence, progress=progress)
-    files = [] if out is None else _write_files(out, found, subject, float(settings.privacy.epsilon))
+    files = [] if out is None else _write_files(out, found, subject, float(claimed))
     if json:
         write_json(_as_dict(found, subject, files))
     else:
@@ -101,7 +103,20 @@ def _subject(public: Path | None, root: str | None) -> _Subject:
     return _Subject(counts.histograms(), counts.hierarchy, "made data (three levels); no table of yours was opened")
 
 
-def _mechanism(settings: Settings, levels: int, noise: Callable[[int], NoiseSource]) -> GroupsMechanism:
+def _pure_epsilon(settings: Settings) -> Fraction:
+    """Return the epsilon an audit holds a release to; ConfigError for noise that is not pure."""
+    epsilon = settings.privacy.epsilon
+    if settings.privacy.mechanism == "geometric" and epsilon is not None:
+        return epsilon
+    message = (
+        "an audit bounds pure epsilon only, which discrete Gaussian noise has none of: audit mechanism 'geometric'"
+    )
+    raise ConfigError("privacy.mechanism", message, settings.file)
+
+
+def _mechanism(
+    settings: Settings, epsilon: Fraction, levels: int, noise: Callable[[int], NoiseSource]
+) -> GroupsMechanism:
     from coco_opt.audit.released import GroupsMechanism
     from coco_opt.choices import SolverChoices
     from coco_opt.privacy import PureBudget
@@ -115,7 +130,6 @@ def _mechanism(settings: Settings, levels: int, noise: Callable[[int], NoiseSour
         failure = str(error)
     if failure:
         raise ConfigError("", f"{failure}; audit it on data of as many levels with --public")
-    epsilon = settings.privacy.epsilon
     budget = PureBudget(epsilon, tuple(epsilon * share for share in shares), settings.privacy.neighbours)
     chosen = SolverChoices(solvers_of(settings))
     return GroupsMechanism(queries, budget, settings.groups.max_size, method, noise, chosen)

@@ -24,6 +24,7 @@ _TEMPLATE = """\
 {data}
 [privacy]
 epsilon = "1"                 # the whole budget, an exact decimal or fraction; smaller is more private
+# mechanism = "discrete_gaussian" takes rho = "1/2", or epsilon and delta = "1/1000000", in place of epsilon alone
 split = "uniform"             # or one share a level, root first, such as ["1/4", "1/4", "1/2"]
 noise = "secure"              # cryptographic noise that cannot be repeated
 neighbours = "add_remove"     # or "replace": entities may move between groups while their number is public

@@ -41,8 +41,9 @@ def plan(
 
 def _levels(found: Forecast) -> list[dict[str, Any]]:
     release = found.plan
+    unit, noise = _columns(found)
     rows = []
-    for level, epsilon in enumerate(release.budget.levels):
+    for level, amount in enumerate(release.budget.levels):
         regions = release.hierarchy.level_range(level)
         rows.append(
             {
@@ -50,17 +51,25 @@ def _levels(found: Forecast) -> list[dict[str, Any]]:
                 "regions": len(regions),
                 "groups": int(release.group_counts[regions.start : regions.stop].sum()),
                 "estimator": release.queries[level],
-                "cells": found.cells[level] if epsilon else 0,
-                "epsilon": str(epsilon),
-                "noise_scale": str(release.budget.scale(level, release.queries[level])) if epsilon else None,
+                "cells": found.cells[level] if amount else 0,
+                unit: str(amount),
+                noise: str(release.parameter(level)) if amount else None,
             }
         )
     return rows
 
 
+def _columns(found: Forecast) -> tuple[str, str]:
+    """Return what a mechanism is charged in and what describes its noise."""
+    pure = found.plan.mechanism == "geometric"
+    return ("epsilon", "noise_scale") if pure else ("rho", "noise_variance")
+
+
 def _as_json(found: Forecast) -> dict[str, Any]:
+    from coco_opt.privacy.mechanism import amount_of
+
     return {
-        "epsilon": str(found.plan.budget.epsilon),
+        _columns(found)[0]: str(amount_of(found.plan.budget)),
         "implied": _implied(found),
         "levels": _levels(found),
         "look_alike": found.look_alike,
@@ -82,15 +91,22 @@ def _as_json(found: Forecast) -> dict[str, Any]:
 
 
 def _implied(found: Forecast) -> dict[str, Any]:
-    """Return the zCDP and Renyi parameters the release's epsilon implies."""
-    from coco_opt.privacy.accounting import implied_by
+    """Return what the release's budget implies: zCDP of an epsilon, (epsilon, delta) of a rho, Renyi of both."""
+    from coco_opt.privacy.accounting import RENYI_ORDERS, ConcentratedBudget, implied_by, renyi_of_rho
+    from coco_opt.runs.plan import stated_delta
 
-    implied = implied_by(found.plan.budget.epsilon)
+    budget = found.plan.budget
+    if isinstance(budget, ConcentratedBudget):
+        delta = stated_delta(found.plan.settings)
+        renyi = {str(order): float(renyi_of_rho(budget.rho, order)) for order in RENYI_ORDERS}
+        return {"epsilon": str(budget.epsilon(delta)), "delta": str(delta), "renyi": renyi}
+    implied = implied_by(budget.epsilon)
     return {"rho": str(implied.rho), "renyi": {str(order): float(value) for order, value in implied.renyi}}
 
 
 def _write_tables(found: Forecast) -> None:
-    header = ("level", "regions", "groups", "estimator", "cells", "epsilon", "noise scale")
+    unit, noise = _columns(found)
+    header = ("level", "regions", "groups", "estimator", "cells", unit, noise.replace("_", " "))
     rows = [
         tuple(
             "-" if value is None else f"{value:,}" if isinstance(value, int) else str(value) for value in row.values()
@@ -107,12 +123,21 @@ def _write_tables(found: Forecast) -> None:
     split = ", ".join(f'"{share}"' for share in best.shares)
     write(f"Best split      split = [{split}]  ({best.split})")
     implied = _implied(found)
-    write(
-        f"It implies      zCDP rho = {implied['rho']}, Renyi divergence {figure(implied['renyi']['2'], 4)} at order 2"
-    )
+    write(f"It implies      {_meaning(implied)}, Renyi divergence {figure(implied['renyi']['2'], 4)} at order 2")
     write(f"Time            about {figure(found.seconds)} s of noise and post-processing on one core")
     write(f"Memory          about {_size(found.memory)}; sealed measurements {_size(found.sealed)} on disk")
     write("Nothing was spent, and who is in which group was not looked at.")
+
+
+def _meaning(implied: dict[str, Any]) -> str:
+    if "rho" in implied:
+        return f"zCDP rho = {implied['rho']}"
+    from fractions import Fraction
+
+    from coco_opt.privacy.directed import round_above
+
+    epsilon = float(round_above(Fraction(implied["epsilon"]), 6))
+    return f"epsilon = {epsilon:g} at delta = {implied['delta']}"
 
 
 def _errors(predictions: list[Prediction]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:

@@ -19,9 +19,9 @@ from coco_opt.config.sections import (
     PrivacyConfig,
     SolversConfig,
 )
+from coco_opt.config.values import KeyedError
 from coco_opt.errors import ConfigError
 
-_LATER_KEYS = ("privacy.rho", "privacy.delta")
 _LATER_SECTIONS = ("ranges", "topdown", "engine")
 
 
@@ -75,7 +75,8 @@ def _explain(entry: dict[str, Any]) -> tuple[str, str]:
     if entry["type"] == "missing":
         return key, "is required" if "." in key else "this section is required"
     if entry["type"] == "value_error":
-        return key, str(entry["ctx"]["error"])
+        error = entry["ctx"]["error"]
+        return f"{key}.{error.key}" if isinstance(error, KeyedError) else key, str(error)
     if entry["type"] in ("model_type", "model_attributes_type"):
         return key, "must be a table"
     message = str(entry["msg"]).removeprefix("Input ")
@@ -83,7 +84,7 @@ def _explain(entry: dict[str, Any]) -> tuple[str, str]:
 
 
 def _unknown_key(key: str) -> str:
-    if key in _LATER_KEYS or key in _LATER_SECTIONS:
+    if key in _LATER_SECTIONS:
         return "is not available in this version"
     section, _, name = key.rpartition(".")
     valid = _keys(section)

@@ -38,7 +38,7 @@ class Config:
     file: str | None = None
 
     def budget_shares(self, levels: int) -> tuple[Fraction, ...]:
-        """Return each level's share of epsilon, root first, summing to 1; raise ConfigError if they cannot.
+        """Return each level's share of the budget, root first, summing to 1; raise ConfigError if they cannot.
 
         Bottom-up estimates only the leaves, so it spends everything there.
         """

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, model_validator
 
 from coco_opt.config.values import (
+    KeyedError,
     SolverChoice,
     budget,
     dataset_name,
@@ -16,6 +17,7 @@ from coco_opt.config.values import (
     not_yet,
     one_of,
     one_or_list,
+    probability,
     solver_choice,
     split_shares,
 )
@@ -30,6 +32,8 @@ PROBLEM_KINDS = (
 
 Estimator = Literal["naive", "rank", "cumulative"]
 Loss = Literal["l1", "l2"]
+Mechanism = Literal["geometric", "discrete_gaussian"]
+MECHANISMS = ("geometric", "discrete_gaussian")
 
 _ESTIMATORS = ("naive", "rank", "cumulative")
 _LOSSES = ("l1", "l2")
@@ -67,17 +71,19 @@ class DataConfig(_Section):
 
 
 class PrivacyConfig(_Section):
-    """What is spent and how noise is drawn; ``epsilon`` is the whole budget, an exact fraction.
+    """What is spent and how noise is drawn; all amounts are exact fractions.
 
-    ``dataset`` names the data in the ``ledger``; ``total`` is what may be spent on it in all, stated when the first
-    release opens its account (default: that release's epsilon), and the ledger's from then on.
+    The whole budget is ``epsilon`` for mechanism "geometric"; for "discrete_gaussian" it is ``rho``, or ``epsilon``
+    and ``delta`` together, which stand for the largest rho that implies them. ``dataset`` names the data in the
+    ``ledger``; ``total`` is what may be spent on it in all, in epsilon or rho by mechanism, stated when the first
+    release opens its account (default: what that release spends), and the ledger's from then on.
     """
 
-    epsilon: Annotated[Fraction, PlainValidator(budget)]
+    epsilon: Annotated[Fraction, PlainValidator(budget)] | None = None
     split: Annotated[Literal["uniform"] | tuple[Fraction, ...], PlainValidator(split_shares)] = "uniform"
-    mechanism: Annotated[Literal["geometric"], one_of("geometric"), not_yet(("geometric",), ("discrete_gaussian",))] = (
-        "geometric"
-    )
+    mechanism: Annotated[Mechanism, one_of(*MECHANISMS)] = "geometric"
+    rho: Annotated[Fraction, PlainValidator(budget)] | None = None
+    delta: Annotated[Fraction, PlainValidator(probability)] | None = None
     noise: Annotated[Literal["secure", "opendp", "seeded"], one_of("secure", "opendp", "seeded")] = "secure"
     seed: Annotated[int, Field(ge=0)] | None = None
     neighbours: Annotated[Literal["add_remove", "replace"], one_of("add_remove", "replace")] = "add_remove"
@@ -92,6 +98,29 @@ class PrivacyConfig(_Section):
         if self.noise != "seeded" and self.seed is not None:
             raise ValueError(f'a seed makes noise predictable: noise = "{self.noise}" accepts none')
         return self
+
+    @model_validator(mode="after")
+    def _one_budget(self) -> PrivacyConfig:
+        if self.mechanism == "geometric":
+            self._check_pure()
+        elif self.rho is not None:
+            for key in ("epsilon", "delta"):
+                if getattr(self, key) is not None:
+                    raise KeyedError(key, "give either rho, or epsilon and delta, not both")
+        elif self.epsilon is None and self.delta is None:
+            raise KeyedError("rho", 'is required by mechanism = "discrete_gaussian", or epsilon and delta instead')
+        elif self.delta is None:
+            raise KeyedError("delta", "is required beside epsilon: discrete Gaussian noise has no pure epsilon")
+        elif self.epsilon is None:
+            raise KeyedError("epsilon", "is required beside delta")
+        return self
+
+    def _check_pure(self) -> None:
+        for key in ("rho", "delta"):
+            if getattr(self, key) is not None:
+                raise KeyedError(key, 'needs mechanism = "discrete_gaussian": geometric noise is charged in epsilon')
+        if self.epsilon is None:
+            raise KeyedError("epsilon", "is required")
 
     @property
     def sensitivity_factor(self) -> int:

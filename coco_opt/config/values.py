@@ -50,6 +50,22 @@ def budget(value: object) -> Fraction:
     return amount
 
 
+def probability(value: object) -> Fraction:
+    """Read a fraction between 0 and 1, neither included."""
+    amount = exact(value)
+    if not 0 < amount < 1:
+        raise ValueError('must lie between 0 and 1, such as "1/1000000"')
+    return amount
+
+
+class KeyedError(ValueError):
+    """A mistake found in several values of a section together, blamed on one ``key`` of it."""
+
+    def __init__(self, key: str, message: str) -> None:
+        super().__init__(message)
+        self.key = key
+
+
 def dataset_name(value: object) -> str:
     """Read a name of one line without spaces around it."""
     if isinstance(value, str) and value and value == value.strip() and value.isprintable():

@@ -2,12 +2,13 @@
 
 Each estimator is a named optimisation problem followed by rounding, and gives every group's size a variance:
 
-* naive: projection onto a simplex, then controlled rounding; the noise of one cell is 2 s^2, so the sizes of the
-  H[j] groups estimated at j get 2 s^2 / H[j], by the argument of section 5.1.2 (the paper gives none for naive);
-* rank: isotonic regression of the noisy sorted sizes; 2 s^2 / |S|, S the groups pooled together (section 5.1.1);
-* cumulative: isotonic regression of the noisy cumulative counts; 4 s^2 / H[j] (section 5.1.2).
+* naive: projection onto a simplex, then controlled rounding; the noise of one cell is v, so the sizes of the
+  H[j] groups estimated at j get v / H[j], by the argument of section 5.1.2 (the paper gives none for naive);
+* rank: isotonic regression of the noisy sorted sizes; v / |S|, S the groups pooled together (section 5.1.1);
+* cumulative: isotonic regression of the noisy cumulative counts; 2 v / H[j] (section 5.1.2).
 
-Here s is the noise scale, sensitivity / epsilon.
+Here v is the noise variance of a cell: 2 s^2 for geometric noise of scale s = sensitivity / epsilon, as in the paper,
+and sigma^2 for discrete Gaussian noise.
 """
 
 from __future__ import annotations
@@ -61,18 +62,26 @@ def estimate(measurement: Measurement, options: FitOptions, solvers: SolverChoic
     return _ESTIMATORS[measurement.query](measurement, options, solvers)
 
 
+def noise_variance(measurement: Measurement) -> float:
+    """Return the variance of the noise of one cell, in the square of its unit: the paper's 2 s^2, or sigma^2."""
+    if measurement.mechanism == "geometric":
+        # Rounded in this order, not once at the end: estimates of equal data stay equal to the last bit.
+        return 2.0 * float(measurement.scale) ** 2
+    return float(measurement.variance)
+
+
 def _naive(measurement: Measurement, options: FitOptions, solvers: SolverChoices) -> SizeEstimate:
     fractional = solvers.solve(SimplexProjection(measurement.values, measurement.groups))
     whole = solvers.solve(ControlledRounding(fractional, measurement.groups))
     histogram = CountOfCounts.from_dense(whole)
-    return SizeEstimate.from_histogram(histogram, 2.0 * float(measurement.scale) ** 2)
+    return SizeEstimate.from_histogram(histogram, noise_variance(measurement))
 
 
 def _cumulative(measurement: Measurement, options: FitOptions, solvers: SolverChoices) -> SizeEstimate:
     fitted = _isotonic(measurement.values, None, measurement.groups, options, solvers)
     cumulative = np.append(_whole(fitted, options.rounding), measurement.groups)
     histogram = CountOfCounts.from_dense(np.diff(cumulative, prepend=0))
-    return SizeEstimate.from_histogram(histogram, 4.0 * float(measurement.scale) ** 2)
+    return SizeEstimate.from_histogram(histogram, 2.0 * noise_variance(measurement))
 
 
 def _rank(measurement: Measurement, options: FitOptions, solvers: SolverChoices) -> SizeEstimate:
@@ -85,7 +94,7 @@ def _rank(measurement: Measurement, options: FitOptions, solvers: SolverChoices)
     starts = np.flatnonzero(np.append(True, np.diff(fitted) > SAME_BLOCK))
     pooled = np.add.reduceat(entries, starts)
     sizes = _whole(fitted[starts], options.rounding)
-    return SizeEstimate(sizes, pooled, 2.0 * float(measurement.scale) ** 2 / pooled)
+    return SizeEstimate(sizes, pooled, noise_variance(measurement) / pooled)
 
 
 def _isotonic(

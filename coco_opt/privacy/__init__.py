@@ -35,6 +35,7 @@ from coco_opt.privacy.ledger import Ledger
 from coco_opt.privacy.ledger_chain import Account, Charge, Entry
 from coco_opt.privacy.measurement import LOSSES, RAW_LIMIT, Loss, Measurement, measure
 from coco_opt.privacy.measurements import Measurements, measure_hierarchy
+from coco_opt.privacy.mechanism import MECHANISMS, Mechanism
 from coco_opt.privacy.noise import (
     NOISE_NAMES,
     GaussianSource,
@@ -50,6 +51,7 @@ from coco_opt.privacy.secure import SecureNoise
 
 __all__ = [
     "LOSSES",
+    "MECHANISMS",
     "NEIGHBOURS",
     "NOISE_NAMES",
     "QUERIES",
@@ -64,6 +66,7 @@ __all__ = [
     "Loss",
     "Measurement",
     "Measurements",
+    "Mechanism",
     "Neighbours",
     "NoiseName",
     "NoiseSource",

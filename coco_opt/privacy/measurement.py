@@ -9,19 +9,31 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from fractions import Fraction
-from typing import Literal, get_args
+from typing import Literal, TypeVar, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from coco_opt.errors import InputError, ProblemError
 from coco_opt.histograms.counts import CountOfCounts
-from coco_opt.privacy.budget import QUERIES, Neighbours, Query, noise_scale, sensitivity
-from coco_opt.privacy.noise import MAX_VALUE, NoiseSource, NoiseStream, check_scale
+from coco_opt.privacy.budget import QUERIES, Neighbours, Query
+from coco_opt.privacy.ledger_chain import Unit
+from coco_opt.privacy.mechanism import (
+    Mechanism,
+    check_mechanism,
+    check_parameter,
+    check_source,
+    noise_parameter,
+    open_stream,
+    spread,
+    unit_of,
+)
+from coco_opt.privacy.noise import MAX_VALUE, NoiseSource, NoiseStream
 
 Int64 = NDArray[np.int64]
 Loss = Literal["l1", "l2"]
 LOSSES: tuple[Loss, ...] = get_args(Loss)
+T = TypeVar("T")
 
 RAW_LIMIT = 2_000_000  # groups; above it, rank noise with squared loss is pooled while it is drawn
 _CHUNK = 1 << 20  # groups expanded at a time
@@ -36,7 +48,8 @@ class Measurement:
     ``query`` and int64 ``values``: "naive" H[0..K] (groups), "cumulative" Hc[0..K-1] (groups), "rank"
     Hg[1..G] (entities) or, where ``lengths`` (groups) is not None, the sums (entities) of the blocks its
     isotonic fit with squared loss pools, whose fitted values are values / lengths.
-    ``groups`` G and ``max_size`` K are public; ``scale`` is that of the noise, ``epsilon`` what it cost.
+    ``groups`` G and ``max_size`` K are public. ``parameter`` is the noise's scale (geometric) or variance (discrete
+    Gaussian), ``amount`` what it cost in epsilon or rho.
     Raises ProblemError where the arrays do not fit the query. Kuo et al. 2018, section 4.
     """
 
@@ -44,17 +57,19 @@ class Measurement:
     region: str
     groups: int
     max_size: int
-    scale: Fraction
-    epsilon: Fraction
+    parameter: Fraction
+    amount: Fraction
     neighbours: Neighbours
     noise: str
     private: bool
     values: Int64
     lengths: Int64 | None = None
+    mechanism: Mechanism = "geometric"
 
     def __post_init__(self) -> None:
         if self.query not in QUERIES:
             raise ProblemError(f"unknown query {self.query!r}: use one of {', '.join(QUERIES)}")
+        check_mechanism(self.mechanism)
         _seal(self.values)
         if self.lengths is not None:
             _seal(self.lengths)
@@ -68,14 +83,38 @@ class Measurement:
             fits = self.query == "rank" and len(self.lengths) == len(self.values)
             fits = fits and int(self.lengths.sum()) == self.groups and bool(np.all(self.lengths > 0))
         if not fits:
-            raise ProblemError(
-                f"region {self.region!r}: the arrays do not have the shape of a {self.query} answer"
-            )
+            raise ProblemError(f"region {self.region!r}: the arrays do not have the shape of a {self.query} answer")
 
     @property
     def pooled(self) -> bool:
         """Tell whether ``values`` are sums of pooled blocks instead of one noisy value a cell."""
         return self.lengths is not None
+
+    @property
+    def unit(self) -> Unit:
+        """Return what the measurement was charged in."""
+        return unit_of(self.mechanism)
+
+    @property
+    def epsilon(self) -> Fraction:
+        """Return the pure epsilon it cost; raise ProblemError where it was charged in rho."""
+        self._check_geometric("a pure epsilon")
+        return self.amount
+
+    @property
+    def scale(self) -> Fraction:
+        """Return the scale of geometric noise; raise ProblemError for another law."""
+        self._check_geometric("a scale")
+        return self.parameter
+
+    @property
+    def variance(self) -> Fraction:
+        """Return the noise variance of a cell that estimates build on: 2 scale^2 (the paper's) or sigma^2."""
+        return 2 * self.parameter**2 if self.mechanism == "geometric" else self.parameter
+
+    def _check_geometric(self, what: str) -> None:
+        if self.mechanism != "geometric":
+            raise ProblemError(f"region {self.region!r}: {self.mechanism} noise has a rho and a variance, not {what}")
 
     def __reduce__(self) -> tuple[Callable[..., Measurement], tuple[object, ...]]:
         # Unpickled arrays are writable: going through the constructor makes them read-only again.
@@ -83,10 +122,11 @@ class Measurement:
 
     def __repr__(self) -> str:
         privacy = "private" if self.private else "NOT PRIVATE"
+        what = "scale" if self.mechanism == "geometric" else "variance"
         return (
             f"Measurement({self.query} of {self.region!r}, {self.groups:,} groups, "
-            f"max_size={self.max_size:,}, epsilon={self.epsilon}, {self.neighbours}, "
-            f"{self.noise} noise of scale {self.scale}: {privacy})"
+            f"max_size={self.max_size:,}, {self.unit}={self.amount}, {self.neighbours}, "
+            f"{self.noise} noise of {what} {self.parameter}: {privacy})"
         )
 
 
@@ -103,7 +143,8 @@ def measure(
     region: str,
     groups: int,
     max_size: int,
-    epsilon: Fraction,
+    epsilon: Fraction | None = None,
+    rho: Fraction | None = None,
     neighbours: Neighbours,
     source: NoiseSource,
     loss: Loss,
@@ -111,15 +152,18 @@ def measure(
 ) -> Measurement:
     """Return the sealed noisy answer of one region, after clamping its sizes to ``max_size``.
 
-    Rank answers of more than ``raw_limit`` groups with loss "l2" are pooled while the noise is drawn, so
-    that memory does not grow with the groups. Raises ProblemError for parameters that are not valid or
-    noise that was already drawn, InputError when the histogram does not hold the public number of groups.
+    One of ``epsilon`` (pure: geometric noise) and ``rho`` (zCDP: discrete Gaussian noise) is given. Rank answers of
+    more than ``raw_limit`` groups with loss "l2" are pooled while the noise is drawn, so that memory does not grow
+    with the groups. Raises ProblemError for parameters that are not valid or noise that was already drawn,
+    InputError when the histogram does not hold the public number of groups.
     """
-    scale = noise_scale(sensitivity(query, neighbours), epsilon)
-    check_public(query, loss, groups=groups, max_size=max_size, scale=scale)
+    mechanism, amount = charged(epsilon, rho)
+    parameter = noise_parameter(mechanism, query, neighbours, amount)
+    check_public(query, loss, groups=groups, max_size=max_size, parameter=parameter, mechanism=mechanism)
+    check_source(source, mechanism)
     check_groups(histogram, region, groups)
     clamped = histogram.clamp(max_size)
-    stream = source.stream(scale, measurement=query, region=region)
+    stream = open_stream(source, mechanism, parameter, measurement=query, region=region)
     lengths: Int64 | None = None
     if query == "naive":
         values = stream.add_to(clamped.to_dense(max_size))
@@ -131,24 +175,42 @@ def measure(
         values, lengths = pooled_ranks(rank_chunks(clamped), stream)
     else:
         values = _raw_ranks(clamped, stream)
-    facts = (query, region, groups, max_size, scale, epsilon, neighbours, source.name, source.private)
-    return Measurement(*facts, values, lengths)
+    facts = (query, region, groups, max_size, parameter, amount, neighbours, source.name, source.private)
+    return Measurement(*facts, values, lengths, mechanism)
 
 
-def check_public(query: Query, loss: Loss, *, groups: int, max_size: int, scale: Fraction) -> None:
+def charged(epsilon: T | None, rho: T | None) -> tuple[Mechanism, T]:
+    """Return the mechanism and what it is charged; raise ProblemError unless one of the two is given."""
+    if epsilon is not None and rho is None:
+        return "geometric", epsilon
+    if rho is not None and epsilon is None:
+        return "discrete_gaussian", rho
+    raise ProblemError("give either epsilon (geometric noise) or rho (discrete Gaussian noise)")
+
+
+def check_public(
+    query: Query,
+    loss: Loss,
+    *,
+    groups: int,
+    max_size: int,
+    parameter: Fraction,
+    mechanism: Mechanism = "geometric",
+) -> None:
     """Raise ProblemError unless public parameters alone keep every noisy value and block sum in int64."""
-    check_scale(scale)
+    check_parameter(mechanism, parameter)
     if loss not in LOSSES:
         raise ProblemError(f"unknown loss {loss!r}: use one of {', '.join(LOSSES)}")
     if max_size < 1:
         raise ProblemError("max_size, the public bound on group sizes, must be at least 1")
     if groups < 0:
         raise ProblemError("the public number of groups must not be negative")
-    largest = groups * (max_size + _NOISE_SCALES * scale) if query == "rank" else Fraction(groups)
+    widest = _NOISE_SCALES * spread(mechanism, parameter)
+    largest = groups * (max_size + widest) if query == "rank" else Fraction(groups)
     if largest > MAX_VALUE:
         raise ProblemError(
             f"a {query} answer about {groups:,} groups of sizes up to {max_size:,} may not fit in 64 bits: "
-            "lower max_size or raise epsilon"
+            f"lower max_size or raise {unit_of(mechanism)}"
         )
 
 

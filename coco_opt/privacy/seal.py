@@ -28,14 +28,15 @@ Int64 = NDArray[np.int64]
 _MAGIC = b"coco-opt sealed measurements 1\n"
 _DIGEST_BYTES = 32
 _NONE = -1
-_SHARED = ("max_size", "neighbours", "noise", "private")
+_SHARED = ("max_size", "neighbours", "noise", "private", "mechanism")
+_OLDER = {"mechanism": "geometric"}  # what files written before a field was known mean
 
 
 def seal(measurements: Measurements, path: Path) -> str:
     """Write measurements to a new file of mode 0600, durably, and return its digest (hexadecimal SHA-256).
 
     O(values) time; memory of the header beside them. Raises InputError (file-exists, cannot-write), ProblemError
-    for measurements whose regions of one level differ in scale.
+    for measurements whose regions of one level differ in the law of their noise.
     """
     digest = hashlib.sha256()
 
@@ -99,22 +100,23 @@ def _header(measurements: Measurements) -> dict[str, Any]:
     return {
         "names": list(measurements.hierarchy.names),
         **{name: getattr(measurements, name) for name in _SHARED},
-        "epsilons": [str(epsilon) for epsilon in measurements.epsilons],
-        "scales": [str(scale) for scale in _scales(measurements)],
+        # Named for the first mechanism, so that files of both read alike: amounts in its unit, parameters of its law.
+        "epsilons": [str(amount) for amount in measurements.amounts],
+        "scales": [str(parameter) for parameter in _parameters(measurements)],
         "queries": list(measurements.queries),
         "losses": list(measurements.losses),
     }
 
 
-def _scales(measurements: Measurements) -> list[Fraction]:
-    """Return the noise scale of each level, 0 where it was not measured."""
-    scales: list[Fraction] = []
-    for level, epsilon in enumerate(measurements.epsilons):
-        found = {answer.scale for answer in measurements.level(level)} if epsilon else {Fraction(0)}
+def _parameters(measurements: Measurements) -> list[Fraction]:
+    """Return the scale or variance of each level's noise, 0 where it was not measured."""
+    parameters: list[Fraction] = []
+    for level, amount in enumerate(measurements.amounts):
+        found = {answer.parameter for answer in measurements.level(level)} if amount else {Fraction(0)}
         if len(found) != 1:
             raise ProblemError(f"the regions of level {level} have noise of different scales: they cannot be sealed")
-        scales.extend(found)
-    return scales
+        parameters.extend(found)
+    return parameters
 
 
 class _Reader:
@@ -133,9 +135,9 @@ def _parse(body: memoryview) -> Measurements:
     start = len(_MAGIC) + 8
     stop = start + int.from_bytes(body[len(_MAGIC) : start], "little")
     header: dict[str, Any] = json.loads(bytes(body[start:stop]))
-    shared: dict[str, Any] = {name: header[name] for name in _SHARED}
-    queries, epsilons = header["queries"], [Fraction(text) for text in header["epsilons"]]
-    scales = [Fraction(text) for text in header["scales"]]
+    shared: dict[str, Any] = {name: {**_OLDER, **header}[name] for name in _SHARED}
+    queries, amounts = header["queries"], [Fraction(text) for text in header["epsilons"]]
+    parameters = [Fraction(text) for text in header["scales"]]
     reader, regions = _Reader(body, stop), len(header["names"])
     hierarchy = Hierarchy(reader.take(regions), tuple(header["names"]))
     counts, sizes, pooled = (reader.take(regions) for _ in range(3))
@@ -144,12 +146,13 @@ def _parse(body: memoryview) -> Measurements:
         size, level = int(sizes[region]), int(hierarchy.level[region])
         if size == _NONE:
             return None
-        facts: dict[str, Any] = {"query": queries[level], "scale": scales[level], "epsilon": epsilons[level], **shared}
+        noise = {"parameter": parameters[level], "amount": amounts[level]}
+        facts: dict[str, Any] = {"query": queries[level], **noise, **shared}
         values = reader.take(size)
         lengths = reader.take(size) if pooled[region] else None
         place: dict[str, Any] = {"region": hierarchy.paths[region], "groups": int(counts[region])}
         return Measurement(values=values, lengths=lengths, **place, **facts)
 
     answers = tuple(answer(region) for region in range(regions))
-    levels: dict[str, Any] = {"queries": tuple(queries), "epsilons": tuple(epsilons), "losses": tuple(header["losses"])}
+    levels: dict[str, Any] = {"queries": tuple(queries), "amounts": tuple(amounts), "losses": tuple(header["losses"])}
     return Measurements(hierarchy, counts, answers=answers, **levels, **shared)

@@ -106,15 +106,17 @@ def _header(page: Page, title: str) -> str:
 
 def _budget(manifest: Mapping[str, Any]) -> str:
     method, budget = manifest["method"], manifest["budget"]
+    pure = budget.get("mechanism", "geometric") == "geometric"
+    unit, noise = ("epsilon", "noise_scale") if pure else ("rho", "noise_variance")
     rows = [
-        (row["level"], row["epsilon"], row["noise_scale"] or "not measured", estimator, loss)
+        (row["level"], row[unit], row[noise] or "not measured", estimator, loss)
         for row, estimator, loss in zip(budget["levels"], method["estimators"], method["losses"], strict=True)
     ]
     how = (
         f"Consistency: {method['consistency']}, merging {method['merge']}, rounding {method['rounding']}, "
         f"ties {method['ties']}. Sizes above {manifest['max_size']:,} count as {manifest['max_size']:,}."
     )
-    header = ("level", "epsilon", "noise scale", "estimator", "loss")
+    header = ("level", unit, noise.replace("_", " "), "estimator", "loss")
     return f"<h2>Budget and method</h2>\n{table(header, rows)}\n<p class='note'>{escape(how)}</p>"
 
 

@@ -120,7 +120,7 @@ def _draw_histogram(
 def _draw_residual(axes: Axes, measurement: Measurement, estimate: CountOfCounts, max_size: int) -> None:
     at, difference = residuals(measurement, estimate, max_size)
     kept = thin(at.size)
-    deviation = float(measurement.scale) * 2**0.5
+    deviation = float(measurement.variance) ** 0.5
     axes.axhspan(-deviation, deviation, color=GRID, alpha=0.6, linewidth=0)
     axes.plot(at[kept], difference[kept], ".", color=NOISE, markersize=3, alpha=0.6)
     axes.axhline(0.0, color=INK, linewidth=1)

@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from time import perf_counter
@@ -23,14 +24,14 @@ from coco_opt.choices import SolverChoices
 from coco_opt.errors import CocoOptError, SolverError
 from coco_opt.groups import FitOptions
 from coco_opt.histograms import CountOfCounts, Hierarchy
-from coco_opt.privacy import PureBudget, Query, SeededNoise
+from coco_opt.privacy import Query, SeededNoise
 from coco_opt.problems import IsotonicL2
 from coco_opt.registry import Backend, candidates
 from coco_opt.runs.demo import write_demo
 from coco_opt.runs.instances import AnyProblem, Instance, RootMeasurements, instances, measure_root
 from coco_opt.runs.plan import plan_release, read_counts
 from coco_opt.runs.reporter import Reporter, Silent
-from coco_opt.runs.settings import Settings, method_of, solvers_of
+from coco_opt.runs.settings import Settings, budget_of, method_of, solvers_of
 from coco_opt.solution import Answer, Solution, Status
 from coco_opt.solver import Solver, judge, solve
 from coco_opt.tables import read_tables
@@ -239,7 +240,7 @@ def _root(
         group_counts,
         queries=settings.estimators(levels) if fits else tuple(cumulative),
         fit=method_of(settings, levels).fit_options(0) if fits else fit,
-        budget=PureBudget.uniform(settings.privacy.epsilon, levels, settings.privacy.neighbours),
+        budget=budget_of(settings, (Fraction(1, levels),) * levels),
         max_size=settings.groups.max_size,
         source=SeededNoise(seed),
     )

@@ -13,7 +13,7 @@ from coco_opt.choices import SolverChoices
 from coco_opt.groups import FitOptions, SizeEstimate, estimate
 from coco_opt.histograms import CountOfCounts, Hierarchy
 from coco_opt.privacy import Measurement, NoiseSource, Query, measure
-from coco_opt.privacy.budget import PureBudget
+from coco_opt.privacy.mechanism import Budget, amount_of, mechanism_of
 from coco_opt.problem import Problem
 from coco_opt.problems import ControlledRounding, GroupMatching, IsotonicL1, IsotonicL2, SimplexProjection
 
@@ -50,21 +50,24 @@ def measure_root(
     *,
     queries: tuple[Query, ...],
     fit: FitOptions,
-    budget: PureBudget,
+    budget: Budget,
     max_size: int,
     source: NoiseSource,
 ) -> RootMeasurements:
     """Measure the root twice and its children once; for seeded noise only, as no budget covers it."""
+    pure = mechanism_of(budget) == "geometric"
 
     def ask(region: int, query: Query) -> Measurement:
         level = int(hierarchy.level[region])
+        amount = budget.levels[level] or amount_of(budget)
         return measure(
             histograms[region],
             query,
             region=hierarchy.paths[region],
             groups=int(group_counts[region]),
             max_size=max_size,
-            epsilon=budget.levels[level] or budget.epsilon,
+            epsilon=amount if pure else None,
+            rho=None if pure else amount,
             neighbours=budget.neighbours,
             source=source,
             loss="l1",

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Iterable
+from fractions import Fraction
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from coco_opt.choices import Certificate
 from coco_opt.groups import GroupsResult
-from coco_opt.privacy.accounting import implied_by
-from coco_opt.runs.plan import ReleasePlan
+from coco_opt.privacy.accounting import RENYI_ORDERS, ConcentratedBudget, implied_by, renyi_of_rho
+from coco_opt.privacy.mechanism import amount_of, unit_of
+from coco_opt.runs.plan import ReleasePlan, stated_delta
 
 _PACKAGES = ("coco-opt", "numpy", "scipy", "numba", "duckdb", "pyarrow", "opendp")
 _ALWAYS = ("integers", "nonnegative", "sizes_at_most_max_size", "group_totals")
@@ -35,20 +38,38 @@ def manifest_of(plan: ReleasePlan, result: GroupsResult) -> dict[str, Any]:
 
 
 def _budget(plan: ReleasePlan) -> dict[str, Any]:
+    budget, unit = plan.budget, unit_of(plan.mechanism)
+    noise = "noise_scale" if plan.mechanism == "geometric" else "noise_variance"
     levels = []
-    for level, epsilon in enumerate(plan.budget.levels):
-        query = plan.queries[level]
-        scale = str(plan.budget.scale(level, query)) if epsilon else None
-        levels.append({"level": level, "epsilon": str(epsilon), "noise_scale": scale})
-    implied = implied_by(plan.budget.epsilon)
+    for level, amount in enumerate(budget.levels):
+        parameter = str(plan.parameter(level)) if amount else None
+        levels.append({"level": level, unit: str(amount), noise: parameter})
     return {
-        "epsilon": str(plan.budget.epsilon),
-        "implied": {"rho": str(implied.rho), "renyi": {str(order): str(value) for order, value in implied.renyi}},
-        "neighbours": plan.budget.neighbours,
-        "mechanism": "geometric",
+        unit: str(amount_of(budget)),
+        **(_concentrated(plan, budget) if isinstance(budget, ConcentratedBudget) else _pure(budget.epsilon)),
+        "neighbours": budget.neighbours,
+        "mechanism": plan.mechanism,
         "noise": plan.source.name,
         "levels": levels,
     }
+
+
+def _pure(epsilon: Fraction) -> dict[str, Any]:
+    implied = implied_by(epsilon)
+    return {"implied": {"rho": str(implied.rho), "renyi": _strings(implied.renyi)}}
+
+
+def _concentrated(plan: ReleasePlan, budget: ConcentratedBudget) -> dict[str, Any]:
+    """Return the (epsilon, delta) and Renyi parameters a rho implies, and the pair it was computed from, if any."""
+    delta, privacy = stated_delta(plan.settings), plan.settings.privacy
+    implied = {"epsilon": str(budget.epsilon(delta)), "delta": str(delta), "conversion": "tight"}
+    renyi = [(order, renyi_of_rho(budget.rho, order)) for order in RENYI_ORDERS]
+    asked = {} if privacy.rho is not None else {"asked": {"epsilon": str(privacy.epsilon), "delta": str(delta)}}
+    return {**asked, "implied": {**implied, "renyi": _strings(renyi)}}
+
+
+def _strings(renyi: Iterable[tuple[int, Fraction]]) -> dict[str, str]:
+    return {str(order): str(value) for order, value in renyi}
 
 
 def _method(plan: ReleasePlan) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from coco_opt.errors import BudgetError, InputError
 from coco_opt.privacy import Measurements, RunKey
 from coco_opt.privacy.ledger import Ledger
 from coco_opt.privacy.ledger_chain import Charge, Run
+from coco_opt.privacy.mechanism import amount_of, unit_of
 from coco_opt.privacy.private_files import FileLock, make_private_folder
 from coco_opt.privacy.run_folder import RunFolder
 from coco_opt.runs.plan import ReleasePlan
@@ -104,7 +105,8 @@ def charge_of(plan: ReleasePlan) -> Charge:
     ):
         digest.update(len(part).to_bytes(8, "little") + part)
     dataset = dataset_of(plan.settings)
-    return Charge(dataset, "epsilon", plan.budget.epsilon, plan.budget.neighbours, digest.hexdigest())
+    unit, amount = unit_of(plan.mechanism), amount_of(plan.budget)
+    return Charge(dataset, unit, amount, plan.budget.neighbours, digest.hexdigest())
 
 
 def keyed_digest(key: RunKey, counts: PrivateCounts) -> bytes:

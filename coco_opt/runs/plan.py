@@ -13,14 +13,27 @@ from numpy.typing import NDArray
 from coco_opt.errors import ConfigError, ProblemError
 from coco_opt.groups import GroupsMethod
 from coco_opt.histograms import Hierarchy
-from coco_opt.privacy import NoiseSource, PureBudget, Query, resolve_noise
+from coco_opt.privacy import ConcentratedBudget, NoiseSource, Query, resolve_noise
+from coco_opt.privacy.directed import round_above
 from coco_opt.privacy.measurement import check_public
-from coco_opt.runs.settings import Settings, method_of, solvers_of
+from coco_opt.privacy.mechanism import (
+    Budget,
+    Mechanism,
+    amount_of,
+    check_source,
+    mechanism_of,
+    noise_parameter,
+    unit_of,
+)
+from coco_opt.runs.settings import Settings, budget_of, method_of, solvers_of
 from coco_opt.solver import Solver
 from coco_opt.tables import PrivateCounts, PublicTables, read_private, read_public, read_public_sizes, read_sizes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+DELTA = Fraction(1, 10**6)
+_SHOWN_DIGITS = 6
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -29,7 +42,7 @@ class ReleasePlan:
 
     settings: Settings
     public: PublicTables
-    budget: PureBudget
+    budget: Budget
     queries: tuple[Query, ...]
     method: GroupsMethod
     solvers: Mapping[str, Solver]
@@ -46,20 +59,45 @@ class ReleasePlan:
         return self.public.group_counts
 
     @property
+    def mechanism(self) -> Mechanism:
+        """Return the law of the noise."""
+        return mechanism_of(self.budget)
+
+    def parameter(self, level: int) -> Fraction:
+        """Return the noise's scale (geometric) or variance (discrete Gaussian) at a level that is measured."""
+        amount = self.budget.levels[level]
+        return noise_parameter(self.mechanism, self.queries[level], self.budget.neighbours, amount)
+
+    @property
     def spent(self) -> str:
         """Return one line: the mode, and what privacy the run spends."""
         privacy = self.settings.privacy
         levels = describe_levels(self.budget.levels)
+        amount = f"{unit_of(self.mechanism)} = {amount_of(self.budget)}"
         if not self.source.private:
             return (
-                f"NOT PRIVATE: {self.source.name} noise as for epsilon = {privacy.epsilon} ({levels}); "
+                f"NOT PRIVATE: {self.source.name} noise as for {amount} ({levels}); "
                 "no privacy budget was spent, and these figures protect nobody"
             )
         neighbours = {"add_remove": "one entity added or removed", "replace": "one entity replaced"}
         return (
-            f"PRIVATE: epsilon = {privacy.epsilon} spent ({levels}), {self.source.name} noise, "
+            f"PRIVATE: {amount} spent ({levels}){self._meaning}, {self.source.name} noise, "
             f"neighbours differ by {neighbours[privacy.neighbours]}"
         )
+
+    @property
+    def _meaning(self) -> str:
+        """Return what a rho means at a delta, rounded up, in a few words; "" for pure epsilon."""
+        if not isinstance(self.budget, ConcentratedBudget):
+            return ""
+        delta = stated_delta(self.settings)
+        epsilon = float(round_above(self.budget.epsilon(delta), _SHOWN_DIGITS))
+        return f", zCDP: epsilon at most {epsilon:g} at delta = {delta}"
+
+
+def stated_delta(settings: Settings) -> Fraction:
+    """Return the delta at which a rho is also stated as an epsilon: the configured one, or 10^-6."""
+    return settings.privacy.delta or DELTA
 
 
 def describe_levels(budgets: tuple[Fraction, ...]) -> str:
@@ -80,17 +118,16 @@ def plan_release(settings: Settings) -> ReleasePlan:
     source = resolve_noise(settings.privacy.noise, settings.privacy.seed)
     public = _read_public(settings)
     levels = public.hierarchy.levels
-    epsilon = settings.privacy.epsilon
-    shares = settings.budget_shares(levels)
     plan = ReleasePlan(
         settings=settings,
         public=public,
-        budget=PureBudget(epsilon, tuple(epsilon * share for share in shares), settings.privacy.neighbours),
+        budget=budget_of(settings, settings.budget_shares(levels)),
         queries=settings.estimators(levels),
         method=method_of(settings, levels),
         solvers=solvers,
         source=source,
     )
+    check_source(source, plan.mechanism)
     _check_sizes(plan)
     _check_matching(plan)
     return plan
@@ -98,16 +135,16 @@ def plan_release(settings: Settings) -> ReleasePlan:
 
 def _check_sizes(plan: ReleasePlan) -> None:
     """Raise ProblemError where noise or counts could leave 64 bits, from public numbers alone."""
-    for level, epsilon in enumerate(plan.budget.levels):
-        if epsilon:
-            query = plan.queries[level]
+    for level, amount in enumerate(plan.budget.levels):
+        if amount:
             regions = plan.hierarchy.level_range(level)
             check_public(
-                query,
+                plan.queries[level],
                 plan.method.losses[level],
                 groups=int(plan.group_counts[regions.start : regions.stop].max()),
                 max_size=plan.settings.groups.max_size,
-                scale=plan.budget.scale(level, query),
+                parameter=plan.parameter(level),
+                mechanism=plan.mechanism,
             )
 
 

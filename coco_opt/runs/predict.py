@@ -22,6 +22,7 @@ from coco_opt.groups.consistency import sum_of_leaves
 from coco_opt.groups.release import CONSISTENCIES, Consistency
 from coco_opt.histograms import CountOfCounts, Hierarchy
 from coco_opt.privacy import Query, SeededNoise, measure_hierarchy
+from coco_opt.privacy.mechanism import amount_of, unit_of
 from coco_opt.privacy.planner import (
     LINEAR_STAGES,
     NoisePlan,
@@ -42,7 +43,10 @@ _MADE_POWER = 2.0
 _WORK = 40_000_000  # cells simulated in the search for a split
 _SEARCHES = (12, 60)
 _COPIES = 4  # of the largest level's cells in memory at once: counts, noise, noisy values, fit
-_NANOSECONDS = {"secure": 6.0, "opendp": 8500.0, "seeded": 20.0}  # a draw at scale 10
+_NANOSECONDS = {  # a draw at scale or deviation 10
+    "geometric": {"secure": 6.0, "opendp": 8500.0, "seeded": 20.0},
+    "discrete_gaussian": {"secure": 8.0, "opendp": 13000.0, "seeded": 8.0},
+}
 
 FloatArray = NDArray[np.float64]
 
@@ -98,12 +102,12 @@ def forecast(
         plan = plan_release(settings)
         public = made_look_alike(plan) if like is None else read_look_alike(like, plan)
     cells = count_cells(plan.queries, plan.hierarchy, plan.group_counts, settings.groups.max_size)
-    noise = NoisePlan("epsilon", plan.budget.epsilon, plan.queries, plan.budget.neighbours)
+    noise = NoisePlan(unit_of(plan.mechanism), amount_of(plan.budget), plan.queries, plan.budget.neighbours)
     exact = [one for stage in LINEAR_STAGES for one in plan_linear(plan.hierarchy, noise, cells, stage)]
     with told.stage("Rehearsing"):
         rehearsal = _Rehearsal(plan, public, runs)
         simulated = _simulate(rehearsal, cells)
-    used = [count for count, epsilon in zip(cells, plan.budget.levels, strict=True) if epsilon]
+    used = [count for count, amount in zip(cells, plan.budget.levels, strict=True) if amount]
     rehearsed = sum(count_cells(plan.queries, public.hierarchy, public.group_counts, settings.groups.max_size))
     seconds = rehearsal.fit_seconds / max(rehearsed, 1) * sum(used) + _noise_seconds(plan, sum(used))
     return Forecast(
@@ -118,7 +122,7 @@ def forecast(
 
 
 def _noise_seconds(plan: ReleasePlan, cells: int) -> float:
-    return _NANOSECONDS[plan.source.name] * 1e-9 * cells
+    return _NANOSECONDS[plan.mechanism][plan.source.name] * 1e-9 * cells
 
 
 def count_cells(
@@ -175,13 +179,16 @@ class _Rehearsal:
 
     def _one(self, shares: Sequence[float | Fraction], method: GroupsMethod, seed: int) -> FloatArray:
         plan, public = self.plan, self._public
+        amounts = [amount_of(plan.budget) * _short(share) for share in shares]
+        pure = plan.mechanism == "geometric"
         measurements = measure_hierarchy(
             self._truth,
             public.hierarchy,
             public.group_counts,
             queries=plan.queries,
             losses=plan.method.losses,
-            epsilons=[plan.budget.epsilon * _short(share) for share in shares],
+            epsilons=amounts if pure else None,
+            rhos=None if pure else amounts,
             max_size=self._largest,
             neighbours=plan.budget.neighbours,
             source=SeededNoise(seed),

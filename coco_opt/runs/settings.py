@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, Protocol
@@ -12,7 +12,8 @@ from coco_opt.groups import GroupsMethod
 from coco_opt.groups.estimators import Loss
 from coco_opt.groups.release import Consistency
 from coco_opt.kernels.merging import Merge, Rounding
-from coco_opt.privacy import Neighbours, Query
+from coco_opt.privacy import ConcentratedBudget, Neighbours, PureBudget, Query, rho_of_epsilon_delta
+from coco_opt.privacy.mechanism import Budget, Mechanism
 from coco_opt.problem import Problem
 from coco_opt.problems import (
     PROBLEMS,
@@ -74,8 +75,23 @@ class PrivacySettings(Protocol):
     """What is spent and how noise is drawn."""
 
     @property
-    def epsilon(self) -> Fraction:
-        """Return the whole budget."""
+    def mechanism(self) -> Mechanism:
+        """Return the law of the noise."""
+        ...
+
+    @property
+    def epsilon(self) -> Fraction | None:
+        """Return the whole budget of geometric noise, or what ``delta`` goes with."""
+        ...
+
+    @property
+    def rho(self) -> Fraction | None:
+        """Return the whole budget of discrete Gaussian noise, where it is stated."""
+        ...
+
+    @property
+    def delta(self) -> Fraction | None:
+        """Return the delta that goes with epsilon."""
         ...
 
     @property
@@ -213,6 +229,31 @@ class Settings(Protocol):
     def as_dict(self) -> dict[str, Any]:
         """Return plain values for the manifest."""
         ...
+
+
+def amount_in(settings: Settings) -> Fraction:
+    """Return the whole budget in the unit of its mechanism; (epsilon, delta) becomes the largest rho that implies it.
+
+    Raises ConfigError where the configuration states none.
+    """
+    privacy = settings.privacy
+    if privacy.mechanism == "discrete_gaussian" and privacy.rho is not None:
+        return privacy.rho
+    if privacy.epsilon is not None and privacy.mechanism == "geometric":
+        return privacy.epsilon
+    if privacy.epsilon is not None and privacy.delta is not None:
+        return rho_of_epsilon_delta(privacy.epsilon, privacy.delta)
+    message = "give epsilon, or for discrete Gaussian noise rho, or epsilon and delta"
+    raise ConfigError("privacy", message, settings.file)
+
+
+def budget_of(settings: Settings, shares: Sequence[Fraction]) -> Budget:
+    """Return the budget shared by levels, in the unit of its mechanism. Raises ConfigError, ProblemError."""
+    amount, neighbours = amount_in(settings), settings.privacy.neighbours
+    levels = tuple(amount * share for share in shares)
+    if settings.privacy.mechanism == "geometric":
+        return PureBudget(amount, levels, neighbours)
+    return ConcentratedBudget(amount, levels, neighbours)
 
 
 def method_of(settings: Settings, levels: int) -> GroupsMethod:

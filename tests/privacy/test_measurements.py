@@ -322,7 +322,7 @@ def test_all_is_checked_before_the_first_noise() -> None:
 
 def test_answers_that_belong_elsewhere_are_refused() -> None:
     sealed = whole(SeededNoise(1))
-    names = ("hierarchy", "group_counts", "max_size", "epsilons", "queries", "losses", "neighbours", "noise")
+    names = ("hierarchy", "group_counts", "max_size", "amounts", "queries", "losses", "neighbours", "noise")
     facts = {name: getattr(sealed, name) for name in names}
     swapped = (sealed[0], sealed[2], sealed[1], *sealed.answers[3:])
     for answers in (swapped, sealed.answers[:6], (None, *sealed.answers[1:])):
@@ -362,7 +362,7 @@ def test_nothing_in_the_sealed_hierarchy_but_noisy_values_depends_on_private_dat
 
 def test_no_float_stands_between_counts_and_sealed_values() -> None:
     folder = Path(coco_opt.privacy.__file__).parent
-    for name in ("measurement.py", "measurements.py", "budget.py"):
+    for name in ("measurement.py", "measurements.py", "mechanism.py", "budget.py"):
         tree = ast.parse((folder / name).read_text(encoding="utf-8"))
         names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
         numbers = [node for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, float)]

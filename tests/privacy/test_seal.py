@@ -53,7 +53,7 @@ def test_what_is_sealed_comes_back(tmp_path: Path, queries: tuple[Query, Query],
     digest = seal(before, tmp_path / "sealed")
     after, found = unseal(tmp_path / "sealed", digest)
     assert found == digest
-    for name in ("max_size", "epsilons", "queries", "losses", "neighbours", "noise", "private"):
+    for name in ("max_size", "amounts", "queries", "losses", "neighbours", "noise", "private", "mechanism"):
         assert getattr(after, name) == getattr(before, name)
     assert after.hierarchy.paths == before.hierarchy.paths
     np.testing.assert_array_equal(after.group_counts, before.group_counts)
@@ -122,7 +122,7 @@ def test_scales_that_differ_within_a_level_cannot_be_sealed(tmp_path: Path) -> N
     good = measured()
     west = good.answers[2]
     assert west is not None
-    bad = replace(good, answers=(*good.answers[:2], replace(west, scale=west.scale + 1)))
+    bad = replace(good, answers=(*good.answers[:2], replace(west, parameter=west.parameter + 1)))
     with pytest.raises(ProblemError, match="different scales"):
         seal(bad, tmp_path / "sealed")
     assert not list(tmp_path.iterdir())
