@@ -202,12 +202,7 @@ BAD_VALUES = [
     ("groups.estimator", "max_size = 100000", 'max_size = 9\nestimator = "cumulativ"', "mean 'cumulative'"),
     ("groups.estimator", "max_size = 100000", "max_size = 9\nestimator = []", "empty"),
     ("groups.loss", "max_size = 100000", 'max_size = 9\nloss = ["l1", "l3"]', "one of l1, l2"),
-    (
-        "groups.consistency",
-        "max_size = 100000",
-        'max_size = 9\nconsistency = "joint"',
-        "or bottom_up",
-    ),
+    ("groups.consistency", "max_size = 100000", 'max_size = 9\nconsistency = "both"', "one of joint, matching"),
     ("groups.consistency", "max_size = 100000", 'max_size = 9\nconsistency = "convex"', "not available"),
     ("groups.tie", "max_size = 100000", 'max_size = 9\ntie = "upper"', "did you mean 'ties'"),
     ("data", 'groups = "groups.parquet"', "", "groups missing"),

@@ -19,21 +19,21 @@ def solvers(json: Json = False, version: Version = False) -> int:
     if json:
         write_json(rows)
         return 0
-    kinds = list(rows[0]["problems"])
-    short = {"simplex_projection": "simplex", "controlled_rounding": "rounding", "group_matching": "matching"}
-    header = ("solver", "what", *(short.get(kind, kind) for kind in kinds), "installed")
-    table = [
-        (
-            row["solver"],
-            row["summary"],
-            *(row["problems"][kind] or "" for kind in kinds),
-            "yes" if row["installed"] else row["install"],
-        )
-        for row in rows
-    ]
-    write_table("Solvers", header, table, numeric=len(header))
-    write("auto: used unless [solvers] names another; exact: always optimal, with the problem's tie rule")
+    table = [(row["solver"], row["summary"], "yes" if row["installed"] else row["install"]) for row in rows]
+    write_table("Solvers", ("solver", "what", "installed"), table, numeric=3)
+    answered = [(kind, _names(rows, kind, "auto"), _others(rows, kind)) for kind in rows[0]["problems"]]
+    write_table("Problems", ("problem", "auto", "also"), answered, numeric=3)
+    write("auto: used unless [solvers] names another; *: always optimal, with the problem's tie rule")
     return 0
+
+
+def _names(rows: list[dict[str, Any]], kind: str, mark: str) -> str:
+    return " ".join(row["solver"] for row in rows if row["problems"][kind] == mark)
+
+
+def _others(rows: list[dict[str, Any]], kind: str) -> str:
+    exact = " ".join(f"{row['solver']}*" for row in rows if row["problems"][kind] == "exact")
+    return " ".join(filter(None, (exact, _names(rows, kind, "yes"))))
 
 
 def _row(backend: Backend) -> dict[str, Any]:

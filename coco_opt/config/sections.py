@@ -28,6 +28,9 @@ PROBLEM_KINDS = (
     "isotonic_l2",
     "controlled_rounding",
     "group_matching",
+    "joint_l1",
+    "joint_l2",
+    "cumulative_rounding",
 )
 
 Estimator = Literal["naive", "rank", "cumulative"]
@@ -136,9 +139,9 @@ class GroupsConfig(_Section):
     loss: Annotated[Loss | tuple[Loss, ...], one_or_list(*_LOSSES)] = "l1"
     ties: Annotated[Literal["upper", "lower", "midpoint"], one_of("upper", "lower", "midpoint")] = "upper"
     consistency: Annotated[
-        Literal["matching", "bottom_up", "none"],
-        one_of("matching", "bottom_up", "none"),
-        not_yet(("matching", "bottom_up", "none"), ("joint", "convex")),
+        Literal["joint", "matching", "bottom_up", "none"],
+        one_of("joint", "matching", "bottom_up", "none"),
+        not_yet(("joint", "matching", "bottom_up", "none"), ("convex",)),
     ] = "matching"
     merge: Annotated[Literal["weighted", "average"], one_of("weighted", "average")] = "weighted"
     rounding: Annotated[Literal["half_up", "half_even"], one_of("half_up", "half_even")] = "half_up"
@@ -152,6 +155,9 @@ class SolversConfig(_Section):
     isotonic_l2: Choice = None
     controlled_rounding: Choice = None
     group_matching: Choice = None
+    joint_l1: Choice = None
+    joint_l2: Choice = None
+    cumulative_rounding: Choice = None
 
     def chosen(self) -> dict[str, SolverChoice]:
         """Return the choices made, by problem type."""

@@ -13,14 +13,15 @@ from coco_opt.errors import ProblemError
 from coco_opt.groups.consistency import bottom_up, matching, separate
 from coco_opt.groups.estimates import SizeEstimate
 from coco_opt.groups.estimators import FitOptions, Loss, check_choice, estimate
+from coco_opt.groups.joint import joint
 from coco_opt.histograms import CountOfCounts, Hierarchy
 from coco_opt.kernels.merging import Merge, Rounding
 from coco_opt.privacy import Measurements
 from coco_opt.problems.isotonic import TieRule
 
-Consistency = Literal["matching", "bottom_up", "none"]
+Consistency = Literal["joint", "matching", "bottom_up", "none"]
 Progress = Callable[[int, int], None]
-CONSISTENCIES: tuple[Consistency, ...] = ("matching", "bottom_up", "none")
+CONSISTENCIES: tuple[Consistency, ...] = ("joint", "matching", "bottom_up", "none")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,8 @@ class GroupsMethod:
         check_choice("merge", self.merge, get_args(Merge))
         for level in range(len(self.losses)):
             self.fit_options(level)
+        if self.consistency == "joint" and len(set(self.losses)) > 1:
+            raise ProblemError("joint estimation fits all levels with one loss: give every level the same")
 
     def fit_options(self, level: int) -> FitOptions:
         """Return how the regions of one level are fitted."""
@@ -75,6 +78,9 @@ def estimate_groups(
     if len(method.losses) != levels:
         raise ProblemError(f"{levels} levels need as many losses, not {len(method.losses)}")
     chosen = SolverChoices() if solvers is None else solvers
+    if method.consistency == "joint":
+        found = joint(measurements, chosen, loss=method.losses[0])
+        return GroupsResult(measurements.hierarchy, tuple(found.histograms), chosen.certificates)
     estimates = _estimates(measurements, method, chosen, threads, progress)
     hierarchy = measurements.hierarchy
     if method.consistency == "bottom_up":

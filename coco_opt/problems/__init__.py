@@ -6,8 +6,10 @@ from typing import Any
 
 from coco_opt.problem import Problem
 from coco_opt.problems.controlled_rounding import ControlledRounding
+from coco_opt.problems.cumulative_rounding import CumulativeRounding
 from coco_opt.problems.group_matching import Flow, GroupMatching
 from coco_opt.problems.isotonic import IsotonicL1, IsotonicL2
+from coco_opt.problems.joint_fit import JointL1, JointL2
 from coco_opt.problems.simplex_projection import SimplexProjection
 from coco_opt.problems.tree import Tree
 from coco_opt.problems.tree_least_absolute import TreeLeastAbsolute
@@ -23,16 +25,22 @@ PROBLEMS: dict[str, type[Problem[Any, Any]]] = {
         GroupMatching,
         TreeLeastSquares,
         TreeLeastAbsolute,
+        JointL1,
+        JointL2,
+        CumulativeRounding,
     )
 }
 
 __all__ = [
     "PROBLEMS",
     "ControlledRounding",
+    "CumulativeRounding",
     "Flow",
     "GroupMatching",
     "IsotonicL1",
     "IsotonicL2",
+    "JointL1",
+    "JointL2",
     "SimplexProjection",
     "Tree",
     "TreeLeastAbsolute",

@@ -51,8 +51,7 @@ seed = {SEED}
 max_size = {MAX_SIZE}                # public bound on the size of a group
 estimator = "cumulative"      # naive | rank | cumulative
 loss = "l1"                   # l1 | l2
-consistency = "matching"      # matching | bottom_up | none
-merge = "weighted"            # weighted | average
+consistency = "joint"         # joint | matching | bottom_up | none
 
 [output]
 directory = "releases"
@@ -118,9 +117,10 @@ def _write(path: Path, header: Sequence[str], rows: Iterable[Sequence[str]]) -> 
 
 
 def demo_truth(files: DemoFiles, *, seed: int = SEED) -> Truth:
-    """Return the made nation's true histograms and the answers of two other methods, same seed and budget."""
+    """Return the made nation's true histograms and the answers of three other methods, same seed and budget."""
     counts = read_tables(files.entities, files.groups, files.hierarchy)
     others = {
+        "matching": _baseline(counts, seed, "matching"),
         "no consistency": _baseline(counts, seed, "none"),
         "bottom-up": _baseline(counts, seed, "bottom_up"),
     }

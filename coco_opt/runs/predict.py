@@ -210,18 +210,22 @@ def _short(share: float | Fraction) -> Fraction:
 
 
 def _simulate(rehearsal: _Rehearsal, cells: Sequence[int]) -> list[Prediction]:
-    """Return simulated predictions: every consistency method, and for the configured one a planned split."""
+    """Return simulated predictions: every consistency method, and for the configured one a planned split.
+
+    Joint estimation, seconds a run where the others take milliseconds, is simulated only where it is configured,
+    and its split is not searched for.
+    """
     splits = named_splits(cells)
     configured = rehearsal.plan.method.consistency
     found: list[Prediction] = []
-    for consistency in (configured, *(one for one in CONSISTENCIES if one != configured)):
+    for consistency in (configured, *(one for one in CONSISTENCIES if one not in (configured, "joint"))):
         if consistency == "bottom_up":
             leaves = (*(Fraction(0),) * (rehearsal.levels - 1), Fraction(1))
             found.append(_predicted(rehearsal, consistency, "leaves", leaves))
             continue
         for name, shares in splits.items():
             found.append(_predicted(rehearsal, consistency, name, shares))
-        if consistency == configured:
+        if consistency == configured != "joint":
             found.append(_predicted(rehearsal, consistency, "planned", _planned(rehearsal, consistency, splits)))
     return found
 

@@ -18,9 +18,12 @@ from coco_opt.problem import Problem
 from coco_opt.problems import (
     PROBLEMS,
     ControlledRounding,
+    CumulativeRounding,
     GroupMatching,
     IsotonicL1,
     IsotonicL2,
+    JointL1,
+    JointL2,
     SimplexProjection,
 )
 from coco_opt.problems.isotonic import TieRule
@@ -259,6 +262,8 @@ def budget_of(settings: Settings, shares: Sequence[Fraction]) -> Budget:
 def method_of(settings: Settings, levels: int) -> GroupsMethod:
     """Return the post-processing a configuration asks for; ConfigError where a list has another length."""
     groups = settings.groups
+    if groups.consistency == "joint":
+        _check_joint(settings, levels)
     return GroupsMethod(
         losses=settings.losses(levels),
         ties=groups.ties,
@@ -266,6 +271,14 @@ def method_of(settings: Settings, levels: int) -> GroupsMethod:
         merge=groups.merge,
         rounding=groups.rounding,
     )
+
+
+def _check_joint(settings: Settings, levels: int) -> None:
+    if set(settings.estimators(levels)) != {"cumulative"}:
+        failure = "joint estimation reads cumulative counts: use the estimator 'cumulative' on every level"
+        raise ConfigError("groups.estimator", failure, settings.file)
+    if len(set(settings.losses(levels))) > 1:
+        raise ConfigError("groups.loss", "joint estimation fits all levels with one loss", settings.file)
 
 
 def solvers_of(settings: Settings) -> dict[str, Solver]:
@@ -301,6 +314,9 @@ _TINY: dict[str, Callable[[], Problem[Any, Any]]] = {
     "simplex_projection": lambda: SimplexProjection([2, 0, -1], 2),
     "controlled_rounding": lambda: ControlledRounding([0.5, 0.25, 1.25], 2),
     "group_matching": lambda: GroupMatching([1, 2], [1, 1], [1, 3], [1, 1], [0, 1, 2]),
+    "joint_l1": lambda: JointL1([-1, 0, 0], [[2, 1], [1, 0], [0, 2]], [3, 2, 1], 1.0),
+    "joint_l2": lambda: JointL2([-1, 0, 0], [[2, 1], [1, 0], [0, 2]], [3, 2, 1], 1.0),
+    "cumulative_rounding": lambda: CumulativeRounding([[0.5, 1.25], [0.5, 0.75]], [1, 2], [2, 1]),
 }
 
 

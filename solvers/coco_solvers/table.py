@@ -64,6 +64,20 @@ BACKENDS: tuple[Backend, ...] = (
         honours_ties=True,
     ),
     Backend(
+        name="alternating-directions",
+        target="coco_solvers.structured.joint:AlternatingDirections",
+        summary="tree projection, isotonic regression and soft threshold in turn, compiled",
+        kinds=("joint_l1", "joint_l2"),
+        packages=("numba",),
+    ),
+    Backend(
+        name="unit-schedules",
+        target="coco_solvers.structured.joint:UnitSchedules",
+        summary="schedules of units, pairwise moves and certifying prices, compiled",
+        kinds=("cumulative_rounding",),
+        packages=("numba",),
+    ),
+    Backend(
         name="scipy-pava",
         target="coco_solvers.structured.isotonic:SciPyPava",
         summary="scipy.optimize.isotonic_regression",

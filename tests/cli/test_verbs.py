@@ -155,6 +155,7 @@ def test_solvers(coco: Runner) -> None:
     text = coco("solvers")
     assert text.code == 0
     assert all(name in text.out for name in by_name)
+    assert all(kind in text.out for kind in by_name["highs"]["problems"])
 
 
 def test_init_writes_a_config_that_runs(tmp_path: Path, coco: Runner, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -113,6 +113,23 @@ def test_without_noise_the_truth_comes_back(query: str, consistency: str) -> Non
     assert all(a.equals(b) for a, b in zip(released, truth, strict=True))
 
 
+@pytest.mark.parametrize("loss", ["l1", "l2"])
+def test_joint_releases_are_whole_and_consistent(loss: str) -> None:
+    hierarchy, truth = three_levels(np.random.default_rng(8))
+    method = GroupsMethod(losses=(loss,) * 3, consistency="joint")
+    assert_consistent(hierarchy, truth, release(hierarchy, truth, method, ["cumulative"] * 3))
+    exact = release(hierarchy, truth, method, ["cumulative"] * 3, seed=None)
+    assert all(a.equals(b) for a, b in zip(exact, truth, strict=True))
+
+
+def test_joint_needs_one_loss_and_cumulative_counts() -> None:
+    with pytest.raises(ProblemError, match="one loss"):
+        GroupsMethod(losses=("l1", "l2"), consistency="joint")
+    hierarchy, truth = three_levels(np.random.default_rng(8))
+    with pytest.raises(ProblemError, match="'cumulative' on every measured level"):
+        release(hierarchy, truth, GroupsMethod(losses=("l1",) * 3, consistency="joint"), ["rank"] * 3)
+
+
 @given(st.integers(0, 10_000), st.sampled_from(QUERIES), st.sampled_from(QUERIES), st.sampled_from(QUERIES))
 def test_any_mix_of_estimators_stays_consistent(seed: int, root: str, state: str, county: str) -> None:
     hierarchy, truth = three_levels(np.random.default_rng(seed))

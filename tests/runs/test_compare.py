@@ -84,7 +84,7 @@ def test_the_demo_is_reproducible_and_its_truth_fits(tmp_path: Path) -> None:
         assert a.read_bytes() == b.read_bytes()
     truth = demo_truth(one)
     assert len(truth.histograms) == 36
-    assert set(truth.others) == {"no consistency", "bottom-up"}
+    assert set(truth.others) == {"matching", "no consistency", "bottom-up"}
     assert all(len(answers) == 36 for answers in truth.others.values())
     rows = one.groups.read_text().count("\n") - 1
     assert truth.histograms[0].groups == rows

@@ -84,6 +84,19 @@ def test_every_method_keeps_its_promises(estimator: str, loss: str, consistency:
     assert set(outcome.manifest["solvers"]) == kinds
 
 
+@pytest.mark.parametrize("loss", ["l1", "l2"])
+def test_joint_estimation_keeps_its_promises(loss: str, tmp_path: Path) -> None:
+    outcome = run_release(settings(tmp_path, loss=loss, consistency="joint"), tmp_path / "out")
+    assert "children_sum_to_parents" in held(outcome)
+    assert set(outcome.manifest["solvers"]) == {f"joint_{loss}", "cumulative_rounding"}
+
+
+@pytest.mark.parametrize(("key", "value"), [("estimator", "rank"), ("loss", ["l1", "l2"])])
+def test_joint_estimation_refuses_what_it_cannot_read(key: str, value: object, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=rf"groups.{key}\] joint estimation"):
+        run_release(settings(tmp_path, consistency="joint", **{key: value}), tmp_path / "out")
+
+
 def test_three_tables_and_estimators_by_level(tmp_path: Path) -> None:
     for name, text in THREE.items():
         (tmp_path / f"{name}.csv").write_text(text)

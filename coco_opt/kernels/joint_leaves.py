@@ -1,0 +1,256 @@
+"""Best rows and prices of leaves under given prices of the regions above: a tilted isotonic regression a leaf.
+
+    minimise  sum_i a_i z_i + w |z_i - y_i|^p   subject to   0 <= z_0 <= ... <= z_{n-1} <= G
+
+p = 2 is plain isotonic regression of y - a / 2w. p = 1 is solved by the slope trick: the cost of a prefix, as a
+function of the bound on its last value, is convex, piecewise linear and nonincreasing, and kept as a heap of
+breakpoints; O(n log n). The prices s of an optimal row are subgradients of its losses for which the suffix sums of
+a + s are least wherever the row rises; they are completed cell by cell through the intervals they can lie in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.kernels.compile import compiled
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@compiled
+def _push(at: Floats, weight: Floats, size: int, value: float, amount: float) -> None:
+    """Add a breakpoint to the heap of ``size`` breakpoints, the largest first."""
+    k = size
+    while k > 0 and at[(k - 1) // 2] < value:
+        at[k], weight[k] = at[(k - 1) // 2], weight[(k - 1) // 2]
+        k = (k - 1) // 2
+    at[k], weight[k] = value, amount
+
+
+@compiled
+def _pop(at: Floats, weight: Floats, size: int) -> None:
+    """Remove the first breakpoint of ``size``; the last one takes its place and sinks."""
+    value, amount = at[size - 1], weight[size - 1]
+    k = 0
+    while True:
+        below = 2 * k + 1
+        if below >= size - 1:
+            break
+        if below + 1 < size - 1 and at[below + 1] > at[below]:
+            below += 1
+        if at[below] <= value:
+            break
+        at[k], weight[k] = at[below], weight[below]
+        k = below
+    at[k], weight[k] = value, amount
+
+
+@compiled
+def fit_absolute(y: Floats, a: Floats, w: float, top: float, z: Floats, at: Floats, weight: Floats) -> None:
+    """Write an optimal row for p = 1 into z (n,); ``at`` and ``weight`` are scratch of the same length."""
+    size = 0
+    slope = 0.0  # of the prefix's cost right of its last breakpoint; never positive once that is flattened
+    for i in range(y.size):
+        _push(at, weight, size, min(max(y[i], 0.0), top), 2.0 * w)
+        size += 1
+        slope += a[i] + w
+        z[i] = top if slope <= 0.0 else 0.0
+        while slope > 0.0 and size > 0:
+            z[i] = at[0]
+            if weight[0] > slope:
+                weight[0] -= slope
+                slope = 0.0
+            else:
+                slope -= weight[0]
+                _pop(at, weight, size)
+                size -= 1
+        if slope > 0.0:
+            z[i] = 0.0
+            slope = 0.0
+    for i in range(y.size - 2, -1, -1):
+        z[i] = min(z[i], z[i + 1])
+
+
+@compiled
+def fit_rounding(x: Floats, a: Floats, top: float, z: Floats, at: Floats, weight: Floats) -> None:
+    """Write into z (n,) the whole row least in sum_i a_i z_i + |z_i - x_i|, nondecreasing within [0, top].
+
+    Between whole numbers the cost is interpolated, which leaves its value at them: a fractional cell has breakpoints
+    at its floor and its ceiling. ``at`` and ``weight`` are scratch of length 2 n; top is whole.
+    """
+    size = 0
+    slope = 0.0
+    for i in range(x.size):
+        floor = np.floor(x[i])
+        part = x[i] - floor
+        _push(at, weight, size, min(max(floor, 0.0), top), 2.0 - 2.0 * part)
+        size += 1
+        if part > 0.0:
+            _push(at, weight, size, min(max(floor + 1.0, 0.0), top), 2.0 * part)
+            size += 1
+        slope += a[i] + 1.0
+        z[i] = top if slope <= 0.0 else 0.0
+        while slope > 0.0 and size > 0:
+            z[i] = at[0]
+            if weight[0] > slope:
+                weight[0] -= slope
+                slope = 0.0
+            else:
+                slope -= weight[0]
+                _pop(at, weight, size)
+                size -= 1
+        if slope > 0.0:
+            z[i] = 0.0
+            slope = 0.0
+    for i in range(x.size - 2, -1, -1):
+        z[i] = min(z[i], z[i + 1])
+
+
+@compiled
+def rounding_gap(x: Floats, whole: Floats, a: Floats, top: Floats) -> float:
+    """Return how much more whole rows (children, n) cost than the best ones under prices -a (n,), all children added.
+
+    Cell by cell, the difference of two costs and of two values at a price: nothing large cancels. O(n log n) a child.
+    """
+    n = x.shape[1]
+    z, at, weight = np.empty(n), np.empty(2 * n), np.empty(2 * n)
+    total = 0.0
+    for j in range(x.shape[0]):
+        fit_rounding(x[j], a, top[j], z, at, weight)
+        more = 0.0
+        for i in range(n):
+            more += abs(whole[j, i] - x[j, i]) - abs(z[i] - x[j, i]) + a[i] * (whole[j, i] - z[i])
+        total += max(more, 0.0)
+    return total
+
+
+@compiled
+def raise_prices(x: Floats, parent: Ints, top: Floats, cost: float, goal: float, rounds: int, prices: Floats) -> int:
+    """Raise the bound that unit prices (n,) prove on rounding x (children, n) to rows summing to ``parent``, in place.
+
+    Subgradient steps of Polyak's length towards ``cost``, that of a rounding in hand; stops at a bound of at least
+    ``goal`` or after ``rounds`` and leaves the best prices met. Returns the rounds taken.
+    """
+    n = x.shape[1]
+    z, at, weight = np.empty(n), np.empty(2 * n), np.empty(2 * n)
+    now, slope, a = prices.copy(), np.empty(n), np.empty(n)
+    best, factor, stale = -np.inf, 1.0, 0
+    for k in range(rounds):
+        bound = 0.0
+        for i in range(n):
+            a[i] = -now[i]
+            slope[i] = parent[i]
+            bound += now[i] * parent[i]
+        for j in range(x.shape[0]):
+            fit_rounding(x[j], a, top[j], z, at, weight)
+            for i in range(n):
+                bound += abs(z[i] - x[j, i]) - now[i] * z[i]
+                slope[i] -= z[i]
+        if bound > best + 1e-12:
+            best, stale = bound, 0
+            prices[:] = now
+        else:
+            stale += 1
+        if stale == 8:
+            factor, stale = 0.5 * factor, 0
+            now[:] = prices
+        steep = 0.0
+        for i in range(n):
+            steep += slope[i] * slope[i]
+        if best >= goal or steep == 0.0:
+            return k + 1
+        if stale > 0 or bound >= best:
+            length = factor * max(cost - bound, 0.0) / steep
+            for i in range(n):
+                now[i] += length * slope[i]
+    return rounds
+
+
+@compiled
+def prices_absolute(
+    z: Floats, y: Floats, a: Floats, w: float, top: float, s: Floats, least: Floats, most: Floats
+) -> None:
+    """Write prices in [-w, w] into s (n,) that prove an optimal row z; for another row, nearby ones.
+
+    With D_k the suffix sum from k on less the least one, D_k = D_{k+1} + a_k + s_k, D >= 0, and D_k = 0 where z
+    rises. ``least`` and ``most`` (n + 1,) hold the interval of each D that the cells before it allow.
+    """
+    n = z.size
+    least[0] = 0.0
+    most[0] = np.inf if n and z[0] <= 0.0 else 0.0
+    for k in range(n):
+        low = w if z[k] > y[k] else -w
+        high = -w if z[k] < y[k] else w
+        rises = z[k + 1] > z[k] if k + 1 < n else z[k] < top
+        limit = 0.0 if rises else np.inf
+        least[k + 1] = min(max(least[k] - a[k] - high, 0.0), limit)
+        most[k + 1] = min(max(most[k] - a[k] - low, 0.0), limit)
+    after = least[n]
+    for k in range(n - 1, -1, -1):
+        low = w if z[k] > y[k] else -w
+        high = -w if z[k] < y[k] else w
+        before = min(max(min(max(after + a[k], least[k]), most[k]), after + a[k] + low), after + a[k] + high)
+        s[k] = min(max(before - after - a[k], -w), w)
+        after = max(after + a[k] + s[k], 0.0)
+
+
+@compiled
+def tighten_absolute(begin: int, end: int, y: Floats, w: Floats, top: Floats, above: Floats, s: Floats) -> None:
+    """Replace the prices s (leaves, n) of leaves begin:end by the best ones for p = 1 under the prices ``above``."""
+    n = y.shape[1]
+    z, at, weight = np.empty(n), np.empty(n), np.empty(n)
+    least, most = np.empty(n + 1), np.empty(n + 1)
+    for v in range(begin, end):
+        fit_absolute(y[v], above[v], w[v], top[v], z, at, weight)
+        prices_absolute(z, y[v], above[v], w[v], top[v], s[v], least, most)
+
+
+@compiled
+def tighten_squares(begin: int, end: int, y: Floats, w: Floats, top: Floats, above: Floats, s: Floats) -> None:
+    """Replace the prices s (leaves, n) of leaves begin:end by the best ones for p = 2; weights zero give zero."""
+    n = y.shape[1]
+    values, counts = np.empty(n), np.empty(n, np.int64)
+    for v in range(begin, end):
+        if w[v] == 0.0:
+            s[v] = 0.0
+            continue
+        block = -1
+        for i in range(n):
+            value, count = y[v, i] - above[v, i] / (2.0 * w[v]), 1
+            while block >= 0 and values[block] >= value:
+                together = counts[block] + count
+                value += (values[block] - value) * (counts[block] / together)
+                count = together
+                block -= 1
+            block += 1
+            values[block], counts[block] = value, count
+        at = 0
+        for k in range(block + 1):
+            value = min(max(values[k], 0.0), top[v])
+            for i in range(at, at + counts[k]):
+                s[v, i] = 2.0 * w[v] * (value - y[v, i])
+            at += counts[k]
+
+
+def tighten(
+    kernel: Callable[[int, int, Floats, Floats, Floats, Floats, Floats], None],
+    y: Floats,
+    w: Floats,
+    top: Floats,
+    above: Floats,
+    threads: int,
+) -> Floats:
+    """Return the leaves' best prices (leaves, n) by one of the kernels above, leaves split over threads."""
+    s = np.empty_like(y)
+    cuts = [len(y) * k // max(threads, 1) for k in range(max(threads, 1) + 1)]
+    if threads <= 1:
+        kernel(0, len(y), y, w, top, above, s)
+        return s
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(lambda k: kernel(cuts[k], cuts[k + 1], y, w, top, above, s), range(threads)))
+    return s

@@ -1,0 +1,370 @@
+"""Joint estimation: consistent cumulative tables of a whole hierarchy nearest to noisy ones, in one convex program.
+
+Given a tree of regions, noisy cumulative counts y_v (cells 0 .. n-1, in groups) and known numbers of groups G_v::
+
+    minimise  sum_v w_v sum_i |x_v[i] - y_v[i]|^p
+    subject to  x_v nondecreasing in i,  0 <= x_v <= G_v,  x_parent = sum of the children's x in every cell.
+
+Double-geometric noise has likelihood exp(-eps |x - y|), so p = 1 with w_v = eps_v is the maximum likelihood estimate;
+p = 2 with w_v = 1 / variance is least squares. A region of weight 0 was not measured. The leaves' order and bounds
+imply everybody's.
+
+Multipliers are prices s (regions, cells) with |s_v| <= w_v for p = 1 and s_v = 0 where w_v = 0. With t_j the sum of the
+prices on the path from leaf j to the root and T_j[k] = sum_{i >= k} t_j[i], weak duality gives the certified gaps
+
+* p = 1: ``sum w_v |x - y| - s (x - y)``;  p = 2: ``sum w_v (x - y - s / 2 w_v)^2``;
+* both plus ``sum_j sum_k (x_j[k] - x_j[k-1]) (T_j[k] - min T_j)``, where x_j[-1] = 0, x_j[n] = G_j and T_j[n] = 0,
+
+every term nonnegative: the best row of a leaf under linear prices jumps from 0 to G_j in one cell. Leaves that nothing
+measured tells apart have the same T and are added up first (``frontier``).
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from coco_opt.errors import ProblemError
+from coco_opt.forms import FloatArray, Formulation, LinearProgram, ProgramDual, QuadraticProgram
+from coco_opt.problem import MAX_INTEGER, Problem, plain_answer
+from coco_opt.problems.tree import IntArray, Tree
+
+if TYPE_CHECKING:
+    from scipy.sparse import csc_array
+
+
+@dataclass(frozen=True, eq=False, init=False)
+class JointFit(Problem[NDArray[Any], FloatArray]):
+    """Base of both losses: data, constraints, certificate and the rows of their programs.
+
+    tree: a Tree or its parent array (regions,); y (regions, cells) finite; groups (regions,) whole, a parent's being
+    the sum of its children's; weights (regions,) or one number, nonnegative. Values are float64 (regions, cells).
+    Raises ProblemError for anything else.
+    """
+
+    tree: Tree
+    y: FloatArray
+    groups: IntArray
+    weights: FloatArray
+
+    def __init__(self, tree: Tree | ArrayLike, y: ArrayLike, groups: ArrayLike, weights: ArrayLike = 1.0) -> None:
+        shape = tree if isinstance(tree, Tree) else Tree(tree)
+        given = {"y": _table(y, shape), "groups": _groups(groups, shape), "weights": _weights(weights, shape)}
+        object.__setattr__(self, "tree", shape)
+        for name, values in given.items():
+            values.setflags(write=False)
+            object.__setattr__(self, name, values)
+
+    @property
+    def variables(self) -> int:
+        """Return the number of cells of all regions."""
+        return self.y.size
+
+    @property
+    def scale(self) -> float:
+        """Return the largest magnitude in the data, at least 1."""
+        return max(1.0, float(np.abs(self.y).max(initial=0.0)), float(self.groups.max()))
+
+    @property
+    def frontier(self) -> NDArray[np.int64]:
+        """Return the topmost regions below which nothing was measured; every leaf is at or below exactly one."""
+        quiet = self._nothing_below()
+        return np.flatnonzero(quiet & ~np.append(False, quiet[self.tree.parent[1:]]))
+
+    def _nothing_below(self) -> NDArray[np.bool_]:
+        quiet = np.ones(self.tree.nodes, dtype=np.bool_)
+        for v in range(self.tree.nodes - 1, 0, -1):
+            if self.weights[v] > 0.0 or not quiet[v]:
+                quiet[self.tree.parent[v]] = False
+        return quiet
+
+    def pruned(self) -> tuple[Self, NDArray[np.int64]]:
+        """Return the problem without the regions below the frontier, and the regions it keeps; itself if that is all.
+
+        Whatever the frontier's rows are, the regions below can follow them at no cost: see ``expand``.
+        """
+        quiet = self._nothing_below()
+        keep = np.flatnonzero(~np.append(False, quiet[self.tree.parent[1:]]))
+        if keep.size == self.tree.nodes:
+            return self, keep
+        number = np.cumsum(np.isin(np.arange(self.tree.nodes), keep)) - 1
+        parent = np.append(-1, number[self.tree.parent[keep[1:]]])
+        return type(self)(Tree(parent), self.y[keep], self.groups[keep], self.weights[keep]), keep
+
+    def expand(self, rows: FloatArray, keep: NDArray[np.int64]) -> FloatArray:
+        """Return rows of the kept regions with those below them, each in proportion to its groups."""
+        table = np.zeros(self.y.shape)
+        table[keep] = rows
+        for v in np.setdiff1d(np.arange(self.tree.nodes), keep):
+            up = self.tree.parent[v]
+            if self.groups[up] > 0:
+                table[v] = table[up] * (self.groups[v] / self.groups[up])
+        return table
+
+    @property
+    def leaves(self) -> NDArray[np.int64]:
+        """Return the regions without children."""
+        return np.flatnonzero(self.tree.is_leaf)
+
+    def accept(self, answer: Any) -> NDArray[Any]:
+        """Return the answer as int64 or float64."""
+        return plain_answer(answer)
+
+    def violation(self, x: NDArray[Any]) -> float:
+        """Return the largest decrease in a row, excess over a bound or error of a sum."""
+        x = plain_answer(x)
+        if x.shape != self.y.shape or not np.isfinite(x).all():
+            return np.inf
+        decrease = -float(np.diff(x, axis=1).min(initial=0.0))
+        beyond = max(-float(x.min(initial=0.0)), float((x - self.groups[:, None]).max(initial=0.0)))
+        return max(decrease, beyond, float(np.abs(x - self.sums(x)).max(initial=0.0)))
+
+    def repair(self, x: NDArray[Any]) -> NDArray[Any]:
+        """Return the sums of the leaves' rows, each projected on the nondecreasing ones within its bounds."""
+        if x.shape != self.y.shape or not np.isfinite(x).all():
+            return x
+        from coco_opt.kernels import joint_rounds
+
+        near = np.array(x, dtype=np.float64)
+        scratch = np.empty(near.shape[1]), np.empty(near.shape[1], np.int64)
+        joint_rounds.monotone(
+            near, near, np.zeros(len(near)), self.groups.astype(np.float64), 0, len(near), near, *scratch
+        )
+        return self.sums(near)
+
+    def multipliers(self, x: NDArray[Any]) -> FloatArray:
+        """Rebuild prices from x: a loss's slope (0 at a kink) above the leaves, the best completion at them.
+
+        Exact for an optimal x if p = 2; for p = 1 only a solver knows the inner regions' prices at kinks.
+        """
+        return self.tightened(self._slopes(np.asarray(x, dtype=np.float64) - self.y))
+
+    def admissible(self, multipliers: FloatArray) -> FloatArray:
+        """Return the nearest valid prices, those of the leaves replaced by the best ones; zeros for a wrong shape."""
+        prices = np.asarray(multipliers, dtype=np.float64)
+        if prices.shape != self.y.shape:
+            prices = np.zeros(self.y.shape)
+        return self.tightened(np.where(np.isfinite(prices), prices, 0.0))
+
+    def gap(self, x: NDArray[Any], multipliers: FloatArray) -> float:
+        """Return the certified gap of the module docstring."""
+        from coco_opt.kernels import joint_certificate
+
+        frontier = self.frontier
+        values, prices = np.asarray(x, dtype=np.float64), self._limited(multipliers)
+        paths = joint_certificate.path_sums(self.tree.parent, frontier, prices) + prices[frontier]
+        order = joint_certificate.leaves_gap(values[frontier], paths, self.groups[frontier].astype(np.float64))
+        return self._loss_gap(values - self.y, prices) + float(order)
+
+    @property
+    def resolution(self) -> float:
+        """Return what the rounding of suffix sums of prices costs: each is off by their digits, all groups pay."""
+        eps, depth = float(np.finfo(np.float64).eps), 1 + int(np.log2(self.tree.nodes))
+        price = float(self._slopes(np.ones(self.y.shape)).max(initial=0.0))
+        return float(eps * self.y.shape[1] * depth * price * float(self.groups[0]))
+
+    def tightened(self, prices: FloatArray, threads: int = 1) -> FloatArray:
+        """Return valid prices whose part at the frontier is the best for those above; threads do not change it."""
+        from coco_opt.kernels import joint_certificate
+
+        prices = self._limited(prices)
+        frontier = self.frontier
+        above = joint_certificate.path_sums(self.tree.parent, frontier, prices)
+        rows, weights = self.y[frontier], self.weights[frontier]
+        prices[frontier] = self._best_leaves(rows, weights, self.groups[frontier].astype(np.float64), above, threads)
+        return prices
+
+    def sums(self, table: NDArray[Any]) -> NDArray[Any]:
+        """Return a table (regions, cells) with the rows of inner regions replaced by their children's sums."""
+        from coco_opt.kernels import joint_certificate
+
+        total = np.array(table, order="C")
+        joint_certificate.add_upward(self.tree.first_child, total)
+        return total
+
+    @abstractmethod
+    def _slopes(self, residual: FloatArray) -> FloatArray:
+        """Return the loss's derivative at residuals (regions, cells)."""
+
+    @abstractmethod
+    def _limited(self, prices: FloatArray) -> FloatArray:
+        """Return a copy of prices moved to the nearest valid ones."""
+
+    @abstractmethod
+    def _loss_gap(self, residual: FloatArray, prices: FloatArray) -> float:
+        """Return the sum over all cells of loss + conjugate - price times value, each nonnegative."""
+
+    @abstractmethod
+    def _best_leaves(
+        self, rows: FloatArray, weights: FloatArray, top: FloatArray, above: FloatArray, threads: int
+    ) -> FloatArray:
+        """Return the leaves' best prices under the sums of prices above them."""
+
+    def _rows(self) -> tuple[csc_array, FloatArray, FloatArray]:
+        """Return the rows on the residuals x - y (all cells) and their sides: sums, then the leaves' order and ends."""
+        from scipy.sparse import csc_array, eye_array, kron, vstack
+
+        from coco_opt.forms import first_differences
+
+        regions, cells = self.y.shape
+        inner, leaves = np.flatnonzero(~self.tree.is_leaf), self.leaves
+        up = self.tree.parent[1:]
+        child_sums = csc_array((np.ones(up.size), (up, np.arange(1, regions))), shape=(regions, regions))
+        sums = (eye_array(regions, format="csr") - child_sums.tocsr())[inner]
+        pick = eye_array(regions, format="csr")[leaves]
+        ends = csc_array((np.ones(2), ([0, 1], [0, cells - 1])), shape=(2, cells))
+        blocks = [kron(sums, eye_array(cells)), kron(pick, first_differences(cells)), kron(pick, ends)]
+        below = (child_sums @ self.y - self.y)[inner]
+        falls, infinite = self.y[leaves][:, :-1] - self.y[leaves][:, 1:], np.full((leaves.size, 1), np.inf)
+        first, last = -self.y[leaves][:, :1], self.groups[leaves, None] - self.y[leaves][:, -1:]
+        low = [below, falls, np.hstack([first, -infinite])]
+        high = [below, np.full(falls.shape, np.inf), np.hstack([infinite, last])]
+        return csc_array(vstack(blocks)), _flat(low), _flat(high)
+
+    def _read_dual(self, dual: ProgramDual) -> FloatArray:
+        """Return prices from the duals of the sums: a region's own less its parent's."""
+        regions, cells = self.y.shape
+        inner = np.flatnonzero(~self.tree.is_leaf)
+        own = np.zeros((regions, cells))
+        own[inner] = dual.rows[: inner.size * cells].reshape(inner.size, cells)
+        prices = own.copy()
+        prices[1:] -= own[self.tree.parent[1:]]
+        return prices
+
+
+@dataclass(frozen=True, eq=False, init=False)
+class JointL1(JointFit):
+    """Joint estimation in absolute values, p = 1: ``JointL1(tree, y, groups, weights)``; optima are not unique."""
+
+    kind: ClassVar[str] = "joint_l1"
+    forms: ClassVar[tuple[type[LinearProgram], ...]] = (LinearProgram,)
+
+    def objective(self, x: NDArray[Any]) -> float:
+        """Return the weighted sum of absolute residuals."""
+        return float(np.abs(x - self.y).sum(axis=1) @ self.weights)
+
+    def _slopes(self, residual: FloatArray) -> FloatArray:
+        slopes: FloatArray = self.weights[:, None] * np.sign(residual)
+        return slopes
+
+    def _limited(self, prices: FloatArray) -> FloatArray:
+        limited: FloatArray = np.clip(prices, -self.weights[:, None], self.weights[:, None])
+        return limited
+
+    def _loss_gap(self, residual: FloatArray, prices: FloatArray) -> float:
+        return float((self.weights[:, None] * np.abs(residual) - prices * residual).sum())
+
+    def _best_leaves(
+        self, rows: FloatArray, weights: FloatArray, top: FloatArray, above: FloatArray, threads: int
+    ) -> FloatArray:
+        from coco_opt.kernels import joint_leaves
+
+        return joint_leaves.tighten(joint_leaves.tighten_absolute, rows, weights, top, above, threads)
+
+    def formulate(self, form: type[LinearProgram]) -> Formulation[NDArray[Any], FloatArray]:
+        """Write the linear program in the parts of the residual x - y = q - r, q and r >= 0, at cost w (q + r)."""
+        if form is not LinearProgram:
+            raise self._no_form(form)
+        from scipy.sparse import csc_array, hstack
+
+        rows, low, high = self._rows()
+        n, shape = self.y.size, self.y.shape
+        cost = np.repeat(self.weights, shape[1])
+        program = LinearProgram(
+            c=np.concatenate([cost, cost]),
+            A=csc_array(hstack([rows, -rows])),
+            row_lower=low,
+            row_upper=high,
+            lower=np.zeros(2 * n),
+            upper=np.full(2 * n, np.inf),
+        )
+        return Formulation(
+            program, recover=lambda z: self.y + (z[:n] - z[n:]).reshape(shape), multipliers=self._read_dual
+        )
+
+
+@dataclass(frozen=True, eq=False, init=False)
+class JointL2(JointFit):
+    """Joint estimation in least squares, p = 2: ``JointL2(tree, y, groups, weights)``."""
+
+    kind: ClassVar[str] = "joint_l2"
+    forms: ClassVar[tuple[type[LinearProgram], ...]] = (QuadraticProgram,)
+
+    def objective(self, x: NDArray[Any]) -> float:
+        """Return the weighted sum of squared residuals."""
+        return float(np.square(x - self.y).sum(axis=1) @ self.weights)
+
+    def _slopes(self, residual: FloatArray) -> FloatArray:
+        return 2.0 * self.weights[:, None] * residual
+
+    def _limited(self, prices: FloatArray) -> FloatArray:
+        return np.where(self.weights[:, None] > 0.0, prices, 0.0)
+
+    def _loss_gap(self, residual: FloatArray, prices: FloatArray) -> float:
+        half = np.divide(0.5, self.weights, out=np.zeros(self.weights.size), where=self.weights > 0.0)
+        return float(np.square(residual - half[:, None] * prices).sum(axis=1) @ self.weights)
+
+    def _best_leaves(
+        self, rows: FloatArray, weights: FloatArray, top: FloatArray, above: FloatArray, threads: int
+    ) -> FloatArray:
+        from coco_opt.kernels import joint_leaves
+
+        return joint_leaves.tighten(joint_leaves.tighten_squares, rows, weights, top, above, threads)
+
+    def formulate(self, form: type[LinearProgram]) -> Formulation[NDArray[Any], FloatArray]:
+        """Write the quadratic program in the residuals x - y of all cells."""
+        if form is not QuadraticProgram:
+            raise self._no_form(form)
+        from scipy.sparse import diags_array
+
+        rows, low, high = self._rows()
+        n, shape = self.y.size, self.y.shape
+        cost = np.repeat(self.weights, shape[1])
+        program = QuadraticProgram(
+            P=diags_array([2.0 * cost], offsets=[0], shape=(n, n), format="csc"),
+            c=np.zeros(n),
+            A=rows,
+            row_lower=low,
+            row_upper=high,
+            lower=np.full(n, -np.inf),
+            upper=np.full(n, np.inf),
+        )
+        return Formulation(program, recover=lambda z: self.y + z.reshape(shape), multipliers=self._read_dual)
+
+
+def _flat(parts: list[FloatArray]) -> FloatArray:
+    return np.concatenate([part.ravel() for part in parts]).astype(np.float64)
+
+
+def _table(y: ArrayLike, tree: Tree) -> FloatArray:
+    table = np.asarray(y)
+    if table.ndim != 2 or table.shape[0] != tree.nodes or table.shape[1] == 0 or table.dtype.kind not in "iuf":
+        raise ProblemError(f"y must be a table of numbers, one row for each of the {tree.nodes} regions, with a cell")
+    table = np.array(table, dtype=np.float64)
+    if not (np.abs(table) <= MAX_INTEGER).all():
+        raise ProblemError("y must be finite and not exceed 2^53 in magnitude")
+    return table
+
+
+def _groups(groups: ArrayLike, tree: Tree) -> IntArray:
+    counts = np.asarray(groups)
+    if counts.shape != (tree.nodes,) or counts.dtype.kind not in "iu" or (counts < 0).any():
+        raise ProblemError(f"groups must be one nonnegative whole number for each of the {tree.nodes} regions")
+    counts = np.array(counts, dtype=np.int64)
+    if counts.max() > MAX_INTEGER or not np.array_equal(counts, tree.sums(counts)):
+        raise ProblemError("a region's groups must be the sum of its children's, and at most 2^53")
+    return counts
+
+
+def _weights(weights: ArrayLike, tree: Tree) -> FloatArray:
+    values = np.asarray(weights)
+    if values.shape not in ((), (tree.nodes,)) or values.dtype.kind not in "iuf":
+        raise ProblemError(f"weights must be one number, or one for each of the {tree.nodes} regions")
+    full = np.array(np.broadcast_to(values, (tree.nodes,)), dtype=np.float64)
+    if not np.isfinite(full).all() or (full < 0).any() or not (full > 0).any():
+        raise ProblemError("weights must be finite and nonnegative, and not all zero")
+    return full

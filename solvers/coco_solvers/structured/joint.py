@@ -1,0 +1,220 @@
+"""Joint estimation by alternating directions, and the rounding of its tables by schedules of units."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from time import perf_counter
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.errors import UnknownSolverError
+from coco_opt.problem import Problem
+from coco_opt.problems.cumulative_rounding import CumulativeRounding
+from coco_opt.problems.joint_fit import JointFit, JointL1, JointL2
+from coco_opt.solution import Answer, Status
+
+Floats = NDArray[np.float64]
+
+_BLOCK_BYTES = 2**18  # a block of cells of all regions stays in a core's cache
+_ABSOLUTE = 1.0  # penalty times the mean residual of separate fits over weight, for p = 1
+_SQUARES = 3.0  # penalty over weight for p = 2; half or twice as much costs a few rounds
+
+
+@dataclass(frozen=True)
+class AlternatingDirections:
+    """Douglas-Rachford splitting, rounds of O(cells), stopped by the certified relative gap.
+
+    ``penalty`` scales the penalties, which are chosen from the data: for p = 1 a region's weight over the mean residual
+    of separate monotone fits, for p = 2 three times its weight. ``threads`` (None: all cores) do not change the answer.
+    The start is every region's own fit. With ties (p = 1) the answer is the optimum it converges to.
+    """
+
+    tolerance: float = 1e-4
+    max_iter: int = 20_000
+    penalty: float = 1.0
+    threads: int | None = None
+
+    name: ClassVar[str] = "alternating-directions"
+
+    def solve(self, problem: Problem[Any, Any]) -> Answer[Any, Any]:
+        """Solve one problem; UnknownSolverError for another type."""
+        if not isinstance(problem, JointL1 | JointL2):
+            raise UnknownSolverError(f"solver {self.name!r} answers joint_l1 and joint_l2, not {problem.kind}")
+        start = perf_counter()
+        measured, keep = problem.pruned()
+        threads = max(1, min(self.threads or os.cpu_count() or 1, measured.y.shape[1], keep.size))
+        with ThreadPoolExecutor(threads) as pool:
+            search = _Search(measured, _Rounds(measured, self.penalty, pool, threads), threads)
+            status = search.run(self.tolerance, self.max_iter)
+        value = problem.expand(search.point, keep)
+        prices = np.zeros(problem.y.shape)
+        prices[keep] = search.prices
+        return Answer(value, status, prices, search.rounds.done, perf_counter() - start)
+
+
+class _Search:
+    """The best point and the best prices met so far, and the gap between them."""
+
+    def __init__(self, problem: JointFit, rounds: _Rounds, threads: int) -> None:
+        self.problem, self.rounds, self.threads = problem, rounds, threads
+        self.point: Floats = np.zeros(problem.y.shape)
+        self.prices: Floats = np.zeros(problem.y.shape)
+        self._objective, self._bound = np.inf, -np.inf
+
+    def run(self, tolerance: float, max_iter: int) -> Status:
+        """Take rounds until the gap is within tolerance or ``max_iter`` are done; look at it ever less often."""
+        while True:
+            gap = self._look()
+            if gap <= 0.99 * tolerance * max(1.0, self._objective):  # the judge sums in another order
+                return Status.OPTIMAL
+            if self.rounds.done >= max_iter:
+                return Status.ITERATION_LIMIT
+            self.rounds.take(min(max(20, self.rounds.done // 8), max_iter - self.rounds.done))
+
+    def _look(self) -> float:
+        point = self.problem.sums(self.rounds.m)
+        prices = self.problem.tightened(self.rounds.prices(), self.threads)
+        objective, gap = self.problem.objective(point), self.problem.gap(point, prices)
+        if objective - gap > self._bound:
+            self._bound, self.prices = objective - gap, prices
+        if objective < self._objective:
+            self._objective, self.point = objective, point
+        return min(gap, self._objective - self._bound)
+
+
+class _Rounds:
+    """The state of the splitting, in the terms of ``coco_opt.kernels.joint_rounds``."""
+
+    def __init__(self, problem: JointFit, penalty: float, pool: ThreadPoolExecutor, threads: int) -> None:
+        from coco_opt.kernels import joint_rounds
+
+        self.done = 0
+        self._kernel, self._pool, self._problem = joint_rounds, pool, problem
+        regions, cells = problem.y.shape
+        self._rows = [regions * k // threads for k in range(threads + 1)]
+        self._cells = [cells * k // threads for k in range(threads + 1)]
+        self._width = min(cells, max(16, _BLOCK_BYTES // (8 * regions)))
+        self._scratch = [(np.empty(cells), np.empty(cells, np.int64)) for _ in range(threads)]
+        self._top = problem.groups.astype(np.float64)
+        self.m: Floats = np.empty((regions, cells))
+        self._c, self._toward = np.array(problem.y), np.zeros(regions)
+        self._monotone()
+        self._absolute = isinstance(problem, JointL1)
+        self._step = 1.0 if self._absolute else 1.8
+        self._penalty = penalty * self._penalties()
+        if not self._absolute:
+            self._toward = 2.0 * problem.weights / (2.0 * problem.weights + self._penalty)
+        self._reach = problem.weights / self._penalty
+        self._own, self._share = joint_rounds.pass_weights(problem.tree.first_child, self._penalty)
+        self._c = self.m.copy()
+        self._near = self.m.copy()
+        self._monotone()
+
+    def _penalties(self) -> Floats:
+        """Return one penalty a region; regions that were not measured get the least of the others."""
+        weights = self._problem.weights
+        if not self._absolute:
+            chosen = _SQUARES * weights
+        else:
+            residual = np.abs(self.m - self._problem.y).mean(axis=1)
+            typical = float(residual[weights > 0].mean())
+            chosen = _ABSOLUTE * weights / (typical if typical > 0.0 else 1.0)
+        return np.where(weights > 0, chosen, chosen[weights > 0].min())
+
+    def take(self, rounds: int) -> None:
+        """Take some rounds; afterwards ``m`` belongs to the state."""
+        for _ in range(rounds):
+            self._reconcile()
+            self._monotone()
+        self.done += rounds
+
+    def prices(self) -> Floats:
+        """Return the prices of all cells that the state implies."""
+        if self._absolute:
+            off, far = self._near - self._problem.y, self._reach[:, None]
+            prices: Floats = self._penalty[:, None] * np.clip(off, -far, far)
+            return prices
+        return 2.0 * self._problem.weights[:, None] * (self.m - self._problem.y)
+
+    def _monotone(self) -> None:
+        def part(k: int) -> None:
+            rows = self._rows[k], self._rows[k + 1]
+            self._kernel.monotone(self._c, self._problem.y, self._toward, self._top, *rows, self.m, *self._scratch[k])
+
+        self._everywhere(part)
+
+    def _reconcile(self) -> None:
+        passes = (self._problem.tree.first_child, self._own, self._share, self._step)
+
+        def absolute(k: int) -> None:
+            cells, data = (self._cells[k], self._cells[k + 1]), (self._problem.y, self._reach, self._width)
+            self._kernel.reconcile_absolute(*passes, *cells, self._c, self.m, self._near, *data)
+
+        def squares(k: int) -> None:
+            self._kernel.reconcile_squares(*passes, self._cells[k], self._cells[k + 1], self._c, self.m, self._width)
+
+        self._everywhere(absolute if self._absolute else squares)
+
+    def _everywhere(self, part: Callable[[int], None]) -> None:
+        list(self._pool.map(part, range(len(self._scratch))))
+
+
+@dataclass(frozen=True)
+class UnitSchedules:
+    """Two orders of units, moves between pairs of children, and prices that certify the nearer result.
+
+    Not exact in every case: ``tolerance`` is what it aims to prove, with at most ``max_iter`` price steps. Where they
+    prove less and the children have at most ``exact_cells`` cells, HiGHS solves the linear program if it is installed.
+    """
+
+    tolerance: float = 0.05
+    max_iter: int = 100
+    sweeps: int = 30
+    exact_cells: int = 20_000
+
+    name: ClassVar[str] = "unit-schedules"
+
+    def solve(self, problem: Problem[Any, Any]) -> Answer[Any, Any]:
+        """Solve one problem; UnknownSolverError for another type."""
+        if not isinstance(problem, CumulativeRounding):
+            raise UnknownSolverError(f"solver {self.name!r} answers cumulative_rounding, not {problem.kind}")
+        from coco_opt.kernels import joint_leaves
+
+        start = perf_counter()
+        value = min((self._fit(problem, *order) for order in _ORDERS), key=problem.objective)
+        cost, prices = problem.objective(value), problem.multipliers(value)
+        allowed = 0.99 * self.tolerance * max(1.0, cost)
+        top = problem.groups.astype(np.float64)
+        rounds = joint_leaves.raise_prices(problem.x, problem.parent, top, cost, cost - allowed, self.max_iter, prices)
+        if problem.gap(value, prices) > allowed and problem.variables <= self.exact_cells:
+            exact = self._exact(problem)
+            if exact is not None and exact.value is not None and problem.objective(exact.value) <= cost:
+                value = exact.value
+                prices = prices if exact.multipliers is None else exact.multipliers
+        return Answer(value, Status.OPTIMAL, prices, rounds, perf_counter() - start)
+
+    def _fit(self, problem: CumulativeRounding, part: float, wait: bool) -> NDArray[np.int64]:
+        from coco_opt.kernels import joint_rounding
+
+        whole = joint_rounding.schedule(problem.x, problem.parent, problem.groups, part, wait)
+        joint_rounding.improve(problem.x, problem.groups, whole, self.sweeps)
+        return whole
+
+    def _exact(self, problem: CumulativeRounding) -> Answer[Any, Any] | None:
+        if find_spec("highspy") is None:
+            return None
+        from coco_solvers.generic.highs import HiGHS
+
+        answer = HiGHS().solve(problem)
+        if answer.value is None or problem.violation(answer.value) == np.inf:
+            return None
+        return replace(answer, value=problem.repair(problem.accept(answer.value)))
+
+
+_ORDERS = ((1.0, True), (0.5, False))  # by due cell once released, and by middle cell

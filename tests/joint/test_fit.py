@@ -1,0 +1,170 @@
+"""Joint estimation: equal to HiGHS and PIQP, certified by any prices, and the same for every number of threads."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from coco_solvers.generic.cvxpy import CVXPY
+from coco_solvers.generic.highs import HiGHS
+from coco_solvers.generic.piqp import PIQP
+from coco_solvers.structured.joint import AlternatingDirections
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coco_opt import IsotonicL1, IsotonicL2, TreeLeastSquares, solve
+from coco_opt.errors import ProblemError, SolverError, UnknownSolverError
+from coco_opt.problems.joint_fit import JointFit, JointL1, JointL2
+from coco_opt.solution import Answer, Solution, Status
+from coco_opt.solver import judge
+from tests.joint.helpers import TREES, noisy_tables
+
+REFERENCES: dict[type[JointFit], list[Any]] = {JointL1: [HiGHS(), CVXPY()], JointL2: [PIQP(), CVXPY()]}
+TIGHT = 1e-7
+
+
+def instance(kind: type[JointFit], name: str, seed: int = 1, cells: int = 24) -> JointFit:
+    tree, y, groups, _ = noisy_tables(TREES[name], cells, seed)
+    weights = np.random.default_rng(seed).choice([0.2, 0.5, 1.5], tree.nodes)
+    return kind(tree, y, groups, weights)
+
+
+@pytest.mark.parametrize("name", TREES)
+@pytest.mark.parametrize("kind", [JointL1, JointL2])
+def test_equals_the_packages(kind: type[JointFit], name: str) -> None:
+    problem = instance(kind, name)
+    fast = solve(problem, AlternatingDirections(tolerance=TIGHT))
+    for package in REFERENCES[kind]:
+        exact = solve(problem, package, tolerance=1e-5)
+        assert fast.objective == pytest.approx(exact.objective, rel=2 * TIGHT + 1e-5, abs=1e-5)
+        assert exact.gap <= 1e-5 * max(1.0, exact.objective)
+
+
+@given(st.integers(0, 10_000), st.sampled_from(sorted(TREES)), st.sampled_from([JointL1, JointL2]))
+def test_the_default_gap_bounds_the_distance_to_the_optimum(seed: int, name: str, kind: type[JointFit]) -> None:
+    problem = instance(kind, name, seed, cells=9)
+    rough = solve(problem, AlternatingDirections())
+    exact = solve(problem, HiGHS() if kind is JointL1 else PIQP(), tolerance=1e-5)
+    assert rough.ok
+    assert rough.violation <= 1e-9 * problem.scale
+    assert rough.objective - exact.objective <= rough.gap + 1e-9
+    assert rough.objective >= exact.objective - exact.gap - 1e-9
+
+
+@pytest.mark.parametrize("kind", [JointL1, JointL2])
+@pytest.mark.parametrize("step", [0.5, 3.0])
+def test_a_corrupted_point_is_not_certified(kind: type[JointFit], step: float) -> None:
+    problem = instance(kind, "three levels")
+    solver = AlternatingDirections(tolerance=1e-6)
+    answer = solver.solve(problem)
+    assert answer.value is not None
+    best = solve(problem, solver)
+    worse = problem.repair(answer.value + step * np.sin(np.arange(problem.y.shape[1])))
+    assert problem.objective(worse) > best.objective * (1 + 1e-3)
+    verdict = judge(problem, Answer(worse, Status.OPTIMAL, answer.multipliers), "liar", 1e-6)
+    assert verdict.status is Status.GAP_TOO_LARGE
+    assert verdict.gap >= problem.objective(worse) - best.objective - 1e-9
+
+
+@cache
+def _solved(kind: type[JointFit]) -> tuple[JointFit, Solution[Any]]:
+    problem = instance(kind, "three levels", cells=7)
+    return problem, solve(problem, AlternatingDirections(tolerance=1e-6))
+
+
+@given(st.integers(0, 10_000), st.sampled_from([JointL1, JointL2]), st.floats(0.01, 100.0))
+def test_any_prices_give_a_bound(seed: int, kind: type[JointFit], spread: float) -> None:
+    problem, best = _solved(kind)
+    rng = np.random.default_rng(seed)
+    prices = problem.admissible(rng.normal(0.0, spread, problem.y.shape))
+    point = problem.repair(problem.y + rng.normal(0.0, 3.0, problem.y.shape))
+    for x in (point, best.value):
+        assert problem.gap(x, prices) >= problem.objective(x) - best.objective - 1e-9
+        assert problem.gap(x, problem.multipliers(x)) >= problem.objective(x) - best.objective - 1e-9
+
+
+@given(st.integers(0, 10_000), st.sampled_from([JointL1, JointL2]))
+def test_the_best_completion_never_loosens_a_bound(seed: int, kind: type[JointFit]) -> None:
+    problem = instance(kind, "uneven", cells=8)
+    rng = np.random.default_rng(seed)
+    raw = rng.uniform(-1.0, 1.0, problem.y.shape) * problem.weights[:, None]
+    point = problem.repair(problem.y)
+    assert problem.gap(point, problem.tightened(raw)) <= problem.gap(point, raw) + 1e-9
+
+
+@pytest.mark.parametrize("wrong", [np.zeros(3), np.full((8, 24), np.nan), np.full((8, 24), np.inf)])
+def test_wrong_multipliers_are_replaced(wrong: Any) -> None:
+    problem = instance(JointL1, "three levels")
+    point = problem.repair(problem.y)
+    gap = problem.gap(point, problem.admissible(wrong))
+    assert np.isfinite(gap)
+    assert gap >= problem.objective(point) - solve(problem, AlternatingDirections()).objective - 1e-9
+
+
+@pytest.mark.parametrize("kind", [JointL1, JointL2])
+def test_threads_do_not_change_a_bit(kind: type[JointFit]) -> None:
+    problem = instance(kind, "three levels", cells=301)
+    one, again, three = (AlternatingDirections(threads=threads).solve(problem) for threads in (1, 1, 3))
+    for other in (again, three):
+        assert one.iterations == other.iterations
+        np.testing.assert_array_equal(one.value, other.value)
+        np.testing.assert_array_equal(one.multipliers, other.multipliers)
+
+
+@pytest.mark.parametrize(("kind", "alone"), [(JointL1, IsotonicL1), (JointL2, IsotonicL2)])
+def test_one_region_is_isotonic_regression(kind: type[JointFit], alone: Any) -> None:
+    _, y, groups, _ = noisy_tables([-1], 60, 5)
+    fitted = solve(kind([-1], y, groups), AlternatingDirections(tolerance=1e-7))
+    assert fitted.objective == pytest.approx(solve(alone(y[0], lower=0, upper=int(groups[0]))).objective, rel=1e-6)
+
+
+def test_without_binding_order_it_is_tree_least_squares() -> None:
+    tree, _, groups, _ = noisy_tables(TREES["three levels"], 1, 3)
+    groups = groups + 2_000 * tree.sums(np.where(tree.is_leaf, 1, 0))
+    middle = groups / 2 + np.random.default_rng(3).normal(0.0, 5.0, tree.nodes)
+    fitted = solve(JointL2(tree, middle[:, None], groups), AlternatingDirections(tolerance=1e-10))
+    expected = solve(TreeLeastSquares(tree, middle)).value
+    np.testing.assert_allclose(fitted.value[:, 0], expected, atol=1e-3)
+
+
+@pytest.mark.parametrize("kind", [JointL1, JointL2])
+def test_unmeasured_levels_have_no_say(kind: type[JointFit]) -> None:
+    tree, y, groups, _ = noisy_tables(TREES["three levels"], 20, 7)
+    weights = tree.is_leaf.astype(np.float64)
+    first = solve(kind(tree, y, groups, weights), AlternatingDirections(tolerance=1e-7))
+    changed = np.where(tree.is_leaf[:, None], y, 1e5)
+    second = solve(kind(tree, changed, groups, weights), AlternatingDirections(tolerance=1e-7))
+    assert first.objective == pytest.approx(second.objective, rel=1e-6)
+
+
+@pytest.mark.parametrize("kind", [JointL1, JointL2])
+def test_exact_data_come_back(kind: type[JointFit]) -> None:
+    tree, _, groups, true = noisy_tables(TREES["uneven"], 30, 2)
+    solution = solve(kind(tree, true, groups), AlternatingDirections())
+    np.testing.assert_allclose(solution.value, true, atol=1e-6)
+
+
+def test_too_few_rounds_are_reported() -> None:
+    problem = instance(JointL1, "three levels")
+    with pytest.raises(SolverError, match="ITERATION_LIMIT"):
+        solve(problem, AlternatingDirections(tolerance=1e-12, max_iter=3))
+    with pytest.raises(UnknownSolverError, match="joint_l1"):
+        AlternatingDirections().solve(IsotonicL2([1, 2]))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (([-1, 0], [[1.0], [2.0], [3.0]], [1, 1]), "one row for each"),
+        (([-1, 0], [[1.0], [np.nan]], [1, 1]), "finite"),
+        (([-1, 0, 0], np.zeros((3, 2)), [3, 1, 1]), "sum of its children"),
+        (([-1, 0], np.zeros((2, 2)), [1.0, 1.0]), "whole number"),
+        (([-1, 0], np.zeros((2, 2)), [1, 1], [1.0, -1.0]), "nonnegative"),
+        (([-1, 0], np.zeros((2, 2)), [1, 1], 0.0), "not all zero"),
+    ],
+)
+def test_wrong_data_are_refused(arguments: Any, message: str) -> None:
+    with pytest.raises(ProblemError, match=message):
+        JointL1(*arguments)

@@ -1,0 +1,185 @@
+"""Rounding of cumulative tables: what holds for every input, against exhaustive search and HiGHS."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+from coco_solvers.generic.highs import HiGHS
+from coco_solvers.generic.piqp import PIQP
+from coco_solvers.structured.joint import UnitSchedules
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from coco_opt import solve
+from coco_opt.errors import ProblemError, UnknownSolverError
+from coco_opt.kernels import joint_leaves, joint_rounding
+from coco_opt.problems.cumulative_rounding import CumulativeRounding
+from coco_opt.problems.isotonic import IsotonicL2
+from coco_opt.solution import Answer, Status
+from coco_opt.solver import judge
+from tests.joint.helpers import fractional_family
+
+families = st.tuples(st.integers(0, 100_000), st.integers(1, 5), st.integers(1, 12))
+
+
+def problem_of(family: tuple[int, int, int]) -> CumulativeRounding:
+    return CumulativeRounding(*fractional_family(*family))
+
+
+def exhaustive(problem: CumulativeRounding) -> float:
+    """Return the least L1 distance over all whole schedules, cell by cell by dynamic programming."""
+    costs = {(0,) * len(problem.groups): 0.0}
+    choices = list(product(*(range(g + 1) for g in problem.groups)))
+    for i in range(problem.x.shape[1]):
+        following: dict[tuple[int, ...], float] = {}
+        for now in (c for c in choices if sum(c) == problem.parent[i]):
+            before = [cost for past, cost in costs.items() if all(a <= b for a, b in zip(past, now, strict=True))]
+            if before:
+                following[now] = min(before) + float(np.abs(np.array(now) - problem.x[:, i]).sum())
+        costs = following
+    return min(costs.values())
+
+
+@given(families, st.sampled_from([0.5, 1.0]), st.booleans(), st.integers(0, 20))
+def test_every_schedule_is_whole_in_order_and_additive(
+    family: tuple[int, int, int], part: float, wait: bool, sweeps: int
+) -> None:
+    problem = problem_of(family)
+    whole = joint_rounding.schedule(problem.x, problem.parent, problem.groups, part, wait)
+    assert problem.violation(whole) == 0.0
+    before = problem.objective(whole)
+    joint_rounding.improve(problem.x, problem.groups, whole, sweeps)
+    assert problem.violation(whole) == 0.0
+    assert problem.objective(whole) <= before
+
+
+@given(families)
+def test_earliest_deadlines_stay_within_one_of_a_half_up_parent(family: tuple[int, int, int]) -> None:
+    problem = problem_of(family)
+    whole = joint_rounding.schedule(problem.x, problem.parent, problem.groups, 1.0, wait=True)
+    assert np.abs(whole - problem.x).max() < 1.0
+
+
+@given(families, st.integers(0, 100))
+def test_any_parent_is_met(family: tuple[int, int, int], seed: int) -> None:
+    rows, _, groups = fractional_family(*family)
+    rng = np.random.default_rng(seed)
+    parent = np.sort(rng.integers(0, groups.sum() + 1, rows.shape[1]))
+    solution = solve(CumulativeRounding(rows, parent, groups), UnitSchedules(exact_cells=0), check=False)
+    assert solution.violation == 0.0
+    assert solution.value.dtype == np.int64
+
+
+@given(st.tuples(st.integers(0, 100_000), st.integers(1, 3), st.integers(1, 5)))
+def test_distance_and_bound_enclose_the_optimum(family: tuple[int, int, int]) -> None:
+    problem = problem_of(family)
+    best = exhaustive(problem)
+    fast = solve(problem, UnitSchedules(exact_cells=0), check=False)
+    assert fast.objective >= best - 1e-9
+    assert fast.objective - fast.gap <= best + 1e-9
+    exact = solve(problem, HiGHS(), tolerance=1e-6)
+    assert exact.objective == pytest.approx(best, abs=1e-6)
+
+
+def test_the_fast_path_is_near_the_exact_one() -> None:
+    fast, exact = 0.0, 0.0
+    for seed in range(12):
+        problem = problem_of((seed, 4, 30))
+        fast += solve(problem, UnitSchedules(exact_cells=0), check=False).objective
+        exact += solve(problem, HiGHS(), tolerance=1e-6).objective
+    assert exact - 1e-6 <= fast <= 1.02 * exact
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_exact_path_takes_over_where_prices_prove_too_little(seed: int) -> None:
+    problem = problem_of((seed, 4, 30))
+    solution = solve(problem, UnitSchedules(tolerance=1e-6, max_iter=1))
+    assert solution.ok
+    assert solution.objective == pytest.approx(solve(problem, HiGHS(), tolerance=1e-6).objective, abs=1e-6)
+
+
+def test_an_interior_point_answer_is_repaired_to_whole_rows() -> None:
+    problem = problem_of((5, 3, 20))
+    solution = solve(problem, PIQP(), check=False)
+    assert solution.violation == 0.0
+    assert solution.objective - solution.gap <= solve(problem, HiGHS(), tolerance=1e-6).objective + 1e-6
+
+
+@given(families, st.integers(0, 1000))
+def test_price_steps_only_raise_the_bound(family: tuple[int, int, int], seed: int) -> None:
+    problem = problem_of(family)
+    top = problem.groups.astype(np.float64)
+    whole = joint_rounding.schedule(problem.x, problem.parent, problem.groups, 0.5, wait=False)
+    cost = problem.objective(whole)
+    start = np.random.default_rng(seed).uniform(-1.0, 1.0, problem.parent.size)
+    prices = start.copy()
+    joint_leaves.raise_prices(problem.x, problem.parent, top, cost, cost, 40, prices)
+    assert problem.gap(whole, prices) <= problem.gap(whole, start) + 1e-9
+    assert problem.gap(whole, prices) >= -1e-9
+
+
+def test_half_even_parents_can_have_no_schedule_within_one() -> None:
+    rows = np.array([[0.5, 0.5, 1.0], [1.0, 2.0, 2.0]])
+    half_up = joint_rounding.schedule(rows, np.array([2, 3, 3]), np.array([1, 2]), 1.0, wait=True)
+    assert np.abs(half_up - rows).max() < 1.0
+    half_even = solve(CumulativeRounding(rows, [2, 2, 3], [1, 2]), UnitSchedules(), check=False)
+    assert np.abs(half_even.value - rows).max() >= 1.0
+
+
+def test_whole_rows_come_back() -> None:
+    rows = np.array([[0, 1, 1, 4], [2, 2, 5, 5]])
+    solution = solve(CumulativeRounding(rows, rows.sum(axis=0), [4, 6]), UnitSchedules())
+    np.testing.assert_array_equal(solution.value, rows)
+    assert solution.gap == 0.0
+
+
+def test_large_counts_are_placed_together() -> None:
+    rows = np.array([[0.0, 4e12, 4e12], [1e12, 1e12, 3e12]])
+    solution = solve(CumulativeRounding(rows, rows.sum(axis=0).astype(np.int64), [4 * 10**12] * 2), UnitSchedules())
+    np.testing.assert_array_equal(solution.value, rows)
+
+
+def test_a_corrupted_rounding_is_not_certified() -> None:
+    problem = problem_of((3, 3, 20))
+    best = solve(problem, HiGHS(), tolerance=1e-6)
+    worse = _worse(problem, best.value)
+    verdict = judge(problem, Answer(worse, Status.OPTIMAL, HiGHS().solve(problem).multipliers), "liar", 1e-6)
+    assert verdict.violation == 0.0
+    assert verdict.status is Status.GAP_TOO_LARGE
+    assert verdict.gap >= problem.objective(worse) - best.objective - 1e-6
+
+
+def _worse(problem: CumulativeRounding, whole: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the schedule that serves the first child first, which is far from nearest."""
+    out = np.zeros_like(whole)
+    left = problem.parent.copy()
+    for j, top in enumerate(problem.groups):
+        out[j] = np.minimum(left, top)
+        left = left - out[j]
+    return out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (([[2.0, 1.0]], [1, 1], [3]), "nondecreasing"),
+        (([[1.0, 4.0]], [1, 4], [3]), "between 0"),
+        (([[1.0, 2.0]], [2, 1], [3]), "parent must be nondecreasing"),
+        (([[1.0, 2.0]], [1, 4], [3]), "parent must be nondecreasing"),
+        (([[1.0, 2.0]], [1.0, 2.0], [3]), "whole"),
+        (([[1.0, np.inf]], [1, 2], [3]), "finite"),
+        (([[1.0, 2.0]], [1], [3]), "one entry a cell"),
+    ],
+)
+def test_wrong_data_are_refused(arguments: Any, message: str) -> None:
+    with pytest.raises(ProblemError, match=message):
+        CumulativeRounding(*arguments)
+
+
+def test_another_problem_is_refused() -> None:
+    with pytest.raises(UnknownSolverError, match="cumulative_rounding"):
+        UnitSchedules().solve(IsotonicL2([1, 2]))
