@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from coco_opt.errors import InputError, Place
-from coco_opt.privacy.measurements import Measurements
 from coco_opt.privacy.private_files import (
     FileLock,
     erase_private,
@@ -20,7 +19,7 @@ from coco_opt.privacy.private_files import (
     write_private,
 )
 from coco_opt.privacy.run_key import RunKey
-from coco_opt.privacy.seal import seal, unseal
+from coco_opt.privacy.sealed_file import SealedT, Sealing
 
 _KEY = "key"
 _SEALED = "sealed"
@@ -88,13 +87,13 @@ class RunFolder:
                 f"'coco-opt ledger CONFIG --abandon {self.name}' (what it paid stays spent)",
             )
 
-    def seal(self, measurements: Measurements) -> str:
+    def seal(self, measurements: SealedT, sealing: Sealing[SealedT]) -> str:
         """Seal the measurements durably and return their digest."""
-        return seal(measurements, self.path / _SEALED)
+        return sealing.seal(measurements, self.path / _SEALED)
 
-    def unseal(self, digest: str | None = None) -> tuple[Measurements, str]:
+    def unseal(self, sealing: Sealing[SealedT], digest: str | None = None) -> tuple[SealedT, str]:
         """Return the sealed measurements and their digest, which must be ``digest``."""
-        return unseal(self.path / _SEALED, digest)
+        return sealing.unseal(self.path / _SEALED, digest)
 
     def erase_key(self) -> None:
         """Overwrite and remove the noise key; nothing happens where it is gone."""

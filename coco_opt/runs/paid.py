@@ -10,21 +10,24 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from fractions import Fraction
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 from coco_opt.errors import BudgetError, InputError
-from coco_opt.privacy import Measurements, RunKey
+from coco_opt.privacy import Neighbours, RunKey
 from coco_opt.privacy.ledger import Ledger
 from coco_opt.privacy.ledger_chain import Charge, Run
-from coco_opt.privacy.mechanism import amount_of, unit_of
+from coco_opt.privacy.mechanism import Mechanism, unit_of
 from coco_opt.privacy.private_files import FileLock, make_private_folder
 from coco_opt.privacy.run_folder import RunFolder
-from coco_opt.runs.plan import ReleasePlan
+from coco_opt.privacy.sealed_file import SealedT, Sealing
 from coco_opt.runs.records import open_private_folder
-from coco_opt.runs.settings import Settings
-from coco_opt.tables import PrivateCounts
+from coco_opt.runs.settings import RunSettings
 
 LEDGER = "ledger.sqlite"
 RUNS = "runs"
@@ -50,19 +53,19 @@ class PaidRun:
         kept = self.folder.kept("target")
         return Path(kept["folder"]) if kept else None
 
-    def measurements(self, measure: Callable[[RunKey], Measurements]) -> Measurements:
+    def measurements(self, measure: Callable[[RunKey], SealedT], sealing: Sealing[SealedT]) -> SealedT:
         """Return the sealed measurements, from ``measure`` if they are not sealed yet; then the key is gone.
 
         Raises InputError (lost-key, file-not-found, damaged-seal) where a resumed run's files are not what it left.
         """
         if not self.folder.is_sealed and self._run.state == "RESERVED":
-            self._measure(measure)
-        measurements, digest = self.folder.unseal(self._run.sealed or None)
+            self._measure(measure, sealing)
+        measurements, digest = self.folder.unseal(sealing, self._run.sealed or None)
         self._ledger.measured(self.name, digest)
         self.folder.erase_key()
         return measurements
 
-    def _measure(self, measure: Callable[[RunKey], Measurements]) -> None:
+    def _measure(self, measure: Callable[[RunKey], SealedT], sealing: Sealing[SealedT]) -> None:
         if not self.folder.has_key:
             raise InputError(
                 "lost-key",
@@ -71,7 +74,7 @@ class PaidRun:
             )
         key = self.folder.key()
         try:
-            self.folder.seal(measure(key))
+            self.folder.seal(measure(key), sealing)
         finally:
             key.erase()
 
@@ -80,48 +83,44 @@ class PaidRun:
         self._ledger.released(self.name, output)
 
 
-def dataset_of(settings: Settings) -> str:
+def dataset_of(settings: RunSettings) -> str:
     """Return the ledger's name for the data: as configured, or the private table's file name."""
-    table = settings.data.entities or settings.data.sizes
+    data = settings.data
+    table = data.entities or data.sizes or data.records
     return settings.privacy.dataset or (table.name if table is not None else settings.name)
 
 
-def ledger_of(settings: Settings) -> Ledger:
+def ledger_of(settings: RunSettings) -> Ledger:
     """Return the configured ledger, by default the one in the private folder."""
     return Ledger(settings.privacy.ledger or settings.output.private / LEDGER)
 
 
-def charge_of(plan: ReleasePlan) -> Charge:
+def charge_for(
+    settings: RunSettings, mechanism: Mechanism, amount: Fraction, neighbours: Neighbours, public: Iterable[bytes]
+) -> Charge:
     """Return what a release spends, on what, and the digest of all that shapes its noise and its answer.
 
-    The digest covers the configuration without its output folders, and the public regions and group counts.
+    The digest covers the configuration without its output folders, and the ``public`` input.
     """
-    config = {name: section for name, section in plan.settings.as_dict().items() if name != "output"}
+    config = {name: section for name, section in settings.as_dict().items() if name != "output"}
     digest = hashlib.sha256(json.dumps(config, sort_keys=True).encode())
-    for part in (
-        "\0".join(plan.hierarchy.names).encode(),
-        plan.hierarchy.parent.tobytes(),
-        plan.group_counts.tobytes(),
-    ):
+    for part in public:
         digest.update(len(part).to_bytes(8, "little") + part)
-    dataset = dataset_of(plan.settings)
-    unit, amount = unit_of(plan.mechanism), amount_of(plan.budget)
-    return Charge(dataset, unit, amount, plan.budget.neighbours, digest.hexdigest())
+    return Charge(dataset_of(settings), unit_of(mechanism), amount, neighbours, digest.hexdigest())
 
 
-def keyed_digest(key: RunKey, counts: PrivateCounts) -> bytes:
-    """Return an HMAC of the private counts under the run's key: it says nothing to who lacks the key."""
+def keyed_digest(key: RunKey, private: Iterable[NDArray[np.int64]]) -> bytes:
+    """Return an HMAC of private counts under the run's key: it says nothing to who lacks the key."""
     code = hmac.new(key.derive("coco-opt input"), digestmod="sha256")
-    for array in (counts.leaf_offsets, counts.sizes, counts.counts):
+    for array in private:
         code.update(array.size.to_bytes(8, "little") + array.astype("<i8", copy=False).tobytes())
     return code.digest()
 
 
 @contextmanager
-def resumed_run(plan: ReleasePlan) -> Iterator[PaidRun | None]:
+def resumed_run(settings: RunSettings, charge: Charge) -> Iterator[PaidRun | None]:
     """Take up an unfinished run of this configuration and data that no other process works on; None without one."""
-    ledger, charge = ledger_of(plan.settings), charge_of(plan)
-    root = plan.settings.output.private / RUNS
+    ledger, root = ledger_of(settings), settings.output.private / RUNS
     found = [run.name for run in ledger.unfinished(charge.dataset) if run.charge.digest == charge.digest]
     for name in found:
         folder = RunFolder(root, name)
@@ -138,12 +137,12 @@ def resumed_run(plan: ReleasePlan) -> Iterator[PaidRun | None]:
 
 
 @contextmanager
-def started_run(plan: ReleasePlan, name: str, target: Path) -> Iterator[PaidRun]:
+def started_run(settings: RunSettings, charge: Charge, name: str, target: Path) -> Iterator[PaidRun]:
     """Draw a key, pay, and yield the run; BudgetError where the budget does not allow it, and nothing is left.
 
     The key and the target are on disk before the payment, so that a payment always has them.
     """
-    ledger, root = ledger_of(plan.settings), open_private_folder(plan.settings.output.private) / RUNS
+    ledger, root = ledger_of(settings), open_private_folder(settings.output.private) / RUNS
     make_private_folder(root)
     starting = FileLock(root / "lock")
     starting.acquire(wait=True)
@@ -155,7 +154,7 @@ def started_run(plan: ReleasePlan, name: str, target: Path) -> Iterator[PaidRun]
         try:
             folder.key().erase()
             folder.keep("target", {"folder": str(target.absolute()), "ledger": str(ledger.path.absolute())})
-            run = ledger.reserve(name, charge_of(plan), plan.settings.privacy.total)
+            run = ledger.reserve(name, charge, settings.privacy.total)
         except BudgetError:
             folder.release()
             _sweep(ledger, root)
@@ -188,7 +187,7 @@ def _check_not_lost(ledger: Ledger, root: Path) -> None:
         )
 
 
-def abandon_run(settings: Settings, name: str) -> None:
+def abandon_run(settings: RunSettings, name: str) -> None:
     """Give an unfinished run up and erase its noise key; BudgetError where it is in progress, finished or unknown."""
     folder = RunFolder(settings.output.private / RUNS, name)
     there = folder.path.is_dir()

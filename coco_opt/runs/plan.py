@@ -15,6 +15,7 @@ from coco_opt.groups import GroupsMethod
 from coco_opt.histograms import Hierarchy
 from coco_opt.privacy import ConcentratedBudget, NoiseSource, Query, resolve_noise
 from coco_opt.privacy.directed import round_above
+from coco_opt.privacy.ledger_chain import Charge
 from coco_opt.privacy.measurement import check_public
 from coco_opt.privacy.mechanism import (
     Budget,
@@ -25,6 +26,7 @@ from coco_opt.privacy.mechanism import (
     noise_parameter,
     unit_of,
 )
+from coco_opt.runs.paid import charge_for
 from coco_opt.runs.settings import Settings, budget_of, method_of, solvers_of
 from coco_opt.solver import Solver
 from coco_opt.tables import PrivateCounts, PublicTables, read_private, read_public, read_public_sizes, read_sizes
@@ -62,6 +64,13 @@ class ReleasePlan:
     def mechanism(self) -> Mechanism:
         """Return the law of the noise."""
         return mechanism_of(self.budget)
+
+    @property
+    def charge(self) -> Charge:
+        """Return what the release spends, bound to the configuration and to the public regions and group counts."""
+        tree = self.hierarchy
+        public = ("\0".join(tree.names).encode(), tree.parent.tobytes(), self.group_counts.tobytes())
+        return charge_for(self.settings, self.mechanism, amount_of(self.budget), self.budget.neighbours, public)
 
     def parameter(self, level: int) -> Fraction:
         """Return the noise's scale (geometric) or variance (discrete Gaussian) at a level that is measured."""

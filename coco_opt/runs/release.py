@@ -20,6 +20,7 @@ from coco_opt.errors import InputError, Place, ProblemError
 from coco_opt.groups import GroupsMethod, GroupsResult, estimate_groups
 from coco_opt.histograms import CountOfCounts, Hierarchy, emd
 from coco_opt.privacy import Measurements, RunKey, SecureNoise, measure_hierarchy
+from coco_opt.privacy.seal import SEALING
 from coco_opt.runs.manifest import manifest_of
 from coco_opt.runs.paid import PaidRun, keyed_digest, resumed_run, started_run
 from coco_opt.runs.plan import ReleasePlan, plan_release, read_counts
@@ -112,12 +113,12 @@ def run_release(
         raise ProblemError("the truth beside a private release would undo its privacy: give none")
     rehearse(settings, plan.solvers)
     with ExitStack() as stack:
-        paid = stack.enter_context(resumed_run(plan)) if plan.source.private else None
+        paid = stack.enter_context(resumed_run(settings, plan.charge)) if plan.source.private else None
         run_id, folder = _name(plan, out, paid)
         _check_parent(folder)
         open_private_folder(settings.output.private)
         if plan.source.private and paid is None:
-            paid = stack.enter_context(started_run(plan, run_id, folder))
+            paid = stack.enter_context(started_run(settings, plan.charge, run_id, folder))
         clock.lap("read_public")
         if paid is None:
             measurements, identity = _measure(plan, told, clock)
@@ -202,11 +203,11 @@ def _measure_paid(
     def measure(key: RunKey) -> Measurements:
         source = SecureNoise(key) if plan.source.name == SecureNoise.name else plan.source
         counts = _read(plan, told, clock)
-        paid.folder.bind("input", keyed_digest(key, counts))
+        paid.folder.bind("input", keyed_digest(key, counts.arrays))
         paid.folder.keep("identity", counts.identity())
         return _add_noise(replace(plan, source=source), counts, told, clock)
 
-    return paid.measurements(measure), paid.folder.kept("identity")
+    return paid.measurements(measure, SEALING), paid.folder.kept("identity")
 
 
 def _measure(plan: ReleasePlan, told: Reporter, clock: _Clock) -> tuple[Measurements, Mapping[str, int]]:

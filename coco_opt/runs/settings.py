@@ -73,6 +73,11 @@ class DataSettings(Protocol):
         """Return the name of the one region of a table without levels."""
         ...
 
+    @property
+    def records(self) -> Path | None:
+        """Return the private table of persons with their attributes."""
+        ...
+
 
 class PrivacySettings(Protocol):
     """What is spent and how noise is drawn."""
@@ -179,8 +184,8 @@ class OutputSettings(Protocol):
         ...
 
 
-class Settings(Protocol):
-    """A checked configuration."""
+class RunSettings(Protocol):
+    """What every checked configuration holds, whatever it releases."""
 
     @property
     def name(self) -> str:
@@ -203,11 +208,6 @@ class Settings(Protocol):
         ...
 
     @property
-    def groups(self) -> GroupsSettings:
-        """Return how histograms are estimated."""
-        ...
-
-    @property
     def solvers(self) -> SolverSettings:
         """Return the chosen solvers."""
         ...
@@ -215,6 +215,19 @@ class Settings(Protocol):
     @property
     def output(self) -> OutputSettings:
         """Return where results go."""
+        ...
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain values for the manifest."""
+        ...
+
+
+class Settings(RunSettings, Protocol):
+    """A checked configuration of a groups release."""
+
+    @property
+    def groups(self) -> GroupsSettings:
+        """Return how histograms are estimated."""
         ...
 
     def budget_shares(self, levels: int) -> tuple[Fraction, ...]:
@@ -229,12 +242,8 @@ class Settings(Protocol):
         """Return the loss of each level, root first."""
         ...
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return plain values for the manifest."""
-        ...
 
-
-def amount_in(settings: Settings) -> Fraction:
+def amount_in(settings: RunSettings) -> Fraction:
     """Return the whole budget in the unit of its mechanism; (epsilon, delta) becomes the largest rho that implies it.
 
     Raises ConfigError where the configuration states none.
@@ -250,7 +259,7 @@ def amount_in(settings: Settings) -> Fraction:
     raise ConfigError("privacy", message, settings.file)
 
 
-def budget_of(settings: Settings, shares: Sequence[Fraction]) -> Budget:
+def budget_of(settings: RunSettings, shares: Sequence[Fraction]) -> Budget:
     """Return the budget shared by levels, in the unit of its mechanism. Raises ConfigError, ProblemError."""
     amount, neighbours = amount_in(settings), settings.privacy.neighbours
     levels = tuple(amount * share for share in shares)
@@ -281,7 +290,7 @@ def _check_joint(settings: Settings, levels: int) -> None:
         raise ConfigError("groups.loss", "joint estimation fits all levels with one loss", settings.file)
 
 
-def solvers_of(settings: Settings) -> dict[str, Solver]:
+def solvers_of(settings: RunSettings) -> dict[str, Solver]:
     """Build the chosen solvers, so that a wrong name or option is an error before any data is read.
 
     Raises ConfigError for an unknown solver, a wrong option or one that cannot express the problem,
@@ -320,7 +329,7 @@ _TINY: dict[str, Callable[[], Problem[Any, Any]]] = {
 }
 
 
-def rehearse(settings: Settings, solvers: Mapping[str, Solver]) -> None:
+def rehearse(settings: RunSettings, solvers: Mapping[str, Solver]) -> None:
     """Let each chosen solver answer a tiny problem, for one that fails after the noise has wasted the budget.
 
     Raises ConfigError for one that fails, MissingPackageError.

@@ -68,6 +68,11 @@ class PrivateCounts:
     def _leaf_of_run(self) -> Int64Array:
         return np.repeat(np.arange(self.leaf_offsets.size - 1, dtype=np.int64), np.diff(self.leaf_offsets))
 
+    @property
+    def arrays(self) -> tuple[Int64Array, Int64Array, Int64Array]:
+        """Return all that is private: the offsets of the leaves' runs, the sizes and the counts."""
+        return self.leaf_offsets, self.sizes, self.counts
+
     def leaf(self, leaf: int) -> CountOfCounts:
         """Return the histogram of the ``leaf``-th leaf, counted from 0 within ``hierarchy.leaves``."""
         if not 0 <= leaf < self.leaf_offsets.size - 1:

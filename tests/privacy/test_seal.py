@@ -19,7 +19,7 @@ from coco_opt.privacy import Measurements, SeededNoise, measure_hierarchy
 from coco_opt.privacy.budget import Query
 from coco_opt.privacy.private_files import FileLock, erase_private, remove_partial, write_private
 from coco_opt.privacy.run_folder import RunFolder
-from coco_opt.privacy.seal import seal, unseal
+from coco_opt.privacy.seal import SEALING, seal, unseal
 
 ROOT = Path(__file__).resolve().parents[2]
 TREE = Hierarchy.from_paths([("nation", "é/".strip("/")), ("nation", "west")])
@@ -140,11 +140,11 @@ def test_the_key_is_kept_erased_and_never_redrawn_by_chance(tmp_path: Path) -> N
     again = RunFolder(tmp_path, "run")
     assert again.claim()
     assert again.key().to_bytes() == secret
-    digest = again.seal(measured())
+    digest = again.seal(measured(), SEALING)
     again.erase_key()
     again.erase_key()
     assert not again.has_key
-    assert again.unseal(digest)[1] == digest
+    assert again.unseal(SEALING, digest)[1] == digest
     assert all(secret not in path.read_bytes() for path in again.path.iterdir())
 
 

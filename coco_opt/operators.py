@@ -1,0 +1,241 @@
+"""Linear maps from the cells of a table to the answers of queries, applied to many tables at once, never as matrices.
+
+Arrays hold tables in their last axis: ``apply`` maps [..., cells] to [..., answers], ``adjoint`` back.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.errors import ProblemError
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+class Operator(ABC):
+    """A linear map from ``cells`` numbers to ``answers`` numbers."""
+
+    cells: int
+    answers: int
+
+    @abstractmethod
+    def apply(self, x: NDArray[Any]) -> NDArray[Any]:
+        """Return the answers [..., answers] of tables [..., cells]; integers stay integers."""
+
+    @abstractmethod
+    def adjoint(self, y: NDArray[Any]) -> NDArray[Any]:
+        """Return the transposed map's values [..., cells] of [..., answers]."""
+
+    @abstractmethod
+    def to_sparse(self) -> csr_array:
+        """Return the matrix (answers, cells), for solvers that need one."""
+
+    @abstractmethod
+    def restrict(self, cells: Ints) -> Operator:
+        """Return the map on tables of these cells alone; all others count as zero."""
+
+    @property
+    @abstractmethod
+    def absolute_columns(self) -> Floats:
+        """Return the sum of absolute entries of each column: what one person in a cell changes (L1)."""
+
+    @property
+    @abstractmethod
+    def squared_columns(self) -> Floats:
+        """Return the sum of squared entries of each column: what one person in a cell changes (L2, squared)."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Grouping(Operator):
+    """Sums over groups of cells: cell c counts in answer ``labels[c]``, or in none where that is -1.
+
+    ``labels`` int64[cells], ``answers`` their number. Marginals and groupings of attributes are of this kind.
+    """
+
+    labels: Ints
+    answers: int
+    cells: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        labels = np.array(self.labels, dtype=np.int64)
+        if labels.ndim != 1 or (labels.size and not -1 <= int(labels.min()) <= int(labels.max()) < self.answers):
+            raise ProblemError(f"labels must be a vector of integers from -1 to {self.answers - 1}")
+        labels.setflags(write=False)
+        object.__setattr__(self, "labels", labels)
+        object.__setattr__(self, "cells", labels.size)
+
+    def apply(self, x: NDArray[Any]) -> NDArray[Any]:
+        """Return the group sums [..., answers]."""
+        counted = self.labels >= 0
+        out = np.zeros((*x.shape[:-1], self.answers), x.dtype)
+        # The transposed view makes one addition a cell of whole columns, in the order of the cells.
+        np.add.at(out.T, self.labels[counted], x.T[counted])
+        return out
+
+    def adjoint(self, y: NDArray[Any]) -> NDArray[Any]:
+        """Return every cell's answer [..., cells]."""
+        out: NDArray[Any] = np.where(self.labels >= 0, y[..., self.labels], np.zeros((), y.dtype))
+        return out
+
+    def to_sparse(self) -> csr_array:
+        """Return the 0/1 matrix (answers, cells)."""
+        from scipy.sparse import csr_array
+
+        counted = np.flatnonzero(self.labels >= 0)
+        ones = np.ones(counted.size)
+        return csr_array((ones, (self.labels[counted], counted)), shape=(self.answers, self.cells))
+
+    def restrict(self, cells: Ints) -> Grouping:
+        """Return the sums over the groups' parts in these cells; groups without any stay, as zeros."""
+        return Grouping(self.labels[cells], self.answers)
+
+    @property
+    def absolute_columns(self) -> Floats:
+        """Return 1 for every cell that counts."""
+        return (self.labels >= 0).astype(np.float64)
+
+    @property
+    def squared_columns(self) -> Floats:
+        """Return 1 for every cell that counts."""
+        return self.absolute_columns
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Kronecker(Operator):
+    """The Kronecker product of one small matrix an attribute: ``factors[k]`` is (answers_k, levels_k).
+
+    Cells and answers are in C order of the attributes. O(cells x sum of answers_k) an application.
+    """
+
+    factors: tuple[Floats, ...]
+    cells: int = field(init=False)
+    answers: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        factors = tuple(np.array(factor, dtype=np.float64) for factor in self.factors)
+        if not factors or any(factor.ndim != 2 or not np.isfinite(factor).all() for factor in factors):
+            raise ProblemError("factors must be matrices of finite numbers, one for each attribute")
+        for factor in factors:
+            factor.setflags(write=False)
+        object.__setattr__(self, "factors", factors)
+        object.__setattr__(self, "cells", prod(factor.shape[1] for factor in factors))
+        object.__setattr__(self, "answers", prod(factor.shape[0] for factor in factors))
+
+    def apply(self, x: NDArray[Any]) -> NDArray[Any]:
+        """Return the answers, one factor after the other."""
+        return self._along([factor if x.dtype.kind == "f" else _whole(factor) for factor in self.factors], x)
+
+    def adjoint(self, y: NDArray[Any]) -> NDArray[Any]:
+        """Return the transposed product's values."""
+        return self._along([factor.T if y.dtype.kind == "f" else _whole(factor).T for factor in self.factors], y)
+
+    def _along(self, factors: list[NDArray[Any]], x: NDArray[Any]) -> NDArray[Any]:
+        lead = x.shape[:-1]
+        out = x.reshape(*lead, *(factor.shape[1] for factor in factors))
+        for axis, factor in enumerate(factors, len(lead)):
+            out = np.moveaxis(np.tensordot(out, factor, axes=(axis, 1)), -1, axis)
+        return out.reshape(*lead, -1)
+
+    def to_sparse(self) -> csr_array:
+        """Return the product as a matrix."""
+        from scipy.sparse import csr_array, kron
+
+        out = csr_array(np.ones((1, 1)))
+        for factor in self.factors:
+            out = csr_array(kron(out, csr_array(factor), format="csr"))
+        return out
+
+    def restrict(self, cells: Ints) -> Operator:
+        """Return the map on some cells, which fills the others with zeros."""
+        return Restricted(self, cells)
+
+    @property
+    def absolute_columns(self) -> Floats:
+        """Return the product of the factors' column sums."""
+        return _outer([np.abs(factor).sum(axis=0) for factor in self.factors])
+
+    @property
+    def squared_columns(self) -> Floats:
+        """Return the product of the factors' squared column norms."""
+        return _outer([(factor**2).sum(axis=0) for factor in self.factors])
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Restricted(Operator):
+    """A map on some ``kept`` cells int64[cells] of the tables ``whole`` reads."""
+
+    whole: Operator
+    kept: Ints
+    cells: int = field(init=False)
+    answers: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        kept = np.array(self.kept, dtype=np.int64)
+        kept.setflags(write=False)
+        object.__setattr__(self, "kept", kept)
+        object.__setattr__(self, "cells", kept.size)
+        object.__setattr__(self, "answers", self.whole.answers)
+
+    def apply(self, x: NDArray[Any]) -> NDArray[Any]:
+        """Return the answers with zeros in all other cells."""
+        full = np.zeros((*x.shape[:-1], self.whole.cells), x.dtype)
+        full[..., self.kept] = x
+        return self.whole.apply(full)
+
+    def adjoint(self, y: NDArray[Any]) -> NDArray[Any]:
+        """Return the values of the kept cells."""
+        return self.whole.adjoint(y)[..., self.kept]
+
+    def to_sparse(self) -> csr_array:
+        """Return the kept columns."""
+        from scipy.sparse import csr_array
+
+        return csr_array(self.whole.to_sparse()[:, self.kept])
+
+    def restrict(self, cells: Ints) -> Operator:
+        """Return the map on fewer cells."""
+        return self.whole.restrict(self.kept[cells])
+
+    @property
+    def absolute_columns(self) -> Floats:
+        """Return those of the kept cells."""
+        return self.whole.absolute_columns[self.kept]
+
+    @property
+    def squared_columns(self) -> Floats:
+        """Return those of the kept cells."""
+        return self.whole.squared_columns[self.kept]
+
+
+def identity(cells: int) -> Grouping:
+    """Return the map that answers every cell."""
+    return Grouping(np.arange(cells), cells)
+
+
+def total(cells: int) -> Grouping:
+    """Return the map that answers the sum of all cells."""
+    return Grouping(np.zeros(cells, np.int64), 1)
+
+
+def _whole(factor: Floats) -> Ints:
+    whole = factor.astype(np.int64)
+    if (whole != factor).any():
+        raise ProblemError("a query with fractional weights has no whole answers: give it a table of float64")
+    return whole
+
+
+def _outer(vectors: list[Floats]) -> Floats:
+    out = np.ones(1)
+    for vector in vectors:
+        out = np.multiply.outer(out, vector).reshape(-1)
+    return out
