@@ -6,6 +6,7 @@ Arrays hold tables in their last axis: ``apply`` maps [..., cells] to [..., answ
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -65,35 +66,53 @@ class Grouping(Operator):
     labels: Ints
     answers: int
     cells: int = field(init=False)
+    _matrices: dict[bool, csr_array] = field(init=False, repr=False, default_factory=dict)
+    _identity: bool = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        labels = np.array(self.labels, dtype=np.int64)
-        if labels.ndim != 1 or (labels.size and not -1 <= int(labels.min()) <= int(labels.max()) < self.answers):
-            raise ProblemError(f"labels must be a vector of integers from -1 to {self.answers - 1}")
-        labels.setflags(write=False)
+        labels = _indices(self.labels, "labels")
+        if labels.size and not -1 <= int(labels.min()) <= int(labels.max()) < self.answers:
+            raise ProblemError(f"labels must be from -1 to {self.answers - 1}")
         object.__setattr__(self, "labels", labels)
         object.__setattr__(self, "cells", labels.size)
+        same = labels.size == self.answers and np.array_equal(labels, np.arange(self.answers))
+        object.__setattr__(self, "_identity", same)
+
+    def __reduce__(self) -> tuple[Callable[..., Grouping], tuple[Any, ...]]:
+        # Unpickled arrays are writable: going through the constructor makes them read-only again.
+        return Grouping, (self.labels, self.answers)
 
     def apply(self, x: NDArray[Any]) -> NDArray[Any]:
-        """Return the group sums [..., answers]."""
-        counted = self.labels >= 0
-        out = np.zeros((*x.shape[:-1], self.answers), x.dtype)
-        # The transposed view makes one addition a cell of whole columns, in the order of the cells.
-        np.add.at(out.T, self.labels[counted], x.T[counted])
-        return out
+        """Return the group sums [..., answers], added in the order of the cells; O(cells) a table."""
+        if self._identity:
+            return x.copy()
+        whole = x.dtype.kind in "iu"
+        # A compressed matrix of ones adds 5 to 10 times faster than np.add.at, and int64 stays int64.
+        if whole not in self._matrices:
+            self._matrices[whole] = self._matrix(np.dtype(np.int64 if whole else np.float64))
+        flat = x.reshape(prod(x.shape[:-1]), self.cells)
+        return np.ascontiguousarray((self._matrices[whole] @ flat.T).T).reshape(*x.shape[:-1], self.answers)
 
     def adjoint(self, y: NDArray[Any]) -> NDArray[Any]:
-        """Return every cell's answer [..., cells]."""
-        out: NDArray[Any] = np.where(self.labels >= 0, y[..., self.labels], np.zeros((), y.dtype))
+        """Return every cell's answer [..., cells], 0 where it counts in none."""
+        if self.answers == 0:
+            return np.zeros((*y.shape[:-1], self.cells), y.dtype)
+        out: NDArray[Any] = np.take(y, self.labels, axis=-1, mode="wrap")
+        uncounted = self.labels < 0
+        if uncounted.any():
+            out[..., uncounted] = 0
         return out
 
-    def to_sparse(self) -> csr_array:
-        """Return the 0/1 matrix (answers, cells)."""
+    def _matrix(self, dtype: np.dtype[Any]) -> csr_array:
         from scipy.sparse import csr_array
 
         counted = np.flatnonzero(self.labels >= 0)
-        ones = np.ones(counted.size)
+        ones = np.ones(counted.size, dtype)
         return csr_array((ones, (self.labels[counted], counted)), shape=(self.answers, self.cells))
+
+    def to_sparse(self) -> csr_array:
+        """Return the 0/1 matrix (answers, cells)."""
+        return self._matrix(np.dtype(np.float64))
 
     def restrict(self, cells: Ints) -> Grouping:
         """Return the sums over the groups' parts in these cells; groups without any stay, as zeros."""
@@ -144,7 +163,7 @@ class Kronecker(Operator):
         out = x.reshape(*lead, *(factor.shape[1] for factor in factors))
         for axis, factor in enumerate(factors, len(lead)):
             out = np.moveaxis(np.tensordot(out, factor, axes=(axis, 1)), -1, axis)
-        return out.reshape(*lead, -1)
+        return out.reshape(*lead, prod(factor.shape[0] for factor in factors))
 
     def to_sparse(self) -> csr_array:
         """Return the product as a matrix."""
@@ -180,8 +199,11 @@ class Restricted(Operator):
     answers: int = field(init=False)
 
     def __post_init__(self) -> None:
-        kept = np.array(self.kept, dtype=np.int64)
-        kept.setflags(write=False)
+        kept = _indices(self.kept, "kept cells")
+        if kept.size and not 0 <= int(kept.min()) <= int(kept.max()) < self.whole.cells:
+            raise ProblemError(f"kept cells must be from 0 to {self.whole.cells - 1}")
+        if np.unique(kept).size < kept.size:
+            raise ProblemError("a cell is kept twice")
         object.__setattr__(self, "kept", kept)
         object.__setattr__(self, "cells", kept.size)
         object.__setattr__(self, "answers", self.whole.answers)
@@ -217,6 +239,61 @@ class Restricted(Operator):
         return self.whole.squared_columns[self.kept]
 
 
+@dataclass(frozen=True, eq=False, slots=True)
+class Stacked(Operator):
+    """Several maps of the same cells, whose answers follow each other; build it with ``stack``."""
+
+    parts: tuple[Operator, ...]
+    cells: int = field(init=False)
+    answers: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        parts = tuple(self.parts)
+        if not parts or any(part.cells != parts[0].cells for part in parts):
+            raise ProblemError("operators that are stacked must be over the same cells, and at least one")
+        object.__setattr__(self, "parts", parts)
+        object.__setattr__(self, "cells", parts[0].cells)
+        object.__setattr__(self, "answers", sum(part.answers for part in parts))
+
+    def apply(self, x: NDArray[Any]) -> NDArray[Any]:
+        """Return the parts' answers side by side."""
+        return np.concatenate([part.apply(x) for part in self.parts], axis=-1)
+
+    def adjoint(self, y: NDArray[Any]) -> NDArray[Any]:
+        """Return the sum of the parts' values."""
+        out: NDArray[Any] = np.zeros((*y.shape[:-1], self.cells), y.dtype)
+        at = 0
+        for part in self.parts:
+            out += part.adjoint(y[..., at : at + part.answers])
+            at += part.answers
+        return out
+
+    def to_sparse(self) -> csr_array:
+        """Return the matrices one below the other."""
+        from scipy.sparse import csr_array, vstack
+
+        return csr_array(vstack([part.to_sparse() for part in self.parts], format="csr"))
+
+    def restrict(self, cells: Ints) -> Stacked:
+        """Return the restricted parts, stacked."""
+        return Stacked(tuple(part.restrict(cells) for part in self.parts))
+
+    @property
+    def absolute_columns(self) -> Floats:
+        """Return the parts' sums."""
+        return np.asarray(sum(part.absolute_columns for part in self.parts))
+
+    @property
+    def squared_columns(self) -> Floats:
+        """Return the parts' sums."""
+        return np.asarray(sum(part.squared_columns for part in self.parts))
+
+
+def stack(operators: Sequence[Operator]) -> Operator:
+    """Return one map with all answers, one operator's after the other's; a single one is returned as it is."""
+    return operators[0] if len(operators) == 1 else Stacked(tuple(operators))
+
+
 def identity(cells: int) -> Grouping:
     """Return the map that answers every cell."""
     return Grouping(np.arange(cells), cells)
@@ -225,6 +302,15 @@ def identity(cells: int) -> Grouping:
 def total(cells: int) -> Grouping:
     """Return the map that answers the sum of all cells."""
     return Grouping(np.zeros(cells, np.int64), 1)
+
+
+def _indices(values: NDArray[Any], what: str) -> Ints:
+    given = np.asarray(values)
+    if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
+        raise ProblemError(f"{what} must be a vector of integers")
+    out = np.array(given, dtype=np.int64)
+    out.setflags(write=False)
+    return out
 
 
 def _whole(factor: Floats) -> Ints:

@@ -8,9 +8,12 @@ from coco_opt.problem import Problem
 from coco_opt.problems.controlled_rounding import ControlledRounding
 from coco_opt.problems.cumulative_rounding import CumulativeRounding
 from coco_opt.problems.group_matching import Flow, GroupMatching
+from coco_opt.problems.integer_tree import IntegerTreeL1, IntegerTreeL2
 from coco_opt.problems.isotonic import IsotonicL1, IsotonicL2
 from coco_opt.problems.joint_fit import JointL1, JointL2
 from coco_opt.problems.simplex_projection import SimplexProjection
+from coco_opt.problems.table_rounding import TableRounding
+from coco_opt.problems.topdown_split import TopdownSplit
 from coco_opt.problems.tree import Tree
 from coco_opt.problems.tree_least_absolute import TreeLeastAbsolute
 from coco_opt.problems.tree_least_squares import TreeLeastSquares
@@ -28,6 +31,10 @@ PROBLEMS: dict[str, type[Problem[Any, Any]]] = {
         JointL1,
         JointL2,
         CumulativeRounding,
+        IntegerTreeL1,
+        IntegerTreeL2,
+        TopdownSplit,
+        TableRounding,
     )
 }
 
@@ -37,11 +44,15 @@ __all__ = [
     "CumulativeRounding",
     "Flow",
     "GroupMatching",
+    "IntegerTreeL1",
+    "IntegerTreeL2",
     "IsotonicL1",
     "IsotonicL2",
     "JointL1",
     "JointL2",
     "SimplexProjection",
+    "TableRounding",
+    "TopdownSplit",
     "Tree",
     "TreeLeastAbsolute",
     "TreeLeastSquares",

@@ -78,6 +78,27 @@ BACKENDS: tuple[Backend, ...] = (
         packages=("numba",),
     ),
     Backend(
+        name="merged-slopes-integer",
+        target="coco_solvers.structured.integer_tree:MergedSlopesInteger",
+        summary="merged slopes in windows of whole values over the tree, cell by cell, compiled",
+        kinds=("integer_tree_l1", "integer_tree_l2"),
+        packages=("numba",),
+    ),
+    Backend(
+        name="split-newton",
+        target="coco_solvers.structured.split:SplitNewton",
+        summary="active faces by conjugate gradients, constraints by an augmented Lagrangian, compiled",
+        kinds=("topdown_split",),
+        packages=("numba",),
+    ),
+    Backend(
+        name="shortest-paths",
+        target="coco_solvers.structured.table_rounding:ShortestPaths",
+        summary="largest fractions repaired along shortest paths, compiled; HiGHS where rows are not nested",
+        kinds=("table_rounding",),
+        packages=("numba", "highspy"),
+    ),
+    Backend(
         name="scipy-pava",
         target="coco_solvers.structured.isotonic:SciPyPava",
         summary="scipy.optimize.isotonic_regression",

@@ -1,0 +1,275 @@
+"""Whole values on a tree of least separable convex cost, many cells at once, by merging sorted slopes in windows.
+
+Around a feasible point x the values x + s k are looked at, k whole and at most ``_REACH`` in size at the leaves, for a
+step s. The least cost of a node's subtree is then a convex piecewise-linear function of the node's k, kept as its list
+of slopes in order:
+
+* siblings are joined by merging their lists (the infimal convolution);
+* a node's own cost adds its differences, which rise, to the slopes in place; bounds cut slopes off at the ends.
+
+Every slope stems from one leaf, which rises through it exactly if the root does: the answer is read off at the root.
+The best k is taken and the window moves along: s is doubled while leaves move as far as they can, and halved where
+nothing improves. A point that no window of step 1 improves is optimal: the difference to any better one would be a sum
+of exchanges that change no node by more than one, without cancellation, so that by convexity one of them alone would
+improve, and the window holds them all.
+
+A cost has two parts, compared in order: for absolute values the second is the squares, which decides among optima.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.kernels.compile import compiled
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Marks = NDArray[np.bool_]
+Slopes = tuple[Floats, Floats, Ints]  # first part, second part, leaf
+
+_REACH = 2  # steps that a leaf may move up or down at once
+
+
+@compiled
+def spans(parent: Ints, first_child: Ints) -> Ints:
+    """Return where each node's leaves begin (n,) when leaves are numbered depth first; O(n)."""
+    n = parent.size
+    leaves = np.zeros(n, np.int64)
+    for v in range(n - 1, -1, -1):
+        if first_child[v] == first_child[v + 1]:
+            leaves[v] = 1
+        if v > 0:
+            leaves[parent[v]] += leaves[v]
+    begin = np.zeros(n, np.int64)
+    for v in range(n):
+        place = begin[v]
+        for c in range(first_child[v], first_child[v + 1]):
+            begin[c] = place
+            place += leaves[c]
+    return begin
+
+
+@compiled
+def _absolute(x: int, step: int, y: int, w: float) -> float:
+    return w * float(abs(x + step - y) - abs(x - y))
+
+
+@compiled
+def _squares(x: int, step: int, y: int, w: float) -> float:
+    return w * float(step) * float(2 * (x - y) + step)
+
+
+@compiled
+def _merge(source: Slopes, i: int, i_end: int, j: int, j_end: int, out: Slopes, k: int) -> int:
+    """Merge two lists into ``out`` from k on, the first's before the second's where equal; return the end."""
+    first, second, leaf = source
+    while i < i_end or j < j_end:
+        if j == j_end:
+            left = True
+        elif i == i_end:
+            left = False
+        else:
+            left = first[i] < first[j] or (first[i] == first[j] and second[i] <= second[j])
+        if left:
+            m, i = i, i + 1
+        else:
+            m, j = j, j + 1
+        out[0][k], out[1][k], out[2][k] = first[m], second[m], leaf[m]
+        k += 1
+    return k
+
+
+@compiled
+def _copy(source: Slopes, begin: int, out: Slopes, at: int, size: int) -> None:
+    for m in range(size):
+        k = begin + m
+        out[0][at + m], out[1][at + m], out[2][at + m] = source[0][k], source[1][k], source[2][k]
+
+
+@compiled
+def _join(lists: int, begin: Ints, size: Ints, slopes: Slopes, spare: Slopes) -> int:
+    """Merge neighbouring lists by pairs, in rounds; the result lies in ``slopes`` at begin[0]; return its size."""
+    source, target, rounds = slopes, spare, 0
+    while lists > 1:
+        kept = 0
+        for c in range(0, lists, 2):
+            a, other = begin[c], c + 1 if c + 1 < lists else c
+            b, b_end = begin[other], begin[other] + (size[other] if other > c else 0)
+            end = _merge(source, a, a + size[c], b, b_end, target, a)
+            begin[kept], size[kept] = a, end - a
+            kept += 1
+        lists = kept
+        source, target = target, source
+        rounds += 1
+    if rounds % 2 == 1:
+        _copy(spare, begin[0], slopes, begin[0], size[0])
+    return int(size[0])
+
+
+@compiled
+def _cut(v: int, low: int, high: int, at: int, low_k: Ints, size: Ints, slopes: Slopes, k: Ints) -> None:
+    """Cut the list of node v down to low..high: slopes below are passed by their leaves, those above never are."""
+    passed = max(0, low - low_k[v])
+    for m in range(at, at + passed):
+        k[slopes[2][m]] += 1
+    size[v] = min(low_k[v] + size[v], high) - low_k[v] - passed
+    low_k[v] += passed
+    if passed > 0:
+        _copy(slopes, at + passed, slopes, at, size[v])
+
+
+@compiled
+def _best(
+    first_child: Ints,
+    begin: Ints,
+    y: Ints,
+    x: Ints,
+    weights: Floats,
+    second: Floats,
+    lower: Ints,
+    upper: Ints,
+    held: bool,
+    squares: bool,
+    step: int,
+    slopes: Slopes,
+    spare: Slopes,
+    low_k: Ints,
+    size: Ints,
+    k: Ints,
+    segment: Ints,
+    segment_size: Ints,
+) -> None:
+    """Write the best k of every leaf in the window around x; the root's is 0 where it is ``held``."""
+    n = x.size
+    for v in range(n - 1, -1, -1):
+        at, a, b = 2 * _REACH * begin[v], first_child[v], first_child[v + 1]
+        low, high = -((x[v] - lower[v]) // step), (upper[v] - x[v]) // step
+        if a == b:
+            low_k[v] = k[v] = max(low, -_REACH)
+            size[v] = min(high, _REACH) - low_k[v]
+            slopes[0][at : at + size[v]] = 0.0
+            slopes[1][at : at + size[v]] = 0.0
+            slopes[2][at : at + size[v]] = v
+        else:
+            low_k[v] = 0
+            for c in range(a, b):
+                low_k[v] += low_k[c]
+                segment[c - a], segment_size[c - a] = 2 * _REACH * begin[c], size[c]
+            size[v] = _join(b - a, segment, segment_size, slopes, spare)
+            _cut(v, low, high, at, low_k, size, slopes, k)
+        if weights[v] > 0.0:
+            for m in range(size[v]):
+                here = x[v] + step * (low_k[v] + m)
+                if squares:
+                    slopes[0][at + m] += _squares(here, step, y[v], weights[v])
+                else:
+                    slopes[0][at + m] += _absolute(here, step, y[v], weights[v])
+                    slopes[1][at + m] += _squares(here, step, y[v], second[v])
+    for m in range(size[0]):
+        below = slopes[0][m] < 0.0 or (slopes[0][m] == 0.0 and slopes[1][m] < 0.0)
+        if (held and m < -low_k[0]) or (not held and below):
+            k[slopes[2][m]] += 1
+
+
+@compiled
+def _move(
+    parent: Ints,
+    first_child: Ints,
+    y: Ints,
+    x: Ints,
+    weights: Floats,
+    second: Floats,
+    squares: bool,
+    step: int,
+    k: Ints,
+) -> bool:
+    """Move x by step k, given at the leaves, if that lowers the cost; tell whether it did."""
+    n, first, then = x.size, 0.0, 0.0
+    for v in range(n):
+        if first_child[v] < first_child[v + 1]:
+            k[v] = 0
+    for v in range(n - 1, -1, -1):
+        if v > 0:
+            k[parent[v]] += k[v]
+        if weights[v] > 0.0 and k[v] != 0:
+            if squares:
+                first += _squares(x[v], step * k[v], y[v], weights[v])
+            else:
+                first += _absolute(x[v], step * k[v], y[v], weights[v])
+                then += _squares(x[v], step * k[v], y[v], second[v])
+    if first > 0.0 or (first == 0.0 and then >= 0.0):
+        return False
+    for v in range(n):
+        x[v] += step * k[v]
+    return True
+
+
+@compiled
+def improve(
+    parent: Ints,
+    first_child: Ints,
+    y: Ints,
+    weights: Floats,
+    second: Floats,
+    lower: Ints,
+    upper: Ints,
+    held: bool,
+    squares: bool,
+    x: Ints,
+    done: Marks,
+    limit: int,
+    cell: int,
+    last: int,
+) -> int:
+    """Make the feasible points x (cells, n) optimal in place, for the cells cell..last - 1; return the windows solved.
+
+    y (cells, n); weights (n,), 0 where nothing was measured; ``second`` (n,) weighs the squares that decide among
+    optima of absolute values; lower and upper (n,) are bounds; ``held`` keeps the root's values. Cells are
+    independent; those ``done`` (cells,) are left alone, and those that ``limit`` windows make optimal are marked so. A
+    window takes O(n height + leaves log fan-out); a good start leaves few of them.
+    """
+    n, begin = parent.size, spans(parent, first_child)
+    room, fan = 0, 1
+    for v in range(n):
+        room += first_child[v] == first_child[v + 1]
+        fan = max(fan, first_child[v + 1] - first_child[v])
+    room *= 2 * _REACH
+    slopes = (np.empty(room), np.empty(room), np.empty(room, np.int64))
+    spare = (np.empty(room), np.empty(room), np.empty(room, np.int64))
+    low_k, size, k = np.zeros(n, np.int64), np.zeros(n, np.int64), np.zeros(n, np.int64)
+    segment, segment_size = np.zeros(fan, np.int64), np.zeros(fan, np.int64)
+    windows = 0
+    for i in range(cell, last):
+        step, left = 1, 0 if done[i] else limit
+        while step > 0 and left > 0:
+            windows, left = windows + 1, left - 1
+            _best(
+                first_child,
+                begin,
+                y[i],
+                x[i],
+                weights,
+                second,
+                lower,
+                upper,
+                held,
+                squares,
+                step,
+                slopes,
+                spare,
+                low_k,
+                size,
+                k,
+                segment,
+                segment_size,
+            )
+            edge = False
+            for v in range(n):
+                edge = edge or (first_child[v] == first_child[v + 1] and abs(k[v]) == _REACH)
+            if not _move(parent, first_child, y[i], x[i], weights, second, squares, step, k):
+                step //= 2
+            elif edge:
+                step *= 2
+        done[i] = done[i] or step == 0
+    return windows

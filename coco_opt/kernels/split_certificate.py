@@ -1,0 +1,179 @@
+"""Certificates of top-down splits: sparse products, and the prices that make the duality gap small.
+
+All tables are [cells, children]. With reduced costs s, curvatures d and caps u of the cells, what a cell adds to the
+gap of x is the most that any y in [0, u] could gain::
+
+    phi(s) = max_y  s (x - y) - d (x - y)^2  >= 0,
+
+which is convex in s, hence in every price: each kernel below finds the root of a monotone derivative by bisection.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.kernels.compile import compiled
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+_HALVINGS = 64
+
+
+@compiled
+def products(start: Ints, index: Ints, value: Floats, x: Floats) -> Floats:
+    """Return the product of a sparse matrix, held by rows, with a table [columns, children]; O(entries x children)."""
+    rows, children = start.size - 1, x.shape[1]
+    out = np.zeros((rows, children))
+    for a in range(rows):
+        for e in range(start[a], start[a + 1]):
+            c, v = index[e], value[e]
+            for j in range(children):
+                out[a, j] += v * x[c, j]
+    return out
+
+
+@compiled
+def normal_matrix(
+    column_start: Ints, row: Ints, value: Floats, number: Ints, size: int, measure: Floats, summed: bool
+) -> Floats:
+    """Return ``A diag(measure) A'`` of the constraints' rows, less what the parent sums take up of it (if ``summed``).
+
+    ``number`` [rows, children] is the place of a row in the (size, size) result, -1 where it is left out.
+    """
+    out = np.zeros((size, size))
+    children = measure.shape[1]
+    for c in range(measure.shape[0]):
+        total = 0.0
+        for j in range(children):
+            total += measure[c, j]
+        for e in range(column_start[c], column_start[c + 1]):
+            for j in range(children):
+                at = number[row[e], j]
+                if at < 0 or measure[c, j] == 0.0:
+                    continue
+                entry = value[e] * measure[c, j]
+                for f in range(column_start[c], column_start[c + 1]):
+                    if number[row[f], j] >= 0:
+                        out[at, number[row[f], j]] += entry * value[f]
+                    if summed:
+                        for i in range(children):
+                            if number[row[f], i] >= 0:
+                                out[at, number[row[f], i]] -= entry / total * value[f] * measure[c, i]
+    return out
+
+
+@compiled
+def _best(s: float, x: float, d: float, cap: float) -> float:
+    """Return the y in [0, cap] that gains most."""
+    if d > 0.0:
+        return min(max(x - s / (2.0 * d), 0.0), cap)
+    if s == 0.0:
+        return x
+    return 0.0 if s > 0.0 else cap
+
+
+@compiled
+def cells_gap(s: Floats, x: Floats, d: Floats, cap: Floats) -> float:
+    """Return the sum of phi over all cells; infinite where a cell without cap or curvature has a negative price."""
+    total = 0.0
+    for c in range(x.shape[0]):
+        for j in range(x.shape[1]):
+            y = _best(s[c, j], x[c, j], d[c, j], cap[c, j])
+            if np.isinf(y):
+                return np.inf
+            away = x[c, j] - y
+            total += max(0.0, (s[c, j] - d[c, j] * away) * away)
+    return total
+
+
+@compiled
+def parent_prices(g: Floats, x: Floats, d: Floats, parent: Floats) -> Floats:
+    """Return for every cell the price of its parent sum that makes its part of the gap least, for gradients g."""
+    prices = np.empty(parent.size)
+    for c in range(parent.size):
+        low, high = np.inf, -np.inf
+        for j in range(x.shape[1]):
+            low = min(low, g[c, j] - 2.0 * d[c, j] * x[c, j])
+            high = max(high, g[c, j] + 2.0 * d[c, j] * max(0.0, parent[c] - x[c, j]))
+        for _ in range(_HALVINGS):
+            middle = 0.5 * (low + high)
+            if not low < middle < high:
+                break
+            total = 0.0
+            for j in range(x.shape[1]):
+                total += _best(g[c, j] - middle, x[c, j], d[c, j], parent[c])
+            if total <= parent[c]:
+                low = middle
+            else:
+                high = middle
+        prices[c] = low
+    return prices
+
+
+@compiled
+def _slope(
+    cells: Ints, value: Floats, j: int, move: float, s: Floats, x: Floats, d: Floats, cap: Floats, side: float
+) -> float:
+    """Return the gap's derivative in one constraint's price, ``move`` away from the present one."""
+    total = side
+    for e in range(cells.size):
+        c = cells[e]
+        total -= value[e] * (x[c, j] - _best(s[c, j] - value[e] * move, x[c, j], d[c, j], cap[c, j]))
+    return total
+
+
+@compiled
+def improve_row_prices(
+    start: Ints,
+    index: Ints,
+    value: Floats,
+    above: Floats,
+    below: Floats,
+    s: Floats,
+    x: Floats,
+    d: Floats,
+    cap: Floats,
+    prices: Floats,
+) -> None:
+    """Minimise the gap in one price of a constraint after the other, keeping ``s`` up to date.
+
+    ``above`` and ``below`` [rows, children] are C x - lower and upper - C x, infinite where there is no side.
+    """
+    for k in range(start.size - 1):
+        cells, entries = index[start[k] : start[k + 1]], value[start[k] : start[k + 1]]
+        for j in range(x.shape[1]):
+            old = prices[k, j]
+            step = 0.0
+            for e in range(cells.size):
+                if entries[e] != 0.0:
+                    step = max(step, abs(s[cells[e], j] / entries[e]))
+            least = -np.inf if np.isfinite(below[k, j]) else 0.0
+            most = np.inf if np.isfinite(above[k, j]) else 0.0
+            low, high = old, old
+            # A price is positive at a lower side and negative at an upper one, and pays for the distance to it.
+            for _ in range(_HALVINGS):
+                side = above[k, j] if high > 0.0 else -below[k, j]
+                if high >= most or step == 0.0 or _slope(cells, entries, j, high - old, s, x, d, cap, side) >= 0.0:
+                    break
+                low, high, step = high, min(most, high + step), 2.0 * step
+            if high == old:
+                for _ in range(_HALVINGS):
+                    side = above[k, j] if low >= 0.0 else -below[k, j]
+                    if low <= least or step == 0.0 or _slope(cells, entries, j, low - old, s, x, d, cap, side) <= 0.0:
+                        break
+                    high, low, step = low, max(least, low - step), 2.0 * step
+            for _ in range(_HALVINGS):
+                middle = 0.5 * (low + high)
+                if not low < middle < high:
+                    break
+                side = above[k, j] if middle > 0.0 else -below[k, j]
+                if _slope(cells, entries, j, middle - old, s, x, d, cap, side) < 0.0:
+                    low = middle
+                else:
+                    high = middle
+            best = 0.5 * (low + high)
+            prices[k, j] = best
+            for e in range(cells.size):
+                s[cells[e], j] -= entries[e] * (best - old)

@@ -1,0 +1,112 @@
+"""Parts of controlled rounding of several tables: what rows can reach, whether they are nested, largest fractions."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.kernels.compile import compiled
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+
+@compiled
+def reach(start: Ints, cell: Ints, value: Floats, room: Ints) -> tuple[Floats, Floats]:
+    """Return the least and largest value of every row [children, rows] over tables from 0 to ``room``."""
+    children, rows = room.shape[0], start.size - 1
+    least, most = np.zeros((children, rows)), np.zeros((children, rows))
+    for j in range(children):
+        for r in range(rows):
+            for a in range(start[r], start[r + 1]):
+                part = value[a] * room[j, cell[a]]
+                if part < 0.0:
+                    least[j, r] += part
+                else:
+                    most[j, r] += part
+    return least, most
+
+
+@compiled
+def nest(start: Ints, cell: Ints, value: Floats, room: Ints, binds: Bools) -> tuple[bool, Ints, Ints]:
+    """Return whether each child's binding rows form a forest, the row around each cell (-1: none) and around each row.
+
+    Only cells with room count. ``up`` is -1 for an outermost row and -2 for one that does not bind.
+    """
+    children, cells = room.shape
+    rows = start.size - 1
+    leaf, up = np.full((children, cells), -1), np.full((children, rows), -2)
+    size = np.zeros(rows, np.int64)
+    for j in range(children):
+        for r in range(rows):
+            size[r] = -1
+            if binds[j, r]:
+                size[r] = 0
+                for a in range(start[r], start[r + 1]):
+                    if room[j, cell[a]] > 0:
+                        if value[a] != 1.0:
+                            return False, leaf, up
+                        size[r] += 1
+        for r in np.argsort(-size, kind="mergesort"):
+            if size[r] < 0:
+                break
+            around = np.int64(-3)
+            for a in range(start[r], start[r + 1]):
+                c = cell[a]
+                if room[j, c] > 0:
+                    if around == -3:
+                        around = leaf[j, c]
+                    elif around != leaf[j, c]:
+                        return False, leaf, up
+                    leaf[j, c] = r
+            up[j, r] = max(around, -1)
+    return True, leaf, up
+
+
+@compiled
+def largest_fractions(x: Floats, low: Ints, high: Ints, total: Ints, held: Ints, price: Floats) -> int:
+    """Fill ``held`` [children, cells] with the cheapest tables that sum to ``total``, and each cell's marginal price.
+
+    Ties go to the first child. Return the first cell whose total is out of reach, or -1.
+    """
+    children, cells = x.shape
+    fraction = np.empty(children)
+    for c in range(cells):
+        need = total[c]
+        most = -1.0
+        for j in range(children):
+            held[j, c] = min(max(np.int64(np.floor(x[j, c])), low[j, c]), high[j, c])
+            need -= held[j, c]
+            fraction[j] = 0.0
+            if held[j, c] < high[j, c] and held[j, c] < x[j, c]:
+                fraction[j] = x[j, c] - held[j, c]
+                most = max(most, fraction[j])
+        price[c] = 1.0 if most < 0.0 else 1.0 - 2.0 * most
+        if need > 0 and most > 0.0:
+            for j in np.argsort(-fraction, kind="mergesort"):
+                if need == 0 or fraction[j] == 0.0:
+                    break
+                held[j, c] += 1
+                need -= 1
+                price[c] = 1.0 - 2.0 * fraction[j]
+        for j in range(children):
+            if need > 0:
+                step = min(need, high[j, c] - held[j, c])
+                price[c] = 1.0 if step > 0 else price[c]
+            else:
+                step = max(need, low[j, c] - held[j, c])
+                price[c] = -1.0 if step < 0 else price[c]
+            held[j, c] += step
+            need -= step
+        if need != 0:
+            return c
+    return -1
+
+
+@compiled
+def nearest(x: Floats, low: Ints, high: Ints, held: Ints) -> None:
+    """Fill ``held`` [children, cells] with the nearest whole tables, halves down."""
+    for j in range(x.shape[0]):
+        for c in range(x.shape[1]):
+            held[j, c] = min(max(np.int64(np.ceil(x[j, c] - 0.5)), low[j, c]), high[j, c])

@@ -1,0 +1,51 @@
+"""The certified gap of controlled rounding of several tables, term by term."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.kernels.compile import compiled
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@compiled
+def slopes(start: Ints, cell: Ints, value: Floats, rows: Floats, parent: Floats) -> Floats:
+    """Return ``parent + C' rows`` [children, cells]: what one person in a cell is worth at these prices."""
+    children = rows.shape[0]
+    out = np.empty((children, parent.size))
+    for j in range(children):
+        out[j] = parent
+        for r in range(start.size - 1):
+            if rows[j, r] != 0.0:
+                for a in range(start[r], start[r + 1]):
+                    out[j, cell[a]] += rows[j, r] * value[a]
+    return out
+
+
+@compiled
+def _excess(x: float, held: int, other: int, slope: float) -> float:
+    """Return by how much ``|held - x| - slope held`` exceeds the same of ``other``."""
+    # Added up from the part between them and its ends: distances of large numbers have no digits to spare.
+    moved = float(other - held)
+    if (held >= x) != (other >= x):
+        return slope * moved - (abs(other - x) - abs(held - x))
+    return slope * moved - (moved if held >= x else -moved)
+
+
+@compiled
+def cells(held: Ints, low: Ints, high: Ints, x: Floats, slope: Floats) -> float:
+    """Return ``sum max_Y (|X - x| - s X) - (|Y - x| - s Y)`` over whole Y from ``low`` to ``high``; every term >= 0."""
+    total = 0.0
+    for j in range(x.shape[0]):
+        for c in range(x.shape[1]):
+            worst = 0.0
+            down = np.int64(np.floor(x[j, c]))
+            for other in (low[j, c], high[j, c], down, down + 1):
+                other = min(max(other, low[j, c]), high[j, c])
+                if other != held[j, c]:
+                    worst = max(worst, _excess(x[j, c], held[j, c], other, slope[j, c]))
+            total += worst
+    return total

@@ -1,0 +1,397 @@
+"""Controlled rounding of several tables as a minimum-cost flow: largest fractions repaired along shortest paths.
+
+A unit of flow is a person of some cell c given to some child j: from cell c to the smallest row of the child's nested
+rows that counts c, from there row by row outwards, and to the sink. What a cell of a child holds costs its distance
+from a fractional number, convex; rows carry between their lower and upper sides for nothing. Without a parent's table
+the people come from the sink itself. Nodes: cells, then rows (child by child), then the sink.
+
+Largest fractions meet the cells' sums at least cost; what rows then have too much is sent along shortest paths to where
+they have too little (successive shortest paths with potentials; Ahuja, Magnanti and Orlin 1993, section 9.7), so flow
+and potentials stay optimal for the rows met so far. Every search stops at the first row that lacks people.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.kernels.compile import compiled
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Graph = tuple[Floats, Ints, Ints, Ints, Ints, Floats, Floats, Ints, Ints, bool]
+"""x, low, high [children, cells]; leaf, up; lower, upper [children, rows]; members' bounds, members; any parent."""
+Search = tuple[Floats, Ints, Ints, Ints, Ints]
+"""Distances; each node's predecessor, arc and kind of arc [nodes, 3]; heap, places in it; nodes seen."""
+
+_MORE, _LESS, _OUT, _BACK = 0, 1, 2, 3  # a cell of a child gains, loses; a row carries more, less
+_PLENTY = 2**61
+
+
+@compiled
+def _dearer(x: float, held: int) -> float:
+    """Return what one person more costs in a cell that holds ``held``."""
+    if held + 1 <= x:
+        return -1.0
+    if held >= x:
+        return 1.0
+    return 1.0 - 2.0 * (x - held)
+
+
+@compiled
+def _members(leaf: Ints, rows: int) -> tuple[Ints, Ints]:
+    """Return the cells of each row of each child, those in no row last: bounds [children, rows + 2], cells."""
+    children, cells = leaf.shape
+    bound, member = np.zeros((children, rows + 2), np.int64), np.empty((children, cells), np.int64)
+    at = np.empty(rows + 1, np.int64)
+    for j in range(children):
+        for c in range(cells):
+            bound[j, (leaf[j, c] if leaf[j, c] >= 0 else rows) + 1] += 1
+        for r in range(rows + 1):
+            at[r] = bound[j, r]
+            bound[j, r + 1] += bound[j, r]
+        for c in range(cells):
+            r = leaf[j, c] if leaf[j, c] >= 0 else rows
+            member[j, at[r]] = c
+            at[r] += 1
+    return bound, member
+
+
+@compiled
+def _load(
+    held: Ints, low: Ints, leaf: Ints, up: Ints, lower: Floats, upper: Floats, price: Floats
+) -> tuple[Ints, Ints]:
+    """Return what every row carries, at the side that its price asks for or between, and each node's excess."""
+    children, cells = held.shape
+    rows = up.shape[1]
+    sink = cells + children * rows
+    carries, excess = np.zeros((children, rows), np.int64), np.zeros(sink + 1, np.int64)
+    depth = np.empty(rows, np.int64)
+    for j in range(children):
+        for c in range(cells):
+            people = held[j, c] - low[j, c]
+            excess[sink if leaf[j, c] < 0 else cells + j * rows + leaf[j, c]] += people
+            excess[sink] -= people
+        for r in range(rows):
+            depth[r] = -1
+            above = up[j, r]
+            while above != -2:
+                depth[r] += 1
+                if above < 0:
+                    break
+                above = up[j, above]
+        for r in np.argsort(-depth, kind="mergesort"):
+            if depth[r] < 0:
+                break
+            node = cells + j * rows + r
+            least = upper[j, r] if price[j, r] < 0.0 else lower[j, r]
+            most = lower[j, r] if price[j, r] > 0.0 else upper[j, r]
+            carries[j, r] = np.int64(min(max(float(excess[node]), least), most))
+            excess[node] -= carries[j, r]
+            excess[sink if up[j, r] < 0 else cells + j * rows + up[j, r]] += carries[j, r]
+    return carries, excess
+
+
+@compiled
+def _sift(heap: Ints, place: Ints, distance: Floats, at: int, size: int) -> None:
+    """Restore the heap order around one entry."""
+    node = heap[at]
+    while at > 0 and distance[heap[(at - 1) // 2]] > distance[node]:
+        heap[at] = heap[(at - 1) // 2]
+        place[heap[at]] = at
+        at = (at - 1) // 2
+    while 2 * at + 1 < size:
+        below = 2 * at + 1
+        if below + 1 < size and distance[heap[below + 1]] < distance[heap[below]]:
+            below += 1
+        if distance[heap[below]] >= distance[node]:
+            break
+        heap[at] = heap[below]
+        place[heap[at]] = at
+        at = below
+    heap[at] = node
+    place[node] = at
+
+
+@compiled
+def _relax(node: int, length: float, origin: int, arc: int, kind: int, search: Search, size: int) -> int:
+    """Note a shorter way to a node; return the heap's new size."""
+    distance, before, heap, place, seen = search
+    if length < distance[node]:
+        if distance[node] == np.inf:
+            seen[0] += 1
+            seen[seen[0]] = node
+            heap[size] = node
+            place[node] = size
+            size += 1
+        distance[node] = length
+        before[node, 0], before[node, 1], before[node, 2] = origin, arc, kind
+        _sift(heap, place, distance, place[node], size)
+    return size
+
+
+@compiled
+def _from_cell(c: int, graph: Graph, held: Ints, potential: Floats, search: Search, size: int, most: float) -> int:
+    """Go from a cell to every child whose table has room there."""
+    x, _, high, leaf, up, _, _, _, _, _ = graph
+    children, cells = x.shape
+    rows, sink = up.shape[1], potential.size - 1
+    so_far = search[0][c]
+    for j in range(children):
+        if held[j, c] < high[j, c]:
+            node = sink if leaf[j, c] < 0 else cells + j * rows + leaf[j, c]
+            length = so_far + max(0.0, _dearer(x[j, c], held[j, c]) + potential[c] - potential[node])
+            if length < most:
+                size = _relax(node, length, c, j * cells + c, _MORE, search, size)
+    return size
+
+
+@compiled
+def _from_members(
+    u: int, j: int, r: int, graph: Graph, held: Ints, potential: Floats, search: Search, size: int, most: float
+) -> int:
+    """Go from a row (or the sink) back to the cells that give child j people there."""
+    x, low, _, _, _, _, _, bound, member, parent = graph
+    cells, sink = x.shape[1], potential.size - 1
+    so_far = search[0][u]
+    for a in range(bound[j, r], bound[j, r + 1]):
+        c = member[j, a]
+        if held[j, c] > low[j, c]:
+            node = c if parent else sink
+            length = so_far + max(0.0, potential[u] - potential[node] - _dearer(x[j, c], held[j, c] - 1))
+            if length < most:
+                size = _relax(node, length, u, j * cells + c, _LESS, search, size)
+    return size
+
+
+@compiled
+def _from_around(
+    u: int, j: int, r: int, graph: Graph, carries: Ints, potential: Floats, search: Search, size: int, most: float
+) -> int:
+    """Go from a row (or, with r = -1, the sink) back to the rows of child j just inside it."""
+    cells, up, lower = graph[0].shape[1], graph[4], graph[5]
+    rows = up.shape[1]
+    so_far = search[0][u]
+    for inner in range(rows):
+        if up[j, inner] == r and carries[j, inner] > lower[j, inner]:
+            node = cells + j * rows + inner
+            length = so_far + max(0.0, potential[u] - potential[node])
+            if length < most:
+                size = _relax(node, length, u, j * rows + inner, _BACK, search, size)
+    return size
+
+
+@compiled
+def _from_row(
+    u: int, graph: Graph, held: Ints, carries: Ints, potential: Floats, search: Search, size: int, most: float
+) -> int:
+    """Go from a row outwards, to the rows inside it and to its own cells."""
+    cells, up, upper = graph[0].shape[1], graph[4], graph[6]
+    rows, sink = up.shape[1], potential.size - 1
+    j, r = (u - cells) // rows, (u - cells) % rows
+    if carries[j, r] < upper[j, r]:
+        node = sink if up[j, r] < 0 else cells + j * rows + up[j, r]
+        length = search[0][u] + max(0.0, potential[u] - potential[node])
+        if length < most:
+            size = _relax(node, length, u, j * rows + r, _OUT, search, size)
+    size = _from_around(u, j, r, graph, carries, potential, search, size, most)
+    return _from_members(u, j, r, graph, held, potential, search, size, most)
+
+
+@compiled
+def _from_sink(
+    graph: Graph, held: Ints, carries: Ints, potential: Floats, search: Search, size: int, most: float
+) -> int:
+    """Go from the sink back to outermost rows and to cells in no row; without a parent, also to every row with room."""
+    x, _, high, leaf, up, _, _, _, _, parent = graph
+    children, cells = x.shape
+    rows, sink = up.shape[1], potential.size - 1
+    so_far = search[0][sink]
+    for j in range(children):
+        size = _from_around(sink, j, -1, graph, carries, potential, search, size, most)
+        if parent:
+            size = _from_members(sink, j, rows, graph, held, potential, search, size, most)
+            continue
+        for c in range(cells):
+            if leaf[j, c] >= 0 and held[j, c] < high[j, c]:
+                node = cells + j * rows + leaf[j, c]
+                length = so_far + max(0.0, _dearer(x[j, c], held[j, c]) + potential[sink] - potential[node])
+                if length < most:
+                    size = _relax(node, length, sink, j * cells + c, _MORE, search, size)
+    return size
+
+
+@compiled
+def _nearest_lack(
+    source: int, graph: Graph, held: Ints, carries: Ints, excess: Ints, potential: Floats, search: Search
+) -> int:
+    """Return the nearest node that lacks people, -1 for none, and leave the way there in ``search``."""
+    distance, _, heap, place, seen = search
+    cells, sink = graph[0].shape[1], potential.size - 1
+    for a in range(1, seen[0] + 1):
+        distance[seen[a]] = np.inf
+    seen[0], seen[1] = 1, source
+    distance[source], heap[0], place[source], size = 0.0, source, 0, 1
+    most = np.inf
+    while size > 0:
+        u, counted = heap[0], seen[0]
+        if excess[u] < 0:
+            return u
+        size -= 1
+        if size > 0:
+            heap[0] = heap[size]
+            place[heap[0]] = 0
+            _sift(heap, place, distance, 0, size)
+        if u < cells:
+            size = _from_cell(u, graph, held, potential, search, size, most)
+        elif u < sink:
+            size = _from_row(u, graph, held, carries, potential, search, size, most)
+        else:
+            size = _from_sink(graph, held, carries, potential, search, size, most)
+        for a in range(counted + 1, seen[0] + 1):
+            if excess[seen[a]] < 0:
+                most = min(most, distance[seen[a]])
+    return -1
+
+
+@compiled
+def _same_price(kind: int, arc: int, graph: Graph, held: Ints, carries: Ints) -> int:
+    """Return how many people can go along an arc at its present price."""
+    x, low, high, _, up, lower, upper, _, _, _ = graph
+    if kind >= _OUT:
+        j, r = arc // up.shape[1], arc % up.shape[1]
+        room = upper[j, r] - carries[j, r] if kind == _OUT else carries[j, r] - lower[j, r]
+        return np.int64(min(room, float(_PLENTY)))
+    j, c = arc // x.shape[1], arc % x.shape[1]
+    now, here = held[j, c], x[j, c]
+    if kind == _MORE:
+        if now >= here:
+            return high[j, c] - now
+        return min(high[j, c] - now, max(1, np.int64(np.floor(here)) - now))
+    if now <= here:
+        return now - low[j, c]
+    return min(now - low[j, c], max(1, now - np.int64(np.ceil(here))))
+
+
+@compiled
+def _send(source: int, target: int, graph: Graph, held: Ints, carries: Ints, excess: Ints, search: Search) -> None:
+    """Send along the way found what its ends and its arcs allow at one price."""
+    before = search[1]
+    cells, rows = graph[0].shape[1], graph[4].shape[1]
+    people, node = min(excess[source], -excess[target]), target
+    while node != source:
+        people = min(people, _same_price(before[node, 2], before[node, 1], graph, held, carries))
+        node = before[node, 0]
+    node = target
+    while node != source:
+        arc, kind = before[node, 1], before[node, 2]
+        if kind >= _OUT:
+            carries[arc // rows, arc % rows] += people if kind == _OUT else -people
+        else:
+            held[arc // cells, arc % cells] += people if kind == _MORE else -people
+        node = before[node, 0]
+    excess[source] -= people
+    excess[target] += people
+
+
+@compiled
+def _settle(graph: Graph, held: Ints, carries: Ints, excess: Ints, potential: Floats) -> int:
+    """Send all that is too much to where it lacks; return -1, or a node that stays unsettled because nothing can."""
+    nodes = potential.size
+    search = (
+        np.full(nodes, np.inf),
+        np.zeros((nodes, 3), np.int64),
+        np.zeros(nodes, np.int64),
+        np.zeros(nodes, np.int64),
+        np.zeros(nodes + 1, np.int64),
+    )
+    distance, seen = search[0], search[4]
+    for source in range(nodes):
+        while excess[source] > 0:
+            target = _nearest_lack(source, graph, held, carries, excess, potential, search)
+            if target < 0:
+                return source
+            for a in range(1, seen[0] + 1):
+                potential[seen[a]] += min(0.0, distance[seen[a]] - distance[target])
+            _send(source, target, graph, held, carries, excess, search)
+    return -1
+
+
+@compiled
+def _culprit(stuck: int, excess: Ints, cells: int) -> int:
+    """Return the row, counted over all children, that a failed search accuses: where people are stuck, or lacking."""
+    if stuck < excess.size - 1:
+        return stuck - cells
+    for node in range(cells, excess.size - 1):
+        if excess[node] < 0:
+            return node - cells
+    return 0
+
+
+@compiled
+def _potentials(up: Ints, row_price: Floats, cell_price: Floats, cells: int) -> Floats:
+    """Return node potentials in which cells and rows have their prices against the sink."""
+    children, rows = up.shape
+    out = np.zeros(cells + children * rows + 1)
+    for c in range(cell_price.size):
+        out[c] = -cell_price[c]
+    for j in range(children):
+        for r in range(rows):
+            around = np.int64(r) if up[j, r] != -2 else np.int64(-1)
+            while around >= 0:
+                out[cells + j * rows + r] += row_price[j, around]
+                around = up[j, around]
+    return out
+
+
+@compiled
+def _read_prices(potential: Floats, up: Ints, row_price: Floats, cell_price: Floats, cells: int) -> None:
+    """Set prices to the potentials' differences."""
+    children, rows = up.shape
+    sink = potential[-1]
+    for c in range(cell_price.size):
+        cell_price[c] = sink - potential[c]
+    for j in range(children):
+        node = cells + j * rows
+        for r in range(rows):
+            if up[j, r] != -2:
+                row_price[j, r] = potential[node + r] - (sink if up[j, r] < 0 else potential[node + up[j, r]])
+
+
+@compiled
+def solve(
+    x: Floats,
+    low: Ints,
+    high: Ints,
+    leaf: Ints,
+    up: Ints,
+    lower: Floats,
+    upper: Floats,
+    held: Ints,
+    cell_price: Floats,
+    row_price: Floats,
+) -> int:
+    """Turn tables ``held`` [children, cells], nearest at given prices, into those that meet all rows; return -1.
+
+    Prices of cells and of rows [children, rows] are updated too; without a parent's sums ``cell_price`` is empty and the
+    children are independent. Rows bound what lies above ``low`` in between ``lower`` and ``upper`` (whole or infinite).
+    Where nothing meets the rows, return child x rows + row of one of those that contradict each other.
+    O(unmet people x arcs x log nodes) at worst.
+    """
+    children, cells = x.shape
+    rows, parent = up.shape[1], cell_price.size == cells
+    step = children if parent else 1
+    for j in range(0, children, step):
+        part = slice(j, j + step)
+        table, price = held[part], row_price[part]
+        carries, excess = _load(table, low[part], leaf[part], up[part], lower[part], upper[part], price)
+        if not excess.any():
+            continue
+        bound, member = _members(leaf[part], rows)
+        graph = (x[part], low[part], high[part], leaf[part], up[part], lower[part], upper[part], bound, member, parent)
+        potential = _potentials(up[part], price, cell_price, cells)
+        stuck = _settle(graph, table, carries, excess, potential)
+        if stuck >= 0:
+            return j * rows + _culprit(stuck, excess, cells)
+        _read_prices(potential, up[part], price, cell_price, cells)
+    return -1

@@ -1,0 +1,118 @@
+"""Controlled rounding of tables as a sparse program: what each cell has above its floor, whole or not.
+
+Every cell starts from its floor (or the nearest number it may hold). One person more costs 1 - 2 fraction, further ones
+1 each, and so does every person less: at most three variables a cell, those without room left out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.forms import FloatArray, Formulation, LinearProgram, MixedIntegerProgram
+
+if TYPE_CHECKING:
+    from coco_opt.problems.table_rounding import RoundingDual, TableRounding
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Written:
+    """A linear program with the way back to tables and prices.
+
+    base int64[children, cells]; child, cell and sign of each variable; the rows of C that are in it [children x rows].
+    """
+
+    problem: TableRounding
+    program: LinearProgram
+    base: Ints
+    child: Ints
+    cell: Ints
+    sign: Ints
+    kept: NDArray[np.bool_]
+
+    def table(self, z: FloatArray) -> NDArray[Any]:
+        """Return the tables of a point."""
+        whole = np.rint(z)
+        if np.abs(z - whole).max(initial=0.0) <= 1e-6:
+            table = self.base.copy()
+            np.add.at(table, (self.child, self.cell), self.sign * whole.astype(np.int64))
+            return table
+        fractional: Floats = self.base.astype(np.float64)
+        np.add.at(fractional, (self.child, self.cell), self.sign * z)
+        return fractional
+
+    def prices(self, dual: FloatArray) -> RoundingDual:
+        """Return the problem's prices from those of the program's rows."""
+        from coco_opt.problems.table_rounding import RoundingDual
+
+        parent, rows, at = np.zeros(self.problem.shape[1]), np.zeros(self.kept.size), 0
+        if self.problem.parent is not None:
+            at = self.problem.open.size
+            parent[self.problem.open] = dual[:at]
+        rows[self.kept] = dual[at:]
+        return RoundingDual(parent, rows.reshape(self.problem.sides[0].shape))
+
+
+def program(problem: TableRounding, form: type[LinearProgram]) -> Formulation[NDArray[Any], RoundingDual]:
+    """Return the program in one of the problem's forms."""
+    written = relaxation(problem)
+    chosen = written.program
+    if form is MixedIntegerProgram:
+        chosen = MixedIntegerProgram(**vars(chosen), integer=np.ones(chosen.variables, dtype=np.bool_))
+    return Formulation(chosen, written.table, multipliers=lambda dual: written.prices(dual.rows))
+
+
+def relaxation(problem: TableRounding) -> Written:
+    """Return the linear relaxation; rows of C without variables are left out, which the problem has checked."""
+    from scipy.sparse import csc_array, csr_array, kron, vstack
+
+    low, high = problem.box
+    floors = np.floor(problem.x).astype(np.int64)
+    base = np.clip(floors, low, high)
+    first = np.minimum(high - base, ((problem.x > base) & (base == floors)).astype(np.int64))
+    rooms = (first, high - base - first, base - low)
+    where = [np.nonzero(room) for room in rooms]
+    child, cell = (np.concatenate([place[axis] for place in where]) for axis in (0, 1))
+    sign = np.repeat([1, 1, -1], [place[0].size for place in where])
+    cost = np.ones(child.size)
+    cost[: where[0][0].size] = 1.0 - 2.0 * (problem.x - base)[where[0]]
+    children, cells = problem.shape
+    position = np.full(cells, -1)
+    position[problem.open] = np.arange(problem.open.size)
+    signs = sign.astype(np.float64)
+    pick = csr_array(
+        (signs, (child * problem.open.size + position[cell], np.arange(child.size))),
+        shape=(children * problem.open.size, child.size),
+    )
+    rows, shape = problem.rows, (problem.rows.shape[0], problem.open.size)
+    each = kron(np.eye(children), csr_array((rows.value, rows.cell, rows.start), shape=shape), format="csr") @ pick
+    kept = np.diff(csr_array(each).indptr) > 0
+    moved = _moved(problem, base)
+    blocks, lower = [csr_array(each)[kept]], [(problem.sides[0] - moved).ravel()[kept]]
+    upper = [(problem.sides[1] - moved).ravel()[kept]]
+    if problem.parent is not None:
+        sums = kron(np.ones((1, children)), np.eye(problem.open.size), format="csr") @ pick
+        missing = (problem.parent - base.sum(axis=0))[problem.open].astype(np.float64)
+        blocks, lower, upper = [sums, *blocks], [missing, *lower], [missing, *upper]
+    linear = LinearProgram(
+        c=cost,
+        A=csc_array(vstack(blocks, format="csc")),
+        row_lower=np.concatenate(lower),
+        row_upper=np.concatenate(upper),
+        lower=np.zeros(child.size),
+        upper=np.concatenate([room[place] for room, place in zip(rooms, where, strict=True)]).astype(np.float64),
+        offset=float(np.abs(base - problem.x).sum()),
+    )
+    return Written(problem, linear, base, child, cell, sign, kept)
+
+
+def _moved(problem: TableRounding, base: Ints) -> Floats:
+    """Return what every row already has at the base, above the least tables [children, rows]."""
+    above = (base - problem.box[0])[:, problem.open].astype(np.float64)
+    return np.ascontiguousarray(problem.rows.apply(np.ascontiguousarray(above.T)).T)

@@ -1,0 +1,234 @@
+"""Integer tree fits, p = 1 and 2: against enumeration, programs, other kernels, and what must not be certified."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+from coco_solvers.structured.integer_tree import MergedSlopesInteger
+from coco_solvers.structured.tree import TreeSlopes
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from coco_opt import solve
+from coco_opt.errors import ProblemError, UnknownSolverError
+from coco_opt.problems import IntegerTreeL1, IntegerTreeL2, IsotonicL1
+from coco_opt.problems.integer_tree import IntegerTree
+from coco_opt.problems.tree import Tree
+from coco_opt.problems.tree_least_absolute import TreeLeastAbsolute
+from coco_opt.registry import Backend, candidates
+from coco_opt.solution import Answer, Status
+from coco_opt.solver import judge
+from tests.tree.oracles import leaf_matrix, random_tree
+
+KINDS: tuple[type[IntegerTree], ...] = (IntegerTreeL1, IntegerTreeL2)
+Ints = NDArray[np.int64]
+
+
+def drawn(kind: type[IntegerTree], seed: int, *, nodes: int, cells: int, spread: int, noise: int) -> IntegerTree:
+    """Return a problem on a ragged tree; some have bounds, tight ones above leaves too, some a known root."""
+    rng = np.random.default_rng(seed)
+    tree = random_tree(rng, nodes)
+    truth = tree.sums(np.where(tree.is_leaf, rng.integers(0, spread, nodes), 0))
+    y = truth[:, None] + rng.integers(-noise, noise + 1, (nodes, cells))
+    weights = rng.choice([0.0, 0.25, 1 / 3, 1.0, 3.0], nodes)
+    top = truth + rng.integers(-2, 3, nodes) if rng.random() < 0.5 else None
+    groups = None if top is None else np.maximum(top, 0)
+    root = None
+    if rng.random() < 0.5:
+        free = kind(tree, y, weights, groups=groups)
+        root = rng.integers(max(-noise, int(free.least[0])), min(spread, int(free.most[0])) + 1, cells)
+    return kind(tree, y, weights, groups=groups, root=root)
+
+
+def enumerated(problem: IntegerTree, reach: int) -> tuple[float, float]:
+    """Return the optimum over all leaf values from -reach to reach, and the least second cost w^2 r^2 among optima."""
+    S = leaf_matrix(problem.tree).astype(np.int64)
+    tables = S @ np.array(list(product(range(-reach, reach + 1), repeat=S.shape[1]))).T
+    first = second = 0.0
+    for cell, y in enumerate(problem.y.T):
+        fits = np.ones(tables.shape[1], dtype=np.bool_)
+        if problem.groups is not None:
+            fits &= (tables >= 0).all(axis=0) & (tables <= problem.groups[:, None]).all(axis=0)
+        if problem.root is not None:
+            fits &= tables[0] == problem.root[cell]
+        off = (tables - y[:, None])[:, fits].astype(np.float64)
+        costs = problem.weights @ np.abs(off) ** problem.power
+        optimal = costs <= costs.min() + 1e-9
+        first += float(costs.min())
+        second += float((problem.weights**2 @ off[:, optimal] ** 2).min())
+    return first, second
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("block", range(4))
+def test_equals_enumeration(kind: type[IntegerTree], block: int) -> None:
+    for seed in range(40 * block, 40 * block + 40):
+        problem = drawn(kind, seed, nodes=1 + seed % 6, cells=2, spread=3, noise=3)
+        if int(problem.tree.is_leaf.sum()) > 4 or problem.weights[problem.tree.is_leaf].min() == 0.0:
+            continue
+        solution = solve(problem, MergedSlopesInteger())
+        first, second = enumerated(problem, 8)
+        assert solution.objective == pytest.approx(first, abs=1e-9)
+        if kind is IntegerTreeL1:
+            off = solution.value - problem.y
+            assert float((problem.weights**2 @ off**2).sum()) == pytest.approx(second, abs=1e-9)
+
+
+@settings(max_examples=150)
+@given(st.integers(0, 10_000), st.sampled_from(KINDS), st.integers(1, 40), st.sampled_from([2, 9, 1_000, 10**7]))
+def test_every_problem_is_solved_to_a_certificate(seed: int, kind: type[IntegerTree], nodes: int, noise: int) -> None:
+    problem = drawn(kind, seed, nodes=nodes, cells=3, spread=20, noise=noise)
+    solution = solve(problem, MergedSlopesInteger(), check=False)
+    assert solution.value.dtype == np.int64
+    assert solution.raw_violation == 0.0
+    assert solution.gap <= 1e-12 * max(1.0, solution.objective)
+
+
+def test_whole_weights_leave_no_gap_at_all() -> None:
+    tree = Tree.complete(3, 4)
+    y = np.random.default_rng(5).integers(-9, 50, (tree.nodes, 60))
+    for kind in KINDS:
+        assert solve(kind(tree, y, 1 / 3, groups=np.full(tree.nodes, 30)), MergedSlopesInteger()).gap == 0.0
+
+
+def test_equals_the_kernel_of_single_cells() -> None:
+    for seed in range(30):
+        problem = drawn(IntegerTreeL1, seed, nodes=15, cells=4, spread=9, noise=8)
+        if problem.groups is None or problem.root is not None:
+            continue
+        single = sum(
+            solve(
+                TreeLeastAbsolute(problem.tree, y, problem.weights, lower=0, upper=problem.groups), TreeSlopes()
+            ).objective
+            for y in problem.y.T
+        )
+        assert solve(problem, MergedSlopesInteger()).objective == pytest.approx(single)
+
+
+MODERATE = {
+    f"{kind.kind}-{seed}": drawn(kind, seed, nodes=12, cells=15, spread=30, noise=9)
+    for kind in KINDS
+    for seed in range(4)
+}
+
+
+def pairs() -> list[Any]:
+    return [
+        pytest.param(backend, problem, id=f"{backend.name}-{name}")
+        for name, problem in MODERATE.items()
+        for backend in candidates(type(problem))
+        if backend.installed
+    ]
+
+
+@pytest.mark.parametrize(("backend", "problem"), pairs())
+def test_every_backend_reaches_the_certified_optimum(backend: Backend, problem: IntegerTree) -> None:
+    solution, reference = solve(problem, backend.make()), solve(problem, MergedSlopesInteger())
+    assert solution.value.dtype == np.int64
+    assert solution.objective == pytest.approx(reference.objective, rel=1e-6, abs=1e-6)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("form", ["lp", "milp"])
+def test_highs_agrees_in_both_forms(kind: type[IntegerTree], form: str) -> None:
+    from coco_solvers.generic.highs import HiGHS
+
+    for seed in range(10, 16):
+        problem = drawn(kind, seed, nodes=20, cells=8, spread=40, noise=30)
+        solution = solve(problem, HiGHS(form=form))  # type: ignore[arg-type]
+        assert solution.objective == pytest.approx(solve(problem, MergedSlopesInteger()).objective, rel=1e-9)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_wrong_points_and_prices_are_not_certified(kind: type[IntegerTree]) -> None:
+    rng = np.random.default_rng(2)
+    for seed in range(40):
+        problem = drawn(kind, seed, nodes=10, cells=5, spread=30, noise=9)
+        if problem.groups is not None or problem.root is not None:
+            continue
+        best = solve(problem, MergedSlopesInteger())
+        moved = np.array(best.value)
+        moved[problem.tree.is_leaf] += rng.integers(-2, 3, moved[problem.tree.is_leaf].shape)
+        for v in range(problem.tree.nodes - 1, -1, -1):
+            children = np.flatnonzero(problem.tree.parent == v)
+            if children.size:
+                moved[v] = moved[children].sum(axis=0)
+        loss = problem.objective(moved) - best.objective
+        for claimed in (None, rng.normal(0.0, 3.0, moved.shape), np.full(moved.shape, np.nan), np.zeros(3)):
+            verdict = judge(problem, Answer(moved, Status.OPTIMAL, claimed), "liar", 1e-9)
+            assert verdict.violation == 0.0
+            assert verdict.gap >= loss - 1e-9
+            assert verdict.ok == (loss <= 1e-9 * max(1.0, verdict.objective))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_breaks_a_constraint_is_seen(kind: type[IntegerTree]) -> None:
+    problem = kind([-1, 0, 0], [[4, 4], [2, 3], [2, 2]], groups=[6, 3, 3], root=[4, 5])
+    good: Ints = np.array([[4, 5], [2, 3], [2, 2]])
+    assert problem.violation(good) == 0.0
+    for at, change in (((1, 0), 1), ((0, 1), -2)):
+        bad = good.copy()
+        bad[at] += change
+        assert problem.violation(bad) == abs(change)
+    assert problem.violation(good + np.array([[0, 2], [0, 2], [0, 0]])) == 2  # root and a bound
+    assert problem.violation(np.array([[4.0, 5.0], [1.5, 3.0], [2.5, 2.0]])) == 0.5
+    assert problem.violation(good[:2]) == np.inf
+    assert problem.violation(good * np.nan) == np.inf
+
+
+def test_ties_of_absolute_values_are_shared_by_least_squares() -> None:
+    solution = solve(IntegerTreeL1([-1, 0, 0], [[12], [0], [0]]), MergedSlopesInteger())
+    assert solution.objective == 12
+    assert solution.value.ravel().tolist() == [8, 4, 4]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_optimum_far_from_the_real_one_takes_few_windows(kind: type[IntegerTree]) -> None:
+    rng = np.random.default_rng(4)
+    tree = Tree([-1] + [0] * 500)
+    weights = rng.uniform(0.1, 2.0, tree.nodes)  # for p = 1 the lightest leaf takes all that the root lacks
+    problem = kind(tree, rng.integers(-5, 50, (tree.nodes, 3)), weights)
+    answer = MergedSlopesInteger().solve(problem)
+    assert answer.iterations is not None
+    assert answer.iterations <= 20 * 3
+    assert judge(problem, answer, "far", 1e-12).ok
+
+
+def test_threads_do_not_change_the_answer() -> None:
+    problem = drawn(IntegerTreeL1, 3, nodes=30, cells=50, spread=30, noise=40)
+    one, two = (solve(problem, MergedSlopesInteger(threads=threads)).value for threads in (1, 2))
+    np.testing.assert_array_equal(one, two)
+
+
+def test_another_kind_is_refused() -> None:
+    with pytest.raises(UnknownSolverError, match="integer_tree_l1"):
+        MergedSlopesInteger().solve(IsotonicL1([1, 2]))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"y": [[1.5], [2.0]]}, "y must be whole numbers of shape 2 x cells"),
+        ({"y": [[1], [2], [3]]}, "y must be whole"),
+        ({"y": np.zeros((2, 0), np.int64)}, "y must be whole"),
+        ({"y": [[2**50], [2]]}, "too large"),
+        ({"y": [[2**51], [2]]}, "2\\^50"),
+        ({"groups": [3, -1]}, "groups must lie between 0"),
+        ({"groups": [3]}, "groups must be whole"),
+        ({"root": [1, 2]}, "root must be whole"),
+        ({"groups": [9, 4], "root": [5]}, "no room"),
+        ({"groups": [9, 4], "root": [-1]}, "no room"),
+        ({"weights": [1.0, -1.0]}, "nonnegative"),
+        ({"weights": [1.0, 2.0, 3.0]}, "one number"),
+        ({"tree": [0, 0]}, "parent"),
+    ],
+)
+def test_bad_data_are_refused(kind: type[IntegerTree], options: dict[str, Any], words: str) -> None:
+    given = {"tree": [-1, 0], "y": [[1], [2]], **options}
+    with pytest.raises(ProblemError, match=words):
+        kind(given.pop("tree"), given.pop("y"), given.pop("weights", 1.0), **given)
