@@ -11,6 +11,7 @@ from typing import Literal, get_args
 from coco_opt.choices import Certificate, SolverChoices
 from coco_opt.errors import ProblemError
 from coco_opt.groups.consistency import bottom_up, matching, separate
+from coco_opt.groups.convex import convex
 from coco_opt.groups.estimates import SizeEstimate
 from coco_opt.groups.estimators import FitOptions, Loss, check_choice, estimate
 from coco_opt.groups.joint import joint
@@ -19,9 +20,11 @@ from coco_opt.kernels.merging import Merge, Rounding
 from coco_opt.privacy import Measurements
 from coco_opt.problems.isotonic import TieRule
 
-Consistency = Literal["joint", "matching", "bottom_up", "none"]
+Consistency = Literal["joint", "convex", "matching", "bottom_up", "none"]
 Progress = Callable[[int, int], None]
-CONSISTENCIES: tuple[Consistency, ...] = ("joint", "matching", "bottom_up", "none")
+CONSISTENCIES: tuple[Consistency, ...] = ("joint", "convex", "matching", "bottom_up", "none")
+ONE_PROGRAM: tuple[Consistency, ...] = ("joint", "convex")
+"""The methods that fit all regions at once: they take a while, need one loss and do not read every query."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +42,9 @@ class GroupsMethod:
         check_choice("merge", self.merge, get_args(Merge))
         for level in range(len(self.losses)):
             self.fit_options(level)
-        if self.consistency == "joint" and len(set(self.losses)) > 1:
-            raise ProblemError("joint estimation fits all levels with one loss: give every level the same")
+        if self.consistency in ONE_PROGRAM and len(set(self.losses)) > 1:
+            name = "joint estimation" if self.consistency == "joint" else "the convex program"
+            raise ProblemError(f"{name} fits all levels with one loss: give every level the same")
 
     def fit_options(self, level: int) -> FitOptions:
         """Return how the regions of one level are fitted."""
@@ -81,6 +85,9 @@ def estimate_groups(
     if method.consistency == "joint":
         found = joint(measurements, chosen, loss=method.losses[0])
         return GroupsResult(measurements.hierarchy, tuple(found.histograms), chosen.certificates)
+    if method.consistency == "convex":
+        fitted = convex(measurements, chosen, loss=method.losses[0])
+        return GroupsResult(measurements.hierarchy, tuple(fitted), chosen.certificates)
     estimates = _estimates(measurements, method, chosen, threads, progress)
     hierarchy = measurements.hierarchy
     if method.consistency == "bottom_up":

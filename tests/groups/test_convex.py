@@ -1,0 +1,170 @@
+"""The convex program cell by cell: what every release must keep, shortest moves, and both readings end to end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from coco_opt import CountOfCounts, GroupsMethod, Hierarchy, SolverChoices, emd
+from coco_opt.errors import ConfigError, ProblemError
+from coco_opt.groups.consistency import sum_of_leaves
+from coco_opt.groups.convex import convex, reconciled
+from coco_opt.groups.estimators import Loss
+from coco_opt.runs import run_release
+from coco_opt.tables import read_sizes
+from tests.groups.test_groups import MAX_SIZE, assert_consistent, release, sealed, three_levels
+from tests.joint.test_groups import sealed as sealed_up_to
+from tests.runs.test_release import held
+from tests.runs.test_release import settings as release_settings
+
+READINGS = ("naive", "cumulative")
+LOSSES: tuple[Loss, ...] = ("l1", "l2")
+
+
+def any_hierarchy(seed: int) -> tuple[Hierarchy, list[CountOfCounts]]:
+    """Return a hierarchy of two to four levels with only children, regions without groups and single sizes."""
+    rng = np.random.default_rng(seed)
+    paths: list[tuple[str, ...]] = [("n",)]
+    for _ in range(int(rng.integers(1, 4))):
+        paths = [(*path, f"r{k}") for path in paths for k in range(int(rng.integers(1, 4)))]
+    hierarchy = Hierarchy.from_paths(paths)
+    scale = rng.choice([0, 1, 50], len(hierarchy.leaves))
+    leaves = [
+        CountOfCounts.from_dense(rng.integers(0, 1 + most, MAX_SIZE + 1) * (rng.random(MAX_SIZE + 1) < 0.5))
+        for most in scale
+    ]
+    return hierarchy, sum_of_leaves(hierarchy, leaves)
+
+
+@settings(max_examples=80)
+@given(st.integers(0, 10_000), st.sampled_from(LOSSES), st.sampled_from(READINGS), st.integers(0, 15))
+def test_releases_are_whole_and_consistent(seed: int, loss: Loss, query: str, measured: int) -> None:
+    hierarchy, truth = any_hierarchy(seed)
+    chosen = [level for level in range(hierarchy.levels) if measured >> level & 1] or [hierarchy.levels - 1]
+    shares = [Fraction(level in chosen, len(chosen)) for level in range(hierarchy.levels)]
+    method = GroupsMethod(losses=(loss,) * hierarchy.levels, consistency="convex")
+    answers = sealed(hierarchy, truth, method, [query] * hierarchy.levels, seed=seed, shares=shares)
+    released = convex(answers, SolverChoices(), loss=loss)
+    assert_consistent(hierarchy, truth, released)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("query", READINGS)
+def test_without_noise_the_truth_comes_back(query: str, loss: Loss) -> None:
+    for seed in range(12):
+        hierarchy, truth = any_hierarchy(seed)
+        method = GroupsMethod(losses=(loss,) * hierarchy.levels, consistency="convex")
+        released = release(hierarchy, truth, method, [query] * hierarchy.levels, seed=None)
+        assert all(a.equals(b) for a, b in zip(released, truth, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("query", "loss", "repairs"),
+    [
+        ("naive", "l1", {"simplex_projection", "controlled_rounding"}),
+        ("cumulative", "l1", {"isotonic_l1"}),
+        ("cumulative", "l2", {"isotonic_l2"}),
+    ],
+)
+def test_the_reading_follows_the_query_and_every_step_is_certified(query: str, loss: Loss, repairs: set[str]) -> None:
+    hierarchy, truth = three_levels(np.random.default_rng(4))
+    method = GroupsMethod(losses=(loss,) * 3, consistency="convex")
+    solvers = SolverChoices()
+    convex(sealed(hierarchy, truth, method, [query] * 3), solvers, loss=loss)
+    assert {one.problem for one in solvers.certificates} == {f"integer_tree_{loss}", *repairs}
+    assert all(one.relative_gap <= 1e-9 for one in solvers.certificates)
+
+
+def test_what_was_not_measured_follows_the_parent() -> None:
+    hierarchy = Hierarchy.from_paths([("n", "a"), ("n", "b")])
+    truth = sum_of_leaves(hierarchy, [CountOfCounts.from_dense([0, 20]), CountOfCounts.from_dense([0, 10, 10])])
+    method = GroupsMethod(losses=("l1", "l1"), consistency="convex")
+    released = release(hierarchy, truth, method, ["cumulative"] * 2, seed=None, shares=[Fraction(1), Fraction(0)])
+    assert all(released[leaf].equals(CountOfCounts.from_dense([0, 15, 5])) for leaf in hierarchy.leaves)
+    assert_consistent(hierarchy, truth, released)
+
+
+@pytest.mark.parametrize("queries", [("rank",) * 3, ("naive", "cumulative", "cumulative"), ("rank", "naive", "naive")])
+def test_ranks_and_mixtures_are_refused(queries: Sequence[str]) -> None:
+    hierarchy, truth = three_levels(np.random.default_rng(8))
+    with pytest.raises(ProblemError, match=r"groups\.estimator"):
+        release(hierarchy, truth, GroupsMethod(losses=("l1",) * 3, consistency="convex"), queries)
+    with pytest.raises(ProblemError, match="one loss"):
+        GroupsMethod(losses=("l1", "l2", "l1"), consistency="convex")
+
+
+def test_a_level_that_was_not_measured_may_have_any_query() -> None:
+    hierarchy, truth = three_levels(np.random.default_rng(8))
+    method, shares = (
+        GroupsMethod(losses=("l1",) * 3, consistency="convex"),
+        [Fraction(0), Fraction(1, 2), Fraction(1, 2)],
+    )
+    released = release(hierarchy, truth, method, ["rank", "naive", "naive"], shares=shares)
+    assert_consistent(hierarchy, truth, released)
+
+
+@given(st.integers(0, 10_000))
+def test_moves_are_the_shortest(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    children = rng.integers(0, 5, (int(rng.integers(1, 5)), int(rng.integers(1, 7))))
+    total = int(children.sum())
+    parent = rng.multinomial(total, rng.dirichlet(np.ones(children.shape[1])))
+    found = reconciled(parent, children)
+    np.testing.assert_array_equal(found.sum(axis=0), parent)
+    np.testing.assert_array_equal(found.sum(axis=1), children.sum(axis=1))
+    assert found.min() >= 0
+    # No table with these sums can be nearer: its distance is at least that of the sums.
+    off = found - children
+    assert np.abs(off).sum() == np.abs(parent - children.sum(axis=0)).sum()
+    assert np.abs(off.cumsum(axis=1)).sum() == np.abs((parent - children.sum(axis=0)).cumsum()).sum()
+
+
+def test_large_counts_are_reconciled_exactly() -> None:
+    rng = np.random.default_rng(3)
+    children = rng.integers(10**11, 10**12, (6, 40))
+    parent = rng.multinomial(int(children.sum()), np.ones(40) / 40)
+    found = reconciled(parent, children)
+    np.testing.assert_array_equal(found.sum(axis=0), parent)
+    np.testing.assert_array_equal(found.sum(axis=1), children.sum(axis=1))
+    assert found.min() >= 0
+
+
+@pytest.mark.parametrize(("query", "loss"), list(product(READINGS, LOSSES)))
+def test_a_whole_release_keeps_its_promises(query: str, loss: str, tmp_path: Path) -> None:
+    config = release_settings(tmp_path, estimator=query, loss=loss, consistency="convex")
+    outcome = run_release(config, tmp_path / "out")
+    assert "children_sum_to_parents" in held(outcome)
+    assert f"integer_tree_{loss}" in set(outcome.manifest["solvers"])
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("estimator", "rank"), ("estimator", ["naive", "cumulative"]), ("loss", ["l1", "l2"])]
+)
+def test_a_release_refuses_what_it_cannot_read_before_it_spends(key: str, value: object, tmp_path: Path) -> None:
+    changed: dict[str, Any] = {key: value}
+    with pytest.raises(ConfigError, match=rf"groups.{key}\] the convex program"):
+        run_release(release_settings(tmp_path, consistency="convex", **changed), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_taxi_is_near_its_measured_errors(shared_data: Path) -> None:
+    file = shared_data / "kuo2018" / "taxi_neighbourhoods.csv"
+    if not file.is_file():
+        pytest.skip("the Taxi file is not on this machine")
+    data, cells = read_sizes(file), 5_000
+    truth = [histogram.clamp(cells) for histogram in data.histograms()]
+    answers = sealed_up_to(data.hierarchy, truth, max_size=cells, seed=2018)
+    measured: dict[Loss, tuple[int, ...]] = {"l1": (9_500, 5_700, 2_700), "l2": (8_100, 4_900, 2_700)}
+    for loss, references in measured.items():
+        released = convex(answers, SolverChoices(), loss=loss)
+        errors = np.array([emd(a, b) for a, b in zip(released, truth, strict=True)])
+        for level, reference in enumerate(references):
+            assert errors[data.hierarchy.level == level].mean() == pytest.approx(reference, rel=0.12)
