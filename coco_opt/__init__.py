@@ -1,4 +1,4 @@
-"""Consistent, certified, differentially private histograms of groups over a hierarchy of regions.
+"""Consistent, certified, differentially private histograms and tables over a hierarchy of regions.
 
 Privacy comes from noise; everything after the noise is optimisation. Each step is a named problem (``problems``) that
 interchangeable solvers answer (``solve``) and that certifies the answer itself. Names are imported when first used,
@@ -31,7 +31,11 @@ if TYPE_CHECKING:
     from coco_opt.problems import GroupMatching as GroupMatching
     from coco_opt.problems import IsotonicL1 as IsotonicL1
     from coco_opt.problems import IsotonicL2 as IsotonicL2
+    from coco_opt.problems import JointL1 as JointL1
+    from coco_opt.problems import JointL2 as JointL2
     from coco_opt.problems import SimplexProjection as SimplexProjection
+    from coco_opt.problems import TableRounding as TableRounding
+    from coco_opt.problems import TopdownSplit as TopdownSplit
     from coco_opt.problems import Tree as Tree
     from coco_opt.problems import TreeLeastAbsolute as TreeLeastAbsolute
     from coco_opt.problems import TreeLeastSquares as TreeLeastSquares
@@ -46,7 +50,16 @@ if TYPE_CHECKING:
     from coco_opt.solver import solve as solve
     from coco_opt.solver import solve_many as solve_many
     from coco_opt.tables import read_release as read_release
+    from coco_opt.tables import read_tables_release as read_tables_release
     from coco_opt.tables import verify_release as verify_release
+    from coco_opt.topdown import Schema as Schema
+    from coco_opt.topdown import Strategy as Strategy
+    from coco_opt.topdown import TableCounts as TableCounts
+    from coco_opt.topdown import TablePlan as TablePlan
+    from coco_opt.topdown import TopdownMethod as TopdownMethod
+    from coco_opt.topdown import estimate_tables as estimate_tables
+    from coco_opt.topdown import measure_tables as measure_tables
+    from coco_opt.topdown import parse_queries as parse_queries
 
 _NAMES = {
     "choices": ("SolverChoices",),
@@ -60,7 +73,11 @@ _NAMES = {
         "GroupMatching",
         "IsotonicL1",
         "IsotonicL2",
+        "JointL1",
+        "JointL2",
         "SimplexProjection",
+        "TableRounding",
+        "TopdownSplit",
         "Tree",
         "TreeLeastAbsolute",
         "TreeLeastSquares",
@@ -70,7 +87,17 @@ _NAMES = {
     "runs": ("run_release",),
     "solution": ("Solution", "Status"),
     "solver": ("solve", "solve_many"),
-    "tables": ("read_release", "verify_release"),
+    "tables": ("read_release", "read_tables_release", "verify_release"),
+    "topdown": (
+        "Schema",
+        "Strategy",
+        "TableCounts",
+        "TablePlan",
+        "TopdownMethod",
+        "estimate_tables",
+        "measure_tables",
+        "parse_queries",
+    ),
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names}
 __all__ = ["__version__", *_HOMES]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -79,6 +79,11 @@ class SolverChoices:
             before = self._certificates.get(problem.kind, Certificate(problem.kind, solver.name))
             self._certificates[problem.kind] = before.add(solution)
         return solution.value
+
+    def resume(self, certificates: Iterable[Certificate]) -> None:
+        """Count in what an interrupted run had solved already."""
+        with self._lock:
+            self._certificates.update({row.problem: row for row in certificates})
 
     @property
     def certificates(self) -> tuple[Certificate, ...]:

@@ -202,8 +202,7 @@ BAD_VALUES = [
     ("groups.estimator", "max_size = 100000", 'max_size = 9\nestimator = "cumulativ"', "mean 'cumulative'"),
     ("groups.estimator", "max_size = 100000", "max_size = 9\nestimator = []", "empty"),
     ("groups.loss", "max_size = 100000", 'max_size = 9\nloss = ["l1", "l3"]', "one of l1, l2"),
-    ("groups.consistency", "max_size = 100000", 'max_size = 9\nconsistency = "both"', "one of joint, matching"),
-    ("groups.consistency", "max_size = 100000", 'max_size = 9\nconsistency = "convex"', "not available"),
+    ("groups.consistency", "max_size = 100000", 'max_size = 9\nconsistency = "both"', "one of joint, convex"),
     ("groups.tie", "max_size = 100000", 'max_size = 9\ntie = "upper"', "did you mean 'ties'"),
     ("data", 'groups = "groups.parquet"', "", "groups missing"),
     ("data", 'groups = "groups.parquet"', 'groups = "g.csv"\nsizes = "s.csv"', "not both"),
@@ -214,7 +213,7 @@ BAD_VALUES = [
     ("solvers.isotonic", "[groups]", '[solvers]\nisotonic = "highs"\n[groups]', "mean 'isotonic_l"),
     ("solvers.isotonic_l1", "[groups]", "[solvers]\nisotonic_l1 = { eps = 1 }\n[groups]", "name"),
     ("solvers.isotonic_l1", "[groups]", '[solvers]\nisotonic_l1 = {name="a", x=[1]}\n[groups]', "option 'x'"),
-    ("topdown", "[groups]", "[topdown]\n[groups]", "not available in this version"),
+    ("ranges", "[groups]", "[ranges]\n[groups]", "not available in this version"),
     ("privcy", "[groups]", "[privcy]\n[groups]", "did you mean 'privacy'"),
     ("data", "[data]", "[date]", "required"),
 ]

@@ -13,6 +13,7 @@ from coco_opt.cli.options import ConfigFile, Json, Version
 from coco_opt.errors import InputError, Place, VerificationError
 
 if TYPE_CHECKING:
+    from coco_opt.config import Config, TablesConfig
     from coco_opt.runs.compare import Comparison, Row
 
 _HEADER = ("solver", "unknowns", "status", "objective", "- exact", "gap", "violation", "seconds", "ties", "note")
@@ -26,11 +27,9 @@ def compare(
     version: Version = False,
 ) -> int:
     """Solve one problem of each kind with every solver; spends nothing. Exit 4 if one misses its tolerance."""
-    from coco_opt.config import load_config
-    from coco_opt.runs.compare import compare as run_compare
+    from coco_opt.config import load_any
 
-    settings = load_config(config)
-    comparison = run_compare(settings, size=size, reporter=TerminalReporter(lines=not json))
+    comparison = _run(load_any(config), size, TerminalReporter(lines=not json))
     if csv_file is not None:
         _write_csv(csv_file, comparison)
     if json:
@@ -39,6 +38,18 @@ def compare(
         write(comparison.data[0].upper() + comparison.data[1:])
         _write_tables(comparison)
     return _verdict(comparison, lines=not json)
+
+
+def _run(settings: Config | TablesConfig, size: int, reporter: TerminalReporter) -> Comparison:
+    from coco_opt.config import TablesConfig
+
+    if isinstance(settings, TablesConfig):
+        from coco_opt.runs.tables.compare import compare_tables
+
+        return compare_tables(settings, size=size, reporter=reporter)
+    from coco_opt.runs.compare import compare
+
+    return compare(settings, size=size, reporter=reporter)
 
 
 def _verdict(comparison: Comparison, *, lines: bool) -> int:

@@ -34,7 +34,7 @@ max_size = 100000             # public bound on a group's size: choose it withou
 estimator = "cumulative"      # naive | rank | cumulative, or one a level
 loss = "l1"                   # l1 | l2
 ties = "upper"                # upper | lower | midpoint, for loss l1
-consistency = "matching"      # joint | matching | bottom_up | none
+consistency = "matching"      # joint | convex | matching | bottom_up | none
 merge = "weighted"            # weighted | average
 rounding = "half_up"          # half_up | half_even
 

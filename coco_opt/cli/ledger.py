@@ -11,8 +11,8 @@ from coco_opt.cli.options import ConfigFile, Json, Version
 from coco_opt.errors import BudgetError, VerificationError
 
 if TYPE_CHECKING:
-    from coco_opt.config import Config
     from coco_opt.privacy.ledger_chain import Books, Entry
+    from coco_opt.runs.settings import RunSettings
 
 _DIGITS = 12  # of a digest, in a table
 
@@ -29,11 +29,11 @@ def ledger(
     version: Version = False,
 ) -> int:
     """Show what the budget ledger of a configuration says, and check its chain. Exit 1 if it is broken."""
-    from coco_opt.config import load_config
+    from coco_opt.config import load_any
     from coco_opt.privacy.ledger_chain import Books
     from coco_opt.runs.paid import abandon_run, ledger_of
 
-    settings = load_config(config)
+    settings = load_any(config)
     book = ledger_of(settings)
     if grant is not None:
         _grant(settings, grant)
@@ -58,7 +58,7 @@ def ledger(
     return 0
 
 
-def _grant(settings: Config, amount: str) -> None:
+def _grant(settings: RunSettings, amount: str) -> None:
     from coco_opt.privacy import parse_epsilon
     from coco_opt.runs.paid import dataset_of, ledger_of
 

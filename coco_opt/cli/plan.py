@@ -28,10 +28,15 @@ def plan(
     version: Version = False,
 ) -> int:
     """Predict errors by level, method and split, time and memory; spends nothing, reads public columns only."""
-    from coco_opt.config import load_config
+    from coco_opt.config import TablesConfig, load_any
     from coco_opt.runs.predict import forecast
 
-    found = forecast(load_config(config), like, runs=runs, reporter=TerminalReporter(lines=not json))
+    settings = load_any(config)
+    if isinstance(settings, TablesConfig):
+        from coco_opt.cli.plan_tables import show_forecast
+
+        return show_forecast(settings, like, json=json)
+    found = forecast(settings, like, runs=runs, reporter=TerminalReporter(lines=not json))
     if json:
         write_json(_as_json(found))
     else:

@@ -11,7 +11,11 @@ from coco_opt.cli.console import TerminalReporter, figure, write, write_json, wr
 from coco_opt.cli.options import ConfigFile, Json, Version
 
 if TYPE_CHECKING:
+    from coco_opt.config import Config, TablesConfig
     from coco_opt.runs import ReleaseOutcome
+    from coco_opt.runs.tables.release import TablesOutcome
+
+    Outcome = ReleaseOutcome | TablesOutcome
 
 
 def release(
@@ -21,12 +25,9 @@ def release(
     version: Version = False,
 ) -> int:
     """Read the tables, spend the budget once, write the release folder."""
-    from coco_opt.config import load_config
-    from coco_opt.report import render_report
-    from coco_opt.runs import run_release
+    from coco_opt.config import load_any
 
-    settings = load_config(config)
-    outcome = run_release(settings, out, reporter=TerminalReporter(lines=not json), page=render_report)
+    outcome = _run(load_any(config), out, TerminalReporter(lines=not json))
     if json:
         write_json(
             {
@@ -44,7 +45,22 @@ def release(
     return 0
 
 
-def write_solvers(outcome: ReleaseOutcome) -> None:
+def _run(settings: Config | TablesConfig, out: Path | None, reporter: TerminalReporter) -> Outcome:
+    """Release groups or tables, whichever a configuration asks for."""
+    from coco_opt.config import TablesConfig
+
+    if isinstance(settings, TablesConfig):
+        from coco_opt.report.tables import render_tables_report
+        from coco_opt.runs.tables.release import run_tables
+
+        return run_tables(settings, out, reporter=reporter, page=render_tables_report)
+    from coco_opt.report import render_report
+    from coco_opt.runs import run_release
+
+    return run_release(settings, out, reporter=reporter, page=render_report)
+
+
+def write_solvers(outcome: Outcome) -> None:
     """Print the certificates of a release, one row a kind of problem."""
     rows = [
         (kind, row["solver"], f"{row['solves']:,}", figure(row["worst_gap"]), figure(row["worst_violation"]))
@@ -53,7 +69,7 @@ def write_solvers(outcome: ReleaseOutcome) -> None:
     write_table("Solvers", ("problem", "solver", "solved", "worst gap", "worst violation"), rows, numeric=2)
 
 
-def write_places(outcome: ReleaseOutcome) -> None:
+def write_places(outcome: Outcome) -> None:
     """Print where everything lies."""
     write(f"Release         {outcome.folder}")
     write(f"Report          {outcome.folder / 'report.html'}")

@@ -6,8 +6,8 @@ nearest valid one. Paths are relative to the config file.
 
 from __future__ import annotations
 
-from coco_opt.config.load import load_config, parse_config
-from coco_opt.config.model import Config
+from coco_opt.config.load import load_any, load_config, parse_any, parse_config
+from coco_opt.config.model import Config, TablesConfig
 from coco_opt.config.sections import (
     PROBLEM_KINDS,
     DataConfig,
@@ -18,6 +18,7 @@ from coco_opt.config.sections import (
     PrivacyConfig,
     SolversConfig,
 )
+from coco_opt.config.topdown import GroupingConfig, InvariantConfig, TopdownConfig
 from coco_opt.config.values import SolverChoice
 
 __all__ = [
@@ -25,12 +26,18 @@ __all__ = [
     "Config",
     "DataConfig",
     "Estimator",
+    "GroupingConfig",
     "GroupsConfig",
+    "InvariantConfig",
     "Loss",
     "OutputConfig",
     "PrivacyConfig",
     "SolverChoice",
     "SolversConfig",
+    "TablesConfig",
+    "TopdownConfig",
+    "load_any",
     "load_config",
+    "parse_any",
     "parse_config",
 ]

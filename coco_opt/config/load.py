@@ -10,27 +10,36 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from coco_opt.config.model import Config
+from coco_opt.config.file import FileConfig
+from coco_opt.config.model import Config, TablesConfig
 from coco_opt.config.sections import (
     DataConfig,
-    FileConfig,
     GroupsConfig,
     OutputConfig,
     PrivacyConfig,
     SolversConfig,
 )
+from coco_opt.config.topdown import GroupingConfig, InvariantConfig, TopdownConfig
 from coco_opt.config.values import KeyedError
 from coco_opt.errors import ConfigError
 
-_LATER_SECTIONS = ("ranges", "topdown", "engine")
+_LATER_SECTIONS = ("ranges", "engine")
 
 
 def load_config(path: str | Path) -> Config:
-    """Read a TOML config file; raise ConfigError with one line for every mistake."""
+    """Read a TOML config of a groups release; raise ConfigError with one line for every mistake."""
+    found = load_any(path)
+    if isinstance(found, TablesConfig):
+        raise ConfigError("topdown", "this command reads a configuration of groups, not of tables", found.file)
+    return found
+
+
+def load_any(path: str | Path) -> Config | TablesConfig:
+    """Read a TOML config of any release; raise ConfigError with one line for every mistake."""
     path = Path(path)
     failure = "cannot be read"
     try:
-        return parse_config(path.read_text(encoding="utf-8"), path.parent, file=path.name)
+        return parse_any(path.read_text(encoding="utf-8"), path.parent, file=path.name)
     except FileNotFoundError:
         failure = "no such config file"
     except UnicodeDecodeError:
@@ -41,16 +50,29 @@ def load_config(path: str | Path) -> Config:
 
 
 def parse_config(source: str | Mapping[str, Any], folder: str | Path, file: str | None = None) -> Config:
-    """Check a config given as TOML text or as a dictionary; paths are relative to ``folder``."""
+    """Check a config of a groups release given as TOML text or as a dictionary; paths are relative to ``folder``."""
+    found = parse_any(source, folder, file)
+    if isinstance(found, TablesConfig):
+        raise ConfigError("topdown", "this is a configuration of tables, not of groups", file)
+    return found
+
+
+def parse_any(source: str | Mapping[str, Any], folder: str | Path, file: str | None = None) -> Config | TablesConfig:
+    """Check a config of any release given as TOML text or as a dictionary; paths are relative to ``folder``."""
     raw = _parse_toml(source, file) if isinstance(source, str) else dict(source)
     mistakes: list[tuple[str, str]] = []
     try:
         parsed = FileConfig.model_validate(raw, context={"folder": Path(folder)})
-        name = Path(file).stem if file else "release"
-        return Config(name, parsed.data, parsed.privacy, parsed.groups, parsed.solvers, parsed.output, file)
     except ValidationError as error:
         mistakes = [_explain(dict(entry)) for entry in error.errors(include_url=False)]
-    raise _together(mistakes, file)
+    if mistakes:
+        raise _together(mistakes, file)
+    name = Path(file).stem if file else "release"
+    if parsed.topdown is not None:
+        shared = (parsed.solvers, parsed.output, file)
+        return TablesConfig(name, parsed.data, parsed.privacy, parsed.topdown, *shared)
+    assert parsed.groups is not None
+    return Config(name, parsed.data, parsed.privacy, parsed.groups, parsed.solvers, parsed.output, file)
 
 
 def _parse_toml(text: str, file: str | None) -> dict[str, Any]:
@@ -76,7 +98,8 @@ def _explain(entry: dict[str, Any]) -> tuple[str, str]:
         return key, "is required" if "." in key else "this section is required"
     if entry["type"] == "value_error":
         error = entry["ctx"]["error"]
-        return f"{key}.{error.key}" if isinstance(error, KeyedError) else key, str(error)
+        inner = error.key if isinstance(error, KeyedError) else ""
+        return ".".join(part for part in (key, inner) if part), str(error)
     if entry["type"] in ("model_type", "model_attributes_type"):
         return key, "must be a table"
     message = str(entry["msg"]).removeprefix("Input ")
@@ -103,7 +126,12 @@ def _keys(section: str) -> list[str]:
         "data": DataConfig,
         "privacy": PrivacyConfig,
         "groups": GroupsConfig,
+        "topdown": TopdownConfig,
         "solvers": SolversConfig,
         "output": OutputConfig,
     }
+    if section.startswith("topdown.invariants"):
+        return list(InvariantConfig.model_fields)
+    if section.startswith("topdown.groupings"):
+        return list(GroupingConfig.model_fields)
     return list(models[section].model_fields)

@@ -19,6 +19,7 @@ from coco_opt.config.sections import (
     PrivacyConfig,
     SolversConfig,
 )
+from coco_opt.config.topdown import TopdownConfig
 from coco_opt.config.values import SolverChoice
 from coco_opt.errors import ConfigError
 
@@ -70,14 +71,29 @@ class Config:
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain JSON-able values with defaults filled in; paths become bare file names."""
-        sections = {
-            "data": self.data,
-            "privacy": self.privacy,
-            "groups": self.groups,
-            "solvers": self.solvers,
-            "output": self.output,
-        }
-        return {name: _plain_section(section) for name, section in sections.items()}
+        return _plain_sections(self, "groups")
+
+
+@dataclass(frozen=True, slots=True)
+class TablesConfig:
+    """A checked configuration of a release of tables of persons; fields as those of ``Config``."""
+
+    name: str
+    data: DataConfig
+    privacy: PrivacyConfig
+    topdown: TopdownConfig
+    solvers: SolversConfig
+    output: OutputConfig
+    file: str | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain JSON-able values with defaults filled in; paths become bare file names."""
+        return _plain_sections(self, "topdown")
+
+
+def _plain_sections(config: Config | TablesConfig, what: str) -> dict[str, Any]:
+    names = ("data", "privacy", what, "solvers", "output")
+    return {name: _plain_section(getattr(config, name)) for name in names}
 
 
 def _plain_section(section: BaseModel) -> dict[str, Any]:
@@ -91,6 +107,8 @@ def _plain(value: Any) -> Any:
         Fraction: str,
         SolverChoice: lambda choice: {"name": choice.name, **choice.options},
         tuple: lambda entries: [_plain(entry) for entry in entries],
+        dict: lambda entries: {key: _plain(entry) for key, entry in entries.items()},
+        BaseModel: _plain_section,
     }
     for kind, function in convert.items():
         if isinstance(value, kind):

@@ -14,7 +14,6 @@ from coco_opt.config.values import (
     budget,
     dataset_name,
     file_path,
-    not_yet,
     one_of,
     one_or_list,
     probability,
@@ -31,6 +30,10 @@ PROBLEM_KINDS = (
     "joint_l1",
     "joint_l2",
     "cumulative_rounding",
+    "integer_tree_l1",
+    "integer_tree_l2",
+    "table_rounding",
+    "topdown_split",
 )
 
 Estimator = Literal["naive", "rank", "cumulative"]
@@ -45,21 +48,31 @@ FilePath = Annotated[Path, PlainValidator(file_path)]
 Choice = Annotated[SolverChoice | None, PlainValidator(solver_choice)]
 
 
-class _Section(BaseModel):
+class Section(BaseModel):
+    """A table of the file: strict types, no unknown keys, immutable."""
+
     model_config = ConfigDict(strict=True, frozen=True, extra="forbid", allow_inf_nan=False)
 
 
-class DataConfig(_Section):
-    """Where the input lies: three tables (entities, groups, hierarchy), or one table of counts (sizes)."""
+class DataConfig(Section):
+    """Where the input lies.
+
+    For groups: three tables (entities, groups, hierarchy), or one table of counts (sizes). For tables of persons:
+    records and hierarchy, and perhaps public bounds.
+    """
 
     entities: FilePath | None = None
     groups: FilePath | None = None
     hierarchy: FilePath | None = None
     sizes: FilePath | None = None
     root: str | None = None
+    records: FilePath | None = None
+    bounds: FilePath | None = None
 
     @model_validator(mode="after")
     def _one_form(self) -> DataConfig:
+        if self.records is not None or self.bounds is not None:
+            return self._of_records()
         tables = {"entities": self.entities, "groups": self.groups, "hierarchy": self.hierarchy}
         missing = [name for name, path in tables.items() if path is None]
         if self.sizes is not None and len(missing) < len(tables):
@@ -72,8 +85,17 @@ class DataConfig(_Section):
             raise ValueError('root must be a name without "/" and without spaces around it')
         return self
 
+    def _of_records(self) -> DataConfig:
+        for name in ("entities", "groups", "sizes", "root"):
+            if getattr(self, name) is not None:
+                raise ValueError(f"{name} does not go with records: give records and hierarchy")
+        for name in ("records", "hierarchy"):
+            if getattr(self, name) is None:
+                raise ValueError(f"{name} missing: give records and hierarchy")
+        return self
 
-class PrivacyConfig(_Section):
+
+class PrivacyConfig(Section):
     """What is spent and how noise is drawn; all amounts are exact fractions.
 
     The whole budget is ``epsilon`` for mechanism "geometric"; for "discrete_gaussian" it is ``rho``, or ``epsilon``
@@ -131,7 +153,7 @@ class PrivacyConfig(_Section):
         return 2 if self.neighbours == "replace" else 1
 
 
-class GroupsConfig(_Section):
+class GroupsConfig(Section):
     """How counts of groups by size are estimated; ``max_size`` is the public bound K on a group's size."""
 
     max_size: Annotated[int, Field(ge=1, le=10**9)]
@@ -139,15 +161,14 @@ class GroupsConfig(_Section):
     loss: Annotated[Loss | tuple[Loss, ...], one_or_list(*_LOSSES)] = "l1"
     ties: Annotated[Literal["upper", "lower", "midpoint"], one_of("upper", "lower", "midpoint")] = "upper"
     consistency: Annotated[
-        Literal["joint", "matching", "bottom_up", "none"],
-        one_of("joint", "matching", "bottom_up", "none"),
-        not_yet(("joint", "matching", "bottom_up", "none"), ("convex",)),
+        Literal["joint", "convex", "matching", "bottom_up", "none"],
+        one_of("joint", "convex", "matching", "bottom_up", "none"),
     ] = "matching"
     merge: Annotated[Literal["weighted", "average"], one_of("weighted", "average")] = "weighted"
     rounding: Annotated[Literal["half_up", "half_even"], one_of("half_up", "half_even")] = "half_up"
 
 
-class SolversConfig(_Section):
+class SolversConfig(Section):
     """Which solver answers each type of problem; unset means the fast exact one."""
 
     simplex_projection: Choice = None
@@ -158,6 +179,10 @@ class SolversConfig(_Section):
     joint_l1: Choice = None
     joint_l2: Choice = None
     cumulative_rounding: Choice = None
+    table_rounding: Choice = None
+    topdown_split: Choice = None
+    integer_tree_l1: Choice = None
+    integer_tree_l2: Choice = None
 
     def chosen(self) -> dict[str, SolverChoice]:
         """Return the choices made, by problem type."""
@@ -165,18 +190,8 @@ class SolversConfig(_Section):
         return {kind: choice for kind, choice in chosen.items() if choice is not None}
 
 
-class OutputConfig(_Section):
+class OutputConfig(Section):
     """Where public results and private run records go; both default to folders beside the config."""
 
     directory: FilePath = Field(default="releases", validate_default=True)
     private: FilePath = Field(default="private", validate_default=True)
-
-
-class FileConfig(_Section):
-    """The whole file."""
-
-    data: DataConfig
-    privacy: PrivacyConfig
-    groups: GroupsConfig
-    solvers: SolversConfig = Field(default_factory=dict, validate_default=True)
-    output: OutputConfig = Field(default_factory=dict, validate_default=True)

@@ -10,7 +10,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BeforeValidator, PlainValidator, ValidationInfo
+from pydantic import PlainValidator, ValidationInfo
 
 Option = str | int | float | bool
 
@@ -112,17 +112,6 @@ def one_or_list(*names: str) -> PlainValidator:
         return _choose(value, names)
 
     return PlainValidator(check)
-
-
-def not_yet(allowed: tuple[str, ...], later: tuple[str, ...]) -> BeforeValidator:
-    """Name what is available instead of a name that a later version will know."""
-
-    def check(value: object) -> object:
-        if isinstance(value, str) and value in later:
-            raise ValueError(f"{value!r} is not available in this version: use {' or '.join(allowed)}")
-        return value
-
-    return BeforeValidator(check)
 
 
 def file_path(value: object, info: ValidationInfo) -> Path:

@@ -29,6 +29,12 @@ dt { font-weight: 600; margin-top: .6rem; } dd { margin: 0 0 0 1.2rem; }
 footer { margin-top: 3rem; color: #666; font-size: .85rem; border-top: 1px solid #ddd; padding-top: .6rem; }
 """
 
+GAP_NOTE = (
+    "Certified gap",
+    "Every step after the noise is an optimisation problem. The gap bounds how far an answer's objective can be "
+    "from the best one; it is computed by the problem itself and trusts no solver. Zero means optimal.",
+)
+
 _NOTES = (
     (
         "Released and noisy",
@@ -42,11 +48,7 @@ _NOTES = (
         "deviation of the noise. In a consistent release a region also agrees with its neighbours on the tree, "
         "so its differences can be larger than its own noise.",
     ),
-    (
-        "Certified gap",
-        "Every step after the noise is an optimisation problem. The gap bounds how far an answer's objective can be "
-        "from the best one; it is computed by the problem itself and trusts no solver. Zero means optimal.",
-    ),
+    GAP_NOTE,
     (
         "Error",
         "The earth mover's distance between true and released histograms: how many people would have to be added to "
@@ -70,10 +72,15 @@ def render_report(page: Page) -> str:
         _budget(manifest),
         _errors(page),
         _regions(page),
-        _solvers(manifest),
-        _reading(),
-        _footer(manifest),
+        solvers_section(manifest),
+        reading_section(_NOTES),
+        footer(manifest),
     )
+    return document(title, sections)
+
+
+def document(title: str, sections: Iterable[str]) -> str:
+    """Return one HTML document of sections, empty ones left out, without references to anything outside it."""
     body = "\n".join(section for section in sections if section)
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -165,7 +172,8 @@ def _region(page: Page, region: int) -> str:
     )
 
 
-def _solvers(manifest: Mapping[str, Any]) -> str:
+def solvers_section(manifest: Mapping[str, Any]) -> str:
+    """Return the certificates of a manifest as a table."""
     rows = [
         (
             kind.replace("_", " "),
@@ -181,12 +189,14 @@ def _solvers(manifest: Mapping[str, Any]) -> str:
     return f"<h2>Solvers and certificates</h2>\n{table(header, rows, numeric=2)}"
 
 
-def _reading() -> str:
-    items = "\n".join(f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in _NOTES)
+def reading_section(notes: Iterable[tuple[str, str]]) -> str:
+    """Return what the terms of a page mean."""
+    items = "\n".join(f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in notes)
     return f"<h2>How to read this page</h2>\n<dl>\n{items}\n</dl>"
 
 
-def _footer(manifest: Mapping[str, Any]) -> str:
+def footer(manifest: Mapping[str, Any]) -> str:
+    """Return what is promised and the versions."""
     versions = ", ".join(f"{name} {number}" for name, number in manifest["versions"].items())
     promises = ", ".join(name.replace("_", " ") for name in manifest["promises"])
     return (

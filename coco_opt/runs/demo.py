@@ -51,7 +51,7 @@ seed = {SEED}
 max_size = {MAX_SIZE}                # public bound on the size of a group
 estimator = "cumulative"      # naive | rank | cumulative
 loss = "l1"                   # l1 | l2
-consistency = "joint"         # joint | matching | bottom_up | none
+consistency = "joint"         # joint | convex | matching | bottom_up | none
 
 [output]
 directory = "releases"

@@ -16,6 +16,8 @@ from coco_opt.privacy import Measurement, NoiseSource, Query, measure
 from coco_opt.privacy.mechanism import Budget, amount_of, mechanism_of
 from coco_opt.problem import Problem
 from coco_opt.problems import ControlledRounding, GroupMatching, IsotonicL1, IsotonicL2, SimplexProjection
+from coco_opt.runs.planted import CorruptedPav
+from coco_opt.solver import Solver
 
 AnyProblem = Problem[Any, Any]
 _FEW_PAIRS = 100
@@ -23,11 +25,15 @@ _FEW_PAIRS = 100
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Instance:
-    """A problem of one kind that can be made with at most ``size`` unknowns; ``largest`` is all there are."""
+    """A problem of one kind that can be made with at most ``size`` unknowns; ``largest`` is all there are.
+
+    ``planted`` is a solver that answers wrongly, to be caught.
+    """
 
     kind: str
     largest: int
     make: Callable[[int], AnyProblem]
+    planted: Solver | None = None
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -90,7 +96,7 @@ def instances(root: RootMeasurements, solvers: SolverChoices) -> list[Instance]:
     ties = root.fit.ties
     cells = root.cells.values
     found = [
-        Instance("isotonic_l2", y.size, lambda n: IsotonicL2(y[:n], lower=0, upper=upper)),
+        Instance("isotonic_l2", y.size, lambda n: IsotonicL2(y[:n], lower=0, upper=upper), CorruptedPav()),
         Instance("isotonic_l1", y.size, lambda n: IsotonicL1(y[:n], lower=0, upper=upper, ties=ties)),
         Instance("simplex_projection", cells.size, lambda n: SimplexProjection(cells[:n], _total(cells[:n]))),
         Instance("controlled_rounding", cells.size, lambda n: _rounding(cells[:n], solvers)),

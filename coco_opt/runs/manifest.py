@@ -10,9 +10,11 @@ from typing import Any
 
 from coco_opt.choices import Certificate
 from coco_opt.groups import GroupsResult
-from coco_opt.privacy.accounting import RENYI_ORDERS, ConcentratedBudget, implied_by, renyi_of_rho
+from coco_opt.privacy.accounting import RENYI_ORDERS, epsilon_of_rho, implied_by, renyi_of_rho
+from coco_opt.privacy.ledger_chain import Unit
 from coco_opt.privacy.mechanism import amount_of, unit_of
 from coco_opt.runs.plan import ReleasePlan, stated_delta
+from coco_opt.runs.settings import RunSettings
 
 _PACKAGES = ("coco-opt", "numpy", "scipy", "numba", "duckdb", "pyarrow", "opendp")
 _ALWAYS = ("integers", "nonnegative", "sizes_at_most_max_size", "group_totals")
@@ -29,11 +31,11 @@ def manifest_of(plan: ReleasePlan, result: GroupsResult) -> dict[str, Any]:
         "private": plan.source.private,
         "budget": _budget(plan),
         "config": settings.as_dict(),
-        "versions": _versions(),
+        "versions": versions(),
         "method": _method(plan),
         "promises": [*_ALWAYS, *(["children_sum_to_parents"] if consistent else [])],
         "max_size": settings.groups.max_size,
-        "solvers": {row.problem: _solver(row) for row in result.certificates},
+        "solvers": {row.problem: solver_row(row) for row in result.certificates},
     }
 
 
@@ -46,7 +48,7 @@ def _budget(plan: ReleasePlan) -> dict[str, Any]:
         levels.append({"level": level, unit: str(amount), noise: parameter})
     return {
         unit: str(amount_of(budget)),
-        **(_concentrated(plan, budget) if isinstance(budget, ConcentratedBudget) else _pure(budget.epsilon)),
+        **implied_privacy(plan.settings, unit, amount_of(budget)),
         "neighbours": budget.neighbours,
         "mechanism": plan.mechanism,
         "noise": plan.source.name,
@@ -54,18 +56,19 @@ def _budget(plan: ReleasePlan) -> dict[str, Any]:
     }
 
 
-def _pure(epsilon: Fraction) -> dict[str, Any]:
-    implied = implied_by(epsilon)
-    return {"implied": {"rho": str(implied.rho), "renyi": _strings(implied.renyi)}}
+def implied_privacy(settings: RunSettings, unit: Unit, amount: Fraction) -> dict[str, Any]:
+    """Return what a budget in its unit implies: zCDP of an epsilon, (epsilon, delta) of a rho, Renyi of both.
 
-
-def _concentrated(plan: ReleasePlan, budget: ConcentratedBudget) -> dict[str, Any]:
-    """Return the (epsilon, delta) and Renyi parameters a rho implies, and the pair it was computed from, if any."""
-    delta, privacy = stated_delta(plan.settings), plan.settings.privacy
-    implied = {"epsilon": str(budget.epsilon(delta)), "delta": str(delta), "conversion": "tight"}
-    renyi = [(order, renyi_of_rho(budget.rho, order)) for order in RENYI_ORDERS]
+    A rho that was computed from (epsilon, delta) is stated with that pair.
+    """
+    if unit == "epsilon":
+        implied = implied_by(amount)
+        return {"implied": {"rho": str(implied.rho), "renyi": _strings(implied.renyi)}}
+    delta, privacy = stated_delta(settings), settings.privacy
+    pair = {"epsilon": str(epsilon_of_rho(amount, delta)), "delta": str(delta), "conversion": "tight"}
+    renyi = [(order, renyi_of_rho(amount, order)) for order in RENYI_ORDERS]
     asked = {} if privacy.rho is not None else {"asked": {"epsilon": str(privacy.epsilon), "delta": str(delta)}}
-    return {**asked, "implied": {**implied, "renyi": _strings(renyi)}}
+    return {**asked, "implied": {**pair, "renyi": _strings(renyi)}}
 
 
 def _strings(renyi: Iterable[tuple[int, Fraction]]) -> dict[str, str]:
@@ -84,7 +87,8 @@ def _method(plan: ReleasePlan) -> dict[str, Any]:
     }
 
 
-def _solver(row: Certificate) -> dict[str, Any]:
+def solver_row(row: Certificate) -> dict[str, Any]:
+    """Return how well one kind of problem was solved."""
     return {
         "solver": row.solver,
         "solves": row.solves,
@@ -94,7 +98,8 @@ def _solver(row: Certificate) -> dict[str, Any]:
     }
 
 
-def _versions() -> dict[str, str]:
+def versions() -> dict[str, str]:
+    """Return the versions of Python and of the packages that shape a release."""
     found = {"python": platform.python_version()}
     for package in _PACKAGES:
         try:

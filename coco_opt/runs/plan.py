@@ -27,7 +27,7 @@ from coco_opt.privacy.mechanism import (
     unit_of,
 )
 from coco_opt.runs.paid import charge_for
-from coco_opt.runs.settings import Settings, budget_of, method_of, solvers_of
+from coco_opt.runs.settings import RunSettings, Settings, budget_of, method_of, solvers_of
 from coco_opt.solver import Solver
 from coco_opt.tables import PrivateCounts, PublicTables, read_private, read_public, read_public_sizes, read_sizes
 
@@ -104,7 +104,7 @@ class ReleasePlan:
         return f", zCDP: epsilon at most {epsilon:g} at delta = {delta}"
 
 
-def stated_delta(settings: Settings) -> Fraction:
+def stated_delta(settings: RunSettings) -> Fraction:
     """Return the delta at which a rho is also stated as an epsilon: the configured one, or 10^-6."""
     return settings.privacy.delta or DELTA
 

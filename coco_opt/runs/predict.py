@@ -19,7 +19,7 @@ from coco_opt.choices import SolverChoices
 from coco_opt.errors import InputError, Place
 from coco_opt.groups import GroupsMethod, estimate_groups
 from coco_opt.groups.consistency import sum_of_leaves
-from coco_opt.groups.release import CONSISTENCIES, Consistency
+from coco_opt.groups.release import CONSISTENCIES, ONE_PROGRAM, Consistency
 from coco_opt.histograms import CountOfCounts, Hierarchy
 from coco_opt.privacy import Query, SeededNoise, measure_hierarchy
 from coco_opt.privacy.mechanism import amount_of, unit_of
@@ -212,20 +212,20 @@ def _short(share: float | Fraction) -> Fraction:
 def _simulate(rehearsal: _Rehearsal, cells: Sequence[int]) -> list[Prediction]:
     """Return simulated predictions: every consistency method, and for the configured one a planned split.
 
-    Joint estimation, seconds a run where the others take milliseconds, is simulated only where it is configured,
-    and its split is not searched for.
+    Methods that fit all regions in one program, seconds a run where the others take milliseconds, are simulated only
+    where they are configured, and their split is not searched for.
     """
     splits = named_splits(cells)
     configured = rehearsal.plan.method.consistency
     found: list[Prediction] = []
-    for consistency in (configured, *(one for one in CONSISTENCIES if one not in (configured, "joint"))):
+    for consistency in (configured, *(one for one in CONSISTENCIES if one not in (configured, *ONE_PROGRAM))):
         if consistency == "bottom_up":
             leaves = (*(Fraction(0),) * (rehearsal.levels - 1), Fraction(1))
             found.append(_predicted(rehearsal, consistency, "leaves", leaves))
             continue
         for name, shares in splits.items():
             found.append(_predicted(rehearsal, consistency, name, shares))
-        if consistency == configured != "joint":
+        if consistency == configured and configured not in ONE_PROGRAM:
             found.append(_predicted(rehearsal, consistency, "planned", _planned(rehearsal, consistency, splits)))
     return found
 

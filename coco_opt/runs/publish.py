@@ -45,5 +45,25 @@ def publish(folder: Path, write: Callable[[Path], object], *, resumed: bool) -> 
     return digest
 
 
+def refuse_existing(folder: Path) -> None:
+    """Raise InputError (folder-exists) where there is something at a path."""
+    if os.path.lexists(folder):
+        message = "exists already: a release is never overwritten, give another --out"
+        raise InputError("folder-exists", message, Place(folder.name))
+
+
+def check_parent(folder: Path) -> None:
+    """Make the folder a release goes to, so that a wrong path is found before the budget is spent."""
+    reason = ""
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        if not os.access(folder.parent, os.W_OK):
+            reason = "permission denied"
+    except OSError as error:
+        reason = error.strerror or "unknown reason"
+    if reason:
+        raise InputError("cannot-write", f"cannot write into {folder.parent}: {reason}", Place(folder.name))
+
+
 def _literal(name: str) -> str:
     return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in name)

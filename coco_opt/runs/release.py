@@ -7,24 +7,24 @@ nothing else), and writes the folder and the private record.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from time import perf_counter
 from typing import Any
 
 from coco_opt.choices import SolverChoices
-from coco_opt.errors import InputError, Place, ProblemError
+from coco_opt.errors import ProblemError
 from coco_opt.groups import GroupsMethod, GroupsResult, estimate_groups
 from coco_opt.histograms import CountOfCounts, Hierarchy, emd
 from coco_opt.privacy import Measurements, RunKey, SecureNoise, measure_hierarchy
+from coco_opt.privacy.mechanism import amount_of, unit_of
 from coco_opt.privacy.seal import SEALING
-from coco_opt.runs.manifest import manifest_of
+from coco_opt.runs.clock import Clock
+from coco_opt.runs.manifest import implied_privacy, manifest_of
 from coco_opt.runs.paid import PaidRun, keyed_digest, resumed_run, started_run
 from coco_opt.runs.plan import ReleasePlan, plan_release, read_counts
-from coco_opt.runs.publish import publish
+from coco_opt.runs.publish import check_parent, publish, refuse_existing
 from coco_opt.runs.records import new_run_id, open_private_folder, write_private_record
 from coco_opt.runs.reporter import Progress, Reporter, Silent
 from coco_opt.runs.settings import Settings, rehearse
@@ -106,16 +106,17 @@ def run_release(
     BudgetError before any budget is spent, SolverError after it, InputError before it where public tables are wrong.
     """
     told = Silent() if reporter is None else reporter
-    clock = _Clock()
+    clock = Clock()
     with told.stage("Reading the public tables"):
         plan = plan_release(settings)
     if truth is not None and plan.source.private:
         raise ProblemError("the truth beside a private release would undo its privacy: give none")
     rehearse(settings, plan.solvers)
+    implied_privacy(settings, unit_of(plan.mechanism), amount_of(plan.budget))
     with ExitStack() as stack:
         paid = stack.enter_context(resumed_run(settings, plan.charge)) if plan.source.private else None
         run_id, folder = _name(plan, out, paid)
-        _check_parent(folder)
+        check_parent(folder)
         open_private_folder(settings.output.private)
         if plan.source.private and paid is None:
             paid = stack.enter_context(started_run(settings, plan.charge, run_id, folder))
@@ -134,7 +135,7 @@ def _name(plan: ReleasePlan, out: Path | None, paid: PaidRun | None) -> tuple[st
     default = target or plan.settings.output.directory / f"{plan.settings.name}-{run_id}"
     folder = default if out is None else Path(out)
     if folder.absolute() != target:
-        _refuse_existing(folder)
+        refuse_existing(folder)
     return run_id, folder
 
 
@@ -157,7 +158,7 @@ def _finish(
     measurements: Measurements,
     identity: Mapping[str, int],
     told: Reporter,
-    clock: _Clock,
+    clock: Clock,
     page: PageWriter | None,
     truth: Truth | None,
 ) -> ReleaseOutcome:
@@ -196,7 +197,7 @@ def _finish(
 
 
 def _measure_paid(
-    plan: ReleasePlan, paid: PaidRun, told: Reporter, clock: _Clock
+    plan: ReleasePlan, paid: PaidRun, told: Reporter, clock: Clock
 ) -> tuple[Measurements, Mapping[str, int]]:
     """Return the sealed measurements of a paid run as read back from disk; what is private is gone by then."""
 
@@ -210,7 +211,7 @@ def _measure_paid(
     return paid.measurements(measure, SEALING), paid.folder.kept("identity")
 
 
-def _measure(plan: ReleasePlan, told: Reporter, clock: _Clock) -> tuple[Measurements, Mapping[str, int]]:
+def _measure(plan: ReleasePlan, told: Reporter, clock: Clock) -> tuple[Measurements, Mapping[str, int]]:
     """Read the private table, draw the noise and return sealed measurements and the identity of the rows.
 
     The identity holds private row counts: it goes to the private record only.
@@ -219,14 +220,14 @@ def _measure(plan: ReleasePlan, told: Reporter, clock: _Clock) -> tuple[Measurem
     return _add_noise(plan, counts, told, clock), counts.identity()
 
 
-def _read(plan: ReleasePlan, told: Reporter, clock: _Clock) -> PrivateCounts:
+def _read(plan: ReleasePlan, told: Reporter, clock: Clock) -> PrivateCounts:
     with told.stage("Counting the private table"):
         counts = read_counts(plan)
     clock.lap("read_private")
     return counts
 
 
-def _add_noise(plan: ReleasePlan, counts: PrivateCounts, told: Reporter, clock: _Clock) -> Measurements:
+def _add_noise(plan: ReleasePlan, counts: PrivateCounts, told: Reporter, clock: Clock) -> Measurements:
     with told.stage("Measuring regions") as progress:
         measurements = measure_hierarchy(
             counts.histograms(),
@@ -251,38 +252,6 @@ def _estimate(
     """Post-process sealed measurements; nothing private is in reach."""
     with told.stage("Estimating regions (a first run compiles)") as progress:
         return estimate_groups(measurements, method, SolverChoices(dict(solvers)), threads=_THREADS, progress=progress)
-
-
-def _refuse_existing(folder: Path) -> None:
-    if os.path.lexists(folder):
-        message = "exists already: a release is never overwritten, give another --out"
-        raise InputError("folder-exists", message, Place(folder.name))
-
-
-def _check_parent(folder: Path) -> None:
-    """Make the folder a release goes to, so that a wrong path is found before the budget is spent."""
-    reason = ""
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        if not os.access(folder.parent, os.W_OK):
-            reason = "permission denied"
-    except OSError as error:
-        reason = error.strerror or "unknown reason"
-    if reason:
-        raise InputError("cannot-write", f"cannot write into {folder.parent}: {reason}", Place(folder.name))
-
-
-class _Clock:
-    """Wall seconds a stage; they depend on private data and go to the private record only."""
-
-    def __init__(self) -> None:
-        self.laps: dict[str, float] = {}
-        self._last = perf_counter()
-
-    def lap(self, name: str) -> None:
-        now = perf_counter()
-        self.laps[name] = round(now - self._last, 6)
-        self._last = now
 
 
 __all__ = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from coco_opt.errors import CocoOptError, ConfigError, MissingPackageError, UnknownSolverError
 from coco_opt.groups import GroupsMethod
@@ -20,6 +20,8 @@ from coco_opt.problems import (
     ControlledRounding,
     CumulativeRounding,
     GroupMatching,
+    IntegerTreeL1,
+    IntegerTreeL2,
     IsotonicL1,
     IsotonicL2,
     JointL1,
@@ -78,6 +80,11 @@ class DataSettings(Protocol):
         """Return the private table of persons with their attributes."""
         ...
 
+    @property
+    def bounds(self) -> Path | None:
+        """Return the public table of bounds on answers."""
+        ...
+
 
 class PrivacySettings(Protocol):
     """What is spent and how noise is drawn."""
@@ -100,6 +107,11 @@ class PrivacySettings(Protocol):
     @property
     def delta(self) -> Fraction | None:
         """Return the delta that goes with epsilon."""
+        ...
+
+    @property
+    def split(self) -> Literal["uniform"] | Sequence[Fraction]:
+        """Return the levels' shares of the budget."""
         ...
 
     @property
@@ -272,7 +284,9 @@ def method_of(settings: Settings, levels: int) -> GroupsMethod:
     """Return the post-processing a configuration asks for; ConfigError where a list has another length."""
     groups = settings.groups
     if groups.consistency == "joint":
-        _check_joint(settings, levels)
+        _check_program(settings, levels, "joint estimation", "cumulative")
+    elif groups.consistency == "convex":
+        _check_program(settings, levels, "the convex program", "naive", "cumulative")
     return GroupsMethod(
         losses=settings.losses(levels),
         ties=groups.ties,
@@ -282,12 +296,13 @@ def method_of(settings: Settings, levels: int) -> GroupsMethod:
     )
 
 
-def _check_joint(settings: Settings, levels: int) -> None:
-    if set(settings.estimators(levels)) != {"cumulative"}:
-        failure = "joint estimation reads cumulative counts: use the estimator 'cumulative' on every level"
+def _check_program(settings: Settings, levels: int, name: str, *queries: Query) -> None:
+    asked = set(settings.estimators(levels))
+    if len(asked) > 1 or not asked <= set(queries):
+        failure = f"{name} reads one kind of counts: use the estimator {' or '.join(map(repr, queries))} on every level"
         raise ConfigError("groups.estimator", failure, settings.file)
     if len(set(settings.losses(levels))) > 1:
-        raise ConfigError("groups.loss", "joint estimation fits all levels with one loss", settings.file)
+        raise ConfigError("groups.loss", f"{name} fits all levels with one loss", settings.file)
 
 
 def solvers_of(settings: RunSettings) -> dict[str, Solver]:
@@ -326,6 +341,8 @@ _TINY: dict[str, Callable[[], Problem[Any, Any]]] = {
     "joint_l1": lambda: JointL1([-1, 0, 0], [[2, 1], [1, 0], [0, 2]], [3, 2, 1], 1.0),
     "joint_l2": lambda: JointL2([-1, 0, 0], [[2, 1], [1, 0], [0, 2]], [3, 2, 1], 1.0),
     "cumulative_rounding": lambda: CumulativeRounding([[0.5, 1.25], [0.5, 0.75]], [1, 2], [2, 1]),
+    "integer_tree_l1": lambda: IntegerTreeL1([-1, 0, 0], [[5, 2], [1, 0], [0, 2]], groups=[4, 3, 2]),
+    "integer_tree_l2": lambda: IntegerTreeL2([-1, 0, 0], [[5, 2], [1, 0], [0, 2]], groups=[4, 3, 2]),
 }
 
 

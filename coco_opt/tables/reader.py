@@ -58,8 +58,8 @@ def read_public(groups: StrPath, hierarchy: StrPath) -> PublicTables:
     groups, hierarchy = Path(groups), Path(hierarchy)
     with isolated([hierarchy, groups]) as con:
         regions = load(con, "hierarchy", hierarchy, HIERARCHY)
-        tree, leaf_ids = _read_hierarchy(regions)
-        _register_leaves(regions, leaf_ids)
+        tree, leaf_ids = read_tree(regions)
+        register_leaves(regions, leaf_ids)
         _check_groups(load(con, "groups", groups, GROUPS))
         query = "SELECT c0 AS id, leaf FROM groups JOIN leaves ON c1 = region"
         group_leaf: Any = quietly(groups, lambda: con.sql(query).to_arrow_table())
@@ -103,7 +103,7 @@ def fetch_runs(con: duckdb.DuckDBPyConnection, query: str) -> Runs:
     return leaf, size, groups
 
 
-def _read_hierarchy(table: Loaded) -> tuple[Hierarchy, list[tuple[str, int]]]:
+def read_tree(table: Loaded) -> tuple[Hierarchy, list[tuple[str, int]]]:
     """Return the tree and (region_id, leaf) pairs."""
     levels = range(1, len(table.names))
     checks.check_rows(table)
@@ -120,7 +120,8 @@ def _read_hierarchy(table: Loaded) -> tuple[Hierarchy, list[tuple[str, int]]]:
     return tree, [(row[0], tree.index(row[1:]) - first) for row in rows]
 
 
-def _register_leaves(table: Loaded, leaf_ids: Sequence[tuple[str, int]]) -> None:
+def register_leaves(table: Loaded, leaf_ids: Sequence[tuple[str, int]]) -> None:
+    """Give the table's connection a relation ``leaves`` of (region, leaf)."""
     import pyarrow as pa
 
     regions, leaves = zip(*leaf_ids, strict=True)

@@ -1,16 +1,7 @@
-"""Write and read a release folder: histograms, hierarchy, manifest and report, all public.
-
-The folder is built beside its target and appears by one rename, so that nobody ever sees half of it. Files are
-the same bytes for the same release: fixed order, fixed row groups, no time and no foreign metadata.
-"""
+"""Write and read a release folder: histograms, hierarchy, manifest and report, all public."""
 
 from __future__ import annotations
 
-import io
-import json
-import os
-import secrets
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -22,6 +13,15 @@ import numpy as np
 from coco_opt.errors import InputError, Place
 from coco_opt.histograms import CountOfCounts, Hierarchy
 from coco_opt.histograms.arrays import Int64Array, as_int64
+from coco_opt.tables.folder import (
+    MANIFEST,
+    REPORT,
+    as_json,
+    parquet,
+    read_columns,
+    read_manifest,
+    write_folder,
+)
 from coco_opt.tables.source import quietly
 
 if TYPE_CHECKING:
@@ -29,12 +29,10 @@ if TYPE_CHECKING:
 
 HISTOGRAMS = "histograms.parquet"
 HIERARCHY = "hierarchy.parquet"
-MANIFEST = "manifest.json"
-REPORT = "report.html"
 HISTOGRAM_COLUMNS = ("level", "region", "size", "groups")
 HIERARCHY_COLUMNS = ("region", "parent", "level", "groups")
 
-_ROWS_PER_GROUP = 1 << 20
+_TYPES = {"level": "int32", "size": "int64", "groups": "int64"}
 
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
@@ -78,20 +76,13 @@ def write_release(
     if counts.size != hierarchy.regions or len(histograms) != hierarchy.regions:
         raise InputError("bad-shape", "a release needs one number of groups and one histogram a region")
     files = {
-        HISTOGRAMS: _parquet(_histogram_columns(hierarchy, histograms)),
-        HIERARCHY: _parquet(_hierarchy_columns(hierarchy, counts)),
-        MANIFEST: _json(manifest),
+        HISTOGRAMS: parquet(_histogram_columns(hierarchy, histograms), _TYPES),
+        HIERARCHY: parquet(_hierarchy_columns(hierarchy, counts), _TYPES),
+        MANIFEST: as_json(manifest),
     }
     if report_html is not None:
         files[REPORT] = report_html.encode("utf-8")
-    _refuse_existing(folder)
-    try:
-        _publish(folder, files)
-        return folder
-    except OSError as error:
-        reason = error.strerror or "unknown reason"
-    _refuse_existing(folder)
-    raise InputError("cannot-write", f"the release could not be written: {reason}", Place(folder.name))
+    return write_folder(folder, files)
 
 
 def read_release(folder: str | Path) -> Release:
@@ -112,42 +103,6 @@ def read_release(folder: str | Path) -> Release:
     counts = np.zeros(hierarchy.regions, np.int64)
     counts[at] = _integers(folder / HIERARCHY, regions, "groups")
     return Release(hierarchy, counts, _split(folder, hierarchy, histograms), manifest)
-
-
-def read_manifest(folder: Path) -> dict[str, Any]:
-    """Return the manifest; raise InputError file-not-found, unreadable-file or bad-manifest."""
-    place = Place(MANIFEST)
-    if not (folder / MANIFEST).is_file():
-        raise InputError("file-not-found", "this is no release folder", Place(f"{folder.name}/{MANIFEST}"))
-    text = quietly(folder / MANIFEST, lambda: (folder / MANIFEST).read_text(encoding="utf-8"))
-    try:
-        manifest = json.loads(text)
-    except ValueError:
-        manifest = None
-    if not isinstance(manifest, dict):
-        raise InputError("bad-manifest", "is not a JSON object", place)
-    return manifest
-
-
-def read_columns(path: Path, columns: Sequence[str]) -> Any:
-    """Return an Arrow table with the named columns; raise InputError."""
-    import pyarrow.parquet as pq
-    import pyarrow.types as kinds
-
-    if not path.is_file():
-        raise InputError("file-not-found", "is missing from the release folder", Place(path.name))
-
-    def read() -> Any:
-        with pq.ParquetFile(path, page_checksum_verification=True) as file:
-            return file.read()
-
-    table: Any = quietly(path, read)
-    for name in columns:
-        if table.column_names.count(name) != 1:
-            raise InputError("missing-column", "must occur once", Place(path.name, None, name))
-        if name in ("region", "parent") and not kinds.is_string(table.schema.field(name).type):
-            raise InputError("wrong-type", "must hold strings", Place(path.name, None, name))
-    return table
 
 
 def _histogram_columns(hierarchy: Hierarchy, histograms: Sequence[CountOfCounts]) -> dict[str, Any]:
@@ -171,72 +126,6 @@ def _hierarchy_columns(hierarchy: Hierarchy, group_counts: Int64Array) -> dict[s
         "level": hierarchy.level.astype(np.int32),
         "groups": group_counts,
     }
-
-
-def _parquet(columns: Mapping[str, Any]) -> bytes:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    types = {"level": pa.int32(), "size": pa.int64(), "groups": pa.int64()}
-    arrays = {name: pa.array(data, types.get(name, pa.string())) for name, data in columns.items()}
-    sink = io.BytesIO()
-    pq.write_table(
-        pa.table(arrays),
-        sink,
-        row_group_size=_ROWS_PER_GROUP,
-        compression="zstd",
-        store_schema=False,
-        write_page_checksum=True,
-    )
-    return sink.getvalue()
-
-
-def _json(manifest: Mapping[str, Any]) -> bytes:
-    reason = ""
-    try:
-        text = json.dumps(dict(manifest), indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False)
-    except (TypeError, ValueError) as error:
-        reason = str(error)
-    if reason:
-        raise InputError("bad-manifest", f"the manifest cannot be written as JSON: {reason}")
-    return (text + "\n").encode("utf-8")
-
-
-def _refuse_existing(folder: Path) -> None:
-    if os.path.lexists(folder):
-        raise InputError("folder-exists", "exists already: a release is never overwritten", Place(folder.name))
-
-
-def _publish(folder: Path, files: Mapping[str, bytes]) -> None:
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    building = folder.parent / f".{folder.name}.{secrets.token_hex(8)}.partial"
-    building.mkdir(mode=0o700)
-    try:
-        for name, content in files.items():
-            _write_new(building / name, content)
-        building.chmod(0o755)
-        _sync_folder(building)
-        building.rename(folder)
-        _sync_folder(folder.parent)
-    finally:
-        shutil.rmtree(building, ignore_errors=True)
-
-
-def _write_new(path: Path, content: bytes) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
-    with os.fdopen(descriptor, "wb") as file:
-        os.fchmod(file.fileno(), 0o644)
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _tree(folder: Path, paths: list[str], table: Any) -> Hierarchy:

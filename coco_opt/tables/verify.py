@@ -11,27 +11,18 @@ import numpy as np
 
 from coco_opt.errors import InputError
 from coco_opt.histograms.arrays import Int64Array
+from coco_opt.tables.checked import Check, first_of, int64_column, is_safe, positions, tree_check
+from coco_opt.tables.folder import read_columns, read_manifest
+from coco_opt.tables.persons import FORMAT
 from coco_opt.tables.release import (
     HIERARCHY,
     HIERARCHY_COLUMNS,
     HISTOGRAM_COLUMNS,
     HISTOGRAMS,
-    read_columns,
-    read_manifest,
 )
+from coco_opt.tables.verify_persons import verify_tables
 
 PROMISES = ("integers", "nonnegative", "sizes_at_most_max_size", "group_totals", "children_sum_to_parents")
-
-_LARGEST_SUM = 4e18
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One thing checked in a release folder: what, whether it holds, and what was seen."""
-
-    name: str
-    passed: bool
-    detail: str
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -59,6 +50,8 @@ def verify_release(folder: str | Path) -> list[Check]:
     folder = Path(folder)
     try:
         manifest = read_manifest(folder)
+        if manifest.get("format") == FORMAT:
+            return verify_tables(folder, manifest)
         hierarchy = read_columns(folder / HIERARCHY, HIERARCHY_COLUMNS)
         histograms = read_columns(folder / HISTOGRAMS, HISTOGRAM_COLUMNS)
     except InputError as error:
@@ -118,66 +111,28 @@ def _columns(manifest: dict[str, Any], hierarchy: Any, histograms: Any) -> _Cont
     names = hierarchy.column("region")
     return _Content(
         names=names.to_pylist(),
-        parent=_positions(hierarchy.column("parent"), names),
-        level=_array(hierarchy, "level"),
-        totals=_array(hierarchy, "groups"),
-        region=_positions(histograms.column("region"), names),
-        row_level=_array(histograms, "level"),
-        sizes=_array(histograms, "size"),
-        groups=_array(histograms, "groups"),
+        parent=positions(hierarchy.column("parent"), names),
+        level=int64_column(hierarchy, "level"),
+        totals=int64_column(hierarchy, "groups"),
+        region=positions(histograms.column("region"), names),
+        row_level=int64_column(histograms, "level"),
+        sizes=int64_column(histograms, "size"),
+        groups=int64_column(histograms, "groups"),
         max_size=manifest["max_size"],
     )
 
 
-def _array(table: Any, name: str) -> Int64Array:
-    return np.asarray(table.column(name).to_numpy(), np.int64)
-
-
-def _positions(values: Any, names: Any) -> Int64Array:
-    """Return where each value stands in ``names``: -1 for null, -2 for a value that does not occur there."""
-    where = {name: row for row, name in enumerate(names.to_pylist()) if name is not None}
-    encoded = values.combine_chunks().dictionary_encode()
-    known = [where.get(name, -2) for name in encoded.dictionary.to_pylist()]
-    codes = np.asarray(encoded.indices.fill_null(len(known)).to_numpy(), np.int64)
-    return np.array([*known, -1], np.int64)[codes]
-
-
 def _tree(content: _Content) -> Check:
-    problem = _tree_problem(content)
-    return Check("hierarchy", not problem, problem or f"a tree of {len(content.names):,} regions")
-
-
-def _tree_problem(content: _Content) -> str:
-    names, parent, level = content.names, content.parent, content.level
-    if not all(names):
-        return "a region has no name"
-    if len(set(names)) < len(names):
-        return "a region occurs twice"
-    if np.count_nonzero(parent == -1) != 1:
-        return f"{np.count_nonzero(parent == -1)} regions have no parent; one must"
-    if np.any(parent == -2):
-        return f"the parent of {names[_first(parent == -2)]!r} is not in the table"
-    if "/" in names[_first(parent == -1)]:
-        return "the root's name holds a slash"
-    inner = parent >= 0
-    if level[~inner][0] != 0 or np.any(level[inner] != level[parent[inner]] + 1):
-        return "a region's level is not its parent's plus one"
-    for row in np.flatnonzero(inner).tolist():
-        if names[row].rpartition("/")[0] != names[parent[row]]:
-            return f"{names[row]!r} does not lie below its parent"
-    childless = np.bincount(parent[inner], minlength=len(names)) == 0
-    if np.any(level[childless] != level.max()):
-        return "leaves lie at different depths"
-    return ""
+    return tree_check(content.names, content.parent, content.level)
 
 
 def _known_regions(content: _Content) -> Check:
     unknown = content.region < 0
     if unknown.any():
-        return Check("regions", passed=False, detail=f"row {_first(unknown) + 1}: no such region")
+        return Check("regions", passed=False, detail=f"row {first_of(unknown) + 1}: no such region")
     wrong = content.row_level != content.level[content.region]
     if wrong.any():
-        return Check("regions", passed=False, detail=f"row {_first(wrong) + 1}: not the region's level")
+        return Check("regions", passed=False, detail=f"row {first_of(wrong) + 1}: not the region's level")
     return Check("regions", passed=True, detail="every row has a known region and its level")
 
 
@@ -189,7 +144,7 @@ def _rows(content: _Content) -> Check:
         row = int(order[1:][twice].min()) + 1
         return Check("rows", passed=False, detail=f"row {row}: this region and size occur twice")
     if np.any(content.groups == 0):
-        row = _first(content.groups == 0) + 1
+        row = first_of(content.groups == 0) + 1
         return Check("rows", passed=False, detail=f"row {row}: a row with 0 groups must be left out")
     return Check("rows", passed=True, detail="every region and size occurs once")
 
@@ -197,7 +152,7 @@ def _rows(content: _Content) -> Check:
 def _nonnegative(content: _Content) -> Check:
     negative = (content.groups < 0) | (content.sizes < 0)
     if negative.any():
-        return Check("nonnegative", passed=False, detail=f"row {_first(negative) + 1} is negative")
+        return Check("nonnegative", passed=False, detail=f"row {first_of(negative) + 1} is negative")
     if np.any(content.totals < 0):
         return Check("nonnegative", passed=False, detail="a number of groups in the hierarchy is negative")
     return Check("nonnegative", passed=True, detail="no size and no count is negative")
@@ -205,19 +160,19 @@ def _nonnegative(content: _Content) -> Check:
 
 def _sizes(content: _Content) -> Check:
     outside = (content.sizes > content.max_size) | (content.sizes < 0)
-    detail = f"row {_first(outside) + 1} lies outside" if outside.any() else "sizes lie within"
+    detail = f"row {first_of(outside) + 1} lies outside" if outside.any() else "sizes lie within"
     return Check("sizes_at_most_max_size", not outside.any(), f"{detail} 0..{content.max_size}")
 
 
 def _group_totals(content: _Content) -> Check:
     name = "group_totals"
-    if not _safe(content.groups) or not _safe(content.totals):
+    if not is_safe(content.groups) or not is_safe(content.totals):
         return Check(name, passed=False, detail="the counts do not add up within 64 bits")
     found = np.zeros(len(content.names), np.int64)
     np.add.at(found, content.region, content.groups)
     wrong = found != content.totals
     if wrong.any():
-        row = _first(wrong)
+        row = first_of(wrong)
         detail = f"{content.names[row]!r} has {found[row]:,} groups, the hierarchy says {content.totals[row]:,}"
         return Check(name, passed=False, detail=f"{np.count_nonzero(wrong)} regions differ; {detail}")
     below = np.zeros(len(content.names), np.int64)
@@ -233,7 +188,7 @@ def _group_totals(content: _Content) -> Check:
 def _children_sum(content: _Content) -> Check:
     """Compare each inner region's runs with the sums of its children's: the difference must vanish everywhere."""
     name = "children_sum_to_parents"
-    if not _safe(content.groups):
+    if not is_safe(content.groups):
         return Check(name, passed=False, detail="the counts do not add up within 64 bits")
     is_parent = np.zeros(len(content.names), bool)
     is_parent[content.parent[content.parent >= 0]] = True
@@ -249,19 +204,10 @@ def _children_sum(content: _Content) -> Check:
     starts = np.flatnonzero(new)
     rest = np.add.reduceat(groups, starts) if starts.size else groups
     if rest.any():
-        where = int(starts[_first(rest != 0)])
+        where = int(starts[first_of(rest != 0)])
         detail = f"{content.names[region[where]]!r}, size {size[where]}, differs from the sum of its children"
         return Check(name, passed=False, detail=f"{np.count_nonzero(rest)} cells differ; {detail}")
     return Check(name, passed=True, detail="every region is the sum of its children at every size")
-
-
-def _safe(values: Int64Array) -> bool:
-    """Tell whether sums of these values stay far inside int64, so that a wrap cannot fake a total."""
-    return bool(np.abs(values.astype(np.float64)).sum() < _LARGEST_SUM)
-
-
-def _first(mask: np.ndarray[Any, np.dtype[np.bool_]]) -> int:
-    return int(np.flatnonzero(mask)[0])
 
 
 _PROMISE_CHECKS: dict[str, Callable[[_Content], Check]] = {

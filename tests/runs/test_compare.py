@@ -7,15 +7,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import coco_opt.runs.compare as module
+import coco_opt.runs.instances as module
 from coco_opt.config import Config, parse_config
 from coco_opt.errors import SolverError
 from coco_opt.groups import SizeEstimate
 from coco_opt.histograms import CountOfCounts
 from coco_opt.problems import IsotonicL2
-from coco_opt.runs.compare import CorruptedPav, compare
+from coco_opt.runs.compare import compare
 from coco_opt.runs.demo import demo_truth, write_demo
 from coco_opt.runs.instances import cut_matching
+from coco_opt.runs.planted import CorruptedPav
 from coco_opt.solution import Status
 from coco_opt.solver import solve
 

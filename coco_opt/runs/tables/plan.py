@@ -1,0 +1,318 @@
+"""Everything a release of tables decides before private data is opened: schema, queries, budget, bounds, method."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Literal, Protocol, TypeVar
+
+import numpy as np
+
+from coco_opt.errors import ConfigError, InputError, ProblemError
+from coco_opt.histograms import Hierarchy
+from coco_opt.privacy import NoiseSource, resolve_noise
+from coco_opt.privacy.ledger_chain import Charge
+from coco_opt.privacy.mechanism import check_source
+from coco_opt.runs.paid import charge_for
+from coco_opt.runs.settings import RunSettings, amount_in, solvers_of
+from coco_opt.solver import Solver
+from coco_opt.tables.bounds import read_bounds
+from coco_opt.tables.persons import RESERVED
+from coco_opt.tables.records import PublicRegions, read_records, read_regions
+from coco_opt.topdown.counts import TableCounts
+from coco_opt.topdown.invariants import Invariant, Invariants, RegionBounds
+from coco_opt.topdown.method import Estimation, TopdownMethod, WholeRule
+from coco_opt.topdown.optimised import optimised_strategy
+from coco_opt.topdown.plan import TablePlan
+from coco_opt.topdown.queries import Query, parse_queries, parse_query
+from coco_opt.topdown.schema import Schema, ValueGroups
+from coco_opt.topdown.strategy import Strategy
+
+T = TypeVar("T")
+
+
+class GroupingSettings(Protocol):
+    """An attribute made coarser."""
+
+    @property
+    def of(self) -> str:
+        """Return the attribute."""
+        ...
+
+    @property
+    def groups(self) -> Mapping[str, Sequence[str]]:
+        """Return each group's values."""
+        ...
+
+
+class InvariantSettings(Protocol):
+    """A query that is exact at a level."""
+
+    @property
+    def query(self) -> str:
+        """Return the query."""
+        ...
+
+    @property
+    def level(self) -> str:
+        """Return the level's name."""
+        ...
+
+
+class TopdownSettings(Protocol):
+    """How tables are measured and made whole."""
+
+    @property
+    def attributes(self) -> Mapping[str, Sequence[str]]:
+        """Return the values of every attribute."""
+        ...
+
+    @property
+    def groupings(self) -> Mapping[str, GroupingSettings]:
+        """Return the coarser attributes."""
+        ...
+
+    @property
+    def structural_zeros(self) -> Sequence[str] | None:
+        """Return the rules of cells that cannot occur."""
+        ...
+
+    @property
+    def workload(self) -> Sequence[str]:
+        """Return the queries that matter."""
+        ...
+
+    @property
+    def strategy(self) -> str | Sequence[str]:
+        """Return the name of a strategy, or its queries."""
+        ...
+
+    @property
+    def shares(self) -> Literal["uniform"] | Sequence[Fraction]:
+        """Return the queries' shares of a level's budget."""
+        ...
+
+    @property
+    def invariants(self) -> Sequence[InvariantSettings]:
+        """Return what is exact."""
+        ...
+
+    @property
+    def estimation(self) -> Estimation:
+        """Return what a region is fitted to."""
+        ...
+
+    @property
+    def rounding(self) -> WholeRule:
+        """Return how tables become whole."""
+        ...
+
+    @property
+    def microdata(self) -> bool:
+        """Return whether one row a person is written."""
+        ...
+
+
+class TablesSettings(RunSettings, Protocol):
+    """A checked configuration of a release of tables."""
+
+    @property
+    def topdown(self) -> TopdownSettings:
+        """Return how tables are measured and made whole."""
+        ...
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class TablesPlan:
+    """A release's public half, checked: whatever is still wrong afterwards lies in the private table."""
+
+    settings: TablesSettings
+    public: PublicRegions
+    schema: Schema
+    workload: tuple[Query, ...]
+    queries: TablePlan
+    bounds: tuple[RegionBounds, ...]
+    invariants: tuple[Invariant, ...]
+    method: TopdownMethod
+    solvers: Mapping[str, Solver]
+    source: NoiseSource
+
+    @property
+    def hierarchy(self) -> Hierarchy:
+        """Return the public regions."""
+        return self.public.hierarchy
+
+    @property
+    def charge(self) -> Charge:
+        """Return what the release spends, bound to the configuration, the public regions and the public bounds."""
+        tree, plan = self.hierarchy, self.queries
+        sides = [array.tobytes() for one in self.bounds for array in (one.lower, one.upper)]
+        public = ("\0".join(tree.names).encode(), tree.parent.tobytes(), *sides)
+        return charge_for(self.settings, plan.mechanism, plan.spent, plan.neighbours, public)
+
+    @property
+    def spent(self) -> str:
+        """Return one line: the mode, and what privacy the run spends."""
+        plan, neighbours = self.queries, "one person added or removed"
+        if plan.neighbours == "replace":
+            neighbours = "one person's record replaced"
+        amount = f"{plan.unit} = {plan.spent}"
+        shares = f"{plan.levels} levels, {len(plan.queries)} queries"
+        if not self.source.private:
+            return (
+                f"NOT PRIVATE: {self.source.name} noise as for {amount} ({shares}); "
+                "no privacy budget was spent, and these figures protect nobody"
+            )
+        exact = f", exact besides: {self.exact}" if self.invariants else ""
+        return f"PRIVATE: {amount} spent ({shares}), {self.source.name} noise, neighbours differ by {neighbours}{exact}"
+
+    @property
+    def exact(self) -> str:
+        """Return in words what is published without noise."""
+        levels = self.public.levels
+        return ", ".join(f"{one.query.text} by {levels[one.level]}" for one in self.invariants)
+
+
+def plan_tables(settings: TablesSettings) -> TablesPlan:
+    """Read the public tables and check everything that can be checked without the private one.
+
+    Raises ConfigError, InputError, HierarchyError, ProblemError, MissingPackageError.
+    """
+    solvers = solvers_of(settings)
+    source = resolve_noise(settings.privacy.noise, settings.privacy.seed)
+    schema = schema_of_settings(settings)
+    workload = _keyed(settings, "workload", lambda: parse_queries(settings.topdown.workload, schema))
+    assert settings.data.hierarchy is not None
+    public = read_regions(settings.data.hierarchy)
+    strategy = strategy_of(settings, schema, workload)
+    invariants = _invariants(settings, public, schema)
+    bounds = () if settings.data.bounds is None else read_bounds(settings.data.bounds, public.hierarchy, schema)
+    Invariants(public.hierarchy, schema, bounds, ())
+    _check_method(settings, public.hierarchy, [*bounds, *invariants])
+    plan = TablesPlan(
+        settings=settings,
+        public=public,
+        schema=schema,
+        workload=workload,
+        queries=_table_plan(settings, strategy, public.hierarchy.levels),
+        bounds=bounds,
+        invariants=invariants,
+        method=method_of_settings(settings),
+        solvers=solvers,
+        source=source,
+    )
+    check_source(source, plan.queries.mechanism)
+    return plan
+
+
+def read_private_tables(plan: TablesPlan) -> TableCounts:
+    """Open the private table and count; raises InputError, whose message holds no private value."""
+    schema, path = plan.schema, plan.settings.data.records
+    assert path is not None
+    found = read_records(plan.public, path, schema.attributes, schema.position < 0)
+    cells = schema.position[found.cells]
+    return TableCounts.from_microdata(plan.hierarchy, schema, found.leaves, cells, found.counts)
+
+
+def schema_of_settings(settings: TablesSettings) -> Schema:
+    """Return the schema, naming the key that is wrong. Raises ConfigError."""
+    topdown = settings.topdown
+    for name in topdown.attributes:
+        if name in RESERVED:
+            raise ConfigError("topdown.attributes", f"{name!r} is a column of the release: choose another name")
+    zeros = tuple(topdown.structural_zeros or ())
+    groupings = {name: ValueGroups(one.of, dict(one.groups)) for name, one in topdown.groupings.items()}
+    _keyed(settings, "attributes", lambda: Schema(topdown.attributes))
+    _keyed(settings, "structural_zeros", lambda: Schema(topdown.attributes, zeros))
+    return _keyed(settings, "groupings", lambda: Schema(topdown.attributes, zeros, groupings))
+
+
+def strategy_of(settings: TablesSettings, schema: Schema, workload: tuple[Query, ...]) -> Strategy:
+    """Return what is measured, by name or as listed. Raises ConfigError."""
+    topdown = settings.topdown
+    if topdown.strategy == "optimised":
+        mechanism = settings.privacy.mechanism
+        return _keyed(settings, "strategy", lambda: optimised_strategy(workload, schema, mechanism=mechanism))
+    if topdown.strategy == "workload":
+        asked = workload
+    elif topdown.strategy == "identity":
+        asked = (parse_query("detail", schema),)
+    else:
+        asked = _keyed(settings, "strategy", lambda: parse_queries(list(topdown.strategy), schema))
+    shares = topdown.shares
+    if shares == "uniform":
+        return Strategy.uniform(asked)
+    return _keyed(settings, "shares", lambda: Strategy(asked, tuple(Fraction(share) for share in shares)))
+
+
+def method_of_settings(settings: TablesSettings) -> TopdownMethod:
+    """Return the post-processing; unbiased rounding draws from a seed that the configuration determines."""
+    topdown = settings.topdown
+    seed = None
+    if topdown.rounding == "unbiased":
+        digest = hashlib.sha256(f"coco-opt rounding {settings.name} {settings.privacy.seed}".encode()).digest()
+        seed = int.from_bytes(digest[:8], "little")
+    return TopdownMethod(estimation=topdown.estimation, rounding=topdown.rounding, seed=seed)
+
+
+def _table_plan(settings: TablesSettings, strategy: Strategy, levels: int) -> TablePlan:
+    privacy, shares = settings.privacy, settings.privacy.split
+    leaves_only = (Fraction(0),) * (levels - 1) + (Fraction(1),)
+    bottom_up = settings.topdown.estimation == "bottom_up"
+    chosen: Sequence[Fraction] | None = None if shares == "uniform" else tuple(Fraction(share) for share in shares)
+    if chosen is not None and len(chosen) != levels:
+        message = f"has {len(chosen)} entries, but the hierarchy has {levels} levels"
+        raise ConfigError("privacy.split", message, settings.file)
+    if bottom_up and chosen not in (None, leaves_only):
+        raise ConfigError("privacy.split", "bottom_up measures only the leaves: give them the share 1", settings.file)
+    return TablePlan.product(
+        strategy,
+        amount_in(settings),
+        levels,
+        level_shares=leaves_only if bottom_up else chosen,
+        mechanism=privacy.mechanism,
+        neighbours=privacy.neighbours,
+    )
+
+
+def _invariants(settings: TablesSettings, public: PublicRegions, schema: Schema) -> tuple[Invariant, ...]:
+    found = []
+    for number, one in enumerate(settings.topdown.invariants):
+        key = f"invariants.{number}"
+        if one.level not in public.levels:
+            known = ", ".join(public.levels)
+            message = f"{one.level!r} is no level of the hierarchy, which are {known}"
+            raise ConfigError(f"topdown.{key}.level", message, settings.file)
+        query = _keyed(settings, f"{key}.query", lambda text=one.query: parse_query(text, schema))
+        found.append(Invariant(query, public.levels.index(one.level)))
+    if found and settings.privacy.neighbours != "replace":
+        message = 'exact answers change when a person is added or removed: use neighbours = "replace"'
+        raise ConfigError("topdown.invariants", message, settings.file)
+    return tuple(found)
+
+
+def _check_method(settings: TablesSettings, tree: Hierarchy, facts: Sequence[RegionBounds | Invariant]) -> None:
+    """Raise ConfigError where a method cannot keep what must hold exactly."""
+    topdown = settings.topdown
+    if topdown.estimation == "bottom_up" and any(one.level < tree.levels - 1 for one in facts):
+        message = "bottom_up sums the leaves and cannot keep what must hold above them: use 'full' or 'classic'"
+        raise ConfigError("topdown.estimation", message, settings.file)
+    if topdown.rounding == "unbiased" and facts:
+        message = "unbiased rounding keeps the parents' tables only: with invariants or bounds use 'nearest'"
+        raise ConfigError("topdown.rounding", message, settings.file)
+
+
+def _keyed(settings: TablesSettings, key: str, make: Callable[..., T]) -> T:
+    """Return what ``make`` does; what is wrong with its public input is blamed on a key."""
+    try:
+        return make()
+    except (InputError, ProblemError) as error:
+        message = str(error)
+    raise ConfigError(f"topdown.{key}", message, settings.file)
+
+
+def charged_arrays(counts: TableCounts) -> tuple[np.ndarray[Any, Any], ...]:
+    """Return all that is private in counts, for the digest that binds a run to its input."""
+    return counts.offsets, counts.cells, counts.counts

@@ -1,0 +1,160 @@
+"""Bounds of nested queries in a tree of regions, closed under sums: over children, and over the parts of a group.
+
+A region's answer is the sum of its children's and, where one query refines another, a coarse answer the sum of fine
+ones; each sum bounds its whole by its parts and each part by the whole less the others. The conditions are necessary;
+they suffice for a region whose queries form a chain, while a region of several others can need more: bounds on sums
+of two and more of a query's answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from coco_opt.errors import InputError
+from coco_opt.histograms.arrays import Int64Array
+from coco_opt.histograms.hierarchy import Hierarchy
+from coco_opt.operators import Grouping, Operator
+from coco_opt.topdown.queries import Query
+
+UNBOUNDED = 2**62
+
+Sides = tuple[Int64Array, Int64Array]
+Levels = tuple[tuple[Sides, ...], ...]
+Refinement = tuple[int, int, Int64Array]
+
+
+def close(hierarchy: Hierarchy, queries: Sequence[Query], own: Mapping[tuple[int, str], Sides]) -> Levels:
+    """Return [levels][queries] (lower, upper) int64[regions, answers] implied by a level's own bounds and those below.
+
+    ``own`` holds bounds by (level, text of the query). Raises InputError (inconsistent-bounds) naming region and query.
+    """
+    refinements = _refinements(queries)
+    levels: list[tuple[Sides, ...]] = []
+    for level in range(hierarchy.levels - 1, -1, -1):
+        regions = len(hierarchy.level_range(level))
+        sides = []
+        for index, query in enumerate(queries):
+            lower, upper = _free((regions, query.answers))
+            if levels:
+                lower, upper = _sums(hierarchy, level, levels[-1][index])
+            mine = own.get((level, query.text))
+            if mine is not None:
+                lower, upper = np.maximum(lower, mine[0]), np.minimum(upper, mine[1])
+            sides.append((lower, upper))
+        _tighten(sides, refinements)
+        _check(hierarchy, level, queries, sides)
+        levels.append(tuple(_sealed(one) for one in sides))
+    return tuple(reversed(levels))
+
+
+def selected(operator: Operator, rows: Int64Array) -> tuple[Operator, Int64Array]:
+    """Return an operator with some answers only, where it is a grouping, and the answers it has."""
+    if not rows.size or rows.size == operator.answers:
+        return operator, rows
+    if not isinstance(operator, Grouping):
+        return operator, np.arange(operator.answers)
+    place = np.full(operator.answers + 1, -1, np.int64)
+    place[rows] = np.arange(rows.size)
+    return Grouping(place[operator.labels], int(rows.size)), rows
+
+
+def total_of(upper: Int64Array, starts: Int64Array, axis: int) -> Int64Array:
+    """Return sums of uppers over runs along an axis, unbounded where one part is."""
+    finite = np.add.reduceat(np.where(upper >= UNBOUNDED, 0, upper), starts, axis=axis)
+    return np.where(np.logical_or.reduceat(upper >= UNBOUNDED, starts, axis=axis), UNBOUNDED, finite)
+
+
+def _free(shape: tuple[int, int]) -> Sides:
+    return np.zeros(shape, np.int64), np.full(shape, UNBOUNDED, np.int64)
+
+
+def _sealed(sides: Sides) -> Sides:
+    for array in sides:
+        array.setflags(write=False)
+    return sides
+
+
+def _sums(hierarchy: Hierarchy, level: int, below: Sides) -> Sides:
+    here = hierarchy.level_range(level)
+    starts = hierarchy.first_child[here.start : here.stop] - hierarchy.level_range(level + 1).start
+    return np.add.reduceat(below[0], starts, axis=0), total_of(below[1], starts, 0)
+
+
+def _refinements(queries: Sequence[Query]) -> list[Refinement]:
+    """Return (fine, coarse, coarse answer of each fine one), fine queries first, for all nested pairs."""
+    order = sorted(range(len(queries)), key=lambda index: -queries[index].answers)
+    found = []
+    for at, fine in enumerate(order):
+        for coarse in order[at + 1 :]:
+            labels = refinement(queries[fine].operator, queries[coarse].operator)
+            if labels is not None:
+                found.append((fine, coarse, labels))
+    return found
+
+
+def refinement(fine: Operator, coarse: Operator) -> Int64Array | None:
+    """Return each fine answer's coarse one (-1: none) where all coarse answers are sums of fine ones, else None."""
+    if not isinstance(fine, Grouping) or not isinstance(coarse, Grouping):
+        return None
+    if ((fine.labels < 0) & (coarse.labels >= 0)).any():
+        return None
+    counted = fine.labels >= 0
+    labels = np.full(fine.answers, -1, np.int64)
+    labels[fine.labels[counted]] = coarse.labels[counted]
+    return labels if np.array_equal(labels[fine.labels[counted]], coarse.labels[counted]) else None
+
+
+def _tighten(sides: list[Sides], refinements: Sequence[Refinement]) -> None:
+    """Bound wholes by parts, fine to coarse, then parts by wholes, coarse to fine: exact where queries form a chain."""
+    for fine, coarse, labels in refinements:
+        lower, upper = _grouped(sides[fine], labels, sides[coarse][0].shape[1])
+        sides[coarse] = np.maximum(sides[coarse][0], lower), np.minimum(sides[coarse][1], upper)
+    for fine, coarse, labels in reversed(refinements):
+        sides[fine] = _parts(sides[fine], sides[coarse], labels)
+
+
+def _grouped(fine: Sides, labels: Int64Array, answers: int) -> Sides:
+    order = np.argsort(labels, kind="stable")
+    order = order[labels[order] >= 0]
+    starts = np.searchsorted(labels[order], np.arange(answers))
+    return np.add.reduceat(fine[0][:, order], starts, axis=1), total_of(fine[1][:, order], starts, 1)
+
+
+def _parts(fine: Sides, coarse: Sides, labels: Int64Array) -> Sides:
+    """Return fine bounds tightened by what their whole leaves to one part when the others take least or most."""
+    lower, upper = fine
+    whole_lower, whole_upper = coarse
+    counted = labels >= 0
+    groups = labels[counted]
+    least, _ = _grouped(fine, labels, whole_lower.shape[1])
+    infinite = upper >= UNBOUNDED
+    finite = np.where(infinite, 0, upper)
+    most, _ = _grouped((finite, upper), labels, whole_lower.shape[1])
+    unbounded, _ = _grouped((infinite.astype(np.int64), upper), labels, whole_lower.shape[1])
+    room = np.where(
+        whole_upper[:, groups] >= UNBOUNDED,
+        UNBOUNDED,
+        whole_upper[:, groups] - least[:, groups] + lower[:, counted],
+    )
+    others_bounded = unbounded[:, groups] == infinite[:, counted]
+    need = np.where(others_bounded, whole_lower[:, groups] - most[:, groups] + finite[:, counted], 0)
+    lower, upper = lower.copy(), upper.copy()
+    lower[:, counted] = np.maximum(lower[:, counted], need)
+    upper[:, counted] = np.minimum(upper[:, counted], room)
+    return lower, upper
+
+
+def _check(hierarchy: Hierarchy, level: int, queries: Sequence[Query], sides: Sequence[Sides]) -> None:
+    for query, (lower, upper) in zip(queries, sides, strict=True):
+        broken: npt.NDArray[np.int64] = np.argwhere(lower > upper)
+        if broken.size:
+            region, answer = (int(place) for place in broken[0])
+            path = hierarchy.paths[hierarchy.level_range(level).start + region]
+            raise InputError(
+                "inconsistent-bounds",
+                f"region {path!r}: no table satisfies the bounds of {query.name!r} ({query.label(answer)}): "
+                "a lower bound, or the sum of the parts' lower bounds, is above the upper one",
+            )

@@ -1,0 +1,59 @@
+"""Names in rules and queries: what they look like, lists of values, and the nearest valid name of a misspelt one."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Sequence
+
+from coco_opt.errors import InputError
+
+RESERVED = frozenset("*[]()|&=!,")
+_SPAN = re.compile(r"(?P<first>.*?)\.\.(?P<last>.*)")
+
+
+def check_name(name: object, what: str) -> None:
+    """Raise InputError (bad-name) unless a name can be written in rules and queries."""
+    if not isinstance(name, str) or not name or name != name.strip() or not name.isprintable():
+        raise InputError("bad-name", f"{what} must be printable text that is not empty: {name!r}")
+    if RESERVED & set(name) or ".." in name:
+        raise InputError("bad-name", f"{what} {name!r} must not hold any of {' '.join(sorted(RESERVED))} or '..'")
+
+
+def nearest(name: str, valid: Iterable[str]) -> str:
+    """Return what to add to a message about an unknown name: the nearest valid one, or the first few."""
+    names = list(valid)
+    close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    if close:
+        return f"did you mean {close[0]!r}?"
+    shown = ", ".join(repr(one) for one in names[:8]) + (", ..." if len(names) > 8 else "")
+    return f"use one of {shown}"
+
+
+def find(name: str, valid: Sequence[str], what: str, text: str) -> int:
+    """Return the place of a name; raise InputError (unknown-attribute or unknown-value) naming the nearest."""
+    if name in valid:
+        return valid.index(name)
+    code = "unknown-attribute" if what == "attribute" else "unknown-value"
+    raise InputError(code, f"{text!r}: no {what} {name!r}; {nearest(name, valid)}")
+
+
+def read_values(text: str, attribute: str, values: Sequence[str], whole: str) -> list[int]:
+    """Return the places of ``a | b | c..d`` among an attribute's values; a side of ``..`` left out is the end.
+
+    ``whole`` is the rule or query it stands in, for messages. Raises InputError: unknown-value, bad-range.
+    """
+    places: list[int] = []
+    for part in text.split("|"):
+        name = part.strip()
+        span = _SPAN.fullmatch(name)
+        if span is None:
+            places.append(find(name, values, f"value of {attribute!r}", whole))
+            continue
+        ends = [span["first"].strip(), span["last"].strip()]
+        first = find(ends[0], values, f"value of {attribute!r}", whole) if ends[0] else 0
+        last = find(ends[1], values, f"value of {attribute!r}", whole) if ends[1] else len(values) - 1
+        if first > last:
+            raise InputError("bad-range", f"{whole!r}: {name!r} ends before it begins in the order of {attribute!r}")
+        places.extend(range(first, last + 1))
+    return places

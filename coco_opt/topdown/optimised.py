@@ -1,0 +1,214 @@
+"""Shares of a budget that answer a workload with the least predicted variance: weighted marginals.
+
+With the discrete Gaussian a share buys precision in proportion, and the mean variance of an answer is convex in the
+shares: the optimum is global up to the solver's tolerance. With geometric noise precision grows with the square of a
+share, which is not convex: the best of several starts is kept, never worse than the workload measured evenly.
+Sources: McKenna et al. 2018 (HDMM), section 7; Xiao et al. 2023 (ResidualPlanner).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from math import prod
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.errors import ProblemError
+from coco_opt.privacy.mechanism import Mechanism, check_mechanism
+from coco_opt.privacy.planner import rounded_shares
+from coco_opt.topdown.predicted import VarianceModel, marginals_of, variance_model
+from coco_opt.topdown.queries import Query, marginal_query, parse_query
+from coco_opt.topdown.schema import Schema
+from coco_opt.topdown.strategy import Strategy
+
+Floats = NDArray[np.float64]
+Objective = Literal["total", "mean", "max"]
+OBJECTIVES: tuple[Objective, ...] = get_args(Objective)
+
+DENOMINATOR = 10_000  # of optimised shares
+_LEAST = 1e-6  # of a share while searching: a variance stays finite
+_DROPPED = 2e-4  # smaller shares are not measured
+_CANDIDATES = 200
+_UNION_ANSWERS = 2**16
+_ATOMS = 512  # of dense predictions while searching: some hundred eigenvalue problems
+_ITERATIONS = 150
+_STARTS = 6  # of searches that are not convex
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class ShareProblem:
+    """Minimise the predicted variance of a workload over shares x >= 0 that sum to 1.
+
+    ``objective`` is the sum over all answers ("total"), the mean over queries of an answer's mean variance ("mean") or
+    the largest of those ("max"), in a unit where the whole budget is 1.
+    """
+
+    candidates: tuple[Query, ...]
+    workload: tuple[Query, ...]
+    model: VarianceModel
+    mechanism: Mechanism
+    objective: Objective
+
+    def precisions(self, shares: Floats) -> Floats:
+        """Return 1 / variance of each candidate: x^2 / (2 L1^2), or 2 x / L2^2 for the Gaussian."""
+        if self.mechanism == "geometric":
+            return np.asarray(shares**2 / (2.0 * self._sensitivities() ** 2))
+        return np.asarray(2.0 * shares / self._sensitivities())
+
+    def variances(self, shares: Floats) -> Floats:
+        """Return the mean variance of an answer of each workload query, float64[workload]."""
+        return self.model.variances(self.precisions(shares))
+
+    def gradient(self, shares: Floats) -> Floats:
+        """Return its derivatives by the shares, float64[workload, candidates]."""
+        by_precision = self.model.gradient(self.precisions(shares))
+        if self.mechanism == "geometric":
+            return np.asarray(by_precision * (shares / self._sensitivities() ** 2))
+        return np.asarray(by_precision * (2.0 / self._sensitivities()))
+
+    @property
+    def even(self) -> Floats:
+        """Return the shares that measure the workload itself, all alike, float64[candidates]."""
+        asked = {query.text for query in self.workload}
+        shares = np.array([float(query.text in asked) for query in self.candidates])
+        return np.asarray(shares / shares.sum())
+
+    @property
+    def weights(self) -> Floats:
+        """Return what each workload query's mean variance counts, float64[workload]."""
+        if self.objective == "total":
+            return np.array([float(query.answers) for query in self.workload])
+        return np.full(len(self.workload), 1.0 / len(self.workload))
+
+    def value(self, shares: Floats) -> float:
+        """Return the objective."""
+        variances = self.variances(shares)
+        return float(variances.max() if self.objective == "max" else self.weights @ variances)
+
+    def _sensitivities(self) -> Floats:
+        geometric = self.mechanism == "geometric"
+        return np.array([float(q.sensitivity_l1 if geometric else q.sensitivity_l2_squared) for q in self.candidates])
+
+
+def optimised_strategy(
+    workload: Sequence[Query],
+    schema: Schema,
+    *,
+    mechanism: Mechanism = "geometric",
+    objective: Objective = "mean",
+) -> Strategy:
+    """Return the queries and shares of least predicted variance for a workload, shares in ten-thousandths.
+
+    ``objective`` "mean" holds all queries equally important, "total" (HDMM's) all answers, which a query of many
+    answers decides, "max" the worst answered query.
+    Marginals are measured through themselves, marginals of some of their attributes and the table of all of them;
+    other queries through themselves and the total. Raises ProblemError for an empty workload, an unknown name or
+    other queries that tell more than 512 cells apart. Marginals of more are taken to have no structural zeros.
+    """
+    if not workload:
+        raise ProblemError("a workload needs at least one query")
+    if objective not in OBJECTIVES:
+        raise ProblemError(f"unknown objective {objective!r}: use one of {', '.join(OBJECTIVES)}")
+    check_mechanism(mechanism)
+    candidates = candidate_queries(workload, schema)
+    model = variance_model(candidates, workload, schema, _ATOMS)
+    problem = ShareProblem(candidates, tuple(workload), model, mechanism, objective)
+    starts = _starts(problem)
+    if mechanism == "geometric":
+        convex = ShareProblem(candidates, tuple(workload), model, "discrete_gaussian", objective)
+        starts.insert(1, best_shares(convex, starts[0]))
+    starts = starts[: _STARTS if mechanism == "geometric" else 1]
+    return _rounded(problem, [*(best_shares(problem, start) for start in starts), problem.even])
+
+
+def _starts(problem: ShareProblem) -> list[Floats]:
+    """Return the workload measured evenly, then other shares from good to bad: all candidates, and mostly one."""
+    even = problem.even
+    others = [np.full(even.size, 1.0 / even.size), *(0.1 * even + 0.9 * one for one in np.eye(even.size))]
+    return [even, *sorted(others, key=problem.value)]
+
+
+def candidate_queries(workload: Sequence[Query], schema: Schema) -> tuple[Query, ...]:
+    """Return what may be measured, the workload first; 200 candidates at most beside it."""
+    known = {query.text: query for query in workload}
+    sets = marginals_of(workload)
+    more = [parse_query("total", schema)]
+    if sets is not None:
+        wanted = {frozenset(part) for one in sets for size in range(len(one)) for part in combinations(one, size)}
+        if len(wanted) > _CANDIDATES:
+            wanted = {one & other for one in sets for other in sets}
+        union = frozenset[int]().union(*sets)
+        if prod(schema.shape[axis] for axis in union) <= _UNION_ANSWERS:
+            wanted.add(union)
+        ordered = sorted(wanted - set(sets), key=lambda one: (len(one), sorted(one)))
+        more = [marginal_query(sorted(one), schema) for one in ordered[:_CANDIDATES]]
+    for query in more:
+        known.setdefault(query.text, query)
+    return tuple(known.values())
+
+
+def best_shares(problem: ShareProblem, start: Floats) -> Floats:
+    """Return shares of least objective from a start, by sequential quadratic programming, float64[candidates]."""
+    from scipy.optimize import minimize
+
+    count = len(start)
+    first = np.maximum(start, _LEAST)
+    first /= first.sum()
+    scale = problem.value(first)
+    highest = problem.objective == "max"
+    # The largest variance is one more variable t, at least each query's: smooth where the maximum itself is not.
+    x0 = np.append(first, 1.0) if highest else first
+    unit = np.eye(count + 1)[count]
+    constraints: list[Any] = [
+        {"type": "eq", "fun": lambda x: x[:count].sum() - 1.0, "jac": lambda x: (1.0 - unit)[: x.size]}
+    ]
+
+    def value(x: Floats) -> float:
+        return float(x[count]) if highest else problem.value(x) / scale
+
+    def slope(x: Floats) -> Floats:
+        return unit if highest else np.asarray(problem.weights @ problem.gradient(x) / scale)
+
+    if highest:
+        constraints.append(
+            {
+                "type": "ineq",
+                "fun": lambda x: x[count] - problem.variances(x[:count]) / scale,
+                "jac": lambda x: np.column_stack(
+                    [-problem.gradient(x[:count]) / scale, np.ones(len(problem.workload))]
+                ),
+            }
+        )
+    bounds: list[Any] = [(_LEAST, 1.0)] * count + [(0.0, None)] * highest
+    found = minimize(
+        value,
+        x0,
+        jac=slope,
+        method="SLSQP",
+        bounds=bounds,
+        constraints=constraints,
+        options={"maxiter": _ITERATIONS, "ftol": 1e-9},
+    )
+    shares = np.clip(np.asarray(found.x, np.float64)[:count], _LEAST, None)
+    if not np.isfinite(shares).all():
+        return first
+    shares /= shares.sum()
+    return shares if problem.value(shares) <= scale else first
+
+
+def _rounded(problem: ShareProblem, found: Sequence[Floats]) -> Strategy:
+    """Return the best of several shares once tiny ones are dropped and the rest rounded to fractions."""
+    rounded: list[tuple[float, Strategy]] = []
+    for shares in found:
+        for least, handicap in ((_DROPPED, 1.0), (0.0, 1.001)):  # a query more must be worth asking
+            kept = np.flatnonzero(shares > least)
+            fractions = rounded_shares(shares[kept], DENOMINATOR)
+            dense = np.zeros(len(problem.candidates))
+            dense[kept] = [float(share) for share in fractions]
+            strategy = Strategy(tuple(problem.candidates[index] for index in kept.tolist()), fractions)
+            rounded.append((handicap * problem.value(dense), strategy))
+    return min(rounded, key=lambda one: one[0])[1]

@@ -1,0 +1,207 @@
+"""What a table counts: named attributes with named values, the cells of their product, and which of them can occur."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from coco_opt.errors import InputError, Place
+from coco_opt.histograms.arrays import Int64Array, as_int64
+from coco_opt.topdown.names import check_name, find, read_values
+from coco_opt.topdown.rules import Rule, parse_rule
+
+MAX_CELLS = 2**27
+KEYWORDS = ("total", "detail", "identity", "cumulative")
+
+PlaceOf = Callable[[int], Place]
+
+
+@dataclass(frozen=True, slots=True)
+class ValueGroups:
+    """Named groups of an attribute's values, for queries: each value lies in at most one.
+
+    ``of`` is the attribute; a group lists values as text, ``"0..4 | 7"`` or a sequence of such texts.
+    """
+
+    of: str
+    groups: Mapping[str, str | Sequence[str]]
+
+
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
+class Schema:
+    """Attributes, their values, and the cells of their product in C order, the last attribute running fastest.
+
+    ``structural_zeros`` are rules (see ``rules``) and ``groupings`` groups of values by name. ``allowed`` int64[size]
+    are the cells that no rule forbids: every table of a release is over these ``size`` cells, in this order.
+    ``position`` int64[cells] is a cell's place among them, -1 where forbidden. Raises InputError (bad-name,
+    bad-schema, bad-rule, unknown-attribute, unknown-value, bad-range, no-cells) naming the rule and the nearest valid
+    name. O(cells x rules).
+    """
+
+    attributes: Mapping[str, Sequence[str]]
+    structural_zeros: Sequence[str] = ()
+    groupings: Mapping[str, ValueGroups] = field(default_factory=dict)
+    rules: tuple[Rule, ...] = field(init=False)
+    shape: tuple[int, ...] = field(init=False)
+    allowed: Int64Array = field(init=False)
+    position: Int64Array = field(init=False)
+    group_labels: Mapping[str, tuple[int, Int64Array]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        attributes = {name: tuple(values) for name, values in self.attributes.items()}
+        _check_attributes(attributes)
+        shape = tuple(len(values) for values in attributes.values())
+        rules = tuple(parse_rule(text, attributes) for text in self.structural_zeros)
+        free = np.ones(shape, np.bool_)
+        for rule in rules:
+            free &= ~rule.forbidden(shape)
+        allowed = np.flatnonzero(free.reshape(-1)).astype(np.int64)
+        if allowed.size == 0:
+            raise InputError("no-cells", "the structural zeros leave no cell: remove or narrow a rule")
+        position = np.full(free.size, -1, np.int64)
+        position[allowed] = np.arange(allowed.size)
+        groupings = dict(self.groupings)
+        labels = {name: _group_labels(name, groups, attributes) for name, groups in groupings.items()}
+        for array in (allowed, position, *(array for _, array in labels.values())):
+            array.setflags(write=False)
+        for name, value in (
+            ("attributes", attributes),
+            ("structural_zeros", tuple(self.structural_zeros)),
+            ("groupings", groupings),
+            ("rules", rules),
+            ("shape", shape),
+            ("allowed", allowed),
+            ("position", position),
+            ("group_labels", labels),
+        ):
+            object.__setattr__(self, name, value)
+
+    def __reduce__(self) -> tuple[Callable[..., Schema], tuple[Any, ...]]:
+        # Unpickled arrays are writable: going through the constructor makes them read-only again.
+        return Schema, (self.attributes, self.structural_zeros, self.groupings)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the attributes' names in order."""
+        return tuple(self.attributes)
+
+    @property
+    def cells(self) -> int:
+        """Return the number of cells of the product, forbidden ones included."""
+        return prod(self.shape)
+
+    @property
+    def size(self) -> int:
+        """Return the number of cells that can occur."""
+        return int(self.allowed.size)
+
+    def encode(self, columns: Mapping[str, npt.ArrayLike], place: PlaceOf | None = None) -> Int64Array:
+        """Return the place of every record's cell among the allowed ones, int64[records].
+
+        ``columns`` holds, for every attribute, one value index a record; ``place`` turns a record's number into its
+        place in the user's file. Raises InputError (missing-column, bad-shape, not-integer,
+        code-out-of-range, structural-zero) with the record's place and column and never its value. O(records x
+        attributes).
+        """
+        missing = [name for name in self.attributes if name not in columns]
+        if missing:
+            raise InputError("missing-column", f"the records have no column {missing[0]!r}")
+        codes = [as_int64(columns[name], f"column {name!r}") for name in self.attributes]
+        if len({column.size for column in codes}) > 1:
+            raise InputError("bad-shape", "all columns must have one value for each record")
+        for name, column, size in zip(self.attributes, codes, self.shape, strict=True):
+            outside = np.flatnonzero((column < 0) | (column >= size))
+            if outside.size:
+                message = f"a value's index must be from 0 to {size - 1}"
+                raise _record_error("code-out-of-range", message, int(outside[0]), name, place)
+        cells = self.position[np.ravel_multi_index(codes, self.shape)]
+        forbidden = np.flatnonzero(cells < 0)
+        if forbidden.size:
+            raise self._forbidden(int(forbidden[0]), [int(column[forbidden[0]]) for column in codes], place)
+        return cells
+
+    def _forbidden(self, record: int, values: list[int], place: PlaceOf | None) -> InputError:
+        """Return the error of a record that a rule forbids; it names the rule's columns, for its values are private."""
+        broken = next(rule for rule in self.rules if all(mask[values[axis]] for axis, mask in rule.conditions))
+        columns = ", ".join(self.names[axis] for axis, _ in broken.conditions)
+        message = "the record lies in a cell that a structural zero forbids: correct the data or the rules"
+        return _record_error("structural-zero", message, record, columns, place)
+
+    def decode(self, cells: npt.ArrayLike) -> dict[str, Int64Array]:
+        """Return the value indices, by attribute, of cells given by their places among the allowed ones."""
+        codes = np.unravel_index(self.allowed[as_int64(cells, "cells")], self.shape)
+        return {name: code.astype(np.int64) for name, code in zip(self.attributes, codes, strict=True)}
+
+    def label(self, cell: int) -> str:
+        """Return an allowed cell in words, ``hispanic = no, race = white``."""
+        codes = np.unravel_index(int(self.allowed[cell]), self.shape)
+        pairs = zip(self.attributes.items(), codes, strict=True)
+        return ", ".join(f"{name} = {values[int(code)]}" for (name, values), code in pairs)
+
+    def labels(self) -> list[str]:
+        """Return all allowed cells in words."""
+        return [self.label(cell) for cell in range(self.size)]
+
+    def __repr__(self) -> str:
+        what = " x ".join(f"{name} {size}" for name, size in zip(self.attributes, self.shape, strict=True))
+        forbidden = f", {self.cells - self.size:,} structural zeros" if self.size < self.cells else ""
+        return f"Schema({what}: {self.cells:,} cells{forbidden})"
+
+
+def _check_attributes(attributes: Mapping[str, Sequence[str]]) -> None:
+    if not attributes:
+        raise InputError("bad-schema", "a schema needs at least one attribute")
+    for name, values in attributes.items():
+        _check_unreserved(name, "an attribute's name")
+        if not values:
+            raise InputError("bad-schema", f"attribute {name!r} needs at least one value")
+        for value in values:
+            check_name(value, f"a value of {name!r}")
+        if len(set(values)) < len(values):
+            twice = next(value for value in values if values.count(value) > 1)
+            raise InputError("bad-schema", f"attribute {name!r} has the value {twice!r} twice")
+    cells = prod(len(values) for values in attributes.values())
+    if cells > MAX_CELLS:
+        raise InputError("bad-schema", f"{cells:,} cells are more than {MAX_CELLS:,}: use fewer attributes or values")
+
+
+def _check_unreserved(name: object, what: str) -> None:
+    check_name(name, what)
+    if name in KEYWORDS:
+        raise InputError("bad-name", f"{what} must not be {name!r}, which queries use: choose another")
+
+
+def _group_labels(name: str, grouping: ValueGroups, attributes: Mapping[str, Sequence[str]]) -> tuple[int, Int64Array]:
+    """Return the attribute and the group of each of its values, -1 for those in none."""
+    _check_unreserved(name, "a grouping's name")
+    if name in attributes:
+        raise InputError("bad-schema", f"the grouping {name!r} has the name of an attribute: choose another")
+    axis = find(grouping.of, list(attributes), "attribute", f"grouping {name}")
+    values = attributes[grouping.of]
+    labels = np.full(len(values), -1, np.int64)
+    if not grouping.groups:
+        raise InputError("bad-schema", f"the grouping {name!r} needs at least one group")
+    for index, (group, members) in enumerate(grouping.groups.items()):
+        check_name(group, f"a group of {name!r}")
+        for place in _members(members, grouping.of, values, f"{name}.{group}"):
+            if labels[place] not in (-1, index):
+                raise InputError("bad-schema", f"grouping {name!r}: {values[place]!r} lies in two groups")
+            labels[place] = index
+    return axis, labels
+
+
+def _members(members: str | Iterable[str], attribute: str, values: Sequence[str], whole: str) -> list[int]:
+    texts = [members] if isinstance(members, str) else list(members)
+    return [place for text in texts for place in read_values(text, attribute, values, whole)]
+
+
+def _record_error(code: str, message: str, record: int, column: str, place: PlaceOf | None) -> InputError:
+    if place is None:
+        return InputError(code, f"record {record + 1}, column {column!r}: {message}")
+    where = place(record)
+    return InputError(code, message, Place(where.file, where.row, column))

@@ -1,0 +1,145 @@
+"""Oracles for the estimation of tables: least squares over all cells of all regions as one dense matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.histograms import Hierarchy
+from coco_opt.operators import Operator
+from coco_opt.privacy.noise import resolve_noise
+from coco_opt.topdown.counts import TableCounts
+from coco_opt.topdown.invariants import Invariant, RegionBounds
+from coco_opt.topdown.measure import measure_tables
+from coco_opt.topdown.measurements import TableMeasurements
+from coco_opt.topdown.plan import TablePlan
+from coco_opt.topdown.queries import parse_query
+from coco_opt.topdown.release import TablesResult
+from coco_opt.topdown.schema import Schema
+from coco_opt.topdown.strategy import Strategy
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+def random_hierarchy(rng: np.random.Generator, levels: int, most: int = 3) -> Hierarchy:
+    """Return a tree of 1 to ``most`` children a region."""
+    parent, above = [-1], [0]
+    for _ in range(levels - 1):
+        below = []
+        for region in above:
+            for _ in range(int(rng.integers(1, most + 1))):
+                below.append(len(parent))
+                parent.append(region)
+        above = below
+    return Hierarchy.from_parents(parent, [f"r{v}" for v in range(len(parent))])
+
+
+def sums_of_leaves(hierarchy: Hierarchy, region: int) -> Floats:
+    """Return which leaves (leaves,) lie at or below a region."""
+    out = np.zeros(len(hierarchy.leaves))
+    below = hierarchy.leaf_range(region)
+    out[below.start - hierarchy.leaves.start : below.stop - hierarchy.leaves.start] = 1.0
+    return out
+
+
+def dense_system(measurements: Any, regions: Iterable[int] | None = None) -> tuple[Floats, Floats, Floats]:
+    """Return the rows, answers and variances of all measurements of some regions in the cells of all leaves."""
+    hierarchy = measurements.hierarchy
+    rows, answers, variances = [], [], []
+    for region in range(hierarchy.regions) if regions is None else regions:
+        level = int(hierarchy.level[region])
+        inside = sums_of_leaves(hierarchy, region)
+        for q, query in enumerate(measurements.queries):
+            found = measurements.answers[level][q]
+            if found is not None:
+                matrix = query.operator.to_sparse().toarray()
+                rows.append(np.kron(inside[None, :], matrix))
+                answers.append(found[region - hierarchy.level_start[level]])
+                variances.append(np.full(len(matrix), float(measurements.variance(level, q))))
+    return np.concatenate(rows), np.concatenate(answers).astype(float), np.concatenate(variances)
+
+
+def dense_estimates(measurements: Any) -> tuple[Floats, Floats]:
+    """Return the generalised least squares estimate of all leaves' cells (flat) and its covariance."""
+    rows, answers, variances = dense_system(measurements)
+    inverse = np.linalg.pinv(rows.T @ (rows / variances[:, None]), rcond=1e-11, hermitian=True)
+    return inverse @ (rows.T @ (answers / variances)), inverse
+
+
+def noisy(
+    rng: np.random.Generator,
+    hierarchy: Hierarchy,
+    operators: list[Operator],
+    variances: list[list[float | None]],
+    leaves: Ints | None = None,
+) -> Any:
+    """Return the parts of measurements that the linear stage reads: noise of any variances, None not asked."""
+    cells = operators[0].cells
+    truth = rng.integers(0, 20, (len(hierarchy.leaves), cells)) if leaves is None else leaves
+    tables = hierarchy.aggregate(truth)
+
+    def answer(level: int, query: int) -> Ints | None:
+        variance = variances[level][query]
+        if variance is None:
+            return None
+        regions = hierarchy.level_range(level)
+        exact = operators[query].apply(tables[regions.start : regions.stop])
+        noise: Ints = np.rint(rng.normal(0, np.sqrt(variance), exact.shape)).astype(np.int64)
+        return exact + noise
+
+    return SimpleNamespace(
+        hierarchy=hierarchy,
+        queries=tuple(SimpleNamespace(name=f"q{k}", operator=operator) for k, operator in enumerate(operators)),
+        answers=tuple(tuple(answer(level, q) for q in range(len(operators))) for level in range(hierarchy.levels)),
+        variance=lambda level, query: variances[level][query],
+    )
+
+
+def measured(
+    seed: int,
+    hierarchy: Hierarchy,
+    schema: Schema,
+    leaves: Ints,
+    queries: Sequence[str],
+    budget: Fraction | int = 2,
+    invariants: Sequence[tuple[str, int]] = (),
+    bounds: Sequence[RegionBounds] = (),
+) -> TableMeasurements:
+    """Return seeded measurements of leaf tables int64[leaves, cells]: the budget is shared evenly."""
+    plan = TablePlan.product(
+        Strategy.uniform([parse_query(text, schema) for text in queries]),
+        Fraction(budget),
+        hierarchy.levels,
+        neighbours="replace" if invariants else "add_remove",
+    )
+    return measure_tables(
+        TableCounts.from_counts(hierarchy, schema, leaves),
+        plan,
+        source=resolve_noise("seeded", seed),
+        invariants=[Invariant(parse_query(text, schema), level) for text, level in invariants],
+        bounds=bounds,
+    )
+
+
+def check_tables(measurements: TableMeasurements, result: TablesResult) -> None:
+    """Assert what every release promises: whole, nonnegative, adding up, all constraints met."""
+    hierarchy = measurements.hierarchy
+    for level in range(hierarchy.levels):
+        regions, tables = hierarchy.level_range(level), result.level(level)
+        assert tables.dtype == np.int64
+        assert tables.shape == (len(regions), measurements.schema.size)
+        assert (tables >= 0).all()
+        if level:
+            above = hierarchy.level_range(level - 1)
+            parents = hierarchy.parent[regions.start : regions.stop] - above.start
+            sums = np.zeros_like(result.level(level - 1))
+            np.add.at(sums, parents, tables)
+            np.testing.assert_array_equal(sums, result.level(level - 1))
+        constraints = measurements.constraints_of(regions)
+        assert constraints is None or not constraints.broken_by(tables).any()

@@ -1,0 +1,107 @@
+"""The failsafe: tables that cannot be split give way least, what cannot hold at all is named."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from coco_opt.errors import ProblemError
+from coco_opt.histograms import Hierarchy
+from coco_opt.operators import identity, stack, total
+from coco_opt.topdown.bounds import UNBOUNDED
+from coco_opt.topdown.failsafe import Bound, least, relaxed_rows
+from coco_opt.topdown.invariants import RegionBounds
+from coco_opt.topdown.measurements import TableMeasurements
+from coco_opt.topdown.queries import parse_query
+from coco_opt.topdown.release import estimate_tables
+from coco_opt.topdown.schema import Schema
+from tests.topdown.estimation import check_tables, measured
+
+DORMS = Schema({"kind": ["female", "coed", "male", "mixed"]})
+PEOPLE = Schema({"race": ["a", "b"], "age": ["minor", "adult"]})
+
+
+def dorms(town: list[int]) -> TableMeasurements:
+    """Return a town of 200 people in a state with another: 100 in R1, of the first two kinds, 100 in R2, of the last.
+
+    So the first two kinds hold 100, which no bound on a single kind says. The town's noisy answers are made to be
+    exactly ``town``.
+    """
+    hierarchy = Hierarchy.from_paths([("state", "town", "R1"), ("state", "town", "R2"), ("state", "rest", "R3")])
+    leaves = np.array([[50, 50, 0, 0], [0, 0, 50, 50], [5, 6, 7, 8]])
+    kinds = parse_query("kind", DORMS)
+    most = np.array([[99, 99, 0, 0], [0, 0, 99, 99], [99, 99, 99, 99]])
+    facts = RegionBounds(kinds, 2, np.zeros_like(most), most)
+    measurements = measured(0, hierarchy, DORMS, leaves, ["detail"], 40, [("total", 2)], [facts])
+    answers = [list(level) for level in measurements.answers]
+    answers[1][0] = np.array([town, [5, 6, 7, 8]])
+    answers[0][0] = np.array([town]) + np.array([[5, 6, 7, 8]])
+    return replace(measurements, answers=tuple(tuple(level) for level in answers))
+
+
+@pytest.mark.parametrize("estimation", ["classic", "full"])
+def test_a_town_that_cannot_be_split_gives_way_least(estimation: str) -> None:
+    from coco_opt.topdown.method import TopdownMethod
+
+    measurements = dorms([61, 59, 42, 38])
+    result = estimate_tables(measurements, TopdownMethod(estimation))  # type: ignore[arg-type]
+    check_tables(measurements, result)
+    town = result["state/town"]
+    assert town.sum() == 200
+    if estimation == "classic":
+        assert [one.path for one in result.relaxed] == ["state/town"]
+        assert result.relaxed[0].moved == 20
+        assert town[:2].sum() == 100
+
+
+def test_a_town_that_can_be_split_is_left_alone() -> None:
+    measurements = dorms([51, 49, 60, 40])
+    result = estimate_tables(measurements)
+    check_tables(measurements, result)
+    assert not result.relaxed
+
+
+def test_the_least_change_is_the_least_by_enumeration() -> None:
+    operator = identity(3)
+    first = Bound(operator, np.array([1.0, 1.0, 0.0]), np.array([9.0, 9.0, 0.0]), ("F", "C", "M"))
+    second = Bound(operator, np.array([0.0, 1.0, 1.0]), np.array([0.0, 9.0, 9.0]), ("F", "C", "M"))
+    sums = Bound(total(3), np.array([10.0]), np.array([10.0]), ("total",))
+    rng = np.random.default_rng(0)
+    allowed = [
+        (f1, 10 - f1 + c2, 10 - c2) for f1 in range(1, 10) for c2 in range(1, 10)
+    ]  # R1 = (f1, 10 - f1, 0), R2 = (0, c2, 10 - c2)
+    bounds = [
+        Bound(
+            stack([one.operator, sums.operator]),
+            np.append(one.lower, 10.0),
+            np.append(one.upper, 10.0),
+            (*one.names, "total"),
+        )
+        for one in (first, second)
+    ]
+    for _ in range(10):
+        parent = rng.multinomial(20, [1 / 3, 1 / 3, 1 / 3])
+        rows = relaxed_rows(parent, bounds, [])
+        found = least(rows, np.concatenate([np.zeros(6), np.ones(6)]), "here", 10.0)
+        assert found == min(np.abs(np.array(table) - parent).sum() for table in allowed)
+
+
+@pytest.mark.parametrize("level", [0, 1])
+def test_what_nothing_can_meet_is_named(level: int) -> None:
+    hierarchy = Hierarchy.from_paths([("root", "here"), ("root", "there")])
+    leaves = np.full((2, 4), 3)
+    regions = len(hierarchy.level_range(level))
+    wide = np.full((regions, 2), UNBOUNDED)
+    wide[0] = 4
+    bounds = [
+        RegionBounds(
+            parse_query("race", PEOPLE), level, np.array([[10, 0], [0, 0]])[:regions], np.full((regions, 2), 50)
+        ),
+        RegionBounds(parse_query("age", PEOPLE), level, np.zeros((regions, 2), int), wide),
+    ]
+    measurements = measured(0, hierarchy, PEOPLE, leaves, ["detail"], 2, [], bounds)
+    region = "root/here" if level else "root"
+    with pytest.raises(ProblemError, match=rf"(?s)root.*'race: race = a' of '{region}' and 'age: age = minor' of"):
+        estimate_tables(measurements)

@@ -1,0 +1,236 @@
+"""Noisy answers of tables: exact integers plus the declared noise, only what was asked, once, sealed."""
+
+from __future__ import annotations
+
+import pickle
+from fractions import Fraction
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from coco_opt.errors import InputError, ProblemError
+from coco_opt.histograms import Hierarchy
+from coco_opt.privacy import NoiseSource, SecureNoise, SeededNoise
+from coco_opt.privacy.mechanism import Mechanism
+from coco_opt.privacy.noise import NoiseStream
+from coco_opt.topdown import counts as counts_module
+from coco_opt.topdown import measure as measure_module
+from coco_opt.topdown.counts import TableCounts
+from coco_opt.topdown.invariants import Invariant, Invariants, RegionBounds
+from coco_opt.topdown.measure import measure_tables
+from coco_opt.topdown.measurements import TableMeasurements
+from coco_opt.topdown.plan import TablePlan
+from coco_opt.topdown.queries import parse_queries, parse_query
+from coco_opt.topdown.schema import Schema
+from coco_opt.topdown.strategy import Strategy
+
+Int64 = NDArray[np.int64]
+SCHEMA = Schema({"h": ("no", "yes"), "race": ("w", "b", "o"), "age": ("0", "1", "2")}, ("age = 0 & race = b",))
+HIERARCHY = Hierarchy.from_paths([("r", f"p{leaf // 4}", f"l{leaf}") for leaf in range(20)])
+TABLES = np.random.default_rng(5).integers(0, 9, (20, SCHEMA.size))
+COUNTS = TableCounts.from_counts(HIERARCHY, SCHEMA, TABLES)
+QUERIES = parse_queries(("total", "h * race", "cumulative(age)", "detail"), SCHEMA)
+AMOUNTS = (
+    (Fraction(1, 10), Fraction(0), Fraction(1, 5), Fraction(0)),
+    (Fraction(0), Fraction(1, 4), Fraction(0), Fraction(1, 8)),
+    (Fraction(1, 3), Fraction(0), Fraction(1), Fraction(2)),
+)
+PLAN = TablePlan(QUERIES, AMOUNTS)
+
+
+class SilentNoise:
+    """Adds nothing and records what was asked and how many cells it noised."""
+
+    name: ClassVar[str] = "silent"
+    private: ClassVar[bool] = False
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[Fraction, str, str]] = []
+        self.cells: list[int] = []
+
+    def stream(self, scale: Fraction, *, measurement: str, region: str) -> NoiseStream:
+        self.asked.append((scale, measurement, region))
+        return self
+
+    def add_to(self, values: Int64) -> Int64:
+        assert values.dtype == np.int64
+        self.cells.append(len(values))
+        return values.copy()
+
+    def draw(self, n: int) -> Int64:
+        return np.zeros(n, dtype=np.int64)
+
+
+def truth(level: int, query: int) -> Int64:
+    here = HIERARCHY.level_range(level)
+    return QUERIES[query].operator.apply(HIERARCHY.aggregate(TABLES)[here.start : here.stop])
+
+
+def same(left: TableMeasurements, right: TableMeasurements) -> bool:
+    pairs = [(a, b) for x, y in zip(left.answers, right.answers, strict=True) for a, b in zip(x, y, strict=True)]
+    return all((a is None and b is None) or np.array_equal(a, b) for a, b in pairs)  # type: ignore[arg-type]
+
+
+def test_answers_are_exact_but_for_the_noise_and_nothing_unasked_is_answered() -> None:
+    noise = SilentNoise()
+    told: list[tuple[int, int]] = []
+    measured = measure_tables(COUNTS, PLAN, source=noise, progress=lambda done, of: told.append((done, of)))
+    for level in range(3):
+        for query in range(4):
+            answer = measured.answers[level][query]
+            if AMOUNTS[level][query]:
+                assert answer is not None
+                assert answer.dtype == np.int64
+                assert not answer.flags.writeable
+                assert np.array_equal(answer, truth(level, query))
+            else:
+                assert answer is None
+    assert told == [(done, 7) for done in range(1, 8)]
+    assert sum(noise.cells) == sum(truth(level, query).size for level, query in PLAN.asked)
+
+
+def test_each_asked_query_of_each_level_has_its_own_stream_of_the_right_scale() -> None:
+    noise = SilentNoise()
+    measure_tables(COUNTS, PLAN, source=noise)
+    scales = [(PLAN.parameter(level, query), QUERIES[query].name) for level, query in PLAN.asked]
+    assert [(scale, name.removeprefix("table ")) for scale, name, _ in noise.asked] == scales
+    assert len({(name, region) for _, name, region in noise.asked}) == len(noise.asked)
+    assert scales[1] == (Fraction(3) / Fraction(1, 5), "cumulative(age)")  # L1 sensitivity 3
+    assert measure_tables(COUNTS, PLAN, source=SilentNoise()).spent == sum(map(sum, AMOUNTS)) == PLAN.spent
+
+
+@pytest.mark.parametrize("source", [SecureNoise, lambda: SeededNoise(3)], ids=["secure", "seeded"])
+def test_measuring_again_with_one_source_is_refused(source: Any) -> None:
+    opened: NoiseSource = source()
+    measure_tables(COUNTS, PLAN, source=opened)
+    with pytest.raises(ProblemError, match="already drawn"):
+        measure_tables(COUNTS, PLAN, source=opened)
+
+
+def test_blocks_of_any_size_give_the_same_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = measure_tables(COUNTS, PLAN, source=SeededNoise(1))
+    for block in (1, 7, 100):
+        monkeypatch.setattr(measure_module, "BLOCK", block)
+        monkeypatch.setattr(counts_module, "BLOCK", block)
+        assert same(measure_tables(COUNTS, PLAN, source=SeededNoise(1)), whole)
+    assert not same(measure_tables(COUNTS, PLAN, source=SeededNoise(2)), whole)
+
+
+@pytest.mark.parametrize("mechanism", ["geometric", "discrete_gaussian"])
+def test_noise_has_the_declared_mean_and_variance_and_is_independent(mechanism: Mechanism) -> None:
+    leaves = 4000
+    hierarchy = Hierarchy.from_paths([("r", f"l{leaf}") for leaf in range(leaves)])
+    counts = TableCounts.from_microdata(hierarchy, SCHEMA, np.arange(leaves), np.arange(leaves) % SCHEMA.size)
+    queries = parse_queries(("h * race", "cumulative(age)"), SCHEMA)
+    plan = TablePlan.product(Strategy.uniform(queries), Fraction(3), 2, mechanism=mechanism)
+    measured = measure_tables(counts, plan, source=SeededNoise(11))
+    for query in range(2):
+        answer = measured.answers[1][query]
+        assert answer is not None
+        noise = (answer - counts.answers_of(queries[query].operator, hierarchy.leaves)).astype(np.float64)
+        variance, cells = measured.variance(1, query), noise.size
+        # Five standard errors: a sample variance's is at most sqrt(5 / n) of it for laws with kurtosis up to 6.
+        assert abs(noise.mean()) < 5 * np.sqrt(variance / cells)
+        assert abs(noise.var() / variance - 1) < 5 * np.sqrt(5 / cells)
+        assert np.abs(np.corrcoef(noise.T) - np.eye(noise.shape[1])).max() < 5 / np.sqrt(leaves)
+        assert abs(np.corrcoef(noise[:-1, 0], noise[1:, 0])[0, 1]) < 5 / np.sqrt(leaves)
+
+
+def test_variances_follow_the_plan_and_are_infinite_where_nothing_is_asked() -> None:
+    measured = measure_tables(COUNTS, PLAN, source=SilentNoise())
+    a = np.exp(-1 / 10)
+    assert measured.variance(0, 0) == pytest.approx(2 * a / (1 - a) ** 2, rel=1e-12)
+    assert measured.variance(0, 1) == np.inf
+
+
+def test_slices_of_answers_belong_to_their_regions() -> None:
+    measured = measure_tables(COUNTS, PLAN, source=SilentNoise())
+    children = HIERARCHY.children(3)
+    answers = measured.answers_of(children, 3)
+    assert answers is not None
+    assert np.array_equal(answers, COUNTS.tables_of(children))
+    assert measured.answers_of(children, 1) is None
+
+
+def test_measurements_say_whether_they_are_private_and_nothing_else_of_the_data() -> None:
+    seeded = measure_tables(COUNTS, PLAN, source=SeededNoise(0))
+    assert "NOT PRIVATE" in repr(seeded)
+    secure = measure_tables(COUNTS, PLAN, source=SecureNoise())
+    assert repr(secure).endswith("secure noise: private)")
+    assert secure.private
+    assert (secure.unit, secure.mechanism, secure.neighbours) == ("epsilon", "geometric", "add_remove")
+
+
+def test_measurements_survive_pickling() -> None:
+    plan = TablePlan(QUERIES, AMOUNTS, neighbours="replace")
+    measured = measure_tables(COUNTS, plan, source=SeededNoise(0), invariants=[Invariant(QUERIES[0], 1)])
+    copy = pickle.loads(pickle.dumps(measured))
+    assert same(copy, measured)
+    assert not copy.answers[2][0].flags.writeable
+    left, right = (one.constraints_of(HIERARCHY.level_range(1)) for one in (copy, measured))
+    assert left is not None
+    assert right is not None
+    assert np.array_equal(left.lower, right.lower)
+
+
+def test_invariants_become_exact_public_answers() -> None:
+    plan = TablePlan(QUERIES, AMOUNTS, neighbours="replace")
+    measured = measure_tables(COUNTS, plan, source=SilentNoise(), invariants=[Invariant(QUERIES[0], 1)])
+    for level in (0, 1):
+        found = measured.constraints_of(HIERARCHY.level_range(level))
+        assert found is not None
+        assert np.array_equal(found.lower, truth(level, 0))
+        assert np.array_equal(found.upper, truth(level, 0))
+    assert measured.constraints_of(HIERARCHY.level_range(2)) is None
+
+
+def test_invariants_need_neighbours_with_the_same_counts() -> None:
+    with pytest.raises(ProblemError, match='neighbours = "replace"'):
+        measure_tables(COUNTS, PLAN, source=SilentNoise(), invariants=[Invariant(QUERIES[0], 0)])
+
+
+def test_nothing_is_drawn_where_public_facts_do_not_fit() -> None:
+    noise = SilentNoise()
+    plan = TablePlan(QUERIES, AMOUNTS, neighbours="replace")
+    other = Schema({"h": ("no", "yes")})
+    cases: list[tuple[type[Exception], dict[str, Any]]] = [
+        (ProblemError, {"invariants": [Invariant(QUERIES[0], 3)]}),
+        (ProblemError, {"invariants": [Invariant(parse_query("h", other), 0)]}),
+        (ProblemError, {"bounds": [RegionBounds.exact(parse_query("h", other), 0, [[1, 1]])]}),
+        (
+            InputError,
+            {"invariants": [Invariant(QUERIES[0], 0)], "bounds": [RegionBounds.exact(QUERIES[0], 2, [[0]] * 20)]},
+        ),
+    ]
+    for error, more in cases:
+        with pytest.raises(error):
+            measure_tables(COUNTS, plan, source=noise, **more)
+    with pytest.raises(ProblemError, match="draws no discrete Gaussian"):
+        measure_tables(COUNTS, TablePlan(QUERIES, AMOUNTS, "discrete_gaussian"), source=noise)
+    with pytest.raises(ProblemError, match="the plan is for 1 levels"):
+        measure_tables(COUNTS, TablePlan(QUERIES, AMOUNTS[:1]), source=noise)
+    with pytest.raises(ProblemError, match="another schema"):
+        measure_tables(COUNTS, TablePlan.product(Strategy.identity(other), Fraction(1), 3), source=noise)
+    assert noise.asked == []
+
+
+@pytest.mark.parametrize("mutate", ["missing", "extra", "shape", "dtype", "levels"])
+def test_answers_that_do_not_fit_the_plan_are_refused(mutate: str) -> None:
+    measured = measure_tables(COUNTS, PLAN, source=SilentNoise())
+    answers: list[list[Any]] = [list(level) for level in measured.answers]
+    if mutate == "missing":
+        answers[0][0] = None
+    elif mutate == "extra":
+        answers[0][1] = truth(0, 1)
+    elif mutate == "shape":
+        answers[0][0] = np.zeros((2, 1), np.int64)
+    elif mutate == "dtype":
+        answers[0][0] = np.zeros((1, 1))
+    else:
+        answers.pop()
+    with pytest.raises(ProblemError):
+        TableMeasurements(
+            HIERARCHY, SCHEMA, PLAN, answers, "silent", private=False, invariants=Invariants(HIERARCHY, SCHEMA)
+        )

@@ -1,0 +1,190 @@
+"""Queries from text: right sums and names, sensitivities by brute force over single-person changes, clear errors."""
+
+from __future__ import annotations
+
+import pickle
+from itertools import combinations, product
+
+import numpy as np
+import pytest
+
+from coco_opt.errors import InputError, ProblemError
+from coco_opt.operators import Grouping, Kronecker, Restricted
+from coco_opt.topdown.queries import Query, marginal_query, parse_queries, parse_query
+from coco_opt.topdown.schema import Schema, ValueGroups
+
+ATTRIBUTES = {"hispanic": ("no", "yes"), "race": ("white", "black", "other"), "age": ("0", "1", "2", "3")}
+GROUPINGS = {
+    "school": ValueGroups("age", {"small": "0", "pupil": "1..2"}),
+    "minority": ValueGroups("race", {"no": "white", "yes": ["black", "other"]}),
+}
+PLAIN = Schema(ATTRIBUTES, (), GROUPINGS)
+ZEROS = Schema(ATTRIBUTES, ("age = 0 & race = white | black", "hispanic = yes & race = other"), GROUPINGS)
+TEXTS = (
+    "total",
+    "detail",
+    "race",
+    "age * hispanic",
+    "hispanic * race * age",
+    "school",
+    "minority * school",
+    "age[..1, 2.., 0 | 3]",
+    "race * age[..1, 2..]",
+    "cumulative(age)",
+    "cumulative(age) * hispanic",
+)
+
+
+def matching(schema: Schema, query: Query) -> np.ndarray:
+    """Return bool[answers, allowed cells] by reading the labels: an oracle that knows no operator."""
+    rows = []
+    for label in query.labels():
+        conditions = [] if label == "total" else label_parts(label)
+        rows.append(
+            [all(meets(schema, cell, title, answer) for title, answer in conditions) for cell in range(schema.size)]
+        )
+    return np.array(rows)
+
+
+def label_parts(label: str) -> list[tuple[str, str]]:
+    """Split ``a[x, y] = z, b = c`` at the commas outside brackets."""
+    parts, depth, start = [], 0, 0
+    for at, letter in enumerate(label + ","):
+        depth += (letter == "[") - (letter == "]")
+        if letter == "," and depth == 0:
+            title, _, answer = label[start:at].strip().rpartition(" = ")
+            parts.append((title, answer))
+            start = at + 1
+    return parts
+
+
+def meets(schema: Schema, cell: int, title: str, answer: str) -> bool:
+    values = dict(part.split(" = ") for part in schema.label(cell).split(", "))
+    if title in schema.groupings:
+        members = schema.groupings[title].groups[answer]
+        texts = [members] if isinstance(members, str) else members
+        return values[schema.groupings[title].of] in [value for text in texts for value in spelled(text)]
+    if title.startswith("cumulative") or "[" in title:
+        return values["age"] in spelled(answer)
+    return values[title] == answer
+
+
+def spelled(text: str) -> list[str]:
+    """Return the values of ``a | b..c`` for ages 0..3 and single races."""
+    out = []
+    for part in text.split("|"):
+        first, dots, last = part.strip().partition("..")
+        out += [first] if not dots else [str(age) for age in range(int(first or 0), int(last or 3) + 1)]
+    return out
+
+
+@pytest.mark.parametrize("schema", [PLAIN, ZEROS], ids=["plain", "zeros"])
+@pytest.mark.parametrize("text", TEXTS)
+def test_answers_count_the_cells_that_their_labels_name(schema: Schema, text: str) -> None:
+    query = parse_query(text, schema)
+    wanted = matching(schema, query)
+    assert np.array_equal(query.operator.to_sparse().toarray(), wanted)
+    assert len(set(query.labels())) == query.answers == len(wanted)
+    if isinstance(query.operator, Grouping):
+        assert wanted.any(axis=1).all()  # combinations that no allowed cell enters are not asked
+    columns = query.columns()
+    assert all(len(column) == query.answers for column in columns.values())
+    texts = [
+        ", ".join(f"{t} = {column[row]}" for t, column in columns.items()) or "total" for row in range(query.answers)
+    ]
+    assert texts == query.labels()
+
+
+@pytest.mark.parametrize("schema", [PLAIN, ZEROS], ids=["plain", "zeros"])
+@pytest.mark.parametrize("text", TEXTS)
+def test_sensitivities_by_brute_force_over_single_person_changes(schema: Schema, text: str) -> None:
+    query = parse_query(text, schema)
+    unit = np.eye(schema.size, dtype=np.int64)
+    added = query.operator.apply(unit)
+    assert query.sensitivity_l1 == np.abs(added).sum(axis=1).max()
+    assert query.sensitivity_l2_squared == (added**2).sum(axis=1).max()
+    # Two regions of one level: a person replaced changes a cell of one and a cell of either.
+    changes = [unit[a] - unit[b] for a, b in combinations(range(schema.size), 2)]
+    within = query.operator.apply(np.array(changes))
+    across = [np.concatenate([added[a], -added[b]]) for a, b in product(range(schema.size), repeat=2)]
+    l1 = max(np.abs(within).sum(axis=1).max(), np.abs(across).sum(axis=1).max())
+    l2 = max((within**2).sum(axis=1).max(), (np.array(across) ** 2).sum(axis=1).max())
+    assert (query.sensitivity("replace"), query.sensitivity("replace", norm=2)) == (l1, l2)
+    assert query.sensitivity("add_remove") == query.sensitivity_l1
+    assert query.sensitivity("add_remove", norm=2) == query.sensitivity_l2_squared
+
+
+def test_known_sensitivities() -> None:
+    wanted = {"total": (1, 1), "detail": (1, 1), "age[..1, 2.., 0 | 3]": (2, 2), "cumulative(age)": (4, 4)}
+    for text, both in wanted.items():
+        query = parse_query(text, PLAIN)
+        assert (query.sensitivity_l1, query.sensitivity_l2_squared) == both
+
+
+def test_operators_are_sums_where_answers_do_not_overlap() -> None:
+    kinds = {text: type(parse_query(text, PLAIN).operator) for text in TEXTS}
+    assert kinds["race * age[..1, 2..]"] is Grouping
+    assert kinds["cumulative(age)"] is Kronecker
+    assert type(parse_query("cumulative(age)", ZEROS).operator) is Restricted
+    assert {kind for text, kind in kinds.items() if "cumulative" not in text and "|" not in text} == {Grouping}
+
+
+def test_marginals_know_their_attributes() -> None:
+    wanted = {"total": set(), "race": {1}, "age * hispanic": {0, 2}, "detail": {0, 1, 2}}
+    assert {text: parse_query(text, ZEROS).marginal for text in wanted} == wanted
+    assert parse_query("school", PLAIN).marginal is None
+    for axes in wanted.values():
+        assert marginal_query(list(axes), PLAIN).marginal == axes
+
+
+def test_names_are_the_text_in_its_normal_form_unless_given() -> None:
+    assert parse_query(" race*age[ ..1,2.. ] ", PLAIN).name == "race * age[..1, 2..]"
+    assert parse_query("identity", PLAIN).text == "detail"
+    query = parse_query("race", PLAIN, "by race")
+    assert (query.name, query.text) == ("by race", "race")
+    assert parse_query(parse_query("cumulative(age)*hispanic", PLAIN).text, PLAIN).kept.size == 8
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "said"),
+    [
+        ("rice", "unknown-attribute", "did you mean 'race'"),
+        ("hispanic * scool", "unknown-attribute", "did you mean 'school'"),
+        ("income", "unknown-attribute", "use one of 'hispanic', 'race', 'age', 'school', 'minority'"),
+        ("age[..7]", "unknown-value", "value of 'age' '7'"),
+        ("age[2..1]", "bad-range", "ends before"),
+        ("age[..1, ..1]", "bad-query", "given twice"),
+        ("age[..1", "bad-query", "a query reads"),
+        ("", "bad-query", "a query reads"),
+        ("race *", "bad-query", "a query reads"),
+        ("sum(age)", "bad-query", "a query reads"),
+        ("cumulative(years)", "unknown-attribute", "no attribute 'years'"),
+        ("age * school", "bad-query", "'age' twice"),
+        ("race * total", "unknown-attribute", "no attribute 'total'"),
+    ],
+)
+def test_queries_that_cannot_be_read_name_themselves_and_the_nearest(text: str, code: str, said: str) -> None:
+    with pytest.raises(InputError) as caught:
+        parse_query(text, PLAIN)
+    assert caught.value.code == code
+    assert said in str(caught.value)
+    assert repr(text) in str(caught.value)
+
+
+def test_a_query_without_cells_and_a_query_given_twice_are_refused() -> None:
+    schema = Schema({"a": ["x", "y"], "b": ["u", "v"]}, ["a = x & b = u"], {"g": ValueGroups("a", {"only": "x"})})
+    assert parse_query("g * b", schema).labels() == ["g = only, b = v"]
+    with pytest.raises(InputError, match="counts no cell"):
+        parse_query("a[x] * b[u]", schema)
+    with pytest.raises(InputError, match="given twice"):
+        parse_queries(["race", " race"], PLAIN)
+    with pytest.raises(ProblemError, match="unknown neighbours"):
+        parse_query("race", PLAIN).sensitivity("swap")  # type: ignore[arg-type]
+
+
+def test_queries_survive_pickling() -> None:
+    for text in TEXTS:
+        query = parse_query(text, ZEROS)
+        copy = pickle.loads(pickle.dumps(query))
+        assert copy.labels() == query.labels()
+        assert not copy.kept.flags.writeable

@@ -1,0 +1,287 @@
+"""The top-down split as a problem: what it judges, what it certifies, how it writes itself."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pytest
+from coco_solvers.generic.clarabel import Clarabel
+from coco_solvers.generic.piqp import PIQP
+from numpy.typing import NDArray
+
+from coco_opt import solve
+from coco_opt.errors import ProblemError, SolverError, UnknownSolverError
+from coco_opt.forms import LinearProgram, QuadraticProgram
+from coco_opt.operators import Grouping, Kronecker, Operator, identity, stack, total
+from coco_opt.problems import PROBLEMS, TopdownSplit
+from coco_opt.problems.split_rows import LinearRows, SplitTerm, stacked
+from coco_opt.problems.topdown_split import SplitDual
+from coco_opt.solution import Answer, Status
+from coco_opt.solver import judge
+
+LEVELS = (2, 3, 2)
+CELLS = 12
+
+
+def marginal(*axes: int) -> Grouping:
+    """Return the sums over all attributes but these."""
+    index = np.indices(LEVELS).reshape(3, -1)
+    labels = np.zeros(CELLS, dtype=np.int64)
+    for axis in axes:
+        labels = labels * LEVELS[axis] + index[axis]
+    return Grouping(labels, int(labels.max()) + 1)
+
+
+QUERIES: dict[str, tuple[Operator, ...]] = {
+    "all": (identity(CELLS), total(CELLS), marginal(0), marginal(1), marginal(0, 2)),
+    "marginals": (total(CELLS), marginal(0, 1), marginal(1, 2)),
+    "ranges": (identity(CELLS), Kronecker((np.eye(2), np.tril(np.ones((3, 3))), np.array([[1.0, -1.0]])))),
+}
+
+
+def drawn(
+    seed: int, queries: str = "all", children: int = 4, *, parent: bool = True, sides: str = "none"
+) -> TopdownSplit:
+    """Return a sparse parent split at random, with noisy answers; ``sides`` are none, equal (totals) or ranges."""
+    rng = np.random.default_rng(seed)
+    whole = np.where(rng.random(CELLS) < 0.7, rng.geometric(0.1, CELLS), 0)
+    table = np.array([rng.multinomial(count, np.full(children, 1 / children)) for count in whole]).T
+    terms = []
+    for operator in QUERIES[queries]:
+        answers = operator.apply(table.astype(np.float64))
+        terms.append(SplitTerm(operator, answers + rng.normal(0, 3, answers.shape), rng.uniform(0.05, 0.2, children)))
+    rows = None
+    if sides != "none":
+        operator = total(CELLS) if sides == "equal" else marginal(0)
+        exact = operator.apply(table).astype(np.float64)
+        rows = LinearRows(operator, exact, exact) if sides == "equal" else LinearRows(operator, exact - 1, exact + 1)
+    return TopdownSplit(terms, whole if parent else None, rows)
+
+
+CASES: dict[str, TopdownSplit] = {
+    f"{queries}-{'parent' if parent else 'root'}-{sides}": drawn(7, queries, parent=parent, sides=sides)
+    for queries in QUERIES
+    for parent in (True, False)
+    for sides in ("none", "equal", "ranges")
+}
+
+
+def spread(problem: TopdownSplit, rng: np.random.Generator) -> NDArray[np.float64]:
+    """Return a random table with the right sums; without constraints it is feasible."""
+    children, cells = problem.shape
+    sums = rng.uniform(0, 30, cells) if problem.parent is None else problem.parent
+    return (rng.dirichlet(np.full(children, 0.5), cells) * sums[:, None]).T
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_generic_solvers_agree_and_are_certified(name: str) -> None:
+    problem = CASES[name]
+    piqp, clarabel = solve(problem, PIQP()), solve(problem, Clarabel())
+    assert piqp.relative_gap <= 1e-8
+    assert clarabel.relative_gap <= 1e-6
+    assert piqp.objective == pytest.approx(clarabel.objective, rel=1e-6, abs=1e-6)
+    assert piqp.violation <= 1e-9 * problem.scale
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_program_says_what_the_problem_says(name: str) -> None:
+    problem, rng = CASES[name], np.random.default_rng(2)
+    formulation = problem.formulate(QuadraticProgram)
+    program = formulation.program
+    assert isinstance(program, QuadraticProgram)
+    x = spread(problem, rng)
+    z = np.zeros(program.variables)
+    size = problem.variables
+    _, base = problem.single
+    z[:size] = (problem.table(x) - base).T.ravel()
+    lifted = program.A[:, size:]
+    owner = np.abs(lifted.toarray()).sum(axis=1) > 0
+    z[size:] = (program.A @ z - program.row_lower)[owner]
+    value = 0.5 * z @ (program.P @ z) + program.c @ z + program.offset
+    assert value == pytest.approx(problem.objective(x), rel=1e-12)
+    np.testing.assert_allclose(formulation.recover(z), x, rtol=0, atol=1e-12)
+    rows = program.A @ z
+    broken = max(0.0, float(np.maximum(program.row_lower - rows, rows - program.row_upper).max()))
+    assert broken == pytest.approx(problem.violation(x), abs=1e-9)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_any_prices_give_a_bound(name: str) -> None:
+    problem, rng = CASES[name], np.random.default_rng(5)
+    best = solve(problem, PIQP())
+    for _ in range(60):
+        x = problem.repair(spread(problem, rng))
+        if problem.violation(x) > 1e-9 * problem.scale:
+            continue
+        prices = SplitDual(rng.normal(0, 3, CELLS), rng.normal(0, 3, problem.sides[0].T.shape))
+        apart = problem.objective(x) - best.objective
+        assert problem.gap(x, problem.admissible(prices)) >= apart - 1e-6
+        assert problem.certified_gap(x) >= apart - 1e-6
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_prices_rebuilt_from_the_optimum_certify_it(name: str) -> None:
+    problem = CASES[name]
+    best = solve(problem, PIQP(eps_abs=1e-12, eps_rel=1e-13), check=False)
+    assert problem.certified_gap(best.value) <= 1e-6 * max(1.0, best.objective)
+
+
+@pytest.mark.parametrize("name", ["all-parent-none", "all-parent-equal", "marginals-root-none", "ranges-parent-ranges"])
+def test_a_point_that_is_not_optimal_is_not_certified(name: str) -> None:
+    problem, rng = CASES[name], np.random.default_rng(3)
+    best = solve(problem, PIQP())
+    seen = 0
+    for _ in range(40):
+        x = problem.repair(0.7 * best.value + 0.3 * spread(problem, rng))
+        verdict = judge(problem, Answer(x, Status.OPTIMAL), "liar", 1e-6)
+        if verdict.violation <= 1e-9 * problem.scale and verdict.objective > best.objective * (1 + 1e-5):
+            assert verdict.status is Status.GAP_TOO_LARGE
+            assert verdict.gap >= verdict.objective - best.objective - 1e-6
+            seen += 1
+    assert seen > 0
+
+
+def test_the_bound_is_the_best_of_a_cell_by_cell_search() -> None:
+    rng = np.random.default_rng(8)
+    children, grid = 3, np.linspace(0, 1, 41)
+    answers = rng.normal(2, 2, (children, 1))
+    weights = np.array([1.0, 0.0, 0.25])
+    problem = TopdownSplit([SplitTerm(identity(1), answers, weights)], [5])
+    points = [5 * np.array([[a], [b], [1 - a - b]]) for a in grid for b in grid if a + b <= 1]
+    best = min(problem.objective(point) for point in points)
+    for point in points[::37]:
+        # With one cell and only its own answers the linear bound with curvature is exact.
+        assert problem.objective(point) - best <= problem.certified_gap(point) + 1e-9
+        assert problem.certified_gap(point) <= problem.objective(point) - best + 0.05
+
+
+def test_violation_names_the_worst_constraint() -> None:
+    exact = np.array([[3.0], [2.0]])
+    problem = TopdownSplit(
+        [SplitTerm(identity(2), np.zeros((2, 2)), np.array(1.0))], [4, 1], LinearRows(total(2), exact, exact)
+    )
+    good = np.array([[2.0, 1.0], [2.0, 0.0]])
+    assert problem.violation(good) == 0.0
+    assert problem.violation(good + np.array([[0.25, -0.25], [0, 0]])) == pytest.approx(0.25)
+    assert problem.violation(np.array([[4.5, -1.5], [-0.5, 2.5]])) == pytest.approx(1.5)
+    assert problem.violation(good[:1]) == np.inf
+    assert problem.violation(good * np.nan) == np.inf
+    assert problem.violation(np.array([[2.0, 1.0], [1.0, 0.0]])) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_repair_mends_what_rounding_breaks(name: str) -> None:
+    problem, rng = CASES[name], np.random.default_rng(4)
+    value = solve(problem, PIQP()).value
+    off = value + rng.uniform(-1e-6, 1e-6, value.shape)
+    mended = problem.repair(off)
+    assert problem.violation(mended) <= 1e-9 * problem.scale < problem.violation(off) + 1e-6
+    assert float(np.abs(mended - value).max()) <= 1e-4
+    assert (mended >= 0.0).all()
+
+
+def test_cells_without_a_parent_hold_nothing_and_are_no_variables() -> None:
+    problem = drawn(11)
+    assert problem.parent is not None
+    empty = problem.parent == 0
+    assert 0 < empty.sum() < CELLS
+    assert problem.variables == problem.shape[0] * int((~empty).sum())
+    assert (solve(problem, PIQP()).value[:, empty] == 0.0).all()
+
+
+def test_rows_are_the_operators_matrices() -> None:
+    kept = np.array([0, 3, 4, 10])
+    operators = (*QUERIES["ranges"], stack([marginal(1), QUERIES["ranges"][1]]), Grouping(np.arange(CELLS) % 3 - 1, 2))
+    rows = stacked(operators, kept)
+    dense = np.vstack([operator.to_sparse().toarray()[:, kept] for operator in operators])
+    x = np.random.default_rng(0).normal(size=(4, 3))
+    y = np.random.default_rng(1).normal(size=(dense.shape[0], 3))
+    np.testing.assert_allclose(rows.apply(x), dense @ x, atol=1e-12)
+    np.testing.assert_allclose(rows.adjoint(y), dense.T @ y, atol=1e-12)
+    picked = np.array([5, 1, 13])
+    np.testing.assert_allclose(rows.take(picked).apply(x), (dense @ x)[picked], atol=1e-12)
+    np.testing.assert_allclose(
+        rows.take(picked).above(rows).apply(x), np.vstack([dense[picked], dense]) @ x, atol=1e-12
+    )
+
+
+def _term(**changes: Any) -> SplitTerm:
+    given: dict[str, Any] = {"operator": identity(2), "answers": np.zeros((3, 2)), "weights": np.ones(3), **changes}
+    return SplitTerm(**given)
+
+
+def test_bad_input_is_refused() -> None:
+    with pytest.raises(ProblemError, match="3 columns"):
+        _term(operator=identity(3))
+    with pytest.raises(ProblemError, match="finite"):
+        _term(answers=np.full((3, 2), np.inf))
+    for weights in (np.ones(4), -np.ones(3), np.full(3, np.nan), np.ones((3, 3)), np.ones((1, 3, 2))):
+        with pytest.raises(ProblemError, match="weights"):
+            _term(weights=weights)
+    with pytest.raises(ProblemError, match="constraint 0 of child 1"):
+        LinearRows(total(2), np.array([[0.0], [3.0]]), np.array([[1.0], [2.0]]))
+    with pytest.raises(ProblemError, match="one shape"):
+        LinearRows(total(2), np.zeros((2, 1)), np.full((3, 1), np.inf))
+    with pytest.raises(ProblemError, match="at least one term"):
+        TopdownSplit([])
+    with pytest.raises(ProblemError, match="nonnegative"):
+        TopdownSplit([_term()], [1, -1])
+    with pytest.raises(ProblemError, match="cells"):
+        TopdownSplit([_term()], [1, 1, 1])
+    with pytest.raises(ProblemError, match="children"):
+        TopdownSplit([_term()], [1, 1], LinearRows(total(2), np.zeros((2, 1)), np.ones((2, 1))))
+
+
+def test_it_is_a_registered_quadratic_problem_only() -> None:
+    assert PROBLEMS["topdown_split"] is TopdownSplit
+    with pytest.raises(UnknownSolverError, match="cannot be written as lp"):
+        CASES["all-parent-none"].formulate(LinearProgram)
+
+
+def test_data_cannot_be_changed() -> None:
+    problem = CASES["all-parent-equal"]
+    assert problem.parent is not None
+    assert problem.constraints is not None
+    for array in (problem.parent, problem.terms[0].answers, problem.terms[0].weights, problem.constraints.lower):
+        with pytest.raises(ValueError, match="read-only"):
+            array[:] = 0
+
+
+def test_wrong_prices_of_any_shape_are_made_admissible() -> None:
+    problem = CASES["all-parent-ranges"]
+    best = solve(problem, PIQP())
+    for prices in (
+        SplitDual(np.zeros(2), np.zeros((1, 1))),
+        SplitDual(np.full(CELLS, np.nan), np.full((4, 2), np.inf)),
+    ):
+        assert problem.gap(best.value, problem.admissible(prices)) >= 0.0
+
+
+def test_one_sided_rows_have_prices_of_one_sign() -> None:
+    infinite = np.full((4, 1), np.inf)
+    base = drawn(7)
+    problem = TopdownSplit(base.terms, base.parent, LinearRows(total(CELLS), -infinite, infinite))
+    prices = problem.admissible(SplitDual(np.ones(CELLS), np.array([[1.0], [-1.0], [2.0], [0.0]])))
+    assert (prices.rows == 0.0).all()
+    assert solve(problem, PIQP()).objective == pytest.approx(solve(base, PIQP()).objective, rel=1e-7)
+
+
+def test_contradicting_constraints_end_in_a_typed_error() -> None:
+    base = drawn(7)
+    assert base.parent is not None
+    much = np.full((4, 1), float(base.parent.sum()))
+    with pytest.raises(SolverError, match="no feasible point"):
+        solve(TopdownSplit(base.terms, base.parent, LinearRows(total(CELLS), much, much)), PIQP())
+
+
+def test_every_pair_of_queries_agrees_with_dense_least_squares_when_nothing_binds() -> None:
+    rng = np.random.default_rng(6)
+    for pair in combinations(QUERIES["all"], 2):
+        terms = [SplitTerm(q, q.apply(rng.uniform(50, 60, (2, CELLS))), np.ones(2)) for q in (identity(CELLS), *pair)]
+        problem = TopdownSplit(terms)
+        matrix = np.vstack([term.operator.to_sparse().toarray() for term in terms])
+        for j, row in enumerate(solve(problem, PIQP()).value):
+            target = np.concatenate([term.answers[j] for term in terms])
+            np.testing.assert_allclose(row, np.linalg.lstsq(matrix, target, rcond=None)[0], atol=1e-5)

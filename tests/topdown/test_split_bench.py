@@ -1,0 +1,42 @@
+"""The benchmark of top-down splits on small sizes: every answer is certified; no time is judged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from coco_experiments.bench import split
+from coco_solvers.structured.split import SplitNewton
+
+from coco_opt import solve
+from coco_opt.solution import Answer, Status
+from coco_opt.solver import judge
+from tests.experiments.recorder import Recorder
+
+
+def test_the_benchmark_runs_and_finds_no_wrong_answer(tmp_path: Path) -> None:
+    outcome = split.run(small=True, out=tmp_path, reporter=Recorder())
+    assert outcome.failures == ()
+    (table,) = outcome.tables
+    assert {row[1] for row in table.rows} == {split.SOLVE, split.NEWTON, split.PEER, split.CLARABEL, split.TINY}
+    assert (tmp_path / "bench" / "split.csv").exists()
+
+
+def test_instances_are_consistent_and_repeat() -> None:
+    first, second = split.instance(3, 40, totals=True), split.instance(3, 40, totals=True)
+    assert first.parent is not None
+    assert first.constraints is not None
+    assert first.variables == 3 * 40
+    assert first.parent.sum() == first.constraints.lower.sum()
+    np.testing.assert_array_equal(first.answers, second.answers)
+
+
+def test_a_worse_answer_of_ours_is_a_fault() -> None:
+    problem = split.instance(3, 20, totals=False)
+    good = solve(problem, SplitNewton())
+    assert split.faults("x", {split.NEWTON: good, split.PEER: good}) == []
+    assert problem.parent is not None
+    even: Answer[Any, Any] = Answer(np.repeat(problem.parent[None, :] / 3, 3, axis=0), Status.OPTIMAL)
+    worse = judge(problem, even, "even", 1e-6)
+    assert len(split.faults("x", {split.NEWTON: worse, split.PEER: good})) == 2

@@ -1,0 +1,292 @@
+"""Strategies: exact shares, predicted variances against dense least squares, optimal shares with a certificate."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from coco_opt.errors import ProblemError
+from coco_opt.privacy.mechanism import Mechanism
+from coco_opt.topdown.optimised import (
+    OBJECTIVES,
+    Objective,
+    ShareProblem,
+    best_shares,
+    candidate_queries,
+    optimised_strategy,
+)
+from coco_opt.topdown.plan import TablePlan, noise_variance
+from coco_opt.topdown.predicted import DenseModel, MarginalModel, predicted_variance, variance_model
+from coco_opt.topdown.queries import Query, parse_queries, parse_query
+from coco_opt.topdown.schema import Schema, ValueGroups
+from coco_opt.topdown.strategy import Strategy
+
+PLAIN = Schema({"a": ("0", "1", "2"), "b": ("0", "1"), "c": ("0", "1", "2", "3")})
+ZEROS = Schema(dict(PLAIN.attributes), ("a = 0 & b = 1",), {"g": ValueGroups("c", {"low": "..1", "high": "2.."})})
+MECHANISMS: tuple[Mechanism, ...] = ("geometric", "discrete_gaussian")
+
+
+def least_squares_variance(queries: tuple[Query, ...], variances: list[float], wanted: Query) -> float:
+    """Return the mean variance of the best linear unbiased answers, by a pseudo-inverse over all allowed cells."""
+    matrices = [query.operator.to_sparse().toarray() for query in queries]
+    whole = sum(m.T @ m / v for m, v in zip(matrices, variances, strict=True))
+    target = wanted.operator.to_sparse().toarray()
+    return float(np.trace(target @ np.linalg.pinv(whole, hermitian=True) @ target.T)) / wanted.answers
+
+
+@pytest.mark.parametrize("schema", [PLAIN, ZEROS], ids=["plain", "zeros"])
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize(
+    "texts", [("detail",), ("total", "a * b", "c"), ("a", "a * b", "b * c", "detail"), ("cumulative(c)", "a")]
+)
+def test_predicted_variances_are_those_of_least_squares(
+    schema: Schema, mechanism: Mechanism, texts: tuple[str, ...]
+) -> None:
+    queries = parse_queries(texts, schema)
+    shares = [Fraction(index + 1, sum(range(1, len(texts) + 1))) for index in range(len(texts))]
+    strategy = Strategy(queries, tuple(shares))
+    plan = TablePlan.product(strategy, Fraction(1, 2), 1, mechanism=mechanism)
+    variances = [plan.variance(0, query) for query in range(len(queries))]
+    for wanted in ("total", "a", *texts):
+        query = parse_query(wanted, schema)
+        predicted = predicted_variance(strategy, query, schema, amount=Fraction(1, 2), mechanism=mechanism)
+        assert predicted == pytest.approx(least_squares_variance(queries, variances, query), rel=1e-7)
+
+
+def test_closed_form_and_matrices_agree_with_their_gradients() -> None:
+    measured, workload = (
+        parse_queries(("a", "a * b", "b * c", "total"), PLAIN),
+        parse_queries(("b", "c * b", "a"), PLAIN),
+    )
+    models = (variance_model(measured, workload, PLAIN), DenseModel.of(measured, workload))
+    assert isinstance(models[0], MarginalModel)
+    precisions = np.array([0.3, 0.1, 0.7, 0.2])
+    np.testing.assert_allclose(models[0].variances(precisions), models[1].variances(precisions), rtol=1e-9)
+    np.testing.assert_allclose(models[0].gradient(precisions), models[1].gradient(precisions), rtol=1e-8)
+    for model in models:
+        for index in range(4):
+            step = np.eye(4)[index] * 1e-6
+            numeric = (model.variances(precisions + step) - model.variances(precisions - step)) / 2e-6
+            np.testing.assert_allclose(model.gradient(precisions)[:, index], numeric, rtol=1e-5, atol=1e-7)
+
+
+def test_answers_that_are_not_determined_have_infinite_variance() -> None:
+    only = Strategy.uniform(parse_queries(("a", "b"), PLAIN))
+    for schema in (PLAIN, ZEROS):
+        asked = Strategy.uniform(parse_queries(("a", "b"), schema))
+        assert predicted_variance(asked, parse_query("c", schema), schema) == np.inf
+        assert predicted_variance(asked, parse_query("total", schema), schema) < np.inf
+    assert predicted_variance(only, parse_query("detail", PLAIN), PLAIN) == np.inf
+
+
+def test_structural_zeros_outside_the_queries_keep_the_closed_form() -> None:
+    queries = parse_queries(("b", "b * c"), ZEROS)
+    assert isinstance(variance_model(queries, queries, ZEROS), MarginalModel)
+    assert isinstance(variance_model(parse_queries(("a * b",), ZEROS), queries, ZEROS), DenseModel)
+    bound = variance_model(parse_queries(("a * b",), ZEROS), parse_queries(("b",), ZEROS), ZEROS, most=1)
+    assert isinstance(bound, MarginalModel)
+    exact = variance_model(parse_queries(("a * b",), ZEROS), parse_queries(("b",), ZEROS), ZEROS)
+    assert bound.variances(np.ones(1))[0] >= exact.variances(np.ones(1))[0]
+
+
+def test_too_many_atoms_are_refused_with_advice() -> None:
+    big = Schema({"age": [str(age) for age in range(100)], "race": [str(race) for race in range(63)]})
+    queries = parse_queries(("cumulative(age)", "detail"), big)
+    with pytest.raises(ProblemError, match="tell 6,300 cells apart"):
+        DenseModel.of(queries, queries)
+    with pytest.raises(ProblemError, match="more than the 512"):
+        optimised_strategy(queries, big)
+
+
+# Optimal shares -----------------------------------------------------------------------------------------------------
+
+
+def problem_of(texts: tuple[str, ...], schema: Schema, mechanism: Mechanism, objective: Objective) -> ShareProblem:
+    workload = parse_queries(texts, schema)
+    candidates = candidate_queries(workload, schema)
+    return ShareProblem(candidates, workload, variance_model(candidates, workload, schema), mechanism, objective)
+
+
+@pytest.mark.parametrize("texts", [("total", "a", "a * b"), ("a", "b", "c"), ("detail", "b * c", "total")])
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_gaussian_shares_are_optimal_by_a_bound_from_convexity(texts: tuple[str, ...], objective: Objective) -> None:
+    problem = problem_of(texts, PLAIN, "discrete_gaussian", objective)
+    count = len(problem.candidates)
+    shares = best_shares(problem, np.full(count, 1.0 / count))
+    variances, gradient = problem.variances(shares), problem.gradient(shares)
+    # Any weighting of the queries bounds the largest variance from below.
+    weights = multipliers(gradient, shares, variances) if objective == "max" else problem.weights
+    slope = weights @ gradient
+    bound = weights @ variances + slope.min() - slope @ shares
+    assert bound <= problem.value(shares) * (1 + 1e-12)
+    assert problem.value(shares) - bound <= 2e-3 * problem.value(shares)
+
+
+def multipliers(gradient: Any, shares: Any, variances: Any) -> Any:
+    """Return query weights that sum to 1 and give the best lower bound on the largest variance: a linear program."""
+    from scipy.optimize import linprog
+
+    queries, count = gradient.shape
+    # max t - slack: t <= (w @ gradient)_k for all k; value w @ (variances - gradient @ shares) + t.
+    cost = -np.append(variances - gradient @ shares, 1.0)
+    rows = np.hstack([-gradient.T, np.ones((count, 1))])
+    found = linprog(
+        cost,
+        rows,
+        np.zeros(count),
+        np.append(np.ones(queries), 0.0)[None],
+        [1.0],
+        [(0, None)] * queries + [(None, None)],
+    )
+    assert found.success
+    return found.x[:queries]
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_geometric_shares_are_as_good_as_a_fine_grid(objective: Objective) -> None:
+    problem = problem_of(("a", "b"), PLAIN, "geometric", objective)
+    assert [query.name for query in problem.candidates] == ["a", "b", "total", "a * b"]
+    strategy = optimised_strategy(problem.workload, PLAIN, objective=objective)
+    found = np.array(
+        [
+            float(dict(zip((q.name for q in strategy.queries), strategy.shares, strict=True)).get(q.name, 0))
+            for q in problem.candidates
+        ]
+    )
+    grid = [
+        np.array([i, j, k, 25 - i - j - k]) / 25
+        for i in range(1, 26)
+        for j in range(1, 26 - i)
+        for k in range(26 - i - j)
+    ]
+    assert problem.value(found) <= 1.001 * min(problem.value(point) for point in grid)
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("objective", OBJECTIVES)
+@pytest.mark.parametrize("schema", [PLAIN, ZEROS], ids=["plain", "zeros"])
+def test_optimised_strategies_sum_to_one_and_beat_the_workload(
+    schema: Schema, mechanism: Mechanism, objective: Objective
+) -> None:
+    workload = parse_queries(("total", "a", "a * b"), schema)
+    strategy = optimised_strategy(workload, schema, mechanism=mechanism, objective=objective)
+    assert sum(strategy.shares) == 1
+    assert all(isinstance(share, Fraction) and share > 0 for share in strategy.shares)
+    problem = problem_of(("total", "a", "a * b"), schema, mechanism, objective)
+
+    def value(one: Strategy) -> float:
+        shares = {query.text: float(share) for query, share in zip(one.queries, one.shares, strict=True)}
+        return problem.value(np.array([shares.get(query.text, 0.0) for query in problem.candidates]))
+
+    assert value(strategy) <= value(Strategy.uniform(workload))
+
+
+def test_ranges_and_groupings_are_optimised_too() -> None:
+    workload = parse_queries(("cumulative(c)", "g * a"), ZEROS)
+    strategy = optimised_strategy(workload, ZEROS, mechanism="discrete_gaussian")
+    assert {query.name for query in strategy.queries} <= {"cumulative(c)", "g * a", "total"}
+    for query in workload:
+        assert predicted_variance(strategy, query, ZEROS, mechanism="discrete_gaussian") < np.inf
+
+
+def test_the_workload_keeps_its_names() -> None:
+    named = (parse_query("a * b", PLAIN, "table 1"),)
+    assert [query.name for query in optimised_strategy(named, PLAIN).queries] == ["table 1"]
+
+
+@pytest.mark.parametrize(
+    ("more", "said"), [({"objective": "least"}, "unknown objective"), ({"mechanism": "laplace"}, "unknown mechanism")]
+)
+def test_unknown_options_are_refused(more: dict[str, Any], said: str) -> None:
+    with pytest.raises(ProblemError, match=said):
+        optimised_strategy(parse_queries(("a",), PLAIN), PLAIN, **more)
+    with pytest.raises(ProblemError, match="at least one query"):
+        optimised_strategy((), PLAIN)
+
+
+# Shares and plans ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("shares", "said"),
+    [
+        ((Fraction(1, 2), Fraction(1, 3)), "sum to 5/6"),
+        ((Fraction(1), Fraction(0)), "share of 0"),
+        ((Fraction(1),), "as many shares"),
+        ((Fraction(3, 2), Fraction(-1, 2)), "negative"),
+        ((0.5, 0.5), "not exact"),
+    ],
+)
+def test_shares_that_do_not_fit_are_refused(shares: tuple[Fraction, ...], said: str) -> None:
+    with pytest.raises(ProblemError, match=said):
+        Strategy(parse_queries(("a", "b"), PLAIN), shares)
+
+
+def test_two_queries_of_one_name_are_refused() -> None:
+    same = (parse_query("a", PLAIN), parse_query("b", PLAIN, "a"))
+    with pytest.raises(ProblemError, match="one name"):
+        Strategy.uniform(same)
+    with pytest.raises(ProblemError, match="different names"):
+        TablePlan(same, ((Fraction(1), Fraction(1)),))
+
+
+def test_plans_split_a_budget_exactly() -> None:
+    queries = parse_queries(("a", "b", "detail"), PLAIN)
+    plan = TablePlan.product(Strategy.uniform(queries), Fraction(1, 7), 3, level_shares=["0.2", "0", "4/5"])
+    assert plan.spent == Fraction(1, 7)
+    assert plan.amounts[0] == (Fraction(1, 5) * Fraction(1, 7) / 3,) * 3
+    assert plan.asked == ((0, 0), (0, 1), (0, 2), (2, 0), (2, 1), (2, 2))
+    table = TablePlan.table(queries, Fraction(2), [["1/2", 0, 0], [0, "0.25", "0.25"]], mechanism="discrete_gaussian")
+    assert (table.spent, table.unit) == (Fraction(2), "rho")
+    assert table.amounts == ((1, 0, 0), (0, Fraction(1, 2), Fraction(1, 2)))
+    assert table.variance(0, 1) == np.inf
+    with pytest.raises(ProblemError, match="not asked at level 0"):
+        table.parameter(0, 1)
+
+
+def test_noise_follows_sensitivity_and_neighbours() -> None:
+    queries = parse_queries(("a", "cumulative(c)"), PLAIN)
+    amounts = ((Fraction(1, 2), Fraction(1, 4)),)
+    assert [TablePlan(queries, amounts).parameter(0, q) for q in (0, 1)] == [2, 16]
+    assert [TablePlan(queries, amounts, neighbours="replace").parameter(0, q) for q in (0, 1)] == [4, 32]
+    gaussian = TablePlan(queries, amounts, "discrete_gaussian", "replace")
+    assert [gaussian.parameter(0, q) for q in (0, 1)] == [2, 16]
+
+
+@pytest.mark.parametrize(
+    ("amounts", "said"),
+    [
+        (((Fraction(1),),), "as many amounts"),
+        (((Fraction(-1), Fraction(1)),), "negative"),
+        (((Fraction(0), Fraction(0)),), "above zero"),
+        (((Fraction(1, 2**50), Fraction(1)),), "noise scale"),
+    ],
+)
+def test_plans_that_do_not_fit_are_refused(amounts: Any, said: str) -> None:
+    with pytest.raises(ProblemError, match=said):
+        TablePlan(parse_queries(("a", "b"), PLAIN), amounts)
+
+
+def test_plans_name_what_is_wrong_with_shares_and_names() -> None:
+    strategy = Strategy.identity(PLAIN)
+    with pytest.raises(ProblemError, match="2 levels need as many shares"):
+        TablePlan.product(strategy, Fraction(1), 2, level_shares=["1"])
+    with pytest.raises(ProblemError, match="sum to 3/4"):
+        TablePlan.product(strategy, Fraction(1), 2, level_shares=["1/2", "1/4"])
+    with pytest.raises(ProblemError, match="unknown neighbours"):
+        TablePlan(strategy.queries, ((Fraction(1),),), neighbours="swap")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("parameter", ["1/50", "1/3", "1", "7/2", "9.99", "10", "40"])
+def test_noise_variances_are_those_of_the_laws(parameter: str) -> None:
+    outcomes = np.arange(-3000, 3001, dtype=np.float64)
+    number = float(Fraction(parameter))
+    for mechanism, weights in (
+        ("geometric", np.exp(-np.abs(outcomes) / number)),
+        ("discrete_gaussian", np.exp(-(outcomes**2) / (2 * number))),
+    ):
+        exact = float((outcomes**2 * weights).sum() / weights.sum())
+        assert noise_variance(mechanism, Fraction(parameter)) == pytest.approx(max(exact, 1e-12), rel=1e-12)  # type: ignore[arg-type]
