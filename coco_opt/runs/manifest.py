@@ -84,6 +84,7 @@ def _method(plan: ReleasePlan) -> dict[str, Any]:
         "consistency": method.consistency,
         "merge": method.merge,
         "rounding": method.rounding,
+        "variances": method.variances,
     }
 
 

@@ -7,11 +7,14 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
+import numpy as np
+
 from coco_opt.errors import CocoOptError, ConfigError, MissingPackageError, UnknownSolverError
 from coco_opt.groups import GroupsMethod
 from coco_opt.groups.estimators import Loss
-from coco_opt.groups.release import Consistency
+from coco_opt.groups.release import Consistency, VarianceRule
 from coco_opt.kernels.merging import Merge, Rounding
+from coco_opt.operators import identity
 from coco_opt.privacy import ConcentratedBudget, Neighbours, PureBudget, Query, rho_of_epsilon_delta
 from coco_opt.privacy.mechanism import Budget, Mechanism
 from coco_opt.problem import Problem
@@ -27,8 +30,11 @@ from coco_opt.problems import (
     JointL1,
     JointL2,
     SimplexProjection,
+    TableRounding,
+    TopdownSplit,
 )
 from coco_opt.problems.isotonic import TieRule
+from coco_opt.problems.split_rows import SplitTerm
 from coco_opt.registry import backend, make_solver
 from coco_opt.solver import Solver, solve
 
@@ -173,6 +179,11 @@ class GroupsSettings(Protocol):
         """Return how halves are rounded."""
         ...
 
+    @property
+    def variances(self) -> VarianceRule:
+        """Return where the variances that weigh merged sizes come from."""
+        ...
+
 
 class SolverSettings(Protocol):
     """Which solver answers which kind of problem."""
@@ -293,6 +304,7 @@ def method_of(settings: Settings, levels: int) -> GroupsMethod:
         consistency=groups.consistency,
         merge=groups.merge,
         rounding=groups.rounding,
+        variances=groups.variances,
     )
 
 
@@ -332,7 +344,7 @@ def solvers_of(settings: RunSettings) -> dict[str, Solver]:
     return built
 
 
-_TINY: dict[str, Callable[[], Problem[Any, Any]]] = {
+TINY: dict[str, Callable[[], Problem[Any, Any]]] = {
     "isotonic_l1": lambda: IsotonicL1([2, 0, 1], lower=0, upper=2),
     "isotonic_l2": lambda: IsotonicL2([2, 0, 1], lower=0, upper=2),
     "simplex_projection": lambda: SimplexProjection([2, 0, -1], 2),
@@ -340,6 +352,8 @@ _TINY: dict[str, Callable[[], Problem[Any, Any]]] = {
     "group_matching": lambda: GroupMatching([1, 2], [1, 1], [1, 3], [1, 1], [0, 1, 2]),
     "joint_l1": lambda: JointL1([-1, 0, 0], [[2, 1], [1, 0], [0, 2]], [3, 2, 1], 1.0),
     "joint_l2": lambda: JointL2([-1, 0, 0], [[2, 1], [1, 0], [0, 2]], [3, 2, 1], 1.0),
+    "topdown_split": lambda: TopdownSplit([SplitTerm(identity(2), np.eye(2), np.ones(2))], [1.0, 1.0]),
+    "table_rounding": lambda: TableRounding([[0.5, 1.25], [0.5, 0.75]], [1, 2]),
     "cumulative_rounding": lambda: CumulativeRounding([[0.5, 1.25], [0.5, 0.75]], [1, 2], [2, 1]),
     "integer_tree_l1": lambda: IntegerTreeL1([-1, 0, 0], [[5, 2], [1, 0], [0, 2]], groups=[4, 3, 2]),
     "integer_tree_l2": lambda: IntegerTreeL2([-1, 0, 0], [[5, 2], [1, 0], [0, 2]], groups=[4, 3, 2]),
@@ -360,7 +374,7 @@ def rehearse(settings: RunSettings, solvers: Mapping[str, Solver]) -> None:
 def _failure(kind: str, solver: Solver) -> str:
     """Return why a solver fails on a tiny public problem of this kind, "" where it does not."""
     try:
-        solve(_TINY[kind](), solver)
+        solve(TINY[kind](), solver)
     except MissingPackageError:
         raise
     except CocoOptError as error:
