@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
+import csv
+import gzip
 import os
 from pathlib import Path
 
+import numpy as np
+
+from coco_experiments.made import counts_of_runs
 from coco_opt.errors import ConfigError
+from coco_opt.histograms import Hierarchy
 from coco_opt.tables.private import PrivateCounts
 
 VARIABLE = "COCO_OPT_DATA"
 DEFAULT = Path("..", "shared", "data")
+HAWAII_MAX_SIZE = 900  # entities; the largest block has fewer, and the bound is public
+BLOCK_COLUMNS = {
+    "pop": "pop",
+    "white": "white_nh",
+    "black": "black_nh",
+    "hispanic": "hisp",
+    "aian": "aian_nh",
+    "asian": "asian_nh",
+    "nhpi": "nhpi_nh",
+}
 
 _REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -52,3 +68,42 @@ def hawaiian(folder: Path | None = None) -> PrivateCounts:
     from coco_opt.tables import read_sizes
 
     return read_sizes(data_file("kuo2018/hawaiian_blocks_nation.csv", folder), root="nation")
+
+
+def hawaii_blocks(column: str = "nhpi", folder: Path | None = None) -> PrivateCounts:
+    """Read the 25,016 census blocks of Hawaii: a group is a block, its size the people of ``column`` in it.
+
+    Four levels from the geoid: state / county / tract / block group. Columns: pop, white, black, hispanic, aian, asian,
+    nhpi (races: non-Hispanic alone; nhpi: native Hawaiian and other Pacific islander). Raises ConfigError for another
+    one or where the file is absent.
+    """
+    if column not in BLOCK_COLUMNS:
+        raise ConfigError("", f"no column {column!r} of blocks: use one of {', '.join(BLOCK_COLUMNS)}")
+    geoids, sizes = _blocks(data_file("census2010_blocks/hi_2010_block.csv.gz", folder), BLOCK_COLUMNS[column])
+    # Of the 15 digits: 2 state, 3 county, 6 tract, and the first of the block's 4 is its block group.
+    paths = [(geoid[:2], geoid[:5], geoid[:11], geoid[:12]) for geoid in geoids]
+    hierarchy = Hierarchy.from_paths(sorted(set(paths)))
+    place = {path: hierarchy.index(path) - hierarchy.leaves.start for path in set(paths)}
+    leaf = np.array([place[path] for path in paths], np.int64)
+    return counts_of_runs(hierarchy, leaf, np.array(sizes, np.int64), np.ones(leaf.size, np.int64))
+
+
+def _blocks(path: Path, column: str) -> tuple[list[str], list[int]]:
+    with gzip.open(path, "rt", newline="", encoding="utf-8") as file:
+        rows = [(row["geoid"].zfill(15), int(row[column])) for row in csv.DictReader(file)]
+    return [geoid for geoid, _ in rows], [size for _, size in rows]
+
+
+def own_copy(relative: str, folder: Path | None = None) -> PrivateCounts | None:
+    """Read the user's own copy of a file of the paper, or return None where there is none.
+
+    Columns: levels root first (none: one region, called nation), then size and groups, as ``read_sizes`` takes them.
+    """
+    from coco_opt.tables import read_sizes
+
+    path = find_data_file(relative, folder)
+    if path is None:
+        return None
+    with path.open(encoding="utf-8") as file:
+        levels = len(next(csv.reader(file), [])) - 2
+    return read_sizes(path, root=None if levels > 0 else "nation")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from coco_opt.histograms import CountOfCounts, Hierarchy
+from coco_opt.histograms import Hierarchy
 from coco_opt.tables.private import PrivateCounts
 
 
@@ -17,18 +17,33 @@ def group_sizes(groups: int, max_size: int, rng: np.random.Generator) -> NDArray
     return np.clip(sizes, 1, max_size).astype(np.int64)
 
 
+def counts_of_runs(
+    hierarchy: Hierarchy, leaf: NDArray[np.int64], sizes: NDArray[np.int64], counts: NDArray[np.int64]
+) -> PrivateCounts:
+    """Return private counts from runs in any order: ``counts[k]`` groups of ``sizes[k]`` in leaf ``leaf[k]``.
+
+    Leaves count from 0 within ``hierarchy.leaves``; runs of one leaf and size are added up, empty ones dropped.
+    O(runs log runs).
+    """
+    order = np.lexsort((sizes, leaf))
+    order = order[counts[order] > 0]
+    leaf, sizes, counts = leaf[order], sizes[order], counts[order]
+    new = np.ones(leaf.size, dtype=bool)
+    new[1:] = (leaf[1:] != leaf[:-1]) | (sizes[1:] != sizes[:-1])
+    first = np.flatnonzero(new)
+    merged = np.add.reduceat(counts, first) if first.size else counts
+    leaves = len(hierarchy.leaves)
+    groups = np.zeros(leaves, np.int64)
+    np.add.at(groups, leaf, counts)
+    offsets = np.searchsorted(leaf[first], np.arange(leaves + 1)).astype(np.int64)
+    rows = int(first.size)
+    return PrivateCounts(hierarchy, hierarchy.aggregate(groups), offsets, sizes[first], merged, rows, rows)
+
+
 def made_counts(parents: int, leaves: int, groups: int, max_size: int, rng: np.random.Generator) -> PrivateCounts:
     """Return three levels: a root, ``parents`` regions and ``leaves`` in each, ``groups`` groups in every leaf."""
     paths = [("all", f"part{p}", f"leaf{p}-{leaf}") for p in range(parents) for leaf in range(leaves)]
     hierarchy = Hierarchy.from_paths(paths)
-    histograms = [CountOfCounts.from_ranks(group_sizes(groups, max_size, rng)) for _ in paths]
-    rows = sum(histogram.distinct for histogram in histograms)
-    return PrivateCounts(
-        hierarchy,
-        hierarchy.aggregate(np.array([histogram.groups for histogram in histograms], np.int64)),
-        np.cumsum([0, *(histogram.distinct for histogram in histograms)], dtype=np.int64),
-        np.concatenate([histogram.sizes for histogram in histograms]),
-        np.concatenate([histogram.counts for histogram in histograms]),
-        rows,
-        rows,
-    )
+    sizes = np.concatenate([group_sizes(groups, max_size, rng) for _ in paths])
+    leaf = np.repeat(np.arange(len(paths), dtype=np.int64), groups)
+    return counts_of_runs(hierarchy, leaf, sizes, np.ones(sizes.size, np.int64))

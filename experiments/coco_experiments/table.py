@@ -10,19 +10,86 @@ from coco_experiments.experiment import Experiment
 KUO2018 = "Kuo, Chiu, Kifer, Hay and Machanavajjhala 2018"
 FLAXMAN2019 = "Flaxman 2019"
 HAY2010 = "Hay, Rastogi, Miklau and Suciu 2010"
+TOPDOWN = "Kifer 2019 slides; Abowd et al. 2022"
 
 EXPERIMENTS: tuple[Experiment, ...] = (
     Experiment(
         name="kuo2018/table3",
         target="coco_experiments.kuo2018.table3:run",
-        summary="one region: error of the naive, rank and cumulative estimators on Taxi and Hawaiian",
+        summary="one region: error of the naive, rank and cumulative estimators on four data sets",
         paper=f"{KUO2018}; poster, Table 3",
     ),
     Experiment(
         name="kuo2018/table4",
         target="coco_experiments.kuo2018.table4:run",
-        summary="three levels of Taxi: bottom-up against top-down matching, weighted and plain",
+        summary="three levels: bottom-up against top-down matching, independent noise and one seed for all",
         paper=f"{KUO2018}; poster, Table 4",
+    ),
+    Experiment(
+        name="kuo2018/figure1",
+        target="coco_experiments.kuo2018.figure1:run",
+        summary="where in the sizes the errors of the rank and cumulative estimates lie",
+        paper=f"{KUO2018}; Figure 1",
+    ),
+    Experiment(
+        name="kuo2018/figure4",
+        target="coco_experiments.kuo2018.figure4:run",
+        summary="merging by variance against plain averages, two levels",
+        paper=f"{KUO2018}; Figure 4",
+    ),
+    Experiment(
+        name="kuo2018/figure5",
+        target="coco_experiments.kuo2018.figure5:run",
+        summary="every combination of estimators on two levels beside the omniscient line",
+        paper=f"{KUO2018}; Figure 5",
+    ),
+    Experiment(
+        name="kuo2018/figure6",
+        target="coco_experiments.kuo2018.figure6:run",
+        summary="three levels without and with consistency",
+        paper=f"{KUO2018}; Figure 6",
+    ),
+    Experiment(
+        name="kuo2018/naive",
+        target="coco_experiments.kuo2018.naive:run",
+        summary="the naive estimate clipped and as stated, beside the published errors",
+        paper=f"{KUO2018}; section 6.2.1",
+    ),
+    Experiment(
+        name="kuo2018/datasets",
+        target="coco_experiments.kuo2018.datasets:run",
+        summary="every method on every data set, level and epsilon, and the best",
+        paper=f"{KUO2018}; section 6.2, beyond it",
+    ),
+    Experiment(
+        name="kuo2018/selection",
+        target="coco_experiments.kuo2018.selection:run",
+        summary="choosing a method by its noisy error: what is chosen and its price",
+        paper=f"{KUO2018}; section 6.2, Algorithm selection",
+    ),
+    Experiment(
+        name="kuo2018/mean_consistency",
+        target="coco_experiments.kuo2018.mean_consistency:run",
+        summary="mean-consistency shown failing: negative, fractional, wrong totals",
+        paper=f"{KUO2018}; section 5",
+    ),
+    Experiment(
+        name="kuo2018/variances",
+        target="coco_experiments.kuo2018.variances:run",
+        summary="Algorithm 1 with the paper's variances, those of a parametric bootstrap, and the true errors",
+        paper=f"{KUO2018}; section 5.1, beyond it",
+    ),
+    Experiment(
+        name="kuo2018/joint",
+        target="coco_experiments.kuo2018.joint:run",
+        summary="joint estimation of all regions against Algorithm 1 and bottom-up",
+        paper=f"{KUO2018}; beyond it",
+    ),
+    Experiment(
+        name="kuo2018/l1_l2",
+        target="coco_experiments.kuo2018.l1_l2:run",
+        summary="absolute values against squares on the same noise: error, time, objective, whole values",
+        paper=f"{KUO2018}; beyond it",
     ),
     Experiment(
         name="flaxman2019/figure1",
@@ -97,6 +164,24 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         paper=f"{HAY2010}; Appendix E",
     ),
     Experiment(
+        name="topdown/hawaii",
+        target="coco_experiments.topdown.hawaii:run",
+        summary="blocks of Hawaii on five levels: full, classic, bottom-up and linear estimates at equal budget",
+        paper=TOPDOWN,
+    ),
+    Experiment(
+        name="topdown/large",
+        target="coco_experiments.topdown.large:run",
+        summary="made tables of 2,016 cells over Hawaii's blocks: seconds and errors by level",
+        paper=TOPDOWN,
+    ),
+    Experiment(
+        name="topdown/backends",
+        target="coco_experiments.topdown.backends:run",
+        summary="every backend on the same splits: objective, certified gap, seconds",
+        paper=TOPDOWN,
+    ),
+    Experiment(
         name="bench/isotonic_l2",
         target="coco_experiments.bench.isotonic_l2:run",
         summary="isotonic regression in squares against SciPy and scikit-learn",
@@ -112,6 +197,36 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         name="bench/tree",
         target="coco_experiments.bench.tree:run",
         summary="least squares on trees against OpenDP's consistent tree and Clarabel",
+        kind="bench",
+    ),
+    Experiment(
+        name="bench/split",
+        target="coco_experiments.bench.split:run",
+        summary="top-down splits, with certificate, against PIQP and Clarabel; thousands of tiny ones",
+        kind="bench",
+    ),
+    Experiment(
+        name="bench/table_rounding",
+        target="coco_experiments.bench.table_rounding:run",
+        summary="whole tables next to fractional ones, with certificate, against HiGHS; thousands of tiny ones",
+        kind="bench",
+    ),
+    Experiment(
+        name="bench/joint",
+        target="coco_experiments.bench.joint:run",
+        summary="joint estimation on Taxi and Hawaii's blocks, against HiGHS and PIQP on small cases",
+        kind="bench",
+    ),
+    Experiment(
+        name="bench/matching",
+        target="coco_experiments.bench.matching:run",
+        summary="matching and merging on 3,025 regions, and as runs double",
+        kind="bench",
+    ),
+    Experiment(
+        name="bench/topdown",
+        target="coco_experiments.bench.topdown:run",
+        summary="tables of five levels: Hawaii with 7 and 2,016 cells, and twice the blocks",
         kind="bench",
     ),
     Experiment(

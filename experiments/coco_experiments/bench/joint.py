@@ -1,0 +1,171 @@
+"""Joint estimation: Taxi and Hawaii against limits, small cases against HiGHS and PIQP, rounds as cells double."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from coco_solvers.generic.highs import HiGHS
+from coco_solvers.generic.piqp import PIQP
+from coco_solvers.structured.joint import AlternatingDirections
+
+from coco_experiments.bench.rows import Row, finish
+from coco_experiments.bench.timing import take_turns
+from coco_experiments.data import hawaii_blocks, taxi
+from coco_experiments.experiment import Outcome, Reporter
+from coco_experiments.made import made_counts
+from coco_opt.errors import ConfigError
+from coco_opt.groups.estimators import noise_variance
+from coco_opt.privacy import SeededNoise, measure_hierarchy
+from coco_opt.problems.joint_fit import JointFit, JointL1, JointL2
+from coco_opt.problems.tree import Tree
+from coco_opt.solution import Solution
+from coco_opt.solver import solve
+from coco_opt.tables.private import PrivateCounts
+
+NAME = "bench/joint"
+SEED = 2018
+REPEATS, SMALL_REPEATS = 3, 1
+TOLERANCE = 1e-4  # relative gap of what is timed
+CLOSE = 1e-5  # relative difference of the packages' objectives
+
+KINDS: dict[str, type[JointFit]] = {"joint p = 1": JointL1, "joint p = 2": JointL2}
+ROUNDS = {name: f"{name}, 50 rounds" for name in KINDS}
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One table to fit: its name, private counts, max_size and the limits in seconds for p = 1 and p = 2."""
+
+    name: str
+    counts: PrivateCounts
+    max_size: int
+    limits: tuple[float | None, float | None]
+
+
+def cases(*, small: bool, data: Path | None) -> tuple[list[Case], list[str]]:
+    """Return the real tables where they are present, else made ones of their shape, and a note on what was made."""
+    rng = np.random.default_rng(SEED)
+    if small:
+        return [Case("made, 7 regions", made_counts(2, 2, 200, 60, rng), 60, (None, None))], []
+    notes = []
+    try:
+        first = Case("Taxi", taxi(data), 5_000, (4.0, 1.0))
+    except ConfigError:
+        first = Case("made like Taxi", made_counts(2, 14, 13_000, 5_000, rng), 5_000, (4.0, 1.0))
+        notes.append("Taxi is absent: a made table of 31 regions and as many groups instead")
+    try:
+        second = Case("Hawaii's blocks", hawaii_blocks(folder=data), 900, (20.0, None))
+    except ConfigError:
+        second = Case("made like Hawaii", made_counts(35, 34, 21, 900, rng), 900, (20.0, None))
+        notes.append("Hawaii's blocks are absent: a made table of 1,226 regions and as many groups instead")
+    return [first, second], notes
+
+
+def problem_of(counts: PrivateCounts, max_size: int, kind: type[JointFit], seed: int = SEED) -> JointFit:
+    """Return the fit of cumulative counts with total epsilon 1, the same part at each level."""
+    hierarchy, truth = counts.hierarchy, [histogram.clamp(max_size) for histogram in counts.histograms()]
+    levels = hierarchy.levels
+    measured = measure_hierarchy(
+        truth,
+        hierarchy,
+        np.array([histogram.groups for histogram in truth]),
+        queries=["cumulative"] * levels,
+        losses=["l1"] * levels,
+        epsilons=[Fraction(1, levels)] * levels,
+        max_size=max_size,
+        neighbours="add_remove",
+        source=SeededNoise(seed),
+    )
+    answers = [answer for answer in measured if answer is not None]
+    variances = np.array([noise_variance(answer) for answer in answers])
+    weights = np.sqrt(2.0 / variances) if kind is JointL1 else 1.0 / variances
+    table = np.array([answer.values for answer in answers])
+    return kind(Tree(hierarchy.parent), table, measured.group_counts, weights)
+
+
+def against_limits(case: Case, repeats: int) -> tuple[list[Row], list[str], list[str]]:
+    """Return rows, notes on the certified gaps, and answers that are not certified."""
+    problems = {name: problem_of(case.counts, case.max_size, kind) for name, kind in KINDS.items()}
+    solver = AlternatingDirections(tolerance=TOLERANCE)
+    calls = {name: partial(solve, problem, solver, check=False) for name, problem in problems.items()}
+    timings = take_turns(calls, repeats)
+    rows, notes, wrong = [], [], []
+    for (name, problem), limit in zip(problems.items(), case.limits, strict=True):
+        found: Solution[Any] = timings[name].value
+        rows.append(Row(case.name, name, problem.variables, timings[name].median, limit=limit))
+        notes.append(f"{case.name}, {name}: {found.iterations} rounds, relative gap {found.relative_gap:.1g}")
+        if not found.ok:
+            wrong.append(f"{case.name}, {name}: {found.status.name}, relative gap {found.relative_gap:.2g}")
+    return rows, notes, wrong
+
+
+def against_packages(max_size: int, repeats: int) -> tuple[list[Row], list[str]]:
+    """Return rows and disagreements of a small made case, both solved to a relative gap of 1e-6 at least.
+
+    The packages' time is that of their own call; writing the program is not counted against them.
+    """
+    counts = made_counts(2, 3, 300, max_size, np.random.default_rng(SEED))
+    rows, wrong = [], []
+    for (name, kind), package in zip(KINDS.items(), (HiGHS(), PIQP()), strict=True):
+        problem = problem_of(counts, max_size, kind)
+        peer = f"{package.name}, its own seconds"
+        calls: dict[str, Callable[[], Solution[Any]]] = {
+            name: partial(solve, problem, AlternatingDirections(tolerance=1e-6), check=False),
+            peer: partial(solve, problem, package, check=False),
+        }
+        timings = take_turns(calls, repeats)
+        ours, theirs = timings[name].value, timings[peer].value
+        instance, n = f"small, {problem.variables:,} cells", problem.variables
+        rows.append(Row(instance, name, n, timings[name].median, peer, theirs.seconds / timings[name].median))
+        rows.append(Row(instance, peer, n, theirs.seconds))
+        difference = abs(ours.objective - theirs.objective) / max(1.0, theirs.objective)
+        if not (ours.ok and difference <= CLOSE):
+            wrong.append(f"{instance}, {name}: objective differs from {package.name} by {difference:.2g} of it")
+    return rows, wrong
+
+
+def doubling(sizes: tuple[int, ...], repeats: int) -> tuple[list[Row], list[str]]:
+    """Return rows of 50 rounds by max_size, and a line of how much longer twice the cells take."""
+    rows, notes = [], []
+    for name, kind in KINDS.items():
+        rng = np.random.default_rng(SEED)
+        problems = {size: problem_of(made_counts(2, 14, 2_000, size, rng), size, kind) for size in sizes}
+        calls: dict[str, Callable[[], Any]] = {
+            str(size): partial(AlternatingDirections(tolerance=0.0, max_iter=50).solve, problem)
+            for size, problem in problems.items()
+        }
+        timings = take_turns(calls, repeats)
+        growth = ", ".join(f"{timings[str(a)].ratio(timings[str(b)]):.2f}" for a, b in pairwise(sizes))
+        cells = f"{problems[sizes[0]].variables:,} to {problems[sizes[-1]].variables:,}"
+        notes.append(f"{ROUNDS[name]}, {cells} cells: each doubling takes {growth} times as long")
+        rows += [
+            Row(f"doubling, {problem.variables:,} cells", ROUNDS[name], problem.variables, timings[str(size)].median)
+            for size, problem in problems.items()
+        ]
+    return rows, notes
+
+
+def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
+    """Time joint estimation on Taxi and Hawaii's blocks, small cases and doubling cells (small: made, 7 regions)."""
+    repeats = SMALL_REPEATS if small else REPEATS
+    tables, notes = cases(small=small, data=data)
+    rows: list[Row] = []
+    wrong: list[str] = []
+    for done, case in enumerate(tables, 1):
+        more, said, faults = against_limits(case, repeats)
+        rows, notes, wrong = rows + more, notes + said, wrong + faults
+        reporter.progress(NAME, done, len(tables) + 2)
+    more, faults = against_packages(30 if small else 120, repeats)
+    rows, wrong = rows + more, wrong + faults
+    reporter.progress(NAME, len(tables) + 1, len(tables) + 2)
+    more, said = doubling((50, 100) if small else (1_250, 2_500, 5_000, 10_000, 20_000), repeats)
+    reporter.progress(NAME, len(tables) + 2, len(tables) + 2)
+    notes = [*notes, *said, "n: cells of all regions; fits are certified, which is in their time; threads: all cores"]
+    return finish(NAME, f"Joint estimation: median of {repeats} runs", rows + more, notes, wrong, out, reporter)

@@ -1,0 +1,119 @@
+"""Matching and merging (Algorithm 1): 3,000 regions, and how time grows with the runs of one family."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from coco_experiments.bench.rows import Row, finish
+from coco_experiments.bench.timing import take_turns
+from coco_experiments.experiment import Outcome, Reporter
+from coco_experiments.made import made_counts
+from coco_opt.choices import SolverChoices
+from coco_opt.groups.consistency import match_and_merge, matching
+from coco_opt.groups.estimates import SizeEstimate
+from coco_opt.histograms import CountOfCounts, Hierarchy
+
+NAME = "bench/matching"
+SEED = 2018
+REPEATS, SMALL_REPEATS = 5, 2
+LIMIT = 2.0
+
+ALGORITHM, FAMILY = "matching and merging, certified", "one family, certified"
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Regions below the root and leaves in each, groups a leaf, and the runs of the doubling families."""
+
+    parents: int
+    leaves: int
+    groups: int
+    runs: tuple[int, ...]
+
+
+FULL = Sizes(54, 55, 200, (25_000, 50_000, 100_000, 200_000, 400_000))
+SMALL = Sizes(3, 4, 60, (500, 1_000))
+MAX_SIZE = 1_000
+
+
+def estimates(histograms: list[CountOfCounts]) -> list[SizeEstimate]:
+    """Return estimates with the paper's variance of cumulative counts, 4 / (eps^2 count), for eps = 1."""
+    return [SizeEstimate.from_histogram(histogram, 4.0) for histogram in histograms]
+
+
+def noisy_tree(sizes: Sizes) -> tuple[Hierarchy, list[SizeEstimate]]:
+    """Return a made tree and estimates of all regions, the inner ones' sizes moved by up to two entities.
+
+    Every region keeps its number of groups, as it is public.
+    """
+    rng = np.random.default_rng([SEED, sizes.parents])
+    made = made_counts(sizes.parents, sizes.leaves, sizes.groups, MAX_SIZE, rng)
+    moved = [
+        CountOfCounts.from_runs(np.maximum(h.sizes + rng.integers(-2, 3, h.sizes.size), 0), h.counts)
+        for h in made.histograms()
+    ]
+    return made.hierarchy, estimates(moved)
+
+
+def family(runs: int) -> tuple[SizeEstimate, list[SizeEstimate]]:
+    """Return a parent and four children with about ``runs`` runs together, half of them the children's."""
+    rng = np.random.default_rng([SEED, runs])
+    each = runs // 8
+    children = [CountOfCounts.from_runs(rng.permutation(8 * each)[:each], rng.integers(1, 50, each)) for _ in range(4)]
+    total = CountOfCounts.total(children)
+    return estimates([total])[0], estimates(children)
+
+
+def faults(hierarchy: Hierarchy, before: list[SizeEstimate], after: list[CountOfCounts]) -> list[str]:
+    """Return one line for each promise that a result breaks: the groups of a leaf, the sums of an inner region."""
+    wrong = [
+        f"leaf {leaf} has {after[leaf].groups} groups, not {int(before[leaf].counts.sum())}"
+        for leaf in hierarchy.leaves
+        if after[leaf].groups != int(before[leaf].counts.sum())
+    ]
+    for region in range(hierarchy.regions):
+        children = hierarchy.children(region)
+        if len(children) and not after[region].equals(CountOfCounts.total(after[child] for child in children)):
+            wrong.append(f"region {region} is not the sum of its children")
+    return wrong
+
+
+def many_regions(sizes: Sizes, repeats: int) -> tuple[list[Row], list[str]]:
+    """Return the row of Algorithm 1 on a whole tree, and what is wrong with its result."""
+    hierarchy, before = noisy_tree(sizes)
+    timing = take_turns({ALGORITHM: lambda: matching(hierarchy, before, SolverChoices())}, repeats)[ALGORITHM]
+    runs = sum(estimate.sizes.size for estimate in before)
+    row = Row(f"{hierarchy.regions:,} regions", ALGORITHM, runs, timing.median, limit=LIMIT)
+    return [row], faults(hierarchy, before, timing.value)
+
+
+def doubling(runs: tuple[int, ...], repeats: int) -> tuple[list[Row], list[str]]:
+    """Return rows by runs, and a line of how much longer twice the runs take."""
+    families = {size: family(size) for size in runs}
+    calls: dict[str, Callable[[], Any]] = {
+        str(size): partial(match_and_merge, parent, children, SolverChoices())
+        for size, (parent, children) in families.items()
+    }
+    timings = take_turns(calls, repeats)
+    counted = {size: sum(e.sizes.size for e in (parent, *children)) for size, (parent, children) in families.items()}
+    rows = [Row(f"doubling, {size:,} runs", FAMILY, counted[size], timings[str(size)].median) for size in runs]
+    growth = ", ".join(f"{timings[str(a)].ratio(timings[str(b)]):.2f}" for a, b in pairwise(runs))
+    return rows, [f"{FAMILY}, {runs[0]:,} to {runs[-1]:,} runs: each doubling takes {growth} times as long"]
+
+
+def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
+    """Time Algorithm 1 on 3,025 regions and on families of up to 400,000 runs (small: 16 regions)."""
+    sizes, repeats = (SMALL, SMALL_REPEATS) if small else (FULL, REPEATS)
+    rows, wrong = many_regions(sizes, repeats)
+    reporter.progress(NAME, 1, 2)
+    more, notes = doubling(sizes.runs, repeats)
+    reporter.progress(NAME, 2, 2)
+    notes.append("n: runs of all regions; every matching is certified optimal, which is in its time")
+    return finish(NAME, f"Matching and merging: median of {repeats} runs", rows + more, notes, wrong, out, reporter)

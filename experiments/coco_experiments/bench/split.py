@@ -1,0 +1,189 @@
+"""Top-down splits: our solver, certificate included, against PIQP and Clarabel; thousands of tiny splits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from coco_solvers.generic.clarabel import Clarabel
+from coco_solvers.generic.piqp import PIQP
+from coco_solvers.structured.split import SplitNewton
+
+from coco_experiments.bench.rows import Row, finish, worst
+from coco_experiments.bench.timing import Timing, take_turns
+from coco_experiments.experiment import Outcome, Reporter
+from coco_opt import solver
+from coco_opt.operators import Grouping, Operator, total
+from coco_opt.problems.split_rows import LinearRows, SplitTerm
+from coco_opt.problems.topdown_split import TopdownSplit
+from coco_opt.solution import Solution
+
+NAME = "bench/split"
+REPEATS, SMALL_REPEATS = 3, 1
+SEED = 2020
+TOLERANCE = 1e-6
+
+LEVELS = (2, 63, 2, 8)  # ethnicity, race, voting age, kind of residence: 2,016 cells
+MARGINALS = ((0, 1, 2, 3), (), (0,), (1,), (2, 3), (0, 1, 2))
+SPREAD = 3.0  # standard deviation of the noise of every answer, in people
+
+SOLVE = "solve with certificate"
+NEWTON, PEER, CLARABEL = "split-newton, its own seconds", "PIQP, its own seconds", "Clarabel, its own seconds"
+TINY = "tiny splits: build, solve and certify one"
+TARGET = 10.0
+TINY_LIMIT = 0.002
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Children and filled cells of the splits, how many of them Clarabel solves too, and how many tiny splits."""
+
+    splits: tuple[tuple[int, int], ...]
+    clarabel: int
+    tiny: int
+
+
+FULL = Sizes(((20, 781), (20, 1_873)), 1, 1_000)
+SMALL = Sizes(((4, 60),), 1, 20)
+
+
+def marginal(levels: tuple[int, ...], axes: tuple[int, ...]) -> Grouping:
+    """Return the sums of a table of these levels over all attributes but ``axes``."""
+    index = np.indices(levels).reshape(len(levels), -1)
+    labels = np.zeros(index.shape[1], dtype=np.int64)
+    answers = 1
+    for axis in axes:
+        labels, answers = labels * levels[axis] + index[axis], answers * levels[axis]
+    return Grouping(labels, answers)
+
+
+def drawn(seed: int, children: int, filled: int, operators: list[Operator], *, totals: bool = False) -> TopdownSplit:
+    """Return a parent with ``filled`` cells split over children of unequal size, and noisy answers to the queries."""
+    rng = np.random.default_rng([SEED, seed, children, filled])
+    cells = operators[0].cells
+    parent = np.zeros(cells, dtype=np.int64)
+    parent[rng.choice(cells, filled, replace=False)] = rng.geometric(0.02, filled)
+    shares = rng.dirichlet(np.full(children, 0.7), cells)
+    table = np.array([rng.multinomial(count, share) for count, share in zip(parent, shares, strict=True)]).T
+    terms = []
+    for operator in operators:
+        answers = operator.apply(table)
+        noise = np.rint(rng.normal(0.0, SPREAD, answers.shape))
+        terms.append(SplitTerm(operator, answers + noise, np.full(children, SPREAD**-2)))
+    exact = table.sum(axis=1, keepdims=True).astype(np.float64)
+    return TopdownSplit(terms, parent, LinearRows(total(cells), exact, exact) if totals else None)
+
+
+def instance(children: int, filled: int, *, totals: bool) -> TopdownSplit:
+    """Return a split of the schema of 2,016 cells."""
+    return drawn(0, children, filled, [marginal(LEVELS, axes) for axes in MARGINALS], totals=totals)
+
+
+def timed(problem: TopdownSplit, chosen: Any, seconds: list[float]) -> Callable[[], Solution[Any]]:
+    """Return a certified solve as a call that notes the solver's own seconds."""
+
+    def call() -> Solution[Any]:
+        solution = solver.solve(problem, chosen, check=False)
+        seconds.append(solution.seconds)
+        return solution
+
+    return call
+
+
+def fresh(problem: TopdownSplit) -> TopdownSplit:
+    """Return the same problem without anything computed yet."""
+    return TopdownSplit(problem.terms, problem.parent, problem.constraints)
+
+
+def against_peers(
+    children: int, filled: int, repeats: int, *, totals: bool, clarabel: bool
+) -> tuple[list[Row], list[str], list[str]]:
+    """Return rows, wrong answers and notes of one split; nobody's peer is charged for building or certifying."""
+    problem = instance(children, filled, totals=totals)
+    name = f"{children} x {filled:,}{', totals fixed' if totals else ''}"
+    peers = {PEER: PIQP()} if not clarabel else {PEER: PIQP(), CLARABEL: Clarabel()}
+    own: dict[str, list[float]] = {NEWTON: [], **{peer: [] for peer in peers}}
+    calls: dict[str, Callable[[], Solution[Any]]] = {
+        SOLVE: lambda: timed(fresh(problem), SplitNewton(tolerance=TOLERANCE), own[NEWTON])(),
+        **{peer: timed(problem, chosen, own[peer]) for peer, chosen in peers.items()},
+    }
+    timings = take_turns(calls, repeats)
+    theirs = {peer: Timing(tuple(own[peer][-repeats:]), timings[peer].value) for peer in peers}
+    best = min(theirs, key=lambda peer: theirs[peer].median)
+    n, ours = problem.variables, timings[SOLVE]
+    rows = [Row(name, SOLVE, n, ours.median, best, ours.ratio(theirs[best]), TARGET)]
+    rows.append(Row(name, NEWTON, n, Timing(tuple(own[NEWTON][-repeats:]), None).median))
+    rows += [Row(name, peer, n, timing.median) for peer, timing in theirs.items()]
+    answers = {NEWTON: ours.value, **{peer: timing.value for peer, timing in theirs.items()}}
+    return rows, faults(name, answers), [share(name, answers), gaps(name, answers)]
+
+
+def faults(name: str, answers: dict[str, Solution[Any]]) -> list[str]:
+    """Return one line for each answer of ours that is not certified, or worse than a peer's."""
+    ours = answers[NEWTON]
+    wrong = []
+    if not ours.relative_gap <= TOLERANCE:
+        wrong.append(f"{name}: the certified relative gap is {ours.relative_gap:.2g}")
+    for peer, theirs in answers.items():
+        if theirs.objective < ours.objective - TOLERANCE * max(1.0, ours.objective):
+            wrong.append(f"{name}: the objective of {peer.partition(',')[0]} is better")
+    return wrong
+
+
+def gaps(name: str, answers: dict[str, Solution[Any]]) -> str:
+    """Return the certified relative gaps in one line."""
+    each = ", ".join(f"{peer.partition(',')[0]} {answer.relative_gap:.1g}" for peer, answer in answers.items())
+    return f"{name}: relative gaps {each}"
+
+
+def share(name: str, answers: dict[str, Solution[Any]]) -> str:
+    """Return what building and certifying take, relative to the solver's own seconds."""
+    each = ", ".join(
+        f"{peer.partition(',')[0]} {100 * answer.build_seconds / answer.seconds:.0f} % and "
+        f"{100 * answer.judge_seconds / answer.seconds:.0f} %"
+        for peer, answer in answers.items()
+    )
+    return f"{name}: building and certifying, of the solver's own time: {each} (target: building below 20 %)"
+
+
+def tiny(count: int, repeats: int) -> tuple[list[Row], list[str]]:
+    """Return the rows of many splits of 28 children x 7 cells, and the wrong ones."""
+    operators: list[Operator] = [marginal((7,), (0,)), total(7)]
+    rows, wrong = [], []
+    for totals in (False, True):
+        problems = [drawn(1 + k, 28, 6, operators, totals=totals) for k in range(count)]
+
+        def all_of_them(problems: list[TopdownSplit] = problems) -> list[Solution[Any]]:
+            return [solver.solve(fresh(problem), SplitNewton(), check=False) for problem in problems]
+
+        timing = take_turns({TINY: all_of_them}, repeats)[TINY]
+        name = f"28 x 7{', totals fixed' if totals else ''}"
+        rows.append(Row(name, TINY, 28 * 7, timing.median / count, limit=TINY_LIMIT))
+        failed = sum(not solution.ok for solution in timing.value)
+        if failed:
+            wrong.append(f"{name}: {failed} of {count} splits are not certified")
+    return rows, wrong
+
+
+def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
+    """Time splits of 20 children x 781 and 1,873 cells and a thousand tiny ones (small: some sixty cells)."""
+    sizes, repeats = (SMALL, SMALL_REPEATS) if small else (FULL, REPEATS)
+    rows, wrong = tiny(sizes.tiny, repeats)
+    notes: list[str] = []
+    cases = [(k, size, totals) for k, size in enumerate(sizes.splits) for totals in (False, True)]
+    reporter.progress(NAME, 1, len(cases) + 1)
+    for done, (k, size, totals) in enumerate(cases, 2):
+        clarabel = k < sizes.clarabel and not totals
+        more, faulty, said = against_peers(*size, repeats, totals=totals, clarabel=clarabel)
+        rows, wrong, notes = rows + more, wrong + faulty, notes + said
+        reporter.progress(NAME, done, len(cases) + 1)
+    notes += [
+        worst(rows, SOLVE),
+        "peers solve the lifted program (residuals of all answers to more than one cell as variables)",
+        "ours is timed from the bare problem to the certified answer, peers by their own seconds alone",
+        "times faster: median over pairs of runs taken in turns; only wrong answers fail this run",
+    ]
+    return finish(NAME, f"Top-down splits: median of {repeats} runs", rows, notes, wrong, out, reporter)

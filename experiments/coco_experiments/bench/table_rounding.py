@@ -1,0 +1,161 @@
+"""Rounding of a region's split: our solver, certificate included, against HiGHS; thousands of tiny tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from coco_solvers.generic.highs import HiGHS
+from coco_solvers.structured.table_rounding import ShortestPaths
+
+from coco_experiments.bench.rows import Row, finish, worst
+from coco_experiments.bench.timing import Timing, take_turns
+from coco_experiments.experiment import Outcome, Reporter
+from coco_opt import solver
+from coco_opt.operators import Grouping, stack, total
+from coco_opt.problems.table_rounding import IntegerRows, TableRounding
+from coco_opt.solution import Solution
+
+NAME = "bench/table_rounding"
+REPEATS, SMALL_REPEATS = 3, 1
+SEED = 2020
+TOLERANCE = 1e-9
+
+SOLVE = "solve with certificate"
+OURS, LINEAR, WHOLE = "shortest-paths, its own seconds", "HiGHS LP, its own seconds", "HiGHS MILP, its own seconds"
+TINY = "tiny tables: build, solve and certify one"
+TARGET = 10.0
+TINY_LIMIT = 0.001
+GROUPS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Children and cells of the tables timed against HiGHS, those timed alone, and how many tiny ones."""
+
+    tables: tuple[tuple[int, int], ...]
+    alone: tuple[tuple[int, int], ...]
+    tiny: int
+
+
+FULL = Sizes(((20, 781),), ((20, 1_873), (300, 7), (300, 400)), 1_000)
+SMALL = Sizes(((4, 30),), ((6, 50),), 20)
+
+
+def drawn(seed: int, children: int, cells: int, *, nested: bool = False) -> TableRounding:
+    """Return tables that are fractional nearly everywhere, with exact totals and, nested, bounds on groups of cells.
+
+    They are a mean of tables that spread the same skewed parent differently; totals are the nearest whole ones.
+    """
+    rng = np.random.default_rng([SEED, seed, children, cells])
+    parent = rng.geometric(0.02, cells)
+    shares = (rng.dirichlet(np.full(children, 0.7), cells) for _ in range(3))
+    x = np.asarray(sum(parent * share.T for share in shares)) / 3.0
+    values = x.sum(axis=1)
+    totals = np.floor(values + TOLERANCE).astype(np.int64)
+    ups = np.argsort(totals - values, kind="stable")[: int(parent.sum() - totals.sum())]
+    totals[ups] += 1
+    operator, lower, upper = total(cells), totals[:, None], totals[:, None]
+    if not nested:
+        return TableRounding(x, parent, IntegerRows(operator, lower, upper))
+    groups = Grouping(np.arange(cells) * GROUPS // cells, GROUPS)
+    within = groups.apply(x)
+    lower = np.hstack([lower, np.floor(within).astype(np.int64)])
+    upper = np.hstack([upper, np.ceil(within).astype(np.int64)])
+    return TableRounding(x, parent, IntegerRows(stack([operator, groups]), lower, upper))
+
+
+def fresh(problem: TableRounding) -> TableRounding:
+    """Return the same problem without anything computed yet."""
+    return TableRounding(problem.x, problem.parent, problem.constraints)
+
+
+def timed(problem: TableRounding, chosen: Any, seconds: list[float]) -> Callable[[], Solution[Any]]:
+    """Return a certified solve as a call that notes the solver's own seconds."""
+
+    def call() -> Solution[Any]:
+        solution = solver.solve(problem, chosen, check=False)
+        seconds.append(solution.seconds)
+        return solution
+
+    return call
+
+
+def against_highs(children: int, cells: int, repeats: int, *, nested: bool) -> tuple[list[Row], list[str], str]:
+    """Return rows, wrong answers and a note of one table; HiGHS is not charged for building or certifying."""
+    problem = drawn(0, children, cells, nested=nested)
+    name = f"{children} x {cells:,}, {f'totals and {GROUPS} groups' if nested else 'totals'}"
+    peers = {LINEAR: HiGHS(form="lp"), WHOLE: HiGHS(form="milp")}
+    own: dict[str, list[float]] = {OURS: [], **{peer: [] for peer in peers}}
+    calls: dict[str, Callable[[], Solution[Any]]] = {
+        SOLVE: lambda: timed(fresh(problem), ShortestPaths(), own[OURS])(),
+        **{peer: timed(problem, chosen, own[peer]) for peer, chosen in peers.items()},
+    }
+    timings = take_turns(calls, repeats)
+    theirs = {peer: Timing(tuple(own[peer][-repeats:]), timings[peer].value) for peer in peers}
+    best = min(theirs, key=lambda peer: theirs[peer].median)
+    n, ours = problem.variables, timings[SOLVE]
+    rows = [Row(name, SOLVE, n, ours.median, best, ours.ratio(theirs[best]), TARGET)]
+    rows.append(Row(name, OURS, n, Timing(tuple(own[OURS][-repeats:]), None).median))
+    rows += [Row(name, peer, n, timing.median) for peer, timing in theirs.items()]
+    answers = {OURS: ours.value, **{peer: timing.value for peer, timing in theirs.items()}}
+    each = ", ".join(f"{what.partition(',')[0]} {answer.relative_gap:.1g}" for what, answer in answers.items())
+    return rows, faults(name, answers), f"{name}: relative gaps {each}"
+
+
+def faults(name: str, answers: dict[str, Solution[Any]]) -> list[str]:
+    """Return one line for each answer of ours that is not certified, or differs from a peer's objective."""
+    ours = answers[OURS]
+    wrong = [] if ours.ok and ours.violation == 0.0 else [f"{name}: the answer is not certified"]
+    for peer, theirs in answers.items():
+        if not abs(theirs.objective - ours.objective) <= 1e-7 * max(1.0, ours.objective):
+            wrong.append(f"{name}: the objective of {peer.partition(',')[0]} differs")
+    return wrong
+
+
+def alone(children: int, cells: int, repeats: int) -> tuple[list[Row], list[str]]:
+    """Return the row of a table too large to wait for HiGHS, and whether it is wrong."""
+    problem = drawn(0, children, cells)
+    timing = take_turns({SOLVE: lambda: solver.solve(fresh(problem), ShortestPaths(), check=False)}, repeats)[SOLVE]
+    name = f"{children} x {cells:,}, totals"
+    return [Row(name, SOLVE, problem.variables, timing.median)], faults(name, {OURS: timing.value})
+
+
+def tiny(count: int, repeats: int) -> tuple[list[Row], list[str]]:
+    """Return the row of many tables of 28 children x 7 cells, and a line if any is wrong."""
+    problems = [drawn(1 + k, 28, 7) for k in range(count)]
+
+    def all_of_them() -> list[Solution[Any]]:
+        return [solver.solve(fresh(problem), ShortestPaths(), check=False) for problem in problems]
+
+    timing = take_turns({TINY: all_of_them}, repeats)[TINY]
+    failed = sum(not solution.ok for solution in timing.value)
+    wrong = [f"{failed} of {count} tiny tables are not certified"] if failed else []
+    return [Row("28 x 7, totals", TINY, 28 * 7, timing.median / count, limit=TINY_LIMIT)], wrong
+
+
+def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
+    """Time tables of 20 children x 781 cells against HiGHS, larger ones and a thousand tiny ones (small: tiny)."""
+    sizes, repeats = (SMALL, SMALL_REPEATS) if small else (FULL, REPEATS)
+    rows, wrong = tiny(sizes.tiny, repeats)
+    notes: list[str] = []
+    steps = 1 + len(sizes.alone) + 2 * len(sizes.tables)
+    reporter.progress(NAME, 1, steps)
+    for done, size in enumerate(sizes.alone, 2):
+        more, faulty = alone(*size, repeats)
+        rows, wrong = rows + more, wrong + faulty
+        reporter.progress(NAME, done, steps)
+    cases = [(size, nested) for size in sizes.tables for nested in (False, True)]
+    for done, (size, nested) in enumerate(cases, steps - len(cases) + 1):
+        more, faulty, note = against_highs(*size, repeats, nested=nested)
+        rows, wrong, notes = rows + more, wrong + faulty, [*notes, note]
+        reporter.progress(NAME, done, steps)
+    notes += [
+        worst(rows, SOLVE),
+        "ours is timed from the bare problem to the certified answer, HiGHS by its own seconds alone",
+        "times faster: median over pairs of runs taken in turns; only wrong answers fail this run",
+    ]
+    return finish(NAME, f"Rounding of tables: median of {repeats} runs", rows, notes, wrong, out, reporter)

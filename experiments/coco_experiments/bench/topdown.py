@@ -1,0 +1,113 @@
+"""Tables from counts to whole numbers: Hawaii's five levels, and how time grows with the number of blocks."""
+
+from __future__ import annotations
+
+import resource
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from coco_experiments.bench.rows import Row, finish
+from coco_experiments.bench.timing import take_turns
+from coco_experiments.data import find_data_file
+from coco_experiments.experiment import Outcome, Reporter
+from coco_experiments.topdown.data import Tables, hawaii, large_tables, made_blocks, small_tables
+from coco_experiments.topdown.study import Setting
+from coco_opt.topdown.release import TablesResult, estimate_tables
+
+NAME = "bench/topdown"
+HAWAII = "census2010_blocks/hi_2010_block.csv.gz"
+SETTING = Setting(("detail", "hispanic", "total"), ("1/2", "1/4", "1/4"))
+LARGE_SETTING = Setting(
+    ("detail", "hispanic * race", "voting_age", "residence", "total"), ("1/2", "1/8", "1/8", "1/8", "1/8")
+)
+SMALL_LIMIT, LARGE_LIMIT = 30.0, 600.0
+WHOLE = "measure, fit, split and round"
+THREADS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Counties of the growing instances, each of 4 tracts, 2 block groups a tract and 28 blocks a group."""
+
+    counties: tuple[int, ...]
+    repeats: int
+
+
+FULL = Sizes((5, 10, 20, 40), 3)
+SMALL = Sizes((1, 2), 1)
+
+
+def whole_run(tables: Tables, setting: Setting) -> Callable[[], TablesResult]:
+    """Return a release in memory as a call: noise, the linear stage, splits and roundings of every region."""
+    return lambda: estimate_tables(setting.measure(tables, seed=1), threads=THREADS)
+
+
+def faults(name: str, tables: Tables, result: TablesResult) -> list[str]:
+    """Return one line for each promise that a result breaks."""
+    wrong = []
+    for level in range(tables.hierarchy.levels - 1):
+        here, below = tables.hierarchy.level_range(level), result.tables[level + 1]
+        starts = tables.hierarchy.first_child[here.start : here.stop] - here.stop
+        summed, own = below.summed(starts), result.tables[level]
+        same = np.array_equal(summed.cells, own.cells) and np.array_equal(summed.counts, own.counts)
+        if not same or (own.counts < 0).any() or (below.counts < 0).any():
+            wrong.append(f"{name}: level {level} is not the sum of nonnegative parts")
+    worst = max(row.relative_gap for row in result.certificates)
+    return [*wrong, *([f"{name}: a relative gap is {worst:.2g}"] if worst > 1e-6 else [])]
+
+
+def growth(sizes: Sizes) -> tuple[list[Row], list[str], list[str]]:
+    """Return rows by number of blocks, faults, and a line on how much longer twice the blocks take."""
+    made = {
+        counties: small_tables(made_blocks(np.random.default_rng(3), counties, 4, 2, 28)) for counties in sizes.counties
+    }
+    timings = take_turns({str(key): whole_run(one, SETTING) for key, one in made.items()}, sizes.repeats)
+    rows, wrong = [], []
+    for key, one in made.items():
+        blocks = len(one.hierarchy.leaves)
+        name = f"made, {blocks:,} blocks"
+        rows.append(Row(name, WHOLE, one.hierarchy.regions, timings[str(key)].median))
+        wrong += faults(name, one, timings[str(key)].value)
+    ratios = [timings[str(a)].ratio(timings[str(b)]) for a, b in pairwise(sizes.counties)]
+    note = "each doubling of the blocks takes " + ", ".join(f"{ratio:.2f}" for ratio in ratios) + " times as long"
+    return rows, wrong, [note]
+
+
+def real(name: str, tables: Tables, setting: Setting, limit: float, repeats: int) -> tuple[list[Row], list[str]]:
+    """Return the row of a real hierarchy and the promises broken."""
+    timing = take_turns({name: whole_run(tables, setting)}, repeats)[name]
+    return [Row(name, WHOLE, tables.hierarchy.regions, timing.median, limit=limit)], faults(name, tables, timing.value)
+
+
+def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
+    """Time made blocks of growing number, and Hawaii with 7 and with 2,016 cells where its file is present."""
+    sizes = SMALL if small else FULL
+    rows, wrong, notes = growth(sizes)
+    reporter.progress(NAME, 1, 3)
+    if not small and find_data_file(HAWAII, data) is not None:
+        blocks = hawaii(data)
+        parts: list[tuple[str, Tables, Setting, float, int]] = [
+            ("Hawaii, 7 cells", small_tables(blocks), SETTING, SMALL_LIMIT, 3),
+            ("Hawaii, 2,016 cells (made)", large_tables(blocks), LARGE_SETTING, LARGE_LIMIT, 1),
+        ]
+        for done, part in enumerate(parts, 2):
+            more, faulty = real(*part)
+            rows, wrong = rows + more, wrong + faulty
+            reporter.progress(NAME, done, 3)
+    elif not small:
+        notes.append(f"{HAWAII} is not here: made blocks only.")
+    notes += [f"largest memory of this process so far: {_peak():,.0f} MB", "one element is one region; two threads"]
+    title = f"Tables of five levels: median of {sizes.repeats} runs after one that compiles"
+    return finish(NAME, title, rows, notes, wrong, out, reporter)
+
+
+def _peak() -> float:
+    """Return the peak resident memory in MB; Linux counts it in kB, macOS in bytes."""
+    peak: Any = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return float(peak) / (1e6 if sys.platform == "darwin" else 1e3)

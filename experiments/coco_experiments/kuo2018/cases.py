@@ -1,0 +1,133 @@
+"""The data sets of the experiments: real where the user has them, made look-alikes otherwise, tiny ones for small runs.
+
+Every case says in its name what it is. The paper's own White and synthetic housing files are read where the user has
+them (``kuo2018/white_blocks.csv``, ``kuo2018/housing.csv``: level columns root first, then size and groups).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from coco_experiments.data import HAWAII_MAX_SIZE, hawaii_blocks, hawaiian, own_copy, taxi
+from coco_experiments.kuo2018.blocks import HAWAIIAN, WHITE, Margin, look_alike, spread_over_counties
+from coco_experiments.kuo2018.housing import census_households, housing, made_households
+from coco_experiments.made import counts_of_runs, made_counts
+from coco_opt.histograms import CountOfCounts, Hierarchy
+from coco_opt.tables.private import PrivateCounts
+
+SEED = 2018
+MAX_SIZE = 100_000  # the paper's public bound
+# For 3,000 counties; the made data have no larger size, so that only empty cells are left out.
+HOUSING_MAX_SIZE, WHITE_MAX_SIZE, HAWAIIAN_MAX_SIZE = 10_000, 5_000, 1_000
+CAPPED = "K = 10,000 / 5,000 / 1,000 for housing / White / Hawaiian over counties, to keep 3,161 regions affordable."
+WEST_COAST = ("California", "Oregon", "Washington")
+WHITE_FILE = "kuo2018/white_blocks.csv"
+HOUSING_FILE = "kuo2018/housing.csv"
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Case:
+    """A data set with the public bound K on its sizes; ``truth`` has every region's histogram, clamped to K."""
+
+    name: str
+    counts: PrivateCounts
+    max_size: int
+    truth: tuple[CountOfCounts, ...]
+
+    @classmethod
+    def of(cls, name: str, counts: PrivateCounts, max_size: int) -> Case:
+        """Return a case, computing the regions' histograms."""
+        return cls(name, counts, max_size, tuple(one.clamp(max_size) for one in counts.histograms()))
+
+    @property
+    def hierarchy(self) -> Hierarchy:
+        """The public hierarchy of regions."""
+        return self.counts.hierarchy
+
+    @property
+    def levels(self) -> int:
+        """Number of levels."""
+        return self.counts.hierarchy.levels
+
+
+def taxi_case(folder: Path | None, max_size: int = MAX_SIZE) -> Case:
+    """Return Taxi, the paper's own data: 3 levels, 31 regions."""
+    return Case.of("Taxi", taxi(folder), max_size)
+
+
+def hawaii_case(folder: Path | None, column: str = "nhpi") -> Case:
+    """Return the census blocks of Hawaii (real, one state): 4 levels, 1,232 regions."""
+    return Case.of(f"Hawaii blocks ({column})", hawaii_blocks(column, folder), HAWAII_MAX_SIZE)
+
+
+def housing_case(folder: Path | None, max_size: int = HOUSING_MAX_SIZE) -> Case:
+    """Return housing made by the paper's recipe from H13, or the paper's file where the user has it."""
+    own = own_copy(HOUSING_FILE, folder)
+    if own is not None:
+        return Case.of("Synthetic (the paper's)", own, max_size)
+    return Case.of("Synthetic (made anew)", housing(census_households(folder), SEED), max_size)
+
+
+def white_case(folder: Path | None, max_size: int = WHITE_MAX_SIZE) -> Case:
+    """Return the White look-alike over the census counties, or the paper's file where the user has it."""
+    own = own_copy(WHITE_FILE, folder)
+    return _blocks_case(WHITE, folder, max_size) if own is None else Case.of("White (the paper's)", own, max_size)
+
+
+def hawaiian_case(folder: Path | None, max_size: int = HAWAIIAN_MAX_SIZE) -> Case:
+    """Return the paper's Hawaiian margin of the nation, its blocks spread over counties at random."""
+    nation = hawaiian(folder).region(0)
+    return _blocks_case(replace(HAWAIIAN, name="Hawaiian (counties made)"), folder, max_size, nation)
+
+
+def _blocks_case(margin: Margin, folder: Path | None, max_size: int, nation: CountOfCounts | None = None) -> Case:
+    whole = look_alike(margin) if nation is None else nation
+    counts = spread_over_counties(whole, census_households(folder), margin.concentration, SEED)
+    return Case.of(margin.name, counts, max_size)
+
+
+def small_cases(max_size: int = 400) -> list[Case]:
+    """Return three made cases of three levels in place of Taxi, housing and race data; no file is read."""
+    rng = np.random.default_rng(SEED)
+    households = made_households(3, 2, 400, rng)
+    small = replace(WHITE, name="made blocks", groups=6_000, people=60_000, distinct=120, empty=2_500, largest=350)
+    return [
+        Case.of("made dense", made_counts(2, 3, 400, max_size // 4, rng), max_size),
+        Case.of("made housing", housing(households, SEED, outliers=20, largest=max_size), max_size),
+        Case.of("made blocks", spread_over_counties(look_alike(small), households, 0.3, SEED), max_size),
+    ]
+
+
+def top(case: Case, levels: int) -> Case:
+    """Return a case with its upper ``levels`` levels only: groups lie in the regions of the last one."""
+    hierarchy = case.hierarchy
+    kept = int(hierarchy.level_start[levels])
+    upper = Hierarchy(hierarchy.parent[:kept], hierarchy.names[:kept])
+    return Case.of(
+        case.name, _of_regions(upper, [case.counts.region(region) for region in upper.leaves]), case.max_size
+    )
+
+
+def only(case: Case, states: Sequence[str], name: str, root: str) -> Case:
+    """Return the part of a case below the regions of level 1 called ``states``, under a root of its own name."""
+    hierarchy = case.hierarchy
+    leaves = [leaf for leaf in hierarchy.leaves if hierarchy.paths[leaf].split("/")[1] in states]
+    paths = [(root, *hierarchy.paths[leaf].split("/")[1:]) for leaf in leaves]
+    part = Hierarchy.from_paths(paths)
+    of_leaf = {part.index(path): case.counts.region(leaf) for path, leaf in zip(paths, leaves, strict=True)}
+    return Case.of(name, _of_regions(part, [of_leaf[leaf] for leaf in part.leaves]), case.max_size)
+
+
+def west_coast(case: Case) -> Case:
+    """Return California, Oregon and Washington of a case over the nation, the root the paper used for 3 levels."""
+    return only(case, WEST_COAST, f"{case.name}, West Coast", "West Coast")
+
+
+def _of_regions(hierarchy: Hierarchy, leaves: Sequence[CountOfCounts]) -> PrivateCounts:
+    leaf = np.repeat(np.arange(len(leaves), dtype=np.int64), [one.distinct for one in leaves])
+    sizes = np.concatenate([one.sizes for one in leaves])
+    return counts_of_runs(hierarchy, leaf, sizes, np.concatenate([one.counts for one in leaves]))

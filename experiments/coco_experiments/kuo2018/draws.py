@@ -1,0 +1,123 @@
+"""One seed's noisy estimates of a case, level by level, made when a method first asks for them and then kept.
+
+Methods compared under one seed share whatever they have in common: Hc x Hg and Hc x Hc read the same root.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from fractions import Fraction
+
+import numpy as np
+
+from coco_experiments.kuo2018.cases import Case
+from coco_experiments.kuo2018.rank_shortcut import measure_ranks
+from coco_experiments.kuo2018.shared_noise import SharedNoise
+from coco_opt.choices import SolverChoices
+from coco_opt.groups import FitOptions, SizeEstimate, estimate
+from coco_opt.groups.baselines import omniscient
+from coco_opt.histograms import CountOfCounts, emd
+from coco_opt.privacy import Loss, Measurement, Measurements, Query, SeededNoise, measure, measure_hierarchy
+from coco_opt.privacy.noise import NoiseSource
+
+EMPTY = SizeEstimate.from_histogram(CountOfCounts.empty(), 0.0)
+_LOSSES: dict[Query, Loss] = {"cumulative": "l1", "rank": "l2", "naive": "l2"}
+
+Levels = tuple[float, ...]
+
+
+class Draws:
+    """Noisy estimates of a case under one seed; NOT PRIVATE, and with ``shared`` all regions have one noise."""
+
+    def __init__(self, case: Case, seed: int, *, shared: bool = False) -> None:
+        self.case, self.seed, self.shared = case, seed, shared
+        self.solvers = SolverChoices()
+        self._levels: dict[tuple[object, ...], list[SizeEstimate]] = {}
+
+    def level(
+        self, level: int, query: Query, epsilon: Fraction, options: FitOptions | None = None
+    ) -> list[SizeEstimate]:
+        """Return the estimates of a level's regions from measurements of ``epsilon`` each."""
+        chosen = options or FitOptions(_LOSSES[query])
+        key = (level, query, epsilon, chosen)
+        if key not in self._levels:
+            regions = self.case.hierarchy.level_range(level)
+
+            def fit(region: int) -> SizeEstimate:
+                return estimate(self.measurement(region, query, epsilon), chosen, self.solvers)
+
+            with ThreadPoolExecutor(os.cpu_count()) as pool:
+                self._levels[key] = list(pool.map(fit, regions))
+        return self._levels[key]
+
+    def estimates(self, queries: Sequence[Query], epsilons: Sequence[Fraction]) -> list[SizeEstimate]:
+        """Return one estimate a region, empty on levels without a budget."""
+        found: list[SizeEstimate] = []
+        for level, (query, epsilon) in enumerate(zip(queries, epsilons, strict=True)):
+            if epsilon:
+                found += self.level(level, query, epsilon)
+            else:
+                found += [EMPTY] * len(self.case.hierarchy.level_range(level))
+        return found
+
+    def measurement(self, region: int, query: Query, epsilon: Fraction) -> Measurement:
+        """Return a region's noisy answer; rank answers come pooled from the exact shortcut, but for shared noise."""
+        path, truth = self.case.hierarchy.paths[region], self.case.truth[region]
+        if query == "rank" and not self.shared:
+            # A seed's sequence of its own for every region: the region's path, as a number anyone can compute.
+            rng = np.random.default_rng([self.seed, zlib.crc32(path.encode())])
+            return measure_ranks(truth, region=path, max_size=self.case.max_size, epsilon=epsilon, rng=rng)
+        return measure(
+            truth,
+            query,
+            region=path,
+            groups=truth.groups,
+            max_size=self.case.max_size,
+            epsilon=epsilon,
+            neighbours="add_remove",
+            source=self._source(),
+            loss=_LOSSES[query],
+        )
+
+    def measurements(self, query: Query | Sequence[Query], epsilons: Sequence[Fraction]) -> Measurements:
+        """Return the answers of all measured levels to one query, or to one a level, as a release would measure them.
+
+        Cumulative and naive answers are those that ``level`` reads, rank answers are not (they take no shortcut).
+        """
+        queries: list[Query] = [query] * self.case.levels if isinstance(query, str) else list(query)
+        losses: list[Loss] = [_LOSSES[one] for one in queries]
+        return measure_hierarchy(
+            self.case.truth,
+            self.case.hierarchy,
+            self.case.counts.group_counts,
+            queries=queries,
+            losses=losses,
+            epsilons=epsilons,
+            max_size=self.case.max_size,
+            neighbours="add_remove",
+            source=self._source(),
+        )
+
+    def _source(self) -> NoiseSource:
+        # A new source each time: one seed's noise may be read twice here, for nothing is released.
+        return SharedNoise(self.seed) if self.shared else SeededNoise(self.seed)
+
+
+def errors_by_level(case: Case, histograms: Sequence[CountOfCounts]) -> Levels:
+    """Return the mean earth mover's distance (entities) a region, level by level."""
+    errors = np.array([emd(a, b) for a, b in zip(case.truth, histograms, strict=True)], np.float64)
+    return mean_by_level(case, errors)
+
+
+def mean_by_level(case: Case, values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> Levels:
+    """Return the mean over the regions of each level of one value a region."""
+    return tuple(float(values[case.hierarchy.level == level].mean()) for level in range(case.levels))
+
+
+def omniscient_line(case: Case, epsilons: Sequence[Fraction]) -> Levels:
+    """Return the paper's line by level: distinct sizes x sqrt(2) / epsilon, in entities (section 6.2)."""
+    line = omniscient(case.hierarchy, case.truth, list(epsilons)).deviation
+    return tuple(float(value) for value in line)

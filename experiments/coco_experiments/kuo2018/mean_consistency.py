@@ -1,0 +1,128 @@
+"""Mean-consistency (Hay et al. 2010) on every H[j], shown failing: negative and fractional groups, wrong totals.
+
+Two inputs. The noisy H itself, and what the paper's footnote 5 warns of: every region's own estimate, which is whole,
+nonnegative and has the right number of groups, and still comes out with negative cells, because a constant is taken
+from each child for the sums to agree. Beside it Algorithm 1 at the same total epsilon, split evenly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+
+from coco_experiments.experiment import Cell, Outcome, Reporter, Table, write_csv
+from coco_experiments.kuo2018.cases import Case, hawaii_case, small_cases, taxi_case
+from coco_experiments.kuo2018.draws import Draws, Levels, errors_by_level, mean_by_level
+from coco_experiments.kuo2018.methods import matched
+from coco_experiments.kuo2018.sweep import BARS, SEEDED, SEEDS, SMALL_SEEDS, means_of
+from coco_experiments.plots import Panel, comparison
+from coco_opt.groups.baselines import MeanConsistency, mean_consistency
+from coco_opt.privacy import Measurements, uniform_split
+
+NAME = "kuo2018/mean_consistency"
+EPSILON = Fraction(1)
+NOISY, ESTIMATED = "mean-consistency of noisy H", "mean-consistency of whole, nonnegative estimates"
+COLUMNS = (
+    "data",
+    "method",
+    "level",
+    "distance",
+    "standard error",
+    "% negative cells",
+    "% fractional cells",
+    "least cell (groups)",
+    "regions without their number of groups",
+)
+
+
+def tables_of(draws: Draws) -> dict[str, MeanConsistency]:
+    """Return the consistent tables from the noisy H and from the regions' own cumulative estimates."""
+    levels = draws.case.levels
+    split = uniform_split(EPSILON, levels)
+    noisy = draws.measurements("naive", split)
+    own = draws.estimates(["cumulative"] * levels, split)
+    dense = [estimate.histogram.to_dense(draws.case.max_size) for estimate in own]
+    answers = tuple(
+        None if answer is None else replace(answer, values=values) for answer, values in zip(noisy, dense, strict=True)
+    )
+    estimated: Measurements = replace(noisy, answers=answers)
+    return {NOISY: mean_consistency(noisy), ESTIMATED: mean_consistency(estimated)}
+
+
+def distances(case: Case, found: MeanConsistency) -> Levels:
+    """Return sum_i |Hc[i] - Hc'[i]| (entities) a region, by level; Hc' need not be whole, nor end at G."""
+    errors = [
+        float(np.abs(np.cumsum(row) - truth.cumulative(case.max_size)).sum())
+        for row, truth in zip(found.table, case.truth, strict=True)
+    ]
+    return mean_by_level(case, np.array(errors))
+
+
+def wrong_totals(case: Case, found: MeanConsistency) -> int:
+    """Return how many regions have another number of groups than the public one, beyond rounding errors."""
+    groups = case.counts.group_counts
+    return int(np.count_nonzero(np.abs(found.table.sum(axis=1) - groups) > 1e-6 * np.maximum(groups, 1)))
+
+
+def rows_of(case: Case, seeds: Sequence[int]) -> list[tuple[Cell, ...]]:
+    """Return one row a method and level; shares, the least cell and totals are of the whole table."""
+    errors: dict[str, list[Levels]] = {NOISY: [], ESTIMATED: [], matched(("Hc",) * case.levels).name: []}
+    faults: dict[str, list[tuple[float, float, float, float]]] = {name: [] for name in errors}
+    for seed in seeds:
+        draws = Draws(case, seed)
+        for name, found in tables_of(draws).items():
+            errors[name].append(distances(case, found))
+            least = float(found.table.min())
+            faults[name].append((100 * found.negative, 100 * found.fractional, least, wrong_totals(case, found)))
+        algorithm = matched(("Hc",) * case.levels)
+        errors[algorithm.name].append(errors_by_level(case, algorithm.run(draws, EPSILON)))
+        faults[algorithm.name].append((0.0, 0.0, 0.0, 0.0))
+    return [
+        (case.name, name, level, mean.value, mean.standard_error, *np.mean(faults[name], axis=0).tolist())
+        for name, runs in errors.items()
+        for level, mean in enumerate(means_of(runs))
+    ]
+
+
+def failures_in(table: Table) -> tuple[str, ...]:
+    """Return one line for every case where mean-consistency did not fail as the paper says."""
+    return tuple(
+        f"{row['data']}: {row['method']} has no negative or no fractional cell"
+        for row in table.records()
+        if row["method"] in (NOISY, ESTIMATED) and not (row[COLUMNS[5]] and row[COLUMNS[6]])
+    )
+
+
+def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
+    """Measure, print and write ``kuo2018/mean_consistency`` as CSV, PNG and PDF; small: two seeds on made data."""
+    cases = small_cases(200)[:2] if small else [taxi_case(data, 5_000), hawaii_case(data)]
+    seeds = SMALL_SEEDS if small else SEEDS
+    rows: list[tuple[Cell, ...]] = []
+    for done, case in enumerate(cases, 1):
+        rows += rows_of(case, seeds)
+        reporter.progress(NAME, done, len(cases))
+    notes = (
+        SEEDED,
+        BARS,
+        "Total epsilon 1, split evenly. Algorithm 1's cells are whole and nonnegative by construction.",
+    )
+    table = Table(f"Mean-consistency, {len(seeds)} runs", COLUMNS, tuple(rows), notes)
+    reporter.table(table)
+    files = [write_csv(out / f"{NAME}.csv", table), *_plots(out, table)]
+    return Outcome((table,), tuple(files), failures_in(table))
+
+
+def _plots(out: Path, table: Table) -> list[Path]:
+    panels = {}
+    for case in dict.fromkeys(str(row[0]) for row in table.rows):
+        own = [row for row in table.rows if row[0] == case]
+        labels = tuple(f"level {level}" for level in dict.fromkeys(row[2] for row in own))
+        names = dict.fromkeys(str(row[1]) for row in own)
+        series = {n: tuple(r[3] for r in own if r[1] == n and isinstance(r[3], float)) for n in names}
+        errors = {n: tuple(r[4] for r in own if r[1] == n and isinstance(r[4], float)) for n in names}
+        panels[case] = Panel(labels, series, errors)
+    return comparison(out / NAME, panels, "mean distance (entities) a region", log=True)

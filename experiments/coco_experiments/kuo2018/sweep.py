@@ -1,0 +1,172 @@
+"""Every method on every case, level and epsilon, several seeds: the rows, the table and the curves of an experiment."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+
+from coco_experiments.experiment import Cell, Outcome, Reporter, Table, write_csv
+from coco_experiments.kuo2018.cases import Case
+from coco_experiments.kuo2018.draws import Draws, Levels, errors_by_level, omniscient_line
+from coco_experiments.kuo2018.methods import Method
+from coco_experiments.plots import Line, LinePanel, lines
+from coco_experiments.statistics import Mean
+from coco_opt.privacy import uniform_split
+
+SEEDS = tuple(range(2018, 2028))  # ten, as in the paper
+SMALL_SEEDS = SEEDS[:2]
+BARS = "Bars and standard errors: sample standard deviation over the runs / sqrt(runs), one of it, as in the paper."
+SEEDED = "Noise is seeded (NOT PRIVATE) and independent between regions."
+COLUMNS = (
+    "data",
+    "total epsilon",
+    "epsilon a level",
+    "level",
+    "method",
+    "measured",
+    "standard error",
+    "runs",
+    "omniscient",
+    "best",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One method on one case at one total epsilon: a mean a level, and the omniscient line beside it."""
+
+    case: str
+    epsilon: Fraction
+    method: str
+    consistent: bool
+    means: tuple[Mean, ...]
+    line: Levels
+    seconds: float
+
+
+def sweep(
+    case: Case, methods: Sequence[Method], epsilons: Sequence[Fraction], seeds: Sequence[int], reporter: Reporter
+) -> list[Point]:
+    """Return one point a method and total epsilon; methods of one seed share its noise where they can.
+
+    ``seconds`` of a point is the time of its runs, noise included where it was the first to ask for it.
+    """
+    found: list[Point] = []
+    for number, epsilon in enumerate(epsilons):
+        errors: dict[str, list[Levels]] = {method.name: [] for method in methods}
+        seconds = dict.fromkeys(errors, 0.0)
+        for done, seed in enumerate(seeds):
+            draws = Draws(case, seed)
+            for method in methods:
+                if method.most_runs is None or done < method.most_runs:
+                    begin = time.perf_counter()
+                    errors[method.name].append(errors_by_level(case, method.run(draws, epsilon)))
+                    seconds[method.name] += time.perf_counter() - begin
+            reporter.progress(case.name, number * len(seeds) + done + 1, len(seeds) * len(epsilons))
+        line = omniscient_line(case, uniform_split(epsilon, case.levels))
+        found += [
+            Point(case.name, epsilon, one.name, one.consistent, means_of(errors[one.name]), line, seconds[one.name])
+            for one in methods
+        ]
+    return found
+
+
+def means_of(runs: Sequence[Levels]) -> tuple[Mean, ...]:
+    """Return one mean a level."""
+    return tuple(Mean.of(values) for values in zip(*runs, strict=True))
+
+
+def table_of(title: str, points: Sequence[Point], notes: Sequence[str] = ()) -> Table:
+    """Return one row a case, epsilon, level and method; the best consistent one of each level is marked."""
+    rows = [row for group in _groups(points) for row in _rows(group)]
+    return Table(title, COLUMNS, tuple(rows), (SEEDED, BARS, *notes))
+
+
+def _groups(points: Sequence[Point]) -> list[list[Point]]:
+    found: dict[tuple[str, Fraction], list[Point]] = {}
+    for point in points:
+        found.setdefault((point.case, point.epsilon), []).append(point)
+    return list(found.values())
+
+
+def _rows(group: Sequence[Point]) -> list[tuple[Cell, ...]]:
+    levels = len(group[0].line)
+    consistent = [point for point in group if point.consistent]
+    least = [min(point.means[level].value for point in consistent) for level in range(levels)]
+    return [
+        (
+            point.case,
+            float(point.epsilon),
+            float(point.epsilon) / levels,
+            level,
+            point.method,
+            point.means[level].value,
+            point.means[level].standard_error,
+            point.means[level].runs,
+            point.line[level],
+            point.consistent and point.means[level].value == least[level],
+        )
+        for level in range(levels)
+        for point in group
+    ]
+
+
+def best_table(title: str, points: Sequence[Point], notes: Sequence[str] = ()) -> Table:
+    """Return one row a case, epsilon and level: the best method, its error, and the omniscient line."""
+    rows = [
+        (*row[:4], row[4], mean.value, mean.standard_error, line, mean.value / line if line else None)
+        for group in _groups(points)
+        for row, mean, line in zip(_rows(group), *_means_and_lines(group), strict=True)
+        if row[9]
+    ]
+    columns = (*COLUMNS[:4], "best method", "measured", "standard error", "omniscient", "times omniscient")
+    return Table(title, columns, tuple(rows), tuple(notes))
+
+
+def _means_and_lines(group: Sequence[Point]) -> tuple[list[Mean], list[float]]:
+    """Return each row's mean and omniscient error, in the order of ``_rows``."""
+    cells = [(point.means[level], point.line[level]) for level in range(len(group[0].line)) for point in group]
+    return [mean for mean, _ in cells], [line for _, line in cells]
+
+
+def curves(path: Path, points: Sequence[Point]) -> list[Path]:
+    """Draw error against epsilon a level: a row a case, a column a level, a line a method; return the files."""
+    rows: list[list[LinePanel]] = []
+    for case in dict.fromkeys(point.case for point in points):
+        own = [point for point in points if point.case == case]
+        rows.append([_panel(case, level, own) for level in range(len(own[0].line))])
+    return lines(path, rows, "epsilon a level", "mean earth mover's distance (entities)")
+
+
+def _panel(case: str, level: int, points: Sequence[Point]) -> LinePanel:
+    drawn = []
+    for method in dict.fromkeys(point.method for point in points):
+        own = [point for point in points if point.method == method]
+        drawn.append(
+            Line(
+                method,
+                tuple(float(point.epsilon) / len(point.line) for point in own),
+                tuple(point.means[level].value for point in own),
+                tuple(point.means[level].standard_error or 0.0 for point in own),
+            )
+        )
+    one = {float(point.epsilon) / len(point.line): point.line[level] for point in points}
+    drawn.append(Line("omniscient", tuple(one), tuple(one.values())))
+    return LinePanel(f"{case}, level {level}", tuple(drawn))
+
+
+def finish(
+    name: str, out: Path, full: Table, summaries: Sequence[Table], points: Sequence[Point], reporter: Reporter
+) -> Outcome:
+    """Write every table (the full one under the experiment's own name) and the curves; show the summaries."""
+    files = [write_csv(out / f"{name}.csv", full)]
+    for number, table in enumerate(summaries, 1):
+        files.append(write_csv(out / f"{name}_summary{number if number > 1 else ''}.csv", table))
+        reporter.table(table)
+    reporter.note(f"Every method's error ({len(full.rows)} rows, bars included) is in {name}.csv.")
+    for note in full.notes:
+        reporter.note(note)
+    return Outcome((full, *summaries), (*files, *curves(out / name, points)))

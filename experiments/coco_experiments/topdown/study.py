@@ -1,0 +1,100 @@
+"""What the top-down experiments share: one measurement a seed, several ways to make tables of it, errors by query."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
+from time import perf_counter
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_experiments.topdown.data import Tables
+from coco_opt.choices import SolverChoices
+from coco_opt.operators import Operator
+from coco_opt.privacy.noise import resolve_noise
+from coco_opt.topdown.measure import measure_tables
+from coco_opt.topdown.measurements import TableMeasurements
+from coco_opt.topdown.method import TopdownMethod
+from coco_opt.topdown.plan import TablePlan
+from coco_opt.topdown.queries import Query, parse_queries
+from coco_opt.topdown.release import TablesResult, estimate_tables, linear_estimates
+from coco_opt.topdown.strategy import Strategy
+
+Floats = NDArray[np.float64]
+Answers = Callable[[Operator, int], NDArray[np.float64] | NDArray[np.int64]]
+
+FULL, CLASSIC, BOTTOM_UP = "full", "classic", "bottom-up, all budget on the leaves"
+LINEAR, EQUAL = "linear (fractional, negative)", "classic, all weights 1"
+VARIANTS: dict[str, TopdownMethod] = {
+    FULL: TopdownMethod("full"),
+    CLASSIC: TopdownMethod("classic"),
+    EQUAL: TopdownMethod("classic", weighting="equal"),
+    BOTTOM_UP: TopdownMethod("bottom_up"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What is measured: query texts with their shares of a level's budget, and epsilon in all."""
+
+    queries: tuple[str, ...]
+    shares: tuple[str, ...]
+    epsilon: Fraction = Fraction(1)
+
+    def plan(self, tables: Tables, leaves_only: bool = False) -> TablePlan:
+        """Return the plan: even over the levels, or all on the leaves."""
+        levels = tables.hierarchy.levels
+        strategy = Strategy(parse_queries(self.queries, tables.schema), tuple(map(Fraction, self.shares)))
+        shares = [*[Fraction(0)] * (levels - 1), Fraction(1)] if leaves_only else None
+        return TablePlan.product(strategy, self.epsilon, levels, level_shares=shares)
+
+    def measure(self, tables: Tables, seed: int, leaves_only: bool = False) -> TableMeasurements:
+        """Return seeded measurements (NOT PRIVATE)."""
+        return measure_tables(tables.counts, self.plan(tables, leaves_only), source=resolve_noise("seeded", seed))
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Made:
+    """What one method made of one seed's measurements: its answers to any query at any level, and seconds."""
+
+    answers: Answers
+    seconds: float
+    result: TablesResult | None = None
+
+
+def make(tables: Tables, setting: Setting, name: str, seed: int, threads: int = 1) -> Made:
+    """Run one method by name on one seed; all but bottom-up share the seed's noise."""
+    measurements = setting.measure(tables, seed, leaves_only=name == BOTTOM_UP)
+    start = perf_counter()
+    if name == LINEAR:
+        stage = linear_estimates(measurements)
+        return Made(stage.answers, perf_counter() - start)
+    result = estimate_tables(measurements, VARIANTS[name], SolverChoices(), threads=threads)
+    return Made(result.answers, perf_counter() - start, result)
+
+
+def errors_of(tables: Tables, made: Made, query: Query, level: int) -> Floats:
+    """Return estimate minus truth float64[regions of level, answers], in people."""
+    exact = tables.counts.answers_of(query.operator, tables.hierarchy.level_range(level))
+    return np.asarray(made.answers(query.operator, level) - exact, dtype=np.float64)
+
+
+def mean_absolute(tables: Tables, made: Made, queries: Sequence[Query]) -> Floats:
+    """Return the mean absolute error of an answer, float64[levels, queries]."""
+    levels = range(tables.hierarchy.levels)
+    return np.array([[np.abs(errors_of(tables, made, query, at)).mean() for query in queries] for at in levels])
+
+
+def bias_by_size(tables: Tables, made: Made, query: Query, edges: Sequence[int]) -> list[tuple[int, float]]:
+    """Return for leaf answers of true size edges[k] .. edges[k + 1] - 1 their number and mean error."""
+    level = tables.hierarchy.levels - 1
+    exact = tables.counts.answers_of(query.operator, tables.hierarchy.level_range(level))
+    error = errors_of(tables, made, query, level)
+    found = []
+    for low, high in pairwise(edges):
+        inside = (exact >= low) & (exact < high)
+        found.append((int(inside.sum()), float(error[inside].mean()) if inside.any() else float("nan")))
+    return found
