@@ -52,8 +52,8 @@ def joint(measurements: Measurements, solvers: SolverChoices, *, loss: Loss = "l
     """Return the joint estimate of all regions from cumulative answers, whatever levels were measured.
 
     loss "l1" weighs a level by 1 / scale of its noise (maximum likelihood), "l2" by 1 / variance. Raises ProblemError
-    where a measured level asked another query, SolverError where the fit misses its tolerance. Memory: about ten
-    tables of regions x max_size numbers.
+    where a measured level asked another query, SolverError where the fit misses its tolerance. Memory: about
+    sixteen tables of regions x max_size numbers.
     """
     check_choice("loss", loss, LOSSES)
     table, weights = _data(measurements, loss)

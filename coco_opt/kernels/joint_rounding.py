@@ -25,15 +25,21 @@ Ints = NDArray[np.int64]
 
 @compiled
 def _overdue(x: Floats, i: int, top: Ints, whole: Ints, part: float, need: int) -> int:
-    """Place all units whose cell has come if that is not more than needed; return what is needed after it."""
+    """Place together the units whose cell has come; return how many are needed after it.
+
+    Where more have come than are needed, the excess are the last ones in order: no child can hold more of them than
+    there are, so that many of every child are left to be placed one by one.
+    """
     late = 0
     for j in range(x.shape[0]):
         late += max(min(int(np.floor(x[j, i] + 1.0 - part)), top[j]) - whole[j], 0)
-    if late > need:
-        return need
+    excess = max(late - need, 0)
     for j in range(x.shape[0]):
-        whole[j] += max(min(int(np.floor(x[j, i] + 1.0 - part)), top[j]) - whole[j], 0)
-    return need - late
+        come = min(int(np.floor(x[j, i] + 1.0 - part)), top[j]) - whole[j] - excess
+        if come > 0:
+            whole[j] += come
+            need -= come
+    return need
 
 
 @compiled
@@ -63,7 +69,8 @@ def schedule(x: Floats, parent: Ints, top: Ints, part: float, wait: bool) -> Int
 
     x (children, cells) nondecreasing; ``parent`` nondecreasing and at most the sum of top. Units come in the order of
     the first cell with x_j >= u - 1 + part; with ``wait`` only once x_j > u - 1, if any unit has. O(children) a unit
-    that is not placed with all others due.
+    that is not placed with the others due: at most children^2 times what the parent and the rows' sum differ by, a
+    cell.
     """
     n, cells = x.shape
     whole, first = np.zeros(n, np.int64), np.zeros(n, np.int64)

@@ -77,52 +77,83 @@ def monotone(
 
 
 @compiled
-def _passes(first_child: Ints, own: Floats, share: Floats, x: Floats, below: Floats) -> None:
-    """Replace x (n, cells) by the table of sums nearest to it; below is scratch of the same shape."""
-    n, cells = x.shape
-    for v in range(n - 1, -1, -1):
-        begin, end = first_child[v], first_child[v + 1]
-        if begin == end:
-            continue
-        for i in range(cells):
-            below[v, i] = 0.0
-        for c in range(begin, end):
-            for i in range(cells):
-                below[v, i] += x[c, i]
+def _add_up(first_child: Ints, parent: Ints, own: Floats, x: Floats, below: Floats, v: int) -> None:
+    """Finish row v on the way up: mix an inner row with its children's sum, add it to its parent's."""
+    size = x.shape[1]
+    if first_child[v] < first_child[v + 1]:
         part = own[v]
-        for i in range(cells):
+        for i in range(size):
             x[v, i] = below[v, i] + part * (x[v, i] - below[v, i])
-    for v in range(n):
-        for i in range(cells):
+    if v > 0:
+        up = below[parent[v]]
+        for i in range(size):
+            up[i] += x[v, i]
+
+
+@compiled
+def _hand_down(first_child: Ints, parent: Ints, share: Floats, x: Floats, below: Floats, v: int) -> None:
+    """Finish row v on the way down: add its share of its parent's discrepancy, leave an inner row's own in below."""
+    size = x.shape[1]
+    if v > 0:
+        part, up = share[v], below[parent[v]]
+        for i in range(size):
+            x[v, i] += part * up[i]
+    if first_child[v] < first_child[v + 1]:
+        for i in range(size):
             below[v, i] = x[v, i] - below[v, i]
-        for c in range(first_child[v], first_child[v + 1]):
-            part = share[c]
-            for i in range(cells):
-                x[c, i] += part * below[v, i]
+
+
+@compiled
+def displacement(first_child: Ints, parent: Ints, own: Floats, share: Floats, m: Floats, width: int) -> Floats:
+    """Return for each row how far, on average over its cells, m lies from the nearest table of sums."""
+    n, cells = m.shape
+    far = np.zeros(n)
+    for left in range(0, cells, width):
+        right = min(left + width, cells)
+        x, below = m[:, left:right].copy(), np.zeros((n, right - left))
+        for v in range(n - 1, -1, -1):
+            _add_up(first_child, parent, own, x, below, v)
+        for v in range(n):
+            _hand_down(first_child, parent, share, x, below, v)
+            for i in range(right - left):
+                far[v] += abs(x[v, i] - m[v, left + i]) / cells
+    return far
 
 
 @compiled
 def reconcile_squares(
-    first_child: Ints, own: Floats, share: Floats, step: float, begin: int, end: int, c: Floats, m: Floats, width: int
+    first_child: Ints,
+    parent: Ints,
+    own: Floats,
+    share: Floats,
+    step: float,
+    begin: int,
+    end: int,
+    c: Floats,
+    m: Floats,
+    width: int,
 ) -> None:
     """Take the second half of a round for p = 2 on cells begin:end, ``width`` at a time."""
     n = c.shape[0]
-    x, below = np.empty((n, width)), np.empty((n, width))
     for left in range(begin, end, width):
-        size = min(width, end - left)
-        table, scratch = x[:, :size], below[:, :size]
+        right = min(left + width, end)
+        x, below = np.empty((n, right - left)), np.zeros((n, right - left))
+        for v in range(n - 1, -1, -1):
+            row, folded, flat = x[v], c[v, left:right], m[v, left:right]
+            for i in range(right - left):
+                row[i] = 2.0 * flat[i] - folded[i]
+            _add_up(first_child, parent, own, x, below, v)
         for v in range(n):
-            for i in range(size):
-                table[v, i] = 2.0 * m[v, left + i] - c[v, left + i]
-        _passes(first_child, own, share, table, scratch)
-        for v in range(n):
-            for i in range(size):
-                c[v, left + i] += step * (table[v, i] - m[v, left + i])
+            _hand_down(first_child, parent, share, x, below, v)
+            row, folded, flat = x[v], c[v, left:right], m[v, left:right]
+            for i in range(right - left):
+                folded[i] += step * (row[i] - flat[i])
 
 
 @compiled
 def reconcile_absolute(
     first_child: Ints,
+    parent: Ints,
     own: Floats,
     share: Floats,
     step: float,
@@ -137,22 +168,27 @@ def reconcile_absolute(
 ) -> None:
     """Take the second half of a round for p = 1 on cells begin:end.
 
-    ``near`` is the folded copy of u = y + soft threshold of (near - y) by reach_v, the weight over the penalty.
+    ``near`` is the folded copy of u = y + soft threshold of (near - y) by reach_v, the weight over the penalty. The
+    threshold is written without branches, for vector instructions, and taken twice: reading u back costs more.
     """
     n = c.shape[0]
-    x, below, u = np.empty((n, width)), np.empty((n, width)), np.empty((n, width))
     for left in range(begin, end, width):
-        size = min(width, end - left)
-        table, scratch = x[:, :size], below[:, :size]
+        right = min(left + width, end)
+        x, below = np.empty((n, right - left)), np.zeros((n, right - left))
+        for v in range(n - 1, -1, -1):
+            row, flat, far = x[v], m[v, left:right], reach[v]
+            folded, loose, noisy = c[v, left:right], near[v, left:right], y[v, left:right]
+            for i in range(right - left):
+                off = loose[i] - noisy[i]
+                u = loose[i] - 0.5 * (abs(off + far) - abs(off - far))
+                row[i] = u + flat[i] - 0.5 * (loose[i] + folded[i])
+            _add_up(first_child, parent, own, x, below, v)
         for v in range(n):
-            far = reach[v]
-            for i in range(size):
-                folded = near[v, left + i]
-                off = folded - y[v, left + i]
-                u[v, i] = folded - 0.5 * (abs(off + far) - abs(off - far))  # without branches: vector instructions
-                table[v, i] = u[v, i] + m[v, left + i] - 0.5 * (folded + c[v, left + i])
-        _passes(first_child, own, share, table, scratch)
-        for v in range(n):
-            for i in range(size):
-                c[v, left + i] += step * (table[v, i] - m[v, left + i])
-                near[v, left + i] += step * (table[v, i] - u[v, i])
+            _hand_down(first_child, parent, share, x, below, v)
+            row, flat, far = x[v], m[v, left:right], reach[v]
+            folded, loose, noisy = c[v, left:right], near[v, left:right], y[v, left:right]
+            for i in range(right - left):
+                off = loose[i] - noisy[i]
+                u = loose[i] - 0.5 * (abs(off + far) - abs(off - far))
+                folded[i] += step * (row[i] - flat[i])
+                loose[i] += step * (row[i] - u)

@@ -23,18 +23,15 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from coco_opt.errors import ProblemError
-from coco_opt.forms import FloatArray, Formulation, LinearProgram, ProgramDual, QuadraticProgram
-from coco_opt.problem import MAX_INTEGER, Problem, plain_answer
+from coco_opt.forms import FloatArray, Formulation, LinearProgram, QuadraticProgram
+from coco_opt.problem import Problem, plain_answer
+from coco_opt.problems.joint_data import checked_groups, checked_table, checked_weights
 from coco_opt.problems.tree import IntArray, Tree
-
-if TYPE_CHECKING:
-    from scipy.sparse import csc_array
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -53,7 +50,11 @@ class JointFit(Problem[NDArray[Any], FloatArray]):
 
     def __init__(self, tree: Tree | ArrayLike, y: ArrayLike, groups: ArrayLike, weights: ArrayLike = 1.0) -> None:
         shape = tree if isinstance(tree, Tree) else Tree(tree)
-        given = {"y": _table(y, shape), "groups": _groups(groups, shape), "weights": _weights(weights, shape)}
+        given = {
+            "y": checked_table(y, shape),
+            "groups": checked_groups(groups, shape),
+            "weights": checked_weights(weights, shape),
+        }
         object.__setattr__(self, "tree", shape)
         for name, values in given.items():
             values.setflags(write=False)
@@ -104,11 +105,6 @@ class JointFit(Problem[NDArray[Any], FloatArray]):
             if self.groups[up] > 0:
                 table[v] = table[up] * (self.groups[v] / self.groups[up])
         return table
-
-    @property
-    def leaves(self) -> NDArray[np.int64]:
-        """Return the regions without children."""
-        return np.flatnonzero(self.tree.is_leaf)
 
     def accept(self, answer: Any) -> NDArray[Any]:
         """Return the answer as int64 or float64."""
@@ -186,6 +182,14 @@ class JointFit(Problem[NDArray[Any], FloatArray]):
         joint_certificate.add_upward(self.tree.first_child, total)
         return total
 
+    def objective(self, x: NDArray[Any]) -> float:
+        """Return the sum of all regions' losses."""
+        return float(self.losses(x).sum())
+
+    @abstractmethod
+    def losses(self, x: NDArray[Any]) -> FloatArray:
+        """Return each region's weighted loss (regions,)."""
+
     @abstractmethod
     def _slopes(self, residual: FloatArray) -> FloatArray:
         """Return the loss's derivative at residuals (regions, cells)."""
@@ -204,37 +208,6 @@ class JointFit(Problem[NDArray[Any], FloatArray]):
     ) -> FloatArray:
         """Return the leaves' best prices under the sums of prices above them."""
 
-    def _rows(self) -> tuple[csc_array, FloatArray, FloatArray]:
-        """Return the rows on the residuals x - y (all cells) and their sides: sums, then the leaves' order and ends."""
-        from scipy.sparse import csc_array, eye_array, kron, vstack
-
-        from coco_opt.forms import first_differences
-
-        regions, cells = self.y.shape
-        inner, leaves = np.flatnonzero(~self.tree.is_leaf), self.leaves
-        up = self.tree.parent[1:]
-        child_sums = csc_array((np.ones(up.size), (up, np.arange(1, regions))), shape=(regions, regions))
-        sums = (eye_array(regions, format="csr") - child_sums.tocsr())[inner]
-        pick = eye_array(regions, format="csr")[leaves]
-        ends = csc_array((np.ones(2), ([0, 1], [0, cells - 1])), shape=(2, cells))
-        blocks = [kron(sums, eye_array(cells)), kron(pick, first_differences(cells)), kron(pick, ends)]
-        below = (child_sums @ self.y - self.y)[inner]
-        falls, infinite = self.y[leaves][:, :-1] - self.y[leaves][:, 1:], np.full((leaves.size, 1), np.inf)
-        first, last = -self.y[leaves][:, :1], self.groups[leaves, None] - self.y[leaves][:, -1:]
-        low = [below, falls, np.hstack([first, -infinite])]
-        high = [below, np.full(falls.shape, np.inf), np.hstack([infinite, last])]
-        return csc_array(vstack(blocks)), _flat(low), _flat(high)
-
-    def _read_dual(self, dual: ProgramDual) -> FloatArray:
-        """Return prices from the duals of the sums: a region's own less its parent's."""
-        regions, cells = self.y.shape
-        inner = np.flatnonzero(~self.tree.is_leaf)
-        own = np.zeros((regions, cells))
-        own[inner] = dual.rows[: inner.size * cells].reshape(inner.size, cells)
-        prices = own.copy()
-        prices[1:] -= own[self.tree.parent[1:]]
-        return prices
-
 
 @dataclass(frozen=True, eq=False, init=False)
 class JointL1(JointFit):
@@ -243,9 +216,10 @@ class JointL1(JointFit):
     kind: ClassVar[str] = "joint_l1"
     forms: ClassVar[tuple[type[LinearProgram], ...]] = (LinearProgram,)
 
-    def objective(self, x: NDArray[Any]) -> float:
-        """Return the weighted sum of absolute residuals."""
-        return float(np.abs(x - self.y).sum(axis=1) @ self.weights)
+    def losses(self, x: NDArray[Any]) -> FloatArray:
+        """Return each region's weight times the sum of its absolute residuals (regions,)."""
+        losses: FloatArray = np.abs(x - self.y).sum(axis=1) * self.weights
+        return losses
 
     def _slopes(self, residual: FloatArray) -> FloatArray:
         slopes: FloatArray = self.weights[:, None] * np.sign(residual)
@@ -269,22 +243,9 @@ class JointL1(JointFit):
         """Write the linear program in the parts of the residual x - y = q - r, q and r >= 0, at cost w (q + r)."""
         if form is not LinearProgram:
             raise self._no_form(form)
-        from scipy.sparse import csc_array, hstack
+        from coco_opt.problems.joint_program import linear
 
-        rows, low, high = self._rows()
-        n, shape = self.y.size, self.y.shape
-        cost = np.repeat(self.weights, shape[1])
-        program = LinearProgram(
-            c=np.concatenate([cost, cost]),
-            A=csc_array(hstack([rows, -rows])),
-            row_lower=low,
-            row_upper=high,
-            lower=np.zeros(2 * n),
-            upper=np.full(2 * n, np.inf),
-        )
-        return Formulation(
-            program, recover=lambda z: self.y + (z[:n] - z[n:]).reshape(shape), multipliers=self._read_dual
-        )
+        return linear(self.tree, self.y, self.groups, self.weights)
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -294,9 +255,10 @@ class JointL2(JointFit):
     kind: ClassVar[str] = "joint_l2"
     forms: ClassVar[tuple[type[LinearProgram], ...]] = (QuadraticProgram,)
 
-    def objective(self, x: NDArray[Any]) -> float:
-        """Return the weighted sum of squared residuals."""
-        return float(np.square(x - self.y).sum(axis=1) @ self.weights)
+    def losses(self, x: NDArray[Any]) -> FloatArray:
+        """Return each region's weight times the sum of its squared residuals (regions,)."""
+        losses: FloatArray = np.square(x - self.y).sum(axis=1) * self.weights
+        return losses
 
     def _slopes(self, residual: FloatArray) -> FloatArray:
         return 2.0 * self.weights[:, None] * residual
@@ -319,52 +281,6 @@ class JointL2(JointFit):
         """Write the quadratic program in the residuals x - y of all cells."""
         if form is not QuadraticProgram:
             raise self._no_form(form)
-        from scipy.sparse import diags_array
+        from coco_opt.problems.joint_program import quadratic
 
-        rows, low, high = self._rows()
-        n, shape = self.y.size, self.y.shape
-        cost = np.repeat(self.weights, shape[1])
-        program = QuadraticProgram(
-            P=diags_array([2.0 * cost], offsets=[0], shape=(n, n), format="csc"),
-            c=np.zeros(n),
-            A=rows,
-            row_lower=low,
-            row_upper=high,
-            lower=np.full(n, -np.inf),
-            upper=np.full(n, np.inf),
-        )
-        return Formulation(program, recover=lambda z: self.y + z.reshape(shape), multipliers=self._read_dual)
-
-
-def _flat(parts: list[FloatArray]) -> FloatArray:
-    return np.concatenate([part.ravel() for part in parts]).astype(np.float64)
-
-
-def _table(y: ArrayLike, tree: Tree) -> FloatArray:
-    table = np.asarray(y)
-    if table.ndim != 2 or table.shape[0] != tree.nodes or table.shape[1] == 0 or table.dtype.kind not in "iuf":
-        raise ProblemError(f"y must be a table of numbers, one row for each of the {tree.nodes} regions, with a cell")
-    table = np.array(table, dtype=np.float64)
-    if not (np.abs(table) <= MAX_INTEGER).all():
-        raise ProblemError("y must be finite and not exceed 2^53 in magnitude")
-    return table
-
-
-def _groups(groups: ArrayLike, tree: Tree) -> IntArray:
-    counts = np.asarray(groups)
-    if counts.shape != (tree.nodes,) or counts.dtype.kind not in "iu" or (counts < 0).any():
-        raise ProblemError(f"groups must be one nonnegative whole number for each of the {tree.nodes} regions")
-    counts = np.array(counts, dtype=np.int64)
-    if counts.max() > MAX_INTEGER or not np.array_equal(counts, tree.sums(counts)):
-        raise ProblemError("a region's groups must be the sum of its children's, and at most 2^53")
-    return counts
-
-
-def _weights(weights: ArrayLike, tree: Tree) -> FloatArray:
-    values = np.asarray(weights)
-    if values.shape not in ((), (tree.nodes,)) or values.dtype.kind not in "iuf":
-        raise ProblemError(f"weights must be one number, or one for each of the {tree.nodes} regions")
-    full = np.array(np.broadcast_to(values, (tree.nodes,)), dtype=np.float64)
-    if not np.isfinite(full).all() or (full < 0).any() or not (full > 0).any():
-        raise ProblemError("weights must be finite and nonnegative, and not all zero")
-    return full
+        return quadratic(self.tree, self.y, self.groups, self.weights)

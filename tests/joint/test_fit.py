@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from coco_opt import IsotonicL1, IsotonicL2, TreeLeastSquares, solve
 from coco_opt.errors import ProblemError, SolverError, UnknownSolverError
+from coco_opt.kernels import joint_rounds
 from coco_opt.problems.joint_fit import JointFit, JointL1, JointL2
 from coco_opt.solution import Answer, Solution, Status
 from coco_opt.solver import judge
@@ -163,8 +164,66 @@ def test_too_few_rounds_are_reported() -> None:
         (([-1, 0], np.zeros((2, 2)), [1.0, 1.0]), "whole number"),
         (([-1, 0], np.zeros((2, 2)), [1, 1], [1.0, -1.0]), "nonnegative"),
         (([-1, 0], np.zeros((2, 2)), [1, 1], 0.0), "not all zero"),
+        (([-1, 0], np.zeros((2, 2)), [1, 1], [1.0, 1e-310]), "rescale"),
     ],
 )
 def test_wrong_data_are_refused(arguments: Any, message: str) -> None:
     with pytest.raises(ProblemError, match=message):
         JointL1(*arguments)
+
+
+DEGENERATE: dict[str, tuple[list[int], int, int, list[float] | float]] = {
+    "one region and one cell": ([-1], 1, 1, 1.0),
+    "one cell": (TREES["three levels"], 1, 1, 1.0),
+    "no groups": (TREES["three levels"], 12, 0, 1.0),
+    "counts of 10^11": (TREES["three levels"], 12, 10**11, 1.0),
+    "weights of 10^12": (TREES["three levels"], 12, 1, 1e12),
+    "levels 10^4 apart": (TREES["three levels"], 12, 1, [1e4, 1.0, 1.0, *[1e-4] * 5]),
+    "only the root": (TREES["three levels"], 12, 1, [1.0, *[0.0] * 7]),
+    "only one region inside": (TREES["three levels"], 12, 1, [0.0, 2.0, *[0.0] * 6]),
+    "only one leaf": (TREES["three levels"], 12, 1, [*[0.0] * 7, 2.0]),
+    "a long chain": ([-1, *range(40)], 12, 1, 1.0),
+    "a broad star": ([-1, *[0] * 60], 4, 1, 1.0),
+}
+
+
+@pytest.mark.parametrize("name", DEGENERATE)
+@pytest.mark.parametrize("kind", [JointL1, JointL2])
+def test_degenerate_problems_are_solved_and_certified(kind: type[JointFit], name: str) -> None:
+    parent, cells, factor, weights = DEGENERATE[name]
+    tree, y, groups, _ = noisy_tables(parent, cells, 4)
+    problem = kind(tree, y * max(factor, 1), groups * factor, weights)
+    fast = solve(problem, AlternatingDirections())
+    exact = solve(problem, HiGHS() if kind is JointL1 else PIQP(), check=False)
+    assert fast.violation <= 1e-9 * problem.scale
+    assert fast.objective <= exact.objective + fast.gap + 1e-9 * abs(exact.objective)
+    assert fast.objective >= exact.objective - exact.gap - 1e-9 * abs(exact.objective)
+
+
+@pytest.mark.parametrize("kind", [JointL1, JointL2])
+def test_upper_levels_are_not_left_loose(kind: type[JointFit]) -> None:
+    tree, y, groups, _ = noisy_tables([-1, *[0] * 120], 30, 6)
+    problem = kind(tree, y, groups)
+    loose = solve(problem, AlternatingDirections(tolerance=1e-2, level_tolerance=np.inf))
+    tight = solve(problem, AlternatingDirections(tolerance=1e-2, level_tolerance=1e-2))
+    assert tight.gap <= 1e-2 / 121 * tight.objective
+    assert tight.gap <= (0.5 if kind is JointL1 else 1.0) * loose.gap
+    assert problem.losses(tight.value).sum() == pytest.approx(tight.objective)
+
+
+def test_polishing_ends_although_no_gap_is_small_enough() -> None:
+    problem = instance(JointL1, "three levels")
+    rough = AlternatingDirections(tolerance=1e-2, level_tolerance=np.inf).solve(problem)
+    polished = AlternatingDirections(tolerance=1e-2, level_tolerance=0.0).solve(problem)
+    assert rough.iterations is not None
+    assert polished.iterations is not None
+    assert polished.status is Status.OPTIMAL
+    assert polished.iterations <= 4 * max(rough.iterations, 10)
+
+
+def test_displacement_is_the_distance_to_the_nearest_sums() -> None:
+    tree, y, _, _ = noisy_tables(TREES["uneven"], 7, 3)
+    own, share = joint_rounds.pass_weights(tree.first_child, np.ones(tree.nodes))
+    far = joint_rounds.displacement(tree.first_child, tree.parent, own, share, y, 3)
+    nearest = np.column_stack([solve(TreeLeastSquares(tree, column)).value for column in y.T])
+    np.testing.assert_allclose(far, np.abs(nearest - y).mean(axis=1), atol=1e-9)

@@ -143,6 +143,16 @@ def test_large_counts_are_placed_together() -> None:
     np.testing.assert_array_equal(solution.value, rows)
 
 
+@pytest.mark.parametrize("short", [0, 1, 3])
+@pytest.mark.parametrize(("part", "wait"), [(1.0, True), (0.5, False)])
+def test_large_counts_stay_together_where_the_parent_is_a_little_short(short: int, part: float, wait: bool) -> None:
+    rows = np.array([[2e12 + 0.5, 4e12], [1e12 + 0.25, 3e12]])
+    parent = np.array([3 * 10**12 + 1 - short, 7 * 10**12 - short])
+    whole = joint_rounding.schedule(rows, parent, np.array([4 * 10**12, 3 * 10**12]), part, wait)
+    np.testing.assert_array_equal(whole.sum(axis=0), parent)
+    assert np.abs(whole - rows).max() <= 1 + short
+
+
 def test_a_corrupted_rounding_is_not_certified() -> None:
     problem = problem_of((3, 3, 20))
     best = solve(problem, HiGHS(), tolerance=1e-6)

@@ -17,25 +17,33 @@ from coco_opt.errors import UnknownSolverError
 from coco_opt.problem import Problem
 from coco_opt.problems.cumulative_rounding import CumulativeRounding
 from coco_opt.problems.joint_fit import JointFit, JointL1, JointL2
+from coco_opt.problems.tree import Tree
 from coco_opt.solution import Answer, Status
 
 Floats = NDArray[np.float64]
 
-_BLOCK_BYTES = 2**18  # a block of cells of all regions stays in a core's cache
-_ABSOLUTE = 1.0  # penalty times the mean residual of separate fits over weight, for p = 1
+_WIDTH = 512  # cells of a block: long rows for vector instructions, blocks that stay near a core
+_ABSOLUTE = 0.3  # penalty times a level's displacement over weight, for p = 1; half or twice as much costs little
+_LEAST = 0.03  # least displacement that counts, in mean residuals
 _SQUARES = 3.0  # penalty over weight for p = 2; half or twice as much costs a few rounds
+_POLISH = 4  # rounds after which polishing ends, in those that reached the tolerance
 
 
 @dataclass(frozen=True)
 class AlternatingDirections:
-    """Douglas-Rachford splitting, rounds of O(cells), stopped by the certified relative gap.
+    """Douglas-Rachford splitting, rounds of O(cells), stopped by the certified gap.
 
-    ``penalty`` scales the penalties, which are chosen from the data: for p = 1 a region's weight over the mean residual
-    of separate monotone fits, for p = 2 three times its weight. ``threads`` (None: all cores) do not change the answer.
-    The start is every region's own fit. With ties (p = 1) the answer is the optimum it converges to.
+    The gap is brought below ``tolerance`` of the objective and then, for as long as that takes at most three times the
+    rounds, below ``level_tolerance`` of the smallest level's share of it (by the number of measured regions): a few
+    upper rows are a small part of an objective of thousands of leaves, and would be left loose. ``penalty`` scales the
+    penalties, which are chosen from the data: for p = 1 a region's weight over how far separate monotone fits of its
+    level are from adding up, for p = 2 three times its weight. ``threads`` (None: all cores) do not change the answer.
+    The start is every region's own fit. Among optima (p = 1) the answer is the one it converges to: no corner of the
+    optimal face, and measured midway between those with the fewest and the most entities.
     """
 
     tolerance: float = 1e-4
+    level_tolerance: float = 0.01
     max_iter: int = 20_000
     penalty: float = 1.0
     threads: int | None = None
@@ -51,11 +59,25 @@ class AlternatingDirections:
         threads = max(1, min(self.threads or os.cpu_count() or 1, measured.y.shape[1], keep.size))
         with ThreadPoolExecutor(threads) as pool:
             search = _Search(measured, _Rounds(measured, self.penalty, pool, threads), threads)
-            status = search.run(self.tolerance, self.max_iter)
+            status = search.run(self.tolerance, self.level_tolerance, self.max_iter)
         value = problem.expand(search.point, keep)
         prices = np.zeros(problem.y.shape)
         prices[keep] = search.prices
         return Answer(value, status, prices, search.rounds.done, perf_counter() - start)
+
+
+def _depths(tree: Tree) -> NDArray[np.int64]:
+    """Return every region's number of regions above it."""
+    depth = np.zeros(tree.nodes, np.int64)
+    for v in range(1, tree.nodes):
+        depth[v] = depth[tree.parent[v]] + 1
+    return depth
+
+
+def _least_share(problem: JointFit) -> float:
+    """Return the part of the measured regions that lie on the level with fewest of them."""
+    levels = _depths(problem.tree)[problem.weights > 0.0]
+    return float(np.unique(levels, return_counts=True)[1].min() / levels.size)
 
 
 class _Search:
@@ -67,15 +89,21 @@ class _Search:
         self.prices: Floats = np.zeros(problem.y.shape)
         self._objective, self._bound = np.inf, -np.inf
 
-    def run(self, tolerance: float, max_iter: int) -> Status:
-        """Take rounds until the gap is within tolerance or ``max_iter`` are done; look at it ever less often."""
+    def run(self, tolerance: float, level_tolerance: float, max_iter: int) -> Status:
+        """Take rounds until the gap is within the tolerances or a limit is met; look at it ever less often."""
+        limit, status = max_iter, Status.ITERATION_LIMIT
         while True:
             gap = self._look()
-            if gap <= 0.99 * tolerance * max(1.0, self._objective):  # the judge sums in another order
-                return Status.OPTIMAL
-            if self.rounds.done >= max_iter:
-                return Status.ITERATION_LIMIT
-            self.rounds.take(min(max(20, self.rounds.done // 8), max_iter - self.rounds.done))
+            allowed = 0.99 * tolerance * max(1.0, self._objective)  # the judge sums in another order
+            if gap <= allowed and status is not Status.OPTIMAL:
+                status, limit = Status.OPTIMAL, min(limit, _POLISH * max(self.rounds.done, 10))
+            aim = min(allowed, level_tolerance * _least_share(self.problem) * self._objective)
+            if gap <= aim or self.rounds.done >= limit:
+                return status
+            if not np.isfinite(gap):
+                return Status.NUMERICAL_TROUBLE
+            more = self.rounds.done * min((gap / aim) ** 0.5 - 1.0, 0.5) if aim > 0.0 else 0.0
+            self.rounds.take(min(max(20, self.rounds.done // 8, int(more)), limit - self.rounds.done))
 
     def _look(self) -> float:
         point = self.problem.sums(self.rounds.m)
@@ -99,7 +127,7 @@ class _Rounds:
         regions, cells = problem.y.shape
         self._rows = [regions * k // threads for k in range(threads + 1)]
         self._cells = [cells * k // threads for k in range(threads + 1)]
-        self._width = min(cells, max(16, _BLOCK_BYTES // (8 * regions)))
+        self._width = min(cells, _WIDTH)
         self._scratch = [(np.empty(cells), np.empty(cells, np.int64)) for _ in range(threads)]
         self._top = problem.groups.astype(np.float64)
         self.m: Floats = np.empty((regions, cells))
@@ -119,13 +147,18 @@ class _Rounds:
     def _penalties(self) -> Floats:
         """Return one penalty a region; regions that were not measured get the least of the others."""
         weights = self._problem.weights
-        if not self._absolute:
-            chosen = _SQUARES * weights
-        else:
-            residual = np.abs(self.m - self._problem.y).mean(axis=1)
-            typical = float(residual[weights > 0].mean())
-            chosen = _ABSOLUTE * weights / (typical if typical > 0.0 else 1.0)
+        chosen = _ABSOLUTE * weights / self._displacements() if self._absolute else _SQUARES * weights
         return np.where(weights > 0, chosen, chosen[weights > 0].min())
+
+    def _displacements(self) -> Floats:
+        """Return for each region the mean distance, over its level, of separate fits from tables that add up."""
+        tree, weights = self._problem.tree, self._problem.weights
+        passes = self._kernel.pass_weights(tree.first_child, np.ones(tree.nodes))
+        far = self._kernel.displacement(tree.first_child, tree.parent, *passes, self.m, self._width)
+        depth = _depths(tree)
+        level = np.bincount(depth, far) / np.bincount(depth)
+        typical = float(np.abs(self.m - self._problem.y).mean(axis=1)[weights > 0].mean()) or 1.0
+        return np.maximum(level, typical if tree.nodes == 1 else _LEAST * typical)[depth]
 
     def take(self, rounds: int) -> None:
         """Take some rounds; afterwards ``m`` belongs to the state."""
@@ -150,7 +183,8 @@ class _Rounds:
         self._everywhere(part)
 
     def _reconcile(self) -> None:
-        passes = (self._problem.tree.first_child, self._own, self._share, self._step)
+        tree = self._problem.tree
+        passes = (tree.first_child, tree.parent, self._own, self._share, self._step)
 
         def absolute(k: int) -> None:
             cells, data = (self._cells[k], self._cells[k + 1]), (self._problem.y, self._reach, self._width)
