@@ -236,7 +236,7 @@ def _nearest_lack(
     while size > 0:
         u, counted = heap[0], seen[0]
         if excess[u] < 0:
-            return u
+            return int(u)
         size -= 1
         if size > 0:
             heap[0] = heap[size]
@@ -261,16 +261,16 @@ def _same_price(kind: int, arc: int, graph: Graph, held: Ints, carries: Ints) ->
     if kind >= _OUT:
         j, r = arc // up.shape[1], arc % up.shape[1]
         room = upper[j, r] - carries[j, r] if kind == _OUT else carries[j, r] - lower[j, r]
-        return np.int64(min(room, float(_PLENTY)))
+        return int(min(room, float(_PLENTY)))
     j, c = arc // x.shape[1], arc % x.shape[1]
     now, here = held[j, c], x[j, c]
     if kind == _MORE:
         if now >= here:
-            return high[j, c] - now
-        return min(high[j, c] - now, max(1, np.int64(np.floor(here)) - now))
+            return int(high[j, c] - now)
+        return int(min(high[j, c] - now, max(1, np.int64(np.floor(here)) - now)))
     if now <= here:
-        return now - low[j, c]
-    return min(now - low[j, c], max(1, now - np.int64(np.ceil(here))))
+        return int(now - low[j, c])
+    return int(min(now - low[j, c], max(1, now - np.int64(np.ceil(here)))))
 
 
 @compiled
@@ -373,9 +373,9 @@ def solve(
 ) -> int:
     """Turn tables ``held`` [children, cells], nearest at given prices, into those that meet all rows; return -1.
 
-    Prices of cells and of rows [children, rows] are updated too; without a parent's sums ``cell_price`` is empty and the
-    children are independent. Rows bound what lies above ``low`` in between ``lower`` and ``upper`` (whole or infinite).
-    Where nothing meets the rows, return child x rows + row of one of those that contradict each other.
+    Prices of cells and of rows [children, rows] are updated too; without a parent's sums ``cell_price`` is empty and
+    the children are independent. Rows bound what lies above ``low``, in between ``lower`` and ``upper`` (whole or
+    infinite). Where nothing meets the rows, return child x rows + row of one of those that contradict each other.
     O(unmet people x arcs x log nodes) at worst.
     """
     children, cells = x.shape
@@ -392,6 +392,6 @@ def solve(
         potential = _potentials(up[part], price, cell_price, cells)
         stuck = _settle(graph, table, carries, excess, potential)
         if stuck >= 0:
-            return j * rows + _culprit(stuck, excess, cells)
+            return int(j * rows) + _culprit(stuck, excess, cells)
         _read_prices(potential, up[part], price, cell_price, cells)
     return -1

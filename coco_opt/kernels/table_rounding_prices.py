@@ -31,45 +31,79 @@ def _wanted(has: int, price: float, lower: float, upper: float) -> float:
 
 
 @compiled
-def _rival(value: Floats, mark: Marks, child: int, more: bool) -> int:
-    """Return the other child that gives a person for the least (or, with ``more`` false, takes one), -1 for none."""
-    best, wanted = -1, 1 if more else 0
+def _best(value: Floats, mark: Marks, wanted: int, without: int) -> int:
+    """Return the child of a cell that gives a person (mark 1) at least loss or takes one (0) at least cost, or -1."""
+    best = -1
     for i in range(value.size):
-        if mark[i] == wanted and i != child:
-            if best < 0 or (value[i] > value[best] if more else value[i] < value[best]):
-                best = i
+        if mark[i] != wanted or i == without:
+            continue
+        if best < 0 or (value[i] > value[best] if wanted == 1 else value[i] < value[best]):
+            best = i
     return best
 
 
 @compiled
-def _move(j: int, cells: Ints, wanted: float, price: float, value: Floats, mark: Marks) -> float:
-    """Move people into (or out of) one row of child j; return the change of its price."""
-    more = wanted > 0.0
+def _gaps(j: int, cells: Ints, more: bool, value: Floats, mark: Marks, best: Ints) -> tuple[Floats, Ints, Ints]:
+    """Return the change of price at which each cell moves a person in (or out), the other child, and the cell."""
     gap, rival, place = np.empty(cells.size), np.empty(cells.size, np.int64), np.empty(cells.size, np.int64)
-    found = 0
+    found, wanted = 0, 1 if more else 0
     for c in cells:
-        if mark[c, j] == (0 if more else 1):
-            other = _rival(value[c], mark[c], j, more)
+        if mark[c, j] == 1 - wanted:
+            other = best[c, wanted] if best[c, wanted] != j else _best(value[c], mark[c], wanted, j)
             if other >= 0:
                 apart = value[c, j] - value[c, other]
                 gap[found], rival[found], place[found] = max(0.0, apart if more else -apart), other, c
                 found += 1
-    if found == 0:
-        return 0.0
-    order = np.argsort(gap[:found], kind="mergesort")
-    moved = min(found, np.int64(abs(wanted)))
-    step = gap[order[moved - 1]]
-    if moved < found:
-        step += 0.5 * (gap[order[moved]] - step)
-    if (price < 0.0) == more and price != 0.0:  # a price may reach zero but not cross it
-        step = min(step, abs(price))
-    for a in order[:moved]:
-        if gap[a] <= step:
-            mark[place[a], j] = 1 if more else 0
-            mark[place[a], rival[a]] = 0 if more else 1
-    change = step if more else -step
+    return gap[:found], rival[:found], place[:found]
+
+
+@compiled
+def _step(gap: Floats, moved: int) -> tuple[float, float]:
+    """Return the largest of the ``moved`` least gaps, and a change of price between it and the next one."""
+    if moved == gap.size:
+        return float(gap.max()), float(gap.max())
+    ordered = np.partition(gap, moved)
+    last = float(ordered[:moved].max())
+    return last, last + 0.5 * (float(ordered[moved]) - last)
+
+
+@compiled
+def _reprice(j: int, cells: Ints, change: float, value: Floats, mark: Marks, best: Ints) -> None:
+    """Lower the values of a child's cells, and see who is now best in them."""
     for c in cells:
         value[c, j] -= change
+        for wanted in range(2):
+            now = best[c, wanted]
+            if now == j or (now >= 0 and mark[c, now] != wanted):
+                best[c, wanted] = _best(value[c], mark[c], wanted, -1)
+            elif mark[c, j] != wanted:
+                continue
+            elif now < 0 or (value[c, j] > value[c, now] if wanted == 1 else value[c, j] < value[c, now]):
+                best[c, wanted] = j
+
+
+@compiled
+def _move(j: int, cells: Ints, wanted: float, price: float, value: Floats, mark: Marks, best: Ints) -> float:
+    """Move people into (or out of) one row of child j; return the change of its price."""
+    more = wanted > 0.0
+    gap, rival, place = _gaps(j, cells, more, value, mark, best)
+    if gap.size == 0:
+        return 0.0
+    moved = min(gap.size, int(abs(wanted)))
+    last, step = _step(gap, moved)
+    if (price < 0.0) == more and price != 0.0:  # a price may reach zero but not cross it
+        step = min(step, abs(price))
+    ties = moved - int((gap < last).sum())
+    for a in range(gap.size):
+        if gap[a] > last or gap[a] > step or (gap[a] == last and ties == 0):
+            continue
+        ties -= gap[a] == last
+        c = place[a]
+        mark[c, j], mark[c, rival[a]] = (1, 0) if more else (0, 1)
+        # Naming j makes the next step look at all children of this cell again.
+        best[c, 0] = best[c, 1] = j
+    change = step if more else -step
+    _reprice(j, cells, change, value, mark, best)
     return change
 
 
@@ -91,7 +125,7 @@ def ascend(
     """Improve the prices of rows [children, rows], and tables ``held`` and cells' prices with them.
 
     Every cell may hold ``low`` or at most one person more. Rows are ``cell[start[r]:start[r + 1]]`` where ``up`` is not
-    -2. O(children^2 x entries) a round at worst.
+    -2. O(entries x children) a round at worst, about O(entries) as a rule.
     """
     children, cells = x.shape
     value, mark = np.empty((cells, children)), np.empty((cells, children), np.int8)
@@ -99,6 +133,9 @@ def ascend(
         for c in range(cells):
             value[c, j] = 1.0 - 2.0 * (x[j, c] - low[j, c])
             mark[c, j] = _CLOSED if high[j, c] == low[j, c] else held[j, c] - low[j, c]
+    best = np.empty((cells, 2), np.int64)
+    for c in range(cells):
+        best[c, 0], best[c, 1] = _best(value[c], mark[c], 0, -1), _best(value[c], mark[c], 1, -1)
     before = np.inf
     for _ in range(rounds):
         unmet = 0.0
@@ -112,7 +149,7 @@ def ascend(
                 wanted = _wanted(has, row_price[j, r], lower[j, r], upper[j, r])
                 if wanted != 0.0:
                     unmet += abs(wanted)
-                    row_price[j, r] += _move(j, members, wanted, row_price[j, r], value, mark)
+                    row_price[j, r] += _move(j, members, wanted, row_price[j, r], value, mark, best)
         if unmet > _PROGRESS * before or unmet == 0.0:
             break
         before = unmet

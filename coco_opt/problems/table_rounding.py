@@ -17,11 +17,16 @@ duality bounds the distance to the optimum by
 
 Y running through the whole numbers that X_jc may be; every term is nonnegative. For a network the best prices make it
 0. For any other C it is at best the distance to the linear relaxation, which can exceed the distance to the optimum.
+
+The distance can be measured on answers to queries instead, sum_j sum_q |Q_q (X_j - x_j)|_1, always a mixed-integer
+program. Multipliers then have prices y_j in [-1, 1] of the answers too, and the bound is
+
+    sum_jq |r| - y r  +  sum_jc max_Y (Q' y - s) (X - Y)  +  the last sum above,    r = Q (X - x).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -31,77 +36,36 @@ from numpy.typing import ArrayLike, NDArray
 
 from coco_opt.errors import ProblemError
 from coco_opt.forms import Formulation, LinearProgram, MixedIntegerProgram
-from coco_opt.operators import Operator, Stacked
-from coco_opt.problem import MAX_INTEGER, Problem, whole_answer
+from coco_opt.operators import Operator, stack
+from coco_opt.problem import Problem, whole_answer
 from coco_opt.problems.split_rows import SparseRows, stacked
+from coco_opt.problems.table_rounding_rows import (
+    NEAR_WHOLE,
+    UNBOUNDED,
+    IntegerRows,
+    Nested,
+    RoundingDual,
+    checked_parent,
+    checked_tables,
+    parts,
+)
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-UNBOUNDED = 2**62
-"""The upper side that stands for none, and its negative for a lower one; so do all of half its magnitude or more."""
-
-NEAR_WHOLE = 1e-9
-"""Numbers this near to a whole one are taken for it: their distance from it is a solver's rounding, not information."""
+__all__ = ["NEAR_WHOLE", "UNBOUNDED", "IntegerRows", "RoundingDual", "TableRounding"]
 
 _ENOUGH = 1e-9  # a relative gap that needs no better prices
 _NEAR_VERTEX = 1e-6  # what a linear solver may leave of a whole number
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class IntegerRows:
-    """Constraints on every child's whole table: ``lower_j <= C X_j <= upper_j``.
-
-    operator: C; lower, upper int64[children, rows], equal for an equality, UNBOUNDED in magnitude where there is none. Raises
-    ProblemError for another shape, sides that are not whole or a lower side above the upper one.
-    """
-
-    operator: Operator
-    lower: Ints
-    upper: Ints
-
-    def __post_init__(self) -> None:
-        for name in ("lower", "upper"):
-            side = np.asarray(getattr(self, name))
-            if side.ndim != 2 or side.shape[1] != self.operator.answers or (side.size and side.dtype.kind not in "iu"):
-                raise ProblemError(f"{name} sides must be whole numbers [children, {self.operator.answers} rows]")
-            side = np.array(side, dtype=np.int64)
-            side.setflags(write=False)
-            object.__setattr__(self, name, side)
-        if self.lower.shape != self.upper.shape:
-            raise ProblemError("lower and upper sides must have one shape")
-        empty = self.lower > self.upper
-        if empty.any():
-            child, row = np.argwhere(empty)[0]
-            raise ProblemError(f"the sides of child {child}, row {row} cross: the lower one is above the upper one")
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class RoundingDual:
-    """Prices of the parent sums float64[cells] and of the constraints float64[children, rows of C]."""
-
-    parent: Floats
-    rows: Floats
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class Nested:
-    """The rows that can bind as one tree a child, over the open cells.
-
-    leaf int64[children, open cells]: the smallest row that counts a cell, -1 for none; up int64[children, rows]: the
-    smallest row around a row, -1 for none, -2 for a row that cannot bind.
-    """
-
-    leaf: Ints
-    up: Ints
-
-
 @dataclass(frozen=True, eq=False, init=False)
 class TableRounding(Problem[NDArray[Any], RoundingDual]):
-    """Whole tables near x: ``TableRounding(x, parent, constraints, slack=1)``.
+    """Whole tables near x: ``TableRounding(x, parent, constraints, slack=1, queries=())``.
 
     x: nonnegative float64[children, cells] (numbers within NEAR_WHOLE of a whole one count as it); parent: whole
     numbers int64[cells] or None. ``slack`` 1 allows floors and ceilings alone, a larger one any |X - x| <= slack.
+    ``queries``: what the distance is measured on, single cells if there are none.
     Values are int64[children, cells]. Raises ProblemError for data that do not fit together, and for a parent's cell or
     a row of C that no rounding can meet even alone.
     """
@@ -114,6 +78,7 @@ class TableRounding(Problem[NDArray[Any], RoundingDual]):
     parent: Ints | None
     constraints: IntegerRows | None
     slack: int
+    queries: tuple[Operator, ...]
 
     def __init__(
         self,
@@ -121,10 +86,14 @@ class TableRounding(Problem[NDArray[Any], RoundingDual]):
         parent: ArrayLike | None = None,
         constraints: IntegerRows | None = None,
         slack: int = 1,
+        queries: Sequence[Operator] = (),
     ) -> None:
-        object.__setattr__(self, "x", _checked(x))
+        object.__setattr__(self, "x", checked_tables(x))
+        object.__setattr__(self, "queries", tuple(queries))
+        if any(query.cells != self.x.shape[1] for query in self.queries):
+            raise ProblemError(f"queries must be over the {self.x.shape[1]} cells of x")
         object.__setattr__(self, "constraints", constraints)
-        object.__setattr__(self, "parent", None if parent is None else _checked_parent(parent, self.x.shape[1]))
+        object.__setattr__(self, "parent", None if parent is None else checked_parent(parent, self.x.shape[1]))
         if slack < 1 or slack != int(slack):
             raise ProblemError("slack must be a whole number of at least 1")
         object.__setattr__(self, "slack", int(slack))
@@ -162,8 +131,8 @@ class TableRounding(Problem[NDArray[Any], RoundingDual]):
     def unmet(self, child: int, row: int) -> ProblemError:
         """Return the error for a row of C that nothing meets."""
         return ProblemError(
-            f"no rounding within slack {self.slack} meets row {row} of the constraints of child {child} and all others: "
-            "raise slack, or check that the fractional tables meet them"
+            f"no rounding within slack {self.slack} meets row {row} of the constraints of child {child} and all "
+            "others: raise slack, or check that the fractional tables meet them"
         )
 
     @property
@@ -208,7 +177,12 @@ class TableRounding(Problem[NDArray[Any], RoundingDual]):
     def rows(self) -> SparseRows:
         """Return C on the open cells."""
         operator = None if self.constraints is None else self.constraints.operator
-        return stacked([] if operator is None else _parts(operator), self.open)
+        return stacked([] if operator is None else parts(operator), self.open)
+
+    @cached_property
+    def asked(self) -> SparseRows:
+        """Return the queries on the open cells."""
+        return stacked([part for query in self.queries for part in parts(query)], self.open)
 
     @cached_property
     def room(self) -> Ints:
@@ -238,7 +212,9 @@ class TableRounding(Problem[NDArray[Any], RoundingDual]):
 
     @cached_property
     def nested(self) -> Nested | None:
-        """Return the rows that can bind as trees, None where they are not nested and the problem is no network."""
+        """Return the rows that can bind as trees; None where they are none, or the distance is that of answers."""
+        if self.queries:
+            return None
         from coco_opt.kernels import table_rounding
 
         rows, (least, most), (lower, upper) = self.rows, self.reach, self.sides
@@ -251,7 +227,9 @@ class TableRounding(Problem[NDArray[Any], RoundingDual]):
         return whole_answer(answer)
 
     def objective(self, x: NDArray[Any]) -> float:
-        """Return the L1 distance to the fractional tables, in people."""
+        """Return the L1 distance to the fractional tables, in people, or that of the answers to the queries."""
+        if self.queries:
+            return float(np.abs(stack(self.queries).apply(x - self.x)).sum())
         return float(np.abs(x - self.x).sum())
 
     def violation(self, x: NDArray[Any]) -> float:
@@ -314,21 +292,37 @@ class TableRounding(Problem[NDArray[Any], RoundingDual]):
         )
         lower, upper = self.sides
         rows = np.where(((rows > 0.0) & np.isinf(lower)) | ((rows < 0.0) & np.isinf(upper)), 0.0, rows)
-        return RoundingDual(parent if self.parent is not None else np.zeros(shapes[0]), rows)
+        parent = parent if self.parent is not None else np.zeros(shapes[0])
+        answers = np.zeros((self.shape[0], self.asked.shape[0]))
+        if multipliers.queries is not None and multipliers.queries.shape == answers.shape:
+            answers = np.nan_to_num(np.clip(multipliers.queries, -1.0, 1.0))
+        return RoundingDual(parent, rows, answers)
 
     def gap(self, x: NDArray[Any], multipliers: RoundingDual) -> float:
         """Return the certified gap of the module docstring, for whole x."""
         from coco_opt.kernels import table_rounding_certificate
 
         rows, (low, high) = self.rows, self.box
-        tables = (np.ascontiguousarray(table[:, self.open]) for table in (np.asarray(x, np.int64), low, high, self.x))
+        held, least, most = (np.ascontiguousarray(one[:, self.open]) for one in (np.asarray(x, np.int64), low, high))
         slopes = table_rounding_certificate.slopes(
             rows.start, rows.cell, rows.value, np.ascontiguousarray(multipliers.rows), multipliers.parent[self.open]
         )
-        total = float(table_rounding_certificate.cells(*tables, slopes))
+        if self.queries:
+            total = self._gap_of_answers(held, slopes, multipliers)
+        else:
+            fractional = np.ascontiguousarray(self.x[:, self.open])
+            total = table_rounding_certificate.cells(held, least, most, fractional, slopes)
         below, above = self._slacks(x)
         bought, sold = multipliers.rows > 0.0, multipliers.rows < 0.0
         return total + float(multipliers.rows[bought] @ below[bought]) - float(multipliers.rows[sold] @ above[sold])
+
+    def _gap_of_answers(self, held: Ints, slopes: Floats, multipliers: RoundingDual) -> float:
+        asked, low = self.asked, self.low[:, self.open]
+        prices = multipliers.queries if multipliers.queries is not None else np.zeros((self.shape[0], asked.shape[0]))
+        residual = asked.apply((held - self.x[:, self.open]).T).T
+        worth = asked.adjoint(prices.T).T - slopes
+        moved = np.where(worth > 0.0, worth * (held - low), -worth * (low + self.room - held))
+        return float((np.abs(residual) - prices * residual).sum() + moved.sum())
 
     def certified_gap(self, x: NDArray[Any], candidates: Iterable[RoundingDual | None] = ()) -> float:
         """Return the smallest gap over the candidates and, if none is good enough, the best prices."""
@@ -345,32 +339,3 @@ class TableRounding(Problem[NDArray[Any], RoundingDual]):
         from coco_opt.problems.table_rounding_program import program
 
         return program(self, form)
-
-
-def _checked(x: ArrayLike) -> Floats:
-    table = np.asarray(x)
-    if table.ndim != 2 or table.shape[0] == 0 or (table.size and table.dtype.kind not in "iuf"):
-        raise ProblemError("x must be a table of numbers, one row a child")
-    table = np.array(table, dtype=np.float64)
-    if not np.isfinite(table).all() or table.sum() > MAX_INTEGER:
-        raise ProblemError("x must be finite, and all cells together at most 2^53")
-    nearest = np.rint(table)
-    table = np.where(np.abs(table - nearest) <= NEAR_WHOLE, nearest, table)
-    if (table < 0.0).any():
-        raise ProblemError("x must not be negative: counts of people are not")
-    table.setflags(write=False)
-    return table
-
-
-def _checked_parent(parent: ArrayLike, cells: int) -> Ints:
-    given = np.asarray(parent)
-    if given.shape != (cells,) or (given.size and given.dtype.kind not in "iu"):
-        raise ProblemError(f"parent must be one whole number a cell, {cells} in all")
-    whole = np.array(given, dtype=np.int64)
-    whole.setflags(write=False)
-    return whole
-
-
-def _parts(operator: Operator) -> list[Operator]:
-    """Return the operators one below the other, whose own sparse forms are cheaper than the whole's."""
-    return [part for one in operator.parts for part in _parts(one)] if isinstance(operator, Stacked) else [operator]

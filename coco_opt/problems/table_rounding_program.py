@@ -1,7 +1,8 @@
 """Controlled rounding of tables as a sparse program: what each cell has above its floor, whole or not.
 
 Every cell starts from its floor (or the nearest number it may hold). One person more costs 1 - 2 fraction, further ones
-1 each, and so does every person less: at most three variables a cell, those without room left out.
+1 each, and so does every person less: at most three variables a cell, those without room left out. Where the distance
+is that of answers to queries, people cost nothing and each answer has its error above and below as two variables more.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coco_opt.forms import FloatArray, Formulation, LinearProgram, MixedIntegerProgram
+from coco_opt.problems.table_rounding_rows import RoundingDual
 
 if TYPE_CHECKING:
-    from coco_opt.problems.table_rounding import RoundingDual, TableRounding
+    from coco_opt.problems.table_rounding import TableRounding
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -36,8 +38,14 @@ class Written:
     sign: Ints
     kept: NDArray[np.bool_]
 
+    @property
+    def integer(self) -> NDArray[np.bool_]:
+        """Return which variables are people."""
+        return np.arange(self.program.variables) < self.child.size
+
     def table(self, z: FloatArray) -> NDArray[Any]:
         """Return the tables of a point."""
+        z = z[: self.child.size]
         whole = np.rint(z)
         if np.abs(z - whole).max(initial=0.0) <= 1e-6:
             table = self.base.copy()
@@ -49,14 +57,14 @@ class Written:
 
     def prices(self, dual: FloatArray) -> RoundingDual:
         """Return the problem's prices from those of the program's rows."""
-        from coco_opt.problems.table_rounding import RoundingDual
-
         parent, rows, at = np.zeros(self.problem.shape[1]), np.zeros(self.kept.size), 0
         if self.problem.parent is not None:
             at = self.problem.open.size
             parent[self.problem.open] = dual[:at]
-        rows[self.kept] = dual[at:]
-        return RoundingDual(parent, rows.reshape(self.problem.sides[0].shape))
+        upto = at + int(self.kept.sum())
+        rows[self.kept] = dual[at:upto]
+        answers = dual[upto:].reshape(self.problem.shape[0], -1) if self.problem.queries else None
+        return RoundingDual(parent, rows.reshape(self.problem.sides[0].shape), answers)
 
 
 def program(problem: TableRounding, form: type[LinearProgram]) -> Formulation[NDArray[Any], RoundingDual]:
@@ -64,13 +72,16 @@ def program(problem: TableRounding, form: type[LinearProgram]) -> Formulation[ND
     written = relaxation(problem)
     chosen = written.program
     if form is MixedIntegerProgram:
-        chosen = MixedIntegerProgram(**vars(chosen), integer=np.ones(chosen.variables, dtype=np.bool_))
+        chosen = MixedIntegerProgram(**vars(chosen), integer=written.integer)
     return Formulation(chosen, written.table, multipliers=lambda dual: written.prices(dual.rows))
 
 
-def relaxation(problem: TableRounding) -> Written:
-    """Return the linear relaxation; rows of C without variables are left out, which the problem has checked."""
-    from scipy.sparse import csc_array, csr_array, kron, vstack
+def relaxation(problem: TableRounding, sides: tuple[Floats, Floats] | None = None) -> Written:
+    """Return the linear relaxation; rows of C without variables are left out, which the problem has checked.
+
+    ``sides`` [children, rows] replace the problem's own, in the same sense as ``TableRounding.sides``.
+    """
+    from scipy.sparse import csc_array, csr_array, eye_array, kron, vstack
 
     low, high = problem.box
     floors = np.floor(problem.x).astype(np.int64)
@@ -91,13 +102,13 @@ def relaxation(problem: TableRounding) -> Written:
         shape=(children * problem.open.size, child.size),
     )
     rows, shape = problem.rows, (problem.rows.shape[0], problem.open.size)
-    each = kron(np.eye(children), csr_array((rows.value, rows.cell, rows.start), shape=shape), format="csr") @ pick
+    each = kron(eye_array(children), csr_array((rows.value, rows.cell, rows.start), shape=shape), format="csr") @ pick
     kept = np.diff(csr_array(each).indptr) > 0
-    moved = _moved(problem, base)
-    blocks, lower = [csr_array(each)[kept]], [(problem.sides[0] - moved).ravel()[kept]]
-    upper = [(problem.sides[1] - moved).ravel()[kept]]
+    moved, (lowest, highest) = _moved(problem, base), sides or problem.sides
+    blocks, lower = [csr_array(each)[kept]], [(lowest - moved).ravel()[kept]]
+    upper = [(highest - moved).ravel()[kept]]
     if problem.parent is not None:
-        sums = kron(np.ones((1, children)), np.eye(problem.open.size), format="csr") @ pick
+        sums = csr_array(kron(np.ones((1, children)), eye_array(problem.open.size), format="csr") @ pick)
         missing = (problem.parent - base.sum(axis=0))[problem.open].astype(np.float64)
         blocks, lower, upper = [sums, *blocks], [missing, *lower], [missing, *upper]
     linear = LinearProgram(
@@ -109,7 +120,28 @@ def relaxation(problem: TableRounding) -> Written:
         upper=np.concatenate([room[place] for room, place in zip(rooms, where, strict=True)]).astype(np.float64),
         offset=float(np.abs(base - problem.x).sum()),
     )
+    if problem.queries:
+        linear = _of_answers(problem, linear, base, pick)
     return Written(problem, linear, base, child, cell, sign, kept)
+
+
+def _of_answers(problem: TableRounding, program: LinearProgram, base: Ints, pick: Any) -> LinearProgram:
+    """Return the program with the queries' errors as its cost."""
+    from scipy.sparse import block_array, csc_array, csr_array, eye_array, kron
+
+    asked, children = problem.asked, problem.shape[0]
+    matrix = csr_array((asked.value, asked.cell, asked.start), shape=(asked.shape[0], problem.open.size))
+    answers = kron(eye_array(children), matrix, format="csr") @ pick
+    missing = asked.apply(np.ascontiguousarray((problem.x - base)[:, problem.open].T)).T.ravel()
+    unit = eye_array(missing.size, format="csr")
+    return LinearProgram(
+        c=np.concatenate([np.zeros(program.variables), np.ones(2 * missing.size)]),
+        A=csc_array(block_array([[program.A, None, None], [answers, -unit, unit]], format="csc")),
+        row_lower=np.concatenate([program.row_lower, missing]),
+        row_upper=np.concatenate([program.row_upper, missing]),
+        lower=np.concatenate([program.lower, np.zeros(2 * missing.size)]),
+        upper=np.concatenate([program.upper, np.full(2 * missing.size, np.inf)]),
+    )
 
 
 def _moved(problem: TableRounding, base: Ints) -> Floats:

@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coco_opt.errors import ProblemError, SolverError
+from coco_opt.problems.table_rounding_rows import UNBOUNDED, IntegerRows, RoundingDual
 
 if TYPE_CHECKING:
-    from coco_opt.problems.table_rounding import RoundingDual, TableRounding
+    from coco_opt.problems.table_rounding import TableRounding
 
 Ints = NDArray[np.int64]
 
@@ -31,29 +32,29 @@ class Transport:
 def solve(problem: TableRounding) -> Transport:
     """Return the nearest tables of a problem whose rows are nested, with optimal prices."""
     from coco_opt.kernels import table_rounding, table_rounding_flow, table_rounding_prices
-    from coco_opt.problems.table_rounding import RoundingDual
 
     nested, open_cells = problem.nested, problem.open
     assert nested is not None
-    x, low, high = (np.ascontiguousarray(table[:, open_cells]) for table in (problem.x, *problem.box))
+    x = np.ascontiguousarray(problem.x[:, open_cells])
+    low, high = (np.ascontiguousarray(side[:, open_cells]) for side in problem.box)
     held, sums = np.empty(x.shape, np.int64), problem.parent is not None
-    cell_price, row_price = np.zeros(open_cells.size if sums else 0), np.zeros(problem.sides[0].shape)
+    cell_price, row_price = np.zeros(open_cells.size if sums else 0), np.zeros_like(problem.sides[0])
     lower, upper = np.ceil(problem.sides[0] - _WHOLE), np.floor(problem.sides[1] + _WHOLE)
     if problem.parent is None:
         table_rounding.nearest(x, low, high, held)
     else:
         table_rounding.largest_fractions(x, low, high, problem.parent[open_cells], held, cell_price)
         if problem.slack == 1 and row_price.size:
-            rows, inputs = problem.rows, (x, low, high)
+            rows = problem.rows
             table_rounding_prices.ascend(
-                *inputs, rows.start, rows.cell, nested.up, lower, upper, held, cell_price, row_price, _ROUNDS
+                x, low, high, rows.start, rows.cell, nested.up, lower, upper, held, cell_price, row_price, _ROUNDS
             )
     failed = table_rounding_flow.solve(x, low, high, nested.leaf, nested.up, lower, upper, held, cell_price, row_price)
     table, parent = problem.box[0].copy(), np.zeros(problem.shape[1])
     table[:, open_cells] = held
     if sums:
         parent[open_cells] = cell_price
-    unmet = None if failed < 0 else divmod(int(failed), row_price.shape[1])
+    unmet = None if failed < 0 else divmod(int(failed), row_price.size // row_price.shape[0])
     return Transport(table, RoundingDual(parent, row_price), unmet)
 
 
@@ -63,7 +64,7 @@ def between(problem: TableRounding, x: NDArray[Any]) -> NDArray[Any]:
     Where x is optimal for the linear relaxation of nested rows, so is the answer for the problem: each of its cells and
     rows lies where the prices that prove x optimal leave it free.
     """
-    from coco_opt.problems.table_rounding import IntegerRows, TableRounding
+    from coco_opt.problems.table_rounding import TableRounding
 
     constraints = problem.constraints
     if constraints is not None:
@@ -73,7 +74,6 @@ def between(problem: TableRounding, x: NDArray[Any]) -> NDArray[Any]:
         if (lower > upper).any():
             return x
         constraints = replace(constraints, lower=lower, upper=upper)
-        assert isinstance(constraints, IntegerRows)
     try:
         found = solve_nested(TableRounding(np.maximum(x, 0.0), problem.parent, constraints))
     except ProblemError:
@@ -84,6 +84,23 @@ def between(problem: TableRounding, x: NDArray[Any]) -> NDArray[Any]:
 def solve_nested(problem: TableRounding) -> Transport | None:
     """Return the flow's outcome, None where the rows are not nested."""
     return None if problem.nested is None else solve(problem)
+
+
+def nested_part(problem: TableRounding) -> TableRounding:
+    """Return the problem of nearest cells with the first rows of C alone that are nested with those before them."""
+    from coco_opt.kernels import table_rounding
+    from coco_opt.problems.table_rounding import TableRounding
+
+    rows, (least, most), (lower, upper) = problem.rows, problem.reach, problem.sides
+    binds, kept = (least < lower) | (most > upper), np.zeros(rows.shape[0], np.bool_)
+    for row in range(rows.shape[0]):
+        kept[row] = True
+        kept[row] = table_rounding.nest(rows.start, rows.cell, rows.value, problem.room, binds & kept)[0]
+    given = problem.constraints
+    if given is None:
+        return TableRounding(problem.x, problem.parent, None, problem.slack)
+    sides = np.where(kept, given.lower, -UNBOUNDED), np.where(kept, given.upper, UNBOUNDED)
+    return TableRounding(problem.x, problem.parent, IntegerRows(given.operator, *sides), problem.slack)
 
 
 def relaxed_prices(problem: TableRounding) -> RoundingDual:

@@ -1,4 +1,8 @@
-"""A schema as JSON-able values and back, for manifests and sealed files."""
+"""A schema as JSON-able values and back, for manifests and sealed files.
+
+The order of attributes is the order of cells, and that of a grouping's groups the order of answers: both are lists of
+pairs, for a JSON object has no order.
+"""
 
 from __future__ import annotations
 
@@ -11,27 +15,43 @@ from coco_opt.topdown.schema import Schema, ValueGroups
 
 def plain_schema(schema: Schema) -> dict[str, Any]:
     """Return a schema as JSON-able values."""
-    groupings = {
-        name: {"of": one.of, "groups": {key: _texts(texts) for key, texts in one.groups.items()}}
-        for name, one in schema.groupings.items()
+    return {
+        "attributes": [[name, list(values)] for name, values in schema.attributes.items()],
+        "structural_zeros": list(schema.structural_zeros),
+        "groupings": [[name, one.of, _groups(one)] for name, one in schema.groupings.items()],
     }
-    # Pairs, for the order of attributes is the order of cells, and a JSON object has none.
-    attributes = [[name, list(values)] for name, values in schema.attributes.items()]
-    return {"attributes": attributes, "structural_zeros": list(schema.structural_zeros), "groupings": groupings}
 
 
 def schema_of(plain: Mapping[str, Any]) -> Schema:
     """Return the schema of plain values; raise InputError (bad-schema, or what ``Schema`` says of it)."""
     wrong = False
     try:
-        groupings = {name: ValueGroups(one["of"], one["groups"]) for name, one in plain["groupings"].items()}
-        parts = (dict(plain["attributes"]), list(plain["structural_zeros"]), groupings)
-    except (KeyError, TypeError, ValueError, AttributeError):
+        attributes = {_text(name): _texts(values) for name, values in plain["attributes"]}
+        zeros = _texts(plain["structural_zeros"])
+        groupings = {
+            _text(name): ValueGroups(_text(of), {_text(group): _texts(texts) for group, texts in groups})
+            for name, of, groups in plain["groupings"]
+        }
+        sizes = (len(attributes), len(groupings)), (len(plain["attributes"]), len(plain["groupings"]))
+        wrong = sizes[0] != sizes[1]
+    except (KeyError, TypeError, ValueError):
         wrong = True
     if wrong:
         raise InputError("bad-schema", "the schema is not one that was written here")
-    return Schema(*parts)
+    return Schema(attributes, zeros, groupings)
 
 
-def _texts(texts: str | Sequence[str]) -> list[str]:
-    return [texts] if isinstance(texts, str) else list(texts)
+def _groups(grouping: ValueGroups) -> list[list[Any]]:
+    return [[group, [texts] if isinstance(texts, str) else list(texts)] for group, texts in grouping.groups.items()]
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    return value
+
+
+def _texts(values: Sequence[object]) -> list[str]:
+    if not isinstance(values, list):
+        raise TypeError
+    return [_text(value) for value in values]

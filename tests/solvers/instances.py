@@ -7,8 +7,17 @@ from typing import Any
 
 import numpy as np
 
+from coco_opt.operators import Grouping, stack, total
 from coco_opt.problem import Problem
-from coco_opt.problems import ControlledRounding, GroupMatching, IsotonicL1, IsotonicL2, SimplexProjection
+from coco_opt.problems import (
+    ControlledRounding,
+    GroupMatching,
+    IsotonicL1,
+    IsotonicL2,
+    SimplexProjection,
+    TableRounding,
+)
+from coco_opt.problems.table_rounding import IntegerRows
 
 Instances = dict[str, Problem[Any, Any]]
 
@@ -63,6 +72,9 @@ def moderate(seed: int = 11) -> Instances:
         "simplex": SimplexProjection(np.where(rng.random(300) < 0.1, 50, 0) + noise, 1_000),
         "rounding": ControlledRounding(halves, int(np.floor(halves).sum()) + 40),
         "rounding-thirds": ControlledRounding(rng.integers(0, 30, 150) / 3, 760),
+        "rounding-tables": _tables(np.random.default_rng(2), 0),
+        "rounding-tables-totals": _tables(np.random.default_rng(3), 1),
+        "rounding-tables-nested": _tables(np.random.default_rng(4), 2),
         "matching": _matching(rng, parent=12, children=(7, 5, 9)),
         "matching-wide": _matching(rng, parent=30, children=(20, 25, 15)),
         "matching-many-optima": _matching(np.random.default_rng(1), parent=30, children=(20, 25, 15)),
@@ -81,3 +93,19 @@ def _matching(rng: np.random.Generator, parent: int, children: tuple[int, ...]) 
         np.concatenate(counts),
         np.cumsum([0, *children]),
     )
+
+
+def _tables(rng: np.random.Generator, levels: int) -> TableRounding:
+    """Return fractional tables of 5 children, 24 cells, with exact totals and bounds on groups of cells around them."""
+    whole = rng.poisson(2.0, (5, 24))
+    order = np.argsort(rng.random((5, 24)), axis=0)
+    mixed = 0.6 * whole + 0.25 * np.take_along_axis(whole, order, axis=0) + 0.15 * np.roll(whole, 1, axis=0)
+    rows = [total(24), Grouping(np.arange(24) // 6, 4)][:levels]
+    if not rows:
+        return TableRounding(mixed, whole.sum(axis=0))
+    operator = stack(rows)
+    lower, upper = np.floor(operator.apply(mixed)), np.ceil(operator.apply(mixed))
+    short = whole.sum() - lower[:, 0].sum()
+    lower[:, 0] += np.arange(5) < short
+    upper[:, 0] = lower[:, 0]
+    return TableRounding(mixed, whole.sum(axis=0), IntegerRows(operator, lower.astype(int), upper.astype(int)), 2)

@@ -68,7 +68,8 @@ def dense_system(measurements: Any, regions: Iterable[int] | None = None) -> tup
 def dense_estimates(measurements: Any) -> tuple[Floats, Floats]:
     """Return the generalised least squares estimate of all leaves' cells (flat) and its covariance."""
     rows, answers, variances = dense_system(measurements)
-    inverse = np.linalg.pinv(rows.T @ (rows / variances[:, None]), rcond=1e-11, hermitian=True)
+    normal = rows.T @ (rows / variances[:, None])
+    inverse: Floats = np.asarray(np.linalg.pinv(normal, rcond=1e-11, hermitian=True), dtype=np.float64)
     return inverse @ (rows.T @ (answers / variances)), inverse
 
 

@@ -22,7 +22,6 @@ from coco_opt.topdown.recursion import Checkpoint
 from coco_opt.topdown.release import estimate_tables
 from coco_opt.topdown.schema import Schema
 from coco_opt.topdown.sparse_tables import SparseTables
-from coco_opt.topdown.unbiased import unbiased_rounding
 from tests.topdown.estimation import check_tables, measured, random_hierarchy
 
 SCHEMA = Schema({"race": ["a", "b", "c"], "age": ["minor", "adult"]})
@@ -183,21 +182,6 @@ def test_later_passes_keep_earlier_answers() -> None:
     )
     again = TopdownSplit(step.terms(regions, [1]), parent.astype(float)).objective(both)
     assert again == pytest.approx(direct.objective, rel=1e-4)
-
-
-def test_unbiased_rounding_keeps_sums_and_means() -> None:
-    rng = np.random.default_rng(0)
-    x = rng.uniform(0, 3, (5, 4))
-    parent = np.ceil(x.sum(axis=0)).astype(np.int64)
-    x *= parent / x.sum(axis=0)
-    drawn = np.stack([unbiased_rounding(x, parent, rng) for _ in range(4000)])
-    np.testing.assert_array_equal(drawn.sum(axis=1), np.tile(parent, (4000, 1)))
-    assert (np.abs(drawn - x) < 1).all()
-    np.testing.assert_allclose(drawn.mean(axis=0), x, atol=5 * 0.5 / np.sqrt(4000))
-    free = np.stack([unbiased_rounding(x, None, rng) for _ in range(4000)])
-    np.testing.assert_allclose(free.mean(axis=0), x, atol=5 * 0.5 / np.sqrt(4000))
-    with pytest.raises(ProblemError, match="must add up"):
-        unbiased_rounding(x, parent + 1, rng)
 
 
 def test_unbiased_releases_repeat_by_seed_and_refuse_constraints() -> None:

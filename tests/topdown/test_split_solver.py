@@ -31,6 +31,20 @@ def test_as_good_as_interior_points(name: str) -> None:
     agree(CASES[name])
 
 
+@pytest.mark.parametrize("name", CASES)
+def test_small_splits_need_no_other_package(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(split, "find_spec", lambda name: None)
+    assert solve(CASES[name], SplitNewton()).relative_gap <= 1e-6
+
+
+def test_a_start_far_from_the_answer_does_not_loosen_the_tolerance() -> None:
+    answers = np.array([[1000.0, 0.0], [0.0, 1000.0], [3.0, 4.0]])
+    terms = [SplitTerm(identity(2), answers, np.ones(3)), SplitTerm(total(2), np.full((3, 1), 1004.0), np.ones(3))]
+    solution = solve(TopdownSplit(terms, [1003, 1004]), SplitNewton())
+    assert solution.ok
+    assert solution.relative_gap <= 1e-6
+
+
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("sides", ["none", "equal", "ranges"])
 def test_random_splits(seed: int, sides: str) -> None:

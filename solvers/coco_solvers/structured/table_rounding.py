@@ -1,4 +1,4 @@
-"""Controlled rounding of tables: a flow for nested rows."""
+"""Controlled rounding of tables: a flow where rows are nested, HiGHS and then a sweep of small programs elsewhere."""
 
 from __future__ import annotations
 
@@ -15,10 +15,16 @@ from coco_opt.solution import Answer, Status
 
 @dataclass(frozen=True)
 class ShortestPaths:
-    """Largest fractions repaired along shortest paths for nested rows; for others HiGHS."""
+    """Largest fractions, prices by coordinate ascent, shortest paths for what is left: exact where rows are nested.
+
+    Other rows go to HiGHS as a mixed-integer program for ``time_limit`` seconds and, where it has not finished by then,
+    its best table goes through a sweep over pairs of children for ``sweep_limit`` seconds: then the answer depends on
+    the machine, and its certified gap says how far it can be from the optimum.
+    """
 
     tolerance: float = 1e-9
     time_limit: float = 30.0
+    sweep_limit: float = 30.0
 
     name: ClassVar[str] = "shortest-paths"
 
@@ -29,10 +35,23 @@ class ShortestPaths:
         start = perf_counter()
         found = solve_nested(problem)
         if found is None:
-            from coco_solvers.generic.highs import HiGHS
-
-            return HiGHS(form="milp", time_limit=self.time_limit).solve(problem)
-        seconds = perf_counter() - start
+            return self._overlapping(problem)
         if found.unmet is not None:
             raise problem.unmet(*found.unmet)
-        return Answer(found.table, Status.OPTIMAL, found.prices, seconds=seconds)
+        return Answer(found.table, Status.OPTIMAL, found.prices, seconds=perf_counter() - start)
+
+    def _overlapping(self, problem: TableRounding) -> Answer[Any, Any]:
+        from coco_solvers.generic.highs import HiGHS
+
+        answer = HiGHS(form="milp", time_limit=self.time_limit).solve(problem)
+        if answer.status is not Status.TIME_LIMIT or self.sweep_limit <= 0.0:
+            return answer
+        from coco_solvers.structured.table_sweep import sweep
+
+        start = perf_counter()
+        feasible = answer.value is not None and problem.violation(answer.value) == 0.0
+        value = sweep(problem, answer.value if feasible else None, self.sweep_limit)
+        seconds = answer.seconds + perf_counter() - start
+        # Tables that miss a row would only be refused: there is no point to judge.
+        kept = value if problem.violation(value) == 0.0 else None
+        return Answer(kept, Status.TIME_LIMIT, seconds=seconds, build_seconds=answer.build_seconds)

@@ -1,0 +1,144 @@
+"""Dependent rounding: every number goes up with the probability of its fraction, and sums stay what they are.
+
+Two fractions of one sum, or the fractions along a cycle of cells and children, move in opposite directions until one of
+them is whole, in the one or the other direction with such odds that no expectation changes (pipage; Gandhi, Khuller,
+Parthasarathy and Srinivasan 2006; for tables Cox 1987). Fractions within 1e-9 of a whole number are it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.kernels.compile import compiled
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+_NEAR = 1e-9
+
+
+@compiled
+def independent(fraction: Floats, uniform: Floats) -> None:
+    """Round every fraction by itself, in place."""
+    for j in range(fraction.shape[0]):
+        for c in range(fraction.shape[1]):
+            fraction[j, c] = 1.0 if uniform[j * fraction.shape[1] + c] < fraction[j, c] else 0.0
+
+
+@compiled
+def columns(fraction: Floats, uniform: Floats) -> None:
+    """Round fractions [children, cells] in place; every cell keeps its whole sum. O(entries)."""
+    used = 0
+    for c in range(fraction.shape[1]):
+        a = -1
+        for b in range(fraction.shape[0]):
+            if _NEAR < fraction[b, c] < 1.0 - _NEAR:
+                if a < 0:
+                    a = b
+                    continue
+                both = fraction[a, c] + fraction[b, c]
+                spare = min(both, 2.0 - both)
+                # Whichever of the two becomes whole, the other has what remains of both.
+                kept = fraction[b, c] if both < 1.0 else 1.0 - fraction[b, c]
+                whole = 0.0 if both < 1.0 else 1.0
+                if uniform[used] * spare < kept:
+                    fraction[a, c], fraction[b, c] = whole, both - whole
+                    a = b
+                else:
+                    fraction[a, c], fraction[b, c] = both - whole, whole
+                used += 1
+                if not _NEAR < fraction[a, c] < 1.0 - _NEAR:
+                    a = -1
+        for b in range(fraction.shape[0]):
+            fraction[b, c] = np.rint(fraction[b, c])
+
+
+@compiled
+def _drop(j: int, c: int, by_child: Ints, by_cell: Ints, place: Ints, degree: Ints) -> None:
+    """Take an entry that is whole out of its child's and its cell's lists."""
+    children = by_child.shape[0]
+    degree[j] -= 1
+    moved, at = by_child[j, degree[j]], place[0, j, c]
+    by_child[j, at], place[0, j, moved] = moved, at
+    degree[children + c] -= 1
+    moved, at = by_cell[c, degree[children + c]], place[1, j, c]
+    by_cell[c, at], place[1, moved, c] = moved, at
+
+
+@compiled
+def _following(node: int, before: int, by_child: Ints, by_cell: Ints) -> int:
+    """Return a neighbour of a node other than the one before it."""
+    children = by_child.shape[0]
+    if node < children:
+        found = children + by_child[node, 0]
+        return int(found if found != before else children + by_child[node, 1])
+    found = by_cell[node - children, 0]
+    return int(found if found != before else by_cell[node - children, 1])
+
+
+@compiled
+def _turn(fraction: Floats, path: Ints, first: int, last: int, children: int, uniform: float) -> None:
+    """Move the fractions along a cycle, nodes ``path[first:last]``, until one is whole."""
+    up, down = 1.0, 1.0
+    for a in range(first, last):
+        here, there = path[a], path[a + 1]
+        f = fraction[min(here, there), max(here, there) - children]
+        rises = (a - first) % 2 == 0
+        up = min(up, 1.0 - f if rises else f)
+        down = min(down, f if rises else 1.0 - f)
+    step = up if uniform * (up + down) < down else -down
+    for a in range(first, last):
+        here, there = path[a], path[a + 1]
+        fraction[min(here, there), max(here, there) - children] += step if (a - first) % 2 == 0 else -step
+
+
+@compiled
+def _lists(fraction: Floats) -> tuple[Ints, Ints, Ints, Ints]:
+    """Return the fractional entries by child and by cell, each entry's place in both lists, and the lists' lengths."""
+    children, cells = fraction.shape
+    by_child, by_cell = np.empty((children, cells), np.int64), np.empty((cells, children), np.int64)
+    place, degree = np.empty((2, children, cells), np.int64), np.zeros(children + cells, np.int64)
+    for j in range(children):
+        for c in range(cells):
+            if not _NEAR < fraction[j, c] < 1.0 - _NEAR:
+                fraction[j, c] = np.rint(fraction[j, c])
+                continue
+            place[0, j, c], place[1, j, c] = degree[j], degree[children + c]
+            by_child[j, degree[j]], by_cell[c, degree[children + c]] = c, j
+            degree[j] += 1
+            degree[children + c] += 1
+    return by_child, by_cell, place, degree
+
+
+@compiled
+def both_ways(fraction: Floats, uniform: Floats) -> None:
+    """Round fractions [children, cells] in place; every child and every cell keeps its whole sum.
+
+    O(entries x the smaller side): each cycle makes an entry whole.
+    """
+    children, cells = fraction.shape
+    by_child, by_cell, place, degree = _lists(fraction)
+    path, position, used = np.empty(children + cells + 1, np.int64), np.full(children + cells, -1), 0
+    for start in range(children):
+        while degree[start] > 0:
+            size, closed, path[0], position[start] = 1, -1, start, 0
+            while closed < 0 and degree[path[size - 1]] > (1 if size > 1 else 0):
+                before = path[size - 2] if size > 1 else -1
+                path[size] = _following(path[size - 1], before, by_child, by_cell)
+                closed = position[path[size]]
+                if closed < 0:
+                    position[path[size]] = size
+                    size += 1
+            for a in range(size):
+                position[path[a]] = -1
+            # Without a cycle the path ends in the only fraction of a whole sum: it is whole up to rounding errors.
+            first = closed if closed >= 0 else size - 2
+            if closed >= 0:
+                _turn(fraction, path, closed, size, children, uniform[used])
+                used += 1
+            for a in range(first, size if closed >= 0 else size - 1):
+                j, c = min(path[a], path[a + 1]), max(path[a], path[a + 1]) - children
+                if closed < 0 or not _NEAR < fraction[j, c] < 1.0 - _NEAR:
+                    fraction[j, c] = np.rint(fraction[j, c])
+                    _drop(j, c, by_child, by_cell, place, degree)

@@ -1,0 +1,228 @@
+"""Rounding with random rows: nested ones against HiGHS, overlapping ones with honest gaps, contradictions refused."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+from coco_solvers.structured.table_rounding import ShortestPaths
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from coco_opt.errors import ProblemError, SolverError
+from coco_opt.operators import Grouping, Operator, identity, stack, total
+from coco_opt.problems import TableRounding
+from coco_opt.problems.table_rounding import UNBOUNDED, IntegerRows, RoundingDual
+from coco_opt.problems.table_rounding_transport import nested_part, solve_nested
+from coco_opt.solution import Status
+from coco_opt.solver import solve
+
+Data = NDArray[Any]
+
+
+def mixed(rng: np.random.Generator, children: int, cells: int, mean: float = 1.5) -> tuple[Data, Data]:
+    """Return fractional tables and a whole table they add up to, both from permutations of a whole one's columns."""
+    whole = rng.poisson(mean, (children, cells))
+    parts = [np.take_along_axis(whole, np.argsort(rng.random(whole.shape), axis=0), axis=0) for _ in range(3)]
+    return np.tensordot(rng.dirichlet(np.ones(3)), parts, axes=1), whole.sum(axis=0)
+
+
+def around(rng: np.random.Generator, operator: Operator, x: Data, tight: float) -> IntegerRows:
+    """Return sides next to the rows' values: some equal, some apart, some missing, perhaps out of reach together."""
+    values = operator.apply(x)
+    lower, upper = np.floor(values + 1e-9).astype(np.int64), np.ceil(values - 1e-9).astype(np.int64)
+    nearest = np.rint(values).astype(np.int64)
+    equal = rng.random(values.shape) < tight
+    lower, upper = np.where(equal, nearest, lower), np.where(equal, nearest, upper)
+    lower = np.where(rng.random(values.shape) < 0.2, -UNBOUNDED, lower)
+    upper = np.where(rng.random(values.shape) < 0.2, UNBOUNDED, upper)
+    return IntegerRows(operator, lower, upper)
+
+
+def tree_of_groups(rng: np.random.Generator, cells: int) -> Operator:
+    """Return nested groups of random cells: the total, groups, parts of groups and some single cells."""
+    outer = rng.integers(-1, 3, cells)
+    inner = np.where((outer >= 0) & (rng.random(cells) < 0.7), 2 * outer + rng.integers(0, 2, cells), -1)
+    single = identity(cells).restrict(np.arange(cells))
+    return stack([Grouping(inner, 6), total(cells), Grouping(outer, 3), single])
+
+
+@given(st.integers(0, 10**6), st.sampled_from([1, 1, 2]), st.booleans())
+def test_nested_rows_give_the_optimum_of_highs_or_nothing(seed: int, slack: int, sums: bool) -> None:
+    rng = np.random.default_rng(seed)
+    x, parent = mixed(rng, int(rng.integers(2, 5)), int(rng.integers(2, 9)))
+    rows = around(rng, tree_of_groups(rng, x.shape[1]), x, 0.4)
+    try:
+        problem = TableRounding(x, parent if sums else None, rows, slack)
+    except ProblemError:
+        return
+    found = solve_nested(problem)
+    assert found is not None
+    if found.unmet is not None:
+        with pytest.raises(ProblemError, match=r"row \d+ of the constraints of child \d"):
+            solve(problem)
+        with pytest.raises(SolverError, match="no feasible point"):
+            solve(problem, "scipy-milp", check=False)
+        return
+    ours = solve(problem)
+    theirs = solve(problem, "scipy-milp")
+    assert ours.violation == 0.0
+    assert ours.gap <= 1e-12
+    assert ours.objective == pytest.approx(theirs.objective, abs=1e-9)
+
+
+@given(st.integers(0, 10**6))
+def test_many_children_with_tight_totals(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    x, parent = mixed(rng, 12, 15)
+    values = x.sum(axis=1)
+    totals = np.floor(values + 1e-9).astype(np.int64)
+    totals[rng.permutation(12)[: parent.sum() - totals.sum()]] += 1
+    groups = Grouping(rng.integers(0, 3, 15), 3)
+    near = groups.apply(x)
+    rows = IntegerRows(
+        stack([groups, total(15)]),
+        np.hstack([np.floor(near).astype(np.int64) - 1, totals[:, None]]),
+        np.hstack([np.ceil(near).astype(np.int64) + 1, totals[:, None]]),
+    )
+    try:
+        problem = TableRounding(x, parent, rows)
+        solution = solve(problem)
+    except ProblemError:
+        return
+    assert np.array_equal(solution.value.sum(axis=1), totals)
+    assert np.array_equal(solution.value.sum(axis=0), parent)
+    assert np.abs(solution.value - x).max() < 1.0
+    assert solution.gap <= 1e-12
+    assert np.array_equal(solve(problem).value, solution.value)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_gap_bounds_the_distance_of_every_table_at_any_prices(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    x, parent = mixed(rng, 3, 3)
+    operator = stack([total(3), Grouping(np.array([0, 0, 1]), 2), Grouping(np.array([0, 1, 1]), 2)])
+    values = operator.apply(x)
+    rows = IntegerRows(operator, np.floor(values).astype(np.int64), np.ceil(values).astype(np.int64))
+    problem = TableRounding(x, parent, rows)
+    ranges = [range(a, b + 1) for a, b in zip(problem.low.ravel(), problem.high.ravel(), strict=True)]
+    points = (np.array(point).reshape(3, 3) for point in product(*ranges))
+    feasible = [point for point in points if problem.violation(point) == 0.0]
+    best = min(problem.objective(point) for point in feasible)
+    assert solve(problem, check=False).objective == pytest.approx(best, abs=1e-9)
+    for point in feasible:
+        for _ in range(5):
+            prices = problem.admissible(RoundingDual(rng.normal(0, 1, 3), rng.normal(0, 1, (3, 5))))
+            assert problem.gap(point, prices) >= problem.objective(point) - best - 1e-12
+        assert problem.certified_gap(point) >= problem.objective(point) - best - 1e-12
+
+
+def two_ways(seed: int, children: int, rows: int, columns: int) -> TableRounding:
+    """Return tables whose row and column sums are whole and kept: no network with more than two children."""
+    rng = np.random.default_rng(seed)
+    cells = rows * columns
+    whole = rng.poisson(1.5, (children, cells))
+    x = whole.astype(np.float64)
+    for _ in range(60 * children * cells):
+        (a, b), (i, k), (m, n) = (rng.choice(size, 2, replace=False) for size in (children, rows, columns))
+        near, far = [i * columns + m, k * columns + n], [i * columns + n, k * columns + m]
+        change = np.zeros(x.shape)
+        change[np.ix_([a], near)] = change[np.ix_([b], far)] = rng.uniform(-0.4, 0.4)
+        change[np.ix_([a], far)] = change[np.ix_([b], near)] = -change[a, near[0]]
+        if (x + change >= 0.0).all():
+            x = x + change
+    operator = stack([Grouping(np.arange(cells) // columns, rows), Grouping(np.arange(cells) % columns, columns)])
+    kept = operator.apply(whole)
+    return TableRounding(x, whole.sum(axis=0), IntegerRows(operator, kept, kept))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_overlapping_rows_are_met_by_a_mixed_integer_program_and_by_the_sweep(seed: int) -> None:
+    problem = two_ways(seed, 4, 3, 4)
+    assert problem.nested is None
+    best = solve(problem, "scipy-milp", check=False)
+    ours = solve(problem, check=False)
+    assert ours.objective == pytest.approx(best.objective, abs=1e-7)
+    assert ours.gap >= 0.0
+    swept = solve(problem, ShortestPaths(time_limit=0.0, sweep_limit=60.0), check=False)
+    assert swept.violation == 0.0
+    assert swept.status in (Status.TIME_LIMIT, Status.OPTIMAL)
+    assert swept.gap >= swept.objective - best.objective - 1e-9
+    assert swept.objective >= best.objective - 1e-7
+
+
+def test_no_linear_program_is_offered_for_overlapping_rows() -> None:
+    problem = two_ways(0, 4, 3, 4)
+    with pytest.raises(LookupError, match="lp"):
+        solve(problem, "scipy")
+    part = nested_part(problem)
+    assert part.nested is not None
+    assert part.constraints is not None
+    assert problem.constraints is not None
+    assert np.array_equal(part.constraints.lower[:, :3], problem.constraints.lower[:, :3])
+
+
+def test_no_time_and_no_sweep_is_said() -> None:
+    with pytest.raises(SolverError, match="time"):
+        solve(two_ways(1, 4, 3, 4), ShortestPaths(time_limit=0.0, sweep_limit=0.0))
+
+
+def test_rows_that_contradict_each_other_only_together_are_named() -> None:
+    x = np.full((3, 4), 0.5)
+    x[0] = 1.0
+    rows = IntegerRows(total(4), np.array([[4], [3], [3]]), np.array([[4], [3], [3]]))
+    problem = TableRounding(x, np.full(4, 2), rows)
+    with pytest.raises(ProblemError, match=r"slack 1 meets row 0 of the constraints of child [12]"):
+        solve(problem)
+
+
+def test_slack_opens_whole_cells() -> None:
+    x, parent = np.array([[1.0, 2.0], [3.0, 0.0]]), np.array([4, 2])
+    rows = IntegerRows(total(2), np.array([[4], [2]]), np.array([[4], [2]]))
+    with pytest.raises(ProblemError, match="raise slack"):
+        TableRounding(x, parent, rows)
+    solution = solve(TableRounding(x, parent, rows, slack=2))
+    assert solution.objective == 2.0
+    assert solution.value.sum(axis=1).tolist() == [4, 2]
+
+
+def test_large_counts_keep_their_digits() -> None:
+    x = np.array([[1e12 + 0.25, 0.5], [2e12 + 0.75, 0.5]])
+    rows = IntegerRows(total(2), np.array([[10**12 + 1], [2 * 10**12 + 1]]), np.array([[10**12 + 1], [2 * 10**12 + 1]]))
+    solution = solve(TableRounding(x, np.array([3 * 10**12 + 1, 1]), rows))
+    assert solution.value.tolist() == [[10**12, 1], [2 * 10**12 + 1, 0]]
+    assert solution.gap == 0.0
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_distance_of_answers_is_least(seed: int) -> None:
+    rng = np.random.default_rng(50 + seed)
+    x, parent = mixed(rng, 3, 4)
+    queries = (total(4), Grouping(np.array([0, 0, 1, -1]), 2))
+    problem = TableRounding(x, parent, queries=queries)
+    ranges = [range(a, b + 1) for a, b in zip(problem.low.ravel(), problem.high.ravel(), strict=True)]
+    points = (np.array(point).reshape(3, 4) for point in product(*ranges))
+    feasible = [point for point in points if problem.violation(point) == 0.0]
+    best = min(problem.objective(point) for point in feasible)
+    by_hand = sum(np.abs(query.apply((feasible[0] - x).astype(np.float64))).sum() for query in queries)
+    assert problem.objective(feasible[0]) == pytest.approx(by_hand)
+    solution = solve(problem, check=False)
+    assert solution.objective == pytest.approx(best, abs=1e-8)
+    for point in feasible[:60]:
+        random = RoundingDual(rng.normal(size=4), np.zeros((3, 0)), rng.normal(0, 1, (3, 3)))
+        for prices in (problem.prices, random):
+            assert problem.gap(point, problem.admissible(prices)) >= problem.objective(point) - best - 1e-9
+    relaxed = problem.gap(solution.value, problem.admissible(problem.prices))
+    assert 0.0 <= relaxed <= max(1.0, best)
+
+
+def test_the_sweep_takes_queries_too() -> None:
+    cells = two_ways(2, 4, 3, 4)
+    problem = TableRounding(cells.x, cells.parent, cells.constraints, queries=[Grouping(np.arange(12) % 2, 2)])
+    best = solve(problem, check=False)
+    swept = solve(problem, ShortestPaths(time_limit=0.0, sweep_limit=60.0), check=False)
+    assert swept.violation == 0.0
+    assert swept.gap >= swept.objective - best.objective - 1e-9

@@ -1,0 +1,75 @@
+"""Unbiased rounding: sums in every draw, expectations over many, one table a seed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from coco_opt.errors import ProblemError
+from coco_opt.topdown.unbiased import unbiased_rounding
+
+Data = NDArray[Any]
+
+
+def exchanged(rng: np.random.Generator, children: int, cells: int) -> tuple[Data, Data, Data]:
+    """Return a fractional table with whole sums both ways, and these sums."""
+    whole = rng.poisson(1.0, (children, cells))
+    x = whole.astype(np.float64)
+    for _ in range(8 * children * cells):
+        (a, b), (i, k) = rng.choice(children, 2, replace=False), rng.choice(cells, 2, replace=False)
+        step = rng.uniform(-min(x[a, i], x[b, k]), min(x[a, k], x[b, i]))
+        x[[a, b], [i, k]] += step
+        x[[a, b], [k, i]] -= step
+    return x, whole.sum(axis=0), whole.sum(axis=1)
+
+
+@pytest.mark.parametrize("kept", ["nothing", "parent", "both"])
+def test_the_expectation_is_the_fractional_table(kept: str) -> None:
+    rng = np.random.default_rng(7)
+    x, parent, totals = exchanged(rng, 4, 5)
+    draws, found = 4000, np.zeros(x.shape)
+    for _ in range(draws):
+        found += unbiased_rounding(x, None if kept == "nothing" else parent, rng, totals if kept == "both" else None)
+    fraction = x - np.floor(x)
+    error = np.abs(found / draws - x)
+    assert (error <= 4 * np.sqrt(fraction * (1 - fraction) / draws) + 1e-9).all()
+    assert (fraction > 0.01).sum() > 10
+
+
+@given(st.integers(0, 10**6), st.integers(2, 7), st.integers(2, 9))
+def test_every_draw_keeps_the_sums(seed: int, children: int, cells: int) -> None:
+    rng = np.random.default_rng(seed)
+    x, parent, totals = exchanged(rng, children, cells)
+    noisy = np.maximum(x + rng.uniform(-1e-8, 1e-8, x.shape), 0.0)
+    for kept in (None, totals):
+        whole = unbiased_rounding(noisy, parent, np.random.default_rng(seed), kept)
+        assert whole.dtype == np.int64
+        assert np.array_equal(whole.sum(axis=0), parent)
+        assert np.abs(whole - x).max() < 1.0 + 1e-7
+        assert np.array_equal(whole, unbiased_rounding(noisy, parent, np.random.default_rng(seed), kept))
+    assert np.array_equal(whole.sum(axis=1), totals)
+
+
+def test_two_halves_are_always_one_of_each() -> None:
+    rng = np.random.default_rng(1)
+    first = [unbiased_rounding([[0.5, 0.5], [0.5, 0.5]], np.array([1, 1]), rng, np.array([1, 1])) for _ in range(200)]
+    assert {tuple(table.ravel().tolist()) for table in first} == {(1, 0, 0, 1), (0, 1, 1, 0)}
+
+
+def test_whole_tables_stay_and_wrong_sums_are_refused() -> None:
+    rng = np.random.default_rng(1)
+    whole = np.array([[3, 0], [1, 2]])
+    assert np.array_equal(unbiased_rounding(whole, np.array([4, 2]), rng), whole)
+    with pytest.raises(ProblemError, match="cell 1"):
+        unbiased_rounding(whole, np.array([4, 3]), rng)
+    with pytest.raises(ProblemError, match="child 0"):
+        unbiased_rounding(whole, np.array([4, 2]), rng, np.array([4, 2]))
+    with pytest.raises(ProblemError, match="parent"):
+        unbiased_rounding(whole, None, rng, np.array([3, 3]))
+    with pytest.raises(ProblemError, match="negative"):
+        unbiased_rounding(-whole, np.array([-4, -2]), rng)
