@@ -18,7 +18,7 @@ from coco_opt.config.sections import (
     PrivacyConfig,
     SolversConfig,
 )
-from coco_opt.config.topdown import GroupingConfig, InvariantConfig, TopdownConfig
+from coco_opt.config.topdown import GroupingConfig, InvariantConfig, PassConfig, TopdownConfig
 from coco_opt.config.values import SolverChoice
 
 __all__ = [
@@ -31,6 +31,7 @@ __all__ = [
     "InvariantConfig",
     "Loss",
     "OutputConfig",
+    "PassConfig",
     "PrivacyConfig",
     "SolverChoice",
     "SolversConfig",

@@ -19,7 +19,7 @@ from coco_opt.config.sections import (
     PrivacyConfig,
     SolversConfig,
 )
-from coco_opt.config.topdown import GroupingConfig, InvariantConfig, TopdownConfig
+from coco_opt.config.topdown import GroupingConfig, InvariantConfig, PassConfig, TopdownConfig
 from coco_opt.config.values import KeyedError
 from coco_opt.errors import ConfigError
 
@@ -132,6 +132,8 @@ def _keys(section: str) -> list[str]:
     }
     if section.startswith("topdown.invariants"):
         return list(InvariantConfig.model_fields)
+    if section.startswith("topdown.passes"):
+        return list(PassConfig.model_fields)
     if section.startswith("topdown.groupings"):
         return list(GroupingConfig.model_fields)
     return list(models[section].model_fields)

@@ -166,6 +166,13 @@ class GroupsConfig(Section):
     ] = "matching"
     merge: Annotated[Literal["weighted", "average"], one_of("weighted", "average")] = "weighted"
     rounding: Annotated[Literal["half_up", "half_even"], one_of("half_up", "half_even")] = "half_up"
+    variances: Annotated[Literal["formula", "bootstrap"], one_of("formula", "bootstrap")] = "formula"
+
+    @model_validator(mode="after")
+    def _variances_are_read(self) -> GroupsConfig:
+        if self.variances == "bootstrap" and (self.consistency, self.merge) != ("matching", "weighted"):
+            raise KeyedError("variances", '"bootstrap" needs consistency = "matching" and merge = "weighted"')
+        return self
 
 
 class SolversConfig(Section):

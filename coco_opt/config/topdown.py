@@ -63,6 +63,13 @@ class InvariantConfig(Section):
     level: str
 
 
+class PassConfig(Section):
+    """Queries fitted together; later passes keep their answers within ``tolerance`` persons."""
+
+    queries: Texts
+    tolerance: Annotated[float, Field(ge=0.0)] = 0.0
+
+
 class GroupingConfig(Section):
     """An attribute made coarser: named groups of the values of the attribute ``of``."""
 
@@ -80,6 +87,7 @@ class TopdownConfig(Section):
     strategy: Annotated[Strategy | tuple[str, ...], PlainValidator(_strategy)] = "workload"
     shares: Annotated[Literal["uniform"] | tuple[Fraction, ...], PlainValidator(_shares)] = "uniform"
     invariants: Annotated[tuple[InvariantConfig, ...], Field(strict=False)] = ()
+    passes: Annotated[tuple[PassConfig, ...], Field(strict=False)] = ()
     estimation: Annotated[Estimation, one_of("full", "classic", "bottom_up")] = "full"
     rounding: Annotated[TableRounding, one_of("nearest", "unbiased")] = "nearest"
     microdata: bool = False

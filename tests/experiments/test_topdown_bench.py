@@ -6,9 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-
 from coco_experiments.bench.topdown import SETTING, faults, run, whole_run
 from coco_experiments.topdown.data import made_blocks, small_tables
+
 from coco_opt.topdown.sparse_tables import SparseTables
 from tests.experiments.recorder import Recorder
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Literal, Protocol, TypeVar
+from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -16,112 +18,23 @@ from coco_opt.privacy import NoiseSource, resolve_noise
 from coco_opt.privacy.ledger_chain import Charge
 from coco_opt.privacy.mechanism import check_source
 from coco_opt.runs.paid import charge_for
-from coco_opt.runs.settings import RunSettings, amount_in, solvers_of
+from coco_opt.runs.settings import amount_in, solvers_of
+from coco_opt.runs.tables.settings import TablesSettings
 from coco_opt.solver import Solver
 from coco_opt.tables.bounds import read_bounds
 from coco_opt.tables.persons import RESERVED
 from coco_opt.tables.records import PublicRegions, read_records, read_regions
 from coco_opt.topdown.counts import TableCounts
 from coco_opt.topdown.invariants import Invariant, Invariants, RegionBounds
-from coco_opt.topdown.method import Estimation, TopdownMethod, WholeRule
+from coco_opt.topdown.method import Pass, TopdownMethod
 from coco_opt.topdown.optimised import optimised_strategy
+from coco_opt.topdown.plain import plain_schema
 from coco_opt.topdown.plan import TablePlan
 from coco_opt.topdown.queries import Query, parse_queries, parse_query
 from coco_opt.topdown.schema import Schema, ValueGroups
 from coco_opt.topdown.strategy import Strategy
 
 T = TypeVar("T")
-
-
-class GroupingSettings(Protocol):
-    """An attribute made coarser."""
-
-    @property
-    def of(self) -> str:
-        """Return the attribute."""
-        ...
-
-    @property
-    def groups(self) -> Mapping[str, Sequence[str]]:
-        """Return each group's values."""
-        ...
-
-
-class InvariantSettings(Protocol):
-    """A query that is exact at a level."""
-
-    @property
-    def query(self) -> str:
-        """Return the query."""
-        ...
-
-    @property
-    def level(self) -> str:
-        """Return the level's name."""
-        ...
-
-
-class TopdownSettings(Protocol):
-    """How tables are measured and made whole."""
-
-    @property
-    def attributes(self) -> Mapping[str, Sequence[str]]:
-        """Return the values of every attribute."""
-        ...
-
-    @property
-    def groupings(self) -> Mapping[str, GroupingSettings]:
-        """Return the coarser attributes."""
-        ...
-
-    @property
-    def structural_zeros(self) -> Sequence[str] | None:
-        """Return the rules of cells that cannot occur."""
-        ...
-
-    @property
-    def workload(self) -> Sequence[str]:
-        """Return the queries that matter."""
-        ...
-
-    @property
-    def strategy(self) -> str | Sequence[str]:
-        """Return the name of a strategy, or its queries."""
-        ...
-
-    @property
-    def shares(self) -> Literal["uniform"] | Sequence[Fraction]:
-        """Return the queries' shares of a level's budget."""
-        ...
-
-    @property
-    def invariants(self) -> Sequence[InvariantSettings]:
-        """Return what is exact."""
-        ...
-
-    @property
-    def estimation(self) -> Estimation:
-        """Return what a region is fitted to."""
-        ...
-
-    @property
-    def rounding(self) -> WholeRule:
-        """Return how tables become whole."""
-        ...
-
-    @property
-    def microdata(self) -> bool:
-        """Return whether one row a person is written."""
-        ...
-
-
-class TablesSettings(RunSettings, Protocol):
-    """A checked configuration of a release of tables."""
-
-    @property
-    def topdown(self) -> TopdownSettings:
-        """Return how tables are measured and made whole."""
-        ...
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -146,11 +59,24 @@ class TablesPlan:
 
     @property
     def charge(self) -> Charge:
-        """Return what the release spends, bound to the configuration, the public regions and the public bounds."""
-        tree, plan = self.hierarchy, self.queries
-        sides = [array.tobytes() for one in self.bounds for array in (one.lower, one.upper)]
-        public = ("\0".join(tree.names).encode(), tree.parent.tobytes(), *sides)
-        return charge_for(self.settings, plan.mechanism, plan.spent, plan.neighbours, public)
+        """Return what the release spends, bound to the configuration and to all public input that shapes an answer."""
+        return charge_for(
+            self.settings, self.queries.mechanism, self.queries.spent, self.queries.neighbours, self._public
+        )
+
+    @property
+    def _public(self) -> Iterator[bytes]:
+        """Return what the digest of a run covers beside the configuration, whose tables it reads in any order."""
+        tree, public = self.hierarchy, self.public
+        ids = [[name, leaf] for name, leaf in public.leaf_ids]
+        asked = [[query.name, query.text] for query in self.queries.queries]
+        facts = [[one.query.name, one.query.text, one.level] for one in self.bounds]
+        for part in (list(tree.names), list(public.levels), ids, plain_schema(self.schema), asked, facts):
+            yield json.dumps(part).encode()
+        yield tree.parent.tobytes()
+        for one in self.bounds:
+            yield one.lower.tobytes()
+            yield one.upper.tobytes()
 
     @property
     def spent(self) -> str:
@@ -199,7 +125,7 @@ def plan_tables(settings: TablesSettings) -> TablesPlan:
         queries=_table_plan(settings, strategy, public.hierarchy.levels),
         bounds=bounds,
         invariants=invariants,
-        method=method_of_settings(settings),
+        method=method_of_settings(settings, strategy),
         solvers=solvers,
         source=source,
     )
@@ -209,8 +135,14 @@ def plan_tables(settings: TablesSettings) -> TablesPlan:
 
 def read_private_tables(plan: TablesPlan) -> TableCounts:
     """Open the private table and count; raises InputError, whose message holds no private value."""
-    schema, path = plan.schema, plan.settings.data.records
+    path = plan.settings.data.records
     assert path is not None
+    return count_records(plan, path)
+
+
+def count_records(plan: TablesPlan, path: Path) -> TableCounts:
+    """Count records in the plan's regions and cells; raises InputError, whose message holds no value."""
+    schema = plan.schema
     found = read_records(plan.public, path, schema.attributes, schema.position < 0)
     cells = schema.position[found.cells]
     return TableCounts.from_microdata(plan.hierarchy, schema, found.leaves, cells, found.counts)
@@ -219,14 +151,25 @@ def read_private_tables(plan: TablesPlan) -> TableCounts:
 def schema_of_settings(settings: TablesSettings) -> Schema:
     """Return the schema, naming the key that is wrong. Raises ConfigError."""
     topdown = settings.topdown
-    for name in topdown.attributes:
-        if name in RESERVED:
-            raise ConfigError("topdown.attributes", f"{name!r} is a column of the release: choose another name")
+    _check_columns(settings)
     zeros = tuple(topdown.structural_zeros or ())
     groupings = {name: ValueGroups(one.of, dict(one.groups)) for name, one in topdown.groupings.items()}
     _keyed(settings, "attributes", lambda: Schema(topdown.attributes))
     _keyed(settings, "structural_zeros", lambda: Schema(topdown.attributes, zeros))
     return _keyed(settings, "groupings", lambda: Schema(topdown.attributes, zeros, groupings))
+
+
+def _check_columns(settings: TablesSettings) -> None:
+    """Raise ConfigError unless attributes can be columns of a release: many programs ignore the case of their names."""
+    seen: dict[str, str] = {name: name for name in RESERVED}
+    for name in settings.topdown.attributes:
+        other = seen.setdefault(name.casefold(), name)
+        if name.casefold() in RESERVED:
+            message = f"{name!r} is a column of the release, {other!r}: choose another name"
+            raise ConfigError("topdown.attributes", message, settings.file)
+        if other != name:
+            message = f"{other!r} and {name!r} differ in case only: choose another name for one"
+            raise ConfigError("topdown.attributes", message, settings.file)
 
 
 def strategy_of(settings: TablesSettings, schema: Schema, workload: tuple[Query, ...]) -> Strategy:
@@ -247,14 +190,22 @@ def strategy_of(settings: TablesSettings, schema: Schema, workload: tuple[Query,
     return _keyed(settings, "shares", lambda: Strategy(asked, tuple(Fraction(share) for share in shares)))
 
 
-def method_of_settings(settings: TablesSettings) -> TopdownMethod:
-    """Return the post-processing; unbiased rounding draws from a seed that the configuration determines."""
+def method_of_settings(settings: TablesSettings, strategy: Strategy) -> TopdownMethod:
+    """Return the post-processing; unbiased rounding draws from a seed that the configuration determines.
+
+    Raises ConfigError for a pass over queries that are not measured.
+    """
     topdown = settings.topdown
+    passes = _keyed(
+        settings, "passes", lambda: tuple(Pass(tuple(one.queries), one.tolerance) for one in topdown.passes)
+    )
     seed = None
     if topdown.rounding == "unbiased":
         digest = hashlib.sha256(f"coco-opt rounding {settings.name} {settings.privacy.seed}".encode()).digest()
         seed = int.from_bytes(digest[:8], "little")
-    return TopdownMethod(estimation=topdown.estimation, rounding=topdown.rounding, seed=seed)
+    method = TopdownMethod(topdown.estimation, passes, rounding=topdown.rounding, seed=seed)
+    _keyed(settings, "passes", lambda: method.groups([query.name for query in strategy.queries]))
+    return method
 
 
 def _table_plan(settings: TablesSettings, strategy: Strategy, levels: int) -> TablePlan:
