@@ -1,0 +1,179 @@
+"""The two losses on the same noisy answers: errors, fits and seconds of p = 1 and p = 2, region by region and level.
+
+Every fit goes through ``KeptFits``, which keeps the problem and its certified solution, so that what is reported of a
+fit (objective, whole values, runs, seconds) is that of the fit the histograms were made of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_experiments.kuo2018.cases import Case
+from coco_experiments.kuo2018.draws import Levels, errors_by_level
+from coco_experiments.kuo2018.joint import before_rounding
+from coco_opt.choices import SolverChoices
+from coco_opt.groups import FitOptions, SizeEstimate, estimate
+from coco_opt.groups.consistency import bottom_up, matching, separate
+from coco_opt.groups.convex import convex
+from coco_opt.groups.estimators import SAME_BLOCK
+from coco_opt.groups.joint import joint
+from coco_opt.histograms import CountOfCounts
+from coco_opt.privacy import Loss, Measurements, Mechanism, Query, SeededNoise, measure_hierarchy, uniform_split
+from coco_opt.problem import Problem
+from coco_opt.solution import Solution
+from coco_opt.solver import solve
+
+ValueT = TypeVar("ValueT")
+FloatArray = NDArray[np.float64]
+LOSSES: tuple[Loss, ...] = ("l1", "l2")
+ALONE, BOTTOM_UP, MATCHING, CONVEX, JOINT = "alone", "bottom-up", "matching", "convex program", "joint"
+STEPS = (ALONE, BOTTOM_UP, MATCHING, CONVEX, JOINT)
+
+
+class KeptFits(SolverChoices):
+    """Solve as usual and keep every problem with its solution."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept: list[tuple[Problem[Any, Any], Solution[Any]]] = []
+
+    def solve(self, problem: Problem[ValueT, Any]) -> ValueT:
+        """Return the certified value of one problem; SolverError where its solver missed the tolerance."""
+        solution = solve(problem, self.solver(type(problem)))
+        self.kept.append((problem, solution))
+        return solution.value
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """What is known of the fits of a level, or of a whole program, before rounding.
+
+    ``objective`` is the loss's own, the sum of absolute or of squared residuals, a mean a region (of a program the
+    whole); ``whole`` and ``nearly`` the percentages of fitted values within 1e-6 and within 1e-2 of a whole number (the
+    programs' solvers stop near an optimum, not on it); ``runs`` how many different values a region's fit has. Seconds
+    of all regions: ``kernel`` of the solver alone, ``certified`` with its certificate.
+    """
+
+    objective: float
+    whole: float
+    nearly: float
+    runs: float
+    kernel: float
+    certified: float
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One loss on one answer after one step: errors (entities) and errors before rounding by level, and fits.
+
+    ``fits`` has one a level, of a program one at level 0; None where a step fits nothing of its own or is whole.
+    """
+
+    errors: Levels
+    fractional: Levels | None
+    fits: tuple[Fit | None, ...]
+
+
+def answers_to(case: Case, query: Query, mechanism: Mechanism, epsilon: Fraction, seed: int) -> Measurements:
+    """Return all regions' raw noisy answers, read by both losses; NOT PRIVATE.
+
+    ``epsilon`` is split evenly over the levels. Discrete Gaussian noise gets a level's rho = (its epsilon)^2 / 4, whose
+    variance 1 / (2 rho) is the paper's 2 / epsilon^2 for geometric noise of the same level.
+    """
+    shares = uniform_split(epsilon, case.levels)
+    geometric = mechanism == "geometric"
+    return measure_hierarchy(
+        case.truth,
+        case.hierarchy,
+        case.counts.group_counts,
+        queries=[query] * case.levels,
+        losses=["l1"] * case.levels,  # raw: ranks to be fitted in squares only may come pooled
+        epsilons=shares if geometric else None,
+        rhos=None if geometric else [share * share / 4 for share in shares],
+        max_size=case.max_size,
+        neighbours="add_remove",
+        source=SeededNoise(seed),
+    )
+
+
+def duel(case: Case, answers: Measurements, steps: Sequence[str]) -> dict[str, dict[Loss, Side]]:
+    """Return, for each of the steps, both losses on the same answers."""
+    found: dict[str, dict[Loss, Side]] = {step: {} for step in steps}
+    for loss in LOSSES:
+        estimates, own = _alone(case, answers, loss)
+        for step in steps:
+            found[step][loss] = own if step == ALONE else _after(case, answers, loss, step, estimates)
+    return found
+
+
+def _after(case: Case, answers: Measurements, loss: Loss, step: str, estimates: Sequence[SizeEstimate]) -> Side:
+    """Return what a consistency step makes of the regions' estimates, or of their answers."""
+    unfitted: tuple[Fit | None, ...] = (None,) * case.levels
+    if step == BOTTOM_UP:
+        return Side(errors_by_level(case, bottom_up(case.hierarchy, estimates)), None, unfitted)
+    if step == MATCHING:
+        return Side(errors_by_level(case, matching(case.hierarchy, estimates, SolverChoices())), None, unfitted)
+    kept, fractional = KeptFits(), None
+    if step == JOINT:
+        found = joint(answers, kept, loss=loss)
+        histograms, fractional = found.histograms, before_rounding(case, found)
+    else:
+        histograms = convex(answers, kept, loss=loss)
+    return Side(errors_by_level(case, histograms), fractional, (_program_fit(kept), *unfitted[1:]))
+
+
+def _alone(case: Case, answers: Measurements, loss: Loss) -> tuple[list[SizeEstimate], Side]:
+    """Return every region's estimate on its own, and what is reported of them."""
+    estimates: list[SizeEstimate] = []
+    rows: list[FloatArray] = []
+    for region, truth in enumerate(case.truth):
+        kept = KeptFits()
+        estimates.append(estimate(answers[region], FitOptions(loss), kept))
+        rows.append(_figures(kept, truth, answers[region].query, case.max_size))
+    table = np.array(rows)
+    levels = [table[list(case.hierarchy.level_range(level))] for level in range(case.levels)]
+    fractional = tuple(float(level[:, -1].mean()) for level in levels)
+    fits = tuple(_level_fit(level) for level in levels)
+    return estimates, Side(errors_by_level(case, separate(estimates)), fractional, fits)
+
+
+def _figures(kept: KeptFits, truth: CountOfCounts, query: Query, max_size: int) -> FloatArray:
+    """Return the figures of one fit in the order of Fit's fields, then its error before rounding."""
+    if not kept.kept:  # a region without a group is not fitted
+        return np.array([0.0, 100.0, 100.0, 0.0, 0.0, 0.0, 0.0])
+    ((_, solution),) = kept.kept
+    true = truth.cumulative(max_size)[:-1] if query == "cumulative" else truth.ranks()
+    error = float(np.abs(solution.value - true).sum())
+    fit = _fit_of(solution)
+    return np.array([fit.objective, fit.whole, fit.nearly, fit.runs, fit.kernel, fit.certified, error])
+
+
+def _level_fit(rows: FloatArray) -> Fit:
+    objective, whole, nearly, runs = rows[:, :4].mean(axis=0).tolist()
+    return Fit(objective, whole, nearly, runs, float(rows[:, 4].sum()), float(rows[:, 5].sum()))
+
+
+def _program_fit(kept: KeptFits) -> Fit:
+    """Return the figures of the program over all regions: it comes first, rounding or repairs after it."""
+    return _fit_of(kept.kept[0][1])
+
+
+def _fit_of(solution: Solution[Any]) -> Fit:
+    values = np.asarray(solution.value)
+    runs = float(np.mean(1 + np.count_nonzero(np.diff(values) > SAME_BLOCK, axis=-1)))
+    certified = solution.seconds + solution.judge_seconds
+    whole, nearly = whole_share(values), whole_share(values, 1e-2)
+    return Fit(solution.objective, whole, nearly, runs, solution.seconds, certified)
+
+
+def whole_share(values: NDArray[Any], within: float = 1e-6) -> float:
+    """Return the percentage of values less than ``within`` from a whole number; 100 where there are none."""
+    if values.size == 0 or values.dtype == np.int64:
+        return 100.0
+    return float(100.0 * np.mean(np.abs(values - np.rint(values)) < within))
