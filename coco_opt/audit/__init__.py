@@ -1,7 +1,8 @@
 """Measuring the privacy that is really lost: Flaxman's estimates (2019) and sound lower bounds, for every release.
 
-Covered: groups releases (``audit_groups``, which ``coco-opt audit`` runs for a configuration), universal and
-unattributed histograms (``audit_ranges``), and Flaxman's counting mechanisms (``counting``).
+Covered: groups releases (``audit_groups``) and tables of persons (``audit_tables``), which ``coco-opt audit`` runs for
+a configuration, universal and unattributed histograms (``audit_ranges``), and Flaxman's counting mechanisms
+(``counting``).
 An estimate from residuals is neither an upper nor a lower bound; ``lower_bound`` is sound at its confidence. Both are
 for data that nobody needs to protect: made data, public data, or a look-alike. Names are imported when first used:
 estimates need no compiled kernel.
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from coco_opt.audit.bounds import expected_bound as expected_bound
     from coco_opt.audit.bounds import lower_bound as lower_bound
     from coco_opt.audit.bulk import bulk_scores as bulk_scores
+    from coco_opt.audit.bulk_tables import bulk_table_scores as bulk_table_scores
     from coco_opt.audit.counting import MECHANISMS as MECHANISMS
     from coco_opt.audit.counting import UniformTree as UniformTree
     from coco_opt.audit.counting import children_of as children_of
@@ -50,10 +52,17 @@ if TYPE_CHECKING:
     from coco_opt.audit.released import GroupsMechanism as GroupsMechanism
     from coco_opt.audit.released import released_runs as released_runs
     from coco_opt.audit.residuals import ResidualCounts as ResidualCounts
+    from coco_opt.audit.table_answers import TablesMechanism as TablesMechanism
+    from coco_opt.audit.table_answers import answer_scores as answer_scores
+    from coco_opt.audit.table_answers import tables_witness as tables_witness
+    from coco_opt.audit.table_pairs import TablePair as TablePair
+    from coco_opt.audit.table_pairs import table_pair as table_pair
+    from coco_opt.audit.tables import audit_tables as audit_tables
 
 _NAMES = {
     "bounds": ("CONFIDENCE", "Event", "LowerBound", "expected_bound", "lower_bound"),
     "bulk": ("bulk_scores",),
+    "bulk_tables": ("bulk_table_scores",),
     "counting": ("MECHANISMS", "UniformTree", "children_of", "mechanism", "population"),
     "direct": ("DirectEstimate", "direct_estimate"),
     "groups": ("Audit", "AuditRow", "audit_groups"),
@@ -65,6 +74,9 @@ _NAMES = {
     "ranges": ("audit_ranges", "bulk_range_scores", "cells_witness"),
     "released": ("GroupsMechanism", "released_runs"),
     "residuals": ("ResidualCounts",),
+    "table_answers": ("TablesMechanism", "answer_scores", "tables_witness"),
+    "table_pairs": ("TablePair", "table_pair"),
+    "tables": ("audit_tables",),
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names}
 

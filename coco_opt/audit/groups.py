@@ -52,6 +52,7 @@ class AuditRow:
             "estimate": self.estimate,
             "lower_bound": None if bound is None else bound.epsilon,
             "confidence": None if bound is None else bound.confidence,
+            "delta": None if bound is None else bound.delta,
             "hits": None if bound is None else bound.hits,
             "trials": None if bound is None else bound.trials,
             "other_hits": None if bound is None else bound.other_hits,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from coco_opt.cli.audit_tables import AuditSize, audit_of_tables
 from coco_opt.cli.console import TerminalReporter, figure, write, write_json, write_table
 from coco_opt.cli.options import ConfigFile, Json, Version
 from coco_opt.errors import CocoOptError, ConfigError, InputError, Place, VerificationError
@@ -19,10 +20,12 @@ from coco_opt.errors import CocoOptError, ConfigError, InputError, Place, Verifi
 if TYPE_CHECKING:
     from coco_opt.audit.groups import Audit
     from coco_opt.audit.released import GroupsMechanism
+    from coco_opt.config import Config, TablesConfig
     from coco_opt.histograms import CountOfCounts, Hierarchy
     from coco_opt.privacy import NoiseSource
-    from coco_opt.runs.settings import Settings
+    from coco_opt.runs.settings import RunSettings, Settings
 
+_LARGEST = 10_000  # denominator of a claim that is printed as a fraction
 _HEADER = ("what", "epsilon claimed", "runs a side", "estimate", "sound lower bound", "")
 
 
@@ -39,7 +42,7 @@ def audit(
     config: ConfigFile,
     public: Annotated[
         Path | None,
-        typer.Option("--public", help="Counts that are public, as a sizes table; made data unless given."),
+        typer.Option("--public", help="Public data: a sizes table, or records of persons; made data unless given."),
     ] = None,
     runs: Annotated[int, typer.Option("--runs", min=2, help="Whole releases on each of two neighbours.")] = 100,
     draws: Annotated[int, typer.Option("--draws", min=2, help="Noisy answers of each measured cell.")] = 200_000,
@@ -54,31 +57,50 @@ def audit(
     version: Version = False,
 ) -> int:
     """Estimate and bound the privacy lost on made or public data; spends nothing. Exit 1 if a bound beats its claim."""
-    from coco_opt.audit.groups import audit_groups
-    from coco_opt.audit.neighbours import neighbour_pair
-    from coco_opt.config import load_config
+    from coco_opt.config import load_any
 
-    settings = load_config(config)
-    claimed = _pure_epsilon(settings)
-    reporter = TerminalReporter(lines=not json)
-    noise = _noise(settings, seed)
-    with reporter.stage("Reading the data"):
-        subject = _subject(public, settings.data.root)
-    mechanism = _mechanism(settings, claimed, subject.hierarchy.levels, noise)
-    pair = neighbour_pair(subject.histograms, subject.hierarchy, settings.groups.max_size, settings.privacy.neighbours)
-    with reporter.stage("Releasing") as progress:
-        found = audit_groups(pair, mechanism, draws=draws, runs=runs, confidence=confidence, progress=progress)
-    files = [] if out is None else _write_files(out, found, subject, float(claimed))
+    settings = load_any(config)
+    reporter, noise, size = TerminalReporter(lines=not json), _noise(settings, seed), AuditSize(draws, runs, confidence)
+    found, what, claimed = _audited(settings, public, noise, size, reporter)
+    files = [] if out is None else _write_files(out, found, what, float(claimed))
     if json:
-        write_json(_as_dict(found, subject, files))
+        write_json(_as_dict(found, what, files))
     else:
-        _write_report(found, subject, confidence, noise(0).name)
+        _write_report(found, what, confidence, noise(0).name)
         for file in files:
             write(f"Written  {file}")
     return _verdict(found)
 
 
-def _noise(settings: Settings, seed: int | None) -> Callable[[int], NoiseSource]:
+def _audited(
+    settings: Config | TablesConfig,
+    public: Path | None,
+    noise: Callable[[int], NoiseSource],
+    size: AuditSize,
+    reporter: TerminalReporter,
+) -> tuple[Audit, str, Fraction]:
+    """Return the audit of groups or tables, in words what it ran on, and the epsilon that the whole claims."""
+    from coco_opt.config import TablesConfig
+
+    if isinstance(settings, TablesConfig):
+        found, what = audit_of_tables(settings, public, noise, reporter, size)
+        return found, what, found.rows[-1].claimed
+    from coco_opt.audit.groups import audit_groups
+    from coco_opt.audit.neighbours import neighbour_pair
+
+    claimed = _pure_epsilon(settings)
+    with reporter.stage("Reading the data"):
+        subject = _subject(public, settings.data.root)
+    mechanism = _mechanism(settings, claimed, subject.hierarchy.levels, noise)
+    pair = neighbour_pair(subject.histograms, subject.hierarchy, settings.groups.max_size, settings.privacy.neighbours)
+    with reporter.stage("Releasing") as progress:
+        found = audit_groups(
+            pair, mechanism, draws=size.draws, runs=size.runs, confidence=size.confidence, progress=progress
+        )
+    return found, subject.what, claimed
+
+
+def _noise(settings: RunSettings, seed: int | None) -> Callable[[int], NoiseSource]:
     """Return what makes the noise source of a run: fresh for each, of the configured kind unless a seed is given."""
     from coco_opt.privacy import SeededNoise, resolve_noise
 
@@ -135,15 +157,15 @@ def _mechanism(
     return GroupsMechanism(queries, budget, settings.groups.max_size, method, noise, chosen)
 
 
-def _write_report(found: Audit, subject: _Subject, confidence: float, noise: str) -> None:
+def _write_report(found: Audit, what: str, confidence: float, noise: str) -> None:
     from coco_opt.audit.privacy_loss import CAVEAT
 
-    write(f"Audited on {subject.what}, with {noise} noise; no privacy budget was spent.")
+    write(f"Audited on {what}, with {noise} noise; no privacy budget was spent.")
     write(f"Neighbours: {found.neighbours}.")
     rows = [
         (
             row.what,
-            str(row.claimed),
+            _claim(row.claimed),
             f"{row.runs:,}",
             figure(row.estimate, 3),
             figure(None if row.bound is None else row.bound.epsilon, 3),
@@ -154,6 +176,14 @@ def _write_report(found: Audit, subject: _Subject, confidence: float, noise: str
     write_table("Privacy lost", _HEADER, rows)
     write(f"Estimate: {CAVEAT}. Correlations between counts are not seen, and residuals differ in law.")
     write(f"Sound lower bound: epsilon is at least that, with confidence {confidence:g} for each row on its own.")
+    deltas = {row.bound.delta for row in found.rows if row.bound is not None and row.bound.delta}
+    for delta in deltas:
+        write(f"A claim is the epsilon that rho implies at delta = {delta:g}; bounds hold at the same delta.")
+
+
+def _claim(epsilon: Fraction) -> str:
+    """Return a claim exactly, or in six digits where rho implies it."""
+    return str(epsilon) if epsilon.denominator < _LARGEST else figure(float(epsilon), 6)
 
 
 def _verdict(found: Audit) -> int:
@@ -163,11 +193,11 @@ def _verdict(found: Audit) -> int:
     return 0
 
 
-def _as_dict(found: Audit, subject: _Subject, files: Sequence[Path]) -> dict[str, object]:
+def _as_dict(found: Audit, what: str, files: Sequence[Path]) -> dict[str, object]:
     from coco_opt.audit.privacy_loss import CAVEAT
 
     return {
-        "data": subject.what,
+        "data": what,
         "neighbours": found.neighbours,
         "estimate": CAVEAT,
         "rows": [row.as_dict() for row in found.rows],
@@ -175,7 +205,7 @@ def _as_dict(found: Audit, subject: _Subject, files: Sequence[Path]) -> dict[str
     }
 
 
-def _write_files(folder: Path, found: Audit, subject: _Subject, claimed: float) -> list[Path]:
+def _write_files(folder: Path, found: Audit, what: str, claimed: float) -> list[Path]:
     import json as json_module
 
     from coco_opt.audit.plots import plot_losses
@@ -190,7 +220,7 @@ def _write_files(folder: Path, found: Audit, subject: _Subject, claimed: float) 
             writer.writeheader()
             writer.writerows(records)
         record = folder / "audit.json"
-        content = json_module.dumps(_as_dict(found, subject, [*files, table]), indent=2, allow_nan=False)
+        content = json_module.dumps(_as_dict(found, what, [*files, table]), indent=2, allow_nan=False)
         record.write_text(content + "\n", encoding="utf-8")
     except OSError as error:
         reason = error.strerror or "unknown reason"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from coco_opt.errors import HierarchyError, InputError
 from coco_opt.histograms import Hierarchy
@@ -24,8 +26,8 @@ BOUNDS = Columns(first=("region", "query", "answer", "lower", "upper"), private=
 def read_bounds(path: StrPath, hierarchy: Hierarchy, schema: Schema) -> tuple[RegionBounds, ...]:
     """Return the bounds of a file, one entry for each query and level it speaks of.
 
-    Raises InputError, with the row: unknown-region, unknown-answer, not-an-integer, negative-bound, what
-    ``parse_query`` says of a query, and the codes of ``source.load``.
+    Raises InputError, with the row: unknown-region, unknown-answer, not-an-integer, negative-bound, duplicate-bound,
+    inconsistent-bounds, what ``parse_query`` says of a query, and the codes of ``source.load``. O(rows).
     """
     path = Path(path)
     with isolated([path]) as con:
@@ -34,19 +36,41 @@ def read_bounds(path: StrPath, hierarchy: Hierarchy, schema: Schema) -> tuple[Re
         for column in range(3):
             checks.check_present(table, column)
         rows = table.fetch("SELECT c0, c1, c2, c3, c4 FROM {t} ORDER BY rowid")
-        sides: dict[tuple[str, int], tuple[Query, Int64Array, Int64Array]] = {}
+        found: dict[tuple[str, int], _Sides] = {}
         for row, (region, text, answer, lower, upper) in enumerate(rows):
             number = _region(table, row, hierarchy, region)
             level = int(hierarchy.level[number])
-            if (text, level) not in sides:
-                query = _query(table, row, text, schema)
-                shape = (len(hierarchy.level_range(level)), query.answers)
-                sides[text, level] = (query, np.zeros(shape, np.int64), np.full(shape, UNBOUNDED, np.int64))
-            query, lowers, uppers = sides[text, level]
-            place = (number - hierarchy.level_range(level).start, _answer(table, row, query, answer))
-            lowers[place] = _number(table, row, 3, lower, 0)
-            uppers[place] = _number(table, row, 4, upper, UNBOUNDED)
-    return tuple(RegionBounds(query, level, low, high) for (_, level), (query, low, high) in sides.items())
+            if (text, level) not in found:
+                found[text, level] = _Sides.open(_query(table, row, text, schema), len(hierarchy.level_range(level)))
+            sides = found[text, level]
+            place = (number - hierarchy.level_range(level).start, _answer(table, row, sides, answer))
+            _fill(table, row, sides, place, _number(table, row, 3, lower, 0), _number(table, row, 4, upper, UNBOUNDED))
+    return tuple(RegionBounds(one.query, level, one.lower, one.upper) for (_, level), one in found.items())
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Sides:
+    """The bounds of a query on one level as they are read, int64[regions, answers], and where each answer stands."""
+
+    query: Query
+    places: dict[str, int]
+    lower: Int64Array
+    upper: Int64Array
+    given: NDArray[np.bool_]
+
+    @classmethod
+    def open(cls, query: Query, regions: int) -> _Sides:
+        shape = (regions, query.answers)
+        places = {label: place for place, label in enumerate(query.labels())}
+        return cls(query, places, np.zeros(shape, np.int64), np.full(shape, UNBOUNDED), np.zeros(shape, np.bool_))
+
+
+def _fill(table: Loaded, row: int, sides: _Sides, place: tuple[int, int], lower: int, upper: int) -> None:
+    if sides.given[place]:
+        raise InputError("duplicate-bound", "an earlier row bounds the same answer of this region", table.place(row))
+    if lower > upper:
+        raise InputError("inconsistent-bounds", "the lower bound is above the upper one", table.place(row))
+    sides.given[place], sides.lower[place], sides.upper[place] = True, lower, upper
 
 
 def _region(table: Loaded, row: int, hierarchy: Hierarchy, region: str) -> int:
@@ -65,12 +89,13 @@ def _query(table: Loaded, row: int, text: str, schema: Schema) -> Query:
     raise InputError(code, message, table.place(row, 1))
 
 
-def _answer(table: Loaded, row: int, query: Query, answer: str) -> int:
-    labels = query.labels()
-    if answer not in labels:
-        shown = "; ".join(labels[:6]) + ("; ..." if len(labels) > 6 else "")
-        raise InputError("unknown-answer", f"is no answer of {query.text!r}, which are {shown}", table.place(row, 2))
-    return labels.index(answer)
+def _answer(table: Loaded, row: int, sides: _Sides, answer: str) -> int:
+    if answer not in sides.places:
+        known = list(sides.places)
+        shown = "; ".join(known[:6]) + ("; ..." if len(known) > 6 else "")
+        message = f"is no answer of {sides.query.text!r}, which are {shown}"
+        raise InputError("unknown-answer", message, table.place(row, 2))
+    return sides.places[answer]
 
 
 def _number(table: Loaded, row: int, column: int, text: str | None, missing: int) -> int:

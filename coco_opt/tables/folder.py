@@ -10,17 +10,22 @@ import json
 import os
 import secrets
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from coco_opt.errors import InputError, Place
+from coco_opt.histograms.arrays import Int64Array
 from coco_opt.tables.source import quietly
 
 MANIFEST = "manifest.json"
 REPORT = "report.html"
 
-_ROWS_PER_GROUP = 1 << 20
+ROWS_PER_GROUP = 1 << 20
 
 
 def write_folder(folder: Path, files: Mapping[str, bytes]) -> Path:
@@ -53,16 +58,35 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 def read_columns(path: Path, columns: Sequence[str]) -> Any:
     """Return an Arrow table with the named columns; raise InputError."""
     import pyarrow.parquet as pq
-    import pyarrow.types as kinds
-
-    if not path.is_file():
-        raise InputError("file-not-found", "is missing from the release folder", Place(path.name))
 
     def read() -> Any:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
             return file.read()
 
-    table: Any = quietly(path, read)
+    _check_there(path)
+    return _checked(quietly(path, read), path, columns)
+
+
+def read_parts(path: Path, columns: Sequence[str]) -> Iterator[Any]:
+    """Yield Arrow tables with the named columns, a row group at a time; raise InputError."""
+    import pyarrow.parquet as pq
+
+    _check_there(path)
+    file = quietly(path, lambda: pq.ParquetFile(path, page_checksum_verification=True))
+    with file:
+        yield _checked(quietly(path, file.schema_arrow.empty_table), path, columns)
+        for group in range(file.num_row_groups):
+            yield quietly(path, partial(file.read_row_group, group))
+
+
+def _check_there(path: Path) -> None:
+    if not path.is_file():
+        raise InputError("file-not-found", "is missing from the release folder", Place(path.name))
+
+
+def _checked(table: Any, path: Path, columns: Sequence[str]) -> Any:
+    import pyarrow.types as kinds
+
     for name in columns:
         if table.column_names.count(name) != 1:
             raise InputError("missing-column", "must occur once", Place(path.name, None, name))
@@ -71,22 +95,45 @@ def read_columns(path: Path, columns: Sequence[str]) -> Any:
     return table
 
 
+@dataclass(frozen=True, eq=False, slots=True)
+class Coded:
+    """A column of texts by their places in a list: ``texts[codes[k]]``, without one object a row."""
+
+    texts: Sequence[str | None]
+    codes: Int64Array
+
+
 def parquet(columns: Mapping[str, Any], types: Mapping[str, str]) -> bytes:
     """Return a Parquet file of columns; ``types`` names those that are no strings (int32, int64, double)."""
+    return parquet_parts([columns], types)
+
+
+def parquet_parts(parts: Iterable[Mapping[str, Any]], types: Mapping[str, str]) -> bytes:
+    """Return a Parquet file of rows given in parts of the same columns, of which only one is held at a time."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    arrays = {name: pa.array(data, pa.type_for_alias(types.get(name, "string"))) for name, data in columns.items()}
     sink = io.BytesIO()
-    pq.write_table(
-        pa.table(arrays),
-        sink,
-        row_group_size=_ROWS_PER_GROUP,
-        compression="zstd",
-        store_schema=False,
-        write_page_checksum=True,
-    )
+    writer = None
+    for columns in parts:
+        table = pa.table({name: _array(data, types.get(name, "string")) for name, data in columns.items()})
+        if writer is None:
+            options = {"compression": "zstd", "store_schema": False, "write_page_checksum": True}
+            writer = pq.ParquetWriter(sink, table.schema, **options)
+        writer.write_table(table, row_group_size=ROWS_PER_GROUP)
+    if writer is None:
+        raise InputError("no-columns", "a Parquet file needs at least one part, if only an empty one")
+    writer.close()
     return sink.getvalue()
+
+
+def _array(data: Any, kind: str) -> Any:
+    import pyarrow as pa
+
+    if not isinstance(data, Coded):
+        return pa.array(data, pa.type_for_alias(kind))
+    codes = pa.array(data.codes.astype(np.int32))
+    return pa.DictionaryArray.from_arrays(codes, pa.array(list(data.texts), pa.string()))
 
 
 def as_json(manifest: Mapping[str, Any]) -> bytes:

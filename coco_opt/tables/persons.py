@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,8 +15,11 @@ from coco_opt.histograms.arrays import Int64Array
 from coco_opt.tables.folder import (
     MANIFEST,
     REPORT,
+    ROWS_PER_GROUP,
+    Coded,
     as_json,
     parquet,
+    parquet_parts,
     read_columns,
     read_manifest,
     write_folder,
@@ -41,14 +44,11 @@ PERSONS = "persons"
 RESERVED = ("level", "region", "region_id", PERSONS, "count")
 """Names of columns, which no attribute may have."""
 
-_TYPES = {
-    "level": "int32",
-    PERSONS: "int64",
-    "lower": "int64",
-    "upper": "int64",
-    "estimate": "double",
-    "standard_error": "double",
-}
+# By file, for an attribute may have the name of another file's column.
+_REGION_TYPES = {"level": "int32"}
+_TABLE_TYPES = {"level": "int32", PERSONS: "int64"}
+_EXACT_TYPES = {"level": "int32", "lower": "int64", "upper": "int64"}
+_ESTIMATE_TYPES = {"level": "int32", "estimate": "double", "standard_error": "double"}
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -95,7 +95,11 @@ class TablesRelease:
         """Return a frame with the columns level, region, the attributes and persons, as in the folder."""
         import pandas as pd
 
-        return pd.DataFrame(_table_columns(self.hierarchy, self.schema, self.runs))
+        columns = _table_columns(self.hierarchy, self.schema, self.runs)
+        texts = {
+            name: np.array(one.texts, object)[one.codes] for name, one in columns.items() if isinstance(one, Coded)
+        }
+        return pd.DataFrame({**columns, **texts})
 
     def __repr__(self) -> str:
         return f"TablesRelease({self.hierarchy!r}, {self.schema!r})"
@@ -121,16 +125,16 @@ def write_tables(
     cannot-write.
     """
     files = {
-        TABLES: parquet(_table_columns(hierarchy, schema, runs), _TYPES),
-        REGIONS: parquet(_region_columns(hierarchy), _TYPES),
+        TABLES: parquet(_table_columns(hierarchy, schema, runs), _TABLE_TYPES),
+        REGIONS: parquet(_region_columns(hierarchy), _REGION_TYPES),
         MANIFEST: as_json(manifest),
     }
     if exact is not None:
-        files[EXACT] = parquet({name: exact[name] for name in EXACT_COLUMNS}, _TYPES)
+        files[EXACT] = parquet({name: exact[name] for name in EXACT_COLUMNS}, _EXACT_TYPES)
     if estimates is not None:
-        files[ESTIMATES] = parquet({name: estimates[name] for name in ESTIMATE_COLUMNS}, _TYPES)
+        files[ESTIMATES] = parquet({name: estimates[name] for name in ESTIMATE_COLUMNS}, _ESTIMATE_TYPES)
     if microdata:
-        files[MICRODATA] = parquet(_person_columns(hierarchy, schema, runs), _TYPES)
+        files[MICRODATA] = parquet_parts(_person_parts(hierarchy, schema, runs), {})
     if report_html is not None:
         files[REPORT] = report_html.encode("utf-8")
     return write_folder(Path(folder), files)
@@ -173,15 +177,15 @@ def _codes(table: Any, name: str, schema: Schema) -> Int64Array:
 def _table_columns(hierarchy: Hierarchy, schema: Schema, runs: CellRuns) -> dict[str, Any]:
     return {
         "level": hierarchy.level[runs.regions].astype(np.int32),
-        "region": np.array(hierarchy.paths, dtype=object)[runs.regions],
+        "region": Coded(hierarchy.paths, runs.regions),
         **_value_columns(schema, runs.cells),
         PERSONS: runs.counts,
     }
 
 
-def _value_columns(schema: Schema, cells: Int64Array) -> dict[str, Any]:
+def _value_columns(schema: Schema, cells: Int64Array) -> dict[str, Coded]:
     codes = schema.decode(cells)
-    return {name: np.array(values, dtype=object)[codes[name]] for name, values in schema.attributes.items()}
+    return {name: Coded(values, codes[name]) for name, values in schema.attributes.items()}
 
 
 def _region_columns(hierarchy: Hierarchy) -> dict[str, Any]:
@@ -191,9 +195,14 @@ def _region_columns(hierarchy: Hierarchy) -> dict[str, Any]:
     return {"region": paths, "parent": parents, "level": hierarchy.level.astype(np.int32)}
 
 
-def _person_columns(hierarchy: Hierarchy, schema: Schema, runs: CellRuns) -> dict[str, Any]:
-    """Return one row for each person of a leaf, in the order of regions and cells."""
-    leaf = runs.regions >= hierarchy.leaves.start
-    persons = np.repeat(np.flatnonzero(leaf), runs.counts[leaf])
-    paths = np.array(hierarchy.paths, dtype=object)
-    return {"region": paths[runs.regions[persons]], **_value_columns(schema, runs.cells[persons])}
+def _person_parts(hierarchy: Hierarchy, schema: Schema, runs: CellRuns) -> Iterator[dict[str, Coded]]:
+    """Return one row for each person of a leaf, in the order of regions and cells, a row group at a time."""
+    leaf = np.flatnonzero(runs.regions >= hierarchy.leaves.start)
+    ends = np.cumsum(runs.counts[leaf])
+    persons = int(ends[-1]) if ends.size else 0
+    for start in range(0, max(1, persons), ROWS_PER_GROUP):
+        rows = np.arange(start, min(start + ROWS_PER_GROUP, persons))
+        run = leaf[np.searchsorted(ends, rows, side="right")]
+        regions, codes = np.unique(runs.regions[run], return_inverse=True)
+        region = Coded([hierarchy.paths[number] for number in regions.tolist()], codes)
+        yield {"region": region, **_value_columns(schema, runs.cells[run])}

@@ -91,11 +91,15 @@ def read_records(
             f"JOIN values{k} ON records.c{where[name]} = values{k}.value" for k, name in enumerate(attributes)
         )
         query = f"""
-            SELECT leaf, ({codes})::BIGINT AS cell, sum({persons})::BIGINT AS persons, min(records.rowid) AS first
+            SELECT leaf, ({codes})::BIGINT AS cell, sum({persons})::BIGINT AS persons, count(*) AS rows,
+                   coalesce(min(records.rowid) FILTER ({persons} > 0), 0) AS first
             FROM records JOIN leaves ON c0 = region {joins} GROUP BY ALL ORDER BY leaf, cell"""
         found = quietly(path, lambda: con.execute(query).fetchnumpy())
-        leaves, cells, persons_, first = (np.asarray(found[n], np.int64) for n in ("leaf", "cell", "persons", "first"))
+        names = ("leaf", "cell", "persons", "first", "rows")
+        leaves, cells, persons_, first, counted_rows = (np.asarray(found[name], np.int64) for name in names)
         rows = table.rows()
+        if int(counted_rows.sum()) != rows:
+            raise InputError("rows-lost", "not every row was counted once", table.place())
         _check_zeros(table, forbidden, cells, persons_, first)
     some = persons_ > 0
     return CellCounts(leaves[some], cells[some], persons_[some], rows)

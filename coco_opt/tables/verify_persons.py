@@ -12,7 +12,7 @@ import numpy as np
 from coco_opt.errors import CocoOptError, InputError
 from coco_opt.histograms.arrays import Int64Array
 from coco_opt.tables.checked import Check, first_of, int64_column, is_safe, positions, tree_check
-from coco_opt.tables.folder import read_columns
+from coco_opt.tables.folder import read_columns, read_parts
 from coco_opt.tables.persons import (
     EXACT,
     EXACT_COLUMNS,
@@ -26,6 +26,7 @@ from coco_opt.topdown.plain import schema_of
 from coco_opt.topdown.queries import Query, parse_query
 from coco_opt.topdown.schema import Schema
 
+_BLOCK = 1 << 10  # regions whose answers are dense at a time
 TABLE_PROMISES = ("integers", "nonnegative", "structural_zeros", "children_sum_to_parents", "invariants", "microdata")
 
 
@@ -188,7 +189,7 @@ def _broken_invariant(content: _Content) -> tuple[str, int]:
         answers = [where.get(labels[row], -1) for row in rows.tolist()]
         if -1 in answers:
             return f"{EXACT}, row {int(rows[answers.index(-1)]) + 1}: {text!r} has no such answer", 0
-        found = _answers(content, query, region[rows])[np.arange(rows.size), answers]
+        found = _answers(content, query, region[rows], np.array(answers, np.int64))
         wrong = (found < lower[rows]) | (found > upper[rows])
         if wrong.any():
             row = int(rows[first_of(wrong)])
@@ -196,38 +197,54 @@ def _broken_invariant(content: _Content) -> tuple[str, int]:
     return "", region.size
 
 
-def _answers(content: _Content, query: Query, regions: Int64Array) -> Int64Array:
-    """Return a query's answers for regions int64[rows], from the raw rows."""
+def _answers(content: _Content, query: Query, regions: Int64Array, answers: Int64Array) -> Int64Array:
+    """Return one answer of a query a row, int64[rows], for regions and answers int64[rows], from the raw rows."""
+    from scipy.sparse import csr_array
+
     kept, inverse = np.unique(regions, return_inverse=True)
     place = np.full(len(content.names), -1, np.int64)
     place[kept] = np.arange(kept.size)
     used = place[content.region] >= 0
-    matrix = query.operator.to_sparse().T.tocsr()
     cells = content.schema.position[content.cell[used]]
-    table = np.zeros((kept.size, query.answers))
-    np.add.at(table, place[content.region[used]], matrix[cells].multiply(content.persons[used][:, None]).toarray())
-    return np.rint(table).astype(np.int64)[inverse]
+    shape = (kept.size, content.schema.size)
+    table = csr_array((content.persons[used], (place[content.region[used]], cells)), shape=shape)
+    found = np.zeros(regions.size, np.int64)
+    matrix = query.operator.to_sparse().astype(np.int64).tocsr()
+    for start in range(0, kept.size, _BLOCK):
+        here = np.flatnonzero((inverse >= start) & (inverse < start + _BLOCK))
+        block = (table[start : start + _BLOCK] @ matrix.T).toarray()
+        found[here] = block[inverse[here] - start, answers[here]]
+    return found
 
 
 def _microdata(content: _Content) -> Check:
     """Count the persons of the microdata by region and cell: they must be the leaves' tables."""
-    failure = ""
+    failure, keys, counts = "", np.zeros(0, np.int64), np.zeros(0, np.int64)
     try:
-        persons = read_columns(content.folder / MICRODATA, ("region", *content.schema.names))
+        for part in read_parts(content.folder / MICRODATA, ("region", *content.schema.names)):
+            region = positions(part.column("region"), _chunked(content.names))
+            cell = _cells(content.schema, part)
+            if (region < 0).any() or (cell < 0).any():
+                raise InputError("unknown-value", "a person has no known region or values")
+            keys, counts = _merged(keys, counts, region * content.schema.cells + cell)
     except InputError as error:
         failure = str(error)
     if failure:
         return Check("microdata", passed=False, detail=failure)
-    region = positions(persons.column("region"), _chunked(content.names))
-    cell = _cells(content.schema, persons)
-    if (region < 0).any() or (cell < 0).any():
-        return Check("microdata", passed=False, detail="a person has no known region or values")
     leaves = content.level[content.region] == content.level.max()
-    keys, counts = np.unique(region * content.schema.cells + cell, return_counts=True)
     order = np.argsort(content.keys[leaves])
     same = np.array_equal(keys, content.keys[leaves][order]) and np.array_equal(counts, content.persons[leaves][order])
-    detail = f"{region.size:,} persons make the tables of the leaves" if same else "the persons make other tables"
+    detail = f"{counts.sum():,} persons make the tables of the leaves" if same else "the persons make other tables"
     return Check("microdata", same, detail)
+
+
+def _merged(keys: Int64Array, counts: Int64Array, more: Int64Array) -> tuple[Int64Array, Int64Array]:
+    """Return distinct keys and how often each occurred, with more of them counted in."""
+    added, times = np.unique(more, return_counts=True)
+    merged, where = np.unique(np.concatenate([keys, added]), return_inverse=True)
+    total = np.zeros(merged.size, np.int64)
+    np.add.at(total, where, np.concatenate([counts, times]))
+    return merged, total
 
 
 def _cells(schema: Schema, table: Any) -> Int64Array:

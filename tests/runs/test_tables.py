@@ -269,7 +269,7 @@ def test_predicted_errors_are_those_of_many_measurements(tmp_path: Path) -> None
     plan = plan_tables(write(tmp_path))
     predicted = {(one.level, one.query): one for one in forecast_tables(plan.settings).predictions}
     assert all(one.linear <= one.alone + 1e-9 for one in predicted.values())
-    counts = read_private_tables(plan)
+    counts, _ = read_private_tables(plan)
     query = next(one for one in plan.workload if one.text == "sex")
     truth = counts.answers_of(query.operator, plan.hierarchy.level_range(1))
     errors = []

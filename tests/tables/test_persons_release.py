@@ -14,9 +14,11 @@ import pytest
 
 from coco_opt.errors import InputError
 from coco_opt.histograms import Hierarchy
+from coco_opt.tables import persons, verify_persons
 from coco_opt.tables.persons import FORMAT, CellRuns, TablesRelease, read_tables_release, write_tables
 from coco_opt.tables.verify import verify_release
 from coco_opt.topdown.plain import plain_schema
+from coco_opt.topdown.queries import parse_query
 from coco_opt.topdown.schema import Schema, ValueGroups
 from coco_opt.topdown.sparse_tables import SparseTables
 
@@ -180,3 +182,81 @@ def test_a_manifest_that_promises_the_unknown_fails(tmp_path: Path) -> None:
     manifest["promises"], manifest["schema"] = ["integers"], {"attributes": 3}
     (folder / "manifest.json").write_text(json.dumps(manifest))
     assert "files" in failing(folder)
+
+
+def test_microdata_in_several_row_groups_is_the_same_people(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = pq.read_table(release(tmp_path / "one") / "microdata.parquet")
+    monkeypatch.setattr(persons, "ROWS_PER_GROUP", 4)
+    folder = release(tmp_path / "two")
+    assert pq.ParquetFile(folder / "microdata.parquet").num_row_groups == -(-whole.num_rows // 4)
+    assert pq.read_table(folder / "microdata.parquet").equals(whole)
+    assert failing(folder) == {}
+    rows = [tuple(row.values()) for row in whole.to_pylist()]
+    leaves = {"a": 0, "b": 1, "c": 2}
+    cells = SCHEMA.encode(
+        {name: [SCHEMA.attributes[name].index(row[k + 1]) for row in rows] for k, name in enumerate(SCHEMA.names)}
+    )
+    counted = np.zeros_like(LEAVES)
+    np.add.at(counted, (np.array([leaves[row[0][-1]] for row in rows]), cells), 1)
+    assert counted.tolist() == LEAVES.tolist()
+
+
+def written(folder: Path, schema: Schema, hierarchy: Hierarchy, leaves: np.ndarray, **more: Any) -> Path:
+    every = hierarchy.aggregate(leaves.astype(np.int64))
+    levels = [hierarchy.level_range(level) for level in range(hierarchy.levels)]
+    runs = CellRuns.of([SparseTables.of(every[level.start : level.stop]) for level in levels])
+    promises = [name for name in PROMISES if name != "invariants" or "exact" in more]
+    manifest = {"format": FORMAT, "schema": plain_schema(schema), "promises": promises}
+    return write_tables(folder, hierarchy, schema, runs, manifest, microdata=True, **more)
+
+
+def test_nobody_in_one_region_is_a_release(tmp_path: Path) -> None:
+    alone = Hierarchy.from_paths([("all",)])
+    folder = written(tmp_path / "out", SCHEMA, alone, np.zeros((1, SCHEMA.size)))
+    assert failing(folder) == {}
+    found = read_tables_release(folder)
+    assert found.table("all").tolist() == [0] * SCHEMA.size
+    assert len(found.to_pandas()) == 0
+    assert pq.read_table(folder / "microdata.parquet").column_names == ["region", "sex", "age"]
+
+
+@pytest.mark.parametrize("name", ["lower", "upper", "estimate", "standard_error", "query", "parent", 'größe "≥"'])
+def test_an_attribute_may_have_the_name_of_another_files_column(tmp_path: Path, name: str) -> None:
+    schema = Schema({name: ("1", "o'Neil", 'a "b"')})
+    folder = written(tmp_path / "out", schema, HIERARCHY, np.arange(9).reshape(3, 3))
+    assert failing(folder) == {}
+    assert read_tables_release(folder).table("all/west/c").tolist() == [6, 7, 8]
+
+
+def test_exact_answers_of_every_cell_are_checked_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verify_persons, "_BLOCK", 2)
+    schema = Schema({"a": tuple(f"v{k}" for k in range(30)), "b": ("x", "y")})
+    tree = Hierarchy.from_paths([("all", f"r{k}") for k in range(7)])
+    leaves = np.random.default_rng(4).integers(0, 3, (7, 60))
+    labels = parse_query("detail", schema).labels()
+    exact = {
+        "level": np.ones(7 * 60, np.int32),
+        "region": [f"all/r{k // 60}" for k in range(7 * 60)],
+        "query": ["detail"] * (7 * 60),
+        "answer": labels * 7,
+        "lower": leaves.reshape(-1),
+        "upper": leaves.reshape(-1),
+    }
+    assert failing(written(tmp_path / "good", schema, tree, leaves, exact=exact)) == {}
+    for row in (0, 133, 419):
+        wrong = leaves.reshape(-1).copy()
+        wrong[row] += 1
+        folder = written(tmp_path / f"bad{row}", schema, tree, leaves, exact={**exact, "upper": wrong, "lower": wrong})
+        assert f"all/r{row // 60}" in failing(folder)["invariants"]
+
+
+def test_huge_counts_are_exact(tmp_path: Path) -> None:
+    schema = Schema({"sex": ("f", "m")})
+    every = HIERARCHY.aggregate(np.array([[2**51 + 1, 1], [0, 2], [2**51, 3]], np.int64))
+    levels = [HIERARCHY.level_range(level) for level in range(3)]
+    runs = CellRuns.of([SparseTables.of(every[level.start : level.stop]) for level in levels])
+    promises = [name for name in PROMISES if name not in ("invariants", "microdata")]
+    manifest = {"format": FORMAT, "schema": plain_schema(schema), "promises": promises}
+    folder = write_tables(tmp_path / "out", HIERARCHY, schema, runs, manifest)
+    assert failing(folder) == {}
+    assert read_tables_release(folder).table("all").tolist() == [2**52 + 1, 6]

@@ -103,3 +103,87 @@ def test_a_structural_zero_is_found_at_its_first_row(tmp_path: Path) -> None:
         read(tmp_path, RECORDS, forbidden)
     assert caught.value.place is not None
     assert caught.value.place.row == 2
+
+
+def test_a_structural_zero_is_blamed_on_a_row_that_has_persons(tmp_path: Path) -> None:
+    forbidden = np.zeros(6, np.bool_)
+    forbidden[5] = True
+    header = "region_id,sex,age,count\n"
+    assert triples(read(tmp_path, header + "w,male,old,0\ne,male,adult,2\n", forbidden)) == [(0, 4, 2)]
+    with pytest.raises(InputError, match="structural-zero") as caught:
+        read(tmp_path, header + "w,male,old,0\ne,male,adult,2\nw,male,old,0\nw,male,old,3\n", forbidden)
+    assert caught.value.place is not None
+    assert caught.value.place.row == 5
+
+
+@pytest.mark.parametrize("header", ["region_id,sex,age\n", "region_id,sex,age,count\n"])
+def test_nobody_is_a_table_too(tmp_path: Path, header: str) -> None:
+    found = read(tmp_path, header)
+    assert (triples(found), found.rows_read) == ([], 0)
+    assert found.counts.dtype == np.int64
+
+
+def test_zero_counts_are_read_and_count_nobody(tmp_path: Path) -> None:
+    found = read(tmp_path, "region_id,sex,age,count\nw,male,old,0\ne,male,adult,0\n")
+    assert (triples(found), found.rows_read) == ([], 2)
+
+
+def test_huge_counts_are_exact_or_refused(tmp_path: Path) -> None:
+    largest = 10**18 - 1
+    found = read(tmp_path, f"region_id,sex,age,count\nw,male,old,{largest}\nw,male,old,{largest}\ne,male,adult,7\n")
+    assert triples(found) == [(0, 4, 7), (1, 5, 2 * largest)]
+    for count, rows in ((10**18, 1), (largest, 5)):
+        with pytest.raises(InputError, match="too-large") as caught:
+            read(tmp_path, "region_id,sex,age,count\n" + f"w,male,old,{count}\n" * rows)
+        assert str(count) not in str(caught.value)
+
+
+def test_odd_values_are_matched_exactly(tmp_path: Path) -> None:
+    values = ("o'Neil", 'a "b"', "größe ≥ 3", "c;d", "%", "_", "NULL", "null", "é", "e\u0301", "A", "a")
+    lines = [f'w,"{value.replace(chr(34), chr(34) * 2)}"' for value in values]
+    (tmp_path / "hierarchy.csv").write_text(HIERARCHY)
+    (tmp_path / "persons.csv").write_text("region_id,kind\n" + "\n".join(lines) + "\n", encoding="utf-8")
+    public = read_regions(tmp_path / "hierarchy.csv")
+    found = read_records(public, tmp_path / "persons.csv", {"kind": values}, np.zeros(len(values), np.bool_))
+    assert triples(found) == [(1, cell, 1) for cell in range(len(values))]
+
+
+def test_columns_that_differ_in_case_are_other_columns(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="missing-column"):
+        read(tmp_path, RECORDS.replace("sex,age", "Sex,age"))
+    with pytest.raises(InputError, match="unexpected-column"):
+        read(tmp_path, "region_id,sex,age,Count\nw,male,old,1\n")
+
+
+def test_a_count_column_that_is_not_the_last_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="unexpected-column") as caught:
+        read(tmp_path, "region_id,count,sex,age\nw,1,male,old\n")
+    assert caught.value.place is not None
+    assert caught.value.place.column == "#2"
+
+
+def test_parquet_counts_and_codes_are_integers(tmp_path: Path) -> None:
+    (tmp_path / "hierarchy.csv").write_text(HIERARCHY)
+    public = read_regions(tmp_path / "hierarchy.csv")
+    columns = {"region_id": ["w", "e"], "age": pa.array([1, 0], pa.int8()), "count": pa.array([3, 4], pa.uint16())}
+    pq.write_table(pa.table(columns), tmp_path / "persons.parquet")
+    ages = {"age": ("0", "1")}
+    assert triples(read_records(public, tmp_path / "persons.parquet", ages, ALLOWED[:2])) == [(0, 0, 4), (1, 1, 3)]
+    for name, column in (("count", pa.array([3.0, 4.0])), ("age", pa.array([1.0, 0.0]))):
+        pq.write_table(pa.table({**columns, name: column}), tmp_path / "persons.parquet")
+        with pytest.raises(InputError, match=r"not-an-integer|wrong-type"):
+            read_records(public, tmp_path / "persons.parquet", ages, ALLOWED[:2])
+
+
+def test_one_level_is_a_hierarchy(tmp_path: Path) -> None:
+    (tmp_path / "hierarchy.csv").write_text("region_id,nation\nx,all\n")
+    (tmp_path / "persons.csv").write_text("region_id,sex,age\nx,male,old\n")
+    public = read_regions(tmp_path / "hierarchy.csv")
+    assert public.hierarchy.levels == 1
+    assert triples(read_records(public, tmp_path / "persons.csv", ATTRIBUTES, ALLOWED)) == [(0, 5, 1)]
+
+
+def test_levels_of_one_name_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "hierarchy.csv").write_text("region_id,state,state\nx,all,east\n")
+    with pytest.raises(InputError, match="duplicate-column"):
+        read_regions(tmp_path / "hierarchy.csv")

@@ -58,6 +58,12 @@ class LevelFiles:
         return self._folder / f"{_STEM}{level:03d}"
 
 
+def remove_levels(folder: Path) -> None:
+    """Remove all checkpoints of a run that is finished."""
+    for path in folder.glob(f"{_STEM}*"):
+        path.unlink(missing_ok=True)
+
+
 def _parse(header: dict[str, Any], reader: Reader) -> Checkpoint:
     tables = tuple(
         SparseTables(reader.take(regions + 1), reader.take(runs), reader.take(runs), header["size"])

@@ -18,7 +18,9 @@ from coco_opt.runs.compare import DEFAULT_SIZE, Comparison, compare_instances
 from coco_opt.runs.instances import Instance
 from coco_opt.runs.planted import EvenSplit
 from coco_opt.runs.reporter import Reporter, Silent
-from coco_opt.runs.tables.plan import TablesPlan, TablesSettings, plan_tables, read_private_tables
+from coco_opt.runs.tables.made import MADE_SEED, made_tables
+from coco_opt.runs.tables.plan import TablesPlan, plan_tables, read_private_tables
+from coco_opt.runs.tables.settings import TablesSettings
 from coco_opt.topdown.counts import TableCounts
 from coco_opt.topdown.measure import measure_tables
 from coco_opt.topdown.method import TopdownMethod
@@ -27,8 +29,6 @@ from coco_opt.topdown.step import SplitStep, split_step
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-_MADE_SEED = 7
-_MADE_PERSONS = 200
 _LEAST_CELLS = 2
 
 
@@ -54,20 +54,11 @@ def _counts(plan: TablesPlan, told: Reporter) -> tuple[TableCounts, int, str]:
     seed = plan.settings.privacy.seed
     if plan.settings.privacy.noise == "seeded" and seed is not None:
         with told.stage("Counting the table"):
-            counts = read_private_tables(plan)
+            counts, _ = read_private_tables(plan)
         name = plan.settings.name
         return counts, seed, f"NOT PRIVATE: seeded noise on the data of {name!r}; no privacy budget was spent"
-    rng = np.random.default_rng(_MADE_SEED)
-    leaves, cells = len(plan.hierarchy.leaves), plan.schema.size
-    persons = _MADE_PERSONS * leaves
-    weights = rng.exponential(size=cells) ** 3
-    made = TableCounts.from_microdata(
-        plan.hierarchy,
-        plan.schema,
-        rng.integers(leaves, size=persons),
-        rng.choice(cells, size=persons, p=weights / weights.sum()),
-    )
-    return made, _MADE_SEED, "made persons with seeded noise; the private table was not opened, no budget was spent"
+    made = made_tables(plan.hierarchy, plan.schema)
+    return made, MADE_SEED, "made persons with seeded noise; the private table was not opened, no budget was spent"
 
 
 def _widest(plan: TablesPlan) -> int:

@@ -71,7 +71,8 @@ class TablesPlan:
         ids = [[name, leaf] for name, leaf in public.leaf_ids]
         asked = [[query.name, query.text] for query in self.queries.queries]
         facts = [[one.query.name, one.query.text, one.level] for one in self.bounds]
-        for part in (list(tree.names), list(public.levels), ids, plain_schema(self.schema), asked, facts):
+        schema = plain_schema(self.schema)
+        for part in (list(tree.names), list(public.levels), ids, schema, asked, facts, self.method.seed):
             yield json.dumps(part).encode()
         yield tree.parent.tobytes()
         for one in self.bounds:
@@ -133,19 +134,19 @@ def plan_tables(settings: TablesSettings) -> TablesPlan:
     return plan
 
 
-def read_private_tables(plan: TablesPlan) -> TableCounts:
-    """Open the private table and count; raises InputError, whose message holds no private value."""
+def read_private_tables(plan: TablesPlan) -> tuple[TableCounts, int]:
+    """Open the private table, count, and return how many rows it has too; raises InputError without private values."""
     path = plan.settings.data.records
     assert path is not None
     return count_records(plan, path)
 
 
-def count_records(plan: TablesPlan, path: Path) -> TableCounts:
-    """Count records in the plan's regions and cells; raises InputError, whose message holds no value."""
+def count_records(plan: TablesPlan, path: Path) -> tuple[TableCounts, int]:
+    """Count records in the plan's regions and cells; return their rows too. InputError messages hold no value."""
     schema = plan.schema
     found = read_records(plan.public, path, schema.attributes, schema.position < 0)
     cells = schema.position[found.cells]
-    return TableCounts.from_microdata(plan.hierarchy, schema, found.leaves, cells, found.counts)
+    return TableCounts.from_microdata(plan.hierarchy, schema, found.leaves, cells, found.counts), found.rows_read
 
 
 def schema_of_settings(settings: TablesSettings) -> Schema:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from coco_opt.runs.reporter import Reporter, Silent
-from coco_opt.runs.tables.plan import TablesPlan, TablesSettings, plan_tables
+from coco_opt.runs.tables.plan import TablesPlan, plan_tables
+from coco_opt.runs.tables.settings import TablesSettings
 from coco_opt.topdown.invariants import Invariants
 from coco_opt.topdown.linear import LinearStage, linear_stage
 from coco_opt.topdown.measurements import TableMeasurements

@@ -17,10 +17,11 @@ from coco_opt.runs.publish import check_parent, publish, refuse_existing
 from coco_opt.runs.records import new_run_id, open_private_folder, write_private_record
 from coco_opt.runs.reporter import Reporter, Silent
 from coco_opt.runs.settings import rehearse
-from coco_opt.runs.tables.checkpoints import LevelFiles
+from coco_opt.runs.tables.checkpoints import LevelFiles, remove_levels
 from coco_opt.runs.tables.columns import estimate_columns, exact_columns
 from coco_opt.runs.tables.manifest import manifest_of_tables
-from coco_opt.runs.tables.plan import TablesPlan, TablesSettings, charged_arrays, plan_tables, read_private_tables
+from coco_opt.runs.tables.plan import TablesPlan, charged_arrays, plan_tables, read_private_tables
+from coco_opt.runs.tables.settings import TablesSettings
 from coco_opt.tables.persons import CellRuns, write_tables
 from coco_opt.topdown.counts import TableCounts
 from coco_opt.topdown.linear import LinearStage
@@ -89,6 +90,8 @@ def run_tables(
             paid = stack.enter_context(started_run(settings, plan.charge, run_id, folder))
         clock.lap("read_public")
         measurements, identity = _measured(plan, paid, told, clock)
+        # A resumed run reports what was measured then, also where a strategy would be optimised otherwise today.
+        plan = replace(plan, queries=measurements.plan)
         told.line(plan.spent)
         if paid is not None and paid.resumed:
             told.line(f"Run {run_id} was paid for already: resumed, and nothing more is spent")
@@ -112,29 +115,31 @@ def _measured(
 ) -> tuple[TableMeasurements, Mapping[str, int]]:
     """Return sealed measurements and the identity of the rows, which goes to the private record only."""
     if paid is None:
-        counts = _read(plan, told, clock)
-        return _add_noise(plan, counts, told, clock), _identity(counts)
+        counts, rows = _read(plan, told, clock)
+        return _add_noise(plan, counts, told, clock), _identity(counts, rows)
     run = paid
 
     def measure(key: RunKey) -> TableMeasurements:
         source = SecureNoise(key) if plan.source.name == SecureNoise.name else plan.source
-        counts = _read(plan, told, clock)
+        counts, rows = _read(plan, told, clock)
         run.folder.bind("input", keyed_digest(key, charged_arrays(counts)))
-        run.folder.keep("identity", _identity(counts))
+        run.folder.keep("identity", _identity(counts, rows))
         return _add_noise(replace(plan, source=source), counts, told, clock)
 
     return run.measurements(measure, TABLES_SEALING), run.folder.kept("identity")
 
 
-def _read(plan: TablesPlan, told: Reporter, clock: Clock) -> TableCounts:
+def _read(plan: TablesPlan, told: Reporter, clock: Clock) -> tuple[TableCounts, int]:
     with told.stage("Counting the private table"):
-        counts = read_private_tables(plan)
+        found = read_private_tables(plan)
     clock.lap("read_private")
-    return counts
+    return found
 
 
-def _identity(counts: TableCounts) -> dict[str, int]:
-    return {"persons": int(counts.counts.sum()), "cells_occupied": int(counts.cells.size)}
+def _identity(counts: TableCounts, rows: int) -> dict[str, int]:
+    # Reading refuses a table of which any row is not counted exactly once.
+    read = {"rows_read": rows, "rows_counted": rows, "rows_rejected": 0}
+    return {**read, "persons": int(counts.counts.sum()), "cells_occupied": int(counts.cells.size)}
 
 
 def _add_noise(plan: TablesPlan, counts: TableCounts, told: Reporter, clock: Clock) -> TableMeasurements:
@@ -217,4 +222,5 @@ def _finish(
     path = write_private_record(plan.settings.output.private, name, record, keep=resumed)
     if paid is not None:
         paid.released(digest)
+        remove_levels(paid.folder.path)
     return TablesOutcome(folder, path, plan.spent, manifest, result, shown)
