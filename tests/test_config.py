@@ -41,6 +41,7 @@ ties = "midpoint"
 consistency = "none"
 merge = "average"
 rounding = "half_even"
+variances = "formula"
 [solvers]
 isotonic_l1 = "highs"
 isotonic_l2 = { name = "osqp", eps_abs = 1e-9, polish = true }
@@ -75,6 +76,7 @@ def test_defaults_are_those_of_the_contract() -> None:
     groups = config.groups
     assert (groups.estimator, groups.loss, groups.ties) == ("cumulative", "l1", "upper")
     assert (groups.consistency, groups.merge, groups.rounding) == ("matching", "weighted", "half_up")
+    assert groups.variances == "formula"
     assert config.solvers.chosen() == {}
     assert config.output.directory == Path("/data/here/releases")
     assert config.output.private == Path("/data/here/private")
@@ -203,6 +205,19 @@ BAD_VALUES = [
     ("groups.estimator", "max_size = 100000", "max_size = 9\nestimator = []", "empty"),
     ("groups.loss", "max_size = 100000", 'max_size = 9\nloss = ["l1", "l3"]', "one of l1, l2"),
     ("groups.consistency", "max_size = 100000", 'max_size = 9\nconsistency = "both"', "one of joint, convex"),
+    ("groups.variances", "max_size = 100000", 'max_size = 9\nvariances = "paper"', "one of formula, bootstrap"),
+    (
+        "groups.variances",
+        "max_size = 100000",
+        'max_size = 9\nvariances = "bootstrap"\nconsistency = "joint"',
+        'needs consistency = "matching"',
+    ),
+    (
+        "groups.variances",
+        "max_size = 100000",
+        'max_size = 9\nvariances = "bootstrap"\nmerge = "average"',
+        'merge = "weighted"',
+    ),
     ("groups.tie", "max_size = 100000", 'max_size = 9\ntie = "upper"', "did you mean 'ties'"),
     ("data", 'groups = "groups.parquet"', "", "groups missing"),
     ("data", 'groups = "groups.parquet"', 'groups = "g.csv"\nsizes = "s.csv"', "not both"),

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,9 +20,11 @@ from coco_opt.errors import ProblemError
 from coco_opt.groups.consistency import matching
 from coco_opt.groups.estimates import SizeEstimate
 from coco_opt.groups.estimators import FitOptions, estimate
-from coco_opt.groups.release import GroupsMethod
 from coco_opt.histograms import CountOfCounts, Hierarchy, emd
 from coco_opt.privacy import Measurement, Measurements, SeededNoise, measure
+
+if TYPE_CHECKING:
+    from coco_opt.groups.release import GroupsMethod
 
 FloatArray = NDArray[np.float64]
 Histograms = tuple[CountOfCounts, ...]
@@ -30,6 +32,7 @@ Variances = Literal["paper", "bootstrap", "oracle", "average"]
 VARIANCES: tuple[Variances, ...] = get_args(Variances)
 
 REPLICATES = 20
+_PUBLIC_SEED = 2018
 
 
 def squared_errors(estimated: SizeEstimate, other: CountOfCounts) -> FloatArray:
@@ -55,6 +58,15 @@ def with_errors(estimated: SizeEstimate, errors: FloatArray, draws: int) -> Size
     One further group, wrong by one entity, is counted in: no finite sample shows that a size is exact.
     """
     return replace(estimated, variances=(errors + 1.0) / (draws * estimated.counts + 1.0))
+
+
+def public_redraws(region: int) -> np.random.Generator:
+    """Return the generator a release redraws a region's noise from: of a fixed seed and the region's place alone.
+
+    Redraws are laid over estimates that are public, so they need no secret; being a function of public facts they are
+    the same whenever, and in whatever order, a sealed run is estimated.
+    """
+    return np.random.default_rng((_PUBLIC_SEED, region))
 
 
 def bootstrap_variances(

@@ -1,9 +1,13 @@
 """Private numbers of groups, for hierarchies whose Groups table is not public (Kuo et al. 2018, footnote 4).
 
-Neighbours differ by one group: added or removed, or moved to another region ("replace"). That is another unit of
-privacy than the rest of the package protects: what is released here hides whether a group exists, while the sizes
-released afterwards, with these counts in the place of public ones, hide single entities only. The budget of the
-counts is a share of its own.
+Neighbours differ by one group, whatever its size: added or removed, or moved to another region ("replace"). That is
+another unit of privacy than the rest of the package protects, so the counts' budget is an account of its own. What is
+hidden, and what is not:
+
+* the counts alone hide whether a group exists and, with "replace", in which region it lies;
+* the sizes measured afterwards, of histograms brought to these counts by ``with_group_count``, hide single entities
+  only: a whole group shifts many cells, so that its privacy loss is up to max_size times that of an entity;
+* nothing is hidden where the exact counts show elsewhere: in a public Groups table, or in the ranks' number of cells.
 
 A region's count changes by at most 1, so noise of scale 1 / epsilon or variance 1 / (2 rho) is added to it at every
 level that has a share (a moved group changes two regions of a level: twice that). Afterwards the counts are fitted to
@@ -21,7 +25,7 @@ from numpy.typing import NDArray
 
 from coco_opt.choices import SolverChoices
 from coco_opt.errors import InputError, ProblemError
-from coco_opt.histograms import Hierarchy
+from coco_opt.histograms import CountOfCounts, Hierarchy
 from coco_opt.privacy import NEIGHBOURS, Mechanism, Neighbours, NoiseSource, gaussian_variance, noise_scale, sequential
 from coco_opt.privacy.ledger_chain import Unit
 from coco_opt.privacy.measurement import charged
@@ -35,6 +39,7 @@ FloatArray = NDArray[np.float64]
 MAX_GROUPS = 2**40  # in one region; far above any data, and sums of counts and noise keep all digits in a float
 _STREAM = "group counts"
 _LEAST_VARIANCE = 1e-6  # noise of a smaller variance is zero but for one draw in a million
+_TELLING = 1e12  # times a leaf's variance nothing is told by a region's answer, divided by it nothing more
 _GRID_BITS = 20  # fractional digits kept before rounding, so that parents are exactly the sums of their children
 
 
@@ -103,9 +108,7 @@ def measure_group_counts(
     parameters = [_parameter(mechanism, amount, neighbours) if amount else None for amount in amounts]
     for parameter in parameters:
         if parameter is not None:
-            check_parameter(
-                mechanism, parameter
-            )  # its bound, 2^40 scales, keeps 2^40 groups and noise far inside int64
+            check_parameter(mechanism, parameter)  # at most 2^40 scales: 2^40 groups and noise stay far inside int64
     _check_counts(hierarchy, group_counts)
     values = np.zeros(hierarchy.regions, np.int64)
     for region, level in enumerate(hierarchy.level.tolist()):
@@ -129,9 +132,13 @@ def estimate_group_counts(measured: GroupCountMeasurements, solvers: SolverChoic
     if not measured.amounts[-1]:
         raise ProblemError("the leaves' numbers of groups were not measured: give their level a share of the budget")
     tree = Tree(hierarchy.parent)
-    variances = np.maximum(measured.variances, _LEAST_VARIANCE)
-    fitted = np.asarray(chosen.solve(TreeLeastSquares(tree, measured.values, variances, lower=0.0)), np.float64)
-    exact = _on_grid(tree, fitted)
+    leaf = max(_LEAST_VARIANCE, float(measured.variances[-1]))
+    variances = np.maximum(measured.variances, max(_LEAST_VARIANCE, leaf / _TELLING))
+    variances[variances > leaf * _TELLING] = np.inf
+    # In residuals from a table that sums, whose numbers are as small as the noise: doubles then certify large counts.
+    base = tree.sums(np.where(tree.is_leaf, np.maximum(measured.values, 0), 0))
+    problem = TreeLeastSquares(tree, measured.values - base, variances, lower=-base.astype(np.float64))
+    exact = _on_grid(tree, base + np.asarray(chosen.solve(problem), np.float64))
     whole = np.zeros(hierarchy.regions, np.int64)
     whole[0] = int(np.floor(exact[0] + 0.5))
     for region in np.flatnonzero(~tree.is_leaf).tolist():
@@ -139,6 +146,22 @@ def estimate_group_counts(measured: GroupCountMeasurements, solvers: SolverChoic
         rounded = chosen.solve(ControlledRounding(exact[children], int(whole[region])))
         whole[children] = np.asarray(rounded, dtype=np.int64)
     return whole
+
+
+def with_group_count(histogram: CountOfCounts, groups: int) -> CountOfCounts:
+    """Return the histogram with a released number of groups: its smallest left out, or groups of size 0 added.
+
+    PRIVATE in and out, before the wall: what ``measure_hierarchy`` takes beside counts that are not exact. In order of
+    size one entity changes one group by one, and no group changes it by more here: no query's sensitivity grows. Raises
+    ProblemError for a negative number. O(runs).
+    """
+    if groups < 0:
+        raise ProblemError("a number of groups must not be negative")
+    if groups > histogram.groups:
+        return CountOfCounts.total([histogram, CountOfCounts.from_runs([0], [groups - histogram.groups])])
+    sizes, stops = histogram.rank_runs()
+    kept = np.minimum(histogram.counts, np.maximum(stops - (histogram.groups - groups), 0))
+    return CountOfCounts.from_runs(sizes[kept > 0], kept[kept > 0])
 
 
 def _on_grid(tree: Tree, fitted: FloatArray) -> FloatArray:

@@ -10,6 +10,7 @@ from typing import Literal, get_args
 
 from coco_opt.choices import Certificate, SolverChoices
 from coco_opt.errors import ProblemError
+from coco_opt.groups.bootstrap import bootstrap_variances, public_redraws
 from coco_opt.groups.consistency import bottom_up, matching, separate
 from coco_opt.groups.convex import convex
 from coco_opt.groups.estimates import SizeEstimate
@@ -21,6 +22,7 @@ from coco_opt.privacy import Measurements
 from coco_opt.problems.isotonic import TieRule
 
 Consistency = Literal["joint", "convex", "matching", "bottom_up", "none"]
+VarianceRule = Literal["formula", "bootstrap"]
 Progress = Callable[[int, int], None]
 CONSISTENCIES: tuple[Consistency, ...] = ("joint", "convex", "matching", "bottom_up", "none")
 ONE_PROGRAM: tuple[Consistency, ...] = ("joint", "convex")
@@ -29,17 +31,25 @@ ONE_PROGRAM: tuple[Consistency, ...] = ("joint", "convex")
 
 @dataclass(frozen=True, slots=True)
 class GroupsMethod:
-    """The post-processing of a groups release: losses (one a level, root first) and how regions are made to agree."""
+    """The post-processing of a groups release: losses (one a level, root first) and how regions are made to agree.
+
+    ``variances`` "formula" (section 5.1 of the paper) or "bootstrap" (``coco_opt.groups.bootstrap``, about
+    twenty fits more a region, redrawn from seeds that anyone can compute) weigh what ``consistency`` "matching" merges
+    with ``merge`` "weighted"; other methods read no variances, and none are redrawn for them. Raises ProblemError for
+    an unknown choice.
+    """
 
     losses: tuple[Loss, ...]
     ties: TieRule = "upper"
     consistency: Consistency = "matching"
     merge: Merge = "weighted"
     rounding: Rounding = "half_up"
+    variances: VarianceRule = "formula"
 
     def __post_init__(self) -> None:
         check_choice("consistency", self.consistency, CONSISTENCIES)
         check_choice("merge", self.merge, get_args(Merge))
+        check_choice("variances", self.variances, get_args(VarianceRule))
         for level in range(len(self.losses)):
             self.fit_options(level)
         if self.consistency in ONE_PROGRAM and len(set(self.losses)) > 1:
@@ -49,6 +59,11 @@ class GroupsMethod:
     def fit_options(self, level: int) -> FitOptions:
         """Return how the regions of one level are fitted."""
         return FitOptions(self.losses[level], self.ties, self.rounding)
+
+    @property
+    def redraws(self) -> bool:
+        """Tell whether every region is fitted again to redrawn noise: bootstrap variances that are read."""
+        return self.variances == "bootstrap" and self.consistency == "matching" and self.merge == "weighted"
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -120,7 +135,10 @@ def _estimates(
         measurement = measurements.answers[region]
         if measurement is None:
             return None
-        result = estimate(measurement, method.fit_options(int(levels[region])), solvers)
+        options = method.fit_options(int(levels[region]))
+        result = estimate(measurement, options, solvers)
+        if method.redraws:
+            result = bootstrap_variances(measurement, result, options, solvers, rng=public_redraws(region))
         with lock:
             done.append(region)
             if progress is not None:

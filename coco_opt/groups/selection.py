@@ -21,13 +21,14 @@ than y, and b'(y) better or as well. Summing the geometric series over k of P(th
 winning ties, gives P(y) = g p(y) / ([g + (1 - g) b(y)] [g + (1 - g) b'(y)]). On a neighbour p, b and b' change by
 factors within e^(+-e1), each bracket therefore too, and P by a factor within e^(+-3 e1). No delta, any g; the
 constant is 2 + eta of Papernot and Steinke 2022 at eta = 1. The proof needs K secret: neither K nor the time taken may
-be published, and a result does not hold it.
+be published, and a result does not hold it. An error raised by one run (a solver that stops) ends the selection; as an
+outcome it is one more best answer, and covered.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Literal, cast
@@ -40,14 +41,17 @@ from coco_opt.errors import ProblemError
 from coco_opt.groups.release import GroupsMethod, estimate_groups
 from coco_opt.histograms import CountOfCounts, Hierarchy, emd
 from coco_opt.privacy import Loss, Measurements, Neighbours, NoiseSource, NoiseStream, Query, measure_hierarchy
-from coco_opt.privacy.budget import NEIGHBOURS, noise_scale, sequential
+from coco_opt.privacy.budget import NEIGHBOURS, noise_scale, sensitivity, sequential
+from coco_opt.privacy.measurement import check_groups, check_public
 from coco_opt.privacy.noise import check_scale
+from coco_opt.solver import Solver
 
 Int64 = NDArray[np.int64]
 Estimator = Callable[[Measurements], Sequence[CountOfCounts]]
 Rule = Literal["noisy_min", "random_stopping"]
 
 _LEAST_STOPPING_SCALE = Fraction(1, 2)  # below it positive noise, from which the number of runs is read, gets rare
+_AT_ONCE = 16  # noises drawn for one number that is read from them; those left over are thrown away
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +59,9 @@ class Candidate:
     """A method to choose from: what it asks of each level, root first, at what budget, and its post-processing.
 
     ``epsilons`` are what its measurements cost (0: level not measured). ``estimate`` turns measurements into one
-    histogram a region with the public numbers of groups; it may draw randomness of its own, never read private data.
+    histogram a region with the public numbers of groups. It may draw randomness of its own, but must not read private
+    data, nor remember calls: what is kept of runs that lost (certificates, counters, timings) would tell more than the
+    selection has paid for.
     """
 
     name: str
@@ -71,12 +77,17 @@ class Candidate:
         method: GroupsMethod,
         queries: Sequence[Query],
         epsilons: Sequence[Fraction],
-        solvers: SolverChoices | None = None,
+        solvers: Mapping[str, str | Solver] | None = None,
     ) -> Candidate:
-        """Return a candidate that measures and estimates as a release with this method would."""
+        """Return a candidate that measures and estimates as a release with this method would.
+
+        ``solvers`` maps kinds of problems to solvers; UnknownSolverError for a kind that does not exist. Certificates
+        of its runs are not kept: those of the winner come from estimating its measurements again.
+        """
+        SolverChoices(solvers)  # a kind of problem that does not exist is told now, not after noise was drawn
 
         def estimate(measurements: Measurements) -> Sequence[CountOfCounts]:
-            return estimate_groups(measurements, method, solvers).histograms
+            return estimate_groups(measurements, method, SolverChoices(solvers)).histograms
 
         return cls(name, tuple(queries), method.losses, tuple(epsilons), estimate)
 
@@ -91,7 +102,8 @@ class PrivateGroups:
     """What a selection reads: ``truth`` is PRIVATE, one histogram a region in the hierarchy's order; the rest public.
 
     ``levels`` are those scored (all unless given). ``source`` draws all noise, each stream under a label of its own.
-    Raises ProblemError where truth and group counts are not one a region, or a level does not exist.
+    Raises ProblemError where truth and group counts are not one a region, or a level does not exist; InputError where a
+    histogram does not hold the public number of groups.
     """
 
     hierarchy: Hierarchy
@@ -111,6 +123,8 @@ class PrivateGroups:
             raise ProblemError(f"the levels to score must be some of 0 to {self.hierarchy.levels - 1}, each once")
         counts = np.array(self.group_counts, dtype=np.int64)
         counts.setflags(write=False)
+        for histogram, path, groups in zip(self.truth, self.hierarchy.paths, counts.tolist(), strict=True):
+            check_groups(histogram, path, groups)
         object.__setattr__(self, "group_counts", counts)
         object.__setattr__(self, "levels", tuple(scored))
         object.__setattr__(self, "truth", tuple(histogram.clamp(self.max_size) for histogram in self.truth))
@@ -269,26 +283,20 @@ def geometric(stream: NoiseStream) -> int:
     Exact: the noise's law is proportional to a^|x|, so among positive noises it is that of k.
     """
     while True:
-        drawn = int(stream.draw(1)[0])
-        if drawn > 0:
-            return drawn
+        drawn = stream.draw(_AT_ONCE)
+        if (drawn > 0).any():
+            return int(drawn[drawn > 0][0])
 
 
 def uniform(stream: NoiseStream, choices: int) -> int:
     """Return one of 0 .. choices - 1, each equally likely, from the signs of symmetric noise, which are fair bits."""
+    bits = (choices - 1).bit_length()
     while True:
-        value = 0
-        for _ in range((choices - 1).bit_length()):
-            value = 2 * value + _fair_bit(stream)
-        if value < choices:
+        drawn = stream.draw(_AT_ONCE + 2 * bits)
+        signs = (drawn[drawn != 0] > 0)[:bits]
+        value = int(signs @ (1 << np.arange(signs.size)))
+        if signs.size == bits and value < choices:
             return value
-
-
-def _fair_bit(stream: NoiseStream) -> int:
-    while True:
-        drawn = int(stream.draw(1)[0])
-        if drawn != 0:
-            return int(drawn > 0)
 
 
 def _check(data: PrivateGroups, candidates: Sequence[Candidate], *scales: Fraction) -> None:
@@ -300,5 +308,10 @@ def _check(data: PrivateGroups, candidates: Sequence[Candidate], *scales: Fracti
             raise ProblemError(f"candidate {one.name!r}: {levels} levels need as many epsilons, queries and losses")
         if any(epsilon < 0 for epsilon in one.epsilons) or not one.epsilon:
             raise ProblemError(f"candidate {one.name!r}: no epsilon may be negative, nor all of them zero")
+        for level, epsilon in enumerate(one.epsilons):
+            if epsilon:
+                query, most = one.queries[level], int(data.group_counts[data.hierarchy.level_range(level)].max())
+                noise = noise_scale(sensitivity(query, data.neighbours), epsilon)
+                check_public(query, one.losses[level], groups=most, max_size=data.max_size, parameter=noise)
     for scale in scales:
         check_scale(scale)

@@ -23,6 +23,14 @@ def families(tree: Tree) -> list[tuple[int, slice]]:
     return [(v, slice(first[v], first[v + 1])) for v in np.flatnonzero(~tree.is_leaf).tolist()]
 
 
+def height(tree: Tree) -> int:
+    """Return the number of regions on the longest way from the root to a leaf."""
+    level = np.ones(tree.nodes, np.int64)
+    for v, below in families(tree):
+        level[below] = level[v] + 1
+    return int(level.max())
+
+
 def sums(tree: Tree, table: NDArray[Any]) -> NDArray[Any]:
     """Return the table with the rows of inner regions replaced by their children's sums."""
     total = np.array(table)

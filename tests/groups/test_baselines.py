@@ -76,7 +76,7 @@ SHARES: list[list[Fraction | None]] = [
 
 
 @pytest.mark.parametrize("shares", SHARES)
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(seed=st.integers(0, 10_000))
 def test_mean_consistency_solves_every_cell(seed: int, shares: list[Fraction | None]) -> None:
     """The batched passes against the certified tree problem, cell by cell."""

@@ -12,19 +12,27 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coco_opt import CountOfCounts, GroupsMethod, SeededNoise, SolverChoices, emd
+from coco_opt.config import Config
 from coco_opt.errors import ProblemError
-from coco_opt.groups import FitOptions, SizeEstimate, estimate, estimate_groups
+from coco_opt.groups import FitOptions, SizeEstimate, estimate, estimate_groups, release
 from coco_opt.groups.bootstrap import (
     VARIANCES,
     bootstrap_variances,
     compare_variances,
     errors_by_level,
+    public_redraws,
     squared_errors,
     with_errors,
 )
 from coco_opt.groups.estimators import noise_variance
-from coco_opt.privacy import Measurement, Measurements, measure, measure_hierarchy
+from coco_opt.privacy import Measurement, Measurements, RunKey, measure, measure_hierarchy
+from coco_opt.runs import release as run_module
+from coco_opt.runs import run_release
+from coco_opt.runs.predict import forecast
+from coco_opt.runs.publish import folder_digest
 from tests.groups.test_groups import MAX_SIZE, NoNoise, assert_consistent, three_levels
+from tests.runs.test_release import held
+from tests.runs.test_release import settings as release_settings
 
 SIZES = st.lists(st.integers(0, 9), min_size=1, max_size=30)
 
@@ -74,7 +82,7 @@ LAWS: list[dict[str, Any]] = [
 def test_a_lone_group_keeps_the_variance_of_its_noise(law: dict[str, Any]) -> None:
     """One group far from both bounds: its size's error is the noise itself, whatever the law."""
     measurement = answer(CountOfCounts.from_runs([5_000], [1]), "rank", NoNoise2(), max_size=10_000, **law)
-    found = booted(measurement, FitOptions("l2"), replicates=400)
+    found = booted(measurement, FitOptions("l2"))
     assert found.sizes.tolist() == [5_000]
     assert found.variances[0] == pytest.approx(noise_variance(measurement), rel=0.3)
 
@@ -162,6 +170,84 @@ def test_every_kind_of_variances_gives_a_release(seed: int) -> None:
     for level in range(3):
         here = hierarchy.level_range(level)
         assert errors[level] == pytest.approx(np.mean([emd(plain[r], truth[r]) for r in here]))
+
+
+def of_release(seed: int, **settings: Any) -> tuple[CountOfCounts, ...]:
+    hierarchy, truth = three_levels(np.random.default_rng(seed))
+    threads = settings.pop("threads", 1)
+    method = GroupsMethod(losses=("l1",) * 3, **settings)
+    return estimate_groups(measurements(truth, hierarchy, seed, MAX_SIZE), method, threads=threads).histograms
+
+
+def test_a_release_with_redraws_repeats_whatever_the_threads() -> None:
+    one = of_release(3, variances="bootstrap")
+    for again in (of_release(3, variances="bootstrap"), of_release(3, variances="bootstrap", threads=3)):
+        assert all(a.equals(b) for a, b in zip(one, again, strict=True))
+    assert not all(a.equals(b) for a, b in zip(one, of_release(3), strict=True))
+
+
+@pytest.mark.parametrize("change", [{"merge": "average"}, {"consistency": "bottom_up"}, {"consistency": "joint"}])
+def test_nothing_is_redrawn_for_methods_that_read_no_variances(
+    change: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(release, "bootstrap_variances")
+    plain = of_release(4, **change)
+    assert all(a.equals(b) for a, b in zip(plain, of_release(4, variances="bootstrap", **change), strict=True))
+    with pytest.raises(NameError):
+        of_release(4, variances="bootstrap")
+
+
+def test_redraws_are_a_function_of_the_place_alone() -> None:
+    first, again, other = (public_redraws(place).integers(2**62, size=4).tolist() for place in (1, 1, 2))
+    assert first == again != other
+
+
+@pytest.mark.parametrize("query", ["naive", "rank", "cumulative"])
+def test_a_whole_release_keeps_its_promises_and_says_how_it_merged(query: str, tmp_path: Path) -> None:
+    outcome = run_release(release_settings(tmp_path, estimator=query, variances="bootstrap"), tmp_path / "out")
+    assert "children_sum_to_parents" in held(outcome)
+    assert outcome.manifest["method"]["variances"] == "bootstrap"
+    assert outcome.manifest["config"]["groups"]["variances"] == "bootstrap"
+    plain = run_release(release_settings(tmp_path, estimator=query), tmp_path / "plain")
+    assert plain.manifest["method"]["variances"] == "formula"
+
+
+def test_a_forecast_redraws_for_predictions_but_not_in_the_search_for_a_split(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    redrawn: list[int] = []
+
+    def counted(_: Measurement, estimated: SizeEstimate, *__: object, **___: object) -> SizeEstimate:
+        redrawn.append(1)
+        return estimated
+
+    monkeypatch.setattr(release, "bootstrap_variances", counted)
+    found = forecast(release_settings(tmp_path, variances="bootstrap"), runs=2)
+    simulated = [one for one in found.predictions if one.method == "matching" and not one.exact]
+    assert {one.split for one in simulated} == {"uniform", "proportional", "square root", "planned"}
+    assert len(redrawn) == len(simulated) * 2 * found.plan.hierarchy.regions
+
+
+def test_an_interrupted_release_with_redraws_is_resumed_bit_for_bit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(RunKey, "generate", lambda: RunKey(bytes(range(32))))
+
+    def config(folder: Path) -> Config:
+        folder.mkdir()
+        return release_settings(folder, privacy='dataset = "towns"', variances="bootstrap")
+
+    def stop(*_: object, **__: object) -> Any:
+        raise InterruptedError
+
+    first = config(tmp_path / "first")
+    with monkeypatch.context() as patch:
+        patch.setattr(run_module, "estimate_groups", stop)
+        with pytest.raises(InterruptedError):
+            run_release(first)
+    resumed, straight = run_release(first), run_release(config(tmp_path / "second"))
+    assert resumed.manifest["private"]
+    assert folder_digest(resumed.folder) == folder_digest(straight.folder)
 
 
 @pytest.mark.slow

@@ -13,13 +13,24 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from coco_opt import Hierarchy, SeededNoise, SolverChoices
+from coco_opt import (
+    CountOfCounts,
+    GroupsMethod,
+    Hierarchy,
+    SeededNoise,
+    SolverChoices,
+    emd,
+    estimate_groups,
+    measure_hierarchy,
+)
 from coco_opt.errors import InputError, ProblemError
+from coco_opt.groups.consistency import sum_of_leaves
 from coco_opt.groups.group_counts import (
     MAX_GROUPS,
     GroupCountMeasurements,
     estimate_group_counts,
     measure_group_counts,
+    with_group_count,
 )
 from coco_opt.privacy import OpenDPNoise, SecureNoise
 from coco_opt.problems import TreeLeastSquares
@@ -61,7 +72,7 @@ SHARES = [
 
 @pytest.mark.parametrize("unit", ["epsilons", "rhos"])
 @pytest.mark.parametrize("shares", SHARES)
-@hypothesis_settings(max_examples=40)
+@hypothesis_settings(max_examples=20)
 @given(seed=st.integers(0, 100_000))
 def test_counts_are_whole_nonnegative_and_consistent(seed: int, shares: list[Fraction | None], unit: str) -> None:
     noisy = measured(counts_of(seed), source=SeededNoise(seed), **{unit: shares})
@@ -145,7 +156,7 @@ def test_variances_are_those_of_the_noise() -> None:
     zeros = np.zeros(HIERARCHY.regions, np.int64)
     for unit in ("epsilons", "rhos"):
         shares = [Fraction(2), Fraction(1), Fraction(1, 2)]
-        draws = np.array([measured(zeros, source=SeededNoise(s), **{unit: shares}).values for s in range(300)])
+        draws = np.array([measured(zeros, source=SeededNoise(s), **{unit: shares}).values for s in range(200)])
         variances = measured(zeros, **{unit: shares}).variances
         for level in range(3):
             here = HIERARCHY.level_range(level)
@@ -200,6 +211,67 @@ def test_the_leaves_must_be_measured() -> None:
     noisy = measured(counts_of(1), epsilons=[Fraction(1), Fraction(1), None])
     with pytest.raises(ProblemError, match="give their level a share"):
         estimate_group_counts(noisy)
+
+
+@pytest.mark.parametrize("unit", ["epsilons", "rhos"])
+@pytest.mark.parametrize(
+    "shares",
+    [
+        [Fraction(1, 2**39), Fraction(1), Fraction(10**6)],
+        [Fraction(10**6), Fraction(1), Fraction(1, 2**39)],
+        [Fraction(1, 1000), Fraction(10**4), Fraction(1, 10**6)],
+    ],
+)
+def test_budgets_far_apart_still_give_certified_counts(shares: list[Fraction], unit: str) -> None:
+    for seed, most in ((1, 50), (2, 2**35)):
+        counts = counts_of(seed, most)
+        found = estimate_group_counts(measured(counts, source=SeededNoise(seed), **{unit: shares}))
+        assert_counts(found)
+        sharp = HIERARCHY.level_range(max(range(3), key=lambda level: shares[level]))
+        if sharp.stop == HIERARCHY.regions:
+            assert np.abs(found[sharp] - counts[sharp]).max() <= 1
+
+
+@given(st.lists(st.integers(0, 6), max_size=12), st.integers(0, 14), st.data())
+def test_no_sensitivity_grows_where_numbers_of_groups_are_not_exact(
+    sizes: list[int], groups: int, data: st.DataObject
+) -> None:
+    histogram = CountOfCounts.from_ranks(sizes)
+    brought = with_group_count(histogram, groups)
+    assert brought.groups == groups
+    dropped, added = max(0, len(sizes) - groups), max(0, groups - len(sizes))
+    assert brought.ranks().tolist() == [0] * added + sorted(sizes)[dropped:]
+    if sizes:
+        place = data.draw(st.integers(0, len(sizes) - 1))
+        grown = with_group_count(
+            CountOfCounts.from_ranks([*sizes[:place], sizes[place] + 1, *sizes[place + 1 :]]), groups
+        )
+        assert np.abs(grown.ranks() - brought.ranks()).sum() <= 1
+        assert np.abs(grown.to_dense(7) - brought.to_dense(7)).sum() <= 2
+        assert emd(grown, brought) <= 1
+
+
+def test_sizes_can_be_released_beside_private_counts() -> None:
+    rng = np.random.default_rng(6)
+    leaves = [CountOfCounts.from_dense(rng.integers(0, 20, 6)) for _ in HIERARCHY.leaves]
+    truth = sum_of_leaves(HIERARCHY, leaves)
+    found = estimate_group_counts(measured(np.array([one.groups for one in truth]), source=SeededNoise(6)))
+    answers = measure_hierarchy(
+        [with_group_count(one, groups) for one, groups in zip(truth, found.tolist(), strict=True)],
+        HIERARCHY,
+        found,
+        queries=["cumulative"] * 3,
+        losses=["l1"] * 3,
+        epsilons=THIRDS,
+        max_size=6,
+        neighbours="add_remove",
+        source=SeededNoise(7),
+    )
+    released = estimate_groups(answers, GroupsMethod(losses=("l1",) * 3)).histograms
+    assert [one.groups for one in released] == found.tolist()
+    assert all(a.equals(b) for a, b in zip(released, sum_of_leaves(HIERARCHY, released[-len(leaves) :]), strict=True))
+    with pytest.raises(ProblemError, match="must not be negative"):
+        with_group_count(truth[0], -1)
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -130,6 +130,7 @@ def test_joint_needs_one_loss_and_cumulative_counts() -> None:
         release(hierarchy, truth, GroupsMethod(losses=("l1",) * 3, consistency="joint"), ["rank"] * 3)
 
 
+@settings(max_examples=60)
 @given(st.integers(0, 10_000), st.sampled_from(QUERIES), st.sampled_from(QUERIES), st.sampled_from(QUERIES))
 def test_any_mix_of_estimators_stays_consistent(seed: int, root: str, state: str, county: str) -> None:
     hierarchy, truth = three_levels(np.random.default_rng(seed))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from itertools import product
 from typing import Any, ClassVar
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from coco_opt import CountOfCounts, GroupsMethod, Hierarchy, SeededNoise
+from coco_opt import CountOfCounts, GroupsMethod, Hierarchy, SeededNoise, SolverChoices
 from coco_opt.errors import InputError, ProblemError
 from coco_opt.groups.consistency import sum_of_leaves
 from coco_opt.groups.selection import (
@@ -187,6 +188,28 @@ def test_the_better_query_is_chosen(groups: CountOfCounts, max_size: int, winner
     assert found.count(winner) >= 8  # one time in twenty the winner is never tried
 
 
+def test_no_record_is_kept_of_runs_that_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Certificates count solves: shared by all runs they would tell how many there were."""
+    made: list[SolverChoices] = []
+
+    class Recorded(SolverChoices):
+        def __init__(self, *given: Any) -> None:
+            super().__init__(*given)
+            made.append(self)
+
+    monkeypatch.setattr("coco_opt.groups.selection.SolverChoices", Recorded)
+    method = GroupsMethod(losses=("l2",))
+    candidate = Candidate.of_method("rank", method, ["rank"], [Fraction(1)], {"isotonic_l2": "pav"})
+    data = one_region(RANK_WINS, 3_000, 5)
+    stopped = random_stopping_selection(data, [candidate], epsilon=Fraction(1), scale=Fraction(30))
+    runs = [one.certificates for one in made[1:]]  # the first is of the candidate's own check
+    assert len(runs) > 1
+    assert {(rows[0].solver, rows[0].solves) for rows in runs} == {("pav", 1)}
+    assert stopped.paid == (stopped.measurements,)
+    again = candidate.estimate(stopped.measurements)
+    assert all(a.equals(b) for a, b in zip(again, stopped.histograms, strict=True))
+
+
 def test_private_numbers_are_not_shown() -> None:
     data = private(tables(((0, 1), (2,))), SeededNoise(1))
     assert "CountOfCounts" not in repr(data)
@@ -212,6 +235,30 @@ def test_budgets_are_checked_before_any_noise(change: dict[str, Any], message: s
     with pytest.raises(ProblemError, match=message):
         random_stopping_selection(private(truth, source), change.get("candidates", [candidate]), **settings)
     assert source.opened == []
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"queries": ("cumulative", "ranks")}, "unknown query"),
+        ({"losses": ("l1", "l3")}, "unknown loss"),
+        ({"epsilons": (Fraction(1, 2**41), Fraction(1))}, "at most 2\\*\\*40"),
+    ],
+)
+def test_every_candidate_is_checked_before_the_first_one_draws(change: dict[str, Any], message: str) -> None:
+    truth = tables(((0, 1), (2,)))
+    source = Recording()
+    bad = replace(fixed("bad", truth), **change)
+    with pytest.raises(ProblemError, match=message):
+        noisy_min_selection(private(truth, source), [fixed("good", truth), bad], epsilon=Fraction(1))
+    assert source.opened == []
+
+
+def test_a_wrong_number_of_groups_is_refused_before_any_noise_and_not_shown() -> None:
+    truth = (*tables(((0, 1), (2,)))[:2], CountOfCounts.from_runs([2], [98_765]))
+    with pytest.raises(InputError, match="public number of groups") as error:
+        PrivateGroups(HIERARCHY, truth, np.array([3, 2, 1]), TINY_SIZE, "add_remove", SeededNoise(1))
+    assert "98" not in str(error.value)
 
 
 def test_estimates_must_be_tables_of_the_hierarchy() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from itertools import product
 from typing import Any
 
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from coco_opt import solve
 from coco_opt.errors import ProblemError, UnknownSolverError
 from coco_opt.problems import IntegerTreeL1, IntegerTreeL2, IsotonicL1
-from coco_opt.problems.integer_tree import IntegerTree
+from coco_opt.problems.integer_tree_base import IntegerTree
 from coco_opt.problems.tree import Tree
 from coco_opt.problems.tree_least_absolute import TreeLeastAbsolute
 from coco_opt.registry import Backend, candidates
@@ -86,6 +87,103 @@ def test_every_problem_is_solved_to_a_certificate(seed: int, kind: type[IntegerT
     assert solution.value.dtype == np.int64
     assert solution.raw_violation == 0.0
     assert solution.gap <= 1e-12 * max(1.0, solution.objective)
+
+
+def varied(kind: type[IntegerTree], seed: int) -> IntegerTree:
+    """Return one cell on a ragged tree or a path: large answers, weights up to eighteen digits apart, zero leaves."""
+    rng = np.random.default_rng(seed)
+    nodes, most = int(rng.integers(1, 9)), int(rng.choice([3, 100, 10**6, 2**30]))
+    tree = random_tree(rng, nodes) if rng.random() < 0.7 else Tree(np.arange(nodes) - 1)
+    inside = tree.sums(np.where(tree.is_leaf, rng.integers(0, most, nodes), 0))
+    y = rng.integers(-most, most + 1, nodes) if rng.random() < 0.5 else inside + rng.integers(-5, 6, nodes)
+    laws = (
+        rng.choice([0.0, 1.0], nodes),
+        rng.choice([0.0, 1 / 3, 1.0, 3.0], nodes),
+        10.0 ** rng.uniform(-6, 6, nodes),
+        10.0 ** rng.uniform(-18, 0, nodes),
+    )
+    weights = laws[int(rng.integers(4))]
+    groups = np.maximum(inside + rng.integers(-2, 3, nodes), 0) if rng.random() < 0.4 else None
+    free = kind(tree, y[:, None], weights, groups=groups)
+    root = [int(np.clip(y[0] + rng.integers(-3, 4), free.least[0], free.most[0]))] if rng.random() < 0.4 else None
+    return kind(tree, y[:, None], weights, groups=groups, root=root)
+
+
+def exact_cost(problem: IntegerTree, x: Ints) -> Fraction:
+    off = [abs(int(a) - int(b)) ** problem.power for a, b in zip(x, problem.y[:, 0], strict=True)]
+    return sum((Fraction(float(w)) * cost for w, cost in zip(problem.weights, off, strict=True)), Fraction(0))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_exchange_of_units_improves_an_answer_in_exact_arithmetic(kind: type[IntegerTree]) -> None:
+    """Around the answer, which convexity makes enough: no moves of the leaves by up to one unit cost less."""
+    tried = 0
+    for seed in range(150):
+        problem = varied(kind, seed)
+        S = leaf_matrix(problem.tree).astype(np.int64)
+        if S.shape[1] > 4:
+            continue
+        tried += 1
+        solution = solve(problem, MergedSlopesInteger())
+        x = solution.value[:, 0]
+        here = exact_cost(problem, x)
+        for move in product((-1, 0, 1), repeat=S.shape[1]):
+            near = x + S @ np.array(move)
+            if problem.violation(near[:, None]) == 0.0:
+                assert here - exact_cost(problem, near) <= Fraction(1, 10**12) * max(1, here)
+    assert tried > 100
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_gaps_of_wrong_points_are_at_least_their_exact_loss(kind: type[IntegerTree]) -> None:
+    """Large answers and weights far apart: what rounding is allowed for must not hide a loss."""
+    for seed in range(200, 280):
+        problem, rng = varied(kind, seed), np.random.default_rng(seed)
+        S = leaf_matrix(problem.tree).astype(np.int64)
+        best = solve(problem, MergedSlopesInteger()).value
+        for reach in (1, 50):
+            wrong = best + (S @ rng.integers(-reach, reach + 1, S.shape[1]))[:, None]
+            if problem.violation(wrong) > 0.0:
+                continue
+            loss = float(exact_cost(problem, wrong[:, 0]) - exact_cost(problem, best[:, 0]))
+            verdict = judge(problem, Answer(wrong, Status.OPTIMAL, rng.normal(0.0, 1.0, wrong.shape)), "liar", 1e-9)
+            assert verdict.gap >= loss * (1 - 1e-9) - 1e-12 * max(1.0, verdict.objective)
+            assert loss <= 2e-9 * max(1.0, verdict.objective) or not verdict.ok
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_rounding_of_prices_refuses_no_optimum(kind: type[IntegerTree]) -> None:
+    """Weights that are no binary fractions, answers of 2^31 and above zero, many cells, a deep tree."""
+    rng = np.random.default_rng(9)
+    tree = Tree([-1, 0, 0, *np.repeat(np.arange(1, 79, 2), 2)])  # a path of 41 regions, each with a leaf beside
+    y = tree.sums(np.where(tree.is_leaf, 2**31, 0))[:, None] + rng.integers(-9, 10, (tree.nodes, 200))
+    weights = rng.choice([1 / 3, 1 / 7, 0.1], tree.nodes)
+    solution = solve(kind(tree, y, weights), MergedSlopesInteger())
+    assert solution.gap <= 1e-6 * solution.objective
+    assert (y > 0).all()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_bound_broken_by_one_is_not_certified_however_large_the_counts(kind: type[IntegerTree]) -> None:
+    """A tolerance relative to the counts would let it pass, with a gap of 0 or less."""
+    large = 2**33
+    problem = kind([-1, 0, 0], [[large], [large], [0]], groups=[large - 1, large, 5])
+    wrong = np.array([[large], [large], [0]])
+    assert problem.violation(wrong) == 1.0
+    verdict = judge(problem, Answer(wrong, Status.OPTIMAL, None), "liar", 1e-9)
+    assert verdict.violation == 0.0  # mended, and the mended point is judged
+    assert verdict.value[0, 0] == large - 1
+    held = kind([-1, 0, 0], [[2 * large], [large], [large]], root=[2 * large])
+    for far in (
+        [[2 * large], [large], [large + 1]],
+        [[2 * large + 1], [large], [large + 1]],
+        [[1e300], [1e300], [0.0]],
+    ):
+        verdict = judge(held, Answer(np.array(far), Status.OPTIMAL, None), "liar", 1e-9)
+        assert verdict.violation == 0.0
+        assert not verdict.ok
+    wrapped = np.array([[-(2**63)], [2**62], [2**62]])  # its sum holds in 64 bits only
+    assert not judge(kind([-1, 0, 0], [[0], [0], [0]]), Answer(wrapped, Status.OPTIMAL, None), "liar", 1e-9).ok
 
 
 def test_whole_weights_leave_no_gap_at_all() -> None:

@@ -32,6 +32,7 @@ def manifest_of_tables(plan: TablesPlan, result: TablesResult) -> dict[str, Any]
         "exact": [{"query": one.query.text, "level": plan.public.levels[one.level]} for one in plan.invariants],
         "promises": promises,
         "relaxed": [{"region": one.path, "persons_moved": one.moved} for one in result.relaxed],
+        "unproved_rounding": result.unproved,
         "solvers": {row.problem: solver_row(row) for row in result.certificates},
     }
 

@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 from coco_opt.errors import UnknownSolverError
 from coco_opt.problem import Problem
 from coco_opt.problems import integer_tree_passes as passes
-from coco_opt.problems.integer_tree import IntegerTree
+from coco_opt.problems.integer_tree_base import IntegerTree
 from coco_opt.solution import Answer, Status
 
 Floats = NDArray[np.float64]
 
 _FEW = 12  # windows of a cell before a closer start is worth its price: most cells take fewer
 _MANY = 100_000  # windows of a cell in all: a guard for costs that only differ by rounding, where the gap tells
-_BITS = 40  # of a weight: then sums of equal weights are equal, and ties are seen
+_BITS, _DIGITS = 40, 30  # of a weight, in all and its own: then sums of equal weights are equal, and ties are seen
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class MergedSlopesInteger:
     def _fit(self, problem: IntegerTree) -> tuple[NDArray[np.int64], int]:
         from coco_opt.kernels import integer_tree
 
-        weights = np.rint(problem.shares.ravel() * 2.0**_BITS) / 2.0**_BITS
+        weights = on_grid(problem.shares.ravel())
         x, y = (np.ascontiguousarray(table.T) for table in (problem.start(), problem.y))
         shape = problem.tree.parent, problem.tree.first_child
         bounds, held, squares = (problem.least, problem.most), problem.root is not None, problem.power == 2
@@ -68,6 +68,13 @@ class MergedSlopesInteger:
                 limit, x[far] = _MANY, closer_start(problem, far).T
                 windows += sum(pool.map(part, range(threads)))
         return np.ascontiguousarray(x.T), windows
+
+
+def on_grid(shares: Floats) -> Floats:
+    """Return weights of at most 1 rounded to multiples of 2^-40, small ones to 30 binary digits of their own."""
+    _, exponent = np.frexp(shares)
+    bits = np.maximum(_BITS, _DIGITS - exponent)
+    return np.asarray(np.ldexp(np.rint(np.ldexp(shares, bits)), -bits), dtype=np.float64)
 
 
 def closer_start(problem: IntegerTree, cells: NDArray[np.int64]) -> NDArray[np.int64]:
