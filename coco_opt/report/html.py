@@ -120,8 +120,9 @@ def _budget(manifest: Mapping[str, Any]) -> str:
         for row, estimator, loss in zip(budget["levels"], method["estimators"], method["losses"], strict=True)
     ]
     how = (
-        f"Consistency: {method['consistency']}, merging {method['merge']}, rounding {method['rounding']}, "
-        f"ties {method['ties']}. Sizes above {manifest['max_size']:,} count as {manifest['max_size']:,}."
+        f"Consistency: {method['consistency']}, merging {method['merge']}, variances by {method['variances']}, "
+        f"rounding {method['rounding']}, ties {method['ties']}. "
+        f"Sizes above {manifest['max_size']:,} count as {manifest['max_size']:,}."
     )
     header = ("level", unit, noise.replace("_", " "), "estimator", "loss")
     return f"<h2>Budget and method</h2>\n{table(header, rows)}\n<p class='note'>{escape(how)}</p>"

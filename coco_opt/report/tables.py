@@ -41,6 +41,7 @@ def render_tables_report(page: TablesPage) -> str:
         _budget(page),
         _answers(page),
         _relaxed(page),
+        _unproved(page),
         solvers_section(page.manifest),
         reading_section(_NOTES),
         footer(page.manifest),
@@ -105,3 +106,14 @@ def _figures(estimate: float, error: float) -> tuple[str, str]:
 def _relaxed(page: TablesPage) -> str:
     rows = [(one["region"], f"{one['persons_moved']:,}") for one in page.manifest["relaxed"]]
     return f"<h2>Relaxed regions</h2>\n{table(('region', 'persons moved'), rows)}" if rows else ""
+
+
+def _unproved(page: TablesPage) -> str:
+    gap = page.manifest["unproved_rounding"]
+    if not gap > 0.0:
+        return ""
+    return (
+        "<h2>Roundings not proved nearest</h2>\n<p>Some whole tables keep every sum and every constraint but were not "
+        f"proved nearest to the fractional ones: at most {gap:.2g} of their distance (or of one person) could be saved."
+        "</p>"
+    )
