@@ -22,6 +22,69 @@ _HALVINGS = 64
 
 
 @compiled
+def by_rows_and_columns(
+    row: Ints, cell: Ints, value: Floats, rows: int, cells: int
+) -> tuple[Ints, Ints, Floats, Ints, Ints, Floats]:
+    """Return a matrix given by its entries held by rows (starts, cells, values) and by columns; entries keep order."""
+    start, column_start = np.zeros(rows + 1, np.int64), np.zeros(cells + 1, np.int64)
+    for e in range(row.size):
+        start[row[e] + 1] += 1
+        column_start[cell[e] + 1] += 1
+    for a in range(rows):
+        start[a + 1] += start[a]
+    for c in range(cells):
+        column_start[c + 1] += column_start[c]
+    of_row, of_cell = np.empty(row.size, np.int64), np.empty(row.size, np.int64)
+    by_row, by_cell = np.empty(row.size), np.empty(row.size)
+    next_row, next_cell = start.copy(), column_start.copy()
+    for e in range(row.size):
+        at, below = next_row[row[e]], next_cell[cell[e]]
+        of_row[at], by_row[at] = cell[e], value[e]
+        of_cell[below], by_cell[below] = row[e], value[e]
+        next_row[row[e]] += 1
+        next_cell[cell[e]] += 1
+    return start, of_row, by_row, column_start, of_cell, by_cell
+
+
+@compiled
+def single_cells(
+    start: Ints, cell: Ints, value: Floats, weight: Floats, answer: Floats, cells: int
+) -> tuple[Floats, Floats]:
+    """Return what the rows with one cell weigh and their mean answer, 0 without weight, both [cells, children]."""
+    children = weight.shape[1]
+    heavy, mean = np.zeros((cells, children)), np.zeros((cells, children))
+    for a in range(start.size - 1):
+        if start[a + 1] - start[a] == 1:
+            c, v = cell[start[a]], value[start[a]]
+            for j in range(children):
+                heavy[c, j] += weight[a, j] * v * v
+                mean[c, j] += weight[a, j] * v * answer[a, j]
+    for c in range(cells):
+        for j in range(children):
+            mean[c, j] = mean[c, j] / heavy[c, j] if heavy[c, j] > 0.0 else 0.0
+    return heavy, mean
+
+
+@compiled
+def wide_cells(column_start: Ints, row: Ints, value: Floats, weight: Floats) -> tuple[Floats, Floats]:
+    """Return the rows' part of the Hessian's halved diagonal and the least weight above 0 a cell meets (0: none).
+
+    Rows beyond ``weight`` [rows, children] do not count.
+    """
+    cells, children = column_start.size - 1, weight.shape[1]
+    diagonal, least = np.zeros((cells, children)), np.zeros((cells, children))
+    for c in range(cells):
+        for e in range(column_start[c], column_start[c + 1]):
+            if row[e] < weight.shape[0]:
+                for j in range(children):
+                    now = weight[row[e], j]
+                    diagonal[c, j] += now * value[e] * value[e]
+                    if now > 0.0 and (now < least[c, j] or least[c, j] == 0.0):
+                        least[c, j] = now
+    return diagonal, least
+
+
+@compiled
 def products(start: Ints, index: Ints, value: Floats, x: Floats) -> Floats:
     """Return the product of a sparse matrix, held by rows, with a table [columns, children]; O(entries x children)."""
     rows, children = start.size - 1, x.shape[1]
@@ -85,6 +148,19 @@ def cells_gap(s: Floats, x: Floats, d: Floats, cap: Floats) -> float:
                 return np.inf
             away = x[c, j] - y
             total += max(0.0, (s[c, j] - d[c, j] * away) * away)
+    return total
+
+
+@compiled
+def sides_gap(prices: Floats, values: Floats, lower: Floats, upper: Floats) -> float:
+    """Return what the rows of C, all [rows, children], add to the gap: prices times the distances from their sides."""
+    total = 0.0
+    for k in range(prices.shape[0]):
+        for j in range(prices.shape[1]):
+            if prices[k, j] > 0.0:
+                total += prices[k, j] * max(0.0, values[k, j] - lower[k, j])
+            elif prices[k, j] < 0.0:
+                total -= prices[k, j] * max(0.0, upper[k, j] - values[k, j])
     return total
 
 

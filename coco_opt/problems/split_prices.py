@@ -9,15 +9,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from coco_opt.problem import MAX_INTEGER
 from coco_opt.problems.split_rows import Floats
 
 if TYPE_CHECKING:
     from coco_opt.problems.topdown_split import SplitDual, TopdownSplit
 
 _RIDGE = 1e-11
+_DENSE, _STEPS = 1_000, 1_000  # rows of a system that is inverted; steps of conjugate gradients on a larger one
+_REFINEMENTS = 2
 _MENDINGS = 4
-_EXACT = 1e-13  # an error of a constraint, over the problem's scale, that is not worth mending
+_NOTHING = 1e-100  # people in a cell of all children: it is then shared out evenly
 _NEAR = 1e-7  # the distance from a side, over the problem's scale, within which a row may have a price
+_LAST = 4.0 * np.finfo(np.float64).eps  # of a number, that rounding its parts can cost
+_CLEAR = 1e-7, 1e-12  # by how much of a price and of all it pays for a contradiction must be more than rounding
+
+EXACT = 1e-13  # an error of a constraint, over the problem's scale, that is not worth mending
 
 
 def gradient(problem: TopdownSplit, table: Floats) -> Floats:
@@ -27,20 +34,55 @@ def gradient(problem: TopdownSplit, table: Floats) -> Floats:
 
 
 def gap(problem: TopdownSplit, table: Floats, parent: Floats, rows: Floats) -> float:
-    """Return the certified gap of a table under prices of the parent sums [cells] and of the rows of C."""
+    """Return the certified gap of a table under prices of the parent sums [cells] and of the rows of C.
+
+    What a table's sums are off by, beyond rounding, is paid for too. Infinite where a number is not finite.
+    """
+    reduced = gradient(problem, table) - parent[:, None] - problem.rows.adjoint(rows)
+    return _gap_at(problem, table, reduced, caps(problem, table), parent, rows)
+
+
+def best_parent(
+    problem: TopdownSplit, table: Floats, slopes: Floats, cap: Floats, rows: Floats
+) -> tuple[Floats, Floats, float]:
+    """Return the parent sums' best prices under given ones of the rows, the reduced costs, and the gap.
+
+    ``slopes`` are the objective's ``gradient`` and ``cap`` the ``caps`` at the table.
+    """
     from coco_opt.kernels import split_certificate
 
-    reduced = gradient(problem, table) - parent[:, None] - problem.rows.adjoint(np.ascontiguousarray(rows))
-    cells = split_certificate.cells_gap(reduced, table, problem.single[0], caps(problem, table))
-    return float(cells) + _sides_gap(problem, table, rows)
+    reduced, parent = slopes - problem.rows.adjoint(rows), np.zeros(table.shape[0])
+    if problem.sums is not None:
+        parent = split_certificate.parent_prices(reduced, table, problem.single[0], problem.sums)
+        reduced -= parent[:, None]
+    return parent, reduced, _gap_at(problem, table, reduced, cap, parent, rows)
 
 
-def _sides_gap(problem: TopdownSplit, table: Floats, rows: Floats) -> float:
-    if problem.constraints is None:
-        return 0.0
-    values, (lower, upper) = problem.rows.apply(table), problem.sides
-    distance = np.where(rows > 0.0, values - lower, upper - values)[rows != 0.0]
-    return float(np.abs(rows[rows != 0.0]) @ np.maximum(distance, 0.0))
+def _gap_at(problem: TopdownSplit, table: Floats, reduced: Floats, cap: Floats, parent: Floats, rows: Floats) -> float:
+    from coco_opt.kernels import split_certificate
+
+    if not np.isfinite(reduced).all():
+        return np.inf
+    found = float(split_certificate.cells_gap(reduced, table, problem.single[0], cap))
+    if problem.sums is not None:
+        off = np.abs(table.sum(axis=1) - problem.sums) - _LAST * problem.sums
+        found += float(np.abs(parent) @ np.maximum(off, 0.0))
+    if problem.constraints is not None:
+        found += float(split_certificate.sides_gap(rows, problem.rows.apply(table), *problem.sides))
+    return found
+
+
+def impossible(problem: TopdownSplit, prices: Floats) -> bool:
+    """Return whether prices of the rows of C prove that no table meets the constraints (Farkas).
+
+    No table, of 2^53 people at most where there is no parent, is then worth as much as the constraints ask.
+    """
+    (lower, upper), priced = problem.sides, problem.rows.adjoint(np.ascontiguousarray(prices))
+    paid = np.where(prices > 0.0, lower, upper)[prices != 0.0] * prices[prices != 0.0]
+    best = priced.max(axis=1)
+    worth = problem.sums * best if problem.sums is not None else np.array([MAX_INTEGER * best.max(initial=0.0)])
+    clear = _CLEAR[0] * np.abs(prices).max(initial=0.0) + _CLEAR[1] * (np.abs(paid).sum() + np.abs(worth).sum())
+    return bool(paid.sum() > worth.sum() + clear)
 
 
 def caps(problem: TopdownSplit, table: Floats) -> Floats:
@@ -52,9 +94,8 @@ def caps(problem: TopdownSplit, table: Floats) -> Floats:
     reach = np.sqrt(np.divide(cost, problem.weights, out=np.full(residual.shape, np.inf), where=problem.weights > 0.0))
     best = np.full(table.shape, np.inf)
     for rows, most in ((problem.queries, problem.answers + reach), (problem.rows, problem.sides[1])):
-        positive = np.minimum.reduceat(np.append(rows.value, 0.0), rows.start[:-1]) if rows.shape[0] else np.zeros(0)
-        owner = np.repeat(np.arange(rows.shape[0]), np.diff(rows.start))
-        usable = positive[owner] > 0.0
+        owner = rows.owner
+        usable = (np.bincount(owner[rows.value <= 0.0], minlength=rows.shape[0]) == 0)[owner]
         np.minimum.at(best, rows.cell[usable], np.maximum(most[owner], 0.0)[usable] / rows.value[usable, None])
     most_of_all: Floats = np.maximum(best, table)
     return most_of_all
@@ -71,17 +112,10 @@ def rebuilt(problem: TopdownSplit, table: Floats, enough: float, rounds: int) ->
         rows = _fitted_rows(problem, np.maximum(table, 0.0), slopes)
     best, chosen = np.inf, (np.zeros(table.shape[0]), rows)
     for _ in range(rounds):
-        reduced = slopes - problem.rows.adjoint(rows)
-        parent = np.zeros(table.shape[0])
-        if problem.sums is not None:
-            parent = split_certificate.parent_prices(reduced, table, problem.single[0], problem.sums)
-            reduced -= parent[:, None]
-        now = float(split_certificate.cells_gap(reduced, table, problem.single[0], cap))
-        now += _sides_gap(problem, table, rows)
+        parent, reduced, now = best_parent(problem, table, slopes, cap, rows)
+        worth = now < 0.9 * best
         if now < best:
-            worth, best, chosen = now < 0.9 * best, now, (parent, rows.copy())
-        else:
-            worth = False
+            best, chosen = now, (parent, rows.copy())
         if problem.constraints is None or best <= enough or not worth:
             break
         values, (lower, upper) = problem.rows.apply(table), problem.sides
@@ -101,17 +135,17 @@ def mended(problem: TopdownSplit, table: Floats) -> Floats:
     near = np.maximum(table, 0.0)
     if not near.size:
         return near
-    if problem.sums is not None:
-        empty = near.sum(axis=1) == 0.0
-        near[empty] = problem.sums[empty, None] / near.shape[1]
     for _ in range(_MENDINGS):
         if problem.sums is not None:
-            near *= (problem.sums / near.sum(axis=1))[:, None]
+            now = near.sum(axis=1)
+            empty = now < _NOTHING
+            near[empty], now[empty] = 1.0, near.shape[1]
+            near *= (problem.sums / now)[:, None]
         if problem.constraints is None:
             break
         values, (lower, upper) = problem.rows.apply(near), problem.sides
         error = np.clip(values, lower, upper) - values
-        if float(np.abs(error).max(initial=0.0)) <= _EXACT * problem.scale:
+        if float(np.abs(error).max(initial=0.0)) <= EXACT * problem.scale:
             break
         held = (error != 0.0) | (lower == upper)
         parent, rows = _weighted_prices(problem, near, np.zeros(near.shape[0]), error, held)
@@ -135,40 +169,68 @@ def _weighted_prices(
 ) -> tuple[Floats, Floats]:
     """Solve ``A diag(measure) A' (lambda, nu) = (sums, right)``, A being the parent sums and the held rows of C.
 
-    lambda is eliminated cell by cell; what is left is one dense system of all children's held rows, O(size^3).
+    lambda is eliminated cell by cell; what is left is one system of all children's held rows, dense, O(size^3), up to
+    a thousand of them and by conjugate gradients beyond.
     """
-    from coco_opt.kernels import split_certificate
-
     form, summed = problem.rows, problem.sums is not None
-    number = np.where(held, np.cumsum(held).reshape(held.shape) - 1, -1)
-    size = int(held.sum())
-    system = split_certificate.normal_matrix(
-        form.column_start, form.row, form.column_value, number, size, measure, summed
-    )
     total = measure.sum(axis=1)
     inverse = np.divide(1.0, total, out=np.zeros(total.size), where=total > 0.0)
     if summed:
         right = right - form.apply((inverse * sums)[:, None] * measure)
-    nu = np.zeros(held.shape)
-    nu[held] = _ridged(system, right[held])
-    parent = np.zeros(total.size)
-    if summed:
-        parent = inverse * (sums - (measure * form.adjoint(nu)).sum(axis=1))
-    return parent, nu
+    if held.sum() <= _DENSE:
+        nu = _by_inverse(problem, measure, right, held)
+    else:
+        nu = _by_gradients(problem, measure, inverse, np.where(held, right, 0.0), held)
+    if not summed:
+        return np.zeros(total.size), nu
+    return inverse * (sums - np.einsum("cj,cj->c", measure, form.adjoint(nu))), nu
 
 
-def _ridged(system: Floats, vector: Floats) -> Floats:
-    """Solve a singular, consistent system by a small ridge and refinement; rows without anything get 0."""
-    diagonal = system.diagonal().copy()
-    used = diagonal > 0.0
-    if not used.any():
-        return np.zeros(vector.size)
-    scale = np.where(used, 1.0 / np.sqrt(np.where(used, diagonal, 1.0)), 0.0)
-    scaled = system * np.outer(scale, scale)
-    scaled[~used, ~used] = 1.0
-    inverse = np.linalg.inv(scaled + _RIDGE * np.eye(vector.size))
-    solution = np.zeros(vector.size)
-    for _ in range(3):
-        solution = solution + inverse @ (scale * vector - scaled @ solution)
+def _by_inverse(problem: TopdownSplit, measure: Floats, right: Floats, held: Any) -> Floats:
+    from coco_opt.kernels import split_certificate
+
+    form, nu = problem.rows, np.zeros(held.shape)
+    number, summed = np.where(held, np.cumsum(held).reshape(held.shape) - 1, -1), problem.sums is not None
+    system = split_certificate.normal_matrix(
+        form.column_start, form.row, form.column_value, number, int(held.sum()), measure, summed
+    )
+    # A row whose cells belong to one child alone has no weight once the sums have theirs: what is left is rounding.
+    rounding = _LAST * split_certificate.products(form.start, form.cell, form.value**2, measure)[held]
+    nu[held] = _ridged(system, right[held], rounding)
+    return nu
+
+
+def _by_gradients(problem: TopdownSplit, measure: Floats, inverse: Floats, right: Floats, held: Any) -> Floats:
+    """Solve the system by conjugate gradients over its diagonal without the sums; O(entries x children) a step."""
+    from scipy.sparse.linalg import LinearOperator, cg
+
+    from coco_opt.kernels import split_certificate
+
+    form, size = problem.rows, held.size
+
+    def product(flat: Floats) -> Floats:
+        priced = form.adjoint(flat.reshape(held.shape))
+        if problem.sums is not None:
+            priced -= (inverse * np.einsum("cj,cj->c", measure, priced))[:, None]
+        return np.where(held, form.apply(measure * priced), 0.0).ravel()
+
+    diagonal = split_certificate.products(form.start, form.cell, form.value**2, measure).ravel()
+    scale = np.divide(1.0, diagonal, out=np.zeros(size), where=diagonal > 0.0)
+    system, preconditioner = (LinearOperator((size, size), matvec=one) for one in (product, lambda r: scale * r))
+    found, _ = cg(system, right.ravel(), rtol=_RIDGE, maxiter=_STEPS, M=preconditioner)
+    return np.asarray(found.reshape(held.shape))
+
+
+def _ridged(system: Floats, vector: Floats, rounding: Floats) -> Floats:
+    """Solve a singular, consistent system by a small ridge and refinement; rows of no more than rounding get 0."""
+    diagonal = np.maximum(system.diagonal(), 0.0)
+    scale = np.divide(1.0, np.sqrt(diagonal), out=np.zeros(vector.size), where=diagonal > rounding)
+    scaled, wanted = system * (scale[:, None] * scale), scale * vector
+    ridged = scaled.copy()
+    ridged.flat[:: vector.size + 1] = 1.0 + _RIDGE
+    inverse = np.linalg.inv(ridged)
+    solution = inverse @ wanted
+    for _ in range(_REFINEMENTS):
+        solution += inverse @ (wanted - scaled @ solution)
     out: Floats = scale * solution
     return out

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from coco_opt.forms import FloatArray, Formulation, ProgramDual, QuadraticProgram
+from coco_opt.forms import FloatArray, Formulation, LinearProgram, ProgramDual, QuadraticProgram
 from coco_opt.problems.split_rows import Floats, SparseRows
 
 if TYPE_CHECKING:
@@ -58,6 +58,34 @@ def lifted(problem: TopdownSplit) -> Formulation[FloatArray, SplitDual]:
         return problem.expand(base + z[: n * children].reshape(children, n).T)
 
     return Formulation(program, recover, lambda dual: _read_dual(problem, dual, row.size))
+
+
+def least_violation(problem: TopdownSplit) -> LinearProgram:
+    """Return the linear program of the constraints' least total violation, over x and what each row lacks or exceeds.
+
+    Its rows are the parent sums, then the rows of C child by child, whose duals tell whether they can be met at all.
+    """
+    from scipy.sparse import csc_array, eye_array, hstack, kron, vstack
+
+    n, children = problem.kept.size, problem.shape[0]
+    of_child = kron(eye_array(children), _matrix(problem.rows), format="csc")
+    slack = eye_array(of_child.shape[0])
+    low, high = (side.T.ravel() for side in problem.sides)
+    matrix = hstack([of_child, slack, -slack], format="csc")
+    if problem.sums is not None:
+        sums = kron(np.ones((1, children)), eye_array(n), format="csc")
+        matrix = vstack([hstack([sums, csc_array((n, 2 * low.size))]), matrix], format="csc")
+        low, high = np.concatenate([problem.sums, low]), np.concatenate([problem.sums, high])
+    cost = np.ones(matrix.shape[1])
+    cost[: n * children] = 0.0
+    return LinearProgram(
+        c=cost,
+        A=csc_array(matrix),
+        row_lower=low,
+        row_upper=high,
+        lower=np.zeros(cost.size),
+        upper=np.full(cost.size, np.inf),
+    )
 
 
 def _matrix(rows: SparseRows) -> Any:

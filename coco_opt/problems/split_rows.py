@@ -12,6 +12,8 @@ from coco_opt.errors import ProblemError
 from coco_opt.operators import Grouping, Operator, Stacked
 from coco_opt.problem import MAX_INTEGER
 
+MAX_WEIGHT = 1e60  # with answers up to 2^53 a square times a weight stays finite
+
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
@@ -21,7 +23,7 @@ class SplitTerm:
     """One query's noisy answers in every child: ``sum_j w_j ||Q x_j - answers_j||^2``.
 
     operator: Q; answers float64[children, answers], finite; weights float64[children] or [children, answers] (or one
-    number), finite and nonnegative, usually 1 / variance: 0 where a child was not asked. Raises ProblemError otherwise.
+    number), from 0 to 1e60, usually 1 / variance: 0 where a child was not asked. Raises ProblemError otherwise.
     """
 
     operator: Operator
@@ -30,7 +32,7 @@ class SplitTerm:
 
     def __post_init__(self) -> None:
         answers = _table(self.answers, self.operator.answers, "the answers of a term")
-        if not (np.abs(answers) <= MAX_INTEGER).all():
+        if answers.size and not -MAX_INTEGER <= answers.min() <= answers.max() <= MAX_INTEGER:
             raise ProblemError("the answers of a term must be finite and not exceed 2^53 in magnitude")
         weights = np.asarray(self.weights, dtype=np.float64)
         if weights.ndim == 1:
@@ -39,10 +41,12 @@ class SplitTerm:
             have not in (1, need) for have, need in zip(weights.shape, answers.shape, strict=False)
         ):
             raise ProblemError(f"weights must be one number a child, or one an answer, for {answers.shape} answers")
-        if not np.isfinite(weights).all() or (weights < 0.0).any():
-            raise ProblemError("weights must be finite and nonnegative")
+        if weights.size and not 0.0 <= weights.min() <= weights.max() <= MAX_WEIGHT:
+            raise ProblemError("weights must be finite, nonnegative and at most 1e60")
+        each = np.empty(answers.shape)
+        each[...] = weights
         object.__setattr__(self, "answers", _frozen(answers))
-        object.__setattr__(self, "weights", _frozen(np.array(np.broadcast_to(weights, answers.shape))))
+        object.__setattr__(self, "weights", _frozen(each))
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,10 +66,13 @@ class LinearRows:
         upper = _table(self.upper, self.operator.answers, "the upper sides")
         if lower.shape != upper.shape or np.isnan(lower).any() or np.isnan(upper).any():
             raise ProblemError("lower and upper sides must be numbers and of one shape")
-        empty = (lower > upper) | (lower == np.inf) | (upper == -np.inf)
+        empty = (lower > upper) | (lower > MAX_INTEGER) | (upper < -MAX_INTEGER)
         if empty.any():
             child, row = np.argwhere(empty)[0]
-            raise ProblemError(f"constraint {row} of child {child} is empty: its lower side is above its upper side")
+            raise ProblemError(
+                f"constraint {row} of child {child} is empty: its lower side is above its upper side, or beyond 2^53"
+            )
+        lower[lower < -MAX_INTEGER], upper[upper > MAX_INTEGER] = -np.inf, np.inf
         object.__setattr__(self, "lower", _frozen(lower))
         object.__setattr__(self, "upper", _frozen(upper))
 
@@ -86,6 +93,11 @@ class SparseRows:
         """Return (rows, cells)."""
         return self.start.size - 1, self.column_start.size - 1
 
+    @property
+    def owner(self) -> Ints:
+        """Return each entry's row, in the order held by rows."""
+        return np.repeat(np.arange(self.shape[0]), self.start[1:] - self.start[:-1])
+
     def apply(self, x: Floats) -> Floats:
         """Return the rows' values [rows, children] of tables [cells, children]."""
         from coco_opt.kernels import split_certificate
@@ -102,15 +114,16 @@ class SparseRows:
         """Return some rows, in this order."""
         number = np.full(self.shape[0], -1)
         number[rows] = np.arange(rows.size)
-        of = number[np.repeat(np.arange(self.shape[0]), np.diff(self.start))]
+        of = number[self.owner]
         chosen = of >= 0
         return _from_entries(of[chosen], self.cell[chosen], self.value[chosen], (rows.size, self.shape[1]))
 
     def above(self, below: SparseRows) -> SparseRows:
         """Return these rows with others below them."""
-        row = [np.repeat(np.arange(part.shape[0]), np.diff(part.start)) for part in (self, below)]
+        if below.shape[0] == 0:
+            return self
         return _from_entries(
-            np.concatenate([row[0], row[1] + self.shape[0]]),
+            np.concatenate([self.owner, below.owner + self.shape[0]]),
             np.concatenate([self.cell, below.cell]),
             np.concatenate([self.value, below.value]),
             (self.shape[0] + below.shape[0], self.shape[1]),
@@ -128,10 +141,9 @@ def stacked(operators: Sequence[Operator], cells: Ints) -> SparseRows:
 
 
 def _from_entries(row: Ints, cell: Ints, value: Floats, shape: tuple[int, int]) -> SparseRows:
-    by_row, by_cell = np.argsort(row, kind="stable"), np.argsort(cell, kind="stable")
-    return SparseRows(
-        _starts(row, shape[0]), cell[by_row], value[by_row], _starts(cell, shape[1]), row[by_cell], value[by_cell]
-    )
+    from coco_opt.kernels import split_certificate
+
+    return SparseRows(*split_certificate.by_rows_and_columns(row, cell, value, *shape))
 
 
 def _entries(operator: Operator, cells: Ints) -> tuple[Ints, Ints, Floats]:
@@ -149,10 +161,6 @@ def _entries(operator: Operator, cells: Ints) -> tuple[Ints, Ints, Floats]:
     present = matrix.data != 0.0
     row, cell = (np.asarray(part, dtype=np.int64)[present] for part in (matrix.row, matrix.col))
     return row, cell, np.asarray(matrix.data, dtype=np.float64)[present]
-
-
-def _starts(index: Ints, size: int) -> Ints:
-    return np.concatenate([[0], np.cumsum(np.bincount(index, minlength=size))]).astype(np.int64)
 
 
 def _table(values: Floats, columns: int, name: str) -> Floats:

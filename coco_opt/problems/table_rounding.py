@@ -260,14 +260,14 @@ class TableRounding(Problem[NDArray[Any], RoundingDual]):
         An optimal fractional point turns into an optimal whole one. What cannot be mended comes back unchanged: a wrong
         shape, a point that is whole but wrong, rows that are not nested.
         """
-        if x.shape != self.x.shape or not np.isfinite(x).all() or self.nested is None:
+        if x.shape != self.x.shape or not np.isfinite(x).all():
             return x
         from coco_opt.problems.table_rounding_transport import between
 
         near = np.where(np.abs(x - np.rint(x)) <= _NEAR_VERTEX, np.rint(x), x)
         if self.violation(near) == 0.0:
             return near.astype(np.int64)
-        return x if (near == np.rint(near)).all() else between(self, near)
+        return x if self.nested is None or (near == np.rint(near)).all() else between(self, near)
 
     def multipliers(self, x: NDArray[Any]) -> RoundingDual:
         """Return the best prices, which do not depend on the point: from the flow, or else the linear relaxation's."""
@@ -299,11 +299,11 @@ class TableRounding(Problem[NDArray[Any], RoundingDual]):
         return RoundingDual(parent, rows, answers)
 
     def gap(self, x: NDArray[Any], multipliers: RoundingDual) -> float:
-        """Return the certified gap of the module docstring, for whole x."""
+        """Return the certified gap of the module docstring, for x whole up to rounding errors."""
         from coco_opt.kernels import table_rounding_certificate
 
         rows, (low, high) = self.rows, self.box
-        held, least, most = (np.ascontiguousarray(one[:, self.open]) for one in (np.asarray(x, np.int64), low, high))
+        held, least, most = (np.ascontiguousarray(one[:, self.open]) for one in (np.rint(x).astype(np.int64), low, high))
         slopes = table_rounding_certificate.slopes(
             rows.start, rows.cell, rows.value, np.ascontiguousarray(multipliers.rows), multipliers.parent[self.open]
         )

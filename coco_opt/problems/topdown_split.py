@@ -15,8 +15,9 @@ optimum by
 
     sum_jc max_{0 <= y <= u} [s (x - y) - D (x - y)^2]  +  sum_jk nu+ (C x - lower) + nu- (upper - C x),
 
-every term nonnegative. D is what the rows with a single cell weigh; without such rows it is 0 and the bound is the
-linear one, still valid. The cap u is the parent's count, or what any table better than x can reach.
+every term nonnegative, and |lambda| times what the sums of x are off by. D is what the rows with a single cell weigh;
+without such rows it is 0 and the bound is the linear one, still valid. The cap u is the parent's count, or what any
+table better than x can reach.
 """
 
 from __future__ import annotations
@@ -31,11 +32,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from coco_opt.errors import ProblemError
 from coco_opt.forms import FloatArray, Formulation, LinearProgram, QuadraticProgram
-from coco_opt.problem import Problem, checked_vector, plain_answer
+from coco_opt.problem import MAX_INTEGER, Problem, checked_vector, plain_answer
 from coco_opt.problems.split_rows import Floats, LinearRows, SparseRows, SplitTerm, stacked
 
 _ENOUGH = 1e-8  # a relative gap that needs no better prices
 _ROUNDS = 12
+_BEYOND = 1e100  # a cell of more is no answer: its square might be infinite, and infinity proves anything
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -50,12 +52,14 @@ class SplitDual:
 class TopdownSplit(Problem[Floats, SplitDual]):
     """Joint nonnegative least squares over all children: ``TopdownSplit(terms, parent, constraints)``.
 
-    parent: finite nonnegative numbers float64[cells], whole or not, or None. Values are float64[children, cells].
+    parent: numbers from 0 to 2^53 float64[cells], whole or not, or None. Values are float64[children, cells].
     Raises ProblemError for terms, parent and constraints that do not fit together.
     """
 
     kind: ClassVar[str] = "topdown_split"
     forms: ClassVar[tuple[type[LinearProgram], ...]] = (QuadraticProgram,)
+    # Repair mends to 1e-13; with the usual 1e-9 a person of a billion does not count.
+    feasibility_tolerance: ClassVar[float] = 1e-10
 
     terms: tuple[SplitTerm, ...]
     parent: Floats | None
@@ -76,8 +80,8 @@ class TopdownSplit(Problem[Floats, SplitDual]):
         given = None if parent is None else checked_vector(parent, "parent")
         if given is not None:
             cells.add(given.size)
-            if (given < 0.0).any():
-                raise ProblemError("a parent's cells must be nonnegative")
+            if given.size and not 0.0 <= given.min() <= given.max() <= MAX_INTEGER:
+                raise ProblemError("a parent's cells must be nonnegative and at most 2^53")
         if len(cells) > 1 or len(children) > 1:
             counts = f"cells: {sorted(cells)}, children: {sorted(children)}"
             raise ProblemError(f"terms, parent and constraints must be of one size, not of several ({counts})")
@@ -136,19 +140,32 @@ class TopdownSplit(Problem[Floats, SplitDual]):
 
         Their part of the objective is ``weight (x - answer)^2`` and a constant. No weight, no answer: both are 0.
         """
+        from coco_opt.kernels import split_certificate
+
         rows, n = self.queries, self.kept.size
-        alone = np.flatnonzero(np.diff(rows.start) == 1)
-        at, value = rows.cell[rows.start[alone]], rows.value[rows.start[alone], None]
-        weight, moment = np.zeros((n, self.shape[0])), np.zeros((n, self.shape[0]))
-        np.add.at(weight, at, self.weights[alone] * value**2)
-        np.add.at(moment, at, self.weights[alone] * value * self.answers[alone])
-        return weight, np.divide(moment, weight, out=moment, where=weight > 0.0)
+        return split_certificate.single_cells(rows.start, rows.cell, rows.value, self.weights, self.answers, n)
 
     @cached_property
     def scale(self) -> float:
-        """Return the largest magnitude among answers, parent and finite sides, at least 1."""
-        parts = [self.answers, *self.sides, *([] if self.sums is None else [self.sums])]
-        return max(1.0, *(float(np.abs(part[np.isfinite(part)]).max(initial=0.0)) for part in parts))
+        """Return the largest magnitude of what a table must meet: parent and finite sides, at least 1.
+
+        Noise is no part of it, or much noise would pass for leave to break the constraints; without a parent the
+        answers are, for only they tell how large a table is.
+        """
+        lower, upper = self.sides
+        largest = self._largest_answer if self.sums is None else float(self.sums.max(initial=0.0))
+        for side in (lower,) if lower is upper else (lower, upper):
+            largest = max(largest, float(np.abs(side).max(initial=0.0, where=np.isfinite(side))))
+        return max(1.0, largest)
+
+    @cached_property
+    def magnitude(self) -> float:
+        """Return the largest number there is to compute with: ``scale`` or an answer that weighs anything."""
+        return max(self.scale, self._largest_answer)
+
+    @property
+    def _largest_answer(self) -> float:
+        return float(np.abs(self.answers).max(initial=0.0, where=self.weights > 0.0))
 
     def accept(self, answer: Any) -> Floats:
         """Return the answer as float64."""
@@ -171,21 +188,28 @@ class TopdownSplit(Problem[Floats, SplitDual]):
 
     def violation(self, x: Floats) -> float:
         """Return the largest negative cell, error of a parent sum or distance from a constraint's side."""
-        if x.shape != self.shape or not np.isfinite(x).all():
+        if x.shape != self.shape or not float(np.abs(x).max(initial=0.0)) <= _BEYOND:
             return np.inf
         worst = -float(x.min(initial=0.0))
         if self.parent is not None:
             worst = max(worst, float(np.abs(x.sum(axis=0) - self.parent).max(initial=0.0)))
-        if self.constraints is not None:
-            values, (lower, upper) = self.rows.apply(self.table(x)), self.sides
-            worst = max(worst, float(np.maximum(lower - values, values - upper).max(initial=0.0)))
-        return worst
+        return max(worst, self.broken(self.table(x)))
+
+    def broken(self, table: Floats) -> float:
+        """Return the largest distance of a row of C from its sides, for a table [kept cells, children]."""
+        if self.constraints is None:
+            return 0.0
+        values, (lower, upper) = self.rows.apply(table), self.sides
+        below = float((lower - values).max(initial=0.0))
+        return max(below, float((values - upper).max(initial=0.0)))
 
     def repair(self, x: Floats) -> Floats:
         """Return the table without negative cells whose sums and constraints are mended in proportion to the cells."""
-        if x.shape != self.shape or not np.isfinite(x).all():
+        from coco_opt.problems.split_prices import EXACT, mended
+
+        broken = self.violation(x)
+        if broken == np.inf or (broken <= EXACT * self.scale and float(x.min(initial=0.0)) >= 0.0):
             return x
-        from coco_opt.problems.split_prices import mended
 
         return self.expand(mended(self, self.table(x)))
 
@@ -224,7 +248,7 @@ class TopdownSplit(Problem[Floats, SplitDual]):
     @property
     def resolution(self) -> float:
         """Return the cost of moving every answer by the last digit of the largest number."""
-        last = np.finfo(np.float64).eps * self.scale
+        last = np.finfo(np.float64).eps * self.magnitude
         return float(self.weights.sum()) * last**2
 
     def formulate(self, form: type[LinearProgram]) -> Formulation[FloatArray, SplitDual]:

@@ -9,7 +9,7 @@ estimate, not a bound.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,7 +65,9 @@ def bootstrap(
     sums = np.zeros((4, len(truth), len(asked)))
     for replicate in range(replicates):
         drawn = redrawn(measurements, result, _seed(seed, replicate))
-        again = estimate_tables(drawn, method, solvers, threads=threads)
+        # Roundings drawn alike in every replicate would not average out.
+        own = method if method.seed is None else replace(method, seed=_seed(method.seed, replicate))
+        again = estimate_tables(drawn, own, solvers, threads=threads)
         for level, exact in enumerate(truth):
             for at, query in enumerate(asked):
                 error = (again.answers(query.operator, level) - exact[at]).astype(np.float64)

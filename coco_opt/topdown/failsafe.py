@@ -9,7 +9,8 @@ is added to the parent's table,
             and what binds the parent and every region above it, whose tables change by d too;
     then    minimise the split's own objective over all (X, d) with that least sum, and round.
 
-(Kifer's slides; Abowd et al. 2022, section 5, the failsafe.) The least sum is a mixed-integer program; both further
+(Kifer's slides; Abowd et al. 2022, section 5, the failsafe.) Where no d of total 0 will do, because overlapping rows of
+the children ask for another total than the parent's noisy one, that row gives way too. The least sum is a mixed-integer program; both further
 steps are the problems of an ordinary split, written for one table of all children's cells and d's two parts.
 """
 
@@ -34,7 +35,10 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Relaxation:
-    """A region whose table had to change so that it could be split: ``moved`` people changed cells in it and above."""
+    """A region whose table had to change so that it could be split: ``moved`` people changed cells in it and above.
+
+    Where its total had to change too, ``moved`` is the larger of the people added and the people taken.
+    """
 
     region: int
     path: str
@@ -72,8 +76,11 @@ class Rows:
         )
 
 
-def relaxed_rows(parent: Ints, children: Sequence[Bound], above: Sequence[Bound]) -> Rows:
-    """Return the rows of the relaxed split: ``children``, one each, bind their tables and ``above`` bind d itself."""
+def relaxed_rows(parent: Ints, children: Sequence[Bound], above: Sequence[Bound], keep_total: bool = True) -> Rows:
+    """Return the rows of the relaxed split: ``children``, one each, bind their tables and ``above`` bind d itself.
+
+    Without ``keep_total`` the parent's total is bound by ``above`` alone.
+    """
     from scipy.sparse import block_diag, csr_array, hstack, identity, vstack
 
     n, count = parent.size, len(children)
@@ -81,12 +88,13 @@ def relaxed_rows(parent: Ints, children: Sequence[Bound], above: Sequence[Bound]
     whole = np.zeros((1, (count + 2) * n))
     whole[0, count * n : (count + 1) * n], whole[0, (count + 1) * n :] = 1.0, -1.0
     blocks = [hstack([*[eye] * count, -eye, eye], format="csr"), csr_array(whole)]
-    lower = [parent.astype(np.float64), np.zeros(1)]
+    free = 0.0 if keep_total else np.inf
+    lower, upper = ([parent.astype(np.float64), np.array([side])] for side in (-free, free))
     names = [*["the parent's table"] * n, "the parent's total"]
     matrices = [bound.operator.to_sparse() for bound in children]
     if any(matrix.shape[0] for matrix in matrices):
         blocks.append(hstack([block_diag(matrices), csr_array((sum(m.shape[0] for m in matrices), 2 * n))]))
-    upper = [*lower, *[bound.upper for bound in children]]
+    upper = [*upper, *[bound.upper for bound in children]]
     lower = [*lower, *[bound.lower for bound in children]]
     for bound in above:
         matrix = bound.operator.to_sparse()
@@ -116,10 +124,11 @@ def change_cost(children: int, cells: int) -> Floats:
     return np.concatenate([np.zeros(children * cells), np.ones(2 * cells)])
 
 
-def least(rows: Rows, cost: Floats, where: str, time_limit: float) -> int:
+def least(rows: Rows, cost: Floats, where: str, time_limit: float, advice: str = "check these public facts") -> int:
     """Return the least cost of whole nonnegative variables, by a mixed-integer program (HiGHS through SciPy).
 
-    Raises ProblemError naming ``where`` and the rows that nothing whole meets, SolverError at the time limit.
+    Raises ProblemError naming ``where``, the rows that nothing whole meets and what to do, SolverError at the time
+    limit.
     """
     from scipy.optimize import Bounds, LinearConstraint, milp
 
@@ -133,7 +142,7 @@ def least(rows: Rows, cost: Floats, where: str, time_limit: float) -> int:
     if found.status == 0:
         return round(float(found.fun))
     if found.status == 2:
-        raise ProblemError(f"{where}: no whole tables meet {conflict(rows)}: check these public facts")
+        raise ProblemError(f"{where}: no whole tables meet {conflict(rows)}: {advice}")
     raise SolverError(
         f"{where}: whether whole tables meet the constraints was not settled within {time_limit:g} s: {found.message}"
     )

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 
+_BLOCK = 1024  # regions whose tables are held at once
+
 
 @dataclass(frozen=True, eq=False, slots=True)
 class QueryTree:
@@ -60,32 +62,33 @@ class QueryTree:
         regions = self.hierarchy.level_range(level)
         return self.z[level], self.variance[regions.start : regions.stop]
 
-    def estimates(self, level: int) -> Floats | None:
-        """Return the estimates [regions of level, answers] of the down pass, None where nothing was measured at all.
+    def estimates(self, level: int, regions: slice = slice(None)) -> Floats | None:
+        """Return the estimates [regions, answers] of the down pass, None where nothing was measured at all.
 
-        Children about which nothing is known get equal parts of what is left of their parent. O(regions x answers).
+        ``regions`` are consecutive ones of the level, counted in it. Children about which nothing is known get equal
+        parts of what is left of their parent. O(answers of these regions, of those above them and of their siblings).
         """
-        root = self.z[0]  # what is known of all children is known of their sum
-        if root is None:
+        # What is known of all children is known of their sum: the root has answers if anything has.
+        if self.z[0] is None:
             return None
-        found = root.astype(np.float64)
-        for at in range(level):
-            found = self._below(at, found)
-        return found
+        here = self.hierarchy.level_range(level)[regions]
+        return self._estimates(level, here) if here else np.zeros((0, self.z[0].shape[1]))
 
-    def _below(self, level: int, above: Floats) -> Floats:
-        """Return the estimates one level down from those of ``level``."""
-        regions, below = self.hierarchy.level_range(level), self.hierarchy.level_range(level + 1)
-        parent = self.hierarchy.parent[below.start : below.stop] - regions.start
-        starts = self.hierarchy.first_child[regions.start : regions.stop] - below.start
-        z = self.z[level + 1]
+    def _estimates(self, level: int, here: range) -> Floats:
+        """Return the estimates of consecutive regions of a level."""
+        hierarchy, z, first = self.hierarchy, self.z[level], self.hierarchy.level_range(level).start
+        if level == 0:
+            assert z is not None
+            return z.astype(np.float64)
+        parent = hierarchy.parent[here.start : here.stop]
+        above = range(int(parent[0]), int(parent[-1]) + 1)
+        known, parent = self._estimates(level - 1, above), parent - above.start
+        starts, stop = hierarchy.first_child[above.start : above.stop] - first, hierarchy.children(above[-1]).stop - first
         if z is None:
-            children = np.diff(np.append(starts, len(below)))
-            return np.asarray((above / children[:, None])[parent])
-        total = self.children[regions.start : regions.stop]
-        part = self.variance[below.start : below.stop] / total[parent]
-        excess = above - np.add.reduceat(z, starts, axis=0)
-        return np.asarray(z + part[:, None] * excess[parent])
+            return np.asarray((known / np.diff(np.append(starts, stop))[:, None])[parent])
+        part = self.variance[here.start : here.stop] / self.children[above.start : above.stop][parent]
+        excess = known - np.add.reduceat(z[starts[0] : stop], starts - starts[0], axis=0)
+        return np.asarray(z[here.start - first : here.stop - first] + part[:, None] * excess[parent])
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,23 +131,27 @@ class LinearStage:
         return self.trees[query].final[regions.start : regions.stop]
 
     def tables(self, level: int, regions: slice = slice(None)) -> Floats:
-        """Return the linear unbiased tables [regions, cells] of a level (or of some of its regions, counted in it).
+        """Return the linear unbiased tables [regions, cells] of a level, or of consecutive regions counted in it.
 
         They may be negative and fractional. Where the answers do not determine a table this is its part in the span
         of the queries: read ``answers`` of a query that they do determine. O(regions x cells^2).
         """
         weights, normal = self.weights[level], self.normal[level]
-        right = np.zeros((len(range(*regions.indices(len(self.hierarchy.level_range(level))))), normal.cells))
+        right = np.zeros((len(self.hierarchy.level_range(level)[regions]), normal.cells))
         for weight, operator, tree in zip(weights, self.operators, self.trees, strict=True):
             if weight > 0:
-                found = tree.estimates(level)
+                found = tree.estimates(level, regions)
                 assert found is not None
-                right += weight * operator.adjoint(found[regions])
+                right += weight * operator.adjoint(found)
         return normal.solve(right)
 
     def answers(self, operator: Operator, level: int) -> Floats:
-        """Return the linear unbiased answers [regions of level, answers] of any query, NaN where undetermined."""
-        found = operator.apply(self.tables(level))
+        """Return the linear unbiased answers [regions of level, answers] of any query, NaN where undetermined.
+
+        Tables are made and dropped block by block: whole levels of them need not fit in memory.
+        """
+        starts = range(0, len(self.hierarchy.level_range(level)), _BLOCK)
+        found = np.concatenate([operator.apply(self.tables(level, slice(at, at + _BLOCK))) for at in starts])
         return np.where(self.normal[level].determines(operator), found, np.nan)
 
 

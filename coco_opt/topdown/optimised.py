@@ -146,8 +146,10 @@ def candidate_queries(workload: Sequence[Query], schema: Schema) -> tuple[Query,
             wanted.add(union)
         ordered = sorted(wanted - set(sets), key=lambda one: (len(one), sorted(one)))
         more = [marginal_query(sorted(one), schema) for one in ordered[:_CANDIDATES]]
+    names = {query.name for query in workload}
     for query in more:
-        known.setdefault(query.text, query)
+        if query.name not in names:  # a query of the workload may go by this name; two of one name cannot be planned
+            known.setdefault(query.text, query)
     return tuple(known.values())
 
 
@@ -155,49 +157,50 @@ def best_shares(problem: ShareProblem, start: Floats) -> Floats:
     """Return shares of least objective from a start, by sequential quadratic programming, float64[candidates]."""
     from scipy.optimize import minimize
 
-    count = len(start)
     first = np.maximum(start, _LEAST)
     first /= first.sum()
-    scale = problem.value(first)
-    highest = problem.objective == "max"
-    # The largest variance is one more variable t, at least each query's: smooth where the maximum itself is not.
-    x0 = np.append(first, 1.0) if highest else first
-    unit = np.eye(count + 1)[count]
-    constraints: list[Any] = [
-        {"type": "eq", "fun": lambda x: x[:count].sum() - 1.0, "jac": lambda x: (1.0 - unit)[: x.size]}
-    ]
-
-    def value(x: Floats) -> float:
-        return float(x[count]) if highest else problem.value(x) / scale
-
-    def slope(x: Floats) -> Floats:
-        return unit if highest else np.asarray(problem.weights @ problem.gradient(x) / scale)
-
-    if highest:
-        constraints.append(
-            {
-                "type": "ineq",
-                "fun": lambda x: x[count] - problem.variances(x[:count]) / scale,
-                "jac": lambda x: np.column_stack(
-                    [-problem.gradient(x[:count]) / scale, np.ones(len(problem.workload))]
-                ),
-            }
-        )
-    bounds: list[Any] = [(_LEAST, 1.0)] * count + [(0.0, None)] * highest
-    found = minimize(
-        value,
-        x0,
-        jac=slope,
-        method="SLSQP",
-        bounds=bounds,
-        constraints=constraints,
-        options={"maxiter": _ITERATIONS, "ftol": 1e-9},
-    )
-    shares = np.clip(np.asarray(found.x, np.float64)[:count], _LEAST, None)
+    before = problem.value(first)
+    program = _epigraph(problem, first, before) if problem.objective == "max" else _smooth(problem, first, before)
+    found = minimize(**program, method="SLSQP", options={"maxiter": _ITERATIONS, "ftol": 1e-9})
+    shares = np.clip(np.asarray(found.x, np.float64)[: first.size], _LEAST, None)
     if not np.isfinite(shares).all():
         return first
     shares /= shares.sum()
-    return shares if problem.value(shares) <= scale else first
+    return shares if problem.value(shares) <= before else first
+
+
+def _smooth(problem: ShareProblem, first: Floats, scale: float) -> dict[str, Any]:
+    """Return the program over shares alone, its objective 1 at the first ones."""
+    return {
+        "fun": lambda x: problem.value(x) / scale,
+        "jac": lambda x: problem.weights @ problem.gradient(x) / scale,
+        "x0": first,
+        "bounds": [(_LEAST, 1.0)] * first.size,
+        "constraints": [{"type": "eq", "fun": lambda x: x.sum() - 1.0, "jac": np.ones_like}],
+    }
+
+
+def _epigraph(problem: ShareProblem, first: Floats, scale: float) -> dict[str, Any]:
+    """Return the program over shares and t, at least every query's variance: smooth where the maximum itself is not."""
+    count = first.size
+    unit = np.eye(count + 1)[count]
+
+    def room(x: Floats) -> Floats:
+        return np.asarray(x[count] - problem.variances(x[:count]) / scale)
+
+    def slopes(x: Floats) -> Floats:
+        return np.column_stack([-problem.gradient(x[:count]) / scale, np.ones(len(problem.workload))])
+
+    return {
+        "fun": lambda x: float(x[count]),
+        "jac": lambda x: unit,
+        "x0": np.append(first, 1.0),
+        "bounds": [*[(_LEAST, 1.0)] * count, (0.0, None)],
+        "constraints": [
+            {"type": "eq", "fun": lambda x: x[:count].sum() - 1.0, "jac": lambda x: 1.0 - unit},
+            {"type": "ineq", "fun": room, "jac": slopes},
+        ],
+    }
 
 
 def _rounded(problem: ShareProblem, found: Sequence[Floats]) -> Strategy:

@@ -59,10 +59,9 @@ class MarginalModel:
 
     def variances(self, precisions: Floats) -> Floats:
         """Return the closed form; O(sets x (measured + workload))."""
-        with np.errstate(divide="ignore"):
-            inverse = 1.0 / (self._eigenvalues() @ precisions)
-        spread = self._shares()
-        return np.asarray(np.where(spread > 0, spread * inverse, 0.0).sum(axis=1))
+        spread, eigenvalues = self._shares(), self._eigenvalues() @ precisions
+        each = np.divide(spread, eigenvalues, out=np.full(spread.shape, np.inf), where=eigenvalues > 0)
+        return np.asarray(np.where(spread > 0, each, 0.0).sum(axis=1))
 
     def gradient(self, precisions: Floats) -> Floats:
         """Return its derivatives."""

@@ -64,8 +64,9 @@ class Query:
     """A linear query with 0/1 weights over the cells that can occur; build it with ``parse_query``.
 
     ``operator`` maps tables [..., schema.size] to [..., answers]; ``kept`` int64[answers] are the combinations of
-    the factors' answers, in C order, that the answers stand for: those that no cell can enter are not asked.
-    ``sensitivity_l1`` and ``sensitivity_l2_squared`` say by how much one person added or removed changes all answers.
+    the factors' answers, in C order, that the answers stand for. Where no value counts in two answers of a factor,
+    combinations that no cell can enter are not asked. ``sensitivity_l1`` and ``sensitivity_l2_squared`` say by how
+    much one person added or removed changes all answers. Raises ProblemError for other weights than 0 and 1.
     """
 
     name: str
@@ -82,14 +83,11 @@ class Query:
         object.__setattr__(self, "kept", kept)
         if kept.shape != (self.operator.answers,):
             raise ProblemError(f"query {self.name!r}: {self.operator.answers} answers need as many labels")
-        for name, columns in (
-            ("sensitivity_l1", self.operator.absolute_columns),
-            ("sensitivity_l2_squared", self.operator.squared_columns),
-        ):
-            largest = float(columns.max(initial=0.0))
-            if largest != int(largest) or largest < 1:
-                raise ProblemError(f"query {self.name!r} must count at least one cell, and cells as wholes")
-            object.__setattr__(self, name, int(largest))
+        largest = _most_answers(self.operator)
+        if largest < 1:
+            raise ProblemError(f"query {self.name!r} must count at least one cell, with weights 0 and 1 only")
+        object.__setattr__(self, "sensitivity_l1", largest)
+        object.__setattr__(self, "sensitivity_l2_squared", largest)
 
     def __reduce__(self) -> tuple[Callable[..., Query], tuple[Any, ...]]:
         # Unpickled arrays are writable: going through the constructor makes them read-only again.
@@ -145,6 +143,19 @@ class Query:
 
     def __repr__(self) -> str:
         return f"Query({self.text!r}, {self.answers:,} answers)"
+
+
+def _most_answers(operator: Operator) -> int:
+    """Return in how many answers one cell counts at most, 0 where some weight is neither 0 nor 1.
+
+    Both sensitivities, and their doubling under "replace", hold for such weights: a person moved from a weight of -1
+    to one of 1 would change the squared norm fourfold.
+    """
+    absolute, signed = operator.absolute_columns, operator.adjoint(np.ones(operator.answers))
+    if not np.array_equal(absolute, operator.squared_columns) or not np.array_equal(absolute, signed):
+        return 0
+    largest = float(absolute.max(initial=0.0))
+    return int(largest) if largest.is_integer() else 0
 
 
 def parse_query(text: str, schema: Schema, name: str | None = None) -> Query:

@@ -26,11 +26,13 @@ ResultT = TypeVar("ResultT")
 class Checkpoint:
     """What is done after a level: the whole tables of every level so far, root first, and the regions relaxed.
 
-    A later level's failsafe can change tables of the levels above, so a checkpoint holds them all.
+    A later level's failsafe can change tables of the levels above, so a checkpoint holds them all. ``unproved`` is the
+    largest relative gap so far of a rounding that was not proved nearest.
     """
 
     tables: tuple[SparseTables, ...]
     relaxed: tuple[Relaxation, ...] = ()
+    unproved: float = 0.0
 
     @property
     def level(self) -> int:
@@ -54,6 +56,7 @@ def top_down(
     ``progress`` is told the regions done and their number. Raises ProblemError or SolverError naming the region.
     """
     done = resume_from or Checkpoint(())
+    step.unproved.resume(done.unproved)
     counter = _Counter(step.measurements.hierarchy.regions, progress)
     counter.add(sum(tables.regions for tables in done.tables))
     for level in range(done.level + 1, step.measurements.hierarchy.levels):
@@ -79,7 +82,7 @@ def bottom_up(step: SplitStep, *, threads: int = 1, progress: Progress | None = 
         regions = hierarchy.level_range(level)
         levels.append(levels[-1].summed(hierarchy.first_child[regions.start : regions.stop] - regions.stop))
         counter.add(len(regions))
-    return Checkpoint(tuple(reversed(levels)))
+    return Checkpoint(tuple(reversed(levels)), unproved=step.unproved.gap)
 
 
 def _alone(step: SplitStep, region: int | None, counter: _Counter) -> SparseTables:
@@ -93,7 +96,7 @@ def _alone(step: SplitStep, region: int | None, counter: _Counter) -> SparseTabl
 def _level(step: SplitStep, level: int, done: Checkpoint, threads: int, counter: _Counter) -> Checkpoint:
     """Return the checkpoint with one level more."""
     if level == 0:
-        return Checkpoint((_alone(step, None, counter),))
+        return Checkpoint((_alone(step, None, counter),), unproved=step.unproved.gap)
     above = step.measurements.hierarchy.level_range(level - 1)
 
     def one(region: int | None) -> SparseTables | Exception:
@@ -115,7 +118,7 @@ def _level(step: SplitStep, level: int, done: Checkpoint, threads: int, counter:
             relaxed.append(Relaxation(region, step.measurements.hierarchy.paths[region], moved))
             counter.add(len(step.children(region)))
     parts = [outcome for outcome in outcomes if isinstance(outcome, SparseTables)]
-    return Checkpoint((*tables, SparseTables.joined(parts)), tuple(relaxed))
+    return Checkpoint((*tables, SparseTables.joined(parts)), tuple(relaxed), step.unproved.gap)
 
 
 def _failsafe(
@@ -134,7 +137,8 @@ def _failsafe(
     except (ProblemError, SolverError) as error:
         failure = error
     else:
-        return SparseTables.of(children), _with_change(step, tables, lineage, change), int(np.abs(change).sum()) // 2
+        moved = max(int(np.maximum(change, 0).sum()), int(np.maximum(-change, 0).sum()))
+        return SparseTables.of(children), _with_change(step, tables, lineage, change), moved
     raise _named(failure, step.name(region))
 
 

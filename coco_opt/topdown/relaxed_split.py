@@ -21,6 +21,11 @@ Ints = NDArray[np.int64]
 TIME_LIMIT = 60.0
 """Seconds that the failsafe's mixed-integer program may take."""
 
+_NO_ROOM = (
+    "check these public facts; if they are right, the tables made so far of the regions around leave no room within "
+    "them: give the levels above more of the budget"
+)
+
 
 def relaxed_split(step: SplitStep, region: int, own: Sequence[Ints], failure: Exception) -> tuple[Ints, Ints]:
     """Return the children's whole tables [J, n] and the change int64[n] of their parent's table that they need.
@@ -36,9 +41,13 @@ def relaxed_split(step: SplitStep, region: int, own: Sequence[Ints], failure: Ex
         raise failure
     paths = step.measurements.hierarchy.paths
     children = [_bound(constraints, child, paths[v]) for child, v in enumerate(regions)]
-    rows = relaxed_rows(own[0], children, _of_lineage(step, region, own))
-    cost = change_cost(count, n)
-    needed = least(rows, cost, step.name(region), TIME_LIMIT)
+    lineage, where = _of_lineage(step, region, own), step.name(region)
+    rows, cost = relaxed_rows(own[0], children, lineage), change_cost(count, n)
+    try:
+        needed = least(rows, cost, where, TIME_LIMIT)
+    except ProblemError:
+        rows = relaxed_rows(own[0], children, lineage, keep_total=False)
+        needed = least(rows, cost, where, TIME_LIMIT, _NO_ROOM)
     if needed == 0:
         raise failure
     whole = _best(step, regions, rows.with_least(cost, needed), count, n)

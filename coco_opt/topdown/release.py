@@ -94,7 +94,7 @@ def estimate_tables(
     else:
         done = top_down(step, threads=threads, progress=progress, after_level=after_level, resume_from=resume_from)
     return TablesResult(
-        measurements.hierarchy, measurements.schema, done.tables, done.relaxed, used.certificates, step.unproved.gap
+        measurements.hierarchy, measurements.schema, done.tables, done.relaxed, used.certificates, done.unproved
     )
 
 

@@ -41,6 +41,11 @@ class WorstGap:
         with self._lock:
             self.gap, self.roundings = max(self.gap, gap), self.roundings + 1
 
+    def resume(self, gap: float) -> None:
+        """Count in the largest gap of an interrupted run."""
+        with self._lock:
+            self.gap = max(self.gap, gap)
+
 
 @dataclass(frozen=True, eq=False, slots=True)
 class SplitStep:
@@ -168,7 +173,8 @@ def round_tables(
     A whole table that keeps every sum and row but is not proved nearest, as happens where rows overlap, is taken and
     its gap noted. Raises ProblemError or SolverError where no whole tables are found.
     """
-    slack, furthest = 1, 2 * int(np.ceil(x.max(initial=1.0))) + 2
+    most = max(float(x.max(initial=1.0)), 0.0 if parent is None else float(parent.max(initial=0)))
+    slack, furthest = 1, 2 * int(np.ceil(most)) + 2
     while True:
         try:
             return np.asarray(solvers.solve(TableRounding(x, parent, rows, slack=slack)), dtype=np.int64)

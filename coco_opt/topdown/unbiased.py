@@ -43,7 +43,12 @@ def unbiased_rounding(
     else:
         _check_sums(tables.sum(axis=1), np.asarray(totals), "child")
         dependent_rounding.both_ways(fraction, rng.random(fraction.size))
-    return (floors + fraction).astype(np.int64)
+    whole = (floors + fraction).astype(np.int64)
+    # What single sums are off may add up along cycles.
+    for sums, wanted in ((whole.sum(axis=0), parent), (whole.sum(axis=1), totals)):
+        if wanted is not None and (sums != np.asarray(wanted)).any():
+            raise ProblemError("the fractional tables are too far from the sums that rounding is to keep")
+    return whole
 
 
 def _checked(x: ArrayLike) -> Floats:

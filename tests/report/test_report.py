@@ -50,6 +50,7 @@ def page(query: Query = "cumulative", *, raw_limit: int = 1000, consistency: str
             "losses": ["l2", "l2"],
             "consistency": consistency,
             "merge": "weighted",
+            "variances": "formula",
             "rounding": "half_up",
             "ties": "upper",
         },

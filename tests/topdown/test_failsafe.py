@@ -14,13 +14,16 @@ from coco_opt.topdown.bounds import UNBOUNDED
 from coco_opt.topdown.failsafe import Bound, least, relaxed_rows
 from coco_opt.topdown.invariants import RegionBounds
 from coco_opt.topdown.measurements import TableMeasurements
+from coco_opt.topdown.method import TopdownMethod
 from coco_opt.topdown.queries import parse_query
+from coco_opt.topdown.recursion import Checkpoint
 from coco_opt.topdown.release import estimate_tables
 from coco_opt.topdown.schema import Schema
-from tests.topdown.estimation import check_tables, measured
+from tests.topdown.estimation import check_tables, measured, random_hierarchy
 
 DORMS = Schema({"kind": ["female", "coed", "male", "mixed"]})
 PEOPLE = Schema({"race": ["a", "b"], "age": ["minor", "adult"]})
+SEVERAL = [(seed, -1) for seed in range(60)]
 
 
 def dorms(town: list[int]) -> TableMeasurements:
@@ -43,8 +46,6 @@ def dorms(town: list[int]) -> TableMeasurements:
 
 @pytest.mark.parametrize("estimation", ["classic", "full"])
 def test_a_town_that_cannot_be_split_gives_way_least(estimation: str) -> None:
-    from coco_opt.topdown.method import TopdownMethod
-
     measurements = dorms([61, 59, 42, 38])
     result = estimate_tables(measurements, TopdownMethod(estimation))  # type: ignore[arg-type]
     check_tables(measurements, result)
@@ -105,3 +106,48 @@ def test_what_nothing_can_meet_is_named(level: int) -> None:
     region = "root/here" if level else "root"
     with pytest.raises(ProblemError, match=rf"(?s)root.*'race: race = a' of '{region}' and 'age: age = minor' of"):
         estimate_tables(measurements)
+
+
+def test_a_total_that_no_split_can_have_gives_way_too() -> None:
+    hierarchy = Hierarchy.from_paths([("root", "town", "here"), ("root", "town", "there"), ("root", "rest", "far")])
+    leaves = np.array([[5, 0, 5, 0], [0, 0, 5, 5], [1, 2, 3, 4]])
+    # 10 people at least in each half of the town, said by race in one and by age in the other: no single query of the
+    # town knows of 20.
+    race = np.array([[5, 5], [0, 0], [0, 0]])
+    age = np.array([[0, 0], [5, 5], [0, 0]])
+    wide = np.full((3, 2), UNBOUNDED)
+    facts = [RegionBounds(parse_query(text, PEOPLE), 2, low, wide) for text, low in (("race", race), ("age", age))]
+    measurements = measured(0, hierarchy, PEOPLE, leaves, ["detail"], 40, [], facts)
+    answers = [list(level) for level in measurements.answers]
+    answers[1][0] = np.array([[3, 3, 3, 3], [1, 2, 3, 4]])
+    answers[0][0] = np.array([[4, 5, 6, 7]])
+    measurements = replace(measurements, answers=tuple(tuple(level) for level in answers))
+    result = estimate_tables(measurements, TopdownMethod("classic"))
+    check_tables(measurements, result)
+    assert result["root/town"].sum() == 20
+    assert result["root"].sum() == 30
+    assert [(one.path, one.moved) for one in result.relaxed] == [("root/town", 8)]
+
+
+@pytest.mark.parametrize(("seed", "relaxed"), SEVERAL)
+def test_several_relaxed_regions_meet_in_those_above(seed: int, relaxed: int) -> None:
+    rng = np.random.default_rng(seed)
+    hierarchy = random_hierarchy(rng, 4)
+    leaves = rng.poisson(rng.gamma(0.5, 4.0, (len(hierarchy.leaves), PEOPLE.size))).astype(np.int64)
+    tables, facts = hierarchy.aggregate(leaves), []
+    for text, level in (("race", 3), ("age", 3), ("race", 2), ("age", 1)):
+        query, regions = parse_query(text, PEOPLE), hierarchy.level_range(level)
+        true = query.operator.apply(tables[regions.start : regions.stop])
+        spare = rng.integers(0, 2, true.shape)
+        facts.append(RegionBounds(query, level, np.maximum(true - spare, 0), true + rng.integers(0, 2, true.shape)))
+    measurements = measured(seed, hierarchy, PEOPLE, leaves, ["detail"], 1, [("total", 1)], facts)
+    done: list[Checkpoint] = []
+    method = TopdownMethod("classic")
+    result = estimate_tables(measurements, method, after_level=done.append)
+    check_tables(measurements, result)
+    assert len(result.relaxed) == relaxed
+    for checkpoint in done:
+        again = estimate_tables(measurements, method, threads=2, resume_from=checkpoint)
+        assert again.relaxed == result.relaxed
+        for level in range(4):
+            np.testing.assert_array_equal(again.level(level), result.level(level))

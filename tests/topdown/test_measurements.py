@@ -101,6 +101,16 @@ def test_each_asked_query_of_each_level_has_its_own_stream_of_the_right_scale() 
     assert measure_tables(COUNTS, PLAN, source=SilentNoise()).spent == sum(map(sum, AMOUNTS)) == PLAN.spent
 
 
+@pytest.mark.parametrize("mechanism", ["geometric", "discrete_gaussian"])
+def test_no_two_queries_share_noise_whatever_they_are_called(mechanism: Mechanism) -> None:
+    names = ("a", "a, level 1", "table a", "a\0", "\u00e9", "e\u0301", " a", "level 1")
+    queries = tuple(parse_query("detail", SCHEMA, name) for name in names)
+    plan = TablePlan(queries, ((Fraction(1, 50),) * len(names),) * 3, mechanism)
+    measured = measure_tables(COUNTS, plan, source=SecureNoise())
+    noise = [measured.answers[level][query][0] - COUNTS.level_tables(level)[0] for level, query in plan.asked]  # type: ignore[index]
+    assert len({one.tobytes() for one in noise}) == len(names) * 3
+
+
 @pytest.mark.parametrize("source", [SecureNoise, lambda: SeededNoise(3)], ids=["secure", "seeded"])
 def test_measuring_again_with_one_source_is_refused(source: Any) -> None:
     opened: NoiseSource = source()

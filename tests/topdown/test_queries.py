@@ -9,7 +9,10 @@ import numpy as np
 import pytest
 
 from coco_opt.errors import InputError, ProblemError
+from coco_opt.histograms import Hierarchy
 from coco_opt.operators import Grouping, Kronecker, Restricted
+from coco_opt.privacy.budget import NEIGHBOURS, Neighbours
+from coco_opt.topdown.counts import TableCounts
 from coco_opt.topdown.queries import Query, marginal_query, parse_queries, parse_query
 from coco_opt.topdown.schema import Schema, ValueGroups
 
@@ -112,6 +115,39 @@ def test_sensitivities_by_brute_force_over_single_person_changes(schema: Schema,
     assert (query.sensitivity("replace"), query.sensitivity("replace", norm=2)) == (l1, l2)
     assert query.sensitivity("add_remove") == query.sensitivity_l1
     assert query.sensitivity("add_remove", norm=2) == query.sensitivity_l2_squared
+
+
+@pytest.mark.parametrize("neighbours", NEIGHBOURS)
+@pytest.mark.parametrize("schema", [PLAIN, ZEROS], ids=["plain", "zeros"])
+def test_a_person_changes_all_regions_of_a_level_by_no_more_than_is_paid_for(
+    schema: Schema, neighbours: Neighbours
+) -> None:
+    hierarchy = Hierarchy.from_paths([("r", f"p{leaf // 2}", f"l{leaf}") for leaf in range(4)])
+    rng = np.random.default_rng(3)
+    before = rng.integers(1, 4, (4, schema.size))
+    queries = [parse_query(text, schema) for text in TEXTS]
+    farthest = np.zeros((len(queries), 2))
+    for _ in range(150):
+        after = before.copy()
+        after[rng.integers(4), rng.integers(schema.size)] -= 1
+        if neighbours == "replace":
+            after[rng.integers(4), rng.integers(schema.size)] += 1
+        tables = [TableCounts.from_counts(hierarchy, schema, one) for one in (before, after)]
+        for at, query in enumerate(queries):
+            for level in range(3):
+                answers = [one.answers_of(query.operator, hierarchy.level_range(level)) for one in tables]
+                away = answers[0] - answers[1]
+                farthest[at] = np.maximum(farthest[at], [np.abs(away).sum(), (away**2).sum()])
+    for query, (l1, l2_squared) in zip(queries, farthest, strict=True):
+        assert l1 == query.sensitivity(neighbours)
+        assert l2_squared == query.sensitivity(neighbours, norm=2)
+
+
+@pytest.mark.parametrize("factor", [[[1.0, -1.0]], [[2.0, 0.0]], [[1.0, 0.5]], [[0.0, 0.0]], [[1.0, -1.0], [0.0, 1.0]]])
+def test_other_weights_than_0_and_1_are_refused(factor: list[list[float]]) -> None:
+    operator = Kronecker((np.array(factor),))
+    with pytest.raises(ProblemError, match="weights 0 and 1"):
+        Query("q", "q", operator, (), np.arange(operator.answers))
 
 
 def test_known_sensitivities() -> None:

@@ -192,6 +192,24 @@ def test_ranges_and_groupings_are_optimised_too() -> None:
         assert predicted_variance(strategy, query, ZEROS, mechanism="discrete_gaussian") < np.inf
 
 
+@pytest.mark.parametrize("texts", [("total",), ("detail",), ("a * b", "b * a"), ("cumulative(b)",)])
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_workloads_of_little_choice(texts: tuple[str, ...], mechanism: Mechanism, objective: Objective) -> None:
+    workload = parse_queries(texts, PLAIN)
+    strategy = optimised_strategy(workload, PLAIN, mechanism=mechanism, objective=objective)
+    assert sum(strategy.shares) == 1
+    even = Strategy.uniform(workload)
+    for query in workload:
+        found, known = (predicted_variance(one, query, PLAIN, mechanism=mechanism) for one in (strategy, even))
+        assert found <= 1.001 * known
+
+
+def test_a_query_of_the_workload_may_have_the_name_of_another_kind() -> None:
+    strategy = optimised_strategy([parse_query("a", PLAIN, "total")], PLAIN)
+    assert [query.text for query in strategy.queries] == ["a"]
+
+
 def test_the_workload_keeps_its_names() -> None:
     named = (parse_query("a * b", PLAIN, "table 1"),)
     assert [query.name for query in optimised_strategy(named, PLAIN).queries] == ["table 1"]

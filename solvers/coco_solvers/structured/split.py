@@ -11,18 +11,20 @@ import numpy as np
 
 from coco_opt.errors import UnknownSolverError
 from coco_opt.problem import Problem
-from coco_opt.problems.split_prices import gap, gradient, mended
+from coco_opt.problems.split_prices import best_parent, caps, gradient, impossible, mended
 from coco_opt.problems.split_rows import Floats
 from coco_opt.problems.topdown_split import SplitDual, TopdownSplit
 from coco_opt.solution import Answer, Status
 
-_STIFF = 1e3  # penalty of a constraint over the objective's own curvature along it: a round's error falls as much
+_STIFF, _GENTLE = 1e3, 30.0  # penalty over the objective's own curvature along an equality, and a range, which may bind
+_STIFFER, _STIFFEST = 2.0, 1e4  # what a slow round multiplies the penalties by, and at most over the first ones
 _FLAT = 1e-4  # a cell whose own answers weigh less than this part of any other counts as not measured by itself
 _DAMPING = 1e-2  # curvature added to such problems, over the diagonal's, at first
 _MOST_DAMPING, _LEAST_DAMPING = 1e3, 1e-6
 _CALMER = 0.3  # what a round's damping is of the round's before
 _LEAST = 1e-12  # the smallest wrong sign, over the problem's scale
 _ENERGY = 1e-3  # the last face's energy over the gap allowed
+_FINER = 1e-2  # what the energy is of the round's before when the point is feasible but its gap too large
 _STALLED = 4  # rounds without progress after which constraints are suspected to contradict each other
 
 
@@ -32,13 +34,14 @@ class SplitNewton:
 
     Where not every cell is measured by itself the steps are damped (proximal point method). O(entries x children) a
     step of conjugate gradients; no factorisation. Stops at the certified relative gap ``tolerance``. What takes more
-    than ``max_steps`` of them (marginals alone, weights many orders apart) goes to PIQP if that is installed.
+    than ``max_steps`` of them (marginals alone, weights many orders apart) goes to PIQP if that is installed. Nothing
+    is called infeasible without prices that prove it.
     """
 
     tolerance: float = 1e-6
     max_rounds: int = 100
     max_faces: int = 60
-    max_steps: int = 5_000
+    max_steps: int = 10_000
 
     name: ClassVar[str] = "split-newton"
 
@@ -49,15 +52,38 @@ class SplitNewton:
         start = perf_counter()
         search = _Search(problem, self)
         built = perf_counter()
-        status = search.run()
-        if status is Status.ITERATION_LIMIT and find_spec("piqp") is not None:
-            from coco_solvers.generic.piqp import PIQP
+        answer = search.answer(search.run())
+        if answer.status is Status.ITERATION_LIMIT:
+            answer = _by_others(problem, answer, search.contradicted)
+        return replace(answer, seconds=perf_counter() - built, build_seconds=built - start)
 
-            answer = PIQP().solve(problem)
-            if answer.status is not Status.INFEASIBLE or search.contradicted:
-                return replace(answer, seconds=perf_counter() - built, build_seconds=built - start)
-        value = None if status is Status.INFEASIBLE else problem.expand(search.point)
-        return Answer(value, status, search.prices, search.steps, perf_counter() - built, built - start)
+
+def _by_others(problem: TopdownSplit, reached: Answer[Floats, SplitDual], suspect: bool) -> Answer[Floats, SplitDual]:
+    """Return a proof that nothing is feasible where that is suspected, PIQP's point, or the one reached."""
+    if suspect and _contradiction(problem):
+        return Answer(None, Status.INFEASIBLE, None, reached.iterations)
+    if find_spec("piqp") is None:
+        return reached
+    from coco_solvers.generic.piqp import PIQP
+
+    answer: Answer[Floats, SplitDual] = PIQP().solve(problem)
+    if answer.value is not None:
+        return answer
+    # Interior-point methods call hard problems infeasible: only prices that prove it count.
+    if answer.status is Status.INFEASIBLE and not suspect and _contradiction(problem):
+        return Answer(None, Status.INFEASIBLE, None, reached.iterations)
+    return reached
+
+
+def _contradiction(problem: TopdownSplit) -> bool:
+    """Return whether the duals of the least violation prove that no table meets the constraints."""
+    from coco_opt.problems.split_program import least_violation
+    from coco_solvers.generic.scipy import SciPyLinprog
+
+    (rows, children), found = problem.sides[0].shape, SciPyLinprog().solve_program(least_violation(problem))
+    if found.dual is None or not rows:
+        return False
+    return impossible(problem, found.dual.rows[-rows * children :].reshape(children, rows).T)
 
 
 class _Search:
@@ -68,38 +94,30 @@ class _Search:
         queries, (single, self.base) = problem.queries, problem.single
         self.wide = np.flatnonzero(np.diff(queries.start) > 1)
         self.rows = queries.take(self.wide).above(problem.rows)
-        self.weight = np.ascontiguousarray(problem.weights[self.wide])
-        self.target = np.ascontiguousarray(problem.answers[self.wide])
-        self.single = np.ascontiguousarray(single)
+        self.weight, self.target = problem.weights[self.wide], problem.answers[self.wide]
+        self.single = single
         n, children = problem.kept.size, problem.shape[0]
-        self.diagonal = single + self._wide_diagonal()
-        flat = bool((self.single < _FLAT * self._least_weight()).any()) or not single.all()
-        self.flat, self.damping = flat, _DAMPING if flat else 0.0
+        self.diagonal, self.flat = self._diagonal()
+        self.damping = _DAMPING if self.flat else 0.0
         self.sums = np.zeros(0) if problem.sums is None else np.array(problem.sums, dtype=np.float64)
         start = np.maximum(self.base, 0.0) if problem.sums is None else self.sums[:, None] / children
-        self.x: Floats = np.ascontiguousarray(np.broadcast_to(start, (n, children)), dtype=np.float64).copy()
+        self.x: Floats = np.empty((n, children))
+        self.x[...] = start
         self.point = self.x.copy()
         self.free = np.ones((n, children), dtype=np.bool_)
         self.nu: Floats = np.zeros(problem.sides[0].shape)
-        self.stiff = self._stiffness()
+        self.stiff, self.stretch = self._stiffness(), 1.0
         self.prices: SplitDual | None = None
-        self.contradicted = False
+        self.energy, self.allowed, self.worst, self.stalled = np.inf, np.inf, np.inf, 0
+        self.met = self.contradicted = False
 
-    def _wide_diagonal(self) -> Floats:
+    def _diagonal(self) -> tuple[Floats, bool]:
+        """Return the Hessian's halved diagonal and whether some cell is as good as not measured by itself."""
         from coco_opt.kernels import split_certificate
 
-        rows = self.rows
-        padded = np.concatenate([self.weight, np.zeros(self.problem.sides[0].shape)])
-        return split_certificate.products(rows.column_start, rows.row, rows.column_value**2, padded)
-
-    def _least_weight(self) -> Floats:
-        """Return the least positive weight among the answers a cell counts in, 0 where none is."""
-        rows, ends = self.rows, self.rows.column_start
-        asked = np.where(self.weight > 0.0, self.weight, np.inf)
-        each = np.concatenate([asked, np.full(self.problem.sides[0].shape, np.inf)])[rows.row]
-        each = np.concatenate([each, np.full((1, each.shape[1]), np.inf)])
-        least = np.where((np.diff(ends) > 0)[:, None], np.minimum.reduceat(each, ends[:-1], axis=0), np.inf)
-        return np.where(np.isfinite(least), least, 0.0)
+        rows, single = self.rows, self.single
+        wide, least = split_certificate.wide_cells(rows.column_start, rows.row, rows.column_value, self.weight)
+        return single + wide, bool((single < _FLAT * least).any()) or not single.all()
 
     def _stiffness(self) -> Floats:
         """Return the penalties [rows of C, children]."""
@@ -112,46 +130,78 @@ class _Search:
         along = (problem.queries.apply(entries.T) ** 2).T @ problem.weights
         typical = float(self.diagonal.mean()) if self.diagonal.size else 1.0
         along = np.where(along > 0.0, along, squares * (typical or 1.0))
-        return np.ascontiguousarray(
-            _STIFF * 2.0 * np.divide(along, squares**2, out=np.ones_like(along), where=squares > 0)
-        )
+        own = np.divide(along, squares**2, out=np.ones_like(along), where=squares > 0.0)
+        lower, upper = problem.sides
+        return np.ascontiguousarray(2.0 * own * np.where(lower == upper, _STIFF, _GENTLE))
 
     def run(self) -> Status:
         """Take rounds until the point is certified, proved impossible, or rounds run out."""
         if not self.x.size:
-            return Status.INFEASIBLE if self.problem.violation(self.problem.expand(self.x)) > 0.0 else Status.OPTIMAL
-        energy, worst, stalled = np.inf, np.inf, 0
+            return Status.OPTIMAL if self.problem.broken(self.x) <= self._leave else Status.INFEASIBLE
+        self.allowed = self._allowed()
         for _ in range(self.options.max_rounds):
-            cost = self._cost(self.point)
-            allowed = self.options.tolerance * max(1.0, cost)
-            energy = min(energy, _ENERGY * allowed)
-            if self._descend(energy) > 0:
-                if self.steps >= self.options.max_steps:
-                    break
-                self.damping = min(_MOST_DAMPING, max(10.0 * self.damping, _DAMPING))
-                self.x, self.free = self.point.copy(), self.point > 0.0
-                continue
-            change = self._raise_prices()
-            self.point = self._nearest()
-            met = self._broken(self.point) <= self.problem.feasibility_tolerance * self.problem.scale
-            if met:
-                if self._gap() <= 0.5 * allowed:
+            self.energy = min(self.energy, _ENERGY * self.allowed)
+            if self._descend() > 0:
+                self._calm()
+            else:
+                change = self._raise_prices()
+                self.point = self._nearest()
+                if self._certified():
                     return Status.OPTIMAL
-                energy *= 1e-2
-            now = self._broken(self.x)
-            stalled = 0 if now <= 0.5 * worst else stalled + 1
-            worst = min(worst, now)
-            if stalled > _STALLED and not met:
-                self.contradicted = True
-                if self._impossible(change) or self._impossible(self.nu):
+                if self._stuck() and (impossible(self.problem, change) or impossible(self.problem, self.nu)):
                     return Status.INFEASIBLE
-                self.stiff, stalled = 10.0 * self.stiff, 0
+                self.damping = max(_LEAST_DAMPING if self.flat else 0.0, _CALMER * self.damping)
             if self.steps >= self.options.max_steps:
                 break
-            self.damping = max(_LEAST_DAMPING if self.flat else 0.0, _CALMER * self.damping)
         return Status.ITERATION_LIMIT
 
-    def _descend(self, energy: float) -> int:
+    def answer(self, status: Status) -> Answer[Floats, SplitDual]:
+        """Return the point reached, if there may be one."""
+        value = None if status is Status.INFEASIBLE else self.problem.expand(self.point)
+        return Answer(value, status, self.prices, self.steps)
+
+    @property
+    def _leave(self) -> float:
+        """Return the error of a constraint that counts as none."""
+        return self.problem.feasibility_tolerance * self.problem.scale
+
+    def _allowed(self) -> float:
+        """Return the gap that the point may have."""
+        residual = self.problem.queries.apply(self.point) - self.problem.answers
+        return self.options.tolerance * max(
+            1.0, float(np.einsum("ij,ij,ij->", self.problem.weights, residual, residual))
+        )
+
+    def _certified(self) -> bool:
+        """Return whether the point is feasible and its gap small; if only feasible, ask the next round for more."""
+        self.met, self.allowed = self.problem.broken(self.point) <= self._leave, self._allowed()
+        if self.met and self._gap() <= 0.5 * self.allowed:
+            return True
+        self.energy *= _FINER if self.met else 1.0
+        return False
+
+    def _stuck(self) -> bool:
+        """Return whether the constraints' errors have stopped falling; slow rounds make the penalties larger."""
+        now = self.problem.broken(self.x)
+        slow = now > 0.5 * self.worst
+        if slow and self.stretch < _STIFFEST:
+            self.stiff, self.stretch = _STIFFER * self.stiff, _STIFFER * self.stretch
+        self.stalled = self.stalled + 1 if slow else 0
+        self.worst = min(self.worst, now)
+        if self.met or self.stalled <= _STALLED:
+            return False
+        self.stalled, self.contradicted = 0, True
+        return True
+
+    def _calm(self) -> None:
+        """Start again with softer constraints if they are stiff, else with damping: the descent cycled."""
+        if self.stretch > 1.0:
+            self.stiff, self.stretch = self.stiff / _STIFFER, self.stretch / _STIFFER
+        else:
+            self.damping = min(_MOST_DAMPING, max(10.0 * self.damping, _DAMPING))
+        self.x, self.free = self.point.copy(), self.point > 0.0
+
+    def _descend(self) -> int:
         """Move x to the damped optimum under the present prices; return how many signs are wrong (if it cycled)."""
         from coco_opt.kernels import split_faces
 
@@ -160,11 +210,11 @@ class _Search:
         moment = self.single * self.base + extra * self.point
         centre = np.divide(moment, curvature, out=np.zeros_like(moment), where=curvature > 0.0)
         low, high = self._shifted()
-        rows, least = self.rows, _LEAST * self.problem.scale
+        rows, least = self.rows, _LEAST * self.problem.magnitude
         wrong, _, steps = split_faces.descend(
             rows.start, rows.cell, rows.value, rows.column_start, rows.row, rows.column_value,
             self.weight, self.target, self.stiff, low, high, curvature, centre, self.sums,
-            self.x, self.free, least, energy, self.options.max_faces, self.options.max_steps - self.steps,
+            self.x, self.free, least, self.energy, self.options.max_faces, self.options.max_steps - self.steps,
         )  # fmt: skip
         self.steps += int(steps)
         return int(wrong)
@@ -182,37 +232,16 @@ class _Search:
 
     def _nearest(self) -> Floats:
         """Return x without negative cells, its sums and, where nearly met, its constraints mended."""
-        if self._broken(self.x) <= self.problem.repairable * self.problem.scale:
+        if self.problem.broken(self.x) <= self.problem.repairable * self.problem.scale:
             return mended(self.problem, self.x)
         near = np.maximum(self.x, 0.0)
         return near if not self.sums.size else near * (self.sums / near.sum(axis=1))[:, None]
 
-    def _broken(self, x: Floats) -> float:
-        values, (lower, upper) = self.problem.rows.apply(x), self.problem.sides
-        return float(np.maximum(lower - values, values - upper).max(initial=0.0))
-
-    def _cost(self, x: Floats) -> float:
-        residual = self.problem.queries.apply(x) - self.problem.answers
-        return float(np.einsum("ij,ij,ij->", self.problem.weights, residual, residual))
-
     def _gap(self) -> float:
         """Return the gap of the point under the present prices, and keep these."""
-        problem, parent = self.problem, np.zeros(self.problem.kept.size)
-        reduced = gradient(problem, self.point) - problem.rows.adjoint(self.nu)
-        if self.sums.size:
-            from coco_opt.kernels import split_certificate
-
-            parent = split_certificate.parent_prices(reduced, self.point, self.single, self.sums)
+        problem, slopes = self.problem, gradient(self.problem, self.point)
+        parent, _, found = best_parent(problem, self.point, slopes, caps(problem, self.point), self.nu)
         whole = np.zeros(problem.shape[1])
         whole[problem.kept] = parent
-        self.prices = SplitDual(whole, np.ascontiguousarray(self.nu.T))
-        return gap(problem, self.point, parent, self.nu)
-
-    def _impossible(self, prices: Floats) -> bool:
-        """Return whether no table can have as much at these prices as the constraints ask (Farkas)."""
-        (lower, upper), priced = self.problem.sides, self.problem.rows.adjoint(prices)
-        asked = float(np.where(prices > 0.0, lower, upper)[prices != 0.0] @ prices[prices != 0.0])
-        noise = 1e-7 * float(np.abs(prices).max(initial=0.0))
-        if self.sums.size:
-            return asked > float(self.sums @ priced.max(axis=1)) + noise
-        return asked > noise and float(priced.max(initial=0.0)) <= noise
+        self.prices = SplitDual(whole, self.nu.T.copy())
+        return found
