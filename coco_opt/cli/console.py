@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from coco_opt.runs import Progress
 
 _PIPE_WIDTH = 180
+_LONGEST_FRACTION = 16
+_UNITS = ("B", "kB", "MB", "GB", "TB")
 
 
 def write(text: str) -> None:
@@ -46,7 +49,27 @@ def write_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]
 
 def figure(value: float | None, digits: int = 2) -> str:
     """Return a number in a few significant digits, "-" for none."""
-    return "-" if value is None else f"{value:.{digits}g}"
+    return "-" if value is None else f"{value + 0.0:.{digits}g}"  # + 0.0: no "-0"
+
+
+def cell(value: str | int | None) -> str:
+    """Return a table's cell: integers with thousands apart, "-" for none."""
+    return "-" if value is None else f"{value:,}" if isinstance(value, int) else value
+
+
+def fraction(value: Fraction | str) -> str:
+    """Return an exact amount as it is written, or to six digits, marked, where that is too long to read."""
+    text = str(value)
+    return text if len(text) <= _LONGEST_FRACTION else f"~{figure(float(Fraction(text)), 6)}"
+
+
+def size(count: float) -> str:
+    """Return a number of bytes in words."""
+    for unit in _UNITS[:-1]:
+        if count < 1000:
+            return f"{figure(count, 3)} {unit}"
+        count /= 1000
+    return f"{figure(count, 3)} {_UNITS[-1]}"
 
 
 def _console() -> Console:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from coco_opt.cli.console import TerminalReporter, figure, write, write_json, write_table
+from coco_opt.cli.console import TerminalReporter, cell, figure, fraction, size, write, write_json, write_table
 from coco_opt.cli.options import ConfigFile, Json, Version
 
 if TYPE_CHECKING:
     from coco_opt.privacy.planner import Prediction
     from coco_opt.runs.predict import Forecast
-
-_UNITS = ("B", "kB", "MB", "GB", "TB")
 
 
 def plan(
@@ -113,10 +112,8 @@ def _write_tables(found: Forecast) -> None:
     unit, noise = _columns(found)
     header = ("level", "regions", "groups", "estimator", "cells", unit, noise.replace("_", " "))
     rows = [
-        tuple(
-            "-" if value is None else f"{value:,}" if isinstance(value, int) else str(value) for value in row.values()
-        )
-        for row in _levels(found)
+        (*(cell(value) for value in values[:-2]), *(cell(value and fraction(value)) for value in values[-2:]))
+        for values in (tuple(row.values()) for row in _levels(found))
     ]
     write_table("Budget", header, rows)
     exact = [one for one in found.predictions if one.exact]
@@ -126,15 +123,16 @@ def _write_tables(found: Forecast) -> None:
     best = found.best
     write(f"Simulated on    {found.look_alike}")
     split = ", ".join(f'"{share}"' for share in best.shares)
-    write(f"Best split      split = [{split}]  ({best.split})")
+    write(f"Best split      split = [{split}]  ({best.split}, for {best.method})")
     implied = _implied(found)
-    write(f"It implies      {_meaning(implied)}, Renyi divergence {figure(implied['renyi']['2'], 4)} at order 2")
+    write(f"Budget implies  {meaning(implied)}, Renyi divergence {figure(implied['renyi']['2'], 4)} at order 2")
     write(f"Time            about {figure(found.seconds)} s of noise and post-processing on one core")
-    write(f"Memory          about {_size(found.memory)}; sealed measurements {_size(found.sealed)} on disk")
+    write(f"Memory          about {size(found.memory)}; sealed measurements {size(found.sealed)} on disk")
     write("Nothing was spent, and who is in which group was not looked at.")
 
 
-def _meaning(implied: dict[str, Any]) -> str:
+def meaning(implied: Mapping[str, Any]) -> str:
+    """Return in words what a budget implies: zCDP of an epsilon, epsilon (rounded up) at delta of a rho."""
     if "rho" in implied:
         return f"zCDP rho = {implied['rho']}"
     from fractions import Fraction
@@ -159,12 +157,3 @@ def _errors(predictions: list[Prediction]) -> tuple[tuple[str, ...], list[tuple[
         for one in predictions
     ]
     return header, rows
-
-
-def _size(count: float) -> str:
-    """Return a number of bytes in words."""
-    for unit in _UNITS[:-1]:
-        if count < 1000:
-            return f"{figure(count, 3)} {unit}"
-        count /= 1000
-    return f"{figure(count, 3)} {_UNITS[-1]}"

@@ -6,7 +6,7 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from coco_opt.cli.console import TerminalReporter, figure, write, write_json, write_table
+from coco_opt.cli.console import TerminalReporter, cell, figure, fraction, size, write, write_json, write_table
 from coco_opt.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -72,14 +72,35 @@ def _finite(value: float) -> float | None:
 def _write_tables(found: TablesForecast) -> None:
     costs = _costs(found)
     header = tuple(name.replace("_", " ") for name in costs[0])
-    rows = [tuple(f"{cell:,}" if isinstance(cell, int) else cell for cell in row.values()) for row in costs]
+    rows = [
+        (*(cell(value) for value in values[:-2]), *(fraction(value) for value in values[-2:]))
+        for values in (tuple(row.values()) for row in costs)
+    ]
     write_table("Budget", header, rows, numeric=3)
     levels = found.plan.public.levels
     errors = [(levels[one.level], one.query, _shown(one.linear), _shown(one.alone)) for one in found.predictions]
     title = "Standard error of an answer (persons), root mean square: exact"
     write_table(title, ("level", "query", "all levels", "own level alone"), errors, numeric=2)
-    write(f"Sealed          about {found.sealed / 1e6:,.1f} MB on disk; memory two to four times that")
+    for note in _notes(found):
+        write(note)
+    write(f"Sealed          about {size(found.sealed)} on disk; memory two to four times that")
     write("Nothing was spent, and the private table was not opened.")
+
+
+def _notes(found: TablesForecast) -> list[str]:
+    """Return what the tables do not say by themselves."""
+    from coco_opt.cli.plan import meaning
+    from coco_opt.runs.manifest import implied_privacy
+
+    plan, notes = found.plan, []
+    if any(math.isinf(one.linear) for one in found.predictions):
+        notes.append(
+            "Not determined  the strategy measures too little to answer the query: what is released is a guess"
+        )
+    if plan.invariants:
+        notes.append(f"Held exactly    {plan.exact}: no error there; the figures above do not use it")
+    implied = implied_privacy(plan.settings, plan.queries.unit, plan.queries.spent)["implied"]
+    return [*notes, f"Budget implies  {meaning(implied)}"]
 
 
 def _shown(value: float) -> str:

@@ -40,4 +40,4 @@ def verify(
 def write_checks(checks: list[Check]) -> None:
     """Print checks as a table."""
     rows = [(check.name, "holds" if check.passed else "FAILS", check.detail) for check in checks]
-    write_table("Verified", ("property", "result", "seen"), rows, numeric=3)
+    write_table("Checks", ("property", "result", "seen"), rows, numeric=3)

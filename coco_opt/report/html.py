@@ -49,6 +49,8 @@ _NOTES = (
         "so its differences can be larger than its own noise.",
     ),
     GAP_NOTE,
+)
+_ERROR_NOTES = (
     (
         "Error",
         "The earth mover's distance between true and released histograms: how many people would have to be added to "
@@ -73,7 +75,7 @@ def render_report(page: Page) -> str:
         _errors(page),
         _regions(page),
         solvers_section(manifest),
-        reading_section(_NOTES),
+        reading_section(_NOTES + (_ERROR_NOTES if page.truth is not None else ())),
         footer(manifest),
     )
     return document(title, sections)
@@ -119,8 +121,9 @@ def _budget(manifest: Mapping[str, Any]) -> str:
         (row["level"], row[unit], row[noise] or "not measured", estimator, loss)
         for row, estimator, loss in zip(budget["levels"], method["estimators"], method["losses"], strict=True)
     ]
+    matched = f", merging {method['merge']}, variances by {method['variances']}"
     how = (
-        f"Consistency: {method['consistency']}, merging {method['merge']}, variances by {method['variances']}, "
+        f"Consistency: {method['consistency']}{matched if method['consistency'] == 'matching' else ''}, "
         f"rounding {method['rounding']}, ties {method['ties']}. "
         f"Sizes above {manifest['max_size']:,} count as {manifest['max_size']:,}."
     )
