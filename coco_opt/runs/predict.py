@@ -21,7 +21,7 @@ from coco_opt.groups import GroupsMethod, estimate_groups
 from coco_opt.groups.consistency import sum_of_leaves
 from coco_opt.groups.release import CONSISTENCIES, ONE_PROGRAM, Consistency
 from coco_opt.histograms import CountOfCounts, Hierarchy
-from coco_opt.privacy import Query, SeededNoise, measure_hierarchy
+from coco_opt.privacy import Measurements, Query, SeededNoise, measure_hierarchy
 from coco_opt.privacy.mechanism import amount_of, unit_of
 from coco_opt.privacy.planner import (
     LINEAR_STAGES,
@@ -109,7 +109,7 @@ def forecast(
         simulated = _simulate(rehearsal, cells)
     used = [count for count, amount in zip(cells, plan.budget.levels, strict=True) if amount]
     rehearsed = sum(count_cells(plan.queries, public.hierarchy, public.group_counts, settings.groups.max_size))
-    seconds = rehearsal.fit_seconds / max(rehearsed, 1) * sum(used) + _noise_seconds(plan, sum(used))
+    seconds = rehearsal.fit_seconds() / max(rehearsed, 1) * sum(used) + _noise_seconds(plan, sum(used))
     return Forecast(
         plan=plan,
         look_alike=public.words,
@@ -166,10 +166,9 @@ class _Rehearsal:
 
     def __init__(self, plan: ReleasePlan, public: LookAlike, runs: int) -> None:
         self.plan, self._public, self._runs = plan, public, runs
-        self._solvers = SolverChoices(dict(plan.solvers))
         self._largest = plan.settings.groups.max_size
         self._truth = [one.clamp(self._largest) for one in public.histograms]
-        self.fit_seconds = 0.0
+        self._fit_seconds = 0.0
         self.levels = plan.hierarchy.levels
 
     def errors(
@@ -183,11 +182,28 @@ class _Rehearsal:
         method = method if redraw else replace(method, variances="formula")
         return np.asarray(np.mean([self._one(shares, method, _SEED + run) for run in range(self._runs)], axis=0))
 
+    def fit_seconds(self) -> float:
+        """Return the seconds one fit of the configured method takes, by the configured solvers."""
+        if self.plan.solvers:
+            measurements, start = self._measured(self.plan.settings.budget_shares(self.levels), _SEED), perf_counter()
+            estimate_groups(measurements, self.plan.method, SolverChoices(dict(self.plan.solvers)))
+            self._fit_seconds = perf_counter() - start
+        return self._fit_seconds
+
     def _one(self, shares: Sequence[float | Fraction], method: GroupsMethod, seed: int) -> FloatArray:
+        measurements = self._measured(shares, seed)
+        start = perf_counter()
+        # The fast exact solvers, whichever are configured: the optimum is the same, and many fits are made.
+        result = estimate_groups(measurements, method, SolverChoices())
+        if method == self.plan.method:
+            self._fit_seconds = perf_counter() - start
+        return np.array(errors_by_level(self._public.hierarchy, self._truth, result.histograms))
+
+    def _measured(self, shares: Sequence[float | Fraction], seed: int) -> Measurements:
         plan, public = self.plan, self._public
         amounts = [amount_of(plan.budget) * _short(share) for share in shares]
         pure = plan.mechanism == "geometric"
-        measurements = measure_hierarchy(
+        return measure_hierarchy(
             self._truth,
             public.hierarchy,
             public.group_counts,
@@ -199,11 +215,6 @@ class _Rehearsal:
             neighbours=plan.budget.neighbours,
             source=SeededNoise(seed),
         )
-        start = perf_counter()
-        result = estimate_groups(measurements, method, self._solvers)
-        if method == plan.method:
-            self.fit_seconds = perf_counter() - start
-        return np.array(errors_by_level(public.hierarchy, self._truth, result.histograms))
 
     def searches(self) -> int:
         """Return how many splits to try, from the size of the look-alike alone."""

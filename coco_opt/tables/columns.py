@@ -11,7 +11,7 @@ from coco_opt.errors import InputError, Place
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Name the first and last columns of a table; ``levels`` allows level columns of any name in between.
+    """Name the first and last columns of a table; ``levels`` allows columns of any name in between (``middle``: what).
 
     Errors on a private table name no column that the table alone knows: without a header, its first row of
     data looks like one.
@@ -20,6 +20,7 @@ class Columns:
     first: tuple[str, ...] = ()
     last: tuple[str, ...] = ()
     levels: bool = False
+    middle: str = "one column a level, root first"
     min_levels: int = 0
     private: bool = True
 
@@ -30,7 +31,7 @@ class Columns:
 
     def describe(self) -> str:
         """Return the expected header in words."""
-        middle = ("one column a level, root first",) if self.levels else ()
+        middle = (self.middle,) if self.levels else ()
         return ", ".join((*self.first, *middle, *self.last))
 
     def check(self, names: Sequence[str], file: str, header_row: int | None) -> None:

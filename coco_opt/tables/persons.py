@@ -148,7 +148,7 @@ def read_tables_release(folder: str | Path) -> TablesRelease:
     folder = Path(folder)
     manifest = read_manifest(folder)
     if manifest.get("format") != FORMAT:
-        raise InputError("bad-manifest", f"is no {FORMAT!r}")
+        raise InputError("bad-manifest", "is a release of groups: use read_release, or no release")
     schema = schema_of(manifest.get("schema", {}))
     regions = read_columns(folder / REGIONS, REGION_COLUMNS)
     paths, levels = regions.column("region").to_pylist(), regions.column("level").to_pylist()

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     import duckdb
 
 COUNT = "count"
+_MIDDLE = "one column an attribute"
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -109,13 +110,13 @@ def _open(con: duckdb.DuckDBPyConnection, path: Path, attributes: Mapping[str, S
     """Load the records and tell whether they have a count column."""
     counted = False
     try:
-        table = load(con, "records", path, Columns(first=("region_id",), last=(COUNT,), levels=True))
+        table = load(con, "records", path, Columns(first=("region_id",), last=(COUNT,), levels=True, middle=_MIDDLE))
         counted = True
     except InputError as error:
         if error.code not in ("missing-column", "swapped-columns"):
             raise
     if not counted:
-        table = load(con, "records", path, Columns(first=("region_id",), levels=True))
+        table = load(con, "records", path, Columns(first=("region_id",), levels=True, middle=_MIDDLE))
     names = table.names[1 : -1 if counted else None]
     for name in attributes:
         if name not in names:

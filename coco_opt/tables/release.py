@@ -22,6 +22,7 @@ from coco_opt.tables.folder import (
     read_manifest,
     write_folder,
 )
+from coco_opt.tables.persons import FORMAT as TABLES_FORMAT
 from coco_opt.tables.source import quietly
 
 if TYPE_CHECKING:
@@ -93,6 +94,8 @@ def read_release(folder: str | Path) -> Release:
     """
     folder = Path(folder)
     manifest = read_manifest(folder)
+    if manifest.get("format") == TABLES_FORMAT:
+        raise InputError("other-release", "is a release of tables: use read_tables_release", Place(folder.name))
     regions = read_columns(folder / HIERARCHY, HIERARCHY_COLUMNS)
     histograms = read_columns(folder / HISTOGRAMS, HISTOGRAM_COLUMNS)
     paths: list[str] = regions.column("region").to_pylist()

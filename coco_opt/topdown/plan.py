@@ -9,7 +9,7 @@ from fractions import Fraction
 
 from coco_opt.errors import ProblemError
 from coco_opt.privacy.accounting import gaussian_variance
-from coco_opt.privacy.budget import NEIGHBOURS, Neighbours, noise_scale, sequential, split, uniform_split
+from coco_opt.privacy.budget import NEIGHBOURS, Neighbours, noise_scale, parse_epsilon, sequential, split, uniform_split
 from coco_opt.privacy.ledger_chain import Unit
 from coco_opt.privacy.mechanism import Mechanism, check_mechanism, check_parameter, unit_of
 from coco_opt.privacy.planner import geometric_variance
@@ -70,6 +70,7 @@ class TablePlan:
         """
         if level_shares is not None and len(level_shares) != levels:
             raise ProblemError(f"{levels} levels need as many shares, not {len(level_shares)}")
+        budget = parse_epsilon(budget)
         parts = uniform_split(budget, levels) if level_shares is None else split(budget, level_shares)
         amounts = tuple(tuple(part * share for share in strategy.shares) for part in parts)
         return cls(strategy.queries, amounts, mechanism, neighbours)
@@ -85,7 +86,7 @@ class TablePlan:
         neighbours: Neighbours = "add_remove",
     ) -> TablePlan:
         """Share a budget by a whole table [levels][queries] of fractions; ProblemError unless they sum to 1."""
-        flat = split(budget, [share for level in shares for share in level])
+        flat = split(parse_epsilon(budget), [share for level in shares for share in level])
         rest = iter(flat)
         amounts = tuple(tuple(next(rest) for _ in level) for level in shares)
         return cls(tuple(queries), amounts, mechanism, neighbours)

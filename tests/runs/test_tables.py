@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from coco_opt.privacy import SeededNoise
 from coco_opt.privacy.ledger import Ledger
 from coco_opt.report.tables import render_tables_report
 from coco_opt.runs.publish import folder_digest
+from coco_opt.runs.reporter import Silent
 from coco_opt.runs.tables import release as module
 from coco_opt.runs.tables.checkpoints import LevelFiles
 from coco_opt.runs.tables.plan import plan_tables, read_private_tables
@@ -209,6 +211,21 @@ BAD = [
 ]
 
 
+@pytest.mark.parametrize("gap", [0.0, 0.25])
+def test_roundings_that_were_not_proved_nearest_are_stated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gap: float
+) -> None:
+    real: Any = vars(module)["estimate_tables"]
+    if gap:
+        monkeypatch.setattr(module, "estimate_tables", lambda *one, **more: replace(real(*one, **more), unproved=gap))
+    outcome = run_tables(write(tmp_path), tmp_path / "out", page=render_tables_report)
+    assert json.loads((outcome.folder / "manifest.json").read_text())["unproved_rounding"] == gap
+    assert failing(outcome.folder) == []
+    page = (outcome.folder / "report.html").read_text()
+    assert ("<h2>Roundings not proved nearest</h2>" in page) == (gap > 0.0)
+    assert ("at most 0.25 of their distance" in page) == (gap > 0.0)
+
+
 def test_queries_are_fitted_in_passes(tmp_path: Path) -> None:
     passes = 'passes = [{ queries = ["total"] }, { queries = ["sex"], tolerance = 2.0 }]\n'
     outcome = run_tables(write(tmp_path, topdown=TOPDOWN + passes), tmp_path / "out")
@@ -289,3 +306,15 @@ def test_bottom_up_cannot_keep_what_holds_above(tmp_path: Path) -> None:
     )
     with pytest.raises(ConfigError, match="cannot keep"):
         run_tables(config, tmp_path / "out")
+
+
+def test_a_workload_that_is_not_measured_is_said(tmp_path: Path) -> None:
+    class Told(Silent):
+        lines: list[str] = []  # noqa: RUF012
+
+        def line(self, text: str) -> None:
+            self.lines.append(text)
+
+    told = Told()
+    run_tables(write(tmp_path, topdown=TOPDOWN + 'strategy = ["total"]\n'), tmp_path / "out", reporter=told)
+    assert sum("Not determined" in line for line in told.lines) == 2

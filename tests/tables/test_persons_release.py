@@ -16,6 +16,7 @@ from coco_opt.errors import InputError
 from coco_opt.histograms import Hierarchy
 from coco_opt.tables import persons, verify_persons
 from coco_opt.tables.persons import FORMAT, CellRuns, TablesRelease, read_tables_release, write_tables
+from coco_opt.tables.release import read_release
 from coco_opt.tables.verify import verify_release
 from coco_opt.topdown.plain import plain_schema
 from coco_opt.topdown.queries import parse_query
@@ -260,3 +261,13 @@ def test_huge_counts_are_exact(tmp_path: Path) -> None:
     folder = write_tables(tmp_path / "out", HIERARCHY, schema, runs, manifest)
     assert failing(folder) == {}
     assert read_tables_release(folder).table("all").tolist() == [2**52 + 1, 6]
+
+
+def test_each_reader_names_the_other(tmp_path: Path) -> None:
+    folder = release(tmp_path / "out")
+    with pytest.raises(InputError, match="read_tables_release"):
+        read_release(folder)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    (folder / "manifest.json").write_text(json.dumps({**manifest, "format": "coco-opt groups release 1"}))
+    with pytest.raises(InputError, match="read_release"):
+        read_tables_release(folder)

@@ -173,6 +173,16 @@ def _estimate(plan: TablesPlan, measurements: TableMeasurements, paid: PaidRun |
         )
 
 
+def _undetermined(plan: TablesPlan, linear: LinearStage) -> list[str]:
+    """Return the workload's queries of which some answer at some level does not follow from what is measured."""
+    levels = range(plan.queries.levels)
+    return [
+        query.text
+        for query in plan.workload
+        if not all(linear.normal[level].determines(query.operator).all() for level in levels)
+    ]
+
+
 def _finish(
     plan: TablesPlan,
     run_id: str,
@@ -188,6 +198,8 @@ def _finish(
     """Publish, write the private record, and close the run in the ledger."""
     manifest = manifest_of_tables(plan, result)
     linear = linear_estimates(measurements)
+    for text in _undetermined(plan, linear):
+        told.line(f"Not determined by what is measured: {text!r}; its released answers rest on other queries alone")
     shown = TablesPage(manifest, plan.spent, plan, measurements, result, linear)
     resumed = paid is not None and paid.resumed
     with told.stage("Writing the release"):
