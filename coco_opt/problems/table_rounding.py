@@ -57,6 +57,7 @@ __all__ = ["NEAR_WHOLE", "UNBOUNDED", "IntegerRows", "RoundingDual", "TableRound
 
 _ENOUGH = 1e-9  # a relative gap that needs no better prices
 _NEAR_VERTEX = 1e-6  # what a linear solver may leave of a whole number
+_DEAREST = 1e15  # prices beyond prove nothing, and their products might be infinite
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -284,10 +285,12 @@ class TableRounding(Problem[NDArray[Any], RoundingDual]):
         return found.prices
 
     def admissible(self, multipliers: RoundingDual) -> RoundingDual:
-        """Return finite prices, 0 at missing sides and, for a wrong shape, everywhere."""
+        """Return bounded prices, 0 at missing sides and, for a wrong shape, everywhere."""
         shapes = (self.shape[1],), self.sides[0].shape
         parent, rows = (
-            np.where(np.isfinite(given), given, 0.0) if given.shape == shape else np.zeros(shape)
+            np.clip(np.where(np.isfinite(given), given, 0.0), -_DEAREST, _DEAREST)
+            if given.shape == shape
+            else np.zeros(shape)
             for given, shape in zip((multipliers.parent, multipliers.rows), shapes, strict=True)
         )
         lower, upper = self.sides
@@ -302,8 +305,8 @@ class TableRounding(Problem[NDArray[Any], RoundingDual]):
         """Return the certified gap of the module docstring, for x whole up to rounding errors."""
         from coco_opt.kernels import table_rounding_certificate
 
-        rows, (low, high) = self.rows, self.box
-        held, least, most = (np.ascontiguousarray(one[:, self.open]) for one in (np.rint(x).astype(np.int64), low, high))
+        rows, tables = self.rows, (np.rint(x).astype(np.int64), *self.box)
+        held, least, most = (np.ascontiguousarray(one[:, self.open]) for one in tables)
         slopes = table_rounding_certificate.slopes(
             rows.start, rows.cell, rows.value, np.ascontiguousarray(multipliers.rows), multipliers.parent[self.open]
         )
@@ -312,7 +315,7 @@ class TableRounding(Problem[NDArray[Any], RoundingDual]):
         else:
             fractional = np.ascontiguousarray(self.x[:, self.open])
             total = table_rounding_certificate.cells(held, least, most, fractional, slopes)
-        below, above = self._slacks(x)
+        below, above = (np.maximum(side, 0.0) for side in self._slacks(x))
         bought, sold = multipliers.rows > 0.0, multipliers.rows < 0.0
         return total + float(multipliers.rows[bought] @ below[bought]) - float(multipliers.rows[sold] @ above[sold])
 

@@ -10,8 +10,9 @@ is added to the parent's table,
     then    minimise the split's own objective over all (X, d) with that least sum, and round.
 
 (Kifer's slides; Abowd et al. 2022, section 5, the failsafe.) Where no d of total 0 will do, because overlapping rows of
-the children ask for another total than the parent's noisy one, that row gives way too. The least sum is a mixed-integer program; both further
-steps are the problems of an ordinary split, written for one table of all children's cells and d's two parts.
+the children ask for another total than the parent's noisy one, that row gives way too. The least sum is a mixed-integer
+program; both further steps are the problems of an ordinary split, written for one table of all children's cells and
+d's two parts. Regions beside the lineage keep their tables: where only they could make room, there is none.
 """
 
 from __future__ import annotations

@@ -83,7 +83,8 @@ class QueryTree:
         parent = hierarchy.parent[here.start : here.stop]
         above = range(int(parent[0]), int(parent[-1]) + 1)
         known, parent = self._estimates(level - 1, above), parent - above.start
-        starts, stop = hierarchy.first_child[above.start : above.stop] - first, hierarchy.children(above[-1]).stop - first
+        starts = hierarchy.first_child[above.start : above.stop] - first
+        stop = hierarchy.children(above[-1]).stop - first
         if z is None:
             return np.asarray((known / np.diff(np.append(starts, stop))[:, None])[parent])
         part = self.variance[here.start : here.stop] / self.children[above.start : above.stop][parent]

@@ -53,9 +53,11 @@ def top_down(
 ) -> Checkpoint:
     """Split every level in turn; the answer does not depend on ``threads``.
 
-    ``progress`` is told the regions done and their number. Raises ProblemError or SolverError naming the region.
+    ``progress`` is told the regions done and their number. Raises ProblemError or SolverError naming the region, and
+    ProblemError for a checkpoint of another hierarchy or schema.
     """
     done = resume_from or Checkpoint(())
+    _check_fit(step, done)
     step.unproved.resume(done.unproved)
     counter = _Counter(step.measurements.hierarchy.regions, progress)
     counter.add(sum(tables.regions for tables in done.tables))
@@ -64,6 +66,14 @@ def top_down(
         if after_level is not None:
             after_level(done)
     return done
+
+
+def _check_fit(step: SplitStep, done: Checkpoint) -> None:
+    hierarchy, size = step.measurements.hierarchy, step.measurements.schema.size
+    regions = [len(hierarchy.level_range(level)) for level in range(hierarchy.levels)]
+    found = [tables.regions for tables in done.tables]
+    if found != regions[: len(found)] or any(tables.size != size for tables in done.tables):
+        raise ProblemError("the checkpoint to resume from is of another hierarchy or schema")
 
 
 def bottom_up(step: SplitStep, *, threads: int = 1, progress: Progress | None = None) -> Checkpoint:

@@ -23,7 +23,6 @@ from tests.topdown.estimation import check_tables, measured, random_hierarchy
 
 DORMS = Schema({"kind": ["female", "coed", "male", "mixed"]})
 PEOPLE = Schema({"race": ["a", "b"], "age": ["minor", "adult"]})
-SEVERAL = [(seed, -1) for seed in range(60)]
 
 
 def dorms(town: list[int]) -> TableMeasurements:
@@ -129,8 +128,8 @@ def test_a_total_that_no_split_can_have_gives_way_too() -> None:
     assert [(one.path, one.moved) for one in result.relaxed] == [("root/town", 8)]
 
 
-@pytest.mark.parametrize(("seed", "relaxed"), SEVERAL)
-def test_several_relaxed_regions_meet_in_those_above(seed: int, relaxed: int) -> None:
+@pytest.mark.parametrize("seed", [13, 16, 40, 52])
+def test_several_relaxed_regions_meet_in_those_above(seed: int) -> None:
     rng = np.random.default_rng(seed)
     hierarchy = random_hierarchy(rng, 4)
     leaves = rng.poisson(rng.gamma(0.5, 4.0, (len(hierarchy.leaves), PEOPLE.size))).astype(np.int64)
@@ -145,7 +144,7 @@ def test_several_relaxed_regions_meet_in_those_above(seed: int, relaxed: int) ->
     method = TopdownMethod("classic")
     result = estimate_tables(measurements, method, after_level=done.append)
     check_tables(measurements, result)
-    assert len(result.relaxed) == relaxed
+    assert len(result.relaxed) >= 3
     for checkpoint in done:
         again = estimate_tables(measurements, method, threads=2, resume_from=checkpoint)
         assert again.relaxed == result.relaxed

@@ -59,6 +59,22 @@ def test_linear_tables_are_the_least_squares_over_the_whole_hierarchy(strategy: 
             )
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_tables_of_some_regions_are_those_of_the_whole_level(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    operators, levels = STRATEGIES["identity and margins"], 4
+    hierarchy = random_hierarchy(rng, levels)
+    variances = proportional(rng, levels, 3, seed > 0)
+    if seed == 2:
+        variances[-1] = variances[-2] = [None, 2.0, None]
+    stage = linear_stage(noisy(rng, hierarchy, operators, variances))
+    for level in range(levels):
+        whole, count = stage.tables(level), len(hierarchy.level_range(level))
+        for begin, end in ((0, 1), (0, count), (count // 2, count), (count - 1, count), (1, 1), (count, count + 5)):
+            np.testing.assert_allclose(stage.tables(level, slice(begin, end)), whole[begin:end], rtol=0, atol=1e-9)
+        np.testing.assert_allclose(stage.answers(ROWS, level), ROWS.apply(whole), rtol=0, atol=1e-9)
+
+
 def partly_minimised(measurements: Any, region: int, table: np.ndarray[Any, Any]) -> float:
     """Return the least sum of standardised squares at and below a region, given its table; by dense algebra."""
     hierarchy = measurements.hierarchy

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coco_opt.choices import SolverChoices
-from coco_opt.errors import ProblemError
+from coco_opt.errors import ProblemError, SolverError
+from coco_opt.histograms import Hierarchy
 from coco_opt.operators import identity
 from coco_opt.problems.split_rows import LinearRows, SplitTerm
 from coco_opt.problems.topdown_split import TopdownSplit
@@ -124,6 +126,15 @@ def test_threads_and_resuming_change_nothing() -> None:
             np.testing.assert_array_equal(again.level(level), first.level(level))
 
 
+def test_a_checkpoint_of_another_hierarchy_is_refused() -> None:
+    rng = np.random.default_rng(8)
+    hierarchy = random_hierarchy(rng, 2)
+    measurements = measured(8, hierarchy, SCHEMA, leaves_of(rng, len(hierarchy.leaves), SCHEMA.size), ["detail"], 1)
+    for tables in (np.ones((1, 5), np.int64), np.ones((2, 6), np.int64)):
+        with pytest.raises(ProblemError, match="of another hierarchy or schema"):
+            estimate_tables(measurements, resume_from=Checkpoint((SparseTables.of(tables),)))
+
+
 def test_bottom_up_sums_leaves_that_were_fitted_alone() -> None:
     rng = np.random.default_rng(2)
     hierarchy = random_hierarchy(rng, 3)
@@ -196,6 +207,48 @@ def test_unbiased_releases_repeat_by_seed_and_refuse_constraints() -> None:
     bound = measured(5, hierarchy, SCHEMA, leaves, ["detail"], 1, [("total", 1)])
     with pytest.raises(ProblemError, match="use rounding 'nearest'"):
         estimate_tables(bound, method)
+
+
+def test_unbiased_steps_have_the_split_as_their_expectation() -> None:
+    from coco_opt.topdown.step import split_step
+
+    rng = np.random.default_rng(6)
+    hierarchy = Hierarchy.from_paths([("root", f"leaf{j}") for j in range(4)])
+    leaves = leaves_of(rng, 4, SCHEMA.size, 6.0)
+    measurements = measured(6, hierarchy, SCHEMA, leaves, ["detail", "race"], 1)
+    draws, regions, parent = 800, hierarchy.children(0), leaves.sum(axis=0)
+    x = split_step(measurements, TopdownMethod(), SolverChoices()).fractional(regions, parent)
+    found = np.zeros(x.shape)
+    for seed in range(draws):
+        step = split_step(measurements, TopdownMethod(rounding="unbiased", seed=seed), SolverChoices())
+        whole = step.whole(x, regions, parent)
+        np.testing.assert_array_equal(whole.sum(axis=0), parent)
+        found += whole / draws
+    fraction = x - np.floor(x)
+    assert (fraction > 0.05).sum() > 5
+    assert (np.abs(found - x) <= 4.0 * np.sqrt(fraction * (1.0 - fraction) / draws) + 1e-5).all()
+
+
+def test_a_rounding_that_was_not_proved_nearest_is_told_also_after_resuming() -> None:
+    class Coarse(SolverChoices):
+        """Take every rounding, but say that the bound on its distance is 0."""
+
+        def solve(self, problem: Any) -> Any:
+            found = solve(problem, check=False)
+            if problem.kind != "table_rounding" or found.objective == 0.0:
+                return found.value
+            raise SolverError("not proved", replace(found, gap=found.objective))
+
+    rng = np.random.default_rng(8)
+    hierarchy = random_hierarchy(rng, 3)
+    measurements = measured(8, hierarchy, SCHEMA, leaves_of(rng, len(hierarchy.leaves), 6), ["detail", "race"], 1)
+    done: list[Checkpoint] = []
+    assert estimate_tables(measurements).unproved == 0.0
+    result = estimate_tables(measurements, solvers=Coarse(), after_level=done.append)
+    check_tables(measurements, result)
+    assert result.unproved > 0.0
+    assert [checkpoint.unproved > 0.0 for checkpoint in done][-1]
+    assert estimate_tables(measurements, resume_from=done[-1]).unproved == result.unproved
 
 
 @pytest.mark.parametrize(

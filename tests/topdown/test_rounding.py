@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.sparse import csr_array
 
 from coco_opt.errors import CocoOptError, ProblemError
 from coco_opt.operators import Grouping, stack
@@ -15,6 +16,7 @@ from coco_opt.problems import TableRounding
 from coco_opt.problems.table_rounding import UNBOUNDED, IntegerRows, RoundingDual
 from coco_opt.solution import Status
 from coco_opt.solver import solve
+from coco_opt.topdown.matrix_operator import MatrixOperator
 
 
 def split(rng: np.random.Generator, children: int, cells: int, grid: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -158,6 +160,19 @@ def test_wrong_answers_have_large_gaps_or_violations() -> None:
     assert problem.violation(best + 1) >= 1
     assert problem.violation(best[:, :3]) == np.inf
     assert problem.violation(best + 0.5) >= 0.5
+
+
+@pytest.mark.parametrize("price", [np.inf, np.nan, 1e308, -1e308, 1e20])
+def test_absurd_prices_prove_nothing(price: float) -> None:
+    rng = np.random.default_rng(4)
+    x, parent = split(rng, 4, 6)
+    tenths = MatrixOperator(csr_array(np.full((1, 6), 0.1)))
+    for rows in (totals(x), IntegerRows(tenths, np.zeros((4, 1), np.int64), np.full((4, 1), 99))):
+        problem = TableRounding(x, parent, rows)
+        best = solve(problem)
+        absurd = problem.admissible(RoundingDual(np.full(6, price), np.full((4, 1), price)))
+        assert problem.gap(best.value, absurd) >= 0.0
+        assert problem.certified_gap(best.value, (absurd,)) <= best.gap + 1e-12
 
 
 def test_what_cannot_be_is_refused_by_name() -> None:

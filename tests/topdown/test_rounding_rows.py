@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 
 from coco_opt.errors import ProblemError, SolverError
 from coco_opt.operators import Grouping, Operator, identity, stack, total
-from coco_opt.problems import TableRounding
+from coco_opt.problems import TableRounding, table_rounding_transport
 from coco_opt.problems.table_rounding import UNBOUNDED, IntegerRows, RoundingDual
 from coco_opt.problems.table_rounding_transport import nested_part, solve_nested
-from coco_opt.solution import Status
-from coco_opt.solver import solve
+from coco_opt.solution import Answer, Status
+from coco_opt.solver import judge, solve
 
 Data = NDArray[Any]
 
@@ -152,6 +152,24 @@ def test_overlapping_rows_are_met_by_a_mixed_integer_program_and_by_the_sweep(se
     assert swept.status in (Status.TIME_LIMIT, Status.OPTIMAL)
     assert swept.gap >= swept.objective - best.objective - 1e-9
     assert swept.objective >= best.objective - 1e-7
+
+
+def test_what_is_whole_but_for_a_solvers_rounding_is_taken_for_it() -> None:
+    problem = two_ways(0, 4, 3, 4)
+    best = solve(problem, check=False)
+    near = best.value - 1e-10 * (best.value > 0)
+    answer = judge(problem, Answer(near, Status.OPTIMAL), "by hand", 1e-9)
+    assert answer.value.dtype == np.int64
+    assert np.array_equal(answer.value, best.value)
+    assert answer.gap == pytest.approx(best.gap, abs=1e-9)
+
+
+def test_without_prices_the_gap_is_large_and_valid(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem, least = two_ways(1, 4, 3, 4), solve(two_ways(1, 4, 3, 4), check=False)
+    monkeypatch.setattr(table_rounding_transport, "_PRICE_SECONDS", 0.0)
+    found = solve(problem, check=False)
+    assert found.objective == pytest.approx(least.objective, abs=1e-7)
+    assert least.gap <= found.gap < np.inf
 
 
 def test_no_linear_program_is_offered_for_overlapping_rows() -> None:

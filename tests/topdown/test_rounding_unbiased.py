@@ -61,6 +61,24 @@ def test_two_halves_are_always_one_of_each() -> None:
     assert {tuple(table.ravel().tolist()) for table in first} == {(1, 0, 0, 1), (0, 1, 1, 0)}
 
 
+def test_small_errors_that_add_up_to_a_person_are_refused() -> None:
+    # Every child shares one person between two cells; every cell is less than 1e-3 off, all together a whole person.
+    children = 1111
+    x, share = np.zeros((children, children + 1)), 9e-4 * np.arange(1, children + 1)
+    x[np.arange(children), np.arange(children)], x[np.arange(children), np.arange(children) + 1] = share, 1.0 - share
+    parent = np.rint(x.sum(axis=0)).astype(np.int64)
+    with pytest.raises(ProblemError, match="too far from the sums"):
+        unbiased_rounding(x, parent, np.random.default_rng(0), np.ones(children, np.int64))
+
+
+def test_large_counts_do_not_hide_missing_people() -> None:
+    rng = np.random.default_rng(0)
+    x = np.array([[3e11 + 0.25], [7e11 + 0.75]])
+    assert unbiased_rounding(x, np.array([10**12 + 1]), rng).sum() == 10**12 + 1
+    with pytest.raises(ProblemError, match="sum"):
+        unbiased_rounding(x, np.array([10**12 + 3]), rng)
+
+
 def test_whole_tables_stay_and_wrong_sums_are_refused() -> None:
     rng = np.random.default_rng(1)
     whole = np.array([[3, 0], [1, 2]])

@@ -36,6 +36,7 @@ class LevelFiles:
         header = {
             "size": done.tables[0].size,
             "runs": [[table.regions, int(table.cells.size)] for table in done.tables],
+            "unproved": done.unproved,
             "relaxed": [[one.region, one.path, one.moved] for one in done.relaxed],
             "certificates": [asdict(row) for row in self._solvers.certificates],
         }
@@ -69,4 +70,4 @@ def _parse(header: dict[str, Any], reader: Reader) -> Checkpoint:
         SparseTables(reader.take(regions + 1), reader.take(runs), reader.take(runs), header["size"])
         for regions, runs in header["runs"]
     )
-    return Checkpoint(tables, tuple(Relaxation(*one) for one in header["relaxed"]))
+    return Checkpoint(tables, tuple(Relaxation(*one) for one in header["relaxed"]), header["unproved"])
