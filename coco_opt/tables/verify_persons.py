@@ -22,6 +22,7 @@ from coco_opt.tables.persons import (
     REGIONS,
     TABLES,
 )
+from coco_opt.topdown.bounds import UNBOUNDED
 from coco_opt.topdown.plain import schema_of
 from coco_opt.topdown.queries import Query, parse_query
 from coco_opt.topdown.schema import Schema
@@ -178,7 +179,7 @@ def _broken_invariant(content: _Content) -> tuple[str, int]:
     """Return the first stated answer that the tables do not keep, "" if all hold, and how many there are."""
     stated = read_columns(content.folder / EXACT, EXACT_COLUMNS)
     region = positions(stated.column("region"), _chunked(content.names))
-    lower, upper = int64_column(stated, "lower"), int64_column(stated, "upper")
+    lower, upper = int64_column(stated, "lower"), _upper(stated)
     queries, labels = stated.column("query").to_pylist(), stated.column("answer").to_pylist()
     if (region < 0).any():
         return f"{EXACT}, row {first_of(region < 0) + 1}: no such region", 0
@@ -215,6 +216,11 @@ def _answers(content: _Content, query: Query, regions: Int64Array, answers: Int6
         block = (table[start : start + _BLOCK] @ matrix.T).toarray()
         found[here] = block[inverse[here] - start, answers[here]]
     return found
+
+
+def _upper(stated: Any) -> Int64Array:
+    """Return the upper sides, ``UNBOUNDED`` where there is none."""
+    return np.asarray(stated.column("upper").fill_null(UNBOUNDED).to_numpy(), np.int64)
 
 
 def _microdata(content: _Content) -> Check:

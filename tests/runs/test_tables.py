@@ -133,6 +133,8 @@ def test_invariants_zeros_and_bounds_hold_exactly(tmp_path: Path) -> None:
     assert found.table("land").sum() == len(lines)
     stated = pq.read_table(outcome.folder / "invariants.parquet").to_pydict()
     assert {"land/s0", "land/s1", "land/s0/c1", "land/s1/c2"} <= set(stated["region"])
+    assert None in stated["upper"]
+    assert 90 in stated["upper"]
 
 
 def ledger(folder: Path) -> list[str]:

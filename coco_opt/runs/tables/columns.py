@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from coco_opt.topdown.bounds import UNBOUNDED
 from coco_opt.topdown.invariants import Invariants
 from coco_opt.topdown.linear import LinearStage
 from coco_opt.topdown.queries import Query
@@ -22,7 +23,8 @@ def exact_columns(facts: Invariants) -> dict[str, Any] | None:
     if not facts:
         return None
     parts = [
-        _rows(facts.hierarchy, one.query, one.level, {"lower": one.lower, "upper": one.upper}) for one in facts.bounds
+        _rows(facts.hierarchy, one.query, one.level, {"lower": one.lower, "upper": _sides(one.upper)})
+        for one in facts.bounds
     ]
     return _joined(parts)
 
@@ -46,6 +48,13 @@ def estimate_columns(linear: LinearStage, workload: Sequence[Query]) -> dict[str
             known = np.isfinite(rows["standard_error"])
             parts.append({name: column[known] for name, column in rows.items()})
     return _joined(parts) if parts else None
+
+
+def _sides(upper: NDArray[np.int64]) -> NDArray[Any]:
+    """Return upper sides with None for none."""
+    sides = upper.astype(object)
+    sides[upper >= UNBOUNDED] = None
+    return sides
 
 
 def _rows(hierarchy: Any, query: Query, level: int, values: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
