@@ -61,6 +61,7 @@ def _as_json(found: TablesForecast) -> dict[str, Any]:
             }
             for one in found.predictions
         ],
+        "seconds": found.seconds,
         "sealed_bytes": found.sealed,
     }
 
@@ -83,6 +84,7 @@ def _write_tables(found: TablesForecast) -> None:
     write_table(title, ("level", "query", "all levels", "own level alone"), errors, numeric=2)
     for note in _notes(found):
         write(note)
+    write(f"Time            about {figure(found.seconds)} s of noise and post-processing on one core, once compiled")
     write(f"Sealed          about {size(found.sealed)} on disk; memory two to four times that")
     write("Nothing was spent, and the private table was not opened.")
 

@@ -44,6 +44,7 @@ def test_plan_states_exact_errors_and_opens_nothing(tmp_path: Path, coco: Runner
     assert (ran.code, ran.err) == (0, "")
     found = json.loads(ran.out)
     assert found["epsilon"] == "1"
+    assert 0 < found["seconds"] < 60
     assert [row["epsilon"] for row in found["costs"]] == ["1/4"] * 4
     for row in found["predictions"]:
         assert 0 < row["standard_error"] <= row["standard_error_alone"] + 1e-9

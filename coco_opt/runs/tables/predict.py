@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from time import perf_counter
 
 import numpy as np
 
+from coco_opt.choices import SolverChoices
+from coco_opt.privacy import SeededNoise
 from coco_opt.runs.reporter import Reporter, Silent
+from coco_opt.runs.tables.made import first_branches, made_tables
 from coco_opt.runs.tables.plan import TablesPlan, plan_tables
 from coco_opt.runs.tables.settings import TablesSettings
 from coco_opt.topdown.invariants import Invariants
 from coco_opt.topdown.linear import LinearStage, linear_stage
+from coco_opt.topdown.measure import measure_tables
 from coco_opt.topdown.measurements import TableMeasurements
+from coco_opt.topdown.release import estimate_tables
 from coco_opt.topdown.uncertainty import standard_errors
 
 _BYTES = 8
+_REHEARSED = 1_000  # regions up to which a whole hierarchy is rehearsed
+_BRANCHES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +42,12 @@ class TablesPrediction:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class TablesForecast:
-    """A plan, its predictions, and how many bytes the sealed measurements take."""
+    """A plan, its predictions, bytes of the sealed measurements, and seconds of noise and post-processing."""
 
     plan: TablesPlan
     predictions: tuple[TablesPrediction, ...]
     sealed: int
+    seconds: float
 
 
 def forecast_tables(settings: TablesSettings, *, reporter: Reporter | None = None) -> TablesForecast:
@@ -62,7 +71,22 @@ def forecast_tables(settings: TablesSettings, *, reporter: Reporter | None = Non
         len(plan.hierarchy.level_range(level)) * plan.queries.queries[query].answers
         for level, query in plan.queries.asked
     )
-    return TablesForecast(plan, predictions, _BYTES * answers)
+    with told.stage("Rehearsing on made persons (a first run compiles)"):
+        seconds = _rehearsed(plan)
+    return TablesForecast(plan, predictions, _BYTES * answers, seconds)
+
+
+def _rehearsed(plan: TablesPlan) -> float:
+    """Return the seconds a release of made persons takes the second time; a part will do, time being linear."""
+    tree = plan.hierarchy if plan.hierarchy.regions <= _REHEARSED else first_branches(plan.hierarchy, _BRANCHES)
+    counts = made_tables(tree, plan.schema)
+    seconds = 0.0
+    for seed in range(2):
+        start = perf_counter()
+        measured = measure_tables(counts, plan.queries, source=SeededNoise(seed))
+        estimate_tables(measured, plan.method, SolverChoices(dict(plan.solvers)))
+        seconds = perf_counter() - start
+    return seconds * plan.hierarchy.regions / tree.regions
 
 
 def _empty(plan: TablesPlan) -> TableMeasurements:
