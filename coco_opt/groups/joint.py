@@ -88,7 +88,7 @@ def round_tables(tree: Tree, fitted: FloatArray, groups: IntArray, solvers: Solv
 
     Only the leaves' rows are read; they are put on a fixed grid, where sums are exact, and the root is rounded half up.
     """
-    exact = _on_grid(tree, fitted, groups)
+    exact = on_grid(tree, fitted, groups)
     whole = np.zeros(exact.shape, dtype=np.int64)
     whole[0] = np.floor(exact[0] + 0.5).astype(np.int64)
     unproved = 0.0
@@ -113,7 +113,7 @@ def _nearest(problem: CumulativeRounding, solvers: SolverChoices) -> tuple[IntAr
         return found.value, found.relative_gap
 
 
-def _on_grid(tree: Tree, fitted: FloatArray, groups: IntArray) -> FloatArray:
+def on_grid(tree: Tree, fitted: FloatArray, groups: IntArray) -> FloatArray:
     """Return tables whose leaves are on a grid of binary fractions and whose inner rows are exact sums."""
     from coco_opt.kernels import joint_certificate
 

@@ -29,6 +29,7 @@ from coco_opt.runs.demo import write_demo
 from coco_opt.runs.instances import AnyProblem, Instance, RootMeasurements, instances, measure_root
 from coco_opt.runs.plan import plan_release, read_counts
 from coco_opt.runs.planted import PLANTED
+from coco_opt.runs.program_instances import program_instances
 from coco_opt.runs.reporter import Reporter, Silent
 from coco_opt.runs.settings import Settings, budget_of, method_of, solvers_of
 from coco_opt.solution import Solution, Status
@@ -108,7 +109,8 @@ def compare(settings: Settings, *, size: int = DEFAULT_SIZE, reporter: Reporter 
     told = Silent() if reporter is None else reporter
     chosen = solvers_of(settings)
     root, data = _measure(settings, told)
-    return compare_instances(instances(root, SolverChoices()), data, chosen, size=size, reporter=told)
+    found = [*instances(root, SolverChoices()), *program_instances(root, settings.groups.consistency)]
+    return compare_instances(found, data, chosen, size=size, reporter=told)
 
 
 def compare_instances(

@@ -63,6 +63,33 @@ def test_without_a_seed_the_private_table_stays_closed(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("consistency", "kinds"),
+    [
+        ("joint", {"joint_l1", "joint_l2", "cumulative_rounding"}),
+        ("convex", {"integer_tree_l1", "integer_tree_l2"}),
+        ("matching", set()),
+    ],
+)
+def test_the_programs_of_the_configured_method_are_compared(tmp_path: Path, consistency: str, kinds: set[str]) -> None:
+    files = write_demo(tmp_path, groups=300)
+    data = 'entities = "entities.csv"\ngroups = "groups.csv"\nhierarchy = "hierarchy.csv"'
+    text = (
+        f'[data]\n{data}\n[privacy]\nepsilon = "1"\nnoise = "seeded"\nseed = 1\n'
+        f'[groups]\nmax_size = 40\nconsistency = "{consistency}"\n'
+    )
+    comparison = compare(parse_config(text, files.entities.parent), size=40)
+    programs = {"joint_l1", "joint_l2", "cumulative_rounding", "integer_tree_l1", "integer_tree_l2"}
+    assert {row.problem for row in comparison.rows} & programs == kinds
+    for kind in kinds:
+        rows = [row for row in comparison.rows if row.problem == kind]
+        best = min(row.objective for row in rows if row.objective is not None)
+        certified = [row for row in rows if row.status == "OPTIMAL"]
+        assert len(certified) >= 2
+        assert all(row.objective is not None for row in certified)
+        assert all((row.objective or 0.0) <= best + (row.tolerance or 0.0) * max(1.0, best) + 1e-6 for row in certified)
+
+
 def test_a_certified_fault_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "CorruptedPav", lambda: CorruptedPav(shift=0.0))
     assert not compare(config(tmp_path, ""), size=6).caught
