@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, PlainValidator, model_validator
 
 from coco_opt.config.sections import Section
-from coco_opt.config.values import KeyedError, exact, one_of
+from coco_opt.config.values import KeyedError, one_of, split_shares
 
 Strategy = Literal["workload", "identity", "optimised"]
 Estimation = Literal["full", "classic", "bottom_up"]
@@ -42,15 +42,8 @@ def _strategy(value: object) -> str | tuple[str, ...]:
     raise ValueError(f"must be one of {', '.join(_STRATEGIES)}, or a list of queries")
 
 
-def _shares(value: object) -> Literal["uniform"] | tuple[Fraction, ...]:
-    if value == "uniform":
-        return "uniform"
-    if not isinstance(value, (list, tuple)) or not value:
-        raise ValueError('must be "uniform" or a list with one share a query of the strategy')
-    shares = tuple(exact(share) for share in value)
-    if sum(shares) != 1:
-        raise ValueError(f"the shares sum to {sum(shares)}, not to 1")
-    return shares
+def _query_shares(value: object) -> Literal["uniform"] | tuple[Fraction, ...]:
+    return split_shares(value, "a query of the strategy")
 
 
 Texts = Annotated[tuple[str, ...], PlainValidator(_texts)]
@@ -85,7 +78,7 @@ class TopdownConfig(Section):
     structural_zeros: Texts | None = None
     workload: Texts
     strategy: Annotated[Strategy | tuple[str, ...], PlainValidator(_strategy)] = "workload"
-    shares: Annotated[Literal["uniform"] | tuple[Fraction, ...], PlainValidator(_shares)] = "uniform"
+    shares: Annotated[Literal["uniform"] | tuple[Fraction, ...], PlainValidator(_query_shares)] = "uniform"
     invariants: Annotated[tuple[InvariantConfig, ...], Field(strict=False)] = ()
     passes: Annotated[tuple[PassConfig, ...], Field(strict=False)] = ()
     estimation: Annotated[Estimation, one_of("full", "classic", "bottom_up")] = "full"

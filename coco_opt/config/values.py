@@ -73,12 +73,12 @@ def dataset_name(value: object) -> str:
     raise ValueError("must be a name: text on one line, without spaces around it")
 
 
-def split_shares(value: object) -> Literal["uniform"] | tuple[Fraction, ...]:
-    """Read "uniform" or a list of shares that sum to 1."""
+def split_shares(value: object, each: str = "a level") -> Literal["uniform"] | tuple[Fraction, ...]:
+    """Read "uniform" or a list of shares that sum to 1, one for ``each``."""
     if value == "uniform":
         return "uniform"
     if not isinstance(value, (list, tuple)) or not value:
-        raise ValueError('must be "uniform" or a list with one share a level')
+        raise ValueError(f'must be "uniform" or a list with one share {each}')
     shares = tuple(exact(share) for share in value)
     if sum(shares) != 1:
         raise ValueError(f"the shares sum to {sum(shares)}, not to 1")

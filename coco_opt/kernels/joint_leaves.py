@@ -51,6 +51,22 @@ def _pop(at: Floats, weight: Floats, size: int) -> None:
 
 
 @compiled
+def _flatten(at: Floats, weight: Floats, size: int, slope: float, top: float) -> tuple[float, float, int]:
+    """Take breakpoints away until the prefix's cost no longer rises; return its least argument, slope and ``size``."""
+    least = top if slope <= 0.0 else 0.0
+    while slope > 0.0 and size > 0:
+        least = at[0]
+        if weight[0] > slope:
+            weight[0] -= slope
+            slope = 0.0
+        else:
+            slope -= weight[0]
+            _pop(at, weight, size)
+            size -= 1
+    return (0.0, 0.0, size) if slope > 0.0 else (least, slope, size)
+
+
+@compiled
 def fit_absolute(y: Floats, a: Floats, w: float, top: float, z: Floats, at: Floats, weight: Floats) -> None:
     """Write an optimal row for p = 1 into z (n,); ``at`` and ``weight`` are scratch of the same length."""
     size = 0
@@ -59,19 +75,7 @@ def fit_absolute(y: Floats, a: Floats, w: float, top: float, z: Floats, at: Floa
         _push(at, weight, size, min(max(y[i], 0.0), top), 2.0 * w)
         size += 1
         slope += a[i] + w
-        z[i] = top if slope <= 0.0 else 0.0
-        while slope > 0.0 and size > 0:
-            z[i] = at[0]
-            if weight[0] > slope:
-                weight[0] -= slope
-                slope = 0.0
-            else:
-                slope -= weight[0]
-                _pop(at, weight, size)
-                size -= 1
-        if slope > 0.0:
-            z[i] = 0.0
-            slope = 0.0
+        z[i], slope, size = _flatten(at, weight, size, slope, top)
     for i in range(y.size - 2, -1, -1):
         z[i] = min(z[i], z[i + 1])
 
@@ -94,19 +98,7 @@ def fit_rounding(x: Floats, a: Floats, top: float, z: Floats, at: Floats, weight
             _push(at, weight, size, min(max(floor + 1.0, 0.0), top), 2.0 * part)
             size += 1
         slope += a[i] + 1.0
-        z[i] = top if slope <= 0.0 else 0.0
-        while slope > 0.0 and size > 0:
-            z[i] = at[0]
-            if weight[0] > slope:
-                weight[0] -= slope
-                slope = 0.0
-            else:
-                slope -= weight[0]
-                _pop(at, weight, size)
-                size -= 1
-        if slope > 0.0:
-            z[i] = 0.0
-            slope = 0.0
+        z[i], slope, size = _flatten(at, weight, size, slope, top)
     for i in range(x.size - 2, -1, -1):
         z[i] = min(z[i], z[i + 1])
 

@@ -15,9 +15,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from coco_opt.errors import ProblemError
 from coco_opt.privacy.budget import Neighbours, noise_scale
+from coco_opt.privacy.planner import geometric_variance
 from coco_opt.problems.tree_posterior import TreePosterior
 from coco_opt.ranges.domain import DomainTree
-from coco_opt.ranges.measurement import geometric_variance, sensitivity
+from coco_opt.ranges.measurement import sensitivity
 
 FAN_OUTS: tuple[int, ...] = (2, 3, 4, 6, 8, 10, 12, 16, 24, 32, 64)
 _PLACES = 64
@@ -53,7 +54,8 @@ def predict_errors(
     for fan_out in fan_outs:
         domain = DomainTree(cells, fan_out)
         begins, ends = domain.checked(begin, end)
-        variance = np.full(domain.tree.nodes, geometric_variance(noise_scale(sensitivity(domain, neighbours), epsilon)))
+        scale = noise_scale(sensitivity(domain, neighbours), epsilon)
+        variance = np.full(domain.tree.nodes, geometric_variance(float(scale)))
         variance[: domain.first_leaf] = np.inf if fan_out is None else variance[0]
         _, spread = TreePosterior.from_variances(domain.tree, variance).ranges(
             domain.first_leaf + begins, domain.first_leaf + ends

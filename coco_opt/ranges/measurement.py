@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from math import exp
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from coco_opt.errors import ProblemError
 from coco_opt.privacy.budget import Neighbours, noise_scale
 from coco_opt.privacy.noise import NoiseSource
+from coco_opt.privacy.planner import geometric_variance
 from coco_opt.ranges.domain import DomainTree
 
 _MAX_COUNT = 2**53  # counts that floats hold exactly
@@ -39,7 +39,7 @@ class RangeMeasurement:
     @property
     def variance(self) -> float:
         """Return the variance of one count's double-geometric noise."""
-        return geometric_variance(self.scale)
+        return geometric_variance(float(self.scale))
 
     @property
     def variances(self) -> NDArray[np.float64]:
@@ -55,12 +55,6 @@ class RangeMeasurement:
             f"RangeMeasurement({self.domain.cells:,} cells, fan-out {self.domain.fan_out}, height "
             f"{self.domain.height}, epsilon={self.epsilon}, noise of scale {self.scale}: {privacy})"
         )
-
-
-def geometric_variance(scale: Fraction) -> float:
-    """Return 2 a / (1 - a)^2 with a = exp(-1 / scale), about 2 scale^2."""
-    a = exp(-1.0 / float(scale))
-    return 2.0 * a / (1.0 - a) ** 2
 
 
 def sensitivity(domain: DomainTree, neighbours: Neighbours) -> int:

@@ -8,7 +8,6 @@ nothing else), and writes the folder and the private record.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -16,16 +15,18 @@ from typing import Any
 from coco_opt.choices import SolverChoices
 from coco_opt.errors import ProblemError
 from coco_opt.groups import GroupsMethod, GroupsResult, estimate_groups
-from coco_opt.histograms import CountOfCounts, Hierarchy, emd
+from coco_opt.groups import errors_by_level as mean_distances
+from coco_opt.histograms import CountOfCounts, Hierarchy
 from coco_opt.privacy import Measurements, RunKey, SecureNoise, measure_hierarchy
 from coco_opt.privacy.mechanism import amount_of, unit_of
 from coco_opt.privacy.seal import SEALING
 from coco_opt.runs.clock import Clock
 from coco_opt.runs.manifest import implied_privacy, manifest_of
-from coco_opt.runs.paid import PaidRun, keyed_digest, resumed_run, started_run
+from coco_opt.runs.opened import OpenRun, opened_run
+from coco_opt.runs.paid import PaidRun, keyed_digest
 from coco_opt.runs.plan import ReleasePlan, plan_release, read_counts
-from coco_opt.runs.publish import check_parent, publish, refuse_existing
-from coco_opt.runs.records import new_run_id, open_private_folder, write_private_record
+from coco_opt.runs.publish import publish
+from coco_opt.runs.records import write_private_record
 from coco_opt.runs.reporter import Progress, Reporter, Silent
 from coco_opt.runs.settings import Settings, rehearse
 from coco_opt.solver import Solver
@@ -85,9 +86,8 @@ def errors_by_level(
     hierarchy: Hierarchy, truth: Sequence[CountOfCounts], estimates: Sequence[CountOfCounts]
 ) -> list[float]:
     """Return the mean earth mover's distance (entities) a region of each level, root first."""
-    distances = [emd(a, b) for a, b in zip(truth, estimates, strict=True)]
-    levels = (hierarchy.level_range(level) for level in range(hierarchy.levels))
-    return [sum(distances[region] for region in regions) / len(regions) for regions in levels]
+    means: list[float] = mean_distances(hierarchy, estimates, truth).tolist()
+    return means
 
 
 def run_release(
@@ -113,48 +113,18 @@ def run_release(
         raise ProblemError("the truth beside a private release would undo its privacy: give none")
     rehearse(settings, plan.solvers)
     implied_privacy(settings, unit_of(plan.mechanism), amount_of(plan.budget))
-    with ExitStack() as stack:
-        paid = stack.enter_context(resumed_run(settings, plan.charge)) if plan.source.private else None
-        run_id, folder = _name(plan, out, paid)
-        check_parent(folder)
-        open_private_folder(settings.output.private)
-        if plan.source.private and paid is None:
-            paid = stack.enter_context(started_run(settings, plan.charge, run_id, folder))
+    with opened_run(settings, plan.charge if plan.source.private else None, out) as run:
         clock.lap("read_public")
-        if paid is None:
+        if run.paid is None:
             measurements, identity = _measure(plan, told, clock)
         else:
-            measurements, identity = _measure_paid(plan, paid, told, clock)
-        return _finish(_Run(plan, run_id, folder, paid), measurements, identity, told, clock, page, truth)
-
-
-def _name(plan: ReleasePlan, out: Path | None, paid: PaidRun | None) -> tuple[str, Path]:
-    """Return the run's id and its folder, which must not exist unless an interrupted run made it."""
-    run_id = new_run_id() if paid is None else paid.name
-    target = None if paid is None else paid.target
-    default = target or plan.settings.output.directory / f"{plan.settings.name}-{run_id}"
-    folder = default if out is None else Path(out)
-    if folder.absolute() != target:
-        refuse_existing(folder)
-    return run_id, folder
-
-
-@dataclass(frozen=True, slots=True)
-class _Run:
-    """A run with its measurements in hand; ``paid`` is None where nothing is spent."""
-
-    plan: ReleasePlan
-    run_id: str
-    folder: Path
-    paid: PaidRun | None
-
-    @property
-    def resumed(self) -> bool:
-        return self.paid is not None and self.paid.resumed
+            measurements, identity = _measure_paid(plan, run.paid, told, clock)
+        return _finish(plan, run, measurements, identity, told, clock, page, truth)
 
 
 def _finish(
-    run: _Run,
+    plan: ReleasePlan,
+    run: OpenRun,
     measurements: Measurements,
     identity: Mapping[str, int],
     told: Reporter,
@@ -163,10 +133,7 @@ def _finish(
     truth: Truth | None,
 ) -> ReleaseOutcome:
     """Estimate, publish, write the private record, and close the run in the ledger."""
-    plan = run.plan
-    told.line(plan.spent)
-    if run.resumed:
-        told.line(f"Run {run.run_id} was paid for already: resumed, and nothing more is spent")
+    run.tell(plan.spent, told)
     result = _estimate(measurements, plan.method, plan.solvers, told)
     clock.lap("estimate")
     manifest = manifest_of(plan, result)
@@ -179,16 +146,7 @@ def _finish(
 
         digest = publish(run.folder, write, resumed=run.resumed)
     clock.lap("write")
-    record = {
-        "run": run.run_id,
-        "release": str(run.folder.resolve()),
-        "status": manifest["status"],
-        "budget": manifest["budget"],
-        "config": manifest["config"],
-        "identity": dict(identity),
-        "seconds": clock.laps,
-        "solver_seconds": {row.problem: row.seconds for row in result.certificates},
-    }
+    record = run.record(manifest, identity, clock.laps, result.certificates)
     records = plan.settings.output.private
     path = write_private_record(records, f"{plan.settings.name}-{run.run_id}", record, keep=run.resumed)
     if run.paid is not None:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from coco_opt.errors import InputError
 from coco_opt.histograms.arrays import Int64Array, as_int64, check_nonnegative
 from coco_opt.histograms.hierarchy import Hierarchy
-from coco_opt.operators import Grouping, Operator
+from coco_opt.operators import Grouping, Operator, identity
 from coco_opt.topdown.schema import Schema
 
 MAX_PEOPLE = 2**53  # sums of counts stay exact in float64 too
@@ -108,7 +108,7 @@ class TableCounts:
 
     def tables_of(self, regions: range) -> Int64Array:
         """Return the dense tables of consecutive regions of one level, int64[regions, size]."""
-        return self.answers_of(_identity(self.schema.size), regions)
+        return self.answers_of(identity(self.schema.size), regions)
 
     def level_tables(self, level: int) -> Int64Array:
         """Return the dense tables of a whole level, int64[regions of level, size]; mind the memory."""
@@ -149,10 +149,6 @@ class TableCounts:
 
     def __repr__(self) -> str:
         return f"TableCounts({self.hierarchy!r}, {self.schema!r}: private)"
-
-
-def _identity(cells: int) -> Grouping:
-    return Grouping(np.arange(cells), cells)
 
 
 def _leaf_starts(hierarchy: Hierarchy) -> tuple[Int64Array, ...]:

@@ -11,6 +11,7 @@ from coco_solvers.structured.tree import TreePasses
 from coco_opt import SolverChoices
 from coco_opt.errors import ProblemError
 from coco_opt.privacy import SeededNoise
+from coco_opt.privacy.planner import geometric_variance
 from coco_opt.problems.tree import Tree
 from coco_opt.ranges import (
     DomainTree,
@@ -22,7 +23,7 @@ from coco_opt.ranges import (
     round_nonnegative,
     zero_subtrees,
 )
-from coco_opt.ranges.measurement import geometric_variance, sensitivity
+from coco_opt.ranges.measurement import sensitivity
 from coco_opt.ranges.universal import ESTIMATORS, Estimator
 
 EPSILON = Fraction(1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,9 +11,10 @@ from coco_opt.choices import SolverChoices
 from coco_opt.privacy import RunKey, SecureNoise
 from coco_opt.runs.clock import Clock
 from coco_opt.runs.manifest import implied_privacy
-from coco_opt.runs.paid import PaidRun, keyed_digest, resumed_run, started_run
-from coco_opt.runs.publish import check_parent, publish, refuse_existing
-from coco_opt.runs.records import new_run_id, open_private_folder, write_private_record
+from coco_opt.runs.opened import OpenRun, opened_run
+from coco_opt.runs.paid import PaidRun, keyed_digest
+from coco_opt.runs.publish import publish
+from coco_opt.runs.records import write_private_record
 from coco_opt.runs.reporter import Reporter, Silent
 from coco_opt.runs.settings import rehearse
 from coco_opt.runs.tables.checkpoints import LevelFiles, remove_levels
@@ -80,34 +80,15 @@ def run_tables(
         plan = plan_tables(settings)
     rehearse(settings, plan.solvers)
     implied_privacy(settings, plan.queries.unit, plan.queries.spent)
-    with ExitStack() as stack:
-        paid = stack.enter_context(resumed_run(settings, plan.charge)) if plan.source.private else None
-        run_id = new_run_id() if paid is None else paid.name
-        folder = _folder(settings, run_id, out, paid)
-        check_parent(folder)
-        open_private_folder(settings.output.private)
-        if plan.source.private and paid is None:
-            paid = stack.enter_context(started_run(settings, plan.charge, run_id, folder))
+    with opened_run(settings, plan.charge if plan.source.private else None, out) as run:
         clock.lap("read_public")
-        measurements, identity = _measured(plan, paid, told, clock)
+        measurements, identity = _measured(plan, run.paid, told, clock)
         # A resumed run reports what was measured then, also where a strategy would be optimised otherwise today.
         plan = replace(plan, queries=measurements.plan)
-        told.line(plan.spent)
-        if paid is not None and paid.resumed:
-            told.line(f"Run {run_id} was paid for already: resumed, and nothing more is spent")
-        result = _estimate(plan, measurements, paid, told)
+        run.tell(plan.spent, told)
+        result = _estimate(plan, measurements, run.paid, told)
         clock.lap("estimate")
-        return _finish(plan, run_id, folder, paid, measurements, result, identity, told, clock, page)
-
-
-def _folder(settings: TablesSettings, run_id: str, out: Path | None, paid: PaidRun | None) -> Path:
-    """Return the release folder, which must not exist unless an interrupted run made it."""
-    target = None if paid is None else paid.target
-    default = target or settings.output.directory / f"{settings.name}-{run_id}"
-    folder = default if out is None else Path(out)
-    if folder.absolute() != target:
-        refuse_existing(folder)
-    return folder
+        return _finish(plan, run, measurements, result, identity, told, clock, page)
 
 
 def _measured(
@@ -185,9 +166,7 @@ def _undetermined(plan: TablesPlan, linear: LinearStage) -> list[str]:
 
 def _finish(
     plan: TablesPlan,
-    run_id: str,
-    folder: Path,
-    paid: PaidRun | None,
+    run: OpenRun,
     measurements: TableMeasurements,
     result: TablesResult,
     identity: Mapping[str, int],
@@ -201,7 +180,6 @@ def _finish(
     for text in _undetermined(plan, linear):
         told.line(f"Not determined by what is measured: {text!r}; its released answers rest on other queries alone")
     shown = TablesPage(manifest, plan.spent, plan, measurements, result, linear)
-    resumed = paid is not None and paid.resumed
     with told.stage("Writing the release"):
         html = None if page is None else page(shown)
         exact, estimates = exact_columns(measurements.invariants), estimate_columns(linear, plan.workload)
@@ -220,19 +198,12 @@ def _finish(
                 report_html=html,
             )
 
-        digest = publish(folder, write, resumed=resumed)
+        digest = publish(run.folder, write, resumed=run.resumed)
     clock.lap("write")
-    record = {
-        "run": run_id,
-        "release": str(folder.resolve()),
-        **{key: manifest[key] for key in ("status", "budget", "config")},
-        "identity": dict(identity),
-        "seconds": clock.laps,
-        "solver_seconds": {row.problem: row.seconds for row in result.certificates},
-    }
-    name = f"{plan.settings.name}-{run_id}"
-    path = write_private_record(plan.settings.output.private, name, record, keep=resumed)
-    if paid is not None:
-        paid.released(digest)
-        remove_levels(paid.folder.path)
-    return TablesOutcome(folder, path, plan.spent, manifest, result, shown)
+    record = run.record(manifest, identity, clock.laps, result.certificates)
+    records = plan.settings.output.private
+    path = write_private_record(records, f"{plan.settings.name}-{run.run_id}", record, keep=run.resumed)
+    if run.paid is not None:
+        run.paid.released(digest)
+        remove_levels(run.paid.folder.path)
+    return TablesOutcome(run.folder, path, plan.spent, manifest, result, shown)

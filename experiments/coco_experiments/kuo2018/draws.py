@@ -18,8 +18,9 @@ from coco_experiments.kuo2018.rank_shortcut import measure_ranks
 from coco_experiments.kuo2018.shared_noise import SharedNoise
 from coco_opt.choices import SolverChoices
 from coco_opt.groups import FitOptions, SizeEstimate, estimate
+from coco_opt.groups import errors_by_level as mean_distances
 from coco_opt.groups.baselines import omniscient
-from coco_opt.histograms import CountOfCounts, emd
+from coco_opt.histograms import CountOfCounts
 from coco_opt.privacy import Loss, Measurement, Measurements, Query, SeededNoise, measure, measure_hierarchy
 from coco_opt.privacy.noise import NoiseSource
 
@@ -108,8 +109,7 @@ class Draws:
 
 def errors_by_level(case: Case, histograms: Sequence[CountOfCounts]) -> Levels:
     """Return the mean earth mover's distance (entities) a region, level by level."""
-    errors = np.array([emd(a, b) for a, b in zip(case.truth, histograms, strict=True)], np.float64)
-    return mean_by_level(case, errors)
+    return tuple(mean_distances(case.hierarchy, histograms, case.truth).tolist())
 
 
 def mean_by_level(case: Case, values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> Levels:
