@@ -16,16 +16,24 @@ if TYPE_CHECKING:
     from coco_opt.choices import SolverChoices as SolverChoices
     from coco_opt.config import Config as Config
     from coco_opt.config import load_config as load_config
+    from coco_opt.config import parse_config as parse_config
+    from coco_opt.files.measurement import read_measurement as read_measurement
+    from coco_opt.files.measurement import write_measurement as write_measurement
     from coco_opt.groups import GroupsMethod as GroupsMethod
     from coco_opt.groups import GroupsResult as GroupsResult
     from coco_opt.groups import estimate_groups as estimate_groups
+    from coco_opt.groups import measure_hierarchy as measure_hierarchy
+    from coco_opt.groups.kind.files import read_release as read_release
     from coco_opt.histograms import CountOfCounts as CountOfCounts
     from coco_opt.histograms import Hierarchy as Hierarchy
     from coco_opt.histograms import emd as emd
-    from coco_opt.privacy import Measurements as Measurements
+    from coco_opt.privacy import DiscreteGaussian as DiscreteGaussian
+    from coco_opt.privacy import Epsilon as Epsilon
+    from coco_opt.privacy import Geometric as Geometric
+    from coco_opt.privacy import Measurement as Measurement
     from coco_opt.privacy import OpenDPNoise as OpenDPNoise
+    from coco_opt.privacy import Rho as Rho
     from coco_opt.privacy import SeededNoise as SeededNoise
-    from coco_opt.privacy import measure_hierarchy as measure_hierarchy
     from coco_opt.problem import Problem as Problem
     from coco_opt.problems import ControlledRounding as ControlledRounding
     from coco_opt.problems import GroupMatching as GroupMatching
@@ -42,16 +50,21 @@ if TYPE_CHECKING:
     from coco_opt.ranges import UniversalHistogram as UniversalHistogram
     from coco_opt.ranges import measure_ranges as measure_ranges
     from coco_opt.ranges import measure_sorted as measure_sorted
+    from coco_opt.ranges.kind.files import read_ranges_release as read_ranges_release
     from coco_opt.registry import backends as backends
     from coco_opt.registry import make_solver as make_solver
-    from coco_opt.runs import run_release as run_release
+    from coco_opt.releases import check as check
+    from coco_opt.releases import compare as compare
+    from coco_opt.releases import estimate as estimate
+    from coco_opt.releases import forecast as forecast
+    from coco_opt.releases import measure as measure
+    from coco_opt.releases import release as release
+    from coco_opt.releases import render_report as render_report
+    from coco_opt.releases import verify_release as verify_release
     from coco_opt.solution import Solution as Solution
     from coco_opt.solution import Status as Status
     from coco_opt.solver import solve as solve
     from coco_opt.solver import solve_many as solve_many
-    from coco_opt.tables import read_release as read_release
-    from coco_opt.tables import read_tables_release as read_tables_release
-    from coco_opt.tables import verify_release as verify_release
     from coco_opt.topdown import Schema as Schema
     from coco_opt.topdown import Strategy as Strategy
     from coco_opt.topdown import TableCounts as TableCounts
@@ -60,13 +73,16 @@ if TYPE_CHECKING:
     from coco_opt.topdown import estimate_tables as estimate_tables
     from coco_opt.topdown import measure_tables as measure_tables
     from coco_opt.topdown import parse_queries as parse_queries
+    from coco_opt.topdown.kind.files import read_tables_release as read_tables_release
 
 _NAMES = {
     "choices": ("SolverChoices",),
-    "config": ("Config", "load_config"),
-    "groups": ("GroupsMethod", "GroupsResult", "estimate_groups"),
+    "config": ("Config", "load_config", "parse_config"),
+    "files.measurement": ("read_measurement", "write_measurement"),
+    "groups": ("GroupsMethod", "GroupsResult", "estimate_groups", "measure_hierarchy"),
+    "groups.kind.files": ("read_release",),
     "histograms": ("CountOfCounts", "Hierarchy", "emd"),
-    "privacy": ("Measurements", "OpenDPNoise", "SeededNoise", "measure_hierarchy"),
+    "privacy": ("DiscreteGaussian", "Epsilon", "Geometric", "Measurement", "OpenDPNoise", "Rho", "SeededNoise"),
     "problem": ("Problem",),
     "problems": (
         "ControlledRounding",
@@ -83,11 +99,11 @@ _NAMES = {
         "TreeLeastSquares",
     ),
     "ranges": ("UniversalHistogram", "measure_ranges", "measure_sorted"),
+    "ranges.kind.files": ("read_ranges_release",),
     "registry": ("backends", "make_solver"),
-    "runs": ("run_release",),
+    "releases": ("check", "compare", "estimate", "forecast", "measure", "release", "render_report", "verify_release"),
     "solution": ("Solution", "Status"),
     "solver": ("solve", "solve_many"),
-    "tables": ("read_release", "read_tables_release", "verify_release"),
     "topdown": (
         "Schema",
         "Strategy",
@@ -98,6 +114,7 @@ _NAMES = {
         "measure_tables",
         "parse_queries",
     ),
+    "topdown.kind.files": ("read_tables_release",),
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names}
 __all__ = ["__version__", *_HOMES]

@@ -1,17 +1,17 @@
-"""Which solver answers which kind of problem in a run, and the certificates its answers earned."""
+"""Which solver answers which kind of problem in a run, which others where it fails, and the certificates earned."""
 
 from __future__ import annotations
 
 import difflib
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from coco_opt.errors import UnknownSolverError
+from coco_opt.errors import CocoOptError, SolverError, UnknownSolverError
 from coco_opt.problem import Problem
 from coco_opt.problems import PROBLEMS
-from coco_opt.registry import resolve
+from coco_opt.registry import built_in, resolve
 from coco_opt.solution import Solution
 from coco_opt.solver import Solver, solve
 
@@ -19,11 +19,21 @@ ValueT = TypeVar("ValueT")
 
 
 @dataclass(frozen=True, slots=True)
+class Fallback:
+    """``solver`` failed ``times`` times for a reason (a status, or the type of an error), and ``used`` answered."""
+
+    solver: str
+    reason: str
+    used: str
+    times: int = 1
+
+
+@dataclass(frozen=True, slots=True)
 class Certificate:
     """The worst certified figures over all problems of one kind in a run.
 
     ``gap`` is in the objective's unit, ``relative_gap`` divided by the objective (or 1), ``violation`` the largest
-    left after repair; ``seconds`` is wall time inside the solver.
+    left after repair; ``seconds`` is wall time inside the solver. ``fallbacks`` name where another solver answered.
     """
 
     problem: str
@@ -33,6 +43,7 @@ class Certificate:
     relative_gap: float = 0.0
     violation: float = 0.0
     seconds: float = 0.0
+    fallbacks: tuple[Fallback, ...] = ()
 
     def add(self, solution: Solution[Any]) -> Certificate:
         """Return the certificate with one more solution counted in."""
@@ -45,16 +56,25 @@ class Certificate:
             seconds=self.seconds + solution.seconds,
         )
 
+    def fell_back(self, fallback: Fallback) -> Certificate:
+        """Return the certificate with one more failure counted in."""
+        same = {(one.solver, one.reason, one.used): one for one in self.fallbacks}
+        key = (fallback.solver, fallback.reason, fallback.used)
+        same[key] = replace(fallback, times=same[key].times + 1) if key in same else fallback
+        return replace(self, fallbacks=tuple(same[name] for name in sorted(same)))
+
 
 class SolverChoices:
     """Solve each problem with the solver chosen for its kind (``auto`` where none is) and keep the worst gaps.
 
     ``choices`` maps a problem's kind to a solver name or value; UnknownSolverError for a kind that does not exist.
-    Safe to share between threads.
+    With ``fallback`` an answer that misses its tolerance, or a solver that breaks, is followed by the built-in solvers
+    that can express the problem, exact ones first. Safe to share between threads.
     """
 
-    def __init__(self, choices: Mapping[str, str | Solver] | None = None) -> None:
+    def __init__(self, choices: Mapping[str, str | Solver] | None = None, *, fallback: bool = False) -> None:
         self._choices: dict[str, str | Solver] = dict(choices or {})
+        self._fallback = fallback
         for kind in self._choices:
             if kind not in PROBLEMS:
                 near = difflib.get_close_matches(kind, PROBLEMS, n=1)
@@ -64,6 +84,11 @@ class SolverChoices:
         self._certificates: dict[str, Certificate] = {}
         self._lock = threading.Lock()
 
+    @property
+    def fallback(self) -> bool:
+        """Return whether other solvers are asked, and last resorts taken, where one fails."""
+        return self._fallback
+
     def solver(self, problem: type[Problem[Any, Any]]) -> Solver:
         """Return the solver chosen for a type of problem, made once."""
         with self._lock:
@@ -71,13 +96,51 @@ class SolverChoices:
                 self._solvers[problem.kind] = resolve(self._choices.get(problem.kind, "auto"), problem)
             return self._solvers[problem.kind]
 
-    def solve(self, problem: Problem[ValueT, Any]) -> ValueT:
-        """Return the certified value of one problem; SolverError where its solver missed the tolerance."""
+    def solve(self, problem: Problem[ValueT, Any], *, fallback: bool = True) -> ValueT:
+        """Return the certified value of one problem; SolverError where every solver asked missed its tolerance.
+
+        Without ``fallback`` the chosen solver alone is asked, for a caller that can use its uncertified answer.
+        """
         solver = self.solver(type(problem))
-        solution = solve(problem, solver)
+        failure = ""
+        try:
+            return self._counted(problem, solver, solve(problem, solver))
+        except SolverError as error:
+            if not (fallback and self._fallback):
+                raise
+            first, failure = error, _reason(error)
+        except (CocoOptError, MemoryError):
+            raise
+        except Exception as error:  # a package that breaks must not end an estimation that others can finish
+            if not (fallback and self._fallback):
+                raise
+            first, failure = SolverError(f"{solver.name} on {problem.kind} broke: {type(error).__name__}"), "broke"
+        for other in self._others(problem, solver):
+            try:
+                solution = solve(problem, other)
+            except Exception:
+                continue
+            return self._counted(problem, solver, solution, Fallback(solver.name, failure, other.name))
+        raise first
+
+    def _others(self, problem: Problem[Any, Any], tried: Solver) -> Iterator[Solver]:
+        """Yield the installed built-in solvers that can express a problem of this size, exact ones first."""
+        kind = type(problem)
+        for row in built_in():
+            fits = row.claims(kind) and row.installed and problem.variables <= row.limit(kind.kind)
+            if fits and row.name != tried.name:
+                yield row.make()
+
+    def _counted(
+        self,
+        problem: Problem[ValueT, Any],
+        solver: Solver,
+        solution: Solution[ValueT],
+        fallback: Fallback | None = None,
+    ) -> ValueT:
         with self._lock:
-            before = self._certificates.get(problem.kind, Certificate(problem.kind, solver.name))
-            self._certificates[problem.kind] = before.add(solution)
+            row = self._certificates.get(problem.kind, Certificate(problem.kind, solver.name)).add(solution)
+            self._certificates[problem.kind] = row if fallback is None else row.fell_back(fallback)
         return solution.value
 
     def resume(self, certificates: Iterable[Certificate]) -> None:
@@ -90,3 +153,8 @@ class SolverChoices:
         """Return the worst figures so far, one row a kind of problem, sorted by kind."""
         with self._lock:
             return tuple(self._certificates[kind] for kind in sorted(self._certificates))
+
+
+def _reason(error: SolverError) -> str:
+    solution = error.solution
+    return solution.status.name if isinstance(solution, Solution) else "no point"

@@ -9,9 +9,13 @@ from dataclasses import dataclass
 
 
 class CocoOptError(Exception):
-    """Base of every error coco-opt raises on purpose; ``exit_code`` is what the command line returns."""
+    """Base of every error coco-opt raises on purpose; ``exit_code`` is what the command line returns.
+
+    ``code`` is a stable name of the kind of error: a short word in kebab case.
+    """
 
     exit_code = 2
+    code = "refused"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +55,8 @@ class HierarchyError(InputError):
 class ConfigError(CocoOptError):
     """A configuration that is not valid; names the key and, for a misspelt one, the nearest valid key."""
 
+    code = "bad-config"
+
     def __init__(self, key: str, message: str, file: str | None = None) -> None:
         self.key = key
         self.message = message
@@ -62,6 +68,8 @@ class ConfigError(CocoOptError):
 class MissingPackageError(CocoOptError):
     """An optional package is not installed; the message says how to install it."""
 
+    code = "missing-package"
+
     def __init__(self, package: str, purpose: str, extra: str | None = None) -> None:
         self.package = package
         what = f"coco-opt[{extra}]" if extra else package
@@ -72,26 +80,33 @@ class BudgetError(CocoOptError):
     """The privacy budget does not allow what was asked."""
 
     exit_code = 3
+    code = "budget"
 
 
 class VerificationError(CocoOptError):
     """A release folder does not hold what its manifest promises."""
 
     exit_code = 1
+    code = "check-failed"
 
 
 class ProblemError(CocoOptError, ValueError):
     """The data of an optimisation problem are not valid (shapes, signs, an empty feasible set)."""
 
+    code = "bad-problem"
+
 
 class UnknownSolverError(CocoOptError, LookupError):
     """No registered solver has this name, or it cannot express the problem."""
+
+    code = "unknown-solver"
 
 
 class SolverError(CocoOptError):
     """A solver did not reach its tolerance; ``solution`` holds what it returned, judged by the problem."""
 
     exit_code = 4
+    code = "solver"
 
     def __init__(self, message: str, solution: object | None = None) -> None:
         self.solution = solution

@@ -10,8 +10,8 @@ false certificate.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
-from typing import Any, ClassVar, Generic, TypeVar, cast
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar, Generic, Self, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -43,6 +43,15 @@ class Problem(ABC, Generic[ValueT, DualT]):
 
     Repair is a projection: of a point far from feasible it would do the solver's work in the solver's name.
     """
+
+    @classmethod
+    @abstractmethod
+    def examples(cls) -> Mapping[str, Self]:
+        """Return small public instances by name, such as rehearsals and tests need; the first one is tiny.
+
+        They show what is characteristic of the kind: ties, zeros, a single unknown, bounds, large counts, deep trees.
+        Every solver of the kind answers the first in an instant.
+        """
 
     @property
     @abstractmethod

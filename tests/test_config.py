@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from coco_opt.config import PROBLEM_KINDS, Config, SolverChoice, load_config, parse_config
+from coco_opt.config import Config, SolverChoice, load_config, parse_config
 from coco_opt.errors import ConfigError
+from coco_opt.privacy import Epsilon, Rho
+from coco_opt.problems import PROBLEMS
 
 MINIMAL = """
 [data]
@@ -18,6 +20,7 @@ groups = "groups.parquet"
 hierarchy = "tables/hierarchy.csv"
 [privacy]
 epsilon = "1"
+dataset = "persons-2026"
 [groups]
 max_size = 100000
 """
@@ -35,7 +38,7 @@ seed = 7
 neighbours = "replace"
 [groups]
 max_size = 900
-estimator = ["cumulative", "rank", "naive"]
+query = ["cumulative", "ranks", "sizes"]
 loss = ["l1", "l2", "l2"]
 ties = "midpoint"
 consistency = "none"
@@ -45,6 +48,9 @@ variances = "formula"
 [solvers]
 isotonic_l1 = "highs"
 isotonic_l2 = { name = "osqp", eps_abs = 1e-9, polish = true }
+fallback = false
+[engine]
+workers = 3
 [output]
 directory = "out"
 private = "/secret/place"
@@ -72,12 +78,14 @@ def test_defaults_are_those_of_the_contract() -> None:
     assert config.privacy.epsilon == 1
     assert config.privacy.mechanism == "geometric"
     assert (config.privacy.noise, config.privacy.seed) == ("secure", None)
-    assert config.privacy.sensitivity_factor == 1
-    groups = config.groups
-    assert (groups.estimator, groups.loss, groups.ties) == ("cumulative", "l1", "upper")
+    assert (config.privacy.split, config.privacy.neighbours) == ("uniform", "add_remove")
+    assert (config.kind, config.section) == ("groups", "groups")
+    groups = config.method
+    assert (groups.query, groups.loss, groups.ties) == ("cumulative", "l1", "upper")
     assert (groups.consistency, groups.merge, groups.rounding) == ("matching", "weighted", "half_up")
     assert groups.variances == "formula"
-    assert config.solvers.chosen() == {}
+    assert (config.solvers.chosen(), config.solvers.fallback) == ({}, True)
+    assert config.engine.workers == 2
     assert config.output.directory == Path("/data/here/releases")
     assert config.output.private == Path("/data/here/private")
 
@@ -86,11 +94,11 @@ def test_every_key_can_be_set() -> None:
     config = parse_config(FULL, "/data/here")
     assert config.data.root == "hawaii"
     assert config.privacy.epsilon == Fraction(3, 2)
-    assert config.budget_shares(3) == (Fraction(1, 3), Fraction(1, 4), Fraction(5, 12))
-    assert config.privacy.seed == 7
-    assert config.privacy.sensitivity_factor == 2
-    assert config.estimators(3) == ("cumulative", "rank", "naive")
-    assert config.losses(3) == ("l1", "l2", "l2")
+    assert config.levels_cost(3) == (Epsilon(Fraction(1, 2)), Epsilon(Fraction(3, 8)), Epsilon(Fraction(5, 8)))
+    assert (config.privacy.seed, config.privacy.neighbours) == (7, "replace")
+    assert config.per_level(config.method.query, 3, "groups.query") == ("cumulative", "ranks", "sizes")
+    assert config.per_level(config.method.loss, 3, "groups.loss") == ("l1", "l2", "l2")
+    assert (config.solvers.fallback, config.engine.workers) == (False, 3)
     assert config.solvers.chosen() == {
         "isotonic_l1": SolverChoice("highs"),
         "isotonic_l2": SolverChoice("osqp", {"eps_abs": 1e-9, "polish": True}),
@@ -100,37 +108,50 @@ def test_every_key_can_be_set() -> None:
 
 def test_one_entry_serves_all_levels() -> None:
     config = parse_config(MINIMAL, "/data/here")
-    assert config.budget_shares(4) == (Fraction(1, 4),) * 4
-    assert config.estimators(2) == ("cumulative", "cumulative")
-    assert config.losses(1) == ("l1",)
+    assert config.levels_cost(4) == (Epsilon(Fraction(1, 4)),) * 4
+    assert config.per_level(config.method.loss, 2, "groups.loss") == ("l1", "l1")
 
 
-def test_bottom_up_spends_everything_on_the_leaves() -> None:
-    text = MINIMAL + 'consistency = "bottom_up"\n'
-    assert parse_config(text, ".").budget_shares(3) == (Fraction(0), Fraction(0), Fraction(1))
-    listed = text.replace('epsilon = "1"', 'epsilon = "1"\nsplit = [0, 1]')
-    assert parse_config(listed, ".").budget_shares(2) == (Fraction(0), Fraction(1))
-    spread = text.replace('epsilon = "1"', 'epsilon = "1"\nsplit = ["0.5", "0.5"]')
-    with pytest.raises(ConfigError, match="only the leaves"):
-        parse_config(spread, ".").budget_shares(2)
+def test_a_split_may_leave_levels_out() -> None:
+    leaves = change(MINIMAL, 'epsilon = "1"', 'epsilon = "1"\nsplit = "leaves"')
+    assert leaves.levels_cost(3) == (Epsilon(Fraction(0)), Epsilon(Fraction(0)), Epsilon(Fraction(1)))
+    listed = change(MINIMAL, 'epsilon = "1"', 'epsilon = "1"\nsplit = [0, "1"]')
+    assert listed.levels_cost(2) == leaves.levels_cost(2)
 
 
-@pytest.mark.parametrize(("levels", "key"), [(2, "privacy.split"), (4, "privacy.split")])
-def test_a_list_needs_one_entry_a_level(levels: int, key: str) -> None:
-    config = parse_config(FULL, ".")
-    with pytest.raises(ConfigError, match=f"{levels} levels") as caught:
-        config.budget_shares(levels)
-    assert caught.value.key == key
-    with pytest.raises(ConfigError, match=r"groups\.estimator"):
-        config.estimators(levels)
-    with pytest.raises(ConfigError, match=r"groups\.loss"):
-        config.losses(levels)
+@pytest.mark.parametrize("levels", [2, 4])
+def test_a_list_needs_one_entry_a_level(levels: int) -> None:
+    config = parse_config(FULL, ".", file="run.toml")
+    with pytest.raises(ConfigError, match=rf"run\.toml: \[privacy\.split\] has 3 entries, .* {levels} levels"):
+        config.levels_cost(levels)
+    with pytest.raises(ConfigError, match=r"\[groups\.loss\] has 3 entries"):
+        config.per_level(config.method.loss, levels, "groups.loss")
 
 
-def test_a_zero_share_is_refused_where_every_level_is_measured() -> None:
-    config = change(MINIMAL, 'epsilon = "1"', 'epsilon = "1"\nsplit = ["1", "0"]')
-    with pytest.raises(ConfigError, match="greater than zero"):
-        config.budget_shares(2)
+@pytest.mark.parametrize(
+    ("text", "cost"),
+    [
+        ('epsilon = "3/2"', Epsilon(Fraction(3, 2))),
+        ('mechanism = "discrete_gaussian"\nrho = "1/8"', Rho(Fraction(1, 8))),
+    ],
+)
+def test_a_budget_is_a_cost(text: str, cost: Epsilon | Rho) -> None:
+    assert change(MINIMAL, 'epsilon = "1"', text).privacy.cost == cost
+
+
+def test_epsilon_and_delta_stand_for_the_largest_rho_that_implies_them() -> None:
+    pair = 'mechanism = "discrete_gaussian"\nepsilon = "1"\ndelta = "1/1000000"'
+    cost = change(MINIMAL, 'epsilon = "1"', pair).privacy.cost
+    assert isinstance(cost, Rho)
+    assert Fraction(999, 1000) < cost.epsilon(Fraction(1, 10**6)) <= 1
+
+
+@pytest.mark.parametrize("cost", [Epsilon(Fraction(1, 3)), Rho(Fraction(1, 8))])
+def test_the_privacy_of_a_measurement_can_be_said_in_a_section(cost: Epsilon | Rho) -> None:
+    privacy = parse_config(MINIMAL, ".").privacy
+    said = privacy.measured(cost, (Fraction(1, 4), Fraction(3, 4)), "replace", "opendp")
+    assert (said.cost, said.neighbours, said.noise, said.dataset) == (cost, "replace", "opendp", "persons-2026")
+    assert privacy.cost == Epsilon(Fraction(1))
 
 
 @pytest.mark.parametrize(
@@ -190,8 +211,9 @@ BAD_VALUES = [
     ("privacy.delta", 'epsilon = "1"', 'epsilon = "1"\ndelta = "0.1"', 'needs mechanism = "discrete_gaussian"'),
     ("privacy.total", 'epsilon = "1"', 'epsilon = "1"\ntotal = 0.5', "not exact"),
     ("privacy.total", 'epsilon = "1"', 'epsilon = "1"\ntotal = "0"', "greater than zero"),
-    ("privacy.dataset", 'epsilon = "1"', 'epsilon = "1"\ndataset = " x"', "text on one line"),
+    ("privacy.dataset", '"persons-2026"', '" x"', "text on one line"),
     ("privacy.ledger", 'epsilon = "1"', 'epsilon = "1"\nledger = 3', "path"),
+    ("privacy.dataset", 'dataset = "persons-2026"', "", "is required where noise is private"),
     ("privacy.neighbors", 'epsilon = "1"', 'epsilon = "1"\nneighbors = "replace"', "mean 'neighbours'"),
     ("privacy.max_size", 'epsilon = "1"', 'epsilon = "1"\nmax_size = 3', "belongs in [groups]"),
     ("groups.epsilon", "max_size", 'epsilon = "1"\nmax_size', "belongs in [privacy]"),
@@ -201,34 +223,24 @@ BAD_VALUES = [
     ("groups.max_size", "max_size = 100000", 'max_size = "5"', "integer"),
     ("groups.max_size", "max_size = 100000", "max_size = 5.0", "integer"),
     ("groups.max_size", "max_size = 100000", "max_size = true", "integer"),
-    ("groups.estimator", "max_size = 100000", 'max_size = 9\nestimator = "cumulativ"', "mean 'cumulative'"),
-    ("groups.estimator", "max_size = 100000", "max_size = 9\nestimator = []", "empty"),
+    ("groups.query", "max_size = 100000", 'max_size = 9\nquery = "cumulativ"', "mean 'cumulative'"),
+    ("groups.query", "max_size = 100000", "max_size = 9\nquery = []", "empty"),
     ("groups.loss", "max_size = 100000", 'max_size = 9\nloss = ["l1", "l3"]', "one of l1, l2"),
     ("groups.consistency", "max_size = 100000", 'max_size = 9\nconsistency = "both"', "one of joint, convex"),
     ("groups.variances", "max_size = 100000", 'max_size = 9\nvariances = "paper"', "one of formula, bootstrap"),
-    (
-        "groups.variances",
-        "max_size = 100000",
-        'max_size = 9\nvariances = "bootstrap"\nconsistency = "joint"',
-        'needs consistency = "matching"',
-    ),
-    (
-        "groups.variances",
-        "max_size = 100000",
-        'max_size = 9\nvariances = "bootstrap"\nmerge = "average"',
-        'merge = "weighted"',
-    ),
     ("groups.tie", "max_size = 100000", 'max_size = 9\ntie = "upper"', "did you mean 'ties'"),
     ("data", 'groups = "groups.parquet"', "", "groups missing"),
-    ("data", 'groups = "groups.parquet"', 'groups = "g.csv"\nsizes = "s.csv"', "not both"),
-    ("data", 'groups = "groups.parquet"', 'groups = "g.csv"\nroot = "r"', "remove it"),
+    ("data", 'groups = "groups.parquet"', 'groups = "g.csv"\nsizes = "s.csv"', "stands alone"),
+    ("data.root", 'groups = "groups.parquet"', 'groups = "g.csv"\nroot = "r"', "without levels"),
     ("data.groups", 'groups = "groups.parquet"', "groups = 3", "path"),
     ("data.heirarchy", 'hierarchy = "t', 'heirarchy = "t', "did you mean 'hierarchy'"),
     ("output.folder", "[groups]", '[output]\nfolder = "x"\n[groups]', "valid keys are directory, private"),
     ("solvers.isotonic", "[groups]", '[solvers]\nisotonic = "highs"\n[groups]', "mean 'isotonic_l"),
     ("solvers.isotonic_l1", "[groups]", "[solvers]\nisotonic_l1 = { eps = 1 }\n[groups]", "name"),
     ("solvers.isotonic_l1", "[groups]", '[solvers]\nisotonic_l1 = {name="a", x=[1]}\n[groups]', "option 'x'"),
-    ("ranges", "[groups]", "[ranges]\n[groups]", "not available in this version"),
+    ("ranges", "[groups]", "[ranges]\n[groups]", "a file releases one kind of data"),
+    ("engine.workers", "[groups]", "[engine]\nworkers = 0\n[groups]", "greater than or equal to 1"),
+    ("solvers.fallback", "[groups]", "[solvers]\nfallback = 1\n[groups]", "boolean"),
     ("privcy", "[groups]", "[privcy]\n[groups]", "did you mean 'privacy'"),
     ("data", "[data]", "[date]", "required"),
 ]
@@ -252,9 +264,10 @@ def test_all_mistakes_are_reported_together_one_line_each() -> None:
 
 
 def test_values_from_python_are_checked_too() -> None:
-    source = {"data": {"sizes": "s.csv"}, "privacy": {"epsilon": Fraction(1, 7)}, "groups": {"max_size": 3}}
+    privacy = {"epsilon": Fraction(1, 7), "dataset": "d"}
+    source = {"data": {"sizes": "s.csv"}, "privacy": privacy, "groups": {"max_size": 3}}
     assert parse_config(source, ".").privacy.epsilon == Fraction(1, 7)
-    negative = {"epsilon": "1", "split": [Fraction(2), Fraction(-1)]}
+    negative = {**privacy, "split": [Fraction(2), Fraction(-1)]}
     with pytest.raises(ConfigError, match=r"privacy\.split"):
         parse_config({**source, "privacy": negative}, ".")
 
@@ -291,7 +304,7 @@ def test_a_config_cannot_be_changed() -> None:
     with pytest.raises(AttributeError):
         config.name = "other"  # type: ignore[misc]
     with pytest.raises(ValueError, match="frozen"):
-        config.groups.max_size = 3
+        config.method.max_size = 3
 
 
 def test_as_dict_is_json_without_machine_paths() -> None:
@@ -302,12 +315,12 @@ def test_as_dict_is_json_without_machine_paths() -> None:
     assert "/secret" not in text
     assert plain["privacy"]["epsilon"] == "3/2"
     assert plain["privacy"]["split"] == ["1/3", "1/4", "5/12"]
-    assert plain["data"] == {"sizes": "sizes.csv", "root": "hawaii"}
+    assert plain["data"] == {"root": "hawaii"}  # a private file's name stays at home
     assert plain["solvers"]["isotonic_l2"] == {"name": "osqp", "eps_abs": 1e-9, "polish": True}
-    again = parse_config(plain, "/home/person/project")
+    again = parse_config({**plain, "data": {**plain["data"], "sizes": "sizes.csv"}}, "/home/person/project")
     assert again.as_dict() == plain
 
 
 def test_problem_kinds_are_the_keys_of_solvers() -> None:
-    text = MINIMAL + "[solvers]\n" + "".join(f'{kind} = "kernel"\n' for kind in PROBLEM_KINDS)
-    assert set(parse_config(text, ".").solvers.chosen()) == set(PROBLEM_KINDS)
+    text = MINIMAL + "[solvers]\n" + "".join(f'{kind} = "kernel"\n' for kind in PROBLEMS)
+    assert set(parse_config(text, ".").solvers.chosen()) == set(PROBLEMS)

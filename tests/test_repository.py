@@ -14,6 +14,7 @@ import tomllib
 from collections.abc import Iterator
 from importlib.metadata import distribution, packages_distributions
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from packaging.requirements import Requirement
@@ -158,9 +159,11 @@ def test_import_loads_no_heavy_package() -> None:
 def test_every_public_name_resolves() -> None:
     package = importlib.import_module("coco_opt")
     names = dir(package)
-    assert {"solve", "run_release", "CountOfCounts", "__version__"} <= set(names)
+    assert {"solve", "measure", "estimate", "release", "CountOfCounts", "__version__"} <= set(names)
     for name in names:
-        assert getattr(package, name) is not None
+        value = getattr(package, name)
+        assert value is not None
+        assert not isinstance(value, ModuleType)
 
 
 def test_one_version_everywhere() -> None:
@@ -179,6 +182,7 @@ def test_every_entry_point_resolves() -> None:
     assert {point.group for point in points} == {
         "console_scripts",
         "coco_opt.solvers",
+        "coco_opt.kinds",
         "coco_opt.experiments",
     }
     for point in points:

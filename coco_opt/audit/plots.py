@@ -10,9 +10,7 @@ import numpy as np
 from coco_opt.audit.privacy_loss import CAVEAT, PrivacyLoss
 
 
-def plot_losses(
-    path: Path, losses: Mapping[str, PrivacyLoss], claimed: float, released: str = "cumulative count (groups)"
-) -> list[Path]:
+def plot_losses(path: Path, losses: Mapping[str, PrivacyLoss], claimed: float, released: str = "count") -> list[Path]:
     """Write ``path``.png and ``path``.pdf: residuals on the left, losses with the claim on the right; return them.
 
     ``released`` names what the residuals are of, with its unit.

@@ -1,127 +1,120 @@
-"""Whole releases run again and again on two neighbours: residuals of every level and scores of every run."""
+"""Whole releases run again and again on two neighbours: residuals part by part, and scores of every run."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from coco_opt.audit.measured import Floats, Progress, Scores, Sources
-from coco_opt.audit.neighbours import NeighbourPair, changed_cells
-from coco_opt.audit.residuals import ResidualCounts
-from coco_opt.choices import SolverChoices
-from coco_opt.groups import GroupsMethod, estimate_groups
-from coco_opt.histograms import CountOfCounts
-from coco_opt.privacy import Measurements, NoiseSource, PureBudget, Query, measure_hierarchy
-
-Ints = NDArray[np.int64]
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class GroupsMechanism:
-    """A whole groups release as a mechanism: what is measured with which budget, and what follows.
-
-    ``queries`` come one a level, root first; ``sources(run)`` makes a fresh noise source for each run.
-    """
-
-    queries: tuple[Query, ...]
-    budget: PureBudget
-    max_size: int
-    method: GroupsMethod
-    sources: Sources
-    solvers: SolverChoices
-
-    def measured(self, pair: NeighbourPair, histograms: Sequence[CountOfCounts], source: NoiseSource) -> Measurements:
-        """Return the sealed answers of every measured region."""
-        return measure_hierarchy(
-            histograms,
-            pair.hierarchy,
-            pair.group_counts,
-            queries=self.queries,
-            losses=self.method.losses,
-            epsilons=self.budget.levels,
-            max_size=self.max_size,
-            neighbours=self.budget.neighbours,
-            source=source,
-        )
-
-    def run(self, pair: NeighbourPair, histograms: Sequence[CountOfCounts], run: int) -> tuple[CountOfCounts, ...]:
-        """Return the released histogram of every region: measured anew, then estimated."""
-        measurements = self.measured(pair, histograms, self.sources(run))
-        return estimate_groups(measurements, self.method, self.solvers).histograms
+from coco_opt.audit.residuals import Floats, Ints, ResidualCounts
+from coco_opt.audit.scores import Places, Sides, release_scores, score_places
+from coco_opt.audit.subject import Pair, PrivateT, Progress, ResultT, Sources, Statistics, Subject
+from coco_opt.privacy import Answers, Asked, Exact, Measurement, NoiseSource
+from coco_opt.privacy.answers import offsets_of
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class ReleasedRuns:
-    """Residuals of the runs on D by level, and the scores of the runs on both sides, float64[runs, 2]."""
+    """Residuals of the runs on D by part, and the scores of the runs on both sides."""
 
-    residuals: tuple[ResidualCounts, ...]
-    first: Floats
-    second: Floats
+    residuals: Mapping[str, ResidualCounts]
+    scores: Sides
 
 
 def released_runs(
-    pair: NeighbourPair, mechanism: GroupsMechanism, runs: int, progress: Progress | None = None
+    subject: Subject[PrivateT, ResultT],
+    pair: Pair[PrivateT],
+    runs: int,
+    sources: Sources,
+    progress: Progress | None = None,
 ) -> ReleasedRuns:
     """Release D and D' ``runs`` times each with independent noise.
 
-    Residuals are those of cumulative counts (one entity changes one cell a region by one), over the sizes 0 .. max
-    below the largest group of a region's D: beyond, the answer is the public number of groups nearly always.
-    Scores are taken at the cumulative cells in which D and D' differ. O(runs x one release).
+    Scores are taken at the counts in which D and D' differ. O(runs x one release).
     """
-    places = score_places(pair, mechanism.max_size)
-    scores = (np.empty((runs, 2)), np.empty((runs, 2)))
-    parts: list[list[ResidualCounts]] = [[] for _ in range(pair.hierarchy.levels)]
+    truth, other = (subject.statistics(table) for table in (pair.first, pair.second))
+    exact = [tuple(subject.exact(table)) for table in (pair.first, pair.second)]
+    places = score_places(truth, other)
+    found = (np.empty((runs, 2)), np.empty((runs, 2)))
+    residuals: dict[str, list[ResidualCounts]] = {part: [] for part in truth}
     for run in range(runs):
-        for side, histograms in enumerate((pair.first, pair.second)):
-            released = mechanism.run(pair, histograms, 2 * run + side)
-            scores[side][run] = score_release(released, places)
+        for side in (0, 1):
+            released = subject.released(exact[side], sources(2 * run + side))
+            found[side][run] = release_scores(released, places)[0]
             if side == 0:
-                _collect(parts, pair, released)
+                for part, counts in residuals_of(truth, released).items():
+                    residuals[part].append(counts)
         if progress is not None:
             progress(run + 1, runs)
-    return ReleasedRuns(tuple(ResidualCounts.total(part) for part in parts), *scores)
+    return ReleasedRuns({part: ResidualCounts.total(every) for part, every in residuals.items()}, found)
 
 
-Place = tuple[int, int, int, int]
+def residuals_of(truth: Statistics, released: Statistics) -> dict[str, ResidualCounts]:
+    """Return released minus exact counts by part, but where the exact ones are masked."""
+    return {
+        part: ResidualCounts.of((np.asarray(released[part]) - np.ma.getdata(exact))[~np.ma.getmaskarray(exact)])
+        for part, exact in truth.items()
+    }
 
 
-def score_places(pair: NeighbourPair, max_size: int) -> list[Place]:
-    """Return (region, size, Hc of D, Hc of D') wherever the exact cumulative counts differ."""
-    places = []
-    for region in pair.changed:
-        cells = changed_cells(pair.first[region], pair.second[region], "cumulative", max_size)
-        arrays = (cells.cells.tolist(), cells.first.tolist(), cells.second.tolist())
-        places += [(region, *cell) for cell in zip(*arrays, strict=True)]
-    return places
+def bulk_scores(
+    subject: Subject[PrivateT, ResultT],
+    pair: Pair[PrivateT],
+    runs: int,
+    sources: Sources,
+    progress: Progress | None = None,
+) -> Sides:
+    """Return the scores of ``runs`` independent releases of D and as many of D'.
+
+    For small tables: memory is runs x all answers. Noise is drawn in bulk, ``sources`` makes that of side 0 and of
+    side 1, and every distinct noisy answer is post-processed once: on a few cells hundreds of thousands of runs have a
+    few thousand distinct ones. ``progress`` is told the distinct answers done.
+    """
+    places = score_places(*(subject.statistics(table) for table in (pair.first, pair.second)))
+    known: dict[bytes, Floats] = {}
+    sides = []
+    for side, table in enumerate((pair.first, pair.second)):
+        rows = _noisy_rows(subject, subject.exact(table), runs, sources(side))
+        distinct, where = np.unique(rows, axis=0, return_inverse=True)
+        unknown = [row for row in distinct if row.tobytes() not in known]
+        for row, score in zip(unknown, _row_scores(subject, unknown, places, progress), strict=True):
+            known[row.tobytes()] = score
+        sides.append(np.array([known[row.tobytes()] for row in distinct])[where.ravel()])
+    return sides[0], sides[1]
 
 
-def score_release(released: Sequence[CountOfCounts], places: Sequence[Place]) -> Floats:
-    """Return the scores of one release at the cumulative cells in which D and D' differ, float64[2]."""
-    total = Scores.zeros(1)
-    for region, size, first, second in places:
-        total.add(np.array([up_to(released[region], size)]), first, second, 1.0)
-    return np.asarray(total.columns[0], dtype=np.float64)
+def _row_scores(
+    subject: Subject[PrivateT, ResultT], rows: Sequence[Ints], places: Sequence[Places], progress: Progress | None
+) -> Iterable[Floats]:
+    """Return the scores of the releases made of sealed answers, one measurement a row."""
+    if rows and subject.release_all is not None:
+        return release_scores(subject.release_all(np.array(rows)), places, len(rows))
+    found = []
+    for number, row in enumerate(rows, 1):
+        released = subject.statistics(subject.estimate(_with_answers(subject.asked, row)))
+        found.append(release_scores(released, places)[0])
+        if progress is not None:
+            progress(number, len(rows))
+    return found
 
 
-def up_to(histogram: CountOfCounts, size: int) -> int:
-    """Return the number of groups of at most ``size`` entities."""
-    return int(histogram.counts[: np.searchsorted(histogram.sizes, size, side="right")].sum())
+def _noisy_rows(subject: Subject[PrivateT, ResultT], exact: Iterable[Exact], runs: int, source: NoiseSource) -> Ints:
+    """Return ``runs`` sealed answers to all questions side by side, int64[runs, answers]."""
+    columns: dict[tuple[int, str], list[Ints]] = {(one.level, one.query): [] for one in subject.asked.questions}
+    for part in exact:
+        values = np.tile(part.values, runs)
+        if not part.question.exact:
+            stream = part.question.law.opened(source, measurement=part.question.query, region=part.label)
+            values = stream.add_to(values)
+        columns[part.question.level, part.question.query].append(values.reshape(runs, -1))
+    return np.concatenate([part for parts in columns.values() for part in parts], axis=1)
 
 
-def _collect(parts: list[list[ResidualCounts]], pair: NeighbourPair, released: Sequence[CountOfCounts]) -> None:
-    for level in range(pair.hierarchy.levels):
-        regions = pair.hierarchy.level_range(level)
-        each = [cumulative_residuals(pair.first[region], released[region]) for region in regions]
-        if any(one.size for one in each):
-            parts[level].append(ResidualCounts.of(np.concatenate(each)))
-
-
-def cumulative_residuals(truth: CountOfCounts, released: CountOfCounts) -> Ints:
-    """Return released minus exact Hc at the sizes 0 .. largest - 1 of the truth, int64[largest]."""
-    if truth.max_size == 0:
-        return np.empty(0, np.int64)
-    bound = max(truth.max_size, released.max_size)
-    return (released.cumulative(bound) - truth.cumulative(bound))[: truth.max_size]
+def _with_answers(asked: Asked, row: Ints) -> Measurement:
+    """Return the measurement whose answers to all questions stand side by side in a row."""
+    offsets = [offsets_of(question, asked.hierarchy, asked.per_region) for question in asked.questions]
+    starts = np.cumsum([ends[-1] for ends in offsets])[:-1]
+    values = (part.copy() for part in np.split(row, starts))
+    answers = tuple(Answers(*one) for one in zip(asked.questions, offsets, values, strict=True))
+    return Measurement(asked, answers, "bulk", private=False)

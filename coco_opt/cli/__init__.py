@@ -1,28 +1,52 @@
 """The command line ``coco-opt``: one verb a module; errors become one clear line and an exit code.
 
-Exit codes: 0 done; 1 a check failed; 2 bad usage, configuration or input; 3 budget refused; 4 a solver did not reach
-its tolerance; 130 interrupted.
+Exit codes: 0 done; 1 a check failed; 2 bad usage, configuration, input or output; 3 budget refused; 4 a solver did not
+reach its tolerance; 130 interrupted. With ``--json`` an error is an object on standard output too.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import typer
 
-from coco_opt.cli import audit, compare, demo, experiments, init, ledger, plan, release, solvers, verify
+from coco_opt.cli import (
+    audit,
+    check,
+    compare,
+    demo,
+    estimate,
+    experiments,
+    init,
+    ledger,
+    measure,
+    plan,
+    release,
+    solvers,
+    verify,
+)
+from coco_opt.cli.console import SafeStream, open_descriptors, safe_streams, write, write_json
 from coco_opt.cli.options import Version
 from coco_opt.errors import CocoOptError
 
 INTERRUPTED = 130
 UNEXPECTED = 1
+BAD_USAGE = 2
+
+_OUT_OF_MEMORY = (
+    "out of memory. A measurement that was paid for is kept, and the same command goes on from there for free; before "
+    "that nothing was paid. Give it more memory, or ask for fewer cells"
+)
 
 app = typer.Typer(
     name="coco-opt",
-    help="Differentially private histograms of groups over a hierarchy of regions, on certified solvers.",
+    help="Differentially private histograms and tables over a hierarchy of regions, on certified solvers.",
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -32,14 +56,17 @@ app = typer.Typer(
 @app.callback(invoke_without_command=True)
 def _coco_opt(context: typer.Context, version: Version = False) -> None:
     if context.invoked_subcommand is None:
-        typer.echo(context.get_help())
-        raise typer.Exit(2)
+        write(context.get_help())
+        raise typer.Exit(BAD_USAGE)
 
 
 for _verb in (
     demo.demo,
     init.init,
+    check.check,
     plan.plan,
+    measure.measure,
+    estimate.estimate,
     release.release,
     verify.verify,
     compare.compare,
@@ -52,49 +79,86 @@ for _verb in (
     app.command(_verb.__name__)(_verb)
 
 
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a command ended without what was asked of it; ``code`` is a stable name of the kind of failure."""
+
+    exit_code: int
+    code: str
+    message: str
+
+
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code; nothing it raises gets out, and no private value is printed."""
-    try:
-        code = _run(argv)
-    except (KeyboardInterrupt, typer.Abort):
-        code = INTERRUPTED
-    except CocoOptError as error:
-        _say(str(error))
-        code = error.exit_code
-    except SystemExit as stop:
-        code = stop.code if isinstance(stop.code, int) else UNEXPECTED
-    except Exception as error:
-        code = _foreign(error)
-    if code == INTERRUPTED:
-        _say("interrupted")
+    """Run one command and return its exit code; nothing it raises gets out, and no private value is printed.
+
+    Standard streams that are closed, or full, stop nothing; that output was lost to a full one is said in the end.
+    """
+    open_descriptors()
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    with safe_streams() as (out, _):
+        code, failure = _run(arguments)
+        if failure is not None:
+            _report(failure, out, json="--json" in arguments)
+            code = failure.exit_code
+        out.flush()
+        if out.failure:
+            _say(f"standard output could not be written: {out.failure}. What was asked is done, what it says is lost")
+            code = code or BAD_USAGE
     return code
 
 
-def _run(argv: Sequence[str] | None) -> int:
-    arguments = None if argv is None else list(argv)
-    command: Any = typer.main.get_command(app)
-    result = command.main(args=arguments, prog_name="coco-opt", standalone_mode=False)
-    return result if isinstance(result, int) else 0
+def _run(arguments: list[str]) -> tuple[int, Failure | None]:
+    try:
+        command: Any = typer.main.get_command(app)
+        result = command.main(args=arguments, prog_name="coco-opt", standalone_mode=False)
+        return (result if isinstance(result, int) else 0), None
+    except (KeyboardInterrupt, typer.Abort):
+        return INTERRUPTED, Failure(INTERRUPTED, "interrupted", "interrupted")
+    except CocoOptError as error:
+        return error.exit_code, Failure(error.exit_code, error.code, str(error))
+    except SystemExit as stop:
+        return (stop.code if isinstance(stop.code, int) else UNEXPECTED), None
+    except Exception as error:
+        return UNEXPECTED, _foreign(error)
 
 
-def _foreign(error: Exception) -> int:
+def _foreign(error: Exception) -> Failure | None:
     """Report a usage error by its message, and any other by its type alone: its message may hold private values."""
     explain = getattr(error, "format_message", None)
     if explain is not None:
         message = " ".join(str(explain()).split())
-        if message:
-            _say(f"{message} (see coco-opt --help)")
-        return int(getattr(error, "exit_code", 2))
+        code = int(getattr(error, "exit_code", BAD_USAGE))
+        return Failure(code, "usage", f"{message or 'bad usage'} (see coco-opt --help)")
     if os.environ.get("COCO_OPT_DEBUG") == "1":
         raise error
-    _say(
+    if _is_memory(error):
+        return Failure(BAD_USAGE, "out-of-memory", _OUT_OF_MEMORY)
+    if isinstance(error, OSError) and error.filename is not None:
+        # A path and the system's words: no value of a table.
+        name = Path(os.fsdecode(error.filename)).name
+        return Failure(BAD_USAGE, "file-error", f"{name}: {error.strerror}. Nothing that was paid for is lost")
+    message = (
         f"unexpected {type(error).__name__}; its text is withheld because it may hold private values. "
         "Set COCO_OPT_DEBUG=1 to see it, and report it without your data"
     )
-    return UNEXPECTED
+    return Failure(UNEXPECTED, "unexpected", message)
+
+
+def _is_memory(error: BaseException) -> bool:
+    """Tell whether an error says that memory, or address space for a thread or a library, is short."""
+    if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
+        return True
+    short = ("can't start new thread", "cannot allocate memory", "failed to map segment")
+    return isinstance(error, (RuntimeError, ImportError)) and any(words in str(error).lower() for words in short)
+
+
+def _report(failure: Failure, out: SafeStream, *, json: bool) -> None:
+    """Say what failed on standard error, one line each; as JSON too, unless standard output says it already."""
+    for line in failure.message.splitlines():
+        _say(line)
+    if json and not out.used:
+        write_json({"error": asdict(failure)})
 
 
 def _say(text: str) -> None:
-    """Print errors to the standard error stream, one line each."""
-    for line in text.splitlines():
-        sys.stderr.write(f"error: {line}\n")
+    sys.stderr.write(f"error: {text}\n")

@@ -3,46 +3,35 @@
 from __future__ import annotations
 
 import csv
-import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from coco_opt.cli.audit_tables import AuditSize, audit_of_tables
 from coco_opt.cli.console import TerminalReporter, figure, write, write_json, write_table
 from coco_opt.cli.options import ConfigFile, Json, Version
-from coco_opt.errors import CocoOptError, ConfigError, InputError, Place, VerificationError
+from coco_opt.errors import InputError, Place, VerificationError
 
 if TYPE_CHECKING:
-    from coco_opt.audit.groups import Audit
-    from coco_opt.audit.released import GroupsMechanism
-    from coco_opt.config import Config, TablesConfig
-    from coco_opt.histograms import CountOfCounts, Hierarchy
+    from coco_opt.audit import Audit, AuditRow, Subject
+    from coco_opt.config import Config
     from coco_opt.privacy import NoiseSource
-    from coco_opt.runs.settings import RunSettings, Settings
+    from coco_opt.releases.kind import AnyKind, Plan
 
 _LARGEST = 10_000  # denominator of a claim that is printed as a fraction
-_HEADER = ("what", "epsilon claimed", "runs a side", "estimate", "sound lower bound", "")
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class _Subject:
-    """The histograms an audit runs on, and in words what they are."""
-
-    histograms: Sequence[CountOfCounts]
-    hierarchy: Hierarchy
-    what: str
+_BRANCHES = 2  # children of each region of made data: the noise of a region does not depend on the others
+_BOUNDS = ("what", "epsilon claimed", "runs a side", "lower bound", "note")
+_NO_BOUND = "neither an upper nor a lower bound"
+_ESTIMATES = ("what", "runs", "estimate", "note")
 
 
 def audit(
     config: ConfigFile,
     public: Annotated[
         Path | None,
-        typer.Option("--public", help="Public data: a sizes table, or records of persons; made data unless given."),
+        typer.Option("--public", help="Public data in the form of the private table; made data unless given."),
     ] = None,
     runs: Annotated[int, typer.Option("--runs", min=2, help="Whole releases on each of two neighbours.")] = 100,
     draws: Annotated[int, typer.Option("--draws", min=2, help="Noisy answers of each measured cell.")] = 200_000,
@@ -57,128 +46,85 @@ def audit(
     version: Version = False,
 ) -> int:
     """Estimate and bound the privacy lost on made or public data; spends nothing. Exit 1 if a bound beats its claim."""
-    from coco_opt.config import load_any
+    from coco_opt.audit import audit_release
+    from coco_opt.config import load_config
+    from coco_opt.kinds import kind_row
 
-    settings = load_any(config)
-    reporter, noise, size = TerminalReporter(lines=not json), _noise(settings, seed), AuditSize(draws, runs, confidence)
-    found, what, claimed = _audited(settings, public, noise, size, reporter)
-    files = [] if out is None else _write_files(out, found, what, float(claimed))
+    settings = load_config(config)
+    kind: AnyKind = kind_row(settings.kind).load()
+    reporter, noise = TerminalReporter(lines=not json), noise_of(settings, seed)
+    with reporter.stage("Reading the data"):
+        like = kind.look_alike(kind.plan(settings), public, _BRANCHES)
+        subject, pair = subject_of(kind, like.plan), kind.neighbours(like)
+    with reporter.stage("Releasing") as progress:
+        found = audit_release(subject, pair, noise, draws=draws, runs=runs, confidence=confidence, progress=progress)
+    files = [] if out is None else _write_files(out, found, like.words, float(subject.epsilon(subject.claimed)))
     if json:
-        write_json(_as_dict(found, what, files))
+        write_json(_as_dict(found, like.words, files))
     else:
-        _write_report(found, what, confidence, noise(0).name)
+        write_report(found, like.words, confidence, noise(0).name)
         for file in files:
             write(f"Written  {file}")
-    return _verdict(found)
+    return verdict(found)
 
 
-def _audited(
-    settings: Config | TablesConfig,
-    public: Path | None,
-    noise: Callable[[int], NoiseSource],
-    size: AuditSize,
-    reporter: TerminalReporter,
-) -> tuple[Audit, str, Fraction]:
-    """Return the audit of groups or tables, in words what it ran on, and the epsilon that the whole claims."""
-    from coco_opt.config import TablesConfig
+def subject_of(kind: AnyKind, plan: Plan) -> Subject[Any, Any]:
+    """Return the release of a kind and plan as the audit sees it: its configuration says what it claims and how."""
+    from coco_opt.audit import Subject
+    from coco_opt.releases.kind import Work
+    from coco_opt.releases.solvers import choices_of
 
-    if isinstance(settings, TablesConfig):
-        found, what = audit_of_tables(settings, public, noise, reporter, size)
-        return found, what, found.rows[-1].claimed
-    from coco_opt.audit.groups import audit_groups
-    from coco_opt.audit.neighbours import neighbour_pair
-
-    claimed = _pure_epsilon(settings)
-    with reporter.stage("Reading the data"):
-        subject = _subject(public, settings.data.root)
-    mechanism = _mechanism(settings, claimed, subject.hierarchy.levels, noise)
-    pair = neighbour_pair(subject.histograms, subject.hierarchy, settings.groups.max_size, settings.privacy.neighbours)
-    with reporter.stage("Releasing") as progress:
-        found = audit_groups(
-            pair, mechanism, draws=size.draws, runs=size.runs, confidence=size.confidence, progress=progress
-        )
-    return found, subject.what, claimed
+    config, asked = plan.config, plan.asked
+    method, work = kind.method(config, asked), Work(choices_of(config))
+    return Subject(
+        asked,
+        config.privacy.cost,
+        exact=lambda table: kind.ask(plan, table),
+        estimate=lambda measurement: kind.estimate(measurement, method, work),
+        statistics=lambda table: kind.statistics(asked, table),
+        delta=config.privacy.delta,
+    )
 
 
-def _noise(settings: RunSettings, seed: int | None) -> Callable[[int], NoiseSource]:
+def noise_of(config: Config, seed: int | None) -> Callable[[int], NoiseSource]:
     """Return what makes the noise source of a run: fresh for each, of the configured kind unless a seed is given."""
     from coco_opt.privacy import SeededNoise, resolve_noise
 
-    chosen = settings.privacy.seed if seed is None else seed
+    chosen = config.privacy.seed if seed is None else seed
     if chosen is None:
-        return lambda run: resolve_noise(settings.privacy.noise)
+        return lambda run: resolve_noise(config.privacy.noise)
     return lambda run: SeededNoise(chosen + run)
 
 
-def _subject(public: Path | None, root: str | None) -> _Subject:
-    """Read the public counts, or make the demo's data; the configuration's own tables stay closed."""
-    from coco_opt.tables import read_sizes, read_tables
-
-    if public is not None:
-        counts = read_sizes(public, root)
-        return _Subject(counts.histograms(), counts.hierarchy, f"the public counts of {public.name}")
-    from coco_opt.runs.demo import write_demo
-
-    with tempfile.TemporaryDirectory() as folder:
-        files = write_demo(Path(folder))
-        counts = read_tables(files.entities, files.groups, files.hierarchy)
-    return _Subject(counts.histograms(), counts.hierarchy, "made data (three levels); no table of yours was opened")
-
-
-def _pure_epsilon(settings: Settings) -> Fraction:
-    """Return the epsilon an audit holds a release to; ConfigError for noise that is not pure."""
-    epsilon = settings.privacy.epsilon
-    if settings.privacy.mechanism == "geometric" and epsilon is not None:
-        return epsilon
-    message = (
-        "an audit bounds pure epsilon only, which discrete Gaussian noise has none of: audit mechanism 'geometric'"
-    )
-    raise ConfigError("privacy.mechanism", message, settings.file)
-
-
-def _mechanism(
-    settings: Settings, epsilon: Fraction, levels: int, noise: Callable[[int], NoiseSource]
-) -> GroupsMechanism:
-    from coco_opt.audit.released import GroupsMechanism
-    from coco_opt.choices import SolverChoices
-    from coco_opt.privacy import PureBudget
-    from coco_opt.runs.settings import method_of, solvers_of
-
-    failure = ""
-    try:
-        shares = settings.budget_shares(levels)
-        queries, method = settings.estimators(levels), method_of(settings, levels)
-    except CocoOptError as error:
-        failure = str(error)
-    if failure:
-        raise ConfigError("", f"{failure}; audit it on data of as many levels with --public")
-    budget = PureBudget(epsilon, tuple(epsilon * share for share in shares), settings.privacy.neighbours)
-    chosen = SolverChoices(solvers_of(settings))
-    return GroupsMechanism(queries, budget, settings.groups.max_size, method, noise, chosen)
-
-
-def _write_report(found: Audit, what: str, confidence: float, noise: str) -> None:
-    from coco_opt.audit.privacy_loss import CAVEAT
-
-    write(f"Audited on {what}, with {noise} noise; no privacy budget was spent.")
+def write_report(found: Audit, what: str, confidence: float, noise: str) -> None:
+    """Print the bounds beside their claims, and the estimates apart from both."""
+    write(f"Audited on {what}, with {noise} noise.")
+    write("No private table was opened and no privacy budget was spent.")
     write(f"Neighbours: {found.neighbours}.")
-    rows = [
-        (
-            row.what,
-            _claim(row.claimed),
-            f"{row.runs:,}",
-            figure(row.estimate, 3),
-            figure(None if row.bound is None else row.bound.epsilon, 3),
-            "ABOVE THE CLAIM" if row.violated else row.note,
-        )
-        for row in found.rows
-    ]
-    write_table("Privacy lost", _HEADER, rows)
-    write(f"Estimate: {CAVEAT}. Correlations between counts are not seen, and residuals differ in law.")
-    write(f"Sound lower bound: epsilon is at least that, with confidence {confidence:g} for each row on its own.")
-    deltas = {row.bound.delta for row in found.rows if row.bound is not None and row.bound.delta}
-    for delta in deltas:
+    bounds = [row for row in found.rows if row.bound is not None]
+    write_table("Sound lower bounds on the privacy lost", _BOUNDS, [_bound_cells(row) for row in bounds])
+    write(f"Epsilon is at least the lower bound, with confidence {confidence:g} for each row on its own.")
+    for delta in sorted({row.bound.delta for row in bounds if row.bound is not None and row.bound.delta}):
         write(f"A claim is the epsilon that rho implies at delta = {delta:g}; bounds hold at the same delta.")
+    if not found.violated:
+        write("No bound lies above its claim. That is no proof: a bound can be far below what is lost.")
+    estimates = [row for row in found.rows if row.bound is None]
+    if estimates:
+        write("")
+        write_table(f"Estimates from residuals, {_NO_BOUND}", _ESTIMATES, [_estimate_cells(row) for row in estimates])
+        write(f"One above the claim is no violation, and one below it no assurance: each is {_NO_BOUND}.")
+        write("Correlations between counts are not seen, and residuals of estimated counts differ in law.")
+
+
+def _bound_cells(row: AuditRow) -> tuple[str, ...]:
+    bound = figure(None if row.bound is None else row.bound.epsilon, 3)
+    return row.what, _claim(row.claimed), f"{row.runs:,}", bound, "ABOVE THE CLAIM" if row.violated else row.note
+
+
+def _estimate_cells(row: AuditRow) -> tuple[str, ...]:
+    from coco_opt.audit import CAVEAT
+
+    return row.what, f"{row.runs:,}", figure(row.estimate, 3), row.note.removeprefix(CAVEAT).removeprefix("; ")
 
 
 def _claim(epsilon: Fraction) -> str:
@@ -186,7 +132,8 @@ def _claim(epsilon: Fraction) -> str:
     return str(epsilon) if epsilon.denominator < _LARGEST else figure(float(epsilon), 6)
 
 
-def _verdict(found: Audit) -> int:
+def verdict(found: Audit) -> int:
+    """Return 0; raise VerificationError, naming the rows, where a bound lies above its claim."""
     above = ", ".join(row.what for row in found.violated)
     if above:
         raise VerificationError(f"more privacy is lost than claimed: {above}")
@@ -194,7 +141,7 @@ def _verdict(found: Audit) -> int:
 
 
 def _as_dict(found: Audit, what: str, files: Sequence[Path]) -> dict[str, object]:
-    from coco_opt.audit.privacy_loss import CAVEAT
+    from coco_opt.audit import CAVEAT
 
     return {
         "data": what,

@@ -9,27 +9,37 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from coco_opt.cli.console import TerminalReporter, figure, write, write_json, write_table
-from coco_opt.cli.options import ConfigFile, Json, Version
+from coco_opt.cli.options import Json, Version
 from coco_opt.errors import InputError, Place, VerificationError
 
 if TYPE_CHECKING:
-    from coco_opt.config import Config, TablesConfig
-    from coco_opt.runs.compare import Comparison, Row
+    from coco_opt.config import Config
+    from coco_opt.privacy import Measurement
+    from coco_opt.releases import Comparison
+    from coco_opt.releases.compare import Row
 
 _HEADER = ("solver", "unknowns", "status", "objective", "- exact", "gap", "violation", "seconds", "ties", "note")
 
 
 def compare(
-    config: ConfigFile,
+    target: Annotated[
+        str,
+        typer.Argument(metavar="CONFIG|MEASUREMENT", help="A configuration, a measurement's folder, or a run's id."),
+    ],
+    config: Annotated[
+        Path | None,
+        typer.Option("--config", metavar="CONFIG", help="Method and solvers for a measurement; defaults without."),
+    ] = None,
     size: Annotated[int, typer.Option("--size", min=2, help="Most unknowns of a problem.")] = 2_000,
     csv_file: Annotated[Path | None, typer.Option("--csv", help="Also write the rows to this file.")] = None,
     json: Json = False,
     version: Version = False,
 ) -> int:
     """Solve one problem of each kind with every solver; spends nothing. Exit 4 if one misses its tolerance."""
-    from coco_opt.config import load_any
+    from coco_opt.releases import compare as compare_solvers
 
-    comparison = _run(load_any(config), size, TerminalReporter(lines=not json))
+    settings, measurement = _posed(target, config)
+    comparison = compare_solvers(settings, measurement, size=size, reporter=TerminalReporter(lines=not json))
     if csv_file is not None:
         _write_csv(csv_file, comparison)
     if json:
@@ -40,16 +50,17 @@ def compare(
     return _verdict(comparison, lines=not json)
 
 
-def _run(settings: Config | TablesConfig, size: int, reporter: TerminalReporter) -> Comparison:
-    from coco_opt.config import TablesConfig
+def _posed(target: str, config: Path | None) -> tuple[Config, Measurement | None]:
+    """Return the configuration and the measurement that pose the problems; None where made data do."""
+    from coco_opt.config import load_config
+    from coco_opt.files.measurement import read_measurement
+    from coco_opt.releases.estimate import config_of, find_measurement
 
-    if isinstance(settings, TablesConfig):
-        from coco_opt.runs.tables.compare import compare_tables
-
-        return compare_tables(settings, size=size, reporter=reporter)
-    from coco_opt.runs.compare import compare
-
-    return compare(settings, size=size, reporter=reporter)
+    path, settings = Path(target), None if config is None else load_config(config)
+    if settings is None and (path.is_file() or path.suffix == ".toml"):
+        return load_config(path), None
+    measurement, _ = read_measurement(find_measurement(target, settings))
+    return settings or config_of(measurement), measurement
 
 
 def _verdict(comparison: Comparison, *, lines: bool) -> int:
@@ -87,7 +98,7 @@ def _cells(row: Row) -> tuple[str, ...]:
 
 
 def _write_csv(path: Path, comparison: Comparison) -> None:
-    from coco_opt.runs.compare import columns
+    from coco_opt.releases.compare import columns
 
     reason = ""
     try:

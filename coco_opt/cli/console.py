@@ -1,22 +1,114 @@
-"""Printing: tables and lines to standard output, progress bars to a terminal, silence in a pipe."""
+"""Printing: tables and lines to standard output, progress to standard error; neither stream can stop the work."""
 
 from __future__ import annotations
 
+import errno
+import io
 import json
+import os
+import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from coco_opt.runs import Progress
+    from coco_opt.releases import Progress
 
 _PIPE_WIDTH = 180
 _LONGEST_FRACTION = 16
 _UNITS = ("B", "kB", "MB", "GB", "TB")
+_GONE = (errno.EPIPE, errno.EBADF)  # nobody reads any more: no failure of ours
+
+
+class SafeStream(io.TextIOBase):
+    """A standard stream whose failures are kept instead of raised: work that was paid for goes on without it.
+
+    ``used`` says that something was written, ``failure`` why writing failed ("" where it did not, or nobody reads).
+    """
+
+    def __init__(self, stream: TextIO | None) -> None:
+        self._stream = stream
+        self.used = False
+        self.failure = ""
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        """Return the encoding of the stream."""
+        return getattr(self._stream, "encoding", None) or "utf-8"
+
+    def writable(self) -> bool:
+        """Tell that it can be written."""
+        return True
+
+    def isatty(self) -> bool:
+        """Tell whether a terminal shows it."""
+        return self._stream is not None and self._stream.isatty()
+
+    def fileno(self) -> int:
+        """Return the stream's descriptor; OSError without one."""
+        if self._stream is None:
+            raise OSError(errno.EBADF, "the stream is closed")
+        return self._stream.fileno()
+
+    def write(self, text: str) -> int:
+        """Write text; what the encoding lacks is written as an escape."""
+        self.used = True
+        shown = text.encode(self.encoding, "backslashreplace").decode(self.encoding)
+        self._try(lambda stream: stream.write(shown))
+        return len(text)
+
+    def flush(self) -> None:
+        """Write what is buffered."""
+        self._try(lambda stream: stream.flush())
+
+    def _try(self, action: Any) -> None:
+        if self._stream is None:
+            return
+        try:
+            action(self._stream)
+        except (OSError, ValueError) as error:  # ValueError: the stream was closed
+            reason = error.errno if isinstance(error, OSError) else errno.EBADF
+            if reason not in _GONE:
+                self.failure = os.strerror(reason) if reason else "unknown reason"
+            self._drop()
+
+    def _drop(self) -> None:
+        """Write no more, and let what is still buffered end nowhere, or the interpreter would fail on it at its end."""
+        stream, self._stream = self._stream, None
+        try:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, stream.fileno())  # type: ignore[union-attr]
+            os.close(nowhere)
+        except (OSError, ValueError):
+            return
+
+
+@contextmanager
+def safe_streams() -> Iterator[tuple[SafeStream, SafeStream]]:
+    """Put streams that cannot fail in the place of standard output and standard error while the body runs."""
+    before = sys.stdout, sys.stderr
+    safe = SafeStream(before[0]), SafeStream(before[1])
+    sys.stdout, sys.stderr = safe
+    try:
+        yield safe
+    finally:
+        for stream in safe:
+            stream.flush()
+        sys.stdout, sys.stderr = before
+
+
+def open_descriptors() -> None:
+    """Open standard descriptors that are closed onto nothing, so that no file of a run can take their numbers."""
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number
 
 
 def write(text: str) -> None:
@@ -47,14 +139,21 @@ def write_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]
     console.print(table)
 
 
+def write_facts(facts: Sequence[tuple[str, object]]) -> None:
+    """Print lines of a name and what is to be said of it, aligned."""
+    width = max((len(name) for name, _ in facts), default=0) + 2
+    for name, value in facts:
+        write(f"{name:<{width}}{value}")
+
+
+def quoted(path: Path) -> str:
+    """Return a path as a shell takes it."""
+    return shlex.quote(str(path))
+
+
 def figure(value: float | None, digits: int = 2) -> str:
     """Return a number in a few significant digits, "-" for none."""
     return "-" if value is None else f"{value + 0.0:.{digits}g}"  # + 0.0: no "-0"
-
-
-def cell(value: str | int | None) -> str:
-    """Return a table's cell: integers with thousands apart, "-" for none."""
-    return "-" if value is None else f"{value:,}" if isinstance(value, int) else value
 
 
 def fraction(value: Fraction | str) -> str:
@@ -80,7 +179,10 @@ def _console() -> Console:
 
 
 class TerminalReporter:
-    """Lines to standard output (or nowhere, for JSON), progress bars to standard error where it is a terminal."""
+    """Lines to standard output, or without ``lines`` (beside JSON) to standard error; stages to standard error.
+
+    A terminal shows a stage as a bar that disappears, a pipe as one line when it begins.
+    """
 
     def __init__(self, *, lines: bool = True) -> None:
         self._lines = lines
@@ -89,11 +191,14 @@ class TerminalReporter:
         """Print one line."""
         if self._lines:
             write(text)
+        else:
+            _say(text)
 
     @contextmanager
     def stage(self, label: str) -> Iterator[Progress]:
-        """Show a bar that disappears when its body ends; nothing where nobody watches."""
+        """Show a stage of the work while its body runs."""
         if not sys.stderr.isatty():
+            _say(label)
             yield lambda done, total: None
             return
         from rich.console import Console
@@ -103,3 +208,8 @@ class TerminalReporter:
         with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
             task = bar.add_task(label, total=None)
             yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()

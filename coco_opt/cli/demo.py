@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from coco_opt.cli.console import TerminalReporter, write, write_json, write_table
+from coco_opt.cli.console import TerminalReporter, quoted, write_facts, write_json, write_table
 from coco_opt.cli.options import Json, Version
-from coco_opt.errors import InputError, Place, VerificationError
+from coco_opt.errors import VerificationError
 
 if TYPE_CHECKING:
-    from coco_opt.runs import ReleaseOutcome
-    from coco_opt.tables import Check
+    from collections.abc import Sequence
+
+    from coco_opt.files.checked import Check
+    from coco_opt.releases import Estimated
 
 
 def demo(
@@ -24,50 +25,51 @@ def demo(
 ) -> int:
     """Make three tables, release them, verify, and print the errors; seeded, so NOT PRIVATE."""
     from coco_opt.config import load_config
-    from coco_opt.report import render_report
-    from coco_opt.runs import run_release
-    from coco_opt.runs.demo import demo_truth, write_demo
-    from coco_opt.runs.records import new_run_id
-    from coco_opt.tables import verify_release
+    from coco_opt.groups.kind.demo import demo_truth, write_demo
+    from coco_opt.releases import release, render_report, verify_release
+    from coco_opt.releases.measure import check_target
+    from coco_opt.releases.records import new_run_id
 
     folder = Path("releases") / f"demo-{new_run_id()}" if out is None else out
-    if os.path.lexists(folder):
-        message = "exists already: give another --out"
-        raise InputError("folder-exists", message, Place(folder.name))
-    told = TerminalReporter(lines=not json)
-    with told.stage("Making a nation of households"):
+    check_target(folder)
+    reporter = TerminalReporter(lines=not json)
+    with reporter.stage("Making a nation of households"):
         files = write_demo(folder)
-    with told.stage("Other methods (a first run compiles)"):
+    with reporter.stage("Other methods (a first run compiles)"):
         truth = demo_truth(files)
-    outcome = run_release(load_config(files.config), folder / "release", reporter=told, page=render_report, truth=truth)
-    checks = verify_release(outcome.folder)
+    config = load_config(files.config)
+    made = release(config, folder / "release", reporter=reporter, page=render_report, truth=truth).made
+    assert made is not None  # a new folder holds no earlier release
+    checks = verify_release(made.folder)
     passed = all(check.passed for check in checks)
     if json:
         write_json(
             {
-                "status": outcome.manifest["status"],
-                "spent": outcome.spent,
-                "release": str(outcome.folder),
-                "report": str(outcome.folder / "report.html"),
+                "status": made.manifest["status"],
+                "spent": made.spent,
+                "release": str(made.folder),
+                "report": str(made.folder / "report.html"),
                 "verified": passed,
-                "errors": outcome.page.errors(),
+                "errors": made.errors(),
             }
         )
     else:
-        _write_outcome(outcome, checks, files.config)
+        _write_outcome(made, checks, files.config)
     if not passed:
-        raise VerificationError(f"{outcome.folder} does not hold what it promises: see coco-opt verify")
+        raise VerificationError(f"{made.folder} does not hold what it promises: see coco-opt verify")
     return 0
 
 
-def _write_outcome(outcome: ReleaseOutcome, checks: list[Check], config: Path) -> None:
-    errors = outcome.page.errors()
-    levels = [f"level {level}" for level in range(outcome.result.hierarchy.levels)]
-    rows = [(name, *(f"{value:,.1f}" for value in values)) for name, values in errors.items()]
+def _write_outcome(made: Estimated, checks: Sequence[Check], config: Path) -> None:
+    rows = [(name, *(f"{value:,.1f}" for value in values)) for name, values in made.errors().items()]
     title = "Error: people to add or remove, mean over the regions of a level (made data, so the truth is known)"
-    write_table(title, ("method", *levels), rows)
+    write_table(title, ("method", *made.shown.measurement.asked.levels), rows)
     held = sum(check.passed for check in checks)
-    write(f"Verified  {held} of {len(checks)} checks hold")
-    write(f"Release   {outcome.folder}")
-    write(f"Report    {outcome.folder / 'report.html'}")
-    write(f"Config    {config}  (change it and run: coco-opt release {config})")
+    write_facts(
+        [
+            ("Verified", f"{held} of {len(checks)} checks hold"),
+            ("Release", made.folder),
+            ("Report", made.folder / "report.html"),
+            ("Config", f"{config}  (change it and run: coco-opt release {quoted(config)})"),
+        ]
+    )

@@ -1,20 +1,23 @@
-"""``coco-opt ledger``: what was spent, on what, when."""
+"""``coco-opt ledger``: what was spent, on what, when, and what is kept of it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from coco_opt.cli.console import write, write_json, write_table
+from coco_opt.cli.console import fraction, write, write_json, write_table
 from coco_opt.cli.options import ConfigFile, Json, Version
 from coco_opt.errors import BudgetError, VerificationError
 
 if TYPE_CHECKING:
+    from coco_opt.config import Config
     from coco_opt.privacy.ledger_chain import Books, Entry
-    from coco_opt.runs.settings import RunSettings
+    from coco_opt.releases.runs import KnownRun
 
 _DIGITS = 12  # of a digest, in a table
+_AMOUNTS = ("GRANTED", "RESERVED")
 
 
 def ledger(
@@ -25,32 +28,36 @@ def ledger(
     abandon: Annotated[
         str | None, typer.Option("--abandon", metavar="RUN", help="Give up an unfinished run; its payment stays spent.")
     ] = None,
+    forget: Annotated[
+        str | None, typer.Option("--forget", metavar="RUN", help="Delete the measurement of a finished run for good.")
+    ] = None,
     json: Json = False,
     version: Version = False,
 ) -> int:
     """Show what the budget ledger of a configuration says, and check its chain. Exit 1 if it is broken."""
-    from coco_opt.config import load_any
+    from coco_opt.config import load_config
     from coco_opt.privacy.ledger_chain import Books
-    from coco_opt.runs.paid import abandon_run, ledger_of
+    from coco_opt.releases.runs import abandon_run, forget_run, known_runs, ledger_of
 
-    settings = load_any(config)
-    book = ledger_of(settings)
+    settings = load_config(config)
     if grant is not None:
         _grant(settings, grant)
     if abandon is not None:
         abandon_run(settings, abandon)
-    entries = book.entries()
-    broken = ""
-    books = Books()
+    if forget is not None:
+        forget_run(settings, forget)
+    entries = ledger_of(settings).entries()
+    broken, books = "", Books()
     try:
         for entry in entries:
             books.add(entry)
     except BudgetError as error:
         broken = str(error)
+    runs = () if broken else known_runs(settings)
     if json:
-        write_json(_as_json(books, entries, broken))
+        write_json(_as_json(books, entries, runs, broken))
     else:
-        _write_tables(books, entries)
+        _write_tables(books, entries, runs)
         if not broken:
             write(f"The chain of {books.length} entries holds. Head  {books.head}")
     if broken:
@@ -58,20 +65,20 @@ def ledger(
     return 0
 
 
-def _grant(settings: RunSettings, amount: str) -> None:
+def _grant(config: Config, amount: str) -> None:
     from coco_opt.privacy import parse_epsilon
-    from coco_opt.runs.paid import dataset_of, ledger_of
+    from coco_opt.releases.runs import dataset_of, ledger_of
 
-    book, dataset = ledger_of(settings), dataset_of(settings)
+    book, dataset = ledger_of(config), dataset_of(config)
     account = book.books().accounts.get(dataset)
     if account is None:
         raise BudgetError(
-            f"the ledger does not know dataset {dataset!r} yet: its first release opens it, with privacy.total"
+            f"the ledger does not know dataset {dataset!r} yet: its first measurement opens it, with privacy.total"
         )
     book.grant(dataset, parse_epsilon(amount), account.unit, account.neighbours)
 
 
-def _as_json(books: Books, entries: list[Entry], broken: str) -> dict[str, object]:
+def _as_json(books: Books, entries: Sequence[Entry], runs: Sequence[KnownRun], broken: str) -> dict[str, Any]:
     accounts = [
         {
             "dataset": account.dataset,
@@ -87,26 +94,62 @@ def _as_json(books: Books, entries: list[Entry], broken: str) -> dict[str, objec
         "verified": not broken,
         "head": books.head,
         "accounts": accounts,
+        "runs": [_run_dict(known) for known in runs],
         "entries": [entry.as_dict() for entry in entries],
     }
 
 
-def _write_tables(books: Books, entries: list[Entry]) -> None:
+def _run_dict(known: KnownRun) -> dict[str, Any]:
+    """Return how far a run got and whether its measurement can be estimated; a seeded one paid nothing."""
+    run, folder = known.run, known.folder
+    paid = {"dataset": None, "state": "NOT PRIVATE", "unit": None, "amount": None}
+    if run is not None:
+        paid = {"dataset": run.charge.dataset, "state": run.state, "unit": run.charge.unit, "amount": str(run.cost)}
+    return {
+        "run": known.name,
+        **paid,
+        "estimable": folder is not None,
+        "measurement": None if folder is None else str(folder),
+    }
+
+
+def _write_tables(books: Books, entries: Sequence[Entry], runs: Sequence[KnownRun]) -> None:
     accounts = [
-        (one.dataset, one.unit, one.neighbours, str(one.total), str(one.spent), str(one.left))
-        for one in books.accounts.values()
+        (
+            account.dataset,
+            account.unit,
+            account.neighbours,
+            *map(fraction, (account.total, account.spent, account.left)),
+        )
+        for account in books.accounts.values()
     ]
     write_table("Budgets", ("dataset", "unit", "neighbours", "total", "spent", "left"), accounts, numeric=3)
+    kept = [
+        (
+            row["run"],
+            row["dataset"] or "-",
+            row["state"],
+            "-" if row["amount"] is None else f"{row['unit']} = {fraction(row['amount'])}",
+            row["measurement"] or _why_not(row["state"]),
+        )
+        for row in map(_run_dict, runs)
+    ]
+    write_table("Runs", ("run", "dataset", "state", "paid", "measurement, to be estimated for free"), kept, numeric=5)
     rows = [
         (
-            str(one.sequence),
-            one.time,
-            one.kind,
-            one.dataset,
-            one.run or "-",
-            f"{one.unit} = {one.amount}" if one.kind in ("GRANTED", "RESERVED") else "-",
-            one.digest[:_DIGITS] or "-",
+            str(entry.sequence),
+            entry.time,
+            entry.kind,
+            entry.dataset,
+            entry.run or "-",
+            f"{entry.unit} = {fraction(entry.amount)}" if entry.kind in _AMOUNTS else "-",
+            entry.digest[:_DIGITS] or "-",
         )
-        for one in entries
+        for entry in entries
     ]
     write_table("Entries", ("", "time", "what", "dataset", "run", "amount", "digest"), rows, numeric=7)
+
+
+def _why_not(state: str) -> str:
+    """Return why there is nothing to estimate."""
+    return {"RESERVED": "not measured yet: going on is free", "ABANDONED": "given up"}.get(state, "gone")

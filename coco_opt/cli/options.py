@@ -8,11 +8,12 @@ from typing import Annotated
 import typer
 
 from coco_opt._version import __version__
+from coco_opt.cli.console import write
 
 
 def _print_version(asked: bool) -> None:
     if asked:
-        typer.echo(f"coco-opt {__version__}")
+        write(f"coco-opt {__version__}")
         raise typer.Exit
 
 
@@ -20,5 +21,5 @@ Version = Annotated[
     bool,
     typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and stop."),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table; errors too.")]
 ConfigFile = Annotated[Path, typer.Argument(metavar="CONFIG", help="The configuration, a TOML file.")]

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
 import typer
 
-from coco_opt.cli.console import TerminalReporter, figure, write, write_json, write_table
+from coco_opt.cli.console import TerminalReporter, figure, quoted, write_facts, write_json, write_table
 from coco_opt.cli.options import ConfigFile, Json, Version
-
-if TYPE_CHECKING:
-    from coco_opt.config import Config, TablesConfig
-    from coco_opt.runs import ReleaseOutcome
-    from coco_opt.runs.tables.release import TablesOutcome
-
-    Outcome = ReleaseOutcome | TablesOutcome
 
 
 def release(
@@ -24,54 +18,48 @@ def release(
     json: Json = False,
     version: Version = False,
 ) -> int:
-    """Read the tables, spend the budget once, write the release folder."""
-    from coco_opt.config import load_any
+    """Measure once and estimate: reads and checks everything, pays, draws noise, writes the release folder."""
+    from coco_opt.config import load_config
+    from coco_opt.releases import release as make_release
+    from coco_opt.releases import render_report
 
-    outcome = _run(load_any(config), out, TerminalReporter(lines=not json))
-    if json:
-        write_json(
-            {
-                "status": outcome.manifest["status"],
-                "spent": outcome.spent,
-                "release": str(outcome.folder),
-                "report": str(outcome.folder / "report.html"),
-                "private_record": str(outcome.record),
-                "solvers": outcome.manifest["solvers"],
-            }
-        )
-    else:
-        write_solvers(outcome)
-        write_places(outcome)
+    reporter = TerminalReporter(lines=not json)
+    outcome = make_release(load_config(config), out, reporter=reporter, page=render_report)
+    facts: dict[str, Any] = {"run": outcome.run, "paid": outcome.paid}
+    if outcome.record is not None:
+        facts["private_record"] = str(outcome.record)
+    if outcome.made is not None:
+        facts["spent"] = outcome.made.spent
+    write_release(outcome.folder, outcome.manifest, json=json, **facts)
     return 0
 
 
-def _run(settings: Config | TablesConfig, out: Path | None, reporter: TerminalReporter) -> Outcome:
-    """Release groups or tables, whichever a configuration asks for."""
-    from coco_opt.config import TablesConfig
-
-    if isinstance(settings, TablesConfig):
-        from coco_opt.report.tables import render_tables_report
-        from coco_opt.runs.tables.release import run_tables
-
-        return run_tables(settings, out, reporter=reporter, page=render_tables_report)
-    from coco_opt.report import render_report
-    from coco_opt.runs import run_release
-
-    return run_release(settings, out, reporter=reporter, page=render_report)
-
-
-def write_solvers(outcome: Outcome) -> None:
-    """Print the certificates of a release, one row a kind of problem."""
+def write_release(folder: Path, manifest: Mapping[str, Any], *, json: bool, **facts: Any) -> None:
+    """Print where a release lies and how well its problems were solved; ``facts`` are entries of the JSON beside."""
+    report = folder / "report.html"
+    if json:
+        places = {"release": str(folder), "report": str(report)}
+        write_json({"status": manifest["status"], **places, **facts, "solvers": manifest["solvers"]})
+        return
     rows = [
-        (kind, row["solver"], f"{row['solves']:,}", figure(row["worst_gap"]), figure(row["worst_violation"]))
-        for kind, row in outcome.manifest["solvers"].items()
+        (problem, row["solver"], f"{row['solves']:,}", figure(row["worst_gap"]), figure(row["worst_violation"]), note)
+        for problem, row in manifest["solvers"].items()
+        for note in [_fallbacks(row)]
     ]
-    write_table("Solvers", ("problem", "solver", "solved", "worst gap", "worst violation"), rows, numeric=2)
+    write_table("Solvers", ("problem", "solver", "solved", "worst gap", "worst violation", "note"), rows, numeric=2)
+    record = facts.get("private_record")
+    write_facts(
+        [
+            ("Release", folder),
+            ("Report", report),
+            *([("Private record", record)] if record else []),
+            ("Check it with", f"coco-opt verify {quoted(folder)}"),
+        ]
+    )
 
 
-def write_places(outcome: Outcome) -> None:
-    """Print where everything lies."""
-    write(f"Release         {outcome.folder}")
-    write(f"Report          {outcome.folder / 'report.html'}")
-    write(f"Private record  {outcome.record}")
-    write(f"Check it with   coco-opt verify {outcome.folder}")
+def _fallbacks(row: Mapping[str, Any]) -> str:
+    """Return where another solver had to answer."""
+    return "; ".join(
+        f"{entry['answered_by']} answered {entry['times']:,} ({entry['reason']})" for entry in row.get("fallbacks", ())
+    )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,31 +15,38 @@ from coco_opt.cli.options import Json, Version
 from coco_opt.errors import InputError, Place, VerificationError
 
 if TYPE_CHECKING:
-    from coco_opt.tables import Check
+    from coco_opt.files.checked import Check
 
 
 def verify(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A release folder.")],
+    ledger: Annotated[
+        Path | None,
+        typer.Option("--ledger", metavar="CONFIG", help="Also compare what was paid, in this configuration's ledger."),
+    ] = None,
     json: Json = False,
     version: Version = False,
 ) -> int:
     """Check a release folder against its manifest; exit 0 if all holds, 1 if not."""
-    from coco_opt.tables import verify_release
+    from coco_opt.config import load_config
+    from coco_opt.releases import verify_release
+    from coco_opt.releases.verify import verify_paid
 
-    if not folder.is_dir():
+    if not os.path.isdir(folder):  # noqa: PTH112 - False too for a name that no file system takes
         raise InputError("file-not-found", "no such release folder", Place(str(folder)))
-    checks = verify_release(folder)
+    paid = [] if ledger is None else verify_paid(folder, load_config(ledger))
+    checks = [*verify_release(folder), *paid]
+    failed = [check.name for check in checks if not check.passed]
     if json:
-        write_json({"passed": all(check.passed for check in checks), "checks": [asdict(c) for c in checks]})
+        write_json({"passed": not failed, "checks": [asdict(check) for check in checks]})
     else:
         write_checks(checks)
-    failed = [check.name for check in checks if not check.passed]
     if failed:
         raise VerificationError(f"{folder}: {len(failed)} of {len(checks)} checks failed: {', '.join(failed)}")
     return 0
 
 
-def write_checks(checks: list[Check]) -> None:
+def write_checks(checks: Sequence[Check]) -> None:
     """Print checks as a table."""
     rows = [(check.name, "holds" if check.passed else "FAILS", check.detail) for check in checks]
     write_table("Checks", ("property", "result", "seen"), rows, numeric=3)

@@ -3,43 +3,38 @@
 from __future__ import annotations
 
 import difflib
+import inspect
 import tomllib
+import typing
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from coco_opt.config.file import FileConfig
-from coco_opt.config.model import Config, TablesConfig
-from coco_opt.config.sections import (
-    DataConfig,
-    GroupsConfig,
-    OutputConfig,
-    PrivacyConfig,
-    SolversConfig,
-)
-from coco_opt.config.topdown import GroupingConfig, InvariantConfig, PassConfig, TopdownConfig
+from coco_opt.config.model import Config
+from coco_opt.config.sections import SOLVERS_MODEL, EngineConfig, OutputConfig, PrivacyConfig
 from coco_opt.config.values import KeyedError
 from coco_opt.errors import ConfigError
+from coco_opt.kinds import KindRow, kind_rows
 
-_LATER_SECTIONS = ("ranges", "engine")
+_SHARED: dict[str, type[BaseModel]] = {
+    "privacy": PrivacyConfig,
+    "solvers": SOLVERS_MODEL,
+    "engine": EngineConfig,
+    "output": OutputConfig,
+}
+_REQUIRED = ("data", "privacy")
+
+Mistakes = list[tuple[str, str]]
 
 
 def load_config(path: str | Path) -> Config:
-    """Read a TOML config of a groups release; raise ConfigError with one line for every mistake."""
-    found = load_any(path)
-    if isinstance(found, TablesConfig):
-        raise ConfigError("topdown", "this command reads a configuration of groups, not of tables", found.file)
-    return found
-
-
-def load_any(path: str | Path) -> Config | TablesConfig:
-    """Read a TOML config of any release; raise ConfigError with one line for every mistake."""
+    """Read the TOML config of a release of any kind; raise ConfigError with one line for every mistake."""
     path = Path(path)
     failure = "cannot be read"
     try:
-        return parse_any(path.read_text(encoding="utf-8"), path.parent, file=path.name)
+        return parse_config(path.read_text(encoding="utf-8-sig"), path.parent, file=path.name)
     except FileNotFoundError:
         failure = "no such config file"
     except UnicodeDecodeError:
@@ -50,52 +45,82 @@ def load_any(path: str | Path) -> Config | TablesConfig:
 
 
 def parse_config(source: str | Mapping[str, Any], folder: str | Path, file: str | None = None) -> Config:
-    """Check a config of a groups release given as TOML text or as a dictionary; paths are relative to ``folder``."""
-    found = parse_any(source, folder, file)
-    if isinstance(found, TablesConfig):
-        raise ConfigError("topdown", "this is a configuration of tables, not of groups", file)
-    return found
-
-
-def parse_any(source: str | Mapping[str, Any], folder: str | Path, file: str | None = None) -> Config | TablesConfig:
-    """Check a config of any release given as TOML text or as a dictionary; paths are relative to ``folder``."""
+    """Check a config given as TOML text or as a dictionary; paths are relative to ``folder``."""
     raw = _parse_toml(source, file) if isinstance(source, str) else dict(source)
-    mistakes: list[tuple[str, str]] = []
-    try:
-        parsed = FileConfig.model_validate(raw, context={"folder": Path(folder)})
-    except ValidationError as error:
-        mistakes = [_explain(dict(entry)) for entry in error.errors(include_url=False)]
+    row = _kind_of(raw, file)
+    kind = row.load()
+    models = {"data": kind.data_model, **_SHARED, row.section: kind.section_model}
+    mistakes: Mistakes = [(name, _unknown_section(name, models)) for name in raw if name not in models]
+    values: dict[str, Any] = {}
+    for name, model in models.items():
+        if name in _REQUIRED and name not in raw:
+            mistakes.append((name, "this section is required"))
+            continue
+        try:
+            values[name] = model.model_validate(raw.get(name, {}), context={"folder": Path(folder)})
+        except ValidationError as error:
+            entries = error.errors(include_url=False)
+            mistakes += [_explain(dict(entry), name, models) for entry in entries]
     if mistakes:
         raise _together(mistakes, file)
-    name = Path(file).stem if file else "release"
-    if parsed.topdown is not None:
-        shared = (parsed.solvers, parsed.output, file)
-        return TablesConfig(name, parsed.data, parsed.privacy, parsed.topdown, *shared)
-    assert parsed.groups is not None
-    return Config(name, parsed.data, parsed.privacy, parsed.groups, parsed.solvers, parsed.output, file)
+    return Config(
+        name=Path(file).stem if file else "release",
+        kind=row.name,
+        section=row.section,
+        data=values["data"],
+        privacy=values["privacy"],
+        method=values[row.section],
+        solvers=values["solvers"],
+        engine=values["engine"],
+        output=values["output"],
+        file=file,
+    )
+
+
+def _kind_of(raw: Mapping[str, Any], file: str | None) -> KindRow:
+    """Return the one kind whose section the file has."""
+    rows = kind_rows()
+    stated = [row for row in rows if row.section in raw]
+    if len(stated) > 1:
+        names = ", ".join(f"[{row.section}]" for row in stated)
+        raise ConfigError(stated[1].section, f"a file releases one kind of data, and it has {names}", file)
+    if not stated:
+        known = "; ".join(f"[{row.section}]: {row.summary}" for row in rows)
+        near = [match for name in raw for match in difflib.get_close_matches(name, [row.section for row in rows], n=1)]
+        hint = f"did you mean [{near[0]}]? " if near else ""
+        raise ConfigError("", f"no section says what is released. {hint}There are {known}", file)
+    return stated[0]
 
 
 def _parse_toml(text: str, file: str | None) -> dict[str, Any]:
+    reason = ""
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         reason = str(error)
+    except RecursionError:
+        reason = "it is nested too deeply"
     raise ConfigError("", f"is not valid TOML: {reason}", file)
 
 
-def _together(mistakes: list[tuple[str, str]], file: str | None) -> ConfigError:
+def _together(mistakes: Mistakes, file: str | None) -> ConfigError:
     lines = [str(ConfigError(key, message, file)) for key, message in mistakes[1:]]
     first_key, first = mistakes[0]
     return ConfigError(first_key, "\n".join([first, *lines]), file)
 
 
-def _explain(entry: dict[str, Any]) -> tuple[str, str]:
+def _unknown_section(name: str, models: Mapping[str, type[BaseModel]]) -> str:
+    near = difflib.get_close_matches(name, models, n=1, cutoff=0.5)
+    return f"unknown section; did you mean {near[0]!r}?" if near else f"unknown section; there are {', '.join(models)}"
+
+
+def _explain(entry: dict[str, Any], section: str, models: Mapping[str, type[BaseModel]]) -> tuple[str, str]:
     """Turn one pydantic error into a dotted key and a sentence."""
-    key = ".".join(str(part) for part in entry["loc"])
+    key = ".".join(str(part) for part in (section, *entry["loc"]))
     if entry["type"] == "extra_forbidden":
-        return key, _unknown_key(key)
+        return key, _unknown_key(section, entry["loc"], models)
     if entry["type"] == "missing":
-        return key, "is required" if "." in key else "this section is required"
+        return key, "is required"
     if entry["type"] == "value_error":
         error = entry["ctx"]["error"]
         inner = error.key if isinstance(error, KeyedError) else ""
@@ -106,12 +131,9 @@ def _explain(entry: dict[str, Any]) -> tuple[str, str]:
     return key, message.replace("should be", "must be")
 
 
-def _unknown_key(key: str) -> str:
-    if key in _LATER_SECTIONS:
-        return "is not available in this version"
-    section, _, name = key.rpartition(".")
-    valid = _keys(section)
-    elsewhere = [other for other in FileConfig.model_fields if section and name in _keys(other)]
+def _unknown_key(section: str, where: tuple[Any, ...], models: Mapping[str, type[BaseModel]]) -> str:
+    name, valid = str(where[-1]), list(_model_at(models[section], where[:-1]).model_fields)
+    elsewhere = [other for other, model in models.items() if other != section and name in model.model_fields]
     if elsewhere:
         return f"unknown key; {name!r} belongs in [{elsewhere[0]}]"
     near = difflib.get_close_matches(name, valid, n=1, cutoff=0.5)
@@ -120,20 +142,18 @@ def _unknown_key(key: str) -> str:
     return f"unknown key; valid keys are {', '.join(valid)}"
 
 
-def _keys(section: str) -> list[str]:
-    models: dict[str, type[BaseModel]] = {
-        "": FileConfig,
-        "data": DataConfig,
-        "privacy": PrivacyConfig,
-        "groups": GroupsConfig,
-        "topdown": TopdownConfig,
-        "solvers": SolversConfig,
-        "output": OutputConfig,
-    }
-    if section.startswith("topdown.invariants"):
-        return list(InvariantConfig.model_fields)
-    if section.startswith("topdown.passes"):
-        return list(PassConfig.model_fields)
-    if section.startswith("topdown.groupings"):
-        return list(GroupingConfig.model_fields)
-    return list(models[section].model_fields)
+def _model_at(model: type[BaseModel], where: tuple[Any, ...]) -> type[BaseModel]:
+    """Return the model of a table nested in another, by the keys and numbers that lead to it."""
+    for step in where:
+        if isinstance(step, str) and step in model.model_fields:
+            inner = _inner_model(model.model_fields[step].annotation)
+            model = model if inner is None else inner
+    return model
+
+
+def _inner_model(hint: Any) -> type[BaseModel] | None:
+    """Return the model that a type holds somewhere: in a list, a table or a union."""
+    if inspect.isclass(hint) and typing.get_origin(hint) is None and issubclass(hint, BaseModel):
+        return hint
+    models = (_inner_model(argument) for argument in typing.get_args(hint))
+    return next((model for model in models if model is not None), None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -10,94 +10,74 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
-from coco_opt.config.sections import (
-    DataConfig,
-    Estimator,
-    GroupsConfig,
-    Loss,
-    OutputConfig,
-    PrivacyConfig,
-    SolversConfig,
-)
-from coco_opt.config.topdown import TopdownConfig
+from coco_opt.config.sections import EngineConfig, OutputConfig, PrivacyConfig, Section, SolversConfig
 from coco_opt.config.values import SolverChoice
 from coco_opt.errors import ConfigError
+from coco_opt.privacy.cost import Cost
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """A checked configuration; ``name`` is the stem of its ``file``, if it has one, and names the release."""
+    """A checked configuration; ``name`` is the stem of its ``file``, if it has one, and names the release.
+
+    ``kind`` is the kind of release; ``data`` and ``method`` (the kind's own section) are values of its models.
+    """
 
     name: str
-    data: DataConfig
+    kind: str
+    section: str
+    data: Any
     privacy: PrivacyConfig
-    groups: GroupsConfig
+    method: Any
     solvers: SolversConfig
+    engine: EngineConfig
     output: OutputConfig
     file: str | None = None
 
-    def budget_shares(self, levels: int) -> tuple[Fraction, ...]:
-        """Return each level's share of the budget, root first, summing to 1; raise ConfigError if they cannot.
+    def error(self, key: str, message: str) -> ConfigError:
+        """Return the error of a key of this configuration, ``section.key``."""
+        return ConfigError(key, message, self.file)
 
-        Bottom-up estimates only the leaves, so it spends everything there.
+    def levels_cost(self, levels: int) -> tuple[Cost, ...]:
+        """Return the cost of each level, root first; ConfigError where the split has another number of levels.
+
+        "leaves" spends everything on the last level, "uniform" the same on each.
         """
-        leaves_only = (Fraction(0),) * (levels - 1) + (Fraction(1),)
-        if self.privacy.split == "uniform":
-            return leaves_only if self.groups.consistency == "bottom_up" else (Fraction(1, levels),) * levels
-        shares = self._per_level(self.privacy.split, levels, "privacy.split")
-        if self.groups.consistency == "bottom_up" and shares != leaves_only:
-            raise ConfigError("privacy.split", "bottom_up measures only the leaves: give them the share 1", self.file)
-        if self.groups.consistency != "bottom_up" and min(shares) == 0:
-            raise ConfigError("privacy.split", "every level needs a share greater than zero", self.file)
-        return shares
+        split, cost = self.privacy.split, self.privacy.cost
+        if split == "uniform":
+            return (cost * Fraction(1, levels),) * levels
+        if split == "leaves":
+            return (*(cost * 0,) * (levels - 1), cost)
+        return tuple(cost * share for share in self._listed(split, levels, "privacy.split"))
 
-    def estimators(self, levels: int) -> tuple[Estimator, ...]:
-        """Return the estimator of each level, root first; raise ConfigError on a list of another length."""
-        value = self.groups.estimator
-        return (value,) * levels if isinstance(value, str) else self._per_level(value, levels, "groups.estimator")
+    def per_level(self, values: T | tuple[T, ...], levels: int, key: str) -> tuple[T, ...]:
+        """Return one value a level, root first, of a key that holds one for all or a list of them."""
+        return self._listed(values, levels, key) if isinstance(values, tuple) else (values,) * levels
 
-    def losses(self, levels: int) -> tuple[Loss, ...]:
-        """Return the loss of each level, root first; raise ConfigError on a list of another length."""
-        value = self.groups.loss
-        return (value,) * levels if isinstance(value, str) else self._per_level(value, levels, "groups.loss")
-
-    def _per_level(self, values: tuple[T, ...], levels: int, key: str) -> tuple[T, ...]:
+    def _listed(self, values: tuple[T, ...], levels: int, key: str) -> tuple[T, ...]:
         if len(values) != levels:
-            message = f"has {len(values)} entries, but the hierarchy has {levels} levels"
-            raise ConfigError(key, message, self.file)
+            raise self.error(key, f"has {len(values)} entries, but the hierarchy has {levels} levels")
         return values
 
     def as_dict(self) -> dict[str, Any]:
-        """Return plain JSON-able values with defaults filled in; paths become bare file names."""
-        return _plain_sections(self, "groups")
+        """Return plain JSON-able values with defaults filled in, for public manifests.
 
-
-@dataclass(frozen=True, slots=True)
-class TablesConfig:
-    """A checked configuration of a release of tables of persons; fields as those of ``Config``."""
-
-    name: str
-    data: DataConfig
-    privacy: PrivacyConfig
-    topdown: TopdownConfig
-    solvers: SolversConfig
-    output: OutputConfig
-    file: str | None = None
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return plain JSON-able values with defaults filled in; paths become bare file names."""
-        return _plain_sections(self, "topdown")
-
-
-def _plain_sections(config: Config | TablesConfig, what: str) -> dict[str, Any]:
-    names = ("data", "privacy", what, "solvers", "output")
-    return {name: _plain_section(getattr(config, name)) for name in names}
+        Paths become bare file names; those of private files, the ledger and the folders of this machine are left out.
+        """
+        sections: Mapping[str, Section] = {
+            "data": self.data,
+            "privacy": self.privacy,
+            self.section: self.method,
+            "solvers": self.solvers,
+        }
+        return {name: _plain_section(section) for name, section in sections.items()}
 
 
 def _plain_section(section: BaseModel) -> dict[str, Any]:
-    values = {name: getattr(section, name) for name in type(section).model_fields}
+    hidden: tuple[str, ...] = (*getattr(section, "hidden", ()), "ledger")
+    values = {name: getattr(section, name) for name in type(section).model_fields if name not in hidden}
     return {name: _plain(value) for name, value in values.items() if value is not None}
 
 

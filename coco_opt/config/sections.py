@@ -1,98 +1,46 @@
-"""The sections of a configuration as immutable models; an unknown key is an error."""
+"""The sections of a configuration that all kinds of release share, as immutable models; an unknown key is an error."""
 
 from __future__ import annotations
 
 from fractions import Fraction
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PlainValidator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator, create_model, model_validator
 
 from coco_opt.config.values import (
     KeyedError,
     SolverChoice,
     budget,
+    choice,
     dataset_name,
     file_path,
-    one_of,
-    one_or_list,
     probability,
     solver_choice,
     split_shares,
 )
+from coco_opt.privacy.accounting import rho_of_epsilon_delta
+from coco_opt.privacy.budget import Neighbours
+from coco_opt.privacy.cost import Cost, Epsilon, Rho
+from coco_opt.privacy.noise import NoiseName
+from coco_opt.problems import PROBLEMS
 
-PROBLEM_KINDS = (
-    "simplex_projection",
-    "isotonic_l1",
-    "isotonic_l2",
-    "controlled_rounding",
-    "group_matching",
-    "joint_l1",
-    "joint_l2",
-    "cumulative_rounding",
-    "integer_tree_l1",
-    "integer_tree_l2",
-    "table_rounding",
-    "topdown_split",
-)
-
-Estimator = Literal["naive", "rank", "cumulative"]
-Loss = Literal["l1", "l2"]
 Mechanism = Literal["geometric", "discrete_gaussian"]
-MECHANISMS = ("geometric", "discrete_gaussian")
-
-_ESTIMATORS = ("naive", "rank", "cumulative")
-_LOSSES = ("l1", "l2")
+Split = Literal["uniform", "leaves"]
 
 FilePath = Annotated[Path, PlainValidator(file_path)]
 Choice = Annotated[SolverChoice | None, PlainValidator(solver_choice)]
 
 
 class Section(BaseModel):
-    """A table of the file: strict types, no unknown keys, immutable."""
+    """A table of the file: strict types, no unknown keys, immutable.
+
+    ``hidden`` names keys of private files: they appear in no manifest.
+    """
 
     model_config = ConfigDict(strict=True, frozen=True, extra="forbid", allow_inf_nan=False)
 
-
-class DataConfig(Section):
-    """Where the input lies.
-
-    For groups: three tables (entities, groups, hierarchy), or one table of counts (sizes). For tables of persons:
-    records and hierarchy, and perhaps public bounds.
-    """
-
-    entities: FilePath | None = None
-    groups: FilePath | None = None
-    hierarchy: FilePath | None = None
-    sizes: FilePath | None = None
-    root: str | None = None
-    records: FilePath | None = None
-    bounds: FilePath | None = None
-
-    @model_validator(mode="after")
-    def _one_form(self) -> DataConfig:
-        if self.records is not None or self.bounds is not None:
-            return self._of_records()
-        tables = {"entities": self.entities, "groups": self.groups, "hierarchy": self.hierarchy}
-        missing = [name for name, path in tables.items() if path is None]
-        if self.sizes is not None and len(missing) < len(tables):
-            raise ValueError("give either entities, groups and hierarchy, or sizes, not both")
-        if self.sizes is None and missing:
-            raise ValueError(f"{', '.join(missing)} missing: give entities, groups and hierarchy, or sizes")
-        if self.root is not None and self.sizes is None:
-            raise ValueError("root names the one region of a sizes table: remove it")
-        if self.root is not None and (not self.root or self.root != self.root.strip() or "/" in self.root):
-            raise ValueError('root must be a name without "/" and without spaces around it')
-        return self
-
-    def _of_records(self) -> DataConfig:
-        for name in ("entities", "groups", "sizes", "root"):
-            if getattr(self, name) is not None:
-                raise ValueError(f"{name} does not go with records: give records and hierarchy")
-        for name in ("records", "hierarchy"):
-            if getattr(self, name) is None:
-                raise ValueError(f"{name} missing: give records and hierarchy")
-        return self
+    hidden: ClassVar[tuple[str, ...]] = ()
 
 
 class PrivacyConfig(Section):
@@ -105,16 +53,40 @@ class PrivacyConfig(Section):
     """
 
     epsilon: Annotated[Fraction, PlainValidator(budget)] | None = None
-    split: Annotated[Literal["uniform"] | tuple[Fraction, ...], PlainValidator(split_shares)] = "uniform"
-    mechanism: Annotated[Mechanism, one_of(*MECHANISMS)] = "geometric"
+    split: Annotated[Split | tuple[Fraction, ...], PlainValidator(split_shares(Split))] = "uniform"
+    mechanism: Annotated[Mechanism, choice(Mechanism)] = "geometric"
     rho: Annotated[Fraction, PlainValidator(budget)] | None = None
     delta: Annotated[Fraction, PlainValidator(probability)] | None = None
-    noise: Annotated[Literal["secure", "opendp", "seeded"], one_of("secure", "opendp", "seeded")] = "secure"
+    noise: Annotated[NoiseName, choice(NoiseName)] = "secure"
     seed: Annotated[int, Field(ge=0)] | None = None
-    neighbours: Annotated[Literal["add_remove", "replace"], one_of("add_remove", "replace")] = "add_remove"
+    neighbours: Annotated[Neighbours, choice(Neighbours)] = "add_remove"
     dataset: Annotated[str, PlainValidator(dataset_name)] | None = None
     ledger: FilePath | None = None
     total: Annotated[Fraction, PlainValidator(budget)] | None = None
+
+    @property
+    def cost(self) -> Cost:
+        """Return the whole budget; (epsilon, delta) becomes the largest rho that implies it."""
+        if self.mechanism == "geometric":
+            assert self.epsilon is not None
+            return Epsilon(self.epsilon)
+        if self.rho is not None:
+            return Rho(self.rho)
+        assert self.epsilon is not None
+        assert self.delta is not None
+        return Rho(rho_of_epsilon_delta(self.epsilon, self.delta))
+
+    @property
+    def account(self) -> Cost | None:
+        """Return what may be spent on the data in all, where it is stated."""
+        return None if self.total is None else type(self.cost)(self.total)
+
+    def measured(self, cost: Cost, split: tuple[Fraction, ...], neighbours: str, noise: str) -> PrivacyConfig:
+        """Return the section that says what a measurement cost and how its noise was drawn, whatever this one says."""
+        stated = {"epsilon": None, "rho": None, "delta": None, cost.unit: cost.amount}
+        mechanism = _MECHANISMS[type(cost)]
+        how = {"mechanism": mechanism, "split": split, "neighbours": neighbours, "noise": noise}
+        return self.model_copy(update={**stated, **how})
 
     @model_validator(mode="after")
     def _seed_if_seeded(self) -> PrivacyConfig:
@@ -122,6 +94,13 @@ class PrivacyConfig(Section):
             raise ValueError('noise = "seeded" needs a seed')
         if self.noise != "seeded" and self.seed is not None:
             raise ValueError(f'a seed makes noise predictable: noise = "{self.noise}" accepts none')
+        return self
+
+    @model_validator(mode="after")
+    def _named_if_private(self) -> PrivacyConfig:
+        if self.noise != "seeded" and self.dataset is None:
+            message = 'is required where noise is private: the ledger\'s name of the data, such as "households-2026"'
+            raise KeyedError("dataset", message)
         return self
 
     @model_validator(mode="after")
@@ -147,54 +126,33 @@ class PrivacyConfig(Section):
         if self.epsilon is None:
             raise KeyedError("epsilon", "is required")
 
-    @property
-    def sensitivity_factor(self) -> int:
-        """Return what to multiply add-or-remove sensitivities by: replacing one entity is two changes."""
-        return 2 if self.neighbours == "replace" else 1
 
-
-class GroupsConfig(Section):
-    """How counts of groups by size are estimated; ``max_size`` is the public bound K on a group's size."""
-
-    max_size: Annotated[int, Field(ge=1, le=10**9)]
-    estimator: Annotated[Estimator | tuple[Estimator, ...], one_or_list(*_ESTIMATORS)] = "cumulative"
-    loss: Annotated[Loss | tuple[Loss, ...], one_or_list(*_LOSSES)] = "l1"
-    ties: Annotated[Literal["upper", "lower", "midpoint"], one_of("upper", "lower", "midpoint")] = "upper"
-    consistency: Annotated[
-        Literal["joint", "convex", "matching", "bottom_up", "none"],
-        one_of("joint", "convex", "matching", "bottom_up", "none"),
-    ] = "matching"
-    merge: Annotated[Literal["weighted", "average"], one_of("weighted", "average")] = "weighted"
-    rounding: Annotated[Literal["half_up", "half_even"], one_of("half_up", "half_even")] = "half_up"
-    variances: Annotated[Literal["formula", "bootstrap"], one_of("formula", "bootstrap")] = "formula"
-
-    @model_validator(mode="after")
-    def _variances_are_read(self) -> GroupsConfig:
-        if self.variances == "bootstrap" and (self.consistency, self.merge) != ("matching", "weighted"):
-            raise KeyedError("variances", '"bootstrap" needs consistency = "matching" and merge = "weighted"')
-        return self
+_MECHANISMS: dict[type[Cost], Mechanism] = {Epsilon: "geometric", Rho: "discrete_gaussian"}
 
 
 class SolversConfig(Section):
-    """Which solver answers each type of problem; unset means the fast exact one."""
+    """Which solver answers each type of problem; unset means the fast exact one.
 
-    simplex_projection: Choice = None
-    isotonic_l1: Choice = None
-    isotonic_l2: Choice = None
-    controlled_rounding: Choice = None
-    group_matching: Choice = None
-    joint_l1: Choice = None
-    joint_l2: Choice = None
-    cumulative_rounding: Choice = None
-    table_rounding: Choice = None
-    topdown_split: Choice = None
-    integer_tree_l1: Choice = None
-    integer_tree_l2: Choice = None
+    ``fallback``: an answer that misses its tolerance is asked of the next exact solver, and the manifest says so.
+    """
+
+    fallback: bool = True
 
     def chosen(self) -> dict[str, SolverChoice]:
         """Return the choices made, by problem type."""
-        chosen = {kind: getattr(self, kind) for kind in PROBLEM_KINDS}
-        return {kind: choice for kind, choice in chosen.items() if choice is not None}
+        choices = {kind: getattr(self, kind) for kind in PROBLEMS}
+        return {kind: value for kind, value in choices.items() if value is not None}
+
+
+_choices: dict[str, Any] = dict.fromkeys(PROBLEMS, (Choice, None))
+SOLVERS_MODEL: type[SolversConfig] = create_model("SolversConfig", __base__=SolversConfig, **_choices)
+"""The section with one key for each type of problem."""
+
+
+class EngineConfig(Section):
+    """How the work is spread over this machine; the answer does not depend on it."""
+
+    workers: Annotated[int, Field(ge=1, le=1024)] = 2
 
 
 class OutputConfig(Section):

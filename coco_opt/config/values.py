@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
-from typing import Literal
+from typing import Any, get_args
 
 from pydantic import PlainValidator, ValidationInfo
 
@@ -73,16 +73,22 @@ def dataset_name(value: object) -> str:
     raise ValueError("must be a name: text on one line, without spaces around it")
 
 
-def split_shares(value: object, each: str = "a level") -> Literal["uniform"] | tuple[Fraction, ...]:
-    """Read "uniform" or a list of shares that sum to 1, one for ``each``."""
-    if value == "uniform":
-        return "uniform"
-    if not isinstance(value, (list, tuple)) or not value:
-        raise ValueError(f'must be "uniform" or a list with one share {each}')
-    shares = tuple(exact(share) for share in value)
-    if sum(shares) != 1:
-        raise ValueError(f"the shares sum to {sum(shares)}, not to 1")
-    return shares
+def split_shares(named: Any, each: str = "a level") -> Callable[[object], str | tuple[Fraction, ...]]:
+    """Return what reads a name of the literal type ``named``, or a list of shares that sum to 1, one for ``each``."""
+    names = get_args(named)
+
+    def check(value: object) -> str | tuple[Fraction, ...]:
+        if isinstance(value, str) and value in names:
+            return value
+        if not isinstance(value, (list, tuple)) or not value:
+            spelled = " or ".join(f'"{name}"' for name in names)
+            raise ValueError(f"must be {spelled}, or a list with one share {each}{_hint(value, names)}")
+        shares = tuple(exact(share) for share in value)
+        if sum(shares) != 1:
+            raise ValueError(f"the shares sum to {sum(shares)}, not to 1")
+        return shares
+
+    return check
 
 
 def _choose(value: object, names: tuple[str, ...]) -> str:
@@ -96,13 +102,15 @@ def _hint(value: object, names: tuple[str, ...]) -> str:
     return f"; did you mean {near[0]!r}?" if near else ""
 
 
-def one_of(*names: str) -> PlainValidator:
-    """Accept one of these names."""
+def choice(named: Any) -> PlainValidator:
+    """Accept one of the names of a literal type: choices are spelled once, where they are made."""
+    names = get_args(named)
     return PlainValidator(lambda value: _choose(value, names))
 
 
-def one_or_list(*names: str) -> PlainValidator:
-    """Accept one of these names, or a list of them."""
+def one_or_list(named: Any) -> PlainValidator:
+    """Accept one of the names of a literal type, or a list of them."""
+    names = get_args(named)
 
     def check(value: object) -> str | tuple[str, ...]:
         if isinstance(value, (list, tuple)):

@@ -1,66 +1,26 @@
 """Differentially private hierarchical group sizes (Kuo et al. 2018): estimators, matching, merging, consistency.
 
-Before the wall, for they read private histograms or numbers of groups: ``noisy_min_selection`` and
-``random_stopping_selection`` on ``PrivateGroups``, ``measure_group_counts`` and ``with_group_count``. For experiments
-only, as they read the truth: ``omniscient``, ``compare_variances`` and ``errors_by_level``. All else is
-post-processing of sealed measurements.
+``asked`` runs before the noise: reading and counting, ``measure_hierarchy``, ``measure_group_counts``, and choosing a
+method on private data. ``estimated`` runs after it: post-processing of sealed measurements, and what experiments on
+made data compare it with. ``kind`` makes both a kind of release.
 """
 
 from __future__ import annotations
 
-from coco_opt.groups.baselines import (
-    MeanConsistency,
-    OmniscientError,
-    clipped_naive,
-    cumulative_distance,
-    mean_consistency,
-    omniscient,
-)
-from coco_opt.groups.bootstrap import bootstrap_variances, compare_variances, errors_by_level
-from coco_opt.groups.convex import convex
-from coco_opt.groups.estimates import SizeEstimate
-from coco_opt.groups.estimators import FitOptions, estimate
-from coco_opt.groups.group_counts import (
-    GroupCountMeasurements,
-    estimate_group_counts,
-    measure_group_counts,
-    with_group_count,
-)
-from coco_opt.groups.joint import joint
-from coco_opt.groups.release import GroupsMethod, GroupsResult, estimate_groups
-from coco_opt.groups.selection import (
-    Candidate,
-    PrivateGroups,
-    Selection,
-    noisy_min_selection,
-    random_stopping_selection,
-)
+from coco_opt.groups.answers import GroupsAnswers, RegionAnswer
+from coco_opt.groups.asked.measure import measure_hierarchy
+from coco_opt.groups.estimated.estimate import GroupsMethod, GroupsResult, estimate_groups
+from coco_opt.groups.queries import QUERIES, Query, exact_answers, sensitivity
 
 __all__ = [
-    "Candidate",
-    "FitOptions",
-    "GroupCountMeasurements",
+    "QUERIES",
+    "GroupsAnswers",
     "GroupsMethod",
     "GroupsResult",
-    "MeanConsistency",
-    "OmniscientError",
-    "PrivateGroups",
-    "Selection",
-    "SizeEstimate",
-    "bootstrap_variances",
-    "clipped_naive",
-    "compare_variances",
-    "convex",
-    "cumulative_distance",
-    "errors_by_level",
-    "estimate",
-    "estimate_group_counts",
+    "Query",
+    "RegionAnswer",
     "estimate_groups",
-    "joint",
-    "mean_consistency",
-    "measure_group_counts",
-    "noisy_min_selection",
-    "omniscient",
-    "random_stopping_selection",
-    "with_group_count",
+    "exact_answers",
+    "measure_hierarchy",
+    "sensitivity",
 ]

@@ -179,6 +179,23 @@ class Hierarchy:
             np.add.reduceat(out[below.start : below.stop], starts, axis=0, out=out[here.start : here.stop])
         return out
 
+    def first_branches(self, most: int) -> tuple[Hierarchy, Int64Array]:
+        """Return the tree of the first ``most`` children of each region, and where its regions lie in this one.
+
+        O(regions). Raises InputError for fewer than one child.
+        """
+        if most < 1:
+            raise InputError("bad-shape", "a region needs at least one child")
+        kept = np.ones(self.regions, bool)
+        for level in range(1, self.levels):
+            here = np.asarray(self.level_range(level))
+            up = self.parent[here]
+            kept[here] = kept[up] & (here - self.first_child[up] < most)
+        where = np.flatnonzero(kept)
+        parent = np.searchsorted(where, self.parent[where])
+        parent[0] = -1
+        return Hierarchy(parent, tuple(self.names[region] for region in where.tolist())), where
+
     def to_pandas(self) -> pd.DataFrame:
         """Return a frame of ``region`` (path), ``parent`` (path, None at the root) and ``level``."""
         import pandas as pd

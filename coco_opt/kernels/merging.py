@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from coco_opt.errors import ProblemError
-from coco_opt.kernels.matching import Matches, check_offsets
+
+if TYPE_CHECKING:
+    from coco_opt.kernels.matching import Matches
 
 Int64Array = npt.NDArray[np.int64]
 Float64Array = npt.NDArray[np.float64]
@@ -97,6 +99,9 @@ def merge_runs(
     ``merge_estimates`` and ``round_sizes`` do. O(matches log matches). Source: Kuo et al. 2018, section 5.3
     (Algorithm 1, the step after matching).
     """
+    # Imported here: it brings the compiled kernels with it.
+    from coco_opt.kernels.matching import check_offsets
+
     check_offsets(offsets, child_sizes.size)
     p, c = matches.parent_run, matches.child_run
     size, variance = merge_estimates(parent_sizes[p], parent_variances[p], child_sizes[c], child_variances[c], merge)

@@ -14,7 +14,6 @@ from fractions import Fraction
 from typing import Literal, get_args
 
 from coco_opt.errors import ProblemError
-from coco_opt.privacy.budget import Neighbours, Query, check_levels, sensitivity, split, uniform_split
 from coco_opt.privacy.directed import (
     exp_above,
     exp_below,
@@ -29,27 +28,8 @@ Conversion = Literal["tight", "standard"]
 CONVERSIONS: tuple[Conversion, ...] = get_args(Conversion)
 RENYI_ORDERS = (2, 4, 8, 16, 32, 64)
 
-_SQUARED_SENSITIVITY: dict[tuple[Query, Neighbours], int] = {
-    ("naive", "add_remove"): 2,
-    ("naive", "replace"): 6,
-    ("cumulative", "add_remove"): 1,
-    ("cumulative", "replace"): 2,
-    ("rank", "add_remove"): 1,
-    ("rank", "replace"): 2,
-}
 _SEARCH_STEPS = 120
 _BISECTIONS = 60
-
-
-def squared_sensitivity(query: Query, neighbours: Neighbours) -> int:
-    """Return by how much neighbouring databases change a query's cells in squared L2 norm.
-
-    Replacing an entity moves one group down and one up. Two such moves of H share a cell where both groups have
-    one size: it changes by 2 and its neighbours by 1, 6 in all. In Hc and Hg the moves have opposite signs, so
-    a shared cell cancels. Raises ProblemError for an unknown name.
-    """
-    sensitivity(query, neighbours)
-    return _SQUARED_SENSITIVITY[query, neighbours]
 
 
 def gaussian_variance(squared_sensitivity: int, rho: Fraction) -> Fraction:
@@ -60,11 +40,6 @@ def gaussian_variance(squared_sensitivity: int, rho: Fraction) -> Fraction:
     if squared_sensitivity < 1 or rho <= 0:
         raise ProblemError("a noise variance needs a sensitivity of at least 1 and a rho above zero")
     return Fraction(squared_sensitivity) / (2 * rho)
-
-
-def laplace_variance(scale: Fraction) -> Fraction:
-    """Return the variance 2 scale^2 of continuous Laplace noise; integer noise of that scale has a little less."""
-    return 2 * scale * scale
 
 
 def rho_of_epsilon(epsilon: Fraction) -> Fraction:
@@ -176,41 +151,6 @@ def implied_by(epsilon: Fraction, orders: Sequence[int] = RENYI_ORDERS) -> Impli
     return ImpliedPrivacy(
         epsilon, rho_of_epsilon(epsilon), tuple((order, renyi_of_epsilon(epsilon, order)) for order in orders)
     )
-
-
-@dataclass(frozen=True, slots=True)
-class ConcentratedBudget:
-    """A zCDP budget rho and how it is shared by the levels, root first; 0 leaves a level unmeasured.
-
-    Raises ProblemError when the levels do not sum to exactly ``rho`` or one is negative.
-    """
-
-    rho: Fraction
-    levels: tuple[Fraction, ...]
-    neighbours: Neighbours = "add_remove"
-
-    def __post_init__(self) -> None:
-        check_levels(self.rho, self.levels, self.neighbours)
-
-    @classmethod
-    def uniform(cls, rho: Fraction, levels: int, neighbours: Neighbours = "add_remove") -> ConcentratedBudget:
-        """Share ``rho`` evenly over ``levels`` levels."""
-        return cls(rho, uniform_split(rho, levels), neighbours)
-
-    @classmethod
-    def shared(
-        cls, rho: Fraction, shares: Sequence[str | int | Fraction], neighbours: Neighbours = "add_remove"
-    ) -> ConcentratedBudget:
-        """Share ``rho`` by fractions that sum to 1, root first."""
-        return cls(rho, split(rho, shares), neighbours)
-
-    def variance(self, level: int, query: Query) -> Fraction:
-        """Return the noise variance of ``query`` at ``level``; raise ProblemError where nothing is measured."""
-        return gaussian_variance(squared_sensitivity(query, self.neighbours), self.levels[level])
-
-    def epsilon(self, delta: Fraction, conversion: Conversion = "tight") -> Fraction:
-        """Return the epsilon the whole budget means at a delta, rounded up."""
-        return epsilon_of_rho(self.rho, delta, conversion)
 
 
 def _best_order(bound: Callable[[float, float], float]) -> Fraction:

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from coco_opt.errors import BudgetError
-from coco_opt.privacy.budget import Neighbours
-from coco_opt.privacy.ledger_chain import Account, Books, Charge, Entry, Kind, Run, Unit, advance
+from coco_opt.privacy.budget import Neighbours, Unit
+from coco_opt.privacy.ledger_chain import Account, Books, Charge, Entry, Kind, Run, advance
 from coco_opt.privacy.private_files import readable_by_others, sync_folder
 
 _WAIT = 60.0  # seconds to wait for another process's transaction of some milliseconds
@@ -81,11 +81,11 @@ class Ledger:
             return page.grant(charge, amount)
 
     def measured(self, run: str, sealed: str) -> None:
-        """Record the digest of a run's sealed noisy file; twice is once, another digest is refused."""
+        """Record the digest of a run's sealed measurement; twice is once, another digest is refused."""
         self._advance(run, "MEASURED", sealed)
 
     def released(self, run: str, output: str) -> None:
-        """Record the digest of a run's output; twice is once, another digest is refused."""
+        """Record the digest of a release made of a run's measurement; each is recorded once."""
         self._advance(run, "RELEASED", output)
 
     def abandon(self, run: str) -> None:
@@ -103,19 +103,15 @@ class Ledger:
         """Return verified accounts and runs; BudgetError where the chain is broken."""
         return Books(self.entries())
 
-    def unfinished(self, dataset: str) -> list[Run]:
-        """Return the runs on a dataset that were paid for and not finished, oldest first."""
-        return [run for run in self.books().runs.values() if run.unfinished and run.charge.dataset == dataset]
-
     def _advance(self, run: str, kind: Kind, digest: str) -> None:
         with self._writing() as page:
             known = page.books.runs.get(run)
             if known is None:
                 raise BudgetError(f"run {run} has no reservation in {self.path.name}")
-            recorded = {"MEASURED": known.sealed, "RELEASED": known.output, "ABANDONED": ""}[kind]
-            if recorded and recorded != digest:
+            if kind == "MEASURED" and known.sealed and known.sealed != digest:
                 raise BudgetError(f"run {run} was {kind} with another content: noise is drawn once for a payment")
-            if not recorded:
+            recorded = {"MEASURED": (known.sealed,), "RELEASED": known.outputs, "ABANDONED": ()}[kind]
+            if digest not in recorded or kind == "ABANDONED":
                 advance(known, kind, digest)
                 page.append(kind, known.charge, run, digest)
 
@@ -218,7 +214,7 @@ def _same(run: Run, charge: Charge, account: Account) -> Run:
     if run.state == "ABANDONED":
         raise BudgetError(f"run {run.name} was abandoned and cannot be resumed")
     if (run.charge.dataset, run.charge.digest) != (charge.dataset, charge.digest) or run.cost != account.cost(charge):
-        raise BudgetError(f"run {run.name} was reserved for another configuration or budget")
+        raise BudgetError(f"run {run.name} was reserved for other questions or another budget")
     return run
 
 

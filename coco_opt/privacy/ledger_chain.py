@@ -11,24 +11,23 @@ from typing import Any, Literal, get_args
 
 from coco_opt.errors import BudgetError
 from coco_opt.privacy.accounting import rho_of_epsilon
-from coco_opt.privacy.budget import Neighbours
+from coco_opt.privacy.budget import Neighbours, Unit
 
 Kind = Literal["GRANTED", "RESERVED", "MEASURED", "RELEASED", "ABANDONED"]
-Unit = Literal["epsilon", "rho"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 START = "0" * 64  # what the first entry names as its predecessor's hash
 
 _HASHED = ("sequence", "kind", "dataset", "run", "unit", "amount", "neighbours", "digest", "time", "previous")
-_BEFORE: dict[Kind, Kind] = {"MEASURED": "RESERVED", "RELEASED": "MEASURED"}
+_BEFORE: dict[Kind, tuple[Kind, ...]] = {"MEASURED": ("RESERVED",), "RELEASED": ("MEASURED", "RELEASED")}
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One line of a ledger; ``hash`` covers all other fields, ``previous`` is the hash of the line before.
 
-    GRANTED: ``amount`` more may be spent on ``dataset``. RESERVED: ``run`` spends ``amount``, ``digest`` is its
-    configuration's. MEASURED, RELEASED: ``digest`` of the sealed noisy file, of the output. ABANDONED: the run
-    will not be finished, and what it reserved stays spent.
+    GRANTED: ``amount`` more may be spent on ``dataset``. RESERVED: ``run`` spends ``amount``, ``digest`` is that of its
+    questions. MEASURED: ``digest`` of the sealed measurement. RELEASED, as often as it is estimated: ``digest`` of the
+    output. ABANDONED: the run will not be finished, and what it reserved stays spent.
     """
 
     sequence: int
@@ -61,7 +60,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """What a run is about to spend: ``amount`` of epsilon or rho on a dataset, under a configuration's digest."""
+    """What a run is about to spend: ``amount`` of epsilon or rho on a dataset, under the digest of the questions."""
 
     dataset: str
     unit: Unit
@@ -118,7 +117,7 @@ class Run:
     cost: Fraction
     state: Kind = "RESERVED"
     sealed: str = ""
-    output: str = ""
+    outputs: tuple[str, ...] = ()
 
     @property
     def unfinished(self) -> bool:
@@ -172,9 +171,9 @@ class Books:
 
 def advance(run: Run, kind: Kind, digest: str) -> Run:
     """Return a run one state further; raise BudgetError for a step out of order or back."""
-    allowed = run.unfinished if kind == "ABANDONED" else run.state == _BEFORE.get(kind)
+    allowed = run.unfinished if kind == "ABANDONED" else run.state in _BEFORE.get(kind, ())
     if not allowed:
         raise BudgetError(f"run {run.name} is {run.state}: it cannot become {kind}")
     sealed = digest if kind == "MEASURED" else run.sealed
-    output = digest if kind == "RELEASED" else run.output
-    return replace(run, state=kind, sealed=sealed, output=output)
+    outputs = (*run.outputs, digest) if kind == "RELEASED" else run.outputs
+    return replace(run, state=kind, sealed=sealed, outputs=outputs)

@@ -18,9 +18,7 @@ from numpy.typing import NDArray
 
 from coco_opt.errors import ProblemError
 from coco_opt.histograms.hierarchy import Hierarchy
-from coco_opt.privacy.accounting import squared_sensitivity
-from coco_opt.privacy.budget import Neighbours, Query, sensitivity
-from coco_opt.privacy.ledger_chain import Unit
+from coco_opt.privacy.cost import Cost, Sensitivity
 
 FloatArray = NDArray[np.float64]
 Shares = tuple[Fraction, ...]
@@ -31,32 +29,20 @@ DENOMINATOR = 1000  # of planned shares
 _EXACT_EVALUATIONS = 2000
 
 
-def geometric_variance(scale: float) -> float:
-    """Return the variance of integer noise P(k) ~ exp(-|k| / scale): 1 / (2 sinh(1 / (2 scale))^2)."""
-    half = 0.5 / scale
-    return 0.0 if half > 350 else 0.5 / math.sinh(half) ** 2
-
-
 @dataclass(frozen=True, slots=True)
 class NoisePlan:
-    """A budget in ``unit`` (pure epsilon or rho) for queries of each level, root first."""
+    """A budget to share among levels, and the sensitivity of what each is asked, root first."""
 
-    unit: Unit
-    amount: Fraction
-    queries: tuple[Query, ...]
-    neighbours: Neighbours
+    cost: Cost
+    sensitivities: tuple[Sensitivity, ...]
 
     def variances(self, shares: Sequence[float | Fraction]) -> FloatArray:
         """Return the noise variance of one cell at each level, float64[levels]; infinite where the share is 0."""
-        amounts = [float(self.amount) * float(share) for share in shares]
-        return np.array([self._variance(*one) for one in zip(self.queries, amounts, strict=True)])
+        return np.array([self._variance(*one) for one in zip(self.sensitivities, shares, strict=True)])
 
-    def _variance(self, query: Query, amount: float) -> float:
-        if amount <= 0:
-            return math.inf
-        if self.unit == "rho":
-            return squared_sensitivity(query, self.neighbours) / (2 * amount)
-        return geometric_variance(sensitivity(query, self.neighbours) / amount)
+    def _variance(self, sensitivity: Sensitivity, share: float | Fraction) -> float:
+        cost = self.cost * Fraction(share)
+        return cost.law(sensitivity).variance if cost else math.inf
 
 
 def linear_errors(hierarchy: Hierarchy, stage: LinearStage, variances: FloatArray) -> FloatArray:
@@ -72,8 +58,7 @@ def linear_errors(hierarchy: Hierarchy, stage: LinearStage, variances: FloatArra
     widths = np.diff(hierarchy.level_start)
     if stage == "bottom_up":
         return np.asarray(np.sqrt(variances[-1] * widths[-1] / widths))
-    from coco_opt.problems.tree import Tree
-    from coco_opt.problems.tree_posterior import TreePosterior
+    from coco_opt.problems.tree import Tree, TreePosterior
 
     posterior = TreePosterior.from_variances(Tree(hierarchy.parent), variances[hierarchy.level]).variance
     return np.asarray(np.sqrt(np.add.reduceat(posterior, hierarchy.level_start[:-1]) / widths))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import shutil
 import stat
 import sys
 from collections.abc import Iterable
@@ -65,9 +66,12 @@ def erase_private(path: Path) -> None:
 
 
 def remove_partial(folder: Path) -> None:
-    """Remove what an interrupted ``write_private`` left in a folder; only while nobody else writes there."""
+    """Remove what an interrupted write left in a folder; only while nobody else writes there."""
     for path in folder.glob(f".*{_TEMPORARY}"):
-        path.unlink(missing_ok=True)
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
 
 
 def sync_folder(folder: Path) -> None:

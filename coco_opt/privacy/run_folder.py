@@ -1,4 +1,4 @@
-"""The private folder of one run: its lock, its noise key until the seal, its sealed measurements from then on."""
+"""The private folder of one run: its lock, its noise key until the seal, its sealed measurement from then on."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from coco_opt.privacy.private_files import (
     write_private,
 )
 from coco_opt.privacy.run_key import RunKey
-from coco_opt.privacy.sealed_file import SealedT, Sealing
 
 _KEY = "key"
-_SEALED = "sealed"
+_BINDING = "input"
+MEASUREMENT = "measurement"
 
 
 class RunFolder:
@@ -54,9 +54,19 @@ class RunFolder:
         return (self.path / _KEY).exists()
 
     @property
+    def measurement(self) -> Path:
+        """Return where the sealed measurement lies, or will."""
+        return self.path / MEASUREMENT
+
+    @property
     def is_sealed(self) -> bool:
-        """Tell whether the measurements are sealed."""
-        return (self.path / _SEALED).exists()
+        """Tell whether the measurement is sealed."""
+        return self.measurement.exists()
+
+    @property
+    def is_bound(self) -> bool:
+        """Tell whether the run was bound to its input: from then on noise may have been drawn."""
+        return (self.path / _BINDING).exists()
 
     def key(self) -> RunKey:
         """Return the run's noise key, drawn and kept durably at the first call.
@@ -72,28 +82,19 @@ class RunFolder:
             raise InputError("open-key", "others can read the noise key: this run cannot be finished", Place(_KEY))
         return RunKey.from_bytes(path.read_bytes())
 
-    def bind(self, what: str, digest: bytes) -> None:
-        """Keep a keyed digest of ``what`` durably; InputError (input-changed) where it is not the one kept before.
+    def bind(self, fingerprint: bytes) -> None:
+        """Keep the keyed fingerprint of the input durably; InputError (input-changed) where it is another one.
 
         The same noise on two inputs would show their difference, so a run measures one input only.
         """
-        path = self.path / what
-        if not path.exists():
-            write_private(path, [digest])
-        elif not hmac.compare_digest(path.read_bytes(), digest):
-            raise InputError(
-                "input-changed",
-                f"the {what} is not the one this run began with: restore it, or give the run up with "
-                f"'coco-opt ledger CONFIG --abandon {self.name}' (what it paid stays spent)",
-            )
+        if not self.is_bound:
+            write_private(self.path / _BINDING, [fingerprint])
+        elif not self.holds(fingerprint):
+            raise InputError("input-changed", f"the private table is not the one that run {self.name} measures")
 
-    def seal(self, measurements: SealedT, sealing: Sealing[SealedT]) -> str:
-        """Seal the measurements durably and return their digest."""
-        return sealing.seal(measurements, self.path / _SEALED)
-
-    def unseal(self, sealing: Sealing[SealedT], digest: str | None = None) -> tuple[SealedT, str]:
-        """Return the sealed measurements and their digest, which must be ``digest``."""
-        return sealing.unseal(self.path / _SEALED, digest)
+    def holds(self, fingerprint: bytes) -> bool:
+        """Tell whether the run is bound to the input of this fingerprint; ``is_bound`` must hold."""
+        return hmac.compare_digest((self.path / _BINDING).read_bytes(), fingerprint)
 
     def erase_key(self) -> None:
         """Overwrite and remove the noise key; nothing happens where it is gone."""
@@ -108,6 +109,10 @@ class RunFolder:
         """Return the facts kept under a name, {} without any."""
         path = self.path / f"{name}.json"
         return dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
+
+    def forget(self) -> None:
+        """Delete the sealed measurement."""
+        shutil.rmtree(self.measurement)
 
     def discard(self) -> None:
         """Remove the folder of a run that was never paid for, its key first."""

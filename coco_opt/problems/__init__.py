@@ -1,4 +1,4 @@
-"""The named optimisation problems, one a file; ``PROBLEMS`` lists them by the name used in config."""
+"""The named optimisation problems, one a file or package; ``PROBLEMS`` lists them by the name used in config."""
 
 from __future__ import annotations
 
@@ -7,16 +7,15 @@ from typing import Any
 from coco_opt.problem import Problem
 from coco_opt.problems.controlled_rounding import ControlledRounding
 from coco_opt.problems.cumulative_rounding import CumulativeRounding
+from coco_opt.problems.expected_distance import ExpectedDistance, Marginals
 from coco_opt.problems.group_matching import Flow, GroupMatching
 from coco_opt.problems.integer_tree import IntegerTreeL1, IntegerTreeL2
 from coco_opt.problems.isotonic import IsotonicL1, IsotonicL2
-from coco_opt.problems.joint_fit import JointL1, JointL2
+from coco_opt.problems.joint import JointL1, JointL2
 from coco_opt.problems.simplex_projection import SimplexProjection
 from coco_opt.problems.table_rounding import TableRounding
 from coco_opt.problems.topdown_split import TopdownSplit
-from coco_opt.problems.tree import Tree
-from coco_opt.problems.tree_least_absolute import TreeLeastAbsolute
-from coco_opt.problems.tree_least_squares import TreeLeastSquares
+from coco_opt.problems.tree import Tree, TreeLeastAbsolute, TreeLeastSquares
 
 PROBLEMS: dict[str, type[Problem[Any, Any]]] = {
     problem.kind: problem
@@ -31,6 +30,7 @@ PROBLEMS: dict[str, type[Problem[Any, Any]]] = {
         JointL1,
         JointL2,
         CumulativeRounding,
+        ExpectedDistance,
         IntegerTreeL1,
         IntegerTreeL2,
         TopdownSplit,
@@ -42,6 +42,7 @@ __all__ = [
     "PROBLEMS",
     "ControlledRounding",
     "CumulativeRounding",
+    "ExpectedDistance",
     "Flow",
     "GroupMatching",
     "IntegerTreeL1",
@@ -50,6 +51,7 @@ __all__ = [
     "IsotonicL2",
     "JointL1",
     "JointL2",
+    "Marginals",
     "SimplexProjection",
     "TableRounding",
     "TopdownSplit",

@@ -12,8 +12,9 @@ the bound certified by one multiplier nu of the sum is exact. The gap is
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -69,6 +70,19 @@ class ControlledRounding(Problem[WholeOrNot, float]):
     def fractional(self) -> NDArray[np.bool_]:
         """Return which cells (n,) are not whole already."""
         return self.fractions > 0
+
+    @classmethod
+    def examples(cls) -> Mapping[str, Self]:
+        """Return numbers that all go up, all go down, are halves, whole, negative, or large."""
+        return {
+            "tiny": cls([0.5, 0.25, 1.25], 2),
+            "halves": cls([0.5, 1.25, 2.75, 0.5, 3.0], 8),
+            "up": cls([0.1, 0.2, 0.3], 3),
+            "down": cls([0.9, 1.8, 2.7], 3),
+            "whole": cls([1, 2], 3),
+            "negative": cls([-0.5, -1.25, 0.75], -1),
+            "large-counts": cls([1e12 + 0.5, 0.25, 2e12 + 0.25], 3 * 10**12 + 1),
+        }
 
     @property
     def variables(self) -> int:

@@ -13,8 +13,9 @@ than its best one at these prices, each nonnegative.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -68,6 +69,19 @@ class CumulativeRounding(Problem[NDArray[Any], FloatArray]):
         for name, values in (("x", rows), ("parent", total), ("groups", counts)):
             values.setflags(write=False)
             object.__setattr__(self, name, values)
+
+    @classmethod
+    def examples(cls) -> Mapping[str, Self]:
+        """Return rows of halves, rows that are whole, one child, no groups and large counts."""
+        return {
+            "tiny": cls([[0.5, 1.25], [0.5, 0.75]], [1, 2], [2, 1]),
+            "halves": cls([[0.5, 0.5, 1.0], [1.0, 2.0, 2.0], [0.5, 0.5, 2.0]], [2, 3, 5], [1, 2, 2]),
+            "whole": cls([[0, 1, 1, 4], [2, 2, 5, 5]], [2, 3, 6, 9], [4, 6]),
+            "far-parent": cls([[0.25, 1.5, 1.75], [0.5, 0.5, 2.25]], [0, 3, 6], [3, 3]),
+            "one-child": cls([[0.3, 1.6, 2.0]], [1, 1, 2], [2]),
+            "no-groups": cls([[0.0, 0.0], [0.0, 0.0]], [0, 0], [0, 0]),
+            "large-counts": cls([[0.5, 4e9 + 0.5], [1e9 + 0.25, 3e9]], [10**9 + 1, 7 * 10**9], [5 * 10**9] * 2),
+        }
 
     @property
     def variables(self) -> int:

@@ -13,8 +13,9 @@ proportional shares, other solvers any.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -115,6 +116,18 @@ class GroupMatching(Problem[Flow, Potentials]):
         largest, smallest = max(int(r.max(initial=0)) for r in runs), min(int(r.min(initial=0)) for r in runs)
         if (largest - smallest) * groups >= MAX_COST:
             raise ProblemError("largest size times number of groups must stay below 2^61: costs would overflow")
+
+    @classmethod
+    def examples(cls) -> Mapping[str, Self]:
+        """Return matchings of equal and of shifted sizes, with a child without groups, and of sizes in millions."""
+        return {
+            "tiny": cls([1, 2], [1, 1], [1, 3], [1, 1], [0, 1, 2]),
+            "several": cls([1, 2, 4], [2, 1, 2], [1, 3, 2, 5], [1, 1, 2, 1], [0, 2, 4]),
+            "shift": cls([1], [4], [2, 3], [2, 2], [0, 1, 2]),
+            "empty-child": cls([0, 7], [2, 2], [1, 6], [3, 1], [0, 0, 2]),
+            "one-group": cls([3], [1], [5], [1], [0, 1]),
+            "large-sizes": cls([7, 10**6], [1, 3], [0, 10**6 - 5], [2, 2], [0, 1, 2]),
+        }
 
     @property
     def variables(self) -> int:

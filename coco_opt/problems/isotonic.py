@@ -18,8 +18,9 @@ every term nonnegative (complementary slackness is ``sum_i lam[i] * slack_i``).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -60,6 +61,22 @@ class _IsotonicRegression(Problem[NDArray[Any], FloatArray]):
         _check_bounds(lower, upper)
         object.__setattr__(self, "lower", float(lower))
         object.__setattr__(self, "upper", float(upper))
+
+    @classmethod
+    def examples(cls) -> Mapping[str, Self]:
+        """Return data in order and out of it, with bounds and weights, one entry, none, and counts in billions."""
+        return {
+            "tiny": cls([2, 0, 1], lower=0, upper=2),
+            "paper": cls([14, 9, 10, 15]),
+            "sorted": cls([9, 10, 14]),
+            "falling": cls([6, 5, 4, 3, 2, 1]),
+            "bounds": cls([5, -3, 8, 2, 2, 9], lower=0, upper=6),
+            "weights": cls([3, 1, 2, 5, 4], [1.0, 2.5, 0.5, 1.0, 3.0], lower=1.5),
+            "real": cls([0.5, -1.25, 2.0, 1.75, 1.75, 0.0]),
+            "one-entry": cls([7], lower=0, upper=3),
+            "nothing": cls([]),
+            "large-counts": cls([5 * 10**9, 5 * 10**9 - 1, 7, 5 * 10**9 + 1]),
+        }
 
     @property
     def variables(self) -> int:
@@ -233,6 +250,17 @@ class IsotonicL1(_IsotonicRegression):
             raise ProblemError(f"ties must be one of {', '.join(TIE_RULES)}, not {ties!r}")
         object.__setattr__(self, "ties", ties)
         super().__init__(y, weights, lower=lower, upper=upper)
+
+    @classmethod
+    def examples(cls) -> Mapping[str, Self]:
+        """Return the examples of both losses with the largest fits, and some with the smallest and the mean ones."""
+        examples = super().examples()
+        tied = {
+            f"{name}-{ties}": replace(examples[name], ties=ties)
+            for name in ("paper", "bounds", "weights")
+            for ties in TIE_RULES[1:]
+        }
+        return {**examples, **tied}
 
     def objective(self, x: NDArray[Any]) -> float:
         """Return the weighted sum of absolute residuals."""

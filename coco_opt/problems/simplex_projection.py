@@ -11,8 +11,9 @@ the total that x has: a sum of doubles meets the given one to rounding only.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -42,6 +43,19 @@ class SimplexProjection(Problem[FloatArray, float]):
             raise ProblemError("y must not be empty: no vector without entries has a total")
         if not 0 <= self.total < np.inf:
             raise ProblemError("total must be a nonnegative number")
+
+    @classmethod
+    def examples(cls) -> Mapping[str, Self]:
+        """Return projections with ties, with zeros, with nothing to share out and of counts in billions."""
+        return {
+            "tiny": cls([2, 0, -1], 2),
+            "inside": cls([1, 2, 3], 6),
+            "zeros": cls([5.0, -1.0, 0.25, 4.0, -3.0], 6),
+            "ties": cls([1, 1, 1, 1], 2),
+            "nothing": cls([1, -2, 3], 0),
+            "one-cell": cls([-4], 3),
+            "large-counts": cls([3e9, -2, 5e9, 7], 8e9 + 1),
+        }
 
     @property
     def variables(self) -> int:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from coco_opt.ranges.asked.measure import measure_ranges, measure_sorted
 from coco_opt.ranges.domain import DomainTree
+from coco_opt.ranges.estimated.heuristics import round_nonnegative, zero_subtrees
+from coco_opt.ranges.estimated.unattributed import SortedCounts
+from coco_opt.ranges.estimated.universal import RangeAnswers, UniversalHistogram
 from coco_opt.ranges.fan_out import PredictedError, choose_fan_out, predict_errors
-from coco_opt.ranges.heuristics import round_nonnegative, zero_subtrees
-from coco_opt.ranges.measurement import RangeMeasurement, measure_ranges
-from coco_opt.ranges.unattributed import SortedMeasurement, measure_sorted
-from coco_opt.ranges.universal import RangeAnswers, UniversalHistogram
+from coco_opt.ranges.measurement import IntervalCounts
 
 __all__ = [
     "DomainTree",
+    "IntervalCounts",
     "PredictedError",
     "RangeAnswers",
-    "RangeMeasurement",
-    "SortedMeasurement",
+    "SortedCounts",
     "UniversalHistogram",
     "choose_fan_out",
     "measure_ranges",

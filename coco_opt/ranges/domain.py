@@ -1,4 +1,4 @@
-"""The tree of intervals over an ordered domain (Hay et al. 2010, section 4)."""
+"""An ordered public domain and the tree of intervals over it (Hay et al. 2010, section 4)."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from coco_opt.errors import ProblemError
+from coco_opt.privacy import Neighbours, Sensitivity
 from coco_opt.problem import MAX_INTEGER
-from coco_opt.problems.tree import Tree
+from coco_opt.problems import Tree
 
 Ints = NDArray[np.int64]
 
@@ -18,18 +19,20 @@ Ints = NDArray[np.int64]
 class DomainTree:
     """The k-ary tree of intervals over ``cells`` ordered cells; all leaves, one a cell, at equal depth.
 
-    A domain that is no power of k is padded with public zeros up to the next: intervals that hold padding only are
-    exact zeros and left out of ``tree``, so its last nodes may have fewer than k children. ``level_start`` int64
-    (height + 1,): level l (root 0) is level_start[l]:level_start[l + 1]. With ``fan_out`` None the tree is its cells
-    alone, under a root that is never measured (the strategy L of the paper).
+    Cell c holds the values edges[c] to edges[c + 1] - 1; ``edges`` are whole numbers, int64 (cells + 1,), rising, and
+    0..cells where none are given. A domain that is no power of k is padded with public zeros up to the next: intervals
+    that hold padding only are exact zeros and left out of ``tree``, so its last nodes may have fewer than k children.
+    ``level_start`` int64 (height + 1,): level l (root 0) is level_start[l]:level_start[l + 1]. With ``fan_out`` None
+    the tree is its cells alone, under a root that is never measured (the strategy L of the paper).
     """
 
     cells: int
     fan_out: int | None
+    edges: Ints
     tree: Tree
     level_start: Ints
 
-    def __init__(self, cells: int, fan_out: int | None = 2) -> None:
+    def __init__(self, cells: int, fan_out: int | None = 2, edges: ArrayLike | None = None) -> None:
         if cells < 1 or (fan_out is not None and fan_out < 2):
             raise ProblemError("a domain needs at least 1 cell, and a tree a fan-out of at least 2 (or None)")
         k = max(cells, 2) if fan_out is None else fan_out
@@ -40,10 +43,13 @@ class DomainTree:
         parents = [np.array([-1])]
         for above, width in zip(starts, widths[-2::-1], strict=False):
             parents.append(above + np.arange(width) // k)
-        starts.setflags(write=False)
+        bounds = _edges(cells, edges)
+        for values in (starts, bounds):
+            values.setflags(write=False)
         for name, value in (
             ("cells", cells),
             ("fan_out", fan_out),
+            ("edges", bounds),
             ("tree", Tree(np.concatenate(parents))),
             ("level_start", starts),
         ):
@@ -60,9 +66,49 @@ class DomainTree:
         return int(self.level_start[-2])
 
     @property
-    def sensitivity(self) -> int:
-        """Return by how much one entity, added or removed, changes the measured counts in total (Proposition 4)."""
-        return 1 if self.fan_out is None else self.height
+    def asked(self) -> slice:
+        """Return the nodes that are measured: all, or the cells alone."""
+        return slice(1 if self.fan_out is None else 0, None)
+
+    @property
+    def plain(self) -> bool:
+        """Tell whether the values are the cells' own numbers, 0..cells - 1."""
+        return bool(self.edges[0] == 0 and self.edges[-1] == self.cells)
+
+    def sensitivity(self, neighbours: Neighbours = "add_remove") -> Sensitivity:
+        """Return by how much neighbours change all measured counts.
+
+        An entity adds 1 to the node of its cell on every measured level: ``height`` nodes (Proposition 4), or one cell.
+        Moved to another cell it changes two paths by 1 each, farthest apart below the root, which keeps its count. As
+        every change is by 1, the squared L2 norm equals the L1 norm.
+        """
+        path = 1 if self.fan_out is None else self.height
+        if neighbours == "replace":
+            path = max(1, 2 * (1 if self.fan_out is None else self.height - 1))
+        return Sensitivity(path, path)
+
+    def spans(self) -> tuple[Ints, Ints]:
+        """Return the first cell of every node and the one behind its last, int64 (nodes,) each."""
+        begin, end = np.empty((2, self.tree.nodes), dtype=np.int64)
+        begin[self.first_leaf :] = np.arange(self.cells)
+        end[self.first_leaf :] = begin[self.first_leaf :] + 1
+        children = self.tree.first_child
+        for level in range(self.height - 2, -1, -1):
+            nodes = slice(int(self.level_start[level]), int(self.level_start[level + 1]))
+            begin[nodes] = begin[children[nodes]]
+            end[nodes] = end[children[nodes.start + 1 : nodes.stop + 1] - 1]
+        return begin, end
+
+    def cells_of(self, values: ArrayLike) -> Ints:
+        """Return the cell of each value (k,); -1 for values below the domain and ``cells`` for those above."""
+        return np.searchsorted(self.edges, np.asarray(values), side="right").astype(np.int64) - 1
+
+    def between(self, low: int, high: int) -> tuple[int, int]:
+        """Return the cells begin:end of the values low to high - 1; ProblemError unless both are edges."""
+        at = np.searchsorted(self.edges, [low, high])
+        if (at > self.cells).any() or (self.edges[at] != [low, high]).any() or low > high:
+            raise ProblemError(f"{low} and {high} must be edges of cells, in order")
+        return int(at[0]), int(at[1])
 
     def counts(self, cells: ArrayLike) -> Ints:
         """Return the counts of all nodes (n,) from those of the cells; int64."""
@@ -112,3 +158,12 @@ class DomainTree:
         if (i < 0).any() or (i > j).any() or (j > self.cells).any():
             raise ProblemError(f"ranges must satisfy 0 <= begin <= end <= {self.cells}, the number of cells")
         return i.astype(np.int64), j.astype(np.int64)
+
+
+def _edges(cells: int, edges: ArrayLike | None) -> Ints:
+    if edges is None:
+        return np.arange(cells + 1, dtype=np.int64)
+    bounds = np.array(edges)
+    if bounds.shape != (cells + 1,) or bounds.dtype.kind not in "iu" or (np.diff(bounds) < 1).any():
+        raise ProblemError(f"{cells} cells need {cells + 1} edges: whole numbers, each above the one before")
+    return bounds.astype(np.int64)

@@ -165,16 +165,6 @@ class Invariants:
         return f"Invariants({facts})"
 
 
-def exact_answers(
-    invariants: Sequence[Invariant], answers_of: Callable[[Operator, range], Int64Array], hierarchy: Hierarchy
-) -> tuple[RegionBounds, ...]:
-    """Return the true answers of declared invariants as bounds; the only way private counts become exact facts."""
-    return tuple(
-        RegionBounds.exact(one.query, one.level, answers_of(one.query.operator, hierarchy.level_range(one.level)))
-        for one in invariants
-    )
-
-
 def _constraints(queries: Sequence[Query], sides: Sequence[Sides]) -> Constraints | None:
     """Return the rows of a level that bind some region, for all its regions."""
     operators, lowers, uppers, labels = [], [], [], []
@@ -201,3 +191,9 @@ def _check_fit(one: RegionBounds, hierarchy: Hierarchy, schema: Schema) -> None:
         raise ProblemError(f"bounds of {one.query.name!r}: the query is over another schema")
     if len(one.lower) != len(hierarchy.level_range(one.level)):
         raise ProblemError(f"bounds of {one.query.name!r}: level {one.level} has another number of regions")
+    empty = np.flatnonzero(one.query.operator.apply(np.ones(schema.size)) == 0)
+    broken = empty[(one.lower[:, empty] > 0).any(axis=0)]
+    if broken.size:
+        answer = f"{one.query.name!r} ({one.query.label(int(broken[0]))})"
+        message = f"bounds of {answer}: the structural zeros leave it no cell, so its lower bound must be 0"
+        raise InputError("inconsistent-bounds", message)

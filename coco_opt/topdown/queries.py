@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from coco_opt.errors import InputError, ProblemError
 from coco_opt.operators import Grouping, Kronecker, Operator, Restricted
 from coco_opt.privacy.budget import NEIGHBOURS, Neighbours
+from coco_opt.privacy.cost import Sensitivity
 from coco_opt.topdown.names import find, read_values
 from coco_opt.topdown.schema import Schema
 
@@ -65,8 +66,8 @@ class Query:
 
     ``operator`` maps tables [..., schema.size] to [..., answers]; ``kept`` int64[answers] are the combinations of
     the factors' answers, in C order, that the answers stand for. Where no value counts in two answers of a factor,
-    combinations that no cell can enter are not asked. ``sensitivity_l1`` and ``sensitivity_l2_squared`` say by how
-    much one person added or removed changes all answers. Raises ProblemError for other weights than 0 and 1.
+    combinations that no cell can enter are not asked. ``most_answers`` is in how many answers one person counts at
+    most. Raises ProblemError for other weights than 0 and 1.
     """
 
     name: str
@@ -74,8 +75,7 @@ class Query:
     operator: Operator
     factors: tuple[Factor, ...]
     kept: Int64
-    sensitivity_l1: int = field(init=False)
-    sensitivity_l2_squared: int = field(init=False)
+    most_answers: int = field(init=False)
 
     def __post_init__(self) -> None:
         kept = np.array(self.kept, dtype=np.int64)
@@ -86,8 +86,7 @@ class Query:
         largest = _most_answers(self.operator)
         if largest < 1:
             raise ProblemError(f"query {self.name!r} must count at least one cell, with weights 0 and 1 only")
-        object.__setattr__(self, "sensitivity_l1", largest)
-        object.__setattr__(self, "sensitivity_l2_squared", largest)
+        object.__setattr__(self, "most_answers", largest)
 
     def __reduce__(self) -> tuple[Callable[..., Query], tuple[Any, ...]]:
         # Unpickled arrays are writable: going through the constructor makes them read-only again.
@@ -105,16 +104,22 @@ class Query:
             return frozenset(factor.attribute for factor in self.factors)
         return None
 
-    def sensitivity(self, neighbours: Neighbours, norm: int = 1) -> int:
-        """Return by how much neighbouring databases change the answers of all regions of a level: L1, or L2 squared.
+    def sensitivity(self, neighbours: Neighbours) -> Sensitivity:
+        """Return by how much neighbouring databases change the answers of all regions of a level.
 
         A person replaced leaves one cell and enters another, perhaps of another region. The weights are 0 or 1, so
         both norms at most double, and do where the two cells share no answer.
         """
         if neighbours not in NEIGHBOURS:
             raise ProblemError(f"unknown neighbours {neighbours!r}: use one of {', '.join(NEIGHBOURS)}")
-        one = self.sensitivity_l1 if norm == 1 else self.sensitivity_l2_squared
-        return one * (2 if neighbours == "replace" else 1)
+        times = 2 if neighbours == "replace" else 1
+        return Sensitivity(self.most_answers * times, self.most_answers * times)
+
+    @property
+    def words(self) -> str:
+        """Return in words what the answers count."""
+        named = {"total": "persons in all", "detail": "persons in every cell that can occur"}
+        return named.get(self.text, f"persons by {self.text}")
 
     def label(self, answer: int) -> str:
         """Return what an answer counts in words, ``hispanic = yes, race = white``, or ``total``."""

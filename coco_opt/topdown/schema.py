@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
@@ -99,6 +99,11 @@ class Schema:
     def size(self) -> int:
         """Return the number of cells that can occur."""
         return int(self.allowed.size)
+
+    def with_groupings(self, names: Collection[str]) -> Schema:
+        """Return the schema with some of its groupings only."""
+        kept = {name: groups for name, groups in self.groupings.items() if name in names}
+        return Schema(self.attributes, self.structural_zeros, kept)
 
     def encode(self, columns: Mapping[str, npt.ArrayLike], place: PlaceOf | None = None) -> Int64Array:
         """Return the place of every record's cell among the allowed ones, int64[records].

@@ -11,8 +11,8 @@ import numpy as np
 
 from coco_experiments.made import counts_of_runs
 from coco_opt.errors import ConfigError
+from coco_opt.groups.asked.private import PrivateCounts
 from coco_opt.histograms import Hierarchy
-from coco_opt.tables.private import PrivateCounts
 
 VARIABLE = "COCO_OPT_DATA"
 DEFAULT = Path("..", "shared", "data")
@@ -58,14 +58,14 @@ def _roots(folder: Path | None) -> list[Path]:
 
 def taxi(folder: Path | None = None) -> PrivateCounts:
     """Read Taxi: 360,872 taxis by neighbourhood of Manhattan, sizes are pickups; 3 levels, 28 leaves."""
-    from coco_opt.tables import read_sizes
+    from coco_opt.groups.asked.sizes import read_sizes
 
     return read_sizes(data_file("kuo2018/taxi_neighbourhoods.csv", folder))
 
 
 def hawaiian(folder: Path | None = None) -> PrivateCounts:
     """Read Hawaiian: native Hawaiians in each of 11,155,486 census blocks; one region."""
-    from coco_opt.tables import read_sizes
+    from coco_opt.groups.asked.sizes import read_sizes
 
     return read_sizes(data_file("kuo2018/hawaiian_blocks_nation.csv", folder), root="nation")
 
@@ -99,7 +99,7 @@ def own_copy(relative: str, folder: Path | None = None) -> PrivateCounts | None:
 
     Columns: levels root first (none: one region, called nation), then size and groups, as ``read_sizes`` takes them.
     """
-    from coco_opt.tables import read_sizes
+    from coco_opt.groups.asked.sizes import read_sizes
 
     path = find_data_file(relative, folder)
     if path is None:

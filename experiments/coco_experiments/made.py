@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from coco_opt.groups.asked.private import PrivateCounts
 from coco_opt.histograms import Hierarchy
-from coco_opt.tables.private import PrivateCounts
 
 
 def group_sizes(groups: int, max_size: int, rng: np.random.Generator) -> NDArray[np.int64]:

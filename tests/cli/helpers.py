@@ -1,4 +1,4 @@
-"""A small made data set as users would bring it, and one way to run the command line in this process."""
+"""Small made data of every kind as users would bring them, and one way to run the command line in this process."""
 
 from __future__ import annotations
 
@@ -17,6 +17,60 @@ ENTITIES = "entity_id,group_id\n" + "".join(
     f"e{k},g{group}\n" for k, group in enumerate((1, 1, 2, 2, 2, 4, 4, 4, 4, 5))
 )
 SIZES = "country,county,size,groups\nland,north,0,1\nland,north,2,3\nland,south,1,4\nland,south,5,2\n"
+RECORDS = "region_id,sex,age,count\n" + "".join(
+    f"r{region},{sex},{age},{3 + 5 * region + len(age)}\n"
+    for region in (1, 2)
+    for sex in ("female", "male")
+    for age in ("child", "adult", "old")
+)
+VALUES = "value\n" + "".join(f"{k * k % 9}\n" for k in range(40))
+
+SECURE, SEEDED = 'dataset = "land"', 'noise = "seeded"\nseed = 5'
+
+
+@dataclass(frozen=True)
+class Data:
+    """Made data of one kind: files by key of [data], its own section, and a method beside the default one."""
+
+    files: dict[str, str]
+    section: str
+    other: str
+    problems: frozenset[str]
+
+    def write(self, folder: Path, *, privacy: str = SEEDED, more: str = "", **texts: str) -> Path:
+        """Write the files, some replaced, and ``run.toml`` with epsilon 1; return the configuration."""
+        folder.mkdir(exist_ok=True)
+        for key, text in {**self.files, **texts}.items():
+            (folder / f"{key}.csv").write_text(text, encoding="utf-8")
+        data = "\n".join(f'{key} = "{key}.csv"' for key in self.files)
+        path = folder / "run.toml"
+        budget = "" if "rho" in privacy or "delta" in privacy else 'epsilon = "1"\n'
+        text = f"[data]\n{data}\n\n[privacy]\n{budget}{privacy}\n\n{self.section}\n{more}\n"
+        path.write_text(text, encoding="utf-8")
+        return path
+
+
+KINDS = {
+    "groups": Data(
+        {"entities": ENTITIES, "groups": GROUPS, "hierarchy": HIERARCHY},
+        "[groups]\nmax_size = 20",
+        'consistency = "joint"',
+        frozenset({"isotonic_l2", "isotonic_l1", "simplex_projection", "controlled_rounding", "group_matching"}),
+    ),
+    "tables": Data(
+        {"records": RECORDS, "hierarchy": HIERARCHY},
+        '[topdown]\nattributes = { sex = ["female", "male"], age = ["child", "adult", "old"] }\n'
+        'workload = ["total", "sex * age"]',
+        'estimation = "classic"',
+        frozenset({"topdown_split", "table_rounding"}),
+    ),
+    "ranges": Data(
+        {"values": VALUES},
+        "[ranges]\ncells = 9\nfan_out = 3",
+        'estimator = "consistent"',
+        frozenset({"tree_l2"}),
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -26,6 +80,11 @@ class Ran:
     code: int
     out: str
     err: str
+
+    @property
+    def errors(self) -> list[str]:
+        """Return the lines that say what failed; the others on standard error are stages."""
+        return [line for line in self.err.splitlines() if line.startswith("error: ")]
 
 
 class Runner:
@@ -41,24 +100,18 @@ class Runner:
         return Ran(code, printed.out, printed.err)
 
 
-def write_tables(folder: Path, **texts: str) -> Path:
-    """Write the three tables, some replaced, and a seeded configuration; return the configuration."""
-    given = {"hierarchy": HIERARCHY, "groups": GROUPS, "entities": ENTITIES, **texts}
-    for name, text in given.items():
-        (folder / f"{name}.csv").write_text(text, encoding="utf-8")
-    return write_config(folder, 'entities = "entities.csv"\ngroups = "groups.csv"\nhierarchy = "hierarchy.csv"')
+def write_groups(folder: Path, *, privacy: str = SEEDED, more: str = "", **texts: str) -> Path:
+    """Write three tables of groups, some replaced, and a configuration; return the configuration."""
+    return KINDS["groups"].write(folder, privacy=privacy, more=more, **texts)
 
 
-def write_sizes(folder: Path, text: str = SIZES) -> Path:
-    """Write a table of counts and a seeded configuration; return the configuration."""
-    (folder / "sizes.csv").write_text(text, encoding="utf-8")
-    return write_config(folder, 'sizes = "sizes.csv"')
+def write_sizes(folder: Path, text: str = SIZES, *, privacy: str = SEEDED, more: str = "") -> Path:
+    """Write a table of counts and a configuration; return the configuration."""
+    return Data({"sizes": text}, "[groups]\nmax_size = 20", "", frozenset()).write(folder, privacy=privacy, more=more)
 
 
-def write_config(
-    folder: Path, data: str, *, groups: str = "max_size = 20", privacy: str = 'noise = "seeded"\nseed = 5'
-) -> Path:
-    """Write ``run.toml`` with epsilon 1 and return it."""
-    path = folder / "run.toml"
-    path.write_text(f'[data]\n{data}\n\n[privacy]\nepsilon = "1"\n{privacy}\n\n[groups]\n{groups}\n', encoding="utf-8")
-    return path
+def paid(folder: Path) -> list[str]:
+    """Return the kinds of entries in a folder's ledger, in order; none where there is no ledger."""
+    from coco_opt.privacy import Ledger
+
+    return [entry.kind for entry in Ledger(folder / "private" / "ledger.sqlite").entries()]

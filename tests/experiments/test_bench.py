@@ -16,7 +16,8 @@ from coco_experiments.bench.rows import Row, worst
 from coco_experiments.bench.timing import Timing, take_turns
 from coco_experiments.made import made_counts
 
-from coco_opt.tables import Check, read_sizes
+from coco_opt.files.checked import Check
+from coco_opt.groups.asked.sizes import read_sizes
 from tests.experiments.recorder import Recorder
 
 
@@ -131,7 +132,7 @@ def test_a_release_that_fails_its_checks_is_reported(made_sizes: Path, monkeypat
         Check(name="integers", passed=True, detail="all"),
     ]
     monkeypatch.setattr(release, "verify_release", lambda folder: checks)
-    monkeypatch.setattr(release, "render_report", lambda page: "")
+    monkeypatch.setattr(release, "render_report", lambda kind, shown: "")
     _, wrong = release.release_rows(made_sizes, "made", 100, 1, Recorder())
     assert wrong == ["sums: one region"] * 2
 

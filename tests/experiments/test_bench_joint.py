@@ -13,7 +13,7 @@ from coco_experiments.bench import joint, matching
 from coco_solvers.structured.joint import AlternatingDirections
 
 from coco_opt.histograms import CountOfCounts
-from coco_opt.problems.joint_fit import JointL1, JointL2
+from coco_opt.problems.joint import JointL1, JointL2
 from coco_opt.solver import solve
 from tests.experiments.recorder import Recorder
 
@@ -55,10 +55,10 @@ def test_made_tables_stand_in_where_the_real_ones_are_absent(tmp_path: Path) -> 
     assert len(notes) == 2
 
 
-def test_weights_are_one_over_the_scale() -> None:
+def test_weights_are_those_of_the_noise() -> None:
     (case,), _ = joint.cases(small=True, data=None)
     np.testing.assert_allclose(joint.problem_of(case.counts, case.max_size, JointL1).weights, 1 / 3)
-    np.testing.assert_allclose(joint.problem_of(case.counts, case.max_size, JointL2).weights, 1 / 18)
+    np.testing.assert_allclose(joint.problem_of(case.counts, case.max_size, JointL2).weights, np.cosh(1 / 3) - 1)
 
 
 def test_small_matching_rows_are_right_and_written(tmp_path: Path) -> None:

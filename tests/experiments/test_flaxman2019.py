@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import csv
+import math
+from fractions import Fraction
 from pathlib import Path
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 import pytest
 from coco_experiments.experiment import Reporter
-from coco_experiments.flaxman2019 import bounds, direct, figure1, plateaus, releases, sweep
+from coco_experiments.flaxman2019 import bounds, direct, figure1, histograms, plateaus, releases, subjects, sweep
 from coco_experiments.flaxman2019.setting import EPSILONS, PAPERS, SMALL, Database, residuals
 from coco_experiments.statistics import Mean
 
 from coco_opt.audit.counting import MECHANISMS
+from coco_opt.audit.rows import audit_release
+from coco_opt.audit.subject import Subject
+from coco_opt.privacy import Epsilon, SeededNoise
+from coco_opt.ranges import DomainTree
+from coco_opt.ranges.estimated.universal import ESTIMATORS
 from tests.experiments.recorder import Recorder
 
 PNG, PDF = b"\x89PNG", b"%PDF"
@@ -137,11 +145,73 @@ def test_bounds_small_rows(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
     outcome = bounds.run(small=True, out=tmp_path, reporter=Recorder())
     rows = outcome.tables[0].records()
     assert [row["what"] for row in rows if row["kind"] == "planted fault"] == [
-        "naive, one entity added, sensitivity taken for 1",
+        "sizes, one entity added, sensitivity taken for 1",
         "1 % too little noise, epsilon 1",
     ]
     assert all(row["at most the claim"] for row in rows if row["kind"] != "planted fault")
     _check_files(tmp_path, "flaxman2019/bounds", len(rows))
+
+
+def test_bounds_of_histograms_catch_the_fault() -> None:
+    rows = bounds.histogram_rows(2_000, Recorder())
+    assert bounds.failures_in(rows) == ()
+    assert [row.what for row in rows if row.faulty] == ["universal, 8 cells, height 2, sensitivity taken for 1"]
+    assert [row.what.split(", 8")[0].split(", 4")[0] for row in rows if row.kind == "release"] == [
+        "H~",
+        "H-bar, consistent",
+        "H-bar, nonnegative",
+        "S~",
+        "S-bar, L2",
+        "S-bar, L1",
+    ]
+
+
+def test_releases_audit_every_estimator_of_whole_histograms() -> None:
+    found = releases.histogram_audits(2_000, 5, Recorder(), small=True)
+    assert len(found) == 6
+    assert all(audit.violated == () for audit in found.values())
+    records = releases.table_of(found, releases.HISTOGRAMS).records()
+    assert len(records) == 3 * 4 + 3 * 3
+    estimates = [record["estimate from residuals"] for record in records]
+    assert all(isinstance(value, float) and math.isfinite(value) for value in estimates if value is not None)
+    assert sum(value is not None for value in estimates) >= 6
+
+
+def test_many_trees_at_once_are_estimated_as_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subjects, "_FOREST_NODES", 40)  # several forests of a few trees each
+    cells = np.array([0, 5, 2, 0, 9, 1, 0, 3], np.int64)
+    for estimator in histograms.UNIVERSAL:
+        for fan_out in (2, 3, 16):
+            subject = subjects.audited_ranges(DomainTree(cells.size, fan_out), Epsilon(Fraction(1)), estimator)
+            sealed = [subject.seal(subject.asked, tuple(subject.exact(cells)), SeededNoise(run)) for run in range(13)]
+            alone = [subject.statistics(subject.estimate(one)) for one in sealed]
+            assert subject.release_all is not None
+            every = subject.release_all(np.array([one.answers[0].values for one in sealed]))
+            for part, counts in every.items():
+                np.testing.assert_allclose(counts, [one[part] for one in alone], rtol=0, atol=1e-9)
+
+
+def test_subjects_without_noise_release_what_is_exact() -> None:
+    cells = np.array([0, 5, 2, 0, 9, 1, 0, 3], np.int64)
+    loud = Epsilon(Fraction(1_000))
+    several: list[Subject[Any, Any]] = [
+        *(subjects.audited_ranges(DomainTree(8, fan_out), loud, one) for one in ESTIMATORS for fan_out in (None, 2, 3)),
+        *(subjects.audited_sorted(8, loud, loss) for loss in histograms.SORTED),
+    ]
+    for subject in several:
+        sealed = subject.seal(subject.asked, tuple(subject.exact(cells)), SeededNoise(1))
+        released, exact = subject.statistics(subject.estimate(sealed)), subject.statistics(cells)
+        assert list(released) == list(exact)
+        for part, counts in exact.items():
+            np.testing.assert_allclose(released[part], counts, rtol=0, atol=1e-9)
+
+
+def test_an_estimate_sees_the_noise_of_one_count_and_not_the_whole_path() -> None:
+    # Each of the four levels of H~ is measured at epsilon / 4: residuals cannot show that one path has four of them.
+    counts = np.full(4_096, 50, np.int64)
+    subject = subjects.audited_ranges(DomainTree(counts.size, 16), Epsilon(Fraction(1)), "noisy")
+    found = audit_release(subject, histograms.pair_of(counts), bounds.seeded(700), draws=2, runs=10)
+    assert found.losses["release, cells"].mean_between(1.0, 8.0) == pytest.approx(0.25, abs=0.05)
 
 
 def test_bounds_report_faults_that_pass_and_honest_rows_that_do_not() -> None:
@@ -159,6 +229,13 @@ def test_bounds_hold_for_every_mechanism_and_catch_the_faults(tmp_path: Path) ->
     recorder: Reporter = Recorder()
     assert bounds.run(small=False, out=tmp_path, reporter=recorder).failures == ()
     assert (bounds.SCALAR, bounds.VECTOR, bounds.FINE) == (10**6, 2 * 10**5, 2 * 10**7)
+
+
+@pytest.mark.slow
+def test_bounds_hold_for_every_histogram_at_full_size() -> None:
+    rows = bounds.histogram_rows(bounds.VECTOR, Recorder())
+    assert bounds.VECTOR == 200_000
+    assert bounds.failures_in(rows) == ()
 
 
 @pytest.mark.slow

@@ -25,8 +25,7 @@ from coco_experiments.hay2010.strategies import (
 )
 from coco_experiments.hay2010.unattributed import ESTIMATORS, FIT, RAW, SORTED, estimates, squared_error
 
-from coco_opt.problems.tree import Tree
-from coco_opt.problems.tree_posterior import TreePosterior
+from coco_opt.problems.tree import Tree, TreePosterior
 from coco_opt.ranges.domain import DomainTree
 
 

@@ -69,7 +69,7 @@ def test_table3_reports_what_lies_outside_the_band() -> None:
 
 
 def test_table3_has_a_reference_for_each_isotonic_estimator(shared_data: Path) -> None:
-    isotonic = {variant.name for variant in table3.VARIANTS if variant.query != "naive"}
+    isotonic = {variant.name for variant in table3.VARIANTS if variant.query != "sizes"}
     sets = table3.data_sets(shared_data)
     assert [set(data.references) for data in sets] == [isotonic, isotonic, set(), set()]
     assert [data.name for data in sets[2:]] == ["Synthetic (made anew)", "White look-alike"]
@@ -100,11 +100,10 @@ def test_table4_gives_every_region_its_own_noise_or_all_the_same() -> None:
     case = Case.of("made", made_counts(2, 2, 50, 20, np.random.default_rng(3)), 400)
     own, one = Draws(case, 1), Draws(case, 1, shared=True)
     for draws, distinct in ((own, 7), (one, 1)):
-        answers = [draws.measurement(region, "cumulative", Fraction(1, 3)) for region in range(7)]
+        answers = [draws.answer(region, "cumulative", Fraction(1, 3)) for region in range(7)]
         noise = [answer.values - case.truth[r].cumulative(400)[:-1] for r, answer in enumerate(answers)]
         assert len({found.tobytes() for found in noise}) == distinct
-        assert {answer.scale for answer in answers} == {3}
-        assert not any(answer.private for answer in answers)
+        assert {answer.law.parameter for answer in answers} == {3}
 
 
 def test_table4_bottom_up_reads_the_leaves_only() -> None:

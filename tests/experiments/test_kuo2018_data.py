@@ -14,8 +14,8 @@ from coco_experiments.kuo2018.housing import Households, census_households, hous
 from coco_experiments.made import counts_of_runs
 
 from coco_opt.errors import ConfigError
+from coco_opt.groups.asked.private import PrivateCounts
 from coco_opt.histograms import CountOfCounts, Hierarchy
-from coco_opt.tables.private import PrivateCounts
 
 
 def _same(one: PrivateCounts, other: PrivateCounts) -> bool:

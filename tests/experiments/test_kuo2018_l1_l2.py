@@ -12,16 +12,20 @@ from coco_experiments.experiment import Outcome
 from coco_experiments.kuo2018 import l1_l2, l1_l2_duels, l1_l2_tables
 from coco_experiments.kuo2018.cases import Case, small_cases
 from coco_experiments.kuo2018.l1_l2 import HC, HC_GAUSSIAN, HG, Plan, duels_of
-from coco_experiments.kuo2018.l1_l2_duels import ALONE, BOTTOM_UP, CONVEX, JOINT, MATCHING, STEPS, answers_to, duel
+from coco_experiments.kuo2018.l1_l2_duels import ALONE, BOTTOM_UP, CONVEX, JOINT, MATCHING, STEPS, duel, measured
 from coco_experiments.kuo2018.l1_l2_tables import P1, P2, UNDECIDED, Duel, critical_margin
 
+from coco_opt.groups import GroupsAnswers
+from coco_opt.groups.answers import Loss
+from coco_opt.groups.asked.private import PrivateCounts
 from coco_opt.histograms import Hierarchy
-from coco_opt.privacy import Loss, Measurement
+from coco_opt.privacy import DiscreteGaussian, Epsilon, Measurement
 from coco_opt.problem import Problem
 from coco_opt.solution import Solution
 from coco_opt.solver import Solver, solve
-from coco_opt.tables.private import PrivateCounts
 from tests.experiments.recorder import Recorder
+from tests.groups.helpers import Told
+from tests.groups.helpers import measured as measured_of
 
 ONE = Fraction(1)
 
@@ -34,30 +38,10 @@ def _one_region(sizes: list[int], counts: list[int], max_size: int) -> Case:
     return Case.of("tiny", counted, max_size)
 
 
-def _measured(values: list[int], groups: int) -> Measurement:
-    return Measurement(
-        query="cumulative",
-        region="nation",
-        groups=groups,
-        max_size=len(values),
-        parameter=ONE,
-        amount=ONE,
-        neighbours="add_remove",
-        noise="seeded",
-        private=False,
-        values=np.array(values, np.int64),
-    )
-
-
-class _Answers:
-    """Stands for the measurements of a single region."""
-
-    def __init__(self, measurement: Measurement) -> None:
-        self.measurement = measurement
-
-    def __getitem__(self, region: int) -> Measurement:
-        assert region == 0
-        return self.measurement
+def _measured(case: Case, values: list[int]) -> Measurement:
+    """Return a measurement whose noisy cumulative counts are the values."""
+    source = Told({"nation": values})
+    return measured_of(case.hierarchy, case.truth, max_size=case.max_size, source=source)
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +77,7 @@ def test_verdicts_count_every_level_and_epsilon_once(small_run: tuple[Path, Outc
     assert counted == len(full.rows)
 
 
-@pytest.mark.parametrize("arena", l1_l2.ARENAS, ids=lambda arena: f"{arena.query}-{arena.mechanism}")
+@pytest.mark.parametrize("arena", l1_l2.ARENAS, ids=lambda arena: f"{arena.query}-{arena.noise}")
 def test_both_losses_read_the_same_answer(arena: l1_l2.Arena, monkeypatch: pytest.MonkeyPatch) -> None:
     case = small_cases(20)[0]
     seen: dict[str, list[Problem[np.ndarray, np.ndarray]]] = {}
@@ -103,8 +87,9 @@ def test_both_losses_read_the_same_answer(arena: l1_l2.Arena, monkeypatch: pytes
         return solve(problem, solver)
 
     monkeypatch.setattr(l1_l2_duels, "solve", spy)
-    answers = answers_to(case, arena.query, arena.mechanism, ONE, 7)
-    duel(case, answers, [ALONE, MATCHING])
+    noisy = measured(case, arena.query, arena.cost, ONE, 7)
+    duel(case, noisy, [ALONE, MATCHING])
+    answers = GroupsAnswers(noisy)
     assert set(seen) == {"isotonic_l1", "isotonic_l2"}
     assert len(seen["isotonic_l1"]) == len(seen["isotonic_l2"]) == case.hierarchy.regions
     for region, (one, two) in enumerate(zip(seen["isotonic_l1"], seen["isotonic_l2"], strict=True)):
@@ -115,15 +100,15 @@ def test_both_losses_read_the_same_answer(arena: l1_l2.Arena, monkeypatch: pytes
 def test_gaussian_noise_has_the_nominal_variance_of_geometric_noise() -> None:
     case = small_cases(20)[0]
     geometric, gaussian = (
-        answers_to(case, "cumulative", arena.mechanism, Fraction(3, 2), 1)[0] for arena in (HC, HC_GAUSSIAN)
+        GroupsAnswers(measured(case, "cumulative", arena.cost, Fraction(3, 2), 1)).law(0) for arena in (HC, HC_GAUSSIAN)
     )
-    assert geometric.variance == gaussian.variance == 8  # a third of 3/2 a level: 2 / (1/2)^2
-    assert gaussian.mechanism == "discrete_gaussian"
+    assert geometric.nominal_variance == gaussian.nominal_variance == 8  # a third of 3/2 a level: 2 / (1/2)^2
+    assert isinstance(gaussian, DiscreteGaussian)
 
 
 def test_a_seed_repeats_and_another_differs() -> None:
     case = small_cases(20)[0]
-    first, again, other = (answers_to(case, "cumulative", "geometric", ONE, seed)[0].values for seed in (1, 1, 2))
+    first, again, other = (measured(case, "cumulative", Epsilon, ONE, seed).answers[0].values for seed in (1, 1, 2))
     assert np.array_equal(first, again)
     assert not np.array_equal(first, other)
 
@@ -144,8 +129,7 @@ def test_known_fits_of_one_region() -> None:
     # Hc = (5, 5, 5, 5), noise (0, 3, -1, -1). p = 2 pools (8, 4, 4) to 16/3, above 5. For p = 1 the median of those,
     # 4, lies below 5: all four cells are pooled, any value in 4..5 is best, and the upper fit is 5.
     case = _one_region([0, 4], [5, 4], 4)
-    answers = _Answers(_measured([5, 8, 4, 4], 9))
-    sides = duel(case, answers, [ALONE])[ALONE]  # type: ignore[arg-type]
+    sides = duel(case, _measured(case, [5, 8, 4, 4]), [ALONE])[ALONE]
     one, two = sides["l1"], sides["l2"]
     fits = one.fits[0], two.fits[0]
     assert fits[0] is not None
@@ -159,7 +143,7 @@ def test_known_fits_of_one_region() -> None:
 
 def test_programs_report_one_fit_and_errors_at_every_level() -> None:
     case = small_cases(20)[0]
-    found = duel(case, answers_to(case, "cumulative", "geometric", ONE, 1), STEPS)
+    found = duel(case, measured(case, "cumulative", Epsilon, ONE, 1), STEPS)
     losses: tuple[Loss, ...] = ("l1", "l2")
     for loss in losses:
         joint, convex, summed = (found[step][loss] for step in (JOINT, CONVEX, BOTTOM_UP))

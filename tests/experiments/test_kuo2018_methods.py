@@ -7,6 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from coco_experiments.kuo2018 import sweep
+from coco_experiments.kuo2018.answers import answer_of
 from coco_experiments.kuo2018.cases import Case
 from coco_experiments.kuo2018.draws import Draws, errors_by_level, omniscient_line
 from coco_experiments.kuo2018.methods import (
@@ -18,16 +19,16 @@ from coco_experiments.kuo2018.methods import (
     leaves_only,
     matched,
 )
-from coco_experiments.kuo2018.rank_shortcut import face_lengths, measure_ranks, noisy_faces
+from coco_experiments.kuo2018.rank_shortcut import estimate_ranks, face_lengths, noisy_faces
 from coco_experiments.kuo2018.shared_noise import SharedNoise
 from coco_experiments.made import made_counts
 
 from coco_opt.choices import SolverChoices
 from coco_opt.errors import ConfigError
-from coco_opt.groups import FitOptions, estimate
+from coco_opt.groups import GroupsAnswers
+from coco_opt.groups.estimated.estimators import FitOptions, estimate
 from coco_opt.histograms import CountOfCounts, emd
-from coco_opt.privacy import SeededNoise, measure
-from coco_opt.privacy.noise import resolve_noise
+from coco_opt.privacy import SeededNoise, resolve_noise
 from tests.experiments.recorder import Recorder
 
 ONE = Fraction(1)
@@ -69,14 +70,13 @@ def test_the_shortcut_has_the_error_of_noise_and_regression() -> None:
     solvers, options = SolverChoices(), FitOptions("l2")
 
     def brute(seed: int) -> float:
-        given = {"region": "r", "groups": truth.groups, "max_size": 100, "epsilon": ONE, "neighbours": "add_remove"}
-        answer = measure(truth, "rank", source=SeededNoise(seed), loss="l2", **given)
+        answer = answer_of(truth, "ranks", region="r", max_size=100, epsilon=ONE, source=SeededNoise(seed))
         return float(emd(truth, estimate(answer, options, solvers).histogram))
 
     def short(seed: int) -> float:
         rng = np.random.default_rng(seed)
-        answer = measure_ranks(truth, region="r", max_size=100, epsilon=ONE, rng=rng)
-        return float(emd(truth, estimate(answer, options, solvers).histogram))
+        found = estimate_ranks(truth, max_size=100, epsilon=ONE, rng=rng, solvers=solvers)
+        return float(emd(truth, found.histogram))
 
     one, other = ([error(seed) for seed in range(300)] for error in (brute, short))
     spread = np.sqrt((np.var(one) + np.var(other)) / 300)
@@ -98,17 +98,17 @@ def test_shared_noise_is_one_sequence_and_says_so() -> None:
 
 def test_draws_repeat_per_seed_and_are_kept(case: Case) -> None:
     draws, again, other = Draws(case, 1), Draws(case, 1), Draws(case, 2)
-    first = draws.level(1, "rank", ONE)
-    assert draws.level(1, "rank", ONE) is first
-    assert all(a.histogram.equals(b.histogram) for a, b in zip(first, again.level(1, "rank", ONE), strict=True))
-    assert not all(a.histogram.equals(b.histogram) for a, b in zip(first, other.level(1, "rank", ONE), strict=True))
+    first = draws.level(1, "ranks", ONE)
+    assert draws.level(1, "ranks", ONE) is first
+    assert all(a.histogram.equals(b.histogram) for a, b in zip(first, again.level(1, "ranks", ONE), strict=True))
+    assert not all(a.histogram.equals(b.histogram) for a, b in zip(first, other.level(1, "ranks", ONE), strict=True))
 
 
 def test_measurements_are_the_noise_the_levels_read(case: Case) -> None:
     split = (Fraction(1, 2), Fraction(0), Fraction(1, 2))
-    answers = Draws(case, 3).measurements("cumulative", split)
-    assert answers.answers[1] is None
-    single = Draws(case, 3).measurement(0, "cumulative", Fraction(1, 2))
+    answers = GroupsAnswers(Draws(case, 3).measurement("cumulative", split))
+    assert answers.get(1) is None
+    single = Draws(case, 3).answer(0, "cumulative", Fraction(1, 2))
     assert np.array_equal(answers[0].values, single.values)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from coco_experiments.bench.topdown import SETTING, faults, run, whole_run
 from coco_experiments.topdown.data import made_blocks, small_tables
 
-from coco_opt.topdown.sparse_tables import SparseTables
+from coco_opt.topdown.estimated.sparse_tables import SparseTables
 from tests.experiments.recorder import Recorder
 
 

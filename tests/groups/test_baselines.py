@@ -12,38 +12,34 @@ from hypothesis import strategies as st
 
 from coco_opt import CountOfCounts, GroupsMethod, Hierarchy, SeededNoise, SolverChoices, emd, estimate_groups
 from coco_opt.errors import InputError, ProblemError
-from coco_opt.groups import FitOptions, estimate
-from coco_opt.groups.baselines import clipped_naive, cumulative_distance, mean_consistency, omniscient
-from coco_opt.groups.estimators import noise_variance
-from coco_opt.privacy import Measurements, measure, measure_hierarchy
+from coco_opt.groups import GroupsAnswers
+from coco_opt.groups.estimated.baselines import (
+    clipped_naive,
+    cumulative_distance,
+    errors_by_level,
+    mean_consistency,
+    omniscient,
+)
+from coco_opt.groups.estimated.estimators import FitOptions, estimate
+from coco_opt.privacy import Measurement, Rho
 from coco_opt.problems import TreeLeastSquares
 from coco_opt.solver import solve
-from tests.groups.test_groups import MAX_SIZE, NoNoise, assert_consistent, three_levels
+from tests.groups.helpers import MAX_SIZE, answer, assert_consistent, costs, measured, three_levels
 
 
-def naive(seed: int, shares: list[Fraction | None], query: str = "naive") -> Measurements:
+def of_sizes(seed: int, shares: list[Fraction | None], query: str = "sizes") -> Measurement:
     hierarchy, truth = three_levels(np.random.default_rng(seed))
-    return measure_hierarchy(
-        truth,
-        hierarchy,
-        np.array([one.groups for one in truth]),
-        queries=[query] * 3,
-        losses=["l2"] * 3,
-        epsilons=shares,
-        max_size=MAX_SIZE,
-        neighbours="add_remove",
-        source=SeededNoise(seed),
-    )
+    return measured(hierarchy, truth, query, seed=seed, shares=shares)
 
 
 def test_the_omniscient_line_by_hand() -> None:
     """Two regions below the root with 1 and 3 distinct sizes; the root has 3."""
     hierarchy = Hierarchy.from_paths([("n", "a"), ("n", "b")])
     a, b = CountOfCounts.from_runs([4], [10]), CountOfCounts.from_runs([1, 4, 9], [5, 5, 5])
-    found = omniscient(hierarchy, [a + b, a, b], [Fraction(1, 2), Fraction(1, 4)])
+    found = omniscient(hierarchy, [a + b, a, b], costs([Fraction(1, 2), Fraction(1, 4)]))
     np.testing.assert_allclose(found.deviation, [3 * 2**0.5 / 0.5, 2 * 2**0.5 / 0.25])
     np.testing.assert_allclose(found.absolute, [3 / 0.5, 2 / 0.25])
-    gaussian = omniscient(hierarchy, [a + b, a, b], rhos=[Fraction(1, 2), None])
+    gaussian = omniscient(hierarchy, [a + b, a, b], costs([Fraction(1, 2), None], Rho))
     np.testing.assert_allclose(gaussian.deviation, [3.0, np.inf])
     np.testing.assert_allclose(gaussian.absolute, [3 * (2 / np.pi) ** 0.5, np.inf])
 
@@ -54,16 +50,16 @@ def test_the_absolute_line_is_what_such_a_method_errs() -> None:
     truth = [CountOfCounts.from_runs(range(1, 8), [100] * 7)]
     rng = np.random.default_rng(5)
     laplace = np.abs(rng.laplace(0, 4.0, (20_000, 7))).sum(axis=1).mean()
-    assert omniscient(hierarchy, truth, [Fraction(1, 4)]).absolute[0] == pytest.approx(laplace, rel=0.02)
+    assert omniscient(hierarchy, truth, costs([Fraction(1, 4)])).absolute[0] == pytest.approx(laplace, rel=0.02)
     normal = np.abs(rng.normal(0, 4.0, (20_000, 7))).sum(axis=1).mean()
-    assert omniscient(hierarchy, truth, rhos=[Fraction(1, 32)]).absolute[0] == pytest.approx(normal, rel=0.02)
+    assert omniscient(hierarchy, truth, costs([Fraction(1, 32)], Rho)).absolute[0] == pytest.approx(normal, rel=0.02)
 
 
 def test_an_empty_level_has_no_error_and_amounts_must_fit() -> None:
     hierarchy = Hierarchy.from_paths([("n",)])
-    assert omniscient(hierarchy, [CountOfCounts.empty()], [None]).deviation.tolist() == [0.0]
-    with pytest.raises(ProblemError, match="an amount for every level"):
-        omniscient(hierarchy, [CountOfCounts.empty()], [Fraction(1)] * 2)
+    assert omniscient(hierarchy, [CountOfCounts.empty()], costs([None])).deviation.tolist() == [0.0]
+    with pytest.raises(ProblemError, match="a cost for every level"):
+        omniscient(hierarchy, [CountOfCounts.empty()], costs([1, 1]))
 
 
 SHARES: list[list[Fraction | None]] = [
@@ -80,17 +76,18 @@ SHARES: list[list[Fraction | None]] = [
 @given(seed=st.integers(0, 10_000))
 def test_mean_consistency_solves_every_cell(seed: int, shares: list[Fraction | None]) -> None:
     """The batched passes against the certified tree problem, cell by cell."""
-    measured = naive(seed, shares)
-    found = mean_consistency(measured).table
-    variance = [np.inf if one is None else noise_variance(one) for one in measured]
+    measurement = of_sizes(seed, shares)
+    found = mean_consistency(measurement).table
+    answers = list(GroupsAnswers(measurement))
+    variance = [np.inf if one is None else one.law.variance for one in answers]
     for cell in (0, MAX_SIZE // 2, MAX_SIZE):
-        y = [0.0 if one is None else float(one.values[cell]) for one in measured]
-        expected = solve(TreeLeastSquares(measured.hierarchy.parent, y, variance)).value
+        y = [0.0 if one is None else float(one.values[cell]) for one in answers]
+        expected = solve(TreeLeastSquares(measurement.hierarchy.parent, y, variance)).value
         np.testing.assert_allclose(found[:, cell], expected, atol=1e-8)
 
 
 def test_mean_consistency_fails_as_the_paper_says() -> None:
-    found = mean_consistency(naive(3, [Fraction(1, 3)] * 3))
+    found = mean_consistency(of_sizes(3, [Fraction(1, 3)] * 3))
     leaves = found.table[found.hierarchy.leaves.start :]
     np.testing.assert_allclose(found.hierarchy.aggregate(leaves), found.table, atol=1e-9)  # consistent, but:
     assert 0.1 < found.negative < 0.5
@@ -99,27 +96,16 @@ def test_mean_consistency_fails_as_the_paper_says() -> None:
 
 def test_mean_consistency_keeps_the_truth_where_there_is_no_noise() -> None:
     hierarchy, truth = three_levels(np.random.default_rng(4))
-    measured = measure_hierarchy(
-        truth,
-        hierarchy,
-        np.array([one.groups for one in truth]),
-        queries=["naive"] * 3,
-        losses=["l2"] * 3,
-        epsilons=[Fraction(1)] * 3,
-        max_size=MAX_SIZE,
-        neighbours="add_remove",
-        source=NoNoise(),
-    )
-    found = mean_consistency(measured)
+    found = mean_consistency(measured(hierarchy, truth, "sizes", seed=None))
     np.testing.assert_allclose(found.table, [one.to_dense(MAX_SIZE) for one in truth], atol=1e-9)
     assert (found.negative, found.fractional) == (0.0, 0.0)
 
 
-def test_mean_consistency_needs_naive_leaves() -> None:
-    with pytest.raises(ProblemError, match="needs 'naive'"):
-        mean_consistency(naive(1, [Fraction(1, 3)] * 3, "cumulative"))
+def test_mean_consistency_needs_the_sizes_of_leaves() -> None:
+    with pytest.raises(ProblemError, match="needs 'sizes'"):
+        mean_consistency(of_sizes(1, [Fraction(1, 3)] * 3, "cumulative"))
     with pytest.raises(ProblemError, match="needs the leaves' counts"):
-        mean_consistency(naive(1, [Fraction(1, 2), Fraction(1, 2), None]))
+        mean_consistency(of_sizes(1, [Fraction(1, 2), Fraction(1, 2), None]))
 
 
 def test_clipping_alone_grows_with_the_square_of_the_bound() -> None:
@@ -127,21 +113,11 @@ def test_clipping_alone_grows_with_the_square_of_the_bound() -> None:
     truth = CountOfCounts.from_runs([1, 2], [500, 300])
     errors = {}
     for max_size in (4_000, 8_000):
-        measured = measure(
-            truth,
-            "naive",
-            region="n",
-            groups=800,
-            max_size=max_size,
-            epsilon=Fraction(1),
-            neighbours="add_remove",
-            source=SeededNoise(8),
-            loss="l2",
-        )
-        errors[max_size] = cumulative_distance(clipped_naive(measured), truth, max_size)
+        noisy = answer(truth, "sizes", SeededNoise(8), max_size=max_size)
+        errors[max_size] = cumulative_distance(clipped_naive(noisy), truth, max_size)
         expected = np.exp(-0.5) / (1 - np.exp(-1.0)) * max_size**2 / 2
         assert errors[max_size] == pytest.approx(expected, rel=0.15)
-        constrained = estimate(measured, FitOptions("l2"), SolverChoices())
+        constrained = estimate(noisy, FitOptions("l2"), SolverChoices())
         assert emd(constrained.histogram, truth) < errors[max_size] / 2
     assert errors[8_000] > 3 * errors[4_000]
 
@@ -160,28 +136,26 @@ def test_a_size_beyond_the_bound_is_refused() -> None:
         cumulative_distance(one, one, 8)
 
 
-@pytest.mark.parametrize("queries", list(product(["cumulative", "rank"], repeat=3)))
+@pytest.mark.parametrize("queries", list(product(["cumulative", "ranks"], repeat=3)))
 def test_every_combination_of_levels_can_be_released(queries: tuple[str, ...]) -> None:
     """Hc x Hg x Hc and the others: each level's estimate is its own query's, and the release is consistent."""
     hierarchy, truth = three_levels(np.random.default_rng(9))
-    losses = tuple("l2" if query == "rank" else "l1" for query in queries)
+    losses = tuple("l2" if query == "ranks" else "l1" for query in queries)
 
-    def measured(asked: tuple[str, ...]) -> Measurements:
-        return measure_hierarchy(
-            truth,
-            hierarchy,
-            np.array([one.groups for one in truth]),
-            queries=list(asked),
-            losses=list(losses),
-            epsilons=[Fraction(1, 3)] * 3,
-            max_size=MAX_SIZE,
-            neighbours="add_remove",
-            source=SeededNoise(2),
-        )
-
-    mixed = measured(queries)
+    mixed = measured(hierarchy, truth, queries, seed=2)
     assert_consistent(hierarchy, truth, estimate_groups(mixed, GroupsMethod(losses=losses)).histograms)
     alone = estimate_groups(mixed, GroupsMethod(losses=losses, consistency="none")).histograms
     for level, query in enumerate(queries):
-        pure = estimate_groups(measured((query,) * 3), GroupsMethod(losses=losses, consistency="none")).histograms
+        pure = estimate_groups(
+            measured(hierarchy, truth, query, seed=2), GroupsMethod(losses=losses, consistency="none")
+        ).histograms
         assert all(alone[region].equals(pure[region]) for region in hierarchy.level_range(level))
+
+
+def test_errors_are_means_of_distances_by_level() -> None:
+    hierarchy, truth = three_levels(np.random.default_rng(2))
+    released = estimate_groups(measured(hierarchy, truth), GroupsMethod(losses=("l1",) * 3)).histograms
+    errors = errors_by_level(hierarchy, released, truth)
+    for level in range(3):
+        here = hierarchy.level_range(level)
+        assert errors[level] == pytest.approx(np.mean([emd(released[r], truth[r]) for r in here]))

@@ -13,34 +13,22 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from coco_opt import (
-    CountOfCounts,
-    GroupsMethod,
-    Hierarchy,
-    SeededNoise,
-    SolverChoices,
-    emd,
-    estimate_groups,
-    measure_hierarchy,
-)
+from coco_opt import CountOfCounts, GroupsMethod, Hierarchy, SeededNoise, SolverChoices, emd, estimate_groups
 from coco_opt.errors import InputError, ProblemError
-from coco_opt.groups.consistency import sum_of_leaves
-from coco_opt.groups.group_counts import (
-    MAX_GROUPS,
-    GroupCountMeasurements,
-    estimate_group_counts,
-    measure_group_counts,
-    with_group_count,
-)
-from coco_opt.privacy import OpenDPNoise, SecureNoise
+from coco_opt.groups.asked.group_counts import MAX_GROUPS, measure_group_counts, with_group_count
+from coco_opt.groups.asked.measure import measure_hierarchy
+from coco_opt.groups.estimated.consistency import sum_of_leaves
+from coco_opt.groups.estimated.group_counts import estimate_group_counts, noisy_counts
+from coco_opt.privacy import Cost, Epsilon, Measurement, OpenDPNoise, Rho, SecureNoise
 from coco_opt.problems import TreeLeastSquares
 from coco_opt.solver import solve
-from tests.groups.test_groups import NoNoise
+from tests.groups.helpers import NoNoise, Told, costs, thirds
 
 Int64 = NDArray[np.int64]
 PATHS = [("n", f"s{i}", f"c{j}") for i in range(4) for j in range(1 + 2 * i)]
 HIERARCHY = Hierarchy.from_paths(PATHS)
 THIRDS = [Fraction(1, 3)] * 3
+UNITS: list[type[Cost]] = [Epsilon, Rho]
 
 
 def counts_of(seed: int, most: int = 60) -> Int64:
@@ -49,10 +37,16 @@ def counts_of(seed: int, most: int = 60) -> Int64:
     return HIERARCHY.aggregate(leaves.astype(np.int64))
 
 
-def measured(counts: Int64, **settings: Any) -> GroupCountMeasurements:
-    budget = {} if "rhos" in settings else {"epsilons": THIRDS}
-    given: dict[str, Any] = {"neighbours": "add_remove", "source": SeededNoise(1), **budget, **settings}
-    return measure_group_counts(HIERARCHY, counts, **given)
+def noisy(counts: Int64, shares: Any = THIRDS, unit: type[Cost] = Epsilon, **settings: Any) -> Measurement:
+    given: dict[str, Any] = {"neighbours": "add_remove", "source": SeededNoise(1), **settings}
+    return measure_group_counts(HIERARCHY, counts, costs=costs(shares, unit), **given)
+
+
+def told(hierarchy: Hierarchy, values: list[int], amounts: list[Fraction]) -> Measurement:
+    """Return a measurement of the given noisy values."""
+    source = Told({path: [value] for path, value in zip(hierarchy.paths, values, strict=True)})
+    zeros = np.zeros(hierarchy.regions, np.int64)
+    return measure_group_counts(hierarchy, zeros, costs=costs(amounts), neighbours="add_remove", source=source)
 
 
 def assert_counts(found: Int64) -> None:
@@ -70,17 +64,20 @@ SHARES = [
 ]
 
 
-@pytest.mark.parametrize("unit", ["epsilons", "rhos"])
+@pytest.mark.parametrize("unit", UNITS)
 @pytest.mark.parametrize("shares", SHARES)
 @hypothesis_settings(max_examples=20)
 @given(seed=st.integers(0, 100_000))
-def test_counts_are_whole_nonnegative_and_consistent(seed: int, shares: list[Fraction | None], unit: str) -> None:
-    noisy = measured(counts_of(seed), source=SeededNoise(seed), **{unit: shares})
-    assert noisy.spent == sum(share or 0 for share in shares)
+def test_counts_are_whole_nonnegative_and_consistent(
+    seed: int, shares: list[Fraction | None], unit: type[Cost]
+) -> None:
+    measurement = noisy(counts_of(seed), shares, unit, source=SeededNoise(seed))
+    assert measurement.cost == unit(sum((share or Fraction(0) for share in shares), Fraction(0)))
     solvers = SolverChoices()
-    found = estimate_group_counts(noisy, solvers)
+    found = estimate_group_counts(measurement, solvers)
     assert_counts(found)
-    exact = solve(TreeLeastSquares(HIERARCHY.parent, noisy.values, np.maximum(noisy.variances, 1e-6), lower=0.0)).value
+    values, variances = noisy_counts(measurement)
+    exact = solve(TreeLeastSquares(HIERARCHY.parent, values, np.maximum(variances, 1e-6), lower=0.0)).value
     assert np.abs(found - exact).max() < 1 + 1e-4  # each is the floor or the ceiling of the fit
     assert {one.problem for one in solvers.certificates} == {"tree_l2", "controlled_rounding"}
     assert all(one.relative_gap <= 1e-6 for one in solvers.certificates)
@@ -89,45 +86,28 @@ def test_counts_are_whole_nonnegative_and_consistent(seed: int, shares: list[Fra
 @given(st.integers(0, 100_000))
 def test_without_noise_the_counts_come_back(seed: int) -> None:
     counts = counts_of(seed, 10**9)
-    np.testing.assert_array_equal(estimate_group_counts(measured(counts, source=NoNoise())), counts)
+    np.testing.assert_array_equal(estimate_group_counts(noisy(counts, source=NoNoise())), counts)
 
 
 @pytest.mark.parametrize("solver", ["piqp", "clarabel"])
 def test_other_solvers_agree(solver: str) -> None:
-    noisy = measured(counts_of(5), source=SeededNoise(5))
-    other = estimate_group_counts(noisy, SolverChoices({"tree_l2": solver}))
+    measurement = noisy(counts_of(5), source=SeededNoise(5))
+    other = estimate_group_counts(measurement, SolverChoices({"tree_l2": solver}))
     assert_counts(other)
-    assert np.abs(other - estimate_group_counts(noisy)).max() <= 1
+    assert np.abs(other - estimate_group_counts(measurement)).max() <= 1
 
 
 def test_a_negative_leaf_is_not_clipped_alone() -> None:
     """Leaves -4 and 10 under a root of 4, equal variances: with bounds 0 and 7, not 0 and 10."""
     hierarchy = Hierarchy.from_paths([("n", "a"), ("n", "b")])
-    noisy = GroupCountMeasurements(
-        hierarchy, np.array([4, -4, 10]), (Fraction(1, 2),) * 2, "add_remove", "seeded", private=False
-    )
-    assert estimate_group_counts(noisy).tolist() == [7, 0, 7]
+    assert estimate_group_counts(told(hierarchy, [4, -4, 10], [Fraction(1, 2)] * 2)).tolist() == [7, 0, 7]
 
 
 def test_a_level_with_more_budget_weighs_more() -> None:
     hierarchy = Hierarchy.from_paths([("n", "a")])
     for amounts, expected in (((4, 1), 100), ((1, 4), 10)):
-        spent = tuple(Fraction(amount) for amount in amounts)
-        noisy = GroupCountMeasurements(hierarchy, np.array([100, 10]), spent, "add_remove", "seeded", private=False)
-        assert abs(int(estimate_group_counts(noisy)[0]) - expected) <= 5
-
-
-class Recording(NoNoise):
-    def __init__(self) -> None:
-        self.opened: list[tuple[str, Fraction, str, str]] = []
-
-    def stream(self, scale: Fraction, *, measurement: str, region: str) -> NoNoise:
-        self.opened.append(("scale", scale, measurement, region))
-        return self
-
-    def gaussian_stream(self, variance: Fraction, *, measurement: str, region: str) -> NoNoise:
-        self.opened.append(("variance", variance, measurement, region))
-        return self
+        measurement = told(hierarchy, [100, 10], [Fraction(amount) for amount in amounts])
+        assert abs(int(estimate_group_counts(measurement)[0]) - expected) <= 5
 
 
 @pytest.mark.parametrize(("neighbours", "changed"), [("add_remove", 1), ("replace", 2)])
@@ -143,52 +123,50 @@ def test_noise_is_scaled_by_what_a_group_can_change(neighbours: str, changed: in
         here = change[:, HIERARCHY.level_range(level)]
         assert np.abs(here).sum(axis=1).max() == (0 if level == 0 and neighbours == "replace" else changed)
         assert (here**2).sum(axis=1).max() <= changed
-    scales = (("epsilons", "scale", Fraction(changed, 3)), ("rhos", "variance", Fraction(changed, 6)))
-    for unit, kind, expected in scales:
-        source = Recording()
-        noisy = measured(before, source=source, neighbours=neighbours, **{unit: [None, None, Fraction(3)]})
-        assert {opened[:2] for opened in source.opened} == {(kind, expected)}
-        assert len({opened[2:] for opened in source.opened}) == len(HIERARCHY.leaves)
-        assert noisy.spent == 3
+    for unit, expected in ((Epsilon, Fraction(changed, 3)), (Rho, Fraction(changed, 6))):
+        source = NoNoise()
+        measurement = noisy(before, [None, None, 3], unit, source=source, neighbours=neighbours)
+        assert {opened[0] for opened in source.opened} == {expected}
+        assert len({opened[1:] for opened in source.opened}) == len(HIERARCHY.leaves)
+        assert measurement.cost == unit(Fraction(3))
 
 
 def test_variances_are_those_of_the_noise() -> None:
     zeros = np.zeros(HIERARCHY.regions, np.int64)
-    for unit in ("epsilons", "rhos"):
+    for unit in UNITS:
         shares = [Fraction(2), Fraction(1), Fraction(1, 2)]
-        draws = np.array([measured(zeros, source=SeededNoise(s), **{unit: shares}).values for s in range(200)])
-        variances = measured(zeros, **{unit: shares}).variances
+        draws = np.array([noisy_counts(noisy(zeros, shares, unit, source=SeededNoise(s)))[0] for s in range(200)])
+        variances = noisy_counts(noisy(zeros, shares, unit))[1]
         for level in range(3):
             here = HIERARCHY.level_range(level)
             assert draws[:, here].var() == pytest.approx(variances[here.start], rel=0.25)
     a = math.exp(-2.0)
-    assert measured(zeros, epsilons=[Fraction(2)] * 3).variances[0] == pytest.approx(2 * a / (1 - a) ** 2)
+    assert noisy_counts(noisy(zeros, [2] * 3))[1][0] == pytest.approx(2 * a / (1 - a) ** 2)
 
 
 def test_private_sources_draw_a_count_once() -> None:
     for source in (SecureNoise(), OpenDPNoise()):
-        noisy = measured(counts_of(1), source=source)
-        assert noisy.private
-        assert_counts(estimate_group_counts(noisy))
+        measurement = noisy(counts_of(1), source=source)
+        assert measurement.private
+        assert_counts(estimate_group_counts(measurement))
         with pytest.raises(ProblemError, match="already drawn"):
-            measured(counts_of(1), source=source)
+            noisy(counts_of(1), source=source)
 
 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"epsilons": THIRDS[:2]}, "3 levels need as many epsilons"),
-        ({"epsilons": [None] * 3}, "at least one must be above zero"),
-        ({"epsilons": [Fraction(-1), Fraction(1), Fraction(1)]}, "may be negative"),
-        ({"rhos": THIRDS, "epsilons": THIRDS}, "either epsilon"),
+        ({"shares": THIRDS[:2]}, "3 levels need as many costs"),
+        ({"shares": [None] * 3}, "nothing was asked"),
         ({"neighbours": "remove"}, "unknown neighbours"),
-        ({"epsilons": [Fraction(1, 2**41)] * 3}, "at most 2\\*\\*40"),
-        ({"rhos": THIRDS, "source": NoNoise()}, "draws no discrete Gaussian"),
+        ({"shares": [Fraction(1, 2**41)] * 3}, "at most 2\\*\\*40"),
     ],
 )
 def test_parameters_are_checked_first(settings: dict[str, Any], message: str) -> None:
+    source = NoNoise()
     with pytest.raises(ProblemError, match=message):
-        measured(counts_of(1), **settings)
+        noisy(counts_of(1), **{"source": source, **settings})
+    assert source.opened == []
 
 
 def test_counts_are_checked_and_never_shown() -> None:
@@ -202,18 +180,17 @@ def test_counts_are_checked_and_never_shown() -> None:
         (counts, "group-count-mismatch"),
     ):
         with pytest.raises(InputError) as error:
-            measured(wrong)
+            noisy(wrong)
         assert error.value.code == code
         assert str(secret) not in str(error.value).replace(",", "")
 
 
 def test_the_leaves_must_be_measured() -> None:
-    noisy = measured(counts_of(1), epsilons=[Fraction(1), Fraction(1), None])
     with pytest.raises(ProblemError, match="give their level a share"):
-        estimate_group_counts(noisy)
+        estimate_group_counts(noisy(counts_of(1), [1, 1, None]))
 
 
-@pytest.mark.parametrize("unit", ["epsilons", "rhos"])
+@pytest.mark.parametrize("unit", UNITS)
 @pytest.mark.parametrize(
     "shares",
     [
@@ -222,10 +199,10 @@ def test_the_leaves_must_be_measured() -> None:
         [Fraction(1, 1000), Fraction(10**4), Fraction(1, 10**6)],
     ],
 )
-def test_budgets_far_apart_still_give_certified_counts(shares: list[Fraction], unit: str) -> None:
+def test_budgets_far_apart_still_give_certified_counts(shares: list[Fraction], unit: type[Cost]) -> None:
     for seed, most in ((1, 50), (2, 2**35)):
         counts = counts_of(seed, most)
-        found = estimate_group_counts(measured(counts, source=SeededNoise(seed), **{unit: shares}))
+        found = estimate_group_counts(noisy(counts, shares, unit, source=SeededNoise(seed)))
         assert_counts(found)
         sharp = HIERARCHY.level_range(max(range(3), key=lambda level: shares[level]))
         if sharp.stop == HIERARCHY.regions:
@@ -255,14 +232,13 @@ def test_sizes_can_be_released_beside_private_counts() -> None:
     rng = np.random.default_rng(6)
     leaves = [CountOfCounts.from_dense(rng.integers(0, 20, 6)) for _ in HIERARCHY.leaves]
     truth = sum_of_leaves(HIERARCHY, leaves)
-    found = estimate_group_counts(measured(np.array([one.groups for one in truth]), source=SeededNoise(6)))
+    found = estimate_group_counts(noisy(np.array([one.groups for one in truth]), source=SeededNoise(6)))
     answers = measure_hierarchy(
         [with_group_count(one, groups) for one, groups in zip(truth, found.tolist(), strict=True)],
         HIERARCHY,
         found,
         queries=["cumulative"] * 3,
-        losses=["l1"] * 3,
-        epsilons=THIRDS,
+        costs=thirds(),
         max_size=6,
         neighbours="add_remove",
         source=SeededNoise(7),
@@ -280,8 +256,8 @@ def test_fitting_the_tree_beats_the_raw_counts() -> None:
     raw, fitted = np.zeros(3), np.zeros(3)
     for seed in range(200):
         counts = counts_of(seed)
-        noisy = measured(counts, source=SeededNoise(seed))
-        found = estimate_group_counts(noisy)
-        for errors, values in ((raw, noisy.values), (fitted, found)):
+        measurement = noisy(counts, source=SeededNoise(seed))
+        found = estimate_group_counts(measurement)
+        for errors, values in ((raw, noisy_counts(measurement)[0]), (fitted, found)):
             errors += [np.mean((values - counts)[HIERARCHY.level_range(level)] ** 2) for level in range(3)]
     assert (fitted < 0.9 * raw).all()

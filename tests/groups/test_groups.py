@@ -10,32 +10,15 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 from coco_opt import CountOfCounts, GroupsMethod, Hierarchy, SeededNoise, SolverChoices, emd, estimate_groups
 from coco_opt.errors import ProblemError
-from coco_opt.groups import FitOptions, SizeEstimate, estimate
-from coco_opt.groups.consistency import match_and_merge, matching, sum_of_leaves
-from coco_opt.privacy import Measurement, Measurements, measure, measure_hierarchy
-
-MAX_SIZE = 12
-QUERIES = ("naive", "rank", "cumulative")
-
-
-class NoNoise:
-    """A source that adds nothing, to see what post-processing does to the truth."""
-
-    name = "none"
-    private = False
-
-    def stream(self, scale: Fraction, *, measurement: str, region: str) -> NoNoise:
-        return self
-
-    def add_to(self, values: NDArray[np.int64]) -> NDArray[np.int64]:
-        return values.copy()
-
-    def draw(self, n: int) -> NDArray[np.int64]:
-        return np.zeros(n, dtype=np.int64)
+from coco_opt.groups import QUERIES, RegionAnswer
+from coco_opt.groups.estimated.consistency import match_and_merge, matching
+from coco_opt.groups.estimated.estimates import SizeEstimate
+from coco_opt.groups.estimated.estimators import FitOptions, estimate
+from coco_opt.privacy import Epsilon
+from tests.groups.helpers import answer, assert_consistent, measured, three_levels
 
 
 def release(
@@ -45,53 +28,12 @@ def release(
     queries: Sequence[str],
     *,
     seed: int | None = 3,
-    shares: Sequence[Fraction | None] | None = None,
+    shares: Sequence[Fraction | int | None] | None = None,
     solvers: SolverChoices | None = None,
     threads: int = 1,
 ) -> list[CountOfCounts]:
-    measured = sealed(hierarchy, truth, method, queries, seed=seed, shares=shares)
-    return list(estimate_groups(measured, method, solvers, threads=threads).histograms)
-
-
-def sealed(
-    hierarchy: Hierarchy,
-    truth: Sequence[CountOfCounts],
-    method: GroupsMethod,
-    queries: Sequence[str],
-    *,
-    seed: int | None = 3,
-    shares: Sequence[Fraction | None] | None = None,
-) -> Measurements:
-    return measure_hierarchy(
-        truth,
-        hierarchy,
-        np.array([h.groups for h in truth]),
-        queries=list(queries),
-        losses=list(method.losses),
-        epsilons=list(shares or [Fraction(1, hierarchy.levels)] * hierarchy.levels),
-        max_size=MAX_SIZE,
-        neighbours="add_remove",
-        source=NoNoise() if seed is None else SeededNoise(seed),
-    )
-
-
-def three_levels(rng: np.random.Generator) -> tuple[Hierarchy, list[CountOfCounts]]:
-    paths = [("n", f"s{i}", f"c{j}") for i in range(3) for j in range(1 + i)]
-    hierarchy = Hierarchy.from_paths(paths)
-    leaves = [
-        CountOfCounts.from_dense(rng.integers(0, 40, MAX_SIZE + 1) * (rng.random(MAX_SIZE + 1) < 0.6))
-        for _ in hierarchy.leaves
-    ]
-    return hierarchy, sum_of_leaves(hierarchy, leaves)
-
-
-def assert_consistent(hierarchy: Hierarchy, truth: Sequence[CountOfCounts], released: Sequence[CountOfCounts]) -> None:
-    for region in range(hierarchy.regions):
-        assert released[region].groups == truth[region].groups
-        assert released[region].max_size <= MAX_SIZE
-        children = hierarchy.children(region)
-        if len(children):
-            assert released[region].equals(CountOfCounts.total(released[child] for child in children))
+    noisy = measured(hierarchy, truth, queries, seed=seed, shares=shares)
+    return list(estimate_groups(noisy, method, solvers, threads=threads).histograms)
 
 
 @pytest.mark.parametrize("consistency", ["matching", "bottom_up"])
@@ -127,7 +69,7 @@ def test_joint_needs_one_loss_and_cumulative_counts() -> None:
         GroupsMethod(losses=("l1", "l2"), consistency="joint")
     hierarchy, truth = three_levels(np.random.default_rng(8))
     with pytest.raises(ProblemError, match="'cumulative' on every measured level"):
-        release(hierarchy, truth, GroupsMethod(losses=("l1",) * 3, consistency="joint"), ["rank"] * 3)
+        release(hierarchy, truth, GroupsMethod(losses=("l1",) * 3, consistency="joint"), ["ranks"] * 3)
 
 
 @settings(max_examples=60)
@@ -175,51 +117,33 @@ def test_one_region_needs_no_consistency() -> None:
 def test_matching_needs_every_level() -> None:
     hierarchy, truth = three_levels(np.random.default_rng(6))
     method = GroupsMethod(losses=("l1",) * 3)
-    with pytest.raises(ProblemError, match="give its level a share"):
+    with pytest.raises(ProblemError, match="give it a share"):
         release(hierarchy, truth, method, ["cumulative"] * 3, shares=[None, Fraction(1, 2), Fraction(1, 2)])
 
 
 def test_bottom_up_reads_leaves_only() -> None:
     hierarchy, truth = three_levels(np.random.default_rng(7))
     method = GroupsMethod(losses=("l1",) * 3, consistency="bottom_up")
-    released = release(hierarchy, truth, method, ["cumulative"] * 3, shares=[None, None, Fraction(1)])
-    assert_consistent(hierarchy, truth, released)
+    for shares in ([None, None, 1], [Fraction(1, 4), Fraction(1, 4), Fraction(1, 2)]):
+        solvers = SolverChoices()
+        released = release(hierarchy, truth, method, ["cumulative"] * 3, shares=shares, solvers=solvers)
+        assert_consistent(hierarchy, truth, released)
+        assert sum(row.solves for row in solvers.certificates) == len(hierarchy.leaves)
 
 
-def _measure(histogram: CountOfCounts, query: str, loss: str = "l1", raw_limit: int = 10**6) -> Measurement:
-    return measure(
-        histogram,
-        query,
-        region="n",
-        groups=histogram.groups,
-        max_size=MAX_SIZE,
-        epsilon=Fraction(1, 2),
-        neighbours="add_remove",
-        source=SeededNoise(9),
-        loss=loss,
-        raw_limit=raw_limit,
-    )
+def half(histogram: CountOfCounts, query: str) -> RegionAnswer:
+    return answer(histogram, query, SeededNoise(9), Epsilon(Fraction(1, 2)))
 
 
 def test_variances_follow_section_5_1() -> None:
     histogram = CountOfCounts.from_runs([1, 2, 5], [300, 200, 50])
     options, solvers = FitOptions(), SolverChoices()
-    cumulative = estimate(_measure(histogram, "cumulative"), options, solvers)
+    cumulative = estimate(half(histogram, "cumulative"), options, solvers)
     np.testing.assert_allclose(cumulative.variances, 4 / (0.25 * cumulative.counts))
-    rank = estimate(_measure(histogram, "rank", "l2"), FitOptions(loss="l2"), solvers)
-    np.testing.assert_allclose(rank.variances, 2 / (0.25 * rank.counts))
-    naive = estimate(_measure(histogram, "naive"), options, solvers)
-    np.testing.assert_allclose(naive.variances, 8 / (0.25 * naive.counts))
-
-
-def test_pooled_rank_measurements_give_the_same_estimate() -> None:
-    histogram = CountOfCounts.from_runs([1, 2, 5], [3000, 2000, 50])
-    raw, pooled = (_measure(histogram, "rank", "l2", raw_limit=limit) for limit in (10**6, 10))
-    assert not raw.pooled
-    assert pooled.pooled
-    options = FitOptions(loss="l2")
-    a, b = (estimate(m, options, SolverChoices()) for m in (raw, pooled))
-    assert a.histogram.equals(b.histogram)
+    ranks = estimate(half(histogram, "ranks"), FitOptions(loss="l2"), solvers)
+    np.testing.assert_allclose(ranks.variances, 2 / (0.25 * ranks.counts))
+    sizes = estimate(half(histogram, "sizes"), options, solvers)
+    np.testing.assert_allclose(sizes.variances, 8 / (0.25 * sizes.counts))
 
 
 def test_matching_and_merging_by_hand() -> None:
@@ -260,12 +184,6 @@ def test_a_misspelt_method_is_refused_when_it_is_made(options: dict[str, Any]) -
 def test_a_method_has_one_loss_a_level() -> None:
     hierarchy = Hierarchy.from_paths([("n", "a")])
     truth = [CountOfCounts.from_runs([1], [2])] * 2
-    noisy = sealed(hierarchy, truth, GroupsMethod(losses=("l1",) * 2), ["cumulative"] * 2)
+    noisy = measured(hierarchy, truth)
     with pytest.raises(ProblemError, match="2 levels need as many losses, not 3"):
         estimate_groups(noisy, GroupsMethod(losses=("l1",) * 3))
-
-
-def test_pooled_means_are_not_fitted_with_absolute_loss() -> None:
-    pooled = _measure(CountOfCounts.from_runs([1, 2, 5], [20, 20, 3]), "rank", "l2", raw_limit=10)
-    with pytest.raises(ProblemError, match="loss l2"):
-        estimate(pooled, FitOptions("l1"), SolverChoices())

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from coco_opt import CountOfCounts, GroupsMethod, Hierarchy, SeededNoise, SolverChoices
 from coco_opt.errors import InputError, ProblemError
-from coco_opt.groups.consistency import sum_of_leaves
-from coco_opt.groups.selection import (
+from coco_opt.groups.asked.selection import (
     Candidate,
     PrivateGroups,
     Selection,
@@ -23,6 +22,7 @@ from coco_opt.groups.selection import (
     random_stopping_selection,
     score_sensitivity,
 )
+from coco_opt.groups.estimated.consistency import sum_of_leaves
 from coco_opt.privacy import NoiseSource, NoiseStream, RunKey, SecureNoise
 
 Sizes = tuple[tuple[int, ...], ...]  # the groups of each leaf
@@ -49,7 +49,7 @@ def private(
 
 def fixed(name: str, histograms: Sequence[CountOfCounts], epsilon: Fraction = Fraction(1, 4)) -> Candidate:
     """Return a candidate whose estimate does not depend on what it measured."""
-    return Candidate(name, ("cumulative",) * 2, ("l1",) * 2, (epsilon / 2,) * 2, lambda _: histograms)
+    return Candidate(name, ("cumulative",) * 2, (epsilon / 2,) * 2, lambda _: histograms)
 
 
 def added(leaves: Sizes) -> Iterator[Sizes]:
@@ -97,13 +97,13 @@ def test_totals_are_exact_and_cover_every_candidate() -> None:
     candidates = [fixed("x", truth, Fraction(1, 3)), fixed("y", truth, Fraction(1, 7)), fixed("z", truth)]
     least = noisy_min_selection(private(truth, SeededNoise(1)), candidates, epsilon=Fraction(1, 10))
     assert least.epsilon == Fraction(1, 3) + Fraction(1, 7) + Fraction(1, 4) + Fraction(1, 10)
-    assert sum(one.spent for one in least.paid) + Fraction(1, 10) == least.epsilon
-    assert [one.spent for one in least.paid] == [one.epsilon for one in candidates]
+    assert sum(one.cost.amount for one in least.paid) + Fraction(1, 10) == least.epsilon
+    assert [one.cost.amount for one in least.paid] == [one.epsilon for one in candidates]
     stopped = random_stopping_selection(
         private(truth, SeededNoise(1)), candidates, epsilon=Fraction(1, 10), scale=Fraction(5)
     )
     assert stopped.epsilon == 3 * (Fraction(1, 3) + Fraction(1, 10))
-    assert stopped.measurements.spent == stopped.candidate.epsilon
+    assert stopped.measurement.cost.amount == stopped.candidate.epsilon
     assert not least.private
     assert not stopped.private
 
@@ -171,10 +171,10 @@ CUMULATIVE_WINS = CountOfCounts.from_runs(range(1, 60), np.arange(400, 105, -5))
 
 
 @pytest.mark.parametrize(
-    ("groups", "max_size", "winner"), [(RANK_WINS, 3_000, "rank"), (CUMULATIVE_WINS, 80, "cumulative")]
+    ("groups", "max_size", "winner"), [(RANK_WINS, 3_000, "ranks"), (CUMULATIVE_WINS, 80, "cumulative")]
 )
 def test_the_better_query_is_chosen(groups: CountOfCounts, max_size: int, winner: str) -> None:
-    candidates = [of_query("cumulative", Fraction(1)), of_query("rank", Fraction(1))]
+    candidates = [of_query("cumulative", Fraction(1)), of_query("ranks", Fraction(1))]
     found = []
     for seed in range(10):
         data = one_region(groups, max_size, seed)
@@ -197,16 +197,16 @@ def test_no_record_is_kept_of_runs_that_lost(monkeypatch: pytest.MonkeyPatch) ->
             super().__init__(*given)
             made.append(self)
 
-    monkeypatch.setattr("coco_opt.groups.selection.SolverChoices", Recorded)
+    monkeypatch.setattr("coco_opt.groups.asked.selection.SolverChoices", Recorded)
     method = GroupsMethod(losses=("l2",))
-    candidate = Candidate.of_method("rank", method, ["rank"], [Fraction(1)], {"isotonic_l2": "pav"})
+    candidate = Candidate.of_method("ranks", method, ["ranks"], [Fraction(1)], {"isotonic_l2": "pav"})
     data = one_region(RANK_WINS, 3_000, 5)
     stopped = random_stopping_selection(data, [candidate], epsilon=Fraction(1), scale=Fraction(30))
     runs = [one.certificates for one in made[1:]]  # the first is of the candidate's own check
     assert len(runs) > 1
     assert {(rows[0].solver, rows[0].solves) for rows in runs} == {("pav", 1)}
-    assert stopped.paid == (stopped.measurements,)
-    again = candidate.estimate(stopped.measurements)
+    assert stopped.paid == (stopped.measurement,)
+    again = candidate.estimate(stopped.measurement)
     assert all(a.equals(b) for a, b in zip(again, stopped.histograms, strict=True))
 
 
@@ -230,7 +230,7 @@ def test_budgets_are_checked_before_any_noise(change: dict[str, Any], message: s
     truth = tables(((0, 1), (2,)))
     source = Recording()
     epsilons = change.get("epsilons", (Fraction(1), Fraction(1)))
-    candidate = Candidate("x", ("rank",) * 2, ("l2",) * 2, epsilons, lambda _: truth)
+    candidate = Candidate("x", ("ranks",) * 2, epsilons, lambda _: truth)
     settings = {"epsilon": change.get("epsilon", Fraction(1)), "scale": change.get("scale", Fraction(1))}
     with pytest.raises(ProblemError, match=message):
         random_stopping_selection(private(truth, source), change.get("candidates", [candidate]), **settings)
@@ -240,8 +240,7 @@ def test_budgets_are_checked_before_any_noise(change: dict[str, Any], message: s
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"queries": ("cumulative", "ranks")}, "unknown query"),
-        ({"losses": ("l1", "l3")}, "unknown loss"),
+        ({"queries": ("cumulative", "rank")}, "unknown query"),
         ({"epsilons": (Fraction(1, 2**41), Fraction(1))}, "at most 2\\*\\*40"),
     ],
 )

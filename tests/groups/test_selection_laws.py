@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from coco_opt import CountOfCounts, Hierarchy, SeededNoise
 from coco_opt.audit.bounds import lower_bound
-from coco_opt.groups.selection import (
+from coco_opt.groups import GroupsAnswers
+from coco_opt.groups.asked.selection import (
     Candidate,
     PrivateGroups,
     Selection,
@@ -26,7 +27,7 @@ from coco_opt.groups.selection import (
     random_stopping_selection,
     uniform,
 )
-from coco_opt.privacy import Measurements, RunKey, SecureNoise
+from coco_opt.privacy import Measurement, RunKey, SecureNoise
 from tests.groups.test_selection import fixed, private, tables
 
 
@@ -159,9 +160,9 @@ def test_random_stopping_follows_its_exact_law() -> None:
     assert ((seen - expected) ** 2 / expected).sum() < expected.size + 4 * math.sqrt(2 * expected.size)
 
 
-def followed(measurements: Measurements) -> list[CountOfCounts]:
+def followed(measurement: Measurement) -> list[CountOfCounts]:
     """Estimate a group of size 0 where the noisy first cell says so, otherwise of size 1."""
-    noisy = int(measurements[0].values[0])
+    noisy = int(GroupsAnswers(measurement)[0].values[0])
     return [CountOfCounts.from_runs([0 if noisy >= 1 else 1], [1])]
 
 
@@ -169,7 +170,7 @@ def audited(select: Callable[[PrivateGroups, list[Candidate]], Selection], size:
     """Return the outputs of many selections: who won, by what noisy score, and what it measured."""
     region = Hierarchy.from_paths([("n",)])
     truth = [CountOfCounts.from_runs([size], [1])]
-    each: dict[str, Any] = {"queries": ("cumulative",), "losses": ("l1",), "epsilons": (Fraction(1),)}
+    each: dict[str, Any] = {"queries": ("cumulative",), "epsilons": (Fraction(1),)}
     constant = [CountOfCounts.from_runs([0], [1])]
     candidates = [Candidate("followed", estimate=followed, **each), Candidate("0", estimate=lambda _: constant, **each)]
     outputs = np.empty((runs, 4), np.int64)
@@ -177,7 +178,7 @@ def audited(select: Callable[[PrivateGroups, list[Candidate]], Selection], size:
         data = private(truth, SeededNoise(2 * run + size), hierarchy=region, max_size=1)
         found = select(data, candidates)
         won, noisy = candidates.index(found.candidate), int(found.noisy_score or 0)
-        paid = sum(int(one.values[0]) for answers in found.paid for one in answers if one is not None)
+        paid = sum(int(one.answers[0].values[0]) for one in found.paid)
         outputs[run] = won, noisy, paid, paid + 4 * won
     return outputs
 
@@ -195,6 +196,6 @@ def test_neither_rule_loses_more_than_it_says() -> None:
 @pytest.mark.slow
 def test_the_audit_sees_a_choice_without_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted bug: exact scores choose, as if choosing were free."""
-    monkeypatch.setattr("coco_opt.groups.selection.noisy_min", lambda scores, _: scores.index(min(scores)))
+    monkeypatch.setattr("coco_opt.groups.asked.selection.noisy_min", lambda scores, _: scores.index(min(scores)))
     select = partial(noisy_min_selection, epsilon=Fraction(1))
     assert lower_bound(audited(select, 0, 1_500), audited(select, 1, 1_500)).epsilon > 3

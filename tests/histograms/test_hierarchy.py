@@ -181,3 +181,14 @@ def test_deep_chains_and_wide_trees_need_no_recursion() -> None:
     assert chain.aggregate(np.array([7]))[0] == 7
     wide = Hierarchy.from_parents([-1, *[0] * 50_000], [f"r{v}" for v in range(50_001)])
     assert len(wide.children(0)) == 50_000
+
+
+def test_first_branches_are_a_tree_of_regions_found_again() -> None:
+    tree = Hierarchy.from_paths([("n", f"s{i}", f"c{j}") for i in range(3) for j in range(1 + i)])
+    cut, where = tree.first_branches(2)
+    assert cut.paths == ("n", "n/s0", "n/s1", "n/s0/c0", "n/s1/c0", "n/s1/c1")
+    assert tuple(tree.paths[region] for region in where) == cut.paths
+    assert tree.first_branches(3)[0].paths == tree.paths
+    assert tree.first_branches(1)[0].paths == ("n", "n/s0", "n/s0/c0")
+    with pytest.raises(InputError, match="at least one child"):
+        tree.first_branches(0)

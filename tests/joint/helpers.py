@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from coco_opt import SolverChoices
 from coco_opt.problem import Problem
+from coco_opt.problems.joint import JointFit
 from coco_opt.problems.tree import Tree
 from coco_opt.solver import Solver
 
@@ -51,6 +52,13 @@ def noisy_tables(parent: list[int], cells: int, seed: int, epsilon: float = 0.5)
     shape, keep = (tree.nodes, cells), 1.0 - np.exp(-epsilon)
     noise = rng.geometric(keep, shape) - rng.geometric(keep, shape)
     return tree, (true[:, :-1] + noise).astype(np.float64), true[:, -1], true[:, :-1].astype(np.float64)
+
+
+def instance(kind: type[JointFit], name: str, seed: int = 1, cells: int = 24) -> JointFit:
+    """Return a noisy problem on one of the trees, with weights of three sizes."""
+    tree, y, groups, _ = noisy_tables(TREES[name], cells, seed)
+    weights = np.random.default_rng(seed).choice([0.2, 0.5, 1.5], tree.nodes)
+    return kind(tree, y, groups, weights)
 
 
 def fractional_family(seed: int, children: int, cells: int) -> tuple[Floats, Ints, Ints]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -22,26 +21,13 @@ from coco_opt.problems.isotonic import IsotonicL2
 from coco_opt.solution import Answer, Status
 from coco_opt.solver import judge
 from tests.joint.helpers import fractional_family
+from tests.solvers.oracles import best_schedule
 
 families = st.tuples(st.integers(0, 100_000), st.integers(1, 5), st.integers(1, 12))
 
 
 def problem_of(family: tuple[int, int, int]) -> CumulativeRounding:
     return CumulativeRounding(*fractional_family(*family))
-
-
-def exhaustive(problem: CumulativeRounding) -> float:
-    """Return the least L1 distance over all whole schedules, cell by cell by dynamic programming."""
-    costs = {(0,) * len(problem.groups): 0.0}
-    choices = list(product(*(range(g + 1) for g in problem.groups)))
-    for i in range(problem.x.shape[1]):
-        following: dict[tuple[int, ...], float] = {}
-        for now in (c for c in choices if sum(c) == problem.parent[i]):
-            before = [cost for past, cost in costs.items() if all(a <= b for a, b in zip(past, now, strict=True))]
-            if before:
-                following[now] = min(before) + float(np.abs(np.array(now) - problem.x[:, i]).sum())
-        costs = following
-    return min(costs.values())
 
 
 @given(families, st.sampled_from([0.5, 1.0]), st.booleans(), st.integers(0, 20))
@@ -77,7 +63,7 @@ def test_any_parent_is_met(family: tuple[int, int, int], seed: int) -> None:
 @given(st.tuples(st.integers(0, 100_000), st.integers(1, 3), st.integers(1, 5)))
 def test_distance_and_bound_enclose_the_optimum(family: tuple[int, int, int]) -> None:
     problem = problem_of(family)
-    best = exhaustive(problem)
+    best = best_schedule(problem)
     fast = solve(problem, UnitSchedules(exact_cells=0), check=False)
     assert fast.objective >= best - 1e-9
     assert fast.objective - fast.gap <= best + 1e-9

@@ -14,7 +14,7 @@ from scipy.stats import chi2
 
 from coco_opt.privacy.gaussian_sampler import gaussian_sampler
 from coco_opt.privacy.keyed_stream import KeyedBits
-from coco_opt.privacy.noise import OpenDPNoise
+from coco_opt.privacy.opendp import OpenDPNoise
 from coco_opt.privacy.run_key import RunKey
 from coco_opt.privacy.secure import SecureNoise
 from coco_opt.privacy.table_sampler import laplace_sampler

@@ -15,17 +15,11 @@ from numpy.typing import NDArray
 from scipy.stats import chi2
 
 from coco_opt.errors import ConfigError, MissingPackageError, ProblemError
-from coco_opt.privacy.noise import (
-    MAX_SCALE,
-    GaussianSource,
-    NoiseSource,
-    OpenDPNoise,
-    SeededNoise,
-    float_at_least,
-    resolve_noise,
-    root_at_least,
-)
+from coco_opt.privacy.noise import MAX_SCALE, GaussianSource, NoiseSource, float_at_least, root_at_least
+from coco_opt.privacy.opendp import OpenDPNoise
 from coco_opt.privacy.secure import SecureNoise
+from coco_opt.privacy.seeded import SeededNoise
+from coco_opt.privacy.sources import resolve_noise
 
 Int64 = NDArray[np.int64]
 
@@ -116,7 +110,7 @@ def test_scales_out_of_range_are_refused(make: Callable[[], GaussianSource], sca
 
 
 def test_opendp_noise_is_double_geometric_across_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("coco_opt.privacy.noise._OPENDP_BLOCK", 3000)
+    monkeypatch.setattr("coco_opt.privacy.opendp._BLOCK", 3000)
     noise = draws(OpenDPNoise(), Fraction(7, 2), 20_000)
     assert noise.dtype == np.int64
     assert chi_square_p_value(noise, 3.5) > 1e-6

@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 
 from coco_opt.errors import ProblemError
 from coco_opt.histograms import Hierarchy
-from coco_opt.privacy import SeededNoise
+from coco_opt.privacy import Cost, Epsilon, Rho, Sensitivity
+from coco_opt.privacy.laws import geometric_variance
 from coco_opt.privacy.planner import (
     DENOMINATOR,
     LINEAR_STAGES,
     LinearStage,
     NoisePlan,
     best_shares,
-    geometric_variance,
     linear_errors,
     named_splits,
     plan_linear,
@@ -31,7 +31,9 @@ from coco_opt.privacy.planner import (
 TREE = Hierarchy.from_paths(
     [("n", state, f"c{k}") for state, width in (("a", 1), ("b", 4), ("d", 2)) for k in range(width)]
 )
-PURE = NoisePlan("epsilon", Fraction(1), ("cumulative",) * 3, "add_remove")
+ONE = Fraction(1)
+PURE = NoisePlan(Epsilon(ONE), (Sensitivity(1, 1),) * 3)
+REPLACED = (Sensitivity(4, 6), Sensitivity(2, 2), Sensitivity(2, 2))
 CELLS = (10, 30, 70)
 
 
@@ -57,27 +59,18 @@ def test_the_other_stages_are_sums_of_noise() -> None:
         linear_errors(TREE, "none", variances[:2])
 
 
-@pytest.mark.parametrize("scale", ["1/2", "1", "10", "1000"])
-def test_the_variance_of_the_noise(scale: str) -> None:
-    value = Fraction(scale)
-    noise = SeededNoise(5).stream(value, measurement="m", region="r").draw(200_000)
-    assert float(noise.var()) == pytest.approx(geometric_variance(float(value)), rel=0.05)
-    assert geometric_variance(float(value)) <= 2 * float(value) ** 2
-    assert geometric_variance(1e-4) == 0
-
-
-def test_rho_and_sensitivities_enter_the_variances() -> None:
-    plan = NoisePlan("rho", Fraction(1, 2), ("naive", "rank", "cumulative"), "replace")
+def test_costs_and_sensitivities_enter_the_variances() -> None:
+    plan = NoisePlan(Rho(Fraction(1, 2)), REPLACED)
     np.testing.assert_allclose(plan.variances([0.5, 0.5, 0.0]), [12.0, 4.0, np.inf])
-    pure = NoisePlan("epsilon", Fraction(2), ("naive", "rank", "cumulative"), "replace")
+    pure = NoisePlan(Epsilon(Fraction(2)), REPLACED)
     expected = [geometric_variance(4.0), geometric_variance(4.0), geometric_variance(2.0)]
     np.testing.assert_allclose(pure.variances([0.5, 0.25, 0.5]), expected)
 
 
-@pytest.mark.parametrize("unit", ["epsilon", "rho"])
+@pytest.mark.parametrize("unit", [Epsilon, Rho])
 @pytest.mark.parametrize("stage", ["none", "least_squares"])
-def test_planned_splits_reach_the_best_of_a_grid(stage: LinearStage, unit: str) -> None:
-    noise = NoisePlan(unit, Fraction(1), ("naive", "cumulative", "rank"), "replace")  # type: ignore[arg-type]
+def test_planned_splits_reach_the_best_of_a_grid(stage: LinearStage, unit: type[Cost]) -> None:
+    noise = NoisePlan(unit(ONE), REPLACED)
     predictions = {one.split: one for one in plan_linear(TREE, noise, CELLS, stage)}
     planned = predictions["planned"]
     assert sum(planned.shares) == 1
@@ -92,7 +85,7 @@ def test_planned_splits_reach_the_best_of_a_grid(stage: LinearStage, unit: str) 
 
 def test_separate_regions_have_a_closed_form() -> None:
     # Minimise sum of sqrt(c_l / rho_l): rho_l is in proportion to the cube root of c_l.
-    noise = NoisePlan("rho", Fraction(1), ("naive", "cumulative", "rank"), "replace")
+    noise = NoisePlan(Rho(ONE), REPLACED)
     planned = plan_linear(TREE, noise, CELLS, "none")[-1]
     roots = np.cbrt([6.0, 2.0, 2.0])
     np.testing.assert_allclose([float(share) for share in planned.shares], roots / roots.sum(), atol=2e-3)

@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 
 from coco_opt.errors import ProblemError
-from coco_opt.privacy import SeededNoise
-from coco_opt.ranges import SortedMeasurement, measure_sorted
+from coco_opt.privacy import NEIGHBOURS, DiscreteGaussian, Epsilon, Geometric, Neighbours, Rho, SeededNoise
+from coco_opt.ranges import SortedCounts, measure_ranges, measure_sorted
+
+ONE = Epsilon(Fraction(1))
 
 
-def sealed(values: list[int]) -> SortedMeasurement:
-    return SortedMeasurement(np.array(values, dtype=np.int64), Fraction(1), Fraction(1), private=False)
+def sealed(values: list[int]) -> SortedCounts:
+    return SortedCounts(np.array(values, dtype=np.int64), Geometric(Fraction(1)))
 
 
 @pytest.mark.parametrize(
@@ -39,7 +41,7 @@ def test_runs_of_equal_counts_cost_little() -> None:
     counts = np.repeat([1, 2, 40], [3000, 900, 100])
     errors = {"raw": 0.0, "sorted": 0.0, "l2": 0.0, "l1": 0.0}
     for seed in range(5):
-        measurement = measure_sorted(counts[::-1], Fraction(1), source=SeededNoise(seed))
+        measurement = SortedCounts.of(measure_sorted(counts[::-1], ONE, source=SeededNoise(seed)))
         for name, fit in (
             ("raw", measurement.values),
             ("sorted", measurement.sorted_rounded()),
@@ -52,23 +54,43 @@ def test_runs_of_equal_counts_cost_little() -> None:
     assert errors["sorted"] < errors["raw"]
 
 
-def test_sorting_does_not_raise_the_sensitivity() -> None:
+@pytest.mark.parametrize("neighbours", NEIGHBOURS)
+def test_sorting_does_not_raise_the_sensitivity(neighbours: Neighbours) -> None:
+    (answers,) = measure_sorted([1, 2], ONE, source=SeededNoise(0), neighbours=neighbours).answers
+    sensitivity = answers.question.sensitivity
+    assert sensitivity is not None
     rng = np.random.default_rng(1)
+    seen = set()
     for _ in range(2000):
-        counts = rng.integers(0, 5, int(rng.integers(1, 8)))
+        counts = rng.integers(1, 5, int(rng.integers(2, 8)))
         more = counts.copy()
         more[rng.integers(0, counts.size)] += 1
-        assert np.abs(np.sort(more) - np.sort(counts)).sum() == 1
+        if neighbours == "replace":
+            more[rng.integers(0, counts.size)] -= 1
+        change = np.sort(more) - np.sort(counts)
+        seen.add((int(np.abs(change).sum()), int((change**2).sum())))
+    assert max(l1 for l1, _ in seen) == sensitivity.l1
+    assert max(l2 for _, l2 in seen) == sensitivity.l2_squared
+
+
+def test_both_laws_of_noise() -> None:
+    counts = np.arange(50)
+    pure, gaussian = (measure_sorted(counts, cost, source=SeededNoise(3)) for cost in (ONE, Rho(Fraction(1, 2))))
+    assert SortedCounts.of(pure).law == Geometric(Fraction(1))
+    assert SortedCounts.of(gaussian).law == DiscreteGaussian(Fraction(1))
+    assert (pure.cost, gaussian.cost, pure.status) == (ONE, Rho(Fraction(1, 2)), "NOT PRIVATE")
+    with pytest.raises(ProblemError, match="no sorted counts"):
+        SortedCounts.of(measure_ranges(counts, ONE, source=SeededNoise(3)))
 
 
 def test_bad_input_is_refused() -> None:
     with pytest.raises(ProblemError, match="nonnegative integers"):
-        measure_sorted([1.5], Fraction(1), source=SeededNoise(0))
+        measure_sorted([1.5], ONE, source=SeededNoise(0))
     with pytest.raises(ProblemError, match="at most 2"):
-        measure_sorted(np.array([2**64 - 1], dtype=np.uint64), Fraction(1), source=SeededNoise(0))
+        measure_sorted(np.array([2**64 - 1], dtype=np.uint64), ONE, source=SeededNoise(0))
     with pytest.raises(ProblemError, match="loss"):
         sealed([1, 2]).isotonic("l3")  # type: ignore[arg-type]
     source = SeededNoise(0)
-    measure_sorted([1, 2], Fraction(1), source=source)
+    measure_sorted([1, 2], ONE, source=source)
     with pytest.raises(ProblemError, match="already drawn"):
-        measure_sorted([1, 2], Fraction(1), source=source)
+        measure_sorted([1, 2], ONE, source=source)

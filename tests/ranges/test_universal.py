@@ -10,30 +10,30 @@ from coco_solvers.structured.tree import TreePasses
 
 from coco_opt import SolverChoices
 from coco_opt.errors import ProblemError
-from coco_opt.privacy import SeededNoise
-from coco_opt.privacy.planner import geometric_variance
-from coco_opt.problems.tree import Tree
+from coco_opt.privacy import NEIGHBOURS, Cost, Epsilon, Measurement, Neighbours, Rho, SeededNoise
+from coco_opt.problems import Tree
 from coco_opt.ranges import (
     DomainTree,
-    RangeMeasurement,
+    IntervalCounts,
     UniversalHistogram,
     choose_fan_out,
     measure_ranges,
+    measure_sorted,
     predict_errors,
     round_nonnegative,
     zero_subtrees,
 )
-from coco_opt.ranges.measurement import sensitivity
-from coco_opt.ranges.universal import ESTIMATORS, Estimator
+from coco_opt.ranges.estimated.universal import ESTIMATORS, Estimator
 
-EPSILON = Fraction(1)
+EPSILON = Epsilon(Fraction(1))
+RHO = Rho(Fraction(1, 2))
 
 
 def solvers() -> SolverChoices:
     return SolverChoices({"tree_l2": TreePasses()})
 
 
-def measured(fan_out: int | None, cells: int = 45, seed: int = 1) -> tuple[np.ndarray, RangeMeasurement]:
+def measured(fan_out: int | None, cells: int = 45, seed: int = 1) -> tuple[np.ndarray, Measurement]:
     rng = np.random.default_rng(seed)
     counts = np.where(rng.random(cells) < 0.4, rng.geometric(0.1, cells), 0)
     return counts, measure_ranges(counts, EPSILON, source=SeededNoise(seed), fan_out=fan_out)
@@ -42,7 +42,7 @@ def measured(fan_out: int | None, cells: int = 45, seed: int = 1) -> tuple[np.nd
 def test_the_papers_example() -> None:
     domain = DomainTree(4, 2)
     assert domain.counts([2, 0, 10, 2]).tolist() == [14, 2, 12, 2, 0, 10, 2]
-    assert (domain.height, domain.sensitivity, domain.first_leaf) == (3, 3, 3)
+    assert (domain.height, domain.sensitivity().l1, domain.first_leaf) == (3, 3, 3)
 
 
 @pytest.mark.parametrize("fan_out", [2, 3, 5, 16, None])
@@ -88,20 +88,54 @@ def _cells_below(domain: DomainTree, node: int) -> tuple[int, int]:
     return first - domain.first_leaf, behind - domain.first_leaf
 
 
+@pytest.mark.parametrize("neighbours", NEIGHBOURS)
+@pytest.mark.parametrize("cells", [2, 7, 9])
 @pytest.mark.parametrize("fan_out", [2, 3, None])
-def test_sensitivities_are_those_of_all_neighbours(fan_out: int | None) -> None:
-    domain = DomainTree(7, fan_out)
-    first = 1 if fan_out is None else 0
-    base = np.full(7, 5)
-    units = np.eye(7, dtype=np.int64)
-    change = [np.abs(domain.counts(base + unit) - domain.counts(base))[first:].sum() for unit in units]
-    assert max(change) == sensitivity(domain, "add_remove")
-    moved = [
-        np.abs(domain.counts(base + units[a] - units[b]) - domain.counts(base))[first:].sum()
-        for a in range(7)
-        for b in range(7)
-    ]
-    assert max(moved) == sensitivity(domain, "replace")
+def test_sensitivities_are_those_of_all_neighbours(fan_out: int | None, cells: int, neighbours: Neighbours) -> None:
+    domain = DomainTree(cells, fan_out)
+    five, units = np.full(cells, 5), np.eye(cells, dtype=np.int64)
+    base = domain.counts(five)
+    added = [domain.counts(five + unit) for unit in units]
+    moved = [domain.counts(five + a - b) for a in units for b in units]
+    changes = [(answer - base)[domain.asked] for answer in (added if neighbours == "add_remove" else moved)]
+    stated = domain.sensitivity(neighbours)
+    assert max(int(np.abs(change).sum()) for change in changes) == stated.l1
+    assert max(int((change**2).sum()) for change in changes) == stated.l2_squared
+
+
+@pytest.mark.parametrize("neighbours", NEIGHBOURS)
+@pytest.mark.parametrize("cost", [EPSILON, RHO], ids=str)
+def test_noise_is_what_the_cost_buys(cost: Cost, neighbours: Neighbours) -> None:
+    measurement = measure_ranges(np.arange(9), cost, source=SeededNoise(1), fan_out=3, neighbours=neighbours)
+    assert measurement.cost == cost
+    height = 3 if neighbours == "add_remove" else 4
+    counts = IntervalCounts.of(measurement)
+    assert counts.law == cost.law(counts.domain.sensitivity(neighbours))
+    assert counts.law.parameter == height
+    with pytest.raises(ProblemError, match="no counts of intervals"):
+        IntervalCounts.of(measure_sorted([1], cost, source=SeededNoise(1)))
+
+
+def test_cells_hold_the_values_between_their_edges() -> None:
+    domain = DomainTree(3, 2, [-5, 0, 18, 65])
+    assert domain.cells_of([-6, -5, -1, 0, 17, 18, 64, 65]).tolist() == [-1, 0, 0, 1, 1, 2, 2, 3]
+    assert domain.between(0, 65) == (1, 3)
+    assert DomainTree(4).between(1, 3) == (1, 3)
+    assert (domain.plain, DomainTree(3).plain) == (False, True)
+    for low, high in ((1, 18), (18, 0), (0, 66)):
+        with pytest.raises(ProblemError, match="edges"):
+            domain.between(low, high)
+    for edges in ([0, 1, 2], [0, 1, 1, 2], [0.0, 1.0, 2.0, 3.0]):
+        with pytest.raises(ProblemError, match="4 edges"):
+            DomainTree(3, 2, edges)
+
+
+@pytest.mark.parametrize("fan_out", [2, 3, None])
+def test_spans_are_the_cells_below(fan_out: int | None) -> None:
+    domain = DomainTree(11, fan_out)
+    begin, end = domain.spans()
+    for node in range(domain.tree.nodes):
+        assert (begin[node], end[node]) == _cells_below(domain, node)
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
@@ -130,7 +164,7 @@ def test_answers_of_every_estimator(fan_out: int | None, estimator: Estimator) -
 
 def test_almost_no_noise_gives_exact_answers() -> None:
     counts = np.array([0, 3, 0, 0, 5, 2, 0, 10])
-    measurement = measure_ranges(counts, Fraction(1000), source=SeededNoise(0), fan_out=2)
+    measurement = measure_ranges(counts, Epsilon(Fraction(1000)), source=SeededNoise(0), fan_out=2)
     histogram = UniversalHistogram.fit(measurement, "nonnegative", solvers())
     np.testing.assert_allclose(histogram.cells, counts, atol=1e-12)
     assert histogram.quantile([0.1, 0.5, 0.51]).tolist() == [1, 5, 7]
@@ -158,21 +192,37 @@ def test_predicted_errors_are_those_of_the_histogram() -> None:
         assert row.mean_variance == pytest.approx(float((errors**2).mean()))
 
 
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_precision_of_intervals_is_that_of_ranges(estimator: Estimator) -> None:
+    for fan_out in (3, None):
+        histogram = UniversalHistogram.fit(measured(fan_out, cells=10)[1], estimator, solvers())
+        answers = histogram.ranges(*histogram.domain.spans())
+        if estimator != "noisy":  # an edge's only child is measured apart from it, and counts the same cells
+            np.testing.assert_allclose(answers.estimate, histogram.nodes, atol=1e-9)
+        np.testing.assert_allclose(answers.standard_error**2, histogram.precision.intervals())
+
+
+def test_standard_errors_are_those_of_many_runs() -> None:
+    for cost in (EPSILON, RHO):
+        for estimator in ("noisy", "consistent"):
+            runs = [
+                UniversalHistogram.fit(
+                    measure_ranges(np.full(9, 50), cost, source=SeededNoise(seed), fan_out=3), estimator, solvers()
+                ).ranges([0, 2], [1, 8])
+                for seed in range(400)
+            ]
+            spread = np.std([run.estimate for run in runs], axis=0)
+            np.testing.assert_allclose(spread, runs[0].standard_error, rtol=0.12)
+
+
 def test_choice_of_fan_out() -> None:
     assert choose_fan_out(8, EPSILON) is None
+    assert choose_fan_out(4096, RHO) in range(2, 17)
     best = choose_fan_out(4096, EPSILON)
     assert best is not None
     assert best >= 8
     cells_only = choose_fan_out(4096, EPSILON, ranges=([0, 9], [1, 10]))
     assert cells_only is None
-
-
-def test_geometric_variance() -> None:
-    k = np.arange(-4000, 4001)
-    for scale in (Fraction(1, 2), Fraction(3), Fraction(20)):
-        a = np.exp(-1 / float(scale))
-        law = (1 - a) / (1 + a) * a ** np.abs(k)
-        assert geometric_variance(scale) == pytest.approx(float((law * k**2).sum()))
 
 
 def test_rounding_keeps_the_digits_of_large_counts() -> None:

@@ -1,8 +1,7 @@
-"""Instances of every problem: small ones for the oracle, larger ones for the packages."""
+"""Instances of some hundred unknowns of every problem, beside the problems' own small examples."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -11,48 +10,23 @@ from coco_opt.operators import Grouping, stack, total
 from coco_opt.problem import Problem
 from coco_opt.problems import (
     ControlledRounding,
+    CumulativeRounding,
     GroupMatching,
+    IntegerTreeL1,
+    IntegerTreeL2,
     IsotonicL1,
     IsotonicL2,
+    JointL1,
+    JointL2,
     SimplexProjection,
     TableRounding,
 )
 from coco_opt.problems.table_rounding import IntegerRows
+from tests.joint.helpers import TREES, fractional_family, instance
+from tests.topdown.splits import CASES
+from tests.tree.instances import random_absolute, random_squares, random_whole, sparse_histogram
 
 Instances = dict[str, Problem[Any, Any]]
-
-
-def tiny() -> Instances:
-    """Return instances small enough to exhaust."""
-    return {f"{name}-tiny": problem for name, problem in _tiny()}
-
-
-def _tiny() -> Iterator[tuple[str, Problem[Any, Any]]]:
-    for ties in ("upper", "lower", "midpoint"):
-        yield f"l1-{ties}-paper", IsotonicL1([14, 9, 10, 15], ties=ties)
-        yield f"l1-{ties}-bounds", IsotonicL1([5, -3, 8, 2, 2, 9], lower=0, upper=6, ties=ties)
-        yield f"l1-{ties}-weights", IsotonicL1([3, 1, 2, 5, 4], [1.0, 2.5, 0.5, 1.0, 3.0], ties=ties)
-    yield "l1-real", IsotonicL1([0.5, -1.25, 2.0, 1.75, 1.75, 0.0])
-    yield "l1-one", IsotonicL1([7], lower=0, upper=3)
-    yield "l2-sorted", IsotonicL2([9, 10, 14])
-    yield "l2-pair", IsotonicL2([9, 14, 10])
-    yield "l2-paper", IsotonicL2([14, 9, 10, 15])
-    yield "l2-bounds", IsotonicL2([5, -3, 8, 2, 2, 9], lower=0, upper=6)
-    yield "l2-weights", IsotonicL2([3.0, 1.0, 2.0, 5.0, 4.0], [1.0, 2.5, 0.5, 1.0, 3.0], lower=1.5)
-    yield "l2-falling", IsotonicL2([6, 5, 4, 3, 2, 1])
-    yield "l2-one", IsotonicL2([7], lower=0, upper=3)
-    yield "simplex-inside", SimplexProjection([1.0, 2.0, 3.0], 6)
-    yield "simplex-zeros", SimplexProjection([5.0, -1.0, 0.25, 4.0, -3.0], 6)
-    yield "simplex-ties", SimplexProjection([1.0, 1.0, 1.0, 1.0], 2)
-    yield "simplex-nothing", SimplexProjection([1.0, -2.0, 3.0], 0)
-    yield "simplex-one", SimplexProjection([-4.0], 3)
-    yield "rounding", ControlledRounding([0.5, 1.25, 2.75, 0.5, 3.0], 8)
-    yield "rounding-up", ControlledRounding([0.1, 0.2, 0.3], 3)
-    yield "rounding-down", ControlledRounding([0.9, 1.8, 2.7], 3)
-    yield "rounding-whole", ControlledRounding([1.0, 2.0], 3)
-    yield "matching", GroupMatching([1, 2, 4], [2, 1, 2], [1, 3, 2, 5], [1, 1, 2, 1], [0, 2, 4])
-    yield "matching-shift", GroupMatching([1], [4], [2, 3], [2, 2], [0, 1, 2])
-    yield "matching-empty-child", GroupMatching([0, 7], [2, 2], [1, 6], [3, 1], [0, 0, 2])
 
 
 def moderate(seed: int = 11) -> Instances:
@@ -75,9 +49,24 @@ def moderate(seed: int = 11) -> Instances:
         "rounding-tables": _tables(np.random.default_rng(2), 0),
         "rounding-tables-totals": _tables(np.random.default_rng(3), 1),
         "rounding-tables-nested": _tables(np.random.default_rng(4), 2),
+        **{f"rounding-rows-{seed}": CumulativeRounding(*fractional_family(seed, 4, 30)) for seed in range(4)},
         "matching": _matching(rng, parent=12, children=(7, 5, 9)),
         "matching-wide": _matching(rng, parent=30, children=(20, 25, 15)),
         "matching-many-optima": _matching(np.random.default_rng(1), parent=30, children=(20, 25, 15)),
+        "squares-sparse": sparse_histogram(3, 4),
+        **{f"squares-{seed}": random_squares(seed, 25) for seed in range(6)},
+        **{f"absolute-{seed}": random_absolute(seed, 25) for seed in range(6)},
+        **{
+            f"{kind.kind}-{seed}": random_whole(kind, seed, nodes=12, cells=15, spread=30, noise=9)
+            for kind in (IntegerTreeL1, IntegerTreeL2)
+            for seed in range(4)
+        },
+        **{
+            f"{kind.kind}-{name.replace(' ', '-')}-noisy": instance(kind, name)
+            for kind in (JointL1, JointL2)
+            for name in TREES
+        },
+        **{f"split-{name}": problem for name, problem in CASES.items()},
     }
 
 

@@ -186,7 +186,7 @@ def test_the_gap_bounds_the_exact_suboptimality(power: int) -> None:
 
 def test_a_batch_of_several_kinds_finds_a_solver_for_each() -> None:
     batch: list[Problem[Any, Any]] = [IsotonicL1([2, 1]), SimplexProjection([1.0], 2), IsotonicL1([3, 1])]
-    assert [one.solver for one in solve_many(batch)] == ["divide-and-conquer", "pivot", "divide-and-conquer"]
+    assert [solution.solver for solution in solve_many(batch)] == ["divide-and-conquer", "pivot", "divide-and-conquer"]
 
 
 def test_a_table_that_cannot_be_loaded_stops_no_other_solver(

@@ -20,14 +20,13 @@ from scipy.sparse import csc_array
 
 from coco_opt.errors import ConfigError, SolverError, UnknownSolverError
 from coco_opt.forms import FORMS, LinearProgram, MixedIntegerProgram, QuadraticProgram
-from coco_opt.problem import Problem
 from coco_opt.problems.controlled_rounding import ControlledRounding
-from coco_opt.problems.isotonic import IsotonicL1, IsotonicL2
+from coco_opt.problems.isotonic import IsotonicL2
 from coco_opt.problems.simplex_projection import SimplexProjection
 from coco_opt.registry import backend as registry_backend
 from coco_opt.registry import make_solver
 from coco_opt.solution import Status
-from coco_opt.solver import ProgramAnswer, ProgramSolver, judge
+from coco_opt.solver import ProgramAnswer, ProgramSolver
 
 INF = np.inf
 
@@ -445,33 +444,3 @@ def test_a_misspelt_option_names_the_near_one() -> None:
     with pytest.raises(ConfigError, match="'simplex'"):
         make_solver("highs", method="simplx")
     assert make_solver("cvxpy:SCS", accuracy=1e-7) == CVXPY(engine="SCS", accuracy=1e-7)
-
-
-def noisy_problem(kind: str) -> Problem[Any, Any]:
-    """Return an instance of 150 unknowns with geometric noise on decaying counts."""
-    rng = np.random.default_rng(20)
-    noise = rng.geometric(0.4, 150) - rng.geometric(0.4, 150)
-    counts = rng.poisson(40.0 * np.exp(-np.arange(150) / 30))
-    if kind == "isotonic_l2":
-        return IsotonicL2(np.cumsum(counts) + noise, lower=0, upper=1150)
-    if kind == "isotonic_l1":
-        return IsotonicL1(np.cumsum(counts) + noise, lower=0, upper=1150)
-    if kind == "simplex_projection":
-        return SimplexProjection(counts + noise, float(counts.sum()))
-    return ControlledRounding(counts / 7.0, int(counts.sum() // 7))
-
-
-CERTIFIED = [
-    pytest.param(backend, kind, id=f"{label(backend)}-{kind}")
-    for backend in ONE_EACH
-    for kind in ("isotonic_l2", "isotonic_l1", "simplex_projection", "controlled_rounding")
-    if any(form in backend.accepts for form in noisy_problem(kind).forms)
-]
-
-
-@pytest.mark.parametrize(("backend", "kind"), CERTIFIED)
-def test_reaches_its_stated_tolerance_by_the_problems_own_certificate(backend: ProgramSolver, kind: str) -> None:
-    problem = noisy_problem(kind)
-    solution = judge(problem, backend.solve(problem), backend.name, backend.tolerance)
-    assert solution.status is Status.OPTIMAL
-    assert solution.relative_gap <= backend.tolerance

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -11,83 +12,189 @@ from coco_solvers.oracles.brute_force import BruteForce
 from coco_opt import SolverChoices, backends, make_solver, solve, solve_many
 from coco_opt.errors import ConfigError, ProblemError, SolverError, UnknownSolverError
 from coco_opt.problem import Problem
-from coco_opt.problems import PROBLEMS, ControlledRounding, Flow, IsotonicL1, IsotonicL2, SimplexProjection
-from coco_opt.registry import Backend, candidates
-from coco_opt.solution import Answer, Status
+from coco_opt.problems import (
+    PROBLEMS,
+    ControlledRounding,
+    CumulativeRounding,
+    Flow,
+    IsotonicL1,
+    IsotonicL2,
+    JointL1,
+    SimplexProjection,
+    TableRounding,
+    TopdownSplit,
+    TreeLeastSquares,
+)
+from coco_opt.registry import Backend, backend, candidates
+from coco_opt.solution import Answer, Solution, Status
 from coco_opt.solver import judge
-from tests.solvers.instances import moderate, tiny
+from tests.solvers.instances import moderate
+from tests.solvers.oracles import optimum
 
-TINY = tiny()
+EXAMPLES: dict[str, Problem[Any, Any]] = {
+    f"{kind}-{name}": problem for kind, family in PROBLEMS.items() for name, problem in family.examples().items()
+}
 MODERATE = moderate()
-INSTANCES = {**TINY, **MODERATE}
+INSTANCES = {**EXAMPLES, **MODERATE}
 
 
-def pairs(instances: dict[str, Problem[Any, Any]]) -> list[Any]:
-    return [
-        pytest.param(backend, problem, id=f"{backend.name}-{name}")
-        for name, problem in instances.items()
-        for backend in candidates(type(problem))
-        if backend.installed and problem.variables <= backend.limit(problem.kind)
-    ]
+@cache
+def reference(problem: Problem[Any, Any]) -> Solution[Any]:
+    """Return what ``auto`` answers."""
+    return solve(problem, check=False)
 
 
-@pytest.mark.parametrize(("backend", "problem"), pairs(INSTANCES))
-def test_reaches_the_certified_optimum(backend: Backend, problem: Problem[Any, Any]) -> None:
-    solution = solve(problem, backend.make())
-    reference = solve(problem)
-    assert solution.ok
+def refused(row: Backend, problem: Problem[Any, Any]) -> bool:
+    """Return whether a backend cannot express this very instance of a kind that it can."""
+    if isinstance(problem, TreeLeastSquares) and row.name == "scipy-sparse":
+        return problem.bounded or not (problem.variance < np.inf).all()
+    overlapping = isinstance(problem, TableRounding) and problem.nested is None
+    return overlapping and not row.kinds and "milp" not in row.forms
+
+
+def unproved(row: Backend, problem: Problem[Any, Any]) -> bool:
+    """Return whether a backend's optimum is known to come without a certificate.
+
+    SciPy's milp returns no duals, and where neighbours disagree the point alone does not tell its prices. HiGHS adds
+    1e-7 to the Hessian of a program that does not determine every cell, and its duals are off by as much. Distances of
+    answers are certified by the linear relaxation, from which whole tables are far.
+    """
+    if isinstance(problem, JointL1) and row.name == "scipy-milp":
+        return min(problem.y.shape) > 1 and bool(problem.groups.any())
+    if isinstance(problem, CumulativeRounding) and row.name == "scipy-milp":
+        best = reference(problem)
+        return problem.gap(best.value, problem.multipliers(best.value)) > 1e-6 * max(1.0, best.objective)
+    if isinstance(problem, TopdownSplit) and row.name == "highs":
+        return problem.parent is None and not problem.single[0].all()
+    return isinstance(problem, TableRounding) and bool(problem.queries)
+
+
+CLAIMS = {
+    f"{row.name}-{name}": (row, problem)
+    for name, problem in INSTANCES.items()
+    for row in candidates(type(problem))
+    if row.installed and problem.variables <= row.limit(problem.kind)
+}
+REFUSED = {key: pair for key, pair in CLAIMS.items() if refused(*pair)}
+UNPROVED = {key: pair for key, pair in CLAIMS.items() if key not in REFUSED and unproved(*pair)}
+CERTIFIED = {key: pair for key, pair in CLAIMS.items() if key not in REFUSED and key not in UNPROVED}
+
+
+def assert_as_good(solution: Solution[Any], problem: Problem[Any, Any]) -> None:
+    """Assert that an answer is feasible and, within both tolerances, as good as that of ``auto``."""
+    best = reference(problem)
     assert solution.violation <= problem.feasibility_tolerance * problem.scale
-    allowed = solution.tolerance * max(1.0, abs(reference.objective)) + 1e-9
-    assert abs(solution.objective - reference.objective) <= allowed
-    assert reference.gap <= 1e-9 * max(1.0, abs(reference.objective))
+    allowed = max(solution.tolerance, best.tolerance) * max(1.0, abs(best.objective)) + 1e-9
+    assert abs(solution.objective - best.objective) <= allowed
 
 
-@pytest.mark.parametrize("problem", TINY.values(), ids=TINY)
-def test_kernels_match_brute_force(problem: Problem[Any, Any]) -> None:
+@pytest.mark.parametrize("key", CERTIFIED)
+def test_reaches_the_certified_optimum(key: str) -> None:
+    row, problem = CERTIFIED[key]
+    solution = solve(problem, row.make())
+    assert solution.ok
+    assert_as_good(solution, problem)
+
+
+@pytest.mark.parametrize("key", UNPROVED)
+def test_an_optimum_that_comes_without_proof_is_not_called_one(key: str) -> None:
+    row, problem = UNPROVED[key]
+    solution = solve(problem, row.make(), check=False)
+    assert solution.status is Status.GAP_TOO_LARGE
+    assert_as_good(solution, problem)
+
+
+@pytest.mark.parametrize("key", REFUSED)
+def test_what_a_backend_cannot_express_is_refused(key: str) -> None:
+    row, problem = REFUSED[key]
+    with pytest.raises(UnknownSolverError):
+        solve(problem, row.make())
+
+
+@pytest.mark.parametrize("name", INSTANCES)
+def test_auto_is_certified_without_help_from_the_resolution(name: str) -> None:
+    problem, best = INSTANCES[name], reference(INSTANCES[name])
+    if not unproved(backend(best.solver), problem):
+        assert best.gap <= max(1e-9, best.tolerance) * max(1.0, abs(best.objective))
+
+
+def test_every_kind_is_tried_by_every_backend_that_claims_it() -> None:
+    tried = {(row.name, problem.kind) for row, problem in CERTIFIED.values()}
+    claimed = {(row.name, kind) for kind, family in PROBLEMS.items() for row in candidates(family) if row.installed}
+    assert claimed == tried
+
+
+@pytest.mark.parametrize("kind", PROBLEMS)
+def test_the_first_example_is_tiny_and_all_are_small(kind: str) -> None:
+    examples = PROBLEMS[kind].examples()
+    sizes = [problem.variables for problem in examples.values()]
+    assert sizes[0] <= 6
+    assert max(sizes) <= 100
+    assert all(type(problem) is PROBLEMS[kind] for problem in examples.values())
+
+
+ORACLE = {name: best for name, problem in EXAMPLES.items() if (best := optimum(problem)) is not None}
+WITHOUT_ORACLE = {"joint_l1", "joint_l2", "topdown_split"}
+
+
+def test_every_kind_but_three_has_an_oracle() -> None:
+    assert {EXAMPLES[name].kind for name in ORACLE} == set(PROBLEMS) - WITHOUT_ORACLE
+
+
+@pytest.mark.parametrize("name", ORACLE)
+def test_auto_finds_the_optimum_of_the_oracle(name: str) -> None:
+    assert reference(EXAMPLES[name]).objective == pytest.approx(ORACLE[name], rel=1e-9, abs=1e-9)
+
+
+POINTS = ("isotonic_l1", "isotonic_l2", "simplex_projection")
+
+
+@pytest.mark.parametrize("name", [name for name, problem in EXAMPLES.items() if problem.kind in POINTS])
+def test_ties_are_broken_like_the_oracles(name: str) -> None:
+    problem = EXAMPLES[name]
     exact = solve(problem, BruteForce())
-    fast = solve(problem)
-    assert fast.objective == pytest.approx(exact.objective, rel=1e-12, abs=1e-12)
-    if isinstance(fast.value, np.ndarray) and not isinstance(problem, ControlledRounding):
-        np.testing.assert_allclose(fast.value, exact.value, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(reference(problem).value, exact.value, rtol=1e-12, atol=1e-12)
 
 
-ONLY_ONE_POINT = {"simplex-nothing-tiny", "simplex-one-tiny"}
-CORRUPTIBLE = [
-    name for name in INSTANCES if not name.startswith(("matching", "rounding")) and name not in ONLY_ONE_POINT
-]
+def worse(problem: Problem[Any, Any]) -> Any | None:
+    """Return a feasible point that is worse than the optimum, None where moving that and repairing it yields none."""
+    good = reference(problem)
+    ramp = np.linspace(0.1, 1.0, good.value.size).reshape(good.value.shape) * 4.0 * problem.scale
+    moved = [problem.accept(problem.repair(good.value + sign * ramp)) for sign in (1.0, -1.0)]
+    feasible = [x for x in moved if problem.violation(x) <= problem.feasibility_tolerance * problem.scale]
+    point = max(feasible, key=problem.objective, default=None)
+    enough = good.objective + good.gap + 1e-4 * max(1.0, abs(good.objective))
+    return point if point is not None and problem.objective(point) > enough else None
 
 
-@pytest.mark.parametrize("name", CORRUPTIBLE)
-def test_a_corrupted_point_is_not_certified(name: str) -> None:
-    problem = INSTANCES[name]
-    good = solve(problem)
-    ramp = np.linspace(0.1, 1.0, good.value.size) * problem.scale
-    candidates = (problem.repair(good.value + ramp), problem.repair(good.value - ramp))
-    worse = max(candidates, key=problem.objective)
-    assert problem.objective(worse) > good.objective * (1 + 1e-6) + 1e-6
-    verdict = judge(problem, Answer(worse, Status.OPTIMAL), "liar", 1e-6)
+# Nothing can be added to a flow, and tables off their sums cannot be repaired: they have tests of their own.
+UNMOVED = {"group_matching", "table_rounding"}
+WORSE = {
+    name: point
+    for name, problem in INSTANCES.items()
+    if problem.kind not in UNMOVED and (point := worse(problem)) is not None
+}
+
+
+@pytest.mark.parametrize("name", WORSE)
+def test_a_worse_point_is_not_certified(name: str) -> None:
+    problem, good = INSTANCES[name], reference(INSTANCES[name])
+    verdict = judge(problem, Answer(WORSE[name], Status.OPTIMAL), "liar", 1e-6)
     assert verdict.status is Status.GAP_TOO_LARGE
-    assert verdict.gap >= problem.objective(worse) - good.objective - 1e-6 * max(1.0, abs(good.objective))
+    assert verdict.gap >= verdict.objective - good.objective - 1e-6 * max(1.0, abs(good.objective))
 
 
-@pytest.mark.parametrize("name", ["rounding", "rounding-thirds"])
-def test_a_corrupted_rounding_is_not_certified(name: str) -> None:
-    problem = MODERATE[name]
+def test_every_other_kind_has_a_worse_point() -> None:
+    assert {INSTANCES[name].kind for name in WORSE} == set(PROBLEMS) - UNMOVED
+
+
+def test_a_rounding_with_another_sum_is_seen_and_repaired() -> None:
+    problem = MODERATE["rounding"]
     assert isinstance(problem, ControlledRounding)
     value = np.array(solve(problem).value)
-    fractions = problem.fractions
-    up = np.flatnonzero((value > problem.x) & (fractions >= 0.5))
-    down = np.flatnonzero((value < problem.x) & (fractions < 0.5))
-    if name == "rounding":  # all fractions are halves: any choice of cells is optimal, so break the sum instead
-        value[up[0]] -= 1
-        assert judge(problem, Answer(value, Status.OPTIMAL), "liar", 1e-9).violation == 0.0
-        assert problem.violation(value) == 1.0
-        return
-    value[up[0]] -= 1
-    value[down[0]] += 1
-    verdict = judge(problem, Answer(value, Status.OPTIMAL), "liar", 1e-9)
-    assert verdict.status is Status.GAP_TOO_LARGE
-    assert verdict.gap >= 2 / 3 - 1e-9
+    value[np.argmax(value > problem.x)] -= 1
+    assert problem.violation(value) == 1.0
+    assert judge(problem, Answer(value, Status.OPTIMAL), "liar", 1e-9).violation == 0.0
 
 
 def test_a_corrupted_matching_is_not_certified() -> None:
@@ -199,12 +306,12 @@ def test_unknown_names_and_options_name_the_nearest() -> None:
 
 
 def test_every_row_of_the_table_can_be_made() -> None:
-    for backend in backends():
-        solver = backend.make()
-        assert solver.name == backend.name
+    for row in backends():
+        solver = row.make()
+        assert solver.name == row.name
         assert solver.tolerance >= 0
-        assert hash(solver) == hash(backend.make())
-        assert set(backend.kinds) <= set(PROBLEMS)
+        assert hash(solver) == hash(row.make())
+        assert set(row.kinds) <= set(PROBLEMS)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from types import SimpleNamespace
 from typing import Any
@@ -12,14 +13,14 @@ from numpy.typing import NDArray
 
 from coco_opt.histograms import Hierarchy
 from coco_opt.operators import Operator
-from coco_opt.privacy.noise import resolve_noise
-from coco_opt.topdown.counts import TableCounts
+from coco_opt.privacy import Epsilon, Measurement, SeededNoise
+from coco_opt.topdown.answers import TableAnswers
+from coco_opt.topdown.asked.counts import TableCounts
+from coco_opt.topdown.asked.measure import measure_tables
+from coco_opt.topdown.estimated.estimate import TablesResult
 from coco_opt.topdown.invariants import Invariant, RegionBounds
-from coco_opt.topdown.measure import measure_tables
-from coco_opt.topdown.measurements import TableMeasurements
 from coco_opt.topdown.plan import TablePlan
 from coco_opt.topdown.queries import parse_query
-from coco_opt.topdown.release import TablesResult
 from coco_opt.topdown.schema import Schema
 from coco_opt.topdown.strategy import Strategy
 
@@ -111,30 +112,39 @@ def measured(
     budget: Fraction | int = 2,
     invariants: Sequence[tuple[str, int]] = (),
     bounds: Sequence[RegionBounds] = (),
-) -> TableMeasurements:
-    """Return seeded measurements of leaf tables int64[leaves, cells]: the budget is shared evenly."""
+) -> Measurement:
+    """Return a seeded measurement of leaf tables int64[leaves, cells]: the budget is shared evenly."""
     plan = TablePlan.product(
         Strategy.uniform([parse_query(text, schema) for text in queries]),
-        Fraction(budget),
+        Epsilon(Fraction(budget)),
         hierarchy.levels,
         neighbours="replace" if invariants else "add_remove",
     )
     return measure_tables(
         TableCounts.from_counts(hierarchy, schema, leaves),
         plan,
-        source=resolve_noise("seeded", seed),
+        source=SeededNoise(seed),
         invariants=[Invariant(parse_query(text, schema), level) for text, level in invariants],
         bounds=bounds,
     )
 
 
-def check_tables(measurements: TableMeasurements, result: TablesResult) -> None:
+def with_answers(measurement: Measurement, tables: Mapping[int, Ints]) -> Measurement:
+    """Return a measurement whose first query has other answers int64[regions, answers], by level."""
+    answers, first = [], f"table {TableAnswers.of(measurement).queries[0].name}"
+    for one in measurement.answers:
+        table = tables.get(one.question.level) if one.question.query == first else None
+        answers.append(one if table is None else replace(one, values=np.array(table, np.int64).reshape(-1)))
+    return replace(measurement, answers=tuple(answers))
+
+
+def check_tables(measurement: Measurement, result: TablesResult) -> None:
     """Assert what every release promises: whole, nonnegative, adding up, all constraints met."""
-    hierarchy = measurements.hierarchy
+    measured, hierarchy = TableAnswers.of(measurement), measurement.hierarchy
     for level in range(hierarchy.levels):
         regions, tables = hierarchy.level_range(level), result.level(level)
         assert tables.dtype == np.int64
-        assert tables.shape == (len(regions), measurements.schema.size)
+        assert tables.shape == (len(regions), measured.schema.size)
         assert (tables >= 0).all()
         if level:
             above = hierarchy.level_range(level - 1)
@@ -142,5 +152,5 @@ def check_tables(measurements: TableMeasurements, result: TablesResult) -> None:
             sums = np.zeros_like(result.level(level - 1))
             np.add.at(sums, parents, tables)
             np.testing.assert_array_equal(sums, result.level(level - 1))
-        constraints = measurements.constraints_of(regions)
+        constraints = measured.constraints_of(regions)
         assert constraints is None or not constraints.broken_by(tables).any()

@@ -2,30 +2,35 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 
-from coco_opt.errors import ProblemError
+from coco_opt.choices import SolverChoices
+from coco_opt.errors import ProblemError, SolverError
 from coco_opt.histograms import Hierarchy
 from coco_opt.operators import identity, stack, total
+from coco_opt.privacy import Measurement
+from coco_opt.problems import TopdownSplit
+from coco_opt.solution import Answer, Status
+from coco_opt.solver import judge
 from coco_opt.topdown.bounds import UNBOUNDED
-from coco_opt.topdown.failsafe import Bound, least, relaxed_rows
+from coco_opt.topdown.estimated.estimate import estimate_tables
+from coco_opt.topdown.estimated.failsafe import Bound, least, relaxed_rows
+from coco_opt.topdown.estimated.method import TopdownMethod
+from coco_opt.topdown.estimated.recursion import Checkpoint
 from coco_opt.topdown.invariants import RegionBounds
-from coco_opt.topdown.measurements import TableMeasurements
-from coco_opt.topdown.method import TopdownMethod
 from coco_opt.topdown.queries import parse_query
-from coco_opt.topdown.recursion import Checkpoint
-from coco_opt.topdown.release import estimate_tables
 from coco_opt.topdown.schema import Schema
-from tests.topdown.estimation import check_tables, measured, random_hierarchy
+from tests.topdown.estimation import check_tables, measured, random_hierarchy, with_answers
 
 DORMS = Schema({"kind": ["female", "coed", "male", "mixed"]})
 PEOPLE = Schema({"race": ["a", "b"], "age": ["minor", "adult"]})
 
 
-def dorms(town: list[int]) -> TableMeasurements:
+def dorms(town: list[int]) -> Measurement:
     """Return a town of 200 people in a state with another: 100 in R1, of the first two kinds, 100 in R2, of the last.
 
     So the first two kinds hold 100, which no bound on a single kind says. The town's noisy answers are made to be
@@ -37,10 +42,9 @@ def dorms(town: list[int]) -> TableMeasurements:
     most = np.array([[99, 99, 0, 0], [0, 0, 99, 99], [99, 99, 99, 99]])
     facts = RegionBounds(kinds, 2, np.zeros_like(most), most)
     measurements = measured(0, hierarchy, DORMS, leaves, ["detail"], 40, [("total", 2)], [facts])
-    answers = [list(level) for level in measurements.answers]
-    answers[1][0] = np.array([town, [5, 6, 7, 8]])
-    answers[0][0] = np.array([town]) + np.array([[5, 6, 7, 8]])
-    return replace(measurements, answers=tuple(tuple(level) for level in answers))
+    return with_answers(
+        measurements, {1: np.array([town, [5, 6, 7, 8]]), 0: np.array([town]) + np.array([[5, 6, 7, 8]])}
+    )
 
 
 @pytest.mark.parametrize("estimation", ["classic", "full"])
@@ -85,7 +89,7 @@ def test_the_least_change_is_the_least_by_enumeration() -> None:
         parent = rng.multinomial(20, [1 / 3, 1 / 3, 1 / 3])
         rows = relaxed_rows(parent, bounds, [])
         found = least(rows, np.concatenate([np.zeros(6), np.ones(6)]), "here", 10.0)
-        assert found == min(np.abs(np.array(table) - parent).sum() for table in allowed)
+        assert found.cost == min(np.abs(np.array(table) - parent).sum() for table in allowed)
 
 
 @pytest.mark.parametrize("level", [0, 1])
@@ -117,10 +121,7 @@ def test_a_total_that_no_split_can_have_gives_way_too() -> None:
     wide = np.full((3, 2), UNBOUNDED)
     facts = [RegionBounds(parse_query(text, PEOPLE), 2, low, wide) for text, low in (("race", race), ("age", age))]
     measurements = measured(0, hierarchy, PEOPLE, leaves, ["detail"], 40, [], facts)
-    answers = [list(level) for level in measurements.answers]
-    answers[1][0] = np.array([[3, 3, 3, 3], [1, 2, 3, 4]])
-    answers[0][0] = np.array([[4, 5, 6, 7]])
-    measurements = replace(measurements, answers=tuple(tuple(level) for level in answers))
+    measurements = with_answers(measurements, {1: np.array([[3, 3, 3, 3], [1, 2, 3, 4]]), 0: np.array([[4, 5, 6, 7]])})
     result = estimate_tables(measurements, TopdownMethod("classic"))
     check_tables(measurements, result)
     assert result["root/town"].sum() == 20
@@ -150,3 +151,72 @@ def test_several_relaxed_regions_meet_in_those_above(seed: int) -> None:
         assert again.relaxed == result.relaxed
         for level in range(4):
             np.testing.assert_array_equal(again.level(level), result.level(level))
+
+
+class Failing(SolverChoices):
+    """Splits that every solver fails on: without a point, or with one that ``left`` makes of the problem."""
+
+    def __init__(self, left: Callable[[TopdownSplit], np.ndarray[Any, Any]] | None = None, *, fallback: bool = True):
+        super().__init__(fallback=fallback)
+        self._left = left
+
+    def solve(self, problem: Any, *, fallback: bool = True) -> Any:
+        if not isinstance(problem, TopdownSplit):
+            return super().solve(problem, fallback=fallback)
+        found = None
+        if self._left is not None:
+            answer = Answer(self._left(problem), Status.ITERATION_LIMIT)
+            found = judge(problem, answer, "failing", 1e-9)
+        raise SolverError("no solver reached its tolerance", found)
+
+
+@pytest.mark.parametrize("town", [[51, 49, 60, 40], [61, 59, 42, 38]])
+def test_whole_tables_that_hold_end_an_estimation_whose_solvers_all_fail(town: list[int]) -> None:
+    measurements, method = dorms(town), TopdownMethod("classic")
+    result = estimate_tables(measurements, method, Failing())
+    check_tables(measurements, result)
+    assert result.unproved.unknown == result.unproved.steps > 0
+    again = estimate_tables(measurements, method, Failing(), threads=3)
+    for level in range(3):
+        np.testing.assert_array_equal(again.level(level), result.level(level))
+    with pytest.raises(SolverError, match="the root 'state': no solver reached"):
+        estimate_tables(measurements, method, Failing(fallback=False))
+
+
+def test_the_failsafe_ends_with_the_program_s_tables_where_only_its_own_fit_fails() -> None:
+    class Relaxed(Failing):
+        def solve(self, problem: Any, *, fallback: bool = True) -> Any:
+            if isinstance(problem, TopdownSplit) and problem.shape == (1, 4 * DORMS.size):
+                return super().solve(problem, fallback=fallback)
+            return SolverChoices.solve(self, problem, fallback=fallback)
+
+    measurements = dorms([61, 59, 42, 38])
+    result = estimate_tables(measurements, TopdownMethod("classic"), Relaxed())
+    check_tables(measurements, result)
+    assert [(one.path, one.moved) for one in result.relaxed] == [("state/town", 20)]
+    assert (result.unproved.steps, result.unproved.unknown) == (1, 1)
+    with pytest.raises(SolverError, match="state/town"):
+        estimate_tables(measurements, TopdownMethod("classic"), Relaxed(fallback=False))
+
+
+def test_a_point_that_a_failed_solver_left_is_rounded_to_tables_that_hold() -> None:
+    def even(problem: TopdownSplit) -> np.ndarray[Any, Any]:
+        if problem.parent is None:
+            return np.full(problem.shape, 7.3)
+        return np.tile(problem.parent / problem.shape[0], (problem.shape[0], 1))
+
+    rng = np.random.default_rng(1)
+    hierarchy = random_hierarchy(rng, 3)
+    leaves = rng.poisson(5.0, (len(hierarchy.leaves), PEOPLE.size)).astype(np.int64)
+    measurements = measured(1, hierarchy, PEOPLE, leaves, ["detail"], 1, [("total", 1)])
+    for left in (even, lambda problem: 3.0 * even(problem)):
+        result = estimate_tables(measurements, solvers=Failing(left))
+        check_tables(measurements, result)
+        assert result.unproved.steps > 0
+
+
+def test_nothing_better_is_known_where_nothing_binds_the_root() -> None:
+    hierarchy = Hierarchy.from_paths([("root", "here"), ("root", "there")])
+    measurements = measured(0, hierarchy, PEOPLE, np.full((2, 4), 3), ["detail"], 2)
+    with pytest.raises(SolverError, match="no solver reached"):
+        estimate_tables(measurements, solvers=Failing())

@@ -9,8 +9,8 @@ import pytest
 
 from coco_opt.errors import ProblemError
 from coco_opt.operators import Grouping, Operator, identity, total
-from coco_opt.topdown.linear import linear_stage
-from coco_opt.topdown.normal_equations import NormalEquations
+from coco_opt.topdown.estimated.linear import linear_stage
+from coco_opt.topdown.estimated.normal_equations import NormalEquations
 from tests.topdown.estimation import (
     dense_estimates,
     dense_system,
@@ -137,7 +137,7 @@ def test_other_proportions_stay_unbiased_and_are_not_called_best() -> None:
         regions = hierarchy.level_range(level)
         np.testing.assert_allclose(stage.tables(level), tables[regions.start : regions.stop], atol=1e-9)
     best = np.diag(dense_estimates(exact)[1])[:6]
-    from coco_opt.topdown.uncertainty import standard_errors
+    from coco_opt.topdown.estimated.uncertainty import standard_errors
 
     ours = standard_errors(stage, identity(6), 2)[0] ** 2
     assert (ours >= best - 1e-12).all()

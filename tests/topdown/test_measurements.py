@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any, ClassVar
 
@@ -12,17 +13,15 @@ from numpy.typing import NDArray
 
 from coco_opt.errors import InputError, ProblemError
 from coco_opt.histograms import Hierarchy
-from coco_opt.privacy import NoiseSource, SecureNoise, SeededNoise
-from coco_opt.privacy.mechanism import Mechanism
+from coco_opt.privacy import Cost, Epsilon, Measurement, NoiseSource, Rho, SecureNoise, SeededNoise, add_noise
 from coco_opt.privacy.noise import NoiseStream
-from coco_opt.topdown import counts as counts_module
-from coco_opt.topdown import measure as measure_module
-from coco_opt.topdown.counts import TableCounts
-from coco_opt.topdown.invariants import Invariant, Invariants, RegionBounds
-from coco_opt.topdown.measure import measure_tables
-from coco_opt.topdown.measurements import TableMeasurements
+from coco_opt.topdown.answers import TableAnswers
+from coco_opt.topdown.asked.counts import TableCounts
+from coco_opt.topdown.asked.measure import exact_parts, measure_tables
+from coco_opt.topdown.invariants import Invariant, RegionBounds
 from coco_opt.topdown.plan import TablePlan
 from coco_opt.topdown.queries import parse_queries, parse_query
+from coco_opt.topdown.questions import TableQuestions
 from coco_opt.topdown.schema import Schema
 from coco_opt.topdown.strategy import Strategy
 
@@ -37,7 +36,8 @@ AMOUNTS = (
     (Fraction(0), Fraction(1, 4), Fraction(0), Fraction(1, 8)),
     (Fraction(1, 3), Fraction(0), Fraction(1), Fraction(2)),
 )
-PLAN = TablePlan(QUERIES, AMOUNTS)
+COSTS = tuple(tuple(Epsilon(amount) for amount in level) for level in AMOUNTS)
+PLAN = TablePlan(QUERIES, COSTS)
 
 
 class SilentNoise:
@@ -68,15 +68,17 @@ def truth(level: int, query: int) -> Int64:
     return QUERIES[query].operator.apply(HIERARCHY.aggregate(TABLES)[here.start : here.stop])
 
 
-def same(left: TableMeasurements, right: TableMeasurements) -> bool:
-    pairs = [(a, b) for x, y in zip(left.answers, right.answers, strict=True) for a, b in zip(x, y, strict=True)]
-    return all((a is None and b is None) or np.array_equal(a, b) for a, b in pairs)  # type: ignore[arg-type]
+def same(left: Measurement, right: Measurement) -> bool:
+    pairs = zip(left.answers, right.answers, strict=True)
+    return all(np.array_equal(one.values, other.values) for one, other in pairs)
 
 
 def test_answers_are_exact_but_for_the_noise_and_nothing_unasked_is_answered() -> None:
     noise = SilentNoise()
     told: list[tuple[int, int]] = []
-    measured = measure_tables(COUNTS, PLAN, source=noise, progress=lambda done, of: told.append((done, of)))
+    measured = TableAnswers.of(
+        measure_tables(COUNTS, PLAN, source=noise, progress=lambda done, of: told.append((done, of)))
+    )
     for level in range(3):
         for query in range(4):
             answer = measured.answers[level][query]
@@ -87,26 +89,27 @@ def test_answers_are_exact_but_for_the_noise_and_nothing_unasked_is_answered() -
                 assert np.array_equal(answer, truth(level, query))
             else:
                 assert answer is None
-    assert told == [(done, 7) for done in range(1, 8)]
+    assert len(told) == 7
+    assert told[-1] == (sum(noise.cells),) * 2
     assert sum(noise.cells) == sum(truth(level, query).size for level, query in PLAN.asked)
 
 
 def test_each_asked_query_of_each_level_has_its_own_stream_of_the_right_scale() -> None:
     noise = SilentNoise()
     measure_tables(COUNTS, PLAN, source=noise)
-    scales = [(PLAN.parameter(level, query), QUERIES[query].name) for level, query in PLAN.asked]
+    scales = [(PLAN.law(level, query).parameter, QUERIES[query].name) for level, query in PLAN.asked]
     assert [(scale, name.removeprefix("table ")) for scale, name, _ in noise.asked] == scales
     assert len({(name, region) for _, name, region in noise.asked}) == len(noise.asked)
     assert scales[1] == (Fraction(3) / Fraction(1, 5), "cumulative(age)")  # L1 sensitivity 3
-    assert measure_tables(COUNTS, PLAN, source=SilentNoise()).spent == sum(map(sum, AMOUNTS)) == PLAN.spent
+    assert measure_tables(COUNTS, PLAN, source=SilentNoise()).cost == Epsilon(sum(map(sum, AMOUNTS))) == PLAN.cost
 
 
-@pytest.mark.parametrize("mechanism", ["geometric", "discrete_gaussian"])
-def test_no_two_queries_share_noise_whatever_they_are_called(mechanism: Mechanism) -> None:
+@pytest.mark.parametrize("unit", [Epsilon, Rho])
+def test_no_two_queries_share_noise_whatever_they_are_called(unit: type[Cost]) -> None:
     names = ("a", "a, level 1", "table a", "a\0", "\u00e9", "e\u0301", " a", "level 1")
     queries = tuple(parse_query("detail", SCHEMA, name) for name in names)
-    plan = TablePlan(queries, ((Fraction(1, 50),) * len(names),) * 3, mechanism)
-    measured = measure_tables(COUNTS, plan, source=SecureNoise())
+    plan = TablePlan(queries, ((unit(Fraction(1, 50)),) * len(names),) * 3)
+    measured = TableAnswers.of(measure_tables(COUNTS, plan, source=SecureNoise()))
     noise = [measured.answers[level][query][0] - COUNTS.level_tables(level)[0] for level, query in plan.asked]  # type: ignore[index]
     assert len({one.tobytes() for one in noise}) == len(names) * 3
 
@@ -119,23 +122,23 @@ def test_measuring_again_with_one_source_is_refused(source: Any) -> None:
         measure_tables(COUNTS, PLAN, source=opened)
 
 
-def test_blocks_of_any_size_give_the_same_noise(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = measure_tables(COUNTS, PLAN, source=SeededNoise(1))
+def test_blocks_of_any_size_give_the_same_noise() -> None:
+    whole, questions = measure_tables(COUNTS, PLAN, source=SeededNoise(1)), TableQuestions(HIERARCHY, SCHEMA, PLAN)
     for block in (1, 7, 100):
-        monkeypatch.setattr(measure_module, "BLOCK", block)
-        monkeypatch.setattr(counts_module, "BLOCK", block)
-        assert same(measure_tables(COUNTS, PLAN, source=SeededNoise(1)), whole)
+        parts = exact_parts(COUNTS, questions, block)
+        answers = add_noise(whole.asked.questions, parts, HIERARCHY, {}, SeededNoise(1))
+        assert same(replace(whole, answers=answers), whole)
     assert not same(measure_tables(COUNTS, PLAN, source=SeededNoise(2)), whole)
 
 
-@pytest.mark.parametrize("mechanism", ["geometric", "discrete_gaussian"])
-def test_noise_has_the_declared_mean_and_variance_and_is_independent(mechanism: Mechanism) -> None:
+@pytest.mark.parametrize("unit", [Epsilon, Rho])
+def test_noise_has_the_declared_mean_and_variance_and_is_independent(unit: type[Cost]) -> None:
     leaves = 4000
     hierarchy = Hierarchy.from_paths([("r", f"l{leaf}") for leaf in range(leaves)])
     counts = TableCounts.from_microdata(hierarchy, SCHEMA, np.arange(leaves), np.arange(leaves) % SCHEMA.size)
     queries = parse_queries(("h * race", "cumulative(age)"), SCHEMA)
-    plan = TablePlan.product(Strategy.uniform(queries), Fraction(3), 2, mechanism=mechanism)
-    measured = measure_tables(counts, plan, source=SeededNoise(11))
+    plan = TablePlan.product(Strategy.uniform(queries), unit(Fraction(3)), 2)
+    measured = TableAnswers.of(measure_tables(counts, plan, source=SeededNoise(11)))
     for query in range(2):
         answer = measured.answers[1][query]
         assert answer is not None
@@ -149,19 +152,10 @@ def test_noise_has_the_declared_mean_and_variance_and_is_independent(mechanism: 
 
 
 def test_variances_follow_the_plan_and_are_infinite_where_nothing_is_asked() -> None:
-    measured = measure_tables(COUNTS, PLAN, source=SilentNoise())
+    measured = TableAnswers.of(measure_tables(COUNTS, PLAN, source=SilentNoise()))
     a = np.exp(-1 / 10)
     assert measured.variance(0, 0) == pytest.approx(2 * a / (1 - a) ** 2, rel=1e-12)
     assert measured.variance(0, 1) == np.inf
-
-
-def test_slices_of_answers_belong_to_their_regions() -> None:
-    measured = measure_tables(COUNTS, PLAN, source=SilentNoise())
-    children = HIERARCHY.children(3)
-    answers = measured.answers_of(children, 3)
-    assert answers is not None
-    assert np.array_equal(answers, COUNTS.tables_of(children))
-    assert measured.answers_of(children, 1) is None
 
 
 def test_measurements_say_whether_they_are_private_and_nothing_else_of_the_data() -> None:
@@ -170,24 +164,30 @@ def test_measurements_say_whether_they_are_private_and_nothing_else_of_the_data(
     secure = measure_tables(COUNTS, PLAN, source=SecureNoise())
     assert repr(secure).endswith("secure noise: private)")
     assert secure.private
-    assert (secure.unit, secure.mechanism, secure.neighbours) == ("epsilon", "geometric", "add_remove")
+    assert (secure.cost.unit, secure.asked.neighbours) == ("epsilon", "add_remove")
 
 
 def test_measurements_survive_pickling() -> None:
-    plan = TablePlan(QUERIES, AMOUNTS, neighbours="replace")
+    plan = TablePlan(QUERIES, COSTS, neighbours="replace")
     measured = measure_tables(COUNTS, plan, source=SeededNoise(0), invariants=[Invariant(QUERIES[0], 1)])
     copy = pickle.loads(pickle.dumps(measured))
     assert same(copy, measured)
-    assert not copy.answers[2][0].flags.writeable
-    left, right = (one.constraints_of(HIERARCHY.level_range(1)) for one in (copy, measured))
+    assert not copy.answers[0].values.flags.writeable
+    left, right = (TableAnswers.of(one).constraints_of(HIERARCHY.level_range(1)) for one in (copy, measured))
     assert left is not None
     assert right is not None
     assert np.array_equal(left.lower, right.lower)
 
 
 def test_invariants_become_exact_public_answers() -> None:
-    plan = TablePlan(QUERIES, AMOUNTS, neighbours="replace")
-    measured = measure_tables(COUNTS, plan, source=SilentNoise(), invariants=[Invariant(QUERIES[0], 1)])
+    plan = TablePlan(QUERIES, COSTS, neighbours="replace")
+    noise = SilentNoise()
+    measurement = measure_tables(COUNTS, plan, source=noise, invariants=[Invariant(QUERIES[0], 1)] * 2)
+    (exact,) = (one for one in measurement.answers if one.question.exact)
+    assert (exact.question.query, exact.question.level) == ("invariant: total", 1)
+    assert np.array_equal(exact.table(), truth(1, 0))
+    assert len(noise.asked) == len(plan.asked)
+    measured = TableAnswers.of(measurement)
     for level in (0, 1):
         found = measured.constraints_of(HIERARCHY.level_range(level))
         assert found is not None
@@ -203,7 +203,7 @@ def test_invariants_need_neighbours_with_the_same_counts() -> None:
 
 def test_nothing_is_drawn_where_public_facts_do_not_fit() -> None:
     noise = SilentNoise()
-    plan = TablePlan(QUERIES, AMOUNTS, neighbours="replace")
+    plan = TablePlan(QUERIES, COSTS, neighbours="replace")
     other = Schema({"h": ("no", "yes")})
     cases: list[tuple[type[Exception], dict[str, Any]]] = [
         (ProblemError, {"invariants": [Invariant(QUERIES[0], 3)]}),
@@ -218,17 +218,17 @@ def test_nothing_is_drawn_where_public_facts_do_not_fit() -> None:
         with pytest.raises(error):
             measure_tables(COUNTS, plan, source=noise, **more)
     with pytest.raises(ProblemError, match="draws no discrete Gaussian"):
-        measure_tables(COUNTS, TablePlan(QUERIES, AMOUNTS, "discrete_gaussian"), source=noise)
+        measure_tables(COUNTS, TablePlan.product(Strategy.uniform(QUERIES), Rho(Fraction(1)), 3), source=noise)
     with pytest.raises(ProblemError, match="the plan is for 1 levels"):
-        measure_tables(COUNTS, TablePlan(QUERIES, AMOUNTS[:1]), source=noise)
+        measure_tables(COUNTS, TablePlan(QUERIES, COSTS[:1]), source=noise)
     with pytest.raises(ProblemError, match="another schema"):
-        measure_tables(COUNTS, TablePlan.product(Strategy.identity(other), Fraction(1), 3), source=noise)
+        measure_tables(COUNTS, TablePlan.product(Strategy.identity(other), Epsilon(Fraction(1)), 3), source=noise)
     assert noise.asked == []
 
 
 @pytest.mark.parametrize("mutate", ["missing", "extra", "shape", "dtype", "levels"])
 def test_answers_that_do_not_fit_the_plan_are_refused(mutate: str) -> None:
-    measured = measure_tables(COUNTS, PLAN, source=SilentNoise())
+    measured = TableAnswers.of(measure_tables(COUNTS, PLAN, source=SilentNoise()))
     answers: list[list[Any]] = [list(level) for level in measured.answers]
     if mutate == "missing":
         answers[0][0] = None
@@ -241,6 +241,22 @@ def test_answers_that_do_not_fit_the_plan_are_refused(mutate: str) -> None:
     else:
         answers.pop()
     with pytest.raises(ProblemError):
-        TableMeasurements(
-            HIERARCHY, SCHEMA, PLAN, answers, "silent", private=False, invariants=Invariants(HIERARCHY, SCHEMA)
-        )
+        replace(measured, answers=answers)
+
+
+def test_another_kinds_measurement_is_refused() -> None:
+    measurement = measure_tables(COUNTS, PLAN, source=SilentNoise())
+    other = replace(measurement, asked=replace(measurement.asked, kind="groups"))
+    with pytest.raises(ProblemError, match="a measurement of groups, not of tables"):
+        TableAnswers.of(other)
+
+
+def test_answers_that_are_declared_exact_exclude_public_bounds_before_any_noise() -> None:
+    noise, plan = SilentNoise(), TablePlan(QUERIES, COSTS, neighbours="replace")
+    most = RegionBounds(QUERIES[0], 2, np.zeros((20, 1), np.int64), np.ones((20, 1), np.int64))
+    with pytest.raises(InputError, match="inconsistent-bounds"):
+        measure_tables(COUNTS, plan, source=noise, invariants=[Invariant(QUERIES[0], 1)], bounds=[most])
+    many = TableCounts.from_microdata(HIERARCHY, SCHEMA, [0], [0], [2**40])
+    with pytest.raises(InputError, match="too-large"):
+        measure_tables(many, plan, source=noise, invariants=[Invariant(QUERIES[0], 1)])
+    assert noise.asked == []

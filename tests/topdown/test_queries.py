@@ -12,7 +12,8 @@ from coco_opt.errors import InputError, ProblemError
 from coco_opt.histograms import Hierarchy
 from coco_opt.operators import Grouping, Kronecker, Restricted
 from coco_opt.privacy.budget import NEIGHBOURS, Neighbours
-from coco_opt.topdown.counts import TableCounts
+from coco_opt.privacy.cost import Sensitivity
+from coco_opt.topdown.asked.counts import TableCounts
 from coco_opt.topdown.queries import Query, marginal_query, parse_queries, parse_query
 from coco_opt.topdown.schema import Schema, ValueGroups
 
@@ -104,17 +105,15 @@ def test_sensitivities_by_brute_force_over_single_person_changes(schema: Schema,
     query = parse_query(text, schema)
     unit = np.eye(schema.size, dtype=np.int64)
     added = query.operator.apply(unit)
-    assert query.sensitivity_l1 == np.abs(added).sum(axis=1).max()
-    assert query.sensitivity_l2_squared == (added**2).sum(axis=1).max()
+    alone = Sensitivity(int(np.abs(added).sum(axis=1).max()), int((added**2).sum(axis=1).max()))
+    assert query.sensitivity("add_remove") == alone
     # Two regions of one level: a person replaced changes a cell of one and a cell of either.
     changes = [unit[a] - unit[b] for a, b in combinations(range(schema.size), 2)]
     within = query.operator.apply(np.array(changes))
     across = [np.concatenate([added[a], -added[b]]) for a, b in product(range(schema.size), repeat=2)]
     l1 = max(np.abs(within).sum(axis=1).max(), np.abs(across).sum(axis=1).max())
     l2 = max((within**2).sum(axis=1).max(), (np.array(across) ** 2).sum(axis=1).max())
-    assert (query.sensitivity("replace"), query.sensitivity("replace", norm=2)) == (l1, l2)
-    assert query.sensitivity("add_remove") == query.sensitivity_l1
-    assert query.sensitivity("add_remove", norm=2) == query.sensitivity_l2_squared
+    assert query.sensitivity("replace") == Sensitivity(int(l1), int(l2))
 
 
 @pytest.mark.parametrize("neighbours", NEIGHBOURS)
@@ -139,8 +138,7 @@ def test_a_person_changes_all_regions_of_a_level_by_no_more_than_is_paid_for(
                 away = answers[0] - answers[1]
                 farthest[at] = np.maximum(farthest[at], [np.abs(away).sum(), (away**2).sum()])
     for query, (l1, l2_squared) in zip(queries, farthest, strict=True):
-        assert l1 == query.sensitivity(neighbours)
-        assert l2_squared == query.sensitivity(neighbours, norm=2)
+        assert query.sensitivity(neighbours) == Sensitivity(int(l1), int(l2_squared))
 
 
 @pytest.mark.parametrize("factor", [[[1.0, -1.0]], [[2.0, 0.0]], [[1.0, 0.5]], [[0.0, 0.0]], [[1.0, -1.0], [0.0, 1.0]]])
@@ -154,7 +152,7 @@ def test_known_sensitivities() -> None:
     wanted = {"total": (1, 1), "detail": (1, 1), "age[..1, 2.., 0 | 3]": (2, 2), "cumulative(age)": (4, 4)}
     for text, both in wanted.items():
         query = parse_query(text, PLAIN)
-        assert (query.sensitivity_l1, query.sensitivity_l2_squared) == both
+        assert query.sensitivity("add_remove") == Sensitivity(*both)
 
 
 def test_operators_are_sums_where_answers_do_not_overlap() -> None:

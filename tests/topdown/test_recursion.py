@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -14,16 +15,21 @@ from coco_opt.choices import SolverChoices
 from coco_opt.errors import ProblemError, SolverError
 from coco_opt.histograms import Hierarchy
 from coco_opt.operators import identity
-from coco_opt.problems.split_rows import LinearRows, SplitTerm
-from coco_opt.problems.topdown_split import TopdownSplit
+from coco_opt.privacy import Epsilon, SeededNoise
+from coco_opt.problems.topdown_split import LinearRows, SplitTerm, TopdownSplit
 from coco_opt.solver import solve
+from coco_opt.topdown.answers import TableAnswers
+from coco_opt.topdown.asked.counts import TableCounts
+from coco_opt.topdown.asked.measure import measure_tables
+from coco_opt.topdown.estimated.estimate import estimate_tables
+from coco_opt.topdown.estimated.method import Pass, TopdownMethod
+from coco_opt.topdown.estimated.recursion import Checkpoint
+from coco_opt.topdown.estimated.sparse_tables import SparseTables
+from coco_opt.topdown.estimated.step import split_step
 from coco_opt.topdown.invariants import RegionBounds
-from coco_opt.topdown.method import Pass, TopdownMethod
+from coco_opt.topdown.plan import TablePlan
 from coco_opt.topdown.queries import parse_query
-from coco_opt.topdown.recursion import Checkpoint
-from coco_opt.topdown.release import estimate_tables
 from coco_opt.topdown.schema import Schema
-from coco_opt.topdown.sparse_tables import SparseTables
 from tests.topdown.estimation import check_tables, measured, random_hierarchy
 
 SCHEMA = Schema({"race": ["a", "b", "c"], "age": ["minor", "adult"]})
@@ -93,11 +99,12 @@ def test_classic_is_the_plain_program_of_every_parent() -> None:
     race = parse_query("race", SCHEMA).operator
     root = result.level(0)
     for level, parent in ((0, None), (1, root[0])):
-        answers = measurements.answers[level]
+        measured_ = TableAnswers.of(measurements)
+        answers = measured_.answers[level]
         assert answers[0] is not None
         assert answers[1] is not None
         terms = [
-            SplitTerm(operator, answer.astype(float), np.full(len(answer), 1.0 / measurements.variance(level, q)))
+            SplitTerm(operator, answer.astype(float), np.full(len(answer), 1.0 / measured_.variance(level, q)))
             for q, (operator, answer) in enumerate(zip((identity(6), race), answers, strict=True))
             if answer is not None
         ]
@@ -142,7 +149,7 @@ def test_bottom_up_sums_leaves_that_were_fitted_alone() -> None:
     measurements = measured(2, hierarchy, SCHEMA, leaves, ["detail"], 3)
     result = estimate_tables(measurements, TopdownMethod("bottom_up"))
     check_tables(measurements, result)
-    noisy = measurements.answers[2][0]
+    noisy = TableAnswers.of(measurements).answers[2][0]
     assert noisy is not None
     np.testing.assert_array_equal(result.level(2), np.maximum(noisy, 0))
 
@@ -152,25 +159,18 @@ def test_bottom_up_refuses_what_binds_levels_above() -> None:
     hierarchy = random_hierarchy(rng, 2)
     leaves = leaves_of(rng, len(hierarchy.leaves), SCHEMA.size)
     measurements = measured(2, hierarchy, SCHEMA, leaves, ["detail"], 3, [("total", 0)])
-    with pytest.raises(ProblemError, match="cannot keep what must hold at level 0"):
+    with pytest.raises(ProblemError, match="cannot keep what must hold above"):
         estimate_tables(measurements, TopdownMethod("bottom_up"))
 
 
 def test_a_level_that_nothing_speaks_of_is_named() -> None:
-    from fractions import Fraction
-
-    from coco_opt.privacy.noise import resolve_noise
-    from coco_opt.topdown.counts import TableCounts
-    from coco_opt.topdown.measure import measure_tables
-    from coco_opt.topdown.plan import TablePlan
-
     rng = np.random.default_rng(0)
     hierarchy = random_hierarchy(rng, 2)
     counts = TableCounts.from_counts(hierarchy, SCHEMA, leaves_of(rng, len(hierarchy.leaves), 6))
-    plan = TablePlan((parse_query("detail", SCHEMA),), ((Fraction(0),), (Fraction(1),)))
-    measurements = measure_tables(counts, plan, source=resolve_noise("seeded", 1))
+    plan = TablePlan((parse_query("detail", SCHEMA),), ((Epsilon(Fraction(0)),), (Epsilon(Fraction(1)),)))
+    measurements = measure_tables(counts, plan, source=SeededNoise(1))
     check_tables(measurements, estimate_tables(measurements))
-    with pytest.raises(ProblemError, match=r"the root 'r0'.*regions of level 0.*estimation 'full'"):
+    with pytest.raises(ProblemError, match=r"'classic' needs answers of level 0.*or use 'full'"):
         estimate_tables(measurements, TopdownMethod("classic"))
 
 
@@ -179,12 +179,10 @@ def test_later_passes_keep_earlier_answers() -> None:
     hierarchy = random_hierarchy(rng, 2)
     leaves = leaves_of(rng, len(hierarchy.leaves), SCHEMA.size, 40.0)
     measurements = measured(4, hierarchy, SCHEMA, leaves, ["race", "detail"], 1)
-    from coco_opt.topdown.step import split_step
-
     regions, parent = hierarchy.children(0), leaves.sum(axis=0)
-    step = split_step(measurements, TopdownMethod(passes=(Pass(("race",), 0.25),)), SolverChoices())
+    step = split_step(TableAnswers.of(measurements), TopdownMethod(passes=(Pass(("race",), 0.25),)), SolverChoices())
     both = step.fractional(regions, parent)
-    race = measurements.queries[0].operator
+    race = parse_query("race", SCHEMA).operator
     alone = solve(TopdownSplit(step.terms(regions, [0]), parent.astype(float))).value
     kept = race.apply(alone)
     assert np.abs(race.apply(both) - kept).max() <= 0.25 + 1e-6
@@ -205,22 +203,32 @@ def test_unbiased_releases_repeat_by_seed_and_refuse_constraints() -> None:
     check_tables(measurements, result)
     np.testing.assert_array_equal(estimate_tables(measurements, method, threads=2).level(2), result.level(2))
     bound = measured(5, hierarchy, SCHEMA, leaves, ["detail"], 1, [("total", 1)])
-    with pytest.raises(ProblemError, match="use rounding 'nearest'"):
+    with pytest.raises(ProblemError, match="use 'nearest'"):
         estimate_tables(bound, method)
 
 
-def test_unbiased_steps_have_the_split_as_their_expectation() -> None:
-    from coco_opt.topdown.step import split_step
+def test_unbiased_releases_draw_from_the_answers_where_no_seed_is_given() -> None:
+    rng = np.random.default_rng(5)
+    hierarchy = random_hierarchy(rng, 3)
+    leaves = leaves_of(rng, len(hierarchy.leaves), SCHEMA.size)
+    method = TopdownMethod(rounding="unbiased")
+    one = measured(5, hierarchy, SCHEMA, leaves, ["detail"], 1)
+    first = estimate_tables(one, method)
+    check_tables(one, first)
+    np.testing.assert_array_equal(estimate_tables(one, method).level(2), first.level(2))
+    assert not np.array_equal(estimate_tables(one, replace(method, seed=3)).level(2), first.level(2))
 
+
+def test_unbiased_steps_have_the_split_as_their_expectation() -> None:
     rng = np.random.default_rng(6)
     hierarchy = Hierarchy.from_paths([("root", f"leaf{j}") for j in range(4)])
     leaves = leaves_of(rng, 4, SCHEMA.size, 6.0)
     measurements = measured(6, hierarchy, SCHEMA, leaves, ["detail", "race"], 1)
     draws, regions, parent = 800, hierarchy.children(0), leaves.sum(axis=0)
-    x = split_step(measurements, TopdownMethod(), SolverChoices()).fractional(regions, parent)
+    x = split_step(TableAnswers.of(measurements), TopdownMethod(), SolverChoices()).fractional(regions, parent)
     found = np.zeros(x.shape)
     for seed in range(draws):
-        step = split_step(measurements, TopdownMethod(rounding="unbiased", seed=seed), SolverChoices())
+        step = split_step(TableAnswers.of(measurements), TopdownMethod(rounding="unbiased", seed=seed), SolverChoices())
         whole = step.whole(x, regions, parent)
         np.testing.assert_array_equal(whole.sum(axis=0), parent)
         found += whole / draws
@@ -233,7 +241,7 @@ def test_a_rounding_that_was_not_proved_nearest_is_told_also_after_resuming() ->
     class Coarse(SolverChoices):
         """Take every rounding, but say that the bound on its distance is 0."""
 
-        def solve(self, problem: Any) -> Any:
+        def solve(self, problem: Any, *, fallback: bool = True) -> Any:
             found = solve(problem, check=False)
             if problem.kind != "table_rounding" or found.objective == 0.0:
                 return found.value
@@ -243,11 +251,13 @@ def test_a_rounding_that_was_not_proved_nearest_is_told_also_after_resuming() ->
     hierarchy = random_hierarchy(rng, 3)
     measurements = measured(8, hierarchy, SCHEMA, leaves_of(rng, len(hierarchy.leaves), 6), ["detail", "race"], 1)
     done: list[Checkpoint] = []
-    assert estimate_tables(measurements).unproved == 0.0
+    assert not estimate_tables(measurements).unproved
     result = estimate_tables(measurements, solvers=Coarse(), after_level=done.append)
     check_tables(measurements, result)
-    assert result.unproved > 0.0
-    assert [checkpoint.unproved > 0.0 for checkpoint in done][-1]
+    assert result.unproved.gap > 0.0
+    assert result.unproved.steps > 0
+    assert result.unproved.unknown == 0
+    assert done[-1].unproved == result.unproved
     assert estimate_tables(measurements, resume_from=done[-1]).unproved == result.unproved
 
 
@@ -255,7 +265,7 @@ def test_a_rounding_that_was_not_proved_nearest_is_told_also_after_resuming() ->
     ("make", "message"),
     [
         (lambda: TopdownMethod("best"), "estimation must be one of full, classic, bottom_up"),  # type: ignore[arg-type]
-        (lambda: TopdownMethod(rounding="unbiased"), "needs a seed"),
+        (lambda: TopdownMethod(seed=3), "nothing else takes a seed"),
         (lambda: TopdownMethod(passes=(Pass(("race",)), Pass(("race",)))), "one pass only"),
         (lambda: Pass(()), "one or more queries"),
         (lambda: Pass(("race",), -1.0), "0 or more"),

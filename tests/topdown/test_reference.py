@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 
 from coco_opt.choices import SolverChoices
 from coco_opt.histograms import Hierarchy
-from coco_opt.topdown.measurements import TableMeasurements
-from coco_opt.topdown.method import Estimation, TopdownMethod
-from coco_opt.topdown.release import estimate_tables
+from coco_opt.topdown.answers import TableAnswers
+from coco_opt.topdown.estimated.estimate import estimate_tables
+from coco_opt.topdown.estimated.method import Estimation, TopdownMethod
+from coco_opt.topdown.estimated.step import split_step
 from coco_opt.topdown.schema import Schema
-from coco_opt.topdown.step import split_step
 from tests.topdown.estimation import check_tables, measured
 
 Floats = NDArray[np.float64]
@@ -27,7 +27,7 @@ SCHEMA = Schema({"race": ["a", "b"], "age": ["minor", "adult"]})
 LEAVES, CELLS = 3, 4
 
 
-def rows_of(measurements: TableMeasurements, level: int) -> list[tuple[Floats, Floats]]:
+def rows_of(measurements: TableAnswers, level: int) -> list[tuple[Floats, Floats]]:
     """Return for each region of a level what was asked of it, both sides divided by the standard deviation."""
     found = []
     for region in range(len(measurements.hierarchy.level_range(level))):
@@ -58,7 +58,7 @@ def least_squares(a: Floats, b: Floats, equal: Floats, right: Floats, signed: in
     return best
 
 
-def root_by_hand(measurements: TableMeasurements, estimation: str, total: int | None) -> Floats:
+def root_by_hand(measurements: TableAnswers, estimation: str, total: int | None) -> Floats:
     """Return the root's fractional table: in "full" with all leaves' tables, of any sign, fitted beside it."""
     (own, right), leaves = rows_of(measurements, 0)[0], rows_of(measurements, 1)
     below = 0 if estimation == "classic" else LEAVES
@@ -77,7 +77,7 @@ def root_by_hand(measurements: TableMeasurements, estimation: str, total: int | 
     return least_squares(np.concatenate(blocks), np.concatenate(rights), equal, sums, CELLS)[:CELLS]
 
 
-def leaves_by_hand(measurements: TableMeasurements, parent: NDArray[Any], totals: NDArray[Any] | None) -> Floats:
+def leaves_by_hand(measurements: TableAnswers, parent: NDArray[Any], totals: NDArray[Any] | None) -> Floats:
     """Return the leaves' fractional tables [leaves, cells] that add up to the parent's."""
     leaves = rows_of(measurements, 1)
     a = np.zeros((sum(len(side) for side, _ in leaves), LEAVES * CELLS))
@@ -115,18 +115,19 @@ def test_every_step_is_the_one_enumerated_by_hand(seed: int, invariant: bool, es
     truth = rng.poisson(rng.gamma(0.5, 6.0, (LEAVES, CELLS))).astype(np.int64)
     totals = truth.sum(axis=1) if invariant else None
     asked = [("total", 1)] if invariant else []
-    measurements = measured(seed, hierarchy, SCHEMA, truth, ["detail", "race"], 1, asked)
+    measurement = measured(seed, hierarchy, SCHEMA, truth, ["detail", "race"], 1, asked)
+    answers = TableAnswers.of(measurement)
     method = TopdownMethod(estimation)
-    result = estimate_tables(measurements, method)
-    check_tables(measurements, result)
-    step = split_step(measurements, method, SolverChoices())
+    result = estimate_tables(measurement, method)
+    check_tables(measurement, result)
+    step = split_step(answers, method, SolverChoices())
     root = result.level(0)
     for level, parent, sums in ((0, None, None if totals is None else totals.sum(keepdims=True)), (1, root[0], totals)):
         regions = hierarchy.level_range(level)
         if parent is None:
-            by_hand = root_by_hand(measurements, estimation, None if sums is None else int(sums[0]))[None, :]
+            by_hand = root_by_hand(answers, estimation, None if sums is None else int(sums[0]))[None, :]
         else:
-            by_hand = leaves_by_hand(measurements, parent, sums)
+            by_hand = leaves_by_hand(answers, parent, sums)
         x = step.fractional(regions, parent)
         np.testing.assert_allclose(x, by_hand, atol=2e-3)
         best = nearest_by_hand(x, parent, sums)

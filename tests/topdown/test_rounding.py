@@ -16,7 +16,8 @@ from coco_opt.problems import TableRounding
 from coco_opt.problems.table_rounding import UNBOUNDED, IntegerRows, RoundingDual
 from coco_opt.solution import Status
 from coco_opt.solver import solve
-from coco_opt.topdown.matrix_operator import MatrixOperator
+from coco_opt.topdown.estimated.matrix_operator import MatrixOperator
+from tests.solvers.oracles import best_tables
 
 
 def split(rng: np.random.Generator, children: int, cells: int, grid: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -45,17 +46,6 @@ def totals(x: np.ndarray, groups: np.ndarray | None = None, loose: int = 0) -> I
     return IntegerRows(operator, np.maximum(whole - loose, 0), whole + loose)
 
 
-def brute(problem: TableRounding) -> float:
-    """Return the least objective over all whole tables within the slack, infinity without any."""
-    best = np.inf
-    ranges = [range(a, b + 1) for a, b in zip(problem.low.ravel(), problem.high.ravel(), strict=True)]
-    for point in itertools.product(*ranges):
-        whole = np.array(point, np.int64).reshape(problem.x.shape)
-        if problem.violation(whole) == 0:
-            best = min(best, problem.objective(whole))
-    return best
-
-
 @pytest.mark.parametrize("slack", [1, 2])
 @pytest.mark.parametrize("kind", ["free", "totals", "loose", "groups"])
 @pytest.mark.parametrize("seed", range(4))
@@ -65,7 +55,7 @@ def test_no_whole_table_is_nearer(seed: int, kind: str, slack: int) -> None:
     groups = np.array([0, 0, 1]) if kind == "groups" else None
     rows = None if kind == "free" else totals(x, groups, loose=int(kind == "loose"))
     problem = TableRounding(x, parent, rows, slack)
-    best = brute(problem)
+    best = best_tables(problem)
     if not np.isfinite(best):
         with pytest.raises(ProblemError):
             solve(problem)
@@ -74,36 +64,6 @@ def test_no_whole_table_is_nearer(seed: int, kind: str, slack: int) -> None:
     assert solution.objective == pytest.approx(best, abs=1e-9)
     assert solution.gap <= 1e-9
     assert problem.violation(solution.value) == 0
-
-
-@pytest.mark.parametrize("kind", ["free", "totals", "groups", "nested"])
-@pytest.mark.parametrize("seed", range(3))
-def test_the_objective_is_that_of_highs(seed: int, kind: str) -> None:
-    rng = np.random.default_rng(100 + seed)
-    x, parent = split(rng, 6, 30)
-    groups = rng.integers(0, 4, 30)
-    rows = {
-        "free": lambda: None,
-        "totals": lambda: totals(x),
-        "groups": lambda: totals(x, groups),
-        "nested": lambda: nested(x, groups),
-    }[kind]()
-    problem = TableRounding(x, parent, rows, slack=1 if kind in ("free", "totals") else 3)
-    ours, theirs = solve(problem), solve(problem, "highs", check=False)
-    assert theirs.violation == 0
-    assert ours.objective == pytest.approx(theirs.objective, abs=1e-7)
-    assert ours.relative_gap <= 1e-9
-
-
-def nested(x: np.ndarray, groups: np.ndarray) -> IntegerRows:
-    """Return totals by group and, on top, of everything: rows that overlap but nest."""
-    inner = totals(x, groups, loose=1)
-    whole = totals(x)
-    return IntegerRows(
-        stack([inner.operator, whole.operator]),
-        np.hstack([inner.lower, whole.lower]),
-        np.hstack([inner.upper, whole.upper]),
-    )
 
 
 @given(st.integers(0, 10**6), st.integers(1, 5), st.integers(1, 6), st.booleans())

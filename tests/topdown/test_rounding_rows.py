@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from coco_opt.errors import ProblemError, SolverError
 from coco_opt.operators import Grouping, Operator, identity, stack, total
-from coco_opt.problems import TableRounding, table_rounding_transport
+from coco_opt.problems import TableRounding
 from coco_opt.problems.table_rounding import UNBOUNDED, IntegerRows, RoundingDual
-from coco_opt.problems.table_rounding_transport import nested_part, solve_nested
+from coco_opt.problems.table_rounding.transport import nested_part, solve_nested
 from coco_opt.solution import Answer, Status
 from coco_opt.solver import judge, solve
 
@@ -166,7 +166,7 @@ def test_what_is_whole_but_for_a_solvers_rounding_is_taken_for_it() -> None:
 
 def test_without_prices_the_gap_is_large_and_valid(monkeypatch: pytest.MonkeyPatch) -> None:
     problem, least = two_ways(1, 4, 3, 4), solve(two_ways(1, 4, 3, 4), check=False)
-    monkeypatch.setattr(table_rounding_transport, "_PRICE_SECONDS", 0.0)
+    monkeypatch.setattr("coco_opt.problems.table_rounding.prices._PRICE_SECONDS", 0.0)
     found = solve(problem, check=False)
     assert found.objective == pytest.approx(least.objective, abs=1e-7)
     assert least.gap <= found.gap < np.inf

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from coco_opt.errors import InputError, Place
 from coco_opt.histograms import Hierarchy
 from coco_opt.operators import identity
-from coco_opt.topdown.counts import MAX_PEOPLE, TableCounts
+from coco_opt.topdown.asked.counts import MAX_PEOPLE, TableCounts
 from coco_opt.topdown.queries import parse_query
 from coco_opt.topdown.schema import Schema, ValueGroups
 

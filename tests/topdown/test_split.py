@@ -7,65 +7,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-from coco_solvers.generic.clarabel import Clarabel
 from coco_solvers.generic.piqp import PIQP
 from numpy.typing import NDArray
 
 from coco_opt import solve
 from coco_opt.errors import ProblemError, SolverError, UnknownSolverError
 from coco_opt.forms import LinearProgram, QuadraticProgram
-from coco_opt.operators import Grouping, Kronecker, Operator, identity, stack, total
+from coco_opt.operators import Grouping, identity, stack, total
 from coco_opt.problems import PROBLEMS, TopdownSplit
-from coco_opt.problems.split_rows import LinearRows, SplitTerm, stacked
-from coco_opt.problems.topdown_split import SplitDual
+from coco_opt.problems.sparse_rows import stacked
+from coco_opt.problems.topdown_split import LinearRows, SplitDual, SplitTerm
 from coco_opt.solution import Answer, Status
 from coco_opt.solver import judge
-
-LEVELS = (2, 3, 2)
-CELLS = 12
-
-
-def marginal(*axes: int) -> Grouping:
-    """Return the sums over all attributes but these."""
-    index = np.indices(LEVELS).reshape(3, -1)
-    labels = np.zeros(CELLS, dtype=np.int64)
-    for axis in axes:
-        labels = labels * LEVELS[axis] + index[axis]
-    return Grouping(labels, int(labels.max()) + 1)
-
-
-QUERIES: dict[str, tuple[Operator, ...]] = {
-    "all": (identity(CELLS), total(CELLS), marginal(0), marginal(1), marginal(0, 2)),
-    "marginals": (total(CELLS), marginal(0, 1), marginal(1, 2)),
-    "ranges": (identity(CELLS), Kronecker((np.eye(2), np.tril(np.ones((3, 3))), np.array([[1.0, -1.0]])))),
-}
-
-
-def drawn(
-    seed: int, queries: str = "all", children: int = 4, *, parent: bool = True, sides: str = "none"
-) -> TopdownSplit:
-    """Return a sparse parent split at random, with noisy answers; ``sides`` are none, equal (totals) or ranges."""
-    rng = np.random.default_rng(seed)
-    whole = np.where(rng.random(CELLS) < 0.7, rng.geometric(0.1, CELLS), 0)
-    table = np.array([rng.multinomial(count, np.full(children, 1 / children)) for count in whole]).T
-    terms = []
-    for operator in QUERIES[queries]:
-        answers = operator.apply(table.astype(np.float64))
-        terms.append(SplitTerm(operator, answers + rng.normal(0, 3, answers.shape), rng.uniform(0.05, 0.2, children)))
-    rows = None
-    if sides != "none":
-        operator = total(CELLS) if sides == "equal" else marginal(0)
-        exact = operator.apply(table).astype(np.float64)
-        rows = LinearRows(operator, exact, exact) if sides == "equal" else LinearRows(operator, exact - 1, exact + 1)
-    return TopdownSplit(terms, whole if parent else None, rows)
-
-
-CASES: dict[str, TopdownSplit] = {
-    f"{queries}-{'parent' if parent else 'root'}-{sides}": drawn(7, queries, parent=parent, sides=sides)
-    for queries in QUERIES
-    for parent in (True, False)
-    for sides in ("none", "equal", "ranges")
-}
+from tests.topdown.splits import CASES, CELLS, QUERIES, drawn, marginal
 
 
 def spread(problem: TopdownSplit, rng: np.random.Generator) -> NDArray[np.float64]:
@@ -73,16 +27,6 @@ def spread(problem: TopdownSplit, rng: np.random.Generator) -> NDArray[np.float6
     children, cells = problem.shape
     sums = rng.uniform(0, 30, cells) if problem.parent is None else problem.parent
     return (rng.dirichlet(np.full(children, 0.5), cells) * sums[:, None]).T
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_generic_solvers_agree_and_are_certified(name: str) -> None:
-    problem = CASES[name]
-    piqp, clarabel = solve(problem, PIQP()), solve(problem, Clarabel())
-    assert piqp.relative_gap <= 1e-8
-    assert clarabel.relative_gap <= 1e-6
-    assert piqp.objective == pytest.approx(clarabel.objective, rel=1e-6, abs=1e-6)
-    assert piqp.violation <= 1e-9 * problem.scale
 
 
 @pytest.mark.parametrize("name", CASES)

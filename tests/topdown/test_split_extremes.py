@@ -13,13 +13,13 @@ from coco_opt import solve
 from coco_opt.errors import ProblemError, SolverError
 from coco_opt.operators import Grouping, Kronecker, Operator, identity, stack, total
 from coco_opt.problem import Problem
-from coco_opt.problems import TopdownSplit, split_prices
-from coco_opt.problems.split_prices import caps, impossible
-from coco_opt.problems.split_rows import Floats, LinearRows, SplitTerm
-from coco_opt.problems.topdown_split import SplitDual
+from coco_opt.problems import TopdownSplit
+from coco_opt.problems.sparse_rows import Floats
+from coco_opt.problems.topdown_split import LinearRows, SplitDual, SplitTerm
+from coco_opt.problems.topdown_split.prices import caps, impossible
 from coco_opt.solution import Answer, Status
 from coco_opt.solver import judge
-from tests.topdown.test_split import CASES, CELLS, drawn
+from tests.topdown.splits import CASES, CELLS, drawn
 
 SIDES = ("none", "equal", "ranges", "twice", "edge", "wrong")
 
@@ -142,7 +142,7 @@ def test_large_systems_are_mended_like_small_ones(name: str, monkeypatch: pytest
     best = solve(problem, SplitNewton()).value
     off = best * np.random.default_rng(1).uniform(1.0 - 1e-6, 1.0 + 1e-6, best.shape)
     dense = problem.repair(off)
-    monkeypatch.setattr(split_prices, "_DENSE", 0)
+    monkeypatch.setattr("coco_opt.problems.topdown_split.prices._DENSE", 0)
     iterated = problem.repair(off)
     assert problem.violation(iterated) <= 1e-9 < problem.violation(off)
     np.testing.assert_allclose(iterated, dense, rtol=0, atol=1e-8)

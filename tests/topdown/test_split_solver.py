@@ -12,9 +12,9 @@ from coco_opt import solve, solve_many
 from coco_opt.errors import SolverError, UnknownSolverError
 from coco_opt.operators import identity, total
 from coco_opt.problems import SimplexProjection, TopdownSplit
-from coco_opt.problems.split_rows import LinearRows, SplitTerm
+from coco_opt.problems.topdown_split import LinearRows, SplitTerm
 from coco_opt.solution import Status
-from tests.topdown.test_split import CASES, CELLS, QUERIES, drawn, marginal
+from tests.topdown.splits import CASES, CELLS, QUERIES, drawn, marginal
 
 
 def agree(problem: TopdownSplit, solver: SplitNewton | None = None) -> None:
@@ -24,11 +24,6 @@ def agree(problem: TopdownSplit, solver: SplitNewton | None = None) -> None:
     assert ours.violation <= 1e-9 * problem.scale
     assert (ours.value >= 0.0).all()
     assert ours.objective <= theirs.objective + 1e-6 * max(1.0, theirs.objective)
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_as_good_as_interior_points(name: str) -> None:
-    agree(CASES[name])
 
 
 @pytest.mark.parametrize("name", CASES)

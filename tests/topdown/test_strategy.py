@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from coco_opt.errors import ProblemError
-from coco_opt.privacy.mechanism import Mechanism
-from coco_opt.topdown.optimised import (
+from coco_opt.privacy import Cost, DiscreteGaussian, Epsilon, Geometric, Neighbours, Rho
+from coco_opt.topdown.asked.optimised import (
     OBJECTIVES,
     Objective,
     ShareProblem,
@@ -18,15 +18,15 @@ from coco_opt.topdown.optimised import (
     candidate_queries,
     optimised_strategy,
 )
-from coco_opt.topdown.plan import TablePlan, noise_variance
-from coco_opt.topdown.predicted import DenseModel, MarginalModel, predicted_variance, variance_model
+from coco_opt.topdown.asked.predicted import DenseModel, MarginalModel, predicted_variance, variance_model
+from coco_opt.topdown.plan import TablePlan
 from coco_opt.topdown.queries import Query, parse_queries, parse_query
 from coco_opt.topdown.schema import Schema, ValueGroups
 from coco_opt.topdown.strategy import Strategy
 
 PLAIN = Schema({"a": ("0", "1", "2"), "b": ("0", "1"), "c": ("0", "1", "2", "3")})
 ZEROS = Schema(dict(PLAIN.attributes), ("a = 0 & b = 1",), {"g": ValueGroups("c", {"low": "..1", "high": "2.."})})
-MECHANISMS: tuple[Mechanism, ...] = ("geometric", "discrete_gaussian")
+COSTS: tuple[Cost, ...] = (Epsilon(Fraction(1, 2)), Rho(Fraction(1, 2)))
 
 
 def least_squares_variance(queries: tuple[Query, ...], variances: list[float], wanted: Query) -> float:
@@ -38,21 +38,19 @@ def least_squares_variance(queries: tuple[Query, ...], variances: list[float], w
 
 
 @pytest.mark.parametrize("schema", [PLAIN, ZEROS], ids=["plain", "zeros"])
-@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("cost", COSTS, ids=lambda cost: cost.unit)
 @pytest.mark.parametrize(
     "texts", [("detail",), ("total", "a * b", "c"), ("a", "a * b", "b * c", "detail"), ("cumulative(c)", "a")]
 )
-def test_predicted_variances_are_those_of_least_squares(
-    schema: Schema, mechanism: Mechanism, texts: tuple[str, ...]
-) -> None:
+def test_predicted_variances_are_those_of_least_squares(schema: Schema, cost: Cost, texts: tuple[str, ...]) -> None:
     queries = parse_queries(texts, schema)
     shares = [Fraction(index + 1, sum(range(1, len(texts) + 1))) for index in range(len(texts))]
     strategy = Strategy(queries, tuple(shares))
-    plan = TablePlan.product(strategy, Fraction(1, 2), 1, mechanism=mechanism)
+    plan = TablePlan.product(strategy, cost, 1)
     variances = [plan.variance(0, query) for query in range(len(queries))]
     for wanted in ("total", "a", *texts):
         query = parse_query(wanted, schema)
-        predicted = predicted_variance(strategy, query, schema, amount=Fraction(1, 2), mechanism=mechanism)
+        predicted = predicted_variance(strategy, query, schema, cost=cost)
         assert predicted == pytest.approx(least_squares_variance(queries, variances, query), rel=1e-7)
 
 
@@ -104,16 +102,16 @@ def test_too_many_atoms_are_refused_with_advice() -> None:
 # Optimal shares -----------------------------------------------------------------------------------------------------
 
 
-def problem_of(texts: tuple[str, ...], schema: Schema, mechanism: Mechanism, objective: Objective) -> ShareProblem:
+def problem_of(texts: tuple[str, ...], schema: Schema, cost: Cost, objective: Objective) -> ShareProblem:
     workload = parse_queries(texts, schema)
     candidates = candidate_queries(workload, schema)
-    return ShareProblem(candidates, workload, variance_model(candidates, workload, schema), mechanism, objective)
+    return ShareProblem(candidates, workload, variance_model(candidates, workload, schema), cost, objective)
 
 
 @pytest.mark.parametrize("texts", [("total", "a", "a * b"), ("a", "b", "c"), ("detail", "b * c", "total")])
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_gaussian_shares_are_optimal_by_a_bound_from_convexity(texts: tuple[str, ...], objective: Objective) -> None:
-    problem = problem_of(texts, PLAIN, "discrete_gaussian", objective)
+    problem = problem_of(texts, PLAIN, Rho(Fraction(1)), objective)
     count = len(problem.candidates)
     shares = best_shares(problem, np.full(count, 1.0 / count))
     variances, gradient = problem.variances(shares), problem.gradient(shares)
@@ -147,7 +145,7 @@ def multipliers(gradient: Any, shares: Any, variances: Any) -> Any:
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_geometric_shares_are_as_good_as_a_fine_grid(objective: Objective) -> None:
-    problem = problem_of(("a", "b"), PLAIN, "geometric", objective)
+    problem = problem_of(("a", "b"), PLAIN, Epsilon(Fraction(1)), objective)
     assert [query.name for query in problem.candidates] == ["a", "b", "total", "a * b"]
     strategy = optimised_strategy(problem.workload, PLAIN, objective=objective)
     found = np.array(
@@ -165,17 +163,17 @@ def test_geometric_shares_are_as_good_as_a_fine_grid(objective: Objective) -> No
     assert problem.value(found) <= 1.001 * min(problem.value(point) for point in grid)
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("cost", COSTS, ids=lambda cost: cost.unit)
 @pytest.mark.parametrize("objective", OBJECTIVES)
 @pytest.mark.parametrize("schema", [PLAIN, ZEROS], ids=["plain", "zeros"])
 def test_optimised_strategies_sum_to_one_and_beat_the_workload(
-    schema: Schema, mechanism: Mechanism, objective: Objective
+    schema: Schema, cost: Cost, objective: Objective
 ) -> None:
     workload = parse_queries(("total", "a", "a * b"), schema)
-    strategy = optimised_strategy(workload, schema, mechanism=mechanism, objective=objective)
+    strategy = optimised_strategy(workload, schema, cost=cost, objective=objective)
     assert sum(strategy.shares) == 1
     assert all(isinstance(share, Fraction) and share > 0 for share in strategy.shares)
-    problem = problem_of(("total", "a", "a * b"), schema, mechanism, objective)
+    problem = problem_of(("total", "a", "a * b"), schema, cost, objective)
 
     def value(one: Strategy) -> float:
         shares = {query.text: float(share) for query, share in zip(one.queries, one.shares, strict=True)}
@@ -186,22 +184,22 @@ def test_optimised_strategies_sum_to_one_and_beat_the_workload(
 
 def test_ranges_and_groupings_are_optimised_too() -> None:
     workload = parse_queries(("cumulative(c)", "g * a"), ZEROS)
-    strategy = optimised_strategy(workload, ZEROS, mechanism="discrete_gaussian")
+    strategy = optimised_strategy(workload, ZEROS, cost=Rho(Fraction(1)))
     assert {query.name for query in strategy.queries} <= {"cumulative(c)", "g * a", "total"}
     for query in workload:
-        assert predicted_variance(strategy, query, ZEROS, mechanism="discrete_gaussian") < np.inf
+        assert predicted_variance(strategy, query, ZEROS, cost=Rho(Fraction(1))) < np.inf
 
 
 @pytest.mark.parametrize("texts", [("total",), ("detail",), ("a * b", "b * a"), ("cumulative(b)",)])
-@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("cost", COSTS, ids=lambda cost: cost.unit)
 @pytest.mark.parametrize("objective", OBJECTIVES)
-def test_workloads_of_little_choice(texts: tuple[str, ...], mechanism: Mechanism, objective: Objective) -> None:
+def test_workloads_of_little_choice(texts: tuple[str, ...], cost: Cost, objective: Objective) -> None:
     workload = parse_queries(texts, PLAIN)
-    strategy = optimised_strategy(workload, PLAIN, mechanism=mechanism, objective=objective)
+    strategy = optimised_strategy(workload, PLAIN, cost=cost, objective=objective)
     assert sum(strategy.shares) == 1
     even = Strategy.uniform(workload)
     for query in workload:
-        found, known = (predicted_variance(one, query, PLAIN, mechanism=mechanism) for one in (strategy, even))
+        found, known = (predicted_variance(one, query, PLAIN, cost=cost) for one in (strategy, even))
         assert found <= 1.001 * known
 
 
@@ -215,12 +213,9 @@ def test_the_workload_keeps_its_names() -> None:
     assert [query.name for query in optimised_strategy(named, PLAIN).queries] == ["table 1"]
 
 
-@pytest.mark.parametrize(
-    ("more", "said"), [({"objective": "least"}, "unknown objective"), ({"mechanism": "laplace"}, "unknown mechanism")]
-)
-def test_unknown_options_are_refused(more: dict[str, Any], said: str) -> None:
-    with pytest.raises(ProblemError, match=said):
-        optimised_strategy(parse_queries(("a",), PLAIN), PLAIN, **more)
+def test_unknown_options_are_refused() -> None:
+    with pytest.raises(ProblemError, match="unknown objective"):
+        optimised_strategy(parse_queries(("a",), PLAIN), PLAIN, objective="least")  # type: ignore[arg-type]
     with pytest.raises(ProblemError, match="at least one query"):
         optimised_strategy((), PLAIN)
 
@@ -248,63 +243,63 @@ def test_two_queries_of_one_name_are_refused() -> None:
     with pytest.raises(ProblemError, match="one name"):
         Strategy.uniform(same)
     with pytest.raises(ProblemError, match="different names"):
-        TablePlan(same, ((Fraction(1), Fraction(1)),))
+        TablePlan(same, epsilons("1", "1"))
+
+
+def epsilons(*amounts: str) -> tuple[tuple[Cost, ...], ...]:
+    return (tuple(Epsilon(Fraction(amount)) for amount in amounts),)
 
 
 def test_plans_split_a_budget_exactly() -> None:
     queries = parse_queries(("a", "b", "detail"), PLAIN)
-    plan = TablePlan.product(Strategy.uniform(queries), Fraction(1, 7), 3, level_shares=["0.2", "0", "4/5"])
-    assert plan.spent == Fraction(1, 7)
-    assert plan.amounts[0] == (Fraction(1, 5) * Fraction(1, 7) / 3,) * 3
+    plan = TablePlan.product(Strategy.uniform(queries), Epsilon(Fraction(1, 7)), 3, level_shares=["0.2", "0", "4/5"])
+    assert plan.cost == Epsilon(Fraction(1, 7))
+    assert plan.costs[0] == (Epsilon(Fraction(1, 5) * Fraction(1, 7) / 3),) * 3
     assert plan.asked == ((0, 0), (0, 1), (0, 2), (2, 0), (2, 1), (2, 2))
-    table = TablePlan.table(queries, Fraction(2), [["1/2", 0, 0], [0, "0.25", "0.25"]], mechanism="discrete_gaussian")
-    assert (table.spent, table.unit) == (Fraction(2), "rho")
-    assert table.amounts == ((1, 0, 0), (0, Fraction(1, 2), Fraction(1, 2)))
+    table = TablePlan.table(queries, Rho(Fraction(2)), [["1/2", 0, 0], [0, "0.25", "0.25"]])
+    assert table.cost == Rho(Fraction(2))
+    assert [[cost.amount for cost in level] for level in table.costs] == [
+        [1, 0, 0],
+        [0, Fraction(1, 2), Fraction(1, 2)],
+    ]
     assert table.variance(0, 1) == np.inf
     with pytest.raises(ProblemError, match="not asked at level 0"):
-        table.parameter(0, 1)
-
-
-def test_noise_follows_sensitivity_and_neighbours() -> None:
-    queries = parse_queries(("a", "cumulative(c)"), PLAIN)
-    amounts = ((Fraction(1, 2), Fraction(1, 4)),)
-    assert [TablePlan(queries, amounts).parameter(0, q) for q in (0, 1)] == [2, 16]
-    assert [TablePlan(queries, amounts, neighbours="replace").parameter(0, q) for q in (0, 1)] == [4, 32]
-    gaussian = TablePlan(queries, amounts, "discrete_gaussian", "replace")
-    assert [gaussian.parameter(0, q) for q in (0, 1)] == [2, 16]
+        table.law(0, 1)
 
 
 @pytest.mark.parametrize(
-    ("amounts", "said"),
+    ("unit", "neighbours", "wanted"),
     [
-        (((Fraction(1),),), "as many amounts"),
-        (((Fraction(-1), Fraction(1)),), "negative"),
-        (((Fraction(0), Fraction(0)),), "above zero"),
-        (((Fraction(1, 2**50), Fraction(1)),), "noise scale"),
+        (Epsilon, "add_remove", [Geometric(Fraction(2)), Geometric(Fraction(16))]),
+        (Epsilon, "replace", [Geometric(Fraction(4)), Geometric(Fraction(32))]),
+        (Rho, "replace", [DiscreteGaussian(Fraction(2)), DiscreteGaussian(Fraction(16))]),
     ],
 )
-def test_plans_that_do_not_fit_are_refused(amounts: Any, said: str) -> None:
+def test_noise_follows_sensitivity_and_neighbours(unit: Any, neighbours: Neighbours, wanted: list[Any]) -> None:
+    queries = parse_queries(("a", "cumulative(c)"), PLAIN)
+    plan = TablePlan(queries, ((unit(Fraction(1, 2)), unit(Fraction(1, 4))),), neighbours)
+    assert [plan.law(0, query) for query in (0, 1)] == wanted
+
+
+@pytest.mark.parametrize(
+    ("costs", "said"),
+    [
+        (epsilons("1"), "as many costs"),
+        (epsilons("0", "0"), "above zero"),
+        (epsilons("1/1125899906842624", "1"), "noise scale"),
+        ((*epsilons("1", "1"), (Rho(Fraction(1)),) * 2), "do not add up"),
+    ],
+)
+def test_plans_that_do_not_fit_are_refused(costs: Any, said: str) -> None:
     with pytest.raises(ProblemError, match=said):
-        TablePlan(parse_queries(("a", "b"), PLAIN), amounts)
+        TablePlan(parse_queries(("a", "b"), PLAIN), costs)
 
 
 def test_plans_name_what_is_wrong_with_shares_and_names() -> None:
-    strategy = Strategy.identity(PLAIN)
+    strategy, whole = Strategy.identity(PLAIN), Epsilon(Fraction(1))
     with pytest.raises(ProblemError, match="2 levels need as many shares"):
-        TablePlan.product(strategy, Fraction(1), 2, level_shares=["1"])
+        TablePlan.product(strategy, whole, 2, level_shares=["1"])
     with pytest.raises(ProblemError, match="sum to 3/4"):
-        TablePlan.product(strategy, Fraction(1), 2, level_shares=["1/2", "1/4"])
+        TablePlan.product(strategy, whole, 2, level_shares=["1/2", "1/4"])
     with pytest.raises(ProblemError, match="unknown neighbours"):
-        TablePlan(strategy.queries, ((Fraction(1),),), neighbours="swap")  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("parameter", ["1/50", "1/3", "1", "7/2", "9.99", "10", "40"])
-def test_noise_variances_are_those_of_the_laws(parameter: str) -> None:
-    outcomes = np.arange(-3000, 3001, dtype=np.float64)
-    number = float(Fraction(parameter))
-    for mechanism, weights in (
-        ("geometric", np.exp(-np.abs(outcomes) / number)),
-        ("discrete_gaussian", np.exp(-(outcomes**2) / (2 * number))),
-    ):
-        exact = float((outcomes**2 * weights).sum() / weights.sum())
-        assert noise_variance(mechanism, Fraction(parameter)) == pytest.approx(max(exact, 1e-12), rel=1e-12)  # type: ignore[arg-type]
+        TablePlan(strategy.queries, ((whole,),), neighbours="swap")  # type: ignore[arg-type]

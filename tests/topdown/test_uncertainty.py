@@ -7,14 +7,14 @@ import pytest
 
 from coco_opt.errors import ProblemError
 from coco_opt.operators import Grouping, identity, total
-from coco_opt.topdown.bootstrap import bootstrap
-from coco_opt.topdown.linear import linear_stage
-from coco_opt.topdown.measurements import TableMeasurements
-from coco_opt.topdown.method import TopdownMethod
-from coco_opt.topdown.queries import parse_query
-from coco_opt.topdown.release import TablesResult, estimate_tables
+from coco_opt.privacy import Measurement
+from coco_opt.topdown.estimated.bootstrap import bootstrap
+from coco_opt.topdown.estimated.estimate import TablesResult, estimate_tables
+from coco_opt.topdown.estimated.linear import linear_stage
+from coco_opt.topdown.estimated.method import TopdownMethod
+from coco_opt.topdown.estimated.uncertainty import standard_errors
+from coco_opt.topdown.queries import parse_queries, parse_query
 from coco_opt.topdown.schema import Schema
-from coco_opt.topdown.uncertainty import standard_errors
 from tests.topdown.estimation import (
     dense_estimates,
     dense_system,
@@ -85,7 +85,7 @@ def test_the_bootstrap_repeats_itself_and_is_near_the_errors_of_the_release() ->
     leaves = rng.poisson(rng.gamma(0.4, 20.0, (len(hierarchy.leaves), SCHEMA.size))).astype(np.int64)
     method = TopdownMethod()
 
-    def release(seed: int) -> tuple[TableMeasurements, TablesResult]:
+    def release(seed: int) -> tuple[Measurement, TablesResult]:
         measurements = measured(seed, hierarchy, SCHEMA, leaves, ["detail", "race"], 2)
         return measurements, estimate_tables(measurements, method)
 
@@ -100,7 +100,7 @@ def test_the_bootstrap_repeats_itself_and_is_near_the_errors_of_the_release() ->
         tables = release(seed)[1]
         for level in range(3):
             regions = hierarchy.level_range(level)
-            for at, query in enumerate(measurements.queries):
+            for at, query in enumerate(parse_queries(["detail", "race"], SCHEMA)):
                 error = tables.answers(query.operator, level) - query.operator.apply(
                     exact[regions.start : regions.stop]
                 )

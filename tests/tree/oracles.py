@@ -8,9 +8,8 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from coco_opt.problems.tree import Tree
-from coco_opt.problems.tree_least_absolute import TreeLeastAbsolute
-from coco_opt.problems.tree_least_squares import TreeLeastSquares
+from coco_opt.problems.integer_tree import IntegerTree
+from coco_opt.problems.tree import Tree, TreeLeastAbsolute, TreeLeastSquares
 
 Floats = NDArray[np.float64]
 
@@ -76,15 +75,35 @@ def best_active_set(problem: TreeLeastSquares) -> float:
     return best
 
 
+def whole_tables(tree: Tree, low: int, high: int) -> NDArray[np.int64]:
+    """Return the values of all nodes (n, combinations) for all whole leaf values in low..high."""
+    S = leaf_matrix(tree).astype(np.int64)
+    return np.asarray(S @ np.array(list(product(range(low, high + 1), repeat=S.shape[1]))).T)
+
+
 def best_whole(problem: TreeLeastAbsolute, low: int, high: int) -> float:
     """Return the optimum over all whole leaf values in low..high."""
-    S = leaf_matrix(problem.tree).astype(np.int64)
-    best = np.inf
-    for leaves in product(range(low, high + 1), repeat=S.shape[1]):
-        x = S @ np.array(leaves)
-        if (x >= problem.lower).all() and (x <= problem.upper).all():
-            best = min(best, problem.objective(x))
-    return best
+    tables = whole_tables(problem.tree, low, high)
+    fits = (tables >= problem.lower[:, None]).all(axis=0) & (tables <= problem.upper[:, None]).all(axis=0)
+    return float((problem.weights @ np.abs(tables[:, fits] - problem.y[:, None])).min())
+
+
+def enumerated(problem: IntegerTree, reach: int) -> tuple[float, float]:
+    """Return the optimum over all leaf values from -reach to reach, and the least second cost w^2 r^2 among optima."""
+    tables = whole_tables(problem.tree, -reach, reach)
+    first = second = 0.0
+    for cell, y in enumerate(problem.y.T):
+        fits = np.ones(tables.shape[1], dtype=np.bool_)
+        if problem.groups is not None:
+            fits &= (tables >= 0).all(axis=0) & (tables <= problem.groups[:, None]).all(axis=0)
+        if problem.root is not None:
+            fits &= tables[0] == problem.root[cell]
+        off = (tables - y[:, None])[:, fits].astype(np.float64)
+        costs = problem.weights @ np.abs(off) ** problem.power
+        optimal = costs <= costs.min() + 1e-9
+        first += float(costs.min())
+        second += float((problem.weights**2 @ off[:, optimal] ** 2).min())
+    return first, second
 
 
 def theorem_3(fan_out: int, height: int, noisy: list[Fraction]) -> list[Fraction]:

@@ -11,9 +11,7 @@ from numpy.typing import NDArray
 
 from coco_opt import solve
 from coco_opt.errors import ProblemError
-from coco_opt.problems.tree import Tree, TreeProblem
-from coco_opt.problems.tree_least_absolute import TreeLeastAbsolute
-from coco_opt.problems.tree_least_squares import TreeLeastSquares
+from coco_opt.problems.tree import Tree, TreeLeastAbsolute, TreeLeastSquares, TreeProblem
 from coco_opt.solution import Answer, Status
 from coco_opt.solver import judge
 from tests.tree.oracles import random_tree

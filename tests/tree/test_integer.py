@@ -17,58 +17,22 @@ from numpy.typing import NDArray
 from coco_opt import solve
 from coco_opt.errors import ProblemError, UnknownSolverError
 from coco_opt.problems import IntegerTreeL1, IntegerTreeL2, IsotonicL1
-from coco_opt.problems.integer_tree_base import IntegerTree
-from coco_opt.problems.tree import Tree
-from coco_opt.problems.tree_least_absolute import TreeLeastAbsolute
-from coco_opt.registry import Backend, candidates
+from coco_opt.problems.integer_tree import IntegerTree
+from coco_opt.problems.tree import Tree, TreeLeastAbsolute
 from coco_opt.solution import Answer, Status
 from coco_opt.solver import judge
-from tests.tree.oracles import leaf_matrix, random_tree
+from tests.tree.instances import random_whole
+from tests.tree.oracles import enumerated, leaf_matrix, random_tree
 
 KINDS: tuple[type[IntegerTree], ...] = (IntegerTreeL1, IntegerTreeL2)
 Ints = NDArray[np.int64]
-
-
-def drawn(kind: type[IntegerTree], seed: int, *, nodes: int, cells: int, spread: int, noise: int) -> IntegerTree:
-    """Return a problem on a ragged tree; some have bounds, tight ones above leaves too, some a known root."""
-    rng = np.random.default_rng(seed)
-    tree = random_tree(rng, nodes)
-    truth = tree.sums(np.where(tree.is_leaf, rng.integers(0, spread, nodes), 0))
-    y = truth[:, None] + rng.integers(-noise, noise + 1, (nodes, cells))
-    weights = rng.choice([0.0, 0.25, 1 / 3, 1.0, 3.0], nodes)
-    top = truth + rng.integers(-2, 3, nodes) if rng.random() < 0.5 else None
-    groups = None if top is None else np.maximum(top, 0)
-    root = None
-    if rng.random() < 0.5:
-        free = kind(tree, y, weights, groups=groups)
-        root = rng.integers(max(-noise, int(free.least[0])), min(spread, int(free.most[0])) + 1, cells)
-    return kind(tree, y, weights, groups=groups, root=root)
-
-
-def enumerated(problem: IntegerTree, reach: int) -> tuple[float, float]:
-    """Return the optimum over all leaf values from -reach to reach, and the least second cost w^2 r^2 among optima."""
-    S = leaf_matrix(problem.tree).astype(np.int64)
-    tables = S @ np.array(list(product(range(-reach, reach + 1), repeat=S.shape[1]))).T
-    first = second = 0.0
-    for cell, y in enumerate(problem.y.T):
-        fits = np.ones(tables.shape[1], dtype=np.bool_)
-        if problem.groups is not None:
-            fits &= (tables >= 0).all(axis=0) & (tables <= problem.groups[:, None]).all(axis=0)
-        if problem.root is not None:
-            fits &= tables[0] == problem.root[cell]
-        off = (tables - y[:, None])[:, fits].astype(np.float64)
-        costs = problem.weights @ np.abs(off) ** problem.power
-        optimal = costs <= costs.min() + 1e-9
-        first += float(costs.min())
-        second += float((problem.weights**2 @ off[:, optimal] ** 2).min())
-    return first, second
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("block", range(4))
 def test_equals_enumeration(kind: type[IntegerTree], block: int) -> None:
     for seed in range(40 * block, 40 * block + 40):
-        problem = drawn(kind, seed, nodes=1 + seed % 6, cells=2, spread=3, noise=3)
+        problem = random_whole(kind, seed, nodes=1 + seed % 6, cells=2, spread=3, noise=3)
         if int(problem.tree.is_leaf.sum()) > 4 or problem.weights[problem.tree.is_leaf].min() == 0.0:
             continue
         solution = solve(problem, MergedSlopesInteger())
@@ -82,7 +46,7 @@ def test_equals_enumeration(kind: type[IntegerTree], block: int) -> None:
 @settings(max_examples=150)
 @given(st.integers(0, 10_000), st.sampled_from(KINDS), st.integers(1, 40), st.sampled_from([2, 9, 1_000, 10**7]))
 def test_every_problem_is_solved_to_a_certificate(seed: int, kind: type[IntegerTree], nodes: int, noise: int) -> None:
-    problem = drawn(kind, seed, nodes=nodes, cells=3, spread=20, noise=noise)
+    problem = random_whole(kind, seed, nodes=nodes, cells=3, spread=20, noise=noise)
     solution = solve(problem, MergedSlopesInteger(), check=False)
     assert solution.value.dtype == np.int64
     assert solution.raw_violation == 0.0
@@ -195,7 +159,7 @@ def test_whole_weights_leave_no_gap_at_all() -> None:
 
 def test_equals_the_kernel_of_single_cells() -> None:
     for seed in range(30):
-        problem = drawn(IntegerTreeL1, seed, nodes=15, cells=4, spread=9, noise=8)
+        problem = random_whole(IntegerTreeL1, seed, nodes=15, cells=4, spread=9, noise=8)
         if problem.groups is None or problem.root is not None:
             continue
         single = sum(
@@ -207,36 +171,13 @@ def test_equals_the_kernel_of_single_cells() -> None:
         assert solve(problem, MergedSlopesInteger()).objective == pytest.approx(single)
 
 
-MODERATE = {
-    f"{kind.kind}-{seed}": drawn(kind, seed, nodes=12, cells=15, spread=30, noise=9)
-    for kind in KINDS
-    for seed in range(4)
-}
-
-
-def pairs() -> list[Any]:
-    return [
-        pytest.param(backend, problem, id=f"{backend.name}-{name}")
-        for name, problem in MODERATE.items()
-        for backend in candidates(type(problem))
-        if backend.installed
-    ]
-
-
-@pytest.mark.parametrize(("backend", "problem"), pairs())
-def test_every_backend_reaches_the_certified_optimum(backend: Backend, problem: IntegerTree) -> None:
-    solution, reference = solve(problem, backend.make()), solve(problem, MergedSlopesInteger())
-    assert solution.value.dtype == np.int64
-    assert solution.objective == pytest.approx(reference.objective, rel=1e-6, abs=1e-6)
-
-
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("form", ["lp", "milp"])
 def test_highs_agrees_in_both_forms(kind: type[IntegerTree], form: str) -> None:
     from coco_solvers.generic.highs import HiGHS
 
     for seed in range(10, 16):
-        problem = drawn(kind, seed, nodes=20, cells=8, spread=40, noise=30)
+        problem = random_whole(kind, seed, nodes=20, cells=8, spread=40, noise=30)
         solution = solve(problem, HiGHS(form=form))  # type: ignore[arg-type]
         assert solution.objective == pytest.approx(solve(problem, MergedSlopesInteger()).objective, rel=1e-9)
 
@@ -245,7 +186,7 @@ def test_highs_agrees_in_both_forms(kind: type[IntegerTree], form: str) -> None:
 def test_wrong_points_and_prices_are_not_certified(kind: type[IntegerTree]) -> None:
     rng = np.random.default_rng(2)
     for seed in range(40):
-        problem = drawn(kind, seed, nodes=10, cells=5, spread=30, noise=9)
+        problem = random_whole(kind, seed, nodes=10, cells=5, spread=30, noise=9)
         if problem.groups is not None or problem.root is not None:
             continue
         best = solve(problem, MergedSlopesInteger())
@@ -297,7 +238,7 @@ def test_an_optimum_far_from_the_real_one_takes_few_windows(kind: type[IntegerTr
 
 
 def test_threads_do_not_change_the_answer() -> None:
-    problem = drawn(IntegerTreeL1, 3, nodes=30, cells=50, spread=30, noise=40)
+    problem = random_whole(IntegerTreeL1, 3, nodes=30, cells=50, spread=30, noise=40)
     one, two = (solve(problem, MergedSlopesInteger(threads=threads)).value for threads in (1, 2))
     np.testing.assert_array_equal(one, two)
 

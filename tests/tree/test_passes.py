@@ -10,9 +10,7 @@ from coco_solvers.structured.tree import SparseEquations, TreePasses
 
 from coco_opt import solve
 from coco_opt.errors import ProblemError, UnknownSolverError
-from coco_opt.problems.tree import Tree
-from coco_opt.problems.tree_least_squares import TreeLeastSquares
-from coco_opt.problems.tree_posterior import TreePosterior
+from coco_opt.problems.tree import Tree, TreeLeastSquares, TreePosterior
 from tests.tree.oracles import dense, leaf_matrix, random_tree, theorem_3
 
 HALF = Fraction(1, 2)

@@ -21,13 +21,13 @@ from coco_experiments.data import hawaii_blocks, taxi
 from coco_experiments.experiment import Outcome, Reporter
 from coco_experiments.made import made_counts
 from coco_opt.errors import ConfigError
-from coco_opt.groups.estimators import noise_variance
-from coco_opt.privacy import SeededNoise, measure_hierarchy
-from coco_opt.problems.joint_fit import JointFit, JointL1, JointL2
-from coco_opt.problems.tree import Tree
+from coco_opt.groups import GroupsAnswers, measure_hierarchy
+from coco_opt.groups.asked.private import PrivateCounts
+from coco_opt.privacy import Epsilon, SeededNoise
+from coco_opt.problems import JointL1, JointL2, Tree
+from coco_opt.problems.joint import JointFit
 from coco_opt.solution import Solution
 from coco_opt.solver import solve
-from coco_opt.tables.private import PrivateCounts
 
 NAME = "bench/joint"
 SEED = 2018
@@ -77,17 +77,15 @@ def problem_of(counts: PrivateCounts, max_size: int, kind: type[JointFit], seed:
         hierarchy,
         np.array([histogram.groups for histogram in truth]),
         queries=["cumulative"] * levels,
-        losses=["l1"] * levels,
-        epsilons=[Fraction(1, levels)] * levels,
+        costs=[Epsilon(Fraction(1, levels))] * levels,
         max_size=max_size,
         neighbours="add_remove",
         source=SeededNoise(seed),
     )
-    answers = [answer for answer in measured if answer is not None]
-    variances = np.array([noise_variance(answer) for answer in answers])
-    weights = np.sqrt(2.0 / variances) if kind is JointL1 else 1.0 / variances
-    table = np.array([answer.values for answer in answers])
-    return kind(Tree(hierarchy.parent), table, measured.group_counts, weights)
+    answers = GroupsAnswers(measured)
+    table = np.concatenate([answers.table(level) for level in range(levels)])
+    weights = answers.weights("l1" if kind is JointL1 else "l2")
+    return kind(Tree(hierarchy.parent), table, answers.group_counts, weights)
 
 
 def against_limits(case: Case, repeats: int) -> tuple[list[Row], list[str], list[str]]:

@@ -16,8 +16,8 @@ from coco_experiments.bench.timing import take_turns
 from coco_experiments.experiment import Outcome, Reporter
 from coco_experiments.made import made_counts
 from coco_opt.choices import SolverChoices
-from coco_opt.groups.consistency import match_and_merge, matching
-from coco_opt.groups.estimates import SizeEstimate
+from coco_opt.groups.estimated.consistency import match_and_merge, matching
+from coco_opt.groups.estimated.estimates import SizeEstimate
 from coco_opt.histograms import CountOfCounts, Hierarchy
 
 NAME = "bench/matching"

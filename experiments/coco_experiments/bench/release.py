@@ -19,9 +19,10 @@ from coco_experiments.data import find_data_file
 from coco_experiments.experiment import Outcome, Reporter
 from coco_experiments.made import made_counts
 from coco_opt.config import parse_config
-from coco_opt.report import render_report
-from coco_opt.runs import run_release
-from coco_opt.tables import PrivateCounts, verify_release
+from coco_opt.groups.asked.private import PrivateCounts
+from coco_opt.groups.kind import GROUPS
+from coco_opt.releases import release as run_release
+from coco_opt.releases import render_report, verify_release
 
 NAME = "bench/release"
 MAX_SIZE, SMALL_MAX_SIZE = 100_000, 2_000
@@ -57,20 +58,22 @@ def release(sizes: Path, max_size: int, seed: int, folder: Path) -> Release:
     content = {
         "data": {"sizes": str(sizes.resolve())},
         "privacy": {"epsilon": "1", "noise": "seeded", "seed": seed},
-        "groups": {"max_size": max_size, "estimator": "cumulative", "loss": "l1", "consistency": "matching"},
+        "groups": {"max_size": max_size, "query": "cumulative", "loss": "l1", "consistency": "matching"},
     }
     settings = parse_config(content, folder)
     start = perf_counter()
     outcome = run_release(settings, folder / f"release{seed}")
     whole = perf_counter() - start
     start = perf_counter()
-    render_report(outcome.page)
+    assert outcome.made is not None
+    assert outcome.record is not None
+    render_report(GROUPS, outcome.made.shown)
     report = perf_counter() - start
     return Release(
         stages=json.loads(outcome.record.read_text(encoding="utf-8"))["seconds"],
         whole=whole,
         report=report,
-        cells=outcome.result.hierarchy.regions * max_size,
+        cells=outcome.made.result.hierarchy.regions * max_size,
         failed=tuple(f"{one.name}: {one.detail}" for one in verify_release(outcome.folder) if not one.passed),
     )
 

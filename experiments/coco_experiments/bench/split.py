@@ -17,8 +17,7 @@ from coco_experiments.bench.timing import Timing, take_turns
 from coco_experiments.experiment import Outcome, Reporter
 from coco_opt import solver
 from coco_opt.operators import Grouping, Operator, total
-from coco_opt.problems.split_rows import LinearRows, SplitTerm
-from coco_opt.problems.topdown_split import TopdownSplit
+from coco_opt.problems.topdown_split import LinearRows, SplitTerm, TopdownSplit
 from coco_opt.solution import Solution
 
 NAME = "bench/split"

@@ -18,7 +18,7 @@ from coco_experiments.data import find_data_file
 from coco_experiments.experiment import Outcome, Reporter
 from coco_experiments.topdown.data import Tables, hawaii, large_tables, made_blocks, small_tables
 from coco_experiments.topdown.study import Setting
-from coco_opt.topdown.release import TablesResult, estimate_tables
+from coco_opt.topdown.estimated.estimate import TablesResult, estimate_tables
 
 NAME = "bench/topdown"
 HAWAII = "census2010_blocks/hi_2010_block.csv.gz"

@@ -20,8 +20,7 @@ from coco_experiments.bench.timing import Timing, take_turns
 from coco_experiments.experiment import Outcome, Reporter
 from coco_opt import solver
 from coco_opt.kernels import tree_bounded_l2, tree_passes
-from coco_opt.problems.tree import Tree
-from coco_opt.problems.tree_least_squares import TreeLeastSquares
+from coco_opt.problems.tree import Tree, TreeLeastSquares
 from coco_opt.solution import Solution
 
 Ints = NDArray[np.int64]

@@ -6,7 +6,7 @@ its claim; a fault's above. Every pair of neighbours differs by one entity in a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
@@ -17,19 +17,20 @@ from numpy.typing import NDArray
 
 from coco_experiments.experiment import Outcome, Reporter, Table, write_csv
 from coco_experiments.flaxman2019 import histograms
+from coco_experiments.flaxman2019.subjects import audited_groups, groups_pair, words_of
 from coco_experiments.plots import Panel, comparison
 from coco_opt.audit.bounds import LowerBound, lower_bound
-from coco_opt.audit.bulk import bulk_scores
 from coco_opt.audit.counting import MECHANISMS, MechanismName, UniformTree, mechanism, noise
-from coco_opt.audit.measured import measured_scores, scalar_draws, witness
-from coco_opt.audit.neighbours import NeighbourPair, neighbour_pair
 from coco_opt.audit.raking import rake
-from coco_opt.audit.released import GroupsMechanism
-from coco_opt.choices import SolverChoices
-from coco_opt.groups import GroupsMethod
-from coco_opt.groups.release import Consistency
+from coco_opt.audit.recording import witness
+from coco_opt.audit.released import bulk_scores
+from coco_opt.audit.scores import measured_scores, scalar_draws
+from coco_opt.audit.subject import Sources
+from coco_opt.groups import GroupsMethod, Query
+from coco_opt.groups.answers import Loss
+from coco_opt.groups.estimated.estimate import Consistency
 from coco_opt.histograms import CountOfCounts, Hierarchy
-from coco_opt.privacy import Loss, Neighbours, NoiseSource, PureBudget, Query, SeededNoise, resolve_noise
+from coco_opt.privacy import Cost, Epsilon, Geometric, Neighbours, NoiseSource, SeededNoise, Sensitivity, resolve_noise
 
 NAME = "flaxman2019/bounds"
 SCALAR, VECTOR, FINE = 1_000_000, 200_000, 20_000_000
@@ -50,8 +51,6 @@ COLUMNS = (
     "expected",
     "as expected",
 )
-
-Sources = Callable[[int], NoiseSource]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +84,8 @@ def scalar_row(
     what: str, epsilon: Fraction, draws: int, sources: Sources, *, shrink: Fraction = Fraction(1), count: int = 7
 ) -> Row:
     """Audit one noisy count, ``count`` against one more; ``shrink`` below 1 draws too little noise."""
-    sides = [
-        scalar_draws(sources(side), shrink / epsilon, count + side, draws, region=f"side {side}") for side in (0, 1)
-    ]
+    law = Geometric(shrink / epsilon)
+    sides = [scalar_draws(sources(side), law, count + side, draws, region=f"side {side}") for side in (0, 1)]
     return Row("one count", what, epsilon, draws, lower_bound(*sides), faulty=shrink < 1)
 
 
@@ -112,27 +110,26 @@ def _raked(added: int, runs: int, rng: np.random.Generator) -> NDArray[np.float6
     return rake(noisy, tree.parent, tree.level_start)[1:].T
 
 
-def one_region(neighbours: Neighbours = "add_remove") -> NeighbourPair:
-    """Return neighbours in one region of four groups."""
-    truth = CountOfCounts.from_ranks([0, 1, 1, 1])
-    return neighbour_pair([truth], Hierarchy.from_paths([("all",)]), MAX_SIZE, neighbours)
-
-
-def two_leaves(max_size: int) -> NeighbourPair:
-    """Return neighbours in a root with two leaves of three groups each."""
-    leaves = [CountOfCounts.from_ranks([0, 1, 1]), CountOfCounts.from_ranks([0, 0, 1])]
-    hierarchy = Hierarchy.from_paths([("all", "north"), ("all", "south")])
-    return neighbour_pair([CountOfCounts.total(leaves), *leaves], hierarchy, max_size)
+ONE_REGION = Hierarchy.from_paths([("all",)]), [CountOfCounts.from_ranks([0, 1, 1, 1])]
+TWO_LEAVES = (
+    Hierarchy.from_paths([("all", "north"), ("all", "south")]),
+    [CountOfCounts.from_ranks([0, 1, 1]), CountOfCounts.from_ranks([0, 0, 1])],
+)
 
 
 def measured_row(query: Query, neighbours: Neighbours, runs: int, *, shrink: int = 1) -> Row:
     """Audit one region's noisy answers in all cells that differ; ``shrink`` divides the noise scale."""
-    differing = witness(one_region(neighbours), (query,), PureBudget(EPSILON, (EPSILON,), neighbours), MAX_SIZE)
-    scales = tuple(scale / shrink for scale in differing.scales)
-    scores = measured_scores(replace(differing, scales=scales), runs, seeded(SEED + 10))
-    what = f"{query}, {'one entity added' if neighbours == 'add_remove' else 'one entity replaced'}"
+    method = GroupsMethod(("l1",), consistency="none")
+    pair, asked = groups_pair(*ONE_REGION, (query,), (Epsilon(EPSILON),), MAX_SIZE, neighbours)
+    cells = witness(audited_groups(asked, method, Epsilon(EPSILON)), pair)
+    what = f"{query}, {words_of(neighbours)}"
     if shrink > 1:
-        what += f", sensitivity taken for {2 // shrink}"
+        changed = asked.questions[0].sensitivity
+        assert changed is not None
+        taken = Sensitivity(changed.l1 // shrink, changed.l2_squared)
+        cells = tuple(replace(cell, question=replace(cell.question, sensitivity=taken)) for cell in cells)
+        what += f", sensitivity taken for {taken.l1}"
+    scores = measured_scores(cells, runs, seeded(SEED + 10))
     return Row("measurement", what, EPSILON, runs, lower_bound(*scores), faulty=shrink > 1)
 
 
@@ -152,20 +149,19 @@ class Release:
         names = {"none": "one region", "matching": "Algorithm 1, two leaves", "bottom_up": "bottom-up, two leaves"}
         return f"{self.query} {self.loss.upper()}, {names[self.consistency]}, epsilon {self.epsilon}, K {self.max_size}"
 
-    def mechanism(self, levels: int, sources: Sources) -> GroupsMechanism:
-        """Return it as a mechanism; bottom-up spends everything on the leaves."""
-        leaves = (Fraction(0),) * (levels - 1) + (self.epsilon,)
-        even = PureBudget.uniform(self.epsilon, levels)
-        budget = PureBudget(self.epsilon, leaves) if self.consistency == "bottom_up" else even
-        method = GroupsMethod((self.loss,) * levels, consistency=self.consistency)
-        return GroupsMechanism((self.query,) * levels, budget, self.max_size, method, sources, SolverChoices())
+    def costs(self, levels: int) -> tuple[Cost, ...]:
+        """Return what each level costs; bottom-up spends everything on the leaves."""
+        whole = Epsilon(self.epsilon)
+        if self.consistency == "bottom_up":
+            return (*(whole * 0,) * (levels - 1), whole)
+        return (whole * Fraction(1, levels),) * levels
 
 
 # Few cells, or little noise: each distinct noisy answer is post-processed once, and 200,000 runs share some thousand.
 RELEASES = (
-    Release("naive", "l2", "none"),
-    Release("rank", "l1", "none"),
-    Release("rank", "l2", "none"),
+    Release("sizes", "l2", "none"),
+    Release("ranks", "l1", "none"),
+    Release("ranks", "l2", "none"),
     Release("cumulative", "l1", "none"),
     Release("cumulative", "l2", "none"),
     Release("cumulative", "l1", "bottom_up"),
@@ -176,10 +172,13 @@ RELEASES = (
 
 def released_row(release: Release, runs: int, reporter: Reporter) -> Row:
     """Audit what is released after post-processing: one region, or a small hierarchy made consistent."""
-    pair = one_region() if release.consistency == "none" else two_leaves(release.max_size)
-    sources = seeded(SEED + 20)
-    mechanism = release.mechanism(pair.hierarchy.levels, sources)
-    scores = bulk_scores(pair, mechanism, runs, sources, partial(reporter.progress, f"{NAME}: {release.what}"))
+    tree, leaves = ONE_REGION if release.consistency == "none" else TWO_LEAVES
+    levels, max_size = tree.levels, release.max_size
+    pair, asked = groups_pair(tree, leaves, (release.query,) * levels, release.costs(levels), max_size)
+    method = GroupsMethod((release.loss,) * levels, consistency=release.consistency)
+    subject = audited_groups(asked, method, Epsilon(release.epsilon))
+    progress = partial(reporter.progress, f"{NAME}: {release.what}")
+    scores = bulk_scores(subject, pair, runs, seeded(SEED + 20), progress)
     return Row("release", release.what, release.epsilon, runs, lower_bound(*scores))
 
 
@@ -193,9 +192,9 @@ def measure(scalar: int, vector: int, fine: int, reporter: Reporter) -> list[Row
     rows.append(scalar_row("secure noise, epsilon 1", EPSILON, scalar, secure))
     rows += [counting_row(name, scalar) for name in MECHANISMS]
     for neighbours in ("add_remove", "replace"):
-        rows += [measured_row(query, neighbours, vector) for query in ("naive", "rank", "cumulative")]
+        rows += [measured_row(query, neighbours, vector) for query in ("sizes", "ranks", "cumulative")]
     rows += [released_row(release, vector, reporter) for release in RELEASES]
-    rows.append(measured_row("naive", "add_remove", vector, shrink=2))
+    rows.append(measured_row("sizes", "add_remove", vector, shrink=2))
     what = "1 % too little noise, epsilon 1"
     return [*rows, scalar_row(what, EPSILON, fine, seeded(SEED + 30), shrink=TOO_LITTLE)]
 

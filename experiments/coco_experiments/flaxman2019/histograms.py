@@ -7,27 +7,24 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from coco_experiments.experiment import Reporter
+from coco_experiments.flaxman2019.subjects import SortedEstimator, audited_ranges, audited_sorted, words_of
 from coco_experiments.hay2010.data import Counts, made, unattributed, universal
-from coco_opt.audit.groups import Audit
-from coco_opt.audit.histograms import (
-    CellsMechanism,
-    SortedEstimator,
-    UnattributedMechanism,
-    UniversalMechanism,
-    cell_pair,
-)
-from coco_opt.audit.measured import Sources, measured_scores
-from coco_opt.audit.ranges import audit_ranges, bulk_range_scores, cells_witness
-from coco_opt.privacy import NEIGHBOURS, Neighbours
+from coco_opt.audit.recording import witness
+from coco_opt.audit.released import bulk_scores
+from coco_opt.audit.rows import Audit, audit_release
+from coco_opt.audit.scores import Sides, measured_scores
+from coco_opt.audit.subject import Sources, Subject
+from coco_opt.privacy import NEIGHBOURS, Epsilon, Neighbours, Sensitivity
 from coco_opt.ranges import DomainTree
-from coco_opt.ranges.universal import Estimator
-
-Scores = tuple[NDArray[np.float64], NDArray[np.float64]]
+from coco_opt.ranges.asked.neighbours import CellPair, cell_pair
+from coco_opt.ranges.estimated.universal import Estimator
+from coco_opt.releases.kind import Neighbours as Pair
 
 UNIVERSAL: dict[Estimator, str] = {
     "noisy": "H~",
@@ -35,12 +32,14 @@ UNIVERSAL: dict[Estimator, str] = {
     "nonnegative": "H-bar, nonnegative",
 }
 SORTED: dict[SortedEstimator, str] = {"noisy": "S~", "l2": "S-bar, L2", "l1": "S-bar, L1"}
-WORDS: dict[Neighbours, str] = {"add_remove": "one entity added", "replace": "one entity replaced"}
 CELLS = np.array([0, 5, 2, 0, 9, 1, 0, 3], np.int64)
 RANKED = np.array([0, 5, 2, 0], np.int64)
 FAN_OUTS: tuple[int | None, ...] = (None, 2, 8)
 RELEASED = 2
 SMALL_DOMAIN = 256
+
+
+AnySubject = Subject[NDArray[np.int64], Any]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -49,59 +48,65 @@ class Audited:
 
     kind: str
     what: str
-    scores: Scores
+    scores: Sides
     faulty: bool = False
 
 
 def bounded(epsilon: Fraction, runs: int, sources: Sources, reporter: Reporter, label: str) -> Iterator[Audited]:
     """Yield everything whose loss is bounded, and the fault: the noise of a tree that is one level lower."""
-    makers = list(_jobs(epsilon, runs, sources))
+    makers = list(_jobs(Epsilon(epsilon), runs, sources))
     for number, make in enumerate(makers, 1):
         yield make()
         reporter.progress(f"{label}: histograms", number, len(makers))
 
 
-def _jobs(epsilon: Fraction, runs: int, sources: Sources) -> Iterator[Callable[[], Audited]]:
+def _jobs(cost: Epsilon, runs: int, sources: Sources) -> Iterator[Callable[[], Audited]]:
     for neighbours in NEIGHBOURS:
         for fan_out in FAN_OUTS:
-            tree = UniversalMechanism(epsilon, sources, "noisy", fan_out, neighbours)
-            yield partial(_measured, tree, CELLS, f"universal, {_shape(tree)}", runs)
-        ranked = UnattributedMechanism(epsilon, sources, "noisy", neighbours)
-        yield partial(_measured, ranked, RANKED, "unattributed, 4 counts", runs)
+            domain = DomainTree(CELLS.size, fan_out)
+            tree = audited_ranges(domain, cost, "noisy", neighbours)
+            what = f"universal, {_shape(domain)}, {words_of(neighbours)}"
+            yield partial(_measured, tree, pair_of(CELLS, neighbours), what, runs, sources)
+        ranked = audited_sorted(RANKED.size, cost, "noisy", neighbours)
+        what = f"unattributed, 4 counts, {words_of(neighbours)}"
+        yield partial(_measured, ranked, pair_of(RANKED, neighbours), what, runs, sources)
+    domain = DomainTree(CELLS.size, RELEASED)
     for estimator, name in UNIVERSAL.items():
-        tree = UniversalMechanism(epsilon, sources, estimator, RELEASED)
-        yield partial(_released, tree, CELLS, f"{name}, {_shape(tree)}", runs)
+        tree = audited_ranges(domain, cost, estimator)
+        yield partial(_released, tree, pair_of(CELLS), f"{name}, {_shape(domain)}", runs, sources)
     for loss, name in SORTED.items():
-        ranked = UnattributedMechanism(epsilon, sources, loss)
-        yield partial(_released, ranked, RANKED, f"{name}, 4 counts", runs)
-    yield partial(_lower_tree, UniversalMechanism(epsilon, sources, "noisy", CELLS.size), runs)
+        ranked = audited_sorted(RANKED.size, cost, loss)
+        yield partial(_released, ranked, pair_of(RANKED), f"{name}, 4 counts", runs, sources)
+    yield partial(_lower_tree, cost, runs, sources)
 
 
-def _shape(mechanism: UniversalMechanism) -> str:
-    if mechanism.fan_out is None:
-        return f"{CELLS.size} cells alone"
-    return f"{CELLS.size} cells, height {DomainTree(CELLS.size, mechanism.fan_out).height}"
+def pair_of(counts: NDArray[np.int64], neighbours: Neighbours = "add_remove") -> Pair:
+    """Return neighbours of made counts."""
+    pair: CellPair = cell_pair(counts, neighbours)
+    return Pair(pair.first, pair.second, pair.what)
 
 
-def _measured(
-    mechanism: UniversalMechanism | UnattributedMechanism, counts: NDArray[np.int64], what: str, runs: int
-) -> Audited:
-    differing = cells_witness(cell_pair(counts, mechanism.neighbours), mechanism)
-    scores = measured_scores(differing, runs, mechanism.sources)
-    return Audited("measurement", f"{what}, {WORDS[mechanism.neighbours]}", scores)
+def _shape(domain: DomainTree) -> str:
+    if domain.fan_out is None:
+        return f"{domain.cells} cells alone"
+    return f"{domain.cells} cells, height {domain.height}"
 
 
-def _released(mechanism: CellsMechanism, counts: NDArray[np.int64], what: str, runs: int) -> Audited:
-    return Audited("release", what, bulk_range_scores(cell_pair(counts), mechanism, runs, mechanism.sources))
+def _measured(subject: AnySubject, pair: Pair, what: str, runs: int, sources: Sources) -> Audited:
+    return Audited("measurement", what, measured_scores(witness(subject, pair), runs, sources))
 
 
-def _lower_tree(mechanism: UniversalMechanism, runs: int) -> Audited:
-    height = DomainTree(CELLS.size, mechanism.fan_out).height
-    differing = cells_witness(cell_pair(CELLS), mechanism)
-    scales = tuple(scale * (height - 1) / height for scale in differing.scales)
-    scores = measured_scores(replace(differing, scales=scales), runs, mechanism.sources)
-    what = f"universal, {_shape(mechanism)}, sensitivity taken for {height - 1}"
-    return Audited("measurement", what, scores, faulty=True)
+def _released(subject: AnySubject, pair: Pair, what: str, runs: int, sources: Sources) -> Audited:
+    return Audited("release", what, bulk_scores(subject, pair, runs, sources))
+
+
+def _lower_tree(cost: Epsilon, runs: int, sources: Sources) -> Audited:
+    domain = DomainTree(CELLS.size, CELLS.size)
+    lower = Sensitivity(domain.height - 1, domain.height - 1)
+    cells = witness(audited_ranges(domain, cost, "noisy"), pair_of(CELLS))
+    faulty = [replace(cell, question=replace(cell.question, sensitivity=lower)) for cell in cells]
+    what = f"universal, {_shape(domain)}, sensitivity taken for {lower.l1}"
+    return Audited("measurement", what, measured_scores(faulty, runs, sources), faulty=True)
 
 
 def audits(
@@ -129,16 +134,19 @@ def _audits(
     reporter: Reporter,
     label: str,
 ) -> dict[str, Audit]:
-    jobs: list[tuple[str, Counts, CellsMechanism]] = [
-        (name, domain, UniversalMechanism(epsilon, sources, estimator)) for estimator, name in UNIVERSAL.items()
+    cost = Epsilon(epsilon)
+    jobs: list[tuple[str, Counts, AnySubject]] = [
+        (name, domain, audited_ranges(DomainTree(domain.values.size, 16), cost, estimator))
+        for estimator, name in UNIVERSAL.items()
     ]
-    jobs += [(name, multiset, UnattributedMechanism(epsilon, sources, loss)) for loss, name in SORTED.items()]
+    jobs += [(name, multiset, audited_sorted(multiset.values.size, cost, loss)) for loss, name in SORTED.items()]
     found = {}
-    for name, counts, mechanism in jobs:
-        pair = cell_pair(counts.values)
-        found[name] = audit_ranges(
-            replace(pair, what=f"{pair.what} of {counts.label}"),
-            mechanism,
+    for name, counts, subject in jobs:
+        pair = pair_of(counts.values)
+        found[name] = audit_release(
+            subject,
+            replace(pair, words=f"{pair.words} of {counts.label}"),
+            sources,
             draws=draws,
             runs=runs,
             progress=partial(reporter.progress, f"{label}: {name}, {counts.label}"),

@@ -16,16 +16,16 @@ import numpy as np
 from coco_experiments.data import taxi
 from coco_experiments.experiment import Outcome, Reporter, Table, write_csv
 from coco_experiments.flaxman2019 import histograms
+from coco_experiments.flaxman2019.subjects import audited_groups, groups_pair
 from coco_experiments.made import made_counts
-from coco_opt.audit.groups import Audit, audit_groups
-from coco_opt.audit.neighbours import NeighbourPair, neighbour_pair
 from coco_opt.audit.plots import plot_losses
 from coco_opt.audit.privacy_loss import CAVEAT, PrivacyLoss
-from coco_opt.audit.released import GroupsMechanism
-from coco_opt.choices import SolverChoices
-from coco_opt.groups import GroupsMethod
-from coco_opt.groups.release import Consistency
-from coco_opt.privacy import Loss, PureBudget, Query, SeededNoise
+from coco_opt.audit.rows import Audit, audit_release
+from coco_opt.groups import GroupsMethod, Query
+from coco_opt.groups.answers import Loss
+from coco_opt.groups.asked.private import PrivateCounts
+from coco_opt.groups.estimated.estimate import Consistency
+from coco_opt.privacy import Cost, Epsilon, SeededNoise
 
 NAME = "flaxman2019/releases"
 METHODS: dict[str, Consistency] = {"Algorithm 1": "matching", "bottom-up": "bottom_up"}
@@ -54,29 +54,29 @@ COLUMNS = (
 )
 
 
-def mechanism_of(consistency: Consistency, levels: int, max_size: int) -> GroupsMechanism:
-    """Return a cumulative L1 release at epsilon 1, split evenly, or all on the leaves for bottom-up."""
-    leaves = (Fraction(0),) * (levels - 1) + (EPSILON,)
-    budget = PureBudget(EPSILON, leaves) if consistency == "bottom_up" else PureBudget.uniform(EPSILON, levels)
-    queries: list[Query] = ["cumulative"] * levels
-    losses: list[Loss] = ["l1"] * levels
-    return GroupsMechanism(
-        tuple(queries),
-        budget,
-        max_size,
-        GroupsMethod(tuple(losses), consistency=consistency),
-        lambda run: SeededNoise(SEED + run),
-        SolverChoices(),
-    )
+def costs_of(consistency: Consistency, levels: int) -> tuple[Cost, ...]:
+    """Return what each level costs at epsilon 1: even shares, or everything on the leaves for bottom-up."""
+    whole = Epsilon(EPSILON)
+    if consistency == "bottom_up":
+        return (*(whole * 0,) * (levels - 1), whole)
+    return (whole * Fraction(1, levels),) * levels
 
 
-def audits(pair: NeighbourPair, max_size: int, draws: int, runs: int, reporter: Reporter) -> dict[str, Audit]:
-    """Return the audit of each method on the same neighbours."""
+def audits(counts: PrivateCounts, max_size: int, draws: int, runs: int, reporter: Reporter) -> dict[str, Audit]:
+    """Return the audit of each method, of cumulative counts and L1, on the same neighbours."""
+    tree = counts.hierarchy
+    leaves = [counts.leaf(leaf) for leaf in range(len(tree.leaves))]
 
     def one(name: str, consistency: Consistency) -> Audit:
-        return audit_groups(
+        costs = costs_of(consistency, tree.levels)
+        queries: list[Query] = ["cumulative"] * tree.levels
+        losses: list[Loss] = ["l1"] * tree.levels
+        pair, asked = groups_pair(tree, leaves, queries, costs, max_size)
+        method = GroupsMethod(tuple(losses), consistency=consistency)
+        return audit_release(
+            audited_groups(asked, method, Epsilon(EPSILON)),
             pair,
-            mechanism_of(consistency, pair.hierarchy.levels, max_size),
+            lambda run: SeededNoise(SEED + run),
             draws=draws,
             runs=runs,
             progress=lambda done, total: reporter.progress(f"{NAME}: {name}", done, total),
@@ -124,9 +124,8 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
     """Measure, print and write ``flaxman2019/releases`` as CSV, PNG and PDF (two each); small: made data."""
     counts = made_counts(2, 3, 60, SMALL_MAX_SIZE // 4, np.random.default_rng(6)) if small else taxi(data)
     max_size = SMALL_MAX_SIZE if small else MAX_SIZE
-    pair = neighbour_pair(counts.histograms(), counts.hierarchy, max_size)
     draws, runs = (SMALL_DRAWS, SMALL_RUNS) if small else (DRAWS, RUNS)
-    found = audits(pair, max_size, draws, runs, reporter)
+    found = audits(counts, max_size, draws, runs, reporter)
     others = histogram_audits(draws, runs, reporter, small=small, data=data)
     tables = table_of(found), table_of(others, HISTOGRAMS, HISTOGRAM_NOTES)
     for table in tables:

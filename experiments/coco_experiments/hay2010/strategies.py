@@ -15,10 +15,8 @@ from coco_solvers.structured.tree import TreePasses
 from numpy.typing import NDArray
 
 from coco_opt import solver
-from coco_opt.problems.tree_least_squares import TreeLeastSquares
-from coco_opt.problems.tree_posterior import TreePosterior
-from coco_opt.ranges.domain import DomainTree
-from coco_opt.ranges.heuristics import round_nonnegative, zero_subtrees
+from coco_opt.problems.tree import TreeLeastSquares, TreePosterior
+from coco_opt.ranges import DomainTree, round_nonnegative, zero_subtrees
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -84,7 +82,7 @@ class Sample:
         """Add Laplace noise (seeded: NOT PRIVATE) to the true node counts (nodes,) and estimate; O(n log n)."""
         first = domain.first_leaf
         unit = truth[first:] + rng.laplace(0.0, 1.0 / epsilon, domain.cells)
-        noisy = truth + rng.laplace(0.0, domain.sensitivity / epsilon, domain.tree.nodes)
+        noisy = truth + rng.laplace(0.0, domain.sensitivity().l1 / epsilon, domain.tree.nodes)
         smooth = solver.solve(TreeLeastSquares(domain.tree, noisy), TreePasses()).value
         positive = solver.solve(TreeLeastSquares(domain.tree, noisy, lower=0.0), TreePasses()).value
         zeroed = round_nonnegative(zero_subtrees(domain.tree, smooth))

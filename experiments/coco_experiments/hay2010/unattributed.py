@@ -9,10 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coco_opt import solver
-from coco_opt.privacy import SeededNoise
+from coco_opt.privacy import Epsilon, SeededNoise
 from coco_opt.problems import IsotonicL2
-from coco_opt.ranges.heuristics import round_nonnegative
-from coco_opt.ranges.unattributed import measure_sorted
+from coco_opt.ranges import SortedCounts, measure_sorted, round_nonnegative
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -36,7 +35,8 @@ def fit(noisy: Floats) -> Floats:
 def estimates(ranks: Ints, epsilon: Fraction, rng: np.random.Generator) -> dict[str, NDArray[Any]]:
     """Return every estimator's answer (n,) on one draw of Laplace and one of geometric noise."""
     noisy = noisy_ranks(ranks, epsilon, rng)
-    whole = measure_sorted(ranks, epsilon, source=SeededNoise(int(rng.integers(2**62))))
+    source = SeededNoise(int(rng.integers(2**62)))
+    whole = SortedCounts.of(measure_sorted(ranks, Epsilon(epsilon), source=source))
     return {
         RAW: noisy,
         SORTED: round_nonnegative(np.sort(noisy)),

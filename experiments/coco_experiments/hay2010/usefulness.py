@@ -63,7 +63,7 @@ def largest_sum(domain: DomainTree, error: Floats) -> float:
 
 def largest_errors(domain: DomainTree, rng: np.random.Generator) -> dict[str, float]:
     """Return the largest absolute error over all ranges of each strategy in one draw at epsilon 1."""
-    noise = rng.laplace(0.0, domain.sensitivity, domain.tree.nodes)
+    noise = rng.laplace(0.0, domain.sensitivity().l1, domain.tree.nodes)
     smooth = tree_passes.fit(domain.tree.first_child, noise, np.ones(domain.tree.nodes))
     return {
         RAW_NODES: max(largest_sum(domain, noise), largest_sum(domain, -noise)),

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from coco_experiments.kuo2018.housing import Households
 from coco_experiments.made import counts_of_runs
 from coco_opt.errors import ConfigError
+from coco_opt.groups.asked.private import PrivateCounts
 from coco_opt.histograms import CountOfCounts, Hierarchy
-from coco_opt.tables.private import PrivateCounts
 
 Int64 = NDArray[np.int64]
 Float64 = NDArray[np.float64]

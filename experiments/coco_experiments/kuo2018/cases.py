@@ -16,8 +16,8 @@ from coco_experiments.data import HAWAII_MAX_SIZE, hawaii_blocks, hawaiian, own_
 from coco_experiments.kuo2018.blocks import HAWAIIAN, WHITE, Margin, look_alike, spread_over_counties
 from coco_experiments.kuo2018.housing import census_households, housing, made_households
 from coco_experiments.made import counts_of_runs, made_counts
+from coco_opt.groups.asked.private import PrivateCounts
 from coco_opt.histograms import CountOfCounts, Hierarchy
-from coco_opt.tables.private import PrivateCounts
 
 SEED = 2018
 MAX_SIZE = 100_000  # the paper's public bound

@@ -13,19 +13,22 @@ from fractions import Fraction
 
 import numpy as np
 
+from coco_experiments.kuo2018.answers import answer_of
 from coco_experiments.kuo2018.cases import Case
-from coco_experiments.kuo2018.rank_shortcut import measure_ranks
+from coco_experiments.kuo2018.rank_shortcut import estimate_ranks
 from coco_experiments.kuo2018.shared_noise import SharedNoise
 from coco_opt.choices import SolverChoices
-from coco_opt.groups import FitOptions, SizeEstimate, estimate
-from coco_opt.groups import errors_by_level as mean_distances
-from coco_opt.groups.baselines import omniscient
+from coco_opt.groups import Query, RegionAnswer, measure_hierarchy
+from coco_opt.groups.answers import Loss
+from coco_opt.groups.estimated.baselines import errors_by_level as mean_distances
+from coco_opt.groups.estimated.baselines import omniscient
+from coco_opt.groups.estimated.estimates import SizeEstimate
+from coco_opt.groups.estimated.estimators import FitOptions, estimate
 from coco_opt.histograms import CountOfCounts
-from coco_opt.privacy import Loss, Measurement, Measurements, Query, SeededNoise, measure, measure_hierarchy
-from coco_opt.privacy.noise import NoiseSource
+from coco_opt.privacy import Epsilon, Measurement, NoiseSource, SeededNoise
 
 EMPTY = SizeEstimate.from_histogram(CountOfCounts.empty(), 0.0)
-_LOSSES: dict[Query, Loss] = {"cumulative": "l1", "rank": "l2", "naive": "l2"}
+_LOSSES: dict[Query, Loss] = {"cumulative": "l1", "ranks": "l2", "sizes": "l2"}
 
 Levels = tuple[float, ...]
 
@@ -48,7 +51,9 @@ class Draws:
             regions = self.case.hierarchy.level_range(level)
 
             def fit(region: int) -> SizeEstimate:
-                return estimate(self.measurement(region, query, epsilon), chosen, self.solvers)
+                if query == "ranks" and not self.shared:
+                    return self._ranks(region, epsilon)
+                return estimate(self.answer(region, query, epsilon), chosen, self.solvers)
 
             with ThreadPoolExecutor(os.cpu_count()) as pool:
                 self._levels[key] = list(pool.map(fit, regions))
@@ -64,39 +69,30 @@ class Draws:
                 found += [EMPTY] * len(self.case.hierarchy.level_range(level))
         return found
 
-    def measurement(self, region: int, query: Query, epsilon: Fraction) -> Measurement:
-        """Return a region's noisy answer; rank answers come pooled from the exact shortcut, but for shared noise."""
-        path, truth = self.case.hierarchy.paths[region], self.case.truth[region]
-        if query == "rank" and not self.shared:
-            # A seed's sequence of its own for every region: the region's path, as a number anyone can compute.
-            rng = np.random.default_rng([self.seed, zlib.crc32(path.encode())])
-            return measure_ranks(truth, region=path, max_size=self.case.max_size, epsilon=epsilon, rng=rng)
-        return measure(
-            truth,
-            query,
-            region=path,
-            groups=truth.groups,
-            max_size=self.case.max_size,
-            epsilon=epsilon,
-            neighbours="add_remove",
-            source=self._source(),
-            loss=_LOSSES[query],
-        )
+    def answer(self, region: int, query: Query, epsilon: Fraction) -> RegionAnswer:
+        """Return a region's noisy answer."""
+        path, truth, source = self.case.hierarchy.paths[region], self.case.truth[region], self._source()
+        return answer_of(truth, query, region=path, max_size=self.case.max_size, epsilon=epsilon, source=source)
 
-    def measurements(self, query: Query | Sequence[Query], epsilons: Sequence[Fraction]) -> Measurements:
+    def _ranks(self, region: int, epsilon: Fraction) -> SizeEstimate:
+        """Return a region's estimate from ranks with loss l2, by the exact shortcut."""
+        # A seed's sequence of its own for every region: the region's path, as a number anyone can compute.
+        rng = np.random.default_rng([self.seed, zlib.crc32(self.case.hierarchy.paths[region].encode())])
+        truth, max_size = self.case.truth[region], self.case.max_size
+        return estimate_ranks(truth, max_size=max_size, epsilon=epsilon, rng=rng, solvers=self.solvers)
+
+    def measurement(self, query: Query | Sequence[Query], epsilons: Sequence[Fraction]) -> Measurement:
         """Return the answers of all measured levels to one query, or to one a level, as a release would measure them.
 
-        Cumulative and naive answers are those that ``level`` reads, rank answers are not (they take no shortcut).
+        Answers about sizes and cumulative ones are those that ``level`` reads; ranks are not (it takes a shortcut).
         """
         queries: list[Query] = [query] * self.case.levels if isinstance(query, str) else list(query)
-        losses: list[Loss] = [_LOSSES[one] for one in queries]
         return measure_hierarchy(
             self.case.truth,
             self.case.hierarchy,
             self.case.counts.group_counts,
             queries=queries,
-            losses=losses,
-            epsilons=epsilons,
+            costs=[Epsilon(epsilon) for epsilon in epsilons],
             max_size=self.case.max_size,
             neighbours="add_remove",
             source=self._source(),
@@ -119,5 +115,5 @@ def mean_by_level(case: Case, values: np.ndarray[tuple[int], np.dtype[np.float64
 
 def omniscient_line(case: Case, epsilons: Sequence[Fraction]) -> Levels:
     """Return the paper's line by level: distinct sizes x sqrt(2) / epsilon, in entities (section 6.2)."""
-    line = omniscient(case.hierarchy, case.truth, list(epsilons)).deviation
+    line = omniscient(case.hierarchy, case.truth, [Epsilon(epsilon) for epsilon in epsilons]).deviation
     return tuple(float(value) for value in line)

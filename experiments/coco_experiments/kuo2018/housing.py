@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from coco_experiments.data import data_file
 from coco_experiments.made import counts_of_runs
+from coco_opt.groups.asked.private import PrivateCounts
 from coco_opt.histograms import Hierarchy
-from coco_opt.tables.private import PrivateCounts
 
 Int64 = NDArray[np.int64]
 

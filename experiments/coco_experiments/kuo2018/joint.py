@@ -14,14 +14,15 @@ from pathlib import Path
 import numpy as np
 
 from coco_experiments.experiment import Cell, Outcome, Reporter, Table, write_csv
+from coco_experiments.kuo2018.answers import split_evenly
 from coco_experiments.kuo2018.cases import MAX_SIZE, Case, hawaii_case, small_cases, taxi_case
 from coco_experiments.kuo2018.draws import Draws, Levels, errors_by_level, mean_by_level
 from coco_experiments.kuo2018.methods import Method, alone, leaves_only, matched
 from coco_experiments.kuo2018.sweep import BARS, SEEDED, means_of
 from coco_experiments.plots import Panel, comparison
 from coco_experiments.statistics import Mean
-from coco_opt.groups.joint import JointEstimate, joint
-from coco_opt.privacy import Loss, uniform_split
+from coco_opt.groups.answers import Loss
+from coco_opt.groups.estimated.joint import JointEstimate, joint
 
 NAME = "kuo2018/joint"
 EPSILON = Fraction(1)
@@ -106,9 +107,9 @@ def results_of(case: Case, losses: Sequence[Loss], seeds: Sequence[int], reporte
         draws = Draws(case, seed)
         for method in paper_methods(case.levels):
             errors.setdefault(method.name, []).append(errors_by_level(case, method.run(draws, EPSILON)))
-        answers = draws.measurements("cumulative", uniform_split(EPSILON, case.levels))
+        noisy = draws.measurement("cumulative", split_evenly(EPSILON, case.levels))
         for loss in losses:
-            found = joint(answers, draws.solvers, loss=loss)
+            found = joint(noisy, draws.solvers, loss=loss)
             name = f"joint p = {loss[1]}"
             errors.setdefault(f"{name}, before rounding", []).append(before_rounding(case, found))
             errors.setdefault(f"{name}, rounded", []).append(errors_by_level(case, found.histograms))

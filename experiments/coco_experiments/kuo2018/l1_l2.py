@@ -9,7 +9,7 @@ not make the two guarantees equal.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -27,8 +27,9 @@ from coco_experiments.kuo2018.l1_l2_duels import (
     STEPS,
     Fit,
     Side,
-    answers_to,
     duel,
+    gaussian_of,
+    measured,
 )
 from coco_experiments.kuo2018.l1_l2_tables import (
     P1,
@@ -43,7 +44,9 @@ from coco_experiments.kuo2018.l1_l2_tables import (
 from coco_experiments.kuo2018.sweep import BARS, SEEDED, SEEDS
 from coco_experiments.plots import Line, LinePanel, lines
 from coco_experiments.statistics import Reference
-from coco_opt.privacy import Loss, Mechanism, Query
+from coco_opt.groups import Query
+from coco_opt.groups.answers import Loss
+from coco_opt.privacy import Cost, Epsilon
 
 NAME = "kuo2018/l1_l2"
 EPSILONS = (Fraction(1, 10), Fraction(1, 2), Fraction(1), Fraction(2))
@@ -59,17 +62,17 @@ REFERENCE_BAND = 3.0  # combined standard errors
 
 @dataclass(frozen=True, slots=True)
 class Arena:
-    """An estimator and a law of noise."""
+    """An estimator, a law of noise, and what a level's epsilon buys it with."""
 
     estimator: str
     query: Query
     noise: str
-    mechanism: Mechanism
+    cost: Callable[[Fraction], Cost]
 
 
-HC = Arena("Hc", "cumulative", GEOMETRIC, "geometric")
-HG = Arena("Hg", "rank", GEOMETRIC, "geometric")
-HC_GAUSSIAN = Arena("Hc", "cumulative", GAUSSIAN, "discrete_gaussian")
+HC = Arena("Hc", "cumulative", GEOMETRIC, Epsilon)
+HG = Arena("Hg", "ranks", GEOMETRIC, Epsilon)
+HC_GAUSSIAN = Arena("Hc", "cumulative", GAUSSIAN, gaussian_of)
 ARENAS = (HC, HG, HC_GAUSSIAN)
 
 
@@ -119,8 +122,8 @@ def duels_of(case: Case, plan: Plan, arena: Arena, epsilon: Fraction, reporter: 
     runs: dict[str, list[dict[Loss, Side]]] = {}
     seeds = plan.seeds(arena)
     for run, seed in enumerate(seeds):
-        answers = answers_to(case, arena.query, arena.mechanism, epsilon, seed)
-        for step, sides in duel(case, answers, plan.steps(arena, case.levels, run)).items():
+        noisy = measured(case, arena.query, arena.cost, epsilon, seed)
+        for step, sides in duel(case, noisy, plan.steps(arena, case.levels, run)).items():
             runs.setdefault(step, []).append(sides)
         if reporter is not None:
             label = f"{case.name}, {arena.estimator}, {arena.noise}, epsilon {float(epsilon):g}"

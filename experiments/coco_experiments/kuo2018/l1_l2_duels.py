@@ -6,7 +6,7 @@ fit (objective, whole values, runs, seconds) is that of the fit the histograms w
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, TypeVar
@@ -14,17 +14,20 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from coco_experiments.kuo2018.answers import split_evenly
 from coco_experiments.kuo2018.cases import Case
 from coco_experiments.kuo2018.draws import Levels, errors_by_level
 from coco_experiments.kuo2018.joint import before_rounding
 from coco_opt.choices import SolverChoices
-from coco_opt.groups import FitOptions, SizeEstimate, estimate
-from coco_opt.groups.consistency import bottom_up, matching, separate
-from coco_opt.groups.convex import convex
-from coco_opt.groups.estimators import SAME_BLOCK
-from coco_opt.groups.joint import joint
+from coco_opt.groups import GroupsAnswers, Query, exact_answers, measure_hierarchy
+from coco_opt.groups.answers import Loss
+from coco_opt.groups.estimated.consistency import bottom_up, matching, separate
+from coco_opt.groups.estimated.convex import convex
+from coco_opt.groups.estimated.estimates import SizeEstimate
+from coco_opt.groups.estimated.estimators import SAME_BLOCK, FitOptions, estimate
+from coco_opt.groups.estimated.joint import joint
 from coco_opt.histograms import CountOfCounts
-from coco_opt.privacy import Loss, Measurements, Mechanism, Query, SeededNoise, measure_hierarchy, uniform_split
+from coco_opt.privacy import Cost, Measurement, Rho, SeededNoise
 from coco_opt.problem import Problem
 from coco_opt.solution import Solution
 from coco_opt.solver import solve
@@ -43,7 +46,7 @@ class KeptFits(SolverChoices):
         super().__init__()
         self.kept: list[tuple[Problem[Any, Any], Solution[Any]]] = []
 
-    def solve(self, problem: Problem[ValueT, Any]) -> ValueT:
+    def solve(self, problem: Problem[ValueT, Any], *, fallback: bool = True) -> ValueT:
         """Return the certified value of one problem; SolverError where its solver missed the tolerance."""
         solution = solve(problem, self.solver(type(problem)))
         self.kept.append((problem, solution))
@@ -80,39 +83,40 @@ class Side:
     fits: tuple[Fit | None, ...]
 
 
-def answers_to(case: Case, query: Query, mechanism: Mechanism, epsilon: Fraction, seed: int) -> Measurements:
-    """Return all regions' raw noisy answers, read by both losses; NOT PRIVATE.
+def gaussian_of(epsilon: Fraction) -> Rho:
+    """Return the rho = epsilon^2 / 4 whose noise has the paper's variance of geometric noise, 2 / epsilon^2."""
+    return Rho(epsilon * epsilon / 4)
 
-    ``epsilon`` is split evenly over the levels. Discrete Gaussian noise gets a level's rho = (its epsilon)^2 / 4, whose
-    variance 1 / (2 rho) is the paper's 2 / epsilon^2 for geometric noise of the same level.
+
+def measured(case: Case, query: Query, cost: Callable[[Fraction], Cost], epsilon: Fraction, seed: int) -> Measurement:
+    """Return all regions' noisy answers, read by both losses; NOT PRIVATE.
+
+    ``epsilon`` is split evenly over the levels; ``cost`` (``Epsilon`` or ``gaussian_of``) makes of a level's part what
+    its noise is bought with.
     """
-    shares = uniform_split(epsilon, case.levels)
-    geometric = mechanism == "geometric"
     return measure_hierarchy(
         case.truth,
         case.hierarchy,
         case.counts.group_counts,
         queries=[query] * case.levels,
-        losses=["l1"] * case.levels,  # raw: ranks to be fitted in squares only may come pooled
-        epsilons=shares if geometric else None,
-        rhos=None if geometric else [share * share / 4 for share in shares],
+        costs=[cost(share) for share in split_evenly(epsilon, case.levels)],
         max_size=case.max_size,
         neighbours="add_remove",
         source=SeededNoise(seed),
     )
 
 
-def duel(case: Case, answers: Measurements, steps: Sequence[str]) -> dict[str, dict[Loss, Side]]:
+def duel(case: Case, measurement: Measurement, steps: Sequence[str]) -> dict[str, dict[Loss, Side]]:
     """Return, for each of the steps, both losses on the same answers."""
     found: dict[str, dict[Loss, Side]] = {step: {} for step in steps}
     for loss in LOSSES:
-        estimates, own = _alone(case, answers, loss)
+        estimates, own = _alone(case, measurement, loss)
         for step in steps:
-            found[step][loss] = own if step == ALONE else _after(case, answers, loss, step, estimates)
+            found[step][loss] = own if step == ALONE else _after(case, measurement, loss, step, estimates)
     return found
 
 
-def _after(case: Case, answers: Measurements, loss: Loss, step: str, estimates: Sequence[SizeEstimate]) -> Side:
+def _after(case: Case, measurement: Measurement, loss: Loss, step: str, estimates: Sequence[SizeEstimate]) -> Side:
     """Return what a consistency step makes of the regions' estimates, or of their answers."""
     unfitted: tuple[Fit | None, ...] = (None,) * case.levels
     if step == BOTTOM_UP:
@@ -121,17 +125,18 @@ def _after(case: Case, answers: Measurements, loss: Loss, step: str, estimates: 
         return Side(errors_by_level(case, matching(case.hierarchy, estimates, SolverChoices())), None, unfitted)
     kept, fractional = KeptFits(), None
     if step == JOINT:
-        found = joint(answers, kept, loss=loss)
+        found = joint(measurement, kept, loss=loss)
         histograms, fractional = found.histograms, before_rounding(case, found)
     else:
-        histograms = convex(answers, kept, loss=loss)
+        histograms = convex(measurement, kept, loss=loss)
     return Side(errors_by_level(case, histograms), fractional, (_program_fit(kept), *unfitted[1:]))
 
 
-def _alone(case: Case, answers: Measurements, loss: Loss) -> tuple[list[SizeEstimate], Side]:
+def _alone(case: Case, measurement: Measurement, loss: Loss) -> tuple[list[SizeEstimate], Side]:
     """Return every region's estimate on its own, and what is reported of them."""
     estimates: list[SizeEstimate] = []
     rows: list[FloatArray] = []
+    answers = GroupsAnswers(measurement)
     for region, truth in enumerate(case.truth):
         kept = KeptFits()
         estimates.append(estimate(answers[region], FitOptions(loss), kept))
@@ -148,8 +153,7 @@ def _figures(kept: KeptFits, truth: CountOfCounts, query: Query, max_size: int) 
     if not kept.kept:  # a region without a group is not fitted
         return np.array([0.0, 100.0, 100.0, 0.0, 0.0, 0.0, 0.0])
     ((_, solution),) = kept.kept
-    true = truth.cumulative(max_size)[:-1] if query == "cumulative" else truth.ranks()
-    error = float(np.abs(solution.value - true).sum())
+    error = float(np.abs(solution.value - exact_answers(truth, query, max_size)).sum())
     fit = _fit_of(solution)
     return np.array([fit.objective, fit.whole, fit.nearly, fit.runs, fit.kernel, fit.certified, error])
 

@@ -15,13 +15,13 @@ from pathlib import Path
 import numpy as np
 
 from coco_experiments.experiment import Cell, Outcome, Reporter, Table, write_csv
+from coco_experiments.kuo2018.answers import split_evenly
 from coco_experiments.kuo2018.cases import Case, hawaii_case, small_cases, taxi_case
 from coco_experiments.kuo2018.draws import Draws, Levels, errors_by_level, mean_by_level
 from coco_experiments.kuo2018.methods import matched
 from coco_experiments.kuo2018.sweep import BARS, SEEDED, SEEDS, SMALL_SEEDS, means_of
 from coco_experiments.plots import Panel, comparison
-from coco_opt.groups.baselines import MeanConsistency, mean_consistency
-from coco_opt.privacy import Measurements, uniform_split
+from coco_opt.groups.estimated.baselines import MeanConsistency, mean_consistency
 
 NAME = "kuo2018/mean_consistency"
 EPSILON = Fraction(1)
@@ -42,14 +42,15 @@ COLUMNS = (
 def tables_of(draws: Draws) -> dict[str, MeanConsistency]:
     """Return the consistent tables from the noisy H and from the regions' own cumulative estimates."""
     levels = draws.case.levels
-    split = uniform_split(EPSILON, levels)
-    noisy = draws.measurements("naive", split)
+    split = split_evenly(EPSILON, levels)
+    noisy = draws.measurement("sizes", split)
     own = draws.estimates(["cumulative"] * levels, split)
-    dense = [estimate.histogram.to_dense(draws.case.max_size) for estimate in own]
+    whole = [estimate.histogram.to_dense(draws.case.max_size) for estimate in own]
     answers = tuple(
-        None if answer is None else replace(answer, values=values) for answer, values in zip(noisy, dense, strict=True)
+        replace(one, values=np.concatenate([whole[region] for region in noisy.hierarchy.level_range(level)]))
+        for level, one in enumerate(noisy.answers)
     )
-    estimated: Measurements = replace(noisy, answers=answers)
+    estimated = replace(noisy, answers=answers)
     return {NOISY: mean_consistency(noisy), ESTIMATED: mean_consistency(estimated)}
 
 

@@ -7,15 +7,17 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
 
+from coco_experiments.kuo2018.answers import split_evenly
 from coco_experiments.kuo2018.draws import Draws
-from coco_opt.groups.consistency import bottom_up, matching, separate
-from coco_opt.groups.convex import convex
-from coco_opt.groups.joint import joint
+from coco_opt.groups import Query
+from coco_opt.groups.answers import Loss
+from coco_opt.groups.estimated.consistency import bottom_up, matching, separate
+from coco_opt.groups.estimated.convex import convex
+from coco_opt.groups.estimated.joint import joint
 from coco_opt.histograms import CountOfCounts
 from coco_opt.kernels.merging import Merge, Rounding
-from coco_opt.privacy import Loss, Query, uniform_split
 
-_QUERIES: dict[str, Query] = {"Hc": "cumulative", "Hg": "rank", "naive": "naive"}
+_QUERIES: dict[str, Query] = {"Hc": "cumulative", "Hg": "ranks", "naive": "sizes"}
 Histograms = Sequence[CountOfCounts]
 
 
@@ -41,7 +43,7 @@ def matched(choice: Sequence[str], merge: Merge = "weighted", rounding: Rounding
     """Return Algorithm 1 with an estimator a level, total epsilon split evenly."""
 
     def run(draws: Draws, epsilon: Fraction) -> Histograms:
-        each = draws.estimates(queries_of(choice), uniform_split(epsilon, len(choice)))
+        each = draws.estimates(queries_of(choice), split_evenly(epsilon, len(choice)))
         return matching(draws.case.hierarchy, each, draws.solvers, merge=merge, rounding=rounding)
 
     kind = "" if (merge, rounding) == ("weighted", "half_up") else f", {merge} {rounding.replace('_', ' ')}"
@@ -52,7 +54,7 @@ def alone(choice: Sequence[str]) -> Method:
     """Return every region's own estimate, total epsilon split evenly: not consistent."""
 
     def run(draws: Draws, epsilon: Fraction) -> Histograms:
-        return separate(draws.estimates(queries_of(choice), uniform_split(epsilon, len(choice))))
+        return separate(draws.estimates(queries_of(choice), split_evenly(epsilon, len(choice))))
 
     return Method(f"no consistency {' x '.join(choice)}", run, consistent=False)
 
@@ -72,8 +74,8 @@ def jointly(loss: Loss, most_runs: int | None = None) -> Method:
     """Return joint estimation of all regions from cumulative counts, rounded to whole consistent tables."""
 
     def run(draws: Draws, epsilon: Fraction) -> Histograms:
-        answers = draws.measurements("cumulative", uniform_split(epsilon, draws.case.levels))
-        return joint(answers, draws.solvers, loss=loss).histograms
+        noisy = draws.measurement("cumulative", split_evenly(epsilon, draws.case.levels))
+        return joint(noisy, draws.solvers, loss=loss).histograms
 
     return Method(f"joint p = {loss[1]}", run, most_runs)
 
@@ -82,8 +84,8 @@ def convexly(estimator: str, loss: Loss, most_runs: int | None = None) -> Method
     """Return the exact convex program a size (Fioretto et al. 2021), on H (naive) or Hc, total epsilon split evenly."""
 
     def run(draws: Draws, epsilon: Fraction) -> Histograms:
-        answers = draws.measurements(_QUERIES[estimator], uniform_split(epsilon, draws.case.levels))
-        return convex(answers, draws.solvers, loss=loss)
+        noisy = draws.measurement(_QUERIES[estimator], split_evenly(epsilon, draws.case.levels))
+        return convex(noisy, draws.solvers, loss=loss)
 
     return Method(f"convex program on {'H' if estimator == 'naive' else estimator}, p = {loss[1]}", run, most_runs)
 

@@ -29,7 +29,7 @@ from coco_experiments.kuo2018.table3 import (
 from coco_experiments.plots import Panel, comparison
 from coco_experiments.statistics import Mean
 from coco_opt.choices import SolverChoices
-from coco_opt.groups import estimate
+from coco_opt.groups.estimated.estimators import estimate
 from coco_opt.histograms import emd
 
 NAME = "kuo2018/naive"
@@ -50,7 +50,7 @@ COLUMNS = (
 
 def errors_of_seed(data: DataSet, seed: int) -> tuple[float, float]:
     """Return the distances of the clipped and of the stated naive estimate under one seed's noise."""
-    answer = measured(data, "naive", seed)
+    answer = measured(data, "sizes", seed)
     stated = estimate(answer, VARIANTS[-1].options, SolverChoices()).histogram
     return float(clipped_error(data, answer)), float(emd(data.truth, stated))
 

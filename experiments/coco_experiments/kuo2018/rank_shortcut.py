@@ -16,8 +16,14 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from coco_opt.choices import SolverChoices
+from coco_opt.groups import sensitivity
+from coco_opt.groups.estimated.estimates import SizeEstimate
+from coco_opt.groups.estimated.estimators import SAME_BLOCK
 from coco_opt.histograms import CountOfCounts
-from coco_opt.privacy import Measurement, noise_scale, sensitivity
+from coco_opt.kernels.merging import round_sizes
+from coco_opt.privacy import Epsilon
+from coco_opt.problems import IsotonicL2
 
 Int64 = NDArray[np.int64]
 
@@ -54,22 +60,19 @@ def noisy_faces(histogram: CountOfCounts, scale: Fraction, rng: np.random.Genera
     return sums[order].astype(np.int64), length[order].astype(np.int64)
 
 
-def measure_ranks(
-    histogram: CountOfCounts, *, region: str, max_size: int, epsilon: Fraction, rng: np.random.Generator
-) -> Measurement:
-    """Return a region's rank measurement as pooled blocks (to be fitted with loss l2); NOT PRIVATE."""
-    scale = noise_scale(sensitivity("rank", "add_remove"), epsilon)
-    sums, lengths = noisy_faces(histogram, scale, rng)
-    return Measurement(
-        query="rank",
-        region=region,
-        groups=histogram.groups,
-        max_size=max_size,
-        parameter=scale,
-        amount=epsilon,
-        neighbours="add_remove",
-        noise="seeded",
-        private=False,
-        values=sums,
-        lengths=lengths,
-    )
+def estimate_ranks(
+    histogram: CountOfCounts, *, max_size: int, epsilon: Fraction, rng: np.random.Generator, solvers: SolverChoices
+) -> SizeEstimate:
+    """Return the estimate with loss l2 of a region's noisy ranks, in distribution that of all its groups; NOT PRIVATE.
+
+    As ``coco_opt.groups.estimated.estimators`` makes it: fitted sizes are rounded half up, the variance of a group is
+    that of one noise over the groups pooled with it.
+    """
+    law = Epsilon(epsilon).law(sensitivity("ranks", "add_remove"))
+    sums, lengths = noisy_faces(histogram.clamp(max_size), law.scale, rng)
+    if sums.size == 0:
+        return SizeEstimate.from_histogram(CountOfCounts.empty(), 0.0)
+    fitted = solvers.solve(IsotonicL2(sums / lengths, lengths, lower=0, upper=max_size))
+    starts = np.flatnonzero(np.append(True, np.diff(fitted) > SAME_BLOCK))
+    pooled = np.add.reduceat(lengths, starts)
+    return SizeEstimate(round_sizes(fitted[starts], "half_up"), pooled, law.nominal_variance / pooled)

@@ -15,6 +15,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from coco_experiments.experiment import Cell, Outcome, Reporter, Table, write_csv
+from coco_experiments.kuo2018.answers import split_evenly
 from coco_experiments.kuo2018.cases import SEED, Case, small_cases, taxi_case, top
 from coco_experiments.kuo2018.draws import Draws, Levels, errors_by_level
 from coco_experiments.kuo2018.housing import LARGEST_OUTLIER, census_households, housing
@@ -23,14 +24,15 @@ from coco_experiments.kuo2018.sweep import BARS, SEEDED, SEEDS, SMALL_SEEDS, mea
 from coco_experiments.plots import Panel, comparison
 from coco_experiments.statistics import Mean
 from coco_opt.groups import GroupsMethod
-from coco_opt.groups.selection import (
+from coco_opt.groups.answers import Loss
+from coco_opt.groups.asked.selection import (
     Candidate,
     PrivateGroups,
     Selection,
     noisy_min_selection,
     random_stopping_selection,
 )
-from coco_opt.privacy import Loss, SeededNoise, uniform_split
+from coco_opt.privacy import SeededNoise
 
 NAME = "kuo2018/selection"
 TOTAL = Fraction(1)
@@ -73,7 +75,7 @@ def candidates(levels: int, epsilon: Fraction) -> list[Candidate]:
     found = []
     for choice in choices_of(levels):
         method = GroupsMethod(tuple(losses[name] for name in choice))
-        split = uniform_split(epsilon, levels)
+        split = split_evenly(epsilon, levels)
         found.append(Candidate.of_method(" x ".join(choice), method, queries_of(choice), split))
     return found
 

@@ -9,12 +9,12 @@ from fractions import Fraction
 from pathlib import Path
 
 from coco_experiments.experiment import Cell, Outcome, Reporter, Table, write_csv
+from coco_experiments.kuo2018.answers import split_evenly
 from coco_experiments.kuo2018.cases import Case
 from coco_experiments.kuo2018.draws import Draws, Levels, errors_by_level, omniscient_line
 from coco_experiments.kuo2018.methods import Method
 from coco_experiments.plots import Line, LinePanel, lines
 from coco_experiments.statistics import Mean
-from coco_opt.privacy import uniform_split
 
 SEEDS = tuple(range(2018, 2028))  # ten, as in the paper
 SMALL_SEEDS = SEEDS[:2]
@@ -66,7 +66,7 @@ def sweep(
                     errors[method.name].append(errors_by_level(case, method.run(draws, epsilon)))
                     seconds[method.name] += time.perf_counter() - begin
             reporter.progress(case.name, number * len(seeds) + done + 1, len(seeds) * len(epsilons))
-        line = omniscient_line(case, uniform_split(epsilon, case.levels))
+        line = omniscient_line(case, split_evenly(epsilon, case.levels))
         found += [
             Point(case.name, epsilon, one.name, one.consistent, means_of(errors[one.name]), line, seconds[one.name])
             for one in methods

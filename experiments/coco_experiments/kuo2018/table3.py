@@ -18,16 +18,19 @@ import numpy as np
 
 from coco_experiments.data import hawaiian, taxi
 from coco_experiments.experiment import Cell, Outcome, Reporter, Table, write_csv
+from coco_experiments.kuo2018.answers import answer_of
 from coco_experiments.kuo2018.cases import Case, housing_case, white_case
-from coco_experiments.kuo2018.rank_shortcut import measure_ranks
+from coco_experiments.kuo2018.rank_shortcut import estimate_ranks
 from coco_experiments.made import group_sizes
 from coco_experiments.plots import Panel, comparison
 from coco_experiments.statistics import Mean, Reference
 from coco_opt.choices import SolverChoices
-from coco_opt.groups import FitOptions, estimate
-from coco_opt.groups.baselines import clipped_naive, cumulative_distance
+from coco_opt.groups import QUERIES, Query, RegionAnswer
+from coco_opt.groups.estimated.baselines import clipped_naive, cumulative_distance
+from coco_opt.groups.estimated.estimates import SizeEstimate
+from coco_opt.groups.estimated.estimators import FitOptions, estimate
 from coco_opt.histograms import CountOfCounts, emd
-from coco_opt.privacy import Loss, Measurement, Query, SeededNoise, measure
+from coco_opt.privacy import SeededNoise
 
 NAME = "kuo2018/table3"
 SEEDS = tuple(range(2018, 2038))
@@ -66,8 +69,8 @@ VARIANTS = (
     Variant("Hc L1, ties upper", "cumulative", FitOptions("l1", "upper")),
     Variant("Hc L1, ties midpoint", "cumulative", FitOptions("l1", "midpoint")),
     Variant("Hc L2", "cumulative", FitOptions("l2")),
-    Variant("Hg L2", "rank", FitOptions("l2")),
-    Variant("naive, sum constraint", "naive", FitOptions("l2")),
+    Variant("Hg L2", "ranks", FitOptions("l2")),
+    Variant("naive, sum constraint", "sizes", FitOptions("l2")),
 )
 
 
@@ -138,39 +141,35 @@ def errors_of_seed(data: DataSet, seed: int, solvers: SolverChoices | None = Non
     |Hc - Hc'| over all cells, the last one included.
     """
     chosen = solvers or SolverChoices()
-    noise = {query: measured(data, query, seed) for query in _LOSSES}
+    shortcut = data.truth.groups > SHORTCUT_ABOVE
+    noise = {query: measured(data, query, seed) for query in QUERIES if not (shortcut and query == "ranks")}
     errors = {
-        variant.name: emd(data.truth, estimate(noise[variant.query], variant.options, chosen).histogram)
+        variant.name: emd(data.truth, _estimated(data, variant, noise.get(variant.query), seed, chosen).histogram)
         for variant in VARIANTS
     }
-    errors[CLIPPED] = clipped_error(data, noise["naive"])
+    errors[CLIPPED] = clipped_error(data, noise["sizes"])
     return errors
 
 
-def clipped_error(data: DataSet, naive: Measurement) -> int:
+def _estimated(
+    data: DataSet, variant: Variant, answer: RegionAnswer | None, seed: int, solvers: SolverChoices
+) -> SizeEstimate:
+    """Return the estimate from an answer; without one, that of ranks by the exact shortcut."""
+    if answer is not None:
+        return estimate(answer, variant.options, solvers)
+    rng = np.random.default_rng(seed)
+    return estimate_ranks(data.truth, max_size=data.max_size, epsilon=EPSILON, rng=rng, solvers=solvers)
+
+
+def clipped_error(data: DataSet, naive: RegionAnswer) -> int:
     """Return the distance of the naive answer clipped at 0, whose groups do not sum to the public number."""
     return cumulative_distance(clipped_naive(naive), data.truth, data.max_size)
 
 
-_LOSSES: dict[Query, Loss] = {"cumulative": "l1", "rank": "l2", "naive": "l2"}
-
-
-def measured(data: DataSet, query: Query, seed: int) -> Measurement:
+def measured(data: DataSet, query: Query, seed: int) -> RegionAnswer:
     """Return the region's noisy answer to one query under a seed."""
-    if query == "rank" and data.truth.groups > SHORTCUT_ABOVE:
-        rng = np.random.default_rng(seed)
-        return measure_ranks(data.truth, region=data.name, max_size=data.max_size, epsilon=EPSILON, rng=rng)
-    return measure(
-        data.truth,
-        query,
-        region=data.name,
-        groups=data.truth.groups,
-        max_size=data.max_size,
-        epsilon=EPSILON,
-        neighbours="add_remove",
-        source=SeededNoise(seed),
-        loss=_LOSSES[query],
-    )
+    source = SeededNoise(seed)
+    return answer_of(data.truth, query, region=data.name, max_size=data.max_size, epsilon=EPSILON, source=source)
 
 
 def measure_errors(data: DataSet, seeds: tuple[int, ...], reporter: Reporter) -> dict[str, Mean]:

@@ -10,19 +10,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
+from typing import Literal, get_args
 
 import numpy as np
 
 from coco_experiments.experiment import Cell, Outcome, Reporter, Table, write_csv
+from coco_experiments.kuo2018.answers import split_evenly
 from coco_experiments.kuo2018.cases import Case, hawaii_case, small_cases, taxi_case
 from coco_experiments.kuo2018.draws import Draws, Levels, errors_by_level
 from coco_experiments.kuo2018.methods import queries_of
 from coco_experiments.kuo2018.sweep import BARS, SEEDED, SEEDS, SMALL_SEEDS, means_of
 from coco_experiments.plots import Panel, comparison
 from coco_experiments.statistics import Mean
-from coco_opt.groups import GroupsMethod
-from coco_opt.groups.bootstrap import REPLICATES, VARIANCES, compare_variances
-from coco_opt.privacy import Loss, uniform_split
+from coco_opt.choices import SolverChoices
+from coco_opt.groups import GroupsAnswers, GroupsMethod
+from coco_opt.groups.answers import Loss
+from coco_opt.groups.estimated.bootstrap import REPLICATES, bootstrap_variances, squared_errors, with_errors
+from coco_opt.groups.estimated.consistency import matching
+from coco_opt.groups.estimated.estimates import SizeEstimate
+from coco_opt.groups.estimated.estimators import estimate
+from coco_opt.histograms import CountOfCounts
+from coco_opt.privacy import Measurement
 
 NAME = "kuo2018/variances"
 EPSILON = Fraction(1)
@@ -31,6 +39,42 @@ SMALL_REPLICATES = 5
 COLUMNS = ("data", "combination", "variances", "level", "measured", "standard error", "runs", "times the paper's")
 
 Means = dict[str, tuple[Mean, ...]]
+Histograms = tuple[CountOfCounts, ...]
+Variances = Literal["paper", "bootstrap", "oracle", "average"]
+VARIANCES: tuple[Variances, ...] = get_args(Variances)
+
+
+def compare_variances(
+    measurement: Measurement,
+    truth: Sequence[CountOfCounts],
+    method: GroupsMethod,
+    *,
+    rng: np.random.Generator,
+    replicates: int = REPLICATES,
+) -> dict[Variances, Histograms]:
+    """Return what Algorithm 1 makes of one measurement with each kind of variances.
+
+    "paper": section 5.1; "bootstrap": of redrawn noise; "oracle": the squared error each run really made, which
+    reads the ``truth`` and is more than any variance could know; "average": none, sizes are averaged. Every level must
+    be measured (ProblemError). O(regions x replicates x a fit).
+    """
+    answers, solvers = GroupsAnswers(measurement), SolverChoices()
+    paper, booted = [], []
+    for region, level in enumerate(measurement.hierarchy.level.tolist()):
+        answer, options = answers[region], method.fit_options(level)
+        paper.append(estimate(answer, options, solvers))
+        booted.append(bootstrap_variances(answer, paper[-1], options, solvers, rng=rng, replicates=replicates))
+    oracle = [with_errors(one, squared_errors(one, true), 1) for one, true in zip(paper, truth, strict=True)]
+
+    def merged(estimates: Sequence[SizeEstimate], merge: Literal["weighted", "average"]) -> Histograms:
+        return tuple(matching(measurement.hierarchy, estimates, solvers, merge=merge, rounding=method.rounding))
+
+    return {
+        "paper": merged(paper, "weighted"),
+        "bootstrap": merged(booted, "weighted"),
+        "oracle": merged(oracle, "weighted"),
+        "average": merged(paper, "average"),
+    }
 
 
 def choices_of(levels: int) -> list[tuple[str, ...]]:
@@ -44,9 +88,9 @@ def compare(case: Case, choice: Sequence[str], seeds: Sequence[int], replicates:
     method = GroupsMethod(tuple(losses[name] for name in choice))
     runs: dict[str, list[Levels]] = {name: [] for name in VARIANCES}
     for seed in seeds:
-        answers = Draws(case, seed).measurements(queries_of(choice), uniform_split(EPSILON, case.levels))
+        noisy = Draws(case, seed).measurement(queries_of(choice), split_evenly(EPSILON, case.levels))
         rng = np.random.default_rng(seed)
-        for name, found in compare_variances(answers, case.truth, method, rng=rng, replicates=replicates).items():
+        for name, found in compare_variances(noisy, case.truth, method, rng=rng, replicates=replicates).items():
             runs[name].append(errors_by_level(case, found))
     return {name: means_of(found) for name, found in runs.items()}
 

@@ -21,8 +21,9 @@ from coco_opt.errors import SolverError
 from coco_opt.problems.topdown_split import TopdownSplit
 from coco_opt.registry import Backend, backends
 from coco_opt.solver import solve
-from coco_opt.topdown.method import TopdownMethod
-from coco_opt.topdown.step import split_step
+from coco_opt.topdown.answers import TableAnswers
+from coco_opt.topdown.estimated.method import TopdownMethod
+from coco_opt.topdown.estimated.step import split_step
 
 NAME = "topdown/backends"
 SEED = 1
@@ -77,7 +78,7 @@ def _warm(used: Sequence[Backend]) -> None:
 def splits(tables: Tables, setting: Setting) -> Iterator[tuple[int, TopdownSplit]]:
     """Yield, for each level that has children, the split of its most populous region; the true tables are parents."""
     hierarchy = tables.hierarchy
-    step = split_step(setting.measure(tables, SEED), TopdownMethod(), SolverChoices())
+    step = split_step(TableAnswers.of(setting.measure(tables, SEED)), TopdownMethod(), SolverChoices())
     everything = range(len(setting.queries))
     for level in range(hierarchy.levels - 1):
         truth = tables.counts.level_tables(level)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from coco_experiments.data import data_file
 from coco_opt.errors import InputError
 from coco_opt.histograms import Hierarchy
-from coco_opt.topdown.counts import TableCounts
+from coco_opt.topdown.asked.counts import TableCounts
 from coco_opt.topdown.schema import Schema
 
 Int64 = NDArray[np.int64]

@@ -18,10 +18,10 @@ from coco_experiments.experiment import Cell, Outcome, Reporter, Table, write_cs
 from coco_experiments.topdown.data import Tables, hawaii, large_tables, made_blocks
 from coco_experiments.topdown.study import Made, Setting, mean_absolute
 from coco_opt.choices import SolverChoices
-from coco_opt.topdown.method import TopdownMethod
+from coco_opt.topdown.estimated.estimate import TablesResult, estimate_tables
+from coco_opt.topdown.estimated.method import TopdownMethod
+from coco_opt.topdown.estimated.recursion import Checkpoint
 from coco_opt.topdown.queries import parse_queries
-from coco_opt.topdown.recursion import Checkpoint
-from coco_opt.topdown.release import TablesResult, estimate_tables
 
 NAME = "topdown/large"
 SETTING = Setting(
@@ -38,7 +38,7 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
     """Estimate once and write errors and seconds by level below ``out``; fails beyond ten minutes."""
     blocks = made_blocks(np.random.default_rng(7), 2, 2, 1, 3) if small else hawaii(data)
     tables = large_tables(blocks)
-    measurements = SETTING.measure(tables, SEED)
+    measurement = SETTING.measure(tables, SEED)
     marks, start = [0.0], perf_counter()
 
     def after_level(_: Checkpoint) -> None:
@@ -49,7 +49,7 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
 
     solvers = SolverChoices()
     result = estimate_tables(
-        measurements, TopdownMethod(), solvers, threads=THREADS, progress=progress, after_level=after_level
+        measurement, TopdownMethod(), solvers, threads=THREADS, progress=progress, after_level=after_level
     )
     table = level_table(tables, result, marks)
     reporter.table(table)

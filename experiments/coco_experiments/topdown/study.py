@@ -14,13 +14,12 @@ from numpy.typing import NDArray
 from coco_experiments.topdown.data import Tables
 from coco_opt.choices import SolverChoices
 from coco_opt.operators import Operator
-from coco_opt.privacy.noise import resolve_noise
-from coco_opt.topdown.measure import measure_tables
-from coco_opt.topdown.measurements import TableMeasurements
-from coco_opt.topdown.method import TopdownMethod
+from coco_opt.privacy import Epsilon, Measurement, SeededNoise
+from coco_opt.topdown.asked.measure import measure_tables
+from coco_opt.topdown.estimated.estimate import TablesResult, estimate_tables, linear_estimates
+from coco_opt.topdown.estimated.method import TopdownMethod
 from coco_opt.topdown.plan import TablePlan
 from coco_opt.topdown.queries import Query, parse_queries
-from coco_opt.topdown.release import TablesResult, estimate_tables, linear_estimates
 from coco_opt.topdown.strategy import Strategy
 
 Floats = NDArray[np.float64]
@@ -49,11 +48,11 @@ class Setting:
         levels = tables.hierarchy.levels
         strategy = Strategy(parse_queries(self.queries, tables.schema), tuple(map(Fraction, self.shares)))
         shares = [*[Fraction(0)] * (levels - 1), Fraction(1)] if leaves_only else None
-        return TablePlan.product(strategy, self.epsilon, levels, level_shares=shares)
+        return TablePlan.product(strategy, Epsilon(self.epsilon), levels, level_shares=shares)
 
-    def measure(self, tables: Tables, seed: int, leaves_only: bool = False) -> TableMeasurements:
-        """Return seeded measurements (NOT PRIVATE)."""
-        return measure_tables(tables.counts, self.plan(tables, leaves_only), source=resolve_noise("seeded", seed))
+    def measure(self, tables: Tables, seed: int, leaves_only: bool = False) -> Measurement:
+        """Return a seeded measurement (NOT PRIVATE)."""
+        return measure_tables(tables.counts, self.plan(tables, leaves_only), source=SeededNoise(seed))
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -67,12 +66,12 @@ class Made:
 
 def make(tables: Tables, setting: Setting, name: str, seed: int, threads: int = 1) -> Made:
     """Run one method by name on one seed; all but bottom-up share the seed's noise."""
-    measurements = setting.measure(tables, seed, leaves_only=name == BOTTOM_UP)
+    measurement = setting.measure(tables, seed, leaves_only=name == BOTTOM_UP)
     start = perf_counter()
     if name == LINEAR:
-        stage = linear_estimates(measurements)
+        stage = linear_estimates(measurement)
         return Made(stage.answers, perf_counter() - start)
-    result = estimate_tables(measurements, VARIANTS[name], SolverChoices(), threads=threads)
+    result = estimate_tables(measurement, VARIANTS[name], SolverChoices(), threads=threads)
     return Made(result.answers, perf_counter() - start, result)
 
 

@@ -20,6 +20,7 @@ from coco_opt.errors import ProblemError, UnknownSolverError
 from coco_opt.problem import Problem
 from coco_opt.problems import (
     ControlledRounding,
+    ExpectedDistance,
     Flow,
     GroupMatching,
     IsotonicL1,
@@ -27,6 +28,7 @@ from coco_opt.problems import (
     SimplexProjection,
 )
 from coco_opt.solution import Answer, Status
+from coco_solvers.oracles.expected_distance import expected_distance
 
 MAX_GROUPS = 9
 
@@ -148,6 +150,7 @@ _METHODS: dict[type, Callable[[Any], Any]] = {
     SimplexProjection: simplex_projection,
     ControlledRounding: controlled_rounding,
     GroupMatching: group_matching,
+    ExpectedDistance: expected_distance,
 }
 
 

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from coco_opt.errors import UnknownSolverError
 from coco_opt.problem import Problem
-from coco_opt.problems import integer_tree_passes as passes
-from coco_opt.problems.integer_tree_base import IntegerTree
+from coco_opt.problems.integer_tree import IntegerTree, passes
 from coco_opt.solution import Answer, Status
 
 Floats = NDArray[np.float64]

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from coco_opt.errors import UnknownSolverError
 from coco_opt.problem import Problem
 from coco_opt.problems.cumulative_rounding import CumulativeRounding
-from coco_opt.problems.joint_fit import JointFit, JointL1, JointL2
+from coco_opt.problems.joint import JointFit, JointL1, JointL2
 from coco_opt.problems.tree import Tree
 from coco_opt.solution import Answer, Status
 

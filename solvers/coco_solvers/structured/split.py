@@ -11,9 +11,9 @@ import numpy as np
 
 from coco_opt.errors import UnknownSolverError
 from coco_opt.problem import Problem
-from coco_opt.problems.split_prices import best_parent, caps, gradient, impossible, mended
-from coco_opt.problems.split_rows import Floats
+from coco_opt.problems.sparse_rows import Floats
 from coco_opt.problems.topdown_split import SplitDual, TopdownSplit
+from coco_opt.problems.topdown_split.prices import best_parent, caps, gradient, impossible, mended
 from coco_opt.solution import Answer, Status
 
 _STIFF, _GENTLE = 1e3, 30.0  # penalty over the objective's own curvature along an equality, and a range, which may bind
@@ -77,13 +77,13 @@ def _by_others(problem: TopdownSplit, reached: Answer[Floats, SplitDual], suspec
 
 def _contradiction(problem: TopdownSplit) -> bool:
     """Return whether the duals of the least violation prove that no table meets the constraints."""
-    from coco_opt.problems.split_program import least_violation
+    from coco_opt.problems.topdown_split.program import least_violation
     from coco_solvers.generic.scipy import SciPyLinprog
 
-    (rows, children), found = problem.sides[0].shape, SciPyLinprog().solve_program(least_violation(problem))
-    if found.dual is None or not rows:
+    (rows, children), least = problem.sides[0].shape, SciPyLinprog().solve_program(least_violation(problem))
+    if least.dual is None or not rows:
         return False
-    return impossible(problem, found.dual.rows[-rows * children :].reshape(children, rows).T)
+    return impossible(problem, least.dual.rows[-rows * children :].reshape(children, rows).T)
 
 
 class _Search:
@@ -240,8 +240,8 @@ class _Search:
     def _gap(self) -> float:
         """Return the gap of the point under the present prices, and keep these."""
         problem, slopes = self.problem, gradient(self.problem, self.point)
-        parent, _, found = best_parent(problem, self.point, slopes, caps(problem, self.point), self.nu)
+        parent, _, gap = best_parent(problem, self.point, slopes, caps(problem, self.point), self.nu)
         whole = np.zeros(problem.shape[1])
         whole[problem.kept] = parent
         self.prices = SplitDual(whole, self.nu.T.copy())
-        return found
+        return gap

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from coco_opt.errors import UnknownSolverError
 from coco_opt.problem import Problem
 from coco_opt.problems.table_rounding import TableRounding
-from coco_opt.problems.table_rounding_transport import solve_nested
+from coco_opt.problems.table_rounding.transport import solve_nested
 from coco_opt.solution import Answer, Status
 
 
@@ -33,12 +33,12 @@ class ShortestPaths:
         if not isinstance(problem, TableRounding):
             raise UnknownSolverError(f"solver {self.name!r} answers table_rounding, not {problem.kind}")
         start = perf_counter()
-        found = solve_nested(problem)
-        if found is None:
+        flow = solve_nested(problem)
+        if flow is None:
             return self._overlapping(problem)
-        if found.unmet is not None:
-            raise problem.unmet(*found.unmet)
-        return Answer(found.table, Status.OPTIMAL, found.prices, seconds=perf_counter() - start)
+        if flow.unmet is not None:
+            raise problem.unmet(*flow.unmet)
+        return Answer(flow.table, Status.OPTIMAL, flow.prices, seconds=perf_counter() - start)
 
     def _overlapping(self, problem: TableRounding) -> Answer[Any, Any]:
         from coco_solvers.generic.highs import HiGHS

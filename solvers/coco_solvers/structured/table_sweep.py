@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from coco_opt.forms import MixedIntegerProgram
 from coco_opt.operators import stack
 from coco_opt.problems.table_rounding import UNBOUNDED, IntegerRows, TableRounding
-from coco_opt.problems.table_rounding_program import Written, relaxation
-from coco_opt.problems.table_rounding_transport import nested_part, solve
+from coco_opt.problems.table_rounding.program import Written, relaxation
+from coco_opt.problems.table_rounding.transport import nested_part, solve
 from coco_solvers.generic.highs import HiGHS
 
 Floats = NDArray[np.float64]
@@ -63,10 +63,10 @@ class _Sweep:
     def exchange(self, pair: list[int]) -> bool:
         """Let a pair share its people anew; return whether that helped."""
         before, broken, cost = self.table[pair].copy(), self.broken()[pair].sum(), self.cost(pair)
-        found = self.best(pair)
-        if found is None:
+        best = self.best(pair)
+        if best is None:
             return False
-        self.table[pair] = found
+        self.table[pair] = best
         now, worth = self.broken()[pair].sum(), self.cost(pair)
         if now < broken - _BETTER or (now <= broken + _BETTER and worth < cost - _BETTER):
             return True
@@ -91,12 +91,12 @@ def _elastic(written: Written) -> MixedIntegerProgram:
     """Return the program in which a row of C may be missed at a price that no saved distance repays."""
     from scipy.sparse import csc_array, eye_array, hstack
 
-    problem, program = written.problem, written.program
-    first = 0 if problem.parent is None else problem.open.size
+    data, program = written.data, written.program
+    first = 0 if data.parent is None else data.open.size
     rows = int(written.kept.sum())
     unit = eye_array(program.rows, format="csc")[:, first : first + rows]
-    counted = sum((query.absolute_columns for query in problem.queries), np.zeros(problem.shape[1]))
-    most = (problem.room * counted[problem.open]).sum() if problem.queries else problem.room.sum()
+    counted = sum((query.absolute_columns for query in data.queries), np.zeros(data.shape[1]))
+    most = (data.room * counted[data.open]).sum() if data.queries else data.room.sum()
     extra = 2 * rows
     return MixedIntegerProgram(
         c=np.concatenate([program.c, np.full(extra, 2.0 * most + 1.0)]),

@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coco_opt.errors import UnknownSolverError
-from coco_opt.problems.tree_least_absolute import TreeLeastAbsolute
-from coco_opt.problems.tree_least_squares import TreeLeastSquares
+from coco_opt.problems.tree import TreeLeastAbsolute, TreeLeastSquares
 from coco_solvers.structured.kernel_solver import KernelSolver
 
 
@@ -77,17 +76,18 @@ class SparseEquations(KernelSolver):
         from scipy.sparse import block_array, csc_array
         from scipy.sparse.linalg import splu
 
-        program: Any = problem.formulate(problem.forms[0]).program
+        written = problem.formulate(problem.forms[0])
+        program: Any = written.program
         free = np.flatnonzero(problem.lower < problem.upper)
-        fixed = np.where(problem.lower < problem.upper, 0.0, problem.lower)
+        fixed = np.where(problem.lower < problem.upper, 0.0, program.lower)
         rows = csc_array(program.A[:, free])
         used = np.flatnonzero(np.diff(rows.tocsr().indptr))
         matrix = block_array([[program.P[:, free][free], rows[used].T], [rows[used], None]], format="csc")
-        right = np.concatenate([-program.c[free], -(program.A @ fixed)[used]])
+        right = np.concatenate([-program.c[free], (program.row_lower - program.A @ fixed)[used]])
         try:
             solved = splu(matrix).solve(right)
         except RuntimeError:
             raise UnknownSolverError(f"{self.name}: the answers do not determine every node; use 'auto'") from None
         value = fixed
         value[free] = solved[: free.size]
-        return value
+        return np.asarray(written.recover(value), dtype=np.float64)

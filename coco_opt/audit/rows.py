@@ -1,0 +1,156 @@
+"""The audit of a release of any kind: what is measured, what is released, how much privacy each is seen to lose."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from coco_opt.audit.bounds import CONFIDENCE, LowerBound, lower_bound
+from coco_opt.audit.privacy_loss import CAVEAT, PrivacyLoss, empirical_privacy_loss
+from coco_opt.audit.recording import witness
+from coco_opt.audit.released import released_runs
+from coco_opt.audit.residuals import ResidualCounts
+from coco_opt.audit.scores import Sides, measured_scores
+from coco_opt.audit.subject import Pair, PrivateT, Progress, ResultT, Sources, Subject
+from coco_opt.privacy import NoiseSource
+from coco_opt.privacy.cost import total
+
+DRAWS = 200_000
+RUNS = 100
+
+TOGETHER = "all measurements together"
+DIRECT = "release, direct"
+
+
+@dataclass(frozen=True, slots=True)
+class AuditRow:
+    """One thing audited: the epsilon claimed for it, the estimate from residuals and the sound bound, where there are.
+
+    ``runs`` is the number of runs a side.
+    """
+
+    what: str
+    claimed: Fraction
+    runs: int
+    estimate: float | None = None
+    bound: LowerBound | None = None
+    note: str = ""
+
+    @property
+    def violated(self) -> bool:
+        """Tell whether more privacy is lost than claimed, at the bound's confidence."""
+        return self.bound is not None and self.bound.epsilon > self.claimed
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON and CSV."""
+        bound = self.bound
+        return {
+            "what": self.what,
+            "epsilon_claimed": str(self.claimed),
+            "runs": self.runs,
+            "estimate": self.estimate,
+            "lower_bound": None if bound is None else bound.epsilon,
+            "confidence": None if bound is None else bound.confidence,
+            "delta": None if bound is None else bound.delta,
+            "hits": None if bound is None else bound.hits,
+            "trials": None if bound is None else bound.trials,
+            "other_hits": None if bound is None else bound.other_hits,
+            "other_trials": None if bound is None else bound.other_trials,
+            "violated": self.violated,
+            "note": self.note,
+        }
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Audit:
+    """The rows of an audit, on which neighbours, and the curves of the estimates by what they belong to."""
+
+    neighbours: str
+    rows: tuple[AuditRow, ...]
+    losses: Mapping[str, PrivacyLoss]
+
+    @property
+    def violated(self) -> tuple[AuditRow, ...]:
+        """Return the rows whose sound bound lies above the claim."""
+        return tuple(row for row in self.rows if row.violated)
+
+
+def audit_release(
+    subject: Subject[PrivateT, ResultT],
+    pair: Pair[PrivateT],
+    sources: Sources,
+    *,
+    draws: int = DRAWS,
+    runs: int = RUNS,
+    confidence: float = CONFIDENCE,
+    progress: Progress | None = None,
+) -> Audit:
+    """Audit the noisy answers with ``draws`` draws a side and the whole release with ``runs`` runs a side.
+
+    Each level is held to what its questions cost, everything together to what the subject claims; a rho is held to the
+    (epsilon, delta) that it implies. ``progress`` is told the release runs done and their number. Reads what ``pair``
+    holds and spends nothing: call it on made or public data. Each bound holds with ``confidence`` on its own. Raises
+    VerificationError where an answer reaches the output without its noise or an exact one differs, ProblemError where
+    nothing measured differs. O(draws x changed answers + runs x one release).
+    """
+    rows = [*_measured_rows(subject, pair, sources, draws, confidence)]
+    losses: dict[str, PrivacyLoss] = {}
+    if runs:
+        claimed = subject.epsilon(subject.claimed)
+        released = released_runs(subject, pair, runs, sources, progress)
+        for part, residuals in released.residuals.items():
+            row, loss = _estimated_row(f"release, {part}", claimed, runs, residuals)
+            rows.append(row)
+            losses.update({} if loss is None else {row.what: loss})
+        if runs >= 2:
+            rows.append(AuditRow(DIRECT, claimed, runs, bound=_bound(subject, released.scores, confidence)))
+    return Audit(pair.words, tuple(rows), losses)
+
+
+def _measured_rows(
+    subject: Subject[PrivateT, ResultT], pair: Pair[PrivateT], sources: Sources, draws: int, confidence: float
+) -> Iterator[AuditRow]:
+    cells = witness(subject, pair)
+    asked, whole = subject.asked, (np.zeros((draws, 2)), np.zeros((draws, 2)))
+    claims: set[Fraction] = set()
+    levels = sorted({cell.question.level for cell in cells})
+    for number, level in enumerate(levels):
+        # Two sides a level: every call opens sources of its own, so that no two levels share noise.
+        of_level = [cell for cell in cells if cell.question.level == level]
+        scores = measured_scores(of_level, draws, partial(_of_side, sources, number))
+        for side, columns in zip(whole, scores, strict=True):
+            side += columns
+        questions = asked.at(level)
+        claimed = subject.epsilon(total(one.cost for one in questions if one.cost is not None))
+        what = f"measurement, {asked.levels[level]} ({', '.join(one.query for one in questions)})"
+        claims.add(claimed)
+        yield AuditRow(what, claimed, draws, bound=_bound(subject, scores, confidence))
+    claimed = subject.epsilon(subject.claimed)
+    if len(levels) > 1 or claims != {claimed}:
+        yield AuditRow(TOGETHER, claimed, draws, bound=_bound(subject, whole, confidence))
+
+
+def _of_side(sources: Sources, number: int, side: int) -> NoiseSource:
+    return sources(2 * number + side)
+
+
+def _bound(subject: Subject[PrivateT, ResultT], scores: Sides, confidence: float) -> LowerBound:
+    return lower_bound(*scores, confidence=confidence, delta=subject.failure)
+
+
+def _estimated_row(
+    what: str, claimed: Fraction, runs: int, residuals: ResidualCounts
+) -> tuple[AuditRow, PrivacyLoss | None]:
+    """Return the row of an estimate from residuals, and its curve where they are not all equal."""
+    if residuals.deviation == 0:
+        return AuditRow(what, claimed, runs, note="all residuals are equal: no estimate"), None
+    loss = empirical_privacy_loss(residuals)
+    largest = None if math.isnan(loss.maximum) else loss.maximum
+    smooth = "; hardly smoothed: the bandwidth is below 1" if loss.bandwidth < 1 else ""
+    return AuditRow(what, claimed, runs, largest, note=CAVEAT + smooth), loss

@@ -1,0 +1,63 @@
+"""``coco-opt measure``: the one step that costs privacy; what it seals can be estimated as often as wanted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from coco_opt.cli.console import TerminalReporter, quoted, write, write_facts, write_json
+from coco_opt.cli.options import ConfigFile, Json, Version
+
+if TYPE_CHECKING:
+    from coco_opt.releases import Measured
+
+
+def measure(
+    config: ConfigFile,
+    publish: Annotated[
+        Path | None, typer.Option("--publish", metavar="DIR", help="Write the measurement to a new folder too.")
+    ] = None,
+    again: Annotated[
+        bool, typer.Option("--again", help="Pay and draw anew, though these questions were measured already.")
+    ] = False,
+    json: Json = False,
+    version: Version = False,
+) -> int:
+    """Check everything, pay, draw the noise, seal the measurement."""
+    from coco_opt.config import load_config
+    from coco_opt.releases import measure as measure_data
+    from coco_opt.releases.manifest import spent_line
+    from coco_opt.releases.measure import kind_of
+
+    settings = load_config(config)
+    reporter = TerminalReporter(lines=not json)
+    measured = measure_data(settings, publish=publish, again=again, reporter=reporter)
+    spent = spent_line(kind_of(settings), settings, measured.measurement)
+    if json:
+        write_json(
+            {
+                "status": measured.measurement.status,
+                "spent": spent,
+                **measured.measurement.cost.as_dict(),
+                "paid": measured.paid,
+                "run": measured.run,
+                "measurement": str(measured.folder),
+                "published": None if publish is None else str(publish),
+            }
+        )
+        return 0
+    write(f"{spent}.")
+    facts = [("Run", f"{measured.run}, {payment(measured)}"), ("Measurement", str(measured.folder))]
+    published = [] if publish is None else [("Published", str(publish))]
+    estimate = f"coco-opt estimate {measured.run} {quoted(config)}   (as often as wanted, under any method: free)"
+    write_facts([*facts, *published, ("Estimate it", estimate)])
+    return 0
+
+
+def payment(measured: Measured) -> str:
+    """Return in a few words whether a call paid for its measurement."""
+    if not measured.measurement.private:
+        return "NOT PRIVATE: nothing was paid"
+    return "paid now" if measured.paid else "paid for before: nothing more was spent"

@@ -1,0 +1,94 @@
+"""What checks of any release folder share: their result, columns of raw files as arrays, and the tree of regions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from coco_opt.histograms.arrays import Int64Array
+
+_LARGEST_SUM = 4e18
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing checked in a release folder: what, whether it holds, and what was seen."""
+
+    name: str
+    passed: bool
+    detail: str
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Regions:
+    """The rows of a release's hierarchy.parquet, found to be a tree: columns as arrays, ``parent`` by row (-1: none).
+
+    ``numbers`` are the kind's public numbers of every region, int64[rows] each, by column name.
+    """
+
+    names: list[str]
+    parent: Int64Array
+    level: Int64Array
+    numbers: Mapping[str, Int64Array]
+
+    def at(self, column: Any) -> Int64Array:
+        """Return the row of every path in a column of texts: -1 for null, -2 for no region."""
+        import pyarrow as pa
+
+        return positions(column, pa.chunked_array([pa.array(self.names, pa.string())]))
+
+
+def int64_column(table: Any, name: str) -> Int64Array:
+    """Return a column of integers."""
+    return np.asarray(table.column(name).to_numpy(), np.int64)
+
+
+def positions(values: Any, names: Any) -> Int64Array:
+    """Return where each value stands in ``names``: -1 for null, -2 for a value that does not occur there."""
+    where = {name: row for row, name in enumerate(names.to_pylist()) if name is not None}
+    encoded = values.combine_chunks().dictionary_encode()
+    known = [where.get(name, -2) for name in encoded.dictionary.to_pylist()]
+    codes = np.asarray(encoded.indices.fill_null(len(known)).to_numpy(), np.int64)
+    return np.array([*known, -1], np.int64)[codes]
+
+
+def tree_check(names: list[str], parent: Int64Array, level: Int64Array) -> Check:
+    """Check that regions form a tree whose leaves lie at one depth and whose names are paths; rows by number."""
+    problem = _tree_problem(names, parent, level)
+    return Check("hierarchy", not problem, problem or f"a tree of {len(names):,} regions")
+
+
+def _tree_problem(names: list[str], parent: Int64Array, level: Int64Array) -> str:
+    if not all(names):
+        return "a region has no name"
+    if len(set(names)) < len(names):
+        return "a region occurs twice"
+    if np.count_nonzero(parent == -1) != 1:
+        return f"{np.count_nonzero(parent == -1)} regions have no parent; one must"
+    if np.any(parent == -2):
+        return f"the parent of {names[first_of(parent == -2)]!r} is not in the table"
+    if "/" in names[first_of(parent == -1)]:
+        return "the root's name holds a slash"
+    inner = parent >= 0
+    if level[~inner][0] != 0 or np.any(level[inner] != level[parent[inner]] + 1):
+        return "a region's level is not its parent's plus one"
+    for row in np.flatnonzero(inner).tolist():
+        if names[row].rpartition("/")[0] != names[parent[row]]:
+            return f"{names[row]!r} does not lie below its parent"
+    childless = np.bincount(parent[inner], minlength=len(names)) == 0
+    if np.any(level[childless] != level.max()):
+        return "leaves lie at different depths"
+    return ""
+
+
+def is_safe(values: Int64Array) -> bool:
+    """Tell whether sums of these values stay far inside int64, so that a wrap cannot fake a total."""
+    return bool(np.abs(values.astype(np.float64)).sum() < _LARGEST_SUM)
+
+
+def first_of(mask: np.ndarray[Any, np.dtype[np.bool_]]) -> int:
+    """Return the first place that holds."""
+    return int(np.flatnonzero(mask)[0])

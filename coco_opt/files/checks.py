@@ -1,0 +1,132 @@
+"""The checks of single columns and keys, each one query over a loaded table and one typed error."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from coco_opt.errors import HierarchyError, InputError
+from coco_opt.files.source import Loaded
+
+MAX_DIGITS = 18
+MAX_TOTAL = 4 * 10**18
+
+_OUTER_SPACE = r"'^[\s\p{Z}]|[\s\p{Z}]$'"
+_INTEGER = "'0|[1-9][0-9]*'"
+_SIGNED = "'0|-?[1-9][0-9]*'"
+
+
+def check_rows(table: Loaded) -> None:
+    """Raise InputError empty-file where there is no row below the header."""
+    if table.rows() == 0:
+        raise InputError("empty-file", "holds no row below its header", table.place())
+
+
+def check_ids(table: Loaded, columns: Iterable[int]) -> None:
+    """Raise InputError null-id or space-in-id unless every entry is a string with no space around it."""
+    for k in columns:
+        check_present(table, k)
+        check_spaces(table, k)
+
+
+def check_present(table: Loaded, column: int) -> None:
+    """Raise InputError null-id where an entry is missing or empty."""
+    row = table.first_row(f"c{column} IS NULL OR c{column} = ''")
+    if row is not None:
+        raise InputError("null-id", "is empty", table.place(row, column))
+
+
+def check_spaces(table: Loaded, column: int) -> None:
+    """Raise InputError space-in-id where an entry starts or ends with a space: ids that only look equal."""
+    row = table.first_row(_outer_space(f"c{column}"))
+    if row is not None:
+        raise _space_in_id(table, row, column)
+
+
+def check_known(table: Loaded, column: int, known: str, code: str, message: str) -> None:
+    """Raise InputError ``code``, or space-in-id, at the first entry that ``known`` (table.column) lacks."""
+    other, _, key = known.partition(".")
+    row = table.first_row(f"{known} IS NULL", f"{{t}} LEFT JOIN {other} ON c{column} = {other}.{key}")
+    if row is None:
+        return
+    if table.value(f"SELECT {_outer_space(f'c{column}')} FROM {{t}} WHERE rowid = {row}"):
+        raise _space_in_id(table, row, column)
+    raise InputError(code, message, table.place(row, column))
+
+
+def _outer_space(c: str) -> str:
+    """Return the condition for a space at either end; most ids never get as far as the pattern."""
+    first, last = f"ord({c})", f"ord(right({c}, 1))"
+    plain = f"{first} BETWEEN 33 AND 126 AND {last} BETWEEN 33 AND 126"
+    return f"NOT ({plain}) AND regexp_matches({c}, {_OUTER_SPACE})"
+
+
+def _space_in_id(table: Loaded, row: int, column: int) -> InputError:
+    return InputError("space-in-id", "starts or ends with a space", table.place(row, column))
+
+
+def check_levels(table: Loaded, columns: Iterable[int]) -> None:
+    """Raise HierarchyError uneven-depth or InputError space-in-id unless every row names every level."""
+    for k in columns:
+        row = table.first_row(f"c{k} IS NULL OR c{k} = ''")
+        if row is not None:
+            message = "is empty: repeat the name of a region that has no deeper ones"
+            raise HierarchyError("uneven-depth", message, table.place(row, k))
+        check_spaces(table, k)
+
+
+def check_count(table: Loaded, column: int, negative: str) -> None:
+    """Raise InputError unless every entry is an integer 0, 1, 2, ... written plainly, of 18 digits at most.
+
+    Codes: not-an-integer (missing, fractional, 1e3, 007, +7, spaces, text), ``negative``, too-large.
+    """
+    c = f"c{column}"
+    row = table.first_row(f"{c} IS NULL OR NOT regexp_full_match({c}, {_INTEGER})")
+    if row is not None:
+        pattern = f"coalesce(regexp_full_match({c}, '-[1-9][0-9]*'), false)"
+        if table.value(f"SELECT {pattern} FROM {{t}} WHERE rowid = {row}"):
+            raise InputError(negative, "must not be negative", table.place(row, column))
+        message = "must be an integer written plainly, such as 0 or 12"
+        raise InputError("not-an-integer", message, table.place(row, column))
+    _check_digits(table, column)
+
+
+def check_integer(table: Loaded, column: int) -> None:
+    """Raise InputError (not-an-integer, too-large) unless every entry is an integer written plainly, maybe negative."""
+    row = table.first_row(f"c{column} IS NULL OR NOT regexp_full_match(c{column}, {_SIGNED})")
+    if row is not None:
+        message = "must be an integer written plainly, such as -3, 0 or 12"
+        raise InputError("not-an-integer", message, table.place(row, column))
+    _check_digits(table, column)
+
+
+def _check_digits(table: Loaded, column: int) -> None:
+    row = table.first_row(f"length(ltrim(c{column}, '-')) > {MAX_DIGITS}")
+    if row is not None:
+        raise InputError("too-large", f"has more than {MAX_DIGITS} digits", table.place(row, column))
+
+
+def check_totals(table: Loaded, size: int, groups: int) -> None:
+    """Raise InputError too-large where all groups, or all their entities, come near the int64 range."""
+    query = f"SELECT coalesce(sum(greatest(c{size}::DOUBLE, 1) * c{groups}::DOUBLE), 0) FROM {{t}}"
+    if table.value(query) > MAX_TOTAL:
+        raise InputError("too-large", "all groups together hold too many entities", table.place())
+
+
+def check_unique(table: Loaded, columns: tuple[int, ...], code: str, message: str, shown: int | None) -> None:
+    """Raise InputError ``code`` at the first row that repeats an earlier one in ``columns``."""
+    keys = ", ".join(f"c{k}" for k in columns)
+    twice = f"SELECT count(*) FROM (SELECT 1 FROM {{t}} GROUP BY {keys} HAVING count(*) > 1)"
+    if table.value(twice):
+        raise InputError(code, message, table.place(second_row(table, keys)[0], shown))
+
+
+def second_row(table: Loaded, keys: str, other: str = "0") -> tuple[int, bool]:
+    """Return the first row that repeats ``keys``, and whether ``other`` differs from its first occurrence."""
+    query = f"""
+        SELECT row, changed FROM (
+            SELECT rowid AS row, row_number() OVER same AS nth,
+                   ({other}) <> first_value({other}) OVER same AS changed
+            FROM {{t}} WINDOW same AS (PARTITION BY {keys} ORDER BY rowid)
+        ) WHERE nth > 1 ORDER BY row LIMIT 1"""
+    found = table.fetch(query)[0]
+    return int(found[0]), bool(found[1])

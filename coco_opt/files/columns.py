@@ -1,0 +1,93 @@
+"""What columns a table must have, and the check of the names it has: by name, and in the stated order."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from coco_opt.errors import InputError, Place
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Name the first and last columns of a table; ``levels`` allows columns of any name in between (``middle``: what).
+
+    With ``others`` columns go by name in any order, counts named in ``optional`` may be there, and more are ignored.
+    Errors on a private table name no column that the table alone knows: without a header, its first row of
+    data looks like one.
+    """
+
+    first: tuple[str, ...] = ()
+    last: tuple[str, ...] = ()
+    levels: bool = False
+    middle: str = "one column a level, root first"
+    min_levels: int = 0
+    private: bool = True
+    optional: tuple[str, ...] = ()
+    others: bool = False
+
+    @property
+    def required(self) -> tuple[str, ...]:
+        """The names that must occur."""
+        return self.first + self.last
+
+    @property
+    def counts(self) -> tuple[str, ...]:
+        """The names of columns that hold counts."""
+        return self.last + self.optional
+
+    def kept(self, names: Sequence[str]) -> list[int]:
+        """Return the places of the columns that are read, in the order in which they are named here."""
+        if not self.others:
+            return list(range(len(names)))
+        return [names.index(name) for name in (*self.required, *self.optional) if name in names]
+
+    def describe(self) -> str:
+        """Return the expected header in words."""
+        middle = (self.middle,) if self.levels else ()
+        return ", ".join((*self.first, *middle, *self.last))
+
+    def check(self, names: Sequence[str], file: str, header_row: int | None) -> None:
+        """Raise InputError unless ``names`` is a header of this kind.
+
+        Codes: no-header, missing-column, duplicate-column, unexpected-column, swapped-columns.
+        """
+        self._check_present(names, file, header_row)
+        read = (*self.required, *self.optional)
+        repeated = [name for name, times in Counter(names).items() if times > 1 and (not self.others or name in read)]
+        if repeated:
+            place = Place(file, header_row, self._shown(names, names.index(repeated[0])))
+            raise InputError("duplicate-column", "two columns have this name", place)
+        if self.others:
+            return
+        extra = [k for k, name in enumerate(names) if name not in self.required]
+        unwanted = [k for k in extra if not self.levels or not names[k].strip()]
+        if unwanted:
+            place = Place(file, header_row, self._shown(names, unwanted[0]))
+            raise InputError("unexpected-column", f"the columns must be {self.describe()}", place)
+        if len(extra) < self.min_levels:
+            raise InputError("missing-column", "no level column: name every level, root first", Place(file))
+        split = len(names) - len(self.last)
+        if tuple(names[: len(self.first)]) != self.first or tuple(names[split:]) != self.last:
+            where = Place(file, header_row)
+            raise InputError("swapped-columns", f"the columns must be, in this order, {self.describe()}", where)
+
+    def _check_present(self, names: Sequence[str], file: str, header_row: int | None) -> None:
+        missing = [name for name in self.required if name not in names]
+        if header_row is not None and len(missing) == len(self.required):
+            message = f"the first row must hold the column names {self.describe()}"
+            raise InputError("no-header", message, Place(file, header_row))
+        if missing:
+            place = Place(file, header_row, missing[0])
+            raise InputError("missing-column", f"the columns must be {self.describe()}", place)
+
+    def _shown(self, names: Sequence[str], position: int) -> str:
+        hidden = self.private and names[position] not in self.required
+        return f"#{position + 1}" if hidden else names[position]
+
+
+ENTITIES = Columns(first=("entity_id", "group_id"), others=True)
+GROUPS = Columns(first=("group_id", "region_id"), private=False, others=True)
+HIERARCHY = Columns(first=("region_id",), levels=True, min_levels=1, private=False)
+SIZES = Columns(last=("size", "groups"), levels=True)

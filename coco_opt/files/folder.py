@@ -1,0 +1,272 @@
+"""A release folder as files: it appears complete by one rename or not at all, and the same release is the same bytes.
+
+Fixed order, fixed row groups, no time and no foreign metadata.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import secrets
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from coco_opt.errors import InputError, Place
+from coco_opt.files.source import quietly
+from coco_opt.histograms.arrays import Int64Array
+from coco_opt.privacy.private_files import sync_folder
+
+MANIFEST = "manifest.json"
+REPORT = "report.html"
+
+ROWS_PER_GROUP = 1 << 20
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """Return the manifest; raise InputError file-not-found, unreadable-file or bad-manifest."""
+    place = Place(MANIFEST)
+    if not (folder / MANIFEST).is_file():
+        raise InputError("file-not-found", "this is no release folder", Place(f"{folder.name}/{MANIFEST}"))
+    text = quietly(folder / MANIFEST, lambda: (folder / MANIFEST).read_text(encoding="utf-8"))
+    try:
+        manifest = json.loads(text)
+    except ValueError:
+        manifest = None
+    if not isinstance(manifest, dict):
+        raise InputError("bad-manifest", "is not a JSON object", place)
+    return manifest
+
+
+def read_columns(path: Path, columns: Sequence[str]) -> Any:
+    """Return an Arrow table with the named columns; raise InputError."""
+    import pyarrow.parquet as pq
+
+    def read() -> Any:
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+            return file.read()
+
+    _check_there(path)
+    return _checked(quietly(path, read), path, columns)
+
+
+def read_parts(path: Path, columns: Sequence[str], *, only: bool = False) -> Iterator[Any]:
+    """Yield Arrow tables with the named columns, with ``only`` no others, a row group at a time; raise InputError."""
+    import pyarrow.parquet as pq
+
+    _check_there(path)
+    file = quietly(path, lambda: pq.ParquetFile(path, page_checksum_verification=True))
+    wanted = list(columns) if only else None
+    with file:
+        _checked(quietly(path, file.schema_arrow.empty_table), path, columns)
+        for group in range(file.num_row_groups):
+            yield quietly(path, partial(file.read_row_group, group, columns=wanted))
+
+
+def file_digest(path: Path) -> str:
+    """Return the hexadecimal SHA-256 of a file, "" where there is none."""
+    if not path.is_file():
+        return ""
+    code = hashlib.sha256()
+
+    def read() -> str:
+        with path.open("rb") as file:
+            while chunk := file.read(1 << 20):
+                code.update(chunk)
+        return code.hexdigest()
+
+    return quietly(path, read)
+
+
+def _check_there(path: Path) -> None:
+    if not path.is_file():
+        raise InputError("file-not-found", "is missing from the release folder", Place(path.name))
+
+
+def _checked(table: Any, path: Path, columns: Sequence[str]) -> Any:
+    import pyarrow.types as kinds
+
+    for name in columns:
+        if table.column_names.count(name) != 1:
+            raise InputError("missing-column", "must occur once", Place(path.name, None, name))
+        if name in ("region", "parent") and not kinds.is_string(table.schema.field(name).type):
+            raise InputError("wrong-type", "must hold strings", Place(path.name, None, name))
+    return table
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class FileTable:
+    """A table to be written: rows in parts of the same columns, and the types of those that are no strings.
+
+    Values of a part are arrays, lists or ``Coded``; types are int32, int64 or double. Columns of integers named in
+    ``delta`` are stored as differences. Only one part is held at a time.
+    """
+
+    parts: Iterable[Mapping[str, Any]]
+    types: Mapping[str, str]
+    delta: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, columns: Mapping[str, Any], types: Mapping[str, str]) -> FileTable:
+        """Return the table of columns held in memory."""
+        return cls((columns,), types)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Coded:
+    """A column of texts by their places in a list: ``texts[codes[k]]``, without one object a row."""
+
+    texts: Sequence[str | None]
+    codes: Int64Array
+
+
+Content = bytes | FileTable
+Index = Callable[[Mapping[str, str]], bytes]
+
+
+def write_folder(folder: Path, files: Mapping[str, Content], name: str, index: Index, *, private: bool = False) -> str:
+    """Write a new folder that appears complete or not at all, and return the SHA-256 of its index, hexadecimal.
+
+    The index, the file ``name``, is written last, from the SHA-256 of every other file by file name. ``private``
+    keeps the folder and its files to their owner (0700, 0600). Raises InputError: folder-exists, cannot-write.
+    """
+    building = folder.parent / f".{folder.name}.{secrets.token_hex(8)}.partial"
+    try:
+        digest = build_folder(building, files, name, index, private=private)
+        return publish_folder(building, folder, digest, name)
+    finally:
+        shutil.rmtree(building, ignore_errors=True)
+
+
+def build_folder(building: Path, files: Mapping[str, Content], name: str, index: Index, *, private: bool) -> str:
+    """Write the files of a folder durably, under a name nobody looks for yet; see ``write_folder``."""
+    mode = 0o600 if private else 0o644
+    try:
+        building.parent.mkdir(parents=True, exist_ok=True)
+        building.mkdir(mode=0o700)
+        digests = {file: _write_new(building / file, content, mode) for file, content in files.items()}
+        digest = _write_new(building / name, index(digests), mode)
+        building.chmod(0o700 if private else 0o755)
+        sync_folder(building)
+        return digest
+    except OSError as error:
+        reason = error.strerror or "unknown reason"
+    raise InputError("cannot-write", f"the files could not be written: {reason}", Place(building.parent.name))
+
+
+def publish_folder(building: Path, folder: Path, digest: str, name: str) -> str:
+    """Give a built folder its name; a folder that is there with the same index is the same. Returns the digest."""
+    reason = ""
+    try:
+        if not os.path.lexists(folder):
+            building.rename(folder)
+            sync_folder(folder.parent)
+            return digest
+        if (folder / name).is_file() and hashlib.sha256((folder / name).read_bytes()).hexdigest() == digest:
+            return digest
+    except OSError as error:
+        reason = error.strerror or "unknown reason"
+    if reason:
+        raise InputError("cannot-write", f"could not be written: {reason}", Place(folder.name))
+    raise InputError("folder-exists", "exists already and holds something else: give another name", Place(folder.name))
+
+
+def parquet(table: FileTable) -> bytes:
+    """Return a table as the bytes of a Parquet file."""
+    sink = io.BytesIO()
+    _write_parquet(sink, table)
+    return sink.getvalue()
+
+
+def _write_parquet(sink: Any, table: FileTable) -> None:
+    """Write a table's parts as row groups: fixed options, no time and no foreign metadata."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    writer = None
+    for columns in table.parts:
+        rows = pa.table({name: _array(data, table.types.get(name, "string")) for name, data in columns.items()})
+        if writer is None:
+            writer = pq.ParquetWriter(sink, rows.schema, **_options(rows.schema, table.delta))
+        writer.write_table(rows, row_group_size=ROWS_PER_GROUP)
+    if writer is None:
+        raise InputError("no-columns", "a Parquet file needs at least one part, if only an empty one")
+    writer.close()
+
+
+def _options(schema: Any, delta: tuple[str, ...]) -> dict[str, Any]:
+    """Return how columns are written; those of ``delta`` as differences, which compresses noisy counts best."""
+    shared = {"compression": "zstd", "store_schema": False, "write_page_checksum": True}
+    if not delta:
+        return shared
+    plain = [name for name in schema.names if name not in delta]
+    return {**shared, "use_dictionary": plain, "column_encoding": dict.fromkeys(delta, "DELTA_BINARY_PACKED")}
+
+
+def _array(data: Any, kind: str) -> Any:
+    import pyarrow as pa
+
+    if not isinstance(data, Coded):
+        return pa.array(data, pa.type_for_alias(kind))
+    known = [text for text in data.texts if text is not None]
+    if len(known) == len(data.texts):
+        return pa.DictionaryArray.from_arrays(pa.array(data.codes.astype(np.int32)), pa.array(known, pa.string()))
+    # Null is no entry of a dictionary: its codes are masked, and the others move up.
+    missing = np.array([text is None for text in data.texts])
+    moved = np.cumsum(~missing) - 1
+    codes = pa.array(moved[data.codes].astype(np.int32), mask=missing[data.codes])
+    return pa.DictionaryArray.from_arrays(codes, pa.array(known, pa.string()))
+
+
+def as_json(manifest: Mapping[str, Any]) -> bytes:
+    """Return a manifest as a file; raise InputError (bad-manifest) where it is no JSON."""
+    reason = ""
+    try:
+        text = json.dumps(dict(manifest), indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        reason = str(error)
+    if reason:
+        raise InputError("bad-manifest", f"the manifest cannot be written as JSON: {reason}")
+    return (text + "\n").encode("utf-8")
+
+
+def _write_new(path: Path, content: Content, mode: int) -> str:
+    """Write a new file durably and return the SHA-256 of its bytes."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    with os.fdopen(descriptor, "wb") as file:
+        os.fchmod(file.fileno(), mode)
+        hashed = _Hashed(file)
+        if isinstance(content, FileTable):
+            _write_parquet(hashed, content)
+        else:
+            hashed.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    return hashed.digest.hexdigest()
+
+
+class _Hashed(io.RawIOBase):
+    """A file that is written from start to end, and the SHA-256 of what was written."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.digest = hashlib.sha256()
+        self._file, self._at = file, 0
+
+    def writable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def write(self, data: Any) -> int:
+        self.digest.update(data)
+        written = self._file.write(data)
+        self._at += written
+        return written

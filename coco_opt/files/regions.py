@@ -1,0 +1,152 @@
+"""The public hierarchy as files: read from the user's table, written beside measurements and releases, read back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from coco_opt.errors import HierarchyError, InputError, Place
+from coco_opt.files import checks
+from coco_opt.files.checked import Check, Regions, int64_column, positions, tree_check
+from coco_opt.files.columns import HIERARCHY
+from coco_opt.files.folder import Coded, FileTable, read_columns
+from coco_opt.files.source import Loaded, StrPath, isolated, load
+from coco_opt.histograms import Hierarchy
+from coco_opt.histograms.arrays import Int64Array
+from coco_opt.privacy.measurement import Asked
+
+REGIONS = "hierarchy.parquet"
+REGION_COLUMNS = ("region", "region_id", "parent", "level", "level_name")
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class PublicRegions:
+    """A public hierarchy, the names of its levels (columns, root first) and (region_id, leaf) pairs.
+
+    Leaves count from 0 within ``hierarchy.leaves``.
+    """
+
+    hierarchy: Hierarchy
+    levels: tuple[str, ...]
+    leaf_ids: tuple[tuple[str, int], ...]
+
+    @property
+    def region_ids(self) -> tuple[str | None, ...]:
+        """Return the id of every region in the user's files; None for a region that has none, or several."""
+        ids: list[str | None] = [None] * self.hierarchy.regions
+        several: set[int] = set()
+        for name, leaf in self.leaf_ids:
+            region = self.hierarchy.leaves.start + leaf
+            if ids[region] is not None:
+                several.add(region)
+            ids[region] = name
+        return tuple(None if region in several else name for region, name in enumerate(ids))
+
+
+def read_regions(path: StrPath) -> PublicRegions:
+    """Read a hierarchy (region_id, then one column a level, root first).
+
+    Raises HierarchyError where the regions form no tree, InputError: null-id, space-in-id, empty-file and the codes of
+    ``source.load``.
+    """
+    path = Path(path)
+    with isolated([path]) as con:
+        table = load(con, "hierarchy", path, HIERARCHY)
+        return read_tree(table)
+
+
+def read_tree(table: Loaded) -> PublicRegions:
+    """Return the regions of a loaded hierarchy table."""
+    levels = range(1, len(table.names))
+    checks.check_rows(table)
+    checks.check_ids(table, (0,))
+    checks.check_levels(table, levels)
+    columns = ", ".join(f"c{k}" for k in levels)
+    if table.value("SELECT count(*) - count(DISTINCT c0) FROM {t}"):
+        row, moved = checks.second_row(table, "c0", f"concat_ws('/', {columns})")
+        code, what = ("two-parents", "lies at two places") if moved else ("duplicate-region", "occurs twice")
+        raise HierarchyError(code, f"this region {what} in the hierarchy", table.place(row, 0))
+    rows = table.fetch(f"SELECT c0, {columns} FROM {{t}} ORDER BY rowid")
+    tree = Hierarchy.from_paths([row[1:] for row in rows], table.place)
+    first = tree.leaves.start
+    return PublicRegions(tree, tuple(table.names[1:]), tuple((row[0], tree.index(row[1:]) - first) for row in rows))
+
+
+def register_leaves(table: Loaded, leaf_ids: Sequence[tuple[str, int]]) -> None:
+    """Give the table's connection a relation ``leaves`` of (region, leaf)."""
+    import pyarrow as pa
+
+    regions, leaves = zip(*leaf_ids, strict=True)
+    arrays: dict[str, Any] = {"region": pa.array(regions, pa.string()), "leaf": pa.array(leaves, pa.int64())}
+    table.con.register("leaves", pa.table(arrays))
+
+
+def region_table(asked: Asked) -> FileTable:
+    """Return hierarchy.parquet: region, region_id, parent, level, level_name, and the kind's numbers a region."""
+    tree = asked.hierarchy
+    paths = np.array(tree.paths, dtype=object)
+    parents = paths[np.maximum(tree.parent, 0)]
+    parents[0] = None
+    columns = {
+        "region": paths,
+        "region_id": list(asked.region_ids),
+        "parent": parents,
+        "level": tree.level.astype(np.int32),
+        "level_name": np.array(asked.levels, dtype=object)[tree.level],
+        **asked.per_region,
+    }
+    return FileTable.of(columns, {"level": "int32", **dict.fromkeys(asked.per_region, "int64")})
+
+
+def stored_regions(folder: Path) -> tuple[Hierarchy, tuple[str, ...], tuple[str | None, ...], dict[str, Int64Array]]:
+    """Return the hierarchy, the names of its levels, the regions' ids and the numbers of a folder's hierarchy.parquet.
+
+    Rows must be in the hierarchy's own order, as ``region_table`` writes them. Raises InputError.
+    """
+    table = read_columns(folder / REGIONS, REGION_COLUMNS)
+    paths = table.column("region").to_pylist()
+    parent = positions(table.column("parent"), table.column("region"))
+    # A name may hold an escaped slash: the part of a path behind its parent's is the name, whatever it holds.
+    names = [path if up < 0 else path[len(paths[up]) + 1 :] for path, up in zip(paths, parent.tolist(), strict=True)]
+    hierarchy = Hierarchy(parent, tuple(names))
+    if list(hierarchy.paths) != paths:
+        raise InputError("bad-order", "must hold regions in the order of the tree", Place(REGIONS, None, "region"))
+    level_names = table.column("level_name").to_pylist()
+    levels = tuple(level_names[hierarchy.level_range(level).start] for level in range(hierarchy.levels))
+    return hierarchy, levels, tuple(table.column("region_id").to_pylist()), _numbers(table)
+
+
+def checked_regions(folder: Path) -> tuple[Regions | None, Check]:
+    """Return the regions of a release folder for verification, None where they are no sound tree, and the check."""
+    import pyarrow.types as kinds
+
+    table = read_columns(folder / REGIONS, REGION_COLUMNS)
+    for name in ("level", *(name for name in table.column_names if name not in REGION_COLUMNS)):
+        column = table.column(name)
+        if not kinds.is_signed_integer(column.type) or column.null_count:
+            detail = f"{REGIONS}, column {name!r} does not hold integers only"
+            return None, Check("hierarchy", passed=False, detail=detail)
+    names = table.column("region").to_pylist()
+    parent, level = positions(table.column("parent"), table.column("region")), int64_column(table, "level")
+    check = tree_check(names, parent, level)
+    return (Regions(names, parent, level, _numbers(table)) if check.passed else None), check
+
+
+def _numbers(table: Any) -> dict[str, Int64Array]:
+    return {name: int64_column(table, name) for name in table.column_names if name not in REGION_COLUMNS}
+
+
+def region_columns(asked: Asked, regions: Int64Array) -> dict[str, Any]:
+    """Return the columns level, level_name, region and region_id of rows that belong to regions, by their numbers."""
+    tree = asked.hierarchy
+    level = tree.level[regions]
+    return {
+        "level": level.astype(np.int32),
+        "level_name": Coded(asked.levels, level),
+        "region": Coded(tree.paths, regions),
+        "region_id": Coded(asked.region_ids, regions),
+    }

@@ -1,0 +1,153 @@
+"""A measurement of groups read region by region: the noisy answers with all that is public about them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.errors import ProblemError
+from coco_opt.groups.queries import GROUPS, Query, check_query
+from coco_opt.histograms import Hierarchy
+from coco_opt.privacy import Answers, Asked, Law, Measurement
+
+Int64 = NDArray[np.int64]
+KIND = "groups"
+MAX_SIZE = "max_size"
+Loss = Literal["l1", "l2"]
+
+
+def max_size_of(asked: Asked) -> int:
+    """Return the public bound on sizes, K; raise ProblemError where another kind of data was asked for."""
+    if asked.kind != KIND:
+        raise ProblemError(f"a measurement of {asked.kind}, not of groups")
+    return int(asked.facts[MAX_SIZE])
+
+
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
+class RegionAnswer:
+    """One region's noisy answer: ``values`` int64, cells of its level's ``query`` (``coco_opt.groups.queries``).
+
+    ``groups`` G and ``max_size`` K are public; ``law`` is that of the noise of one cell.
+    """
+
+    query: Query
+    region: str
+    groups: int
+    max_size: int
+    law: Law
+    values: Int64
+
+    def histogram(self) -> tuple[Int64, NDArray[np.float64]]:
+        """Return the sizes and the noisy number of groups of each, as the answer alone tells.
+
+        Noisy cumulative counts are differenced and noisy sizes counted; noise makes negative counts.
+        """
+        if self.query == "ranks":
+            sizes, counts = np.unique(self.values, return_counts=True)
+            return sizes, counts.astype(np.float64)
+        cells = self.values
+        if self.query == "cumulative":
+            cells = np.diff(np.append(cells, self.groups), prepend=0)
+        return np.arange(cells.size, dtype=np.int64), cells.astype(np.float64)
+
+    def __repr__(self) -> str:
+        return f"RegionAnswer({self.query} of {self.region!r}, {self.groups:,} groups, {self.law})"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class GroupsAnswers:
+    """The regions of a measurement of groups, in the hierarchy's order; None where a level was not measured."""
+
+    measurement: Measurement
+
+    def __post_init__(self) -> None:
+        max_size_of(self.measurement.asked)
+        for level in self.measured_levels:
+            check_query(self._levels[level].question.query)
+
+    @property
+    def hierarchy(self) -> Hierarchy:
+        """Return the public regions."""
+        return self.measurement.hierarchy
+
+    @property
+    def group_counts(self) -> Int64:
+        """Return the public number of groups of every region, int64[regions]."""
+        return self.measurement.asked.per_region[GROUPS]
+
+    @property
+    def max_size(self) -> int:
+        """Return the public bound on sizes, K."""
+        return max_size_of(self.measurement.asked)
+
+    @cached_property
+    def _levels(self) -> dict[int, Answers]:
+        return {answers.question.level: answers for answers in self.measurement.answers}
+
+    @cached_property
+    def _laws(self) -> dict[int, Law]:
+        return {level: answers.question.law for level, answers in self._levels.items()}
+
+    @property
+    def measured_levels(self) -> tuple[int, ...]:
+        """Return the levels that have answers, root first."""
+        return tuple(sorted(self._levels))
+
+    def query(self, level: int) -> Query:
+        """Return what was asked of a level; raise ProblemError where nothing was."""
+        return cast(Query, self._of(level).question.query)
+
+    def law(self, level: int) -> Law:
+        """Return the law of a level's noise; raise ProblemError where it was not measured."""
+        self._of(level)
+        return self._laws[level]
+
+    def table(self, level: int) -> Int64:
+        """Return a level's answers as int64[regions, cells]; ProblemError where it was not measured, or asked ranks."""
+        return self._of(level).table()
+
+    def weights(self, loss: Loss) -> NDArray[np.float64]:
+        """Return what a region's answers weigh beside others in a loss, float64[regions]; 0 where not measured.
+
+        "l1": maximum likelihood, 1 / scale; "l2": 1 / variance.
+        """
+        weights = np.zeros(len(self))
+        for level in self.measured_levels:
+            law, regions = self.law(level), self.hierarchy.level_range(level)
+            weights[regions.start : regions.stop] = law.absolute_weight if loss == "l1" else law.square_weight
+        return weights
+
+    def _of(self, level: int) -> Answers:
+        if level not in self._levels:
+            raise ProblemError(f"level {level} was not measured: give it a share of the budget")
+        return self._levels[level]
+
+    def get(self, region: int) -> RegionAnswer | None:
+        """Return a region's answer; None where its level was not measured."""
+        level = int(self.hierarchy.level[region])
+        if level not in self._levels:
+            return None
+        values = self._levels[level].region(region - int(self.hierarchy.level_start[level]))
+        path, groups = self.hierarchy.paths[region], int(self.group_counts[region])
+        return RegionAnswer(self.query(level), path, groups, self.max_size, self._laws[level], values)
+
+    def __getitem__(self, region: int) -> RegionAnswer:
+        """Return a region's answer; raise ProblemError where its level was not measured."""
+        answer = self.get(region)
+        if answer is None:
+            raise ProblemError(f"region {self.hierarchy.paths[region]!r} lies on a level that was not measured")
+        return answer
+
+    def __len__(self) -> int:
+        return self.hierarchy.regions
+
+    def __iter__(self) -> Iterator[RegionAnswer | None]:
+        return (self.get(region) for region in range(len(self)))
+
+    def __repr__(self) -> str:
+        return f"GroupsAnswers({self.measurement!r})"

@@ -1,0 +1,133 @@
+"""Read the three tables of the paper: entities (private), groups and hierarchy (public).
+
+The public tables are read and checked before the private one is opened. Nothing is guessed: CSV is read as
+text, columns go by name, and whatever could be misread is a typed error that shows no private value.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from coco_opt.errors import InputError
+from coco_opt.files import checks
+from coco_opt.files.columns import ENTITIES, GROUPS, HIERARCHY
+from coco_opt.files.regions import PublicRegions, read_tree, register_leaves
+from coco_opt.files.source import Loaded, StrPath, isolated, load, quietly
+from coco_opt.groups.asked.private import PrivateCounts
+from coco_opt.histograms import Hierarchy
+from coco_opt.histograms.arrays import Int64Array
+
+if TYPE_CHECKING:
+    import duckdb
+
+Runs = tuple[Int64Array, Int64Array, Int64Array]
+
+
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
+class PublicGroups:
+    """The public half of the input: the regions, every region's number of groups, and each group's leaf.
+
+    ``group_counts`` int64[regions]; ``group_leaf`` is an Arrow table with the columns id (string) and leaf
+    (int64, counted from 0 within ``hierarchy.leaves``), one row a group, or None where groups have no ids. A group no
+    entity names has size 0.
+    """
+
+    regions: PublicRegions
+    group_counts: Int64Array
+    group_leaf: Any = None
+
+    @property
+    def hierarchy(self) -> Hierarchy:
+        """Return the regions as a tree."""
+        return self.regions.hierarchy
+
+    def __repr__(self) -> str:
+        return f"PublicGroups({self.hierarchy!r}, {int(self.group_counts[0]):,} groups)"
+
+
+def read_tables(entities: StrPath, groups: StrPath, hierarchy: StrPath) -> PrivateCounts:
+    """Read the three tables of the paper (Kuo et al. 2018, section 3), the public two first."""
+    return read_private(read_public(groups, hierarchy), entities)
+
+
+def read_public(groups: StrPath, hierarchy: StrPath) -> PublicGroups:
+    """Read groups (group_id, region_id) and hierarchy (region_id, then one column a level, root first).
+
+    Raises HierarchyError where the regions form no tree, and InputError: null-id, space-in-id,
+    unknown-region, duplicate-group, group-in-two-leaves, empty-file and the codes of ``source.load``.
+    """
+    groups, hierarchy = Path(groups), Path(hierarchy)
+    with isolated([hierarchy, groups]) as con:
+        table = load(con, "hierarchy", hierarchy, HIERARCHY)
+        regions = read_tree(table)
+        register_leaves(table, regions.leaf_ids)
+        _check_groups(load(con, "groups", groups, GROUPS))
+        query = "SELECT c0 AS id, leaf FROM groups JOIN leaves ON c1 = region"
+        group_leaf: Any = quietly(groups, lambda: con.sql(query).to_arrow_table())
+    leaf = group_leaf.column("leaf").to_numpy()
+    tree = regions.hierarchy
+    counts = np.bincount(leaf, minlength=len(tree.leaves)).astype(np.int64)
+    return PublicGroups(regions, tree.aggregate(counts), group_leaf)
+
+
+def read_private(public: PublicGroups, entities: StrPath) -> PrivateCounts:
+    """Read entities (entity_id, group_id) and count every leaf's groups by size; O(rows), all in DuckDB.
+
+    Raises InputError: empty-file, null-id, space-in-id, duplicate-entity, unknown-group and the codes of
+    ``source.load``.
+    """
+    path = Path(entities)
+    with isolated([path]) as con:
+        table = load(con, "entities", path, ENTITIES)
+        checks.check_rows(table)
+        checks.check_present(table, 1)
+        checks.check_ids(table, (0,))
+        message = "this entity occurs in an earlier row: one entity belongs to one group, once"
+        checks.check_unique(table, (0,), "duplicate-entity", message, 0)
+        con.register("group_leaf", public.group_leaf)
+        runs = quietly(path, lambda: _count_sizes(con))
+        rows, counted = table.rows(), int((runs[1] * runs[2]).sum())
+        if counted < rows:
+            message = "this group is not in the groups table"
+            checks.check_known(table, 1, "group_leaf.id", "unknown-group", message)
+    return from_runs(public.hierarchy, public.group_counts, runs, rows, counted)
+
+
+def from_runs(tree: Hierarchy, group_counts: Int64Array, runs: Runs, read: int, counted: int) -> PrivateCounts:
+    """Build the private counts from (leaf, size, groups) runs sorted by leaf and size."""
+    leaf, sizes, counts = runs
+    offsets = np.searchsorted(leaf, np.arange(len(tree.leaves) + 1)).astype(np.int64)
+    return PrivateCounts(tree, group_counts, offsets, sizes, counts, read, counted)
+
+
+def fetch_runs(con: duckdb.DuckDBPyConnection, query: str) -> Runs:
+    """Run a query for (leaf, size, groups) and return its columns as int64 arrays."""
+    runs = con.execute(query).fetchnumpy()
+    leaf, size, groups = (np.asarray(runs[name], np.int64) for name in ("leaf", "size", "groups"))
+    return leaf, size, groups
+
+
+def _check_groups(table: Loaded) -> None:
+    checks.check_rows(table)
+    checks.check_present(table, 1)
+    checks.check_ids(table, (0,))
+    message = "this region is not in the hierarchy"
+    checks.check_known(table, 1, "leaves.region", "unknown-region", message)
+    if table.value("SELECT count(*) - count(DISTINCT c0) FROM {t}"):
+        row, moved = checks.second_row(table, "c0", "c1")
+        if moved:
+            message = "this group lies in another leaf in an earlier row"
+            raise InputError("group-in-two-leaves", message, table.place(row, 0))
+        raise InputError("duplicate-group", "this group occurs in an earlier row", table.place(row, 0))
+
+
+def _count_sizes(con: duckdb.DuckDBPyConnection) -> Runs:
+    query = """
+        WITH filled AS (SELECT c1 AS id, count(*) AS size FROM entities GROUP BY c1)
+        SELECT leaf, coalesce(size, 0) AS size, count(*) AS groups
+        FROM group_leaf LEFT JOIN filled USING (id) GROUP BY ALL ORDER BY ALL"""
+    return fetch_runs(con, query)

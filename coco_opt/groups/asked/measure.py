@@ -1,0 +1,134 @@
+"""Asking the private histograms: what is asked is decided and checked on public facts, before the first noise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.errors import InputError, ProblemError
+from coco_opt.groups.answers import KIND, MAX_SIZE, max_size_of
+from coco_opt.groups.queries import GROUPS, Query, exact_answers, question
+from coco_opt.histograms import CountOfCounts, Hierarchy
+from coco_opt.privacy import Asked, Cost, Exact, Measurement, Neighbours, NoiseSource, Question, add_noise
+from coco_opt.privacy.answers import Progress
+from coco_opt.privacy.noise import MAX_VALUE
+
+Int64 = NDArray[np.int64]
+
+_SPREADS = 64  # noise beyond this many spreads has probability below 1e-27
+
+
+def asked_of(
+    hierarchy: Hierarchy,
+    group_counts: Int64,
+    *,
+    queries: Sequence[Query],
+    costs: Sequence[Cost],
+    max_size: int,
+    neighbours: Neighbours,
+    levels: Sequence[str] = (),
+    region_ids: Sequence[str | None] = (),
+) -> Asked:
+    """Return what is asked of groups: the query of every level whose cost is not zero, root first.
+
+    ``group_counts`` int64[regions] and ``max_size`` are public; ``levels`` are the levels' names ("level 0", ... unless
+    given). Raises ProblemError for parameters out of range, and where public facts alone do not keep every noisy value
+    in 64 bits.
+    """
+    if not len(queries) == len(costs) == hierarchy.levels:
+        raise ProblemError(f"{hierarchy.levels} levels need as many queries and costs")
+    if max_size < 1:
+        raise ProblemError("max_size, the public bound on group sizes, must be at least 1")
+    counts = np.array(group_counts, dtype=np.int64)
+    if counts.shape != (hierarchy.regions,) or counts.min() < 0:
+        raise ProblemError(f"{hierarchy.regions} regions need as many public numbers of groups, none negative")
+    pairs = enumerate(zip(queries, costs, strict=True))
+    questions = tuple(question(level, query, max_size, neighbours, cost) for level, (query, cost) in pairs if cost)
+    for one in questions:
+        regions = hierarchy.level_range(one.level)
+        _check_values(one, int(counts[regions.start : regions.stop].max()), max_size)
+    return Asked(
+        kind=KIND,
+        hierarchy=hierarchy,
+        levels=tuple(levels) or tuple(f"level {level}" for level in range(hierarchy.levels)),
+        questions=questions,
+        neighbours=neighbours,
+        facts={MAX_SIZE: max_size},
+        per_region={GROUPS: counts},
+        region_ids=tuple(region_ids),
+    )
+
+
+def _check_values(asked: Question, groups: int, max_size: int) -> None:
+    widest = _SPREADS * asked.law.spread
+    largest = groups * (max_size + widest) if asked.query == "ranks" else groups
+    if largest > MAX_VALUE:
+        raise ProblemError(
+            f"an answer about the {asked.query} of {groups:,} groups of sizes up to {max_size:,} may not fit in 64 "
+            "bits: lower max_size or raise the budget"
+        )
+
+
+def exact_parts(asked: Asked, truth: Sequence[CountOfCounts]) -> Iterable[Exact]:
+    """Return the exact answers to all questions, one part a region; ``truth`` is PRIVATE, one histogram a region.
+
+    Raises, before the first part is made, ProblemError where a region has no histogram and InputError
+    (group-count-mismatch) where one does not hold the public number of groups.
+    """
+    tree, counts = asked.hierarchy, asked.per_region[GROUPS]
+    if len(truth) != tree.regions:
+        raise ProblemError(f"{tree.regions} regions need as many histograms and group counts")
+    for one in asked.questions:
+        for region in tree.level_range(one.level):
+            check_groups(truth[region], tree.paths[region], int(counts[region]))
+    return _parts(asked, truth)
+
+
+def _parts(asked: Asked, truth: Sequence[CountOfCounts]) -> Iterable[Exact]:
+    tree, max_size = asked.hierarchy, max_size_of(asked)
+    for one in asked.questions:
+        for region in tree.level_range(one.level):
+            yield Exact(one, tree.paths[region], exact_answers(truth[region], one.query, max_size))  # type: ignore[arg-type]
+
+
+def check_groups(histogram: CountOfCounts, region: str, groups: int) -> None:
+    """Raise InputError unless the private histogram holds exactly the public number of groups."""
+    if histogram.groups != groups:
+        raise InputError(
+            "group-count-mismatch",
+            f"region {region!r}: the histogram does not hold the public number of groups, {groups:,}",
+        )
+
+
+def measured(
+    asked: Asked, truth: Sequence[CountOfCounts], source: NoiseSource, progress: Progress | None = None
+) -> Measurement:
+    """Return the noisy answers to what is asked; raises what ``exact_parts`` and ``add_noise`` raise."""
+    parts = exact_parts(asked, truth)
+    answers = add_noise(asked.questions, parts, asked.hierarchy, asked.per_region, source, progress)
+    return Measurement(asked, answers, source.name, source.private)
+
+
+def measure_hierarchy(
+    truth: Sequence[CountOfCounts],
+    hierarchy: Hierarchy,
+    group_counts: Int64,
+    *,
+    queries: Sequence[Query],
+    costs: Sequence[Cost],
+    max_size: int,
+    neighbours: Neighbours,
+    source: NoiseSource,
+    progress: Progress | None = None,
+) -> Measurement:
+    """Return the noisy answers of all regions of the levels that have a budget.
+
+    ``truth``, PRIVATE, and the public ``group_counts`` come one a region in the hierarchy's order; ``queries`` and
+    ``costs`` one a level, root first (a cost of zero: not measured). ``progress`` is told the answers done and their
+    number. Everything is checked before the first noise is drawn: raises ProblemError for public parameters,
+    InputError for a histogram without the public number of groups.
+    """
+    asked = asked_of(hierarchy, group_counts, queries=queries, costs=costs, max_size=max_size, neighbours=neighbours)
+    return measured(asked, truth, source, progress)

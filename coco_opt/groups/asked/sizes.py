@@ -1,0 +1,117 @@
+"""Read counts made elsewhere: level columns root first, then size and groups (of that size)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from coco_opt.errors import HierarchyError, InputError, Place
+from coco_opt.files import checks
+from coco_opt.files.columns import SIZES
+from coco_opt.files.regions import PublicRegions
+from coco_opt.files.source import Loaded, StrPath, isolated, load, quietly
+from coco_opt.groups.asked.entities import PublicGroups, fetch_runs, from_runs
+from coco_opt.groups.asked.private import PrivateCounts
+from coco_opt.histograms import Hierarchy
+from coco_opt.histograms.arrays import Int64Array
+
+if TYPE_CHECKING:
+    import duckdb
+
+_ONE_LEVEL = "region"  # the name of the level of a table without level columns
+
+
+def read_sizes(path: StrPath, root: str | None = None) -> PrivateCounts:
+    """Read a table of counts; without level columns it is one region named ``root``.
+
+    Raises HierarchyError where the regions form no tree, and InputError: not-an-integer, negative-size,
+    negative-count, too-large, duplicate-row, space-in-id, missing-root, unexpected-root, empty-file and the
+    codes of ``source.load``. Rows with 0 groups keep their region and add nothing.
+    """
+    path = Path(path)
+    with isolated([path]) as con:
+        table, tree = _open(con, path, root)
+        group_counts = _group_counts(table, tree)
+        levels = len(table.names) - 2
+        checks.check_count(table, levels, "negative-size")
+        checks.check_totals(table, levels, levels + 1)
+        message = "this region and size occur in an earlier row"
+        checks.check_unique(table, tuple(range(levels + 1)), "duplicate-row", message, None)
+        query = f"""
+            SELECT leaf, c{levels}::BIGINT AS size, c{levels + 1}::BIGINT AS groups FROM {_join(levels)}
+            WHERE c{levels + 1} <> '0' ORDER BY leaf, size"""
+        runs = quietly(path, lambda: fetch_runs(con, query))
+        read, counted = table.rows(), int(table.value(f"SELECT count(*) FROM {_join(levels)}"))
+    return from_runs(tree, group_counts, runs, read, counted)
+
+
+def read_public_sizes(path: StrPath, root: str | None = None) -> PublicGroups:
+    """Read only what is public in a table of counts: its regions and their numbers of groups.
+
+    Raises what ``read_sizes`` does, but for the sizes, which it does not look at.
+    """
+    path = Path(path)
+    with isolated([path]) as con:
+        table, tree = _open(con, path, root)
+        group_counts = _group_counts(table, tree)
+    return PublicGroups(PublicRegions(tree, tuple(table.names[:-2]) or (_ONE_LEVEL,), ()), group_counts)
+
+
+def _open(con: duckdb.DuckDBPyConnection, path: Path, root: str | None) -> tuple[Loaded, Hierarchy]:
+    table = load(con, "sizes", path, SIZES)
+    levels = len(table.names) - 2
+    if levels > 0 and root is not None:
+        raise InputError("unexpected-root", "has level columns: remove root from [data]", Place(path.name))
+    if levels == 0 and root is None:
+        raise InputError("missing-root", "has no level column: name its region by root", Place(path.name))
+    checks.check_rows(table)
+    checks.check_levels(table, range(levels))
+    if levels > 0:
+        return table, _tree(table, levels)
+    con.execute("CREATE TABLE leaves AS SELECT 0::BIGINT AS leaf")
+    return table, Hierarchy.from_paths([(root or "",)])
+
+
+def _tree(table: Loaded, levels: int) -> Hierarchy:
+    """Return the regions sorted by name: the order of rows may come from private data."""
+    import pyarrow as pa
+
+    keys = ", ".join(f"c{k}" for k in range(levels))
+    found = table.fetch(f"SELECT {keys}, min(rowid) FROM {{t}} GROUP BY {keys} ORDER BY {keys}")
+    _check_one_root(table, found)
+    paths = [row[:-1] for row in found]
+    tree = Hierarchy.from_paths(paths, lambda k: table.place(int(found[k][-1])))
+    leaves = [tree.index(path) - tree.leaves.start for path in paths]
+    arrays: dict[str, Any] = {f"p{k}": pa.array([p[k] for p in paths], pa.string()) for k in range(levels)}
+    table.con.register("leaves", pa.table({**arrays, "leaf": pa.array(leaves, pa.int64())}))
+    return tree
+
+
+def _check_one_root(table: Loaded, found: list[tuple[Any, ...]]) -> None:
+    """Raise HierarchyError several-roots at the first row, in file order, that names a second one."""
+    in_order = sorted(found, key=lambda row: int(row[-1]))
+    for row in in_order:
+        if row[0] != in_order[0][0]:
+            message = f"more than one root: {in_order[0][0]!r} and {row[0]!r}"
+            raise HierarchyError("several-roots", message, table.place(int(row[-1]), 0))
+
+
+def _join(levels: int) -> str:
+    on = " AND ".join(f"c{k} = p{k}" for k in range(levels))
+    return f"sizes JOIN leaves ON {on}" if levels else "sizes CROSS JOIN leaves"
+
+
+def _group_counts(table: Loaded, tree: Hierarchy) -> Int64Array:
+    """Check the groups column and return every region's number of groups, int64[regions]."""
+    levels = len(table.names) - 2
+    groups = f"c{levels + 1}"
+    checks.check_count(table, levels + 1, "negative-count")
+    if table.value(f"SELECT coalesce(sum({groups}::DOUBLE), 0) > {checks.MAX_TOTAL} FROM {{t}}"):
+        raise InputError("too-large", "there are too many groups in all", table.place())
+    query = f"SELECT leaf, sum({groups}::BIGINT)::BIGINT FROM {_join(levels)} GROUP BY leaf"
+    totals = np.zeros(len(tree.leaves), np.int64)
+    for leaf, total in table.fetch(query):
+        totals[leaf] = total
+    return tree.aggregate(totals)

@@ -1,0 +1,1 @@
+"""What runs after the noise: estimates from sealed measurements alone."""

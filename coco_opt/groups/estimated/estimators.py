@@ -1,0 +1,99 @@
+"""One region's group sizes from its noisy answer (Kuo et al. 2018, sections 4.1 to 4.3 and 5.1).
+
+Each estimator is a named optimisation problem followed by rounding, and gives every group's size a variance:
+
+* sizes (the naive estimator): projection onto a simplex, then controlled rounding; the noise of one cell is v, so the
+  sizes of the H[j] groups estimated at j get v / H[j], by the argument of section 5.1.2 (the paper gives none);
+* ranks: isotonic regression of the noisy sorted sizes; v / |S|, S the groups pooled together (section 5.1.1);
+* cumulative: isotonic regression of the noisy cumulative counts; 2 v / H[j] (section 5.1.2).
+
+Here v is the law's nominal variance: 2 s^2 for geometric noise of scale s, as in the paper, sigma^2 for Gaussian noise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.choices import SolverChoices
+from coco_opt.errors import ProblemError
+from coco_opt.groups.answers import Loss, RegionAnswer
+from coco_opt.groups.estimated.estimates import IntArray, SizeEstimate
+from coco_opt.groups.queries import Query
+from coco_opt.histograms import CountOfCounts
+from coco_opt.kernels.merging import Rounding, round_sizes
+from coco_opt.problems import ControlledRounding, IsotonicL1, IsotonicL2, SimplexProjection
+from coco_opt.problems.isotonic import TIE_RULES, TieRule
+
+LOSSES: tuple[Loss, ...] = get_args(Loss)
+
+# Fitted sizes closer than this (entities) count as one pooled block: exact solvers return equal values, others nearly.
+SAME_BLOCK = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class FitOptions:
+    """How a noisy vector becomes whole numbers: the loss, the tie rule for p = 1 and the rounding rule."""
+
+    loss: Loss = "l1"
+    ties: TieRule = "upper"
+    rounding: Rounding = "half_up"
+
+    def __post_init__(self) -> None:
+        check_choice("loss", self.loss, LOSSES)
+        check_choice("ties", self.ties, TIE_RULES)
+        check_choice("rounding", self.rounding, get_args(Rounding))
+
+
+def check_choice(option: str, value: object, choices: tuple[str, ...]) -> None:
+    """Raise ProblemError unless the value of an option is one of its choices."""
+    if value not in choices:
+        raise ProblemError(f"{option} must be one of {', '.join(choices)}, not {value!r}")
+
+
+def estimate(answer: RegionAnswer, options: FitOptions, solvers: SolverChoices) -> SizeEstimate:
+    """Return the estimated sizes of a region's groups; exactly ``answer.groups`` of them."""
+    if answer.groups == 0:
+        return SizeEstimate.from_histogram(CountOfCounts.empty(), 0.0)
+    return _ESTIMATORS[answer.query](answer, options, solvers)
+
+
+def _sizes(answer: RegionAnswer, options: FitOptions, solvers: SolverChoices) -> SizeEstimate:
+    fractional = solvers.solve(SimplexProjection(answer.values, answer.groups))
+    whole = solvers.solve(ControlledRounding(fractional, answer.groups))
+    return SizeEstimate.from_histogram(CountOfCounts.from_dense(whole), answer.law.nominal_variance)
+
+
+def _cumulative(answer: RegionAnswer, options: FitOptions, solvers: SolverChoices) -> SizeEstimate:
+    fitted = _isotonic(answer.values, answer.groups, options, solvers)
+    cumulative = np.append(_whole(fitted, options.rounding), answer.groups)
+    histogram = CountOfCounts.from_dense(np.diff(cumulative, prepend=0))
+    return SizeEstimate.from_histogram(histogram, 2.0 * answer.law.nominal_variance)
+
+
+def _ranks(answer: RegionAnswer, options: FitOptions, solvers: SolverChoices) -> SizeEstimate:
+    fitted = _isotonic(answer.values, answer.max_size, options, solvers)
+    starts = np.flatnonzero(np.append(True, np.diff(fitted) > SAME_BLOCK))
+    pooled = np.diff(starts, append=fitted.size)
+    return SizeEstimate(_whole(fitted[starts], options.rounding), pooled, answer.law.nominal_variance / pooled)
+
+
+def _isotonic(values: IntArray, upper: int, options: FitOptions, solvers: SolverChoices) -> NDArray[Any]:
+    if options.loss == "l2":
+        return solvers.solve(IsotonicL2(values, lower=0, upper=upper))
+    return solvers.solve(IsotonicL1(values, lower=0, upper=upper, ties=options.ties))
+
+
+def _whole(values: NDArray[Any], rounding: Rounding) -> IntArray:
+    return values if values.dtype == np.int64 else round_sizes(values, rounding)
+
+
+_ESTIMATORS: Mapping[Query, Callable[[RegionAnswer, FitOptions, SolverChoices], SizeEstimate]] = {
+    "sizes": _sizes,
+    "ranks": _ranks,
+    "cumulative": _cumulative,
+}

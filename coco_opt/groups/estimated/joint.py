@@ -1,0 +1,123 @@
+"""Joint estimation of a whole hierarchy: one convex program, then whole tables from the root down.
+
+All noisy cumulative counts are fitted together (``coco_opt.problems.joint``); the root's row is rounded half up
+and each region's children are rounded to its row (``coco_opt.problems.CumulativeRounding``), so that the histograms
+are whole, nonnegative, of the public numbers of groups, and add up.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.choices import SolverChoices
+from coco_opt.errors import ProblemError, SolverError
+from coco_opt.groups.answers import GroupsAnswers, Loss
+from coco_opt.groups.estimated.estimators import LOSSES, check_choice
+from coco_opt.histograms import CountOfCounts
+from coco_opt.privacy import Measurement
+from coco_opt.problems.cumulative_rounding import CumulativeRounding
+from coco_opt.problems.joint import JointL1, JointL2
+from coco_opt.problems.tree import Tree
+from coco_opt.solution import Solution
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+_GRID_BITS = 20  # fractional digits kept before rounding, so that parents are exactly the sums of their children
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class JointEstimate:
+    """The fitted tables before and after rounding, in groups, cells 0 .. max_size - 1, in the hierarchy's order.
+
+    ``unproved`` is the largest gap, relative to the distance (or 1), of a rounding that missed its solver's tolerance;
+    0 where none did. Such a rounding is whole and consistent, only not proved nearest.
+    """
+
+    fitted: FloatArray
+    whole: IntArray
+    group_counts: IntArray
+    unproved: float
+
+    @property
+    def histograms(self) -> list[CountOfCounts]:
+        """Return one consistent histogram a region."""
+        cumulative = np.column_stack([self.whole, self.group_counts])
+        return [CountOfCounts.from_dense(np.diff(row, prepend=0)) for row in cumulative]
+
+
+def joint(measurement: Measurement, solvers: SolverChoices, *, loss: Loss = "l1") -> JointEstimate:
+    """Return the joint estimate of all regions from cumulative answers, whatever levels were measured.
+
+    loss "l1" weighs a level by 1 / scale of its noise (maximum likelihood), "l2" by 1 / variance. Raises ProblemError
+    where a measured level asked another query, SolverError where the fit misses its tolerance. Memory: about
+    sixteen tables of regions x max_size numbers.
+    """
+    check_choice("loss", loss, LOSSES)
+    answers = GroupsAnswers(measurement)
+    table, weights = _data(answers, loss)
+    tree, groups = Tree(answers.hierarchy.parent), answers.group_counts
+    problem = (JointL1 if loss == "l1" else JointL2)(tree, table, groups, weights)
+    fitted = np.asarray(solvers.solve(problem), dtype=np.float64)
+    whole, unproved = round_tables(tree, fitted, groups, solvers)
+    return JointEstimate(fitted, whole, groups, unproved)
+
+
+def _data(answers: GroupsAnswers, loss: Loss) -> tuple[FloatArray, FloatArray]:
+    """Return the noisy table (regions, max_size), zeros where nothing was measured, and the regions' weights."""
+    table = np.zeros((len(answers), answers.max_size))
+    for level in answers.measured_levels:
+        if answers.query(level) != "cumulative":
+            raise ProblemError(
+                f"level {level} was asked for its {answers.query(level)}: joint estimation needs the query "
+                "'cumulative' on every measured level"
+            )
+        regions = answers.hierarchy.level_range(level)
+        table[regions.start : regions.stop] = answers.table(level)
+    return table, answers.weights(loss)
+
+
+def round_tables(tree: Tree, fitted: FloatArray, groups: IntArray, solvers: SolverChoices) -> tuple[IntArray, float]:
+    """Return whole consistent tables (regions, cells) near fitted ones, and the worst unproved relative gap.
+
+    Only the leaves' rows are read; they are put on a fixed grid, where sums are exact, and the root is rounded half up.
+    """
+    exact = on_grid(tree, fitted, groups)
+    whole = np.zeros(exact.shape, dtype=np.int64)
+    whole[0] = np.floor(exact[0] + 0.5).astype(np.int64)
+    unproved = 0.0
+    for region in np.flatnonzero(~tree.is_leaf):
+        children = slice(int(tree.first_child[region]), int(tree.first_child[region + 1]))
+        if children.stop - children.start == 1:
+            whole[children] = whole[region]
+            continue
+        rounded, gap = _nearest(CumulativeRounding(exact[children], whole[region], groups[children]), solvers)
+        whole[children] = rounded
+        unproved = max(unproved, gap)
+    return whole, unproved
+
+
+def _nearest(problem: CumulativeRounding, solvers: SolverChoices) -> tuple[IntArray, float]:
+    """Return a whole table near the fractional one, and the relative gap that is left unproved."""
+    try:
+        return solvers.solve(problem, fallback=False), 0.0
+    except SolverError as error:
+        found = error.solution
+    if isinstance(found, Solution) and found.violation == 0.0 and np.isfinite(found.gap):
+        return found.value, found.relative_gap
+    return solvers.solve(problem), 0.0
+
+
+def on_grid(tree: Tree, fitted: FloatArray, groups: IntArray) -> FloatArray:
+    """Return tables whose leaves are on a grid of binary fractions and whose inner rows are exact sums."""
+    from coco_opt.kernels import joint_certificate
+
+    bits = min(_GRID_BITS, 52 - int(np.ceil(np.log2(float(groups[0]) + 1.0))))
+    grid = 2.0 ** max(bits, 0)
+    exact = np.rint(fitted * grid) / grid
+    exact = np.clip(np.maximum.accumulate(exact, axis=1), 0.0, groups[:, None])
+    joint_certificate.add_upward(tree.first_child, exact)
+    return exact

@@ -1,0 +1,141 @@
+"""Counts of groups by size as a kind of release (Kuo et al. 2018)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+from numpy.typing import NDArray
+
+from coco_opt.config.model import Config
+from coco_opt.config.sections import Section
+from coco_opt.files.checked import Check
+from coco_opt.groups.answers import KIND
+from coco_opt.groups.asked.measure import exact_parts
+from coco_opt.groups.asked.private import PrivateCounts
+from coco_opt.groups.estimated.baselines import errors_by_level
+from coco_opt.groups.estimated.estimate import GroupsMethod, GroupsResult, estimate_groups
+from coco_opt.groups.kind.files import PROMISES, released
+from coco_opt.groups.kind.method import method_of
+from coco_opt.groups.kind.section import GroupsData, GroupsSection
+from coco_opt.groups.kind.template import asked_keys, draft_of, file_key_of
+from coco_opt.privacy import Asked, Exact, Measurement
+from coco_opt.releases.instances import Instance
+from coco_opt.releases.kind import (
+    Draft,
+    Folder,
+    Forecast,
+    LookAlike,
+    Neighbours,
+    Plan,
+    Released,
+    ReleaseKind,
+    Shown,
+    Truth,
+    Work,
+)
+from coco_opt.releases.reporter import Reporter
+
+
+class GroupsKind:
+    """Histograms of groups by size for every region of a hierarchy; see ``coco_opt.releases.kind.ReleaseKind``."""
+
+    name: ClassVar[str] = KIND
+    section: ClassVar[str] = "groups"
+    unit: ClassVar[str] = "entity"
+    data_model: ClassVar[type[Section]] = GroupsData
+    section_model: ClassVar[type[Section]] = GroupsSection
+    promises: ClassVar[tuple[str, ...]] = PROMISES
+
+    def file_key(self, columns: Sequence[str]) -> str | None:
+        """Return the key of [data] that a file with these columns would fill."""
+        return file_key_of(columns)
+
+    def draft(self, files: Mapping[str, Sequence[str]]) -> Draft:
+        """Return a first configuration for files of these columns."""
+        return draft_of(files)
+
+    def section_of(self, asked: Asked) -> Mapping[str, Any]:
+        """Return the keys of [groups] that ask what a measurement answers."""
+        return asked_keys(asked)
+
+    def plan(self, config: Config) -> Plan:
+        """Read the public tables and decide what is asked of each level."""
+        from coco_opt.groups.kind.plan import plan_groups
+
+        return plan_groups(config)
+
+    def read(self, plan: Plan) -> PrivateCounts:
+        """Open the private table and count every leaf's groups by size."""
+        from coco_opt.groups.kind.plan import read_counts
+
+        return read_counts(plan)
+
+    def ask(self, plan: Plan, private: PrivateCounts) -> Iterable[Exact]:
+        """Return the exact answers, one part a region."""
+        return exact_parts(plan.asked, private.histograms())
+
+    def method(self, config: Config, asked: Asked) -> GroupsMethod:
+        """Return the estimation that a configuration asks for."""
+        return method_of(config, asked)
+
+    def estimate(self, measurement: Measurement, method: GroupsMethod, work: Work) -> GroupsResult:
+        """Estimate every region and make the regions agree."""
+        return estimate_groups(measurement, method, work.solvers, threads=work.threads, progress=work.progress)
+
+    def release(self, measurement: Measurement, method: GroupsMethod, result: GroupsResult, config: Config) -> Released:
+        """Return histograms.parquet, and the method and the bound on sizes for the manifest."""
+        return released(measurement.asked, method, result)
+
+    def verify(self, folder: Folder) -> Iterator[Check]:
+        """Check histograms.parquet from its raw columns, and every promise."""
+        from coco_opt.groups.kind.verify import checks_of
+
+        return checks_of(folder)
+
+    def page(self, shown: Shown) -> Sequence[str]:
+        """Return the report's sections: method, errors where the truth is known, histograms, and how to read them."""
+        from coco_opt.groups.kind.page import sections_of
+
+        return sections_of(shown, self.errors(shown.measurement, shown.truth, shown.result) if shown.truth else {})
+
+    def errors(self, measurement: Measurement, truth: Truth, result: GroupsResult) -> Mapping[str, list[float]]:
+        """Return the mean earth mover's distance (entities) of a region at each level, by method."""
+        exact = truth.private.histograms()
+        results = {"this release": result, **truth.others}
+        tree = measurement.hierarchy
+        return {name: errors_by_level(tree, one.histograms, exact).tolist() for name, one in results.items()}
+
+    def look_alike(self, plan: Plan, public: Path | None = None, branches: int | None = None) -> LookAlike:
+        """Return made data with the public numbers of groups, or a public table of sizes."""
+        from coco_opt.groups.kind.look_alike import made_look_alike, read_look_alike
+
+        return made_look_alike(plan, branches) if public is None else read_look_alike(plan, public)
+
+    def forecast(self, plan: Plan, public: Path | None, runs: int, reporter: Reporter) -> Forecast:
+        """Predict the errors of methods and splits: exact where linear, else simulated on a look-alike."""
+        from coco_opt.groups.kind.forecast import forecast_groups
+
+        return forecast_groups(plan, public, runs, reporter)
+
+    def instances(self, measurement: Measurement, config: Config) -> Sequence[Instance]:
+        """Return one problem of every kind that the answers about a region and its children pose."""
+        from coco_opt.groups.kind.instances import instances_of
+
+        return instances_of(measurement, config)
+
+    def neighbours(self, look_alike: LookAlike) -> Neighbours:
+        """Return two tables that differ by one entity where it has the least to hide in."""
+        from coco_opt.groups.kind.neighbours import neighbouring
+
+        return neighbouring(look_alike.private, look_alike.plan.asked)
+
+    def statistics(self, asked: Asked, table: PrivateCounts | GroupsResult) -> Mapping[str, NDArray[Any]]:
+        """Return the cumulative counts of every level's regions."""
+        from coco_opt.groups.kind.neighbours import cumulative_counts
+
+        return cumulative_counts(asked, table)
+
+
+GROUPS: ReleaseKind[PrivateCounts, GroupsMethod, GroupsResult] = GroupsKind()

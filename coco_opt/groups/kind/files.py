@@ -1,0 +1,147 @@
+"""What a release of groups publishes: histograms.parquet and its part of the manifest, written and read back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from coco_opt.errors import InputError, Place
+from coco_opt.files.checked import positions
+from coco_opt.files.folder import FileTable, read_columns, read_manifest
+from coco_opt.files.regions import region_columns, stored_regions
+from coco_opt.groups.answers import KIND, MAX_SIZE, max_size_of
+from coco_opt.groups.estimated.estimate import GroupsMethod, GroupsResult
+from coco_opt.groups.queries import GROUPS
+from coco_opt.histograms import CountOfCounts, Hierarchy
+from coco_opt.histograms.arrays import Int64Array, as_int64
+from coco_opt.privacy import Asked
+from coco_opt.releases.kind import Released
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+HISTOGRAMS = "histograms.parquet"
+HISTOGRAM_COLUMNS = ("level", "level_name", "region", "region_id", "size", "groups")
+SUMS = "children_sum_to_parents"
+PROMISES = ("nonnegative", "sizes_at_most_max_size", "group_totals", SUMS)
+
+_TYPES = {"level": "int32", "size": "int64", "groups": "int64"}
+
+
+def released(asked: Asked, method: GroupsMethod, result: GroupsResult) -> Released:
+    """Return the histograms as a table, what they keep to, and the manifest's account of the method."""
+    promises = PROMISES if method.consistency != "none" else PROMISES[:-1]
+    manifest = {MAX_SIZE: max_size_of(asked), "method": _plain(method, asked)}
+    return Released({HISTOGRAMS: histogram_table(asked, result.histograms)}, promises, manifest)
+
+
+def _plain(method: GroupsMethod, asked: Asked) -> dict[str, Any]:
+    queries = {question.level: question.query for question in asked.questions}
+    return {
+        "queries": [queries.get(level) for level in range(asked.hierarchy.levels)],
+        "losses": list(method.losses),
+        "ties": method.ties,
+        "consistency": method.consistency,
+        "merge": method.merge,
+        "rounding": method.rounding,
+        "variances": method.variances,
+    }
+
+
+def histogram_table(asked: Asked, histograms: Sequence[CountOfCounts]) -> FileTable:
+    """Return one row for each region and size that has groups, in the hierarchy's order."""
+    runs = np.array([histogram.distinct for histogram in histograms], np.int64)
+    columns = {
+        **region_columns(asked, np.repeat(np.arange(asked.hierarchy.regions), runs)),
+        "size": np.concatenate([histogram.sizes for histogram in histograms]),
+        "groups": np.concatenate([histogram.counts for histogram in histograms]),
+    }
+    return FileTable.of(columns, _TYPES)
+
+
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
+class Release:
+    """A release of groups as read from its folder: everything in it is public.
+
+    ``levels`` are the names of the hierarchy's levels, ``region_ids`` the regions' ids in the user's files;
+    ``group_counts`` int64[regions] and ``histograms``, one a region, in the order of ``hierarchy``.
+    """
+
+    hierarchy: Hierarchy
+    levels: tuple[str, ...]
+    region_ids: tuple[str | None, ...]
+    group_counts: Int64Array
+    histograms: tuple[CountOfCounts, ...]
+    manifest: Mapping[str, Any]
+
+    def __getitem__(self, region: str) -> CountOfCounts:
+        """Return the histogram of a region by its path from the root."""
+        return self.histograms[self.hierarchy.index(region)]
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return a frame with the columns level, level_name, region, region_id, size and groups, as in the folder."""
+        import pandas as pd
+
+        runs = np.array([histogram.distinct for histogram in self.histograms], np.int64)
+        region = np.repeat(np.arange(self.hierarchy.regions), runs)
+        level = self.hierarchy.level[region]
+        columns = {
+            "level": level.astype(np.int32),
+            "level_name": np.array(self.levels, dtype=object)[level],
+            "region": np.array(self.hierarchy.paths, dtype=object)[region],
+            "region_id": np.array(self.region_ids, dtype=object)[region],
+            "size": np.concatenate([histogram.sizes for histogram in self.histograms]),
+            "groups": np.concatenate([histogram.counts for histogram in self.histograms]),
+        }
+        return pd.DataFrame(columns)
+
+    def __repr__(self) -> str:
+        return f"Release({self.hierarchy!r}, {int(self.group_counts[0]):,} groups)"
+
+
+def read_release(folder: str | Path) -> Release:
+    """Read a release folder of groups; use ``verify_release`` to judge its content.
+
+    Raises InputError: file-not-found, unreadable-file, bad-manifest, other-release, missing-column, bad-order,
+    unknown-region, null-value, or what ``Hierarchy`` and ``CountOfCounts`` say of their content.
+    """
+    folder = Path(folder)
+    manifest = read_manifest(folder)
+    if manifest.get("kind") != KIND:
+        message = f"is a release of {manifest.get('kind')!r}, not of {KIND!r}"
+        raise InputError("other-release", message, Place(folder.name))
+    hierarchy, levels, ids, numbers = stored_regions(folder)
+    if GROUPS not in numbers:
+        raise InputError("missing-column", "must occur once", Place("hierarchy.parquet", None, GROUPS))
+    rows = read_columns(folder / HISTOGRAMS, HISTOGRAM_COLUMNS)
+    return Release(hierarchy, levels, ids, numbers[GROUPS], _split(hierarchy, rows), manifest)
+
+
+def _split(hierarchy: Hierarchy, rows: Any) -> tuple[CountOfCounts, ...]:
+    import pyarrow as pa
+
+    region = positions(rows.column("region"), pa.chunked_array([pa.array(hierarchy.paths, pa.string())]))
+    if np.any(region < 0):
+        row = int(np.flatnonzero(region < 0)[0]) + 1
+        raise InputError("unknown-region", "this region is not in the hierarchy", Place(HISTOGRAMS, row, "region"))
+    order = np.argsort(region, kind="stable")
+    sizes, counts = (_integers(rows, name)[order] for name in ("size", "groups"))
+    cuts = np.searchsorted(region[order], np.arange(hierarchy.regions + 1)).tolist()
+    return tuple(CountOfCounts(sizes[a:b], counts[a:b]) for a, b in pairwise(cuts))
+
+
+def _integers(rows: Any, column: str) -> Int64Array:
+    import pyarrow.types as kinds
+
+    data = rows.column(column)
+    place = Place(HISTOGRAMS, None, column)
+    if not kinds.is_integer(data.type):
+        raise InputError("not-an-integer", "must have an integer type", place)
+    if data.null_count:
+        raise InputError("null-value", "must have no empty entry", place)
+    return as_int64(data.to_numpy(), column)

@@ -1,0 +1,195 @@
+"""Problems of every kind that an estimation poses, cut to any size, so that all solvers meet the same data.
+
+They are taken of one region, the one with the most groups on the first measured level, and of its children where those
+were measured too. What another query would have asked is derived from its noisy answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.choices import SolverChoices
+from coco_opt.config.model import Config
+from coco_opt.groups.answers import GroupsAnswers, RegionAnswer
+from coco_opt.groups.estimated.estimate import GroupsMethod
+from coco_opt.groups.estimated.estimates import SizeEstimate
+from coco_opt.groups.estimated.estimators import estimate
+from coco_opt.groups.estimated.joint import on_grid
+from coco_opt.groups.kind.method import method_of
+from coco_opt.privacy import Measurement
+from coco_opt.problem import Problem
+from coco_opt.problems import (
+    ControlledRounding,
+    CumulativeRounding,
+    GroupMatching,
+    IntegerTreeL1,
+    IntegerTreeL2,
+    IsotonicL1,
+    IsotonicL2,
+    JointL1,
+    JointL2,
+    SimplexProjection,
+    Tree,
+)
+from coco_opt.releases.instances import AnyProblem, Instance
+from coco_opt.solution import Answer, Status
+from coco_opt.solver import solve
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+_FEW_PAIRS = 100
+
+
+@dataclass(frozen=True)
+class CorruptedPav:
+    """Pool adjacent violators with a shifted upper half: feasible, plausible, and wrong; claims to be optimal."""
+
+    tolerance: float = 1e-9
+    shift: float = 1.0
+
+    name = "corrupted pav"
+
+    def solve(self, problem: Problem[Any, Any]) -> Answer[Floats, Any]:
+        """Return the kernel's answer with its larger half moved up (or its smaller half down, at the bound)."""
+        start = perf_counter()
+        assert isinstance(problem, IsotonicL2)
+        fit = np.array(solve(problem).value, dtype=np.float64)
+        middle = fit.size // 2
+        if middle < fit.size and fit[-1] + self.shift <= problem.upper:
+            fit[middle:] += self.shift
+        else:
+            fit[: middle + 1] = np.maximum(problem.lower, fit[: middle + 1] - self.shift)
+        return Answer(fit, Status.OPTIMAL, seconds=perf_counter() - start)
+
+
+def instances_of(measurement: Measurement, config: Config) -> list[Instance]:
+    """Return one instance of every kind of problem that the answers about a region and its children pose."""
+    answers, method = GroupsAnswers(measurement), method_of(config, measurement.asked)
+    level = answers.measured_levels[0]
+    region = max(answers.hierarchy.level_range(level), key=lambda region: int(answers.group_counts[region]))
+    top = answers[region]
+    below = level + 1 in answers.measured_levels
+    children = [answers[child] for child in answers.hierarchy.children(region)] if below else []
+    solvers = SolverChoices()
+    found = _of_region(top, method, solvers)
+    if children and top.groups:
+        found.append(_matching(top, children, method, level, solvers))
+    return [*found, *_programs([top, *children], method)] if children else found
+
+
+def _of_region(answer: RegionAnswer, method: GroupsMethod, solvers: SolverChoices) -> list[Instance]:
+    cells = np.rint(answer.histogram()[1]).astype(np.int64)
+    y = np.cumsum(answer.values)[:-1] if answer.query == "sizes" else answer.values
+    upper = answer.max_size if answer.query == "ranks" else answer.groups
+    return [
+        Instance("isotonic_l2", y.size, lambda n: IsotonicL2(y[:n], lower=0, upper=upper), CorruptedPav()),
+        Instance("isotonic_l1", y.size, lambda n: IsotonicL1(y[:n], lower=0, upper=upper, ties=method.ties)),
+        Instance("simplex_projection", cells.size, lambda n: SimplexProjection(cells[:n], _total(cells[:n]))),
+        Instance("controlled_rounding", cells.size, lambda n: _rounding(cells[:n], solvers)),
+    ]
+
+
+def _total(cells: Ints) -> int:
+    """Return a total for a cut vector: a noisy sum, so it tells nothing that was not measured."""
+    return max(1, int(cells.sum()))
+
+
+def _rounding(cells: Ints, solvers: SolverChoices) -> AnyProblem:
+    total = _total(cells)
+    return ControlledRounding(solvers.solve(SimplexProjection(cells, total)), total)
+
+
+def _matching(
+    top: RegionAnswer, below: Sequence[RegionAnswer], method: GroupsMethod, level: int, solvers: SolverChoices
+) -> Instance:
+    parent = estimate(top, method.fit_options(level), solvers)
+    children = [estimate(child, method.fit_options(level + 1), solvers) for child in below]
+    runs = parent.sizes.size * sum(child.sizes.size for child in children)
+    return Instance("group_matching", runs, lambda n: cut_matching(parent, children, n))
+
+
+def _programs(answers: Sequence[RegionAnswer], method: GroupsMethod) -> list[Instance]:
+    """Return the programs of "joint" or "convex" on a family, in both losses; none for another method."""
+    if method.consistency not in ("joint", "convex"):
+        return []
+    tree = Tree(np.array([-1] + [0] * (len(answers) - 1)))
+    table = np.array([one.values for one in answers], np.int64)
+    groups = np.array([one.groups for one in answers], np.int64)
+    absolute = np.array([one.law.absolute_weight for one in answers])
+    squares = np.array([one.law.square_weight for one in answers])
+
+    def cut(unknowns: int) -> Ints:
+        return table[:, : max(1, min(table.shape[1], unknowns // len(answers)))]
+
+    if method.consistency == "convex":
+        return [
+            Instance("integer_tree_l1", table.size, lambda n: IntegerTreeL1(tree, cut(n), absolute)),
+            Instance("integer_tree_l2", table.size, lambda n: IntegerTreeL2(tree, cut(n), squares)),
+        ]
+    return [
+        Instance("joint_l1", table.size, lambda n: JointL1(tree, cut(n), groups, absolute)),
+        Instance("joint_l2", table.size, lambda n: JointL2(tree, cut(n), groups, squares)),
+        Instance("cumulative_rounding", table.size, lambda n: _rounded_joint(tree, cut(n), groups, squares)),
+    ]
+
+
+def _rounded_joint(tree: Tree, table: Ints, groups: Ints, weights: Floats) -> CumulativeRounding:
+    """Return the rounding of the joint fit in squares, whose values are hardly ever whole."""
+    fitted = np.asarray(SolverChoices().solve(JointL2(tree, table, groups, weights)), np.float64)
+    exact = on_grid(tree, fitted, groups)
+    return CumulativeRounding(exact[1:], np.floor(exact[0] + 0.5).astype(np.int64), groups[1:])
+
+
+def cut_matching(parent: SizeEstimate, children: list[SizeEstimate], pairs: int) -> GroupMatching:
+    """Return the matching of the smallest groups only, with at most ``pairs`` pairs of runs (one pair at least).
+
+    Exhaustive search tries orders of single groups: where few pairs are wanted, each run is left one group.
+    """
+    if pairs <= _FEW_PAIRS:
+        parent, children = _single(parent), [_single(child) for child in children]
+    groups = min(int(parent.counts.sum()), sum(int(child.counts.sum()) for child in children))
+    runs = int(np.searchsorted(np.cumsum(parent.counts), groups, side="right"))
+    while runs > 1:
+        problem = _smallest(parent, children, runs)
+        if problem.variables <= pairs:
+            return problem
+        runs = min(runs - 1, max(1, int(runs * (pairs / problem.variables) ** 0.5)))
+    problem = _smallest(parent, children, 1) if runs else _one_pair(parent, children)
+    return problem if problem.variables <= pairs else _one_pair(parent, children)
+
+
+def _single(estimate: SizeEstimate) -> SizeEstimate:
+    return replace(estimate, counts=np.ones_like(estimate.counts))
+
+
+def _smallest(parent: SizeEstimate, children: list[SizeEstimate], runs: int) -> GroupMatching:
+    """Return the matching of the parent's first runs with as many of the children's smallest groups."""
+    left = int(parent.counts[:runs].sum())
+    order = sorted((int(size), child, k) for child, one in enumerate(children) for k, size in enumerate(one.sizes))
+    kept: list[list[int]] = [[] for _ in children]
+    for _, child, k in order:
+        take = min(left, int(children[child].counts[k]))
+        left -= take
+        if take:
+            kept[child].append(take)
+    sizes = [one.sizes[: len(counts)] for one, counts in zip(children, kept, strict=True)]
+    offsets = np.cumsum([0, *(len(counts) for counts in kept)], dtype=np.int64)
+    counts = np.array([count for child in kept for count in child], dtype=np.int64)
+    return GroupMatching(parent.sizes[:runs], parent.counts[:runs], np.concatenate(sizes), counts, offsets)
+
+
+def _one_pair(parent: SizeEstimate, children: list[SizeEstimate]) -> GroupMatching:
+    child = next(child for child in children if child.sizes.size)
+    groups = np.array([min(int(parent.counts[0]), int(child.counts[0]))])
+    return _smallest(
+        replace(parent, sizes=parent.sizes[:1], counts=groups),
+        [replace(child, sizes=child.sizes[:1], counts=groups)],
+        1,
+    )

@@ -1,0 +1,101 @@
+"""The sections of a report that speak of groups: how they were estimated, how far off, and their histograms."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+
+from coco_opt.groups.answers import GroupsAnswers
+from coco_opt.groups.estimated.estimate import GroupsMethod
+from coco_opt.groups.kind import plots
+from coco_opt.releases.kind import Shown
+from coco_opt.report.html import GAP_NOTE, reading_section, table
+from coco_opt.report.plots import error_figure
+
+_NOTES = (
+    (
+        "Released and noisy",
+        "Red points are what was measured: true counts plus noise, all that was ever taken from the private table. "
+        "Blue points are the released whole numbers, computed from the red ones alone. Sizes without groups are "
+        "left out of the tables; a long axis shows a sample of its cells.",
+    ),
+    (
+        "Noisy minus released",
+        "Where the fit is good, points scatter around zero and two thirds or more lie in the grey band, one standard "
+        "deviation of the noise. In a consistent release a region also agrees with its neighbours on the tree, "
+        "so its differences can be larger than its own noise.",
+    ),
+    GAP_NOTE,
+)
+_ERROR_NOTE = (
+    "Error",
+    "The earth mover's distance between true and released histograms: how many people would have to be added to "
+    "or removed from groups to turn one into the other; the mean over the regions of a level. It can be shown "
+    "only for made data.",
+)
+
+
+def sections_of(shown: Shown, errors: Mapping[str, Sequence[float]]) -> list[str]:
+    """Return the sections as HTML; ``errors`` by method are empty where the truth is not known."""
+    answers = GroupsAnswers(shown.measurement)
+    return [
+        _summary(answers),
+        _method(answers, shown.method),
+        _errors(shown.measurement.asked.levels, errors),
+        _regions(shown, answers),
+        reading_section((*_NOTES, _ERROR_NOTE) if errors else _NOTES),
+    ]
+
+
+def _summary(answers: GroupsAnswers) -> str:
+    tree = answers.hierarchy
+    return (
+        f"<p>Histograms of groups by size for {tree.regions:,} regions on {tree.levels} level(s), "
+        f"{int(answers.group_counts[0]):,} groups in all, below {escape(tree.names[0])}.</p>"
+    )
+
+
+def _method(answers: GroupsAnswers, method: GroupsMethod) -> str:
+    rows = []
+    for level, name in enumerate(answers.measurement.asked.levels):
+        measured = level in answers.measured_levels
+        query, noise = (answers.query(level), str(answers.law(level))) if measured else ("not measured", "-")
+        rows.append((name, query, noise, method.losses[level]))
+    matched = f", merging {method.merge}, variances by {method.variances}"
+    how = (
+        f"Consistency: {method.consistency}{matched if method.consistency == 'matching' else ''}, "
+        f"rounding {method.rounding}, ties {method.ties}. "
+        f"Sizes above {answers.max_size:,} count as {answers.max_size:,}."
+    )
+    shown = table(("level", "query", "noise", "loss"), rows, numeric=4)
+    return f"<h2>Questions and method</h2>\n{shown}\n<p class='note'>{escape(how)}</p>"
+
+
+def _errors(levels: Sequence[str], errors: Mapping[str, Sequence[float]]) -> str:
+    if not errors:
+        return ""
+    rows = [(name, *(f"{value:,.1f}" for value in values)) for name, values in errors.items()]
+    picture = error_figure(errors, "people, mean over regions")
+    return (
+        "<h2>Error by level</h2>\n<p>The data are made, so the truth is known: people to add or remove, mean over "
+        f"the regions of a level.</p>\n{table(('method', *levels), rows)}\n"
+        f'<img alt="Mean error by level and method" src="{picture}">'
+    )
+
+
+def _regions(shown: Shown, answers: GroupsAnswers) -> str:
+    truth = None if shown.truth is None else shown.truth.private.histograms()
+    parts = []
+    for level, name in enumerate(shown.measurement.asked.levels):
+        region = max(answers.hierarchy.level_range(level), key=lambda region: int(answers.group_counts[region]))
+        path, groups = answers.hierarchy.paths[region], int(answers.group_counts[region])
+        exact = None if truth is None else truth[region]
+        picture = plots.region_figure(answers.get(region), shown.result.histograms[region], exact)
+        parts.append(
+            f"<h3>{escape(name)}: {escape(path)} ({groups:,} groups)</h3>\n"
+            f'<img alt="Histograms of {escape(path)}" src="{picture}">'
+        )
+    return (
+        "<h2>Released against noisy histograms</h2>\n<p>The region with the most groups of each level.</p>\n"
+        + "\n".join(parts)
+    )

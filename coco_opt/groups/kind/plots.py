@@ -1,0 +1,71 @@
+"""The figures of a release of groups: histograms beside the noisy answers they were made of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.groups.answers import RegionAnswer
+from coco_opt.groups.queries import exact_answers
+from coco_opt.histograms import CountOfCounts
+from coco_opt.report.plots import GRID, INK, NOISE, TRUTH, picture, plain_symlog, thin
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_AXES = {
+    "sizes": "group size (groups of that size)",
+    "cumulative": "group size (groups up to that size)",
+    "ranks": "rank of the group (its size)",
+}
+
+
+def region_figure(answer: RegionAnswer | None, estimate: CountOfCounts, truth: CountOfCounts | None) -> str:
+    """Return one region's estimated and noisy histograms, and beside them noise minus fit, as a data URI.
+
+    ``answer`` is None where the region's level was not measured: then the estimate is drawn alone.
+    """
+
+    def draw(axes: Sequence[Axes]) -> None:
+        _draw_histogram(axes[0], answer, estimate, truth)
+        if answer is not None:
+            _draw_residual(axes[1], answer, estimate)
+
+    return picture(draw, panels=2 if answer is not None else 1, height=2.6)
+
+
+def residuals(answer: RegionAnswer, estimate: CountOfCounts) -> NDArray[np.int64]:
+    """Return the noisy value of each measured cell minus the released one."""
+    return answer.values - exact_answers(estimate, answer.query, answer.max_size)
+
+
+def _draw_histogram(
+    axes: Axes, answer: RegionAnswer | None, estimate: CountOfCounts, truth: CountOfCounts | None
+) -> None:
+    if answer is not None:
+        sizes, noisy = answer.histogram()
+        kept = thin(sizes.size)
+        axes.plot(sizes[kept], noisy[kept], ".", color=NOISE, markersize=3, alpha=0.5, label="noisy")
+    if truth is not None:
+        axes.plot(truth.sizes, truth.counts, "_", color=TRUTH, markersize=7, label="true (made data)")
+    axes.plot(estimate.sizes, estimate.counts, "o", color=INK, markersize=3, label="released")
+    plain_symlog(axes.set_xscale, axes.xaxis)
+    plain_symlog(axes.set_yscale, axes.yaxis)
+    axes.set(xlabel="group size (people)", ylabel="groups", title="Groups of each size")
+    axes.legend(frameon=False, fontsize=8)
+
+
+def _draw_residual(axes: Axes, answer: RegionAnswer, estimate: CountOfCounts) -> None:
+    difference = residuals(answer, estimate)
+    at = np.arange(difference.size) + (answer.query == "ranks")
+    kept = thin(at.size)
+    deviation = answer.law.variance**0.5
+    axes.axhspan(-deviation, deviation, color=GRID, alpha=0.6, linewidth=0)
+    axes.plot(at[kept], difference[kept], ".", color=NOISE, markersize=3, alpha=0.6)
+    axes.axhline(0.0, color=INK, linewidth=1)
+    plain_symlog(axes.set_xscale, axes.xaxis)
+    axes.set_xlim(left=-0.2)
+    axes.set(xlabel=_AXES[answer.query], title="Noisy minus released")

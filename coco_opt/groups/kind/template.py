@@ -1,0 +1,66 @@
+"""A first configuration of a release of groups, from the headers of the user's files, and the keys that ask."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from coco_opt.groups.answers import MAX_SIZE
+from coco_opt.privacy import Asked
+from coco_opt.releases.kind import Draft
+
+_TABLES = {
+    "entities": "entity_id, group_id: private",
+    "groups": "group_id, region_id: public",
+    "hierarchy": "region_id, then levels, root first: public",
+}
+_SIZES = {"sizes": "level columns root first, then size, groups: private"}
+_ROOT = 'root = "all"                  # the table has no level columns: name its one region'
+_SECTION = """\
+[groups]
+max_size = 100000             # asked: public bound on a group's size, chosen without looking at the private table
+query = "cumulative"          # asked: sizes | ranks | cumulative, or one a level
+loss = "l1"                   # estimated, and free to change from here on: l1 | l2
+ties = "upper"                # upper | lower | midpoint, for loss l1
+consistency = "matching"      # joint | convex | matching | bottom_up | none
+merge = "weighted"            # weighted | average
+rounding = "half_up"          # half_up | half_even
+variances = "formula"         # formula | bootstrap (slower, merges better), for consistency matching, merge weighted
+
+[solvers]                     # the default is the fast exact one; see  coco-opt solvers
+# isotonic_l1 = "highs"
+"""
+
+
+def file_key_of(columns: Sequence[str]) -> str | None:
+    """Return the key of [data] that a file with these columns would fill."""
+    names = set(columns)
+    if names == {"entity_id", "group_id"}:
+        return "entities"
+    if names == {"group_id", "region_id"}:
+        return "groups"
+    if tuple(columns[-2:]) == ("size", "groups"):
+        return "sizes"
+    counted = len(columns) > 2 and columns[-1] == "count"  # persons' records
+    return "hierarchy" if len(columns) > 1 and columns[0] == "region_id" and not counted else None
+
+
+def draft_of(files: Mapping[str, Sequence[str]]) -> Draft:
+    """Return a configuration of three tables, or of counts made elsewhere where they are all there is."""
+    counted = "sizes" in files and not all(key in files for key in _TABLES)
+    data = (_ROOT,) if counted and len(files["sizes"]) == 2 else ()
+    return Draft(
+        files=_SIZES if counted else _TABLES,
+        section=_SECTION,
+        replaced="entities may move between groups while their number is public",
+        left="check max_size and epsilon",
+        data=data,
+    )
+
+
+def asked_keys(asked: Asked) -> dict[str, Any]:
+    """Return the keys of [groups] that ask what a measurement answers; a level that was not asked may say anything."""
+    queries = {question.level: question.query for question in asked.questions}
+    anything = next(iter(queries.values()))
+    levels = range(asked.hierarchy.levels)
+    return {"max_size": asked.facts[MAX_SIZE], "query": [queries.get(level, anything) for level in levels]}

@@ -1,0 +1,254 @@
+"""Whole tables on a tree of least convex piecewise-linear cost, one cell at a time: segments merged by slope.
+
+In one cell the least cost of a region's subtree, as a function of the region's value, is convex and piecewise linear:
+a list of segments, each with its slope and its length, from value 0 on.
+
+* A leaf's list is its own cost's.
+* Siblings are joined by sorting their segments by slope (the infimal convolution).
+* A region's own cost cuts the joined list at its atoms and adds its slopes.
+
+The root takes the segments that lower the cost. From there down, a region's value lies in some segment of its joined
+list, whose slope is the price of its children's sum: every child takes its segments below the price, and segments at
+the price are shared. O(m log m) for m atoms in the cell, times the tree's height.
+
+Handed down from the last cell to the first, each at most the next one's, values make rows in order.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.kernels.compile import compiled
+from coco_opt.kernels.expected_distance_rows import Costs, Shape
+
+Ints = NDArray[np.int64]
+
+_NEVER = 2**61
+_FINITE = 2**60
+_GAP = 12
+
+
+class Lists(NamedTuple):
+    """Scratch: every region's list, and its children's joined one; those of v from begin[v] to end[v] (regions,)."""
+
+    slopes: Ints
+    lengths: Ints
+    begin: Ints
+    end: Ints
+    joined_slopes: Ints
+    joined_lengths: Ints
+    joined_begin: Ints
+    joined_end: Ints
+
+
+@compiled
+def _lists(costs: Costs, first_child: Ints, cells: int) -> Lists:
+    """Return scratch for the largest cell: a region's list has the atoms and leaves below it, itself included."""
+    regions = first_child.size - 1
+    most = 0
+    weight = np.empty(regions, np.int64)
+    for i in range(cells):
+        total = 0
+        for v in range(regions - 1, -1, -1):
+            c = v * cells + i
+            weight[v] = costs.offsets[c + 1] - costs.offsets[c] + (first_child[v] == first_child[v + 1])
+            for child in range(first_child[v], first_child[v + 1]):
+                weight[v] += weight[child]
+            total += weight[v]
+        most = max(most, total)
+    return Lists(
+        np.empty(most, np.int64),
+        np.empty(most, np.int64),
+        np.empty(regions, np.int64),
+        np.empty(regions, np.int64),
+        np.empty(most, np.int64),
+        np.empty(most, np.int64),
+        np.empty(regions, np.int64),
+        np.empty(regions, np.int64),
+    )
+
+
+@compiled
+def _leaf_list(costs: Costs, c: int, tilt: int, top: int, lists: Lists, at: int) -> int:
+    """Write a leaf's segments on 0..top from ``at`` on; return their end."""
+    k, end = costs.offsets[c], costs.offsets[c + 1]
+    x, slope = 0, costs.first[c]
+    while x < top:
+        following = min(costs.atoms[k], top) if k < end else top
+        lists.slopes[at], lists.lengths[at] = slope + tilt, following - x
+        at += 1
+        x = following
+        if k < end:
+            slope = costs.slopes[k]
+            k += 1
+    return at
+
+
+@compiled
+def _gather(first_child: Ints, v: int, lists: Lists, at: int) -> int:
+    """Copy the segments of v's children, in no order, from ``at`` on; return their end."""
+    for child in range(first_child[v], first_child[v + 1]):
+        for k in range(lists.begin[child], lists.end[child]):
+            if at > lists.joined_begin[v] and lists.joined_slopes[at - 1] == lists.slopes[k]:
+                lists.joined_lengths[at - 1] += lists.lengths[k]
+            else:
+                lists.joined_slopes[at], lists.joined_lengths[at] = lists.slopes[k], lists.lengths[k]
+                at += 1
+    return at
+
+
+@compiled
+def _sort(begin: int, end: int, slopes: Ints, others: Ints) -> None:
+    """Sort begin:end by slope, in place (Shell 1959): few are a plain insertion sort."""
+    gap = end - begin
+    while gap > 1:
+        gap = 1 if gap < _GAP else gap * 5 // 11
+        for m in range(begin + gap, end):
+            slope, other, k = slopes[m], others[m], m
+            while k >= begin + gap and slopes[k - gap] > slope:
+                slopes[k], others[k] = slopes[k - gap], others[k - gap]
+                k -= gap
+            slopes[k], others[k] = slope, other
+
+
+@compiled
+def _join(first_child: Ints, v: int, lists: Lists, at: int) -> int:
+    """Write the segments of v's children in order of slope, equal ones as one, from ``at`` on; return their end."""
+    end = _gather(first_child, v, lists, at)
+    slopes, lengths = lists.joined_slopes, lists.joined_lengths
+    _sort(at, end, slopes, lengths)
+    kept = at
+    for m in range(at + 1, end):
+        if slopes[m] == slopes[kept]:
+            lengths[kept] += lengths[m]
+        else:
+            kept += 1
+            slopes[kept], lengths[kept] = slopes[m], lengths[m]
+    return kept + 1 if end > at else at
+
+
+@compiled
+def _own_list(costs: Costs, c: int, tilt: int, begin: int, end: int, lists: Lists, at: int) -> int:
+    """Cut joined segments begin:end at the region's atoms, add its slopes, write them from ``at`` on."""
+    k, last = costs.offsets[c], costs.offsets[c + 1]
+    x, slope = 0, costs.first[c] + tilt
+    for m in range(begin, end):
+        left = lists.joined_lengths[m]
+        while left > 0:
+            length = left
+            if k < last:
+                length = min(left, costs.atoms[k] - x)
+            lists.slopes[at], lists.lengths[at] = lists.joined_slopes[m] + slope, length
+            at += 1
+            x, left = x + length, left - length
+            if k < last and costs.atoms[k] == x:
+                slope = costs.slopes[k] + tilt
+                k += 1
+    return at
+
+
+@compiled
+def _price(costs: Costs, c: int, tilt: int, up: int, x: int, top: int, v: int, lists: Lists) -> tuple[int, int]:
+    """Return a price of v's sum that fits its value x, its parent's price and its children's segments; and their slope.
+
+    The second is the slope up to which the children's segments fill x. The price lies between it and the next one and
+    within the parent's price less the own slopes: in the middle where both ends are finite.
+    """
+    below, above, filled = -_NEVER, _NEVER, 0
+    for m in range(lists.joined_begin[v], lists.joined_end[v]):
+        if filled >= x:
+            above = lists.joined_slopes[m]
+            break
+        below = lists.joined_slopes[m]
+        filled += lists.joined_lengths[m]
+    if filled > x:
+        above = below
+    left = right = costs.first[c]
+    for k in range(costs.offsets[c], costs.offsets[c + 1]):
+        if costs.atoms[k] > x:
+            break
+        right = costs.slopes[k]
+        if costs.atoms[k] < x:
+            left = right
+    low = max(below, up - tilt - right if x < top else -_NEVER)
+    high = min(above, up - tilt - left if x > 0 else _NEVER)
+    if low > -_FINITE and high < _FINITE:
+        return (low + high) // 2, below
+    return min(max(0, low), high), below
+
+
+@compiled
+def _share(first_child: Ints, v: int, slope: int, lists: Lists, x: Ints) -> None:
+    """Give x[v] to the children: all their segments below ``slope``, then those at it, one child after the other."""
+    left = x[v]
+    for child in range(first_child[v], first_child[v + 1]):
+        x[child] = 0
+        for k in range(lists.begin[child], lists.end[child]):
+            if lists.slopes[k] >= slope:
+                break
+            x[child] += lists.lengths[k]
+        left -= x[child]
+    for child in range(first_child[v], first_child[v + 1]):
+        if left == 0:
+            break
+        for k in range(lists.begin[child], lists.end[child]):
+            if lists.slopes[k] == slope:
+                more = min(left, lists.lengths[k])
+                x[child] += more
+                left -= more
+            elif lists.slopes[k] > slope:
+                break
+
+
+@compiled
+def _solve(
+    costs: Costs, shape: Shape, cells: int, i: int, top: Ints, tilt: Ints, lists: Lists, x: Ints, prices: Ints
+) -> None:
+    """Write the best values x (regions,) of cell i within 0..top that add up, and the prices of the sums."""
+    regions = x.size
+    at = joined = 0
+    for v in range(regions - 1, -1, -1):
+        c = v * cells + i
+        lists.begin[v], lists.joined_begin[v] = at, joined
+        if shape.first_child[v] == shape.first_child[v + 1]:
+            at = _leaf_list(costs, c, tilt[v], top[v], lists, at)
+        else:
+            joined = _join(shape.first_child, v, lists, joined)
+            at = _own_list(costs, c, tilt[v], lists.joined_begin[v], joined, lists, at)
+        lists.end[v], lists.joined_end[v] = at, joined
+    x[0] = 0
+    for k in range(lists.begin[0], lists.end[0]):
+        if lists.slopes[k] >= 0:
+            break
+        x[0] += lists.lengths[k]
+    for v in range(regions):
+        prices[v] = 0
+        if shape.first_child[v] < shape.first_child[v + 1]:
+            up = prices[shape.parent[v]] if v > 0 else 0
+            prices[v], slope = _price(costs, v * cells + i, tilt[v], up, x[v], top[v], v, lists)
+            _share(shape.first_child, v, slope, lists, x)
+
+
+@compiled
+def solve_cells(costs: Costs, shape: Shape, order: Ints, down: bool, x: Ints, prices: Ints) -> None:
+    """Write the best values x (regions, cells) of all cells and the prices of their sums.
+
+    order (regions, cells): the prices of the order of rows (``expected_distance_rows.order_prices``). Every cell is
+    solved on its own; or, with ``down``, from the last cell to the first, each within the values of the cell after it:
+    then x is a whole consistent table. What the cells before it will pay is known from the prices of the order alone;
+    good ones make a good table.
+    """
+    regions, cells = x.shape
+    lists = _lists(costs, shape.first_child, cells)
+    tilt, values, price = np.empty(regions, np.int64), np.empty(regions, np.int64), np.empty(regions, np.int64)
+    top = shape.top.copy()
+    for i in range(cells - 1, -1, -1):
+        for v in range(regions):
+            tilt[v] = (0 if down else order[v, i]) - (order[v, i - 1] if i > 0 else 0)
+        _solve(costs, shape, cells, i, top, tilt, lists, values, price)
+        for v in range(regions):
+            x[v, i], prices[v, i] = values[v], price[v]
+            top[v] = values[v] if down else top[v]

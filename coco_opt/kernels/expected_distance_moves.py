@@ -1,0 +1,166 @@
+"""Moves that better a whole consistent table: all regions shift over one stretch of cells, each by its own units.
+
+Shifting keeps the order within the stretch, so only its ends bound how far a leaf can go: down to its value in the cell
+before, up to its value in the cell after. What a shift costs is convex in the number of units, so the best shifts of
+all regions at once are one cell's problem on the tree: the unit slopes of leaves are merged upwards, every region adds
+its own, and the root takes those that lower the cost. Each slope stems from one leaf, which moves through it exactly if
+the root does.
+
+A stretch can gain at most what the certificate leaves open in its cells and at its ends: others are passed over.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.kernels.compile import compiled
+from coco_opt.kernels.expected_distance_rows import Costs, Shape
+
+Ints = NDArray[np.int64]
+
+_GAP = 12
+
+
+class Steps(NamedTuple):
+    """Scratch: unit slopes and their leaves, those of region v from begin[v] on, size[v] of them from low[v] units."""
+
+    slopes: Ints
+    leaves: Ints
+    begin: Ints
+    size: Ints
+    low: Ints
+    shift: Ints
+
+
+@compiled
+def _slope(costs: Costs, c: int, x: int) -> int:
+    """Return the cost of the unit from x to x + 1."""
+    low, high = costs.offsets[c], costs.offsets[c + 1]
+    begin = low
+    while low < high:
+        middle = (low + high) // 2
+        if costs.atoms[middle] <= x:
+            low = middle + 1
+        else:
+            high = middle
+    return int(costs.slopes[low - 1] if low > begin else costs.first[c])
+
+
+@compiled
+def _stretch_slope(costs: Costs, x: Ints, v: int, begin: int, end: int, units: int) -> int:
+    """Return the cost of shifting region v over cells begin:end from ``units`` to one more."""
+    total = 0
+    for i in range(begin, end):
+        total += _slope(costs, v * x.shape[1] + i, x[v, i] + units)
+    return total
+
+
+@compiled
+def _sort(begin: int, end: int, slopes: Ints, others: Ints) -> None:
+    """Sort begin:end by slope, in place (Shell 1959): few are a plain insertion sort."""
+    gap = end - begin
+    while gap > 1:
+        gap = 1 if gap < _GAP else gap * 5 // 11
+        for m in range(begin + gap, end):
+            slope, other, k = slopes[m], others[m], m
+            while k >= begin + gap and slopes[k - gap] > slope:
+                slopes[k], others[k] = slopes[k - gap], others[k - gap]
+                k -= gap
+            slopes[k], others[k] = slope, other
+
+
+@compiled
+def _join(first_child: Ints, v: int, steps: Steps, at: int) -> int:
+    """Write the slopes of v's children in order from ``at`` on; return how many there are."""
+    place = at
+    for child in range(first_child[v], first_child[v + 1]):
+        for k in range(steps.begin[child], steps.begin[child] + steps.size[child]):
+            steps.slopes[place], steps.leaves[place] = steps.slopes[k], steps.leaves[k]
+            place += 1
+    _sort(at, place, steps.slopes, steps.leaves)
+    return place - at
+
+
+@compiled
+def _shifts(costs: Costs, shape: Shape, x: Ints, begin: int, end: int, reach: int, steps: Steps) -> None:
+    """Write the best shift of every region over cells begin:end, at most ``reach`` units at a leaf."""
+    regions, cells = x.shape
+    at = 0
+    for v in range(regions - 1, -1, -1):
+        steps.begin[v] = at
+        first, last = shape.first_child[v], shape.first_child[v + 1]
+        if first == last:
+            low = max((x[v, begin - 1] if begin > 0 else 0) - x[v, begin], -reach)
+            high = min((x[v, end] if end < cells else shape.top[v]) - x[v, end - 1], reach)
+            steps.low[v], steps.size[v] = low, high - low
+            for k in range(high - low):
+                steps.slopes[at + k], steps.leaves[at + k] = 0, v
+        else:
+            steps.low[v] = 0
+            for child in range(first, last):
+                steps.low[v] += steps.low[child]
+            steps.size[v] = _join(shape.first_child, v, steps, at)
+        for k in range(steps.size[v]):
+            steps.slopes[at + k] += _stretch_slope(costs, x, v, begin, end, steps.low[v] + k)
+        at += steps.size[v]
+    for v in range(regions):
+        steps.shift[v] = steps.low[v] if shape.first_child[v] == shape.first_child[v + 1] else 0
+    for k in range(steps.begin[0], steps.begin[0] + steps.size[0]):
+        if steps.slopes[k] < 0:
+            steps.shift[steps.leaves[k]] += 1
+    for v in range(regions - 1, 0, -1):
+        steps.shift[shape.parent[v]] += steps.shift[v]
+
+
+@compiled
+def _move(costs: Costs, x: Ints, begin: int, end: int, shift: Ints) -> int:
+    """Shift the regions over cells begin:end if that lowers the cost; return by how much."""
+    gain = 0
+    for v in range(shift.size):
+        for units in range(shift[v]):
+            gain -= _stretch_slope(costs, x, v, begin, end, units)
+        for units in range(shift[v], 0):
+            gain += _stretch_slope(costs, x, v, begin, end, units)
+    if gain <= 0:
+        return 0
+    for v in range(shift.size):
+        for i in range(begin, end):
+            x[v, i] += shift[v]
+    return gain
+
+
+@compiled
+def improve(costs: Costs, shape: Shape, x: Ints, own: Ints, between: Ints, unit: int, longest: int, reach: int) -> int:
+    """Try all stretches of at most ``longest`` cells once, in place; return what was gained.
+
+    own and between (cells,) say where the gap lies (``expected_distance_rows.cell_gaps``); ``unit`` is the least gain
+    there is. O(regions (length + log regions)) a stretch that is tried.
+    """
+    regions, cells = x.shape
+    height, v = 1, regions - 1
+    while v > 0:
+        v, height = shape.parent[v], height + 1
+    room = 2 * reach * regions * height
+    steps = Steps(
+        np.empty(room, np.int64),
+        np.empty(room, np.int64),
+        np.empty(regions, np.int64),
+        np.empty(regions, np.int64),
+        np.empty(regions, np.int64),
+        np.empty(regions, np.int64),
+    )
+    gained = 0
+    for length in range(1, longest + 1):
+        for begin in range(cells - length + 1):
+            end = begin + length
+            within = between[begin - 1] if begin > 0 else 0
+            for i in range(begin, end):
+                within += own[i] + between[i]
+            if within < unit:
+                continue
+            _shifts(costs, shape, x, begin, end, reach, steps)
+            gained += _move(costs, x, begin, end, steps.shift)
+    return gained

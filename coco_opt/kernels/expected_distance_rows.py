@@ -1,0 +1,322 @@
+"""Best rows of single regions under prices of their cells, and what they prove: tilted isotonic fits in integers.
+
+    minimise  sum_i f_i(z_i) + d_i z_i   subject to   z whole,  0 <= z_0 <= ... <= z_{n-1} <= top
+
+with convex piecewise-linear f_i whose atoms (where the slope changes) and slopes are whole. Every cell alone has an
+interval of least values. Where the largest lower end so far is at most the smallest upper end to come, the row may be
+cut: parts on either side are solved alone, clipped to what lies between them, and no cost rises. Most parts are single
+cells. The others are solved by the slope trick: the cost of a part's beginning, as a function of the bound on its last
+value, is convex and nonincreasing, and kept as a heap of its breakpoints; O(m log m) for m atoms.
+
+All numbers are int64, so that bounds are exact; the caller sees to it that no sum overflows. Costs are counted from
+f(0) = 0.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.kernels.compile import compiled
+
+Ints = NDArray[np.int64]
+
+_NEVER = 2**61  # a slope beyond all others: the sides of a bound
+_FINITE = 2**60
+
+
+class Costs(NamedTuple):
+    """Convex piecewise-linear costs of cells c = region * cells + i, in compressed rows.
+
+    offsets (regions * cells + 1,); atoms (m,) rising within a cell, above 0 and below the region's groups; slopes (m,)
+    right of each atom; first (regions * cells,) the slope left of all of them.
+    """
+
+    offsets: Ints
+    atoms: Ints
+    slopes: Ints
+    first: Ints
+
+
+class Shape(NamedTuple):
+    """The tree's arrays (``Tree``) and every region's largest value: parent, first_child, top (regions,)."""
+
+    parent: Ints
+    first_child: Ints
+    top: Ints
+
+
+class State(NamedTuple):
+    """What is known of all regions' rows, each (regions, cells): for prices that change little from call to call.
+
+    own: the prices of the cells, a sum's less its parent's; low and high: the ends of each cell's least values alone;
+    best: the best rows; value: the cells' costs in them, prices included. Nothing is known (``nothing``) where own is
+    no price, and best and value are 0.
+    """
+
+    own: Ints
+    low: Ints
+    high: Ints
+    best: Ints
+    value: Ints
+
+    @classmethod
+    def nothing(cls, regions: int, cells: int) -> State:
+        """Return the state before any prices were looked at."""
+        state = cls(*(np.zeros((regions, cells), np.int64) for _ in range(5)))
+        state.own.fill(_NEVER)
+        return state
+
+
+@compiled
+def _rise(costs: Costs, c: int, x: int) -> int:
+    """Return f(x) - f(0)."""
+    total, slope, at = 0, costs.first[c], 0
+    for k in range(costs.offsets[c], costs.offsets[c + 1]):
+        if costs.atoms[k] >= x:
+            break
+        total += slope * (costs.atoms[k] - at)
+        slope, at = costs.slopes[k], costs.atoms[k]
+    return int(total + slope * (x - at))
+
+
+@compiled
+def _sides(costs: Costs, c: int, d: int, top: int) -> tuple[int, int]:
+    """Return the ends of the interval of least f(u) + d u over 0 <= u <= top."""
+    begin, end = costs.offsets[c], costs.offsets[c + 1]
+    if costs.first[c] + d > 0:
+        return 0, 0
+    low, high = begin, end
+    while low < high:
+        middle = (low + high) // 2
+        if costs.slopes[middle] + d >= 0:
+            high = middle
+        else:
+            low = middle + 1
+    least = costs.atoms[low] if low < end else top
+    if costs.first[c] + d == 0:
+        return 0, least
+    if low < end and costs.slopes[low] + d == 0:
+        return least, costs.atoms[low + 1] if low + 1 < end else top
+    return least, least
+
+
+@compiled
+def _slopes_at(costs: Costs, c: int, x: int, top: int) -> tuple[int, int]:
+    """Return the slopes left and right of x, without end beyond 0 and top."""
+    left = right = costs.first[c]
+    for k in range(costs.offsets[c], costs.offsets[c + 1]):
+        if costs.atoms[k] > x:
+            break
+        right = costs.slopes[k]
+        if costs.atoms[k] < x:
+            left = right
+    return -_NEVER if x <= 0 else left, _NEVER if x >= top else right
+
+
+@compiled
+def _push(at: Ints, jump: Ints, size: int, value: int, amount: int) -> None:
+    """Add a breakpoint to the heap of ``size`` breakpoints, the largest first."""
+    k = size
+    while k > 0 and at[(k - 1) // 2] < value:
+        at[k], jump[k] = at[(k - 1) // 2], jump[(k - 1) // 2]
+        k = (k - 1) // 2
+    at[k], jump[k] = value, amount
+
+
+@compiled
+def _pop(at: Ints, jump: Ints, size: int) -> None:
+    """Remove the first breakpoint of ``size``; the last one takes its place and sinks."""
+    value, amount = at[size - 1], jump[size - 1]
+    k = 0
+    while True:
+        below = 2 * k + 1
+        if below >= size - 1:
+            break
+        if below + 1 < size - 1 and at[below + 1] > at[below]:
+            below += 1
+        if at[below] <= value:
+            break
+        at[k], jump[k] = at[below], jump[below]
+        k = below
+    at[k], jump[k] = value, amount
+
+
+@compiled
+def _fit(costs: Costs, c: int, begin: int, end: int, d: Ints, top: int, z: Ints, at: Ints, jump: Ints) -> None:
+    """Write the best values of cells begin:end of the region whose cell 0 is c; ``at`` and ``jump`` are scratch."""
+    size = slope = 0  # of the beginning's cost right of its last breakpoint; never positive once flattened
+    for i in range(begin, end):
+        last = costs.first[c + i]
+        for k in range(costs.offsets[c + i], costs.offsets[c + i + 1]):
+            _push(at, jump, size, costs.atoms[k], costs.slopes[k] - last)
+            last = costs.slopes[k]
+            size += 1
+        slope += last + d[i]
+        z[i] = top if slope <= 0 else 0
+        while slope > 0 and size > 0:
+            z[i] = at[0]
+            if jump[0] > slope:
+                jump[0] -= slope
+                slope = 0
+            else:
+                slope -= jump[0]
+                _pop(at, jump, size)
+                size -= 1
+        if slope > 0:
+            slope = z[i] = 0
+    for i in range(end - 2, begin - 1, -1):
+        z[i] = min(z[i], z[i + 1])
+
+
+@compiled
+def _best_row(costs: Costs, c: int, d: Ints, top: int, low: Ints, high: Ints, z: Ints, at: Ints, jump: Ints) -> None:
+    """Write the best row into z (n,) from the ends ``low`` and ``high`` (n,) of its cells' least values.
+
+    While z is written from the left, its part not yet written holds the smallest upper end from there on.
+    """
+    n = d.size
+    most = top
+    for i in range(n - 1, -1, -1):
+        most = min(most, high[i])
+        z[i] = most
+    begin = highest = written = 0
+    for i in range(n):
+        highest = max(highest, low[i])
+        most = z[i + 1] if i + 1 < n else top
+        if highest > most:
+            continue
+        if begin == i:
+            written = z[i] = max(written, low[i])
+        else:
+            _fit(costs, c, begin, i + 1, d, top, z, at, jump)
+            for k in range(begin, i + 1):
+                written = z[k] = max(written, min(z[k], most))
+        begin = i + 1
+
+
+@compiled
+def _room(costs: Costs, regions: int, cells: int) -> int:
+    """Return the largest number of atoms in one region's row."""
+    room = 0
+    for v in range(regions):
+        room = max(room, costs.offsets[(v + 1) * cells] - costs.offsets[v * cells])
+    return room
+
+
+@compiled
+def best_rows(costs: Costs, shape: Shape, prices: Ints, begin: int, step: int, state: State) -> None:
+    """Bring the best rows up to date with prices of the tree's sums, for the regions begin, begin + step, ...
+
+    prices (regions, cells), any values. The sum of ``state.value`` over all cells is a lower bound on the cost of every
+    consistent table, f(0) left out. A row is solved again where its own prices changed, and only the cells that changed
+    are looked at again: O(regions cells) with a small constant.
+    """
+    regions, cells = prices.shape
+    room = _room(costs, regions, cells)
+    z, at, jump = np.empty(cells, np.int64), np.empty(room, np.int64), np.empty(room, np.int64)
+    for v in range(begin, regions, step):
+        up, top = shape.parent[v], shape.top[v]
+        own, low, high, best, value = state.own[v], state.low[v], state.high[v], state.best[v], state.value[v]
+        changed = False
+        for i in range(cells):
+            d = prices[v, i] - (prices[up, i] if up >= 0 else 0)
+            if d != own[i]:
+                value[i] += (d - own[i]) * best[i]
+                own[i], changed = d, True
+                low[i], high[i] = _sides(costs, v * cells + i, d, top)
+        if not changed:
+            continue
+        _best_row(costs, v * cells, own, top, low, high, z, at, jump)
+        for i in range(cells):
+            if z[i] != best[i]:
+                value[i] = _rise(costs, v * cells + i, z[i]) + own[i] * z[i]
+                best[i] = z[i]
+
+
+@compiled
+def row_gaps(costs: Costs, shape: Shape, x: Ints, state: State, gaps: Ints) -> None:
+    """Write how much more each region's row of x (regions, cells) costs than its best one into gaps (regions,)."""
+    regions, cells = x.shape
+    for v in range(regions):
+        gaps[v] = 0
+        for i in range(cells):
+            value, best = x[v, i], state.best[v, i]
+            if value != best:
+                c = v * cells + i
+                gaps[v] += _rise(costs, c, value) - _rise(costs, c, best) + state.own[v, i] * (value - best)
+
+
+@compiled
+def order_prices(costs: Costs, shape: Shape, state: State, begin: int, step: int, order: Ints) -> None:
+    """Write prices ``order`` (regions, cells) >= 0 of z_i <= z_{i+1} that prove the best rows z, each cell alone.
+
+    order[v, i] raises the cost of z_i and lowers that of z_{i+1}; it is 0 where the row rises, and at the last cell.
+    Those that the cells before allow are an interval, found from the left; one is chosen from the right, in the middle
+    where the interval ends.
+    """
+    regions, cells = order.shape
+    low, high = np.empty(cells, np.int64), np.empty(cells, np.int64)
+    for v in range(begin, regions, step):
+        d, z = state.own[v], state.best[v]
+        least = most = 0
+        for i in range(cells):
+            left, right = _slopes_at(costs, v * cells + i, z[i], shape.top[v])
+            limit = _NEVER if i + 1 < cells and z[i + 1] == z[i] else 0
+            least = min(max(least - d[i] - right, 0), limit)
+            most = min(max(most - d[i] - left, 0), limit)
+            low[i], high[i] = least, most
+        order[v, cells - 1] = after = 0
+        for i in range(cells - 1, 0, -1):
+            left, right = _slopes_at(costs, v * cells + i, z[i], shape.top[v])
+            least = max(low[i - 1], after + d[i] + left)
+            most = min(high[i - 1], after + d[i] + right)
+            after = max((least + most) // 2 if least <= most < _FINITE else least, 0)
+            order[v, i - 1] = after
+
+
+@compiled
+def cell_gaps(costs: Costs, shape: Shape, state: State, order: Ints, x: Ints, own: Ints, between: Ints) -> None:
+    """Write where the gap of whole rows x lies, over all regions: within cells and between each and the next.
+
+    own (cells,): what the values cost more than the best ones of their cells under both kinds of prices; between
+    (cells,): the price of the order times how far the row rises there. Both are nonnegative and add up to the gap.
+    """
+    regions, cells = x.shape
+    own[:], between[:] = 0, 0
+    for v in range(regions):
+        for i in range(cells):
+            tilt = state.own[v, i] + order[v, i] - (order[v, i - 1] if i > 0 else 0)
+            c, value = v * cells + i, x[v, i]
+            low, high = _sides(costs, c, tilt, shape.top[v])
+            if value < low or value > high:
+                own[i] += _rise(costs, c, value) - _rise(costs, c, low) + tilt * (value - low)
+            if i + 1 < cells:
+                between[i] += order[v, i] * (x[v, i + 1] - value)
+
+
+@compiled
+def costs_of_rows(costs: Costs, x: Ints, total: Ints) -> None:
+    """Write each region's cost of whole values x (regions, cells) into total (regions,), f(0) left out."""
+    regions, cells = x.shape
+    for v in range(regions):
+        total[v] = 0
+        for i in range(cells):
+            total[v] += _rise(costs, v * cells + i, x[v, i])
+
+
+@compiled
+def imbalance(parent: Ints, z: Ints, out: Ints) -> None:
+    """Write into out each inner region's row of z less the sum of its children's; 0 at leaves."""
+    regions, cells = z.shape
+    inner = np.zeros(regions, np.bool_)
+    for v in range(1, regions):
+        inner[parent[v]] = True
+    for v in range(regions):
+        for i in range(cells):
+            out[v, i] = z[v, i] if inner[v] else 0
+    for v in range(1, regions):
+        for i in range(cells):
+            out[parent[v], i] -= z[v, i]

@@ -1,0 +1,174 @@
+"""What a measurement costs, as a value: an exact amount in its unit, and the noise that it buys."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar, Self
+
+from coco_opt.errors import InputError, ProblemError
+from coco_opt.privacy.accounting import RENYI_ORDERS, epsilon_of_rho, gaussian_variance, implied_by, renyi_of_rho
+from coco_opt.privacy.budget import Unit, noise_scale, split
+from coco_opt.privacy.directed import round_above
+from coco_opt.privacy.laws import DiscreteGaussian, Geometric, Law
+
+DELTA = Fraction(1, 10**6)
+"""The delta at which a rho is stated as an epsilon where the user names none."""
+_SHOWN_DIGITS = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Sensitivity:
+    """By how much neighbours change all answers of a level: in L1 norm, and in squared L2 norm."""
+
+    l1: int
+    l2_squared: int
+
+    def __post_init__(self) -> None:
+        if self.l1 < 1 or self.l2_squared < 1:
+            raise ProblemError("a query has a sensitivity of at least 1")
+
+
+@dataclass(frozen=True)
+class Cost(ABC):
+    """An exact amount of a unit, at least 0; costs of one unit add up, over levels and queries.
+
+    1 / nominal variance of the noise that an amount buys grows with ``amount ** precision_power``.
+    """
+
+    amount: Fraction
+
+    unit: ClassVar[Unit]
+    precision_power: ClassVar[int]
+
+    def __post_init__(self) -> None:
+        amount = Fraction(self.amount)
+        if amount < 0:
+            raise ProblemError(f"a cost in {self.unit} must not be negative")
+        object.__setattr__(self, "amount", amount)
+
+    @abstractmethod
+    def law(self, sensitivity: Sensitivity) -> Law:
+        """Return the noise that this cost buys for a query; raise ProblemError for a cost of 0."""
+
+    @abstractmethod
+    def implied(self, delta: Fraction | None = None) -> dict[str, Any]:
+        """Return plain values of what the guarantee says in other languages, each rounded in the safe direction."""
+
+    @abstractmethod
+    def epsilon(self, delta: Fraction = DELTA) -> Fraction:
+        """Return the epsilon that the guarantee implies at ``delta``, rounded up; exact for pure epsilon."""
+
+    @abstractmethod
+    def guarantee(self, delta: Fraction | None = None) -> tuple[Fraction, Fraction]:
+        """Return the (epsilon, delta) that it implies; the delta of pure epsilon is 0, whatever ``delta`` says."""
+
+    @abstractmethod
+    def meaning(self, delta: Fraction | None = None) -> str:
+        """Return in a few words what else the cost means."""
+
+    def shared(self, shares: Sequence[str | int | Fraction]) -> tuple[Self, ...]:
+        """Return this cost times each share; ProblemError unless they sum to exactly 1."""
+        return tuple(type(self)(part) for part in split(self.amount, shares))
+
+    def __add__(self, other: Cost) -> Self:
+        if type(other) is not type(self):
+            raise ProblemError(f"a cost in {self.unit} and one in {other.unit} do not add up")
+        return type(self)(self.amount + other.amount)
+
+    def __mul__(self, share: Fraction | int) -> Self:
+        return type(self)(self.amount * share)
+
+    def __bool__(self) -> bool:
+        return self.amount > 0
+
+    def as_dict(self) -> dict[str, str]:
+        """Return plain values for files, read back by ``cost_of``."""
+        return {self.unit: str(self.amount)}
+
+    def __str__(self) -> str:
+        return f"{self.unit} = {self.amount}"
+
+
+@dataclass(frozen=True)
+class Epsilon(Cost):
+    """Pure epsilon-differential privacy; buys double-geometric noise."""
+
+    unit = "epsilon"
+    precision_power = 2
+
+    def law(self, sensitivity: Sensitivity) -> Geometric:
+        """Return geometric noise of scale L1 sensitivity / epsilon."""
+        return Geometric(noise_scale(sensitivity.l1, self.amount))
+
+    def implied(self, delta: Fraction | None = None) -> dict[str, Any]:
+        """Return rho and Renyi divergences."""
+        found = implied_by(self.amount)
+        return {"rho": str(found.rho), "renyi": {str(order): str(value) for order, value in found.renyi}}
+
+    def epsilon(self, delta: Fraction = DELTA) -> Fraction:
+        """Return the amount: it holds at every delta."""
+        return self.amount
+
+    def guarantee(self, delta: Fraction | None = None) -> tuple[Fraction, Fraction]:
+        """Return the amount and 0."""
+        return self.amount, Fraction(0)
+
+    def meaning(self, delta: Fraction | None = None) -> str:
+        """Return the zCDP that it implies."""
+        return f"zCDP rho = {self.implied()['rho']}"
+
+
+@dataclass(frozen=True)
+class Rho(Cost):
+    """Zero-concentrated differential privacy; buys discrete Gaussian noise."""
+
+    unit = "rho"
+    precision_power = 1
+
+    def law(self, sensitivity: Sensitivity) -> DiscreteGaussian:
+        """Return discrete Gaussian noise of variance squared L2 sensitivity / (2 rho)."""
+        return DiscreteGaussian(gaussian_variance(sensitivity.l2_squared, self.amount))
+
+    def implied(self, delta: Fraction | None = None) -> dict[str, Any]:
+        """Return (epsilon, delta) by the tight conversion, and Renyi divergences."""
+        at = delta or DELTA
+        pair = {"epsilon": str(self.epsilon(at)), "delta": str(at), "conversion": "tight"}
+        return {**pair, "renyi": {str(order): str(renyi_of_rho(self.amount, order)) for order in RENYI_ORDERS}}
+
+    def epsilon(self, delta: Fraction = DELTA) -> Fraction:
+        """Return the epsilon at ``delta`` (Canonne, Kamath and Steinke 2020, corollary 13)."""
+        return epsilon_of_rho(self.amount, delta)
+
+    def guarantee(self, delta: Fraction | None = None) -> tuple[Fraction, Fraction]:
+        """Return the epsilon at ``delta`` (a millionth where it is None), and that delta."""
+        return self.epsilon(delta or DELTA), delta or DELTA
+
+    def meaning(self, delta: Fraction | None = None) -> str:
+        """Return the epsilon at a delta, rounded up."""
+        at = delta or DELTA
+        return f"zCDP: epsilon at most {float(round_above(self.epsilon(at), _SHOWN_DIGITS)):g} at delta = {at}"
+
+
+COSTS: Mapping[str, type[Epsilon] | type[Rho]] = {cost.unit: cost for cost in (Epsilon, Rho)}
+
+
+def cost_of(plain: Mapping[str, Any]) -> Cost:
+    """Return the cost that ``as_dict`` wrote; raise InputError (unknown-cost) for anything else."""
+    for unit, kind in COSTS.items():
+        if isinstance(plain.get(unit), str):
+            return kind(Fraction(plain[unit]))
+    raise InputError("unknown-cost", f"a cost is stated in {' or '.join(COSTS)}, as a fraction in a string")
+
+
+def total(costs: Iterable[Cost]) -> Cost:
+    """Return the sum of costs of one unit; raise ProblemError without any or for several units."""
+    listed = list(costs)
+    if not listed:
+        raise ProblemError("nothing was asked, so there is no cost to add up")
+    whole = listed[0]
+    for cost in listed[1:]:
+        whole = whole + cost
+    return whole

@@ -1,0 +1,122 @@
+"""The distributions of all counts, each by its atoms with whole weights, in compressed rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from coco_opt.errors import ProblemError
+from coco_opt.problem import MAX_INTEGER
+
+IntArray = NDArray[np.int64]
+
+_BLOCK = 2**22  # atoms that are sorted at once
+
+
+@dataclass(frozen=True, eq=False, init=False)
+class Marginals:
+    """Random counts X of all cells of all regions: ``Marginals(shape, offsets, atoms, weights)``.
+
+    shape = (regions, cells); the atoms of cell i of region v lie from offsets[c] to offsets[c + 1], c = v * cells + i;
+    offsets (regions * cells + 1,), atoms (m,) whole and rising within a cell, in groups; weights (m,) whole and
+    positive. A cell without atoms has no cost. Raises ProblemError for other arrays.
+    """
+
+    shape: tuple[int, int]
+    offsets: IntArray
+    atoms: IntArray
+    weights: IntArray
+
+    def __init__(self, shape: tuple[int, int], offsets: ArrayLike, atoms: ArrayLike, weights: ArrayLike) -> None:
+        ends = _whole(offsets, "offsets")
+        places, masses = _whole(atoms, "atoms"), _whole(weights, "weights")
+        if len(shape) != 2 or min(shape) < 1 or ends.shape != (shape[0] * shape[1] + 1,):
+            raise ProblemError("offsets must have one entry more than there are cells, one cell and region at least")
+        if ends[0] != 0 or ends[-1] != places.size or (np.diff(ends) < 0).any() or masses.shape != places.shape:
+            raise ProblemError("offsets must rise from 0 to the number of atoms, and every atom have a weight")
+        if (masses < 1).any() or float(masses.sum(dtype=np.float64)) > MAX_INTEGER:
+            raise ProblemError("weights must be positive and add up to at most 2^53")
+        falls = np.diff(places) <= 0
+        falls[ends[1:-1][(ends[1:-1] > 0) & (ends[1:-1] < places.size)] - 1] = False
+        if falls.any():
+            raise ProblemError("atoms must rise within every cell")
+        object.__setattr__(self, "shape", (int(shape[0]), int(shape[1])))
+        for name, values in (("offsets", ends), ("atoms", places), ("weights", masses)):
+            values.setflags(write=False)
+            object.__setattr__(self, name, values)
+
+    @classmethod
+    def from_samples(cls, samples: ArrayLike) -> Self:
+        """Return the marginals of whole tables (draws, regions, cells), each of weight 1."""
+        draws = np.asarray(samples)
+        if draws.ndim != 3:
+            raise ProblemError(f"samples must be tables of shape draws x regions x cells, not {draws.shape}")
+        return cls.from_points(np.moveaxis(draws, 0, -1))
+
+    @classmethod
+    def from_points(cls, points: ArrayLike, weights: ArrayLike = 1) -> Self:
+        """Return marginals by points (regions, cells, points), quantiles for instance, in any order.
+
+        weights: one whole number, one a point (points,) or one for each of all; 0 leaves a point out.
+        """
+        places = np.asarray(points)
+        if places.ndim != 3 or 0 in places.shape or places.dtype.kind not in "iu":
+            raise ProblemError("points must be whole numbers of shape regions x cells x points, none of them 0")
+        masses = np.asarray(weights)
+        if masses.dtype.kind not in "iu" or masses.shape not in ((), places.shape[2:], places.shape):
+            raise ProblemError("weights must be one whole number, one a point, or one for each point of each cell")
+        if (masses < 0).any():
+            raise ProblemError("weights must not be negative")
+        regions, cells, size = places.shape
+        width = max(1, _BLOCK // (cells * size))
+        parts = []
+        for begin in range(0, regions, width):
+            rows = places[begin : begin + width].reshape(-1, size)
+            mass = masses[begin : begin + width].reshape(-1, size) if masses.ndim == 3 else masses
+            parts.append(_distinct(rows, mass))
+        counts, atoms, kept = (np.concatenate(part) for part in zip(*parts, strict=True))
+        return cls((regions, cells), np.append(0, np.cumsum(counts)), atoms, kept)
+
+    @property
+    def cell_of(self) -> IntArray:
+        """Return the number of each atom's cell (m,)."""
+        return np.repeat(np.arange(self.offsets.size - 1), np.diff(self.offsets))
+
+    @property
+    def totals(self) -> IntArray:
+        """Return the sum of weights of each cell (regions * cells,)."""
+        running = np.append(0, np.cumsum(self.weights))
+        totals: IntArray = np.diff(running[self.offsets])
+        return totals
+
+
+def _distinct(rows: NDArray[Any], mass: NDArray[Any]) -> tuple[IntArray, IntArray, IntArray]:
+    """Return the number of distinct points of each row (rows,), the points in order and their weights (m,).
+
+    mass: () or (points,) or one for each point of each row.
+    """
+    if mass.ndim == 0:
+        points, masses = np.sort(rows, axis=1), np.broadcast_to(mass, rows.shape)
+    else:
+        order = np.argsort(rows, axis=1, kind="stable")
+        points = np.take_along_axis(rows, order, axis=1)
+        masses = np.take_along_axis(np.broadcast_to(mass, rows.shape), order, axis=1)
+    kept = masses > 0
+    row = np.broadcast_to(np.arange(len(rows))[:, None], rows.shape)[kept]
+    points, masses = points[kept], masses[kept]
+    new = np.append(True, (np.diff(row) > 0) | (points[1:] != points[:-1]))[: row.size]
+    starts = np.flatnonzero(new)
+    weights = np.add.reduceat(masses, starts, dtype=np.int64) if starts.size else masses.astype(np.int64)
+    return np.bincount(row[starts], minlength=len(rows)), points[starts].astype(np.int64), weights
+
+
+def _whole(values: ArrayLike, name: str) -> IntArray:
+    array = np.asarray(values)
+    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
+        raise ProblemError(f"{name} must be a vector of whole numbers")
+    if array.size and max(int(array.max()), -int(array.min())) > MAX_INTEGER:
+        raise ProblemError(f"{name} must not exceed 2^53 in magnitude")
+    return np.array(array, dtype=np.int64)

@@ -1,0 +1,31 @@
+"""Rounding of fractional tables from the root down, so that a point of the relaxation becomes a whole one."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.problems.tree import IntArray, Tree
+
+_NEAR = 1e-6  # of a whole number: what a linear program's solver leaves
+
+
+def rounded(tree: Tree, x: NDArray[np.float64], groups: IntArray) -> IntArray:
+    """Return a whole consistent table near x (regions, cells), whole where x is.
+
+    The leaves' rows are put in order and within bounds first; the root is rounded half up, and every family of children
+    by earliest deadlines (``joint_rounding.schedule``).
+    """
+    from coco_opt.kernels import joint_certificate, joint_rounding
+
+    rows = np.clip(np.maximum.accumulate(x, axis=1), 0.0, groups[:, None])
+    near = np.rint(rows)
+    rows = np.where(np.abs(rows - near) < _NEAR, near, rows)
+    joint_certificate.add_upward(tree.first_child, rows)
+    whole = np.empty(x.shape, np.int64)
+    whole[0] = np.minimum(np.floor(rows[0] + 0.5), groups[0])
+    for v in np.flatnonzero(~tree.is_leaf):
+        below = slice(tree.first_child[v], tree.first_child[v + 1])
+        family = np.minimum(rows[below], groups[below, None])
+        whole[below] = joint_rounding.schedule(family, whole[v], groups[below], 1.0, wait=True)
+    return whole

@@ -1,0 +1,202 @@
+"""Integer tree fits: whole values of all regions nearest to noisy ones, cell by cell (Fioretto et al. 2021).
+
+Given a tree of regions and noisy whole answers y_v in many cells, for every cell on its own::
+
+    minimise  sum_v w_v |x_v - y_v|^p   subject to   x_v whole,  x_parent = sum of the children's x,
+
+p = 1 or 2; where they are given, with the bounds 0 <= x_v <= G_v of known numbers of groups and with known values of
+the root. The constraints are a network's, so with the costs interpolated between whole numbers the program is a linear
+one with whole vertices, and duality is exact: with prices lam (regions, cells), 0 at leaves, in units of the largest
+weight (equal weights are then whole, and nothing rounds), and d_v = lam_v - lam_parent(v)::
+
+    objective(x) - optimum <= sum_v  f_v(x_v) + d_v x_v - min over whole u within bounds of (f_v(u) + d_v u),
+
+every term nonnegative, and 0 for the right prices; u needs to be looked for only where some optimum can be. Known from
+the paper's abstract (arXiv 2006.15673): each size's count over the tree, a convex cost, whole numbers.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.forms import FloatArray, Formulation, LinearProgram, MixedIntegerProgram
+from coco_opt.problem import MAX_INTEGER, Problem, plain_answer, whole_answer
+from coco_opt.problems.integer_tree import passes
+from coco_opt.problems.integer_tree.data import IntegerTreeData, Pieces
+from coco_opt.problems.integer_tree.program import program
+from coco_opt.problems.tree.data import IntArray
+
+_UNMEASURED = 1e-9  # the precision, relative to the largest weight, of a region that was not measured
+
+
+@dataclass(frozen=True, eq=False, init=False)
+class IntegerTree(IntegerTreeData, Problem[NDArray[Any], FloatArray]):
+    """Base of both losses: constraints, certificate and what their programs share.
+
+    Values are int64 (regions, cells).
+    """
+
+    power: ClassVar[int]
+    forms: ClassVar[tuple[type[LinearProgram], ...]] = (LinearProgram, MixedIntegerProgram)
+    repairable: ClassVar[float] = np.inf  # optimal fractional points lie anywhere between whole ones
+    feasibility_tolerance: ClassVar[float] = 0.0  # whole numbers keep sums and bounds exactly or not at all
+
+    @classmethod
+    def examples(cls) -> Mapping[str, Self]:
+        """Return one region, a path with leaves beside it, ties, bounds, a known root, missing answers, large ones."""
+        tree, answers = [-1, 0, 0, 1, 1], [[9, -2], [1, 3], [7, 1], [-3, 2], [2, 0]]
+        comb = [-1, *(v // 2 * 2 for v in range(40))]
+        return {
+            "tiny": cls([-1, 0, 0], [[5, 2], [1, 0], [0, 2]], groups=[4, 3, 2]),
+            "one-region": cls([-1], [[3, -2]]),
+            "ties": cls([-1, 0, 0], [[12], [0], [0]]),
+            "weights": cls(tree, answers, [0.25, 1.0, 1 / 3, 3.0, 1.0]),
+            "bounds": cls(tree, answers, groups=[8, 4, 5, 2, 3]),
+            "known-root": cls(tree, answers, groups=[8, 4, 5, 2, 3], root=[6, 1]),
+            "half-measured": cls(tree, answers, [1, 0, 1, 0, 2], groups=[8, 4, 5, 2, 3]),
+            "deep": cls(comb, (np.arange(82) % 7 - 2).reshape(41, 2)),
+            "large-counts": cls([-1, 0, 0], [[7 * 10**9], [4 * 10**9 + 3], [3 * 10**9 - 9]], 1 / 3),
+        }
+
+    @property
+    def variables(self) -> int:
+        """Return the number of cells of all regions."""
+        return self.y.size
+
+    @property
+    def scale(self) -> float:
+        """Return the largest magnitude among the answers, at least 1."""
+        return max(1.0, float(np.abs(self.y).max()))
+
+    @property
+    def resolution(self) -> float:
+        """Return what rounding of the prices costs: their last digits, times how far those move a minimum."""
+        digits = float(np.finfo(np.float64).eps) * passes.height(self.tree) * self._slope()
+        return self.unit * digits * float(self._swing(digits).sum())
+
+    def accept(self, answer: Any) -> NDArray[Any]:
+        """Return the answer as int64 where it is whole and its sums cannot overflow, else as float64."""
+        array = whole_answer(answer)
+        if array.dtype == np.int64 and array.size and max(int(array.max()), -int(array.min())) > MAX_INTEGER:
+            return array.astype(np.float64)
+        return array
+
+    def violation(self, x: NDArray[Any]) -> float:
+        """Return the largest distance from a whole number, excess over a bound or error of a sum."""
+        x = plain_answer(x)
+        if x.shape != self.y.shape or not np.isfinite(x).all():
+            return np.inf
+        worst = max(float(np.abs(x - passes.sums(self.tree, x)).max()), float(np.abs(x - np.rint(x)).max()))
+        if self.groups is not None:
+            worst = max(worst, -float(x.min()), float((x - self.groups[:, None]).max()))
+        if self.root is not None:
+            worst = max(worst, float(np.abs(x[0] - self.root).max()))
+        return worst
+
+    def repair(self, x: NDArray[Any]) -> NDArray[Any]:
+        """Round a fractional point from the root down, largest fractions of the children up; whole values stay.
+
+        Every rounding that leaves whole values alone is optimal if the point is: costs are linear between neighbouring
+        whole points, and the roundings are those around the point. What is out of bounds is moved as far as they
+        require. A wrong shape comes back unchanged.
+        """
+        if x.shape != self.y.shape or not np.isfinite(x).all() or self.violation(x) == 0.0:
+            return x
+        inside = np.clip(x, self.least[:, None], self.most[:, None])
+        return passes.within(self.tree, passes.rounded(self.tree, inside, self.root), self.least, self.most, self.root)
+
+    def start(self) -> IntArray:
+        """Return a feasible point: least squares rounded, moved into the bounds as far as they require.
+
+        For p = 1 each weight is squared, as variances are; regions that were not measured get a very small one
+        and a known root a very large one.
+        """
+        precision = np.maximum(self.shares[:, 0] ** (3 - self.power), _UNMEASURED)
+        answers = np.where(self.weights[:, None] > 0.0, self.y, 0)
+        if self.root is not None:
+            precision[0], answers[0] = 1.0 / _UNMEASURED, self.root
+        x = passes.rounded(self.tree, passes.least_squares(self.tree, answers, precision), self.root)
+        if self.groups is None and self.root is None:
+            return x
+        return passes.within(self.tree, x, self.least, self.most, self.root)
+
+    def objective(self, x: NDArray[Any]) -> float:
+        """Return the weighted sum of |residual|^p."""
+        return self.unit * float(self._costs(np.asarray(x - self.y, dtype=np.float64)).sum())
+
+    def multipliers(self, x: NDArray[Any]) -> FloatArray:
+        """Rebuild prices from whole x by intervals, up and down the tree: exact if x is optimal."""
+        d_low, d_high = -self._differences(x, 1), -self._differences(x, -1)
+        d_high[x <= self.least[:, None]] = np.inf
+        d_low[x >= self.most[:, None]] = -np.inf
+        if self.root is not None:
+            d_low[0], d_high[0] = -np.inf, np.inf
+        return passes.prices(self.tree, d_low, d_high)
+
+    def admissible(self, multipliers: FloatArray) -> FloatArray:
+        """Return the prices with 0 at leaves and for what is no number; zeros for a wrong shape."""
+        prices = plain_answer(multipliers)
+        if prices.shape != self.y.shape:
+            return np.zeros(self.y.shape)
+        usable = np.isfinite(prices) & ~self.tree.is_leaf[:, None]
+        return np.where(usable, prices, 0.0).astype(np.float64)
+
+    def gap(self, x: NDArray[Any], multipliers: FloatArray) -> float:
+        """Return the certified gap of the module docstring, for whole x."""
+        d = np.array(multipliers, dtype=np.float64)
+        d[1:] -= multipliers[self.tree.parent[1:]]
+        excess = np.maximum(self._excess(np.asarray(x - self.y, dtype=np.float64), d), 0.0)
+        return self.unit * float(excess[0 if self.root is None else 1 :].sum())
+
+    @abstractmethod
+    def _costs(self, residual: FloatArray) -> FloatArray:
+        """Return the costs of residuals (regions, cells), in units of the largest weight as all that follow."""
+
+    @abstractmethod
+    def _differences(self, x: NDArray[Any], step: int) -> FloatArray:
+        """Return the slope of the costs between x and x + step, step being 1 or -1."""
+
+    @abstractmethod
+    def _excess(self, residual: FloatArray, d: FloatArray) -> FloatArray:
+        """Return cost plus d x less its least value over whole numbers in least..most, for x given by x - y.
+
+        In residuals all whole numbers are exact, however large the answers.
+        """
+
+    @abstractmethod
+    def _slope(self) -> float:
+        """Return the largest slope of a cost between the residuals of an optimum."""
+
+    @abstractmethod
+    def _swing(self, digits: float) -> FloatArray:
+        """Return how far an error of that size in a price can move the u of the least value (regions, cells)."""
+
+    @cached_property
+    def sides(self) -> tuple[FloatArray, FloatArray]:
+        """The range of residuals (regions, cells) that some optimum keeps to: no region costs more than a whole start.
+
+        Far narrower than ``least`` and ``most`` where answers are large, and what keeps the gap free of their size.
+        """
+        most = self._costs((self.start() - self.y).astype(np.float64)).sum(axis=0) * (1.0 + 1e-9)
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            reach = np.where(self.shares > 0.0, np.floor((most / self.shares) ** (1.0 / self.power)) + 1.0, np.inf)
+        low, high = self.least[:, None] - self.y, self.most[:, None] - self.y
+        return np.maximum(low, -reach), np.minimum(high, reach)
+
+    @abstractmethod
+    def pieces(self) -> Pieces:
+        """Return the costs as a base and unit steps up and down from it."""
+
+    def formulate(self, form: type[LinearProgram]) -> Formulation[NDArray[Any], FloatArray]:
+        """Write x as a base with unit steps up and down from it, each at its own cost; the last ones have no end."""
+        if form not in self.forms:
+            raise self._no_form(form)
+        pieces = self.pieces()
+        return program(self, pieces, self.objective(pieces.base), form)

@@ -1,0 +1,8 @@
+"""Joint estimation of the cumulative tables of a whole hierarchy."""
+
+from __future__ import annotations
+
+from coco_opt.problems.joint.losses import JointL1, JointL2
+from coco_opt.problems.joint.problem import JointFit
+
+__all__ = ["JointFit", "JointL1", "JointL2"]

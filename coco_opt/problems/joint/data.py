@@ -1,0 +1,48 @@
+"""The data of joint estimation, checked: each function raises ProblemError for what it cannot read."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from coco_opt.errors import ProblemError
+from coco_opt.forms import FloatArray
+from coco_opt.problem import MAX_INTEGER
+from coco_opt.problems.tree.data import IntArray, Tree
+
+_EXTREME = 1e100  # beyond it squares, inverses and sums of weights leave the range of doubles
+
+
+def checked_table(y: ArrayLike, tree: Tree) -> FloatArray:
+    """Return noisy counts as float64 (regions, cells), a copy."""
+    table = np.asarray(y)
+    if table.ndim != 2 or table.shape[0] != tree.nodes or table.shape[1] == 0 or table.dtype.kind not in "iuf":
+        raise ProblemError(f"y must be a table of numbers, one row for each of the {tree.nodes} regions, with a cell")
+    table = np.array(table, dtype=np.float64)
+    if not (np.abs(table) <= MAX_INTEGER).all():
+        raise ProblemError("y must be finite and not exceed 2^53 in magnitude")
+    return table
+
+
+def checked_groups(groups: ArrayLike, tree: Tree) -> IntArray:
+    """Return the regions' numbers of groups as int64 (regions,), a copy."""
+    counts = np.asarray(groups)
+    if counts.shape != (tree.nodes,) or counts.dtype.kind not in "iu" or (counts < 0).any():
+        raise ProblemError(f"groups must be one nonnegative whole number for each of the {tree.nodes} regions")
+    counts = np.array(counts, dtype=np.int64)
+    if counts.max() > MAX_INTEGER or not np.array_equal(counts, tree.sums(counts)):
+        raise ProblemError("a region's groups must be the sum of its children's, and at most 2^53")
+    return counts
+
+
+def checked_weights(weights: ArrayLike, tree: Tree) -> FloatArray:
+    """Return one weight a region as float64 (regions,), a copy."""
+    values = np.asarray(weights)
+    if values.shape not in ((), (tree.nodes,)) or values.dtype.kind not in "iuf":
+        raise ProblemError(f"weights must be one number, or one for each of the {tree.nodes} regions")
+    full = np.array(np.broadcast_to(values, (tree.nodes,)), dtype=np.float64)
+    if not np.isfinite(full).all() or (full < 0).any() or not (full > 0).any():
+        raise ProblemError("weights must be finite and nonnegative, and not all zero")
+    if not ((full == 0) | ((full >= 1.0 / _EXTREME) & (full <= _EXTREME))).all():
+        raise ProblemError(f"weights that are not zero must be between {1.0 / _EXTREME:g} and {_EXTREME:g}: rescale")
+    return full

@@ -1,0 +1,226 @@
+"""Joint estimation: consistent cumulative tables of a whole hierarchy nearest to noisy ones, in one convex program.
+
+Given a tree of regions, noisy cumulative counts y_v (cells 0 .. n-1, in groups) and known numbers of groups G_v::
+
+    minimise  sum_v w_v sum_i |x_v[i] - y_v[i]|^p
+    subject to  x_v nondecreasing in i,  0 <= x_v <= G_v,  x_parent = sum of the children's x in every cell.
+
+Double-geometric noise has likelihood exp(-eps |x - y|), so p = 1 with w_v = eps_v is the maximum likelihood estimate;
+p = 2 with w_v = 1 / variance is least squares. A region of weight 0 was not measured. The leaves' order and bounds
+imply everybody's.
+
+Multipliers are prices s (regions, cells) with |s_v| <= w_v for p = 1 and s_v = 0 where w_v = 0. With t_j the sum of the
+prices on the path from leaf j to the root and T_j[k] = sum_{i >= k} t_j[i], weak duality gives the certified gaps
+
+* p = 1: ``sum w_v |x - y| - s (x - y)``;  p = 2: ``sum w_v (x - y - s / 2 w_v)^2``;
+* both plus ``sum_j sum_k (x_j[k] - x_j[k-1]) (T_j[k] - min T_j)``, where x_j[-1] = 0, x_j[n] = G_j and T_j[n] = 0,
+
+every term nonnegative: the best row of a leaf under linear prices jumps from 0 to G_j in one cell. Leaves that nothing
+measured tells apart have the same T and are added up first (``frontier``).
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from coco_opt.forms import FloatArray
+from coco_opt.problem import Problem, plain_answer
+from coco_opt.problems.joint.data import checked_groups, checked_table, checked_weights
+from coco_opt.problems.tree.data import IntArray, Tree
+
+
+@dataclass(frozen=True, eq=False, init=False)
+class JointFit(Problem[NDArray[Any], FloatArray]):
+    """Base of both losses: data, constraints, certificate and the rows of their programs.
+
+    tree: a Tree or its parent array (regions,); y (regions, cells) finite; groups (regions,) whole, a parent's being
+    the sum of its children's; weights (regions,) or one number, nonnegative. Values are float64 (regions, cells).
+    Raises ProblemError for anything else.
+    """
+
+    tree: Tree
+    y: FloatArray
+    groups: IntArray
+    weights: FloatArray
+
+    def __init__(self, tree: Tree | ArrayLike, y: ArrayLike, groups: ArrayLike, weights: ArrayLike = 1.0) -> None:
+        shape = tree if isinstance(tree, Tree) else Tree(tree)
+        given = {
+            "y": checked_table(y, shape),
+            "groups": checked_groups(groups, shape),
+            "weights": checked_weights(weights, shape),
+        }
+        object.__setattr__(self, "tree", shape)
+        for name, values in given.items():
+            values.setflags(write=False)
+            object.__setattr__(self, name, values)
+
+    @classmethod
+    def examples(cls) -> Mapping[str, Self]:
+        """Return one region, one cell, no groups, regions that were not measured, three levels and large counts."""
+        tree = [-1, 0, 0, 1, 1, 2]
+        rows = [[3, 9, 8, 15], [1, 4, 4, 9], [2, 3, 7, 6], [-1, 2, 1, 4], [0, 3, 2, 5], [1, 1, 8, 7]]
+        groups = [16, 9, 7, 4, 5, 7]
+        return {
+            "tiny": cls([-1, 0, 0], [[2, 1], [1, 0], [0, 2]], [3, 2, 1]),
+            "one-region": cls([-1], [[-1, 4, 3, 3, 12]], [9]),
+            "one-cell": cls([-1, 0, 0], [[9], [1], [2]], [12, 4, 8], [1.0, 0.5, 2.0]),
+            "no-groups": cls([-1, 0], [[2, -1], [0, 1]], [0, 0]),
+            "levels": cls(tree, rows, groups),
+            "half-measured": cls(tree, rows, groups, [1.0, 0.0, 0.5, 2.0, 0.0, 0.0]),
+            "large-counts": cls(tree, 10**5 * np.array(rows), 10**5 * np.array(groups)),
+        }
+
+    @property
+    def variables(self) -> int:
+        """Return the number of cells of all regions."""
+        return self.y.size
+
+    @property
+    def scale(self) -> float:
+        """Return the largest magnitude in the data, at least 1."""
+        return max(1.0, float(np.abs(self.y).max(initial=0.0)), float(self.groups.max()))
+
+    @property
+    def frontier(self) -> NDArray[np.int64]:
+        """Return the topmost regions below which nothing was measured; every leaf is at or below exactly one."""
+        quiet = self._nothing_below()
+        return np.flatnonzero(quiet & ~np.append(False, quiet[self.tree.parent[1:]]))
+
+    def _nothing_below(self) -> NDArray[np.bool_]:
+        quiet = np.ones(self.tree.nodes, dtype=np.bool_)
+        for v in range(self.tree.nodes - 1, 0, -1):
+            if self.weights[v] > 0.0 or not quiet[v]:
+                quiet[self.tree.parent[v]] = False
+        return quiet
+
+    def pruned(self) -> tuple[Self, NDArray[np.int64]]:
+        """Return the problem without the regions below the frontier, and the regions it keeps; itself if that is all.
+
+        Whatever the frontier's rows are, the regions below can follow them at no cost: see ``expand``.
+        """
+        quiet = self._nothing_below()
+        keep = np.flatnonzero(~np.append(False, quiet[self.tree.parent[1:]]))
+        if keep.size == self.tree.nodes:
+            return self, keep
+        number = np.cumsum(np.isin(np.arange(self.tree.nodes), keep)) - 1
+        parent = np.append(-1, number[self.tree.parent[keep[1:]]])
+        return type(self)(Tree(parent), self.y[keep], self.groups[keep], self.weights[keep]), keep
+
+    def expand(self, rows: FloatArray, keep: NDArray[np.int64]) -> FloatArray:
+        """Return rows of the kept regions with those below them, each in proportion to its groups."""
+        table = np.zeros(self.y.shape)
+        table[keep] = rows
+        for v in np.setdiff1d(np.arange(self.tree.nodes), keep):
+            up = self.tree.parent[v]
+            if self.groups[up] > 0:
+                table[v] = table[up] * (self.groups[v] / self.groups[up])
+        return table
+
+    def accept(self, answer: Any) -> NDArray[Any]:
+        """Return the answer as int64 or float64."""
+        return plain_answer(answer)
+
+    def violation(self, x: NDArray[Any]) -> float:
+        """Return the largest decrease in a row, excess over a bound or error of a sum."""
+        x = plain_answer(x)
+        if x.shape != self.y.shape or not np.isfinite(x).all():
+            return np.inf
+        decrease = -float(np.diff(x, axis=1).min(initial=0.0))
+        beyond = max(-float(x.min(initial=0.0)), float((x - self.groups[:, None]).max(initial=0.0)))
+        return max(decrease, beyond, float(np.abs(x - self.sums(x)).max(initial=0.0)))
+
+    def repair(self, x: NDArray[Any]) -> NDArray[Any]:
+        """Return the sums of the leaves' rows, each projected on the nondecreasing ones within its bounds."""
+        if x.shape != self.y.shape or not np.isfinite(x).all():
+            return x
+        from coco_opt.kernels import joint_rounds
+
+        near = np.array(x, dtype=np.float64)
+        scratch = np.empty(near.shape[1]), np.empty(near.shape[1], np.int64)
+        joint_rounds.monotone(
+            near, near, np.zeros(len(near)), self.groups.astype(np.float64), 0, len(near), near, *scratch
+        )
+        return self.sums(near)
+
+    def multipliers(self, x: NDArray[Any]) -> FloatArray:
+        """Rebuild prices from x: a loss's slope (0 at a kink) above the leaves, the best completion at them.
+
+        Exact for an optimal x if p = 2; for p = 1 only a solver knows the inner regions' prices at kinks.
+        """
+        return self.tightened(self._slopes(np.asarray(x, dtype=np.float64) - self.y))
+
+    def admissible(self, multipliers: FloatArray) -> FloatArray:
+        """Return the nearest valid prices, those of the leaves replaced by the best ones; zeros for a wrong shape."""
+        prices = np.asarray(multipliers, dtype=np.float64)
+        if prices.shape != self.y.shape:
+            prices = np.zeros(self.y.shape)
+        return self.tightened(np.where(np.isfinite(prices), prices, 0.0))
+
+    def gap(self, x: NDArray[Any], multipliers: FloatArray) -> float:
+        """Return the certified gap of the module docstring."""
+        from coco_opt.kernels import joint_certificate
+
+        frontier = self.frontier
+        values, prices = np.asarray(x, dtype=np.float64), self._limited(multipliers)
+        paths = joint_certificate.path_sums(self.tree.parent, frontier, prices) + prices[frontier]
+        order = joint_certificate.leaves_gap(values[frontier], paths, self.groups[frontier].astype(np.float64))
+        return self._loss_gap(values - self.y, prices) + float(order)
+
+    @property
+    def resolution(self) -> float:
+        """Return what the rounding of suffix sums of prices costs: each is off by their digits, all groups pay."""
+        eps, depth = float(np.finfo(np.float64).eps), 1 + int(np.log2(self.tree.nodes))
+        price = float(self._slopes(np.ones(self.y.shape)).max(initial=0.0))
+        return float(eps * self.y.shape[1] * depth * price * float(self.groups[0]))
+
+    def tightened(self, prices: FloatArray, threads: int = 1) -> FloatArray:
+        """Return valid prices whose part at the frontier is the best for those above; threads do not change it."""
+        from coco_opt.kernels import joint_certificate
+
+        prices = self._limited(prices)
+        frontier = self.frontier
+        above = joint_certificate.path_sums(self.tree.parent, frontier, prices)
+        rows, weights = self.y[frontier], self.weights[frontier]
+        prices[frontier] = self._best_leaves(rows, weights, self.groups[frontier].astype(np.float64), above, threads)
+        return prices
+
+    def sums(self, table: NDArray[Any]) -> NDArray[Any]:
+        """Return a table (regions, cells) with the rows of inner regions replaced by their children's sums."""
+        from coco_opt.kernels import joint_certificate
+
+        total = np.array(table, order="C")
+        joint_certificate.add_upward(self.tree.first_child, total)
+        return total
+
+    def objective(self, x: NDArray[Any]) -> float:
+        """Return the sum of all regions' losses."""
+        return float(self.losses(x).sum())
+
+    @abstractmethod
+    def losses(self, x: NDArray[Any]) -> FloatArray:
+        """Return each region's weighted loss (regions,)."""
+
+    @abstractmethod
+    def _slopes(self, residual: FloatArray) -> FloatArray:
+        """Return the loss's derivative at residuals (regions, cells)."""
+
+    @abstractmethod
+    def _limited(self, prices: FloatArray) -> FloatArray:
+        """Return a copy of prices moved to the nearest valid ones."""
+
+    @abstractmethod
+    def _loss_gap(self, residual: FloatArray, prices: FloatArray) -> float:
+        """Return the sum over all cells of loss + conjugate - price times value, each nonnegative."""
+
+    @abstractmethod
+    def _best_leaves(
+        self, rows: FloatArray, weights: FloatArray, top: FloatArray, above: FloatArray, threads: int
+    ) -> FloatArray:
+        """Return the leaves' best prices under the sums of prices above them."""

@@ -1,0 +1,91 @@
+"""Joint estimation written as a linear and as a quadratic program, in residuals and in the data's unit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csc_array, diags_array, eye_array, hstack, kron, vstack
+
+from coco_opt.forms import (
+    FloatArray,
+    Formulation,
+    LinearProgram,
+    ProgramDual,
+    QuadraticProgram,
+    first_differences,
+)
+from coco_opt.problems.tree.data import IntArray, Tree
+
+
+def linear(tree: Tree, y: FloatArray, groups: IntArray, weights: FloatArray) -> Formulation[NDArray[Any], FloatArray]:
+    """Write p = 1 in the parts of the residual x - y = q - r, q and r >= 0, at cost w (q + r)."""
+    rows, low, high = _rows(tree, y, groups)
+    n, cost = y.size, np.repeat(weights, y.shape[1])
+    program = LinearProgram(
+        c=np.concatenate([cost, cost]),
+        A=csc_array(hstack([rows, -rows])),
+        row_lower=low,
+        row_upper=high,
+        lower=np.zeros(2 * n),
+        upper=np.full(2 * n, np.inf),
+    )
+    return Formulation(
+        program, recover=lambda z: y + (z[:n] - z[n:]).reshape(y.shape), multipliers=_prices(tree, y.shape[1])
+    )
+
+
+def quadratic(
+    tree: Tree, y: FloatArray, groups: IntArray, weights: FloatArray
+) -> Formulation[NDArray[Any], FloatArray]:
+    """Write p = 2 in the residuals x - y of all cells."""
+    rows, low, high = _rows(tree, y, groups)
+    n, cost = y.size, np.repeat(weights, y.shape[1])
+    program = QuadraticProgram(
+        P=diags_array([2.0 * cost], offsets=[0], shape=(n, n), format="csc"),
+        c=np.zeros(n),
+        A=rows,
+        row_lower=low,
+        row_upper=high,
+        lower=np.full(n, -np.inf),
+        upper=np.full(n, np.inf),
+    )
+    return Formulation(program, recover=lambda z: y + z.reshape(y.shape), multipliers=_prices(tree, y.shape[1]))
+
+
+def _rows(tree: Tree, y: FloatArray, groups: IntArray) -> tuple[csc_array, FloatArray, FloatArray]:
+    """Return the rows on the residuals of all cells and their sides: sums, then the leaves' order and ends."""
+    regions, cells = y.shape
+    inner, leaves = np.flatnonzero(~tree.is_leaf), np.flatnonzero(tree.is_leaf)
+    up = tree.parent[1:]
+    child_sums = csc_array((np.ones(up.size), (up, np.arange(1, regions))), shape=(regions, regions))
+    sums = (eye_array(regions, format="csr") - child_sums.tocsr())[inner]
+    pick = eye_array(regions, format="csr")[leaves]
+    ends = csc_array((np.ones(2), ([0, 1], [0, cells - 1])), shape=(2, cells))
+    blocks = [kron(sums, eye_array(cells)), kron(pick, first_differences(cells)), kron(pick, ends)]
+    below = (child_sums @ y - y)[inner]
+    falls, infinite = y[leaves][:, :-1] - y[leaves][:, 1:], np.full((leaves.size, 1), np.inf)
+    first, last = -y[leaves][:, :1], groups[leaves, None] - y[leaves][:, -1:]
+    low = [below, falls, np.hstack([first, -infinite])]
+    high = [below, np.full(falls.shape, np.inf), np.hstack([infinite, last])]
+    return csc_array(vstack(blocks)), _flat(low), _flat(high)
+
+
+def _flat(parts: list[FloatArray]) -> FloatArray:
+    return np.concatenate([part.ravel() for part in parts]).astype(np.float64)
+
+
+def _prices(tree: Tree, cells: int) -> Callable[[ProgramDual], FloatArray]:
+    """Return how to read prices from the duals of the sums: a region's own less its parent's."""
+
+    def read(dual: ProgramDual) -> FloatArray:
+        inner = np.flatnonzero(~tree.is_leaf)
+        own = np.zeros((tree.nodes, cells))
+        own[inner] = dual.rows[: inner.size * cells].reshape(inner.size, cells)
+        prices = own.copy()
+        prices[1:] -= own[tree.parent[1:]]
+        return prices
+
+    return read

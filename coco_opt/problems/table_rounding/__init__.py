@@ -1,0 +1,9 @@
+"""Controlled rounding of the tables of all children of a region."""
+
+from __future__ import annotations
+
+from coco_opt.problems.table_rounding.data import RoundingData
+from coco_opt.problems.table_rounding.problem import TableRounding
+from coco_opt.problems.table_rounding.rows import NEAR_WHOLE, UNBOUNDED, IntegerRows, RoundingDual
+
+__all__ = ["NEAR_WHOLE", "UNBOUNDED", "IntegerRows", "RoundingData", "RoundingDual", "TableRounding"]

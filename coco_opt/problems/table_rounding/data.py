@@ -1,0 +1,164 @@
+"""The data of controlled rounding of tables, checked, and as the arrays that programs and flows compute with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from coco_opt.errors import ProblemError
+from coco_opt.operators import Operator
+from coco_opt.problems.sparse_rows import Floats, Ints, SparseRows, stacked
+from coco_opt.problems.table_rounding.rows import UNBOUNDED, IntegerRows, Nested, checked_parent, checked_tables
+
+
+@dataclass(frozen=True, eq=False, init=False)
+class RoundingData:
+    """Tables to round and what they must keep: ``RoundingData(x, parent, constraints, slack=1, queries=())``.
+
+    x: nonnegative float64[children, cells] (numbers within NEAR_WHOLE of a whole one count as it); parent: whole
+    numbers int64[cells] or None. ``slack`` 1 allows floors and ceilings alone, a larger one any |X - x| <= slack.
+    ``queries``: what the distance is measured on, single cells if there are none.
+    Raises ProblemError for data that do not fit together, and for a parent's cell or a row of C that no rounding can
+    meet even alone.
+    """
+
+    x: Floats
+    parent: Ints | None
+    constraints: IntegerRows | None
+    slack: int
+    queries: tuple[Operator, ...]
+
+    def __init__(
+        self,
+        x: ArrayLike,
+        parent: ArrayLike | None = None,
+        constraints: IntegerRows | None = None,
+        slack: int = 1,
+        queries: Sequence[Operator] = (),
+    ) -> None:
+        object.__setattr__(self, "x", checked_tables(x))
+        object.__setattr__(self, "queries", tuple(queries))
+        if any(query.cells != self.x.shape[1] for query in self.queries):
+            raise ProblemError(f"queries must be over the {self.x.shape[1]} cells of x")
+        object.__setattr__(self, "constraints", constraints)
+        object.__setattr__(self, "parent", None if parent is None else checked_parent(parent, self.x.shape[1]))
+        if slack < 1 or slack != int(slack):
+            raise ProblemError("slack must be a whole number of at least 1")
+        object.__setattr__(self, "slack", int(slack))
+        if constraints is not None and (constraints.lower.shape[0], constraints.operator.cells) != self.x.shape:
+            raise ProblemError(
+                f"constraints are for {constraints.lower.shape[0]} children of {constraints.operator.cells} cells, "
+                f"x has {self.x.shape[0]} of {self.x.shape[1]}"
+            )
+        self._check_parent()
+        self._check_rows()
+
+    def _check_parent(self) -> None:
+        if self.parent is None:
+            return
+        low, high = self.box
+        beyond = np.flatnonzero((self.parent < low.sum(axis=0)) | (self.parent > high.sum(axis=0)))
+        if beyond.size:
+            raise ProblemError(
+                f"no rounding of the children's cell {beyond[0]} adds up to the parent's with slack {self.slack}: "
+                "the children's fractional tables must add up to the parent's, or raise slack"
+            )
+
+    def _check_rows(self) -> None:
+        if self.constraints is None:
+            return
+        least, most = self.reach
+        lower, upper = self.sides
+        beyond = (most < lower) | (least > upper)
+        if beyond.any():
+            child, row = np.argwhere(beyond)[0]
+            raise ProblemError(
+                f"no rounding of child {child} meets constraint {row} with slack {self.slack}: raise slack"
+            )
+
+    def unmet(self, child: int, row: int) -> ProblemError:
+        """Return the error for a row of C that nothing meets."""
+        return ProblemError(
+            f"no rounding within slack {self.slack} meets row {row} of the constraints of child {child} and all "
+            "others: raise slack, or check that the fractional tables meet them"
+        )
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Return (children, cells)."""
+        return self.x.shape[0], self.x.shape[1]
+
+    @property
+    def low(self) -> Ints:
+        """Return the least value of every cell int64[children, cells]."""
+        return self.box[0]
+
+    @property
+    def high(self) -> Ints:
+        """Return the largest value of every cell int64[children, cells]."""
+        return self.box[1]
+
+    @cached_property
+    def box(self) -> tuple[Ints, Ints]:
+        """Return the least and the largest value of every cell, both int64[children, cells]."""
+        if self.slack == 1:
+            return np.floor(self.x).astype(np.int64), np.ceil(self.x).astype(np.int64)
+        low = np.maximum(np.ceil(self.x - self.slack), 0.0)
+        return low.astype(np.int64), np.floor(self.x + self.slack).astype(np.int64)
+
+    @cached_property
+    def open(self) -> Ints:
+        """Return the cells in which some child has a choice."""
+        return np.flatnonzero((self.box[1] > self.box[0]).any(axis=0))
+
+    @cached_property
+    def rows(self) -> SparseRows:
+        """Return C on the open cells."""
+        return stacked([] if self.constraints is None else [self.constraints.operator], self.open)
+
+    @cached_property
+    def asked(self) -> SparseRows:
+        """Return the queries on the open cells."""
+        return stacked(self.queries, self.open)
+
+    @cached_property
+    def room(self) -> Ints:
+        """Return by how much each open cell may exceed its least value, int64[children, open cells]."""
+        low, high = self.box
+        return np.ascontiguousarray((high - low)[:, self.open])
+
+    @cached_property
+    def sides(self) -> tuple[Floats, Floats]:
+        """Return the sides [children, rows] less what C gives on the least tables, infinite where there is none."""
+        if self.constraints is None:
+            return np.zeros((self.shape[0], 0)), np.zeros((self.shape[0], 0))
+        least = self.constraints.operator.apply(self.box[0].astype(np.float64))
+        lower, upper = (side.astype(np.float64) for side in (self.constraints.lower, self.constraints.upper))
+        lower, upper = (
+            np.where(lower <= -UNBOUNDED // 2, -np.inf, lower),
+            np.where(upper >= UNBOUNDED // 2, np.inf, upper),
+        )
+        return lower - least, upper - least
+
+    @cached_property
+    def reach(self) -> tuple[Floats, Floats]:
+        """Return the least and the largest distance from there that each row can have by itself [children, rows]."""
+        from coco_opt.kernels import table_rounding
+
+        return table_rounding.reach(self.rows.start, self.rows.cell, self.rows.value, self.room)
+
+    @cached_property
+    def nested(self) -> Nested | None:
+        """Return the rows that can bind as trees; None where they are none, or the distance is that of answers."""
+        if self.queries:
+            return None
+        from coco_opt.kernels import table_rounding
+
+        rows, (least, most), (lower, upper) = self.rows, self.reach, self.sides
+        binds = (least < lower) | (most > upper)
+        is_nested, leaf, up = table_rounding.nest(rows.start, rows.cell, rows.value, self.room, binds)
+        return Nested(leaf, up) if is_nested else None

@@ -1,0 +1,201 @@
+"""Controlled rounding of the tables of all children of a region: whole tables, nearest in L1, that keep sums and rows.
+
+Over whole tables X_j (cells), one a child, next to fractional ones x_j::
+
+    minimise  sum_j sum_c |X_jc - x_jc|
+    subject to  X >= 0,  |X - x| < 1,  sum_j X_j = parent,  lower_j <= C X_j <= upper_j.
+
+It is the L1 step of the 2020 Census TopDown algorithm (Abowd et al. 2022). Without C every cell rounds by itself, by
+largest fractions. Where in every child the rows that can bind count cells once and are nested or disjoint, it is a
+flow through a network, so its linear relaxation (the cost interpolated between whole numbers) has whole vertices;
+otherwise it is a mixed-integer program.
+
+Multipliers are prices lambda (cells) of the parent sums and nu_j of the rows of C. With s = lambda + C' nu, weak
+duality bounds the distance to the optimum by
+
+    sum_jc max_Y [|X - x| - s X - |Y - x| + s Y]  +  sum_jk nu+ (C X - lower) + nu- (upper - C X),
+
+Y running through the whole numbers that X_jc may be; every term is nonnegative. For a network the best prices make it
+0. For any other C it is at best the distance to the linear relaxation, which can exceed the distance to the optimum.
+
+The distance can be measured on answers to queries instead, sum_j sum_q |Q_q (X_j - x_j)|_1, always a mixed-integer
+program. Multipliers then have prices y_j in [-1, 1] of the answers too, and the bound is
+
+    sum_jq |r| - y r  +  sum_jc max_Y (Q' y - s) (X - Y)  +  the last sum above,    r = Q (X - x).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.forms import Formulation, LinearProgram, MixedIntegerProgram
+from coco_opt.operators import Grouping, stack, total
+from coco_opt.problem import Problem, whole_answer
+from coco_opt.problems.sparse_rows import Floats, Ints
+from coco_opt.problems.table_rounding import transport
+from coco_opt.problems.table_rounding.data import RoundingData
+from coco_opt.problems.table_rounding.prices import relaxed_prices
+from coco_opt.problems.table_rounding.program import program
+from coco_opt.problems.table_rounding.rows import IntegerRows, RoundingDual
+
+_ENOUGH = 1e-9  # a relative gap that needs no better prices
+_NEAR_VERTEX = 1e-6  # what a linear solver may leave of a whole number
+_DEAREST = 1e15  # prices beyond prove nothing, and their products might be infinite
+
+
+@dataclass(frozen=True, eq=False, init=False)
+class TableRounding(RoundingData, Problem[NDArray[Any], RoundingDual]):
+    """Whole tables near x: ``TableRounding(x, parent, constraints, slack=1, queries=())``.
+
+    The data are those of ``RoundingData``. Values are int64[children, cells].
+    """
+
+    kind: ClassVar[str] = "table_rounding"
+    forms: ClassVar[tuple[type[LinearProgram], ...]] = (MixedIntegerProgram, LinearProgram)
+    repairable: ClassVar[float] = np.inf  # optimal fractional points lie anywhere between whole ones
+
+    @classmethod
+    def examples(cls) -> Mapping[str, Self]:
+        """Return tables with and without a parent, with nested and with crossing rows, more slack, large counts."""
+        x, parent = [[0.5, 1.25, 0.0, 2.25], [0.5, 0.75, 3.0, 0.75]], [1, 2, 3, 3]
+        halves, ends = Grouping(np.array([0, 0, 1, 1]), 2), Grouping(np.array([0, 1, 1, 0]), 2)
+        crossing, moved = stack([halves, ends]), np.array([[4], [2]])
+        return {
+            "tiny": cls([[0.5, 1.25], [0.5, 0.75]], [1, 2]),
+            "root": cls(x),
+            "whole": cls([[1, 2], [3, 0]], [4, 2]),
+            "parent": cls(x, parent),
+            "totals": cls(x, parent, IntegerRows(total(4), np.array([[4], [5]]), np.array([[4], [5]]))),
+            "groups": cls(x, parent, IntegerRows(halves, np.array([[1, 2], [1, 3]]), np.array([[2, 2], [2, 4]]))),
+            "slack": cls([[1, 2], [3, 0]], [4, 2], IntegerRows(total(2), moved, moved), 2),
+            "crossing": cls(x, parent, IntegerRows(crossing, np.zeros((2, 4), np.int64), np.array([[2] * 4, [4] * 4]))),
+            "answers": cls(x, parent, queries=[halves, total(4)]),
+            "large-counts": cls([[1e12 + 0.25, 0.5], [2e12 + 0.75, 0.5]], [3 * 10**12 + 1, 1]),
+        }
+
+    @property
+    def variables(self) -> int:
+        """Return the number of cells of all children that are not whole already."""
+        return int(np.count_nonzero(self.box[1] > self.box[0]))
+
+    @property
+    def resolution(self) -> float:
+        """Return the rounding error of adding up all cells."""
+        return float(np.finfo(np.float64).eps) * (self.x.size + float(self.x.sum()))
+
+    def accept(self, answer: Any) -> NDArray[Any]:
+        """Return the answer as int64 where it is whole, else as float64."""
+        return whole_answer(answer)
+
+    def objective(self, x: NDArray[Any]) -> float:
+        """Return the L1 distance to the fractional tables, in people, or that of the answers to the queries."""
+        if self.queries:
+            return float(np.abs(stack(self.queries).apply(x - self.x)).sum())
+        return float(np.abs(x - self.x).sum())
+
+    def violation(self, x: NDArray[Any]) -> float:
+        """Return the largest distance from a whole number, from what a cell may be, from a parent's sum or a side."""
+        x = whole_answer(x)
+        if x.shape != self.x.shape or not np.isfinite(x).all():
+            return np.inf
+        low, high = self.box
+        worst = float(np.maximum(low - x, x - high).max(initial=0))
+        if x.dtype != np.int64:
+            worst = max(worst, float(np.abs(x - np.rint(x)).max(initial=0.0)))
+        if self.parent is not None:
+            worst = max(worst, float(np.abs(x.sum(axis=0) - self.parent).max(initial=0)))
+        below, above = self._slacks(x)
+        return max(worst, -float(below.min(initial=0.0)), -float(above.min(initial=0.0)))
+
+    def _slacks(self, x: NDArray[Any]) -> tuple[Floats, Floats]:
+        """Return how far every row lies above its lower and below its upper side [children, rows]."""
+        if self.constraints is None:
+            return self.sides
+        values = self.constraints.operator.apply((x - self.box[0]).astype(np.float64))
+        lower, upper = self.sides
+        return values - lower, upper - values
+
+    def repair(self, x: NDArray[Any]) -> NDArray[Any]:
+        """Return whole tables between the floors and ceilings of fractional ones that keep what those keep.
+
+        An optimal fractional point turns into an optimal whole one. What cannot be mended comes back unchanged: a wrong
+        shape, a point that is whole but wrong, rows that are not nested.
+        """
+        if x.shape != self.x.shape or not np.isfinite(x).all():
+            return x
+        near = np.where(np.abs(x - np.rint(x)) <= _NEAR_VERTEX, np.rint(x), x)
+        if self.violation(near) == 0.0:
+            return near.astype(np.int64)
+        return x if self.nested is None or (near == np.rint(near)).all() else transport.between(self, near)
+
+    def multipliers(self, x: NDArray[Any]) -> RoundingDual:
+        """Return the best prices, which do not depend on the point: from the flow, or else the linear relaxation's."""
+        return self.prices
+
+    @cached_property
+    def prices(self) -> RoundingDual:
+        """Return optimal prices: a shortest-path flow's, or by linear programming where the rows are not nested."""
+        return relaxed_prices(self) if self.nested is None else transport.solve(self).prices
+
+    def admissible(self, multipliers: RoundingDual) -> RoundingDual:
+        """Return bounded prices, 0 at missing sides and, for a wrong shape, everywhere."""
+        shapes = (self.shape[1],), self.sides[0].shape
+        parent, rows = (
+            np.clip(np.where(np.isfinite(given), given, 0.0), -_DEAREST, _DEAREST)
+            if given.shape == shape
+            else np.zeros(shape)
+            for given, shape in zip((multipliers.parent, multipliers.rows), shapes, strict=True)
+        )
+        lower, upper = self.sides
+        rows = np.where(((rows > 0.0) & np.isinf(lower)) | ((rows < 0.0) & np.isinf(upper)), 0.0, rows)
+        parent = parent if self.parent is not None else np.zeros(shapes[0])
+        answers = np.zeros((self.shape[0], self.asked.shape[0]))
+        if multipliers.queries is not None and multipliers.queries.shape == answers.shape:
+            answers = np.nan_to_num(np.clip(multipliers.queries, -1.0, 1.0))
+        return RoundingDual(parent, rows, answers)
+
+    def gap(self, x: NDArray[Any], multipliers: RoundingDual) -> float:
+        """Return the certified gap of the module docstring, for x whole up to rounding errors."""
+        from coco_opt.kernels import table_rounding_certificate
+
+        rows, tables = self.rows, (np.rint(x).astype(np.int64), *self.box)
+        held, least, most = (np.ascontiguousarray(table[:, self.open]) for table in tables)
+        slopes = table_rounding_certificate.slopes(
+            rows.start, rows.cell, rows.value, np.ascontiguousarray(multipliers.rows), multipliers.parent[self.open]
+        )
+        if self.queries:
+            moves = self._gap_of_answers(held, slopes, multipliers)
+        else:
+            fractional = np.ascontiguousarray(self.x[:, self.open])
+            moves = table_rounding_certificate.cells(held, least, most, fractional, slopes)
+        below, above = (np.maximum(side, 0.0) for side in self._slacks(x))
+        bought, sold = multipliers.rows > 0.0, multipliers.rows < 0.0
+        return moves + float(multipliers.rows[bought] @ below[bought]) - float(multipliers.rows[sold] @ above[sold])
+
+    def _gap_of_answers(self, held: Ints, slopes: Floats, multipliers: RoundingDual) -> float:
+        asked, low = self.asked, self.low[:, self.open]
+        prices = multipliers.queries if multipliers.queries is not None else np.zeros((self.shape[0], asked.shape[0]))
+        residual = asked.apply((held - self.x[:, self.open]).T).T
+        worth = asked.adjoint(prices.T).T - slopes
+        moved = np.where(worth > 0.0, worth * (held - low), -worth * (low + self.room - held))
+        return float((np.abs(residual) - prices * residual).sum() + moved.sum())
+
+    def certified_gap(self, x: NDArray[Any], candidates: Iterable[RoundingDual | None] = ()) -> float:
+        """Return the smallest gap over the candidates and, if none is good enough, the best prices."""
+        given = (candidate for candidate in candidates if candidate is not None)
+        best = min((self.gap(x, self.admissible(candidate)) for candidate in given), default=np.inf)
+        if best <= _ENOUGH * max(1.0, self.objective(x)):
+            return best
+        return min(best, self.gap(x, self.admissible(self.multipliers(x))))
+
+    def formulate(self, form: type[LinearProgram]) -> Formulation[NDArray[Any], RoundingDual]:
+        """Write the choice of every cell as a mixed-integer program or, for nested rows, as a linear one."""
+        if form not in self.forms or (form is LinearProgram and self.nested is None):
+            raise self._no_form(form)
+        return program(self, form)

@@ -1,0 +1,146 @@
+"""Controlled rounding of tables as a sparse program: what each cell has above its floor, whole or not.
+
+Every cell starts from its floor (or the nearest number it may hold). One person more costs 1 - 2 fraction, further ones
+1 each, and so does every person less: at most three variables a cell, those without room left out. Where the distance
+is that of answers to queries, people cost nothing and each answer has its error above and below as two variables more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.forms import FloatArray, Formulation, LinearProgram, MixedIntegerProgram
+from coco_opt.problems.sparse_rows import Floats, Ints
+from coco_opt.problems.table_rounding.data import RoundingData
+from coco_opt.problems.table_rounding.rows import RoundingDual
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Written:
+    """A linear program with the way back to tables and prices.
+
+    base int64[children, cells]; child, cell and sign of each variable; the rows of C that are in it [children x rows].
+    """
+
+    data: RoundingData
+    program: LinearProgram
+    base: Ints
+    child: Ints
+    cell: Ints
+    sign: Ints
+    kept: NDArray[np.bool_]
+
+    @property
+    def integer(self) -> NDArray[np.bool_]:
+        """Return which variables are people."""
+        return np.arange(self.program.variables) < self.child.size
+
+    def table(self, z: FloatArray) -> NDArray[Any]:
+        """Return the tables of a point."""
+        z = z[: self.child.size]
+        whole = np.rint(z)
+        if np.abs(z - whole).max(initial=0.0) <= 1e-6:
+            table = self.base.copy()
+            np.add.at(table, (self.child, self.cell), self.sign * whole.astype(np.int64))
+            return table
+        fractional: Floats = self.base.astype(np.float64)
+        np.add.at(fractional, (self.child, self.cell), self.sign * z)
+        return fractional
+
+    def prices(self, dual: FloatArray) -> RoundingDual:
+        """Return the problem's prices from those of the program's rows."""
+        parent, rows, at = np.zeros(self.data.shape[1]), np.zeros(self.kept.size), 0
+        if self.data.parent is not None:
+            at = self.data.open.size
+            parent[self.data.open] = dual[:at]
+        upto = at + int(self.kept.sum())
+        rows[self.kept] = dual[at:upto]
+        answers = dual[upto:].reshape(self.data.shape[0], -1) if self.data.queries else None
+        return RoundingDual(parent, rows.reshape(self.data.sides[0].shape), answers)
+
+
+def program(data: RoundingData, form: type[LinearProgram]) -> Formulation[NDArray[Any], RoundingDual]:
+    """Return the program in one of the problem's forms."""
+    written = relaxation(data)
+    chosen = written.program
+    if form is MixedIntegerProgram:
+        chosen = MixedIntegerProgram(**vars(chosen), integer=written.integer)
+    return Formulation(chosen, written.table, multipliers=lambda dual: written.prices(dual.rows))
+
+
+def relaxation(data: RoundingData, sides: tuple[Floats, Floats] | None = None) -> Written:
+    """Return the linear relaxation; rows of C without variables are left out, which the problem has checked.
+
+    ``sides`` [children, rows] replace the problem's own, in the same sense as ``RoundingData.sides``.
+    """
+    from scipy.sparse import csc_array, csr_array, eye_array, kron, vstack
+
+    low, high = data.box
+    floors = np.floor(data.x).astype(np.int64)
+    base = np.clip(floors, low, high)
+    first = np.minimum(high - base, ((data.x > base) & (base == floors)).astype(np.int64))
+    rooms = (first, high - base - first, base - low)
+    where = [np.nonzero(room) for room in rooms]
+    child, cell = (np.concatenate([place[axis] for place in where]) for axis in (0, 1))
+    sign = np.repeat([1, 1, -1], [place[0].size for place in where])
+    cost = np.ones(child.size)
+    cost[: where[0][0].size] = 1.0 - 2.0 * (data.x - base)[where[0]]
+    children, cells = data.shape
+    position = np.full(cells, -1)
+    position[data.open] = np.arange(data.open.size)
+    signs = sign.astype(np.float64)
+    pick = csr_array(
+        (signs, (child * data.open.size + position[cell], np.arange(child.size))),
+        shape=(children * data.open.size, child.size),
+    )
+    rows, shape = data.rows, (data.rows.shape[0], data.open.size)
+    each = kron(eye_array(children), csr_array((rows.value, rows.cell, rows.start), shape=shape), format="csr") @ pick
+    kept = np.diff(csr_array(each).indptr) > 0
+    moved, (lowest, highest) = _moved(data, base), sides or data.sides
+    blocks, lower = [csr_array(each)[kept]], [(lowest - moved).ravel()[kept]]
+    upper = [(highest - moved).ravel()[kept]]
+    if data.parent is not None:
+        sums = csr_array(kron(np.ones((1, children)), eye_array(data.open.size), format="csr") @ pick)
+        missing = (data.parent - base.sum(axis=0))[data.open].astype(np.float64)
+        blocks, lower, upper = [sums, *blocks], [missing, *lower], [missing, *upper]
+    linear = LinearProgram(
+        c=cost,
+        A=csc_array(vstack(blocks, format="csc")),
+        row_lower=np.concatenate(lower),
+        row_upper=np.concatenate(upper),
+        lower=np.zeros(child.size),
+        upper=np.concatenate([room[place] for room, place in zip(rooms, where, strict=True)]).astype(np.float64),
+        offset=float(np.abs(base - data.x).sum()),
+    )
+    if data.queries:
+        linear = _of_answers(data, linear, base, pick)
+    return Written(data, linear, base, child, cell, sign, kept)
+
+
+def _of_answers(data: RoundingData, program: LinearProgram, base: Ints, pick: Any) -> LinearProgram:
+    """Return the program with the queries' errors as its cost."""
+    from scipy.sparse import block_array, csc_array, csr_array, eye_array, kron
+
+    asked, children = data.asked, data.shape[0]
+    matrix = csr_array((asked.value, asked.cell, asked.start), shape=(asked.shape[0], data.open.size))
+    answers = kron(eye_array(children), matrix, format="csr") @ pick
+    missing = asked.apply(np.ascontiguousarray((data.x - base)[:, data.open].T)).T.ravel()
+    unit = eye_array(missing.size, format="csr")
+    return LinearProgram(
+        c=np.concatenate([np.zeros(program.variables), np.ones(2 * missing.size)]),
+        A=csc_array(block_array([[program.A, None, None], [answers, -unit, unit]], format="csc")),
+        row_lower=np.concatenate([program.row_lower, missing]),
+        row_upper=np.concatenate([program.row_upper, missing]),
+        lower=np.concatenate([program.lower, np.zeros(2 * missing.size)]),
+        upper=np.concatenate([program.upper, np.full(2 * missing.size, np.inf)]),
+    )
+
+
+def _moved(data: RoundingData, base: Ints) -> Floats:
+    """Return what every row already has at the base, above the least tables [children, rows]."""
+    above = (base - data.box[0])[:, data.open].astype(np.float64)
+    return np.ascontiguousarray(data.rows.apply(np.ascontiguousarray(above.T)).T)

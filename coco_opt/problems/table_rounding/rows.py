@@ -1,0 +1,97 @@
+"""What controlled rounding of tables is made of: whole sides of its rows, prices, rows as trees; checks of its data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from coco_opt.errors import ProblemError
+from coco_opt.operators import Operator
+from coco_opt.problem import MAX_INTEGER
+from coco_opt.problems.sparse_rows import Floats, Ints
+
+UNBOUNDED = 2**62
+"""The upper side that stands for none, and its negative for a lower one; so do all of half its magnitude or more."""
+
+NEAR_WHOLE = 1e-9
+"""Numbers this near to a whole one are taken for it: their distance from it is a solver's rounding, not information."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class IntegerRows:
+    """Constraints on every child's whole table: ``lower_j <= C X_j <= upper_j``.
+
+    operator: C; lower, upper int64[children, rows], equal for an equality, UNBOUNDED where there is none. Raises
+    ProblemError for another shape, sides that are not whole or a lower side above the upper one.
+    """
+
+    operator: Operator
+    lower: Ints
+    upper: Ints
+
+    def __post_init__(self) -> None:
+        for name in ("lower", "upper"):
+            side = np.asarray(getattr(self, name))
+            if side.ndim != 2 or side.shape[1] != self.operator.answers or (side.size and side.dtype.kind not in "iu"):
+                raise ProblemError(f"{name} sides must be whole numbers [children, {self.operator.answers} rows]")
+            side = np.array(side, dtype=np.int64)
+            side.setflags(write=False)
+            object.__setattr__(self, name, side)
+        if self.lower.shape != self.upper.shape:
+            raise ProblemError("lower and upper sides must have one shape")
+        empty = self.lower > self.upper
+        if empty.any():
+            child, row = np.argwhere(empty)[0]
+            raise ProblemError(f"the sides of child {child}, row {row} cross: the lower one is above the upper one")
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class RoundingDual:
+    """Prices of the parent sums float64[cells], of C and, where the distance is theirs, of queries' answers.
+
+    The latter two are float64[children, rows]; ``queries`` None stands for zeros.
+    """
+
+    parent: Floats
+    rows: Floats
+    queries: Floats | None = None
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Nested:
+    """The rows that can bind as one tree a child, over the open cells.
+
+    leaf int64[children, open cells]: the smallest row that counts a cell, -1 for none; up int64[children, rows]: the
+    smallest row around a row, -1 for none, -2 for a row that cannot bind.
+    """
+
+    leaf: Ints
+    up: Ints
+
+
+def checked_tables(x: ArrayLike) -> Floats:
+    """Return read-only float64[children, cells], whole where nearly so; ProblemError for no or negative numbers."""
+    table = np.asarray(x)
+    if table.ndim != 2 or table.shape[0] == 0 or (table.size and table.dtype.kind not in "iuf"):
+        raise ProblemError("x must be a table of numbers, one row a child")
+    table = np.array(table, dtype=np.float64)
+    if not np.isfinite(table).all() or table.sum() > MAX_INTEGER:
+        raise ProblemError("x must be finite, and all cells together at most 2^53")
+    nearest = np.rint(table)
+    table = np.where(np.abs(table - nearest) <= NEAR_WHOLE, nearest, table)
+    if (table < 0.0).any():
+        raise ProblemError("x must not be negative: counts of people are not")
+    table.setflags(write=False)
+    return table
+
+
+def checked_parent(parent: ArrayLike, cells: int) -> Ints:
+    """Return read-only int64[cells]; ProblemError for another shape and for numbers that are not whole."""
+    given = np.asarray(parent)
+    if given.shape != (cells,) or (given.size and given.dtype.kind not in "iu"):
+        raise ProblemError(f"parent must be one whole number a cell, {cells} in all")
+    whole = np.array(given, dtype=np.int64)
+    whole.setflags(write=False)
+    return whole

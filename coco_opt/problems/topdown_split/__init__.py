@@ -1,0 +1,9 @@
+"""The top-down split: tables of all children of a region at once, nearest to their noisy answers."""
+
+from __future__ import annotations
+
+from coco_opt.problems.topdown_split.data import SplitData, SplitDual
+from coco_opt.problems.topdown_split.problem import TopdownSplit
+from coco_opt.problems.topdown_split.rows import LinearRows, SplitTerm
+
+__all__ = ["LinearRows", "SplitData", "SplitDual", "SplitTerm", "TopdownSplit"]

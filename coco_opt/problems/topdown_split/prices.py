@@ -1,0 +1,231 @@
+"""Prices of a top-down split: the duality gap they certify, how to rebuild them, and the mending of sums they give.
+
+Tables are [kept cells, children] here, rows of C [rows, children].
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from coco_opt.problem import MAX_INTEGER
+from coco_opt.problems.sparse_rows import Floats
+from coco_opt.problems.topdown_split.data import SplitData, SplitDual
+
+_RIDGE = 1e-11
+_DENSE, _STEPS = 1_000, 1_000  # rows of a system that is inverted; steps of conjugate gradients on a larger one
+_REFINEMENTS = 2
+_MENDINGS = 4
+_NOTHING = 1e-100  # people in a cell of all children: it is then shared out evenly
+_NEAR = 1e-7  # the distance from a side, over the problem's scale, within which a row may have a price
+_LAST = 4.0 * np.finfo(np.float64).eps  # of a number, that rounding its parts can cost
+_CLEAR = 1e-7, 1e-12  # by how much of a price and of all it pays for a contradiction must be more than rounding
+
+EXACT = 1e-13  # an error of a constraint, over the problem's scale, that is not worth mending
+
+
+def gradient(data: SplitData, table: Floats) -> Floats:
+    """Return the objective's gradient [cells, children]."""
+    residual = data.queries.apply(table) - data.answers
+    return data.queries.adjoint(2.0 * data.weights * residual)
+
+
+def gap(data: SplitData, table: Floats, parent: Floats, rows: Floats) -> float:
+    """Return the certified gap of a table under prices of the parent sums [cells] and of the rows of C.
+
+    What a table's sums are off by, beyond rounding, is paid for too. Infinite where a number is not finite.
+    """
+    reduced = gradient(data, table) - parent[:, None] - data.rows.adjoint(rows)
+    return _gap_at(data, table, reduced, caps(data, table), parent, rows)
+
+
+def best_parent(
+    data: SplitData, table: Floats, slopes: Floats, cap: Floats, rows: Floats
+) -> tuple[Floats, Floats, float]:
+    """Return the parent sums' best prices under given ones of the rows, the reduced costs, and the gap.
+
+    ``slopes`` are the objective's ``gradient`` and ``cap`` the ``caps`` at the table.
+    """
+    from coco_opt.kernels import split_certificate
+
+    reduced, parent = slopes - data.rows.adjoint(rows), np.zeros(table.shape[0])
+    if data.sums is not None:
+        parent = split_certificate.parent_prices(reduced, table, data.single[0], data.sums)
+        reduced -= parent[:, None]
+    return parent, reduced, _gap_at(data, table, reduced, cap, parent, rows)
+
+
+def _gap_at(data: SplitData, table: Floats, reduced: Floats, cap: Floats, parent: Floats, rows: Floats) -> float:
+    from coco_opt.kernels import split_certificate
+
+    if not np.isfinite(reduced).all():
+        return np.inf
+    total = float(split_certificate.cells_gap(reduced, table, data.single[0], cap))
+    if data.sums is not None:
+        off = np.abs(table.sum(axis=1) - data.sums) - _LAST * data.sums
+        total += float(np.abs(parent) @ np.maximum(off, 0.0))
+    if data.constraints is not None:
+        total += float(split_certificate.sides_gap(rows, data.rows.apply(table), *data.sides))
+    return total
+
+
+def impossible(data: SplitData, prices: Floats) -> bool:
+    """Return whether prices of the rows of C prove that no table meets the constraints (Farkas).
+
+    No table, of 2^53 people at most where there is no parent, is then worth as much as the constraints ask.
+    """
+    (lower, upper), priced = data.sides, data.rows.adjoint(np.ascontiguousarray(prices))
+    paid = np.where(prices > 0.0, lower, upper)[prices != 0.0] * prices[prices != 0.0]
+    best = priced.max(axis=1)
+    worth = data.sums * best if data.sums is not None else np.array([MAX_INTEGER * best.max(initial=0.0)])
+    clear = _CLEAR[0] * np.abs(prices).max(initial=0.0) + _CLEAR[1] * (np.abs(paid).sum() + np.abs(worth).sum())
+    return bool(paid.sum() > worth.sum() + clear)
+
+
+def caps(data: SplitData, table: Floats) -> Floats:
+    """Return what no better table can exceed in any cell: the parent's count, else what the answers and C allow."""
+    if data.sums is not None:
+        return np.repeat(data.sums[:, None], table.shape[1], axis=1)
+    residual = data.queries.apply(table) - data.answers
+    cost = float(np.einsum("ij,ij,ij->", data.weights, residual, residual))
+    reach = np.sqrt(np.divide(cost, data.weights, out=np.full(residual.shape, np.inf), where=data.weights > 0.0))
+    best = np.full(table.shape, np.inf)
+    for rows, most in ((data.queries, data.answers + reach), (data.rows, data.sides[1])):
+        owner = rows.owner
+        usable = (np.bincount(owner[rows.value <= 0.0], minlength=rows.shape[0]) == 0)[owner]
+        np.minimum.at(best, rows.cell[usable], np.maximum(most[owner], 0.0)[usable] / rows.value[usable, None])
+    most_of_all: Floats = np.maximum(best, table)
+    return most_of_all
+
+
+def rebuilt(data: SplitData, table: Floats, enough: float, rounds: int) -> SplitDual:
+    """Return the best prices found for a table, trying no longer once the gap is at most ``enough``."""
+    from coco_opt.kernels import split_certificate
+
+    slopes, cap = gradient(data, table), caps(data, table)
+    rows = np.zeros((data.rows.shape[0], table.shape[1]))
+    if data.constraints is not None:
+        rows = _fitted_rows(data, np.maximum(table, 0.0), slopes)
+    best, chosen = np.inf, (np.zeros(table.shape[0]), rows)
+    for _ in range(rounds):
+        parent, reduced, now = best_parent(data, table, slopes, cap, rows)
+        worth = now < 0.9 * best
+        if now < best:
+            best, chosen = now, (parent, rows.copy())
+        if data.constraints is None or best <= enough or not worth:
+            break
+        values, (lower, upper) = data.rows.apply(table), data.sides
+        slack = np.maximum(values - lower, 0.0), np.maximum(upper - values, 0.0)
+        form = data.rows.start, data.rows.cell, data.rows.value
+        split_certificate.improve_row_prices(*form, *slack, reduced, table, data.single[0], cap, rows)
+    whole = np.zeros(data.shape[1])
+    whole[data.kept] = chosen[0]
+    return SplitDual(whole, np.ascontiguousarray(chosen[1].T))
+
+
+def mended(data: SplitData, table: Floats) -> Floats:
+    """Return a slightly infeasible table with its sums and violated constraints met; cells at 0 stay there.
+
+    The change is the least in squares relative to the cells, clipped at 0, a few times over.
+    """
+    near = np.maximum(table, 0.0)
+    if not near.size:
+        return near
+    for _ in range(_MENDINGS):
+        if data.sums is not None:
+            now = near.sum(axis=1)
+            empty = now < _NOTHING
+            near[empty], now[empty] = 1.0, near.shape[1]
+            near *= (data.sums / now)[:, None]
+        if data.constraints is None:
+            break
+        values, (lower, upper) = data.rows.apply(near), data.sides
+        error = np.clip(values, lower, upper) - values
+        if float(np.abs(error).max(initial=0.0)) <= EXACT * data.scale:
+            break
+        held = (error != 0.0) | (lower == upper)
+        parent, rows = _weighted_prices(data, near, np.zeros(near.shape[0]), error, held)
+        near = np.maximum(near * (1.0 + parent[:, None] + data.rows.adjoint(rows)), 0.0)
+    return near
+
+
+def _fitted_rows(data: SplitData, table: Floats, slopes: Floats) -> Floats:
+    """Return the prices nu, 0 away from the sides, that minimise ``sum x (g - lambda - C' nu)^2`` with some lambda."""
+    values, (lower, upper) = data.rows.apply(table), data.sides
+    near = np.minimum(values - lower, upper - values) <= _NEAR * data.scale
+    moment = table * slopes
+    total = moment.sum(axis=1) if data.sums is not None else np.zeros(moment.shape[0])
+    _, rows = _weighted_prices(data, table, total, data.rows.apply(moment), near)
+    wrong = ((rows > 0.0) & np.isinf(lower)) | ((rows < 0.0) & np.isinf(upper))
+    return np.where(wrong, 0.0, rows)
+
+
+def _weighted_prices(data: SplitData, measure: Floats, sums: Floats, right: Floats, held: Any) -> tuple[Floats, Floats]:
+    """Solve ``A diag(measure) A' (lambda, nu) = (sums, right)``, A being the parent sums and the held rows of C.
+
+    lambda is eliminated cell by cell; what is left is one system of all children's held rows, dense, O(size^3), up to
+    a thousand of them and by conjugate gradients beyond.
+    """
+    form, summed = data.rows, data.sums is not None
+    total = measure.sum(axis=1)
+    inverse = np.divide(1.0, total, out=np.zeros(total.size), where=total > 0.0)
+    if summed:
+        right = right - form.apply((inverse * sums)[:, None] * measure)
+    if held.sum() <= _DENSE:
+        nu = _by_inverse(data, measure, right, held)
+    else:
+        nu = _by_gradients(data, measure, inverse, np.where(held, right, 0.0), held)
+    if not summed:
+        return np.zeros(total.size), nu
+    return inverse * (sums - np.einsum("cj,cj->c", measure, form.adjoint(nu))), nu
+
+
+def _by_inverse(data: SplitData, measure: Floats, right: Floats, held: Any) -> Floats:
+    from coco_opt.kernels import split_certificate
+
+    form, nu = data.rows, np.zeros(held.shape)
+    number, summed = np.where(held, np.cumsum(held).reshape(held.shape) - 1, -1), data.sums is not None
+    system = split_certificate.normal_matrix(
+        form.column_start, form.row, form.column_value, number, int(held.sum()), measure, summed
+    )
+    # A row whose cells belong to one child alone has no weight once the sums have theirs: what is left is rounding.
+    rounding = _LAST * split_certificate.products(form.start, form.cell, form.value**2, measure)[held]
+    nu[held] = _ridged(system, right[held], rounding)
+    return nu
+
+
+def _by_gradients(data: SplitData, measure: Floats, inverse: Floats, right: Floats, held: Any) -> Floats:
+    """Solve the system by conjugate gradients over its diagonal without the sums; O(entries x children) a step."""
+    from scipy.sparse.linalg import LinearOperator, cg
+
+    from coco_opt.kernels import split_certificate
+
+    form, size = data.rows, held.size
+
+    def product(flat: Floats) -> Floats:
+        priced = form.adjoint(flat.reshape(held.shape))
+        if data.sums is not None:
+            priced -= (inverse * np.einsum("cj,cj->c", measure, priced))[:, None]
+        return np.where(held, form.apply(measure * priced), 0.0).ravel()
+
+    diagonal = split_certificate.products(form.start, form.cell, form.value**2, measure).ravel()
+    scale = np.divide(1.0, diagonal, out=np.zeros(size), where=diagonal > 0.0)
+    system, preconditioner = (LinearOperator((size, size), matvec=image) for image in (product, lambda r: scale * r))
+    nu, _ = cg(system, right.ravel(), rtol=_RIDGE, maxiter=_STEPS, M=preconditioner)
+    return np.asarray(nu.reshape(held.shape))
+
+
+def _ridged(system: Floats, vector: Floats, rounding: Floats) -> Floats:
+    """Solve a singular, consistent system by a small ridge and refinement; rows of no more than rounding get 0."""
+    diagonal = np.maximum(system.diagonal(), 0.0)
+    scale = np.divide(1.0, np.sqrt(diagonal), out=np.zeros(vector.size), where=diagonal > rounding)
+    scaled, wanted = system * (scale[:, None] * scale), scale * vector
+    ridged = scaled.copy()
+    ridged.flat[:: vector.size + 1] = 1.0 + _RIDGE
+    inverse = np.linalg.inv(ridged)
+    solution = inverse @ wanted
+    for _ in range(_REFINEMENTS):
+        solution += inverse @ (wanted - scaled @ solution)
+    out: Floats = scale * solution
+    return out

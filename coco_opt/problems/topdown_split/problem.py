@@ -1,0 +1,147 @@
+"""The top-down split: tables of all children of a region at once, nearest to their noisy answers in squares.
+
+Over tables x_j (cells), one a child::
+
+    minimise  sum_j sum_q w_jq ||Q_q x_j - m_jq||^2
+    subject to  x >= 0,  sum_j x_j = parent,  lower_j <= C x_j <= upper_j.
+
+With w = 1 / variance of the measurements it is the L2 step of the 2020 Census TopDown algorithm (Abowd et al. 2022).
+Cells in which the parent is 0 are 0 in every child and never become variables; without a parent (at the root, say) no
+sums are asked.
+
+Multipliers are prices lambda (cells) of the parent sums and nu_j of the rows of C. With the gradient g_j at x, reduced
+costs s_j = g_j - lambda - C' nu_j and any diagonal D below the Hessian's half, weak duality bounds the distance to the
+optimum by
+
+    sum_jc max_{0 <= y <= u} [s (x - y) - D (x - y)^2]  +  sum_jk nu+ (C x - lower) + nu- (upper - C x),
+
+every term nonnegative, and |lambda| times what the sums of x are off by. D is what the rows with a single cell weigh;
+without such rows it is 0 and the bound is the linear one, still valid. The cap u is the parent's count, or what any
+table better than x can reach.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from coco_opt.forms import FloatArray, Formulation, LinearProgram, QuadraticProgram
+from coco_opt.operators import Grouping, identity, total
+from coco_opt.problem import Problem, plain_answer
+from coco_opt.problems.sparse_rows import Floats
+from coco_opt.problems.topdown_split import prices
+from coco_opt.problems.topdown_split.data import SplitData, SplitDual
+from coco_opt.problems.topdown_split.program import lifted
+from coco_opt.problems.topdown_split.rows import LinearRows, SplitTerm
+
+_ENOUGH = 1e-8  # a relative gap that needs no better prices
+_ROUNDS = 12
+_BEYOND = 1e100  # a cell of more is no answer: its square might be infinite, and infinity proves anything
+
+
+@dataclass(frozen=True, eq=False, init=False)
+class TopdownSplit(SplitData, Problem[Floats, SplitDual]):
+    """Joint nonnegative least squares over all children: ``TopdownSplit(terms, parent, constraints)``.
+
+    The data are those of ``SplitData``. Values are float64[children, cells].
+    """
+
+    kind: ClassVar[str] = "topdown_split"
+    forms: ClassVar[tuple[type[LinearProgram], ...]] = (QuadraticProgram,)
+    # Repair mends to 1e-13; with the usual 1e-9 a person of a billion does not count.
+    feasibility_tolerance: ClassVar[float] = 1e-10
+
+    @classmethod
+    def examples(cls) -> Mapping[str, Self]:
+        """Return splits with and without a parent, constraints and answers for single cells, and of large counts."""
+        cells, parent = identity(4), [5.0, 0.0, 3.0, 9.0]
+        answers = np.array([[4.0, -1.0, 0.5, 2.0], [2.0, 1.0, 3.5, 8.0], [-3.0, 0.0, 1.0, 1.0]])
+        own = SplitTerm(cells, answers, np.array([1.0, 0.25, 1.0]))
+        sums = SplitTerm(total(4), np.array([[6.0], [13.0], [-2.0]]), np.ones(3))
+        halves = SplitTerm(Grouping(np.array([0, 0, 1, 1]), 2), answers[:, :2], np.ones(3))
+        equal, least = np.array([[6.0], [11.0], [0.0]]), np.array([[4.0], [10.0], [1.0]])
+        large = SplitTerm(cells, answers + 1e6 * np.array([[2.0], [3.0], [4.0]]), np.ones(3))
+        return {
+            "tiny": cls([SplitTerm(identity(2), np.eye(2), np.ones(2))], [1.0, 1.0]),
+            "one-cell": cls([SplitTerm(identity(1), np.array([[5.0], [1.0], [-9.0]]), np.ones(3))], [4.0]),
+            "parent": cls([own, sums], parent),
+            "root": cls([own, sums]),
+            "equal-totals": cls([own, sums], parent, LinearRows(total(4), equal, equal)),
+            "least-totals": cls([own], parent, LinearRows(total(4), least, np.full((3, 1), np.inf))),
+            "sums-alone": cls([sums, halves], parent),
+            "no-people": cls([own, sums], np.zeros(4)),
+            "large-counts": cls([large], 9e6 + np.array(parent)),
+        }
+
+    @property
+    def variables(self) -> int:
+        """Return the number of cells of all children that may hold anything."""
+        return self.shape[0] * self.kept.size
+
+    def accept(self, answer: Any) -> Floats:
+        """Return the answer as float64."""
+        return plain_answer(answer).astype(np.float64)
+
+    def objective(self, x: Floats) -> float:
+        """Return the weighted sum of squared residuals."""
+        residual = self.queries.apply(self.table(x)) - self.answers
+        return float(np.einsum("ij,ij,ij->", self.weights, residual, residual))
+
+    def violation(self, x: Floats) -> float:
+        """Return the largest negative cell, error of a parent sum or distance from a constraint's side."""
+        if x.shape != self.shape or not float(np.abs(x).max(initial=0.0)) <= _BEYOND:
+            return np.inf
+        worst = -float(x.min(initial=0.0))
+        if self.parent is not None:
+            worst = max(worst, float(np.abs(x.sum(axis=0) - self.parent).max(initial=0.0)))
+        return max(worst, self.broken(self.table(x)))
+
+    def repair(self, x: Floats) -> Floats:
+        """Return the table without negative cells whose sums and constraints are mended in proportion to the cells."""
+        broken = self.violation(x)
+        if broken == np.inf or (broken <= prices.EXACT * self.scale and float(x.min(initial=0.0)) >= 0.0):
+            return x
+        return self.expand(prices.mended(self, self.table(x)))
+
+    def multipliers(self, x: Floats) -> SplitDual:
+        """Rebuild prices from x: least squares on the cells in use, then one price after the other while it helps."""
+        table = self.table(x)
+        return prices.rebuilt(self, table, _ENOUGH * max(1.0, self.objective(x)), _ROUNDS)
+
+    def admissible(self, multipliers: SplitDual) -> SplitDual:
+        """Return finite prices, 0 at missing sides and, for a wrong shape, everywhere."""
+        shapes = (self.shape[1],), self.sides[0].T.shape
+        parent, rows = (
+            np.where(np.isfinite(given), given, 0.0) if given.shape == shape else np.zeros(shape)
+            for given, shape in zip((multipliers.parent, multipliers.rows), shapes, strict=True)
+        )
+        lower, upper = (side.T for side in self.sides)
+        rows = np.where(((rows > 0.0) & np.isinf(lower)) | ((rows < 0.0) & np.isinf(upper)), 0.0, rows)
+        return SplitDual(parent if self.parent is not None else np.zeros(shapes[0]), rows)
+
+    def gap(self, x: Floats, multipliers: SplitDual) -> float:
+        """Return the certified gap of the module docstring."""
+        return prices.gap(self, self.table(x), multipliers.parent[self.kept], multipliers.rows.T)
+
+    def certified_gap(self, x: Floats, candidates: Iterable[SplitDual | None] = ()) -> float:
+        """Return the smallest gap over the candidates and, where these are not enough, the prices rebuilt from x."""
+        given = (candidate for candidate in candidates if candidate is not None)
+        best = min((self.gap(x, self.admissible(candidate)) for candidate in given), default=np.inf)
+        if best <= _ENOUGH * max(1.0, self.objective(x)):
+            return best
+        return min(best, self.gap(x, self.multipliers(x)))
+
+    @property
+    def resolution(self) -> float:
+        """Return the cost of moving every answer by the last digit of the largest number."""
+        last = np.finfo(np.float64).eps * self.magnitude
+        return float(self.weights.sum()) * last**2
+
+    def formulate(self, form: type[LinearProgram]) -> Formulation[FloatArray, SplitDual]:
+        """Write the quadratic program in distances from single cells' answers and in the other rows' residuals."""
+        if form is not QuadraticProgram:
+            raise self._no_form(form)
+        return lifted(self)

@@ -1,0 +1,76 @@
+"""Trees as flat breadth-first arrays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from coco_opt.errors import ProblemError
+from coco_opt.problem import plain_answer
+
+IntArray = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False, init=False, slots=True)
+class Tree:
+    """A rooted tree of n nodes numbered breadth first: any depth, any fan-out, leaves at any depth.
+
+    ``parent`` int64[n], -1 at the root, otherwise nondecreasing and smaller than the node's own number. Derived:
+    ``first_child`` int64[n + 1], the children of v being ``first_child[v]:first_child[v + 1]``. Raises ProblemError
+    for other arrays. O(n).
+    """
+
+    parent: IntArray
+    first_child: IntArray
+
+    def __init__(self, parent: ArrayLike) -> None:
+        array = np.asarray(parent)
+        if array.ndim != 1 or array.size == 0 or array.dtype.kind not in "iu":
+            raise ProblemError("parent must be a vector of integers with at least one node, the root")
+        if int(array.max()) >= array.size:
+            raise ProblemError("parent must name nodes: every entry is below the number of nodes")
+        array = np.array(array, dtype=np.int64)
+        below = array[1:]
+        number = np.arange(1, array.size)
+        if array[0] != -1 or (below < 0).any() or (below >= number).any() or (np.diff(below) < 0).any():
+            raise ProblemError("parent must number the nodes breadth first: -1 for node 0, then never falling")
+        children = np.bincount(below, minlength=array.size)
+        first_child = np.concatenate([[0], np.cumsum(children)]) + 1
+        for name, values in (("parent", array), ("first_child", first_child.astype(np.int64))):
+            values.setflags(write=False)
+            object.__setattr__(self, name, values)
+
+    @classmethod
+    def complete(cls, fan_out: int, height: int) -> Tree:
+        """Return the complete tree with ``fan_out`` children a node and ``height`` nodes from a leaf to the root."""
+        if fan_out < 2 or height < 1:
+            raise ProblemError("a complete tree needs a fan-out of at least 2 and a height of at least 1")
+        nodes = (fan_out**height - 1) // (fan_out - 1)
+        return cls((np.arange(nodes) - 1) // fan_out)
+
+    @property
+    def nodes(self) -> int:
+        """Return the number of nodes n."""
+        return self.parent.size
+
+    @property
+    def is_leaf(self) -> NDArray[np.bool_]:
+        """Return which nodes (n,) have no children."""
+        return np.equal(self.first_child[1:], self.first_child[:-1])
+
+    def sums(self, values: ArrayLike) -> NDArray[Any]:
+        """Return values (n,) with every inner node's replaced by the sum over the leaves below; O(n).
+
+        int64 or float64; ProblemError for anything but one number a node.
+        """
+        from coco_opt.kernels import tree_passes
+
+        given = np.asarray(values)
+        if given.shape != self.parent.shape or given.dtype.kind not in "iuf":
+            raise ProblemError(f"sums need one number for each of the {self.nodes} nodes")
+        total = np.array(plain_answer(given))
+        tree_passes.sums(self.first_child, total)
+        return total

@@ -1,0 +1,123 @@
+"""How sure tree least squares is: exact posterior variances and covariances, without inverting anything.
+
+Given independent noisy answers of known variances and exact sums, the least squares estimate is the best linear
+unbiased one (Gauss-Markov; Hay et al. 2010, Theorem 4), and the covariances of its errors do not depend on the answers.
+They follow from the two passes in ``coco_opt.kernels.tree_passes``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from coco_opt.errors import ProblemError
+from coco_opt.forms import FloatArray
+from coco_opt.problems.tree.data import IntArray, Tree
+from coco_opt.problems.tree.least_squares import TreeLeastSquares
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class TreePosterior:
+    """Estimates of all nodes (n,) with the variances of their errors; build it with ``of`` or ``from_variances``.
+
+    A variance is infinite, and a covariance with it NaN, where the answers do not determine a node.
+    """
+
+    tree: Tree
+    estimate: FloatArray
+    variance: FloatArray
+    _below: FloatArray
+    _children: FloatArray
+    _deficit: FloatArray
+
+    @classmethod
+    def of(cls, problem: TreeLeastSquares) -> TreePosterior:
+        """Return the posterior of a problem without bounds (ProblemError otherwise); O(n)."""
+        if problem.bounded:
+            raise ProblemError("with bounds the estimate is not linear and has no closed covariance; drop the bounds")
+        return cls._build(problem.tree, problem.y, problem.variance)
+
+    @classmethod
+    def from_variances(cls, tree: Tree, variance: ArrayLike) -> TreePosterior:
+        """Return the posterior of answers not yet drawn (estimates 0), to plan with; O(n)."""
+        return cls.of(TreeLeastSquares(tree, np.zeros(tree.nodes), variance))
+
+    @classmethod
+    def _build(cls, tree: Tree, y: FloatArray, s2: FloatArray) -> TreePosterior:
+        from coco_opt.kernels import tree_passes
+
+        none = np.empty(0)
+        estimate, below, children = tree_passes.upward(tree.first_child, y, s2, none, none)
+        tree_passes.downward(tree.first_child, estimate, below, children, equal_parts=True)
+        variance, deficit = tree_passes.variances(tree.first_child, s2, below, children)
+        return cls(tree, estimate, variance, below, children, deficit)
+
+    def covariance(self, u: int, v: int) -> float:
+        """Return the covariance of two nodes' errors; O(depth)."""
+        from coco_opt.kernels import tree_passes
+
+        self._check(u)
+        self._check(v)
+        return float(
+            tree_passes.covariance(
+                self.tree.parent, self._below, self._children, self.variance, self._deficit, int(u), int(v)
+            )
+        )
+
+    def combination(self, coefficients: ArrayLike) -> tuple[float, float]:
+        """Return the estimate of sum_v coefficients_v x_v, coefficients (n,), and the variance of its error; O(n)."""
+        from coco_opt.kernels import tree_passes
+
+        weights = np.array(coefficients, dtype=np.float64)
+        if weights.shape != self.estimate.shape:
+            raise ProblemError(f"a combination needs one coefficient for each of the {self.tree.nodes} nodes")
+        variance = tree_passes.combination(self.tree.first_child, self._below, self._children, weights)
+        return float(weights @ self.estimate), float(variance)
+
+    def ranges(self, begin: ArrayLike, end: ArrayLike) -> tuple[FloatArray, FloatArray]:
+        """Return estimates and variances (k,) of sums over nodes begin:end, each within one level.
+
+        In a complete tree such a range of leaves is a range query. O(fan-out x depth) a range after O(n); O(n) for one
+        that lies below a leaf's level, in a tree with leaves at several.
+        """
+        from coco_opt.kernels import tree_passes
+
+        begins, ends = self._positions(begin), self._positions(end)
+        if begins.shape != ends.shape or (begins > ends).any() or (ends > self.tree.nodes).any():
+            raise ProblemError("ranges need begin <= end, both between 0 and the number of nodes")
+        filled = begins < ends
+        level = self._levels()
+        if (level[begins[filled]] != level[ends[filled] - 1]).any():
+            raise ProblemError("a range must lie within one level of the tree")
+        ragged = np.flatnonzero(filled)[level[begins[filled]] > level[np.argmax(self.tree.is_leaf)]]
+        last = ends.copy()
+        last[ragged] = begins[ragged]
+        variance = tree_passes.leaf_ranges(
+            self.tree.parent, self.tree.first_child, self._below, self._children, begins, last
+        )
+        for at in ragged:
+            coefficients = np.zeros(self.tree.nodes)
+            coefficients[begins[at] : ends[at]] = 1.0
+            variance[at] = self.combination(coefficients)[1]
+        running = np.concatenate([[0.0], np.cumsum(self.estimate)])
+        return running[ends] - running[begins], variance
+
+    def _levels(self) -> IntArray:
+        starts, at = [0], 1
+        while at < self.tree.nodes:
+            starts.append(at)
+            at = int(self.tree.first_child[at])
+        return np.searchsorted(np.array(starts), np.arange(self.tree.nodes), side="right")
+
+    def _check(self, node: int) -> None:
+        if not 0 <= node < self.tree.nodes:
+            raise ProblemError(f"there is no node {node}; nodes are 0 to {self.tree.nodes - 1}")
+
+    @staticmethod
+    def _positions(values: ArrayLike) -> NDArray[np.int64]:
+        array = np.atleast_1d(np.asarray(values))
+        if array.ndim != 1 or array.dtype.kind not in "iu" or (array < 0).any():
+            raise ProblemError("positions must be whole numbers, 0 or more")
+        return array.astype(np.int64)

@@ -1,0 +1,111 @@
+"""Noisy counts of a domain's intervals, or of its sorted cells: what is asked, and the measurement itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from coco_opt.errors import ProblemError
+from coco_opt.histograms import Hierarchy
+from coco_opt.privacy import (
+    Asked,
+    Cost,
+    Exact,
+    Measurement,
+    Neighbours,
+    NoiseSource,
+    Question,
+    Sensitivity,
+    add_noise,
+)
+from coco_opt.problem import MAX_INTEGER
+from coco_opt.ranges.domain import DomainTree
+from coco_opt.ranges.measurement import RANGES, SORTED, Outside, facts_of
+
+Int64 = NDArray[np.int64]
+
+_INTERVALS = "entities in every interval of the tree over the domain, the whole domain first"
+_CELLS = "entities in every cell of the domain"
+_RANKED = "entities in each cell, smallest count first"
+
+
+def ask_ranges(
+    domain: DomainTree,
+    cost: Cost,
+    *,
+    neighbours: Neighbours = "add_remove",
+    outside: Outside = "refuse",
+    label: str = "domain",
+) -> Asked:
+    """Return what is asked: the counts of all intervals of a domain in one region, called ``label``."""
+    intervals = domain.tree.nodes - domain.asked.start
+    words = _CELLS if domain.fan_out is None else _INTERVALS
+    question = Question(0, RANGES, words, intervals, domain.sensitivity(neighbours), cost)
+    return _asked(question, label, neighbours, facts_of(domain, outside))
+
+
+def exact_intervals(asked: Asked, domain: DomainTree, cells: ArrayLike) -> Exact:
+    """Return the exact answers from the private counts (entities) of the cells.
+
+    Raises ProblemError for counts that are no nonnegative integers or sum beyond 2^53.
+    """
+    counts = domain.counts(cells)
+    if (counts < 0).any() or int(counts[0]) > MAX_INTEGER:
+        raise ProblemError("counts must be nonnegative and sum to at most 2^53")
+    return Exact(asked.questions[0], asked.hierarchy.names[0], counts[domain.asked])
+
+
+def measure_ranges(
+    counts: ArrayLike,
+    cost: Cost,
+    *,
+    source: NoiseSource,
+    fan_out: int | None = 16,
+    neighbours: Neighbours = "add_remove",
+    label: str = "domain",
+) -> Measurement:
+    """Return noisy counts of every interval over the cells' private counts (entities).
+
+    With fan_out None only the cells are measured. ``label`` names the domain. Raises ProblemError for counts that are
+    no nonnegative integers or noise that was already drawn under this label. O(cells).
+    """
+    cells = np.asarray(counts)
+    domain = DomainTree(cells.size, fan_out)
+    asked = ask_ranges(domain, cost, neighbours=neighbours, label=label)
+    return _measured(asked, exact_intervals(asked, domain, cells), source)
+
+
+def measure_sorted(
+    counts: ArrayLike,
+    cost: Cost,
+    *,
+    source: NoiseSource,
+    neighbours: Neighbours = "add_remove",
+    label: str = "counts",
+) -> Measurement:
+    """Return the sorted private counts with noise; their number is public.
+
+    Sorting does not raise the sensitivity (Proposition 3): 1, or 2 for a replaced entity. Raises ProblemError for
+    counts that are no nonnegative integers or noise that was already drawn under this label. O(n log n).
+    """
+    exact = np.asarray(counts)
+    if exact.ndim != 1 or exact.dtype.kind not in "iu" or (exact < 0).any():
+        raise ProblemError("counts must be a vector of nonnegative integers")
+    if exact.size and int(exact.max()) > MAX_INTEGER:
+        raise ProblemError("counts must be at most 2^53")
+    changed = 2 if neighbours == "replace" else 1
+    question = Question(0, SORTED, _RANKED, exact.size, Sensitivity(changed, changed), cost)
+    asked = _asked(question, label, neighbours, {})
+    return _measured(asked, Exact(question, label, np.sort(exact.astype(np.int64))), source)
+
+
+def _asked(question: Question, label: str, neighbours: Neighbours, facts: Mapping[str, Any]) -> Asked:
+    return Asked(question.query, Hierarchy(np.array([-1]), (label,)), ("all",), (question,), neighbours, facts)
+
+
+def _measured(asked: Asked, exact: Exact, source: NoiseSource) -> Measurement:
+    answers = add_noise(asked.questions, [exact], asked.hierarchy, asked.per_region, source)
+    return Measurement(asked, answers, source.name, source.private)

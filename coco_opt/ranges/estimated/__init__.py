@@ -1,0 +1,1 @@
+"""What runs after the noise: estimates of any range, of quantiles, and of a multiset of counts."""

@@ -1,0 +1,187 @@
+"""Releases of ordered histograms (Hay et al. 2010): the kind ``ranges``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.choices import Certificate
+from coco_opt.config import Config, Section
+from coco_opt.files.checked import Check
+from coco_opt.privacy import Asked, Cost, Exact, Measurement
+from coco_opt.privacy import Neighbours as NeighboursName
+from coco_opt.ranges.asked.measure import ask_ranges, exact_intervals
+from coco_opt.ranges.asked.neighbours import cell_pair
+from coco_opt.ranges.asked.values import CellCounts, read_values
+from coco_opt.ranges.domain import DomainTree
+from coco_opt.ranges.estimated.universal import Estimator, UniversalHistogram
+from coco_opt.ranges.fan_out import choose_fan_out
+from coco_opt.ranges.kind.files import RANGES_FILE, range_table
+from coco_opt.ranges.kind.forecast import forecast_of
+from coco_opt.ranges.kind.instances import instances
+from coco_opt.ranges.kind.look_alike import made_cells
+from coco_opt.ranges.kind.section import RangesData, RangesSection
+from coco_opt.ranges.kind.template import asked_keys, draft_of, file_key_of
+from coco_opt.ranges.kind.verify import PROMISES, promises_of, verify_ranges
+from coco_opt.ranges.measurement import RANGES as NAME
+from coco_opt.ranges.measurement import IntervalCounts, domain_of
+from coco_opt.releases.instances import Instance
+from coco_opt.releases.kind import (
+    Draft,
+    Folder,
+    Forecast,
+    LookAlike,
+    Neighbours,
+    Plan,
+    Released,
+    ReleaseKind,
+    Shown,
+    Truth,
+    Work,
+)
+from coco_opt.releases.reporter import Reporter
+
+REGION = "all"
+
+
+@dataclass(frozen=True, slots=True)
+class RangesMethod:
+    """How counts of intervals are estimated."""
+
+    estimator: Estimator
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class RangesResult:
+    """A histogram that answers any range, and how well its problem was solved."""
+
+    histogram: UniversalHistogram
+    certificates: tuple[Certificate, ...]
+
+
+class RangesKind:
+    """Noisy counts of the intervals over a public ordered domain, and estimates of any range from them."""
+
+    name: ClassVar[str] = NAME
+    section: ClassVar[str] = "ranges"
+    unit: ClassVar[str] = "entity"
+    data_model: ClassVar[type[Section]] = RangesData
+    section_model: ClassVar[type[Section]] = RangesSection
+    promises: ClassVar[tuple[str, ...]] = PROMISES
+
+    def file_key(self, columns: Sequence[str]) -> str | None:
+        """Return the key of [data] that a file with these columns would fill."""
+        return file_key_of(columns)
+
+    def draft(self, files: Mapping[str, Sequence[str]]) -> Draft:
+        """Return a first configuration for files of these columns."""
+        return draft_of(files)
+
+    def section_of(self, asked: Asked) -> Mapping[str, Any]:
+        """Return the keys of [ranges] that ask what a measurement answers."""
+        return asked_keys(asked)
+
+    def plan(self, config: Config) -> Plan:
+        """Resolve the fan-out and say what is asked; a stated split must give the one level everything."""
+        section: RangesSection = config.method
+        (cost,) = config.levels_cost(1)
+        neighbours = config.privacy.neighbours
+        domain = DomainTree(section.size, _fan_out(section, cost, neighbours), section.edges)
+        asked = ask_ranges(domain, cost, neighbours=neighbours, outside=section.outside, label=REGION)
+        return Plan(config, asked, domain)
+
+    def read(self, plan: Plan) -> CellCounts:
+        """Count the private values by cell."""
+        return read_values(plan.config.data.values, plan.detail, plan.config.method.outside)
+
+    def ask(self, plan: Plan, private: CellCounts) -> Iterable[Exact]:
+        """Return the exact counts of all intervals."""
+        return (exact_intervals(plan.asked, plan.detail, private.cells),)
+
+    def method(self, config: Config, asked: Asked) -> RangesMethod:
+        """Return the estimator; ConfigError where the configuration states another domain or tree."""
+        section: RangesSection = config.method
+        domain, outside = domain_of(asked.facts), asked.facts["outside"]
+        stated = DomainTree(section.size, None, section.edges)
+        if not np.array_equal(stated.edges, domain.edges):
+            key = "cells" if section.edges is None else "edges"
+            raise config.error(f"ranges.{key}", f"the measurement has another domain, of {domain.cells:,} cells")
+        if section.fan_out not in ("auto", domain.fan_out or "cells"):
+            raise config.error("ranges.fan_out", f"the measurement's is {domain.fan_out or 'cells'}")
+        if section.outside != outside:
+            raise config.error("ranges.outside", f"the measurement's is {outside}")
+        return RangesMethod(section.estimator)
+
+    def estimate(self, measurement: Measurement, method: RangesMethod, work: Work) -> RangesResult:
+        """Fit the intervals to each other as the estimator says."""
+        histogram = UniversalHistogram.fit(measurement, method.estimator, work.solvers)
+        return RangesResult(histogram, work.solvers.certificates)
+
+    def release(self, measurement: Measurement, method: RangesMethod, result: RangesResult, config: Config) -> Released:
+        """Return one row an interval; the manifest states the domain, so that any range can be answered from it."""
+        promises = promises_of(method.estimator, result.histogram.domain.fan_out)
+        facts = {**measurement.asked.facts, "estimator": method.estimator}
+        return Released({RANGES_FILE: range_table(result.histogram)}, promises, {NAME: facts})
+
+    def verify(self, folder: Folder) -> Iterator[Check]:
+        """Check the intervals, the promises and every standard error."""
+        return verify_ranges(folder)
+
+    def page(self, shown: Shown) -> Sequence[str]:
+        """Return the histogram with its standard errors, a few ranges, and quartiles."""
+        from coco_opt.ranges.kind.page import sections
+
+        return sections(shown)
+
+    def errors(self, measurement: Measurement, truth: Truth, result: RangesResult) -> Mapping[str, list[float]]:
+        """Return the mean error of a cell (entities)."""
+        cells = truth.private.cells
+        named = {"this release": result, **truth.others}
+        return {name: [float(np.abs(one.histogram.cells - cells).mean())] for name, one in named.items()}
+
+    def look_alike(self, plan: Plan, public: Path | None = None, branches: int | None = None) -> LookAlike:
+        """Return made counts of the same cells, or public values of the user's."""
+        domain: DomainTree = plan.detail
+        if public is not None:
+            cells = read_values(public, domain, plan.config.method.outside)
+            return LookAlike(plan, cells, f"the values of {public.name}")
+        return LookAlike(plan, CellCounts(made_cells(domain.cells)), f"made counts of {domain.cells:,} cells")
+
+    def forecast(self, plan: Plan, public: Path | None, runs: int, reporter: Reporter) -> Forecast:
+        """Return exact standard errors: they depend on public numbers only."""
+        with reporter.stage("Predicting"):
+            return forecast_of(plan.asked, plan.detail, plan.config.method.estimator)
+
+    def instances(self, measurement: Measurement, config: Config) -> Sequence[Instance]:
+        """Return least squares on the tree, with the bounds of the configured estimator."""
+        method = self.method(config, measurement.asked)
+        return instances(IntervalCounts.of(measurement), nonnegative=method.estimator == "nonnegative")
+
+    def neighbours(self, look_alike: LookAlike) -> Neighbours:
+        """Return counts that differ by one entity in the largest cell."""
+        pair = cell_pair(look_alike.private.cells, look_alike.plan.asked.neighbours)
+        return Neighbours(CellCounts(pair.first), CellCounts(pair.second), pair.what)
+
+    def statistics(self, asked: Asked, table: CellCounts | RangesResult) -> Mapping[str, NDArray[Any]]:
+        """Return the counts of the intervals of each measured level of the tree, the widest first."""
+        domain = domain_of(asked.facts)
+        nodes = table.histogram.nodes if isinstance(table, RangesResult) else domain.counts(table.cells)
+        levels = range(0 if domain.fan_out is not None else 1, domain.height)
+        starts = domain.level_start
+        parts = {f"intervals, level {level}": nodes[starts[level] : starts[level + 1]] for level in levels[:-1]}
+        return {**parts, "cells": nodes[domain.first_leaf :]}
+
+
+def _fan_out(section: RangesSection, cost: Cost, neighbours: NeighboursName) -> int | None:
+    """Return the fan-out that is asked, None for the cells alone; "auto" is decided by public numbers."""
+    if section.fan_out == "auto":
+        return choose_fan_out(section.size, cost, neighbours=neighbours)
+    return None if section.fan_out == "cells" else section.fan_out
+
+
+RANGES: ReleaseKind[CellCounts, RangesMethod, RangesResult] = RangesKind()

@@ -1,0 +1,74 @@
+"""The files of a release of ranges: ``ranges.parquet``, one row an interval of the tree, and the way back.
+
+Columns: ``tree_level`` (0 is the whole domain, the last level are the cells), ``start`` and ``stop`` (the interval's
+values are start to stop - 1), ``estimate`` (entities; a fraction but where the estimator makes it whole) and
+``standard_error`` of the unbiased estimate. An only child counts the same values as its parent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from coco_opt.errors import InputError, Place
+from coco_opt.files.folder import MANIFEST, FileTable, read_columns, read_manifest
+from coco_opt.privacy import Law
+from coco_opt.privacy.laws import law_of
+from coco_opt.ranges.domain import DomainTree
+from coco_opt.ranges.estimated.universal import Estimator, UniversalHistogram
+from coco_opt.ranges.kind.section import MAX_CELLS
+from coco_opt.ranges.measurement import RANGES, domain_of
+
+RANGES_FILE = "ranges.parquet"
+TYPES = {
+    "tree_level": "int32",
+    "start": "int64",
+    "stop": "int64",
+    "estimate": "double",
+    "standard_error": "double",
+}
+
+
+def range_table(histogram: UniversalHistogram) -> FileTable:
+    """Return ranges.parquet."""
+    columns = interval_columns(histogram.domain)
+    errors = np.sqrt(histogram.precision.intervals())
+    return FileTable.of({**columns, "estimate": histogram.nodes, "standard_error": errors}, TYPES)
+
+
+def interval_columns(domain: DomainTree) -> dict[str, Any]:
+    """Return what is public of every row: its level in the tree and its values."""
+    begin, end = domain.spans()
+    level = np.repeat(np.arange(domain.height, dtype=np.int32), np.diff(domain.level_start))
+    return {"tree_level": level, "start": domain.edges[begin], "stop": domain.edges[end]}
+
+
+def read_ranges_release(folder: str | Path) -> UniversalHistogram:
+    """Return the histogram of a release folder: it answers any range with its standard error.
+
+    Raises InputError: file-not-found, unreadable-file, bad-manifest, missing-column, bad-release (the intervals are not
+    those of the manifest; ``coco-opt verify`` says more).
+    """
+    folder = Path(folder)
+    domain, law, estimator = stated(read_manifest(folder))
+    table = read_columns(folder / RANGES_FILE, tuple(TYPES))
+    nodes = np.array(table.column("estimate").to_numpy(), dtype=np.float64)
+    if nodes.size != domain.tree.nodes:
+        raise InputError("bad-release", "has not one row an interval of the manifest's tree", Place(RANGES_FILE))
+    return UniversalHistogram(domain, law, estimator, nodes)
+
+
+def stated(manifest: Mapping[str, Any]) -> tuple[DomainTree, Law, Estimator]:
+    """Return the domain, the law of the noise and the estimator of a manifest; InputError (bad-manifest)."""
+    try:
+        facts = manifest[RANGES]
+        (question,) = manifest["budget"]["questions"]
+        if facts["cells"] > MAX_CELLS:
+            raise ValueError("more cells than any release has")
+        return domain_of(facts), law_of(question), facts["estimator"]
+    except (LookupError, TypeError, ValueError):
+        pass
+    raise InputError("bad-manifest", "does not state the domain and the noise of a release of ranges", Place(MANIFEST))

@@ -1,0 +1,51 @@
+"""The problem that an estimation of ranges poses, cut to any size, and a wrong answer to it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.errors import UnknownSolverError
+from coco_opt.problem import Problem
+from coco_opt.problems import TreeLeastSquares
+from coco_opt.ranges.estimated.universal import least_squares
+from coco_opt.ranges.measurement import IntervalCounts
+from coco_opt.releases.instances import Instance
+from coco_opt.solution import Answer, Status
+from coco_opt.solver import solve
+
+
+def instances(counts: IntervalCounts, *, nonnegative: bool) -> tuple[Instance, ...]:
+    """Return least squares on the tree; cut, on its first nodes, the widest intervals."""
+    whole = least_squares(counts, nonnegative=nonnegative)
+
+    def cut(size: int) -> TreeLeastSquares:
+        first = slice(max(2, size))
+        return TreeLeastSquares(
+            whole.tree.parent[first], whole.y[first], whole.variance[first], lower=whole.lower[first]
+        )
+
+    return (Instance(TreeLeastSquares.kind, whole.variables, cut, ShiftedLeaf()),)
+
+
+@dataclass(frozen=True)
+class ShiftedLeaf:
+    """The best answer with its last leaf moved up: its sums hold, and it is wrong; claims to be optimal."""
+
+    tolerance: float = 1e-9
+    shift: float = 1.0
+
+    name = "shifted leaf"
+
+    def solve(self, problem: Problem[Any, Any]) -> Answer[NDArray[np.float64], Any]:
+        """Return the shifted answer; UnknownSolverError for anything but least squares on a tree."""
+        start = perf_counter()
+        if not isinstance(problem, TreeLeastSquares):
+            raise UnknownSolverError(f"{self.name!r} cannot express {problem.kind}")
+        value = np.array(solve(problem).value, dtype=np.float64)
+        value[-1] += self.shift
+        return Answer(problem.tree.sums(value), Status.OPTIMAL, seconds=perf_counter() - start)

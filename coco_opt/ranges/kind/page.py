@@ -1,0 +1,125 @@
+"""The report's sections of a release of ranges: the histogram with its standard errors, some ranges, quantiles."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.ranges.estimated.universal import UniversalHistogram
+from coco_opt.ranges.kind.forecast import fan_out_name, words_of
+from coco_opt.ranges.measurement import IntervalCounts
+from coco_opt.releases.kind import Shown
+from coco_opt.report.html import reading_section, table
+from coco_opt.report.plots import GRID, INK, NOISE, TRUTH, picture
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_DRAWN = 300  # bars, each of as many cells as it takes
+_PARTS = 4
+_SHARES = (0.05, 0.25, 0.5, 0.75, 0.95)
+
+_NOTES = (
+    (
+        "Estimate",
+        "Entities, estimated from noisy counts alone; a fraction where the estimator does not round. Any range of "
+        "cells is answered by read_ranges_release(folder) with its standard error.",
+    ),
+    (
+        "Standard error",
+        "That of the unbiased estimate: two times out of three the truth lies within one of it. Making counts "
+        "nonnegative moves sparse cells up and lowers most errors, neither of which standard errors show.",
+    ),
+)
+
+
+def sections(shown: Shown) -> Sequence[str]:
+    """Return the sections as HTML."""
+    histogram: UniversalHistogram = shown.result.histogram
+    return (
+        _method(histogram),
+        _figure(shown, histogram),
+        _ranges(histogram),
+        _quantiles(histogram),
+        reading_section(_NOTES),
+    )
+
+
+def _method(histogram: UniversalHistogram) -> str:
+    domain = histogram.domain
+    tree = "the cells alone" if domain.fan_out is None else f"a tree of fan-out {fan_out_name(domain.fan_out)}"
+    text = (
+        f"Counts of {domain.cells:,} cells, values {domain.edges[0]:,} to {domain.edges[-1] - 1:,}, from {tree}, "
+        f"{domain.height} level(s). Estimator: {histogram.estimator}; standard errors are "
+        f"{words_of(histogram.estimator)}."
+    )
+    return f"<h2>Domain and method</h2>\n<p>{escape(text)}</p>"
+
+
+def _figure(shown: Shown, histogram: UniversalHistogram) -> str:
+    cuts = np.unique(np.linspace(0, histogram.domain.cells, _DRAWN + 1).astype(np.int64))
+    truth = None if shown.truth is None else np.add.reduceat(shown.truth.private.cells, cuts[:-1])
+    noisy = _noisy(shown, cuts)
+
+    def draw(axes: Sequence[Axes]) -> None:
+        _draw(axes[0], histogram, cuts, noisy, truth)
+
+    uri = picture(draw, panels=1, height=2.6)
+    bars = "cells" if cuts.size > histogram.domain.cells else f"{cuts.size - 1:,} ranges of about the same size"
+    return (
+        f"<h2>Histogram</h2>\n<p>Entities in {bars}, with one standard error on either side.</p>\n"
+        f'<img alt="Estimated histogram" src="{uri}">'
+    )
+
+
+def _noisy(shown: Shown, cuts: NDArray[np.int64]) -> NDArray[np.int64] | None:
+    """Return the noisy counts of the cells, None where a bar holds several."""
+    counts = IntervalCounts.of(shown.measurement)
+    return counts.values[counts.domain.first_leaf :] if cuts.size > counts.domain.cells else None
+
+
+def _draw(
+    axes: Axes,
+    histogram: UniversalHistogram,
+    cuts: NDArray[np.int64],
+    noisy: NDArray[np.int64] | None,
+    truth: NDArray[np.int64] | None,
+) -> None:
+    answers = histogram.ranges(cuts[:-1], cuts[1:])
+    edges = histogram.domain.edges[cuts]
+    middles = (edges[:-1] + edges[1:] - 1) / 2
+    low, high = answers.estimate - answers.standard_error, answers.estimate + answers.standard_error
+    axes.stairs(high, edges, baseline=low, fill=True, color=GRID, alpha=0.6, label="one standard error")
+    if noisy is not None:
+        axes.plot(middles, noisy, ".", color=NOISE, markersize=3, alpha=0.5, label="noisy")
+    if truth is not None:
+        axes.plot(middles, truth, "_", color=TRUTH, markersize=5, label="true (made data)")
+    axes.stairs(answers.estimate, edges, color=INK, label="released")
+    axes.set(xlabel="value", ylabel="entities")
+    axes.legend(frameon=False, fontsize=8)
+
+
+def _ranges(histogram: UniversalHistogram) -> str:
+    domain = histogram.domain
+    cuts = np.unique(np.linspace(0, domain.cells, _PARTS + 1).astype(np.int64))
+    begin, end = np.append(0, cuts[:-1]), np.append(domain.cells, cuts[1:])
+    answers = histogram.ranges(begin, end)
+    rows = [
+        (f"{domain.edges[i]:,} to {domain.edges[j] - 1:,}", f"{estimate:,.1f}", f"{error:,.1f}")
+        for i, j, estimate, error in zip(begin, end, answers.estimate, answers.standard_error, strict=True)
+    ]
+    return f"<h2>Some ranges</h2>\n{table(('values', 'estimate', 'standard error'), rows)}"
+
+
+def _quantiles(histogram: UniversalHistogram) -> str:
+    edges = histogram.domain.edges
+    rows: list[tuple[Any, ...]] = [
+        (f"{share:.0%}", f"{edges[cell]:,} to {edges[cell + 1] - 1:,}")
+        for share, cell in zip(_SHARES, histogram.quantile(_SHARES), strict=True)
+    ]
+    text = "The first cell up to which the share of entities is reached."
+    return f"<h2>Quantiles</h2>\n<p>{text}</p>\n{table(('share of entities', 'values of the cell'), rows)}"

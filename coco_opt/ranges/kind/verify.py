@@ -1,0 +1,154 @@
+"""Check the intervals of a release folder from its raw columns: the tree, the promises, and every standard error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.errors import CocoOptError
+from coco_opt.files.checked import Check, first_of, int64_column
+from coco_opt.files.folder import read_columns
+from coco_opt.privacy import Law
+from coco_opt.privacy.cost import cost_of
+from coco_opt.ranges.asked.measure import ask_ranges
+from coco_opt.ranges.domain import DomainTree
+from coco_opt.ranges.estimated.universal import ESTIMATORS, Estimator
+from coco_opt.ranges.kind.files import RANGES_FILE, TYPES, interval_columns, stated
+from coco_opt.ranges.measurement import RANGES
+from coco_opt.ranges.precision import Precision
+from coco_opt.releases.kind import Folder
+
+PROMISES = ("finite", "nonnegative", "whole_numbers", "children_sum_to_parents", "standard_errors")
+
+_TOLERANCE = 1e-9
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Content:
+    """What the manifest states and the columns of figures, float64[nodes] each."""
+
+    domain: DomainTree
+    law: Law
+    estimator: Estimator
+    estimate: NDArray[np.float64]
+    errors: NDArray[np.float64]
+
+
+def promises_of(estimator: Estimator, fan_out: int | None) -> tuple[str, ...]:
+    """Return what a release by an estimator promises."""
+    held = {
+        "finite": True,
+        "nonnegative": estimator in ("nonnegative", "zeroed"),
+        "whole_numbers": estimator in ("noisy", "zeroed"),
+        "children_sum_to_parents": estimator != "noisy" or fan_out is None,
+        "standard_errors": True,
+    }
+    return tuple(name for name in PROMISES if held[name])
+
+
+def verify_ranges(folder: Folder) -> Iterator[Check]:
+    """Yield the checks of ranges.parquet against its manifest; O(intervals)."""
+    domain, law, estimator = stated(folder.manifest)
+    yield _measurement(folder.manifest, domain, folder.regions.names[0])
+    table = read_columns(folder.path / RANGES_FILE, tuple(TYPES))
+    yield (typed := _integers(table))
+    yield (rows := _rows(table, domain) if typed.passed else Check("rows", passed=False, detail="not checked"))
+    due = promises_of(estimator, domain.fan_out) if estimator in ESTIMATORS else PROMISES
+    missing = [name for name in due if name not in folder.manifest["promises"]]
+    detail = f"does not promise {', '.join(missing)}" if missing else f"what {estimator!r} estimates keep is promised"
+    yield Check("promises", not missing, detail)
+    if not rows.passed:
+        return
+    columns = (np.asarray(table.column(name).to_numpy(), np.float64) for name in ("estimate", "standard_error"))
+    content = _Content(domain, law, estimator, *columns)
+    yield from (_CHECKS[name](content) for name in PROMISES if name in folder.manifest["promises"])
+
+
+def _measurement(manifest: Mapping[str, Any], domain: DomainTree, region: str) -> Check:
+    """Check that the domain and the noise are those of the measurement that the manifest names."""
+    digest = ""
+    try:
+        budget = manifest["budget"]
+        (question,) = budget["questions"]
+        cost, outside = cost_of(question["cost"]), manifest[RANGES]["outside"]
+        asked = ask_ranges(domain, cost, neighbours=budget["neighbours"], outside=outside, label=region)
+        law = asked.questions[0].law.as_dict()
+        digest = asked.digest if law.items() <= question.items() and cost == cost_of(budget) else ""
+    except (LookupError, TypeError, ValueError, CocoOptError):
+        pass
+    passed = digest != "" and digest == manifest.get("measurement")
+    words = "are those" if passed else "are not those"
+    return Check("measurement", passed, f"domain, tree, cost and noise {words} of the measurement")
+
+
+def _integers(table: Any) -> Check:
+    import pyarrow.types as kinds
+
+    for name, kind in TYPES.items():
+        column = table.column(name)
+        typed = kinds.is_float64(column.type) if kind == "double" else kinds.is_signed_integer(column.type)
+        if not typed or column.null_count:
+            what = "numbers" if kind == "double" else "integers"
+            return Check("integers", passed=False, detail=f"{RANGES_FILE}, column {name!r} does not hold {what} only")
+    return Check("integers", passed=True, detail="levels, starts and stops are integers")
+
+
+def _rows(table: Any, domain: DomainTree) -> Check:
+    if table.num_rows != domain.tree.nodes:
+        detail = f"{table.num_rows:,} rows, but the tree has {domain.tree.nodes:,} intervals"
+        return Check("rows", passed=False, detail=detail)
+    for name, values in interval_columns(domain).items():
+        wrong = int64_column(table, name) != values
+        if wrong.any():
+            return Check("rows", passed=False, detail=f"row {first_of(wrong) + 1}: not the tree's {name}")
+    return Check("rows", passed=True, detail=f"one row for each of the tree's {domain.tree.nodes:,} intervals")
+
+
+def _finite(content: _Content) -> Check:
+    bad = ~(np.isfinite(content.estimate) & np.isfinite(content.errors))
+    return _every("finite", bad, "is no finite number", "every figure is a finite number")
+
+
+def _nonnegative(content: _Content) -> Check:
+    return _every("nonnegative", ~(content.estimate >= 0), "is negative", "no estimate is negative")
+
+
+def _whole(content: _Content) -> Check:
+    bad = content.estimate != np.rint(content.estimate)
+    return _every("whole_numbers", bad, "is no whole number", "every estimate is a whole number")
+
+
+def _sums(content: _Content) -> Check:
+    tree = content.domain.tree
+    total = np.zeros(tree.nodes)
+    np.add.at(total, tree.parent[1:], content.estimate[1:])
+    size = np.zeros(tree.nodes)
+    np.add.at(size, tree.parent[1:], np.abs(content.estimate[1:]))
+    near = np.abs(content.estimate - total) <= _TOLERANCE * np.maximum(1.0, size)
+    name = "children_sum_to_parents"
+    return _every(name, ~(near | tree.is_leaf), "is not the sum of its parts", "every interval is the sum of its parts")
+
+
+def _standard_errors(content: _Content) -> Check:
+    fitted = content.estimator != "noisy"
+    expected = np.sqrt(Precision(content.domain, content.law, fitted=fitted).intervals())
+    bad = ~(np.abs(content.errors - expected) <= _TOLERANCE * expected)
+    detail = "all are those of the stated noise and tree"
+    return _every("standard_errors", bad, "has another standard error than its noise gives", detail)
+
+
+def _every(name: str, bad: NDArray[np.bool_], fault: str, detail: str) -> Check:
+    return Check(name, not bad.any(), f"row {first_of(bad) + 1} {fault}" if bad.any() else detail)
+
+
+_CHECKS: dict[str, Callable[[_Content], Check]] = {
+    "finite": _finite,
+    "nonnegative": _nonnegative,
+    "whole_numbers": _whole,
+    "children_sum_to_parents": _sums,
+    "standard_errors": _standard_errors,
+}

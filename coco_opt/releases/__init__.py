@@ -1,0 +1,32 @@
+"""The engine: check, measure, estimate, release, for every kind alike. It knows kinds by their protocol only."""
+
+from __future__ import annotations
+
+from coco_opt.releases.compare import Comparison, compare
+from coco_opt.releases.estimate import Estimated, estimate
+from coco_opt.releases.forecast import PlanForecast, forecast
+from coco_opt.releases.measure import Checked, Measured, check, measure
+from coco_opt.releases.release import Outcome, release
+from coco_opt.releases.report import render_report
+from coco_opt.releases.reporter import Progress, Reporter, Silent
+from coco_opt.releases.verify import verify_release
+
+__all__ = [
+    "Checked",
+    "Comparison",
+    "Estimated",
+    "Measured",
+    "Outcome",
+    "PlanForecast",
+    "Progress",
+    "Reporter",
+    "Silent",
+    "check",
+    "compare",
+    "estimate",
+    "forecast",
+    "measure",
+    "release",
+    "render_report",
+    "verify_release",
+]

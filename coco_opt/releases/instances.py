@@ -1,0 +1,25 @@
+"""Problems cut to any size, so that all solvers of a comparison meet the same data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from coco_opt.problem import Problem
+from coco_opt.solver import Solver
+
+AnyProblem = Problem[Any, Any]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Instance:
+    """A problem of one kind that can be made with at most ``size`` unknowns; ``largest`` is all there are.
+
+    ``planted`` is a solver that answers wrongly, to be caught.
+    """
+
+    kind: str
+    largest: int
+    make: Callable[[int], AnyProblem]
+    planted: Solver | None = None

@@ -1,0 +1,261 @@
+"""What the engine asks of a kind of release: the one protocol, and the values that pass between them.
+
+A kind is a package with one value that fulfils ``ReleaseKind`` and one row in a table of kinds (``coco_opt.kinds``).
+Its private step is ``read``; from ``estimate`` on it is given the measurement and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, ClassVar, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.choices import Certificate, SolverChoices
+from coco_opt.config.model import Config
+from coco_opt.config.sections import Section
+from coco_opt.files.checked import Check, Regions
+from coco_opt.files.folder import FileTable
+from coco_opt.privacy.answers import Exact
+from coco_opt.privacy.measurement import Asked, Measurement
+from coco_opt.releases.instances import Instance
+from coco_opt.releases.reporter import Progress, Reporter
+
+Int64 = NDArray[np.int64]
+PrivateT = TypeVar("PrivateT", bound="Private")
+MethodT = TypeVar("MethodT")
+ResultT = TypeVar("ResultT", bound="Result")
+
+
+class Private(Protocol):
+    """A private table, read and checked in full; its repr shows nothing private."""
+
+    @property
+    def arrays(self) -> tuple[Int64, ...]:
+        """Return all that is private in a canonical form: equal data, and no other, give equal arrays."""
+
+    def identity(self) -> dict[str, int]:
+        """Return row counts (rows_read, rows_counted, rows_rejected, ...) for the run's *private* record."""
+
+
+class Result(Protocol):
+    """What estimation made of a measurement."""
+
+    @property
+    def certificates(self) -> tuple[Certificate, ...]:
+        """Return how well each kind of problem was solved."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Plan:
+    """The public half of a release, checked: whatever is still wrong afterwards lies in the private table.
+
+    ``detail`` is what the kind needs of its own to read and to ask.
+    """
+
+    config: Config
+    asked: Asked
+    detail: Any
+
+    def on(self, asked: Asked, detail: Any) -> Plan:
+        """Return the same plan of other public facts: of a look-alike."""
+        return replace(self, asked=asked, detail=detail)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class LookAlike:
+    """Data that nobody needs to protect, made or public, in place of the private: what they are, in words.
+
+    ``plan`` asks the same questions of them; their regions may be others or fewer.
+    """
+
+    plan: Plan
+    private: Any
+    words: str
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Work:
+    """What an estimation works with: solvers, threads, whom it tells, and where it may keep finished parts.
+
+    ``scratch`` is a private folder of the run, None where nothing is kept; what lies there was made by the same method
+    from the same measurement. Losing it costs time only.
+    """
+
+    solvers: SolverChoices
+    threads: int = 1
+    progress: Progress | None = None
+    scratch: Path | None = None
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Released:
+    """What a release publishes beside what the engine writes: tables by file name, and the kind's part of the manifest.
+
+    ``promises`` are names of properties that ``ReleaseKind.verify`` can check; ``notes`` are lines for the user.
+    """
+
+    files: Mapping[str, FileTable]
+    promises: tuple[str, ...]
+    manifest: Mapping[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Truth:
+    """What is known of made data: the private table itself, and other methods' results, by name, to compare with.
+
+    Only a release that is NOT PRIVATE may be given one.
+    """
+
+    private: Any
+    others: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Shown:
+    """All that the report of a release may show; ``truth`` is None wherever noise protects somebody."""
+
+    manifest: Mapping[str, Any]
+    spent: str
+    measurement: Measurement
+    method: Any
+    result: Any
+    truth: Truth | None = None
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Folder:
+    """A release folder whose shared files were found sound: its manifest, and its regions by row."""
+
+    path: Path
+    manifest: Mapping[str, Any]
+    regions: Regions
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """A printed table of a forecast: a title, a header, rows of text; columns from ``numeric`` on hold figures."""
+
+    title: str
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    numeric: int = 1
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Forecast:
+    """What a kind predicts of a release from public facts: tables, the same as plain values, and lines for the user.
+
+    ``seconds`` are of noise and estimation, ``memory`` bytes; None where nothing is predicted.
+    """
+
+    tables: tuple[Figures, ...] = ()
+    plain: Mapping[str, Any] = field(default_factory=dict)
+    notes: tuple[tuple[str, str], ...] = ()
+    seconds: float | None = None
+    memory: int | None = None
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Neighbours:
+    """D and D', private tables of a look-alike that differ by one entity; ``words`` say how."""
+
+    first: Any
+    second: Any
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A first configuration, from the headers of the user's files alone.
+
+    ``files`` are the keys of [data] that it needs, each with a note of what the file must hold; ``data`` are further
+    lines of [data], ``section`` is the text of the kind's own section. ``replaced`` says in words what is public where
+    neighbours = "replace", ``left`` what the user must still do.
+    """
+
+    files: Mapping[str, str]
+    section: str
+    replaced: str
+    left: str
+    data: tuple[str, ...] = ()
+
+
+class ReleaseKind(Protocol[PrivateT, MethodT, ResultT]):
+    """A kind of release; one immutable value fulfils it.
+
+    ``name`` stands in measurements and manifests, ``section`` in the configuration; ``unit`` is whom noise protects, in
+    one word (entity, person). ``data_model`` and ``section_model`` are its parts of the configuration.
+    """
+
+    name: ClassVar[str]
+    section: ClassVar[str]
+    unit: ClassVar[str]
+    data_model: ClassVar[type[Section]]
+    section_model: ClassVar[type[Section]]
+    promises: ClassVar[tuple[str, ...]]
+
+    def file_key(self, columns: Sequence[str]) -> str | None:
+        """Return the key of [data] that a file with these columns would fill, None for none."""
+
+    def draft(self, files: Mapping[str, Sequence[str]]) -> Draft:
+        """Return a first configuration for files of these columns, by key of [data]; some may be missing."""
+
+    def section_of(self, asked: Asked) -> Mapping[str, Any]:
+        """Return the keys of its section that ask what a measurement answers; the other keys have defaults."""
+
+    def plan(self, config: Config) -> Plan:
+        """Read the public tables and decide what is asked; raise ConfigError, InputError, ProblemError."""
+
+    def read(self, plan: Plan) -> PrivateT:
+        """Open the private table and count: the only private step. InputError messages hold no value."""
+
+    def ask(self, plan: Plan, private: PrivateT) -> Iterable[Exact]:
+        """Return the exact answers to all questions of the plan, part after part; before the noise."""
+
+    def method(self, config: Config, asked: Asked) -> MethodT:
+        """Return the post-processing a configuration asks for; ConfigError where it cannot read what was asked."""
+
+    def estimate(self, measurement: Measurement, method: MethodT, work: Work) -> ResultT:
+        """Post-process a measurement; nothing private is in reach. Raises SolverError, ProblemError."""
+
+    def release(self, measurement: Measurement, method: MethodT, result: ResultT, config: Config) -> Released:
+        """Return what is published of a result."""
+
+    def verify(self, folder: Folder) -> Iterator[Check]:
+        """Check the kind's files from the raw columns, and every promise; what cannot be checked fails."""
+
+    def page(self, shown: Shown) -> Sequence[str]:
+        """Return the report's sections of this kind, as HTML."""
+
+    def errors(self, measurement: Measurement, truth: Truth, result: ResultT) -> Mapping[str, list[float]]:
+        """Return the mean error of each level, root first, by method ("this release" first), where truth is known."""
+
+    def look_alike(self, plan: Plan, public: Path | None = None, branches: int | None = None) -> LookAlike:
+        """Return made data of the plan's public shape, or public data of the user's; the private table stays closed.
+
+        ``branches`` keeps the first so many children of each region of made data.
+        """
+
+    def forecast(self, plan: Plan, public: Path | None, runs: int, reporter: Reporter) -> Forecast:
+        """Predict a release from public facts."""
+
+    def instances(self, measurement: Measurement, config: Config) -> Sequence[Instance]:
+        """Return the problems that an estimation of this measurement poses, cut to any size, to compare solvers."""
+
+    def neighbours(self, look_alike: LookAlike) -> Neighbours:
+        """Return two neighbouring tables that the measurement tells apart best. Raises ProblemError without any."""
+
+    def statistics(self, asked: Asked, table: PrivateT | ResultT) -> Mapping[str, NDArray[Any]]:
+        """Return the counts that an audit compares, by part: exact ones of a table, released ones of a result.
+
+        Arrays of one part have one shape. A table's may be masked (numpy.ma) where a residual would say nothing.
+        """
+
+
+AnyKind = ReleaseKind[Any, Any, Any]
+PageWriter = Callable[[AnyKind, Shown], str]

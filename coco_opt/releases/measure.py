@@ -1,0 +1,217 @@
+"""Check and measure: the only steps that open private data, and the only one that pays.
+
+Everything that can be refused is refused before the payment: configuration, files, contradictions among public facts,
+the private table's every value, folders, memory and the packages that draw noise. Then the run is paid, noise is drawn
+and the measurement sealed (``releases.runs``).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from coco_opt.config.model import Config
+from coco_opt.errors import InputError, Place, ProblemError
+from coco_opt.files.measurement import write_measurement
+from coco_opt.kinds import kind_row
+from coco_opt.privacy.answers import add_noise, offsets_of
+from coco_opt.privacy.measurement import Asked, Measurement
+from coco_opt.privacy.noise import NoiseSource
+from coco_opt.privacy.run_folder import RunFolder
+from coco_opt.privacy.run_key import RunKey
+from coco_opt.privacy.secure import SecureNoise
+from coco_opt.privacy.seeded import SeededNoise
+from coco_opt.privacy.sources import resolve_noise
+from coco_opt.releases.clock import Clock
+from coco_opt.releases.kind import AnyKind, Plan, Private
+from coco_opt.releases.records import new_run_id, open_private_folder
+from coco_opt.releases.reporter import Reporter, Silent
+from coco_opt.releases.runs import SEEDED, PaidRun, fingerprint_of, opened_run
+from coco_opt.releases.solvers import rehearse
+
+_BYTES = 8
+_WARMING = 4  # draws that bring the samplers' tables and packages in
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Checked:
+    """What a check read: the public plan, and the identity of the private rows, for their owner's eyes only."""
+
+    plan: Plan
+    identity: Mapping[str, int]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Measured:
+    """A measurement and where it lies; ``paid`` says that this call paid for it.
+
+    ``run`` is its id, ``folder`` where it is sealed (None where it is kept in memory only), ``identity`` the counts of
+    the rows it was made of, for the private record.
+    """
+
+    measurement: Measurement
+    run: str
+    folder: Path | None
+    paid: bool
+    identity: Mapping[str, int]
+
+
+def kind_of(config: Config) -> AnyKind:
+    """Return the kind of release that a configuration asks for."""
+    kind: AnyKind = kind_row(config.kind).load()
+    return kind
+
+
+def planned(config: Config, reporter: Reporter) -> Plan:
+    """Read the public tables and check everything that does not need the private one.
+
+    Raises ConfigError, InputError, ProblemError, MissingPackageError.
+    """
+    with reporter.stage("Reading the public tables"):
+        plan = kind_of(config).plan(config)
+    check_noise(plan.asked, source_of(config))
+    return plan
+
+
+def check(config: Config, *, reporter: Reporter | None = None) -> Checked:
+    """Read and check all input, the private table too, and try the solvers; draws nothing and pays nothing.
+
+    What it says is private: who varies public files and reads refusals learns who is in the private one.
+    """
+    told = Silent() if reporter is None else reporter
+    rehearse(config)
+    plan = planned(config, told)
+    kind_of(config).method(config, plan.asked)
+    private = _read(plan, told)
+    check_memory(plan.asked)
+    return Checked(plan, private.identity())
+
+
+def measure(
+    config: Config, *, publish: Path | None = None, again: bool = False, reporter: Reporter | None = None
+) -> Measured:
+    """Check everything, pay, draw the noise and seal; the measurement can be estimated as often as wanted.
+
+    The same questions of the same data are paid once: a later call returns the first measurement, unless ``again``. A
+    run that was interrupted goes on for free. ``publish`` writes the measurement to a new folder too. Seeded
+    noise pays nothing. Raises ConfigError, InputError, ProblemError, MissingPackageError and BudgetError before
+    anything is paid.
+    """
+    told = Silent() if reporter is None else reporter
+    if publish is not None:
+        check_target(publish)
+    measured = measured_of(planned(config, told), again=again, keep=True, reporter=told, clock=Clock())
+    if publish is not None:
+        write_measurement(publish, measured.measurement, private=False)
+    return measured
+
+
+def measured_of(plan: Plan, *, again: bool, keep: bool, reporter: Reporter, clock: Clock) -> Measured:
+    """Return the measurement of a plan, paid for where its noise is private; see ``measure``.
+
+    Without ``keep`` a seeded measurement stays in memory.
+    """
+    config, source = plan.config, source_of(plan.config)
+    private = _read(plan, reporter)
+    clock.lap("read_private")
+    check_memory(plan.asked)
+    if not source.private:
+        return _seeded(plan, private, source, reporter, keep=keep)
+    warm(plan.asked, source)
+    fingerprint = fingerprint_of(config, private.arrays)
+    with opened_run(config, plan.asked, fingerprint, again=again) as run:
+        paid = not run.resumed
+        measurement = _of_run(run, plan, private, fingerprint, source, reporter)
+        clock.lap("measure")
+        return Measured(measurement, run.name, run.folder.measurement, paid, run.folder.kept("identity"))
+
+
+def _of_run(
+    run: PaidRun, plan: Plan, private: Private, fingerprint: bytes, source: NoiseSource, reporter: Reporter
+) -> Measurement:
+    def draw(key: RunKey) -> Measurement:
+        run.folder.keep("identity", private.identity())
+        own = SecureNoise(key) if isinstance(source, SecureNoise) else source
+        return noisy(plan, private, own, reporter)
+
+    return run.measurement(fingerprint, draw)
+
+
+def _seeded(plan: Plan, private: Private, source: NoiseSource, reporter: Reporter, *, keep: bool) -> Measured:
+    measurement, run, folder = noisy(plan, private, source, reporter), new_run_id(), None
+    if keep:
+        root = open_private_folder(plan.config.output.private) / SEEDED
+        folder = RunFolder(root, run).measurement
+        folder.parent.mkdir(mode=0o700, parents=True)
+        write_measurement(folder, measurement, private=True)
+    return Measured(measurement, run, folder, paid=False, identity=private.identity())
+
+
+def noisy(plan: Plan, private: object, source: NoiseSource, reporter: Reporter | None = None) -> Measurement:
+    """Return the answers to a plan's questions with noise; what pays for it is the caller's concern."""
+    told, asked = Silent() if reporter is None else reporter, plan.asked
+    with told.stage("Measuring") as progress:
+        exact = kind_of(plan.config).ask(plan, private)
+        answers = add_noise(asked.questions, exact, asked.hierarchy, asked.per_region, source, progress)
+    return Measurement(asked, answers, source.name, source.private)
+
+
+def _read(plan: Plan, reporter: Reporter) -> Private:
+    with reporter.stage("Reading the private table"):
+        private: Private = kind_of(plan.config).read(plan)
+    return private
+
+
+def source_of(config: Config) -> NoiseSource:
+    """Return a fresh noise source of the configured kind; MissingPackageError where its package is absent."""
+    return resolve_noise(config.privacy.noise, config.privacy.seed)
+
+
+def check_noise(asked: Asked, source: NoiseSource) -> None:
+    """Raise ProblemError where a source draws no noise of some question's law."""
+    for law in {question.law for question in asked.questions if not question.exact}:
+        if not law.drawn_by(source):
+            raise ProblemError(f"noise {source.name!r} draws no {law.name.replace('_', ' ')}: use another source")
+
+
+def warm(asked: Asked, source: NoiseSource) -> None:
+    """Draw a little noise under a key of its own: what is missing or breaks does so before anything is paid."""
+    other = SecureNoise() if isinstance(source, SecureNoise) else SeededNoise(0)
+    for number, law in enumerate({question.law for question in asked.questions if not question.exact}):
+        law.opened(other, measurement="warming up", region=str(number)).draw(_WARMING)
+
+
+def check_memory(asked: Asked) -> None:
+    """Raise InputError (out-of-memory) where the answers do not fit into memory; nothing is paid by then."""
+    answers = sum(int(offsets_of(question, asked.hierarchy, asked.per_region)[-1]) for question in asked.questions)
+    short = False
+    try:
+        np.empty(2 * answers, np.int64)
+    except MemoryError:
+        short = True
+    if short:
+        size = 2 * answers * _BYTES / 1e9
+        raise InputError("out-of-memory", f"{answers:,} answers need about {size:.1f} GB: lower the domain's bound")
+
+
+def check_target(folder: Path) -> None:
+    """Raise InputError where a folder cannot be made: it exists, its name is too long, its parent not writable."""
+    if os.path.lexists(folder):
+        message = "exists already: a folder is never overwritten, give another name"
+        raise InputError("folder-exists", message, Place(folder.name))
+    reason = ""
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        if not os.access(folder.parent, os.W_OK):
+            reason = "permission denied"
+        probe = folder.parent / f".{folder.name}.{'0' * 16}.partial"
+        probe.mkdir(exist_ok=True)
+        probe.rmdir()
+    except OSError as error:
+        reason = error.strerror or "unknown reason"
+    if reason:
+        raise InputError("cannot-write", f"cannot be made in {folder.parent.name or '.'}: {reason}", Place(folder.name))

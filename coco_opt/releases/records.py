@@ -1,0 +1,68 @@
+"""Names of runs, and the private record each leaves: timings, row counts and scales, for its owner's eyes only."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import stat
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from coco_opt.errors import ConfigError
+from coco_opt.privacy.private_files import write_private
+from coco_opt.releases.kind import Result
+
+
+def new_run_id() -> str:
+    """Return a name no other run has: the time in UTC and four random bytes."""
+    return f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(4)}"
+
+
+def open_private_folder(folder: Path) -> Path:
+    """Create a folder only its owner can enter (0700), or check that it is one.
+
+    Raises ConfigError where it cannot be made or others can read it.
+    """
+    failure = ""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        mode = stat.S_IMODE(folder.stat().st_mode)
+        if os.name == "posix" and mode & 0o077:
+            failure = f"others can enter the folder {folder.name!r} (mode {mode:o}): run chmod 700 on it"
+        elif not os.access(folder, os.W_OK):
+            failure = f"the folder {folder.name!r} cannot be written"
+    except OSError as error:
+        failure = f"the folder {folder.name!r} cannot be made: {error.strerror}"
+    if failure:
+        raise ConfigError("output.private", failure)
+    return folder
+
+
+def private_record(
+    run: str,
+    folder: Path,
+    manifest: Mapping[str, Any],
+    identity: Mapping[str, int],
+    seconds: Mapping[str, float],
+    result: Result,
+) -> dict[str, Any]:
+    """Return the private record of a release: timings and row counts depend on private data."""
+    return {
+        "run": run,
+        "release": str(folder.resolve()),
+        **{key: manifest[key] for key in ("status", "budget", "config")},
+        "identity": dict(identity),
+        "seconds": dict(seconds),
+        "solver_seconds": {row.problem: row.seconds for row in result.certificates},
+    }
+
+
+def write_private_record(folder: Path, name: str, record: Mapping[str, Any]) -> Path:
+    """Write a JSON record that only its owner can read (0600), durably; one of the same release that is there stays."""
+    path = folder / f"{name}.json"
+    if not path.exists():
+        write_private(path, [(json.dumps(record, indent=2) + "\n").encode()])
+    return path

@@ -1,0 +1,141 @@
+"""Release: measure and estimate in one call; taken up again, only what is missing is done."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from coco_opt.config.model import Config
+from coco_opt.errors import CocoOptError, InputError
+from coco_opt.files.folder import MANIFEST, file_digest
+from coco_opt.privacy.private_files import write_private
+from coco_opt.releases.clock import Clock
+from coco_opt.releases.estimate import Estimated, estimated, method_digest
+from coco_opt.releases.kind import PageWriter, Truth
+from coco_opt.releases.measure import Measured, check_target, kind_of, measured_of, planned
+from coco_opt.releases.records import open_private_folder, private_record, write_private_record
+from coco_opt.releases.reporter import Reporter, Silent
+from coco_opt.releases.runs import ledger_of
+from coco_opt.releases.solvers import choices_of, rehearse
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Outcome:
+    """What a release left behind: the public folder and the private record; ``made`` is None where it lay there.
+
+    ``run`` is the id of the run whose measurement it was made of, ``paid`` whether this call paid for it.
+    """
+
+    folder: Path
+    record: Path | None
+    run: str
+    paid: bool
+    made: Estimated | None
+    manifest: Mapping[str, Any]
+
+
+def release(
+    config: Config,
+    out: Path | None = None,
+    *,
+    reporter: Reporter | None = None,
+    page: PageWriter | None = None,
+    truth: Truth | None = None,
+) -> Outcome:
+    """Measure what a configuration asks, once, and make the release that it wants of it.
+
+    ``out`` must not exist (default: ``NAME-RUNID`` in the output directory). The same questions of the same data are
+    paid once: with other estimation keys the measurement is estimated anew, for free, and a release that was made so
+    is named. Raises ConfigError, InputError, ProblemError, MissingPackageError, BudgetError before anything is paid;
+    SolverError, ProblemError after it, from where the same call goes on for free.
+    """
+    told, clock = Silent() if reporter is None else reporter, Clock()
+    rehearse(config)
+    plan = planned(config, told)
+    kind_of(config).method(config, plan.asked)
+    choices_of(config)
+    check_target(_probe(config) if out is None else out)
+    open_private_folder(config.output.private)
+    clock.lap("read_public")
+    measured = measured_of(plan, again=False, keep=False, reporter=told, clock=clock)
+    if measured.folder is not None and not measured.paid:
+        told.line(f"Run {measured.run} measured this already, or was paid to: nothing more is spent")
+        earlier = _earlier(measured, config) if out is None else None
+        if earlier is not None:
+            told.line(f"Released already by the same method: {earlier}")
+            manifest = json.loads((earlier / MANIFEST).read_text(encoding="utf-8"))
+            return Outcome(earlier, None, measured.run, paid=False, made=None, manifest=manifest)
+    return _finish(config, measured, out, told, clock, page, truth)
+
+
+def _finish(
+    config: Config,
+    measured: Measured,
+    out: Path | None,
+    reporter: Reporter,
+    clock: Clock,
+    page: PageWriter | None,
+    truth: Truth | None,
+) -> Outcome:
+    """Estimate, publish, write the private record, and close the run in the ledger."""
+    name = f"{config.name}-{measured.run}"
+    scratch = None if measured.folder is None else measured.folder.parent
+    failure = None
+    try:
+        made = estimated(
+            config,
+            measured.measurement,
+            out,
+            name,
+            reporter=reporter,
+            page=page,
+            truth=truth,
+            scratch=scratch,
+            clock=clock,
+        )
+    except CocoOptError as error:
+        failure = error
+        raise
+    finally:
+        if failure is not None and scratch is not None:
+            reporter.line(f"The measurement of run {measured.run} is kept: going on is free")
+    record = private_record(measured.run, made.folder, made.manifest, measured.identity, clock.laps, made.result)
+    path = write_private_record(config.output.private, made.folder.name, record)
+    if scratch is not None:
+        _note(scratch, config, made)
+        ledger_of(config).released(measured.run, made.digest)
+    return Outcome(made.folder, path, measured.run, measured.paid, made, made.manifest)
+
+
+def _probe(config: Config) -> Path:
+    """Return a folder as the release's will be named, to see whether it can be made."""
+    return config.output.directory / f"{config.name}-{'0' * 25}"
+
+
+def _notes(folder: Path, config: Config) -> Path:
+    return folder / f"released-{method_digest(config)}.json"
+
+
+def _note(folder: Path, config: Config, made: Estimated) -> None:
+    """Keep in the run's folder where the release of this method lies."""
+    path = _notes(folder, config)
+    path.unlink(missing_ok=True)
+    facts = {"folder": str(made.folder.absolute()), "manifest": made.digest}
+    write_private(path, [json.dumps(facts, indent=2).encode()])
+
+
+def _earlier(measured: Measured, config: Config) -> Path | None:
+    """Return the release that was made by the same method and is still there unchanged, None without one."""
+    assert measured.folder is not None
+    path = _notes(measured.folder.parent, config)
+    if not path.is_file():
+        return None
+    try:
+        facts = json.loads(path.read_text(encoding="utf-8"))
+        folder = Path(facts["folder"])
+        return folder if file_digest(folder / MANIFEST) == facts["manifest"] else None
+    except (ValueError, KeyError, TypeError, InputError):
+        return None  # a damaged note costs an estimation, no more

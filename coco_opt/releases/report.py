@@ -1,0 +1,24 @@
+"""The report of a release: one HTML file, no network, nothing that the release does not show."""
+
+from __future__ import annotations
+
+from html import escape
+
+from coco_opt.errors import ProblemError
+from coco_opt.releases.kind import AnyKind, Shown
+from coco_opt.report.html import document, fallbacks_section, footer, solvers_section
+
+
+def render_report(kind: AnyKind, shown: Shown) -> str:
+    """Return the report of a release as one HTML document without references to anything outside it.
+
+    Raises ProblemError where a private release comes with a truth to compare it with.
+    """
+    manifest = shown.manifest
+    if shown.truth is not None and manifest["private"]:
+        raise ProblemError("a report of a private release must not show the truth")
+    title = f"Release {manifest['name']}"
+    banner = "private" if manifest["private"] else "exposed"
+    head = f'<h1>{escape(title)}</h1>\n<div class="banner {banner}">{escape(shown.spent)}.</div>'
+    sections = (head, *kind.page(shown), solvers_section(manifest), fallbacks_section(manifest), footer(manifest))
+    return document(title, sections)

@@ -1,0 +1,67 @@
+"""The solvers that a configuration names, built and tried before anything is paid."""
+
+from __future__ import annotations
+
+from coco_opt.choices import SolverChoices
+from coco_opt.config.model import Config
+from coco_opt.errors import CocoOptError, ConfigError, MissingPackageError, UnknownSolverError
+from coco_opt.problems import PROBLEMS
+from coco_opt.registry import backend, make_solver
+from coco_opt.solver import Solver, solve
+
+
+def solvers_of(config: Config) -> dict[str, Solver]:
+    """Build the chosen solvers, so that a wrong name or option is an error before any data is read.
+
+    Raises ConfigError for an unknown solver, a wrong option or one that cannot express the problem,
+    MissingPackageError for one that is not installed.
+    """
+    built: dict[str, Solver] = {}
+    for kind, choice in config.solvers.chosen().items():
+        if choice.name == "auto" and not choice.options:
+            continue
+        failure, key = "", f"solvers.{kind}"
+        try:
+            if choice.name == "auto":
+                failure = "'auto' takes no options: name a solver"
+            elif not backend(choice.name).claims(PROBLEMS[kind]):
+                failure = f"solver {choice.name!r} cannot express {kind}; see 'coco-opt solvers'"
+            else:
+                built[kind] = make_solver(choice.name, **choice.options)
+        except UnknownSolverError as error:
+            failure = str(error)
+        except ConfigError as error:
+            failure, key = error.message, f"{key}.{error.key.rpartition('.')[2]}"
+        if failure:
+            raise config.error(key, failure)
+    return built
+
+
+def choices_of(config: Config) -> SolverChoices:
+    """Return the configured solvers with their fallbacks; raises what ``solvers_of`` does."""
+    return SolverChoices(solvers_of(config), fallback=config.solvers.fallback)
+
+
+def rehearse(config: Config) -> None:
+    """Let each chosen solver answer a tiny public problem: wrong options show here, before anything is paid.
+
+    Raises ConfigError for one that breaks, MissingPackageError.
+    """
+    for kind, solver in solvers_of(config).items():
+        failure = _failure(kind, solver)
+        if failure:
+            raise config.error(f"solvers.{kind}", failure)
+
+
+def _failure(kind: str, solver: Solver) -> str:
+    """Return why a solver breaks on a tiny problem of this kind, "" where it does not."""
+    try:
+        solve(next(iter(PROBLEMS[kind].examples().values())), solver, check=False)
+    except MissingPackageError:
+        raise
+    except CocoOptError as error:
+        return f"fails already on a tiny problem: {error}"
+    except Exception as error:  # whatever a package raises on wrong options
+        reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        return f"fails already on a tiny problem, so check its options ({reason})"
+    return ""

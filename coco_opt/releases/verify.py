@@ -1,0 +1,132 @@
+"""Check a release folder against its manifest: every file by digest, the shared files, and the kind's promises.
+
+From the raw files and without the code that wrote them; it never raises on bad content.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from coco_opt.config.model import Config
+from coco_opt.errors import CocoOptError, InputError
+from coco_opt.files.checked import Check
+from coco_opt.files.folder import MANIFEST, file_digest, read_manifest
+from coco_opt.files.regions import checked_regions
+from coco_opt.kinds import kind_row
+from coco_opt.privacy.cost import cost_of
+from coco_opt.privacy.ledger_chain import Books, Charge, Run
+from coco_opt.releases.kind import AnyKind, Folder
+from coco_opt.releases.manifest import FORMAT
+from coco_opt.releases.runs import ledger_of
+
+
+def verify_release(folder: str | Path) -> list[Check]:
+    """Check that a release folder is whole and holds what its manifest promises. O(rows log rows)."""
+    folder = Path(folder)
+    try:
+        manifest = read_manifest(folder)
+        if manifest.get("format") != FORMAT:
+            detail = f"{MANIFEST}: the format {manifest.get('format')!r} is not {FORMAT!r}, which this version checks"
+            return [Check("files", passed=False, detail=detail)]
+        kind: AnyKind = kind_row(str(manifest.get("kind"))).load()
+    except InputError as error:
+        return [Check("files", passed=False, detail=str(error))]
+    checks = [_files(folder, manifest), _manifest(manifest, kind)]
+    if not checks[-1].passed:
+        return checks
+    return checks + list(_content(folder, manifest, kind))
+
+
+def _files(folder: Path, manifest: Mapping[str, Any]) -> Check:
+    """Compare every file with the digest that the manifest states."""
+    stated = manifest.get("files")
+    if not isinstance(stated, dict):
+        return Check("files", passed=False, detail=f"{MANIFEST} states no digests of files")
+    there = {path.name for path in folder.iterdir()} - {MANIFEST}
+    foreign, missing = sorted(there - set(stated)), sorted(set(stated) - there)
+    problem = ""
+    if missing:
+        problem = f"missing: {', '.join(missing)}"
+    elif foreign:
+        problem = f"not of this release: {', '.join(foreign)}"
+    else:
+        changed = [name for name, digest in sorted(stated.items()) if file_digest(folder / name) != digest]
+        problem = f"changed since it was released: {', '.join(changed)}" if changed else ""
+    return Check("files", not problem, problem or f"all {len(stated)} files are those that were written")
+
+
+def _manifest(manifest: Mapping[str, Any], kind: AnyKind) -> Check:
+    promises = manifest.get("promises")
+    problem = ""
+    if not isinstance(promises, list) or not all(isinstance(name, str) for name in promises):
+        problem = "promises must be a list of names"
+    elif unknown := [name for name in promises if name not in ("integers", *kind.promises)]:
+        problem = f"promises what this version cannot check: {', '.join(unknown)}"
+    elif not isinstance(manifest.get("private"), bool):
+        problem = "does not say whether the release is private"
+    elif manifest.get("status") != ("private" if manifest["private"] else "NOT PRIVATE"):
+        problem = "its status contradicts itself"
+    return Check("manifest", not problem, problem or f"promises {len(promises or [])} properties")
+
+
+def _content(folder: Path, manifest: Mapping[str, Any], kind: AnyKind) -> Iterator[Check]:
+    """Yield the checks of the shared files, then the kind's; promises that cannot be checked count as broken."""
+    failure, seen = "", set()
+    try:
+        regions, check = checked_regions(folder)
+        yield check
+        if regions is not None:
+            for check in kind.verify(Folder(folder, manifest, regions)):
+                seen.add(check.name)
+                yield check
+    except CocoOptError as error:
+        failure = str(error)
+    if failure:
+        yield Check("content", passed=False, detail=failure)
+    for name in manifest["promises"]:
+        if name not in seen:
+            yield Check(name, passed=False, detail="not checked: the files are not sound")
+
+
+def verify_paid(folder: str | Path, config: Config) -> list[Check]:
+    """Check that what a private release says it cost was paid, and that a run recorded this very manifest."""
+    path, failure = Path(folder) / MANIFEST, ""
+    try:
+        manifest, books = read_manifest(Path(folder)), ledger_of(config).books()
+        if manifest["private"] is False:
+            return [Check("paid", passed=True, detail="NOT PRIVATE: there was nothing to pay")]
+        return [_paid(manifest, books), _recorded(file_digest(path), books)]
+    except (KeyError, TypeError, ValueError):
+        failure = f"{MANIFEST} does not say what was measured at which cost"
+    except CocoOptError as error:
+        failure = str(error)
+    return [Check("paid", passed=False, detail=failure)]
+
+
+def _paid(manifest: Mapping[str, Any], books: Books) -> Check:
+    """Look for a run that measured the manifest's questions at its cost."""
+    cost, neighbours = cost_of(manifest["budget"]), manifest["budget"]["neighbours"]
+    asked = [run for run in books.runs.values() if run.charge.digest == manifest["measurement"] and run.sealed]
+    for run in asked:
+        if _same_cost(Charge(run.charge.dataset, cost.unit, cost.amount, neighbours, ""), run, books):
+            return Check("paid", passed=True, detail=f"{cost} of dataset {run.charge.dataset!r}, by run {run.name}")
+    if asked:
+        detail = f"run {asked[-1].name} measured these questions at another cost than {cost} for {neighbours!r}"
+    else:
+        detail = "no run of this ledger measured these questions"
+    return Check("paid", passed=False, detail=detail)
+
+
+def _same_cost(charge: Charge, run: Run, books: Books) -> bool:
+    try:
+        return books.accounts[charge.dataset].cost(charge) == run.cost
+    except CocoOptError:
+        return False
+
+
+def _recorded(digest: str, books: Books) -> Check:
+    runs = [run.name for run in books.runs.values() if digest in run.outputs]
+    unknown = "no run recorded this manifest: it was changed, or estimated elsewhere from a published measurement"
+    return Check("recorded", bool(runs), f"run {runs[-1]} released it" if runs else unknown)

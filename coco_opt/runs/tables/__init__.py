@@ -1,1 +1,0 @@
-"""A release of tables of persons: planned on public input, paid for, measured, split from the root down, published."""

@@ -1,0 +1,106 @@
+"""Read public bounds on answers: region (its path from the root), query, answer, lower, upper (empty: none)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.errors import HierarchyError, InputError
+from coco_opt.files import checks
+from coco_opt.files.columns import Columns
+from coco_opt.files.source import Loaded, StrPath, isolated, load
+from coco_opt.histograms import Hierarchy
+from coco_opt.histograms.arrays import Int64Array
+from coco_opt.topdown.bounds import UNBOUNDED
+from coco_opt.topdown.invariants import RegionBounds
+from coco_opt.topdown.queries import Query, parse_query
+from coco_opt.topdown.schema import Schema
+
+BOUNDS = Columns(first=("region", "query", "answer", "lower", "upper"), private=False)
+
+
+def read_bounds(path: StrPath, hierarchy: Hierarchy, schema: Schema) -> tuple[RegionBounds, ...]:
+    """Return the bounds of a file, one entry for each query and level it speaks of.
+
+    Raises InputError, with the row: unknown-region, unknown-answer, not-an-integer, negative-bound, duplicate-bound,
+    inconsistent-bounds, what ``parse_query`` says of a query, and the codes of ``source.load``. O(rows).
+    """
+    path = Path(path)
+    with isolated([path]) as con:
+        table = load(con, "bounds", path, BOUNDS)
+        checks.check_rows(table)
+        for column in range(3):
+            checks.check_present(table, column)
+        rows = table.fetch("SELECT c0, c1, c2, c3, c4 FROM {t} ORDER BY rowid")
+        found: dict[tuple[str, int], _Sides] = {}
+        for row, (region, text, answer, lower, upper) in enumerate(rows):
+            number = _region(table, row, hierarchy, region)
+            level = int(hierarchy.level[number])
+            if (text, level) not in found:
+                found[text, level] = _Sides.open(_query(table, row, text, schema), len(hierarchy.level_range(level)))
+            sides = found[text, level]
+            place = (number - hierarchy.level_range(level).start, _answer(table, row, sides, answer))
+            _fill(table, row, sides, place, _number(table, row, 3, lower, 0), _number(table, row, 4, upper, UNBOUNDED))
+    return tuple(RegionBounds(one.query, level, one.lower, one.upper) for (_, level), one in found.items())
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Sides:
+    """The bounds of a query on one level as they are read, int64[regions, answers], and where each answer stands."""
+
+    query: Query
+    places: dict[str, int]
+    lower: Int64Array
+    upper: Int64Array
+    given: NDArray[np.bool_]
+
+    @classmethod
+    def open(cls, query: Query, regions: int) -> _Sides:
+        shape = (regions, query.answers)
+        places = {label: place for place, label in enumerate(query.labels())}
+        return cls(query, places, np.zeros(shape, np.int64), np.full(shape, UNBOUNDED), np.zeros(shape, np.bool_))
+
+
+def _fill(table: Loaded, row: int, sides: _Sides, place: tuple[int, int], lower: int, upper: int) -> None:
+    if sides.given[place]:
+        raise InputError("duplicate-bound", "an earlier row bounds the same answer of this region", table.place(row))
+    if lower > upper:
+        raise InputError("inconsistent-bounds", "the lower bound is above the upper one", table.place(row))
+    sides.given[place], sides.lower[place], sides.upper[place] = True, lower, upper
+
+
+def _region(table: Loaded, row: int, hierarchy: Hierarchy, region: str) -> int:
+    try:
+        return hierarchy.index(region)
+    except HierarchyError:
+        message = "is not the path of a region, from the root, joined by /"
+    raise InputError("unknown-region", message, table.place(row, 0))
+
+
+def _query(table: Loaded, row: int, text: str, schema: Schema) -> Query:
+    try:
+        return parse_query(text, schema)
+    except InputError as error:
+        code, message = error.code, str(error)
+    raise InputError(code, message, table.place(row, 1))
+
+
+def _answer(table: Loaded, row: int, sides: _Sides, answer: str) -> int:
+    if answer not in sides.places:
+        known = list(sides.places)
+        shown = "; ".join(known[:6]) + ("; ..." if len(known) > 6 else "")
+        message = f"is no answer of {sides.query.text!r}, which are {shown}"
+        raise InputError("unknown-answer", message, table.place(row, 2))
+    return sides.places[answer]
+
+
+def _number(table: Loaded, row: int, column: int, text: str | None, missing: int) -> int:
+    if text is None or text == "":
+        return missing
+    if text.isascii() and text.isdigit() and len(text) <= checks.MAX_DIGITS:
+        return int(text)
+    code = "negative-bound" if text.startswith("-") else "not-an-integer"
+    raise InputError(code, "must be an integer of at least 0, or empty for no bound", table.place(row, column))

@@ -1,0 +1,200 @@
+"""How exactly a strategy answers queries, before any data: the variance of the best linear unbiased estimate.
+
+With weights p_k = 1 / variance, the estimate of a table has covariance N^-1, N = sum_k p_k Q_k' Q_k. Marginals share
+the eigenspaces of N, one for each set T of attributes, of dimension prod over T of (values - 1): that of marginal S is
+prod over attributes outside S of their values where T is part of S, and 0 elsewhere. So variances are sums over sets.
+Sources: McKenna et al. 2018 (HDMM), section 7; Xiao et al. 2023 (ResidualPlanner).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import combinations, pairwise
+from math import prod
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.errors import ProblemError
+from coco_opt.privacy.budget import Neighbours
+from coco_opt.privacy.cost import Cost, Epsilon
+from coco_opt.topdown.plan import TablePlan
+from coco_opt.topdown.queries import Query, marginal_query
+from coco_opt.topdown.schema import Schema
+from coco_opt.topdown.strategy import Strategy
+
+Floats = NDArray[np.float64]
+Sets = tuple[frozenset[int], ...]
+
+EPSILON = Epsilon(Fraction(1))
+MAX_ATOMS = 4096  # distinct cells of a dense prediction: seconds, and 128 MB a matrix
+_RANK = 1e-12  # eigenvalues below this part of the largest are zero
+
+
+class VarianceModel(Protocol):
+    """The mean variance of an answer of each workload query, as a function of the measured queries' precisions."""
+
+    def variances(self, precisions: Floats) -> Floats:
+        """Return float64[workload], infinite where the measured queries do not determine the answers."""
+        ...
+
+    def gradient(self, precisions: Floats) -> Floats:
+        """Return the derivatives by the precisions, float64[workload, measured], where variances are finite."""
+        ...
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class MarginalModel:
+    """Marginals of a whole product of attributes: ``measured`` and ``workload`` are sets of attributes.
+
+    ``shape`` holds the attributes' numbers of values, 1 for those of no query. Structural zeros make answers no less
+    exact: where there are some, the variances are upper bounds.
+    """
+
+    shape: tuple[int, ...]
+    measured: Sets
+    workload: Sets
+
+    def variances(self, precisions: Floats) -> Floats:
+        """Return the closed form; O(sets x (measured + workload))."""
+        spread, eigenvalues = self._shares(), self._eigenvalues() @ precisions
+        each = np.divide(spread, eigenvalues, out=np.full(spread.shape, np.inf), where=eigenvalues > 0)
+        return np.asarray(np.where(spread > 0, each, 0.0).sum(axis=1))
+
+    def gradient(self, precisions: Floats) -> Floats:
+        """Return its derivatives."""
+        eigenvalues = self._eigenvalues()
+        inverse = 1.0 / (eigenvalues @ precisions)
+        return np.asarray(-(self._shares() * inverse**2) @ eigenvalues)
+
+    @property
+    def _sets(self) -> Sets:
+        below = {frozenset(part) for whole in self.workload for part in _subsets(whole)}
+        return tuple(sorted(below, key=lambda one: (len(one), sorted(one))))
+
+    def _eigenvalues(self) -> Floats:
+        """Return the eigenvalue of each measured Q'Q on each set's space, float64[sets, measured]."""
+        outside = [self._product(set(range(len(self.shape))) - one) for one in self.measured]
+        return np.array(
+            [
+                [size if part <= one else 0.0 for one, size in zip(self.measured, outside, strict=True)]
+                for part in self._sets
+            ]
+        )
+
+    def _shares(self) -> Floats:
+        """Return each set's part of the mean variance over its inverse eigenvalue, float64[workload, sets]."""
+        rows = []
+        for one in self.workload:
+            scale = self._product(set(range(len(self.shape))) - one) / self._product(one)
+            rows.append([scale * self._product(part, less=1) if part <= one else 0.0 for part in self._sets])
+        return np.array(rows)
+
+    def _product(self, axes: frozenset[int] | set[int], less: int = 0) -> float:
+        return float(np.prod([self.shape[axis] - less for axis in axes]))
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class DenseModel:
+    """Any queries over few cells: matrices float64[answers, cells], ``measured`` and ``workload``."""
+
+    measured: tuple[Floats, ...]
+    workload: tuple[Floats, ...]
+
+    @classmethod
+    def of(cls, measured: Sequence[Query], workload: Sequence[Query], most: int = MAX_ATOMS) -> DenseModel:
+        """Merge cells that no query tells apart into atoms. Raises ProblemError for more than ``most`` atoms."""
+        queries = [*measured, *workload]
+        codes = np.zeros(queries[0].operator.cells, np.int64)
+        for query in queries:
+            columns = query.operator.to_sparse().tocsc()
+            columns.sort_indices()
+            ends = columns.indptr.tolist()
+            patterns = [columns.indices[start:end].tobytes() for start, end in pairwise(ends)]
+            places = {pattern: place for place, pattern in enumerate(dict.fromkeys(patterns))}
+            own = np.array([places[pattern] for pattern in patterns], np.int64)
+            _, codes = np.unique(codes * len(places) + own, return_inverse=True)
+        _, first = np.unique(codes, return_index=True)
+        if first.size > most:
+            raise ProblemError(
+                f"the queries tell {first.size:,} cells apart, more than the {most:,} that can be predicted: use "
+                "marginals only, or fewer attributes"
+            )
+        matrices = [query.operator.to_sparse()[:, first].toarray() for query in queries]
+        return cls(tuple(matrices[: len(measured)]), tuple(matrices[len(measured) :]))
+
+    def variances(self, precisions: Floats) -> Floats:
+        """Return traces through the eigenvectors of N; O(atoms^3)."""
+        values, vectors = self._spectrum(precisions)
+        kept = values > _RANK * max(values[-1], 0.0)
+        inverse = np.divide(1.0, values, where=kept, out=np.zeros(values.size))
+        found = []
+        for matrix in self.workload:
+            along = (matrix @ vectors) ** 2
+            lost = along[:, ~kept].sum() > 1e-9 * along.sum()
+            found.append(np.inf if lost else float((along @ inverse).sum()) / len(matrix))
+        return np.array(found)
+
+    def gradient(self, precisions: Floats) -> Floats:
+        """Return -||Q_k N^-1 Q'||^2 / answers for every workload query; O(atoms^3)."""
+        values, vectors = self._spectrum(precisions)
+        kept = values > _RANK * max(values[-1], 0.0)
+        inverse = (vectors[:, kept] / values[kept]) @ vectors[:, kept].T
+        solved = [(matrix @ inverse, len(matrix)) for matrix in self.workload]
+        return np.array([[-((one @ q.T) ** 2).sum() / answers for q in self.measured] for one, answers in solved])
+
+    def _spectrum(self, precisions: Floats) -> tuple[Floats, Floats]:
+        whole = np.zeros((self.measured[0].shape[1],) * 2)
+        for precision, matrix in zip(precisions, self.measured, strict=True):
+            whole += precision * (matrix.T @ matrix)
+        values, vectors = np.linalg.eigh(whole)
+        return values, vectors
+
+
+def variance_model(
+    measured: Sequence[Query], workload: Sequence[Query], schema: Schema, most: int = MAX_ATOMS
+) -> VarianceModel:
+    """Return the closed form for marginals whose attributes take all combinations, matrices otherwise.
+
+    Marginals over more than ``most`` combinations get the closed form's bounds. Raises ProblemError for other queries
+    that tell more cells apart.
+    """
+    sets, wanted = marginals_of(measured), marginals_of(workload)
+    if sets is None or wanted is None:
+        return DenseModel.of(measured, workload, most)
+    union = frozenset[int]().union(*sets, *wanted)
+    shape = tuple(size if axis in union else 1 for axis, size in enumerate(schema.shape))
+    combinations_met = marginal_query(sorted(union), schema).answers
+    if combinations_met < prod(shape) and combinations_met <= most:
+        return DenseModel.of(measured, workload)
+    return MarginalModel(shape, sets, wanted)
+
+
+def predicted_variance(
+    strategy: Strategy,
+    query: Query,
+    schema: Schema,
+    *,
+    cost: Cost = EPSILON,
+    neighbours: Neighbours = "add_remove",
+) -> float:
+    """Return the mean variance (people squared) of a query's answers in one region, from its own level's measurements.
+
+    ``cost`` is that of the level; infinite where the strategy does not determine the answers.
+    """
+    plan = TablePlan.of_levels(strategy, [cost], neighbours)
+    precisions = np.array([1.0 / plan.variance(0, index) for index in range(len(strategy.queries))])
+    return float(variance_model(strategy.queries, (query,), schema).variances(precisions)[0])
+
+
+def marginals_of(queries: Sequence[Query]) -> Sets | None:
+    """Return the sets of attributes of marginals, or None where a query is no marginal."""
+    found = [query.marginal for query in queries]
+    return None if any(one is None for one in found) else tuple(one for one in found if one is not None)
+
+
+def _subsets(axes: frozenset[int]) -> list[tuple[int, ...]]:
+    return [part for size in range(len(axes) + 1) for part in combinations(sorted(axes), size)]

@@ -1,0 +1,105 @@
+"""Read private records of persons, one column an attribute.
+
+A record is one person, or, in a table with a ``count`` column, as many persons alike. Everything is counted in DuckDB;
+what could be misread is a typed error with file, row and column that shows no private value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.errors import InputError
+from coco_opt.files import checks
+from coco_opt.files.columns import Columns
+from coco_opt.files.regions import PublicRegions, register_leaves
+from coco_opt.files.source import Loaded, StrPath, isolated, load, quietly
+from coco_opt.histograms.arrays import Int64Array
+from coco_opt.topdown.asked.counts import TableCounts
+from coco_opt.topdown.schema import Schema
+
+COUNT = "count"
+
+
+def read_records(public: PublicRegions, path: StrPath, schema: Schema) -> TableCounts:
+    """Count private records by leaf and cell.
+
+    The file has the columns region_id, one for each attribute and perhaps count, in any order; others are ignored.
+    Raises InputError: empty-file (no record), unknown-region, unknown-value (a value that the attribute does not have),
+    structural-zero, null-id, space-in-id, missing-column, not-an-integer, negative-count, too-large and the codes of
+    ``source.load``. O(rows).
+    """
+    path = Path(path)
+    with isolated([path]) as con:
+        table = load(con, "records", path, _columns(schema.attributes))
+        checks.check_rows(table)
+        where = {name: k for k, name in enumerate(table.names)}
+        counted = COUNT in where and COUNT not in schema.attributes
+        if counted:
+            _check_counts(table, where[COUNT])
+        _check_regions(table, where["region_id"], public)
+        for k, (name, values) in enumerate(schema.attributes.items()):
+            _check_values(table, where[name], f"values{k}", values)
+        found = quietly(path, lambda: con.execute(_query(where, schema, counted=counted)).fetchnumpy())
+        names = ("leaf", "cell", "persons", "first", "rows")
+        leaf, cell, persons, first, rows = (np.asarray(found[name], np.int64) for name in names)
+        if int(rows.sum()) != table.rows():
+            raise InputError("rows-lost", "not every row was counted once", table.place())
+        some = persons > 0
+        _check_zeros(table, schema.position[cell[some]] < 0, first[some])
+    cells = schema.position[cell[some]]
+    counts = TableCounts.from_microdata(public.hierarchy, schema, leaf[some], cells, persons[some])
+    return replace(counts, rows_read=int(rows.sum()))
+
+
+def _query(where: Mapping[str, int], schema: Schema, *, counted: bool) -> str:
+    """Return the query for persons and rows by leaf and cell of the product, and the first row with a person."""
+    persons = f"c{where[COUNT]}::BIGINT" if counted else "1"
+    codes = " + ".join(f"values{k}.code * {prod(schema.shape[k + 1 :])}" for k in range(len(schema.shape)))
+    joins = " ".join(
+        f"JOIN values{k} ON records.c{where[name]} = values{k}.value" for k, name in enumerate(schema.names)
+    )
+    return f"""
+        SELECT leaf, ({codes})::BIGINT AS cell, sum({persons})::BIGINT AS persons, count(*) AS rows,
+               coalesce(min(records.rowid) FILTER ({persons} > 0), 0) AS first
+        FROM records JOIN leaves ON c{where["region_id"]} = leaves.region {joins} GROUP BY ALL ORDER BY leaf, cell"""
+
+
+def _columns(attributes: Mapping[str, Sequence[str]]) -> Columns:
+    optional = () if COUNT in attributes else (COUNT,)
+    return Columns(first=("region_id", *attributes), optional=optional, others=True)
+
+
+def _check_counts(table: Loaded, column: int) -> None:
+    checks.check_count(table, column, "negative-count")
+    if table.value(f"SELECT coalesce(sum(c{column}::DOUBLE), 0) > {checks.MAX_TOTAL} FROM {{t}}"):
+        raise InputError("too-large", "there are too many persons in all", table.place())
+
+
+def _check_regions(table: Loaded, column: int, public: PublicRegions) -> None:
+    register_leaves(table, public.leaf_ids)
+    checks.check_present(table, column)
+    checks.check_known(table, column, "leaves.region", "unknown-region", "this region is not in the hierarchy")
+
+
+def _check_values(table: Loaded, column: int, name: str, values: Sequence[str]) -> None:
+    import pyarrow as pa
+
+    codes: dict[str, Any] = {"value": pa.array(values, pa.string()), "code": pa.array(range(len(values)), pa.int64())}
+    table.con.register(name, pa.table(codes))
+    checks.check_present(table, column)
+    known = ", ".join(values[:6]) + (", ..." if len(values) > 6 else "")
+    message = f"is not a value of this attribute, whose values are {known}"
+    checks.check_known(table, column, f"{name}.value", "unknown-value", message)
+
+
+def _check_zeros(table: Loaded, forbidden: NDArray[np.bool_], first: Int64Array) -> None:
+    if forbidden.any():
+        place = table.place(int(first[forbidden].min()))
+        raise InputError("structural-zero", "is ruled out by the structural zeros of the configuration", place)

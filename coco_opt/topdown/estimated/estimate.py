@@ -1,0 +1,125 @@
+"""From sealed measurements to whole consistent tables: the post-processing of a top-down release in one call."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.choices import Certificate, SolverChoices
+from coco_opt.errors import InputError, ProblemError
+from coco_opt.histograms import Hierarchy
+from coco_opt.operators import Operator
+from coco_opt.privacy.measurement import Measurement
+from coco_opt.topdown.answers import TableAnswers
+from coco_opt.topdown.estimated.failsafe import Relaxation
+from coco_opt.topdown.estimated.linear import LinearStage, linear_stage
+from coco_opt.topdown.estimated.method import TopdownMethod, misfit
+from coco_opt.topdown.estimated.recursion import AfterLevel, Checkpoint, Progress, bottom_up, top_down
+from coco_opt.topdown.estimated.sparse_tables import SparseTables
+from coco_opt.topdown.estimated.step import split_step
+from coco_opt.topdown.estimated.unproved import NOTHING_UNPROVED, Unproved
+from coco_opt.topdown.schema import Schema
+
+Ints = NDArray[np.int64]
+
+_BLOCK = 256  # regions whose dense tables are held at once
+
+
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
+class TablesResult:
+    """Whole tables of every region, by level, root first; who had to be relaxed; certificates of the problems solved.
+
+    Counts are people, in the schema's allowed cells; a parent's table is the sum of its children's. ``unproved`` counts
+    the fits and roundings that were not proved nearest.
+    """
+
+    hierarchy: Hierarchy
+    schema: Schema
+    tables: tuple[SparseTables, ...]
+    relaxed: tuple[Relaxation, ...]
+    certificates: tuple[Certificate, ...]
+    unproved: Unproved = NOTHING_UNPROVED
+
+    def level(self, level: int) -> Ints:
+        """Return the dense tables int64[regions of level, cells] of a level; mind the memory."""
+        if not 0 <= level < len(self.tables):
+            raise InputError("unknown-level", f"there is no level {level}; levels are 0 to {len(self.tables) - 1}")
+        return self.tables[level].dense()
+
+    def answers(self, operator: Operator, level: int) -> Ints:
+        """Return a query's answers int64[regions of level, answers], a block of regions at a time."""
+        tables = self.tables[level]
+        starts = range(0, tables.regions, _BLOCK)
+        return np.concatenate([operator.apply(tables.dense(at, min(at + _BLOCK, tables.regions))) for at in starts])
+
+    def __getitem__(self, region: str) -> Ints:
+        """Return a region's table int64[cells], by its path. Raises HierarchyError for an unknown one."""
+        at = self.hierarchy.index(region)
+        level = int(self.hierarchy.level[at])
+        start = at - int(self.hierarchy.level_start[level])
+        return np.asarray(self.tables[level].dense(start, start + 1)[0], dtype=np.int64)
+
+    def __repr__(self) -> str:
+        more = f", {len(self.relaxed)} relaxed" if self.relaxed else ""
+        return f"TablesResult({self.hierarchy!r}, {self.schema!r}{more})"
+
+
+def estimate_tables(
+    measurement: Measurement,
+    method: TopdownMethod | None = None,
+    solvers: SolverChoices | None = None,
+    *,
+    threads: int = 1,
+    progress: Progress | None = None,
+    after_level: AfterLevel | None = None,
+    resume_from: Checkpoint | None = None,
+) -> TablesResult:
+    """Return whole nonnegative tables that add up and satisfy the measurement's invariants and bounds.
+
+    Reads the measurement only: it is post-processing and costs no privacy. ``threads`` split regions side by side, and
+    the answer does not depend on them; ``progress`` is told the regions done and their number. ``after_level`` is given
+    what is done after each level, and ``resume_from`` goes on from there (top-down estimations only). With fallback
+    solvers (``SolverChoices``) tables that hold end every fit that solvers miss, and ``unproved`` counts them. Raises
+    ProblemError for a method that cannot read what was measured and where no tables satisfy the constraints,
+    SolverError where a solver misses its tolerance; both name the region.
+    """
+    chosen = _seeded(TopdownMethod() if method is None else method, measurement)
+    used = SolverChoices() if solvers is None else solvers
+    measured = TableAnswers.of(measurement)
+    unfit = misfit(chosen, measured.plan, {one.level for one in measured.invariants.bounds})
+    if unfit is not None:
+        raise ProblemError(unfit[1])
+    step = split_step(measured, chosen, used)
+    if chosen.estimation == "bottom_up":
+        if resume_from is not None:
+            raise ProblemError("bottom-up estimation has one level to do and cannot resume")
+        done = bottom_up(step, threads=threads, progress=progress)
+        if after_level is not None:
+            after_level(done)
+    else:
+        done = top_down(step, threads=threads, progress=progress, after_level=after_level, resume_from=resume_from)
+    return TablesResult(
+        measured.hierarchy, measured.schema, done.tables, done.relaxed, used.certificates, done.unproved
+    )
+
+
+def linear_estimates(measurement: Measurement) -> LinearStage:
+    """Return the linear unbiased estimates of the same measurement, to release beside the whole tables.
+
+    They may be negative and fractional, and ``uncertainty.standard_errors`` says exactly how sure they are. They are
+    made from the noisy answers alone: invariants and bounds do not enter.
+    """
+    return linear_stage(TableAnswers.of(measurement))
+
+
+def _seeded(method: TopdownMethod, measurement: Measurement) -> TopdownMethod:
+    """Return the method with a seed for its rounding where it has none, from all that was measured."""
+    if method.rounding != "unbiased" or method.seed is not None:
+        return method
+    code = hashlib.sha256(f"coco-opt rounding {measurement.asked.digest}".encode())
+    for one in measurement.answers:
+        code.update(one.values.astype("<i8").tobytes())
+    return replace(method, seed=int.from_bytes(code.digest()[:8], "little"))

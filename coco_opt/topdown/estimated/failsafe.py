@@ -1,0 +1,206 @@
+"""The failsafe: what is done where a region's table cannot be split among its children under their constraints.
+
+Integer tables that meet everything a parent must meet can still fail to extend to its children, and deciding it is
+NP-complete. Then "the children's sum is the parent's table" gives way cell by cell, and nothing else does: with d what
+is added to the parent's table,
+
+    first   minimise  sum_c |d_c|           over whole X_j >= 0 and whole d
+    s.t.    sum_j X_j = parent + d,  sum_c d_c = 0,  lower_j <= C X_j <= upper_j,
+            and what binds the parent and every region above it, whose tables change by d too;
+    then    minimise the split's own objective over all (X, d) with that least sum, and round.
+
+(Kifer's slides; Abowd et al. 2022, section 5, the failsafe.) Where no d of total 0 will do, because overlapping rows of
+the children ask for another total than the parent's noisy one, that row gives way too. The least sum is a mixed-integer
+program; both further steps are the problems of an ordinary split, written for one table of all children's cells and
+d's two parts. Where their solvers fail, the program's own whole tables stand, and are counted as unproved. Regions
+beside the lineage keep their tables: where only they could make room, there is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.errors import ProblemError, SolverError
+from coco_opt.operators import Grouping, Operator
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Relaxation:
+    """A region whose table had to change so that it could be split: ``moved`` people changed cells in it and above.
+
+    Where its total had to change too, ``moved`` is the larger of the people added and the people taken.
+    """
+
+    region: int
+    path: str
+    moved: int
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Bound:
+    """What binds a table: lower <= C x <= upper, float64[k] (infinite for none), with a name a row for messages."""
+
+    operator: Operator
+    lower: Floats
+    upper: Floats
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Rows:
+    """Ranged rows over the cells of all J children followed by the parts added and taken, (J + 2) n in all."""
+
+    matrix: csr_array
+    lower: Floats
+    upper: Floats
+    names: tuple[str, ...]
+
+    def hold(self, values: Ints) -> bool:
+        """Tell whether whole variables are nonnegative and within every row's sides."""
+        rows = self.matrix @ values.astype(np.float64)
+        inside = ((self.lower <= rows) & (rows <= self.upper)).all()
+        return bool((values >= 0).all() and inside)
+
+    def with_least(self, cost: Floats, least: float) -> Rows:
+        """Return the rows with ``cost @ variables <= least`` added."""
+        from scipy.sparse import csr_array, vstack
+
+        return Rows(
+            csr_array(vstack([csr_array(cost[None, :]), self.matrix], format="csr")),
+            np.append(-np.inf, self.lower),
+            np.append(least, self.upper),
+            ("the least change", *self.names),
+        )
+
+
+def unbound(cells: int) -> Bound:
+    """Return what binds a table that nothing binds."""
+    return Bound(Grouping(np.full(cells, -1), 0), np.zeros(0), np.zeros(0), ())
+
+
+def relaxed_rows(parent: Ints, children: Sequence[Bound], above: Sequence[Bound], keep_total: bool = True) -> Rows:
+    """Return the rows of the relaxed split: ``children``, one each, bind their tables and ``above`` bind d itself.
+
+    Without ``keep_total`` the parent's total is bound by ``above`` alone.
+    """
+    from scipy.sparse import block_diag, csr_array, hstack, identity, vstack
+
+    n, count = parent.size, len(children)
+    eye = identity(n, format="csr")
+    whole = np.zeros((1, (count + 2) * n))
+    whole[0, count * n : (count + 1) * n], whole[0, (count + 1) * n :] = 1.0, -1.0
+    blocks = [hstack([*[eye] * count, -eye, eye], format="csr"), csr_array(whole)]
+    free = 0.0 if keep_total else np.inf
+    lower, upper = ([parent.astype(np.float64), np.array([side])] for side in (-free, free))
+    names = [*["the parent's table"] * n, "the parent's total"]
+    matrices = [bound.operator.to_sparse() for bound in children]
+    if any(matrix.shape[0] for matrix in matrices):
+        blocks.append(hstack([block_diag(matrices), csr_array((sum(m.shape[0] for m in matrices), 2 * n))]))
+    upper = [*upper, *[bound.upper for bound in children]]
+    lower = [*lower, *[bound.lower for bound in children]]
+    for bound in above:
+        matrix = bound.operator.to_sparse()
+        blocks.append(hstack([csr_array((matrix.shape[0], count * n)), matrix, -matrix]))
+    return Rows(
+        csr_array(vstack(blocks, format="csr")),
+        np.concatenate([*lower, *[bound.lower for bound in above]]),
+        np.concatenate([*upper, *[bound.upper for bound in above]]),
+        (*names, *[name for bound in (*children, *above) for name in bound.names]),
+    )
+
+
+def own_rows(tables: Sequence[Bound]) -> Rows:
+    """Return what binds tables that add up to nothing given, one bound a table."""
+    from scipy.sparse import block_diag, csr_array
+
+    return Rows(
+        csr_array(block_diag([bound.operator.to_sparse() for bound in tables])),
+        np.concatenate([bound.lower for bound in tables]),
+        np.concatenate([bound.upper for bound in tables]),
+        tuple(name for bound in tables for name in bound.names),
+    )
+
+
+def change_cost(children: int, cells: int) -> Floats:
+    """Return the cost of the relaxed split's variables in the first stage: 1 for each person added or taken."""
+    return np.concatenate([np.zeros(children * cells), np.ones(2 * cells)])
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Least:
+    """The least cost, and whole variables int64[n] of that cost that hold; None where rounded ones do not."""
+
+    cost: int
+    values: Ints | None
+
+
+def least(rows: Rows, cost: Floats, where: str, time_limit: float, advice: str = "check these public facts") -> Least:
+    """Return whole nonnegative variables of least cost, by a mixed-integer program (HiGHS through SciPy).
+
+    Where time runs out, the best that were found. Raises ProblemError naming ``where``, the rows that nothing whole
+    meets and what to do, SolverError where nothing was found in time.
+    """
+    from scipy.optimize import Bounds, LinearConstraint, milp
+
+    found = milp(
+        cost,
+        integrality=np.ones(cost.size, np.int64),
+        bounds=Bounds(0, np.inf),
+        constraints=LinearConstraint(rows.matrix, rows.lower, rows.upper),
+        options={"time_limit": time_limit},
+    )
+    if found.status == 2:
+        raise ProblemError(f"{where}: no whole tables meet {conflict(rows)}: {advice}")
+    whole = None if found.x is None else np.rint(found.x).astype(np.int64)
+    values = whole if whole is not None and rows.hold(whole) else None
+    if found.status == 0:
+        return Least(round(float(found.fun)), values)
+    if values is not None:
+        return Least(round(float(cost @ values)), values)
+    raise SolverError(
+        f"{where}: whether whole tables meet the constraints was not settled within {time_limit:g} s: {found.message}"
+    )
+
+
+def conflict(rows: Rows) -> str:
+    """Return in words a small set of rows that violate each other: those that pay in the least total violation.
+
+    Where fractional tables would do, it says so.
+    """
+    from scipy.optimize import linprog
+    from scipy.sparse import csr_array, hstack, identity, vstack
+
+    rows_count, n = rows.matrix.shape
+    low, high = np.isfinite(rows.lower), np.isfinite(rows.upper)
+    slack = identity(rows_count, format="csr")
+    up = hstack([rows.matrix, -slack], format="csr")[np.flatnonzero(high)]
+    down = hstack([-rows.matrix, -slack], format="csr")[np.flatnonzero(low)]
+    solve: Any = linprog  # its stubs know no sparse matrices
+    found = solve(
+        np.concatenate([np.zeros(n), np.ones(rows_count)]),
+        A_ub=csr_array(vstack([up, down], format="csr")),
+        b_ub=np.concatenate([rows.upper[high], -rows.lower[low]]),
+        bounds=(0, None),
+        method="highs-ds",
+    )
+    if found.status != 0:
+        return "their constraints"
+    duals = np.zeros(rows_count)
+    duals[high] += np.abs(found.ineqlin.marginals[: int(high.sum())])
+    duals[low] += np.abs(found.ineqlin.marginals[int(high.sum()) :])
+    if found.fun < 1e-6:
+        return "their constraints in whole numbers (fractional ones exist)"
+    names = list(dict.fromkeys(rows.names[row] for row in np.flatnonzero(duals > 1e-6)))
+    shown = " and ".join(names[:4])
+    return shown + (f" and {len(names) - 4} more" if len(names) > 4 else "")

@@ -1,0 +1,207 @@
+"""The linear stage: generalised least squares over the whole hierarchy, one tree a query, by two passes.
+
+Every region v has noisy answers y_vq = Q_q x_v + noise of variance s2_lq, l its level. The up pass of
+``coco_opt.kernels.tree_passes``, run on every answer of a query, gives z_vq and one variance V_vq: what the answers
+at v and below it say about Q_q x_v. The down pass gives x^_vq, what all answers of that query say, of variance P_vq.
+
+**When this is everything.** Let all measured levels ask the same queries in the same proportions: 1/s2_lq = a_l w_q,
+a_l = 0 for a level without budget. Then the precision of what is known about a table is a multiple of one matrix
+N = sum_q w_q Q_q' Q_q in every region, sums over children keep it so, and
+
+    min { sum of all squared standardised residuals at v and below : the tables below v add up to x_v }
+        = sum_q ||Q_q x_v - z_vq||^2 / V_vq + constant,
+
+so (z_v, V_v) is the exact full-information sufficient statistic of the subtree, also where the tables are bound by
+exact answers that hold at the level of v and above. The tables x_v = N^+ sum_q w_q Q_q' x^_vq are then the best linear
+unbiased estimates of generalised least squares over all cells of all regions. Where proportions differ between levels
+both are still unbiased and their standard errors exact, but a query no longer learns from the others' answers at other
+levels: valid, not fully efficient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.errors import ProblemError
+from coco_opt.histograms import Hierarchy
+from coco_opt.operators import Operator
+from coco_opt.topdown.estimated.normal_equations import NormalEquations
+
+if TYPE_CHECKING:
+    from coco_opt.topdown.answers import TableAnswers
+
+Floats = NDArray[np.float64]
+
+_BLOCK = 1024  # regions whose tables are held at once
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class QueryTree:
+    """One query's least squares on the hierarchy: ``z`` by level, the variances by region.
+
+    ``z`` [levels] holds [regions of level, answers] (the measurement's own int64 where nothing lies below, None where
+    nothing at or below the level was measured). ``variance`` float64[regions] is V of ``z``, ``children`` the sum of V
+    over the children (infinite at leaves) and ``final`` P, the variance of the estimates of the down pass; each is
+    infinite where nothing is known.
+    """
+
+    hierarchy: Hierarchy
+    z: tuple[NDArray[Any] | None, ...]
+    variance: Floats
+    children: Floats
+    final: Floats
+
+    def at(self, level: int) -> tuple[NDArray[Any] | None, Floats]:
+        """Return z and V of a level's regions."""
+        regions = self.hierarchy.level_range(level)
+        return self.z[level], self.variance[regions.start : regions.stop]
+
+    def estimates(self, level: int, regions: slice = slice(None)) -> Floats | None:
+        """Return the estimates [regions, answers] of the down pass, None where nothing was measured at all.
+
+        ``regions`` are consecutive ones of the level, counted in it. Children about which nothing is known get equal
+        parts of what is left of their parent. O(answers of these regions, of those above them and of their siblings).
+        """
+        # What is known of all children is known of their sum: the root has answers if anything has.
+        if self.z[0] is None:
+            return None
+        here = self.hierarchy.level_range(level)[regions]
+        return self._estimates(level, here) if here else np.zeros((0, self.z[0].shape[1]))
+
+    def _estimates(self, level: int, here: range) -> Floats:
+        """Return the estimates of consecutive regions of a level."""
+        hierarchy, z, first = self.hierarchy, self.z[level], self.hierarchy.level_range(level).start
+        if level == 0:
+            assert z is not None
+            return z.astype(np.float64)
+        parent = hierarchy.parent[here.start : here.stop]
+        above = range(int(parent[0]), int(parent[-1]) + 1)
+        known, parent = self._estimates(level - 1, above), parent - above.start
+        starts = hierarchy.first_child[above.start : above.stop] - first
+        stop = hierarchy.children(above[-1]).stop - first
+        if z is None:
+            return np.asarray((known / np.diff(np.append(starts, stop))[:, None])[parent])
+        part = self.variance[here.start : here.stop] / self.children[above.start : above.stop][parent]
+        excess = known - np.add.reduceat(z[starts[0] : stop], starts - starts[0], axis=0)
+        return np.asarray(z[here.start - first : here.stop - first] + part[:, None] * excess[parent])
+
+
+@dataclass(frozen=True, eq=False)
+class LinearStage:
+    """The linear stage of measurements: build it with ``linear_stage``; trees in the order of the queries."""
+
+    hierarchy: Hierarchy
+    operators: tuple[Operator, ...]
+    trees: tuple[QueryTree, ...]
+
+    @cached_property
+    def weights(self) -> tuple[Floats, ...]:
+        """Return for each level the queries' weights in the tables' least squares: 1 / mean variance, largest 1.
+
+        Where every region's variances are in one proportion this is the best choice, else an unbiased one. A query
+        that leaves a region of the level unknown has weight 0.
+        """
+        found = []
+        for level in range(self.hierarchy.levels):
+            spreads = np.array([self.variances(query, level).mean() for query in range(len(self.trees))])
+            precision = np.divide(1.0, spreads, out=np.zeros(spreads.size), where=np.isfinite(spreads))
+            found.append(precision / max(float(precision.max(initial=0.0)), np.finfo(np.float64).tiny))
+        return tuple(found)
+
+    @cached_property
+    def normal(self) -> tuple[NormalEquations, ...]:
+        """Return each level's N = sum_q w_q Q_q' Q_q, factored once for all levels of the same weights."""
+        made: dict[tuple[float, ...], NormalEquations] = {}
+        found = []
+        for weights in self.weights:
+            key = tuple(np.round(weights, 12).tolist())
+            if key not in made:
+                made[key] = NormalEquations(self.operators, weights)
+            found.append(made[key])
+        return tuple(found)
+
+    def variances(self, query: int, level: int) -> Floats:
+        """Return P [regions of level] of one query's estimates from its own answers alone."""
+        regions = self.hierarchy.level_range(level)
+        return self.trees[query].final[regions.start : regions.stop]
+
+    def tables(self, level: int, regions: slice = slice(None)) -> Floats:
+        """Return the linear unbiased tables [regions, cells] of a level, or of consecutive regions counted in it.
+
+        They may be negative and fractional. Where the answers do not determine a table this is its part in the span
+        of the queries: read ``answers`` of a query that they do determine. O(regions x cells^2).
+        """
+        weights, normal = self.weights[level], self.normal[level]
+        right = np.zeros((len(self.hierarchy.level_range(level)[regions]), normal.cells))
+        for weight, operator, tree in zip(weights, self.operators, self.trees, strict=True):
+            if weight > 0:
+                found = tree.estimates(level, regions)
+                assert found is not None
+                right += weight * operator.adjoint(found)
+        return normal.solve(right)
+
+    def answers(self, operator: Operator, level: int) -> Floats:
+        """Return the linear unbiased answers [regions of level, answers] of any query, NaN where undetermined.
+
+        Tables are made and dropped block by block: whole levels of them need not fit in memory.
+        """
+        starts = range(0, len(self.hierarchy.level_range(level)), _BLOCK)
+        found = np.concatenate([operator.apply(self.tables(level, slice(at, at + _BLOCK))) for at in starts])
+        return np.where(self.normal[level].determines(operator), found, np.nan)
+
+
+def linear_stage(measured: TableAnswers) -> LinearStage:
+    """Run the up pass on every answer of every query; O(answers), level by level.
+
+    Raises ProblemError for a variance that is not positive: exact answers are invariants, not measurements.
+    """
+    trees = tuple(_tree(measured, query) for query in range(len(measured.queries)))
+    return LinearStage(measured.hierarchy, tuple(query.operator for query in measured.queries), trees)
+
+
+def _tree(measured: TableAnswers, query: int) -> QueryTree:
+    from coco_opt.kernels import tree_passes
+
+    hierarchy = measured.hierarchy
+    own = np.array([_own_variance(measured, level, query) for level in range(hierarchy.levels)])
+    s2, nothing = own[hierarchy.level], np.empty(0)
+    _, variance, children = tree_passes.upward(hierarchy.first_child, np.zeros(hierarchy.regions), s2, nothing, nothing)
+    final, _ = tree_passes.variances(hierarchy.first_child, s2, variance, children)
+    z = _upward(hierarchy, [answers[query] for answers in measured.answers], own, children)
+    return QueryTree(hierarchy, z, variance, children, final)
+
+
+def _own_variance(measured: TableAnswers, level: int, query: int) -> float:
+    if measured.answers[level][query] is None:
+        return np.inf
+    variance = float(measured.variance(level, query))
+    if not 0.0 < variance < np.inf:
+        raise ProblemError(
+            f"query {measured.queries[query].name!r} at level {level} has noise of variance {variance}: it must "
+            "be positive and finite; an exact answer is an invariant"
+        )
+    return variance
+
+
+def _upward(
+    hierarchy: Hierarchy, answers: Sequence[NDArray[Any] | None], own: Floats, children: Floats
+) -> tuple[NDArray[Any] | None, ...]:
+    """Return z by level from the leaves up, without a copy where nothing lies below."""
+    found: list[NDArray[Any] | None] = [None] * hierarchy.levels
+    below: NDArray[Any] | None = None
+    for level in range(hierarchy.levels - 1, -1, -1):
+        z = answers[level]
+        if below is not None:
+            regions = hierarchy.level_range(level)
+            starts = hierarchy.first_child[regions.start : regions.stop] - regions.stop
+            summed = np.add.reduceat(below, starts, axis=0)
+            total = children[regions.start : regions.stop]
+            z = summed if z is None else z + (summed - z) * (own[level] / (own[level] + total))[:, None]
+        found[level] = below = z
+    return tuple(found)

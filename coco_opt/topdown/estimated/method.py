@@ -1,0 +1,106 @@
+"""How tables are estimated from measurements: the choices of a top-down run, checked once."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from coco_opt.errors import ProblemError
+from coco_opt.topdown.plan import TablePlan
+
+Estimation = Literal["full", "classic", "bottom_up"]
+Weighting = Literal["variance", "equal"]
+WholeRule = Literal["nearest", "unbiased"]
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """Queries fitted together; later passes keep their answers within ``tolerance`` people."""
+
+    queries: tuple[str, ...]
+    tolerance: float = 0.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "queries", tuple(self.queries))
+        if not self.queries or len(set(self.queries)) < len(self.queries):
+            raise ProblemError("a pass needs one or more queries, each named once")
+        if not 0.0 <= self.tolerance < float("inf"):
+            raise ProblemError("a pass's tolerance must be a number of people, 0 or more")
+
+
+@dataclass(frozen=True, slots=True)
+class TopdownMethod:
+    """The post-processing of a top-down release.
+
+    ``estimation``: "full" fits every region to what all answers at and below it say (the linear stage's up pass),
+    "classic" to its own level's answers alone, "bottom_up" the leaves alone and sums them. ``passes`` are groups of
+    queries in order of importance; queries in none come last, together; without passes all are fitted at once.
+    ``weighting``: 1 / variance, or all ones, which is for comparison only. ``rounding``: to the nearest whole tables,
+    or unbiased at random, for tables bound by nothing but their parent; by ``seed``, or one that the noisy answers
+    determine. Raises ProblemError.
+    """
+
+    estimation: Estimation = "full"
+    passes: tuple[Pass, ...] = ()
+    weighting: Weighting = "variance"
+    rounding: WholeRule = "nearest"
+    seed: int | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "passes", tuple(self.passes))
+        for name, kind in (("estimation", Estimation), ("weighting", Weighting), ("rounding", WholeRule)):
+            _check_choice(name, getattr(self, name), get_args(kind))
+        if self.rounding != "unbiased" and self.seed is not None:
+            raise ProblemError("only rounding 'unbiased' draws at random: nothing else takes a seed")
+        named = [query for one in self.passes for query in one.queries]
+        if len(set(named)) < len(named):
+            raise ProblemError("every query belongs to one pass only")
+
+    def groups(self, names: Sequence[str]) -> tuple[tuple[tuple[int, ...], float], ...]:
+        """Return for each pass the places of its queries among ``names``, and its tolerance.
+
+        Raises ProblemError for a query that was not measured.
+        """
+        places = {name: at for at, name in enumerate(names)}
+        found = []
+        for one in self.passes:
+            for name in one.queries:
+                if name not in places:
+                    near = difflib.get_close_matches(name, names, n=1)
+                    hint = f"; did you mean {near[0]!r}?" if near else ""
+                    raise ProblemError(f"a pass names the query {name!r}, which was not measured{hint}")
+            found.append((tuple(places[name] for name in one.queries), one.tolerance))
+        used = {at for group, _ in found for at in group}
+        rest = tuple(at for at in range(len(names)) if at not in used)
+        return (*found, (rest, 0.0)) if rest else tuple(found)
+
+
+def misfit(method: TopdownMethod, plan: TablePlan, bound: Collection[int]) -> tuple[str, str] | None:
+    """Return the option of a method that cannot read what a plan asks, or keep what binds levels, and why; or None.
+
+    ``bound`` are the levels that exact answers or bounds speak of.
+    """
+    leaves, asked = plan.levels - 1, {level for level, _ in plan.asked}
+    if method.estimation == "bottom_up" and any(level < leaves for level in bound):
+        reason = "bottom_up sums the leaves and cannot keep what must hold above them: use 'full' or 'classic'"
+        return "estimation", reason
+    needed = range(plan.levels) if method.estimation == "classic" else (leaves,)
+    missing = next((level for level in needed if level not in asked), None)
+    if missing is not None:
+        other = ", or use 'full'" if missing < leaves else ""
+        reason = f"{method.estimation!r} needs answers of level {missing}, and none were asked: give it a share of the"
+        return "estimation", f"{reason} budget{other}"
+    if method.rounding == "unbiased" and bound:
+        return "rounding", "unbiased rounding keeps the parents' tables only: with invariants or bounds use 'nearest'"
+    try:
+        method.groups([query.name for query in plan.queries])
+    except ProblemError as error:
+        return "passes", str(error)
+    return None
+
+
+def _check_choice(name: str, value: Any, known: Sequence[str]) -> None:
+    if value not in known:
+        raise ProblemError(f"{name} must be one of {', '.join(known)}, not {value!r}")

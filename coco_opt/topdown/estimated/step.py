@@ -1,0 +1,215 @@
+"""One step of the recursion: a region's whole table becomes its children's, by the split and then the rounding."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.choices import SolverChoices
+from coco_opt.errors import ProblemError, SolverError
+from coco_opt.operators import Operator, stack
+from coco_opt.problem import MAX_INTEGER
+from coco_opt.problems.table_rounding import IntegerRows, TableRounding
+from coco_opt.problems.topdown_split import LinearRows, SplitTerm, TopdownSplit
+from coco_opt.solution import Solution
+from coco_opt.topdown.answers import TableAnswers
+from coco_opt.topdown.bounds import UNBOUNDED
+from coco_opt.topdown.estimated.linear import LinearStage, linear_stage
+from coco_opt.topdown.estimated.method import TopdownMethod
+from coco_opt.topdown.estimated.unbiased import unbiased_rounding
+from coco_opt.topdown.estimated.unproved import Tally
+from coco_opt.topdown.invariants import Constraints
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+_NEAR_WHOLE = 1e-6  # a solver's numbers this near a whole one are it
+_LEAST_TOLERANCE = 1e-6  # people; answers kept from an earlier pass are known to a solver's precision only
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class SplitStep:
+    """All that splitting any region takes: build it with ``split_step``."""
+
+    measured: TableAnswers
+    method: TopdownMethod
+    solvers: SolverChoices
+    stage: LinearStage | None
+    groups: tuple[tuple[tuple[int, ...], float], ...]
+    unproved: Tally
+
+    def children(self, region: int | None) -> range:
+        """Return the children of a region, or for None the root alone."""
+        return range(1) if region is None else self.measured.hierarchy.children(region)
+
+    def name(self, region: int | None) -> str:
+        """Return what to call a split in messages."""
+        hierarchy = self.measured.hierarchy
+        return f"the root {hierarchy.names[0]!r}" if region is None else f"the children of {hierarchy.paths[region]!r}"
+
+    def constraints(self, regions: range) -> Constraints | None:
+        """Return what binds the tables of consecutive regions of one level, None for nothing."""
+        return self.measured.constraints_of(regions)
+
+    def terms(self, regions: range, queries: Sequence[int]) -> list[SplitTerm]:
+        """Return what is known about the tables of consecutive regions of one level, one term a query."""
+        level = int(self.measured.hierarchy.level[regions.start])
+        first = int(self.measured.hierarchy.level_start[level])
+        rows = slice(regions.start - first, regions.stop - first)
+        found = []
+        for query in queries:
+            answers, variances = self._known(level, query)
+            if answers is not None:
+                weights = 1.0 / variances[rows] if self.method.weighting == "variance" else np.ones(len(regions))
+                operator = self.measured.queries[query].operator
+                found.append(SplitTerm(operator, answers[rows].astype(np.float64), weights))
+        return found
+
+    def _known(self, level: int, query: int) -> tuple[NDArray[np.generic] | None, Floats]:
+        if self.stage is not None:
+            return self.stage.trees[query].at(level)
+        answers = self.measured.answers[level][query]
+        regions = len(self.measured.hierarchy.level_range(level))
+        return answers, np.full(regions, np.inf if answers is None else self.measured.variance(level, query))
+
+    def fractional(self, regions: range, parent: Ints | None) -> Floats:
+        """Return the split tables [J, n] before rounding, the passes one after the other.
+
+        Raises ProblemError where nothing was measured about these regions, which ``method.misfit`` says before, and
+        SolverError where all solvers fail.
+        """
+        rows = _linear_rows(self.constraints(regions))
+        whole = None if parent is None else parent.astype(np.float64)
+        found: Floats | None = None
+        for queries, tolerance in self.groups:
+            terms = self.terms(regions, queries)
+            if not terms:
+                continue
+            found = self._fitted(TopdownSplit(terms, whole, rows))
+            if queries != self.groups[-1][0]:
+                rows = _kept(rows, terms, found, max(tolerance, _LEAST_TOLERANCE))
+        if found is None:
+            path = self.measured.hierarchy.paths[regions.start]
+            raise ProblemError(f"nothing that was measured says anything about region {path!r}")
+        return found
+
+    def _fitted(self, problem: TopdownSplit) -> Floats:
+        """Return the split; where every solver missed its tolerance, the point the first one left, and count it.
+
+        Sums and constraints need not hold then: rounding makes them.
+        """
+        try:
+            return np.asarray(self.solvers.solve(problem), dtype=np.float64)
+        except SolverError as error:
+            found = error.solution
+            if not self.solvers.fallback or not isinstance(found, Solution) or not np.isfinite(found.value).all():
+                raise
+        self.unproved.note(found.relative_gap)
+        most = MAX_INTEGER if problem.parent is None else problem.parent
+        return np.asarray(np.clip(found.value, 0.0, most), dtype=np.float64)
+
+    def last_resort(self, tables: Ints | None, failure: Exception) -> Ints:
+        """Return whole tables that hold but nobody proved near, where solvers failed to find better, and count them.
+
+        Raises the failure where there are none, or no fallback is wanted.
+        """
+        if tables is None or not self.solvers.fallback:
+            raise failure
+        self.unproved.note(np.inf)
+        return tables
+
+    def whole(self, x: Floats, regions: range, parent: Ints | None) -> Ints:
+        """Return whole tables int64[J, n] next to fractional ones; ProblemError where none exist."""
+        nearest = np.rint(x)
+        snapped = np.maximum(np.where(np.abs(x - nearest) <= _NEAR_WHOLE, nearest, x), 0.0)
+        constraints = self.constraints(regions)
+        if self.method.rounding == "unbiased":
+            assert constraints is None
+            assert self.method.seed is not None
+            return unbiased_rounding(snapped, parent, np.random.default_rng([self.method.seed, regions.start]))
+        return round_tables(snapped, parent, integer_rows(constraints), self.solvers, self.unproved)
+
+    def split(self, region: int | None, table: Ints | None) -> Ints:
+        """Return the children's whole tables int64[J, n] of a region's table (None: the root, or leaves alone)."""
+        regions = self.children(region)
+        if table is not None and (len(regions) == 1 or not table.any()):
+            return self._forced(regions, table)
+        return self.whole(self.fractional(regions, table), regions, table)
+
+    def _forced(self, regions: range, table: Ints) -> Ints:
+        """Return the one choice there is: an only child's table, or nobody anywhere."""
+        found = np.tile(table, (len(regions), 1))
+        constraints = self.constraints(regions)
+        if constraints is not None:
+            broken = constraints.broken_by(found)
+            if broken.any():
+                child, row = np.argwhere(broken)[0]
+                raise ProblemError(
+                    f"the only tables that add up to the parent's violate {constraints.labels[row]!r} of "
+                    f"{self.measured.hierarchy.paths[regions[child]]!r}"
+                )
+        return found
+
+
+def split_step(measured: TableAnswers, method: TopdownMethod, solvers: SolverChoices) -> SplitStep:
+    """Prepare the splits of a run; for estimation "full" this runs the linear stage's up pass."""
+    stage = linear_stage(measured) if method.estimation == "full" else None
+    groups = method.groups([query.name for query in measured.queries])
+    return SplitStep(measured, method, solvers, stage, groups, Tally())
+
+
+def round_tables(
+    x: Floats, parent: Ints | None, rows: IntegerRows | None, solvers: SolverChoices, unproved: Tally
+) -> Ints:
+    """Return the nearest whole tables; further away than the next whole numbers only where none are that near.
+
+    A whole table that keeps every sum and row but is not proved nearest, as happens where rows overlap, is taken and
+    its gap noted. Raises ProblemError or SolverError where no whole tables are found.
+    """
+    most = max(float(x.max(initial=1.0)), 0.0 if parent is None else float(parent.max(initial=0)))
+    slack, furthest = 1, 2 * int(np.ceil(most)) + 2
+    while True:
+        last = slack >= furthest or (rows is None and parent is None)
+        try:
+            problem = TableRounding(x, parent, rows, slack=slack)
+            return np.asarray(solvers.solve(problem, fallback=last), dtype=np.int64)
+        except (ProblemError, SolverError) as error:
+            found = error.solution if isinstance(error, SolverError) else None
+            if isinstance(found, Solution) and found.violation == 0.0 and np.isfinite(found.gap):
+                unproved.note(found.relative_gap)
+                return np.asarray(found.value, dtype=np.int64)
+            if last:
+                raise
+            slack = min(slack * 4, furthest)
+
+
+def _linear_rows(constraints: Constraints | None) -> LinearRows | None:
+    if constraints is None:
+        return None
+    return LinearRows(constraints.operator, constraints.lower.astype(np.float64), constraints.float_upper)
+
+
+def integer_rows(constraints: Constraints | None) -> IntegerRows | None:
+    """Return constraints as the rounding takes them."""
+    if constraints is None:
+        return None
+    return IntegerRows(constraints.operator, constraints.lower, constraints.upper)
+
+
+def whole_rows(operator: Operator, lower: Floats, upper: Floats) -> IntegerRows:
+    """Return whole but perhaps infinite sides as the rounding takes them."""
+    sides = [np.clip(side, -UNBOUNDED, UNBOUNDED).astype(np.int64) for side in (lower, upper)]
+    return IntegerRows(operator, *sides)
+
+
+def _kept(rows: LinearRows | None, terms: Sequence[SplitTerm], found: Floats, tolerance: float) -> LinearRows:
+    """Return the rows with the answers of a finished pass added."""
+    operators: list[Operator] = [term.operator for term in terms]
+    answers = [term.operator.apply(found) for term in terms]
+    lower, upper = [a - tolerance for a in answers], [a + tolerance for a in answers]
+    if rows is not None:
+        operators, lower, upper = [rows.operator, *operators], [rows.lower, *lower], [rows.upper, *upper]
+    return LinearRows(stack(operators), np.concatenate(lower, axis=1), np.concatenate(upper, axis=1))

@@ -1,0 +1,157 @@
+"""Tables of persons as a kind of release (Census TopDown)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.config.model import Config
+from coco_opt.config.sections import Section
+from coco_opt.files.checked import Check
+from coco_opt.privacy import Asked, Exact, Measurement
+from coco_opt.releases.instances import Instance
+from coco_opt.releases.kind import (
+    Draft,
+    Folder,
+    Forecast,
+    LookAlike,
+    Neighbours,
+    Plan,
+    Released,
+    ReleaseKind,
+    Shown,
+    Truth,
+    Work,
+)
+from coco_opt.releases.reporter import Reporter
+from coco_opt.topdown.asked.counts import TableCounts
+from coco_opt.topdown.asked.measure import exact_parts
+from coco_opt.topdown.estimated.estimate import TablesResult, estimate_tables
+from coco_opt.topdown.kind.checkpoints import LevelFiles
+from coco_opt.topdown.kind.method import TablesMethod, asked_keys, method_of
+from coco_opt.topdown.kind.section import TablesData, TopdownSection
+from coco_opt.topdown.kind.template import draft_of, file_key_of
+from coco_opt.topdown.kind.verify import PROMISES
+from coco_opt.topdown.questions import KIND
+
+
+class TablesKind:
+    """Tables of persons for every region of a hierarchy; see ``coco_opt.releases.kind.ReleaseKind``."""
+
+    name: ClassVar[str] = KIND
+    section: ClassVar[str] = "topdown"
+    unit: ClassVar[str] = "person"
+    data_model: ClassVar[type[Section]] = TablesData
+    section_model: ClassVar[type[Section]] = TopdownSection
+    promises: ClassVar[tuple[str, ...]] = PROMISES
+
+    def file_key(self, columns: Sequence[str]) -> str | None:
+        """Return the key of [data] that a file with these columns would fill."""
+        return file_key_of(columns)
+
+    def draft(self, files: Mapping[str, Sequence[str]]) -> Draft:
+        """Return a first configuration for files of these columns."""
+        return draft_of(files)
+
+    def section_of(self, asked: Asked) -> Mapping[str, Any]:
+        """Return the keys of [topdown] that ask what a measurement answers."""
+        return asked_keys(asked)
+
+    def plan(self, config: Config) -> Plan:
+        """Read the public tables and decide what is asked of each level."""
+        from coco_opt.topdown.kind.plan import plan_tables
+
+        return plan_tables(config)
+
+    def read(self, plan: Plan) -> TableCounts:
+        """Open the private table and count persons by leaf and cell."""
+        from coco_opt.topdown.kind.plan import read_tables
+
+        return read_tables(plan)
+
+    def ask(self, plan: Plan, private: TableCounts) -> Iterable[Exact]:
+        """Return the exact answers, a block of regions at a time."""
+        return exact_parts(private, plan.detail.questions)
+
+    def method(self, config: Config, asked: Asked) -> TablesMethod:
+        """Return the estimation that a configuration asks for."""
+        return method_of(config, asked)
+
+    def estimate(self, measurement: Measurement, method: TablesMethod, work: Work) -> TablesResult:
+        """Split every region's table among its parts, level by level from the root."""
+        levelwise = method.topdown.estimation != "bottom_up"
+        files = LevelFiles(work.scratch, work.solvers) if work.scratch is not None and levelwise else None
+        return estimate_tables(
+            measurement,
+            method.topdown,
+            work.solvers,
+            threads=work.threads,
+            progress=work.progress,
+            after_level=None if files is None else files.keep,
+            resume_from=None if files is None else files.last(),
+        )
+
+    def release(self, measurement: Measurement, method: TablesMethod, result: TablesResult, config: Config) -> Released:
+        """Return the tables, unbiased estimates, what holds exactly, and microdata where they are asked for."""
+        from coco_opt.topdown.kind.published import released
+
+        return released(measurement, method, result, config)
+
+    def verify(self, folder: Folder) -> Iterator[Check]:
+        """Check the tables from their raw columns, and every promise."""
+        from coco_opt.topdown.kind.verify import checks_of
+
+        return checks_of(folder)
+
+    def page(self, shown: Shown) -> Sequence[str]:
+        """Return the report's sections: method, tables beside estimates, what was relaxed or is not proved."""
+        from coco_opt.topdown.kind.page import sections_of
+
+        return sections_of(shown, self.errors(shown.measurement, shown.truth, shown.result) if shown.truth else {})
+
+    def errors(self, measurement: Measurement, truth: Truth, result: TablesResult) -> Mapping[str, list[float]]:
+        """Return what the cells of a region are off by in all (persons), mean over each level's, by method."""
+        results = {"this release": result, **truth.others}
+        levels = range(measurement.hierarchy.levels)
+        exact = [truth.private.level_tables(level) for level in levels]
+        return {
+            name: [float(np.abs(one.level(level) - exact[level]).sum(axis=1).mean()) for level in levels]
+            for name, one in results.items()
+        }
+
+    def look_alike(self, plan: Plan, public: Path | None = None, branches: int | None = None) -> LookAlike:
+        """Return made persons in the public regions and cells, or public records of the user's."""
+        from coco_opt.topdown.kind.look_alike import made_look_alike, read_look_alike
+
+        return made_look_alike(plan, branches) if public is None else read_look_alike(plan, public)
+
+    def forecast(self, plan: Plan, public: Path | None, runs: int, reporter: Reporter) -> Forecast:
+        """Predict exact standard errors, and with public records errors of whole releases."""
+        from coco_opt.topdown.kind.forecast import forecast_tables
+
+        return forecast_tables(plan, public, runs, reporter)
+
+    def instances(self, measurement: Measurement, config: Config) -> Sequence[Instance]:
+        """Return the split and the rounding of the region with the most children."""
+        from coco_opt.topdown.kind.instances import instances_of
+
+        return instances_of(measurement)
+
+    def neighbours(self, look_alike: LookAlike) -> Neighbours:
+        """Return two tables that differ by one person where that changes the answers most."""
+        from coco_opt.topdown.kind.neighbours import neighbouring
+
+        return neighbouring(look_alike.private, look_alike.plan.detail.questions)
+
+    def statistics(self, asked: Asked, table: TableCounts | TablesResult) -> Mapping[str, NDArray[Any]]:
+        """Return all cells of every level's regions."""
+        from coco_opt.topdown.kind.neighbours import cells_by_level
+
+        return cells_by_level(asked, table)
+
+
+TABLES: ReleaseKind[TableCounts, TablesMethod, TablesResult] = TablesKind()

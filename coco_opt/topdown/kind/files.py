@@ -1,0 +1,239 @@
+"""What a release of tables publishes: cells that are not zero, what is exact, estimates, perhaps microdata."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.errors import InputError, Place, SolverError
+from coco_opt.files.checked import positions
+from coco_opt.files.folder import ROWS_PER_GROUP, Coded, FileTable, read_columns, read_manifest
+from coco_opt.files.regions import region_columns, stored_regions
+from coco_opt.histograms import Hierarchy
+from coco_opt.histograms.arrays import Int64Array
+from coco_opt.privacy.measurement import Asked
+from coco_opt.topdown.bounds import UNBOUNDED
+from coco_opt.topdown.estimated.linear import LinearStage
+from coco_opt.topdown.estimated.sparse_tables import SparseTables
+from coco_opt.topdown.estimated.uncertainty import standard_errors
+from coco_opt.topdown.invariants import RegionBounds
+from coco_opt.topdown.plain import schema_of
+from coco_opt.topdown.queries import Query
+from coco_opt.topdown.questions import KIND
+from coco_opt.topdown.schema import Schema
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+TABLES = "tables.parquet"
+EXACT = "invariants.parquet"
+ESTIMATES = "estimates.parquet"
+MICRODATA = "microdata.parquet"
+PERSONS = "persons"
+REGION = ("level", "level_name", "region", "region_id")
+ANSWER = (*REGION, "query", "answer")
+EXACT_COLUMNS = (*ANSWER, "lower", "upper")
+ESTIMATE_COLUMNS = (*ANSWER, "estimate", "standard_error")
+RESERVED = (*REGION, PERSONS, "count")
+"""Names of columns, which no attribute may have."""
+MOST_CELLS = 20_000_000
+"""Estimates of a level with more regions x cells than this are left out: they take long and are mostly noise."""
+
+# By file, for an attribute may have the name of another file's column.
+_TABLE_TYPES = {"level": "int32", PERSONS: "int64"}
+_EXACT_TYPES = {"level": "int32", "lower": "int64", "upper": "int64"}
+_ESTIMATE_TYPES = {"level": "int32", "estimate": "double", "standard_error": "double"}
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class CellRuns:
+    """Cells of regions that are not zero: ``counts[k]`` persons in cell ``cells[k]`` of region ``regions[k]``.
+
+    Regions by their number in the hierarchy, cells by their place among the allowed ones; both sorted.
+    """
+
+    regions: Int64Array
+    cells: Int64Array
+    counts: Int64Array
+
+    @classmethod
+    def of(cls, levels: Sequence[SparseTables]) -> CellRuns:
+        """Return the runs of the tables of all levels, root first."""
+        regions = np.cumsum([0, *(level.regions for level in levels)])
+        owners = [
+            np.repeat(np.arange(first, first + level.regions), np.diff(level.offsets))
+            for first, level in zip(regions.tolist(), levels, strict=False)
+        ]
+        cells, counts = ([getattr(level, name) for level in levels] for name in ("cells", "counts"))
+        return cls(np.concatenate(owners), np.concatenate(cells), np.concatenate(counts))
+
+
+def cell_table(asked: Asked, schema: Schema, runs: CellRuns) -> FileTable:
+    """Return one row for each region and cell that has persons."""
+    columns = {**region_columns(asked, runs.regions), **_values(schema, runs.cells), PERSONS: runs.counts}
+    return FileTable.of(columns, _TABLE_TYPES)
+
+
+def person_table(asked: Asked, schema: Schema, runs: CellRuns, rows: int = ROWS_PER_GROUP) -> FileTable:
+    """Return one row for each person of a leaf, in the order of regions and cells, ``rows`` at a time."""
+    return FileTable(_person_parts(asked, schema, runs, rows), {"level": "int32"})
+
+
+def exact_table(asked: Asked, bounds: Sequence[RegionBounds]) -> FileTable:
+    """Return lower and upper sides of all public answers; an upper side of None is no bound."""
+    parts = [_answer_rows(asked, one.query, one.level, {"lower": one.lower, "upper": one.upper}) for one in bounds]
+    columns = _joined(parts)
+    upper = columns["upper"].astype(object)
+    upper[columns["upper"] >= UNBOUNDED] = None
+    return FileTable.of(_with_regions(asked, {**columns, "upper": upper}), _EXACT_TYPES)
+
+
+def estimate_table(asked: Asked, linear: LinearStage, workload: Sequence[Query]) -> tuple[FileTable | None, list[int]]:
+    """Return the linear unbiased estimates of the workload with standard errors, in persons, and levels left out.
+
+    Estimates may be negative and fractional, and do not add up to the tables; answers that were not determined are left
+    out, and so are levels of more than ``MOST_CELLS`` and those that a solver failed on.
+    """
+    parts, left_out = [], []
+    for level in range(asked.hierarchy.levels):
+        if len(asked.hierarchy.level_range(level)) * linear.normal[level].cells > MOST_CELLS:
+            left_out.append(level)
+            continue
+        try:
+            parts += _level_estimates(asked, linear, workload, level)
+        except SolverError:
+            left_out.append(level)
+    table = FileTable.of(_with_regions(asked, _joined(parts)), _ESTIMATE_TYPES) if parts else None
+    return table, left_out
+
+
+def _level_estimates(
+    asked: Asked, linear: LinearStage, workload: Sequence[Query], level: int
+) -> list[dict[str, NDArray[Any]]]:
+    tables, found = linear.tables(level), []
+    for query in workload:
+        errors = standard_errors(linear, query.operator, level)
+        rows = _answer_rows(asked, query, level, {"estimate": query.operator.apply(tables), "standard_error": errors})
+        known = np.isfinite(rows["standard_error"])
+        found.append({name: column[known] for name, column in rows.items()})
+    return found
+
+
+def _answer_rows(asked: Asked, query: Query, level: int, values: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """Return rows by region and answer of a level, regions by number."""
+    regions = np.asarray(asked.hierarchy.level_range(level))
+    return {
+        "region": np.repeat(regions, query.answers),
+        "query": np.full(regions.size * query.answers, query.text, dtype=object),
+        "answer": np.tile(np.array(query.labels(), dtype=object), regions.size),
+        **{name: column.reshape(-1) for name, column in values.items()},
+    }
+
+
+def _joined(parts: Sequence[Mapping[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def _with_regions(asked: Asked, columns: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
+    rest = {name: column for name, column in columns.items() if name != "region"}
+    return {**region_columns(asked, columns["region"]), **rest}
+
+
+def _values(schema: Schema, cells: Int64Array) -> dict[str, Coded]:
+    codes = schema.decode(cells)
+    return {name: Coded(values, codes[name]) for name, values in schema.attributes.items()}
+
+
+def _person_parts(asked: Asked, schema: Schema, runs: CellRuns, size: int) -> Iterator[dict[str, Any]]:
+    leaf = np.flatnonzero(runs.regions >= asked.hierarchy.leaves.start)
+    ends = np.cumsum(runs.counts[leaf])
+    persons = int(ends[-1]) if ends.size else 0
+    for start in range(0, max(1, persons), size):
+        rows = np.arange(start, min(start + size, persons))
+        run = leaf[np.searchsorted(ends, rows, side="right")]
+        yield {**region_columns(asked, runs.regions[run]), **_values(schema, runs.cells[run])}
+
+
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
+class TablesRelease:
+    """A release of tables as read from its folder: everything in it is public.
+
+    ``levels`` are the names of the hierarchy's levels, ``region_ids`` the regions' ids in the user's files.
+    """
+
+    hierarchy: Hierarchy
+    levels: tuple[str, ...]
+    region_ids: tuple[str | None, ...]
+    schema: Schema
+    runs: CellRuns
+    manifest: Mapping[str, Any]
+
+    def table(self, region: str) -> Int64Array:
+        """Return a region's table, int64[schema.size], by its path. Raises HierarchyError."""
+        number = self.hierarchy.index(region)
+        start, stop = np.searchsorted(self.runs.regions, [number, number + 1])
+        table = np.zeros(self.schema.size, np.int64)
+        table[self.runs.cells[start:stop]] = self.runs.counts[start:stop]
+        return table
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return a frame with the regions' columns, the attributes and persons, as in the folder."""
+        import pandas as pd
+
+        regions = self.runs.regions
+        level = self.hierarchy.level[regions]
+        columns = {
+            "level": level.astype(np.int32),
+            "level_name": Coded(self.levels, level),
+            "region": Coded(self.hierarchy.paths, regions),
+            "region_id": Coded(self.region_ids, regions),
+            **_values(self.schema, self.runs.cells),
+            PERSONS: self.runs.counts,
+        }
+        texts = {
+            name: np.array(one.texts, object)[one.codes] for name, one in columns.items() if isinstance(one, Coded)
+        }
+        return pd.DataFrame({**columns, **texts})
+
+    def __repr__(self) -> str:
+        return f"TablesRelease({self.hierarchy!r}, {self.schema!r})"
+
+
+def read_tables_release(folder: str | Path) -> TablesRelease:
+    """Read a release of tables; use ``verify_release`` to judge its content.
+
+    Raises InputError: file-not-found, unreadable-file, bad-manifest, other-release, missing-column, bad-order,
+    unknown-region, unknown-value.
+    """
+    folder = Path(folder)
+    manifest = read_manifest(folder)
+    if manifest.get("kind") != KIND:
+        message = f"is a release of {manifest.get('kind')!r}, not of {KIND!r}"
+        raise InputError("other-release", message, Place(folder.name))
+    schema = schema_of(manifest.get("schema", {}))
+    hierarchy, levels, ids, _ = stored_regions(folder)
+    rows = read_columns(folder / TABLES, ("region", *schema.names, PERSONS))
+    region = _codes(rows, "region", hierarchy.paths, "unknown-region", "this region is not in the hierarchy")
+    unknown = "is a value that the attribute does not have"
+    codes = {name: _codes(rows, name, values, "unknown-value", unknown) for name, values in schema.attributes.items()}
+    cells = schema.encode(codes)
+    counts = np.asarray(rows.column(PERSONS).to_numpy(), np.int64)
+    order = np.lexsort((cells, region))
+    runs = CellRuns(region[order], cells[order], counts[order])
+    return TablesRelease(hierarchy, levels, ids, schema, runs, manifest)
+
+
+def _codes(rows: Any, column: str, names: Sequence[str], code: str, message: str) -> Int64Array:
+    """Return the place of every entry among names; InputError at the first that has none."""
+    import pyarrow as pa
+
+    found = positions(rows.column(column), pa.chunked_array([pa.array(list(names), pa.string())]))
+    unknown = np.flatnonzero(found < 0)
+    if unknown.size:
+        raise InputError(code, message, Place(TABLES, int(unknown[0]) + 1, column))
+    return found

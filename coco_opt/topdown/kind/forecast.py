@@ -1,0 +1,216 @@
+"""How sure a release of tables will be, and how long it takes, before anything is spent: from public input alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.errors import ProblemError
+from coco_opt.histograms import Hierarchy
+from coco_opt.privacy import SeededNoise
+from coco_opt.privacy.measurement import Measurement
+from coco_opt.releases.kind import Figures, Forecast, LookAlike, Plan
+from coco_opt.releases.reporter import Reporter
+from coco_opt.releases.solvers import choices_of
+from coco_opt.topdown.answers import TableAnswers
+from coco_opt.topdown.asked.counts import TableCounts
+from coco_opt.topdown.asked.measure import measure_tables
+from coco_opt.topdown.estimated.estimate import TablesResult, estimate_tables
+from coco_opt.topdown.estimated.linear import LinearStage, linear_stage
+from coco_opt.topdown.estimated.uncertainty import standard_errors
+from coco_opt.topdown.invariants import Invariants
+from coco_opt.topdown.kind.look_alike import made_look_alike, read_look_alike
+from coco_opt.topdown.kind.method import TablesMethod, method_of
+from coco_opt.topdown.kind.plan import TablesDetail
+from coco_opt.topdown.plan import TablePlan
+from coco_opt.topdown.questions import TableQuestions
+
+Floats = NDArray[np.float64]
+
+_REHEARSED = 1_000  # regions up to which a whole hierarchy is rehearsed
+_BRANCHES = 4
+_DIGITS = 4
+_UNDETERMINED = "not determined"
+
+
+@dataclass(frozen=True, slots=True)
+class Predicted:
+    """The standard error (persons, root mean square over regions and answers) of a workload query at a level.
+
+    ``linear`` is that of the best linear unbiased estimate from all levels, ``alone`` from the region's own answers
+    only (infinite where they do not determine it): both are exact. Released tables are nearer where true counts are
+    small, for none is below zero, and biased upwards there.
+    """
+
+    level: int
+    query: str
+    linear: float
+    alone: float
+
+
+def forecast_tables(plan: Plan, public: Path | None, runs: int, reporter: Reporter) -> Forecast:
+    """Predict a release; spends nothing and opens no private table.
+
+    With ``public`` records of persons like the private, ``runs`` whole releases of them say how far off released
+    answers are. Raises ConfigError, InputError, ProblemError.
+    """
+    detail: TablesDetail = plan.detail
+    method = method_of(plan.config, plan.asked)
+    with reporter.stage("Predicting"):
+        found = predicted(detail)
+    tables = [_linear_figures(plan, found)]
+    plain: dict[str, object] = {"predictions": [_plain(plan, one) for one in found]}
+    notes = list(_notes(plan, found, method))
+    if public is None:
+        with reporter.stage("Rehearsing on made persons (a first run compiles)"):
+            seconds = _seconds(plan, method)
+    else:
+        if runs < 1:
+            raise ProblemError("a rehearsal needs at least one run")
+        like = read_look_alike(plan, public)
+        with reporter.stage("Rehearsing on public records (a first run compiles)") as progress:
+            _release(plan, like, method, 0)
+            done = []
+            for run in range(runs):
+                done.append(_release(plan, like, method, 1 + run))
+                progress(run + 1, runs)
+        seconds = float(np.median([time for _, time in done]))
+        errors = _mean_errors(like, detail, [result for result, _ in done])
+        tables.append(_released_figures(plan, errors))
+        plain["rehearsed"] = [
+            {"level": plan.asked.levels[level], "query": query.text, "mean_error": float(errors[level, at])}
+            for level in range(len(errors))
+            for at, query in enumerate(detail.workload)
+        ]
+        notes.append(("Rehearsed on", f"{like.words}, {runs} run(s)"))
+    return Forecast(tuple(tables), plain, tuple(notes), seconds)
+
+
+def predicted(detail: TablesDetail) -> tuple[Predicted, ...]:
+    """Return the exact standard errors of the workload at every level."""
+    questions = detail.questions
+    everything = linear_stage(_unanswered(questions))
+    levels = range(questions.plan.levels)
+    alone = [_alone(questions, level) for level in levels]
+    return tuple(
+        Predicted(
+            level,
+            query.text,
+            _rms(standard_errors(everything, query.operator, level)),
+            np.inf if one is None else _rms(standard_errors(one, query.operator, 0)),
+        )
+        for level, one in zip(levels, alone, strict=True)
+        for query in detail.workload
+    )
+
+
+def _unanswered(questions: TableQuestions) -> TableAnswers:
+    """Return answers that are all zero: errors depend on the budget and the hierarchy alone."""
+    plan, hierarchy = questions.plan, questions.hierarchy
+    zero = np.zeros((), np.int64)
+    answers = tuple(
+        tuple(
+            np.broadcast_to(zero, (len(hierarchy.level_range(level)), query.answers)) if cost else None
+            for query, cost in zip(plan.queries, plan.costs[level], strict=True)
+        )
+        for level in range(plan.levels)
+    )
+    return TableAnswers(hierarchy, questions.schema, plan, answers, Invariants(hierarchy, questions.schema))
+
+
+def _alone(questions: TableQuestions, level: int) -> LinearStage | None:
+    """Return the linear stage of one region that has this level's answers only."""
+    plan = questions.plan
+    if not any(plan.costs[level]):
+        return None
+    own = TablePlan(plan.queries, (plan.costs[level],), plan.neighbours)
+    return linear_stage(_unanswered(TableQuestions(Hierarchy.from_paths([("region",)]), questions.schema, own)))
+
+
+def _rms(errors: Floats) -> float:
+    return float(np.sqrt((errors**2).mean())) if np.isfinite(errors).all() else float(np.inf)
+
+
+def _seconds(plan: Plan, method: TablesMethod) -> float:
+    """Return the seconds a release of made persons takes the second time; a part will do, time being linear."""
+    regions = plan.asked.hierarchy.regions
+    like = made_look_alike(plan, None if regions <= _REHEARSED else _BRANCHES)
+    _release(plan, like, method, 0)
+    _, seconds = _release(plan, like, method, 1)
+    return seconds * regions / like.plan.asked.hierarchy.regions
+
+
+def _release(plan: Plan, like: LookAlike, method: TablesMethod, seed: int) -> tuple[TablesResult, float]:
+    """Return the tables of a look-alike with seeded noise, and the seconds of noise and estimation."""
+    start = perf_counter()
+    measurement = _measured(like, seed)
+    result = estimate_tables(measurement, method.topdown, choices_of(plan.config))
+    return result, perf_counter() - start
+
+
+def _measured(like: LookAlike, seed: int) -> Measurement:
+    questions: TableQuestions = like.plan.detail.questions
+    return measure_tables(like.private, questions.plan, source=SeededNoise(seed), invariants=questions.invariants)
+
+
+def _mean_errors(like: LookAlike, detail: TablesDetail, results: Sequence[TablesResult]) -> Floats:
+    """Return the mean absolute error of a released answer, float64[levels, workload]."""
+    counts: TableCounts = like.private
+    errors = np.zeros((detail.questions.plan.levels, len(detail.workload)))
+    for level in range(len(errors)):
+        for at, query in enumerate(detail.workload):
+            exact = counts.answers_of(query.operator, counts.hierarchy.level_range(level))
+            off = [np.abs(result.answers(query.operator, level) - exact).mean() for result in results]
+            errors[level, at] = np.mean(off)
+    return errors
+
+
+def _linear_figures(plan: Plan, found: Sequence[Predicted]) -> Figures:
+    rows = tuple((plan.asked.levels[one.level], one.query, _shown(one.linear), _shown(one.alone)) for one in found)
+    title = "Standard error of an estimated answer (persons), root mean square: exact"
+    return Figures(title, ("level", "query", "all levels", "own level alone"), rows, numeric=2)
+
+
+def _released_figures(plan: Plan, errors: Floats) -> Figures:
+    detail: TablesDetail = plan.detail
+    rows = tuple(
+        (plan.asked.levels[level], query.text, _shown(float(errors[level, at])))
+        for level in range(len(errors))
+        for at, query in enumerate(detail.workload)
+    )
+    return Figures(
+        "Mean absolute error of a released answer (persons): rehearsed", ("level", "query", "error"), rows, 2
+    )
+
+
+def _plain(plan: Plan, one: Predicted) -> dict[str, object]:
+    return {
+        "level": plan.asked.levels[one.level],
+        "query": one.query,
+        "standard_error": one.linear if math.isfinite(one.linear) else None,
+        "standard_error_alone": one.alone if math.isfinite(one.alone) else None,
+    }
+
+
+def _notes(plan: Plan, found: Sequence[Predicted], method: TablesMethod) -> Iterator[tuple[str, str]]:
+    """Yield what the figures do not say by themselves."""
+    detail: TablesDetail = plan.detail
+    if any(math.isinf(one.linear) for one in found):
+        yield "Not determined", "the strategy measures too little to answer the query: what is released is a guess"
+    if detail.questions.invariants:
+        levels = plan.asked.levels
+        exact = ", ".join(f"{one.query.text} by {levels[one.level]}" for one in detail.questions.invariants)
+        yield "Held exactly", f"{exact}: no error there; the figures above do not use it"
+    leaves = detail.questions.plan.levels - 1
+    if method.topdown.estimation == "bottom_up" and any(level < leaves for level, _ in detail.questions.plan.asked):
+        yield "Not used", 'bottom_up reads the leaves alone: split = "leaves" gives them the whole budget'
+
+
+def _shown(value: float) -> str:
+    return f"{value:.{_DIGITS}g}" if math.isfinite(value) else _UNDETERMINED

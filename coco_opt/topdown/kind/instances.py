@@ -1,0 +1,92 @@
+"""A split and a rounding that an estimation poses, cut to any size, so that all solvers meet the same data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.choices import SolverChoices
+from coco_opt.errors import ProblemError
+from coco_opt.histograms import Hierarchy
+from coco_opt.privacy.measurement import Measurement
+from coco_opt.problem import Problem
+from coco_opt.problems import TableRounding, TopdownSplit
+from coco_opt.problems.topdown_split import SplitTerm
+from coco_opt.releases.instances import Instance
+from coco_opt.solution import Answer, Status
+from coco_opt.topdown.answers import TableAnswers
+from coco_opt.topdown.estimated.linear import linear_stage
+from coco_opt.topdown.estimated.method import TopdownMethod
+from coco_opt.topdown.estimated.step import SplitStep, split_step
+
+Ints = NDArray[np.int64]
+
+_LEAST_CELLS = 2
+
+
+@dataclass(frozen=True)
+class EvenSplit:
+    """Every child gets the same part of its parent: it adds up, has nothing to do with what was measured, and lies."""
+
+    tolerance: float = 1e-6
+
+    name = "even split"
+
+    def solve(self, problem: Problem[Any, Any]) -> Answer[NDArray[np.float64], Any]:
+        """Return the parent's table divided by the number of children."""
+        start = perf_counter()
+        assert isinstance(problem, TopdownSplit)
+        assert problem.parent is not None
+        even = np.tile(problem.parent / problem.shape[0], (problem.shape[0], 1))
+        return Answer(even, Status.OPTIMAL, seconds=perf_counter() - start)
+
+
+def instances_of(measurement: Measurement) -> Sequence[Instance]:
+    """Return the split of the region with the most children, and the rounding of what comes out.
+
+    The region's table is its linear estimate made whole. Raises ProblemError where no region has two children.
+    """
+    measured = TableAnswers.of(measurement)
+    region = _widest(measured.hierarchy)
+    level = int(measured.hierarchy.level[region])
+    at = region - int(measured.hierarchy.level_start[level])
+    linear = linear_stage(measured).tables(level, slice(at, at + 1))[0]
+    step = split_step(measured, TopdownMethod(), SolverChoices())
+    return _instances(step, region, np.rint(np.maximum(linear, 0.0)).astype(np.int64))
+
+
+def _widest(hierarchy: Hierarchy) -> int:
+    """Return the first region with the most children."""
+    region = int(np.diff(hierarchy.first_child).argmax())
+    if len(hierarchy.children(region)) < 2:
+        raise ProblemError("no region has more than one child: there is nothing to split")
+    return region
+
+
+def _instances(step: SplitStep, region: int, table: Ints) -> list[Instance]:
+    regions = step.children(region)
+    terms = step.terms(regions, range(len(step.measured.queries)))
+    occupied = np.flatnonzero(table)
+
+    def split(unknowns: int) -> TopdownSplit:
+        count = max(1, min(occupied.size, unknowns // max(1, len(regions))))
+        kept = occupied[:count] if occupied.size else np.arange(1)
+        cut = [SplitTerm(one.operator.restrict(kept), one.answers, one.weights) for one in terms]
+        return TopdownSplit(cut, table[kept].astype(np.float64))
+
+    def rounding(unknowns: int) -> TableRounding:
+        problem = split(unknowns)
+        x = np.asarray(SolverChoices().solve(problem), np.float64)
+        assert problem.parent is not None
+        return TableRounding(np.maximum(x, 0.0), problem.parent.astype(np.int64), slack=2)
+
+    largest = len(regions) * max(occupied.size, _LEAST_CELLS)
+    return [
+        Instance("topdown_split", largest, split, EvenSplit()),
+        Instance("table_rounding", largest, rounding),
+    ]

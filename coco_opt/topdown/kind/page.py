@@ -1,0 +1,137 @@
+"""The report sections of a release of tables: what was asked, and the tables beside unbiased estimates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+
+import numpy as np
+
+from coco_opt.releases.kind import Shown
+from coco_opt.report.html import GAP_NOTE, reading_section, table
+from coco_opt.topdown.answers import TableAnswers
+from coco_opt.topdown.estimated.linear import LinearStage, linear_stage
+from coco_opt.topdown.estimated.uncertainty import standard_errors
+
+MOST_ANSWERS = 16
+"""Queries of more answers are left out of the page."""
+
+_NOTES = (
+    (
+        "Released",
+        "Whole numbers of persons that add up over regions and cells, computed from noisy answers alone. Where a true "
+        "count is small the released one is too large on average: nobody is released below zero.",
+    ),
+    (
+        "Estimate and standard error",
+        "The best linear unbiased estimate from the same noisy answers: right on average, but fractional, perhaps "
+        "negative, and not adding up. Two times out of three the truth lies within one standard error of it.",
+    ),
+    (
+        "Relaxed",
+        "A region whose own table could not be split among its parts within what must hold exactly; it was changed by "
+        "as few persons as possible, with every region above it.",
+    ),
+    GAP_NOTE,
+)
+
+
+def sections_of(shown: Shown, errors: Mapping[str, Sequence[float]]) -> list[str]:
+    """Return the sections as HTML; ``errors`` by method are empty where the truth is not known."""
+    measured = TableAnswers.of(shown.measurement)
+    return [
+        _summary(measured),
+        _method(shown),
+        _errors(shown.measurement.asked.levels, errors),
+        _answers(shown, linear_stage(measured)),
+        _relaxed(shown),
+        _unproved(shown),
+        reading_section(_NOTES),
+    ]
+
+
+def _summary(measured: TableAnswers) -> str:
+    tree, schema = measured.hierarchy, measured.schema
+    attributes = " x ".join(f"{name} ({len(values)})" for name, values in schema.attributes.items())
+    return (
+        f"<p>Tables of persons by {escape(attributes)}: {schema.size:,} cells, for "
+        f"{tree.regions:,} regions on {tree.levels} level(s) below {escape(tree.names[0])}.</p>"
+    )
+
+
+def _method(shown: Shown) -> str:
+    asked, method = shown.measurement.asked, shown.method.topdown
+    rows = [
+        (
+            asked.levels[one.level],
+            one.words,
+            "none: declared public" if one.cost is None else str(one.cost),
+            "-" if one.exact else str(one.law),
+        )
+        for one in asked.questions
+    ]
+    how = f"Estimation: {method.estimation}, rounding {method.rounding}."
+    questions = table(("level", "question", "cost", "noise"), rows, numeric=4)
+    return f"<h2>Questions and method</h2>\n{questions}\n<p class='note'>{escape(how)}</p>"
+
+
+def _errors(levels: Sequence[str], errors: Mapping[str, Sequence[float]]) -> str:
+    if not errors:
+        return ""
+    rows = [(name, *(f"{value:,.1f}" for value in values)) for name, values in errors.items()]
+    return (
+        "<h2>Error by level</h2>\n<p>The data are made, so the truth is known: the sum over the cells of a region of "
+        "what they are off by, in persons; mean over the regions of a level.</p>\n" + table(("method", *levels), rows)
+    )
+
+
+def _answers(shown: Shown, linear: LinearStage) -> str:
+    parts = [_region(shown, linear, level) for level in range(shown.measurement.hierarchy.levels)]
+    return (
+        "<h2>Released beside unbiased estimates</h2>\n<p>The region with the most released persons of each level, "
+        f"queries of at most {MOST_ANSWERS} answers.</p>\n" + "\n".join(parts)
+    )
+
+
+def _region(shown: Shown, linear: LinearStage, level: int) -> str:
+    asked, tables = shown.measurement.asked, shown.result.tables[level]
+    persons = np.add.reduceat(np.append(tables.counts, 0), tables.offsets[:-1]) * (np.diff(tables.offsets) > 0)
+    place = int(persons.argmax())
+    region = asked.hierarchy.level_range(level)[place]
+    whole = tables.dense(place, place + 1)[0]
+    rows = []
+    unbiased = linear.tables(level, slice(place, place + 1))[0]
+    for query in shown.method.workload:
+        if query.answers <= MOST_ANSWERS:
+            released, estimate = query.operator.apply(whole), query.operator.apply(unbiased)
+            error = standard_errors(linear, query.operator, level)[place]
+            rows += [
+                (query.text, label, f"{released[k]:,}", *_figures(float(estimate[k]), float(error[k])))
+                for k, label in enumerate(query.labels())
+            ]
+    header = ("query", "answer", "released", "estimate", "standard error")
+    path, name = asked.hierarchy.paths[region], asked.region_ids[region]
+    title = f"{asked.levels[level]}: {path}" + ("" if name is None else f" ({name})")
+    return f"<h3>{escape(title)}</h3>\n{table(header, rows, numeric=2)}"
+
+
+def _figures(estimate: float, error: float) -> tuple[str, str]:
+    return (f"{estimate:,.1f}", f"{error:,.1f}") if np.isfinite(error) else ("not determined", "-")
+
+
+def _relaxed(shown: Shown) -> str:
+    rows = [(one["region"], f"{one['persons_moved']:,}") for one in shown.manifest["relaxed"]]
+    return f"<h2>Relaxed regions</h2>\n{table(('region', 'persons moved'), rows)}" if rows else ""
+
+
+def _unproved(shown: Shown) -> str:
+    unproved = shown.manifest["unproved"]
+    if not unproved["steps"]:
+        return ""
+    gap, without = unproved["worst_relative_gap"], unproved["without_gap"]
+    known = f"; at most {gap:.2g} of their distance (or of one person) could be saved" if gap > 0.0 else ""
+    resort = f" Of {without:,} nothing is known but that they hold, for every solver failed." if without else ""
+    return (
+        f"<h2>Not proved nearest</h2>\n<p>{unproved['steps']:,} fits or roundings keep every sum and every constraint "
+        f"but were not proved nearest{known}.{resort}</p>"
+    )

@@ -1,0 +1,145 @@
+"""What a configuration of tables asks, read and checked on public tables, and the private table that it is asked of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from coco_opt.config.model import Config
+from coco_opt.errors import InputError, ProblemError
+from coco_opt.files.regions import PublicRegions, read_regions
+from coco_opt.releases.kind import Plan
+from coco_opt.topdown.asked.bounds_file import read_bounds
+from coco_opt.topdown.asked.counts import TableCounts
+from coco_opt.topdown.asked.measure import check_exact
+from coco_opt.topdown.asked.optimised import optimised_strategy
+from coco_opt.topdown.asked.records import read_records
+from coco_opt.topdown.invariants import Invariant
+from coco_opt.topdown.kind.files import RESERVED
+from coco_opt.topdown.plan import TablePlan
+from coco_opt.topdown.queries import Query, parse_queries, parse_query
+from coco_opt.topdown.questions import TableQuestions
+from coco_opt.topdown.schema import Schema, ValueGroups
+from coco_opt.topdown.strategy import Strategy
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class TablesDetail:
+    """What is asked in the family's own values, the workload, and the public regions (None of a look-alike's)."""
+
+    questions: TableQuestions
+    workload: tuple[Query, ...]
+    public: PublicRegions | None = None
+
+
+def plan_tables(config: Config) -> Plan:
+    """Read the public tables and decide what is asked; contradictions that the closure of bounds knows are refused.
+
+    Raises ConfigError, InputError, HierarchyError, ProblemError.
+    """
+    schema = schema_of_config(config)
+    workload = workload_of(config, schema)
+    public = read_regions(config.data.hierarchy)
+    strategy = strategy_of(config, schema, workload)
+    bounds = () if config.data.bounds is None else read_bounds(config.data.bounds, public.hierarchy, schema)
+    costs = config.levels_cost(public.hierarchy.levels)
+    questions = TableQuestions(
+        public.hierarchy,
+        schema,
+        TablePlan.of_levels(strategy, costs, config.privacy.neighbours),
+        _invariants(config, public, schema),
+        bounds,
+    )
+    asked = questions.asked(public.levels, public.region_ids)
+    return Plan(config, asked, TablesDetail(questions, workload, public))
+
+
+def read_tables(plan: Plan) -> TableCounts:
+    """Open the private table and count; raises InputError, whose message holds no private value.
+
+    What is declared exact is checked against the public bounds here: nothing is paid by then.
+    """
+    return count_records(plan, plan.config.data.records)
+
+
+def count_records(plan: Plan, path: Path) -> TableCounts:
+    """Count records in the plan's regions and cells."""
+    detail: TablesDetail = plan.detail
+    assert detail.public is not None
+    counts = read_records(detail.public, path, detail.questions.schema)
+    check_exact(counts, detail.questions)
+    return counts
+
+
+def schema_of_config(config: Config) -> Schema:
+    """Return the schema, naming the key that is wrong. Raises ConfigError."""
+    section = config.method
+    _check_columns(config)
+    zeros = tuple(section.structural_zeros or ())
+    groupings = {name: ValueGroups(one.of, dict(one.groups)) for name, one in section.groupings.items()}
+    blamed(config, "attributes", lambda: Schema(section.attributes))
+    blamed(config, "structural_zeros", lambda: Schema(section.attributes, zeros))
+    return blamed(config, "groupings", lambda: Schema(section.attributes, zeros, groupings))
+
+
+def workload_of(config: Config, schema: Schema) -> tuple[Query, ...]:
+    """Return the queries to look at. Raises ConfigError."""
+    return blamed(config, "workload", lambda: parse_queries(config.method.workload, schema))
+
+
+def _check_columns(config: Config) -> None:
+    """Raise ConfigError unless attributes can be columns of a release: many programs ignore the case of their names."""
+    seen: dict[str, str] = {name: name for name in RESERVED}
+    for name in config.method.attributes:
+        other = seen.setdefault(name.casefold(), name)
+        if name.casefold() in RESERVED:
+            message = f"{name!r} is a column of the release, {other!r}: choose another name"
+            raise config.error("topdown.attributes", message)
+        if other != name:
+            message = f"{other!r} and {name!r} differ in case only: choose another name for one"
+            raise config.error("topdown.attributes", message)
+
+
+def strategy_of(config: Config, schema: Schema, workload: tuple[Query, ...]) -> Strategy:
+    """Return what is measured, by name or as listed; "optimised" is computed, from public facts. Raises ConfigError."""
+    section = config.method
+    if section.strategy == "optimised":
+        return blamed(config, "strategy", lambda: optimised_strategy(workload, schema, cost=config.privacy.cost))
+    if section.strategy == "workload":
+        asked = workload
+    elif section.strategy == "identity":
+        asked = (parse_query("detail", schema),)
+    else:
+        asked = blamed(config, "strategy", lambda: parse_queries(section.strategy, schema))
+    if section.shares == "uniform":
+        return Strategy.uniform(asked)
+    return blamed(config, "shares", lambda: Strategy(asked, section.shares))
+
+
+def _invariants(config: Config, public: PublicRegions, schema: Schema) -> tuple[Invariant, ...]:
+    found = []
+    for number, one in enumerate(config.method.invariants):
+        key = f"invariants.{number}"
+        if one.level not in public.levels:
+            known = ", ".join(public.levels)
+            message = f"{one.level!r} is no level of the hierarchy, which are {known}"
+            raise config.error(f"topdown.{key}.level", message)
+        query = blamed(config, f"{key}.query", lambda text=one.query: parse_query(text, schema))
+        found.append(Invariant(query, public.levels.index(one.level)))
+    if found and config.privacy.neighbours != "replace":
+        message = 'exact answers change when a person is added or removed: use neighbours = "replace"'
+        raise config.error("topdown.invariants", message)
+    return tuple(found)
+
+
+def blamed(config: Config, key: str, make: Callable[..., T]) -> T:
+    """Return what ``make`` does; what is wrong with its public input is blamed on a key, as ConfigError."""
+    try:
+        return make()
+    except (InputError, ProblemError) as error:
+        message = str(error)
+    raise config.error(f"topdown.{key}", message)

@@ -1,0 +1,80 @@
+"""What is published of whole tables: the files, what they promise, and the manifest's account of how they were made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from coco_opt.config.model import Config
+from coco_opt.files.folder import FileTable
+from coco_opt.privacy.measurement import Asked, Measurement
+from coco_opt.releases.kind import Released
+from coco_opt.topdown.answers import TableAnswers
+from coco_opt.topdown.estimated.estimate import TablesResult
+from coco_opt.topdown.estimated.linear import LinearStage, linear_stage
+from coco_opt.topdown.kind.files import (
+    ESTIMATES,
+    EXACT,
+    MICRODATA,
+    TABLES,
+    CellRuns,
+    cell_table,
+    estimate_table,
+    exact_table,
+    person_table,
+)
+from coco_opt.topdown.kind.method import TablesMethod
+from coco_opt.topdown.kind.verify import ALWAYS, INVARIANTS_HOLD, MICRODATA_AGREE
+from coco_opt.topdown.plain import plain_schema
+
+
+def released(measurement: Measurement, method: TablesMethod, result: TablesResult, config: Config) -> Released:
+    """Return the tables beside unbiased estimates, what holds exactly, and microdata where they are asked for."""
+    asked, measured = measurement.asked, TableAnswers.of(measurement)
+    linear, facts = linear_stage(measured), measured.invariants
+    runs = CellRuns.of(result.tables)
+    estimates, left_out = estimate_table(asked, linear, method.workload)
+    files: dict[str, FileTable] = {TABLES: cell_table(asked, result.schema, runs)}
+    promises = list(ALWAYS)
+    if facts:
+        files[EXACT] = exact_table(asked, facts.bounds)
+        promises.append(INVARIANTS_HOLD)
+    if estimates is not None:
+        files[ESTIMATES] = estimates
+    if config.method.microdata:
+        files[MICRODATA] = person_table(asked, result.schema, runs)
+        promises.append(MICRODATA_AGREE)
+    notes = tuple(_notes(asked, method, measured, linear, left_out))
+    return Released(files, tuple(promises), _manifest(asked, method, measured, result), notes)
+
+
+def _manifest(asked: Asked, method: TablesMethod, measured: TableAnswers, result: TablesResult) -> dict[str, Any]:
+    chosen, unproved = method.topdown, result.unproved
+    passes = [{"queries": list(one.queries), "tolerance": one.tolerance} for one in chosen.passes]
+    exact = [{"query": one.query.text, "level": asked.levels[one.level]} for one in measured.invariants.declared]
+    return {
+        "schema": plain_schema(method.schema),
+        "method": {"estimation": chosen.estimation, "rounding": chosen.rounding, "passes": passes},
+        "exact": exact,
+        "relaxed": [{"region": one.path, "persons_moved": one.moved} for one in result.relaxed],
+        "unproved": {
+            "steps": unproved.steps,
+            "worst_relative_gap": unproved.gap,
+            "without_gap": unproved.unknown,
+        },
+    }
+
+
+def _notes(
+    asked: Asked, method: TablesMethod, measured: TableAnswers, linear: LinearStage, left_out: Sequence[int]
+) -> Iterator[str]:
+    """Yield what the files do not say by themselves."""
+    levels = range(measured.plan.levels)
+    for query in method.workload:
+        if not all(linear.normal[level].determines(query.operator).all() for level in levels):
+            yield f"Not determined by what is measured: {query.text!r}; its released answers rest on others alone"
+    if left_out:
+        names = ", ".join(repr(asked.levels[level]) for level in left_out)
+        yield f"No unbiased estimates of {names}: too many cells, or a solver failed on them"
+    if method.topdown.estimation == "bottom_up" and any(level < levels[-1] for level, _ in measured.plan.asked):
+        yield "bottom_up reads the leaves alone: what was spent on the levels above is not used"

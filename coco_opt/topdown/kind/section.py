@@ -1,0 +1,109 @@
+"""The tables kind's parts of the configuration: its keys of ``[data]``, and the section ``[topdown]``."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Annotated, ClassVar, Literal, get_args
+
+from pydantic import Field, PlainValidator, model_validator
+
+from coco_opt.config.sections import FilePath, Section
+from coco_opt.config.values import KeyedError, choice, split_shares
+from coco_opt.topdown.estimated.method import Estimation, WholeRule
+
+Strategy = Literal["workload", "identity", "optimised"]
+Shares = Literal["uniform"]
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    if not isinstance(value, (list, tuple)) or not value or not all(isinstance(text, str) and text for text in value):
+        raise ValueError("must be a list of texts, and not be empty")
+    return tuple(value)
+
+
+def _attributes(value: object) -> dict[str, tuple[str, ...]]:
+    if not isinstance(value, dict) or not value:
+        raise ValueError('must be a table such as { sex = ["female", "male"] }')
+    found = {}
+    for name, values in value.items():
+        try:
+            found[name] = _texts(values)
+        except ValueError:
+            raise ValueError(f"{name!r} must be a list of the names of its values") from None
+    return found
+
+
+def _strategy(value: object) -> str | tuple[str, ...]:
+    if isinstance(value, (list, tuple)):
+        return _texts(value)
+    if isinstance(value, str) and value in get_args(Strategy):
+        return value
+    raise ValueError(f"must be one of {', '.join(get_args(Strategy))}, or a list of queries")
+
+
+Texts = Annotated[tuple[str, ...], PlainValidator(_texts)]
+
+
+class InvariantConfig(Section):
+    """A query whose true answers hold exactly in every region of a level (its column's name) and above."""
+
+    query: str
+    level: str
+
+
+class PassConfig(Section):
+    """Queries fitted together; later passes keep their answers within ``tolerance`` persons."""
+
+    queries: Texts
+    tolerance: Annotated[float, Field(ge=0.0)] = 0.0
+
+
+class GroupingConfig(Section):
+    """An attribute made coarser: named groups of the values of the attribute ``of``."""
+
+    of: str
+    groups: Annotated[dict[str, tuple[str, ...]], PlainValidator(_attributes)]
+
+
+class TablesData(Section):
+    """Where the input lies: persons' records (private), their regions, and public bounds on answers."""
+
+    hidden: ClassVar[tuple[str, ...]] = ("records",)
+
+    records: FilePath
+    hierarchy: FilePath
+    bounds: FilePath | None = None
+
+
+class TopdownSection(Section):
+    """What is asked (attributes, structural zeros, strategy, shares, invariants) and how tables are made whole of it.
+
+    ``workload`` is asked where the strategy is made of it; with a strategy of its own it says what to look at.
+    """
+
+    attributes: Annotated[dict[str, tuple[str, ...]], PlainValidator(_attributes)]
+    groupings: dict[str, GroupingConfig] = Field(default_factory=dict)
+    structural_zeros: Texts | None = None
+    workload: Texts
+    strategy: Annotated[Strategy | tuple[str, ...], PlainValidator(_strategy)] = "workload"
+    shares: Annotated[
+        Shares | tuple[Fraction, ...], PlainValidator(split_shares(Shares, "a query of the strategy"))
+    ] = "uniform"
+    invariants: Annotated[tuple[InvariantConfig, ...], Field(strict=False)] = ()
+    passes: Annotated[tuple[PassConfig, ...], Field(strict=False)] = ()
+    estimation: Annotated[Estimation, choice(Estimation)] = "full"
+    rounding: Annotated[WholeRule, choice(WholeRule)] = "nearest"
+    microdata: bool = False
+
+    @model_validator(mode="after")
+    def _shares_fit(self) -> TopdownSection:
+        if self.shares == "uniform":
+            return self
+        if self.strategy == "optimised":
+            raise KeyedError("shares", 'are what strategy = "optimised" computes: remove them')
+        asked = {"identity": 1, "workload": len(self.workload)}.get(
+            self.strategy if isinstance(self.strategy, str) else "", len(self.strategy)
+        )
+        if len(self.shares) != asked:
+            raise KeyedError("shares", f"has {len(self.shares)} entries, but the strategy has {asked} queries")
+        return self

@@ -1,0 +1,69 @@
+"""A first configuration of a release of tables, from the headers of the user's files."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+
+from coco_opt.releases.kind import Draft
+
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+_FILES = {
+    "records": "region_id, one column an attribute, perhaps count: private",
+    "hierarchy": "region_id, then levels, root first: public",
+}
+_BOUNDS_NOTE = "region, query, answer, lower, upper: public"
+_BOUNDS = f'# bounds = "bounds.csv"       # {_BOUNDS_NOTE}'
+_SECTION = """\
+[topdown]
+workload = {workload}
+# what you will look at; {crossed} crosses attributes, "detail" is every cell
+strategy = "workload"         # asked: workload | identity | optimised, or a list of queries
+# structural_zeros = ["age = child & work = yes"]            # what cannot be
+# invariants = [{{ query = "total", level = {level} }}]    # exact, not private: needs neighbours = "replace"
+estimation = "full"           # estimated, and free to change from here on: full | classic | bottom_up
+rounding = "nearest"          # nearest | unbiased
+microdata = false             # true: also one row a person
+
+[topdown.attributes]          # every value that can occur, in your order, whether it does or not
+{attributes}
+[solvers]                     # the default is the fast exact one; see  coco-opt solvers
+# topdown_split = "piqp"
+"""
+
+
+def file_key_of(columns: Sequence[str]) -> str | None:
+    """Return the key of [data] that a file with these columns would fill; records without a count look like regions."""
+    if len(columns) < 2 or columns[0] != "region_id":
+        return "bounds" if tuple(columns) == ("region", "query", "answer", "lower", "upper") else None
+    return "records" if len(columns) > 2 and columns[-1] == "count" else "hierarchy"
+
+
+def draft_of(files: Mapping[str, Sequence[str]]) -> Draft:
+    """Return a configuration with the attributes that the records' header names, their values left to fill in."""
+    names = [name for name in files.get("records", ()) if name not in ("region_id", "count")]
+    levels = files.get("hierarchy", ())[1:] or ("level",)
+    lines = [f"{f'{_key(name)} = []':<30}# fill in, such as " + '["a", "b"]\n' for name in names]
+    section = _SECTION.format(
+        workload=_text(["total", *names]),
+        crossed=_text(" * ".join(names[:2]) if len(names) > 1 else "sex * age"),
+        level=_text(levels[0]),
+        attributes="".join(lines),
+    )
+    return Draft(
+        files={**_FILES, "bounds": _BOUNDS_NOTE} if "bounds" in files else _FILES,
+        section=section,
+        replaced="persons' records may change while their number is public",
+        left="list every attribute's values, check epsilon",
+        data=() if "bounds" in files else (_BOUNDS,),
+    )
+
+
+def _key(name: str) -> str:
+    return name if _BARE_KEY.fullmatch(name) else _text(name)
+
+
+def _text(value: str | list[str]) -> str:
+    # JSON strings and lists of them are TOML's too.
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,297 @@
+"""Check the files of a release of tables against its promises, from raw columns, without the code that wrote them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from coco_opt.errors import CocoOptError, InputError
+from coco_opt.files.checked import Check, Regions, first_of, int64_column, is_safe, positions
+from coco_opt.files.folder import read_columns, read_parts
+from coco_opt.histograms.arrays import Int64Array
+from coco_opt.releases.kind import Folder
+from coco_opt.topdown.bounds import UNBOUNDED
+from coco_opt.topdown.kind.files import (
+    ESTIMATE_COLUMNS,
+    ESTIMATES,
+    EXACT,
+    EXACT_COLUMNS,
+    MICRODATA,
+    PERSONS,
+    REGION,
+    TABLES,
+)
+from coco_opt.topdown.plain import schema_of
+from coco_opt.topdown.queries import Query, parse_query
+from coco_opt.topdown.schema import Schema
+
+_Stated = tuple[Query, Int64Array, Int64Array]
+
+_BLOCK = 1 << 10  # regions whose answers are dense at a time
+ALWAYS = ("nonnegative", "structural_zeros", "children_sum_to_parents")
+INVARIANTS_HOLD, MICRODATA_AGREE = "invariants", "microdata"
+PROMISES = (*ALWAYS, INVARIANTS_HOLD, MICRODATA_AGREE)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Content:
+    """The raw columns as arrays: ``region`` is a row of the regions' file, ``cell`` one of the product."""
+
+    folder: Path
+    schema: Schema
+    regions: Regions
+    region: Int64Array
+    row_level: Int64Array
+    cell: Int64Array
+    persons: Int64Array
+    block: int
+
+    @property
+    def keys(self) -> Int64Array:
+        """Return one number for each region and cell."""
+        return self.region * self.schema.cells + self.cell
+
+
+def checks_of(folder: Folder, block: int = _BLOCK) -> Iterator[Check]:
+    """Check the tables of a folder and every promise of its manifest; those that cannot be checked are left out.
+
+    Always checked: counts are integers, every row has a known region, its level, known values and a place of its own,
+    and estimates are of known answers. ``block`` regions' answers are dense at a time. O(rows log rows). Raises
+    InputError where a file cannot be read.
+    """
+    schema = schema_of(folder.manifest.get("schema", {}))
+    tables = read_columns(folder.path / TABLES, (*REGION, *schema.names, PERSONS))
+    integers = _integers(tables)
+    yield integers
+    if not integers.passed:
+        return
+    content = _columns(folder, schema, tables, block)
+    rows = _rows(content)
+    yield rows
+    if not rows.passed:
+        return
+    yield from (_PROMISES[name](content) for name in PROMISES if name in folder.manifest["promises"])
+    if (folder.path / ESTIMATES).exists():
+        yield _estimates(content)
+
+
+def _integers(tables: Any) -> Check:
+    import pyarrow.types as kinds
+
+    for name in ("level", PERSONS):
+        column = tables.column(name)
+        if not kinds.is_signed_integer(column.type) or column.null_count:
+            return Check("integers", passed=False, detail=f"{TABLES}, column {name!r} does not hold integers only")
+    return Check("integers", passed=True, detail="levels and counts are integers")
+
+
+def _columns(folder: Folder, schema: Schema, tables: Any, block: int) -> _Content:
+    return _Content(
+        folder.path,
+        schema,
+        folder.regions,
+        region=folder.regions.at(tables.column("region")),
+        row_level=int64_column(tables, "level"),
+        cell=_cells(schema, tables),
+        persons=int64_column(tables, PERSONS),
+        block=block,
+    )
+
+
+def _rows(content: _Content) -> Check:
+    for wrong, what in (
+        (content.region < 0, "no such region"),
+        (content.cell < 0, "a value that its attribute does not have"),
+        (content.persons == 0, "a row with 0 persons must be left out"),
+        (content.row_level != content.regions.level[np.maximum(content.region, 0)], "not the region's level"),
+    ):
+        if wrong.any():
+            return Check("rows", passed=False, detail=f"row {first_of(wrong) + 1}: {what}")
+    if np.unique(content.keys).size < content.keys.size:
+        return Check("rows", passed=False, detail="a region and cell occur twice")
+    return Check("rows", passed=True, detail="every region and cell occurs once")
+
+
+def _nonnegative(content: _Content) -> Check:
+    wrong = content.persons < 0
+    detail = f"row {first_of(wrong) + 1} is negative" if wrong.any() else "no count is negative"
+    return Check("nonnegative", not wrong.any(), detail)
+
+
+def _zeros(content: _Content) -> Check:
+    wrong = content.schema.position[content.cell] < 0
+    rules = len(content.schema.rules)
+    detail = f"row {first_of(wrong) + 1} is ruled out" if wrong.any() else f"no person where {rules} rules forbid one"
+    return Check("structural_zeros", not wrong.any(), detail)
+
+
+def _children_sum(content: _Content) -> Check:
+    """Compare each inner region's cells with the sums of its children's: the difference must vanish everywhere."""
+    name = "children_sum_to_parents"
+    if not is_safe(content.persons):
+        return Check(name, passed=False, detail="the counts do not add up within 64 bits")
+    parent = content.regions.parent
+    inner = np.zeros(parent.size, np.bool_)
+    inner[parent[parent >= 0]] = True
+    own, up = inner[content.region], parent[content.region]
+    region = np.concatenate([content.region[own], up[up >= 0]])
+    cell = np.concatenate([content.cell[own], content.cell[up >= 0]])
+    persons = np.concatenate([content.persons[own], -content.persons[up >= 0]])
+    keys, where = np.unique(region * content.schema.cells + cell, return_inverse=True)
+    rest = np.zeros(keys.size, np.int64)
+    np.add.at(rest, where, persons)
+    if rest.any():
+        first = content.regions.names[int(keys[first_of(rest != 0)]) // content.schema.cells]
+        detail = f"{np.count_nonzero(rest)} cells differ; the first lies in {first!r}"
+        return Check(name, passed=False, detail=detail)
+    return Check(name, passed=True, detail="every region is the sum of its children in every cell")
+
+
+def _invariants(content: _Content) -> Check:
+    failure, checked = "", 0
+    try:
+        failure, checked = _broken_invariant(content)
+    except CocoOptError as error:
+        failure = str(error)
+    detail = failure or f"{checked:,} stated answers hold"
+    return Check("invariants", not failure, detail)
+
+
+def _broken_invariant(content: _Content) -> tuple[str, int]:
+    """Return the first stated answer that the tables do not keep, "" if all hold, and how many there are."""
+    stated = read_columns(content.folder / EXACT, EXACT_COLUMNS)
+    region, places, failure = _stated_answers(content, stated, EXACT)
+    if failure:
+        return failure, 0
+    lower, upper = int64_column(stated, "lower"), _upper(stated)
+    for query, rows, answers in places:
+        found = _answers(content, query, region[rows], answers)
+        wrong = (found < lower[rows]) | (found > upper[rows])
+        if wrong.any():
+            first = first_of(wrong)
+            path = content.regions.names[region[rows[first]]]
+            return f"{path!r}: {query.text}, {query.label(int(answers[first]))} is not as stated", 0
+    return "", region.size
+
+
+def _stated_answers(content: _Content, stated: Any, file: str) -> tuple[Int64Array, list[_Stated], str]:
+    """Return the region of every row of answers, the rows and answers of each query, and what is wrong with them."""
+    region = content.regions.at(stated.column("region"))
+    if (region < 0).any():
+        return region, [], f"{file}, row {first_of(region < 0) + 1}: no such region"
+    wrong = int64_column(stated, "level") != content.regions.level[region]
+    if wrong.any():
+        return region, [], f"{file}, row {first_of(wrong) + 1}: not the region's level"
+    found: list[_Stated] = []
+    texts = stated.column("query").combine_chunks().dictionary_encode()
+    codes = np.asarray(texts.indices.to_numpy(zero_copy_only=False), np.int64)
+    for code, text in enumerate(texts.dictionary.to_pylist()):
+        rows = np.flatnonzero(codes == code)
+        query = parse_query(text, content.schema)
+        answers = positions(stated.column("answer").take(rows), _chunked(query.labels()))
+        if (answers < 0).any():
+            return region, [], f"{file}, row {int(rows[first_of(answers < 0)]) + 1}: {text!r} has no such answer"
+        found.append((query, rows, answers))
+    return region, found, ""
+
+
+def _estimates(content: _Content) -> Check:
+    """Look at every estimate: of a known region and answer, once, finite, with a standard error of at least 0."""
+    failure, rows = "", 0
+    try:
+        stated = read_columns(content.folder / ESTIMATES, ESTIMATE_COLUMNS)
+        _, _, failure = _stated_answers(content, stated, ESTIMATES)
+        keys = stated.select(["region", "query", "answer"])
+        if not failure and keys.group_by(keys.column_names).aggregate([]).num_rows < stated.num_rows:
+            failure = f"{ESTIMATES}: an answer of a region occurs twice"
+        value, error = (np.asarray(stated.column(name).to_numpy(), np.float64) for name in ESTIMATE_COLUMNS[-2:])
+        wrong = ~(np.isfinite(value) & np.isfinite(error) & (error >= 0))
+        if not failure and wrong.any():
+            failure = f"{ESTIMATES}, row {first_of(wrong) + 1}: an estimate or its standard error is no number"
+        rows = stated.num_rows
+    except (CocoOptError, ValueError) as error:
+        failure = str(error)
+    return Check("estimates", not failure, failure or f"{rows:,} estimates are of known answers")
+
+
+def _answers(content: _Content, query: Query, regions: Int64Array, answers: Int64Array) -> Int64Array:
+    """Return one answer of a query a row, int64[rows], for regions and answers int64[rows], from the raw rows."""
+    from scipy.sparse import csr_array
+
+    kept, inverse = np.unique(regions, return_inverse=True)
+    place = np.full(len(content.regions.names), -1, np.int64)
+    place[kept] = np.arange(kept.size)
+    used = (place[content.region] >= 0) & (content.schema.position[content.cell] >= 0)
+    cells = content.schema.position[content.cell[used]]
+    shape = (kept.size, content.schema.size)
+    table = csr_array((content.persons[used], (place[content.region[used]], cells)), shape=shape)
+    found = np.zeros(regions.size, np.int64)
+    matrix = query.operator.to_sparse().astype(np.int64).tocsr()
+    for start in range(0, kept.size, content.block):
+        here = np.flatnonzero((inverse >= start) & (inverse < start + content.block))
+        block = (table[start : start + content.block] @ matrix.T).toarray()
+        found[here] = block[inverse[here] - start, answers[here]]
+    return found
+
+
+def _upper(stated: Any) -> Int64Array:
+    """Return the upper sides, ``UNBOUNDED`` where there is none."""
+    return np.asarray(stated.column("upper").fill_null(UNBOUNDED).to_numpy(), np.int64)
+
+
+def _microdata(content: _Content) -> Check:
+    """Count the persons of the microdata by region and cell: they must be the leaves' tables."""
+    failure, keys, counts = "", np.zeros(0, np.int64), np.zeros(0, np.int64)
+    try:
+        for part in read_parts(content.folder / MICRODATA, (*REGION, *content.schema.names)):
+            region = content.regions.at(part.column("region"))
+            cell = _cells(content.schema, part)
+            if (region < 0).any() or (cell < 0).any():
+                raise InputError("unknown-value", "a person has no known region or values")
+            keys, counts = _merged(keys, counts, region * content.schema.cells + cell)
+    except InputError as error:
+        failure = str(error)
+    if failure:
+        return Check("microdata", passed=False, detail=failure)
+    leaves = content.regions.level[content.region] == content.regions.level.max()
+    order = np.argsort(content.keys[leaves])
+    same = np.array_equal(keys, content.keys[leaves][order]) and np.array_equal(counts, content.persons[leaves][order])
+    detail = f"{counts.sum():,} persons make the tables of the leaves" if same else "the persons make other tables"
+    return Check("microdata", same, detail)
+
+
+def _merged(keys: Int64Array, counts: Int64Array, more: Int64Array) -> tuple[Int64Array, Int64Array]:
+    """Return distinct keys and how often each occurred, with more of them counted in."""
+    added, times = np.unique(more, return_counts=True)
+    merged, where = np.unique(np.concatenate([keys, added]), return_inverse=True)
+    total = np.zeros(merged.size, np.int64)
+    np.add.at(total, where, np.concatenate([counts, times]))
+    return merged, total
+
+
+def _cells(schema: Schema, table: Any) -> Int64Array:
+    """Return the cell of every row's values among those of the product, negative for an unknown value."""
+    cell = np.zeros(table.num_rows, np.int64)
+    for name, values in schema.attributes.items():
+        code = positions(table.column(name), _chunked(list(values)))
+        cell = np.where((code < 0) | (cell < 0), -1, cell * len(values) + code)
+    return cell
+
+
+def _chunked(values: list[str]) -> Any:
+    import pyarrow as pa
+
+    return pa.chunked_array([pa.array(values, pa.string())])
+
+
+_PROMISES: dict[str, Callable[[_Content], Check]] = {
+    "nonnegative": _nonnegative,
+    "structural_zeros": _zeros,
+    "children_sum_to_parents": _children_sum,
+    INVARIANTS_HOLD: _invariants,
+    MICRODATA_AGREE: _microdata,
+}

@@ -1,0 +1,109 @@
+"""Whole tables of least expected distance: prices raised by averaged subgradients, tables handed down and bettered."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.util import find_spec
+from time import perf_counter
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.errors import UnknownSolverError
+from coco_opt.forms import FormName
+from coco_opt.problem import Problem
+from coco_opt.problems.expected_distance import ExpectedDistance
+from coco_opt.problems.expected_distance.prices import Ascent, cell_prices
+from coco_opt.solution import Answer, Status
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class PriceAscent:
+    """Whole consistent tables with a certified gap, in rounds that look only at cells whose prices changed.
+
+    Prices of the sums start from those of every cell on its own and are raised by averaged subgradients. From time to
+    time they, and the prices of the order that go with them, guide a pass over the cells from the last to the first,
+    which hands down a whole table, and moves of up to ``longest`` cells and ``reach`` units better it. Ends where the
+    gap is ``aim`` of the objective or after ``max_iter`` rounds; ``tolerance`` is the gap that counts as optimal. Up to
+    ``exact_cells`` counts, HiGHS closes the gap that is left, if it is installed. ``threads`` (None: all cores) change
+    nothing.
+    """
+
+    tolerance: float = 1e-3
+    aim: float = 1e-4
+    max_iter: int = 120
+    longest: int = 8
+    reach: int = 2
+    exact_cells: int = 1_000
+    threads: int | None = None
+
+    name: ClassVar[str] = "price-ascent"
+
+    def solve(self, problem: Problem[Any, Any]) -> Answer[Any, Any]:
+        """Solve one problem; UnknownSolverError for another type."""
+        if not isinstance(problem, ExpectedDistance):
+            raise UnknownSolverError(f"solver {self.name!r} answers expected_distance, not {problem.kind}")
+        start = perf_counter()
+        ascent = Ascent(problem, cell_prices(problem), self.threads)
+        value = self._table(problem, ascent)
+        cost = problem.parts(value)
+        while cost - ascent.bound > self._allowed(problem, cost) and ascent.done < self.max_iter:
+            ascent.rounds(min(_BATCH, self.max_iter - ascent.done), cost)
+            other = self._table(problem, ascent)
+            if problem.parts(other) < cost:
+                value, cost = other, problem.parts(other)
+        prices = ascent.best / problem.grain
+        if cost - ascent.bound >= problem.fineness and problem.variables <= self.exact_cells:
+            value, prices = self._exact(problem, value, prices)
+        return Answer(value, Status.OPTIMAL, prices, ascent.done, perf_counter() - start)
+
+    def _allowed(self, problem: ExpectedDistance, cost: int) -> float:
+        """Return the gap, in parts, at which to stop; whole weights cannot differ by less than one."""
+        return max(0.99 * self.aim * max(problem.grain, cost), problem.fineness - 1)
+
+    def _table(self, problem: ExpectedDistance, ascent: Ascent) -> Ints:
+        """Return a whole consistent table by the best prices."""
+        from coco_opt.kernels import expected_distance_cells, expected_distance_moves, expected_distance_rows
+
+        if ascent.balanced:
+            return ascent.state.best.copy()
+        data, shape = (problem.costs, problem.shape), problem.marginals.shape
+        order, table, prices = (np.empty(shape, np.int64) for _ in range(3))
+        own, between = np.empty(shape[1], np.int64), np.empty(shape[1], np.int64)
+        ascent.look(ascent.best)
+        expected_distance_rows.order_prices(*data, ascent.state, 0, 1, order)
+        expected_distance_cells.solve_cells(*data, order, True, table, prices)  # noqa: FBT003
+        for _ in range(_SWEEPS):
+            expected_distance_rows.cell_gaps(*data, ascent.state, order, table, own, between)
+            unit = problem.fineness
+            if not expected_distance_moves.improve(*data, table, own, between, unit, self.longest, self.reach):
+                break
+        return table
+
+    def _exact(self, problem: ExpectedDistance, value: Ints, prices: Floats) -> tuple[Ints, Floats]:
+        """Return HiGHS's table where it is better, and whichever prices prove more."""
+        if find_spec("highspy") is None:
+            return value, prices
+        from coco_solvers.generic.highs import HiGHS
+
+        forms: tuple[FormName, ...] = ("lp", "milp")
+        for form in forms:
+            answer = HiGHS(form=form).solve(problem)
+            if answer.value is None:
+                continue
+            other = problem.repair(problem.accept(answer.value))
+            if problem.violation(other) == 0.0 and problem.parts(other) < problem.parts(value):
+                value = other
+            if answer.multipliers is not None and problem.gap(value, answer.multipliers) < problem.gap(value, prices):
+                prices = answer.multipliers
+            if problem.gap(value, prices) == 0.0:
+                break
+        return value, prices
+
+
+_BATCH = 30  # rounds between two tables
+_SWEEPS = 8  # of moves: most of what they gain, they gain in the first two

@@ -1,0 +1,306 @@
+"""The audit of a toy release: what is compared, what rows there are, and every fault planted in it caught."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from coco_opt.audit import (
+    CAVEAT,
+    AuditRow,
+    audit_release,
+    bulk_scores,
+    lower_bound,
+    measured_scores,
+    released_runs,
+    witness,
+)
+from coco_opt.audit.plots import plot_losses
+from coco_opt.audit.recording import recorded
+from coco_opt.audit.rows import DIRECT, TOGETHER
+from coco_opt.audit.scores import release_scores, scalar_draws, score_places, scores
+from coco_opt.audit.subject import sealed
+from coco_opt.errors import ProblemError, VerificationError
+from coco_opt.privacy import (
+    NEIGHBOURS,
+    Asked,
+    DiscreteGaussian,
+    Epsilon,
+    Exact,
+    Geometric,
+    Measurement,
+    Neighbours,
+    NoiseSource,
+    Rho,
+    SeededNoise,
+)
+from tests.audit.helpers import (
+    TABLE,
+    AnySubject,
+    Couple,
+    HalvedNoise,
+    Ints,
+    asked_twice,
+    couple,
+    half_the_sensitivity,
+    sealed_by,
+    sources,
+    toy,
+    with_questions,
+)
+
+ONE = Fraction(1)
+MEASURED = ["measurement, nation (cells)", "measurement, state (cells)", TOGETHER]
+RELEASED = ["release, nation", "release, state", DIRECT]
+COSTS = (Epsilon(ONE), Rho(Fraction(1, 2)))
+
+
+def _bound(subject: AnySubject, pair: Couple, draws: int = 60_000) -> float:
+    found = measured_scores(witness(subject, pair), draws, sources(90))
+    return lower_bound(*found, delta=subject.failure).epsilon
+
+
+def _violated(subject: AnySubject, pair: Couple) -> list[str]:
+    return [row.what for row in audit_release(subject, pair, sources(7), draws=40_000, runs=0).violated]
+
+
+@pytest.mark.parametrize("neighbours", NEIGHBOURS)
+def test_witness_is_where_the_exact_answers_differ(neighbours: Neighbours) -> None:
+    found = witness(toy(neighbours=neighbours), couple(neighbours))
+    cells = [(cell.question.level, cell.where, cell.second - cell.first) for cell in found]
+    added = [(0, "all, answer 2", 1), (1, "all/north, answer 2", 1)]
+    if neighbours == "replace":
+        added = [(0, "all, answer 1", -1), *added, (1, "all/south, answer 1", -1)]
+    assert cells == added
+    assert sum(abs(change) for level, _, change in cells if level == 0) == found[0].question.sensitivity.l1  # type: ignore[union-attr]
+
+
+def test_equal_tables_are_nothing_to_audit() -> None:
+    with pytest.raises(ProblemError, match="nothing to audit"):
+        witness(toy(), Couple(TABLE, TABLE.copy()))
+
+
+def test_neighbours_whose_noise_has_unlike_names_are_refused() -> None:
+    def exact(table: Ints) -> Iterator[Exact]:
+        return (replace(part, label=f"{part.label} of {table.sum()}") for part in toy().exact(table))
+
+    with pytest.raises(VerificationError, match="unlike questions"):
+        witness(replace(toy(), exact=exact), couple())
+
+
+@pytest.mark.parametrize("law", [Geometric(Fraction(2)), DiscreteGaussian(Fraction(2))])
+def test_first_score_is_the_log_likelihood_ratio(law: Geometric | DiscreteGaussian) -> None:
+    answers = np.arange(-5, 15, dtype=np.int64)
+    found = scores(answers, 4, 6, law)
+    assert found[:, 0] == pytest.approx(law.log_weight(answers - 6) - law.log_weight(answers - 4))
+    assert found[:, 1] == pytest.approx((answers - 4) / float(law.spread))
+    both = scores(answers[:, None], np.array([4, 4]), np.array([6, 3]), law)
+    assert both[:, 0] == pytest.approx(found)
+    assert both[:, 1, 1] == pytest.approx(-(answers - 4) / float(law.spread))
+
+
+@pytest.mark.parametrize("neighbours", NEIGHBOURS)
+@pytest.mark.parametrize("cost", COSTS, ids=str)
+def test_honest_noise_loses_no_more_than_it_claims(cost: Epsilon | Rho, neighbours: Neighbours) -> None:
+    subject = toy(cost, neighbours)
+    # A replaced entity changes twice as many answers half as much each, of which many must be unlikely together.
+    assert 0.3 < _bound(subject, couple(neighbours)) <= float(subject.epsilon(subject.claimed))
+
+
+def test_a_rho_is_held_to_what_it_implies_at_its_delta() -> None:
+    subject = toy(Rho(Fraction(1, 2)))
+    assert subject.failure == 1e-6
+    assert 5 < subject.epsilon(subject.claimed) < 6
+    stated = toy(Rho(Fraction(1, 2)), delta=Fraction(1, 100))
+    assert stated.failure == 0.01
+    assert 2 < stated.epsilon(stated.claimed) < 3
+    assert toy(delta=Fraction(1, 100)).failure == 0
+
+
+@pytest.mark.parametrize(("neighbours", "least"), [("replace", 1.05)])
+def test_half_the_sensitivity_is_caught(neighbours: Neighbours, least: float) -> None:
+    faulty = with_questions(toy(neighbours=neighbours), half_the_sensitivity)
+    assert least < _bound(faulty, couple(neighbours)) <= 2.0
+    assert TOGETHER in _violated(faulty, couple(neighbours))
+
+
+def test_a_question_asked_twice_on_one_budget_is_caught() -> None:
+    assert _violated(asked_twice(toy()), couple()) == [TOGETHER]
+    assert _violated(toy(), couple()) == []
+
+
+def test_noise_for_added_entities_where_they_are_replaced_is_caught() -> None:
+    assert TOGETHER in _violated(toy(neighbours="add_remove"), couple("replace"))
+    assert _violated(toy(neighbours="replace"), couple("replace")) == []
+
+
+def test_an_exact_answer_that_differs_is_caught() -> None:
+    assert _violated(toy(neighbours="replace", exact_total=True), couple("replace")) == []
+    with pytest.raises(VerificationError, match="the answers to 'total' at level 0, which are declared exact"):
+        witness(toy(exact_total=True), couple())
+
+
+@pytest.mark.parametrize("cost", COSTS, ids=str)
+def test_noise_of_another_law_than_stated_is_caught(cost: Epsilon | Rho) -> None:
+    halved = sealed_by(toy(cost), lambda asked, parts, source: sealed(asked, parts, HalvedNoise(source)))
+    with pytest.raises(VerificationError, match="and the measurement states"):
+        witness(halved, couple())
+
+
+def test_an_answer_that_goes_round_its_noise_is_caught() -> None:
+    def without(asked: Asked, parts: Any, source: NoiseSource) -> Measurement:
+        honest = sealed(asked, parts, source)
+        last = replace(honest.answers[-1], values=np.concatenate([part.values for part in parts[-2:]]))
+        return replace(honest, answers=(*honest.answers[:-1], last))
+
+    def altered(asked: Asked, parts: Any, source: NoiseSource) -> Measurement:
+        return sealed(asked, [*parts[:-1], replace(parts[-1], values=parts[-1].values + 1)], source)
+
+    for seal in (without, altered):
+        with pytest.raises(VerificationError, match="level 1 reach the sealed measurement by another way"):
+            witness(sealed_by(toy(), seal), couple())
+
+
+def test_noise_that_is_drawn_twice_or_for_nothing_is_caught() -> None:
+    def twice(asked: Asked, parts: Any, source: NoiseSource) -> Measurement:
+        sealed(asked, parts, source)
+        return sealed(asked, parts, source)
+
+    def more(asked: Asked, parts: Any, source: NoiseSource) -> Measurement:
+        source.stream(ONE, measurement="cells", region="elsewhere").draw(3)
+        return sealed(asked, parts, source)
+
+    with pytest.raises(VerificationError, match="drawn twice"):
+        witness(sealed_by(toy(), twice), couple())
+    with pytest.raises(VerificationError, match="not asked for"):
+        recorded(sealed_by(toy(), more), TABLE)
+
+
+def test_audit_has_a_row_for_everything() -> None:
+    told: list[tuple[int, int]] = []
+    found = audit_release(toy(), couple(), sources(5), draws=4_000, runs=40, progress=lambda *step: told.append(step))
+    assert [row.what for row in found.rows] == [*MEASURED, *RELEASED]
+    assert [row.claimed for row in found.rows] == [Fraction(1, 2)] * 2 + [ONE] * 4
+    assert [row.estimate is not None for row in found.rows] == [False] * 3 + [True] * 2 + [False]
+    assert [row.bound is not None for row in found.rows] == [True] * 3 + [False] * 2 + [True]
+    assert all(CAVEAT in row.note for row in found.rows if row.estimate is not None)
+    assert found.violated == ()
+    assert told[-1] == (40, 40)
+    assert set(found.losses) == {row.what for row in found.rows if row.estimate is not None}
+    together = found.rows[2].bound
+    assert together is not None
+    assert 0.5 < together.epsilon <= 1.0
+    json.dumps([row.as_dict() for row in found.rows], allow_nan=False)
+
+
+def test_sides_share_no_noise() -> None:
+    opened: list[int] = []
+
+    def source(number: int) -> SeededNoise:
+        opened.append(number)
+        return SeededNoise(number)
+
+    audit_release(toy(), couple(), source, draws=10, runs=3)
+    assert opened == [0, 1, 2, 3, 0, 1, 2, 3, 4, 5]  # two levels' draws, then the releases, under other labels
+
+
+def test_without_noise_the_release_is_exact_and_tells_everything() -> None:
+    quiet = toy(Epsilon(Fraction(200)))
+    runs = released_runs(quiet, couple(), 4, sources(1))
+    assert [residuals.values.tolist() for residuals in runs.residuals.values()] == [[0.0], [0.0]]
+    # Two regions differ, in one cell each: |d - d'| = 1 twice.
+    assert runs.scores[0].tolist() == [[-2.0, 0.0]] * 4
+    assert runs.scores[1].tolist() == [[2.0, 2.0]] * 4
+    rows = [row for row in audit_release(quiet, couple(), sources(1), draws=10, runs=2).rows if row.note]
+    assert [(row.estimate, row.note) for row in rows] == [(None, "all residuals are equal: no estimate")] * 2
+
+
+def test_masked_places_have_no_residual_but_are_scored() -> None:
+    def statistics(table: Any) -> dict[str, Any]:
+        counts = dict(toy().statistics(table))
+        if not isinstance(table, list):
+            counts["state"] = np.ma.masked_greater(counts["state"], 3)
+        return counts
+
+    subject = replace(toy(), statistics=statistics)
+    runs = released_runs(subject, couple(), 3, sources(2))
+    assert {part: residuals.n for part, residuals in runs.residuals.items()} == {"nation": 9, "state": 12}
+    places = score_places(subject.statistics(couple().first), subject.statistics(couple().second))
+    assert [one.at.tolist() for one in places] == [[2], [2]]
+    assert release_scores(toy().statistics(couple().second), places).tolist() == [[2.0, 2.0]]
+
+
+@pytest.mark.parametrize("cost", COSTS, ids=str)
+def test_bulk_runs_release_what_single_runs_do(cost: Epsilon | Rho) -> None:
+    subject = toy(cost, exact_total=True, neighbours="replace")
+    for seed in range(10):
+        single = released_runs(subject, couple("replace"), 1, sources(2 * seed)).scores
+        bulk = bulk_scores(subject, couple("replace"), 1, sources(2 * seed))
+        assert np.array_equal(single, bulk)
+
+
+def test_bulk_runs_post_process_each_distinct_answer_once() -> None:
+    steps: list[tuple[int, int]] = []
+    bulk_scores(toy(Epsilon(Fraction(16))), couple(), 300, sources(3), lambda *step: steps.append(step))
+    assert max(total for _, total in steps) < 300
+
+
+def test_bulk_runs_may_be_released_together() -> None:
+    def together(rows: Ints) -> dict[str, Ints]:
+        cells = np.maximum(rows.reshape(-1, 3, 3), 0)
+        return {"nation": cells[:, :1], "state": cells[:, 1:]}
+
+    alone, every = (
+        bulk_scores(one, couple(), 300, sources(3)) for one in (toy(), replace(toy(), release_all=together))
+    )
+    assert np.array_equal(alone, every)
+
+
+def test_released_counts_lose_no_more_than_they_claim_and_faults_show() -> None:
+    honest, pair = toy(neighbours="replace"), couple("replace")
+    faulty = with_questions(honest, half_the_sensitivity)
+    bounds = [lower_bound(*bulk_scores(one, pair, 4_000, sources(4))).epsilon for one in (honest, faulty)]
+    assert 0.4 < bounds[0] <= 1.0 < bounds[1] <= 2.0
+
+
+def test_a_row_without_a_bound_violates_nothing() -> None:
+    assert not AuditRow("what", ONE, 1, estimate=9.0).violated
+
+
+def test_scalar_draws_are_the_stream_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    import coco_opt.audit.scores as module
+
+    whole = scalar_draws(SeededNoise(3), Geometric(Fraction(2)), 10, 5_000, region="r")
+    monkeypatch.setattr(module, "_CHUNK", 777)
+    chunked = scalar_draws(SeededNoise(3), Geometric(Fraction(2)), 10, 5_000, region="r")
+    assert np.array_equal(whole, chunked)
+    assert whole.std() == pytest.approx(2 * 2**0.5, rel=0.1)
+
+
+@pytest.mark.slow
+def test_one_percent_too_little_noise_is_caught_and_none_too_little_is_not() -> None:
+    for scale, caught in ((Fraction(99, 100), True), (ONE, False)):
+        law = Geometric(scale)
+        sides = [scalar_draws(SeededNoise(60 + side), law, side, 20_000_000, region="r") for side in (0, 1)]
+        assert (lower_bound(*sides).epsilon > 1.0) == caught
+
+
+def test_plots_are_written_and_carry_no_date(tmp_path: Path) -> None:
+    found = audit_release(toy(), couple(), sources(5), draws=10, runs=20)
+    files = plot_losses(tmp_path / "deep" / "audit", found.losses, 1.0)
+    assert [file.name for file in files] == ["audit.png", "audit.pdf"]
+    before = [file.read_bytes() for file in files]
+    assert before[0].startswith(b"\x89PNG")
+    assert [file.read_bytes() for file in plot_losses(tmp_path / "audit", found.losses, 1.0)] == before
+    assert "neither an upper nor a lower bound" in CAVEAT
+
+
+def test_plot_of_nothing_is_drawn(tmp_path: Path) -> None:
+    assert all(file.stat().st_size > 1_000 for file in plot_losses(tmp_path / "audit", {}, 1.0))

@@ -1,0 +1,207 @@
+"""Every verb on every kind: the command line asks none which it is."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from tests.cli.helpers import KINDS, SECURE, Data, Runner, paid
+
+GAUSSIAN = 'mechanism = "discrete_gaussian"\nepsilon = "1"\ndelta = "1/1000000"\n' + SECURE
+
+
+@pytest.fixture(params=sorted(KINDS))
+def data(request: pytest.FixtureRequest) -> Data:
+    return KINDS[request.param]
+
+
+def test_check_reads_everything_pays_nothing_and_says_no_count(data: Data, tmp_path: Path, coco: Runner) -> None:
+    config = data.write(tmp_path, privacy=SECURE)
+    ran = coco("check", config)
+    assert (ran.code, ran.errors) == (0, [])
+    for key in data.files:
+        assert re.search(rf"{key} +{key}\.csv +(private|public) +every row is fine", ran.out)
+    rows = max(len(text.splitlines()) - 1 for text in data.files.values())
+    assert str(rows) not in ran.out + ran.err
+    assert not (tmp_path / "private").exists()
+    found = json.loads(coco("check", config, "--json").out)
+    assert [row["key"] for row in found["files"]] == list(data.files)
+    assert [row["private"] for row in found["files"]].count(True) == 1
+    assert found["cost"] == {"epsilon": "1"}
+
+
+def test_check_tries_the_solvers_and_the_method(data: Data, tmp_path: Path, coco: Runner) -> None:
+    kind = sorted(data.problems)[0]
+    config = data.write(tmp_path, more=f'[solvers]\n{kind} = "brute-farce"')
+    (line,) = coco("check", config).errors
+    assert f"[solvers.{kind}]" in line
+
+
+def test_plan_states_costs_from_public_facts_alone(data: Data, tmp_path: Path, coco: Runner) -> None:
+    config = data.write(tmp_path, privacy=SECURE)
+    (tmp_path / f"{next(iter(data.files))}.csv").unlink()  # the private table
+    ran = coco("plan", config, "--runs", "1")
+    assert (ran.code, ran.errors) == (0, [])
+    for words in ("Questions", "epsilon = 1", "geometric noise of scale", "zCDP rho = 1/2", "Memory", "Nothing was"):
+        assert words in ran.out
+    found = json.loads(coco("plan", config, "--json", "--runs", "1").out)
+    assert sum(Fraction(row["cost"]["epsilon"]) for row in found["questions"]) == Fraction(found["epsilon"]) == 1
+    assert found["memory_bytes"] > 0
+    assert not (tmp_path / "private").exists()
+
+
+def test_long_fractions_are_shown_as_decimals_and_kept_in_json(data: Data, tmp_path: Path, coco: Runner) -> None:
+    config = data.write(tmp_path, privacy=GAUSSIAN)
+    rho = json.loads(coco("plan", config, "--json", "--runs", "1").out)["rho"]
+    assert len(rho) > 16
+    shown = coco("plan", config, "--runs", "1").out
+    assert f"rho = {rho}" not in shown
+    assert f"rho = ~{float(Fraction(rho)):.6g}" in shown
+    assert "epsilon at most 1 at delta = 1/1000000" in shown
+
+
+def test_measured_once_estimated_in_every_way(data: Data, tmp_path: Path, coco: Runner) -> None:
+    config, published = data.write(tmp_path, privacy=SECURE), tmp_path / "open"
+    ran = coco("measure", config, "--publish", published)
+    assert (ran.code, ran.errors) == (0, [])
+    assert ran.out.startswith("PRIVATE: epsilon = 1 spent")
+    assert "paid now" in ran.out
+    again = json.loads(coco("measure", config, "--json").out)
+    assert (again["paid"], again["epsilon"], again["status"]) == (False, "1", "private")
+    assert paid(tmp_path) == ["GRANTED", "RESERVED", "MEASURED"]
+    (tmp_path / f"{next(iter(data.files))}.csv").unlink()
+
+    by_folder, by_run, by_default = (tmp_path / name for name in ("folder", "run", "default"))
+    config.write_text(config.read_text() + f"{data.other}\n")
+    assert coco("estimate", published, config, "--out", by_folder).code == 0
+    assert coco("estimate", again["run"], config, "--out", by_run).code == 0
+    assert coco("estimate", published, "--out", by_default).code == 0
+    assert [coco("verify", folder).code for folder in (by_folder, by_run, by_default)] == [0, 0, 0]
+    method, default = (json.loads((folder / "manifest.json").read_text()) for folder in (by_run, by_default))
+    assert (by_folder / "manifest.json").read_bytes() == (by_run / "manifest.json").read_bytes()
+    assert method["measurement"] == default["measurement"]
+    assert method["config"] != default["config"]
+    assert default["config"]["privacy"]["epsilon"] == "1"
+    assert paid(tmp_path) == ["GRANTED", "RESERVED", "MEASURED", "RELEASED"]
+
+    assert coco("estimate", again["run"]).errors[0].endswith("name its configuration too [file-not-found]")
+    assert coco("estimate", published, config, "--out", by_run).code == 2
+
+
+def test_another_budget_in_the_config_is_not_claimed_by_an_estimate(data: Data, tmp_path: Path, coco: Runner) -> None:
+    config, published = data.write(tmp_path), tmp_path / "open"
+    assert coco("measure", config, "--publish", published).code == 0
+    config.write_text(config.read_text().replace('epsilon = "1"', 'epsilon = "7"').replace("seed = 5", "seed = 6"))
+    assert coco("estimate", published, config, "--out", tmp_path / "out").code == 0
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    assert manifest["config"]["privacy"]["epsilon"] == manifest["budget"]["epsilon"] == "1"
+
+
+@pytest.mark.parametrize(
+    ("kind", "old", "new", "key"),
+    [
+        ("groups", "max_size = 20", "max_size = 30", "groups.max_size"),
+        ("groups", "max_size = 20", 'max_size = 20\nquery = "ranks"', "groups.query"),
+        ("tables", '"adult", "old"', '"old", "adult"', "topdown.attributes"),
+        ("ranges", "cells = 9", "cells = 10", "ranges.cells"),
+        ("ranges", "fan_out = 3", "fan_out = 2", "ranges.fan_out"),
+    ],
+)
+def test_a_config_that_asks_something_else_is_refused_by_an_estimate(
+    kind: str, old: str, new: str, key: str, tmp_path: Path, coco: Runner
+) -> None:
+    config, published = KINDS[kind].write(tmp_path), tmp_path / "open"
+    assert coco("measure", config, "--publish", published).code == 0
+    config.write_text(config.read_text().replace(old, new))
+    ran = coco("estimate", published, config, "--out", tmp_path / "out")
+    assert ran.code == 2
+    assert f"[{key}]" in ran.errors[0]
+
+
+def test_release_verify_and_ledger(data: Data, tmp_path: Path, coco: Runner) -> None:
+    config, out = data.write(tmp_path, privacy=SECURE), tmp_path / "out"
+    ran = coco("release", config, "--out", out)
+    assert (ran.code, ran.errors) == (0, [])
+    assert ran.out.startswith("PRIVATE: epsilon = 1 spent")
+    verified = coco("verify", out, "--ledger", config)
+    assert verified.code == 0
+    assert "paid" in verified.out
+    assert "recorded" in verified.out
+    page = (out / "report.html").read_text(encoding="utf-8")
+    assert "NOT PRIVATE" not in page
+    assert "http" not in page
+
+    found = json.loads(coco("ledger", config, "--json").out)
+    assert [account["left"] for account in found["accounts"]] == ["0"]
+    (run,) = found["runs"]
+    assert (run["state"], run["estimable"], run["amount"]) == ("RELEASED", True, "1")
+    assert Path(run["measurement"]).is_dir()
+    again = json.loads(coco("release", config, "--json").out)
+    assert (again["paid"], again["run"]) == (False, run["run"])
+    assert coco("ledger", config, "--forget", run["run"]).code == 0
+    (run,) = json.loads(coco("ledger", config, "--json").out)["runs"]
+    assert (run["estimable"], run["measurement"]) == (False, None)
+    assert coco("estimate", run["run"], config).code == 2
+
+
+def test_verify_tells_what_was_paid_from_what_is_claimed(data: Data, tmp_path: Path, coco: Runner) -> None:
+    config, out = data.write(tmp_path, privacy=SECURE), tmp_path / "out"
+    assert coco("release", config, "--out", out).code == 0
+    manifest = json.loads((out / "manifest.json").read_text())
+    manifest["budget"]["epsilon"] = "1/10"
+    (out / "manifest.json").write_text(json.dumps(manifest))
+    found = json.loads(coco("verify", out, "--ledger", config, "--json").out)
+    failed = {check["name"] for check in found["checks"] if not check["passed"]}
+    assert {"paid", "recorded"} <= failed
+    other = data.write(tmp_path / "elsewhere", privacy=SECURE)
+    assert "no run of this ledger measured these questions" in coco("verify", out, "--ledger", other).out
+
+
+def test_a_seeded_release_says_so_and_pays_nothing(data: Data, tmp_path: Path, coco: Runner) -> None:
+    config = data.write(tmp_path)
+    found = json.loads(coco("release", config, "--out", tmp_path / "out", "--json").out)
+    assert found["status"] == "NOT PRIVATE"
+    assert found["solvers"]
+    assert "NOT PRIVATE" in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    assert coco("verify", tmp_path / "out", "--ledger", config).code == 0
+    measured = json.loads(coco("measure", config, "--json").out)
+    (run,) = json.loads(coco("ledger", config, "--json").out)["runs"]
+    assert (run["run"], run["state"], run["estimable"]) == (measured["run"], "NOT PRIVATE", True)
+    assert coco("estimate", measured["run"], config, "--out", tmp_path / "again").code == 0
+    assert coco("ledger", config, "--forget", measured["run"]).code == 0
+    assert json.loads(coco("ledger", config, "--json").out)["runs"] == []
+    assert paid(tmp_path) == []
+
+
+def test_compare_runs_every_solver_and_catches_the_planted_answer(data: Data, tmp_path: Path, coco: Runner) -> None:
+    config, table = data.write(tmp_path), tmp_path / "rows.csv"
+    ran = coco("compare", config, "--size", "8", "--json", "--csv", table)
+    rows = json.loads(ran.out)["rows"]
+    assert ran.code in (0, 4)
+    assert {row["problem"] for row in rows} == data.problems
+    assert {row["status"] for row in rows if row["planted"]} == {"GAP_TOO_LARGE"}
+    certified = [row for row in rows if row["status"] == "OPTIMAL"]
+    assert {"highs", "piqp", "clarabel"} <= {row["solver"] for row in certified}
+    assert all(abs(row["difference"]) <= 2 * row["tolerance"] + 1e-9 for row in certified)
+    with table.open(newline="") as file:
+        assert [row["solver"] for row in csv.DictReader(file)] == [row["solver"] for row in rows]
+
+
+def test_compare_takes_made_data_or_a_measurement_where_noise_is_private(
+    data: Data, tmp_path: Path, coco: Runner
+) -> None:
+    config, published = data.write(tmp_path, privacy=SECURE), tmp_path / "open"
+    made = json.loads(coco("compare", config, "--size", "3", "--json").out)
+    assert "was not opened" in made["data"]
+    assert paid(tmp_path) == []
+    run = json.loads(coco("measure", config, "--publish", published, "--json").out)["run"]
+    for target in ((published,), (run, "--config", config)):
+        found = json.loads(coco("compare", *target, "--size", "3", "--json").out)
+        assert "nothing more is spent" in found["data"]
+        assert {row["problem"] for row in found["rows"]} == data.problems
+    assert paid(tmp_path) == ["GRANTED", "RESERVED", "MEASURED"]

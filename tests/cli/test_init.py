@@ -1,0 +1,202 @@
+"""``coco-opt init`` tells files apart by their headers, or by what the user says; no value is ever shown."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from coco_opt.config import Config, load_config
+from coco_opt.errors import ConfigError
+from tests.cli.helpers import CANARY, ENTITIES, GROUPS, HIERARCHY, SIZES, VALUES, Runner
+
+PERSONS = "region_id,sex,age group\n" + "r1,f,0-17\nr2,m,18+\n" * 20
+COUNTED = "region_id,sex,count\nr1,f,30\nr2,m,40\n"
+CONFIG = Path("coco-opt.toml")
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def write(**texts: str) -> None:
+    for name, text in texts.items():
+        Path(f"{name}.csv").write_text(text)
+
+
+def fill_in(path: Path, **values: str) -> Config:
+    """Write each attribute's values where the config leaves them out, and return what it says."""
+    text = path.read_text()
+    for key, listed in values.items():
+        name = key if f"\n{key} = []" in text else f'"{key.replace("_", " ")}"'
+        assert f"\n{name} = []" in text
+        text = text.replace(f"\n{name} = []", f"\n{name} = {listed}")
+    path.write_text(text)
+    return load_config(path)
+
+
+@pytest.mark.parametrize("files", [(), ("areas.csv", "people.csv", "homes.csv")])
+def test_three_tables_of_groups(coco: Runner, files: tuple[str, ...]) -> None:
+    write(people=ENTITIES, homes=GROUPS, areas=HIERARCHY)
+    assert coco("init", *files).code == 0
+    config = load_config(CONFIG)
+    assert (config.kind, config.privacy.dataset) == ("groups", "people")
+    assert config.data.entities == Path("people.csv")
+    assert (config.data.groups, config.data.hierarchy) == (Path("homes.csv"), Path("areas.csv"))
+    CONFIG.write_text(CONFIG.read_text().replace("max_size = 100000", "max_size = 100"))
+    assert coco("check", CONFIG).code == 0
+    assert coco("release", CONFIG, "--out", "out").code == 0
+    before = CONFIG.read_bytes()
+    assert coco("init", "areas.csv").code == 2
+    assert CONFIG.read_bytes() == before
+
+
+def test_tables_that_were_not_found_are_named(coco: Runner) -> None:
+    write(homes=GROUPS)
+    assert "fill in the tables not found (entities, hierarchy)" in coco("init").out
+    assert CONFIG.read_text().count("NOT FOUND") == 2
+    write(people=ENTITIES, areas=HIERARCHY)
+    assert "not found" not in coco("init", "--out", "all.toml").out
+
+
+def test_counts_made_elsewhere(coco: Runner) -> None:
+    Path("data").mkdir()
+    Path("data/one.csv").write_text("size,groups\n1,2\n")
+    assert coco("init", "data/one.csv", "--out", "one.toml").code == 0
+    config = load_config(Path("one.toml"))
+    assert (config.data.sizes, config.data.root) == (Path("data/one.csv"), "all")
+    write(many=SIZES)
+    assert coco("init", "--out", "many.toml").code == 0
+    assert load_config(Path("many.toml")).data.sizes == Path("many.csv")
+    write(people=ENTITIES)
+    assert "name the files to use" in coco("init", "--out", "both.toml").err
+
+
+@pytest.mark.parametrize("text", [VALUES, "cell,count\n0,3\n7,2\n", "value,count\n0,3\n"])
+def test_values_of_ranges(coco: Runner, text: str) -> None:
+    write(visits=text)
+    assert "check cells" in coco("init").out
+    config = load_config(CONFIG)
+    assert (config.kind, config.data.values, config.privacy.dataset) == ("ranges", Path("visits.csv"), "visits")
+    for verb in ("check", "measure"):
+        assert coco(verb, CONFIG).code == 0
+
+
+def test_a_file_of_no_use(coco: Runner) -> None:
+    write(other=f"a,b\n{CANARY},2\n")
+    unknown = coco("init", "other.csv")
+    assert unknown.code == 2
+    assert "has none of the headers entity_id, group_id: private | " in unknown.err
+    assert CANARY not in unknown.err
+    assert not CONFIG.exists()
+    assert coco("init").code == 0
+    assert CONFIG.read_text().count("NOT FOUND") == 3
+
+
+def test_a_kind_by_name(coco: Runner) -> None:
+    for kind, key in (("groups", "entities"), ("tables", "records"), ("ranges", "values")):
+        assert coco("init", "--kind", kind, "--out", f"{kind}.toml").code == 0
+        assert f'{key} = "{key}.csv"' in Path(f"{kind}.toml").read_text()
+    assert "did you mean 'ranges'" in coco("init", "--kind", "range").err
+    write(areas=HIERARCHY)
+    assert coco("init", "--kind", "tables").code == 0
+    assert 'hierarchy = "areas.csv"' in CONFIG.read_text()
+
+
+@pytest.mark.parametrize("files", [(), ("areas.csv",), ("areas.csv", "persons.csv"), ("persons.csv", "areas.csv")])
+def test_records_by_name_run_once_values_are_listed(coco: Runner, files: tuple[str, ...]) -> None:
+    write(areas=HIERARCHY, persons=PERSONS)
+    ran = coco("init", *files, "--data", "records=persons.csv")
+    assert (ran.code, ran.err) == (0, "")
+    assert "list every attribute's values" in ran.out
+    with pytest.raises(ConfigError, match=r"topdown\.attributes"):
+        load_config(CONFIG)
+    found = fill_in(CONFIG, sex='["f", "m"]', age_group='["0-17", "18+"]')
+    assert (found.data.records, found.data.hierarchy) == (Path("persons.csv"), Path("areas.csv"))
+    assert found.method.attributes == {"sex": ("f", "m"), "age group": ("0-17", "18+")}
+    assert found.method.workload == ("total", "sex", "age group")
+    assert coco("check", CONFIG).code == 0
+
+
+def test_what_is_commented_out_can_be_used(coco: Runner) -> None:
+    write(areas=HIERARCHY, persons=PERSONS)
+    assert coco("init", "--data", "records=persons.csv").code == 0
+    text = CONFIG.read_text().replace("# invariants", "invariants").replace("# topdown_split", "topdown_split")
+    CONFIG.write_text(text.replace('"add_remove"', '"replace"'))
+    found = fill_in(CONFIG, sex='["f", "m"]', age_group='["0-17", "18+"]')
+    assert [(one.query, one.level) for one in found.method.invariants] == [("total", "country")]
+    assert coco("plan", CONFIG).code == 0
+
+
+def test_a_count_as_last_column_tells_persons_from_a_hierarchy(coco: Runner) -> None:
+    write(areas=HIERARCHY, persons=COUNTED)
+    assert coco("init").code == 0
+    found = fill_in(CONFIG, sex='["f", "m"]')
+    assert found.data.records == Path("persons.csv")
+    assert list(found.method.attributes) == ["sex"]
+
+
+def test_two_tables_like_a_hierarchy_are_not_guessed_at(coco: Runner) -> None:
+    write(areas=HIERARCHY, persons=PERSONS.replace("0-17", CANARY))
+    ran = coco("init")
+    assert ran.code == 2
+    assert "--data KEY=FILE" in ran.err
+    assert CANARY not in ran.err + ran.out
+    assert "age group" not in ran.err + ran.out
+    assert not CONFIG.exists()
+
+
+def test_records_without_a_hierarchy_leave_it_to_fill_in(coco: Runner) -> None:
+    write(persons=COUNTED)
+    assert "fill in the tables not found (hierarchy)" in coco("init").out
+    assert "NOT FOUND" in CONFIG.read_text()
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [("homes", GROUPS), ("people", ENTITIES), ("many", SIZES), ("visits", VALUES)]
+)
+def test_files_of_two_kinds_are_not_guessed_at(coco: Runner, name: str, text: str) -> None:
+    write(areas=HIERARCHY, persons=COUNTED, **{name: text})
+    refused = coco("init")
+    assert refused.code == 2
+    assert "name the files to use" in refused.err
+    assert coco("init", f"{name}.csv", "persons.csv").code == 2
+    assert coco("init", "--data", "records=persons.csv").code == 0
+    assert 'hierarchy = "areas.csv"' in CONFIG.read_text()
+
+
+@pytest.mark.parametrize(
+    ("named", "words"),
+    [
+        ("records=none.csv", "no such file"),
+        ("records", "--data KEY=FILE"),
+        ("recods=people.csv", "no kind of release has [data] with recods: the keys are groups: entities"),
+        ("records=areas", "must be a .csv or .parquet file"),
+    ],
+)
+def test_a_wrong_option(coco: Runner, named: str, words: str) -> None:
+    write(people=ENTITIES)
+    ran = coco("init", "--data", named)
+    assert ran.code == 2
+    assert words in ran.err
+
+
+def test_any_column_name_becomes_a_key(coco: Runner) -> None:
+    names = ['say "hi"', "a\nb", "größe", "x.y", "{}"]
+    pq.write_table(pa.table({name: ["r1"] for name in ("region_id", *names)}), "persons.parquet")
+    assert coco("init", "--data", "records=persons.parquet").code == 0
+    CONFIG.write_text(CONFIG.read_text().replace(" = []", ' = ["v"]'))
+    assert list(load_config(CONFIG).method.attributes) == names
+
+
+@pytest.mark.parametrize("stem", ["my visits", "größe", 'say "hi"', "line\nbreak"])
+def test_any_file_name_is_a_path_and_a_dataset(coco: Runner, stem: str) -> None:
+    write(**{stem: VALUES})
+    assert coco("init").code == 0
+    config = load_config(CONFIG)
+    assert config.data.values == Path(f"{stem}.csv")
+    assert config.privacy.dataset == (stem if stem.isprintable() else "data")

@@ -1,0 +1,120 @@
+"""The verb ledger, and how measuring meets a spent budget, a stopped run and changed data, as a user sees them."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from coco_opt.cli.console import TerminalReporter
+from coco_opt.releases import Progress
+from tests.cli.helpers import ENTITIES, SECURE, Runner, paid, write_groups, write_sizes
+
+ONCE = ["GRANTED", "RESERVED", "MEASURED", "RELEASED"]
+
+
+class Stopping(TerminalReporter):
+    """A terminal at which the user presses Ctrl-C when the noise is about to be drawn."""
+
+    @contextmanager
+    def stage(self, label: str) -> Iterator[Progress]:
+        """Show a stage, or stop."""
+        if label == "Measuring":
+            raise KeyboardInterrupt
+        yield lambda done, total: None
+
+
+def test_a_spent_budget_is_exit_3_until_more_is_granted(tmp_path: Path, coco: Runner) -> None:
+    config = write_sizes(tmp_path, privacy=SECURE)
+    empty = json.loads(coco("ledger", config, "--json").out)
+    assert (empty["entries"], empty["runs"], empty["verified"]) == ([], [], True)
+    assert coco("ledger", config, "--grant", "1").code == 3
+    assert coco("release", config).code == 0
+    config.write_text(config.read_text().replace("max_size = 20", "max_size = 21"))
+    refused = coco("release", config, "--json")
+    assert refused.code == 3
+    assert "0 of 1 is left" in json.loads(refused.out)["error"]["message"]
+    text = coco("ledger", config)
+    for words in (*ONCE, "land", "The chain of 4 entries holds"):
+        assert words in text.out
+    granted = json.loads(coco("ledger", config, "--grant", "3/2", "--json").out)
+    assert granted["accounts"] == [
+        {
+            "dataset": "land",
+            "unit": "epsilon",
+            "neighbours": "add_remove",
+            "total": "5/2",
+            "spent": "1",
+            "left": "3/2",
+        }
+    ]
+    assert coco("release", config).code == 0
+    assert len(json.loads(coco("ledger", config, "--json").out)["runs"]) == 2
+    assert coco("measure", config, "--again").code == 3
+    assert coco("ledger", config, "--grant", "-1").code == 2
+
+
+def test_changed_data_are_refused_with_the_ways_on(tmp_path: Path, coco: Runner) -> None:
+    config = write_groups(tmp_path, privacy=SECURE + '\ntotal = "3"')
+    assert coco("release", config).code == 0
+    (tmp_path / "entities.csv").write_text(ENTITIES + "e99,g1\n")
+    refused = coco("release", config)
+    assert refused.code == 2
+    for words in ("[input-changed]", "--again", "privacy.dataset"):
+        assert words in refused.errors[0]
+    assert paid(tmp_path) == ONCE
+    assert "paid now" in coco("measure", config, "--again").out
+    assert paid(tmp_path) == [*ONCE, "RESERVED", "MEASURED"]
+    config.write_text(config.read_text().replace('"land"', '"land 2"'))
+    assert coco("release", config).code == 0
+
+
+def test_a_broken_chain_is_shown_and_exit_1(tmp_path: Path, coco: Runner) -> None:
+    config = write_sizes(tmp_path, privacy=SECURE)
+    assert coco("release", config, "--out", tmp_path / "out").code == 0
+    connection = sqlite3.connect(tmp_path / "private" / "ledger.sqlite")
+    connection.execute("DROP TRIGGER no_update")
+    connection.execute("UPDATE entries SET amount = '1/1000' WHERE kind = 'RESERVED'")
+    connection.commit()
+    connection.close()
+    ran = coco("ledger", config)
+    assert ran.code == 1
+    assert "RELEASED" in ran.out
+    assert "entry 2 of the ledger does not match its hash" in ran.errors[0]
+    assert json.loads(coco("ledger", config, "--json").out)["verified"] is False
+    assert coco("release", config).code == 3
+    verified = coco("verify", tmp_path / "out", "--ledger", config)
+    assert verified.code == 1
+    assert "checks failed: paid" in verified.errors[0]
+
+
+def test_an_interrupted_run_is_resumed_or_given_up(
+    tmp_path: Path, coco: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = write_sizes(tmp_path, privacy=SECURE + '\ntotal = "2"')
+    with monkeypatch.context() as patch:
+        patch.setattr("coco_opt.cli.release.TerminalReporter", Stopping)
+        assert coco("release", config).code == 130
+        (run,) = json.loads(coco("ledger", config, "--json").out)["runs"]
+        assert (run["state"], run["estimable"]) == ("RESERVED", False)
+        assert "not measured yet: going on is free" in coco("ledger", config).out
+    assert json.loads(coco("release", config, "--json").out)["run"] == run["run"]
+    assert paid(tmp_path) == ONCE
+
+    config.write_text(config.read_text().replace("max_size = 20", "max_size = 21"))
+    with monkeypatch.context() as patch:
+        patch.setattr("coco_opt.cli.release.TerminalReporter", Stopping)
+        assert coco("release", config).code == 130
+    (key,) = tmp_path.glob("private/runs/*/key")
+    assert coco("ledger", config, "--abandon", "nobody").code == 3
+    assert coco("ledger", config, "--forget", key.parent.name).code == 3
+    assert coco("ledger", config, "--abandon", key.parent.name).code == 0
+    assert not key.exists()
+    assert "given up" in coco("ledger", config).out
+    refused = coco("release", config)
+    assert refused.code == 3
+    assert "0 of 2 is left" in refused.errors[0]

@@ -1,0 +1,397 @@
+"""Every mistake a user can make: nothing is paid, one clear line says where and what to do, and no value is in it."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+import coco_opt.cli
+from coco_opt.errors import BudgetError, CocoOptError, ConfigError, SolverError
+from tests.cli.helpers import (
+    CANARY,
+    ENTITIES,
+    GROUPS,
+    HIERARCHY,
+    KINDS,
+    RECORDS,
+    SECURE,
+    SIZES,
+    VALUES,
+    Data,
+    Runner,
+    paid,
+    write_groups,
+    write_sizes,
+)
+
+ONCE = ["GRANTED", "RESERVED", "MEASURED", "RELEASED"]
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """A file of a kind that is wrong, the code and places of its error, and files that mend it (default: the good)."""
+
+    kind: str
+    code: str
+    texts: dict[str, str]
+    wheres: tuple[str, ...] = ()
+    mended: dict[str, str] = field(default_factory=dict)
+
+
+LOST_ZEROS = {
+    "entities": "entity_id,group_id\ne1,007\ne2,7\n",
+    "groups": "group_id,region_id\n007,r1\n",
+}
+MISTAKES = [
+    Mistake("groups", "empty-file", {"entities": "entity_id,group_id\n"}, ("entities.csv",)),
+    Mistake("groups", "empty-file", {"entities": ""}, ("entities.csv",)),
+    Mistake(
+        "groups",
+        "unknown-group",
+        {"entities": ENTITIES + f"e99,{CANARY}\n"},
+        ("entities.csv", "row 12", "'group_id'"),
+        {"groups": GROUPS + f"{CANARY},r1\n"},
+    ),
+    Mistake("groups", "unknown-group", LOST_ZEROS, ("row 3",), {"groups": LOST_ZEROS["groups"] + "7,r1\n"}),
+    Mistake(
+        "groups",
+        "unknown-region",
+        {"groups": GROUPS + "g9,r9\n"},
+        ("groups.csv", "row 7", "'region_id'"),
+        {"hierarchy": HIERARCHY + "r9,land,west\n"},
+    ),
+    Mistake("groups", "duplicate-entity", {"entities": ENTITIES + "e3,g4\n"}, ("row 12", "'entity_id'")),
+    Mistake("groups", "group-in-two-leaves", {"groups": GROUPS + "g1,r2\n"}, ("groups.csv", "row 7", "'group_id'")),
+    Mistake("groups", "two-parents", {"hierarchy": HIERARCHY + "r1,land,south\n"}, ("hierarchy.csv", "row 4")),
+    Mistake("groups", "malformed-row", {"entities": ENTITIES + 'e98,"g1\n'}, ("entities.csv",)),
+    Mistake("groups", "missing-column", {"groups": "group_id,area\ng1,r1\n"}, ("groups.csv", "row 1", "'region_id'")),
+    Mistake("groups", "no-header", {"entities": f"{CANARY},g1\ne2,g1\n"}, ("entities.csv", "row 1")),
+    Mistake("tables", "empty-file", {"records": "region_id,sex,age,count\n"}, ("records.csv",)),
+    Mistake(
+        "tables",
+        "unknown-region",
+        {"records": RECORDS + "r9,male,old,2\n"},
+        ("records.csv", "row 14", "'region_id'"),
+        {"hierarchy": HIERARCHY + "r9,land,west\n"},
+    ),
+    Mistake("tables", "unknown-value", {"records": RECORDS + f"r1,{CANARY},old,2\n"}, ("row 14", "'sex'")),
+    Mistake("tables", "malformed-row", {"records": RECORDS + 'r1,"male,old,2\n'}, ("records.csv",)),
+    Mistake("ranges", "empty-file", {"values": "value\n"}, ("values.csv",)),
+    Mistake("ranges", "outside-domain", {"values": VALUES + "739173\n"}, ("values.csv", "row 42", "'value'")),
+    Mistake("ranges", "not-an-integer", {"values": VALUES + "2.5\n"}, ("values.csv", "row 42", "'value'")),
+    Mistake("ranges", "malformed-row", {"values": VALUES + '"3\n'}, ("values.csv",)),
+]
+
+
+def told(ran: object, *, code: int = 2) -> str:
+    """Return the one line that says what is wrong."""
+    assert ran.code == code, ran  # type: ignore[attr-defined]
+    assert ran.out == ""  # type: ignore[attr-defined]
+    (line,) = ran.errors  # type: ignore[attr-defined]
+    assert "Traceback" not in ran.err  # type: ignore[attr-defined]
+    return str(line)
+
+
+@pytest.mark.parametrize("mistake", MISTAKES, ids=[f"{one.kind}-{one.code}" for one in MISTAKES])
+def test_a_bad_table_costs_nothing_and_mended_pays_once(mistake: Mistake, tmp_path: Path, coco: Runner) -> None:
+    data = KINDS[mistake.kind]
+    config = data.write(tmp_path, privacy=SECURE, **mistake.texts)
+    for verb in ("check", "measure", "release"):
+        line = told(coco(verb, config))
+        assert f"[{mistake.code}]" in line
+        assert [where for where in mistake.wheres if where not in line] == []
+        assert CANARY not in line
+        assert "7391" not in line
+    assert paid(tmp_path) == []
+    texts = {**mistake.texts, **mistake.mended} if mistake.mended else {}
+    assert coco("release", data.write(tmp_path, privacy=SECURE, **texts)).code == 0
+    assert paid(tmp_path) == ONCE
+
+
+def test_an_unknown_attribute_value_is_mended_in_the_config(tmp_path: Path, coco: Runner) -> None:
+    data = KINDS["tables"]
+    config = data.write(tmp_path, privacy=SECURE, records=RECORDS + "r1,male,infant,2\n")
+    assert "[unknown-value]" in told(coco("release", config))
+    config.write_text(config.read_text().replace('"old"', '"old", "infant"'))
+    assert coco("release", config).code == 0
+    assert paid(tmp_path) == ONCE
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_no_such_file_and_a_name_of_300_characters(kind: str, tmp_path: Path, coco: Runner) -> None:
+    data = KINDS[kind]
+    config = data.write(tmp_path, privacy=SECURE)
+    text = config.read_text()
+    for key in data.files:
+        for name in ("absent", "x" * 300):
+            config.write_text(text.replace(f'"{key}.csv"', f'"{name}.csv"'))
+            line = told(coco("release", config))
+            assert f"{name}.csv" in line
+            assert "[file-not-found]" in line or "[unreadable-file]" in line
+    config.write_text(text)
+    line = told(coco("release", config, "--out", tmp_path / ("y" * 300)))
+    assert "[cannot-write]" in line
+    assert paid(tmp_path) == []
+    assert coco("release", config, "--out", tmp_path / "out").code == 0
+    assert paid(tmp_path) == ONCE
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_folders_that_cannot_be_written(kind: str, tmp_path: Path, coco: Runner) -> None:
+    data = KINDS[kind]
+    config = data.write(tmp_path, privacy=SECURE)
+    assert "cannot be made" in told(coco("release", config, "--out", "/proc/coco/out"))
+    assert "[cannot-write]" in told(coco("measure", config, "--publish", "/proc/coco"))
+    text = config.read_text()
+    for key, name in (("private", "/proc/private"), ("directory", "/proc/releases")):
+        config.write_text(f'{text}\n[output]\n{key} = "{name}"\n')
+        assert "cannot be made" in told(coco("release", config))
+    config.write_text(text)
+    (tmp_path / "out").mkdir()
+    for arguments in (("release", config, "--out"), ("measure", config, "--publish")):
+        assert "[folder-exists]" in told(coco(*arguments, tmp_path / "out"))
+    assert paid(tmp_path) == []
+
+
+def test_a_private_folder_that_others_can_enter_is_refused(tmp_path: Path, coco: Runner) -> None:
+    config = write_sizes(tmp_path, privacy=SECURE)
+    (tmp_path / "private").mkdir(mode=0o755)
+    (tmp_path / "private").chmod(0o755)
+    assert "run chmod 700 on it" in told(coco("release", config))
+    (tmp_path / "private").chmod(0o700)
+    assert coco("release", config).code == 0
+    assert paid(tmp_path) == ONCE
+
+
+OUT_OF_RANGE = [
+    ("groups", "max_size = 20", "max_size = 0", "groups.max_size"),
+    ("groups", "max_size = 20", 'max_size = 20\nquery = "rank"', "groups.query"),
+    ("groups", "max_size = 20", 'max_size = 20\nquery = ["ranks"]', "groups.query"),
+    ("groups", "max_size = 20", 'max_size = 20\nloss = ["l1", "l1", "l1"]', "groups.loss"),
+    ("groups", "max_size = 20", 'max_size = 20\nconsistensy = "none"', "groups.consistensy"),
+    ("tables", '"total"', '"totl"', "topdown.workload"),
+    ("tables", "workload", "worklaod", "topdown.worklaod"),
+    ("ranges", "cells = 9", "cells = 0", "ranges.cells"),
+    ("ranges", "fan_out = 3", "fan_out = 1", "ranges.fan_out"),
+    ("ranges", 'dataset = "land"', "", "privacy.dataset"),
+    ("ranges", 'dataset = "land"', 'dataset = "land"\nsplit = ["1/2", "1/2"]', "privacy.split"),
+    ("groups", 'epsilon = "1"', 'epsilon = "0"', "privacy.epsilon"),
+    ("tables", 'dataset = "land"', 'dataset = "land"\nsplit = ["1/2"]', "privacy.split"),
+]
+
+
+@pytest.mark.parametrize(("kind", "old", "new", "key"), OUT_OF_RANGE)
+def test_an_option_out_of_range_names_its_key(
+    kind: str, old: str, new: str, key: str, tmp_path: Path, coco: Runner
+) -> None:
+    data = KINDS[kind]
+    config = data.write(tmp_path, privacy=SECURE)
+    text = config.read_text()
+    assert old in text
+    config.write_text(text.replace(old, new, 1))
+    ran = coco("release", config)
+    assert (ran.code, ran.out) == (2, "")
+    assert any(line.startswith(f"error: run.toml: [{key}") for line in ran.errors), ran.errors
+    assert paid(tmp_path) == []
+    config.write_text(text)
+    assert coco("release", config).code == 0
+    assert paid(tmp_path) == ONCE
+
+
+@pytest.mark.parametrize(
+    ("choice", "words"),
+    [
+        ('"hihgs"', "did you mean 'highs'"),
+        ('"pav"', "cannot express isotonic_l1"),
+        ('{ name = "highs", tolerence = 1 }', "did you mean 'tolerance'"),
+        ('{ name = "auto", tolerance = 1.0 }', "'auto' takes no options"),
+        ('{ name = "osqp", eps_abs = -1.0 }', "check its options (OSQPException"),
+        ('"cvxpy:NOPE"', "CVXPY has no engine 'NOPE'"),
+    ],
+)
+def test_bad_solver_choices(choice: str, words: str, tmp_path: Path, coco: Runner) -> None:
+    config = write_sizes(tmp_path, privacy=SECURE)
+    text = config.read_text()
+    config.write_text(f"{text}\n[solvers]\nisotonic_l1 = {choice}\n")
+    line = told(coco("release", config))
+    assert line.startswith("error: run.toml: [solvers.isotonic_l1")
+    assert words in line
+    assert paid(tmp_path) == []
+    config.write_text(text)
+    assert coco("release", config).code == 0
+    assert paid(tmp_path) == ONCE
+
+
+def test_a_solver_without_its_package(tmp_path: Path, coco: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = write_sizes(tmp_path, privacy=SECURE, more='[solvers]\nisotonic_l1 = "piqp"')
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, "piqp", None)  # what an absent package looks like
+        line = told(coco("release", config))
+    assert "pip install" in line
+    assert "piqp" in line
+    assert paid(tmp_path) == []
+    assert coco("release", config).code == 0
+    assert paid(tmp_path) == ONCE
+
+
+def test_too_many_groups_to_match_are_found_before_the_payment(tmp_path: Path, coco: Runner) -> None:
+    config = write_sizes(
+        tmp_path, f"country,county,size,groups\nland,north,1,{10**12}\nland,south,2,3\n", privacy=SECURE
+    )
+    assert "matching takes at most" in told(coco("release", config))
+    assert paid(tmp_path) == []
+
+
+def test_a_negative_size_is_not_shown(tmp_path: Path, coco: Runner) -> None:
+    line = told(coco("release", write_sizes(tmp_path, SIZES + "land,south,-73,2\n")))
+    assert "sizes.csv, row 6, column 'size'" in line
+    assert "[negative-size]" in line
+    assert "73" not in line
+
+
+def test_a_solver_that_misses_its_tolerance_is_replaced_and_named(tmp_path: Path, coco: Runner) -> None:
+    crippled = '[solvers]\nisotonic_l1 = { name = "osqp", max_iter = 1 }'
+    config = write_sizes(tmp_path, privacy=SECURE, more=crippled)
+    ran = coco("release", config, "--out", tmp_path / "out")
+    assert ran.code == 0
+    assert "divide-and-conquer answered" in ran.out
+    assert "Answers of other solvers" in (tmp_path / "out" / "report.html").read_text()
+    config.write_text(config.read_text().replace("[solvers]", "[solvers]\nfallback = false"))
+    refused = coco("release", config)
+    assert refused.code == 4
+    assert "Nothing more is to be paid" in refused.errors[0]
+    assert paid(tmp_path) == ONCE
+
+
+@pytest.mark.parametrize("verb", ["check", "plan", "measure", "release", "compare", "ledger", "audit"])
+def test_wrong_paths(verb: str, tmp_path: Path, coco: Runner) -> None:
+    assert "absent.toml: no such config file" in told(coco(verb, tmp_path / "absent.toml"))
+
+
+def test_what_is_no_measurement(tmp_path: Path, coco: Runner) -> None:
+    for verb in ("estimate", "compare"):
+        assert "is no measurement" in told(coco(verb, tmp_path))
+    config = write_groups(tmp_path)
+    assert "is no measurement" in told(coco("estimate", "20260101T000000Z-00000000", config))
+    data = KINDS["ranges"].write(tmp_path / "ranges")
+    assert coco("measure", data, "--publish", tmp_path / "open").code == 0
+    assert "use a [ranges] section" in told(coco("estimate", tmp_path / "open", config))
+
+
+def test_usage_errors(coco: Runner) -> None:
+    assert coco("relase").code == 2
+    assert coco("verify").code == 2
+    assert coco("compare", "x.toml", "--size", "nought").code == 2
+    assert coco("--nonsense").err.startswith("error: No such option")
+    bare = coco()
+    assert bare.code == 2
+    assert "release" in bare.out
+
+
+JSON_ERRORS: list[tuple[tuple[str, ...], int, str]] = [
+    (("release", "absent.toml"), 2, "bad-config"),
+    (("verify", "absent"), 2, "file-not-found"),
+    (("release", "run.toml", "--out", "taken"), 2, "folder-exists"),
+    (("plan", "run.toml", "--runs", "none"), 2, "usage"),
+    (("ledger", "run.toml", "--grant", "1"), 3, "budget"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "exit_code", "code"), JSON_ERRORS)
+def test_errors_as_json(
+    arguments: tuple[str, ...],
+    exit_code: int,
+    code: str,
+    tmp_path: Path,
+    coco: Runner,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_groups(tmp_path)
+    Path("taken").mkdir()
+    ran = coco(*arguments, "--json")
+    assert ran.code == exit_code
+    found = json.loads(ran.out)["error"]
+    assert (found["exit_code"], found["code"]) == (exit_code, code)
+    assert f"error: {found['message']}" in ran.err
+
+
+def test_a_failed_check_is_one_json_value(tmp_path: Path, coco: Runner) -> None:
+    assert coco("release", write_groups(tmp_path), "--out", tmp_path / "out").code == 0
+    (tmp_path / "out" / "hierarchy.parquet").write_bytes(b"")
+    ran = coco("verify", tmp_path / "out", "--json")
+    assert ran.code == 1
+    assert json.loads(ran.out)["passed"] is False
+    assert len(ran.errors) == 1
+
+
+class SpillingError(Exception):
+    """Any error of any package."""
+
+
+def failing(error: BaseException) -> Callable[..., int]:
+    def run(*_: object, **__: object) -> int:
+        raise error
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "words"),
+    [
+        (CocoOptError("plain"), 2, "plain"),
+        (BudgetError("spent"), 3, "spent"),
+        (SolverError("missed"), 4, "missed"),
+        (KeyboardInterrupt(), 130, "interrupted"),
+        (MemoryError(), 2, "out of memory"),
+        (OSError(12, "Cannot allocate memory"), 2, "out of memory"),
+        (RuntimeError("can't start new thread"), 2, "out of memory"),
+    ],
+)
+def test_exit_codes(error: BaseException, code: int, words: str, coco: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COCO_OPT_DEBUG", raising=False)
+    monkeypatch.setattr(coco_opt.cli.typer.main, "get_command", lambda app: type("C", (), {"main": failing(error)}))
+    assert words in told(coco("solvers"), code=code)
+    assert json.loads(coco("solvers", "--json").out)["error"]["exit_code"] == code
+
+
+def test_several_mistakes_of_a_config_are_a_line_each(monkeypatch: pytest.MonkeyPatch, coco: Runner) -> None:
+    error = ConfigError("a.b", "wrong\nrun.toml: [c.d] wrong too", "run.toml")
+    monkeypatch.setattr(coco_opt.cli.typer.main, "get_command", lambda app: type("C", (), {"main": failing(error)}))
+    assert coco("solvers").errors == ["error: run.toml: [a.b] wrong", "error: run.toml: [c.d] wrong too"]
+
+
+def test_unexpected_errors_show_their_type_only(monkeypatch: pytest.MonkeyPatch, coco: Runner) -> None:
+    monkeypatch.delenv("COCO_OPT_DEBUG", raising=False)
+    error = SpillingError(f"row {CANARY}")
+    monkeypatch.setattr(coco_opt.cli.typer.main, "get_command", lambda app: type("C", (), {"main": failing(error)}))
+    ran = coco("solvers")
+    assert ran.code == 1
+    assert "SpillingError" in ran.err
+    assert CANARY not in ran.err + ran.out
+    monkeypatch.setenv("COCO_OPT_DEBUG", "1")
+    with pytest.raises(SpillingError):
+        coco("solvers")
+
+
+def test_an_existing_target_is_refused_before_the_private_table_is_read(tmp_path: Path, coco: Runner) -> None:
+    config = write_groups(tmp_path, entities="broken")
+    (tmp_path / "out").mkdir()
+    assert "[folder-exists]" in told(coco("release", config, "--out", tmp_path / "out"))
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_an_empty_file_name_is_no_path(kind: str, tmp_path: Path, coco: Runner) -> None:
+    data: Data = KINDS[kind]
+    config = data.write(tmp_path)
+    key = next(iter(data.files))
+    config.write_text(config.read_text().replace(f'"{key}.csv"', '""'))
+    assert f"[data.{key}] must be a path" in told(coco("check", config))
+    config.write_text(config.read_text().replace('""', f'"{os.sep}"'))
+    assert coco("check", config).code == 2

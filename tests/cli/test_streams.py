@@ -1,0 +1,181 @@
+"""Standard streams that are closed or full, and memory that is short: a paid run is finished, or goes on for free."""
+
+from __future__ import annotations
+
+import errno
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from coco_opt._version import __version__
+from coco_opt.cli import main
+from coco_opt.cli.console import SafeStream, TerminalReporter, figure, fraction, size, write
+from tests.cli.helpers import CANARY, KINDS, SECURE, Runner, paid, write_groups
+
+ONCE = ["GRANTED", "RESERVED", "MEASURED", "RELEASED"]
+COCO = f"{sys.executable} -m coco_opt.cli"
+# In place of the command line, with so many megabytes left once everything is imported.
+SHORT = """
+import resource, sys
+from coco_opt.cli import main
+warm, config, left = sys.argv[1:]
+assert main(["release", warm, "--json"]) == 0
+used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + int(left) * 2**20,) * 2)
+sys.exit(main(["release", config]))
+"""
+
+
+def shell(command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False, timeout=120)
+
+
+@pytest.mark.parametrize(
+    ("redirected", "code", "words"),
+    [
+        (">&- 2>&-", 0, ""),
+        ("> /dev/full", 2, "standard output could not be written: No space left on device"),
+        ("| true; exit ${PIPESTATUS[0]}", 0, ""),
+    ],
+)
+def test_a_paid_run_is_finished_without_standard_output(
+    redirected: str, code: int, words: str, tmp_path: Path, coco: Runner
+) -> None:
+    config, out = KINDS["ranges"].write(tmp_path, privacy=SECURE), tmp_path / "out"
+    ran = shell(f"{COCO} release {config} --out {out} {redirected}")
+    assert ran.returncode == code, ran.stderr
+    assert words in ran.stderr
+    assert "Traceback" not in ran.stderr
+    assert "Exception ignored" not in ran.stderr
+    assert paid(tmp_path) == ONCE
+    assert coco("verify", out, "--ledger", config).code == 0
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs /proc")
+def test_short_of_memory_a_run_pays_once_and_goes_on_for_free(tmp_path: Path, coco: Runner) -> None:
+    data, folder = KINDS["ranges"], tmp_path / "large"
+    warm, config = data.write(tmp_path / "warm"), data.write(folder, privacy=SECURE)
+    large = config.read_text().replace("cells = 9", "cells = 500_000").replace("fan_out = 3", 'fan_out = "cells"')
+    config.write_text(large)
+    codes = []
+    for left in (4, 64):
+        command = [sys.executable, "-c", SHORT, str(warm), str(config), str(left)]
+        ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+        codes.append(ran.returncode)
+        failed = [line for line in ran.stderr.splitlines() if line.startswith("error: ")]
+        assert len(failed) == (ran.returncode != 0), ran.stderr
+        assert all("memory" in line for line in failed)
+        assert paid(folder) == ONCE[: len(paid(folder))]
+    assert codes[0] == 2
+    assert set(codes) <= {0, 2}
+    assert coco("release", config).code == 0
+    assert paid(folder) == ONCE
+
+
+def test_the_installed_command(tmp_path: Path) -> None:
+    """Run whole processes: version, light start, exit code, no traceback."""
+    config = write_groups(tmp_path, entities=f"entity_id,group_id\n{CANARY},nowhere\n")
+    code = (
+        "import sys, coco_opt.cli as c\n"
+        "assert c.main(['--version']) == 0\n"
+        "loaded = {'numba', 'pandas', 'duckdb', 'pyarrow', 'matplotlib', 'scipy'} & set(sys.modules)\n"
+        "assert not loaded, loaded\n"
+    )
+    light = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (light.returncode, light.stdout) == (0, f"coco-opt {__version__}\n"), light.stderr
+    failed = shell(f"{COCO} release {config} --json")
+    assert failed.returncode == 2
+    assert json.loads(failed.stdout)["error"]["code"] == "unknown-group"
+    assert failed.stderr.splitlines()[:2] == ["Reading the public tables", "Reading the private table"]
+    assert len(failed.stderr.splitlines()) == 3
+    assert CANARY not in failed.stderr + failed.stdout
+
+
+class Failing(io.StringIO):
+    """A stream that takes ``most`` characters and then fails."""
+
+    def __init__(self, number: int, most: int = 0) -> None:
+        super().__init__()
+        self._number, self._most = number, most
+
+    def write(self, text: str) -> int:
+        if self.tell() + len(text) > self._most:
+            raise OSError(self._number, os.strerror(self._number))
+        return super().write(text)
+
+
+@pytest.mark.parametrize(
+    ("stream", "failure"),
+    [
+        (None, ""),
+        (Failing(errno.EPIPE), ""),
+        (Failing(errno.ENOSPC), "No space left on device"),
+        (Failing(errno.EIO, 3), "Input/output error"),
+    ],
+)
+def test_a_safe_stream_keeps_its_failure(stream: io.StringIO | None, failure: str) -> None:
+    safe = SafeStream(stream)
+    for text in ("abc", "def", ""):
+        assert safe.write(text) == len(text)
+        safe.flush()
+    assert (safe.failure, safe.used, safe.isatty()) == (failure, True, False)
+    closed = io.StringIO()
+    closed.close()
+    safe = SafeStream(closed)
+    safe.write("x")
+    assert safe.failure == ""
+
+
+def test_what_an_encoding_lacks_is_escaped() -> None:
+    raw = io.BytesIO()
+    safe = SafeStream(io.TextIOWrapper(raw, encoding="ascii"))
+    safe.write("Gr\u00f6\u00dfe")
+    safe.flush()
+    assert raw.getvalue() == b"Gr\\xf6\\xdfe"
+
+
+@pytest.mark.parametrize("verb", ["solvers", "--help", "--version"])
+def test_any_output_may_be_lost(verb: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = io.StringIO()
+    monkeypatch.setattr(sys, "stdout", Failing(errno.ENOSPC))
+    monkeypatch.setattr(sys, "stderr", said)
+    assert main([verb]) == 2
+    assert said.getvalue().startswith("error: standard output could not be written: No space left on device")
+    monkeypatch.setattr(sys, "stdout", None)
+    assert main([verb]) == 0
+
+
+def test_lines_beside_json_and_stages_go_to_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
+    for lines in (True, False):
+        reporter = TerminalReporter(lines=lines)
+        reporter.line("a line")
+        with reporter.stage("A stage") as progress:
+            progress(1, 2)
+        write("a result")
+        printed = capsys.readouterr()
+        assert printed.out.splitlines() == (["a line", "a result"] if lines else ["a result"])
+        assert printed.err.splitlines() == (["A stage"] if lines else ["a line", "A stage"])
+
+
+def test_a_terminal_shows_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    with TerminalReporter().stage("A stage") as progress:
+        progress(1, 2)
+        progress(2, 2)
+    assert "2/2" in terminal.getvalue()
+
+
+def test_figures() -> None:
+    assert [figure(-0.0), figure(None), figure(1234.5)] == ["0", "-", "1.2e+03"]
+    assert [fraction("1/3"), fraction("1000000001/3000000000")] == ["1/3", "~0.333333"]
+    assert [size(12), size(5_300_000)] == ["12 B", "5.3 MB"]

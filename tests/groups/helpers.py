@@ -1,0 +1,125 @@
+"""Small hierarchies of groups, their measurements, and what every release of them must keep."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt import CountOfCounts, Hierarchy, SeededNoise
+from coco_opt.groups import GroupsAnswers, RegionAnswer, measure_hierarchy
+from coco_opt.groups.estimated.consistency import sum_of_leaves
+from coco_opt.privacy import Cost, Epsilon, Measurement
+
+Int64 = NDArray[np.int64]
+MAX_SIZE = 12
+
+
+class NoNoise:
+    """A source of both laws that adds nothing and remembers what was opened: (parameter, measurement, region)."""
+
+    name = "none"
+    private = False
+
+    def __init__(self) -> None:
+        self.opened: list[tuple[Fraction, str, str]] = []
+
+    def stream(self, scale: Fraction, *, measurement: str, region: str) -> NoNoise:
+        """Open nothing."""
+        self.opened.append((scale, measurement, region))
+        return self
+
+    def gaussian_stream(self, variance: Fraction, *, measurement: str, region: str) -> NoNoise:
+        """Open nothing."""
+        return self.stream(variance, measurement=measurement, region=region)
+
+    def add_to(self, values: Int64) -> Int64:
+        """Add nothing."""
+        assert values.dtype == np.int64
+        return values.copy()
+
+    def draw(self, n: int) -> Int64:
+        """Draw zeros."""
+        return np.zeros(n, dtype=np.int64)
+
+
+class Told(NoNoise):
+    """A source that answers what it is told, whatever the data are: the values of each region, by path."""
+
+    def __init__(self, answers: Mapping[str, Sequence[int]]) -> None:
+        super().__init__()
+        self._answers = answers
+
+    def add_to(self, values: Int64) -> Int64:
+        """Return what was told of the region opened last."""
+        return np.array(self._answers[self.opened[-1][2]], np.int64)
+
+
+def costs(shares: Sequence[Fraction | int | None], unit: type[Cost] = Epsilon) -> list[Cost]:
+    """Return one cost a level; None is no share."""
+    return [unit(Fraction(share or 0)) for share in shares]
+
+
+def thirds(levels: int = 3) -> list[Cost]:
+    """Return epsilon 1 in equal parts."""
+    return costs([Fraction(1, levels)] * levels)
+
+
+def measured(
+    hierarchy: Hierarchy,
+    truth: Sequence[CountOfCounts],
+    queries: str | Sequence[str] = "cumulative",
+    *,
+    seed: int | None = 3,
+    shares: Sequence[Fraction | int | None] | None = None,
+    max_size: int = MAX_SIZE,
+    **settings: Any,
+) -> Measurement:
+    """Return a measurement with seeded noise, without any for the seed None; epsilon 1 unless ``shares`` are given."""
+    levels = hierarchy.levels
+    given: dict[str, Any] = {
+        "costs": thirds(levels) if shares is None else costs(shares),
+        "neighbours": "add_remove",
+        "source": NoNoise() if seed is None else SeededNoise(seed),
+        **settings,
+    }
+    asked: Any = [queries] * levels if isinstance(queries, str) else list(queries)
+    counts = np.array([one.groups for one in truth])
+    return measure_hierarchy(truth, hierarchy, counts, queries=asked, max_size=max_size, **given)
+
+
+def answer(
+    histogram: CountOfCounts, query: str, source: Any, cost: Cost | None = None, **settings: Any
+) -> RegionAnswer:
+    """Return the noisy answer of one region, which is its own hierarchy."""
+    region = Hierarchy.from_paths([("n",)])
+    given = {"source": source, "costs": [cost or Epsilon(Fraction(1))], **settings}
+    return GroupsAnswers(measured(region, [histogram], query, **given))[0]
+
+
+def three_levels(rng: np.random.Generator) -> tuple[Hierarchy, list[CountOfCounts]]:
+    """Return three levels of regions with random histograms."""
+    hierarchy = Hierarchy.from_paths([("n", f"s{i}", f"c{j}") for i in range(3) for j in range(1 + i)])
+    cells = MAX_SIZE + 1
+    leaves = [
+        CountOfCounts.from_dense(rng.integers(0, 40, cells) * (rng.random(cells) < 0.6)) for _ in hierarchy.leaves
+    ]
+    return hierarchy, sum_of_leaves(hierarchy, leaves)
+
+
+def assert_consistent(
+    hierarchy: Hierarchy,
+    truth: Sequence[CountOfCounts],
+    released: Sequence[CountOfCounts],
+    max_size: int = MAX_SIZE,
+) -> None:
+    """Check the public numbers of groups, the bound on sizes, and that children add up to their parents."""
+    for region in range(hierarchy.regions):
+        assert released[region].groups == truth[region].groups
+        assert released[region].max_size <= max_size
+        children = hierarchy.children(region)
+        if len(children):
+            assert released[region].equals(CountOfCounts.total(released[child] for child in children))

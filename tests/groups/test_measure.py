@@ -1,0 +1,239 @@
+"""Measurements of groups: right shapes and scales, exact values, own noise in each region, nothing private."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import coco_opt.groups.asked.measure
+import coco_opt.groups.queries
+import coco_opt.privacy.answers
+from coco_opt.errors import InputError, ProblemError
+from coco_opt.groups import QUERIES, GroupsAnswers, Query, measure_hierarchy
+from coco_opt.histograms import CountOfCounts, Hierarchy
+from coco_opt.privacy import Cost, Epsilon, Measurement, OpenDPNoise, Rho, SeededNoise
+from tests.groups.helpers import NoNoise, answer, costs
+
+Int64 = NDArray[np.int64]
+HISTOGRAM = CountOfCounts.from_runs([0, 1, 3, 9], [2, 4, 1, 3])  # 10 groups, one in three above K = 5
+
+
+@pytest.mark.parametrize(
+    ("query", "values"),
+    [
+        ("sizes", [2, 4, 0, 1, 0, 3]),
+        ("cumulative", [2, 6, 6, 7, 7]),
+        ("ranks", [0, 0, 1, 1, 1, 1, 3, 5, 5, 5]),
+    ],
+)
+def test_without_noise_the_values_are_the_clamped_query(query: Query, values: list[int]) -> None:
+    found = answer(HISTOGRAM, query, NoNoise(), max_size=5)
+    assert found.values.tolist() == values
+    assert (found.groups, found.max_size, found.region) == (10, 5, "n")
+
+
+@pytest.mark.parametrize(("neighbours", "factor"), [("add_remove", 1), ("replace", 2)])
+def test_scales_follow_sensitivity_and_budget(neighbours: str, factor: int) -> None:
+    source = NoNoise()
+    for query in QUERIES:
+        found = answer(HISTOGRAM, query, source, Epsilon(Fraction(1, 3)), neighbours=neighbours, max_size=5)
+        assert found.law.parameter == factor * (6 if query == "sizes" else 3)
+    assert [opened[1:] for opened in source.opened] == [(query, "n") for query in QUERIES]
+    rho = answer(HISTOGRAM, "sizes", NoNoise(), Rho(Fraction(1, 6)), neighbours=neighbours, max_size=5)
+    assert rho.law.parameter == (6 if factor == 1 else 18)
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_values_are_the_query_plus_the_stream_of_that_region(query: Query) -> None:
+    found = answer(HISTOGRAM, query, SeededNoise(4), Epsilon(Fraction(1, 10)), max_size=5)
+    truth = answer(HISTOGRAM, query, NoNoise(), max_size=5).values
+    noise = SeededNoise(4).stream(found.law.parameter, measurement=query, region="n").draw(len(truth))
+    np.testing.assert_array_equal(found.values, truth + noise)
+    assert np.any(noise != 0)
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_a_region_without_groups_is_measured_like_any_other(query: Query) -> None:
+    found = answer(CountOfCounts.empty(), query, SeededNoise(1), max_size=5)
+    assert len(found.values) == {"sizes": 6, "cumulative": 5, "ranks": 0}[query]
+
+
+@pytest.mark.parametrize("query", ["sizes", "cumulative"])
+def test_a_noisy_histogram_is_that_of_the_answer(query: Query) -> None:
+    sizes, counts = answer(HISTOGRAM, query, NoNoise(), max_size=5).histogram()
+    assert sizes.tolist() == list(range(6))
+    assert counts.tolist() == [2, 4, 0, 1, 0, 3]
+    sizes, counts = answer(HISTOGRAM, "ranks", NoNoise(), max_size=5).histogram()
+    assert (sizes.tolist(), counts.tolist()) == ([0, 1, 3, 5], [2, 4, 1, 3])
+
+
+# --- a hierarchy ----------------------------------------------------------------------------------------
+
+HIERARCHY = Hierarchy.from_paths([("us", "ny", "a"), ("us", "ny", "b"), ("us", "pa", "c"), ("us", "pa", "d")])
+THIRDS = costs([Fraction(1, 3)] * 3)
+
+
+def sample() -> tuple[list[CountOfCounts], Int64]:
+    """Four equal leaves and their sums: equal regions must still get different noise."""
+    leaf = CountOfCounts.from_runs([1, 2, 4], [30, 10, 2])
+    leaves = [leaf] * 4
+    middle = [CountOfCounts.total([leaf, leaf])] * 2
+    histograms = [CountOfCounts.total(leaves), *middle, *leaves]
+    return histograms, np.array([histogram.groups for histogram in histograms])
+
+
+def whole(source: Any, **more: Any) -> Measurement:
+    histograms, counts = sample()
+    settings: dict[str, Any] = {
+        "queries": ("cumulative",) * 3,
+        "costs": THIRDS,
+        "max_size": 200,
+        "neighbours": "add_remove",
+        "source": source,
+    }
+    return measure_hierarchy(histograms, HIERARCHY, counts, **{**settings, **more})
+
+
+def test_every_region_is_measured_in_order_with_its_levels_budget() -> None:
+    done: list[tuple[int, int]] = []
+    epsilons: list[Cost] = costs([Fraction(1, 2), Fraction(1, 3), Fraction(1, 6)])
+    queries = ("ranks", "cumulative", "sizes")
+    noisy = whole(SeededNoise(1), costs=epsilons, queries=queries, progress=lambda *step: done.append(step))
+    answers = GroupsAnswers(noisy)
+    assert [one.region for one in answers if one is not None] == list(HIERARCHY.paths)
+    assert [answers[region].query for region in (0, 1, 6)] == list(queries)
+    assert [question.cost for question in noisy.asked.questions] == epsilons
+    assert answers.table(1).shape == (2, 200)
+    assert noisy.cost == Epsilon(Fraction(1))
+    assert len(done) == 7
+    assert done[-1] == (168 + 2 * 200 + 4 * 201,) * 2
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_no_two_regions_get_equal_noise(query: Query) -> None:
+    for source in (SeededNoise(0), OpenDPNoise()):
+        noisy = GroupsAnswers(whole(source, queries=(query,) * 3, costs=costs([Fraction(1, 100)] * 3)))
+        truth = GroupsAnswers(whole(NoNoise(), queries=(query,) * 3))
+        noises = [noisy[region].values - truth[region].values for region in range(7)]
+        shortest = min(map(len, noises))
+        assert len({noise[:shortest].tobytes() for noise in noises}) == 7
+
+
+def test_one_seed_gives_one_measurement_and_another_seed_another() -> None:
+    first, again, other = (whole(SeededNoise(seed)) for seed in (1, 1, 2))
+    for level in range(3):
+        assert np.array_equal(first.answers[level].values, again.answers[level].values)
+        assert not np.array_equal(first.answers[level].values, other.answers[level].values)
+
+
+def test_a_level_without_budget_is_not_measured() -> None:
+    source = NoNoise()
+    noisy = whole(source, costs=costs([None, 0, 1]))
+    answers = GroupsAnswers(noisy)
+    assert answers.measured_levels == (2,)
+    assert noisy.cost == Epsilon(Fraction(1))
+    assert list(answers)[:3] == [None] * 3
+    assert [region for _, _, region in source.opened] == list(HIERARCHY.paths[3:])
+    for read in (lambda: answers[0], lambda: answers.table(1), lambda: answers.law(0)):
+        with pytest.raises(ProblemError, match="not measured"):
+            read()
+    assert answers.weights("l2").tolist() == [0.0] * 3 + [answers.law(2).square_weight] * 4
+
+
+def test_all_is_checked_before_the_first_noise() -> None:
+    histograms, counts = sample()
+    lying = counts.copy()
+    lying[6] += 1
+    source = NoNoise()
+    settings: dict[str, Any] = {
+        "queries": ("sizes",) * 3,
+        "costs": costs([1, 1, 1]),
+        "max_size": 5,
+        "neighbours": "add_remove",
+        "source": source,
+    }
+    with pytest.raises(InputError, match="us/pa/d") as caught:
+        measure_hierarchy(histograms, HIERARCHY, lying, **settings)
+    assert caught.value.code == "group-count-mismatch"
+    assert "42" not in str(caught.value)
+    with pytest.raises(ProblemError, match="7 regions"):
+        measure_hierarchy(histograms[:6], HIERARCHY, counts, **settings)
+    wrong: list[dict[str, Any]] = [
+        {"queries": ("sizes",) * 2},
+        {"queries": ("sizes", "sizes", "Hc")},
+        {"costs": costs([1, 1])},
+        {"costs": costs([None] * 3)},
+        {"costs": [*costs([1, 1]), Rho(Fraction(1))]},
+        {"costs": costs([1, 1, Fraction(1, 2**50)])},
+        {"max_size": 0},
+        {"neighbours": "swap"},
+        {"queries": ("ranks",) * 3, "max_size": 2**60},
+    ]
+    for change in wrong:
+        with pytest.raises(ProblemError):
+            measure_hierarchy(histograms, HIERARCHY, counts, **{**settings, **change})
+    with pytest.raises(ProblemError, match="none negative"):
+        measure_hierarchy(histograms, HIERARCHY, -counts, **settings)
+    with pytest.raises(ProblemError, match="64 bits"):
+        measure_hierarchy(histograms, HIERARCHY, counts + 2**62, **settings)
+    assert source.opened == []
+
+
+def test_measuring_twice_from_one_source_is_refused() -> None:
+    source = SeededNoise(1)
+    whole(source)
+    with pytest.raises(ProblemError, match="already drawn"):
+        whole(source, costs=costs([2, 2, 2]))
+
+
+def test_reprs_show_public_facts_only() -> None:
+    secret = CountOfCounts.from_runs([31337], [10])
+    found = answer(secret, "sizes", NoNoise(), max_size=40_000)
+    noisy = whole(SeededNoise(1))
+    for shown in (repr(found), repr(noisy), repr(GroupsAnswers(noisy))):
+        assert "31337" not in shown
+        assert "values" not in shown
+    assert "NOT PRIVATE" in repr(noisy)
+    assert "NOT PRIVATE" not in repr(whole(OpenDPNoise()))
+
+
+def test_nothing_but_noisy_values_depends_on_private_data() -> None:
+    """Two different databases with the same public facts."""
+    histograms, counts = sample()
+    others = [CountOfCounts.from_runs([0, 150], [histogram.groups - 1, 1]) for histogram in histograms]
+    settings: dict[str, Any] = {
+        "queries": ("sizes", "cumulative", "ranks"),
+        "costs": costs([1, 1, 1]),
+        "max_size": 200,
+        "neighbours": "replace",
+    }
+    left = measure_hierarchy(histograms, HIERARCHY, counts, source=SeededNoise(1), **settings)
+    right = measure_hierarchy(others, HIERARCHY, counts, source=SeededNoise(1), **settings)
+    assert repr(left) == repr(right)
+    assert left.asked.digest == right.asked.digest
+    assert all(a.values.shape == b.values.shape for a, b in zip(left.answers, right.answers, strict=True))
+
+
+def test_a_measurement_of_another_kind_is_refused() -> None:
+    noisy = whole(SeededNoise(1))
+    other = replace(noisy, asked=replace(noisy.asked, kind="tables"))
+    with pytest.raises(ProblemError, match="not of groups"):
+        GroupsAnswers(other)
+
+
+def test_no_float_stands_between_counts_and_noisy_values() -> None:
+    for module in (coco_opt.groups.asked.measure, coco_opt.groups.queries, coco_opt.privacy.answers):
+        tree = ast.parse(inspect.getsource(module))
+        names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+        numbers = [node for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, float)]
+        divisions = [node for node in ast.walk(tree) if isinstance(node, ast.Div)]
+        assert "float" not in names
+        assert not numbers
+        assert not divisions

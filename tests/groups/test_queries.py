@@ -1,0 +1,120 @@
+"""The queries from their definition, and each declared sensitivity reached and never exceeded (brute force)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import combinations_with_replacement, permutations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from coco_opt.errors import ProblemError
+from coco_opt.groups.queries import QUERIES, Query, cells, exact_answers, sensitivity
+from coco_opt.histograms import CountOfCounts
+from coco_opt.privacy import NEIGHBOURS, Neighbours
+
+Ints = NDArray[np.int64]
+
+
+def defined(sizes: tuple[int, ...], query: Query, clamp: int) -> Ints:
+    """Compute a query from its definition, cell by cell, on group sizes clamped to ``clamp``."""
+    ranked = sorted(min(size, clamp) for size in sizes)
+    if query == "ranks":
+        return np.array(ranked, np.int64)
+    if query == "sizes":
+        return np.array([ranked.count(size) for size in range(clamp + 1)], np.int64)
+    return np.array([sum(size <= bound for size in ranked) for bound in range(clamp)], np.int64)
+
+
+@pytest.mark.parametrize("query", QUERIES)
+@given(sizes=st.lists(st.integers(0, 9), max_size=12).map(tuple), clamp=st.integers(1, 12))
+def test_exact_answers_are_the_definition(query: Query, sizes: tuple[int, ...], clamp: int) -> None:
+    found = exact_answers(CountOfCounts.from_ranks(list(sizes)), query, clamp)
+    assert found.dtype == np.int64
+    np.testing.assert_array_equal(found, defined(sizes, query, clamp))
+    assert found.size == cells(query, clamp, len(sizes))
+
+
+def neighbours_of(sizes: tuple[int, ...], neighbours: Neighbours) -> Iterator[tuple[int, ...]]:
+    """Yield every database one entity away (each unordered pair comes up from one of its ends)."""
+    if neighbours == "add_remove":
+        for group in range(len(sizes)):
+            yield (*sizes[:group], sizes[group] + 1, *sizes[group + 1 :])
+        return
+    for source, target in permutations(range(len(sizes)), 2):
+        if sizes[source] > 0:
+            moved = list(sizes)
+            moved[source] -= 1
+            moved[target] += 1
+            yield tuple(moved)
+
+
+@pytest.mark.parametrize("neighbours", NEIGHBOURS)
+@pytest.mark.parametrize("query", QUERIES)
+@pytest.mark.parametrize("clamp", [2, 3, 9])
+def test_sensitivities_are_reached_and_never_exceeded(query: Query, neighbours: Neighbours, clamp: int) -> None:
+    changes = [
+        defined(other, query, clamp) - defined(sizes, query, clamp)
+        for groups in range(1, 5)
+        for sizes in combinations_with_replacement(range(6), groups)
+        for other in neighbours_of(sizes, neighbours)
+    ]
+    claimed = sensitivity(query, neighbours)
+    assert max(int(np.abs(change).sum()) for change in changes) == claimed.l1
+    squared = max(int((change**2).sum()) for change in changes)
+    # Two moves of H that share a cell need room: sizes 0 to 3 at least.
+    assert squared == claimed.l2_squared if clamp > 2 else squared <= claimed.l2_squared
+
+
+def _row_counts(ranked: Ints, cells: int) -> Ints:
+    rows = np.repeat(np.arange(len(ranked)), ranked.shape[1])
+    flat = np.bincount(rows * cells + ranked.ravel(), minlength=len(ranked) * cells)
+    return flat.reshape(len(ranked), cells)
+
+
+@pytest.mark.parametrize("neighbours", NEIGHBOURS)
+@pytest.mark.parametrize("clamp", [6, 30])
+def test_sensitivities_on_a_hundred_thousand_random_pairs(neighbours: Neighbours, clamp: int) -> None:
+    rng = np.random.default_rng(20)
+    pairs, groups, largest = 100_000, 7, 12
+    left = rng.integers(1, largest, size=(pairs, groups))
+    right = left.copy()
+    chosen = rng.permuted(np.tile(np.arange(groups), (pairs, 1)), axis=1)
+    right[np.arange(pairs), chosen[:, 0]] += 1
+    if neighbours == "replace":
+        right[np.arange(pairs), chosen[:, 1]] -= 1
+    ranks = [np.sort(np.minimum(sizes, clamp), axis=1) for sizes in (left, right)]
+    counts = [_row_counts(ranked, clamp + 1) for ranked in ranks]
+    cumulative = [each.cumsum(axis=1)[:, :-1] for each in counts]
+    for query, (a, b) in {"ranks": ranks, "sizes": counts, "cumulative": cumulative}.items():
+        claimed = sensitivity(query, neighbours)  # type: ignore[arg-type]
+        assert np.abs(a - b).sum(axis=1).max() == claimed.l1
+        assert ((a - b) ** 2).sum(axis=1).max() == claimed.l2_squared
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_moving_an_entity_between_regions_costs_no_more_than_within_one(query: Query) -> None:
+    # Parallel composition over the regions of a level must hold for "replace" as well.
+    worst, squared = 0, 0
+    for left in combinations_with_replacement(range(4), 2):
+        for right in combinations_with_replacement(range(4), 2):
+            for moved in neighbours_of(left + right, "replace"):
+                sides = ((left, moved[:2]), (right, moved[2:]))
+                change = np.concatenate([defined(b, query, 3) - defined(a, query, 3) for a, b in sides])
+                worst = max(worst, int(np.abs(change).sum()))
+                squared = max(squared, int((change**2).sum()))
+    claimed = sensitivity(query, "replace")
+    assert worst == claimed.l1
+    assert squared <= claimed.l2_squared
+
+
+def test_unknown_names_are_refused() -> None:
+    with pytest.raises(ProblemError, match="unknown query 'H'"):
+        sensitivity("H", "add_remove")  # type: ignore[arg-type]
+    with pytest.raises(ProblemError, match="unknown neighbours"):
+        sensitivity("sizes", "swap")  # type: ignore[arg-type]
+    with pytest.raises(ProblemError, match="unknown query"):
+        exact_answers(CountOfCounts.empty(), "naive", 3)  # type: ignore[arg-type]

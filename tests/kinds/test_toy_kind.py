@@ -1,0 +1,97 @@
+"""A kind of release from another package: found by its entry point, and carried by the engine as it is."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from coco_opt.config import Config, load_config
+from coco_opt.errors import ConfigError, InputError
+from coco_opt.files.folder import read_columns
+from coco_opt.files.measurement import read_measurement
+from coco_opt.kinds import kind_row, kind_rows
+from coco_opt.releases import check, compare, estimate, forecast, measure, release, render_report, verify_release
+
+PACKAGE = Path(__file__).parent / "toy_package"
+CONFIG = """
+[data]
+persons = "persons.csv"
+hierarchy = "hierarchy.csv"
+[privacy]
+epsilon = "2"
+dataset = "persons-2026"
+[totals]
+"""
+
+
+@pytest.fixture(autouse=True)
+def toy_package() -> Iterator[None]:
+    """Install the package for one test, as pip would: a folder with its metadata on the path."""
+    sys.path.insert(0, str(PACKAGE))
+    kind_rows.cache_clear()
+    yield
+    sys.path.remove(str(PACKAGE))
+    kind_rows.cache_clear()
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Config:
+    (tmp_path / "hierarchy.csv").write_text("region_id,nation,state\nn,land,north\ns,land,south\n")
+    rows = [f"p{k},{'n' if k % 3 else 's'}" for k in range(300)]
+    (tmp_path / "persons.csv").write_text("\n".join(["person_id,region_id", *rows]) + "\n")
+    (tmp_path / "totals.toml").write_text(CONFIG)
+    return load_config(tmp_path / "totals.toml")
+
+
+def test_its_row_and_its_section_are_known(config: Config) -> None:
+    assert kind_row("totals").section == "totals"
+    assert (config.kind, config.method.nonnegative) == ("totals", True)
+    (config.data.persons.parent / "wrong.toml").write_text(CONFIG + "nonegative = false\n")
+    with pytest.raises(ConfigError, match="did you mean 'nonnegative'"):
+        load_config(config.data.persons.parent / "wrong.toml")
+
+
+def test_the_engine_checks_measures_estimates_and_verifies(config: Config, tmp_path: Path) -> None:
+    assert check(config).identity == {"rows_read": 300}
+    first = measure(config, publish=tmp_path / "open")
+    assert (first.paid, measure(config).paid) == (True, False)
+    published, _ = read_measurement(tmp_path / "open")
+    assert published.status == "private"
+    made = estimate(tmp_path / "open", config, out=tmp_path / "made", page=render_report)
+    assert [row for row in verify_release(made.folder) if not row.passed] == []
+    table = read_columns(made.folder / "totals.parquet", ("region", "region_id", "total"))
+    assert table["region_id"].to_pylist() == [None, "n", "s"]
+    nation, north, south = table["total"].to_pylist()
+    assert nation == pytest.approx(north + south)
+    assert abs(nation - 300) < 30
+    assert "persons</p>" in (made.folder / "report.html").read_text()
+    assert all(row.passed for row in verify_release(estimate(tmp_path / "open", out=tmp_path / "alone").folder))
+
+
+def test_a_release_pays_once_and_is_verified(config: Config) -> None:
+    one, two = release(config), release(config)
+    assert (one.paid, two.paid, one.folder) == (True, False, two.folder)
+    assert all(row.passed for row in verify_release(one.folder))
+    assert one.manifest["promises"] == ["integers", "nonnegative"]
+    (one.folder / "totals.parquet").write_bytes(b"")
+    assert not all(row.passed for row in verify_release(one.folder))
+
+
+def test_plans_and_comparisons_leave_the_private_table_closed(config: Config) -> None:
+    config.data.persons.unlink()
+    planned = forecast(config)
+    assert [question.level for question in planned.questions] == ["nation", "state"]
+    assert {row.problem for row in compare(config, size=3).rows} == {"tree_l2"}
+
+
+def test_a_mistake_is_refused_before_anything_is_paid(config: Config) -> None:
+    with config.data.persons.open("a") as file:
+        file.write("p999,west\n")
+    with pytest.raises(InputError, match="unknown-region"):
+        release(config)
+    rows = config.data.persons.read_text().splitlines()
+    config.data.persons.write_text("\n".join([*rows[:-1], "p999,n"]) + "\n")
+    assert release(config).paid

@@ -1,0 +1,198 @@
+"""One noisy total a region, made consistent by least squares: a whole kind of release in one file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.choices import Certificate
+from coco_opt.config import Config, Section
+from coco_opt.config.sections import FilePath
+from coco_opt.errors import ConfigError
+from coco_opt.files import checks
+from coco_opt.files.checked import Check
+from coco_opt.files.columns import Columns
+from coco_opt.files.folder import FileTable, read_columns
+from coco_opt.files.regions import PublicRegions, read_regions, region_columns, register_leaves
+from coco_opt.files.source import isolated, load
+from coco_opt.histograms import Hierarchy
+from coco_opt.privacy import Asked, Exact, Measurement, Question, Sensitivity
+from coco_opt.problems import TreeLeastSquares
+from coco_opt.releases.instances import Instance
+from coco_opt.releases.kind import (
+    Draft,
+    Figures,
+    Folder,
+    Forecast,
+    LookAlike,
+    Neighbours,
+    Plan,
+    Released,
+    Shown,
+    Truth,
+    Work,
+)
+from coco_opt.releases.reporter import Reporter
+
+Ints = NDArray[np.int64]
+PERSONS = Columns(first=("person_id", "region_id"), others=True)
+TOTALS_FILE = "totals.parquet"
+
+
+class TotalsData(Section):
+    hidden: ClassVar[tuple[str, ...]] = ("persons",)
+    persons: FilePath
+    hierarchy: FilePath
+
+
+class TotalsSection(Section):
+    nonnegative: bool = True
+
+
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
+class PrivateTotals:
+    regions: Ints
+
+    @property
+    def arrays(self) -> tuple[Ints, ...]:
+        return (self.regions,)
+
+    def identity(self) -> dict[str, int]:
+        return {"rows_read": int(self.regions[0])}
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class TotalsResult:
+    totals: NDArray[np.float64]
+    certificates: tuple[Certificate, ...]
+
+
+class TotalsKind:
+    name = "totals"
+    section = "totals"
+    unit = "person"
+    data_model = TotalsData
+    section_model = TotalsSection
+    promises = ("nonnegative",)
+
+    def file_key(self, columns: Sequence[str]) -> str | None:
+        return "persons" if "person_id" in columns else "hierarchy" if len(columns) > 2 else None
+
+    def draft(self, files: Mapping[str, Sequence[str]]) -> Draft:
+        notes = {"persons": "person_id, region_id: private", "hierarchy": "region_id, one column a level"}
+        return Draft(notes, "[totals]\nnonnegative = true\n", "a person's region may change", "check epsilon")
+
+    def section_of(self, asked: Asked) -> Mapping[str, Any]:
+        return {}
+
+    def plan(self, config: Config) -> Plan:
+        public = read_regions(config.data.hierarchy)
+        asked = self._asked(config, public.hierarchy, public.levels, public.region_ids)
+        return Plan(config, asked, public)
+
+    def _asked(self, config: Config, tree: Hierarchy, levels: tuple[str, ...], ids: tuple[str | None, ...]) -> Asked:
+        changed = 2 if config.privacy.neighbours == "replace" else 1
+        questions = [
+            Question(level, "total", "persons in the region", 1, Sensitivity(changed, changed), cost)
+            for level, cost in enumerate(config.levels_cost(tree.levels))
+            if cost
+        ]
+        return Asked(self.name, tree, levels, tuple(questions), config.privacy.neighbours, region_ids=ids)
+
+    def read(self, plan: Plan) -> PrivateTotals:
+        return self._count(plan.config.data.persons, plan.detail)
+
+    def _count(self, path: Path, public: PublicRegions) -> PrivateTotals:
+        with isolated([path]) as con:
+            table = load(con, "persons", path, PERSONS)
+            checks.check_rows(table)
+            person, region = (table.names.index(name) for name in PERSONS.first)
+            checks.check_ids(table, (person, region))
+            checks.check_unique(table, (person,), "duplicate-person", "this person occurs twice", person)
+            register_leaves(table, public.leaf_ids)
+            checks.check_known(table, region, "leaves.region", "unknown-region", "is not in the hierarchy")
+            rows = table.fetch(f"SELECT leaf, count(*) FROM {{t}} JOIN leaves ON c{region} = region GROUP BY leaf")
+        leaves = np.zeros(len(public.hierarchy.leaves), np.int64)
+        for leaf, persons in rows:
+            leaves[leaf] = persons
+        return PrivateTotals(public.hierarchy.aggregate(leaves))
+
+    def ask(self, plan: Plan, private: PrivateTotals) -> Iterable[Exact]:
+        tree = plan.asked.hierarchy
+        for question in plan.asked.questions:
+            for region in tree.level_range(question.level):
+                yield Exact(question, tree.paths[region], private.regions[region : region + 1].copy())
+
+    def method(self, config: Config, asked: Asked) -> bool:
+        if not isinstance(config.method, TotalsSection):
+            raise ConfigError("totals", "is required")
+        return config.method.nonnegative
+
+    def estimate(self, measurement: Measurement, method: bool, work: Work) -> TotalsResult:
+        value = work.solvers.solve(self._problem(measurement, nonnegative=method))
+        return TotalsResult(np.asarray(value, np.float64), work.solvers.certificates)
+
+    def _problem(self, measurement: Measurement, *, nonnegative: bool) -> TreeLeastSquares:
+        tree = measurement.hierarchy
+        noisy, variance = np.zeros(tree.regions), np.full(tree.regions, np.inf)
+        for answers in measurement.answers:
+            level = tree.level_range(answers.question.level)
+            noisy[level.start : level.stop] = answers.values
+            variance[level.start : level.stop] = answers.question.law.variance
+        return TreeLeastSquares(tree.parent, noisy, variance, lower=0.0 if nonnegative else None)
+
+    def release(self, measurement: Measurement, method: bool, result: TotalsResult, config: Config) -> Released:
+        columns = region_columns(measurement.asked, np.arange(measurement.hierarchy.regions))
+        table = FileTable.of({**columns, "total": result.totals}, {"level": "int32", "total": "double"})
+        return Released({TOTALS_FILE: table}, self.promises if method else ())
+
+    def verify(self, folder: Folder) -> Iterator[Check]:
+        table = read_columns(folder.path / TOTALS_FILE, ("region", "total"))
+        known = folder.regions.at(table.column("region"))
+        yield Check("integers", bool((known == np.arange(len(folder.regions.names))).all()), "one row a region")
+        if "nonnegative" in folder.manifest["promises"]:
+            yield Check("nonnegative", bool((table.column("total").to_numpy() >= 0).all()), "no total is negative")
+
+    def page(self, shown: Shown) -> Sequence[str]:
+        return ("<h2>Totals</h2>", f"<p>{shown.result.totals[0]:,.1f} persons</p>")
+
+    def errors(self, measurement: Measurement, truth: Truth, result: TotalsResult) -> Mapping[str, list[float]]:
+        tree = measurement.hierarchy
+        away = np.abs(result.totals - truth.private.regions)
+        return {"this release": [float(away[tree.level == level].mean()) for level in range(tree.levels)]}
+
+    def look_alike(self, plan: Plan, public: Path | None = None, branches: int | None = None) -> LookAlike:
+        if public is not None:
+            return LookAlike(plan, self._count(public, plan.detail), public.name)
+        leaves = np.full(len(plan.asked.hierarchy.leaves), 50, np.int64)
+        return LookAlike(plan, PrivateTotals(plan.asked.hierarchy.aggregate(leaves)), "made totals")
+
+    def forecast(self, plan: Plan, public: Path | None, runs: int, reporter: Reporter) -> Forecast:
+        rows = tuple((plan.asked.levels[q.level], f"{q.law.variance**0.5:.2f}") for q in plan.asked.questions)
+        return Forecast((Figures("Standard error of a noisy total", ("level", "persons"), rows),))
+
+    def instances(self, measurement: Measurement, config: Config) -> Sequence[Instance]:
+        whole = self._problem(measurement, nonnegative=config.method.nonnegative)
+
+        def cut(size: int) -> TreeLeastSquares:
+            kept = slice(max(2, size))
+            return TreeLeastSquares(whole.tree.parent[kept], whole.y[kept], whole.variance[kept], lower=0.0)
+
+        return (Instance("tree_l2", whole.variables, cut),)
+
+    def neighbours(self, look_alike: LookAlike) -> Neighbours:
+        tree, first = look_alike.plan.asked.hierarchy, look_alike.private
+        more = first.regions.copy()
+        more[[tree.leaves.start, *tree.ancestors(tree.leaves.start)]] += 1
+        return Neighbours(first, replace(first, regions=more), "one person more in a leaf")
+
+    def statistics(self, asked: Asked, table: PrivateTotals | TotalsResult) -> Mapping[str, NDArray[Any]]:
+        return {"regions": table.totals if isinstance(table, TotalsResult) else table.regions}
+
+
+TOTALS = TotalsKind()

@@ -1,0 +1,202 @@
+"""Laws and costs as values, and the one place where noise is drawn."""
+
+from __future__ import annotations
+
+import math
+import pickle
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coco_opt.errors import InputError, ProblemError
+from coco_opt.histograms import Hierarchy
+from coco_opt.privacy import (
+    Answers,
+    Asked,
+    DiscreteGaussian,
+    Epsilon,
+    Exact,
+    Geometric,
+    Law,
+    Measurement,
+    OpenDPNoise,
+    Question,
+    Rho,
+    SeededNoise,
+    Sensitivity,
+    add_noise,
+)
+from coco_opt.privacy.cost import cost_of, total
+from coco_opt.privacy.laws import law_of
+
+TREE = Hierarchy.from_paths([("land", "north"), ("land", "south"), ("land", "west")])
+GROUPS = {"groups": np.array([5, 2, 0, 3])}
+ONE = Sensitivity(1, 1)
+QUESTIONS = (
+    Question(0, "cumulative", "groups up to each size", 4, ONE, Epsilon(Fraction(1, 3))),
+    Question(1, "ranks", "sizes in order", "groups", ONE, Epsilon(Fraction(2, 3))),
+    Question(1, "total", "declared", 1, None, None),
+)
+PARTS = (
+    Exact(QUESTIONS[0], "land", np.array([1, 2, 3, 4])),
+    Exact(QUESTIONS[1], "land/north", np.array([1, 2])),
+    Exact(QUESTIONS[1], "land/south", np.zeros(0, np.int64)),
+    Exact(QUESTIONS[1], "land/west", np.array([0, 0, 7])),
+    Exact(QUESTIONS[2], "all", np.array([2, 0, 3])),
+)
+
+
+def brute_force_variance(law: Law) -> float:
+    """Return the variance from the law's own weights, summed far into the tails."""
+    k = np.arange(-4000, 4001)
+    weights = np.exp(law.log_weight(k))
+    return float((weights * k.astype(float) ** 2).sum() / weights.sum())
+
+
+@pytest.mark.parametrize(
+    "law",
+    [
+        *(Geometric(Fraction(scale)) for scale in ("1/10", "1/2", "1", "7/3", "40")),
+        *(DiscreteGaussian(Fraction(variance)) for variance in ("1/50", "1/3", "2", "9", "400")),
+    ],
+)
+def test_the_variance_is_that_of_the_integer_law(law: Law) -> None:
+    assert law.variance == pytest.approx(max(brute_force_variance(law), 1e-12), rel=1e-9)
+    assert law.square_weight * law.variance == pytest.approx(1)
+    assert law_of(law.as_dict()) == law
+    assert law.variance <= law.nominal_variance * (1 + 1e-12)
+
+
+def test_likelihood_weights_are_one_over_the_scale() -> None:
+    assert Geometric(Fraction(5, 2)).absolute_weight == pytest.approx(0.4)
+    # That of the geometric noise of the same nominal variance, 2 scale^2.
+    gaussian = DiscreteGaussian(2 * Fraction(5, 2) ** 2)
+    assert gaussian.absolute_weight == pytest.approx(0.4)
+
+
+@given(st.fractions(Fraction(1, 100), 100), st.integers(1, 9), st.integers(1, 9))
+def test_a_cost_buys_the_noise_of_its_mechanism(amount: Fraction, l1: int, squared: int) -> None:
+    sensitivity = Sensitivity(l1, squared)
+    assert Epsilon(amount).law(sensitivity) == Geometric(l1 / amount)
+    assert Rho(amount).law(sensitivity) == DiscreteGaussian(squared / (2 * amount))
+    for cost in (Epsilon(amount), Rho(amount)):
+        assert cost_of(cost.as_dict()) == cost
+        assert total([cost, cost]) == cost * 2
+        assert total(cost.shared(["1/3", "1/6", "1/2"])) == cost
+        assert cost.epsilon(Fraction(1, 1000)) > 0
+
+
+def test_costs_of_two_units_do_not_add_up_and_nothing_is_free() -> None:
+    with pytest.raises(ProblemError, match="do not add up"):
+        Epsilon(Fraction(1)) + Rho(Fraction(1))
+    with pytest.raises(ProblemError, match="negative"):
+        Epsilon(Fraction(-1))
+    with pytest.raises(ProblemError):
+        Epsilon(Fraction(0)).law(ONE)
+    with pytest.raises(ProblemError, match="costs nothing"):
+        Question(0, "cumulative", "", 4, ONE, Epsilon(Fraction(0)))
+    with pytest.raises(InputError, match="unknown-cost"):
+        cost_of({"epsilon": 1.0})
+    with pytest.raises(InputError, match="unknown-law"):
+        law_of({"law": "uniform", "scale": "1"})
+
+
+def test_epsilon_at_a_delta_is_stated_in_the_safe_direction() -> None:
+    epsilon = Rho(Fraction(1, 2)).epsilon(Fraction(1, 10**6))
+    assert 5.22 < epsilon < 5.222
+    assert "5.2215" in Rho(Fraction(1, 2)).meaning()
+    assert Epsilon(Fraction(3)).epsilon() == 3
+
+
+def test_noise_goes_on_every_answer_but_those_declared_exact() -> None:
+    answers = add_noise(QUESTIONS, PARTS, TREE, GROUPS, SeededNoise(3))
+    again = add_noise(QUESTIONS, PARTS, TREE, GROUPS, SeededNoise(3))
+    assert [row.offsets.tolist() for row in answers] == [[0, 4], [0, 2, 2, 5], [0, 1, 2, 3]]
+    for row, other in zip(answers, again, strict=True):
+        np.testing.assert_array_equal(row.values, other.values)
+    assert answers[2].values.tolist() == [2, 0, 3]
+    assert answers[2].table().shape == (3, 1)
+    stream = SeededNoise(3).stream(Fraction(3, 2), measurement="ranks", region="land/west")
+    expected = stream.add_to(np.array([0, 0, 7]))
+    np.testing.assert_array_equal(answers[1].region(2), expected)
+
+
+def test_a_stream_is_drawn_once() -> None:
+    question = Question(0, "cumulative", "groups up to each size", 8, ONE, Epsilon(Fraction(1, 3)))
+    twice = [Exact(question, "land", np.array([1, 2, 3, 4]))] * 2
+    with pytest.raises(ProblemError, match="already drawn"):
+        add_noise([question], twice, TREE, GROUPS, SeededNoise(3))
+
+
+@pytest.mark.parametrize("parts", [PARTS[:1], PARTS[1:], (*PARTS[:4], Exact(QUESTIONS[2], "all", np.array([2, 0])))])
+def test_other_than_the_public_number_of_answers_is_refused(parts: tuple[Exact, ...]) -> None:
+    with pytest.raises(ProblemError, match="than are public"):
+        add_noise(QUESTIONS, parts, TREE, GROUPS, SeededNoise(3))
+
+
+def test_floats_never_reach_the_noise() -> None:
+    with pytest.raises(ProblemError, match="int64"):
+        add_noise(QUESTIONS[:1], [Exact(QUESTIONS[0], "land", np.zeros(4))], TREE, GROUPS, SeededNoise(3))  # type: ignore[arg-type]
+
+
+def asked(**changes: object) -> Asked:
+    facts: dict[str, object] = {
+        "kind": "groups",
+        "hierarchy": TREE,
+        "levels": ("nation", "state"),
+        "questions": QUESTIONS,
+        "neighbours": "replace",
+        "facts": {"max_size": 4},
+        "per_region": GROUPS,
+        "tables": {"bounds": np.arange(3)},
+    }
+    return Asked(**{**facts, **changes})  # type: ignore[arg-type]
+
+
+def test_the_digest_tells_questions_apart_and_leaves_labels_out() -> None:
+    same = asked(levels=("country", "region"), region_ids=("a", "b", "c", "d"))
+    assert same.digest == asked().digest
+    others = [
+        asked(kind="tables"),
+        asked(neighbours="add_remove"),
+        asked(facts={"max_size": 5}),
+        asked(per_region={"groups": np.array([6, 3, 0, 3])}),
+        asked(tables={"bounds": np.arange(4)}),
+        asked(questions=QUESTIONS[:2]),
+        asked(hierarchy=Hierarchy.from_paths([("land", "north"), ("land", "south"), ("land", "east")])),
+    ]
+    assert len({asked().digest, *(other.digest for other in others)}) == len(others) + 1
+    assert asked().cost == Epsilon(Fraction(1))
+
+
+def test_a_measurement_holds_the_answers_to_its_questions_only() -> None:
+    answers = add_noise(QUESTIONS, PARTS, TREE, GROUPS, SeededNoise(3))
+    measurement = Measurement(asked(), answers, "seeded", private=False)
+    assert measurement.status == "NOT PRIVATE"
+    with pytest.raises(ProblemError, match="in their order"):
+        Measurement(asked(), answers[::-1], "seeded", private=False)
+    moved = Answers(QUESTIONS[1], np.array([0, 3, 3, 5]), answers[1].values)
+    with pytest.raises(ProblemError, match="public number"):
+        Measurement(asked(), (answers[0], moved, answers[2]), "seeded", private=False)
+    copied = pickle.loads(pickle.dumps(measurement))
+    assert copied.asked.digest == measurement.asked.digest
+    with pytest.raises(ValueError, match="read-only"):
+        copied.answers[0].values[0] = 1
+
+
+def test_sources_say_which_laws_they_draw() -> None:
+    class Laplace:
+        name, private = "laplace", False
+
+    assert Geometric(Fraction(1)).drawn_by(Laplace())  # type: ignore[arg-type]
+    assert not DiscreteGaussian(Fraction(1)).drawn_by(Laplace())  # type: ignore[arg-type]
+    pytest.importorskip("opendp")
+    assert DiscreteGaussian(Fraction(1)).drawn_by(OpenDPNoise())
+
+
+def test_weights_stay_finite_however_large_the_budget() -> None:
+    assert math.isfinite(Epsilon(Fraction(10**6)).law(ONE).square_weight)
+    assert math.isfinite(Rho(Fraction(10**6)).law(ONE).square_weight)

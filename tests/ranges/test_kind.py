@@ -1,0 +1,272 @@
+"""Releases of ranges from a configuration: checked, measured, estimated, verified, planned, compared."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from coco_opt.choices import SolverChoices
+from coco_opt.config import Config, parse_config
+from coco_opt.errors import ConfigError, InputError, UnknownSolverError
+from coco_opt.files.checked import Regions
+from coco_opt.files.folder import FileTable, parquet, read_columns
+from coco_opt.privacy import NEIGHBOURS, Epsilon, Neighbours, SeededNoise
+from coco_opt.privacy.laws import law_of
+from coco_opt.problems import IsotonicL2
+from coco_opt.ranges import UniversalHistogram, measure_ranges
+from coco_opt.ranges.estimated.universal import ESTIMATORS
+from coco_opt.ranges.kind import RANGES
+from coco_opt.ranges.kind.files import RANGES_FILE, TYPES, read_ranges_release
+from coco_opt.ranges.kind.instances import ShiftedLeaf
+from coco_opt.releases import (
+    Silent,
+    check,
+    compare,
+    estimate,
+    forecast,
+    measure,
+    release,
+    render_report,
+    verify_release,
+)
+from coco_opt.releases.kind import Folder, Work
+
+DAYS = 90
+TEXT = """
+[data]
+values = "visits.csv"
+[privacy]
+epsilon = "1"
+noise = "seeded"
+seed = 5
+[ranges]
+cells = 90
+"""
+REPLACE = ("seed = 5", 'seed = 5\nneighbours = "replace"')
+RHO = ('epsilon = "1"', 'mechanism = "discrete_gaussian"\nrho = "1/8"')
+EDGES = ("cells = 90", "edges = [0, 7, 14, 30, 90]\nfan_out = 2")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    values = np.random.default_rng(3).binomial(DAYS - 1, 0.4, 800)
+    (tmp_path / "visits.csv").write_text("\n".join(["value", *map(str, values)]) + "\n")
+    return tmp_path
+
+
+def config(folder: Path, *changes: tuple[str, str], more: str = "") -> Config:
+    text = TEXT
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    return parse_config(text + more, folder, file="visits.toml")
+
+
+def truth(folder: Path) -> np.ndarray:
+    return np.bincount(np.loadtxt(folder / "visits.csv", skiprows=1, dtype=np.int64), minlength=DAYS)
+
+
+@pytest.mark.parametrize("changes", [(), (RHO,), (REPLACE,), (RHO, REPLACE), (EDGES,)])
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_releases_verify_and_answer_any_range(
+    folder: Path, estimator: str, changes: tuple[tuple[str, str], ...]
+) -> None:
+    made = release(config(folder, *changes, more=f'estimator = "{estimator}"\n'))
+    checks = verify_release(made.folder)
+    assert [row for row in checks if not row.passed] == []
+    assert {"measurement", "rows", "promises", "finite", "standard_errors"} <= {row.name for row in checks}
+    histogram = read_ranges_release(made.folder)
+    estimated, error = histogram.between(7, 30)
+    assert histogram.estimator == estimator
+    assert abs(estimated - truth(folder)[7:30].sum()) < 6 * error + (30 if estimator == "zeroed" else 0)
+    table = read_columns(made.folder / RANGES_FILE, tuple(TYPES))
+    assert table.column_names == list(TYPES)
+    assert (table["start"][0].as_py(), table["stop"][0].as_py()) == (0, DAYS)
+
+
+@pytest.mark.parametrize("fan_out", ["2", "7", '"cells"', '"auto"'])
+def test_every_fan_out(folder: Path, fan_out: str) -> None:
+    made = release(config(folder, more=f'fan_out = {fan_out}\nestimator = "consistent"\n'))
+    assert all(row.passed for row in verify_release(made.folder))
+    assert made.manifest["ranges"]["cells"] == DAYS
+    if fan_out == '"auto"':
+        assert made.manifest["ranges"]["fan_out"] == RANGES.plan(config(folder)).detail.fan_out
+
+
+def test_one_measurement_serves_every_estimator(folder: Path) -> None:
+    measured = measure(config(folder)).measurement
+    cells = {}
+    for estimator in ESTIMATORS:
+        made = estimate(measured, config(folder, more=f'estimator = "{estimator}"\n'), out=folder / estimator)
+        cells[estimator] = made.result.histogram.cells
+        again = UniversalHistogram.fit(measured, estimator)
+        np.testing.assert_array_equal(again.nodes, made.result.histogram.nodes)
+    assert cells["noisy"].min() < 0 <= cells["nonnegative"].min()
+
+
+def test_what_is_read_back_is_what_was_released(folder: Path) -> None:
+    made = release(config(folder))
+    assert made.made is not None
+    fitted: UniversalHistogram = made.made.result.histogram
+    read = read_ranges_release(made.folder)
+    np.testing.assert_array_equal(read.nodes, fitted.nodes)
+    begin, end = np.triu_indices(DAYS + 1)
+    one, two = (histogram.ranges(begin, end) for histogram in (fitted, read))
+    np.testing.assert_array_equal(one.standard_error, two.standard_error)
+    assert read.to_pandas()["stop"].tolist() == list(range(1, DAYS + 1))
+
+
+def test_the_report_shows_ranges_and_quantiles(folder: Path) -> None:
+    made = release(config(folder), page=render_report)
+    page = (made.folder / "report.html").read_text()
+    assert "NOT PRIVATE" in page
+    for words in ("Some ranges", "Quantiles", "0 to 89", "standard error", "data:image/svg+xml"):
+        assert words in page
+
+
+@pytest.mark.parametrize("changes", [(), (EDGES,)])
+def test_a_measurement_is_estimated_without_a_configuration(folder: Path, changes: tuple[tuple[str, str], ...]) -> None:
+    measured = measure(config(folder, *changes)).measurement
+    assert all(row.passed for row in verify_release(estimate(measured, out=folder / "made").folder))
+    own = measure_ranges(truth(folder), Epsilon(Fraction(1)), source=SeededNoise(1), fan_out=5)
+    assert all(row.passed for row in verify_release(estimate(own, out=folder / "own").folder))
+
+
+def test_check_counts_the_rows(folder: Path) -> None:
+    assert check(config(folder)).identity["entities"] == 800
+
+
+def test_estimation_refuses_another_domain(folder: Path) -> None:
+    measured = measure(config(folder)).measurement
+    other = [("cells = 90", "cells = 91"), EDGES, ("cells = 90", "cells = 90\nfan_out = 64")]
+    for change in (*other, ("cells = 90", 'cells = 90\noutside = "clamp"')):
+        with pytest.raises(ConfigError, match="the measurement"):
+            estimate(measured, config(folder, change), out=folder / "never")
+    assert not (folder / "never").exists()
+
+
+def _rewritten(folder: Path, **columns: Any) -> None:
+    table = read_columns(folder / RANGES_FILE, tuple(TYPES))
+    values = {name: columns.get(name, table[name].to_numpy()) for name in TYPES}
+    (folder / RANGES_FILE).write_bytes(parquet(FileTable.of(values, TYPES)))
+
+
+def _failed(folder: Path, manifest: Mapping[str, Any]) -> list[str]:
+    """Return the kind's own checks that fail; the engine's would see any changed byte."""
+    regions = Regions(["all"], np.array([-1]), np.array([0]), {})
+    return [row.name for row in RANGES.verify(Folder(folder, manifest, regions)) if not row.passed]
+
+
+def test_verification_finds_what_was_changed(folder: Path) -> None:
+    made = release(config(folder, more="fan_out = 4\n"))
+    manifest = json.loads((made.folder / "manifest.json").read_text())
+    assert _failed(made.folder, manifest) == []
+    table = read_columns(made.folder / RANGES_FILE, tuple(TYPES))
+    estimate_, error, start = (table[name].to_numpy().copy() for name in ("estimate", "standard_error", "start"))
+    lower, wider, moved, infinite = estimate_.copy(), error.copy(), start.copy(), estimate_.copy()
+    lower[-1], wider[5], moved[7], infinite[3] = -1.0, wider[5] * 1.001, 3, np.inf
+    for changed, broken in (
+        ({"estimate": lower}, ["nonnegative", "children_sum_to_parents"]),
+        ({"standard_error": wider}, ["standard_errors"]),
+        ({"start": moved}, ["rows"]),
+        ({"estimate": infinite}, ["finite", "children_sum_to_parents"]),
+    ):
+        copy = shutil.copytree(made.folder, folder / "copy")
+        _rewritten(copy, **changed)
+        assert _failed(copy, manifest) == broken
+        shutil.rmtree(copy)
+    fractions = FileTable.of({name: table[name].to_numpy() for name in TYPES}, {**TYPES, "start": "double"})
+    (made.folder / RANGES_FILE).write_bytes(parquet(fractions))
+    assert _failed(made.folder, manifest) == ["integers", "rows"]
+
+
+def test_verification_finds_a_changed_manifest(folder: Path) -> None:
+    made = release(config(folder, more="fan_out = 4\n"))
+    manifest = json.loads((made.folder / "manifest.json").read_text())
+
+    def changed(*path: Any, value: Any) -> dict[str, Any]:
+        copy = json.loads(json.dumps(manifest))
+        inner = copy
+        for step in path[:-1]:
+            inner = inner[step]
+        inner[path[-1]] = value
+        return copy
+
+    question = ("budget", "questions", 0)
+    assert _failed(made.folder, changed("ranges", "fan_out", value=5))[0] == "measurement"
+    assert _failed(made.folder, changed("ranges", "outside", value="clamp")) == ["measurement"]
+    assert _failed(made.folder, changed("ranges", "estimator", value="zeroed")) == ["promises"]
+    assert _failed(made.folder, changed("promises", value=["finite"])) == ["promises"]
+    assert _failed(made.folder, changed("budget", "epsilon", value="1/2")) == ["measurement"]
+    assert _failed(made.folder, changed(*question, "scale", value="1")) == ["measurement", "standard_errors"]
+    for path, value in (
+        (("ranges",), {}),
+        (("ranges", "edges"), [0, 1]),
+        (("ranges", "cells"), 10**18),
+        ((*question, "law"), "cauchy"),
+    ):
+        with pytest.raises(InputError, match=r"bad-manifest|unknown-law"):
+            _failed(made.folder, changed(*path, value=value))
+
+
+def test_forecast_states_exact_standard_errors(folder: Path) -> None:
+    planned = forecast(config(folder, more="fan_out = 4\n"))
+    by_fan_out = {row["fan_out"]: row["standard_errors"] for row in planned.predicted.plain["predicted"]}
+    histogram = UniversalHistogram.fit(measure(config(folder, more="fan_out = 4\n")).measurement)
+    assert by_fan_out[4][str(DAYS)] == pytest.approx(histogram.range(0, DAYS)[1])
+    alone = law_of({"law": "geometric", "scale": "1"}).variance
+    assert by_fan_out[None]["1"] == pytest.approx(alone**0.5)
+    (table,) = planned.predicted.tables
+    assert [row[0] for row in table.rows if "asked" in row[0]] == ["4 (asked)"]
+    assert planned.predicted.seconds is not None
+
+
+@pytest.mark.parametrize("fan_out", ["4", '"cells"'])
+def test_solvers_are_compared_and_the_planted_fault_is_caught(folder: Path, fan_out: str) -> None:
+    private = [("seed = 5\n", ""), ("seeded", "secure"), ("[ranges]", 'dataset = "visits"\n[ranges]')]
+    (folder / "visits.csv").unlink()
+    found = compare(config(folder, *private, more=f"fan_out = {fan_out}\n"), size=60)
+    assert "private table was not opened" in found.data
+    assert found.caught
+    assert {row.problem for row in found.rows} == {"tree_l2"}
+    assert next(row.status for row in found.rows if row.solver == "tree-passes") == "OPTIMAL"
+    with pytest.raises(UnknownSolverError, match="shifted leaf"):
+        ShiftedLeaf().solve(IsotonicL2([1, 2]))
+
+
+@pytest.mark.parametrize("neighbours", NEIGHBOURS)
+def test_neighbours_differ_by_one_entity(folder: Path, neighbours: Neighbours) -> None:
+    plan = RANGES.plan(config(folder, ('epsilon = "1"', f'neighbours = "{neighbours}"\nepsilon = "1"')))
+    pair = RANGES.neighbours(RANGES.look_alike(plan))
+    change = pair.second.cells - pair.first.cells
+    assert sorted(change[change != 0]) == ([1] if neighbours == "add_remove" else [-1, 1])
+    assert pair.words.startswith("one entity added")
+    public = RANGES.look_alike(plan, folder / "visits.csv")
+    assert public.private.cells.tolist() == truth(folder).tolist()
+
+
+def test_statistics_are_the_intervals_by_level(folder: Path) -> None:
+    for fan_out, parts in (("4", 5), ('"cells"', 1)):
+        plan = RANGES.plan(config(folder, more=f"fan_out = {fan_out}\n"))
+        private = RANGES.read(plan)
+        exact = RANGES.statistics(plan.asked, private)
+        assert len(exact) == parts
+        assert exact["cells"].tolist() == truth(folder).tolist()
+        measured = measure(plan.config).measurement
+        method = RANGES.method(plan.config, plan.asked)
+        released = RANGES.estimate(measured, method, Work(SolverChoices()))
+        assert {name: values.shape for name, values in RANGES.statistics(plan.asked, released).items()} == {
+            name: values.shape for name, values in exact.items()
+        }
+
+
+def test_planning_is_told_and_repeats(folder: Path) -> None:
+    planned = RANGES.forecast(RANGES.plan(config(folder)), None, 1, Silent())
+    assert planned.plain == RANGES.forecast(RANGES.plan(config(folder)), None, 1, Silent()).plain

@@ -1,0 +1,160 @@
+"""A measurement on disk: what is written comes back, the same bytes each time, and nothing else is accepted."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import stat
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from coco_opt.errors import InputError
+from coco_opt.files.measurement import FORMAT, read_measurement, write_measurement
+from coco_opt.histograms import Hierarchy
+from coco_opt.privacy import (
+    Asked,
+    Cost,
+    Epsilon,
+    Exact,
+    Measurement,
+    Question,
+    Rho,
+    SeededNoise,
+    Sensitivity,
+    add_noise,
+)
+
+TREE = Hierarchy.from_paths([("land", "é"), ("land", "south"), ("land", "west")])
+
+
+THIRD = Epsilon(Fraction(1, 3))
+
+
+def measured(cost: Cost = THIRD, seed: int = 3) -> Measurement:
+    """Return noisy answers to three questions on two levels, with public facts of every form."""
+    groups = np.array([5, 2, 0, 3])
+    questions = (
+        Question(0, "cumulative", "groups up to each size", 4, Sensitivity(1, 1), cost),
+        Question(1, "ranks", "sizes in order", "groups", Sensitivity(2, 2), cost * 2),
+        Question(1, "total", "declared", 1, None, None),
+    )
+    asked = Asked(
+        kind="groups",
+        hierarchy=TREE,
+        levels=("nation", "state"),
+        questions=questions,
+        neighbours="replace",
+        facts={"max_size": 4, "names": [["a", ["ö"]]]},
+        per_region={"groups": groups},
+        tables={"lower": np.arange(3), "upper": np.array([2**62, -1])},
+        region_ids=(None, "01", "2", None),
+    )
+    parts = [
+        Exact(questions[0], "land", np.arange(4)),
+        *(Exact(questions[1], f"r{k}", np.arange(size)) for k, size in enumerate((2, 0, 3))),
+        Exact(questions[2], "all", np.array([2, 0, 3])),
+    ]
+    answers = add_noise(questions, parts, TREE, asked.per_region, SeededNoise(seed))
+    return Measurement(asked, answers, "seeded", private=False)
+
+
+@pytest.mark.parametrize("cost", [Epsilon(Fraction(1, 3)), Rho(Fraction(1, 7))])
+def test_what_is_sealed_comes_back(cost: Cost, tmp_path: Path) -> None:
+    before = measured(cost)
+    digest = write_measurement(tmp_path / "sealed", before, private=True)
+    after, known = read_measurement(tmp_path / "sealed", digest)
+    assert known == digest
+    assert after.asked.digest == before.asked.digest
+    assert (after.asked.levels, after.asked.region_ids) == (before.asked.levels, before.asked.region_ids)
+    assert (after.noise, after.private, after.cost) == (before.noise, before.private, before.cost)
+    for one, other in zip(before.answers, after.answers, strict=True):
+        assert one.question == other.question
+        np.testing.assert_array_equal(one.values, other.values)
+        np.testing.assert_array_equal(one.offsets, other.offsets)
+
+
+def test_the_same_measurement_is_the_same_bytes_sealed_or_published(tmp_path: Path) -> None:
+    digests = {write_measurement(tmp_path / name, measured(), private=name == "a") for name in "abc"}
+    assert len(digests) == 1
+    assert write_measurement(tmp_path / "d", measured(seed=4), private=True) not in digests
+    for name, mode in (("a", 0o700), ("b", 0o755)):
+        assert os.name != "posix" or stat.S_IMODE((tmp_path / name).stat().st_mode) == mode
+    for path in (tmp_path / "a").iterdir():
+        assert os.name != "posix" or stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_the_open_form_is_a_plain_table(tmp_path: Path) -> None:
+    write_measurement(tmp_path / "open", measured(), private=False)
+    table = pq.read_table(tmp_path / "open" / "answers.parquet")
+    assert table.column_names == ["query", "level", "region", "index", "value"]
+    assert table.column("query").to_pylist() == ["cumulative"] * 4 + ["ranks"] * 5 + ["total"] * 3
+    assert table.column("region").to_pylist() == [0] * 4 + [1, 1, 3, 3, 3] + [1, 2, 3]
+    assert table.column("index").to_pylist() == [0, 1, 2, 3, 0, 1, 0, 1, 2, 0, 0, 0]
+    index = json.loads((tmp_path / "open" / "measurement.json").read_text())
+    assert index["format"] == FORMAT
+    assert index["status"] == "NOT PRIVATE"
+    assert index["cost"] == {"epsilon": "1"}
+    assert [question["law"] for question in index["questions"]] == ["geometric", "geometric", "exact"]
+    assert [question.get("scale") for question in index["questions"]] == ["3", "3", None]
+
+
+@pytest.mark.parametrize("name", ["answers.parquet", "hierarchy.parquet", "facts.parquet", "measurement.json"])
+def test_a_flipped_bit_anywhere_is_found(name: str, tmp_path: Path) -> None:
+    digest = write_measurement(tmp_path / "sealed", measured(), private=True)
+    path = tmp_path / "sealed" / name
+    content = bytearray(path.read_bytes())
+    for at in range(0, len(content), max(1, len(content) // 40)):
+        flipped = bytes([*content[:at], content[at] ^ 4, *content[at + 1 :]])
+        path.write_bytes(flipped)
+        with pytest.raises(InputError):
+            read_measurement(tmp_path / "sealed", digest)
+    path.unlink()
+    with pytest.raises(InputError):
+        read_measurement(tmp_path / "sealed", digest)
+
+
+def edited(folder: Path, **changes: object) -> None:
+    """Rewrite entries of a measurement's index."""
+    path = folder / "measurement.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"format": "coco-opt measurement 9"}, "reads 'coco-opt measurement 1'"),
+        ({"questions": []}, "cannot be read"),
+        ({"kind": None, "levels": 3, "questions": 7}, "cannot be read"),
+        ({"files": 3}, "no measurement"),
+    ],
+)
+def test_an_edited_index_is_refused_by_name(changes: dict[str, object], message: str, tmp_path: Path) -> None:
+    write_measurement(tmp_path / "open", measured(), private=False)
+    edited(tmp_path / "open", **changes)
+    with pytest.raises(InputError, match=message):
+        read_measurement(tmp_path / "open")
+
+
+def test_noise_that_its_cost_does_not_buy_is_refused(tmp_path: Path) -> None:
+    write_measurement(tmp_path / "open", measured(), private=False)
+    questions = json.loads((tmp_path / "open" / "measurement.json").read_text())["questions"]
+    questions[0]["cost"] = {"epsilon": "1/100"}
+    edited(tmp_path / "open", questions=questions)
+    with pytest.raises(InputError, match="not what its cost buys"):
+        read_measurement(tmp_path / "open")
+
+
+def test_a_folder_is_never_overwritten_and_the_same_content_is_no_conflict(tmp_path: Path) -> None:
+    digest = write_measurement(tmp_path / "open", measured(), private=False)
+    assert write_measurement(tmp_path / "open", measured(), private=False) == digest
+    with pytest.raises(InputError, match="folder-exists"):
+        write_measurement(tmp_path / "open", measured(seed=4), private=False)
+    assert not list(tmp_path.glob(".*"))
+    shutil.rmtree(tmp_path / "open")
+    with pytest.raises(InputError, match="this is no measurement"):
+        read_measurement(tmp_path / "open")

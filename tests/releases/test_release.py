@@ -1,0 +1,228 @@
+"""A whole release: every method keeps its promises, budgets are exact, and what is private stays out of the public."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from coco_opt.config import Config, parse_config
+from coco_opt.errors import BudgetError, ConfigError, InputError, ProblemError
+from coco_opt.groups.asked.sizes import read_sizes
+from coco_opt.groups.kind.files import read_release
+from coco_opt.groups.queries import QUERIES, sensitivity
+from coco_opt.privacy import NEIGHBOURS, Ledger, Neighbours
+from coco_opt.privacy.accounting import epsilon_of_rho, rho_of_epsilon_delta
+from coco_opt.releases import Outcome, release, render_report, verify_release
+from coco_opt.releases.kind import Truth
+from tests.releases.towns import Watch, config_in
+
+SIZES = "nation,state,size,groups\n" + "".join(
+    f"land,{state},{size},{groups}\n"
+    for state, counts in (("north", (2, 30, 21, 9, 1)), ("south", (0, 12, 40, 3, 2)), ("east", (1, 5, 2, 2, 0)))
+    for size, groups in enumerate(counts)
+)
+SEEDED = 'epsilon = "1"\nnoise = "seeded"\nseed = 9\n'
+RHO = 'mechanism = "discrete_gaussian"\nrho = "1/2"\nnoise = "seeded"\nseed = 9\n'
+
+
+def sized(folder: Path, privacy: str = SEEDED, more: str = "", **groups: object) -> Config:
+    """Return a configuration over a table of counts."""
+    (folder / "sizes.csv").write_text(SIZES)
+    lines = "\n".join(f"{key} = {json.dumps(value)}" for key, value in {"max_size": 12, **groups}.items())
+    text = f'[data]\nsizes = "sizes.csv"\n[privacy]\n{privacy}\n[groups]\n{lines}\n{more}'
+    return parse_config(text, folder, file="towns.toml")
+
+
+def held(outcome: Outcome) -> list[str]:
+    """Return the names of the checks, all of which must pass."""
+    checks = verify_release(outcome.folder)
+    assert [check for check in checks if not check.passed] == []
+    return [check.name for check in checks]
+
+
+def errors(outcome: Outcome, folder: Path) -> list[float]:
+    """Return the errors of a release by level."""
+    from coco_opt.groups.estimated.baselines import errors_by_level
+
+    truth = read_sizes(folder / "sizes.csv").histograms()
+    assert outcome.made is not None
+    return errors_by_level(outcome.made.result.hierarchy, outcome.made.result.histograms, truth).tolist()
+
+
+@pytest.mark.parametrize("consistency", ["matching", "bottom_up", "none"])
+@pytest.mark.parametrize("loss", ["l1", "l2"])
+@pytest.mark.parametrize("query", QUERIES)
+def test_every_method_keeps_its_promises(query: str, loss: str, consistency: str, tmp_path: Path) -> None:
+    outcome = release(sized(tmp_path, query=query, loss=loss, consistency=consistency), tmp_path / "out")
+    assert ("children_sum_to_parents" in held(outcome)) == (consistency != "none")
+    assert read_release(tmp_path / "out").hierarchy.regions == 4
+    kinds = {"sizes": {"simplex_projection", "controlled_rounding"}}.get(query, {f"isotonic_{loss}"})
+    if consistency == "matching":
+        kinds = kinds | {"group_matching"}
+    assert set(outcome.manifest["solvers"]) == kinds
+
+
+@pytest.mark.parametrize("loss", ["l1", "l2"])
+def test_joint_estimation_keeps_its_promises(loss: str, tmp_path: Path) -> None:
+    outcome = release(sized(tmp_path, loss=loss, consistency="joint"), tmp_path / "out")
+    assert "children_sum_to_parents" in held(outcome)
+    assert set(outcome.manifest["solvers"]) == {f"joint_{loss}", "cumulative_rounding"}
+
+
+@pytest.mark.parametrize(("key", "value"), [("query", "ranks"), ("loss", ["l1", "l2"])])
+def test_a_method_refuses_what_it_cannot_read(key: str, value: object, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"towns.toml: \[groups"):
+        release(sized(tmp_path, consistency="joint", **{key: value}), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_method_refuses_levels_that_were_not_measured(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="split"):
+        release(sized(tmp_path, SEEDED + 'split = "leaves"'), tmp_path / "out")
+    outcome = release(sized(tmp_path, SEEDED + 'split = "leaves"', consistency="bottom_up"), tmp_path / "out")
+    (question,) = outcome.manifest["budget"]["questions"]
+    assert (question["level_name"], question["cost"], question["scale"]) == ("state", {"epsilon": "1"}, "1")
+
+
+def test_questions_and_costs_by_level(tmp_path: Path) -> None:
+    privacy = 'noise = "seeded"\nseed = 1\nsplit = ["1/4", "3/4"]'
+    config = config_in(tmp_path, privacy, epsilon="2", more='query = ["ranks", "cumulative"]')
+    outcome = release(config, tmp_path / "out")
+    held(outcome)
+    questions = outcome.manifest["budget"]["questions"]
+    assert [question["query"] for question in questions] == ["ranks", "cumulative"]
+    assert [question["cost"]["epsilon"] for question in questions] == ["1/2", "3/2"]
+    assert [question["scale"] for question in questions] == ["2", "2/3"]
+
+
+@pytest.mark.parametrize("neighbours", NEIGHBOURS)
+@pytest.mark.parametrize("query", QUERIES)
+def test_gaussian_noise_is_charged_in_rho(query: str, neighbours: Neighbours, tmp_path: Path) -> None:
+    config = sized(tmp_path, f'{RHO}split = ["1/5", "4/5"]\nneighbours = "{neighbours}"\n', query=query)
+    outcome = release(config, tmp_path / "out", page=render_report)
+    held(outcome)
+    budget, delta = outcome.manifest["budget"], Fraction(1, 10**6)
+    assert budget["rho"] == "1/2"
+    assert not {"epsilon", "asked"} & set(budget)
+    assert budget["implied"]["epsilon"] == str(epsilon_of_rho(Fraction(1, 2), delta))
+    squared = sensitivity(query, neighbours).l2_squared  # type: ignore[arg-type]
+    for question, rho in zip(budget["questions"], (Fraction(1, 10), Fraction(2, 5)), strict=True):
+        assert question["cost"] == {"rho": str(rho)}
+        assert question["variance"] == str(squared / (2 * rho))
+
+
+def test_epsilon_and_delta_become_the_largest_rho_that_implies_them(tmp_path: Path) -> None:
+    delta = Fraction(1, 10**9)
+    pair = f'mechanism = "discrete_gaussian"\nepsilon = "1"\ndelta = "{delta}"\nnoise = "seeded"\nseed = 1'
+    budget = release(sized(tmp_path, pair), tmp_path / "out").manifest["budget"]
+    rho = Fraction(budget["rho"])
+    assert rho == rho_of_epsilon_delta(Fraction(1), delta)
+    assert budget["asked"] == {"epsilon": "1", "delta": str(delta)}
+    assert Fraction(999_999, 10**6) < Fraction(budget["implied"]["epsilon"]) <= 1
+
+
+@pytest.mark.parametrize("privacy", [SEEDED.replace('"1"', '"400"'), RHO.replace('"1/2"', '"2000"')])
+def test_a_huge_budget_returns_the_truth(privacy: str, tmp_path: Path) -> None:
+    assert errors(release(sized(tmp_path, privacy), tmp_path / "out"), tmp_path) == [0.0, 0.0]
+
+
+def test_a_total_of_rho_pays_for_both_mechanisms(tmp_path: Path) -> None:
+    gaussian = 'dataset = "towns"\nmechanism = "discrete_gaussian"\nrho = "1/2"\ntotal = "5/8"\n'
+    assert release(sized(tmp_path, gaussian), tmp_path / "one").paid
+    assert release(sized(tmp_path, 'dataset = "towns"\nepsilon = "1/2"'), tmp_path / "two").paid
+    account = Ledger(tmp_path / "private" / "ledger.sqlite").books().accounts["towns"]
+    assert (account.unit, account.spent, account.left) == ("rho", Fraction(5, 8), Fraction(0))
+    with pytest.raises(BudgetError, match="0 of 5/8 is left"):
+        release(sized(tmp_path, 'dataset = "towns"\nepsilon = "1/4"'), tmp_path / "three")
+
+
+def test_the_same_seed_writes_the_same_public_files(tmp_path: Path) -> None:
+    folders = [release(sized(tmp_path), tmp_path / name, page=render_report).folder for name in ("one", "two")]
+    for path in folders[0].iterdir():
+        assert path.read_bytes() == (folders[1] / path.name).read_bytes(), path.name
+
+
+def test_a_crippled_solver_is_followed_by_another_and_named(tmp_path: Path) -> None:
+    osqp = '[solvers]\nisotonic_l2 = { name = "osqp", max_iter = 10 }\n'
+    outcome = release(sized(tmp_path, more=osqp, loss="l2"), tmp_path / "out", page=render_report)
+    held(outcome)
+    row = outcome.manifest["solvers"]["isotonic_l2"]
+    assert row["solver"] == "osqp"
+    assert {fallback["solver"] for fallback in row["fallbacks"]} == {"osqp"}
+    assert row["worst_relative_gap"] <= 1e-6
+    assert "osqp" in (outcome.folder / "report.html").read_text()
+    exact = release(sized(tmp_path, loss="l2"), tmp_path / "exact")
+    name = "histograms.parquet"
+    assert (outcome.folder / name).read_bytes() == (exact.folder / name).read_bytes()
+
+
+def test_what_is_private_stays_in_the_private_record(tmp_path: Path) -> None:
+    watch = Watch()
+    outcome = release(sized(tmp_path), reporter=watch, page=render_report)
+    assert outcome.record is not None
+    assert outcome.folder.parent == tmp_path / "releases"
+    assert outcome.folder.name.startswith("towns-")
+    assert os.name != "posix" or stat.S_IMODE(outcome.record.stat().st_mode) == 0o600
+    assert os.name != "posix" or stat.S_IMODE(outcome.record.parent.stat().st_mode) == 0o700
+    record = json.loads(outcome.record.read_text())
+    assert record["identity"]["rows_read"] == record["identity"]["rows_counted"] == 15
+    assert set(record["seconds"]) >= {"read_public", "read_private", "estimate", "write"}
+    manifest = (outcome.folder / "manifest.json").read_text()
+    for word in ("seconds", "rows", "identity", str(tmp_path), "sizes.csv"):
+        assert word not in manifest
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes are POSIX")
+def test_an_open_private_folder_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "private").mkdir(mode=0o755)
+    (tmp_path / "private").chmod(0o755)
+    with pytest.raises(ConfigError, match=r"output\.private.*chmod 700"):
+        release(sized(tmp_path), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_no_truth_beside_a_private_release(tmp_path: Path) -> None:
+    config = sized(tmp_path, 'dataset = "towns"\nepsilon = "1"')
+    with pytest.raises(ProblemError, match="truth"):
+        release(config, tmp_path / "out", truth=Truth(read_sizes(tmp_path / "sizes.csv")))
+    assert not (tmp_path / "out").exists()
+    outcome = release(config, tmp_path / "out")
+    assert outcome.manifest["status"] == "private"
+    assert outcome.made is not None
+    assert outcome.made.spent.startswith("PRIVATE: epsilon = 1 spent")
+    assert outcome.made.errors() == {}
+
+
+@pytest.mark.parametrize(
+    ("edit", "failing"),
+    [
+        (lambda folder: (folder / "histograms.parquet").unlink(), "files"),
+        (lambda folder: (folder / "foreign.csv").write_text(""), "files"),
+        (lambda folder: (folder / "report.html").write_text("edited"), "files"),
+        (lambda folder: rewrite(folder, promises=["integers", "nothing_else"]), "manifest"),
+        (lambda folder: rewrite(folder, status="private"), "manifest"),
+        (lambda folder: rewrite(folder, format="coco-opt groups release 1"), "files"),
+    ],
+)
+def test_verification_finds_what_was_edited(edit, failing: str, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    outcome = release(sized(tmp_path), tmp_path / "out", page=render_report)
+    edit(outcome.folder)
+    assert failing in [check.name for check in verify_release(outcome.folder) if not check.passed]
+
+
+def rewrite(folder: Path, **changes: object) -> None:
+    """Change entries of a manifest."""
+    path = folder / "manifest.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+
+def test_what_is_no_release_is_said_to_be_none(tmp_path: Path) -> None:
+    (check,) = verify_release(tmp_path)
+    assert not check.passed
+    with pytest.raises(InputError):
+        read_release(tmp_path)

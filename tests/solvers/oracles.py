@@ -1,0 +1,66 @@
+"""The optimum of a tiny problem of almost any kind by trying everything, None where there is too much to try."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import numpy as np
+from coco_solvers.oracles.brute_force import BruteForce
+
+from coco_opt import solve
+from coco_opt.problem import Problem
+from coco_opt.problems import CumulativeRounding, TableRounding, TreeLeastAbsolute, TreeLeastSquares
+from coco_opt.problems.integer_tree import IntegerTree
+from coco_opt.registry import backend
+from tests.tree.oracles import best_active_set, best_whole, enumerated
+
+MOST = 5_000  # points to try one by one
+LEAVES, REACH = 5, 9  # of a tree whose whole values are tried all at once
+
+
+def optimum(problem: Problem[Any, Any]) -> float | None:
+    """Return the least objective; None for a kind without an oracle, or a problem too large for it."""
+    brute_force = backend("brute-force")
+    if problem.kind in brute_force.kinds:
+        return solve(problem, BruteForce()).objective if problem.variables <= brute_force.limit(problem.kind) else None
+    if isinstance(problem, TreeLeastSquares):
+        bounds = np.isfinite(problem.lower) * 1.0 + (np.isfinite(problem.upper) & (problem.lower < problem.upper))
+        return best_active_set(problem) if np.prod(1.0 + bounds) <= MOST else None
+    if isinstance(problem, TreeLeastAbsolute):
+        low = 0 if problem.lower.min() >= 0 else -REACH
+        few = int(problem.tree.is_leaf.sum()) <= LEAVES and problem.scale <= REACH
+        return best_whole(problem, low, REACH) if few else None
+    if isinstance(problem, IntegerTree):
+        few = int(problem.tree.is_leaf.sum()) <= LEAVES - 2 and problem.scale <= 2 * REACH
+        return enumerated(problem, 2 * REACH)[0] if few else None
+    if isinstance(problem, CumulativeRounding):
+        return best_schedule(problem) if np.prod(1.0 + problem.groups) <= MOST else None
+    if isinstance(problem, TableRounding):
+        return best_tables(problem) if np.prod(1.0 + problem.high - problem.low) <= MOST else None
+    return None
+
+
+def best_schedule(problem: CumulativeRounding) -> float:
+    """Return the least L1 distance over all whole schedules, cell by cell by dynamic programming."""
+    costs = {(0,) * len(problem.groups): 0.0}
+    choices = list(product(*(range(g + 1) for g in problem.groups)))
+    for i in range(problem.x.shape[1]):
+        following: dict[tuple[int, ...], float] = {}
+        for now in (c for c in choices if sum(c) == problem.parent[i]):
+            before = [cost for past, cost in costs.items() if all(a <= b for a, b in zip(past, now, strict=True))]
+            if before:
+                following[now] = min(before) + float(np.abs(np.array(now) - problem.x[:, i]).sum())
+        costs = following
+    return min(costs.values())
+
+
+def best_tables(problem: TableRounding) -> float:
+    """Return the least objective over all whole tables within the slack, infinity without any."""
+    best = np.inf
+    ranges = [range(a, b + 1) for a, b in zip(problem.low.ravel(), problem.high.ravel(), strict=True)]
+    for point in product(*ranges):
+        whole = np.array(point, np.int64).reshape(problem.x.shape)
+        if problem.violation(whole) == 0:
+            best = min(best, problem.objective(whole))
+    return best

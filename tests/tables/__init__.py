@@ -1,1 +1,0 @@
-"""Tests of reading input tables and of release folders."""

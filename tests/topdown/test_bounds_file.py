@@ -1,0 +1,130 @@
+"""Public bounds: read answer by answer, and every mistake found at its row."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from coco_opt.errors import InputError
+from coco_opt.histograms import Hierarchy
+from coco_opt.topdown.asked.bounds_file import read_bounds
+from coco_opt.topdown.bounds import UNBOUNDED
+from coco_opt.topdown.invariants import Invariants, RegionBounds
+from coco_opt.topdown.schema import Schema, ValueGroups
+
+SCHEMA = Schema(
+    {"sex": ("female", "male"), "home": ("flat", 'o\'Neil "x"', "größe ≥ 3")},
+    (),
+    {"kind": ValueGroups("home", {"small": ["flat"], "other": ['o\'Neil "x"', "größe ≥ 3"]})},
+)
+TREE = Hierarchy.from_paths([("land", "b", "y"), ("land", "b", "x"), ("land", "a", "z")])
+HEADER = "region,query,answer,lower,upper\n"
+
+
+def read(folder: Path, rows: str) -> tuple[RegionBounds, ...]:
+    (folder / "bounds.csv").write_text(HEADER + rows, encoding="utf-8")
+    return read_bounds(folder / "bounds.csv", TREE, SCHEMA)
+
+
+def test_sides_stand_where_the_rows_say_and_the_rest_is_free(tmp_path: Path) -> None:
+    found = read(tmp_path, "land/b,total,total,3,9\nland/a,total,total,,7\nland/b/x,sex,sex = male,2,\n")
+    assert [(one.query.text, one.level) for one in found] == [("total", 1), ("sex", 2)]
+    totals, males = found
+    assert totals.lower.tolist() == [[3], [0]]
+    assert totals.upper.tolist() == [[9], [7]]
+    assert males.lower.tolist() == [[0, 0], [0, 2], [0, 0]]
+    assert (males.upper == UNBOUNDED).all()
+    assert males.lower.dtype == males.upper.dtype == np.int64
+
+
+def test_equal_sides_are_exact_and_zero_is_a_bound(tmp_path: Path) -> None:
+    (one,) = read(tmp_path, 'land,kind * sex,"kind = small, sex = male",0,0\n')
+    place = one.query.labels().index("kind = small, sex = male")
+    assert (one.lower[0, place], one.upper[0, place]) == (0, 0)
+    facts = Invariants(TREE, SCHEMA, (one,)).constraints_of(TREE.level_range(0))
+    assert facts is not None
+    assert facts.labels == ("kind * sex: kind = small, sex = male",)
+
+
+def test_odd_names_are_found_as_they_stand(tmp_path: Path) -> None:
+    (one,) = read(tmp_path, 'land,home,"home = o\'Neil ""x""",1,5\nland,home,home = größe ≥ 3,2,\n')
+    assert one.lower.tolist() == [[0, 1, 2]]
+    assert one.upper.tolist() == [[UNBOUNDED, 5, UNBOUNDED]]
+
+
+def test_parquet_with_integers_reads_alike(tmp_path: Path) -> None:
+    columns = {
+        "region": ["land/a", "land/b"],
+        "query": ["total"] * 2,
+        "answer": ["total"] * 2,
+        "lower": pa.array([1, None], pa.int32()),
+        "upper": pa.array([None, 12], pa.int64()),
+    }
+    pq.write_table(pa.table(columns), tmp_path / "bounds.parquet")
+    (one,) = read_bounds(tmp_path / "bounds.parquet", TREE, SCHEMA)
+    assert one.lower.tolist() == [[0], [1]]
+    assert one.upper.tolist() == [[12], [UNBOUNDED]]
+
+
+def test_two_spellings_of_a_query_bound_it_together(tmp_path: Path) -> None:
+    found = read(
+        tmp_path, 'land,sex * kind,"sex = male, kind = small",1,9\nland,sex*kind,"sex = male, kind = small",4,\n'
+    )
+    facts = Invariants(TREE, SCHEMA, found).constraints_of(TREE.level_range(0))
+    assert facts is not None
+    assert (facts.lower.tolist(), facts.upper.tolist()) == ([[4]], [[9]])
+
+
+BAD = [
+    ("land/c,total,total,1,2\n", "unknown-region", 2, "region"),
+    ("b,total,total,1,2\n", "unknown-region", 2, "region"),
+    ("land/b,sx,sex = male,1,2\n", "unknown-attribute", 2, "query"),
+    ("land/b,sex * sex,sex = male,1,2\n", "bad-query", 2, "query"),
+    ("land/b,sex,male,1,2\n", "unknown-answer", 2, "answer"),
+    ("land/b,total,total,1,2\nland/b,sex,sex = males,1,2\n", "unknown-answer", 3, "answer"),
+    ("land/b,total,total,-1,2\n", "negative-bound", 2, "lower"),
+    ("land/b,total,total,1,2.5\n", "not-an-integer", 2, "upper"),
+    ("land/b,total,total,1e3,\n", "not-an-integer", 2, "lower"),
+    ("land/b,total,total,٣,\n", "not-an-integer", 2, "lower"),
+    ("land/b,total,total, 1,\n", "not-an-integer", 2, "lower"),
+    ("land/b,total,total,9999999999999999999,\n", "not-an-integer", 2, "lower"),
+    ("land/b,total,total,5,4\n", "inconsistent-bounds", 2, None),
+    ("land/b,total,total,1,4\nland/a,total,total,1,4\nland/b,total,total,1,5\n", "duplicate-bound", 4, None),
+    (",total,total,1,2\n", "null-id", 2, "region"),
+    ("land/b,,total,1,2\n", "null-id", 2, "query"),
+    ("land/b,total,,1,2\n", "null-id", 2, "answer"),
+    ("", "empty-file", None, None),
+]
+
+
+@pytest.mark.parametrize(("rows", "code", "row", "column"), BAD)
+def test_a_mistake_is_found_where_it_is(
+    tmp_path: Path, rows: str, code: str, row: int | None, column: str | None
+) -> None:
+    with pytest.raises(InputError) as caught:
+        read(tmp_path, rows)
+    place = caught.value.place
+    assert caught.value.code == code
+    assert place is not None
+    assert (place.file, place.row, place.column) == ("bounds.csv", row, column)
+
+
+def test_a_lower_bound_no_country_has_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="2\\^40"):
+        read(tmp_path, f"land/b,total,total,{2**40},\n")
+    (tmp_path / "bounds.csv").write_text("region,query,answer,lower,lower\n")
+    with pytest.raises(InputError, match="missing-column"):
+        read_bounds(tmp_path / "bounds.csv", TREE, SCHEMA)
+
+
+def test_many_rows_of_a_wide_query_are_read_in_linear_time(tmp_path: Path) -> None:
+    wide = Schema({"a": tuple(f"v{k}" for k in range(300))})
+    tree = Hierarchy.from_paths([("land", f"r{k}") for k in range(40)])
+    rows = "".join(f"land/r{k % 40},a,a = v{k // 40},{k},\n" for k in range(12_000))
+    (tmp_path / "bounds.csv").write_text(HEADER + rows)
+    (one,) = read_bounds(tmp_path / "bounds.csv", tree, wide)
+    assert one.lower.tolist() == np.arange(12_000).reshape(300, 40).T.tolist()

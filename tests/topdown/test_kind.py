@@ -1,0 +1,439 @@
+"""Tables of persons as a kind of release: what it asks, keeps, refuses in time, publishes and predicts."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from coco_opt.choices import SolverChoices
+from coco_opt.errors import CocoOptError, ConfigError, InputError
+from coco_opt.privacy import SeededNoise
+from coco_opt.releases import Silent, check, compare, estimate, forecast, measure, release, render_report
+from coco_opt.releases.kind import Shown, Truth, Work
+from coco_opt.releases.measure import noisy
+from coco_opt.topdown.answers import TableAnswers
+from coco_opt.topdown.asked.measure import measure_tables
+from coco_opt.topdown.estimated.estimate import estimate_tables, linear_estimates
+from coco_opt.topdown.estimated.recursion import Checkpoint
+from coco_opt.topdown.estimated.unproved import Unproved
+from coco_opt.topdown.kind import TABLES
+from coco_opt.topdown.kind.checkpoints import LevelFiles
+from coco_opt.topdown.kind.files import read_tables_release
+from tests.topdown.persons import AGE, SECURE, SEEDED, SEX, TOPDOWN, bounds, failing, records, write
+
+REPLACE = SEEDED + 'neighbours = "replace"\n'
+STATES = '[[topdown.invariants]]\nquery = "total"\nlevel = "state"\n'
+
+
+class Told:
+    """A reporter that keeps its lines."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def line(self, text: str) -> None:
+        self.lines.append(text)
+
+    def stage(self, label: str) -> Any:
+        return Silent().stage(label)
+
+
+@pytest.mark.parametrize("estimation", ["full", "classic", "bottom_up"])
+@pytest.mark.parametrize("strategy", ['"workload"', '"identity"', '"optimised"', '["total", "detail"]'])
+def test_every_method_releases_what_it_promises(tmp_path: Path, estimation: str, strategy: str) -> None:
+    topdown = f'{TOPDOWN}estimation = "{estimation}"\nstrategy = {strategy}\nmicrodata = true\n'
+    outcome = release(write(tmp_path, topdown=topdown), tmp_path / "out", page=render_report)
+    assert failing(outcome.folder) == []
+    assert outcome.manifest["status"] == "NOT PRIVATE"
+    assert {path.name for path in outcome.folder.iterdir()} == {
+        "tables.parquet",
+        "hierarchy.parquet",
+        "manifest.json",
+        "estimates.parquet",
+        "microdata.parquet",
+        "report.html",
+    }
+    assert "<h2>Solvers and certificates</h2>" in (outcome.folder / "report.html").read_text()
+
+
+def test_without_much_noise_the_release_is_the_data(tmp_path: Path) -> None:
+    outcome = release(write(tmp_path, privacy=SEEDED.replace('"2"', '"200"')), tmp_path / "out")
+    found = read_tables_release(outcome.folder)
+    truth: dict[str, int] = {}
+    for line in records().splitlines()[1:]:
+        truth[line] = truth.get(line, 0) + 1
+    for line, persons in truth.items():
+        region, sex, age = line.split(",")
+        table = found.table(f"land/s{region[1]}/c{region[2]}")
+        assert table[3 * SEX.index(sex) + AGE.index(age)] == persons
+    assert found.table("land").sum() == 300
+    estimates = pq.read_table(outcome.folder / "estimates.parquet").to_pydict()
+    total = estimates["answer"].index("total")
+    assert estimates["estimate"][total] == pytest.approx(300, abs=0.1)
+
+
+def test_invariants_zeros_and_bounds_hold_exactly(tmp_path: Path) -> None:
+    rows = ("land/s0/c1,sex,sex = female,3,40", "land/s1/c2,total,total,,90")
+    config = write(
+        tmp_path,
+        privacy=REPLACE,
+        topdown=TOPDOWN + 'structural_zeros = ["sex = male & age = old"]\n',
+        persons=records(forbid="male,old"),
+        more=STATES,
+        data=bounds(tmp_path, *rows),
+    )
+    outcome = release(config, tmp_path / "out")
+    assert failing(outcome.folder) == []
+    manifest = json.loads((outcome.folder / "manifest.json").read_text())
+    assert {"invariants", "structural_zeros"} <= set(manifest["promises"])
+    found = read_tables_release(outcome.folder)
+    lines = records(forbid="male,old").splitlines()[1:]
+    for state in range(2):
+        true = sum(line.startswith(f"r{state}") for line in lines)
+        assert found.table(f"land/s{state}").sum() == true
+    assert found.table("land").sum() == len(lines)
+    stated = pq.read_table(outcome.folder / "invariants.parquet").to_pydict()
+    assert {"land/s0", "land/s1", "land/s0/c1", "land/s1/c2"} <= set(stated["region"])
+    assert None in stated["upper"]
+    assert 90 in stated["upper"]
+
+
+def test_public_facts_that_exclude_each_other_are_refused_by_the_plan(tmp_path: Path) -> None:
+    data = bounds(tmp_path, "land/s0,total,total,50,60", "land/s0/c0,total,total,70,")
+    with pytest.raises(InputError, match=r"s0.*total.*inconsistent-bounds"):
+        TABLES.plan(write(tmp_path, data=data))
+    none = bounds(tmp_path, 'land/s0,"cumulative(age) * sex","sex = male, cumulative(age) = ..child",1,')
+    impossible = TOPDOWN + 'structural_zeros = ["sex = male & age = child"]\n'
+    with pytest.raises(InputError, match=r"structural zeros leave it no cell"):
+        TABLES.plan(write(tmp_path, topdown=impossible, data=none))
+
+
+def test_exact_answers_that_exclude_public_bounds_are_refused_by_the_check(tmp_path: Path) -> None:
+    config = write(tmp_path, REPLACE, more=STATES, data=bounds(tmp_path, "land/s0/c0,total,total,7391,"))
+    TABLES.plan(config)
+    with pytest.raises(InputError, match=r"'land/s0'.*inconsistent-bounds"):
+        check(config)
+
+
+BAD = [
+    ("passes", TOPDOWN + 'passes = [{ queries = ["sx"] }]\n', ConfigError, "did you mean 'sex'"),
+    ("workload", TOPDOWN.replace('"sex * age"', '"sex * height"'), ConfigError, "height"),
+    ("structural_zeros", TOPDOWN + 'structural_zeros = ["sex = mal"]\n', ConfigError, "male"),
+    ("strategy", TOPDOWN + 'strategy = ["size"]\n', ConfigError, "size"),
+    ("attributes", TOPDOWN.replace("sex =", "region ="), ConfigError, "another name"),
+    ("invariants", TOPDOWN + 'invariants = [{ query = "total", level = "town" }]\n', ConfigError, "no level"),
+    ("invariants", TOPDOWN + 'invariants = [{ query = "total", level = "state" }]\n', ConfigError, "replace"),
+]
+
+
+@pytest.mark.parametrize("unproved", [Unproved(), Unproved(3, 0.25), Unproved(2, 0.0, 2)])
+def test_what_was_not_proved_nearest_is_stated(tmp_path: Path, unproved: Unproved) -> None:
+    config = write(tmp_path)
+    measurement = measure(config).measurement
+    method = TABLES.method(config, measurement.asked)
+    result = replace(TABLES.estimate(measurement, method, Work(SolverChoices())), unproved=unproved)
+    released = TABLES.release(measurement, method, result, config)
+    assert released.manifest["unproved"] == {
+        "steps": unproved.steps,
+        "worst_relative_gap": unproved.gap,
+        "without_gap": unproved.unknown,
+    }
+    page = "".join(TABLES.page(Shown(released.manifest, "spent", measurement, method, result)))
+    assert ("<h2>Not proved nearest</h2>" in page) == bool(unproved)
+    assert ("at most 0.25 of their distance" in page) == (unproved.gap > 0)
+    assert ("Of 2 nothing is known" in page) == (unproved.unknown > 0)
+
+
+def test_queries_are_fitted_in_passes(tmp_path: Path) -> None:
+    passes = 'passes = [{ queries = ["total"] }, { queries = ["sex"], tolerance = 2.0 }]\n'
+    outcome = release(write(tmp_path, topdown=TOPDOWN + passes), tmp_path / "out")
+    assert failing(outcome.folder) == []
+    assert outcome.manifest["config"]["topdown"]["passes"][1] == {"queries": ["sex"], "tolerance": 2.0}
+
+
+@pytest.mark.parametrize(("key", "topdown", "kind", "words"), BAD)
+def test_a_wrong_configuration_names_its_key(
+    tmp_path: Path, key: str, topdown: str, kind: type[CocoOptError], words: str
+) -> None:
+    with pytest.raises(kind, match=words) as caught:
+        release(write(tmp_path, privacy=SECURE, topdown=topdown), tmp_path / "out")
+    assert f"topdown.{key}" in str(caught.value)
+    assert caught.value.exit_code == 2
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("persons", "code"),
+    [
+        (records().replace("r00,", "r99,", 1), "unknown-region"),
+        (records().replace("female", "zebra", 1), "unknown-value"),
+        ("region_id,sex,age\n", "empty-file"),
+        ("region_id,sex\nr00,male\n", "missing-column"),
+    ],
+)
+def test_bad_records_are_refused_at_their_row(tmp_path: Path, persons: str, code: str) -> None:
+    with pytest.raises(InputError, match=code) as caught:
+        release(write(tmp_path, persons=persons), tmp_path / "out")
+    assert "zebra" not in str(caught.value)
+    assert not (tmp_path / "out").exists()
+
+
+def test_shares_and_levels_must_fit(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="3 levels"):
+        release(write(tmp_path, privacy=SEEDED + 'split = ["1/2", "1/2"]\n'))
+
+
+@pytest.mark.parametrize(
+    ("split", "estimation", "words"),
+    [
+        ('["1/2", "1/2", "0"]', "full", "'full' needs answers of level 2"),
+        ('["1/2", "1/2", "0"]', "bottom_up", "'bottom_up' needs answers of level 2"),
+        ('["1/2", "0", "1/2"]', "classic", "needs answers of level 1.*or use 'full'"),
+        ('"leaves"', "classic", "needs answers of level 0.*or use 'full'"),
+    ],
+)
+def test_a_method_that_cannot_read_what_is_asked_is_refused(
+    tmp_path: Path, split: str, estimation: str, words: str
+) -> None:
+    config = write(tmp_path, SECURE + f"split = {split}\n", TOPDOWN + f'estimation = "{estimation}"\n')
+    with pytest.raises(ConfigError, match=words) as caught:
+        release(config, tmp_path / "out")
+    assert "topdown.estimation" in str(caught.value)
+
+
+def test_bottom_up_reads_the_leaves_whatever_the_split(tmp_path: Path) -> None:
+    told = Told()
+    config = write(tmp_path, SEEDED + 'split = ["1/2", "1/4", "1/4"]\n', TOPDOWN + 'estimation = "bottom_up"\n')
+    outcome = release(config, tmp_path / "out", reporter=told)
+    assert failing(outcome.folder) == []
+    assert {row["level"] for row in outcome.manifest["budget"]["questions"]} == {0, 1, 2}
+    assert any("bottom_up reads the leaves alone" in line for line in told.lines)
+    assert any("leaves alone" in text for _, text in forecast(config).predicted.notes)
+
+
+def test_every_estimation_reads_one_measurement(tmp_path: Path) -> None:
+    measurement = measure(write(tmp_path, REPLACE, more=STATES)).measurement
+    leaves = TOPDOWN + 'rounding = "nearest"\n'
+    for number, topdown in enumerate((TOPDOWN, TOPDOWN + 'estimation = "classic"\n', leaves + "microdata = true\n")):
+        made = estimate(measurement, write(tmp_path, REPLACE, topdown, more=STATES), out=tmp_path / f"out{number}")
+        assert failing(made.folder) == []
+        assert made.manifest["measurement"] == measurement.asked.digest
+    made = estimate(measurement, out=tmp_path / "alone")
+    assert failing(made.folder) == []
+    for key, other in (
+        ("attributes", TOPDOWN.replace('"female", "male"', '"male", "female"')),
+        ("structural_zeros", TOPDOWN + 'structural_zeros = ["sex = male & age = old"]\n'),
+    ):
+        config = write(tmp_path, REPLACE, other, more=STATES)
+        with pytest.raises(ConfigError, match=rf"topdown.{key}.*measured"):
+            estimate(measurement, config)
+
+
+def test_a_workload_beside_a_strategy_of_its_own_is_free_to_change(tmp_path: Path) -> None:
+    own = TOPDOWN + 'strategy = ["total", "detail"]\n'
+    other = own.replace('"sex * age"', '"voting"') + (
+        'groupings = { voting = { of = "age", groups = { voter = ["adult", "old"], minor = ["child"] } } }\n'
+    )
+    one, two = (TABLES.plan(write(tmp_path, topdown=text)).asked for text in (own, other))
+    assert one.digest == two.digest
+    outcome = release(write(tmp_path, topdown=other), tmp_path / "out")
+    assert failing(outcome.folder) == []
+    assert "voting" in pq.read_table(outcome.folder / "estimates.parquet").column("query").to_pylist()
+
+
+def test_a_release_with_discrete_gaussian_noise(tmp_path: Path) -> None:
+    privacy = 'mechanism = "discrete_gaussian"\nepsilon = "1"\ndelta = "1/1000000"\ndataset = "persons"\n'
+    outcome = release(write(tmp_path, privacy=privacy), tmp_path / "out")
+    assert failing(outcome.folder) == []
+    budget = outcome.manifest["budget"]
+    assert budget["asked"] == {"epsilon": "1", "delta": "1/1000000"}
+    assert {row["level"] for row in budget["questions"]} == {0, 1, 2}
+
+
+def test_predicted_errors_are_those_of_many_measurements(tmp_path: Path) -> None:
+    plan = TABLES.plan(write(tmp_path))
+    predicted = {(row["level"], row["query"]): row for row in forecast(plan.config).as_dict()["predictions"]}
+    assert all(row["standard_error"] <= row["standard_error_alone"] + 1e-9 for row in predicted.values())
+    counts = TABLES.read(plan)
+    query = next(one for one in plan.detail.workload if one.text == "sex")
+    truth = counts.answers_of(query.operator, plan.asked.hierarchy.level_range(1))
+    errors = []
+    for seed in range(200):
+        linear = linear_estimates(measure_tables(counts, plan.detail.questions.plan, source=SeededNoise(seed)))
+        errors.append(query.operator.apply(linear.tables(1)) - truth)
+    # 800 errors, of which those of a region's two answers are correlated: within 20 % at four deviations.
+    found = float(np.sqrt(np.mean(np.square(errors))))
+    assert found == pytest.approx(predicted["state", "sex"]["standard_error"], rel=0.2)
+
+
+def test_public_records_rehearse_whole_releases(tmp_path: Path) -> None:
+    config = write(tmp_path, REPLACE, more=STATES, data=bounds(tmp_path, "land/s0,total,total,9000,"))
+    (tmp_path / "public.csv").write_text(records(200))
+    found = forecast(config, tmp_path / "public.csv", runs=2)
+    rows = {(row["level"], row["query"]): row["mean_error"] for row in found.as_dict()["rehearsed"]}
+    assert rows["state", "total"] == 0.0  # exact
+    assert rows["county", "sex"] > 0.0
+    assert len(found.predicted.tables) == 2
+    assert dict(found.predicted.notes)["Rehearsed on"].startswith("the public records public.csv")
+
+
+def test_bottom_up_cannot_keep_what_holds_above(tmp_path: Path) -> None:
+    config = write(
+        tmp_path,
+        privacy=REPLACE,
+        topdown=TOPDOWN + 'estimation = "bottom_up"\n',
+        more=STATES,
+    )
+    with pytest.raises(ConfigError, match="cannot keep"):
+        release(config, tmp_path / "out")
+
+
+def test_a_workload_that_is_not_measured_is_said(tmp_path: Path) -> None:
+    told = Told()
+    release(write(tmp_path, topdown=TOPDOWN + 'strategy = ["total"]\n'), tmp_path / "out", reporter=told)
+    assert sum("Not determined" in line for line in told.lines) == 2
+
+
+@pytest.mark.parametrize("estimation", ["full", "classic", "bottom_up"])
+def test_nobody_at_all_can_be_released(tmp_path: Path, estimation: str) -> None:
+    topdown = f'{TOPDOWN}estimation = "{estimation}"\nmicrodata = true\n'
+    nobody = "region_id,sex,age,count\nr00,male,old,0\n"
+    outcome = release(write(tmp_path, SEEDED.replace('"2"', '"300"'), topdown, persons=nobody), tmp_path / "out")
+    assert failing(outcome.folder) == []
+    assert read_tables_release(outcome.folder).table("land").tolist() == [0] * 6
+
+
+@pytest.mark.parametrize("estimation", ["full", "bottom_up"])
+def test_one_region_alone_can_be_released(tmp_path: Path, estimation: str) -> None:
+    topdown = f'{TOPDOWN}estimation = "{estimation}"\nmicrodata = true\n'
+    persons = "region_id,sex,age,count\nr,male,old,1000000\nr,female,child,2\nr,female,old,0\n"
+    config = write(tmp_path, SEEDED.replace('"2"', '"300"'), topdown, persons=persons)
+    (tmp_path / "hierarchy.csv").write_text("region_id,nation\nr,land\n")
+    outcome = release(config, tmp_path / "out")
+    assert failing(outcome.folder) == []
+    assert read_tables_release(outcome.folder).table("land").tolist() == [2, 0, 0, 0, 0, 1_000_000]
+
+
+@pytest.mark.parametrize("name", ["lower", "estimate", "persons2", "parent", "query", 'o\'Neil \\"x\\"', "größe ≥ 1"])
+def test_any_other_name_of_an_attribute_is_a_column(tmp_path: Path, name: str) -> None:
+    plain = name.replace("\\", "")
+    quoted = '"' + plain.replace('"', '""') + '"'
+    topdown = f'attributes = {{ "{name}" = ["1", "2"] }}\nworkload = ["detail"]\nmicrodata = true\n'
+    persons = f"region_id,{quoted}\n" + "r00,1\nr01,2\n" * 20
+    outcome = release(write(tmp_path, topdown=topdown, persons=persons), tmp_path / "out")
+    assert failing(outcome.folder) == []
+    assert plain in read_tables_release(outcome.folder).to_pandas().columns
+
+
+@pytest.mark.parametrize(
+    ("attributes", "words"),
+    [
+        ('Region = ["a", "b"]', "is a column of the release, 'region'"),
+        ('level_name = ["a", "b"]', "is a column of the release, 'level_name'"),
+        ('COUNT = ["a", "b"]', "another name"),
+        ('sex = ["a", "b"], Sex = ["c", "d"]', "'sex' and 'Sex' differ in case only"),
+    ],
+)
+def test_names_that_many_programs_would_confuse_are_refused(tmp_path: Path, attributes: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        TABLES.plan(write(tmp_path, topdown=f'attributes = {{ {attributes} }}\nworkload = ["total"]\n'))
+
+
+def test_files_join_back_to_the_users_regions_and_levels(tmp_path: Path) -> None:
+    outcome = release(write(tmp_path, REPLACE, TOPDOWN + "microdata = true\n", more=STATES), tmp_path / "out")
+    for name in ("tables", "estimates", "invariants", "microdata"):
+        table = pq.read_table(outcome.folder / f"{name}.parquet").to_pydict()
+        named = set(zip(table["level"], table["level_name"], strict=True))
+        assert named <= {(0, "nation"), (1, "state"), (2, "county")}
+        ids = {(region, name) for region, name in zip(table["region"], table["region_id"], strict=True) if name}
+        assert all(region == f"land/s{name[1]}/c{name[2]}" for region, name in ids)
+    page = "".join(TABLES.page(outcome.made.shown)) if outcome.made else ""
+    assert "county: land/s" in page
+    assert "(r" in page
+
+
+def test_levels_that_are_done_are_kept_with_their_certificates(tmp_path: Path) -> None:
+    config = write(tmp_path)
+    measurement = measure(config).measurement
+    method = TABLES.method(config, measurement.asked)
+    whole = TABLES.estimate(measurement, method, Work(SolverChoices()))
+    folder, solvers = tmp_path / "scratch", SolverChoices()
+    files, kept = LevelFiles(folder, solvers), []
+
+    class StopError(Exception):
+        pass
+
+    def keep(done: Checkpoint) -> None:
+        files.keep(done)
+        kept.append(done.level)
+        if done.level == 1:
+            raise StopError
+
+    with pytest.raises(StopError):
+        estimate_tables(measurement, method.topdown, solvers, after_level=keep)
+    assert [path.name for path in folder.iterdir()] == ["levels-001"]
+    again = SolverChoices()
+    resumed = TABLES.estimate(measurement, method, Work(again, scratch=folder))
+    for level in range(3):
+        assert resumed.level(level).tolist() == whole.level(level).tolist()
+    assert [(row.problem, row.solves) for row in resumed.certificates] == [
+        (row.problem, row.solves) for row in whole.certificates
+    ]
+    (folder / "levels-002").write_bytes(b"damaged")
+    assert LevelFiles(folder, SolverChoices()).last() is None
+
+
+def test_solvers_are_compared_on_a_split_and_a_rounding_of_made_persons(tmp_path: Path) -> None:
+    found = compare(write(tmp_path, SECURE), size=60)
+    assert {row.problem for row in found.rows} == {"topdown_split", "table_rounding"}
+    assert found.caught
+    assert not found.missed
+    assert found.data.startswith("made persons")
+
+
+@pytest.mark.parametrize("privacy", [SEEDED, REPLACE])
+def test_neighbours_differ_by_one_person_and_keep_exact_answers(tmp_path: Path, privacy: str) -> None:
+    replaced = privacy == REPLACE
+    plan = TABLES.plan(write(tmp_path, privacy, more=STATES if replaced else ""))
+    like = TABLES.look_alike(plan, branches=2)
+    assert like.plan.asked.hierarchy.regions == 7
+    assert like.plan.asked.region_ids[-1] == "r11"
+    pair = TABLES.neighbours(like)
+    one, two = (TABLES.statistics(like.plan.asked, table) for table in (pair.first, pair.second))
+    apart = {name: np.abs(one[name] - two[name]).sum() for name in one}
+    assert set(apart.values()) <= {0, 1, 2}
+    assert apart["county"] == (2 if replaced else 1)
+    exact = (noisy(like.plan, table, SeededNoise(1)) for table in (pair.first, pair.second))
+    facts = [TableAnswers.of(one).invariants.bounds for one in exact]
+    assert all(np.array_equal(a.lower, b.lower) for a, b in zip(*facts, strict=True))
+
+
+def test_made_data_show_the_errors(tmp_path: Path) -> None:
+    config = write(tmp_path)
+    private = TABLES.read(TABLES.plan(config))
+    made = release(config, tmp_path / "out", page=render_report, truth=Truth(private)).made
+    assert made is not None
+    (errors,) = made.errors().values()
+    released = made.result.level(2)
+    assert errors[2] == pytest.approx(np.abs(released - private.level_tables(2)).sum(axis=1).mean())
+    assert "<h2>Error by level</h2>" in (made.folder / "report.html").read_text()
+
+
+def test_a_draft_is_a_configuration_once_values_are_filled_in(tmp_path: Path) -> None:
+    header = ("region_id", "sex", "age group", "count")
+    assert TABLES.file_key(header) == "records"
+    assert TABLES.file_key(("region_id", "nation")) == "hierarchy"
+    assert TABLES.file_key(("region", "query", "answer", "lower", "upper")) == "bounds"
+    assert TABLES.file_key(("entity_id", "group_id")) is None
+    draft = TABLES.draft({"records": header, "hierarchy": ("region_id", "nation", "state")})
+    section = draft.section.replace("[topdown]\n", "", 1).replace("= [] ", '= ["a", "b"] ')
+    assert '"age group" = ["a", "b"]' in section
+    config = write(tmp_path, topdown=section.split("[solvers]")[0])
+    assert list(config.method.attributes) == ["sex", "age group"]
+    assert config.method.workload == ("total", "sex", "age group")

@@ -1,0 +1,197 @@
+"""Tables of persons: counted cell by cell, and every mistake found at its row and column without a private value."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from coco_opt.errors import InputError
+from coco_opt.files.regions import read_regions
+from coco_opt.topdown.asked.counts import TableCounts
+from coco_opt.topdown.asked.records import read_records
+from coco_opt.topdown.schema import Schema
+
+ATTRIBUTES = {"sex": ("female", "male"), "age": ("child", "adult", "old")}
+SCHEMA = Schema(ATTRIBUTES)
+ZEROS = Schema(ATTRIBUTES, ("sex = male & age = old",))
+HIERARCHY = "region_id,nation,state\ne,all,east\nw,all,west\n"
+RECORDS = "region_id,sex,age\nw,male,old\ne,female,child\nw,male,old\ne,male,adult\n"
+
+
+def read(tmp_path: Path, records: str, schema: Schema = SCHEMA) -> TableCounts:
+    (tmp_path / "hierarchy.csv").write_text(HIERARCHY)
+    (tmp_path / "persons.csv").write_text(records)
+    return read_records(read_regions(tmp_path / "hierarchy.csv"), tmp_path / "persons.csv", schema)
+
+
+def triples(found: TableCounts) -> list[tuple[int, int, int]]:
+    leaves = np.repeat(np.arange(found.offsets.size - 1), np.diff(found.offsets))
+    return list(zip(leaves.tolist(), found.cells.tolist(), found.counts.tolist(), strict=True))
+
+
+def test_records_are_counted_by_leaf_and_cell(tmp_path: Path) -> None:
+    found = read(tmp_path, RECORDS)
+    assert triples(found) == [(0, 0, 1), (0, 4, 1), (1, 5, 2)]
+    assert found.rows_read == 4
+    assert repr(found).endswith("private)")
+    assert found.identity() == {
+        "rows_read": 4,
+        "rows_counted": 4,
+        "rows_rejected": 0,
+        "persons": 4,
+        "cells_occupied": 3,
+    }
+
+
+def test_columns_go_by_name_and_counts_stand_for_persons(tmp_path: Path) -> None:
+    found = read(tmp_path, "region_id,age,sex,count\nw,old,male,2\ne,child,female,1\ne,adult,male,0\ne,adult,male,1\n")
+    assert triples(found) == [(0, 0, 1), (0, 4, 1), (1, 5, 2)]
+
+
+def test_parquet_gives_the_same_as_a_loop(tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    (tmp_path / "hierarchy.csv").write_text(HIERARCHY)
+    region, sex, age = rng.integers(2, size=500), rng.integers(2, size=500), rng.integers(3, size=500)
+    columns = {
+        "region_id": [("e", "w")[k] for k in region],
+        "sex": [ATTRIBUTES["sex"][k] for k in sex],
+        "age": [ATTRIBUTES["age"][k] for k in age],
+    }
+    pq.write_table(pa.table(columns), tmp_path / "persons.parquet")
+    public = read_regions(tmp_path / "hierarchy.csv")
+    found = read_records(public, tmp_path / "persons.parquet", SCHEMA)
+    expected = Counter(zip(region.tolist(), (3 * sex + age).tolist(), strict=True))
+    assert triples(found) == [(leaf, cell, n) for (leaf, cell), n in sorted(expected.items())]
+
+
+BAD = [
+    (RECORDS.replace("w,male,old\ne,f", "north,male,old\ne,f", 1), "unknown-region", 2, "region_id"),
+    (RECORDS.replace("female,child", "female,secret"), "unknown-value", 3, "age"),
+    (RECORDS.replace("female,child", "female,"), "null-id", 3, "age"),
+    (RECORDS.replace("female,child", " female,child"), "space-in-id", 3, "sex"),
+    ("region_id,sex\nw,male\n", "missing-column", None, "age"),
+    ("region_id,sex,height\nw,male,old\n", "missing-column", None, "age"),
+    ("region_id,sex,sex,age\nw,male,male,old\n", "duplicate-column", 1, "sex"),
+    ("w,male,secret\ne,female,child\n", "no-header", 1, None),
+    ("region_id,sex,age\n", "empty-file", None, None),
+    ("region_id,sex,age,count\n", "empty-file", None, None),
+    ("region_id,sex,age,secret\nw,male,old\n", "malformed-row", 2, None),
+    ("region_id,sex,age,count\nw,male,old,-7\n", "negative-count", 2, "count"),
+    ("region_id,sex,age,count\nw,male,old,7.5\n", "not-an-integer", 2, "count"),
+]
+
+
+@pytest.mark.parametrize(("records", "code", "row", "column"), BAD)
+def test_a_mistake_is_found_where_it_is(
+    tmp_path: Path, records: str, code: str, row: int | None, column: str | None
+) -> None:
+    with pytest.raises(InputError) as caught:
+        read(tmp_path, records)
+    assert caught.value.code == code
+    place = caught.value.place
+    assert place is not None
+    assert place.file == "persons.csv"
+    if row is not None:
+        assert place.row == row
+    if column is not None:
+        assert place.column == column
+    for private in ("secret", "north", "-7", "7.5"):
+        assert private not in str(caught.value)
+    assert caught.value.__context__ is None or "secret" not in str(caught.value.__context__)
+
+
+def test_a_structural_zero_is_found_at_its_first_row(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="structural-zero") as caught:
+        read(tmp_path, RECORDS, ZEROS)
+    assert caught.value.place is not None
+    assert caught.value.place.row == 2
+
+
+def test_a_structural_zero_is_blamed_on_a_row_that_has_persons(tmp_path: Path) -> None:
+    header = "region_id,sex,age,count\n"
+    assert triples(read(tmp_path, header + "w,male,old,0\ne,male,adult,2\n", ZEROS)) == [(0, 4, 2)]
+    with pytest.raises(InputError, match="structural-zero") as caught:
+        read(tmp_path, header + "w,male,old,0\ne,male,adult,2\nw,male,old,0\nw,male,old,3\n", ZEROS)
+    assert caught.value.place is not None
+    assert caught.value.place.row == 5
+
+
+def test_zero_counts_are_read_and_count_nobody(tmp_path: Path) -> None:
+    found = read(tmp_path, "region_id,sex,age,count\nw,male,old,0\ne,male,adult,0\n")
+    assert (triples(found), found.rows_read) == ([], 2)
+
+
+def test_huge_counts_are_exact_or_refused(tmp_path: Path) -> None:
+    largest = 2**51
+    found = read(tmp_path, f"region_id,sex,age,count\nw,male,old,{largest}\nw,male,old,{largest}\ne,male,adult,7\n")
+    assert triples(found) == [(0, 4, 7), (1, 5, 2 * largest)]
+    for count, rows, code in (
+        (10**18, 1, "too-large"),
+        (10**18 - 1, 5, "too-large"),
+        (2**53, 2, "too-many-people"),
+    ):
+        with pytest.raises(InputError, match=code) as caught:
+            read(tmp_path, "region_id,sex,age,count\n" + f"w,male,old,{count}\n" * rows)
+        assert str(count) not in str(caught.value)
+
+
+def test_odd_values_are_matched_exactly(tmp_path: Path) -> None:
+    values = ("o'Neil", 'a "b"', "größe ≥ 3", "c;d", "%", "_", "NULL", "null", "é", "e\u0301", "A", "a")
+    lines = [f'w,"{value.replace(chr(34), chr(34) * 2)}"' for value in values]
+    (tmp_path / "hierarchy.csv").write_text(HIERARCHY)
+    (tmp_path / "persons.csv").write_text("region_id,kind\n" + "\n".join(lines) + "\n", encoding="utf-8")
+    public = read_regions(tmp_path / "hierarchy.csv")
+    found = read_records(public, tmp_path / "persons.csv", Schema({"kind": values}))
+    assert triples(found) == [(1, cell, 1) for cell in range(len(values))]
+
+
+def test_columns_that_differ_in_case_are_other_columns(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="missing-column"):
+        read(tmp_path, RECORDS.replace("sex,age", "Sex,age"))
+    assert triples(read(tmp_path, "region_id,sex,age,Count\nw,male,old,7\n")) == [(1, 5, 1)]
+
+
+def test_columns_stand_in_any_order_and_others_are_ignored(tmp_path: Path) -> None:
+    text = "name,age,count,region_id,name,sex\nsecret,old,3,w,secret,male\n,child,1,e,,female\n"
+    assert triples(read(tmp_path, text)) == [(0, 0, 1), (1, 5, 3)]
+
+
+def test_other_columns_of_a_parquet_file_may_hold_anything(tmp_path: Path) -> None:
+    (tmp_path / "hierarchy.csv").write_text(HIERARCHY)
+    columns = {
+        "height": [1.5, None],
+        "sex": ["male", "female"],
+        "sex.more": ["x", "y"],
+        "visits": [[1, 2], []],
+        "region_id": ["w", "e"],
+        "age": ["old", "child"],
+    }
+    pq.write_table(pa.table(columns), tmp_path / "persons.parquet")
+    found = read_records(read_regions(tmp_path / "hierarchy.csv"), tmp_path / "persons.parquet", SCHEMA)
+    assert triples(found) == [(0, 0, 1), (1, 5, 1)]
+
+
+def test_parquet_counts_and_codes_are_integers(tmp_path: Path) -> None:
+    (tmp_path / "hierarchy.csv").write_text(HIERARCHY)
+    public = read_regions(tmp_path / "hierarchy.csv")
+    columns = {"region_id": ["w", "e"], "age": pa.array([1, 0], pa.int8()), "count": pa.array([3, 4], pa.uint16())}
+    pq.write_table(pa.table(columns), tmp_path / "persons.parquet")
+    ages = Schema({"age": ("0", "1")})
+    assert triples(read_records(public, tmp_path / "persons.parquet", ages)) == [(0, 0, 4), (1, 1, 3)]
+    for name, column in (("count", pa.array([3.0, 4.0])), ("age", pa.array([1.0, 0.0]))):
+        pq.write_table(pa.table({**columns, name: column}), tmp_path / "persons.parquet")
+        with pytest.raises(InputError, match=r"not-an-integer|wrong-type"):
+            read_records(public, tmp_path / "persons.parquet", ages)
+
+
+def test_one_level_is_a_hierarchy(tmp_path: Path) -> None:
+    (tmp_path / "hierarchy.csv").write_text("region_id,nation\nx,all\n")
+    (tmp_path / "persons.csv").write_text("region_id,sex,age\nx,male,old\n")
+    public = read_regions(tmp_path / "hierarchy.csv")
+    assert public.hierarchy.levels == 1
+    assert triples(read_records(public, tmp_path / "persons.csv", SCHEMA)) == [(0, 5, 1)]

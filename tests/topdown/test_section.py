@@ -1,0 +1,108 @@
+"""The section ``[topdown]``: defaults, and one clear line for every mistake."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from coco_opt.config import Config, parse_config
+from coco_opt.errors import ConfigError
+
+MINIMAL = """
+[data]
+records = "persons.parquet"
+hierarchy = "hierarchy.csv"
+[privacy]
+epsilon = "1"
+dataset = "persons"
+[topdown]
+attributes = { sex = ["female", "male"], age = ["child", "adult", "old"] }
+workload = ["total", "sex", "sex * age"]
+"""
+
+FULL = """
+[data]
+records = "persons.csv"
+hierarchy = "hierarchy.csv"
+bounds = "facilities.csv"
+[privacy]
+mechanism = "discrete_gaussian"
+rho = "1/2"
+dataset = "persons"
+[topdown]
+attributes = { sex = ["female", "male"], age = ["child", "adult", "old"] }
+structural_zeros = ["sex = male & age = old"]
+groupings = { voting = { of = "age", groups = { minor = ["child"], voter = ["adult", "old"] } } }
+workload = ["total", "voting"]
+strategy = ["total", "detail"]
+shares = ["1/4", "3/4"]
+estimation = "classic"
+rounding = "unbiased"
+microdata = true
+[[topdown.invariants]]
+query = "total"
+level = "state"
+[solvers]
+topdown_split = "piqp"
+"""
+
+
+def parse(text: str) -> Config:
+    return parse_config(text, Path("/data/here"), file="run.toml")
+
+
+def test_a_minimal_file_has_defaults() -> None:
+    config = parse(MINIMAL)
+    assert (config.name, config.kind) == ("run", "tables")
+    assert config.data.records == Path("/data/here/persons.parquet")
+    assert config.method.attributes["age"] == ("child", "adult", "old")
+    assert (config.method.strategy, config.method.shares) == ("workload", "uniform")
+    assert (config.method.estimation, config.method.rounding) == ("full", "nearest")
+    assert config.method.invariants == ()
+    json.dumps(config.as_dict())
+
+
+def test_a_full_file_is_read_as_it_stands() -> None:
+    config = parse(FULL)
+    assert config.method.shares == (Fraction(1, 4), Fraction(3, 4))
+    assert [(one.query, one.level) for one in config.method.invariants] == [("total", "state")]
+    assert config.method.groupings["voting"].groups["voter"] == ("adult", "old")
+    plain = json.loads(json.dumps(config.as_dict()))
+    assert plain["topdown"]["shares"] == ["1/4", "3/4"]
+    assert plain["topdown"]["invariants"] == [{"query": "total", "level": "state"}]
+    assert plain["data"] == {"hierarchy": "hierarchy.csv", "bounds": "facilities.csv"}
+
+
+BAD = [
+    ("topdown.workload", 'workload = ["total", "sex", "sex * age"]', "", "is required"),
+    ("topdown.workload", 'workload = ["total", "sex", "sex * age"]', "workload = []", "list of texts"),
+    ("topdown.attributes", '["female", "male"]', '"female"', "'sex' must be a list"),
+    ("topdown.strategy", "[topdown]", '[topdown]\nstrategy = "best"', "one of workload, identity, optimised"),
+    ("topdown.shares", "[topdown]", '[topdown]\nshares = ["1/2", "1/3", "1/3"]', "sum to 7/6"),
+    ("topdown.shares", "[topdown]", '[topdown]\nshares = ["1/2", "1/2"]', "the strategy has 3 queries"),
+    ("topdown.shares", "[topdown]", '[topdown]\nshares = ["1"]\nstrategy = "optimised"', "remove them"),
+    (
+        "topdown.invariants.0.levle",
+        "[topdown]",
+        '[topdown]\ninvariants = [{ query = "total", levle = "x" }]',
+        "'level'",
+    ),
+    ("topdown.estimation", "[topdown]", '[topdown]\nestimation = "clasic"', "mean 'classic'"),
+    ("topdown.workloads", "workload =", "workloads =", "did you mean 'workload'"),
+    ("data.hierarchy", 'hierarchy = "hierarchy.csv"', "", "is required"),
+    ("data.sizes", "[data]", '[data]\nsizes = "s.csv"', "unknown key"),
+    ("topdown", "[privacy]", "[groups]\nmax_size = 5\n[privacy]", "one kind of data"),
+    ("solvers.topdown_splt", "[topdown]", '[solvers]\ntopdown_splt = "piqp"\n[topdown]', "mean 'topdown_split'"),
+]
+
+
+@pytest.mark.parametrize(("key", "old", "new", "words"), BAD)
+def test_a_bad_value_names_its_key(key: str, old: str, new: str, words: str) -> None:
+    assert old in MINIMAL
+    with pytest.raises(ConfigError) as caught:
+        parse(MINIMAL.replace(old, new))
+    lines = [line for line in str(caught.value).splitlines() if f"[{key}]" in line]
+    assert any(words in line for line in lines), str(caught.value)
