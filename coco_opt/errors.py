@@ -43,6 +43,7 @@ class InputError(CocoOptError):
 
     def __init__(self, code: str, message: str, place: Place | None = None) -> None:
         self.code = code
+        self.message = message
         self.place = place
         where = f"{place}: " if place is not None else ""
         super().__init__(f"{where}{message} [{code}]")

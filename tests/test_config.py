@@ -150,7 +150,7 @@ def test_epsilon_and_delta_stand_for_the_largest_rho_that_implies_them() -> None
 def test_the_privacy_of_a_measurement_can_be_said_in_a_section(cost: Epsilon | Rho) -> None:
     privacy = parse_config(MINIMAL, ".").privacy
     said = privacy.measured(cost, (Fraction(1, 4), Fraction(3, 4)), "replace", "opendp")
-    assert (said.cost, said.neighbours, said.noise, said.dataset) == (cost, "replace", "opendp", "persons-2026")
+    assert (said.cost, said.neighbours, said.noise, said.dataset) == (cost, "replace", "opendp", None)
     assert privacy.cost == Epsilon(Fraction(1))
 
 

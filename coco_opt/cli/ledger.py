@@ -14,7 +14,7 @@ from coco_opt.errors import BudgetError, VerificationError
 if TYPE_CHECKING:
     from coco_opt.config import Config
     from coco_opt.privacy.ledger_chain import Books, Entry
-    from coco_opt.releases.runs import KnownRun
+    from coco_opt.releases.kept import KnownRun
 
 _DIGITS = 12  # of a digest, in a table
 _AMOUNTS = ("GRANTED", "RESERVED")
@@ -37,7 +37,8 @@ def ledger(
     """Show what the budget ledger of a configuration says, and check its chain. Exit 1 if it is broken."""
     from coco_opt.config import load_config
     from coco_opt.privacy.ledger_chain import Books
-    from coco_opt.releases.runs import abandon_run, forget_run, known_runs, ledger_of
+    from coco_opt.releases.kept import abandon_run, forget_run, known_runs
+    from coco_opt.releases.runs import ledger_of
 
     settings = load_config(config)
     if grant is not None:

@@ -96,7 +96,7 @@ def _parse_toml(text: str, file: str | None) -> dict[str, Any]:
     reason = ""
     try:
         return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:  # tomllib's own errors, and numbers of thousands of digits
         reason = str(error)
     except RecursionError:
         reason = "it is nested too deeply"

@@ -76,17 +76,14 @@ class PrivacyConfig(Section):
         assert self.delta is not None
         return Rho(rho_of_epsilon_delta(self.epsilon, self.delta))
 
-    @property
-    def account(self) -> Cost | None:
-        """Return what may be spent on the data in all, where it is stated."""
-        return None if self.total is None else type(self.cost)(self.total)
-
     def measured(self, cost: Cost, split: tuple[Fraction, ...], neighbours: str, noise: str) -> PrivacyConfig:
         """Return the section that says what a measurement cost and how its noise was drawn, whatever this one says."""
         stated = {"epsilon": None, "rho": None, "delta": None, cost.unit: cost.amount}
         mechanism = _MECHANISMS[type(cost)]
         how = {"mechanism": mechanism, "split": split, "neighbours": neighbours, "noise": noise}
-        return self.model_copy(update={**stated, **how})
+        # Of whoever measured, not of who estimates: unknown here.
+        foreign = {"seed": None, "dataset": None, "total": None, "ledger": None}
+        return self.model_copy(update={**stated, **how, **foreign})
 
     @model_validator(mode="after")
     def _seed_if_seeded(self) -> PrivacyConfig:

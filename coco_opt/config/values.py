@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -144,4 +145,6 @@ def solver_choice(value: object) -> SolverChoice:
     for key, option in options.items():
         if not isinstance(option, (str, int, float, bool)):
             raise ValueError(f"option {key!r} must be a string, a number or true or false")
+        if isinstance(option, float) and not math.isfinite(option):
+            raise ValueError(f"option {key!r} must be a finite number")
     return SolverChoice(value["name"], options)

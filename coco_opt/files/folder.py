@@ -5,13 +5,16 @@ Fixed order, fixed row groups, no time and no foreign metadata.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import io
 import json
 import os
+import re
 import secrets
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -33,12 +36,12 @@ ROWS_PER_GROUP = 1 << 20
 def read_manifest(folder: Path) -> dict[str, Any]:
     """Return the manifest; raise InputError file-not-found, unreadable-file or bad-manifest."""
     place = Place(MANIFEST)
-    if not (folder / MANIFEST).is_file():
+    if not os.path.isfile(folder / MANIFEST):  # noqa: PTH113 - False too for a name that no file system takes
         raise InputError("file-not-found", "this is no release folder", Place(f"{folder.name}/{MANIFEST}"))
     text = quietly(folder / MANIFEST, lambda: (folder / MANIFEST).read_text(encoding="utf-8"))
     try:
         manifest = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         manifest = None
     if not isinstance(manifest, dict):
         raise InputError("bad-manifest", "is not a JSON object", place)
@@ -137,12 +140,42 @@ def write_folder(folder: Path, files: Mapping[str, Content], name: str, index: I
     The index, the file ``name``, is written last, from the SHA-256 of every other file by file name. ``private``
     keeps the folder and its files to their owner (0700, 0600). Raises InputError: folder-exists, cannot-write.
     """
-    building = folder.parent / f".{folder.name}.{secrets.token_hex(8)}.partial"
+    building = building_name(folder)
     try:
         digest = build_folder(building, files, name, index, private=private)
         return publish_folder(building, folder, digest, name)
     finally:
         shutil.rmtree(building, ignore_errors=True)
+
+
+class FolderExistsError(InputError):
+    """Something else lies where a folder was to be."""
+
+
+def building_name(folder: Path) -> Path:
+    """Return where a folder is built before it appears: a name of this process that no other writer takes."""
+    return folder.parent / f".{folder.name}.{os.getpid()}.{secrets.token_hex(8)}.partial"
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove what interrupted processes left half-built beside a folder; those that live keep theirs."""
+    pattern = re.compile(rf"\.{re.escape(folder.name)}\.(\d+)\.[0-9a-f]{{16}}\.partial")
+    for path in folder.parent.iterdir() if folder.parent.is_dir() else ():
+        built = pattern.fullmatch(path.name)
+        if built and not _is_running(int(built[1])):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _is_running(process: int) -> bool:
+    if os.name != "posix":
+        return True  # signal 0 would end it
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def build_folder(building: Path, files: Mapping[str, Content], name: str, index: Index, *, private: bool) -> str:
@@ -162,20 +195,35 @@ def build_folder(building: Path, files: Mapping[str, Content], name: str, index:
 
 
 def publish_folder(building: Path, folder: Path, digest: str, name: str) -> str:
-    """Give a built folder its name; a folder that is there with the same index is the same. Returns the digest."""
+    """Give a built folder its name; a folder that is there with the same index is the same. Returns the digest.
+
+    Raises InputError (cannot-write) and FolderExistsError.
+    """
     reason = ""
     try:
         if not os.path.lexists(folder):
-            building.rename(folder)
-            sync_folder(folder.parent)
-            return digest
+            with suppress(FileExistsError, NotADirectoryError):  # another process was faster
+                _rename(building, folder)
+                return digest
         if (folder / name).is_file() and hashlib.sha256((folder / name).read_bytes()).hexdigest() == digest:
             return digest
     except OSError as error:
         reason = error.strerror or "unknown reason"
     if reason:
         raise InputError("cannot-write", f"could not be written: {reason}", Place(folder.name))
-    raise InputError("folder-exists", "exists already and holds something else: give another name", Place(folder.name))
+    message = "exists already and holds something else: give another name"
+    raise FolderExistsError("folder-exists", message, Place(folder.name))
+
+
+def _rename(building: Path, folder: Path) -> None:
+    """Rename durably; FileExistsError where something is in the way."""
+    try:
+        building.rename(folder)
+    except OSError as error:
+        if error.errno == errno.ENOTEMPTY:
+            raise FileExistsError(errno.EEXIST, "exists already", str(folder)) from None
+        raise
+    sync_folder(folder.parent)
 
 
 def parquet(table: FileTable) -> bytes:

@@ -136,10 +136,12 @@ def _fact_table(tables: Mapping[str, Int64Array]) -> FileTable:
 
 def _parsed(content: bytes, place: Place) -> dict[str, Any]:
     index: Any = None
-    with suppress(ValueError):
+    with suppress(ValueError, RecursionError):
         index = json.loads(content)
     if not isinstance(index, dict) or not isinstance(index.get("files"), dict):
         raise InputError("unknown-format", "is no measurement of coco-opt", place)
+    if missing := {ANSWERS, REGIONS} - set(index["files"]):
+        raise InputError("damaged-measurement", f"states no digest of {', '.join(sorted(missing))}", place)
     if index.get("format") != FORMAT:
         message = f"is of the format {index.get('format')!r}, and this version reads {FORMAT!r}"
         raise InputError("unknown-format", message, place)
@@ -163,11 +165,25 @@ def _measurement(folder: Path, index: Mapping[str, Any]) -> Measurement:
             tables=tables,
             region_ids=ids,
         )
+        _check_statements(index, asked)
         answers = _answers(folder / ANSWERS, asked)
-        return Measurement(asked, answers, index["noise"], bool(index["private"]))
-    except (KeyError, TypeError, ValueError, CocoOptError) as error:
-        failure = str(error) if isinstance(error, CocoOptError) else "an entry is missing or of a wrong type"
+        return Measurement(asked, answers, index["noise"], index["private"])
+    except CocoOptError as error:
+        failure = str(error)
+    except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError, RecursionError):
+        failure = "an entry is missing or of a wrong type"
     raise InputError("damaged-measurement", f"cannot be read: {failure}", Place(f"{folder.name}/{INDEX}"))
+
+
+def _check_statements(index: Mapping[str, Any], asked: Asked) -> None:
+    """Check what the index says beside the questions: what these answers are, and whether noise protects anybody."""
+    if index["digest"] != asked.digest:
+        raise InputError("damaged-measurement", "its digest is not that of its questions")
+    private = index["private"]
+    if not isinstance(private, bool) or index["status"] != ("private" if private else "NOT PRIVATE"):
+        raise InputError("damaged-measurement", "its status contradicts itself")
+    if private is (index["noise"] == "seeded"):
+        raise InputError("damaged-measurement", f"it says {index['status']}, and its noise was {index['noise']!r}")
 
 
 def _question(plain: Mapping[str, Any]) -> Question:
@@ -196,6 +212,8 @@ def _answers(path: Path, asked: Asked) -> tuple[Answers, ...]:
     filled = 0
     for part in read_parts(path, ("value",), only=True):
         rows = part.num_rows
+        if str(part.schema.field("value").type) != "int64":
+            raise InputError("damaged-measurement", "must hold integers of 64 bits", Place(path.name, None, "value"))
         if filled + rows > total:
             raise InputError("damaged-measurement", "holds more answers than were asked for", Place(path.name))
         values[filled : filled + rows] = part.column("value").to_numpy()

@@ -5,7 +5,7 @@ Integers from the private counts to the noise and after it. ``add_noise`` is the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -184,8 +184,3 @@ class _Noise:
             self._stream = law.opened(self._source, measurement=part.question.query, region=part.label)
             self._name = name
         return self._stream.add_to(part.values)
-
-
-def asked_at(questions: Sequence[Question], level: int) -> Iterator[tuple[int, Question]]:
-    """Yield the noisy questions of a level with their places."""
-    return ((at, one) for at, one in enumerate(questions) if one.level == level and not one.exact)

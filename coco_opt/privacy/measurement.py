@@ -74,17 +74,19 @@ class Asked:
     def digest(self) -> str:
         """Return the hexadecimal SHA-256 of all that is asked: equal where a measurement answers the same questions.
 
-        Names of levels and ids of regions label the output; they change no answer and are left out.
+        Names of levels, ids of regions and the words of questions are labels; they change no answer and are left out.
         """
         code = hashlib.sha256()
         plain = {
             "kind": self.kind,
             "names": list(self.hierarchy.names),
-            "questions": [question_dict(question) for question in self.questions],
+            "questions": [_identity(question) for question in self.questions],
             "neighbours": self.neighbours,
             "facts": self.facts,
         }
-        arrays = {"parent": self.hierarchy.parent, **self.per_region, **self.tables}
+        regions = {f"region {name}": values for name, values in self.per_region.items()}
+        tables = {f"table {name}": values for name, values in self.tables.items()}
+        arrays = {"parent": self.hierarchy.parent, **regions, **tables}
         for part in (json.dumps(plain, sort_keys=True).encode(), *_encoded(arrays)):
             code.update(len(part).to_bytes(8, "little") + part)
         return code.hexdigest()
@@ -149,6 +151,10 @@ def question_dict(question: Question) -> dict[str, Any]:
         return {**plain, "law": "exact"}
     sensitivity = {"l1": question.sensitivity.l1, "l2_squared": question.sensitivity.l2_squared}
     return {**plain, **question.law.as_dict(), "sensitivity": sensitivity, "cost": question.cost.as_dict()}
+
+
+def _identity(question: Question) -> dict[str, Any]:
+    return {name: value for name, value in question_dict(question).items() if name != "words"}
 
 
 def _vector(name: str, values: Any, regions: int | None) -> Int64:

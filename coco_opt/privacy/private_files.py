@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 import shutil
@@ -26,7 +27,7 @@ def write_private(path: Path, chunks: Iterable[Chunk]) -> None:
     temporary = path.parent / f".{path.name}.{secrets.token_hex(8)}{_TEMPORARY}"
     try:
         _write_new(temporary, chunks)
-        temporary.rename(path)
+        _name(temporary, path)
         sync_folder(path.parent)
         return
     except OSError as error:
@@ -34,6 +35,17 @@ def write_private(path: Path, chunks: Iterable[Chunk]) -> None:
     finally:
         temporary.unlink(missing_ok=True)
     raise InputError("cannot-write", f"the private file could not be written: {reason}", Place(path.name))
+
+
+def _name(temporary: Path, path: Path) -> None:
+    """Give a written file its name, and never another file's: a rename would replace it."""
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        _refuse_existing(path)
+    except OSError:  # a file system without links
+        _refuse_existing(path)
+        temporary.rename(path)
 
 
 def _refuse_existing(path: Path) -> None:
@@ -132,6 +144,8 @@ def _lock(descriptor: int, *, wait: bool) -> bool:
             import fcntl
 
             fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-    except OSError:
-        return False
+    except OSError as error:
+        if error.errno in (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES, errno.EDEADLK):
+            return False
+        raise
     return True

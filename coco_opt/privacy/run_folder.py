@@ -18,7 +18,7 @@ from coco_opt.privacy.private_files import (
     remove_partial,
     write_private,
 )
-from coco_opt.privacy.run_key import RunKey
+from coco_opt.privacy.run_key import KEY_BYTES, RunKey
 
 _KEY = "key"
 _BINDING = "input"
@@ -80,7 +80,10 @@ class RunFolder:
             return key
         if readable_by_others(path):
             raise InputError("open-key", "others can read the noise key: this run cannot be finished", Place(_KEY))
-        return RunKey.from_bytes(path.read_bytes())
+        secret = path.read_bytes()
+        if len(secret) != KEY_BYTES:
+            raise InputError("lost-key", f"the noise key of run {self.name} is damaged: restore the private folder")
+        return RunKey.from_bytes(secret)
 
     def bind(self, fingerprint: bytes) -> None:
         """Keep the keyed fingerprint of the input durably; InputError (input-changed) where it is another one.
@@ -106,9 +109,12 @@ class RunFolder:
             write_private(self.path / f"{name}.json", [json.dumps(dict(facts), indent=2).encode()])
 
     def kept(self, name: str) -> dict[str, Any]:
-        """Return the facts kept under a name, {} without any."""
+        """Return the facts kept under a name; {} without any, or where they cannot be read: none is needed to go on."""
         path = self.path / f"{name}.json"
-        return dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
+        try:
+            return dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
+        except (ValueError, TypeError):
+            return {}
 
     def forget(self) -> None:
         """Delete the sealed measurement."""

@@ -8,27 +8,39 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 from coco_opt.config.model import Config
 from coco_opt.config.sections import SOLVERS_MODEL, EngineConfig, OutputConfig, PrivacyConfig, Section
 from coco_opt.errors import CocoOptError, ConfigError, InputError, Place, ProblemError, SolverError
-from coco_opt.files.folder import MANIFEST, REPORT, Content, as_json, build_folder, publish_folder
+from coco_opt.files.folder import (
+    MANIFEST,
+    REPORT,
+    Content,
+    FolderExistsError,
+    as_json,
+    build_folder,
+    building_name,
+    publish_folder,
+    remove_leftovers,
+)
 from coco_opt.files.measurement import is_measurement, read_measurement
 from coco_opt.files.regions import REGIONS, region_table
 from coco_opt.kinds import kind_row
 from coco_opt.privacy.cost import Cost
 from coco_opt.privacy.measurement import Asked, Measurement
 from coco_opt.releases.clock import Clock
+from coco_opt.releases.kept import kept_measurement, read_kept
 from coco_opt.releases.kind import AnyKind, PageWriter, Shown, Truth, Work
 from coco_opt.releases.manifest import manifest_of, spent_line
 from coco_opt.releases.measure import check_target
 from coco_opt.releases.reporter import Reporter, Silent
-from coco_opt.releases.runs import kept_measurement, ledger_of
+from coco_opt.releases.runs import ledger_of
 from coco_opt.releases.solvers import choices_of
 
 _FREE = (
@@ -136,19 +148,18 @@ def estimate(
     solver failed.
     """
     told = Silent() if reporter is None else reporter
-    folder = None
+    run = None
     if not isinstance(measurement, Measurement):
         folder = find_measurement(measurement, config)
         with told.stage("Reading the measurement"):
-            measurement, _ = read_measurement(folder)
+            measurement, run = (read_measurement(folder)[0], None) if config is None else read_kept(config, folder)
+    if out is not None:
+        check_target(out)
     wanted = config_of(measurement) if config is None else _as_measured(config, measurement)
     name = f"{wanted.name}-{measurement.asked.digest[:12]}"
     made = estimated(wanted, measurement, out, name, reporter=told, page=page)
-    if config is not None and folder is not None and measurement.private:
-        run = folder.resolve().parent.name
-        kept = kept_measurement(config, run)
-        if kept is not None and kept.samefile(folder):
-            ledger_of(config).released(run, made.digest)
+    if config is not None and run is not None:
+        ledger_of(config).released(run, made.digest)
     return made
 
 
@@ -169,8 +180,6 @@ def estimated(
     if truth is not None and measurement.private:
         raise ProblemError("the truth beside a private release would undo its privacy: give none")
     method, solvers = kind.method(config, measurement.asked), choices_of(config)
-    if out is not None:
-        check_target(out)
     spent = spent_line(kind, config, measurement)
     reporter.line(spent)
     own = None if scratch is None else scratch / f"method-{method_digest(config)}"
@@ -228,38 +237,28 @@ def publish(
 ) -> tuple[Path, str]:
     """Write a release folder that appears complete or not at all; return where it lies and its manifest's digest.
 
-    Without ``out`` the first name of ``NAME``, ``NAME-2``, ... that is free or holds the same release is taken.
+    Without ``out`` the first name of ``NAME``, ``NAME-2``, ... that is free or holds the same release is taken. Several
+    processes may publish under one name: each builds under a name of its own.
     """
-    parent = config.output.directory if out is None else out.parent
-    _remove_leftovers(parent, name if out is None else out.name)
-    building = parent / f".{name if out is None else out.name}.building.partial"
-    shutil.rmtree(building, ignore_errors=True)
+    first = config.output.directory / name if out is None else out
+    remove_leftovers(first)
+    building = building_name(first)
 
     def index(digests: Mapping[str, str]) -> bytes:
         return as_json({**manifest, "files": dict(digests)})
 
     try:
         digest = build_folder(building, files, MANIFEST, index, private=False)
-        folder = out if out is not None else _free_name(parent, name, digest)
-        publish_folder(building, folder, digest, MANIFEST)
+        for folder in (first,) if out is not None else _names(first):
+            with suppress(FolderExistsError) if out is None else nullcontext():
+                publish_folder(building, folder, digest, MANIFEST)
+                return folder, digest
     finally:
         shutil.rmtree(building, ignore_errors=True)
-    return folder, digest
+    raise AssertionError("names of folders never end")
 
 
-def _free_name(parent: Path, name: str, digest: str) -> Path:
-    number = 1
-    while True:
-        folder = parent / (name if number == 1 else f"{name}-{number}")
-        manifest = folder / MANIFEST
-        if not folder.exists() or (manifest.is_file() and hashlib.sha256(manifest.read_bytes()).hexdigest() == digest):
-            return folder
-        number += 1
-
-
-def _remove_leftovers(parent: Path, name: str) -> None:
-    """Remove what an interrupted run left half-written under this name."""
-    if parent.is_dir():
-        for path in parent.iterdir():
-            if path.name.startswith(f".{name}.") and path.name.endswith(".partial"):
-                shutil.rmtree(path, ignore_errors=True)
+def _names(first: Path) -> Iterator[Path]:
+    yield first
+    for number in count(2):
+        yield first.with_name(f"{first.name}-{number}")

@@ -189,7 +189,8 @@ class ReleaseKind(Protocol[PrivateT, MethodT, ResultT]):
     """A kind of release; one immutable value fulfils it.
 
     ``name`` stands in measurements and manifests, ``section`` in the configuration; ``unit`` is whom noise protects, in
-    one word (entity, person). ``data_model`` and ``section_model`` are its parts of the configuration.
+    one word (entity, person). ``data_model`` and ``section_model`` are its parts of the configuration. ``promises`` are
+    what a release can promise, ``least`` what each of them does.
     """
 
     name: ClassVar[str]
@@ -198,6 +199,7 @@ class ReleaseKind(Protocol[PrivateT, MethodT, ResultT]):
     data_model: ClassVar[type[Section]]
     section_model: ClassVar[type[Section]]
     promises: ClassVar[tuple[str, ...]]
+    least: ClassVar[tuple[str, ...]]
 
     def file_key(self, columns: Sequence[str]) -> str | None:
         """Return the key of [data] that a file with these columns would fill, None for none."""

@@ -16,6 +16,7 @@ import numpy as np
 
 from coco_opt.config.model import Config
 from coco_opt.errors import InputError, Place, ProblemError
+from coco_opt.files.folder import building_name
 from coco_opt.files.measurement import write_measurement
 from coco_opt.kinds import kind_row
 from coco_opt.privacy.answers import add_noise, offsets_of
@@ -27,10 +28,11 @@ from coco_opt.privacy.secure import SecureNoise
 from coco_opt.privacy.seeded import SeededNoise
 from coco_opt.privacy.sources import resolve_noise
 from coco_opt.releases.clock import Clock
+from coco_opt.releases.kept import SEEDED
 from coco_opt.releases.kind import AnyKind, Plan, Private
 from coco_opt.releases.records import new_run_id, open_private_folder
 from coco_opt.releases.reporter import Reporter, Silent
-from coco_opt.releases.runs import SEEDED, PaidRun, fingerprint_of, opened_run
+from coco_opt.releases.runs import PaidRun, fingerprint_of, opened_run
 from coco_opt.releases.solvers import rehearse
 
 _BYTES = 8
@@ -180,7 +182,7 @@ def check_noise(asked: Asked, source: NoiseSource) -> None:
 
 def warm(asked: Asked, source: NoiseSource) -> None:
     """Draw a little noise under a key of its own: what is missing or breaks does so before anything is paid."""
-    other = SecureNoise() if isinstance(source, SecureNoise) else SeededNoise(0)
+    other: NoiseSource = SeededNoise(0) if isinstance(source, SeededNoise) else type(source)()
     for number, law in enumerate({question.law for question in asked.questions if not question.exact}):
         law.opened(other, measurement="warming up", region=str(number)).draw(_WARMING)
 
@@ -208,8 +210,8 @@ def check_target(folder: Path) -> None:
         folder.parent.mkdir(parents=True, exist_ok=True)
         if not os.access(folder.parent, os.W_OK):
             reason = "permission denied"
-        probe = folder.parent / f".{folder.name}.{'0' * 16}.partial"
-        probe.mkdir(exist_ok=True)
+        probe = building_name(folder)
+        probe.mkdir()
         probe.rmdir()
     except OSError as error:
         reason = error.strerror or "unknown reason"

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from coco_opt.config.model import Config
-from coco_opt.errors import CocoOptError, InputError
-from coco_opt.files.folder import MANIFEST, file_digest
+from coco_opt.errors import InputError, ProblemError
+from coco_opt.files.folder import MANIFEST, file_digest, read_manifest
+from coco_opt.privacy.measurement import Asked
 from coco_opt.privacy.private_files import write_private
 from coco_opt.releases.clock import Clock
 from coco_opt.releases.estimate import Estimated, estimated, method_digest
+from coco_opt.releases.kept import known_runs
 from coco_opt.releases.kind import PageWriter, Truth
-from coco_opt.releases.measure import Measured, check_target, kind_of, measured_of, planned
+from coco_opt.releases.measure import Measured, check_target, kind_of, measured_of, planned, source_of
 from coco_opt.releases.records import open_private_folder, private_record, write_private_record
 from coco_opt.releases.reporter import Reporter, Silent
 from coco_opt.releases.runs import ledger_of
@@ -53,22 +55,70 @@ def release(
     SolverError, ProblemError after it, from where the same call goes on for free.
     """
     told, clock = Silent() if reporter is None else reporter, Clock()
+    if truth is not None and source_of(config).private:
+        raise ProblemError("the truth beside a private release would undo its privacy: give none, or seeded noise")
     rehearse(config)
     plan = planned(config, told)
     kind_of(config).method(config, plan.asked)
     choices_of(config)
-    check_target(_probe(config) if out is None else out)
+    own = out is not None and _is_own(config, plan.asked, out)
+    if not own:
+        check_target(_probe(config) if out is None else out)
     open_private_folder(config.output.private)
     clock.lap("read_public")
-    measured = measured_of(plan, again=False, keep=False, reporter=told, clock=clock)
+    try:
+        measured = measured_of(plan, again=False, keep=False, reporter=told, clock=clock)
+    except InputError as error:
+        if error.code != "file-not-found" or (run := _measured_run(config, plan.asked)) is None:
+            raise
+        hint = f"run {run} measured these questions: coco-opt estimate {run} CONFIG needs no private table"
+        gone = InputError(error.code, f"{error.message}; {hint}", error.place)
+    else:
+        return _made(config, measured, out, told, clock, page, truth)
+    raise gone
+
+
+def _made(
+    config: Config,
+    measured: Measured,
+    out: Path | None,
+    reporter: Reporter,
+    clock: Clock,
+    page: PageWriter | None,
+    truth: Truth | None,
+) -> Outcome:
     if measured.folder is not None and not measured.paid:
-        told.line(f"Run {measured.run} measured this already, or was paid to: nothing more is spent")
+        reporter.line(f"Run {measured.run} measured this already, or was paid to: nothing more is spent")
         earlier = _earlier(measured, config) if out is None else None
         if earlier is not None:
-            told.line(f"Released already by the same method: {earlier}")
+            reporter.line(f"Released already by the same method: {earlier}")
             manifest = json.loads((earlier / MANIFEST).read_text(encoding="utf-8"))
             return Outcome(earlier, None, measured.run, paid=False, made=None, manifest=manifest)
-    return _finish(config, measured, out, told, clock, page, truth)
+    # How a run was paid stands in its own measurement, whatever was written into the file since.
+    privacy = config.privacy.model_copy(update={"noise": measured.measurement.noise})
+    return _finish(replace(config, privacy=privacy), measured, out, reporter, clock, page, truth)
+
+
+def _measured_run(config: Config, asked: Asked) -> str | None:
+    """Return a run that measured these questions and whose measurement is kept, None without one."""
+    found = [
+        known.name
+        for known in known_runs(config)
+        if known.run is not None and known.run.charge.digest == asked.digest and known.folder is not None
+    ]
+    return found[-1] if found else None
+
+
+def _is_own(config: Config, asked: Asked, out: Path) -> bool:
+    """Tell whether a folder that exists is a release of what is asked, by a run of this ledger.
+
+    A process may have died between the folder's appearing and its record: then the same call completes it.
+    """
+    try:
+        digest = read_manifest(out).get("measurement")
+    except InputError:
+        return False
+    return digest == asked.digest and _measured_run(config, asked) is not None
 
 
 def _finish(
@@ -83,7 +133,6 @@ def _finish(
     """Estimate, publish, write the private record, and close the run in the ledger."""
     name = f"{config.name}-{measured.run}"
     scratch = None if measured.folder is None else measured.folder.parent
-    failure = None
     try:
         made = estimated(
             config,
@@ -96,14 +145,12 @@ def _finish(
             scratch=scratch,
             clock=clock,
         )
-    except CocoOptError as error:
-        failure = error
-        raise
-    finally:
-        if failure is not None and scratch is not None:
+    except Exception:
+        if scratch is not None:
             reporter.line(f"The measurement of run {measured.run} is kept: going on is free")
+        raise
     record = private_record(measured.run, made.folder, made.manifest, measured.identity, clock.laps, made.result)
-    path = write_private_record(config.output.private, made.folder.name, record)
+    path = write_private_record(config.output.private, f"{name}-{made.digest[:8]}", record)
     if scratch is not None:
         _note(scratch, config, made)
         ledger_of(config).released(measured.run, made.digest)

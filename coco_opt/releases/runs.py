@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import hmac
 import os
-import shutil
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -25,12 +23,11 @@ from coco_opt.privacy.ledger_chain import Charge, Run
 from coco_opt.privacy.measurement import Asked, Measurement
 from coco_opt.privacy.private_files import FileLock, make_private_folder, readable_by_others, write_private
 from coco_opt.privacy.run_folder import RunFolder
-from coco_opt.privacy.run_key import RunKey
+from coco_opt.privacy.run_key import KEY_BYTES, RunKey
 from coco_opt.releases.records import new_run_id, open_private_folder
 
 LEDGER = "ledger.sqlite"
 RUNS = "runs"
-SEEDED = "seeded"
 _FINGERPRINT_KEY = "fingerprint.key"
 
 Draw = Callable[[RunKey], Measurement]
@@ -85,10 +82,6 @@ class PaidRun:
             noise.erase()
             key.erase()
 
-    def released(self, output: str) -> None:
-        """Record the digest of a release made of this run's measurement; the first one finishes the run."""
-        self._ledger.released(self.name, output)
-
 
 def ledger_of(config: Config) -> Ledger:
     """Return the configured ledger, by default the one in the private folder."""
@@ -108,17 +101,40 @@ def charge_for(config: Config, asked: Asked) -> Charge:
 def fingerprint_of(config: Config, arrays: Iterable[NDArray[np.int64]]) -> bytes:
     """Return a keyed digest of a private table's canonical form: who lacks the private folder's key learns nothing.
 
-    Whoever holds that key can test guesses of the table: it is private like the data.
+    Whoever holds that key can test guesses of the table: it is private like the data. Raises InputError (open-key,
+    lost-key) where others can read the key, or it is gone beside runs that were bound by it.
     """
-    path = open_private_folder(config.output.private) / _FINGERPRINT_KEY
-    if not path.exists():
-        write_private(path, [os.urandom(32)])
-    if readable_by_others(path):
-        raise InputError("open-key", f"others can read {path.name} in the private folder: run chmod 600 on it")
-    code = hmac.new(path.read_bytes(), digestmod="sha256")
+    code = hmac.new(_fingerprint_key(open_private_folder(config.output.private)), digestmod="sha256")
     for array in arrays:
         code.update(array.size.to_bytes(8, "little") + array.astype("<i8", copy=False).tobytes())
     return code.digest()
+
+
+def _fingerprint_key(private: Path) -> bytes:
+    path = private / _FINGERPRINT_KEY
+    with _starting(private / RUNS) as root:
+        bound = any(RunFolder(root, run.name).is_bound for run in root.iterdir() if run.is_dir())
+        if not path.exists() and not bound:
+            write_private(path, [os.urandom(KEY_BYTES)])
+    if path.exists() and readable_by_others(path):
+        raise InputError("open-key", f"others can read {path.name} in the private folder: run chmod 600 on it")
+    key = path.read_bytes() if path.exists() else b""
+    if len(key) != KEY_BYTES:
+        message = f"{path.name} of the private folder, which tells its data apart, is lost: restore it"
+        raise InputError("lost-key", message)
+    return key
+
+
+@contextmanager
+def _starting(root: Path) -> Iterator[Path]:
+    """Hold the lock under which runs begin, and make the folder of runs."""
+    make_private_folder(root)
+    lock = FileLock(root / "lock")
+    lock.acquire(wait=True)
+    try:
+        yield root
+    finally:
+        lock.release()
 
 
 @contextmanager
@@ -130,19 +146,12 @@ def opened_run(config: Config, asked: Asked, fingerprint: bytes, *, again: bool 
     this dataset's name: before anything is spent.
     """
     ledger, charge = ledger_of(config), charge_for(config, asked)
-    root = open_private_folder(config.output.private) / RUNS
-    make_private_folder(root)
-    starting = FileLock(root / "lock")
-    starting.acquire(wait=True)
-    folder = None
-    try:
+    with _starting(open_private_folder(config.output.private) / RUNS) as root:
         _sweep(ledger, root)
         folder = _known_run(ledger, root, charge, fingerprint, again=again)
         resumed = folder is not None
         if folder is None:
             folder = _started(ledger, root, charge, config)
-    finally:
-        starting.release()
     try:
         # Another process may have gone on with it before the lock was ours: the ledger says how far.
         yield PaidRun(ledger, folder, ledger.books().runs[folder.name], resumed=resumed)
@@ -151,23 +160,25 @@ def opened_run(config: Config, asked: Asked, fingerprint: bytes, *, again: bool 
 
 
 def _known_run(ledger: Ledger, root: Path, charge: Charge, fingerprint: bytes, *, again: bool) -> RunFolder | None:
-    """Return the claimed folder of a run of the same questions on this data, None without one."""
+    """Return the claimed folder of a run of the same questions on this data, None without one.
+
+    Whatever stands in the way of a run that was paid for is an error that says what to restore: only ``again`` may pay
+    for the same twice.
+    """
     changed: list[str] = []
     for run in ledger.books().runs.values():
         same = (run.charge.dataset, run.charge.digest) == (charge.dataset, charge.digest)
-        if not same or run.state == "ABANDONED":
-            continue
         folder = RunFolder(root, run.name)
-        if not folder.path.is_dir() or (again and (run.state != "RESERVED" or folder.is_sealed)):
+        if not same or run.state == "ABANDONED" or (again and _is_measured(run, folder)):
             continue
         if folder.is_bound and not folder.holds(fingerprint):
             changed.append(run.name)
-        elif run.state != "RESERVED" and not folder.is_sealed:
-            message = (
-                f"run {run.name} asked these questions of this data, and its measurement is gone: restore the private "
-                "folder, or measure again with 'coco-opt measure CONFIG --again', which pays"
+        elif not folder.path.is_dir() or (_is_measured(run, folder) and not folder.is_sealed):
+            raise InputError(
+                "measurement-gone",
+                f"run {run.name} was paid to ask these questions, and what it left is gone: restore the private "
+                "folder, or measure again with 'coco-opt measure CONFIG --again', which pays",
             )
-            raise InputError("measurement-gone", message)
         elif folder.claim():
             return folder
         else:
@@ -182,103 +193,51 @@ def _known_run(ledger: Ledger, root: Path, charge: Charge, fingerprint: bytes, *
     return None
 
 
+def _is_measured(run: Run, folder: RunFolder) -> bool:
+    """Tell whether noise was drawn and sealed: then it is estimated for free, and never drawn again."""
+    return run.state != "RESERVED" or folder.is_sealed or not folder.path.is_dir()
+
+
 def _started(ledger: Ledger, root: Path, charge: Charge, config: Config) -> RunFolder:
     """Draw a key, pay, and return the claimed folder; where the budget does not allow it nothing is left.
 
     The key is on disk before the payment, so that a payment always has one.
     """
     folder = RunFolder(root, new_run_id())
-    folder.claim()
+    if not folder.claim():
+        raise BudgetError(f"the folder of run {folder.name} cannot be locked: nothing was paid")
     try:
         folder.key().erase()
-        folder.keep("ledger", {"path": str(ledger.path.absolute())})
+        folder.keep("ledger", {"path": str(ledger.path.resolve())})
         ledger.reserve(folder.name, charge, config.privacy.total)
     except BudgetError:
-        folder.discard()
+        # A commit may report an error after it became durable: a key that was paid for is never thrown away.
+        if folder.name in ledger.books().runs:
+            folder.release()
+        else:
+            folder.discard()
+        raise
+    except BaseException:
+        folder.release()
         raise
     return folder
 
 
 def _sweep(ledger: Ledger, root: Path) -> None:
     """Remove the folders of starts that died before they paid; refuse a ledger that forgot what was measured."""
-    paid = ledger.books().runs
+    paid, own = ledger.books().runs, ledger.path.resolve()
     for path in root.iterdir():
         if not path.is_dir() or path.name in paid or path.name.startswith("."):
             continue
         folder = RunFolder(root, path.name)
         # Another ledger's run may have paid: then its folder names that ledger, for it is written before.
-        if folder.kept("ledger").get("path", str(ledger.path.absolute())) != str(ledger.path.absolute()):
+        recorded = Path(folder.kept("ledger").get("path", own))
+        if recorded != own and recorded.exists():
             continue
         if folder.is_bound or folder.is_sealed:
             raise BudgetError(
                 f"the ledger {ledger.path.name} does not know run {path.name}, which measured: it is missing, or an "
                 f"older copy. Restore it, or state its path as privacy.ledger; nothing was deleted"
             )
-        if folder.claim():
+        if recorded == own and folder.claim():
             folder.discard()
-
-
-def abandon_run(config: Config, name: str) -> None:
-    """Give an unfinished run up and erase its noise key; BudgetError where it is in progress, finished or unknown."""
-    folder = RunFolder(config.output.private / RUNS, name)
-    there = folder.path.is_dir()
-    if there and not folder.claim():
-        raise BudgetError(f"run {name} is in progress: it cannot be given up")
-    try:
-        ledger_of(config).abandon(name)
-        folder.erase_key()
-    finally:
-        folder.release()
-
-
-def forget_run(config: Config, name: str) -> None:
-    """Delete the measurement of a finished run; what it paid stays spent, and it cannot be estimated again.
-
-    Raises BudgetError where the run is unknown, in progress or not measured yet.
-    """
-    seeded = RunFolder(config.output.private / SEEDED, name)
-    if Path(name).name == name and seeded.is_sealed:
-        shutil.rmtree(seeded.path)
-        return
-    run = ledger_of(config).books().runs.get(name)
-    folder = RunFolder(config.output.private / RUNS, name)
-    if run is None or not folder.path.is_dir() or not folder.is_sealed:
-        raise BudgetError(f"there is no measurement of a run {name} in {config.output.private.name}")
-    if not folder.claim():
-        raise BudgetError(f"run {name} is in progress: its measurement is needed")
-    try:
-        if run.state == "RESERVED":
-            raise BudgetError(f"run {name} is not finished: go on with it first, which is free")
-        folder.forget()
-    finally:
-        folder.release()
-
-
-@dataclass(frozen=True, slots=True)
-class KnownRun:
-    """A run that the ledger knows, or a seeded one (``run`` is None); ``folder`` is its measurement, None without."""
-
-    name: str
-    run: Run | None
-    folder: Path | None
-
-
-def known_runs(config: Config) -> tuple[KnownRun, ...]:
-    """Return the runs of a configuration's ledger in its order, then the seeded measurements that are kept.
-
-    Raises BudgetError where the ledger's chain is broken.
-    """
-    paid = ledger_of(config).books().runs
-    seeded = config.output.private / SEEDED
-    names = sorted(path.name for path in seeded.iterdir()) if seeded.is_dir() else []
-    found = [KnownRun(name, run, kept_measurement(config, name)) for name, run in paid.items()]
-    return (*found, *(KnownRun(name, None, kept_measurement(config, name)) for name in names))
-
-
-def kept_measurement(config: Config, name: str) -> Path | None:
-    """Return where the measurement of a run lies, None where there is none of this name."""
-    for root in (RUNS, SEEDED):
-        path = RunFolder(config.output.private / root, name).measurement
-        if path.is_dir():
-            return path
-    return None

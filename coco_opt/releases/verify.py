@@ -59,11 +59,13 @@ def _files(folder: Path, manifest: Mapping[str, Any]) -> Check:
 
 def _manifest(manifest: Mapping[str, Any], kind: AnyKind) -> Check:
     promises = manifest.get("promises")
-    problem = ""
+    least, problem = ("integers", *kind.least), ""
     if not isinstance(promises, list) or not all(isinstance(name, str) for name in promises):
         problem = "promises must be a list of names"
     elif unknown := [name for name in promises if name not in ("integers", *kind.promises)]:
         problem = f"promises what this version cannot check: {', '.join(unknown)}"
+    elif missing := [name for name in least if name not in promises]:
+        problem = f"does not promise what every release of {kind.name} keeps: {', '.join(missing)}"
     elif not isinstance(manifest.get("private"), bool):
         problem = "does not say whether the release is private"
     elif manifest.get("status") != ("private" if manifest["private"] else "NOT PRIVATE"):
@@ -83,6 +85,8 @@ def _content(folder: Path, manifest: Mapping[str, Any], kind: AnyKind) -> Iterat
                 yield check
     except CocoOptError as error:
         failure = str(error)
+    except Exception as error:  # whatever a stranger's files bring about is a finding about them
+        failure = f"the files are not what they should be ({type(error).__name__})"
     if failure:
         yield Check("content", passed=False, detail=failure)
     for name in manifest["promises"]:
@@ -95,7 +99,7 @@ def verify_paid(folder: str | Path, config: Config) -> list[Check]:
     path, failure = Path(folder) / MANIFEST, ""
     try:
         manifest, books = read_manifest(Path(folder)), ledger_of(config).books()
-        if manifest["private"] is False:
+        if manifest["private"] is False and not _asked_in(manifest, books):
             return [Check("paid", passed=True, detail="NOT PRIVATE: there was nothing to pay")]
         return [_paid(manifest, books), _recorded(file_digest(path), books)]
     except (KeyError, TypeError, ValueError):
@@ -105,10 +109,16 @@ def verify_paid(folder: str | Path, config: Config) -> list[Check]:
     return [Check("paid", passed=False, detail=failure)]
 
 
+def _asked_in(manifest: Mapping[str, Any], books: Books) -> list[Run]:
+    return [run for run in books.runs.values() if run.charge.digest == manifest["measurement"] and run.sealed]
+
+
 def _paid(manifest: Mapping[str, Any], books: Books) -> Check:
     """Look for a run that measured the manifest's questions at its cost."""
     cost, neighbours = cost_of(manifest["budget"]), manifest["budget"]["neighbours"]
-    asked = [run for run in books.runs.values() if run.charge.digest == manifest["measurement"] and run.sealed]
+    if manifest["private"] is not True:
+        return Check("paid", passed=False, detail="says NOT PRIVATE of questions that a run of this ledger measured")
+    asked = _asked_in(manifest, books)
     for run in asked:
         if _same_cost(Charge(run.charge.dataset, cost.unit, cost.amount, neighbours, ""), run, books):
             return Check("paid", passed=True, detail=f"{cost} of dataset {run.charge.dataset!r}, by run {run.name}")

@@ -126,9 +126,9 @@ def test_noise_goes_on_every_answer_but_those_declared_exact() -> None:
 
 def test_a_stream_is_drawn_once() -> None:
     question = Question(0, "cumulative", "groups up to each size", 8, ONE, Epsilon(Fraction(1, 3)))
-    twice = [Exact(question, "land", np.array([1, 2, 3, 4]))] * 2
+    one, other = (Exact(question, label, np.array([1, 2])) for label in ("land", "sea"))
     with pytest.raises(ProblemError, match="already drawn"):
-        add_noise([question], twice, TREE, GROUPS, SeededNoise(3))
+        add_noise([question], [one, other, one], TREE, GROUPS, SeededNoise(3))
 
 
 @pytest.mark.parametrize("parts", [PARTS[:1], PARTS[1:], (*PARTS[:4], Exact(QUESTIONS[2], "all", np.array([2, 0])))])

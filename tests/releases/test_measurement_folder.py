@@ -131,6 +131,13 @@ def edited(folder: Path, **changes: object) -> None:
         ({"questions": []}, "cannot be read"),
         ({"kind": None, "levels": 3, "questions": 7}, "cannot be read"),
         ({"files": 3}, "no measurement"),
+        ({"files": {}}, "no digest of answers.parquet, hierarchy.parquet"),
+        ({"digest": "0" * 64}, "not that of its questions"),
+        ({"private": True}, "contradicts itself"),
+        ({"private": True, "status": "private"}, "says private, and its noise was 'seeded'"),
+        ({"private": "no"}, "contradicts itself"),
+        ({"questions": [{"cost": {"epsilon": "1/0"}}]}, "cannot be read"),
+        ({"facts": [3]}, "cannot be read"),
     ],
 )
 def test_an_edited_index_is_refused_by_name(changes: dict[str, object], message: str, tmp_path: Path) -> None:

@@ -20,7 +20,8 @@ from coco_opt.files.measurement import read_measurement
 from coco_opt.groups.asked.private import PrivateCounts
 from coco_opt.privacy import Ledger
 from coco_opt.releases import check, estimate, measure, release, render_report, verify_release
-from coco_opt.releases.runs import abandon_run, forget_run
+from coco_opt.releases.kept import abandon_run, forget_run
+from coco_opt.releases.verify import verify_paid
 from tests.releases.towns import ALL, ENTITIES, GROUPS, STAGES, StoppedError, Watch, config_in, entries, ledger, write
 from tests.topdown import persons
 
@@ -274,6 +275,64 @@ def test_a_measurement_can_be_forgotten_and_then_only_paid_for_again(tmp_path: P
         forget_run(config, outcome.run)
 
 
+def test_a_measured_run_is_not_given_up(tmp_path: Path) -> None:
+    config = config_in(tmp_path)
+    with pytest.raises(StoppedError):
+        release(config, reporter=Watch("Writing the release"))
+    (run,) = runs(tmp_path)
+    with pytest.raises(BudgetError, match="MEASURED"):
+        abandon_run(config, run.name)
+    assert not release(config).paid
+
+
+def test_a_key_of_another_length_is_a_lost_one(tmp_path: Path) -> None:
+    config = config_in(tmp_path, 'total = "9"')
+    release(config)
+    key = tmp_path / "private" / "fingerprint.key"
+    for content in (key.read_bytes()[:31], b""):
+        key.write_bytes(content)
+        with pytest.raises(InputError, match="lost-key"):
+            release(config)
+    key.unlink()
+    with pytest.raises(InputError, match="lost-key"):
+        release(config)
+    assert entries(tmp_path) == ALL
+
+
+def test_whose_private_table_is_gone_is_told_what_needs_none(tmp_path: Path) -> None:
+    config = config_in(tmp_path)
+    outcome = release(config)
+    (tmp_path / "entities.csv").unlink()
+    with pytest.raises(InputError, match=f"coco-opt estimate {outcome.run} CONFIG needs no private table"):
+        release(config)
+    assert estimate(outcome.run, config, out=tmp_path / "again").manifest["private"]
+
+
+def test_the_same_release_to_the_same_folder_is_made_once(tmp_path: Path) -> None:
+    config = config_in(tmp_path)
+    first = release(config, tmp_path / "out")
+    again = release(config, tmp_path / "out")
+    assert (again.folder, again.paid, again.record) == (first.folder, False, first.record)
+    assert entries(tmp_path)[: len(ALL)] == ALL
+    with pytest.raises(InputError, match="folder-exists"):
+        release(config_in(tmp_path, more='loss = "l2"'), tmp_path / "out")
+
+
+def test_who_says_not_private_of_what_was_paid_for_is_caught(tmp_path: Path) -> None:
+    config = config_in(tmp_path)
+    path = release(config, tmp_path / "out").folder / "manifest.json"
+    assert all(check.passed for check in verify_paid(path.parent, config))
+    path.write_text(json.dumps({**json.loads(path.read_text()), "private": False, "status": "NOT PRIVATE"}))
+    assert not all(check.passed for check in verify_paid(path.parent, config))
+
+
+@pytest.mark.parametrize("promises", [[], ["integers"], ["nonnegative", "group_totals"]])
+def test_a_release_promises_what_every_one_of_its_kind_keeps(promises: list[str], tmp_path: Path) -> None:
+    path = release(config_in(tmp_path), tmp_path / "out").folder / "manifest.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "promises": promises}))
+    assert "manifest" in [check.name for check in verify_release(path.parent) if not check.passed]
+
+
 def test_an_unfinished_run_can_be_given_up(tmp_path: Path) -> None:
     config = config_in(tmp_path)
     with pytest.raises(StoppedError):
@@ -456,9 +515,9 @@ def test_a_run_stopped_at_any_step_goes_on_bit_for_bit(kind: str, mode: str, str
     for step in rounds:
         finished = step["before"]["kinds"] == ALL  # a fault while tidying up is no failure
         assert step["code"] == -9 if mode == "kill" else step["code"] > 0 or finished
-        assert step["second"] == (2 if step["before"]["release"] else 100)  # 2: the release is there already
+        assert step["second"] == 100  # a release that appeared before it was recorded is recorded now
         assert step["before"]["kinds"] == ALL[: len(step["before"]["kinds"])]
-        assert step["after"]["kinds"] == ALL or step["before"]["release"]
+        assert step["after"]["kinds"] == ALL
         assert step["after"]["seals"] == whole["after"]["seals"]
         assert step["after"]["release"] == whole["after"]["release"]
         assert step["before"]["release"] in (None, whole["after"]["release"])

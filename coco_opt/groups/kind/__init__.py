@@ -47,6 +47,7 @@ class GroupsKind:
     data_model: ClassVar[type[Section]] = GroupsData
     section_model: ClassVar[type[Section]] = GroupsSection
     promises: ClassVar[tuple[str, ...]] = PROMISES
+    least: ClassVar[tuple[str, ...]] = PROMISES[:-1]
 
     def file_key(self, columns: Sequence[str]) -> str | None:
         """Return the key of [data] that a file with these columns would fill."""

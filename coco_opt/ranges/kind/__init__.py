@@ -73,6 +73,7 @@ class RangesKind:
     data_model: ClassVar[type[Section]] = RangesData
     section_model: ClassVar[type[Section]] = RangesSection
     promises: ClassVar[tuple[str, ...]] = PROMISES
+    least: ClassVar[tuple[str, ...]] = ("finite", "standard_errors")
 
     def file_key(self, columns: Sequence[str]) -> str | None:
         """Return the key of [data] that a file with these columns would fill."""

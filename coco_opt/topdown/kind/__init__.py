@@ -35,7 +35,7 @@ from coco_opt.topdown.kind.checkpoints import LevelFiles
 from coco_opt.topdown.kind.method import TablesMethod, asked_keys, method_of
 from coco_opt.topdown.kind.section import TablesData, TopdownSection
 from coco_opt.topdown.kind.template import draft_of, file_key_of
-from coco_opt.topdown.kind.verify import PROMISES
+from coco_opt.topdown.kind.verify import ALWAYS, PROMISES
 from coco_opt.topdown.questions import KIND
 
 
@@ -48,6 +48,7 @@ class TablesKind:
     data_model: ClassVar[type[Section]] = TablesData
     section_model: ClassVar[type[Section]] = TopdownSection
     promises: ClassVar[tuple[str, ...]] = PROMISES
+    least: ClassVar[tuple[str, ...]] = ALWAYS
 
     def file_key(self, columns: Sequence[str]) -> str | None:
         """Return the key of [data] that a file with these columns would fill."""

@@ -10,7 +10,7 @@ from coco_opt.privacy.measurement import Asked
 from coco_opt.topdown.estimated.method import Pass, TopdownMethod, misfit
 from coco_opt.topdown.kind.plan import blamed, schema_of_config, workload_of
 from coco_opt.topdown.plan import TablePlan
-from coco_opt.topdown.queries import Query
+from coco_opt.topdown.queries import Query, parse_query
 from coco_opt.topdown.questions import TableQuestions
 from coco_opt.topdown.schema import Schema
 
@@ -36,6 +36,11 @@ def method_of(config: Config, asked: Asked) -> TablesMethod:
         raise config.error("topdown.attributes", "are not the attributes, values and order that were measured")
     if schema.size != measured.size or (schema.allowed != measured.allowed).any():
         raise config.error("topdown.structural_zeros", "do not leave the cells that were measured")
+    exact = {(one.query.text, asked.levels[one.level]) for one in questions.invariants}
+    for number, one in enumerate(section.invariants):
+        query = blamed(config, f"invariants.{number}.query", lambda text=one.query: parse_query(text, schema))
+        if (query.text, one.level) not in exact:
+            raise config.error(f"topdown.invariants.{number}", "is not one that was measured")
     passes = blamed(config, "passes", lambda: tuple(Pass(one.queries, one.tolerance) for one in section.passes))
     method = TopdownMethod(section.estimation, passes, rounding=section.rounding)
     bound = {one.level for one in questions.invariants} | {one.level for one in questions.bounds}

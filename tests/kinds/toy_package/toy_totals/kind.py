@@ -79,6 +79,7 @@ class TotalsKind:
     data_model = TotalsData
     section_model = TotalsSection
     promises = ("nonnegative",)
+    least = ()
 
     def file_key(self, columns: Sequence[str]) -> str | None:
         return "persons" if "person_id" in columns else "hierarchy" if len(columns) > 2 else None
