@@ -63,8 +63,8 @@ if TYPE_CHECKING:
     from coco_opt.releases import verify_release as verify_release
     from coco_opt.solution import Solution as Solution
     from coco_opt.solution import Status as Status
-    from coco_opt.solver import solve as solve
-    from coco_opt.solver import solve_many as solve_many
+    from coco_opt.solving import solve as solve
+    from coco_opt.solving import solve_many as solve_many
     from coco_opt.topdown import Schema as Schema
     from coco_opt.topdown import Strategy as Strategy
     from coco_opt.topdown import TableCounts as TableCounts
@@ -103,7 +103,7 @@ _NAMES = {
     "registry": ("backends", "make_solver"),
     "releases": ("check", "compare", "estimate", "forecast", "measure", "release", "render_report", "verify_release"),
     "solution": ("Solution", "Status"),
-    "solver": ("solve", "solve_many"),
+    "solving": ("solve", "solve_many"),
     "topdown": (
         "Schema",
         "Strategy",

@@ -13,7 +13,8 @@ from coco_opt.problem import Problem
 from coco_opt.problems import PROBLEMS
 from coco_opt.registry import built_in, resolve
 from coco_opt.solution import Solution
-from coco_opt.solver import Solver, solve
+from coco_opt.solver import Solver
+from coco_opt.solving import solve
 
 ValueT = TypeVar("ValueT")
 

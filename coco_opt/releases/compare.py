@@ -20,7 +20,8 @@ from coco_opt.releases.measure import kind_of, noisy, planned, source_of
 from coco_opt.releases.reporter import Reporter, Silent
 from coco_opt.releases.solvers import solvers_of
 from coco_opt.solution import Solution, Status
-from coco_opt.solver import Solver, judge, solve
+from coco_opt.solver import Solver
+from coco_opt.solving import judge, solve
 
 DEFAULT_SIZE = 2_000
 _MADE_DATA_SEED = 7

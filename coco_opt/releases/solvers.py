@@ -7,7 +7,8 @@ from coco_opt.config.model import Config
 from coco_opt.errors import CocoOptError, ConfigError, MissingPackageError, UnknownSolverError
 from coco_opt.problems import PROBLEMS
 from coco_opt.registry import backend, make_solver
-from coco_opt.solver import Solver, solve
+from coco_opt.solver import Solver
+from coco_opt.solving import solve
 
 
 def solvers_of(config: Config) -> dict[str, Solver]:

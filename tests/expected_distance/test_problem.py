@@ -14,7 +14,7 @@ from coco_opt.errors import ProblemError, UnknownSolverError
 from coco_opt.forms import QuadraticProgram
 from coco_opt.problems import ExpectedDistance, Marginals
 from coco_opt.solution import Answer, Status
-from coco_opt.solver import judge
+from coco_opt.solving import judge
 from tests.expected_distance.helpers import TREES, feasible, sampled, unrelated
 
 

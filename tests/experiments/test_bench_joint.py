@@ -14,7 +14,7 @@ from coco_solvers.structured.joint import AlternatingDirections
 
 from coco_opt.histograms import CountOfCounts
 from coco_opt.problems.joint import JointL1, JointL2
-from coco_opt.solver import solve
+from coco_opt.solving import solve
 from tests.experiments.recorder import Recorder
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from coco_experiments.bench import table_rounding
 
-from coco_opt.solver import solve
+from coco_opt.solving import solve
 from tests.experiments.recorder import Recorder
 
 

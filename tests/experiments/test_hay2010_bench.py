@@ -11,7 +11,7 @@ from coco_experiments.bench import tree
 from coco_experiments.bench.timing import Timing, take_turns
 from coco_solvers.structured.tree import TreePasses
 
-from coco_opt import solver
+from coco_opt import solving
 from tests.experiments.recorder import Recorder
 
 
@@ -41,7 +41,7 @@ def test_a_wrong_peer_is_reported() -> None:
     assert peer is not None
     calls = {
         tree.FIT: tree.passes(problem),
-        tree.SOLVE: lambda: solver.solve(problem, TreePasses()),
+        tree.SOLVE: lambda: solving.solve(problem, TreePasses()),
         tree.OPENDP: peer,
     }
     timings = take_turns(calls, 1)
@@ -52,7 +52,7 @@ def test_a_wrong_peer_is_reported() -> None:
 
 
 def test_missing_zeros_and_gaps_are_reported() -> None:
-    solution = solver.solve(tree.nonnegative(tree.instance(2, 5)), TreePasses())
+    solution = solving.solve(tree.nonnegative(tree.instance(2, 5)), TreePasses())
     assert tree._nonnegative_faults("t", solution) == []
     shifted = replace(solution, value=solution.value + 1e-7, gap=1.0 + solution.objective)
     assert len(tree._nonnegative_faults("t", shifted)) == 2

@@ -22,7 +22,8 @@ from coco_opt.histograms import Hierarchy
 from coco_opt.privacy import DiscreteGaussian, Epsilon, Measurement
 from coco_opt.problem import Problem
 from coco_opt.solution import Solution
-from coco_opt.solver import Solver, solve
+from coco_opt.solver import Solver
+from coco_opt.solving import solve
 from tests.experiments.recorder import Recorder
 from tests.groups.helpers import Told
 from tests.groups.helpers import measured as measured_of

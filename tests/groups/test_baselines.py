@@ -23,7 +23,7 @@ from coco_opt.groups.estimated.baselines import (
 from coco_opt.groups.estimated.estimators import FitOptions, estimate
 from coco_opt.privacy import Measurement, Rho
 from coco_opt.problems import TreeLeastSquares
-from coco_opt.solver import solve
+from coco_opt.solving import solve
 from tests.groups.helpers import MAX_SIZE, answer, assert_consistent, costs, measured, three_levels
 
 

@@ -21,7 +21,7 @@ from coco_opt.groups.estimated.consistency import sum_of_leaves
 from coco_opt.groups.estimated.group_counts import estimate_group_counts, noisy_counts
 from coco_opt.privacy import Cost, Epsilon, Measurement, OpenDPNoise, Rho, SecureNoise
 from coco_opt.problems import TreeLeastSquares
-from coco_opt.solver import solve
+from coco_opt.solving import solve
 from tests.groups.helpers import NoNoise, Told, costs, thirds
 
 Int64 = NDArray[np.int64]

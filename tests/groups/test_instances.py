@@ -16,7 +16,7 @@ from coco_opt.problems import IsotonicL2
 from coco_opt.releases.compare import compare, compare_instances
 from coco_opt.releases.instances import Instance
 from coco_opt.solution import Status
-from coco_opt.solver import solve
+from coco_opt.solving import solve
 from tests.groups.helpers import measured, three_levels
 from tests.groups.towns import SEEDED, config_of
 

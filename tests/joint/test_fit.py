@@ -18,7 +18,7 @@ from coco_opt.errors import ProblemError, SolverError, UnknownSolverError
 from coco_opt.kernels import joint_rounds
 from coco_opt.problems.joint import JointFit, JointL1, JointL2
 from coco_opt.solution import Answer, Solution, Status
-from coco_opt.solver import judge
+from coco_opt.solving import judge
 from tests.joint.helpers import TREES, instance, noisy_tables
 
 TIGHT = 1e-7

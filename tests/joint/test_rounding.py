@@ -19,7 +19,7 @@ from coco_opt.kernels import joint_leaves, joint_rounding
 from coco_opt.problems.cumulative_rounding import CumulativeRounding
 from coco_opt.problems.isotonic import IsotonicL2
 from coco_opt.solution import Answer, Status
-from coco_opt.solver import judge
+from coco_opt.solving import judge
 from tests.joint.helpers import fractional_family
 from tests.solvers.oracles import best_schedule
 

@@ -26,7 +26,7 @@ from coco_opt.errors import ProblemError
 from coco_opt.problem import Problem
 from coco_opt.problems import Flow
 from coco_opt.solution import Answer, Status
-from coco_opt.solver import judge
+from coco_opt.solving import judge
 
 ISOTONIC = (IsotonicL1, IsotonicL2)
 

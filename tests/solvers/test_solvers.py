@@ -27,7 +27,7 @@ from coco_opt.problems import (
 )
 from coco_opt.registry import Backend, backend, candidates
 from coco_opt.solution import Answer, Solution, Status
-from coco_opt.solver import judge
+from coco_opt.solving import judge
 from tests.solvers.instances import moderate
 from tests.solvers.oracles import optimum
 

@@ -15,7 +15,7 @@ from coco_opt.operators import identity, stack, total
 from coco_opt.privacy import Measurement
 from coco_opt.problems import TopdownSplit
 from coco_opt.solution import Answer, Status
-from coco_opt.solver import judge
+from coco_opt.solving import judge
 from coco_opt.topdown.bounds import UNBOUNDED
 from coco_opt.topdown.estimated.estimate import estimate_tables
 from coco_opt.topdown.estimated.failsafe import Bound, least, relaxed_rows

@@ -17,7 +17,7 @@ from coco_opt.histograms import Hierarchy
 from coco_opt.operators import identity
 from coco_opt.privacy import Epsilon, SeededNoise
 from coco_opt.problems.topdown_split import LinearRows, SplitTerm, TopdownSplit
-from coco_opt.solver import solve
+from coco_opt.solving import solve
 from coco_opt.topdown.answers import TableAnswers
 from coco_opt.topdown.asked.counts import TableCounts
 from coco_opt.topdown.asked.measure import measure_tables

@@ -15,7 +15,7 @@ from coco_opt.operators import Grouping, stack
 from coco_opt.problems import TableRounding
 from coco_opt.problems.table_rounding import UNBOUNDED, IntegerRows, RoundingDual
 from coco_opt.solution import Status
-from coco_opt.solver import solve
+from coco_opt.solving import solve
 from coco_opt.topdown.estimated.matrix_operator import MatrixOperator
 from tests.solvers.oracles import best_tables
 

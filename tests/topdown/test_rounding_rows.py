@@ -18,7 +18,7 @@ from coco_opt.problems import TableRounding
 from coco_opt.problems.table_rounding import UNBOUNDED, IntegerRows, RoundingDual
 from coco_opt.problems.table_rounding.transport import nested_part, solve_nested
 from coco_opt.solution import Answer, Status
-from coco_opt.solver import judge, solve
+from coco_opt.solving import judge, solve
 
 Data = NDArray[Any]
 

@@ -11,7 +11,7 @@ from coco_solvers.structured.split import SplitNewton
 
 from coco_opt import solve
 from coco_opt.solution import Answer, Status
-from coco_opt.solver import judge
+from coco_opt.solving import judge
 from tests.experiments.recorder import Recorder
 
 

@@ -18,7 +18,7 @@ from coco_opt.problems.sparse_rows import Floats
 from coco_opt.problems.topdown_split import LinearRows, SplitDual, SplitTerm
 from coco_opt.problems.topdown_split.prices import caps, impossible
 from coco_opt.solution import Answer, Status
-from coco_opt.solver import judge
+from coco_opt.solving import judge
 from tests.topdown.splits import CASES, CELLS, drawn
 
 SIDES = ("none", "equal", "ranges", "twice", "edge", "wrong")

@@ -10,7 +10,7 @@ from coco_opt import make_solver, solve
 from coco_opt.errors import ProblemError
 from coco_opt.problems.tree import Tree, TreeLeastAbsolute
 from coco_opt.solution import Answer, Status
-from coco_opt.solver import judge
+from coco_opt.solving import judge
 from tests.tree.instances import random_absolute
 from tests.tree.oracles import best_whole, random_tree
 

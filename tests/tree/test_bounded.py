@@ -11,7 +11,7 @@ from coco_opt.errors import ProblemError
 from coco_opt.kernels import tree_bounded_l2
 from coco_opt.problems.tree import Tree, TreeLeastSquares
 from coco_opt.solution import Answer, Status
-from coco_opt.solver import judge
+from coco_opt.solving import judge
 from tests.tree.instances import random_squares, sparse_histogram
 from tests.tree.oracles import best_active_set, random_tree
 

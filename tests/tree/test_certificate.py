@@ -13,7 +13,7 @@ from coco_opt import solve
 from coco_opt.errors import ProblemError
 from coco_opt.problems.tree import Tree, TreeLeastAbsolute, TreeLeastSquares, TreeProblem
 from coco_opt.solution import Answer, Status
-from coco_opt.solver import judge
+from coco_opt.solving import judge
 from tests.tree.oracles import random_tree
 
 TREE = Tree([-1, 0, 0, 0, 1, 1, 3, 3])

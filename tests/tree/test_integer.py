@@ -20,7 +20,7 @@ from coco_opt.problems import IntegerTreeL1, IntegerTreeL2, IsotonicL1
 from coco_opt.problems.integer_tree import IntegerTree
 from coco_opt.problems.tree import Tree, TreeLeastAbsolute
 from coco_opt.solution import Answer, Status
-from coco_opt.solver import judge
+from coco_opt.solving import judge
 from tests.tree.instances import random_whole
 from tests.tree.oracles import enumerated, leaf_matrix, random_tree
 

@@ -39,7 +39,7 @@ from coco_opt.problems import (
 )
 from coco_opt.releases.instances import AnyProblem, Instance
 from coco_opt.solution import Answer, Status
-from coco_opt.solver import solve
+from coco_opt.solving import solve
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

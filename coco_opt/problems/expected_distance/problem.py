@@ -60,7 +60,7 @@ class ExpectedDistance(DistanceData, Problem[NDArray[Any], FloatArray]):
         """Return ties, one region, one cell, no groups, a deep tree, cells without a cost and large counts."""
         three = [[[3, 6], [7, 9], [9, 15]], [[2, 2], [6, 1], [4, 8]], [[0, 9], [7, 2], [7, 5]]]
         deep = np.random.default_rng(4).integers(0, 4, (5, 7, 3)).cumsum(axis=2)
-        whole = np.random.default_rng(6).integers(0, 10**9, (3, 4, 5))
+        whole = np.random.default_rng(6).integers(0, 10**9, (3, 5, 5))
 
         def of(tree: list[int], groups: list[int], points: ArrayLike, weights: ArrayLike = 1) -> ExpectedDistance:
             return cls(tree, groups, Marginals.from_points(points, weights))

@@ -16,7 +16,7 @@ from coco_opt.ranges.estimated.universal import least_squares
 from coco_opt.ranges.measurement import IntervalCounts
 from coco_opt.releases.instances import Instance
 from coco_opt.solution import Answer, Status
-from coco_opt.solver import solve
+from coco_opt.solving import solve
 
 
 def instances(counts: IntervalCounts, *, nonnegative: bool) -> tuple[Instance, ...]:

@@ -12,7 +12,7 @@ from coco_experiments.bench.isotonic import over_instances
 from coco_experiments.bench.rows import Row, finish, worst
 from coco_experiments.bench.timing import Timing, take_turns
 from coco_experiments.experiment import Outcome, Reporter
-from coco_opt import solver
+from coco_opt import solving
 from coco_opt.kernels import isotonic_l1
 from coco_opt.problems import IsotonicL1
 from coco_opt.solution import Solution
@@ -34,7 +34,7 @@ def candidates(y: Ints) -> dict[str, Callable[[], Any]]:
     problem = IsotonicL1(y)
     return {
         KERNEL: lambda: isotonic_l1.fit(y),
-        SOLVE: lambda: solver.solve(problem),
+        SOLVE: lambda: solving.solve(problem),
         HEAP: lambda: heap_fit(y),
     }
 
@@ -68,7 +68,7 @@ def against_lp(size: int) -> tuple[list[Row], list[str]]:
     y = noisy_cumulative_counts(size)
     problem = IsotonicL1(y)
     ours = take_turns({KERNEL: lambda: isotonic_l1.fit(y)}, REPEATS)[KERNEL]
-    theirs = solver.solve(problem, "highs", check=False)
+    theirs = solving.solve(problem, "highs", check=False)
     ratio = theirs.seconds / ours.median
     rows = [
         Row(name, f"{KERNEL}, against {LP}", size, ours.median, LP, ratio, LP_TARGET),

@@ -14,7 +14,7 @@ from coco_experiments.bench.isotonic import over_instances
 from coco_experiments.bench.rows import Row, finish, worst
 from coco_experiments.bench.timing import Timing
 from coco_experiments.experiment import Outcome, Reporter
-from coco_opt import solver
+from coco_opt import solving
 from coco_opt.kernels import isotonic_l2
 from coco_opt.problems import IsotonicL2
 
@@ -38,7 +38,7 @@ def candidates(y: Ints) -> dict[str, Callable[[], Any]]:
     listed: dict[str, Callable[[], Any]] = {
         BLOCKS: lambda: isotonic_l2.pool(y),
         FIT: lambda: isotonic_l2.fit(y),
-        SOLVE: lambda: solver.solve(problem),
+        SOLVE: lambda: solving.solve(problem),
         SCIPY: lambda: isotonic_regression(reals).x,
     }
     if find_spec("sklearn") is not None:

@@ -27,7 +27,7 @@ from coco_opt.privacy import Epsilon, SeededNoise
 from coco_opt.problems import JointL1, JointL2, Tree
 from coco_opt.problems.joint import JointFit
 from coco_opt.solution import Solution
-from coco_opt.solver import solve
+from coco_opt.solving import solve
 
 NAME = "bench/joint"
 SEED = 2018

@@ -15,7 +15,7 @@ from coco_solvers.structured.split import SplitNewton
 from coco_experiments.bench.rows import Row, finish, worst
 from coco_experiments.bench.timing import Timing, take_turns
 from coco_experiments.experiment import Outcome, Reporter
-from coco_opt import solver
+from coco_opt import solving
 from coco_opt.operators import Grouping, Operator, total
 from coco_opt.problems.topdown_split import LinearRows, SplitTerm, TopdownSplit
 from coco_opt.solution import Solution
@@ -85,7 +85,7 @@ def timed(problem: TopdownSplit, chosen: Any, seconds: list[float]) -> Callable[
     """Return a certified solve as a call that notes the solver's own seconds."""
 
     def call() -> Solution[Any]:
-        solution = solver.solve(problem, chosen, check=False)
+        solution = solving.solve(problem, chosen, check=False)
         seconds.append(solution.seconds)
         return solution
 
@@ -156,7 +156,7 @@ def tiny(count: int, repeats: int) -> tuple[list[Row], list[str]]:
         problems = [drawn(1 + k, 28, 6, operators, totals=totals) for k in range(count)]
 
         def all_of_them(problems: list[TopdownSplit] = problems) -> list[Solution[Any]]:
-            return [solver.solve(fresh(problem), SplitNewton(), check=False) for problem in problems]
+            return [solving.solve(fresh(problem), SplitNewton(), check=False) for problem in problems]
 
         timing = take_turns({TINY: all_of_them}, repeats)[TINY]
         name = f"28 x 7{', totals fixed' if totals else ''}"

@@ -14,7 +14,7 @@ from coco_solvers.structured.table_rounding import ShortestPaths
 from coco_experiments.bench.rows import Row, finish, worst
 from coco_experiments.bench.timing import Timing, take_turns
 from coco_experiments.experiment import Outcome, Reporter
-from coco_opt import solver
+from coco_opt import solving
 from coco_opt.operators import Grouping, stack, total
 from coco_opt.problems.table_rounding import IntegerRows, TableRounding
 from coco_opt.solution import Solution
@@ -77,7 +77,7 @@ def timed(problem: TableRounding, chosen: Any, seconds: list[float]) -> Callable
     """Return a certified solve as a call that notes the solver's own seconds."""
 
     def call() -> Solution[Any]:
-        solution = solver.solve(problem, chosen, check=False)
+        solution = solving.solve(problem, chosen, check=False)
         seconds.append(solution.seconds)
         return solution
 
@@ -119,7 +119,7 @@ def faults(name: str, answers: dict[str, Solution[Any]]) -> list[str]:
 def alone(children: int, cells: int, repeats: int) -> tuple[list[Row], list[str]]:
     """Return the row of a table too large to wait for HiGHS, and whether it is wrong."""
     problem = drawn(0, children, cells)
-    timing = take_turns({SOLVE: lambda: solver.solve(fresh(problem), ShortestPaths(), check=False)}, repeats)[SOLVE]
+    timing = take_turns({SOLVE: lambda: solving.solve(fresh(problem), ShortestPaths(), check=False)}, repeats)[SOLVE]
     name = f"{children} x {cells:,}, totals"
     return [Row(name, SOLVE, problem.variables, timing.median)], faults(name, {OURS: timing.value})
 
@@ -129,7 +129,7 @@ def tiny(count: int, repeats: int) -> tuple[list[Row], list[str]]:
     problems = [drawn(1 + k, 28, 7) for k in range(count)]
 
     def all_of_them() -> list[Solution[Any]]:
-        return [solver.solve(fresh(problem), ShortestPaths(), check=False) for problem in problems]
+        return [solving.solve(fresh(problem), ShortestPaths(), check=False) for problem in problems]
 
     timing = take_turns({TINY: all_of_them}, repeats)[TINY]
     failed = sum(not solution.ok for solution in timing.value)

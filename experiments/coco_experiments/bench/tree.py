@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from coco_experiments.bench.rows import Row, finish, worst
 from coco_experiments.bench.timing import Timing, take_turns
 from coco_experiments.experiment import Outcome, Reporter
-from coco_opt import solver
+from coco_opt import solving
 from coco_opt.kernels import tree_bounded_l2, tree_passes
 from coco_opt.problems.tree import Tree, TreeLeastSquares
 from coco_opt.solution import Solution
@@ -102,7 +102,7 @@ def opendp_call(problem: TreeLeastSquares, fan_out: int) -> Callable[[], Any] | 
 def against_opendp(fan_out: int, height: int, repeats: int) -> tuple[list[Row], list[str]]:
     """Return rows and disagreements of least squares without bounds."""
     problem, instance_name = instance(fan_out, height), name_of(fan_out, height)
-    calls = {FIT: passes(problem), SOLVE: lambda: solver.solve(problem, TreePasses())}
+    calls = {FIT: passes(problem), SOLVE: lambda: solving.solve(problem, TreePasses())}
     peer = opendp_call(problem, fan_out)
     timings = take_turns(calls if peer is None else {**calls, OPENDP: peer}, repeats)
     n = problem.tree.nodes
@@ -138,13 +138,13 @@ def against_clarabel(fan_out: int, height: int, repeats: int) -> tuple[list[Row]
     own_seconds: list[float] = []
 
     def clarabel() -> Solution[Any]:
-        solution = solver.solve(problem, Clarabel(), check=False)
+        solution = solving.solve(problem, Clarabel(), check=False)
         own_seconds.append(solution.seconds)
         return solution
 
     calls = {
         POSITIVE: merging(problem),
-        POSITIVE_SOLVE: lambda: solver.solve(problem, TreePasses()),
+        POSITIVE_SOLVE: lambda: solving.solve(problem, TreePasses()),
         CLARABEL: clarabel,
     }
     timings = take_turns(calls, repeats)
@@ -182,7 +182,7 @@ def _nonnegative_faults(instance_name: str, ours: Solution[Any]) -> list[str]:
 def million(fan_out: int, height: int) -> tuple[list[Row], list[str]]:
     """Return the rows of a large nonnegative fit: the kernel and the certified solve."""
     problem, instance_name = nonnegative(instance(fan_out, height)), name_of(fan_out, height)
-    calls = {POSITIVE: merging(problem), POSITIVE_SOLVE: lambda: solver.solve(problem, TreePasses())}
+    calls = {POSITIVE: merging(problem), POSITIVE_SOLVE: lambda: solving.solve(problem, TreePasses())}
     timings = take_turns(calls, 1)
     rows = [Row(instance_name, what, problem.tree.nodes, timings[what].median, limit=MILLION_LIMIT) for what in calls]
     return rows, _nonnegative_faults(instance_name, timings[POSITIVE_SOLVE].value)

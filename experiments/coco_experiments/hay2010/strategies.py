@@ -14,7 +14,7 @@ import numpy as np
 from coco_solvers.structured.tree import TreePasses
 from numpy.typing import NDArray
 
-from coco_opt import solver
+from coco_opt import solving
 from coco_opt.problems.tree import TreeLeastSquares, TreePosterior
 from coco_opt.ranges import DomainTree, round_nonnegative, zero_subtrees
 
@@ -83,8 +83,8 @@ class Sample:
         first = domain.first_leaf
         unit = truth[first:] + rng.laplace(0.0, 1.0 / epsilon, domain.cells)
         noisy = truth + rng.laplace(0.0, domain.sensitivity().l1 / epsilon, domain.tree.nodes)
-        smooth = solver.solve(TreeLeastSquares(domain.tree, noisy), TreePasses()).value
-        positive = solver.solve(TreeLeastSquares(domain.tree, noisy, lower=0.0), TreePasses()).value
+        smooth = solving.solve(TreeLeastSquares(domain.tree, noisy), TreePasses()).value
+        positive = solving.solve(TreeLeastSquares(domain.tree, noisy, lower=0.0), TreePasses()).value
         zeroed = round_nonnegative(zero_subtrees(domain.tree, smooth))
         cells = {
             UNIT: round_nonnegative(unit),

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from coco_opt import solver
+from coco_opt import solving
 from coco_opt.privacy import Epsilon, SeededNoise
 from coco_opt.problems import IsotonicL2
 from coco_opt.ranges import SortedCounts, measure_sorted, round_nonnegative
@@ -28,7 +28,7 @@ def noisy_ranks(ranks: Ints, epsilon: Fraction, rng: np.random.Generator) -> Flo
 
 def fit(noisy: Floats) -> Floats:
     """Return S-bar (n,): the certified isotonic regression in squares."""
-    value: Floats = solver.solve(IsotonicL2(noisy)).value
+    value: Floats = solving.solve(IsotonicL2(noisy)).value
     return value
 
 

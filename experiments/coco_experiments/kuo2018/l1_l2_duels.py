@@ -30,7 +30,7 @@ from coco_opt.histograms import CountOfCounts
 from coco_opt.privacy import Cost, Measurement, Rho, SeededNoise
 from coco_opt.problem import Problem
 from coco_opt.solution import Solution
-from coco_opt.solver import solve
+from coco_opt.solving import solve
 
 ValueT = TypeVar("ValueT")
 FloatArray = NDArray[np.float64]

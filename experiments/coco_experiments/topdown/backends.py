@@ -20,7 +20,7 @@ from coco_opt.choices import SolverChoices
 from coco_opt.errors import SolverError
 from coco_opt.problems.topdown_split import TopdownSplit
 from coco_opt.registry import Backend, backends
-from coco_opt.solver import solve
+from coco_opt.solving import solve
 from coco_opt.topdown.answers import TableAnswers
 from coco_opt.topdown.estimated.method import TopdownMethod
 from coco_opt.topdown.estimated.step import split_step
