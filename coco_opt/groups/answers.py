@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coco_opt.errors import ProblemError
-from coco_opt.groups.queries import GROUPS, Query, check_query
+from coco_opt.groups.buckets import Buckets
+from coco_opt.groups.queries import GROUPS, AskedQuery, check_query
 from coco_opt.histograms import Hierarchy
 from coco_opt.privacy import Answers, Asked, Law, Measurement
 
@@ -28,28 +29,46 @@ def max_size_of(asked: Asked) -> int:
     return int(asked.facts[MAX_SIZE])
 
 
+def starts_name(level: int) -> str:
+    """Return the name of the public table of a level's bucket starts."""
+    return f"bucket starts, level {level}"
+
+
+def buckets_of(asked: Asked, level: int) -> Buckets | None:
+    """Return the buckets of sizes that a level was asked for; None where it was asked for single cells, or not."""
+    starts = asked.tables.get(starts_name(level))
+    return None if starts is None else Buckets.from_starts(starts, max_size_of(asked))
+
+
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
 class RegionAnswer:
     """One region's noisy answer: ``values`` int64, cells of its level's ``query`` (``coco_opt.groups.queries``).
 
-    ``groups`` G and ``max_size`` K are public; ``law`` is that of the noise of one cell.
+    ``groups`` G and ``max_size`` K are public; ``law`` is that of the noise of one cell; ``buckets`` are those of the
+    query "buckets", None for others.
     """
 
-    query: Query
+    query: AskedQuery
     region: str
     groups: int
     max_size: int
     law: Law
     values: Int64
+    buckets: Buckets | None = None
 
     def histogram(self) -> tuple[Int64, NDArray[np.float64]]:
         """Return the sizes and the noisy number of groups of each, as the answer alone tells.
 
-        Noisy cumulative counts are differenced and noisy sizes counted; noise makes negative counts.
+        Noisy cumulative counts are differenced and noisy sizes counted; noise makes negative counts. Of buckets the
+        differences of their means are told, one a bucket, at the first size of the later one.
         """
         if self.query == "ranks":
             sizes, counts = np.unique(self.values, return_counts=True)
             return sizes, counts.astype(np.float64)
+        if self.buckets is not None:
+            means = self.values / (self.buckets.end - self.buckets.begin)
+            starts = np.append(self.buckets.begin, self.max_size)
+            return starts, np.diff(means, prepend=0.0, append=float(self.groups))
         cells = self.values
         if self.query == "cumulative":
             cells = np.diff(np.append(cells, self.groups), prepend=0)
@@ -93,14 +112,23 @@ class GroupsAnswers:
     def _laws(self) -> dict[int, Law]:
         return {level: answers.question.law for level, answers in self._levels.items()}
 
+    @cached_property
+    def _buckets(self) -> dict[int, Buckets | None]:
+        return {level: buckets_of(self.measurement.asked, level) for level in self._levels}
+
     @property
     def measured_levels(self) -> tuple[int, ...]:
         """Return the levels that have answers, root first."""
         return tuple(sorted(self._levels))
 
-    def query(self, level: int) -> Query:
+    def query(self, level: int) -> AskedQuery:
         """Return what was asked of a level; raise ProblemError where nothing was."""
-        return cast(Query, self._of(level).question.query)
+        return cast(AskedQuery, self._of(level).question.query)
+
+    def buckets(self, level: int) -> Buckets | None:
+        """Return the buckets of sizes a level was asked for, None for single cells; ProblemError where not measured."""
+        self._of(level)
+        return self._buckets[level]
 
     def law(self, level: int) -> Law:
         """Return the law of a level's noise; raise ProblemError where it was not measured."""
@@ -134,7 +162,8 @@ class GroupsAnswers:
             return None
         values = self._levels[level].region(region - int(self.hierarchy.level_start[level]))
         path, groups = self.hierarchy.paths[region], int(self.group_counts[region])
-        return RegionAnswer(self.query(level), path, groups, self.max_size, self._laws[level], values)
+        law, buckets = self._laws[level], self._buckets[level]
+        return RegionAnswer(self.query(level), path, groups, self.max_size, law, values, buckets)
 
     def __getitem__(self, region: int) -> RegionAnswer:
         """Return a region's answer; raise ProblemError where its level was not measured."""

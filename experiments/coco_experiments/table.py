@@ -10,6 +10,7 @@ from coco_experiments.experiment import Experiment
 KUO2018 = "Kuo, Chiu, Kifer, Hay and Machanavajjhala 2018"
 FLAXMAN2019 = "Flaxman 2019"
 HAY2010 = "Hay, Rastogi, Miklau and Suciu 2010"
+BEYOND = "beyond the papers"
 TOPDOWN = "Kifer 2019 slides; Abowd et al. 2022"
 
 EXPERIMENTS: tuple[Experiment, ...] = (
@@ -90,6 +91,12 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         target="coco_experiments.kuo2018.l1_l2:run",
         summary="absolute values against squares on the same noise: error, time, objective, whole values",
         paper=f"{KUO2018}; beyond it",
+    ),
+    Experiment(
+        name="beyond/posterior",
+        target="coco_experiments.beyond.posterior:run",
+        summary="buckets and the posterior against joint estimation, Algorithm 1 and bottom-up; coverage of intervals",
+        paper=BEYOND,
     ),
     Experiment(
         name="flaxman2019/figure1",
@@ -215,6 +222,12 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         name="bench/joint",
         target="coco_experiments.bench.joint:run",
         summary="joint estimation on Taxi and Hawaii's blocks, against HiGHS and PIQP on small cases",
+        kind="bench",
+    ),
+    Experiment(
+        name="bench/posterior",
+        target="coco_experiments.bench.posterior:run",
+        summary="the posterior with whole tables and intervals on Taxi and Hawaii's blocks",
         kind="bench",
     ),
     Experiment(

@@ -16,7 +16,7 @@ from coco_opt.groups.estimated.estimate import GroupsMethod, estimate_groups
 from coco_opt.groups.kind import GROUPS
 from coco_opt.groups.kind.forecast import Predicted, count_cells, predicted
 from coco_opt.groups.kind.look_alike import made_look_alike
-from coco_opt.groups.kind.plan import queries_of
+from coco_opt.groups.kind.plan import buckets_of, queries_of
 from coco_opt.releases.kind import Plan
 from coco_opt.releases.reporter import Silent
 from tests.groups.helpers import measured
@@ -95,7 +95,9 @@ def test_made_data_have_the_public_shape(tmp_path: Path) -> None:
 def test_cells_are_what_is_measured(tmp_path: Path) -> None:
     config = config_of(tmp_path, query=["sizes", "ranks"])
     asked = GROUPS.plan(config).asked
-    assert count_cells(asked, queries_of(config, 2)) == (13, int(asked.per_region["groups"][0]))
+    assert count_cells(asked, queries_of(config, 2), [None, None]) == (13, int(asked.per_region["groups"][0]))
+    bucketed = config_of(tmp_path, bucket_growth=[0.5, 0])
+    assert count_cells(GROUPS.plan(bucketed).asked, queries_of(bucketed, 2), buckets_of(bucketed, 2)) == (7, 36)
 
 
 def test_what_is_shown_are_the_predictions(tmp_path: Path) -> None:

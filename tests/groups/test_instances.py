@@ -75,6 +75,7 @@ def test_every_query_poses_a_problem_of_every_kind(query: str, tmp_path: Path) -
     [
         ("joint", {"joint_l1", "joint_l2", "cumulative_rounding"}),
         ("convex", {"integer_tree_l1", "integer_tree_l2"}),
+        ("posterior", {"expected_distance"}),
         ("matching", set()),
     ],
 )
@@ -83,7 +84,8 @@ def test_the_programs_of_the_configured_method_are_compared(tmp_path: Path, cons
     assert comparison.caught
     assert {row.problem for row in comparison.rows} == EACH | kinds
     for kind in kinds:
-        rows = [row for row in comparison.rows if row.problem == kind]
+        every = [row for row in comparison.rows if row.problem == kind]
+        rows = [row for row in every if row.unknowns == max(one.unknowns for one in every)]  # those not cut further
         best = min(row.objective for row in rows if row.objective is not None)
         certified = [row for row in rows if row.status == "OPTIMAL"]
         assert len(certified) >= 2
@@ -117,3 +119,11 @@ def test_a_failing_package_is_a_row() -> None:
     (row,) = [row for row in comparison.rows if row.planted]
     assert (row.status, row.note) == ("FAILED", "RuntimeError")
     assert not comparison.caught
+
+
+def test_buckets_and_ranks_pose_problems_of_cells(tmp_path: Path) -> None:
+    settings = {"consistency": "posterior", "bucket_growth": [0.5, 0], "query": ["cumulative", "ranks"]}
+    config = config_of(tmp_path, privacy=SEEDED, **settings)
+    comparison = compare(config, size=40)
+    assert {row.problem for row in comparison.rows} == EACH | {"expected_distance"}
+    assert comparison.caught

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import combinations_with_replacement, permutations
+from itertools import combinations_with_replacement, permutations, product
 
 import numpy as np
 import pytest
@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from coco_opt.errors import ProblemError
+from coco_opt.groups.buckets import Buckets
 from coco_opt.groups.queries import QUERIES, Query, cells, exact_answers, sensitivity
 from coco_opt.histograms import CountOfCounts
 from coco_opt.privacy import NEIGHBOURS, Neighbours
@@ -109,6 +110,81 @@ def test_moving_an_entity_between_regions_costs_no_more_than_within_one(query: Q
     claimed = sensitivity(query, "replace")
     assert worst == claimed.l1
     assert squared <= claimed.l2_squared
+
+
+def partitions(cells: int) -> Iterator[Buckets]:
+    """Yield every way to cut the cells 0 .. cells - 1 into buckets."""
+    for cuts in product((False, True), repeat=cells - 1):
+        yield Buckets.from_starts([0, *(1 + at for at, cut in enumerate(cuts) if cut)], cells)
+
+
+@pytest.mark.parametrize("neighbours", NEIGHBOURS)
+@pytest.mark.parametrize("clamp", [1, 2, 4])
+def test_buckets_change_by_no_more_than_cells(neighbours: Neighbours, clamp: int) -> None:
+    """Every partition, every pair of small databases, clamped ones too; some pair reaches what is declared."""
+    claimed = sensitivity("buckets", neighbours)
+    worst = squared = 0
+    for groups in range(1, 4):
+        for sizes in combinations_with_replacement(range(6), groups):
+            for other in neighbours_of(sizes, neighbours):
+                cells_of = (CountOfCounts.from_ranks(sorted(one)) for one in (sizes, other))
+                left, right = (one.clamp(clamp).cumulative(clamp)[:-1] for one in cells_of)
+                for buckets in partitions(clamp):
+                    change = buckets.sums(right) - buckets.sums(left)
+                    worst, squared = max(worst, int(np.abs(change).sum())), max(squared, int((change**2).sum()))
+    assert (worst, squared) <= (claimed.l1, claimed.l2_squared)
+    if clamp > 1:
+        assert (worst, squared) == (claimed.l1, claimed.l2_squared)
+
+
+@pytest.mark.parametrize("neighbours", NEIGHBOURS)
+def test_buckets_of_twenty_thousand_random_pairs(neighbours: Neighbours) -> None:
+    rng, claimed = np.random.default_rng(12), sensitivity("buckets", neighbours)
+    worst = 0
+    for _ in range(20_000):
+        clamp = int(rng.integers(1, 40))
+        left = rng.integers(1, 45, int(rng.integers(2, 12)))
+        right = left.copy()
+        grown, shrunk = rng.permutation(left.size)[:2]
+        right[grown] += 1
+        if neighbours == "replace":
+            right[shrunk] -= 1
+        starts = np.unique(np.append(rng.integers(0, clamp, 5), 0))
+        counts = (np.bincount(np.minimum(one, clamp), minlength=clamp + 1).cumsum()[:-1] for one in (left, right))
+        before, after = (np.add.reduceat(one, starts) for one in counts)
+        change = after - before
+        worst = max(worst, int(np.abs(change).sum()))
+        assert np.abs(change).sum() <= claimed.l1
+        assert (change**2).sum() <= claimed.l2_squared
+    assert worst == claimed.l1
+
+
+def test_an_entity_moved_between_regions_changes_a_bucket_in_each() -> None:
+    claimed, worst = sensitivity("buckets", "replace"), (0, 0)
+    for left in combinations_with_replacement(range(4), 2):
+        for right in combinations_with_replacement(range(4), 2):
+            for moved in neighbours_of(left + right, "replace"):
+                for buckets in partitions(3):
+                    sides = ((left, moved[:2]), (right, moved[2:]))
+                    change = np.concatenate(
+                        [
+                            buckets.sums(defined(b, "cumulative", 3)) - buckets.sums(defined(a, "cumulative", 3))
+                            for a, b in sides
+                        ]
+                    )
+                    worst = max(worst, (int(np.abs(change).sum()), int((change**2).sum())))
+    assert worst == (claimed.l1, claimed.l2_squared)
+
+
+def test_exact_answers_to_buckets_are_sums_of_cells() -> None:
+    histogram = CountOfCounts.from_ranks([0, 1, 1, 3, 9])
+    cumulative = exact_answers(histogram, "cumulative", 5)
+    buckets = Buckets.from_starts([0, 1, 3], 5)
+    wanted = [int(cumulative[a:b].sum()) for a, b in ((0, 1), (1, 3), (3, 5))]
+    assert exact_answers(histogram, "buckets", 5, buckets).tolist() == wanted
+    assert cells("buckets", 5, 5, buckets) == 3
+    with pytest.raises(ProblemError, match="needs the buckets"):
+        exact_answers(histogram, "buckets", 5)
 
 
 def test_unknown_names_are_refused() -> None:

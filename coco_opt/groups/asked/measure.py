@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coco_opt.errors import InputError, ProblemError
-from coco_opt.groups.answers import KIND, MAX_SIZE, max_size_of
+from coco_opt.groups.answers import KIND, MAX_SIZE, buckets_of, max_size_of, starts_name
+from coco_opt.groups.buckets import Buckets
 from coco_opt.groups.queries import GROUPS, Query, exact_answers, question
 from coco_opt.histograms import CountOfCounts, Hierarchy
 from coco_opt.privacy import Asked, Cost, Exact, Measurement, Neighbours, NoiseSource, Question, add_noise
@@ -30,25 +31,36 @@ def asked_of(
     neighbours: Neighbours,
     levels: Sequence[str] = (),
     region_ids: Sequence[str | None] = (),
+    buckets: Sequence[Buckets | None] = (),
 ) -> Asked:
     """Return what is asked of groups: the query of every level whose cost is not zero, root first.
 
     ``group_counts`` int64[regions] and ``max_size`` are public; ``levels`` are the levels' names ("level 0", ... unless
-    given). Raises ProblemError for parameters out of range, and where public facts alone do not keep every noisy value
-    in 64 bits.
+    given); ``buckets``, one a level, are the sizes over which its cumulative counts are summed (None: single cells).
+    Raises ProblemError for parameters out of range, and where public facts alone do not keep every noisy value in 64
+    bits.
     """
     if not len(queries) == len(costs) == hierarchy.levels:
         raise ProblemError(f"{hierarchy.levels} levels need as many queries and costs")
+    given = tuple(buckets) or (None,) * hierarchy.levels
+    if len(given) != hierarchy.levels:
+        raise ProblemError(f"{hierarchy.levels} levels need as many buckets, or none at all")
     if max_size < 1:
         raise ProblemError("max_size, the public bound on group sizes, must be at least 1")
     counts = np.array(group_counts, dtype=np.int64)
     if counts.shape != (hierarchy.regions,) or counts.min() < 0:
         raise ProblemError(f"{hierarchy.regions} regions need as many public numbers of groups, none negative")
-    pairs = enumerate(zip(queries, costs, strict=True))
-    questions = tuple(question(level, query, max_size, neighbours, cost) for level, (query, cost) in pairs if cost)
+    rows = enumerate(zip(queries, costs, given, strict=True))
+    questions = tuple(
+        question(level, query, max_size, neighbours, cost, sums) for level, (query, cost, sums) in rows if cost
+    )
+    tables: dict[str, Int64] = {}
     for one in questions:
-        regions = hierarchy.level_range(one.level)
-        _check_values(one, int(counts[regions.start : regions.stop].max()), max_size)
+        regions, sums, widest = hierarchy.level_range(one.level), given[one.level], 1
+        if one.query == "buckets" and sums is not None:
+            tables[starts_name(one.level)] = sums.begin
+            widest = int((sums.end - sums.begin).max())
+        _check_values(one, int(counts[regions.start : regions.stop].max()), max_size, widest)
     return Asked(
         kind=KIND,
         hierarchy=hierarchy,
@@ -57,13 +69,14 @@ def asked_of(
         neighbours=neighbours,
         facts={MAX_SIZE: max_size},
         per_region={GROUPS: counts},
+        tables=tables,
         region_ids=tuple(region_ids),
     )
 
 
-def _check_values(asked: Question, groups: int, max_size: int) -> None:
+def _check_values(asked: Question, groups: int, max_size: int, width: int) -> None:
     widest = _SPREADS * asked.law.spread
-    largest = groups * (max_size + widest) if asked.query == "ranks" else groups
+    largest = groups * (max_size + widest) if asked.query == "ranks" else groups * width
     if largest > MAX_VALUE:
         raise ProblemError(
             f"an answer about the {asked.query} of {groups:,} groups of sizes up to {max_size:,} may not fit in 64 "
@@ -89,8 +102,10 @@ def exact_parts(asked: Asked, truth: Sequence[CountOfCounts]) -> Iterable[Exact]
 def _parts(asked: Asked, truth: Sequence[CountOfCounts]) -> Iterable[Exact]:
     tree, max_size = asked.hierarchy, max_size_of(asked)
     for one in asked.questions:
+        buckets = buckets_of(asked, one.level)
         for region in tree.level_range(one.level):
-            yield Exact(one, tree.paths[region], exact_answers(truth[region], one.query, max_size))  # type: ignore[arg-type]
+            values = exact_answers(truth[region], one.query, max_size, buckets)  # type: ignore[arg-type]
+            yield Exact(one, tree.paths[region], values)
 
 
 def check_groups(histogram: CountOfCounts, region: str, groups: int) -> None:
@@ -122,13 +137,23 @@ def measure_hierarchy(
     neighbours: Neighbours,
     source: NoiseSource,
     progress: Progress | None = None,
+    buckets: Sequence[Buckets | None] = (),
 ) -> Measurement:
     """Return the noisy answers of all regions of the levels that have a budget.
 
     ``truth``, PRIVATE, and the public ``group_counts`` come one a region in the hierarchy's order; ``queries`` and
-    ``costs`` one a level, root first (a cost of zero: not measured). ``progress`` is told the answers done and their
-    number. Everything is checked before the first noise is drawn: raises ProblemError for public parameters,
-    InputError for a histogram without the public number of groups.
+    ``costs`` one a level, root first (a cost of zero: not measured), and so do ``buckets``, over which cumulative
+    counts are summed (None: single cells; a level's buckets hold every size once). ``progress`` is told the answers
+    done and their number. Everything is checked before the first noise is drawn: raises ProblemError for public
+    parameters, InputError for a histogram without the public number of groups.
     """
-    asked = asked_of(hierarchy, group_counts, queries=queries, costs=costs, max_size=max_size, neighbours=neighbours)
+    asked = asked_of(
+        hierarchy,
+        group_counts,
+        queries=queries,
+        costs=costs,
+        max_size=max_size,
+        neighbours=neighbours,
+        buckets=buckets,
+    )
     return measured(asked, truth, source, progress)

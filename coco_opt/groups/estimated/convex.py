@@ -27,7 +27,7 @@ from coco_opt.choices import SolverChoices
 from coco_opt.errors import ProblemError
 from coco_opt.groups.answers import GroupsAnswers, Loss
 from coco_opt.groups.estimated.estimators import LOSSES, check_choice
-from coco_opt.groups.queries import Query
+from coco_opt.groups.queries import AskedQuery
 from coco_opt.histograms import CountOfCounts, Hierarchy
 from coco_opt.kernels.merging import round_sizes
 from coco_opt.privacy import Measurement
@@ -69,10 +69,10 @@ def convex(measurement: Measurement, solvers: SolverChoices, *, loss: Loss = "l1
     return [CountOfCounts.from_dense(row) for row in counts]
 
 
-def _query(answers: GroupsAnswers) -> Query:
+def _query(answers: GroupsAnswers) -> AskedQuery:
     """Return the one query of all measured levels."""
     queries = {answers.query(level) for level in answers.measured_levels}
-    if len(queries) > 1 or "ranks" in queries:
+    if len(queries) > 1 or not queries <= {"sizes", "cumulative"}:
         raise ProblemError(
             f"consistency 'convex' fits cells, and the measured levels were asked {', '.join(sorted(queries))}: ask "
             "'sizes' or 'cumulative' of every level (groups.query)"

@@ -16,18 +16,22 @@ from coco_opt.groups.estimated.consistency import bottom_up, matching, separate
 from coco_opt.groups.estimated.convex import convex
 from coco_opt.groups.estimated.estimates import SizeEstimate
 from coco_opt.groups.estimated.estimators import FitOptions, check_choice, estimate
+from coco_opt.groups.estimated.intervals import Intervals
 from coco_opt.groups.estimated.joint import joint
+from coco_opt.groups.estimated.posterior.consistent import Convergence, posterior_estimate
 from coco_opt.histograms import CountOfCounts, Hierarchy
 from coco_opt.kernels.merging import Merge, Rounding
 from coco_opt.privacy import Measurement
 from coco_opt.problems.isotonic import TieRule
 
-Consistency = Literal["joint", "convex", "matching", "bottom_up", "none"]
+Consistency = Literal["posterior", "joint", "convex", "matching", "bottom_up", "none"]
 VarianceRule = Literal["formula", "bootstrap"]
 Progress = Callable[[int, int], None]
-CONSISTENCIES: tuple[Consistency, ...] = ("joint", "convex", "matching", "bottom_up", "none")
+CONSISTENCIES: tuple[Consistency, ...] = get_args(Consistency)
 ONE_PROGRAM: tuple[Consistency, ...] = ("joint", "convex")
-"""The methods that fit all regions at once: they take a while, need one loss and do not read every query."""
+"""The methods that fit all regions in one program: they take a while, need one loss and do not read every query."""
+SLOW: tuple[Consistency, ...] = ("posterior", *ONE_PROGRAM)
+"""The methods that take seconds where the others take milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +40,8 @@ class GroupsMethod:
 
     ``variances`` "formula" (section 5.1 of the paper) or "bootstrap" (``coco_opt.groups.estimated.bootstrap``, about
     twenty fits more a region, redrawn from seeds that anyone can compute) weigh what ``consistency`` "matching" merges
-    with ``merge`` "weighted"; other methods read no variances, and none are redrawn for them. Raises ProblemError for
-    an unknown choice.
+    with ``merge`` "weighted"; other methods read no variances, and none are redrawn for them. "posterior" reads no
+    loss, and alone gives ``intervals``: their coverage, 0 for none. Raises ProblemError for an unknown choice.
     """
 
     losses: tuple[Loss, ...]
@@ -46,6 +50,7 @@ class GroupsMethod:
     merge: Merge = "weighted"
     rounding: Rounding = "half_up"
     variances: VarianceRule = "formula"
+    intervals: float = 0.0
 
     def __post_init__(self) -> None:
         check_choice("consistency", self.consistency, CONSISTENCIES)
@@ -53,6 +58,8 @@ class GroupsMethod:
         check_choice("variances", self.variances, get_args(VarianceRule))
         for level in range(len(self.losses)):
             self.fit_options(level)
+        if not 0.0 <= self.intervals < 1.0 or (self.intervals and self.consistency != "posterior"):
+            raise ProblemError("intervals have a coverage from 0 (none) to below 1, and only 'posterior' gives any")
         if self.consistency in ONE_PROGRAM and len(set(self.losses)) > 1:
             name = "joint estimation" if self.consistency == "joint" else "the convex program"
             raise ProblemError(f"{name} fits all levels with one loss: give every level the same")
@@ -69,11 +76,18 @@ class GroupsMethod:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class GroupsResult:
-    """Histograms of every region in the hierarchy's order, and the certificates of the problems solved."""
+    """Histograms of every region in the hierarchy's order, and the certificates of the problems solved.
+
+    ``unproved`` is the largest relative gap of a whole table that was not proved nearest, 0 where none was taken;
+    ``intervals`` and ``convergence`` are those of the posterior, None for other methods.
+    """
 
     hierarchy: Hierarchy
     histograms: tuple[CountOfCounts, ...]
     certificates: tuple[Certificate, ...]
+    unproved: float = 0.0
+    intervals: Intervals | None = None
+    convergence: Convergence | None = None
 
     def __getitem__(self, region: str) -> CountOfCounts:
         return self.histograms[self.hierarchy.index(region)]
@@ -90,23 +104,31 @@ def estimate_groups(
     """Estimate every region that the method reads, then make the regions agree by ``method.consistency``.
 
     Reads a measurement only: it is post-processing and costs no privacy. ``progress`` is told the regions done
-    and their number; ``threads`` fit regions side by side, and the answer does not depend on them. Raises
-    ProblemError where the consistency method needs a region that was not measured, SolverError where a solver
-    misses its tolerance.
+    and their number (of "posterior": sweeps); ``threads`` work side by side, and the answer does not depend on them.
+    Raises ProblemError where the consistency method needs a region that was not measured, or cannot read what was
+    asked; SolverError where a solver misses its tolerance.
     """
     answers = GroupsAnswers(measurement)
     hierarchy = answers.hierarchy
     if len(method.losses) != hierarchy.levels:
         raise ProblemError(f"{hierarchy.levels} levels need as many losses, not {len(method.losses)}")
     chosen = SolverChoices() if solvers is None else solvers
+    unproved = 0.0
+    if method.consistency == "posterior":
+        sizes = method.intervals > 0.0
+        drawn = posterior_estimate(measurement, chosen, sizes=sizes, threads=threads, progress=progress)
+        intervals = drawn.intervals(method.intervals) if sizes else None
+        whole, certificates = tuple(drawn.histograms), chosen.certificates
+        return GroupsResult(hierarchy, whole, certificates, drawn.unproved, intervals, drawn.convergence)
     if method.consistency == "joint":
-        histograms = joint(measurement, chosen, loss=method.losses[0]).histograms
+        found = joint(measurement, chosen, loss=method.losses[0])
+        histograms, unproved = found.histograms, found.unproved
     elif method.consistency == "convex":
         histograms = convex(measurement, chosen, loss=method.losses[0])
     else:
         estimates = _estimates(answers, method, chosen, threads, progress)
         histograms = _agreeing(hierarchy, estimates, method, chosen)
-    return GroupsResult(hierarchy, tuple(histograms), chosen.certificates)
+    return GroupsResult(hierarchy, tuple(histograms), chosen.certificates, unproved)
 
 
 def _agreeing(
@@ -121,7 +143,7 @@ def _agreeing(
 
 def needed_levels(consistency: Consistency, levels: int) -> tuple[int, ...]:
     """Return the levels whose answers a consistency method cannot do without."""
-    if consistency in ONE_PROGRAM:
+    if consistency in SLOW:
         return ()
     return (levels - 1,) if consistency == "bottom_up" else tuple(range(levels))
 
@@ -136,6 +158,10 @@ def _estimates(
             raise ProblemError(
                 f"level {level} was not measured, and consistency {method.consistency!r} needs it: give it a share of "
                 "the budget"
+            )
+        if answers.query(level) == "buckets":
+            raise ProblemError(
+                f"level {level} was asked for buckets of sizes, which only consistency 'posterior' reads"
             )
     level_of = answers.hierarchy.level
     regions = [region for level in needed for region in answers.hierarchy.level_range(level)]

@@ -23,7 +23,7 @@ from coco_opt.choices import SolverChoices
 from coco_opt.errors import ProblemError
 from coco_opt.groups.answers import Loss, RegionAnswer
 from coco_opt.groups.estimated.estimates import IntArray, SizeEstimate
-from coco_opt.groups.queries import Query
+from coco_opt.groups.queries import AskedQuery
 from coco_opt.histograms import CountOfCounts
 from coco_opt.kernels.merging import Rounding, round_sizes
 from coco_opt.problems import ControlledRounding, IsotonicL1, IsotonicL2, SimplexProjection
@@ -59,6 +59,8 @@ def estimate(answer: RegionAnswer, options: FitOptions, solvers: SolverChoices) 
     """Return the estimated sizes of a region's groups; exactly ``answer.groups`` of them."""
     if answer.groups == 0:
         return SizeEstimate.from_histogram(CountOfCounts.empty(), 0.0)
+    if answer.query not in _ESTIMATORS:
+        raise ProblemError(f"region {answer.region!r} was asked for {answer.query}: no estimator reads them alone")
     return _ESTIMATORS[answer.query](answer, options, solvers)
 
 
@@ -92,7 +94,7 @@ def _whole(values: NDArray[Any], rounding: Rounding) -> IntArray:
     return values if values.dtype == np.int64 else round_sizes(values, rounding)
 
 
-_ESTIMATORS: Mapping[Query, Callable[[RegionAnswer, FitOptions, SolverChoices], SizeEstimate]] = {
+_ESTIMATORS: Mapping[AskedQuery, Callable[[RegionAnswer, FitOptions, SolverChoices], SizeEstimate]] = {
     "sizes": _sizes,
     "ranks": _ranks,
     "cumulative": _cumulative,

@@ -13,15 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coco_opt.choices import SolverChoices
-from coco_opt.errors import ProblemError, SolverError
+from coco_opt.errors import ProblemError
 from coco_opt.groups.answers import GroupsAnswers, Loss
 from coco_opt.groups.estimated.estimators import LOSSES, check_choice
+from coco_opt.groups.estimated.nearest import nearest, whole_histograms
 from coco_opt.histograms import CountOfCounts
 from coco_opt.privacy import Measurement
 from coco_opt.problems.cumulative_rounding import CumulativeRounding
 from coco_opt.problems.joint import JointL1, JointL2
 from coco_opt.problems.tree import Tree
-from coco_opt.solution import Solution
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -45,8 +45,7 @@ class JointEstimate:
     @property
     def histograms(self) -> list[CountOfCounts]:
         """Return one consistent histogram a region."""
-        cumulative = np.column_stack([self.whole, self.group_counts])
-        return [CountOfCounts.from_dense(np.diff(row, prepend=0)) for row in cumulative]
+        return whole_histograms(self.whole, self.group_counts)
 
 
 def joint(measurement: Measurement, solvers: SolverChoices, *, loss: Loss = "l1") -> JointEstimate:
@@ -94,21 +93,10 @@ def round_tables(tree: Tree, fitted: FloatArray, groups: IntArray, solvers: Solv
         if children.stop - children.start == 1:
             whole[children] = whole[region]
             continue
-        rounded, gap = _nearest(CumulativeRounding(exact[children], whole[region], groups[children]), solvers)
+        rounded, gap = nearest(CumulativeRounding(exact[children], whole[region], groups[children]), solvers)
         whole[children] = rounded
         unproved = max(unproved, gap)
     return whole, unproved
-
-
-def _nearest(problem: CumulativeRounding, solvers: SolverChoices) -> tuple[IntArray, float]:
-    """Return a whole table near the fractional one, and the relative gap that is left unproved."""
-    try:
-        return solvers.solve(problem, fallback=False), 0.0
-    except SolverError as error:
-        found = error.solution
-    if isinstance(found, Solution) and found.violation == 0.0 and np.isfinite(found.gap):
-        return found.value, found.relative_gap
-    return solvers.solve(problem), 0.0
 
 
 def on_grid(tree: Tree, fitted: FloatArray, groups: IntArray) -> FloatArray:

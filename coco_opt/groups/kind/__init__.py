@@ -16,7 +16,7 @@ from coco_opt.groups.asked.measure import exact_parts
 from coco_opt.groups.asked.private import PrivateCounts
 from coco_opt.groups.estimated.baselines import errors_by_level
 from coco_opt.groups.estimated.estimate import GroupsMethod, GroupsResult, estimate_groups
-from coco_opt.groups.kind.files import PROMISES, released
+from coco_opt.groups.kind.files import PROMISES, TABLE_PROMISES, released
 from coco_opt.groups.kind.method import method_of
 from coco_opt.groups.kind.section import GroupsData, GroupsSection
 from coco_opt.groups.kind.template import asked_keys, draft_of, file_key_of
@@ -47,7 +47,7 @@ class GroupsKind:
     data_model: ClassVar[type[Section]] = GroupsData
     section_model: ClassVar[type[Section]] = GroupsSection
     promises: ClassVar[tuple[str, ...]] = PROMISES
-    least: ClassVar[tuple[str, ...]] = PROMISES[:-1]
+    least: ClassVar[tuple[str, ...]] = TABLE_PROMISES[:-1]
 
     def file_key(self, columns: Sequence[str]) -> str | None:
         """Return the key of [data] that a file with these columns would fill."""
@@ -86,11 +86,11 @@ class GroupsKind:
         return estimate_groups(measurement, method, work.solvers, threads=work.threads, progress=work.progress)
 
     def release(self, measurement: Measurement, method: GroupsMethod, result: GroupsResult, config: Config) -> Released:
-        """Return histograms.parquet, and the method and the bound on sizes for the manifest."""
+        """Return histograms.parquet, intervals.parquet where there are any, and the method for the manifest."""
         return released(measurement.asked, method, result)
 
     def verify(self, folder: Folder) -> Iterator[Check]:
-        """Check histograms.parquet from its raw columns, and every promise."""
+        """Check histograms.parquet and intervals.parquet from their raw columns, and every promise."""
         from coco_opt.groups.kind.verify import checks_of
 
         return checks_of(folder)

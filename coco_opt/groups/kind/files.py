@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -14,8 +15,10 @@ from coco_opt.errors import InputError, Place
 from coco_opt.files.checked import positions
 from coco_opt.files.folder import FileTable, read_columns, read_manifest
 from coco_opt.files.regions import region_columns, stored_regions
-from coco_opt.groups.answers import KIND, MAX_SIZE, max_size_of
-from coco_opt.groups.estimated.estimate import GroupsMethod, GroupsResult
+from coco_opt.groups.answers import KIND, MAX_SIZE, buckets_of, max_size_of
+from coco_opt.groups.estimated.estimate import SLOW, GroupsMethod, GroupsResult
+from coco_opt.groups.estimated.posterior.consistent import Convergence
+from coco_opt.groups.kind.intervals import INTERVALS, PROMISE, WORDS, interval_table
 from coco_opt.groups.queries import GROUPS
 from coco_opt.histograms import CountOfCounts, Hierarchy
 from coco_opt.histograms.arrays import Int64Array, as_int64
@@ -28,28 +31,63 @@ if TYPE_CHECKING:
 HISTOGRAMS = "histograms.parquet"
 HISTOGRAM_COLUMNS = ("level", "level_name", "region", "region_id", "size", "groups")
 SUMS = "children_sum_to_parents"
-PROMISES = ("nonnegative", "sizes_at_most_max_size", "group_totals", SUMS)
+TABLE_PROMISES = ("nonnegative", "sizes_at_most_max_size", "group_totals", SUMS)
+PROMISES = (*TABLE_PROMISES, PROMISE)
 
 _TYPES = {"level": "int32", "size": "int64", "groups": "int64"}
 
 
 def released(asked: Asked, method: GroupsMethod, result: GroupsResult) -> Released:
     """Return the histograms as a table, what they keep to, and the manifest's account of the method."""
-    promises = PROMISES if method.consistency != "none" else PROMISES[:-1]
-    manifest = {MAX_SIZE: max_size_of(asked), "method": _plain(method, asked)}
-    return Released({HISTOGRAMS: histogram_table(asked, result.histograms)}, promises, manifest)
+    promises = TABLE_PROMISES if method.consistency != "none" else TABLE_PROMISES[:-1]
+    files = {HISTOGRAMS: histogram_table(asked, result.histograms)}
+    manifest: dict[str, Any] = {MAX_SIZE: max_size_of(asked), "method": _plain(method, asked)}
+    notes: tuple[str, ...] = ()
+    if method.consistency in SLOW:
+        manifest["unproved"] = {"worst_relative_gap": result.unproved}
+    if result.convergence is not None:
+        manifest["convergence"], notes = _converged(result.convergence)
+    if result.intervals is not None:
+        promises = (*promises, PROMISE)
+        files[INTERVALS] = interval_table(asked, result.histograms, result.intervals)
+        manifest["intervals"] = {"coverage": result.intervals.coverage, "words": WORDS}
+    return Released(files, promises, manifest, notes)
+
+
+def _converged(found: Convergence) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Return the manifest's account of the chains, and a line where they did not converge."""
+    plain = {
+        "converged": found.converged,
+        "prior": found.prior,
+        "draws": found.draws,
+        "sweeps": found.sweeps,
+        "worst_r_hat": found.r_hat if math.isfinite(found.r_hat) else None,
+        "least_effective_size": found.effective,
+        "unsettled_regions": found.unsettled,
+    }
+    if found.converged:
+        return plain, ()
+    line = (
+        f"The chains did not converge within {found.sweeps:,} sweeps (worst R-hat {found.r_hat:.3g}, least effective "
+        f"size {found.effective:.0f}): the table keeps every promise, but its error and its intervals are less sure"
+    )
+    return plain, (line,)
 
 
 def _plain(method: GroupsMethod, asked: Asked) -> dict[str, Any]:
     queries = {question.level: question.query for question in asked.questions}
+    levels = range(asked.hierarchy.levels)
+    buckets = [buckets_of(asked, level) for level in levels]
     return {
-        "queries": [queries.get(level) for level in range(asked.hierarchy.levels)],
+        "queries": [queries.get(level) for level in levels],
+        "bucket_starts": [None if one is None else one.begin.tolist() for one in buckets],
         "losses": list(method.losses),
         "ties": method.ties,
         "consistency": method.consistency,
         "merge": method.merge,
         "rounding": method.rounding,
         "variances": method.variances,
+        "intervals": method.intervals,
     }
 
 

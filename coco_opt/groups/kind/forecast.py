@@ -18,12 +18,13 @@ from numpy.typing import NDArray
 from coco_opt.choices import SolverChoices
 from coco_opt.groups.answers import max_size_of
 from coco_opt.groups.asked.measure import asked_of, measured
+from coco_opt.groups.buckets import Buckets
 from coco_opt.groups.estimated.baselines import errors_by_level
-from coco_opt.groups.estimated.estimate import CONSISTENCIES, ONE_PROGRAM, Consistency, GroupsMethod, estimate_groups
+from coco_opt.groups.estimated.estimate import CONSISTENCIES, SLOW, Consistency, GroupsMethod, estimate_groups
 from coco_opt.groups.kind.look_alike import SEED, made_look_alike, read_look_alike
 from coco_opt.groups.kind.method import method_of
-from coco_opt.groups.kind.plan import queries_of
-from coco_opt.groups.queries import GROUPS, cells, sensitivity
+from coco_opt.groups.kind.plan import buckets_of, queries_of
+from coco_opt.groups.queries import GROUPS, Query, cells, sensitivity
 from coco_opt.privacy import Asked, Cost, DiscreteGaussian, Geometric, Law, Measurement, SeededNoise
 from coco_opt.privacy.planner import (
     LINEAR_STAGES,
@@ -41,7 +42,7 @@ from coco_opt.releases.solvers import choices_of, solvers_of
 _WORK = 40_000_000  # cells simulated in the search for a split
 _SEARCHES = (12, 60)
 _BYTES = 8
-_TABLES: Mapping[Consistency, int] = {"joint": 16, "convex": 10}  # of regions x sizes in memory at once
+_TABLES: Mapping[Consistency, int] = {"posterior": 45, "joint": 16, "convex": 10}  # of regions x sizes in memory
 _NANOSECONDS: Mapping[type[Law], Mapping[str, float]] = {  # a draw at scale or deviation 10
     Geometric: {"secure": 6.0, "opendp": 8500.0, "seeded": 20.0},
     DiscreteGaussian: {"secure": 8.0, "opendp": 13000.0, "seeded": 8.0},
@@ -73,11 +74,10 @@ def forecast_groups(plan: Plan, public: Path | None, runs: int, reporter: Report
     Raises InputError, ProblemError; deterministic but for the seconds.
     """
     found = predicted(plan, public, runs, reporter)
+    simulated = _figures("Mean earth mover's distance of a region (entities): simulated", found, plan, exact=False)
+    exact = _figures("Noise left in a cell after a linear stage, root mean square: exact", found, plan, exact=True)
     return Forecast(
-        tables=(
-            _figures("Noise left in a cell after a linear stage, root mean square: exact", found, plan, exact=True),
-            _figures("Mean earth mover's distance of a region (entities): simulated", found, plan, exact=False),
-        ),
+        tables=(exact, simulated) if exact.rows else (simulated,),
         plain=_plain(found),
         notes=(
             ("Simulated on", found.look_alike),
@@ -91,25 +91,31 @@ def forecast_groups(plan: Plan, public: Path | None, runs: int, reporter: Report
 def predicted(plan: Plan, public: Path | None, runs: int, reporter: Reporter) -> Predicted:
     """Return the predictions that ``forecast_groups`` shows; ``runs`` simulated releases each."""
     like = made_look_alike(plan) if public is None else read_look_alike(plan, public)
-    queries = queries_of(plan.config, plan.asked.hierarchy.levels)
-    counts = count_cells(plan.asked, queries)
+    levels = plan.asked.hierarchy.levels
+    queries, buckets = queries_of(plan.config, levels), buckets_of(plan.config, levels)
+    counts = count_cells(plan.asked, queries, buckets)
+    # Answers of unlike buckets do not add up along the tree: no linear stage has a cell's noise to predict.
+    stages = () if any(buckets) else LINEAR_STAGES
     noise = NoisePlan(plan.asked.cost, tuple(sensitivity(query, plan.asked.neighbours) for query in queries))
-    exact = [one for stage in LINEAR_STAGES for one in plan_linear(plan.asked.hierarchy, noise, counts, stage)]
+    exact = [one for stage in stages for one in plan_linear(plan.asked.hierarchy, noise, counts, stage)]
     with reporter.stage("Rehearsing"):
         rehearsal = _Rehearsal(plan, like, runs)
         simulated = _simulate(rehearsal, counts)
     used = sum(counts[question.level] for question in plan.asked.questions)
-    rehearsed = sum(count_cells(like.plan.asked, queries))
+    rehearsed = sum(count_cells(like.plan.asked, queries, buckets))
     seconds = rehearsal.fit_seconds() / rehearsed * used + _noise_seconds(plan, counts)
     return Predicted(like.words, rehearsal.method.consistency, (*exact, *simulated), seconds)
 
 
-def count_cells(asked: Asked, queries: Sequence[str]) -> tuple[int, ...]:
+def count_cells(asked: Asked, queries: Sequence[Query], buckets: Sequence[Buckets | None]) -> tuple[int, ...]:
     """Return the noisy numbers that each level's query needs, root first; at least one."""
     counted = []
-    for level, query in enumerate(queries):
+    for level, (query, sums) in enumerate(zip(queries, buckets, strict=True)):
         regions, groups = asked.hierarchy.level_range(level), asked.per_region[GROUPS]
-        each = (cells(query, max_size_of(asked), int(groups[region])) for region in regions)  # type: ignore[arg-type]
+        if sums is not None:
+            counted.append(max(sums.count * len(regions), 1))
+            continue
+        each = (cells(query, max_size_of(asked), int(groups[region])) for region in regions)
         counted.append(max(sum(each), 1))
     return tuple(counted)
 
@@ -135,6 +141,7 @@ class _Rehearsal:
         self._truth = [one.clamp(max_size_of(self._asked)) for one in like.private.histograms()]
         self._fit_seconds = 0.0
         self.levels = plan.asked.hierarchy.levels
+        self.bucketed = any(buckets_of(plan.config, self.levels))
 
     def errors(
         self, shares: Sequence[float | Fraction], consistency: Consistency, *, redraw: bool = True
@@ -143,9 +150,12 @@ class _Rehearsal:
 
         Without ``redraw`` bootstrap variances, twenty times the work, are replaced by those of the formula.
         """
-        method = replace(self.method, consistency=consistency)
+        method = self.method if consistency == self.method.consistency else self._other(consistency)
         method = method if redraw else replace(method, variances="formula")
         return np.asarray(np.mean([self._one(shares, method, SEED + run) for run in range(self._runs)], axis=0))
+
+    def _other(self, consistency: Consistency) -> GroupsMethod:
+        return replace(self.method, consistency=consistency, intervals=0.0)
 
     def fit_seconds(self) -> float:
         """Return the seconds one fit of the configured method takes, by the configured solvers."""
@@ -173,12 +183,14 @@ class _Rehearsal:
             costs=costs,
             max_size=max_size_of(self._asked),
             neighbours=self._asked.neighbours,
+            buckets=buckets_of(self.plan.config, self.levels),
         )
         return measured(asked, self._truth, SeededNoise(seed))
 
     def searches(self) -> int:
         """Return how many splits to try, from the size of the look-alike alone."""
-        work = sum(count_cells(self._asked, queries_of(self.plan.config, self.levels)))
+        config = self.plan.config
+        work = sum(count_cells(self._asked, queries_of(config, self.levels), buckets_of(config, self.levels)))
         return max(_SEARCHES[0], min(_SEARCHES[1], _WORK // (work * self._runs)))
 
 
@@ -189,22 +201,30 @@ def _short(share: float | Fraction) -> Fraction:
 def _simulate(rehearsal: _Rehearsal, counts: Sequence[int]) -> list[Prediction]:
     """Return simulated predictions: every consistency method, and for the configured one a planned split.
 
-    Methods that fit all regions in one program, seconds a run where the others take milliseconds, are simulated only
-    where they are configured, and their split is not searched for.
+    Methods that take seconds a run where the others take milliseconds are simulated only where they are configured, and
+    their split is not searched for. Buckets are read by the posterior alone.
     """
     splits = named_splits(counts)
     configured = rehearsal.method.consistency
     found: list[Prediction] = []
-    for consistency in (configured, *(one for one in CONSISTENCIES if one not in (configured, *ONE_PROGRAM))):
+    others = () if rehearsal.bucketed else [one for one in CONSISTENCIES if one not in (configured, *SLOW)]
+    for consistency in (configured, *others):
         if consistency == "bottom_up":
             leaves = (*(Fraction(0),) * (rehearsal.levels - 1), Fraction(1))
             found.append(_predicted(rehearsal, consistency, "leaves", leaves))
             continue
+        if consistency == "posterior":
+            splits = {"as configured": _configured(rehearsal.plan)}
         for name, shares in splits.items():
             found.append(_predicted(rehearsal, consistency, name, shares))
-        if consistency == configured and configured not in ONE_PROGRAM:
+        if consistency == configured and configured not in SLOW:
             found.append(_predicted(rehearsal, consistency, "planned", _planned(rehearsal, consistency, splits)))
     return found
+
+
+def _configured(plan: Plan) -> Shares:
+    costs = plan.config.levels_cost(plan.asked.hierarchy.levels)
+    return tuple(cost.amount / plan.asked.cost.amount for cost in costs)
 
 
 def _planned(rehearsal: _Rehearsal, consistency: Consistency, splits: dict[str, Shares]) -> Shares:

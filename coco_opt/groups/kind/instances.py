@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from coco_opt.choices import SolverChoices
 from coco_opt.config.model import Config
 from coco_opt.groups.answers import GroupsAnswers, RegionAnswer
-from coco_opt.groups.estimated.estimate import GroupsMethod
+from coco_opt.groups.estimated.estimate import SLOW, GroupsMethod
 from coco_opt.groups.estimated.estimates import SizeEstimate
 from coco_opt.groups.estimated.estimators import estimate
 from coco_opt.groups.estimated.joint import on_grid
@@ -27,6 +27,7 @@ from coco_opt.problem import Problem
 from coco_opt.problems import (
     ControlledRounding,
     CumulativeRounding,
+    ExpectedDistance,
     GroupMatching,
     IntegerTreeL1,
     IntegerTreeL2,
@@ -34,6 +35,7 @@ from coco_opt.problems import (
     IsotonicL2,
     JointL1,
     JointL2,
+    Marginals,
     SimplexProjection,
     Tree,
 )
@@ -45,6 +47,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 _FEW_PAIRS = 100
+_FEW_GROUPS = 2
 
 
 @dataclass(frozen=True)
@@ -74,14 +77,31 @@ def instances_of(measurement: Measurement, config: Config) -> list[Instance]:
     answers, method = GroupsAnswers(measurement), method_of(config, measurement.asked)
     level = answers.measured_levels[0]
     region = max(answers.hierarchy.level_range(level), key=lambda region: int(answers.group_counts[region]))
-    top = answers[region]
+    top = _cells(answers[region])
     below = level + 1 in answers.measured_levels
-    children = [answers[child] for child in answers.hierarchy.children(region)] if below else []
+    children = [_cells(answers[child]) for child in answers.hierarchy.children(region)] if below else []
     solvers = SolverChoices()
     found = _of_region(top, method, solvers)
     if children and top.groups:
         found.append(_matching(top, children, method, level, solvers))
     return [*found, *_programs([top, *children], method)] if children else found
+
+
+def _cells(answer: RegionAnswer) -> RegionAnswer:
+    """Return an answer about buckets as one about single sizes: every size of a bucket has its mean."""
+    if answer.buckets is None:
+        return answer
+    widths = answer.buckets.end - answer.buckets.begin
+    means = np.floor(answer.values / widths + 0.5).astype(np.int64)
+    return replace(answer, query="cumulative", values=np.repeat(means, widths), buckets=None)
+
+
+def _cumulative(answer: RegionAnswer) -> Ints:
+    """Return noisy cumulative counts int64[K] of an answer that may be about ranks."""
+    if answer.query != "ranks":
+        return answer.values
+    sizes = np.clip(answer.values, 0, answer.max_size)
+    return np.cumsum(np.bincount(sizes, minlength=answer.max_size + 1))[:-1].astype(np.int64)
 
 
 def _of_region(answer: RegionAnswer, method: GroupsMethod, solvers: SolverChoices) -> list[Instance]:
@@ -116,11 +136,11 @@ def _matching(
 
 
 def _programs(answers: Sequence[RegionAnswer], method: GroupsMethod) -> list[Instance]:
-    """Return the programs of "joint" or "convex" on a family, in both losses; none for another method."""
-    if method.consistency not in ("joint", "convex"):
+    """Return the programs of "posterior", or of "joint" or "convex" in both losses, on a family; else none."""
+    if method.consistency not in SLOW:
         return []
     tree = Tree(np.array([-1] + [0] * (len(answers) - 1)))
-    table = np.array([one.values for one in answers], np.int64)
+    table = np.array([_cumulative(one) for one in answers], np.int64)
     groups = np.array([one.groups for one in answers], np.int64)
     absolute = np.array([one.law.absolute_weight for one in answers])
     squares = np.array([one.law.square_weight for one in answers])
@@ -128,6 +148,13 @@ def _programs(answers: Sequence[RegionAnswer], method: GroupsMethod) -> list[Ins
     def cut(unknowns: int) -> Ints:
         return table[:, : max(1, min(table.shape[1], unknowns // len(answers)))]
 
+    if method.consistency == "posterior":
+        spread = np.array([[int(one.law.spread) + 1] for one in answers])
+        points = np.stack([table - spread, table, table + spread], axis=2)
+
+        return [
+            Instance("expected_distance", table.size, lambda n: _distance(tree, points[:, : cut(n).shape[1]], groups))
+        ]
     if method.consistency == "convex":
         return [
             Instance("integer_tree_l1", table.size, lambda n: IntegerTreeL1(tree, cut(n), absolute)),
@@ -138,6 +165,18 @@ def _programs(answers: Sequence[RegionAnswer], method: GroupsMethod) -> list[Ins
         Instance("joint_l2", table.size, lambda n: JointL2(tree, cut(n), groups, squares)),
         Instance("cumulative_rounding", table.size, lambda n: _rounded_joint(tree, cut(n), groups, squares)),
     ]
+
+
+def _distance(tree: Tree, points: Ints, groups: Ints) -> ExpectedDistance:
+    """Return the table nearest to three points a cell; where few cells are wanted, a leaf is left few groups.
+
+    Exhaustive search tries every number of groups of all leaves at once.
+    """
+    if points.shape[0] * points.shape[1] <= _FEW_PAIRS:
+        few = np.minimum(groups, _FEW_GROUPS)
+        points = points * few[:, None, None] // np.maximum(groups, 1)[:, None, None]
+        groups = np.append(few[1:].sum(), few[1:])
+    return ExpectedDistance(tree, groups, Marginals.from_points(points))
 
 
 def _rounded_joint(tree: Tree, table: Ints, groups: Ints, weights: Floats) -> CumulativeRounding:

@@ -11,7 +11,7 @@ from coco_opt.groups.answers import max_size_of
 from coco_opt.groups.asked.measure import asked_of
 from coco_opt.groups.asked.private import PrivateCounts
 from coco_opt.groups.asked.sizes import read_sizes
-from coco_opt.groups.kind.plan import queries_of
+from coco_opt.groups.kind.plan import buckets_of, queries_of
 from coco_opt.groups.queries import GROUPS
 from coco_opt.histograms import CountOfCounts
 from coco_opt.releases.kind import LookAlike, Plan
@@ -61,5 +61,6 @@ def _asked_of(plan: Plan, counts: PrivateCounts, ids: tuple[str | None, ...], wo
         neighbours=plan.asked.neighbours,
         levels=plan.asked.levels,
         region_ids=ids,
+        buckets=buckets_of(plan.config, levels),
     )
     return LookAlike(plan.on(asked, None), counts, words)

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from coco_opt.config.model import Config
-from coco_opt.groups.answers import max_size_of
+from coco_opt.groups.answers import buckets_of, max_size_of
+from coco_opt.groups.buckets import Buckets
 from coco_opt.groups.estimated.estimate import ONE_PROGRAM, Consistency, GroupsMethod, needed_levels
+from coco_opt.groups.kind.plan import buckets_of as configured_buckets
+from coco_opt.groups.kind.plan import queries_of
 from coco_opt.groups.queries import GROUPS
 from coco_opt.privacy import Asked
 
 _NAMES = {"joint": "joint estimation", "convex": "the convex program"}
 _READS = {"joint": ("cumulative",), "convex": ("sizes", "cumulative")}
+_COVERAGE = 0.9
 
 
 def method_of(config: Config, asked: Asked) -> GroupsMethod:
@@ -20,7 +26,9 @@ def method_of(config: Config, asked: Asked) -> GroupsMethod:
     """
     section = config.method
     _check_asked(config, asked)
+    coverage = _coverage(config)
     losses = config.per_level(section.loss, asked.hierarchy.levels, "groups.loss")
+    _check_buckets(config, asked)
     if section.consistency in ONE_PROGRAM:
         if len(set(losses)) > 1:
             raise config.error("groups.loss", f"{_NAMES[section.consistency]} fits all levels with one loss")
@@ -35,18 +43,52 @@ def method_of(config: Config, asked: Asked) -> GroupsMethod:
         merge=section.merge,
         rounding=section.rounding,
         variances=section.variances,
+        intervals=coverage,
     )
+
+
+def _coverage(config: Config) -> float:
+    """Return the coverage of intervals: what is configured, else 0.9 where the method gives any."""
+    wanted, able = config.method.intervals, config.method.consistency == "posterior"
+    if wanted and not able:
+        raise config.error("groups.intervals", 'only consistency = "posterior" gives intervals: leave this out, or 0')
+    return float((_COVERAGE if able else 0.0) if wanted is None else wanted)
 
 
 def _check_asked(config: Config, asked: Asked) -> None:
     """Raise ConfigError where the configuration asks something else than the measurement answers."""
     if config.method.max_size != max_size_of(asked):
         raise config.error("groups.max_size", f"the measurement's is {max_size_of(asked)}")
-    queries = config.per_level(config.method.query, asked.hierarchy.levels, "groups.query")
+    levels = asked.hierarchy.levels
+    queries, buckets = queries_of(config, levels), configured_buckets(config, levels)
     for question in asked.questions:
-        if queries[question.level] != question.query:
+        if queries[question.level] != ("cumulative" if question.query == "buckets" else question.query):
             message = f"the measurement asked {question.query!r} of {asked.levels[question.level]!r}"
             raise config.error("groups.query", message)
+        if not _same(buckets[question.level], buckets_of(asked, question.level), max_size_of(asked)):
+            key = "groups.bucket_growth" if config.method.bucket_edges is None else "groups.bucket_edges"
+            raise config.error(
+                key, f"the measurement asked {asked.levels[question.level]!r} for other buckets of sizes"
+            )
+
+
+def _same(configured: Buckets | None, asked: Buckets | None, max_size: int) -> bool:
+    cells = Buckets.cells(max_size)
+    return np.array_equal((configured or cells).begin, (asked or cells).begin)
+
+
+def _check_buckets(config: Config, asked: Asked) -> None:
+    """Raise ConfigError where a method reads neither buckets nor, of the posterior, sizes."""
+    consistency: Consistency = config.method.consistency
+    queries = {question.query for question in asked.questions}
+    if consistency == "posterior" and "sizes" in queries:
+        message = (
+            "'posterior' reads cumulative counts, buckets of them, and ranks: ask another groups.query than 'sizes'"
+        )
+        raise config.error("groups.consistency", message)
+    if consistency != "posterior" and "buckets" in queries:
+        message = f'{consistency!r} cannot read buckets of sizes: use "posterior", or leave the buckets out'
+        raise config.error("groups.consistency", message)
 
 
 def _check_queries(config: Config, asked: Asked) -> None:

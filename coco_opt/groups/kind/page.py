@@ -41,6 +41,7 @@ def sections_of(shown: Shown, errors: Mapping[str, Sequence[float]]) -> list[str
     return [
         _summary(answers),
         _method(answers, shown.method),
+        _posterior(shown),
         _errors(shown.measurement.asked.levels, errors),
         _regions(shown, answers),
         reading_section((*_NOTES, _ERROR_NOTE) if errors else _NOTES),
@@ -59,8 +60,8 @@ def _method(answers: GroupsAnswers, method: GroupsMethod) -> str:
     rows = []
     for level, name in enumerate(answers.measurement.asked.levels):
         measured = level in answers.measured_levels
-        query, noise = (answers.query(level), str(answers.law(level))) if measured else ("not measured", "-")
-        rows.append((name, query, noise, method.losses[level]))
+        query, noise = (_query(answers, level), str(answers.law(level))) if measured else ("not measured", "-")
+        rows.append((name, query, noise, "-" if method.consistency == "posterior" else method.losses[level]))
     matched = f", merging {method.merge}, variances by {method.variances}"
     how = (
         f"Consistency: {method.consistency}{matched if method.consistency == 'matching' else ''}, "
@@ -69,6 +70,38 @@ def _method(answers: GroupsAnswers, method: GroupsMethod) -> str:
     )
     shown = table(("level", "query", "noise", "loss"), rows, numeric=4)
     return f"<h2>Questions and method</h2>\n{shown}\n<p class='note'>{escape(how)}</p>"
+
+
+def _query(answers: GroupsAnswers, level: int) -> str:
+    buckets = answers.buckets(level)
+    if buckets is None:
+        return answers.query(level)
+    return f"cumulative, {answers.max_size:,} sizes in {buckets.count:,} buckets"
+
+
+def _posterior(shown: Shown) -> str:
+    """Return what is known of the chains and the intervals, empty for other methods."""
+    found, intervals = shown.result.convergence, shown.result.intervals
+    if found is None:
+        return ""
+    state = "The chains converged" if found.converged else "The chains did NOT converge: figures below are less sure"
+    lines = [
+        f"The table has the least expected error under the posterior of a prior ({found.prior}) learned from the noisy "
+        f"answers. {state}: {found.draws:,} draws of {found.sweeps:,} sweeps; {found.unsettled:,} of "
+        f"{shown.result.hierarchy.regions:,} regions have a count that chains place differently (worst R-hat "
+        f"{found.r_hat:.3g}, least effective size {found.effective:,.0f}; one in twenty of a level is allowed)."
+    ]
+    if shown.result.unproved:
+        lines.append(
+            f"It was not proved the best for these draws: a relative gap of {shown.result.unproved:.2g} is left."
+        )
+    if intervals is not None:
+        lines.append(
+            f"Intervals of {100 * intervals.coverage:g} % lie in intervals.parquet: for each region and size alone, "
+            "the true count is inside with at least that chance under the posterior. They hold the released counts. "
+            "The prior is learned and no part of the promise; many intervals at once miss more often than one."
+        )
+    return f"<h2>Posterior</h2>\n<p>{escape(' '.join(lines))}</p>"
 
 
 def _errors(levels: Sequence[str], errors: Mapping[str, Sequence[float]]) -> str:

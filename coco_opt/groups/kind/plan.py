@@ -12,6 +12,7 @@ from coco_opt.groups.asked.entities import PublicGroups, read_private, read_publ
 from coco_opt.groups.asked.measure import asked_of
 from coco_opt.groups.asked.private import PrivateCounts
 from coco_opt.groups.asked.sizes import read_public_sizes, read_sizes
+from coco_opt.groups.buckets import Buckets
 from coco_opt.groups.queries import GROUPS, Query
 from coco_opt.releases.kind import Plan
 
@@ -32,6 +33,7 @@ def plan_groups(config: Config) -> Plan:
         neighbours=config.privacy.neighbours,
         levels=public.regions.levels,
         region_ids=public.regions.region_ids,
+        buckets=buckets_of(config, levels),
     )
     return Plan(config, asked, public)
 
@@ -40,6 +42,27 @@ def queries_of(config: Config, levels: int) -> tuple[Query, ...]:
     """Return the query of each level, root first, also of those that get no share of the budget."""
     queries: tuple[Query, ...] = config.per_level(config.method.query, levels, "groups.query")
     return queries
+
+
+def buckets_of(config: Config, levels: int) -> tuple[Buckets | None, ...]:
+    """Return the buckets of sizes each level is asked for, root first, None for single sizes.
+
+    ConfigError where a level has another query than "cumulative", whose answers alone are summed.
+    """
+    method = config.method
+    key = "groups.bucket_growth" if method.bucket_edges is None else "groups.bucket_edges"
+    if method.bucket_edges is None:
+        growths = config.per_level(method.bucket_growth, levels, key)
+        found = [Buckets.by_growth(method.max_size, growth) if growth else None for growth in growths]
+    else:
+        edges = method.bucket_edges
+        lists = config.per_level(edges, levels, key) if isinstance(edges[0], tuple) else (edges,) * levels
+        found = [Buckets.from_starts(starts, method.max_size) if starts else None for starts in lists]
+    for level, (query, buckets) in enumerate(zip(queries_of(config, levels), found, strict=True)):
+        if buckets is not None and query != "cumulative":
+            message = f"sums cumulative counts, and level {level} is asked for its {query}: give one a level, 0 there"
+            raise config.error(key, message)
+    return tuple(found)
 
 
 def _read_public(config: Config) -> PublicGroups:

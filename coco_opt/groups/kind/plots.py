@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _AXES = {
     "sizes": "group size (groups of that size)",
     "cumulative": "group size (groups up to that size)",
+    "buckets": "first size of the bucket (its sum)",
     "ranks": "rank of the group (its size)",
 }
 
@@ -39,7 +40,7 @@ def region_figure(answer: RegionAnswer | None, estimate: CountOfCounts, truth: C
 
 def residuals(answer: RegionAnswer, estimate: CountOfCounts) -> NDArray[np.int64]:
     """Return the noisy value of each measured cell minus the released one."""
-    return answer.values - exact_answers(estimate, answer.query, answer.max_size)
+    return answer.values - exact_answers(estimate, answer.query, answer.max_size, answer.buckets)
 
 
 def _draw_histogram(
@@ -60,7 +61,7 @@ def _draw_histogram(
 
 def _draw_residual(axes: Axes, answer: RegionAnswer, estimate: CountOfCounts) -> None:
     difference = residuals(answer, estimate)
-    at = np.arange(difference.size) + (answer.query == "ranks")
+    at = np.arange(difference.size) + (answer.query == "ranks") if answer.buckets is None else answer.buckets.begin
     kept = thin(at.size)
     deviation = answer.law.variance**0.5
     axes.axhspan(-deviation, deviation, color=GRID, alpha=0.6, linewidth=0)

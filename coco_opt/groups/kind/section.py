@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
+from itertools import pairwise
 from typing import Annotated, ClassVar
 
-from pydantic import Field, model_validator
+from pydantic import Field, PlainValidator, model_validator
 
 from coco_opt.config.sections import FilePath, Section
 from coco_opt.config.values import KeyedError, choice, one_or_list
@@ -39,14 +41,61 @@ class GroupsData(Section):
         return self
 
 
+Starts = tuple[int, ...]
+
+
+def _growth(value: object) -> float | tuple[float, ...]:
+    if isinstance(value, (list, tuple)) and value:
+        return tuple(_one_growth(entry) for entry in value)
+    return _one_growth(value)
+
+
+def _one_growth(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:
+        raise ValueError("must be a number of at least 0 (0: every size alone), or a list of them, one a level")
+    return float(value)
+
+
+def _edges(value: object) -> Starts | tuple[Starts, ...]:
+    if isinstance(value, (list, tuple)) and value and all(isinstance(entry, (list, tuple)) for entry in value):
+        return tuple(_starts(entry) if len(entry) else () for entry in value)
+    return _starts(value)
+
+
+def _starts(value: object) -> Starts:
+    whole = isinstance(value, (list, tuple)) and all(type(entry) is int for entry in value)
+    starts: Starts = tuple(value) if isinstance(value, (list, tuple)) and whole else ()
+    if not starts or starts[0] != 0 or any(b <= a for a, b in pairwise(starts)):
+        raise ValueError("must be a list of sizes at which buckets begin, increasing from 0, or one such list a level")
+    return starts
+
+
 class GroupsSection(Section):
-    """What is asked (``max_size``, ``query``) and how it is estimated (the rest, free to change)."""
+    """What is asked (``max_size``, ``query``, buckets) and how it is estimated (the rest, free to change).
+
+    ``bucket_growth`` c sums cumulative counts over buckets of max(1, c size) sizes, ``bucket_edges`` over given ones;
+    an empty list in ``bucket_edges`` is a level of single sizes. ``intervals`` unset: 0.9 where the method has any.
+    """
 
     max_size: Annotated[int, Field(ge=1, le=10**9)]
     query: Annotated[Query | tuple[Query, ...], one_or_list(Query)] = "cumulative"
+    bucket_growth: Annotated[float | tuple[float, ...], PlainValidator(_growth)] = 0.0
+    bucket_edges: Annotated[Starts | tuple[Starts, ...] | None, PlainValidator(_edges)] = None
     loss: Annotated[Loss | tuple[Loss, ...], one_or_list(Loss)] = "l1"
     ties: Annotated[TieRule, choice(TieRule)] = "upper"
     consistency: Annotated[Consistency, choice(Consistency)] = "matching"
     merge: Annotated[Merge, choice(Merge)] = "weighted"
     rounding: Annotated[Rounding, choice(Rounding)] = "half_up"
     variances: Annotated[VarianceRule, choice(VarianceRule)] = "formula"
+    intervals: Annotated[float | None, Field(ge=0.0, lt=1.0)] = None
+
+    @model_validator(mode="after")
+    def _buckets(self) -> GroupsSection:
+        if self.bucket_edges is None:
+            return self
+        if self.bucket_growth != 0.0:
+            raise KeyedError("bucket_edges", "give either bucket_edges or bucket_growth, not both")
+        lists = self.bucket_edges if isinstance(self.bucket_edges[0], tuple) else (self.bucket_edges,)
+        if any(starts and starts[-1] >= self.max_size for starts in lists if isinstance(starts, tuple)):
+            raise KeyedError("bucket_edges", f"must lie below max_size = {self.max_size}: the largest size is public")
+        return self

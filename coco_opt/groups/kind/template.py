@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from coco_opt.groups.answers import MAX_SIZE
+from coco_opt.groups.answers import MAX_SIZE, buckets_of
 from coco_opt.privacy import Asked
 from coco_opt.releases.kind import Draft
 
@@ -20,9 +20,12 @@ _SECTION = """\
 [groups]
 max_size = 100000             # asked: public bound on a group's size, chosen without looking at the private table
 query = "cumulative"          # asked: sizes | ranks | cumulative, or one a level
+# bucket_growth = 0.1         # asked: sums over buckets of 0.1 x size sizes (one a level; for consistency posterior)
+# bucket_edges = [0, 1, 2, 5] # asked: or the sizes at which buckets begin
 loss = "l1"                   # estimated, and free to change from here on: l1 | l2
 ties = "upper"                # upper | lower | midpoint, for loss l1
-consistency = "matching"      # joint | convex | matching | bottom_up | none
+consistency = "matching"      # posterior | joint | convex | matching | bottom_up | none
+# intervals = 0.9             # coverage of intervals.parquet, for consistency posterior; 0: none
 merge = "weighted"            # weighted | average
 rounding = "half_up"          # half_up | half_even
 variances = "formula"         # formula | bootstrap (slower, merges better), for consistency matching, merge weighted
@@ -63,4 +66,9 @@ def asked_keys(asked: Asked) -> dict[str, Any]:
     queries = {question.level: question.query for question in asked.questions}
     anything = next(iter(queries.values()))
     levels = range(asked.hierarchy.levels)
-    return {"max_size": asked.facts[MAX_SIZE], "query": [queries.get(level, anything) for level in levels]}
+    stated = [queries.get(level, anything) for level in levels]
+    keys = {"max_size": asked.facts[MAX_SIZE], "query": ["cumulative" if one == "buckets" else one for one in stated]}
+    if "buckets" in queries.values():
+        buckets = [buckets_of(asked, level) for level in levels]
+        keys["bucket_edges"] = [[] if one is None else one.begin.tolist() for one in buckets]
+    return keys

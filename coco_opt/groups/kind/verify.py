@@ -12,6 +12,7 @@ from coco_opt.files.checked import Check, first_of, int64_column, is_safe
 from coco_opt.files.folder import read_columns
 from coco_opt.files.regions import REGION_COLUMNS, REGIONS
 from coco_opt.groups.kind.files import HISTOGRAM_COLUMNS, HISTOGRAMS
+from coco_opt.groups.kind.intervals import INTERVALS, PROMISE, interval_check
 from coco_opt.groups.queries import GROUPS
 from coco_opt.histograms.arrays import Int64Array
 from coco_opt.releases.kind import Folder
@@ -63,6 +64,8 @@ def checks_of(folder: Folder) -> Iterator[Check]:
         for name, check in _PROMISE_CHECKS.items():
             if name in folder.manifest["promises"]:
                 yield check(content)
+        if PROMISE in folder.manifest["promises"] or (folder.path / INTERVALS).exists():
+            yield interval_check(folder, (content.region, content.sizes, content.groups), content.totals, max_size)
 
 
 def _integers(folder: Folder, rows: Any) -> Check:

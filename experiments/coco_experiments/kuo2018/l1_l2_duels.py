@@ -26,6 +26,7 @@ from coco_opt.groups.estimated.convex import convex
 from coco_opt.groups.estimated.estimates import SizeEstimate
 from coco_opt.groups.estimated.estimators import SAME_BLOCK, FitOptions, estimate
 from coco_opt.groups.estimated.joint import joint
+from coco_opt.groups.queries import AskedQuery
 from coco_opt.histograms import CountOfCounts
 from coco_opt.privacy import Cost, Measurement, Rho, SeededNoise
 from coco_opt.problem import Problem
@@ -148,7 +149,7 @@ def _alone(case: Case, measurement: Measurement, loss: Loss) -> tuple[list[SizeE
     return estimates, Side(errors_by_level(case, separate(estimates)), fractional, fits)
 
 
-def _figures(kept: KeptFits, truth: CountOfCounts, query: Query, max_size: int) -> FloatArray:
+def _figures(kept: KeptFits, truth: CountOfCounts, query: AskedQuery, max_size: int) -> FloatArray:
     """Return the figures of one fit in the order of Fit's fields, then its error before rounding."""
     if not kept.kept:  # a region without a group is not fitted
         return np.array([0.0, 100.0, 100.0, 0.0, 0.0, 0.0, 0.0])

@@ -1,0 +1,79 @@
+"""Buckets of sizes: which cumulative counts are asked as one sum.
+
+One entity more or less changes one cell of Hc[0..K-1] by one, so that sums over buckets that share no cell have the
+sensitivity of single cells, whatever the buckets are. Buckets by growth follow the rule that a bucket should hold about
+as many groups as the noise can tell.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from coco_opt.errors import ProblemError
+
+IntArray = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Buckets:
+    """Ranges of cells, ``begin`` to ``end`` (exclusive), int64, in order and disjoint; cells may be left out."""
+
+    begin: IntArray
+    end: IntArray
+
+    def __post_init__(self) -> None:
+        begin, end = self.begin, self.end
+        if begin.ndim != 1 or begin.shape != end.shape or begin.size == 0:
+            raise ProblemError("buckets need one begin and one end each, and there must be at least one")
+        if (begin < 0).any() or (begin >= end).any() or (begin[1:] < end[:-1]).any():
+            raise ProblemError("buckets must be ranges of cells in order that share no cell")
+
+    @classmethod
+    def cells(cls, max_size: int) -> Buckets:
+        """Return one bucket a cell: 0 .. max_size - 1."""
+        return cls.from_edges(np.arange(max_size + 1))
+
+    @classmethod
+    def from_edges(cls, edges: ArrayLike) -> Buckets:
+        """Return the buckets edges[j] .. edges[j + 1] - 1; ProblemError unless edges rise."""
+        given = np.asarray(edges, np.int64)
+        if given.ndim != 1 or given.size < 2:
+            raise ProblemError("buckets need at least two edges")
+        return cls(given[:-1], given[1:])
+
+    @classmethod
+    def from_starts(cls, starts: ArrayLike, max_size: int) -> Buckets:
+        """Return the buckets of all cells 0 .. max_size - 1 that begin at ``starts``, the first of which is 0."""
+        given = np.atleast_1d(np.asarray(starts, np.int64))
+        if given.size == 0 or given[0] != 0:
+            raise ProblemError("buckets of all cells begin at size 0")
+        return cls.from_edges(np.append(given, max_size))
+
+    @classmethod
+    def by_growth(cls, max_size: int, growth: float) -> Buckets:
+        """Return buckets of max(1, floor(growth begin)) cells, the last cut off at max_size; growth 0: cells."""
+        if max_size < 1 or not growth >= 0.0:
+            raise ProblemError("buckets by growth need a largest size of at least 1 and a growth of at least 0")
+        edges = [0]
+        while edges[-1] < max_size:
+            edges.append(min(edges[-1] + max(1, int(growth * edges[-1])), max_size))
+        return cls.from_edges(edges)
+
+    @property
+    def count(self) -> int:
+        """Return the number of buckets."""
+        return self.begin.size
+
+    def of_cells(self, max_size: int) -> bool:
+        """Tell whether every cell 0 .. max_size - 1 is a bucket of its own."""
+        return self.count == max_size and int(self.end[-1]) == max_size
+
+    def sums(self, cumulative: ArrayLike) -> IntArray:
+        """Return the sums over the buckets of cumulative counts (..., at least the last end), the true answers."""
+        table = np.asarray(cumulative, np.int64)
+        running = np.concatenate([np.zeros((*table.shape[:-1], 1), np.int64), np.cumsum(table, axis=-1)], axis=-1)
+        summed: IntArray = running[..., self.end] - running[..., self.begin]
+        return summed

@@ -1,0 +1,248 @@
+"""Markov chains over the tables of a hierarchy, and the prior they share: thin shells around the compiled sweeps.
+
+``MoveChain`` takes any questions (Metropolis moves of groups); ``RowChain`` only answers about single cells and
+increment priors, and then draws whole rows of cumulative counts, which mixes far better in dense regions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.errors import SolverError
+from coco_opt.groups.estimated.posterior.prior import (
+    BoolArray,
+    FloatArray,
+    IntArray,
+    PriorOptions,
+    increment_prior,
+    size_chances,
+)
+from coco_opt.groups.estimated.posterior.survey import Survey, residuals
+
+if TYPE_CHECKING:
+    from coco_opt.kernels.posterior_moves import Plan, Prior, Questions
+
+_STEPS = 256
+_LEAST_MOVES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class MoveOptions:
+    """How moves are proposed: their number a sweep for each size expected to be occupied, and their kinds' shares.
+
+    ``independent`` are drawn from the leaf's own law of sizes, the others go up to ``furthest`` sizes; ``several``
+    take more than one group.
+    """
+
+    per_size: float = 4.0
+    independent: float = 0.3
+    several: float = 0.2
+    furthest: int = 299
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Learned:
+    """A prior of the leaves: ``chances`` float64[leaves, K + 1] (pi, or an increment's share of the mean); q, rho."""
+
+    chances: FloatArray
+    q: FloatArray
+    rho: FloatArray
+    increments: bool
+
+
+def learned_prior(
+    survey: Survey, counts: FloatArray, present: FloatArray, options: PriorOptions, alone: BoolArray | None = None
+) -> Learned:
+    """Return the prior that mean counts and shares of presence (leaves, K + 1) lead to; see ``size_chances``."""
+    none = np.zeros((1, 1))
+    if options.kind == "increments":
+        q, rho = increment_prior(present, counts, options.increment_reach)
+        mean = q / (1.0 - rho)
+        return Learned(mean / mean.sum(axis=1, keepdims=True), q, rho, increments=True)
+    full = np.zeros((survey.parent.size, counts.shape[1]))
+    full[survey.leaves] = counts
+    for region in range(survey.parent.size - 1, 0, -1):
+        full[survey.parent[region]] += full[region]
+    chances = size_chances(survey.parent, full, options, alone)
+    return Learned(chances[survey.leaves], none, none, increments=False)
+
+
+@dataclass(eq=False, slots=True)
+class _Means:
+    counts: FloatArray
+    present: FloatArray
+    sweeps: int = 0
+
+    def take(self) -> tuple[FloatArray, FloatArray]:
+        n = max(self.sweeps, 1)
+        found = self.counts / n, self.present / n
+        self.counts[:] = 0.0
+        self.present[:] = 0.0
+        self.sweeps = 0
+        return found
+
+
+class MoveTables:
+    """A prior and the plan of moves as the kernels read them; read only, so that all chains share them."""
+
+    def __init__(self, survey: Survey, prior: Learned, options: MoveOptions) -> None:
+        from coco_opt.kernels import posterior_moves
+
+        groups = survey.groups[survey.leaves].astype(np.float64)[:, None]
+        draw = np.ascontiguousarray(prior.chances)
+        keep, alias = np.empty_like(draw), np.empty(draw.shape, np.int32)
+        posterior_moves.alias_tables(draw, keep, alias)
+        log_draw = np.log(draw)
+        if prior.increments:
+            expected = prior.q.sum(axis=1)
+            with np.errstate(divide="ignore"):
+                tables = np.log1p(-prior.q), np.log(prior.q * (1.0 - prior.rho)), np.log(np.maximum(prior.rho, 1e-300))
+            kind, rate = posterior_moves.INCREMENTS, np.zeros((1, 1))
+        else:
+            expected = -np.expm1(groups * np.log1p(-np.minimum(draw, 1.0 - 1e-12))).sum(axis=1)
+            none = np.zeros((1, 1))
+            tables = none, none, none
+            kind, rate = posterior_moves.MULTINOMIAL, log_draw
+        moves = np.ceil(options.per_size * expected).astype(np.int64)
+        spread = (np.arange(_STEPS) + 0.5) / _STEPS
+        steps = np.floor(float(min(options.furthest, survey.max_size) + 1) ** spread).astype(np.int64)
+        self.prior: Prior = posterior_moves.Prior(kind, rate, *tables, log_draw, keep, alias)
+        self.plan: Plan = posterior_moves.Plan(
+            np.maximum(moves, _LEAST_MOVES), options.independent, options.several, steps
+        )
+
+
+class MoveChain:
+    """Metropolis moves of groups, from given histograms int64[leaves, K + 1]."""
+
+    def __init__(self, survey: Survey, questions: Questions, histograms: IntArray, word: np.uint64) -> None:
+        from coco_opt.kernels import posterior_moves, posterior_record
+
+        self._survey, self._questions, self._leaves = survey, questions, survey.leaves
+        table = np.empty((survey.parent.size, survey.max_size), np.int64)
+        posterior_record.cumulate(survey.parent, self._leaves, histograms, table)
+        residual, ranks = residuals(survey, table)
+        shape = histograms.shape
+        self._state = posterior_moves.State(
+            histograms.copy(),
+            np.zeros(shape, np.int32),
+            np.zeros(shape, np.int32),
+            np.zeros(shape[0], np.int64),
+            residual,
+            ranks,
+            np.array([word], np.uint64),
+        )
+        posterior_moves.list_occupied(self._state)
+        self._means = _Means(np.zeros(shape), np.zeros(shape))
+        self._tables: MoveTables | None = None
+        self.proposed = self.accepted = 0
+
+    def use(self, prior: Learned, tables: MoveTables | None = None) -> None:
+        """Go on under another prior; ``tables`` may be shared by all chains."""
+        self._tables = tables or MoveTables(self._survey, prior, MoveOptions())
+
+    def advance(self, sweeps: int) -> None:
+        """Take so many sweeps."""
+        from coco_opt.kernels import posterior_moves
+
+        assert self._tables is not None
+        prior, plan = self._tables.prior, self._tables.plan
+        means = self._means
+        self.accepted += posterior_moves.advance(
+            self._questions, self._state, prior, plan, sweeps, means.counts, means.present
+        )
+        self.proposed += sweeps * int(plan.moves.sum())
+        means.sweeps += sweeps
+
+    def take_means(self) -> tuple[FloatArray, FloatArray]:
+        """Return the mean counts and shares of draws with any (leaves, K + 1) since the last call."""
+        return self._means.take()
+
+    def fill(self, table: IntArray) -> None:
+        """Write the present cumulative counts int64[regions, K]."""
+        from coco_opt.kernels import posterior_record
+
+        posterior_record.cumulate(self._survey.parent, self._leaves, self._state.histograms, table)
+
+
+class RowChain:
+    """Whole rows drawn in turn, from given histograms; ``margin`` groups of room around the values seen so far."""
+
+    def __init__(self, survey: Survey, questions: Questions, histograms: IntArray, word: np.uint64) -> None:
+        from coco_opt.kernels import posterior_record
+
+        self._survey, self._leaves = survey, survey.leaves
+        self._questions = questions
+        self._totals = survey.groups[self._leaves]
+        self._rows = np.ascontiguousarray(np.cumsum(histograms, axis=1)[:, :-1])
+        table = np.empty((survey.parent.size, survey.max_size), np.int64)
+        posterior_record.cumulate(survey.parent, self._leaves, histograms, table)
+        self._residual = residuals(survey, table)[0].reshape(-1, survey.max_size)
+        self._words = np.array([word], np.uint64)
+        self._means = _Means(np.zeros(histograms.shape), np.zeros(histograms.shape))
+        self._prior: Learned | None = None
+        self._low: NDArray[np.int64] = self._rows
+        self._start = np.zeros(histograms.shape, np.int64)
+        self._powers: FloatArray = np.ones((1, 1))
+        self.proposed = self.accepted = 0
+
+    def use(self, prior: Learned) -> None:
+        """Go on under another prior."""
+        self._prior = prior
+
+    def within(self, lowest: IntArray, highest: IntArray) -> None:
+        """Use windows lowest .. highest, int64[leaves, K], which must hold the present rows."""
+        self._low = np.maximum(lowest, 0)
+        high = np.minimum(highest, self._totals[:, None])
+        width = high - self._low + 1
+        self._start = np.zeros(self._means.counts.shape, np.int64)
+        np.cumsum(width, axis=1, out=self._start[:, 1:])
+        self._powers = np.exp(-self._questions.steepness[:, None] * np.arange(float(width.max() + 1)))
+
+    def advance(self, sweeps: int) -> None:
+        """Take so many sweeps; SolverError where a window leaves no path."""
+        from coco_opt.kernels import posterior_region
+
+        assert self._prior is not None
+        questions, means = self._questions, self._means
+        answers = posterior_region.CellAnswers(
+            self._residual, questions.law, questions.steepness, questions.path_start, questions.path
+        )
+        complete = posterior_region.advance(
+            answers,
+            self._rows,
+            self._totals,
+            self._low,
+            self._start,
+            self._prior.q,
+            self._prior.rho,
+            self._powers,
+            self._words,
+            sweeps,
+            means.counts,
+            means.present,
+        )
+        if not complete:
+            raise SolverError("a row has no state of positive weight within its window: the answers are too far apart")
+        means.sweeps += sweeps
+
+    @property
+    def rows(self) -> IntArray:
+        """The leaves' present cumulative counts, int64[leaves, K]."""
+        return self._rows
+
+    def take_means(self) -> tuple[FloatArray, FloatArray]:
+        """Return the mean counts and shares of draws with any (leaves, K + 1) since the last call."""
+        return self._means.take()
+
+    def fill(self, table: IntArray) -> None:
+        """Write the present cumulative counts int64[regions, K]."""
+        from coco_opt.kernels import posterior_record
+
+        table[:] = 0
+        table[self._leaves] = self._rows
+        posterior_record.add_up(self._survey.parent, table)

@@ -1,0 +1,124 @@
+"""intervals.parquet: how many groups of each size, and of at most each size, there may be; written and checked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.files.checked import Check, first_of, int64_column, is_safe
+from coco_opt.files.folder import FileTable, read_columns
+from coco_opt.files.regions import region_columns
+from coco_opt.groups.estimated.intervals import Intervals
+from coco_opt.histograms import CountOfCounts
+from coco_opt.privacy import Asked
+from coco_opt.releases.kind import Folder
+
+Int64 = NDArray[np.int64]
+
+INTERVALS = "intervals.parquet"
+PROMISE = "intervals"
+COUNTS = ("size", "groups_lower", "groups_upper", "at_most", "at_most_lower", "at_most_upper")
+COLUMNS = ("level", "level_name", "region", "region_id", *COUNTS)
+WORDS = (
+    "equal-tailed intervals of each count alone under the posterior of the release's method, whose prior is learned "
+    "from the same noisy answers; each holds its released count; in none of the intervals has a size without a row any "
+    "groups, nor groups at most its size other than the released number"
+)
+
+_TYPES = {"level": "int32", **dict.fromkeys(COUNTS, "int64")}
+
+
+def interval_table(asked: Asked, histograms: Sequence[CountOfCounts], intervals: Intervals) -> FileTable:
+    """Return a row for each region and size that has groups or is uncertain, in the hierarchy's order.
+
+    Left out are sizes with groups_lower = groups_upper = 0 and at_most_lower = at_most_upper = at_most.
+    """
+    shown = (intervals.groups_upper > 0) | (intervals.at_most_lower < intervals.at_most_upper)
+    region, size = np.nonzero(shown)
+    max_size = shown.shape[1] - 1
+    at_most = np.array([one.cumulative(max_size) for one in histograms])
+    columns = {
+        **region_columns(asked, region),
+        "size": size,
+        "groups_lower": intervals.groups_lower[shown],
+        "groups_upper": intervals.groups_upper[shown],
+        "at_most": at_most[shown],
+        "at_most_lower": intervals.at_most_lower[shown],
+        "at_most_upper": intervals.at_most_upper[shown],
+    }
+    return FileTable.of(columns, _TYPES)
+
+
+def interval_check(folder: Folder, histogram: tuple[Int64, Int64, Int64], totals: Int64, max_size: int) -> Check:
+    """Check that intervals are ordered, within bounds, of known keys, and hold what is released; O(rows log rows).
+
+    ``histogram`` are the regions, sizes and groups of the rows of histograms.parquet, ``totals`` the regions' groups.
+    """
+    stated = folder.manifest.get("intervals")
+    coverage = stated.get("coverage") if isinstance(stated, dict) else None
+    if not isinstance(coverage, float) or not 0.0 < coverage < 1.0:
+        return Check(PROMISE, passed=False, detail="the manifest states no coverage between 0 and 1")
+    rows = read_columns(folder.path / INTERVALS, COLUMNS)
+    wrong = _wrong_types(rows)
+    if wrong:
+        return Check(PROMISE, passed=False, detail=wrong)
+    region = folder.regions.at(rows.column("region"))
+    columns = {name: int64_column(rows, name) for name in ("level", *COUNTS)}
+    size = columns["size"]
+    outside = (region < 0) | (size < 0) | (size > max_size)
+    if outside.any():
+        return Check(PROMISE, passed=False, detail=f"row {first_of(outside) + 1}: no such region or size")
+    key = region * (max_size + 1) + size
+    order = np.argsort(key, kind="stable")
+    twice = np.diff(key[order]) == 0
+    if twice.any():
+        row = int(order[1:][twice].min()) + 1
+        return Check(PROMISE, passed=False, detail=f"row {row}: this region and size occur twice")
+    if not is_safe(histogram[2]):
+        return Check(PROMISE, passed=False, detail="the counts do not add up within 64 bits")
+    return _held(columns, key, region, histogram, totals, max_size)
+
+
+def _wrong_types(rows: Any) -> str:
+    import pyarrow.types as kinds
+
+    for name in ("level", *COUNTS):
+        column = rows.column(name)
+        if not kinds.is_signed_integer(column.type) or column.null_count:
+            return f"{INTERVALS}, column {name!r} does not hold whole numbers"
+    return ""
+
+
+def _held(
+    columns: dict[str, Int64],
+    key: Int64,
+    region: Int64,
+    histogram: tuple[Int64, Int64, Int64],
+    totals: Int64,
+    max_size: int,
+) -> Check:
+    """Compare every row with the released counts, and every released count with the rows."""
+    released_region, released_size, released = histogram
+    released_key = released_region * (max_size + 1) + released_size
+    order = np.argsort(released_key, kind="stable")
+    keys, running = released_key[order], np.append(0, np.cumsum(released[order]))
+    at_most = running[np.searchsorted(keys, key, side="right")]
+    at_most -= running[np.searchsorted(keys, region * (max_size + 1))]
+    groups = running[np.searchsorted(keys, key, side="right")] - running[np.searchsorted(keys, key)]
+    if not np.isin(keys, key).all():
+        return Check(PROMISE, passed=False, detail="a size that has groups has no interval")
+    faults = {
+        "at_most is not the released count": columns["at_most"] != at_most,
+        "groups outside its interval": (groups < columns["groups_lower"]) | (groups > columns["groups_upper"]),
+        "at_most outside its interval": (at_most < columns["at_most_lower"]) | (at_most > columns["at_most_upper"]),
+        "below zero": (columns["groups_lower"] < 0) | (columns["at_most_lower"] < 0),
+        "more groups than the region has": (columns["groups_upper"] > totals[region])
+        | (columns["at_most_upper"] > totals[region]),
+    }
+    for what, where in faults.items():
+        if where.any():
+            return Check(PROMISE, passed=False, detail=f"row {first_of(where) + 1}: {what}")
+    return Check(PROMISE, passed=True, detail=f"{key.size:,} intervals are in order and hold what is released")

@@ -1,0 +1,396 @@
+"""Metropolis moves of groups between sizes: the posterior of all histograms of a hierarchy at once.
+
+The state is one histogram h a leaf, with its public number of groups; inner regions are sums. A move takes m groups of
+one size a of a leaf to another size b. Every cumulative count between the two changes by m in the leaf and in each of
+its ancestors, and nothing else does, so that only the answers about those cells are looked at. Moves are accepted with
+the probability of Metropolis et al. 1953 and Hastings 1970, in logarithms
+
+    log prior(h') / prior(h) + log likelihood(h') / likelihood(h) + log proposal(h' -> h) / proposal(h -> h').
+
+A proposal draws a uniformly among the occupied sizes; m is 1, or log-uniform, P(m) = log(1 + 1/m) / log(1 + h_a) on
+1..h_a; b is drawn from the leaf's own law g, or is a + d or a - d with d from a fixed list. Which of these four it is
+does not depend on the state, so each alone is a reversible kernel, and so is their mixture. Hence with n occupied sizes
+
+    log proposal ratio = log n(h) / n(h')
+                         + log log(1 + h_a) / log(1 + h_b + m)  where m is log-uniform
+                         + log g_a / g_b                        where b is drawn from g.
+
+The prior is a product over sizes: multinomial, log P = -log h! + h log pi, or increments 0 with probability 1 - q and
+else 1 + geometric(rho). The number of moves a leaf gets is fixed beforehand: it must not depend on the state.
+
+Invariants: residual = (linear map of the state) - answer, for all blocks; ``occupied[leaf, :held[leaf]]`` lists the
+sizes with h > 0 and ``place`` is its inverse. Moves and their ratios are our own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple, ParamSpec, TypeVar, cast
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.kernels.compile import compiled
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Words = NDArray[np.uint64]
+P = ParamSpec("P")
+R = TypeVar("R")
+
+GEOMETRIC, GAUSSIAN = 0, 1
+MULTINOMIAL, INCREMENTS = 0, 1
+RANKS = -1
+CELLS = 0
+
+
+class Questions(NamedTuple):
+    """Blocks of answers, one block all answers of one question to one region, and the blocks each leaf adds to.
+
+    ``path[path_start[leaf]:path_start[leaf + 1]]`` are a leaf's blocks. Block n has its answers at ``offset[n]`` to
+    ``offset[n + 1]``, a law and a steepness (1 / scale, or 1 / (2 variance) for the Gaussian), and a ``scheme``: RANKS
+    for the sorted sizes max(size, floor[n]), else a list of buckets, ``begin`` and ``end`` at ``bucket_start[scheme]``
+    to ``bucket_start[scheme + 1]``, in order; ``following[scheme, i]`` is the first bucket that ends behind cell i.
+    Scheme CELLS has every cell on its own.
+    """
+
+    path_start: Ints
+    path: Ints
+    scheme: Ints
+    offset: Ints
+    law: Ints
+    steepness: Floats
+    floor: Ints
+    bucket_start: Ints
+    begin: Ints
+    end: Ints
+    following: Ints
+
+
+class State(NamedTuple):
+    """One chain: histograms int64[leaves, K + 1], the lists of occupied sizes, and per answer the residual.
+
+    ``ranks`` has the present value of every rank answer, at the answer's place; ``words`` the generator's state.
+    """
+
+    histograms: Ints
+    occupied: NDArray[np.int32]
+    place: NDArray[np.int32]
+    held: Ints
+    residual: Ints
+    ranks: Ints
+    words: Words
+
+
+class Prior(NamedTuple):
+    """The prior of all leaves, float64[leaves, K + 1] each, in logarithms; what the kind does not use may be empty.
+
+    ``rate`` log pi (multinomial); ``none``, ``some``, ``more``: log(1 - q), log(q (1 - rho)) and log rho (increments).
+    ``log_draw`` is log g, with g in alias tables (Walker 1977; Vose 1991): size k is kept with chance ``keep``, else
+    ``alias``.
+    """
+
+    kind: int
+    rate: Floats
+    none: Floats
+    some: Floats
+    more: Floats
+    log_draw: Floats
+    keep: Floats
+    alias: NDArray[np.int32]
+
+
+class Plan(NamedTuple):
+    """How moves are drawn: ``moves`` int64[leaves] a sweep, the shares of draws from g and of several groups, steps."""
+
+    moves: Ints
+    independent: float
+    several: float
+    steps: Ints
+
+
+def _inlined(function: Callable[P, R]) -> Callable[P, R]:
+    """Compile into its callers' own code: passing on bundles of some thirty arrays costs more than a move does."""
+    return cast("Callable[P, R]", numba.njit(inline="always", nogil=True)(function))
+
+
+@_inlined
+def _uniform(words: Words) -> float:
+    """Return a number in (0, 1) and step the generator: SplitMix64 (Steele, Lea and Flood 2014)."""
+    words[0] += np.uint64(0x9E3779B97F4A7C15)
+    z = words[0]
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    z = z ^ (z >> np.uint64(31))
+    return (float(z >> np.uint64(11)) + 0.5) * (1.0 / 9007199254740992.0)
+
+
+@_inlined
+def _below(words: Words, n: int) -> int:
+    """Return a whole number 0 .. n - 1; its chances are even to one part in 2^53 / n."""
+    return min(int(_uniform(words) * n), n - 1)
+
+
+@_inlined
+def _loss(law: int, residual: int, change: int) -> int:
+    """Return how much |residual| (or its square) grows."""
+    if law == GEOMETRIC:
+        return abs(residual + change) - abs(residual)
+    return change * (2 * residual + change)
+
+
+@_inlined
+def _shift_buckets(questions: Questions, residual: Ints, block: int, low: int, high: int, by: int, write: bool) -> int:
+    """Return the growth of the loss of a block when the cells low .. high - 1 change by ``by``; ``write`` does it."""
+    law, scheme, base = questions.law[block], questions.scheme[block], questions.offset[block]
+    grown = 0
+    if scheme == CELLS:
+        cells = residual[base + low : base + high]
+        if write:
+            for i in range(cells.size):
+                cells[i] += by
+        elif law == GEOMETRIC:
+            for i in range(cells.size):
+                grown += abs(cells[i] + by) - abs(cells[i])
+        else:
+            for i in range(cells.size):
+                grown += by * (2 * cells[i] + by)
+        return grown
+    first, last = questions.bucket_start[scheme], questions.bucket_start[scheme + 1]
+    bucket = first + questions.following[scheme, low]
+    while bucket < last and questions.begin[bucket] < high:
+        change = by * (min(questions.end[bucket], high) - max(questions.begin[bucket], low))
+        at = base + bucket - first
+        if write:
+            residual[at] += change
+        else:
+            grown += _loss(law, residual[at], change)
+        bucket += 1
+    return grown
+
+
+@compiled
+def _rank_of(values: Ints, size: int, count_equal: bool) -> int:
+    """Return how many of the sorted values lie below ``size``, or are at most it."""
+    low, high = 0, values.size
+    while low < high:
+        middle = (low + high) // 2
+        if values[middle] < size or (count_equal and values[middle] == size):
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@compiled
+def _shift_ranks(
+    questions: Questions, residual: Ints, ranks: Ints, block: int, a: int, b: int, m: int, write: bool
+) -> int:
+    """Return the growth of the loss of a block of ranks when m groups go from size a to b; ``write`` does it.
+
+    The last m of size a leave and those between move m places down, or the first m leave and those between move up.
+    """
+    floor, law = questions.floor[block], questions.law[block]
+    a, b = max(a, floor), max(b, floor)
+    if a == b:
+        return 0
+    base, top = questions.offset[block], questions.offset[block + 1]
+    values, away = ranks[base:top], residual[base:top]
+    grown = 0
+    if a < b:
+        first, end = _rank_of(values, a, True) - m, _rank_of(values, b, False)
+        for r in range(first, end):
+            new = values[r + m] if r + m < end else b
+            if write:
+                away[r] += new - values[r]
+                values[r] = new
+            elif new != values[r]:
+                grown += _loss(law, away[r], new - values[r])
+    else:
+        first, end = _rank_of(values, b, True), _rank_of(values, a, False) + m
+        for r in range(end - 1, first - 1, -1):
+            new = values[r - m] if r - m >= first else b
+            if write:
+                away[r] += new - values[r]
+                values[r] = new
+            elif new != values[r]:
+                grown += _loss(law, away[r], new - values[r])
+    return grown
+
+
+@_inlined
+def _shift(questions: Questions, state: State, leaf: int, a: int, b: int, m: int, write: bool) -> float:
+    """Return the change of the log-likelihood when m groups of a leaf go from size a to b; ``write`` does it."""
+    low, high, by = min(a, b), max(a, b), m if b < a else -m
+    change = 0.0
+    for p in range(questions.path_start[leaf], questions.path_start[leaf + 1]):
+        block = questions.path[p]
+        if questions.scheme[block] == RANKS:
+            grown = _shift_ranks(questions, state.residual, state.ranks, block, a, b, m, write)
+        else:
+            grown = _shift_buckets(questions, state.residual, block, low, high, by, write)
+        change -= questions.steepness[block] * grown
+    return change
+
+
+@_inlined
+def _log_count(prior: Prior, leaf: int, size: int, count: int) -> float:
+    """Return the log prior of one count of an increment prior."""
+    if count == 0:
+        return float(prior.none[leaf, size])
+    return float(prior.some[leaf, size] + (count - 1) * prior.more[leaf, size])
+
+
+@_inlined
+def _log_prior_ratio(prior: Prior, leaf: int, a: int, b: int, m: int, at_a: int, at_b: int) -> float:
+    """Return the change of the log prior when m of the at_a groups of size a join the at_b of size b."""
+    if prior.kind == MULTINOMIAL:
+        rates = float(m * (prior.rate[leaf, b] - prior.rate[leaf, a]))
+        if m == 1:
+            return rates + math.log(at_a / (at_b + 1.0))
+        leaving = math.lgamma(at_a + 1.0) - math.lgamma(at_a - m + 1.0)
+        return rates + leaving + math.lgamma(at_b + 1.0) - math.lgamma(at_b + m + 1.0)
+    leaving = _log_count(prior, leaf, a, at_a - m) - _log_count(prior, leaf, a, at_a)
+    return leaving + _log_count(prior, leaf, b, at_b + m) - _log_count(prior, leaf, b, at_b)
+
+
+@_inlined
+def _regroup(state: State, leaf: int, a: int, b: int, m: int) -> None:
+    """Move m groups in the histogram and keep the list of occupied sizes."""
+    counts, occupied, place = state.histograms[leaf], state.occupied[leaf], state.place[leaf]
+    if counts[b] == 0:
+        occupied[state.held[leaf]] = b
+        place[b] = state.held[leaf]
+        state.held[leaf] += 1
+    counts[a] -= m
+    counts[b] += m
+    if counts[a] == 0:
+        state.held[leaf] -= 1
+        last = occupied[state.held[leaf]]
+        occupied[place[a]] = last
+        place[last] = place[a]
+
+
+@_inlined
+def _try(questions: Questions, state: State, prior: Prior, plan: Plan, leaf: int) -> bool:
+    """Propose one move and tell whether it was accepted."""
+    words, counts, held = state.words, state.histograms[leaf], state.held[leaf]
+    sizes = counts.size
+    a = int(state.occupied[leaf, _below(words, held)])
+    several, independent = _uniform(words) < plan.several, _uniform(words) < plan.independent
+    m = 1
+    if several:
+        m = min(int(math.exp(_uniform(words) * math.log(counts[a] + 1.0))), counts[a])
+    if independent:
+        b = _below(words, sizes)
+        if _uniform(words) >= prior.keep[leaf, b]:
+            b = int(prior.alias[leaf, b])
+    else:
+        step = plan.steps[_below(words, plan.steps.size)]
+        b = a + step if _uniform(words) < 0.5 else a - step
+    if b < 0 or b >= sizes or b == a:
+        return False
+    at_a, at_b = counts[a], counts[b]
+    ratio = _log_prior_ratio(prior, leaf, a, b, m, at_a, at_b)
+    held_after = held + (1 if at_b == 0 else 0) - (1 if at_a == m else 0)
+    if held_after != held:
+        ratio += math.log(held / held_after)
+    if several and at_a != at_b + m:
+        ratio += math.log(math.log(at_a + 1.0) / math.log(at_b + m + 1.0))
+    if independent:
+        ratio += prior.log_draw[leaf, a] - prior.log_draw[leaf, b]
+    needed = math.log(_uniform(words)) - ratio
+    if _shift(questions, state, leaf, a, b, m, False) < needed:
+        return False
+    _shift(questions, state, leaf, a, b, m, True)
+    _regroup(state, leaf, a, b, m)
+    return True
+
+
+@compiled
+def sweep(questions: Questions, state: State, prior: Prior, plan: Plan) -> int:
+    """Propose ``plan.moves[leaf]`` moves in each leaf after the other; return how many were accepted.
+
+    O(levels x buckets crossed) a move.
+    """
+    accepted = 0
+    for leaf in range(state.held.size):
+        if state.held[leaf] == 0:
+            continue
+        for _ in range(plan.moves[leaf]):
+            accepted += _try(questions, state, prior, plan, leaf)
+    return accepted
+
+
+@compiled
+def advance(
+    questions: Questions, state: State, prior: Prior, plan: Plan, sweeps: int, counts: Floats, present: Floats
+) -> int:
+    """Take so many sweeps; add each size's counts, and whether there are any, to float64[leaves, K + 1] after each."""
+    accepted = 0
+    for _ in range(sweeps):
+        accepted += sweep(questions, state, prior, plan)
+        for leaf in range(state.held.size):
+            for n in range(state.held[leaf]):
+                size = state.occupied[leaf, n]
+                counts[leaf, size] += state.histograms[leaf, size]
+                present[leaf, size] += 1.0
+    return accepted
+
+
+@compiled
+def log_likelihood(questions: Questions, state: State) -> float:
+    """Return the log-likelihood of the state up to a constant of the answers; O(answers)."""
+    total = 0.0
+    for block in range(questions.scheme.size):
+        grown = 0
+        for at in range(questions.offset[block], questions.offset[block + 1]):
+            grown += _loss(questions.law[block], 0, state.residual[at])
+        total -= questions.steepness[block] * grown
+    return total
+
+
+@compiled
+def list_occupied(state: State) -> None:
+    """Fill the lists of occupied sizes from the histograms."""
+    for leaf in range(state.held.size):
+        state.held[leaf] = 0
+        for size in range(state.histograms.shape[1]):
+            if state.histograms[leaf, size] > 0:
+                state.occupied[leaf, state.held[leaf]] = size
+                state.place[leaf, size] = state.held[leaf]
+                state.held[leaf] += 1
+
+
+@compiled
+def alias_tables(chances: Floats, keep: Floats, alias: NDArray[np.int32]) -> None:
+    """Fill alias tables of rows of chances that sum to 1 (Vose 1991); O(entries)."""
+    n = chances.shape[1]
+    small, large = np.empty(n, np.int64), np.empty(n, np.int64)
+    for row in range(chances.shape[0]):
+        smalls = larges = 0
+        for k in range(n):
+            keep[row, k] = chances[row, k] * n
+            alias[row, k] = k
+            if keep[row, k] < 1.0:
+                small[smalls] = k
+                smalls += 1
+            else:
+                large[larges] = k
+                larges += 1
+        while smalls and larges:
+            smalls -= 1
+            poor, rich = small[smalls], large[larges - 1]
+            alias[row, poor] = rich
+            keep[row, rich] -= 1.0 - keep[row, poor]
+            if keep[row, rich] < 1.0:
+                larges -= 1
+                small[smalls] = rich
+                smalls += 1
+        # What rounding errors leave over is kept for certain.
+        for k in range(smalls):
+            keep[row, small[k]] = 1.0
+        for k in range(larges):
+            keep[row, large[k]] = 1.0

@@ -1,0 +1,452 @@
+"""The posterior of one row of cumulative counts, exactly: a hidden Markov chain over the sizes.
+
+The chain is x_0 <= x_1 <= ... <= x_{K-1}, with x_{-1} = 0 and x_K = G known. Its increments are independent:
+
+    P(x_i - x_{i-1} = 0) = 1 - q_i,    P(x_i - x_{i-1} = n) = q_i (1 - rho_i) rho_i^(n-1),  n = 1, 2, ...,   i = 0..K,
+
+and every cell has a weight w_i(x), the likelihood of its noisy answers. States are kept in windows, ragged arrays:
+cell i has the values low[i] + j at the places start[i] + j, j < start[i+1] - start[i]; all else has no mass. The
+geometric part makes a matrix-vector product one recursion, J(x) = rho J(x - 1) + a(x - 1), so that a pass costs
+O(states) and not O(states x window); gaps between windows are skipped by powers of rho.
+
+Forward-backward: Baum, Petrie, Soules and Weiss 1970; drawing a whole row backwards: Carter and Kohn 1994. Rows of a
+hierarchy are drawn in turn, each given all others (Gibbs sampling, Geman and Geman 1984): an answer about an ancestor
+is then an answer about the row, shifted by what the other rows contribute. The recursion and windows are our own.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.kernels.compile import compiled
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Words = NDArray[np.uint64]
+
+GEOMETRIC, GAUSSIAN = 0, 1
+
+
+class Increments(NamedTuple):
+    """The prior of K + 1 increments: ``q`` the chance of any, ``rho`` the ratio of the geometric law beyond one."""
+
+    q: Floats
+    rho: Floats
+
+
+class Window(NamedTuple):
+    """The states of K cells: ``low`` int64[K] the lowest value, ``start`` int64[K + 1] the place of its weight."""
+
+    low: Ints
+    start: Ints
+
+
+class CellAnswers(NamedTuple):
+    """Answers about single cells: ``residual`` int64[blocks, K] is sum minus answer, one law and steepness a block.
+
+    Steepness is 1 / scale for the geometric law, with likelihood exp(-|residual| steepness), and 1 / (2 variance) for
+    the Gaussian, exp(-residual^2 steepness). Row r adds to the blocks ``path[path_start[r]:path_start[r + 1]]``.
+    """
+
+    residual: Ints
+    law: Ints
+    steepness: Floats
+    path_start: Ints
+    path: Ints
+
+
+@compiled
+def _uniform(state: Words) -> float:
+    """Return a number in (0, 1) and step the generator: SplitMix64 (Steele, Lea and Flood 2014)."""
+    state[0] += np.uint64(0x9E3779B97F4A7C15)
+    z = state[0]
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    z = z ^ (z >> np.uint64(31))
+    return (float(z >> np.uint64(11)) + 0.5) * (1.0 / 9007199254740992.0)
+
+
+@compiled
+def _last_weight(increment: int, q: float, rho: float) -> float:
+    """Return the chance of one increment."""
+    if increment < 0:
+        return 0.0
+    return 1.0 - q if increment == 0 else q * (1.0 - rho) * rho ** (increment - 1)
+
+
+@compiled
+def _begin(window: Window, weight: Floats, prior: Increments, alpha: Floats, jump: Floats) -> float:
+    """Fill in cell 0, whose row before is the one value 0; return the sum of its weights."""
+    low, start = window
+    q, rho = prior.q[0], prior.rho[0]
+    norm = 0.0
+    for at in range(start[1]):
+        x = low[0] + at
+        jump[at] = rho ** (x - 1) if x > 0 else 0.0
+        alpha[at] = weight[at] * (q * (1.0 - rho) * jump[at] if x > 0 else 1.0 - q)
+        norm += alpha[at]
+    return norm
+
+
+@compiled
+def _filter(window: Window, weight: Floats, prior: Increments, total: int, alpha: Floats, jump: Floats) -> float:
+    """Fill alpha (the law of x_i given the answers up to i) and jump (J of the row before); return the log-likelihood.
+
+    Rows of alpha sum to a number of their own, jump goes with the row before. Returns minus infinity where no path
+    through the windows has mass.
+    """
+    low, start = window
+    cells = low.size
+    norm = _begin(window, weight, prior, alpha, jump)
+    found = 0.0
+    product = norm
+    for i in range(1, cells):
+        if not norm > 0.0:
+            return -np.inf
+        q, rho = prior.q[i], prior.rho[i]
+        # The row before has the values before_low .. before_end - 1, the value z at the place shift + z.
+        before_low = low[i - 1]
+        shift = start[i - 1] - before_low
+        before_end = start[i] - shift
+        at, first, top = start[i], low[i], low[i] + start[i + 1] - start[i]
+        stay, go = (1.0 - q) / norm, q * (1.0 - rho) / norm
+        norm = 0.0
+        running = 0.0
+        for z in range(before_low, min(first, before_end)):
+            running = rho * running + alpha[shift + z]
+        if first > before_end:
+            running *= rho ** (first - before_end)
+        x = first
+        while x < min(before_low, top):
+            jump[at] = alpha[at] = 0.0
+            at += 1
+            x += 1
+        while x < min(before_end, top):
+            last = alpha[shift + x]
+            value = weight[at] * (stay * last + go * running)
+            jump[at] = running
+            alpha[at] = value
+            norm += value
+            running = rho * running + last
+            at += 1
+            x += 1
+        while x < top:
+            value = weight[at] * go * running
+            jump[at] = running
+            alpha[at] = value
+            norm += value
+            running *= rho
+            at += 1
+            x += 1
+        product *= norm
+        if not 1e-100 < product < 1e100:
+            if not product > 0.0:
+                return -np.inf
+            found += math.log(product)
+            product = 1.0
+    end = 0.0
+    for at in range(start[cells - 1], start[cells]):
+        increment = total - low[cells - 1] - (at - start[cells - 1])
+        end += alpha[at] * _last_weight(increment, prior.q[cells], prior.rho[cells])
+    if not (norm > 0.0 and end > 0.0):
+        return -np.inf
+    return found + math.log(product) + math.log(end / norm)
+
+
+@compiled
+def _smooth(
+    window: Window, weight: Floats, prior: Increments, total: int, alpha: Floats, mean: Floats, moved: Floats
+) -> None:
+    """Turn alpha into the marginals given all answers; fill the means (K,) and P(increment > 0) (K + 1,)."""
+    low, start = window
+    cells = low.size
+    widest = 1
+    for i in range(cells):
+        widest = max(widest, start[i + 1] - start[i])
+    beta, ahead = np.empty(widest), np.empty(widest)
+    none = 0.0
+    both = 0.0
+    last = alpha[start[cells - 1] : start[cells]]
+    for j in range(last.size):
+        increment = total - low[cells - 1] - j
+        beta[j] = _last_weight(increment, prior.q[cells], prior.rho[cells])
+        both += last[j] * beta[j]
+        if increment == 0:
+            none += last[j] * beta[j]
+    moved[cells] = 1.0 - none / both
+    for i in range(cells - 1, -1, -1):
+        first, width = low[i], start[i + 1] - start[i]
+        row = alpha[start[i] : start[i + 1]]
+        for j in range(width):
+            ahead[j] = beta[j] * weight[start[i] + j]
+        q, rho = prior.q[i], prior.rho[i]
+        stay, go = 1.0 - q, q * (1.0 - rho)
+        here = both
+        both = 0.0
+        none = 0.0
+        middle = 0.0
+        if i == 0:
+            before, before_low = np.ones(1), 0
+        else:
+            before, before_low = alpha[start[i - 1] : start[i]], low[i - 1]
+        # The marginal of cell i, then the backward weights of cell i - 1, taken from the top down.
+        for j in range(width):
+            row[j] *= beta[j] / here
+            middle += row[j] * (first + j)
+        mean[i] = middle
+        running = 0.0
+        top = before_low + before.size - 1
+        for x in range(first + width - 1, max(top, first - 1), -1):
+            running = rho * running + ahead[x - first]
+        if top < first - 1:
+            running *= rho ** (first - 1 - top)
+        for z in range(top, before_low - 1, -1):
+            same = stay * ahead[z - first] if first <= z < first + width else 0.0
+            beta[z - before_low] = same + go * running
+            none += before[z - before_low] * same
+            both += before[z - before_low] * (same + go * running)
+            running = rho * running + (ahead[z - first] if first <= z < first + width else 0.0)
+        moved[i] = 1.0 - none / both
+        for j in range(before.size):
+            beta[j] /= both
+        both = 1.0
+
+
+@compiled
+def _draw(window: Window, prior: Increments, total: int, alpha: Floats, jump: Floats, state: Words, row: Ints) -> None:
+    """Draw a whole row given all answers, from the last cell back; alpha and jump come from the filter."""
+    low, start = window
+    cells = low.size
+    last = alpha[start[cells - 1] : start[cells]]
+    sum_of = 0.0
+    for j in range(last.size):
+        sum_of += last[j] * _last_weight(total - low[cells - 1] - j, prior.q[cells], prior.rho[cells])
+    left = _uniform(state) * sum_of
+    x = low[cells - 1] - 1
+    for j in range(last.size):
+        part = last[j] * _last_weight(total - low[cells - 1] - j, prior.q[cells], prior.rho[cells])
+        if part > 0.0:
+            x = low[cells - 1] + j
+            left -= part
+            if left <= 0.0:
+                break
+    row[cells - 1] = x
+    for i in range(cells - 1, 0, -1):
+        before, bottom = alpha[start[i - 1] : start[i]], low[i - 1]
+        end = bottom + before.size
+        rest = jump[start[i] + x - low[i]]
+        same = before[x - bottom] if bottom <= x < end else 0.0
+        q, rho = prior.q[i], prior.rho[i]
+        go = q * (1.0 - rho) * rest
+        if _uniform(state) * ((1.0 - q) * same + go) >= (1.0 - q) * same:
+            # J(x) = a(x - 1) + rho a(x - 2) + ...: take the first term that brings the rest below zero.
+            rest *= _uniform(state)
+            z = x - 1
+            power = 1.0
+            if z >= end:
+                power = rho ** (z - end + 1)
+                z = end - 1
+            x = z
+            while z >= bottom:
+                part = power * before[z - bottom]
+                if part > 0.0:
+                    x = z
+                    rest -= part
+                    if rest <= 0.0:
+                        break
+                power *= rho
+                z -= 1
+        row[i - 1] = x
+
+
+@compiled
+def _weigh_cell(
+    weight: Floats, begin: int, width: int, answers: CellAnswers, first: int, last: int, away: Ints, powers: Floats
+) -> None:
+    """Fill in one cell's weights state by state; away[p] is the residual of block path[p] at the lowest state."""
+    for j in range(width):
+        weight[begin + j] = 1.0
+    for p in range(first, last):
+        block, off = answers.path[p], away[p - first]
+        nearest = max(off, -(off + width - 1), 0)
+        for j in range(width):
+            if answers.law[block] == GEOMETRIC:
+                weight[begin + j] *= powers[block, abs(off + j) - nearest]
+            else:
+                weight[begin + j] *= math.exp(-answers.steepness[block] * float((off + j) ** 2 - nearest**2))
+
+
+@compiled
+def _weigh(window: Window, answers: CellAnswers, region: int, row: Ints, powers: Floats, weight: Floats) -> None:
+    """Fill in the likelihood of every state of a row, given the other rows, up to one factor a cell.
+
+    powers[b, d] = exp(-d steepness_b). The product of geometric laws is itself geometric between the values at which
+    one of the residuals is 0: there one multiplication a state does, unless the first weight would vanish.
+    """
+    low, start = window
+    first, last = answers.path_start[region], answers.path_start[region + 1]
+    away, turns = np.empty(last - first, np.int64), np.empty(last - first + 1, np.int64)
+    geometric = True
+    for p in range(first, last):
+        geometric &= answers.law[answers.path[p]] == GEOMETRIC
+    for i in range(low.size):
+        begin, width = start[i], start[i + 1] - start[i]
+        value = ratio = 1.0
+        waiting = 0
+        for p in range(first, last):
+            block = answers.path[p]
+            off = answers.residual[block, i] + low[i] - row[i]
+            away[p - first] = off
+            value *= powers[block, max(abs(off) - max(off, -(off + width - 1), 0), 0)]
+            ratio = ratio * powers[block, 1] if off >= 0 else ratio / powers[block, 1]
+            if 0 > off > -width:
+                at = waiting
+                while at > 0 and turns[at - 1] > -off:
+                    turns[at] = turns[at - 1]
+                    at -= 1
+                turns[at] = -off
+                waiting += 1
+        if not geometric or value < 1e-200:
+            _weigh_cell(weight, begin, width, answers, first, last, away, powers)
+            continue
+        turns[waiting] = width
+        j = 0
+        for turn in range(waiting + 1):
+            while j < turns[turn]:
+                weight[begin + j] = value
+                value *= ratio
+                j += 1
+            if turn < waiting:
+                for p in range(first, last):
+                    if away[p - first] == -turns[turn] and (turn == 0 or turns[turn] > turns[turn - 1]):
+                        ratio *= powers[answers.path[p], 1] ** 2
+
+
+@compiled
+def forward_backward(
+    window: Window, weight: Floats, prior: Increments, total: int
+) -> tuple[float, Floats, Floats, Floats]:
+    """Return the log-likelihood, the marginals (as ``weight``), the means (K,) and P(increment > 0) (K + 1,).
+
+    ``weight`` are the likelihoods of the states. The log-likelihood is minus infinity, and the rest without meaning,
+    where no path through the windows has mass. O(states).
+    """
+    cells = window.low.size
+    alpha, jump = np.empty(weight.size), np.empty(weight.size)
+    mean, moved = np.zeros(cells), np.zeros(cells + 1)
+    found = _filter(window, weight, prior, total, alpha, jump)
+    if found > -np.inf:
+        _smooth(window, weight, prior, total, alpha, mean, moved)
+    return found, alpha, mean, moved
+
+
+@compiled
+def likelihoods(window: Window, answer: Ints, law: int, steepness: float) -> Floats:
+    """Return the weights of all states for one answer a cell, int64[K]; each cell's largest is 1."""
+    low, start = window
+    weight = np.empty(start[low.size])
+    for i in range(low.size):
+        width = start[i + 1] - start[i]
+        away = low[i] - answer[i]
+        nearest = max(away, -(away + width - 1), 0)
+        for j in range(width):
+            far = abs(away + j)
+            lost = float(far - nearest) if law == GEOMETRIC else float(far**2 - nearest**2)
+            weight[start[i] + j] = math.exp(-steepness * lost)
+    return weight
+
+
+@compiled
+def quantiles(window: Window, marginal: Floats, chances: Floats) -> Ints:
+    """Return the smallest values (chances, K) whose distribution function reaches each chance, nondecreasing in K.
+
+    The rows are ordered by theory; where rounding errors of the sums would swap neighbours the larger one is kept.
+    """
+    low, start = window
+    found = np.empty((chances.size, low.size), np.int64)
+    for c in range(chances.size):
+        highest = 0
+        for i in range(low.size):
+            running = 0.0
+            x = start[i]
+            while x < start[i + 1] - 1:
+                running += marginal[x]
+                if running >= chances[c]:
+                    break
+                x += 1
+            highest = max(highest, low[i] + x - start[i])
+            found[c, i] = highest
+    return found
+
+
+@compiled
+def sweep(
+    answers: CellAnswers,
+    rows: Ints,
+    totals: Ints,
+    low: Ints,
+    start: Ints,
+    q: Floats,
+    rho: Floats,
+    powers: Floats,
+    state: Words,
+) -> bool:
+    """Draw every row (rows int64[regions, K]) anew given all the others, and keep the residuals up to date.
+
+    ``low`` [regions, K] and ``start`` [regions, K + 1] are each row's window, ``q`` and ``rho`` [regions, K + 1] its
+    prior. Returns False, with that row unchanged, where a window has no mass. O(states x depth).
+    """
+    largest = 0
+    for r in range(rows.shape[0]):
+        largest = max(largest, start[r, -1])
+    weight, alpha, jump = np.empty(largest), np.empty(largest), np.empty(largest)
+    drawn = np.empty(rows.shape[1], np.int64)
+    complete = True
+    for r in range(rows.shape[0]):
+        window, prior = Window(low[r], start[r]), Increments(q[r], rho[r])
+        _weigh(window, answers, r, rows[r], powers, weight)
+        if _filter(window, weight, prior, totals[r], alpha, jump) == -np.inf:
+            complete = False
+            continue
+        _draw(window, prior, totals[r], alpha, jump, state, drawn)
+        for p in range(answers.path_start[r], answers.path_start[r + 1]):
+            residual = answers.residual[answers.path[p]]
+            for i in range(drawn.size):
+                residual[i] += drawn[i] - rows[r, i]
+        rows[r] = drawn
+    return complete
+
+
+@compiled
+def advance(
+    answers: CellAnswers,
+    rows: Ints,
+    totals: Ints,
+    low: Ints,
+    start: Ints,
+    q: Floats,
+    rho: Floats,
+    powers: Floats,
+    state: Words,
+    sweeps: int,
+    counts: Floats,
+    present: Floats,
+) -> bool:
+    """Take so many sweeps; add each size's counts, and whether there are any, to float64[regions, K + 1] after each."""
+    complete = True
+    cells = rows.shape[1]
+    for _ in range(sweeps):
+        complete &= sweep(answers, rows, totals, low, start, q, rho, powers, state)
+        for r in range(rows.shape[0]):
+            before = 0
+            for i in range(cells + 1):
+                after = rows[r, i] if i < cells else totals[r]
+                if after > before:
+                    counts[r, i] += after - before
+                    present[r, i] += 1.0
+                before = after
+    return complete

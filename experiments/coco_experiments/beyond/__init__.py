@@ -1,0 +1,1 @@
+"""Experiments beyond the papers: better questions and the posterior."""

@@ -1,0 +1,404 @@
+"""Buckets of sizes and the posterior as a method of release: refusals, whole releases, intervals, determinism."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from coco_opt.choices import SolverChoices
+from coco_opt.config import parse_config
+from coco_opt.errors import ConfigError, ProblemError
+from coco_opt.files.folder import file_digest
+from coco_opt.groups import GroupsAnswers, GroupsMethod, estimate_groups
+from coco_opt.groups.answers import buckets_of
+from coco_opt.groups.asked.measure import asked_of
+from coco_opt.groups.buckets import Buckets
+from coco_opt.groups.estimated.posterior.consistent import posterior_estimate, seed_of
+from coco_opt.groups.estimated.posterior.sampler import SamplerOptions
+from coco_opt.groups.estimated.posterior.spikes import standing_alone, told_counts
+from coco_opt.groups.estimated.posterior.survey import survey_of
+from coco_opt.groups.kind import GROUPS
+from coco_opt.groups.kind.files import read_release
+from coco_opt.histograms import CountOfCounts, Hierarchy
+from coco_opt.privacy import Epsilon, Rho
+from coco_opt.releases import estimate, release, render_report, verify_release
+from coco_opt.releases.estimate import config_of as default_config
+from coco_opt.releases.reporter import Silent
+from tests.groups.helpers import MAX_SIZE, assert_consistent, measured, thirds, three_levels
+from tests.groups.towns import SEEDED, config_of
+
+POSTERIOR = {"consistency": "posterior"}
+SHORT = SamplerOptions(chains=2, burn_in=20, settle=10, draws=10, thin=1, most_rounds=1, threads=1)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Release the towns by buckets once."""
+    where = tmp_path_factory.mktemp("towns")
+    config = config_of(where, privacy=SEEDED, bucket_growth=[0.3, 0.5], **POSTERIOR)
+    return release(config, where / "out", page=render_report).folder
+
+
+# --- questions --------------------------------------------------------------------------------------------
+
+
+def test_buckets_are_public_facts_of_what_is_asked(tmp_path: Path) -> None:
+    asked = GROUPS.plan(config_of(tmp_path, bucket_growth=[0.5, 0], **POSTERIOR)).asked
+    assert [one.query for one in asked.questions] == ["buckets", "cumulative"]
+    assert asked.tables["bucket starts, level 0"].tolist() == [0, 1, 2, 3, 4, 6, 9]
+    assert [one.size for one in asked.questions] == [7, 12]
+    assert buckets_of(asked, 1) is None
+    digests = {asked.digest}
+    for keys in ({"bucket_growth": 0.5}, {"bucket_growth": [0.9, 0]}, {"bucket_edges": [0, 4]}, {}):
+        digests.add(GROUPS.plan(config_of(tmp_path, **keys, **POSTERIOR)).asked.digest)
+    assert len(digests) == 5
+    same = GROUPS.plan(config_of(tmp_path, bucket_edges=[[0, 1, 2, 3, 4, 6, 9], []], **POSTERIOR)).asked
+    assert same.digest == asked.digest
+
+
+def test_buckets_of_single_sizes_are_the_plain_question(tmp_path: Path) -> None:
+    plain, small = (GROUPS.plan(config_of(tmp_path, bucket_growth=growth)).asked for growth in (0, 0.1))
+    assert plain.digest == small.digest
+    assert not plain.tables
+
+
+def test_answers_say_their_buckets() -> None:
+    hierarchy, truth = three_levels(np.random.default_rng(1))
+    buckets = Buckets.by_growth(MAX_SIZE, 0.5)
+    answers = GroupsAnswers(measured(hierarchy, truth, "cumulative", buckets=[buckets, None, buckets]))
+    assert answers.query(0) == "buckets"
+    assert answers.query(1) == "cumulative"
+    assert answers[0].buckets is answers.buckets(0)
+    assert answers[0].values.size == buckets.count
+    starts, groups = answers[0].histogram()
+    assert starts.tolist() == [*buckets.begin.tolist(), MAX_SIZE]
+    assert groups.sum() == pytest.approx(truth[0].groups)
+
+
+@pytest.mark.parametrize(
+    ("buckets", "queries", "message"),
+    [
+        ([Buckets.cells(4)], ["cumulative"], "every size"),
+        ([Buckets.from_edges([1, 5])], ["cumulative"], "every size"),
+        ([Buckets.from_edges([0, 6])], ["cumulative"], "every size"),
+        ([Buckets(np.array([0, 3]), np.array([2, 5]))], ["cumulative"], "every size"),
+        ([Buckets.from_edges([0, 5])], ["ranks"], "cannot be asked with the query 'ranks'"),
+        ([Buckets.from_edges([0, 5])] * 2, ["cumulative"], "as many buckets"),
+    ],
+)
+def test_wrong_buckets_are_refused(buckets: Any, queries: Any, message: str) -> None:
+    hierarchy, _ = three_levels(np.random.default_rng(1))
+    levels, counts = hierarchy.levels, np.zeros(hierarchy.regions, np.int64)
+    given = buckets if len(buckets) == 2 else buckets * levels
+    asked = {"queries": queries * levels, "costs": thirds(levels), "max_size": 5, "neighbours": "add_remove"}
+    with pytest.raises(ProblemError, match=message):
+        asked_of(hierarchy, counts, buckets=given, **asked)
+
+
+@pytest.mark.parametrize(
+    ("keys", "key"),
+    [
+        ({"bucket_growth": -1}, "groups.bucket_growth"),
+        ({"bucket_growth": "wide"}, "groups.bucket_growth"),
+        ({"bucket_growth": [0.1, True]}, "groups.bucket_growth"),
+        ({"bucket_edges": [1, 2]}, "groups.bucket_edges"),
+        ({"bucket_edges": [0, 2, 2]}, "groups.bucket_edges"),
+        ({"bucket_edges": [0, 12]}, "groups.bucket_edges"),
+        ({"bucket_edges": [[0, 2], [0, 13]]}, "groups.bucket_edges"),
+        ({"bucket_edges": [0, 1.5]}, "groups.bucket_edges"),
+        ({"bucket_edges": [0, 2], "bucket_growth": 0.1}, "groups.bucket_edges"),
+        ({"intervals": 1.0}, "groups.intervals"),
+        ({"intervals": -0.1}, "groups.intervals"),
+    ],
+)
+def test_keys_are_checked_when_they_are_read(keys: dict[str, Any], key: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        config_of(tmp_path, **keys, **POSTERIOR)
+    assert caught.value.key == key
+
+
+@pytest.mark.parametrize(
+    ("keys", "key", "message"),
+    [
+        *(
+            ({"bucket_growth": 1, "consistency": name}, "groups.consistency", '"posterior"')
+            for name in ("joint", "convex", "matching", "bottom_up", "none")
+        ),
+        ({"bucket_growth": [1] * 3, **POSTERIOR}, "groups.bucket_growth", "3 entries"),
+        ({"bucket_edges": [[0]] * 3, **POSTERIOR}, "groups.bucket_edges", "3 entries"),
+        ({"bucket_growth": 1, "query": "ranks", **POSTERIOR}, "groups.bucket_growth", "its ranks"),
+        ({"query": ["cumulative", "sizes"], **POSTERIOR}, "groups.consistency", "'sizes'"),
+        ({"intervals": 0.5}, "groups.intervals", "only consistency"),
+    ],
+)
+def test_contradictions_are_refused_before_anything_is_paid(
+    keys: dict[str, Any], key: str, message: str, tmp_path: Path
+) -> None:
+    config = config_of(tmp_path, **keys)
+    with pytest.raises(ConfigError, match=message) as caught:
+        release(config)
+    assert caught.value.key == key
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["sizes.csv"]
+
+
+def test_other_methods_refuse_buckets_in_python_too() -> None:
+    hierarchy, truth = three_levels(np.random.default_rng(1))
+    noisy = measured(hierarchy, truth, "cumulative", buckets=[Buckets.from_edges([0, 3, MAX_SIZE])] * 3)
+    for name in ("joint", "convex", "matching", "bottom_up", "none"):
+        with pytest.raises(ProblemError):
+            estimate_groups(noisy, GroupsMethod(("l1",) * 3, consistency=name))
+    with pytest.raises(ProblemError, match="'posterior'"):
+        GroupsMethod(("l1",), intervals=0.9)
+    sizes = measured(hierarchy, truth, "sizes")
+    with pytest.raises(ProblemError, match="sizes"):
+        estimate_groups(sizes, GroupsMethod(("l1",) * 3, consistency="posterior"))
+
+
+# --- whole releases ---------------------------------------------------------------------------------------
+
+
+def test_a_release_by_buckets_keeps_every_promise(folder: Path) -> None:
+    checks = {check.name: check for check in verify_release(folder)}
+    assert all(check.passed for check in checks.values())
+    assert "intervals" in checks
+    manifest = json.loads((folder / "manifest.json").read_text())
+    method = manifest["method"]
+    assert (method["consistency"], method["queries"]) == ("posterior", ["buckets"] * 2)
+    assert method["bucket_starts"][1] == [0, 1, 2, 3, 4, 6, 9]
+    assert manifest["intervals"]["coverage"] == 0.9
+    assert manifest["convergence"]["prior"] == "multinomial"
+    assert manifest["convergence"]["draws"] >= 200
+    assert 0 <= manifest["unproved"]["worst_relative_gap"] < 1
+    assert manifest["solvers"]["expected_distance"]["solves"] == 1
+    assert manifest["config"]["groups"]["bucket_growth"] == [0.3, 0.5]
+    page = (folder / "report.html").read_text()
+    assert "12 sizes in 7 buckets" in page
+    assert "intervals.parquet" in page
+
+
+def test_a_measurement_is_restated_and_estimated_anew(tmp_path: Path) -> None:
+    config = config_of(tmp_path, privacy=SEEDED, bucket_growth=[0, 0.5], **POSTERIOR)
+    made = release(config, tmp_path / "first").made
+    assert made is not None
+    measurement = made.shown.measurement
+    stated = GROUPS.section_of(measurement.asked)
+    assert stated["bucket_edges"] == [[], [0, 1, 2, 3, 4, 6, 9]]
+    assert stated["query"] == ["cumulative"] * 2
+    assert default_config(measurement).method.bucket_edges == ((), (0, 1, 2, 3, 4, 6, 9))
+    again = estimate(measurement, config, out=tmp_path / "again")
+    assert (again.folder / "histograms.parquet").read_bytes() == (tmp_path / "first/histograms.parquet").read_bytes()
+    assert (again.folder / "intervals.parquet").read_bytes() == (tmp_path / "first/intervals.parquet").read_bytes()
+    without = estimate(measurement, config_of(tmp_path, bucket_growth=[0, 0.5], intervals=0, **POSTERIOR))
+    assert not (without.folder / "intervals.parquet").exists()
+    assert "intervals" not in without.manifest["promises"]
+    other = config_of(tmp_path, privacy=SEEDED, bucket_growth=[0, 0.7], **POSTERIOR)
+    with pytest.raises(ConfigError, match="other buckets"):
+        estimate(measurement, other)
+
+
+@pytest.mark.parametrize("cost", [Epsilon(Fraction(1)), Rho(Fraction(1, 2))])
+@pytest.mark.parametrize(
+    ("queries", "shares", "growth"),
+    [
+        (["cumulative"] * 3, None, (0, 0.2, 0.5)),
+        (["ranks", "cumulative", "cumulative"], None, (0, 0, 0.5)),
+        (["cumulative", "cumulative", "ranks"], [Fraction(1, 2), 0, Fraction(1, 2)], (0.3, 0, 0)),
+        (["cumulative"] * 3, [Fraction(1, 2), Fraction(1, 2), 0], (0, 0, 0)),
+    ],
+)
+def test_all_questions_and_laws_give_consistent_tables(
+    cost: Any, queries: list[str], shares: Any, growth: tuple[float, ...]
+) -> None:
+    hierarchy, truth = three_levels(np.random.default_rng(4))
+    buckets = [Buckets.by_growth(MAX_SIZE, one) if one else None for one in growth]
+    each = shares or thirds(3)
+    costs = [cost * getattr(share, "amount", share) for share in each]
+    noisy = measured(hierarchy, truth, queries, buckets=buckets, costs=costs)
+    found = posterior_estimate(noisy, SolverChoices(), sizes=True, options=SHORT)
+    assert_consistent(hierarchy, truth, found.histograms)
+    cumulative = found.posterior.cumulative
+    assert found.posterior.sizes is not None
+    assert found.posterior.sizes.counts.sum() == found.posterior.draws * hierarchy.regions * (MAX_SIZE + 1)
+    assert cumulative.counts.sum() == found.posterior.draws * hierarchy.regions * MAX_SIZE
+    intervals = found.intervals(0.8)
+    for row, one in enumerate(found.histograms):
+        dense, running = one.to_dense(MAX_SIZE), one.cumulative(MAX_SIZE)
+        assert (intervals.groups_lower[row] <= dense).all()
+        assert (dense <= intervals.groups_upper[row]).all()
+        assert (intervals.at_most_lower[row] <= running).all()
+        assert (running <= intervals.at_most_upper[row]).all()
+    assert found.convergence.converged is False
+
+
+def test_a_huge_budget_returns_the_truth() -> None:
+    hierarchy, truth = three_levels(np.random.default_rng(4))
+    noisy = measured(hierarchy, truth, "cumulative", costs=[Epsilon(Fraction(60))] * 3)
+    found = estimate_groups(noisy, GroupsMethod(("l1",) * 3, consistency="posterior"), threads=2)
+    assert all(a.equals(b) for a, b in zip(found.histograms, truth, strict=True))
+    assert found.intervals is None
+
+
+def test_threads_and_progress_change_nothing() -> None:
+    hierarchy, truth = three_levels(np.random.default_rng(4))
+    noisy = measured(hierarchy, truth, "cumulative", buckets=[Buckets.by_growth(MAX_SIZE, 0.5)] * 3)
+    told: list[tuple[int, int]] = []
+    method = GroupsMethod(("l1",) * 3, consistency="posterior", intervals=0.9)
+    one = estimate_groups(noisy, method, threads=1, progress=lambda done, most: told.append((done, most)))
+    two = estimate_groups(noisy, method, threads=3)
+    assert all(a.equals(b) for a, b in zip(one.histograms, two.histograms, strict=True))
+    assert one.intervals is not None
+    assert two.intervals is not None
+    np.testing.assert_array_equal(one.intervals.groups_upper, two.intervals.groups_upper)
+    assert told[-1][0] <= told[-1][1]
+    assert [done for done, _ in told] == sorted(done for done, _ in told)
+
+
+def test_the_seed_is_of_questions_and_answers() -> None:
+    hierarchy, truth = three_levels(np.random.default_rng(4))
+    seeds = {seed_of(measured(hierarchy, truth, query, seed=seed)) for query in ("ranks", "sizes") for seed in (1, 2)}
+    assert len(seeds) == 4
+    assert seed_of(measured(hierarchy, truth, "ranks", seed=1)) in seeds
+
+
+def test_spikes_are_found_in_the_answers_and_kept() -> None:
+    """Half of the groups at one size: a smooth prior alone would spread them over its neighbours."""
+    hierarchy = Hierarchy.from_paths([("n", "a"), ("n", "b"), ("n", "c")])
+    rng = np.random.default_rng(2)
+    sizes = [np.where(rng.random(120) < 0.5, 9, rng.integers(0, 25, 120)) for _ in range(3)]
+    leaves = [CountOfCounts.from_ranks(np.sort(one)) for one in sizes]
+    truth = [CountOfCounts.total(leaves), *leaves]
+    noisy = measured(hierarchy, truth, "cumulative", max_size=30, costs=[Epsilon(Fraction(1, 2))] * 2)
+    survey = survey_of(GroupsAnswers(noisy))
+    assert np.flatnonzero(standing_alone(survey, 0.3)).tolist() == [9, 30]
+    counts, variance = told_counts(survey)
+    assert counts.sum() == pytest.approx(360)
+    # The root's own answer and the sum of its three leaves', each the difference of two cells.
+    law = GroupsAnswers(noisy).law(0)
+    np.testing.assert_allclose(variance, 2 * law.variance * 3 / 4)
+    found = posterior_estimate(noisy, SolverChoices(), options=SHORT)
+    assert abs(int(found.histograms[0].to_dense(30)[9]) - int(truth[0].to_dense(30)[9])) < 12
+    bucketed = measured(
+        hierarchy, truth, "cumulative", max_size=30, buckets=[Buckets.from_starts([0, 1, 5, 12], 30)] * 2
+    )
+    _, vague = told_counts(survey_of(GroupsAnswers(bucketed)))
+    assert np.isfinite(vague).tolist() == [True, False, *[False] * 29]
+    assert np.flatnonzero(standing_alone(survey_of(GroupsAnswers(bucketed)), 0.3)).tolist() == [30]
+
+
+# --- intervals.parquet ------------------------------------------------------------------------------------
+
+
+def test_intervals_are_those_of_the_contract(folder: Path) -> None:
+    table = pq.read_table(folder / "intervals.parquet")
+    assert [f"{field.name} {field.type}" for field in table.schema] == [
+        "level int32",
+        "level_name string",
+        "region string",
+        "region_id string",
+        "size int64",
+        "groups_lower int64",
+        "groups_upper int64",
+        "at_most int64",
+        "at_most_lower int64",
+        "at_most_upper int64",
+    ]
+    rows = table.to_pandas()
+    released = read_release(folder)
+    dense = {path: one.cumulative(12) for path, one in zip(released.hierarchy.paths, released.histograms, strict=True)}
+    assert (
+        rows["at_most"] == [dense[region][size] for region, size in zip(rows["region"], rows["size"], strict=True)]
+    ).all()
+    certain = (rows["groups_upper"] == 0) & (rows["at_most_lower"] == rows["at_most_upper"])
+    assert not certain.any()
+    assert ((rows["groups_upper"] - rows["groups_lower"]) > 0).any()
+
+
+def shift(column: str, by: int) -> Callable[[dict[str, list[Any]]], None]:
+    def change(columns: dict[str, list[Any]]) -> None:
+        columns[column][0] += by
+
+    return change
+
+
+def twice(columns: dict[str, list[Any]]) -> None:
+    for values in columns.values():
+        values.append(values[0])
+
+
+def shorter(columns: dict[str, list[Any]]) -> None:
+    for values in columns.values():
+        del values[1]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        shift("at_most", 1),
+        shift("groups_lower", 10_000),
+        shift("groups_upper", -10_000),
+        shift("at_most_lower", 10_000),
+        shift("at_most_upper", -10_000),
+        shift("groups_lower", -10_000),
+        shift("groups_upper", 10_000),
+        shift("size", 13),
+        lambda columns: columns["region"].__setitem__(0, "nowhere"),
+        lambda columns: columns.update(size=[float(one) for one in columns["size"]]),
+        lambda columns: columns["groups_lower"].__setitem__(0, None),
+        twice,
+        shorter,
+    ],
+)
+def test_planted_faults_in_intervals_are_found(
+    folder: Path, tmp_path: Path, change: Callable[[dict[str, list[Any]]], None]
+) -> None:
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    for file in folder.iterdir():
+        (copy / file.name).write_bytes(file.read_bytes())
+    path = copy / "intervals.parquet"
+    columns = pq.read_table(path).to_pydict()
+    change(columns)
+    pq.write_table(pa.table(columns), path, write_page_checksum=True)
+    manifest = json.loads((copy / "manifest.json").read_text())
+    manifest["files"]["intervals.parquet"] = file_digest(path)
+    (copy / "manifest.json").write_text(json.dumps(manifest))
+    assert [check.name for check in verify_release(copy) if not check.passed] == ["intervals"]
+
+
+def test_a_manifest_without_a_coverage_fails(folder: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    for file in folder.iterdir():
+        (copy / file.name).write_bytes(file.read_bytes())
+    manifest = json.loads((copy / "manifest.json").read_text())
+    (copy / "manifest.json").write_text(json.dumps({**manifest, "intervals": {"coverage": 2.0}}))
+    assert [check.name for check in verify_release(copy) if not check.passed] == ["intervals"]
+
+
+# --- forecast ---------------------------------------------------------------------------------------------
+
+
+def test_a_forecast_counts_buckets_and_simulates_the_posterior_alone(tmp_path: Path) -> None:
+    config = config_of(tmp_path, bucket_growth=0.5, **POSTERIOR)
+    shown = GROUPS.forecast(GROUPS.plan(config), None, 1, Silent())
+    (simulated,) = shown.tables
+    assert [row[:2] for row in simulated.rows] == [("posterior", "as configured")]
+    plain = GROUPS.forecast(GROUPS.plan(config_of(tmp_path)), None, 1, Silent())
+    assert "posterior" not in {row[0] for table in plain.tables for row in table.rows}
+
+
+def test_the_written_configuration_names_the_keys(tmp_path: Path) -> None:
+    section = GROUPS.draft({"sizes": ("nation", "size", "groups")}).section
+    for key in ("bucket_growth", "bucket_edges", "intervals"):
+        assert f"# {key} = " in section
+    opened = section.replace("# bucket_growth", "bucket_growth").replace("# intervals", "intervals")
+    text = f'[data]\nsizes = "s.csv"\n[privacy]\nepsilon = "1"\ndataset = "d"\n{opened}'
+    assert parse_config(text, tmp_path).method.intervals == 0.9

@@ -1,0 +1,232 @@
+"""Sampling a hierarchy's posterior: equal to the exact one, consistent, deterministic, and better than no prior."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from coco_opt.errors import ProblemError
+from coco_opt.groups.buckets import Buckets
+from coco_opt.groups.estimated.posterior.chains import MoveChain, MoveOptions, MoveTables
+from coco_opt.groups.estimated.posterior.diagnostics import effective_size, split_r_hat
+from coco_opt.groups.estimated.posterior.prior import PriorOptions, increment_prior, size_chances, smoothed
+from coco_opt.groups.estimated.posterior.sampler import SamplerOptions, sample_posterior, start_histograms
+from coco_opt.groups.estimated.posterior.survey import Answers, Ranks, Survey, compiled_questions
+from coco_opt.kernels import posterior_record, posterior_region
+from coco_opt.privacy import Geometric
+from tests.posterior import tiny
+
+SHORT = SamplerOptions(chains=2, burn_in=30, settle=10, draws=20, thin=1, most_rounds=2)
+PARENT = np.array([-1, 0, 0, 1, 1, 1, 2, 2, 2])
+
+
+def geometric(rng: np.random.Generator, scale: float, n: int) -> NDArray[np.int64]:
+    p = 1.0 - np.exp(-1.0 / scale)
+    return np.asarray(rng.geometric(p, n) - rng.geometric(p, n), np.int64)
+
+
+def made(
+    growths: tuple[float, ...], seed: int = 0, groups: int = 60, max_size: int = 50
+) -> tuple[Survey, NDArray[np.int64]]:
+    """Return noisy answers about nine regions of skewed sizes, and the true cumulative counts."""
+    rng = np.random.default_rng(seed)
+    true = np.zeros((9, max_size), np.int64)
+    for leaf in range(3, 9):
+        sizes = np.floor(rng.gamma(0.6, 8.0, groups)).astype(np.int64).clip(0, max_size)
+        true[leaf] = np.cumsum(np.bincount(sizes, minlength=max_size + 1))[:-1]
+    for region in range(8, 0, -1):
+        true[PARENT[region]] += true[region]
+    counts = np.array([6, 3, 3, 1, 1, 1, 1, 1, 1]) * groups
+    level = [0, 1, 1, 2, 2, 2, 2, 2, 2]
+    questions = [Buckets.by_growth(max_size, growth) for growth in growths]
+    found = []
+    for region in range(9):
+        question = questions[level[region]]
+        right = question.sums(true[region])
+        found.append(Answers(region, question, right + geometric(rng, 3.0, right.size), Geometric(Fraction(3))))
+    return Survey(PARENT, counts, max_size, found), true
+
+
+def test_moves_equal_the_exact_posterior_of_one_region() -> None:
+    """One region of 40 groups and 12 cells, an increment prior held fixed: marginals against forward-backward."""
+    rng = np.random.default_rng(4)
+    cells, groups = 12, 40
+    survey = Survey(
+        np.array([-1]),
+        np.array([groups]),
+        cells,
+        [Answers(0, Buckets.cells(cells), np.sort(rng.integers(0, groups, cells)), Geometric(Fraction(2)))],
+    )
+    prior = tiny.some_prior(1, cells, increments=True)
+    window = posterior_region.Window(np.zeros(cells, np.int64), np.arange(cells + 1) * (groups + 1))
+    weight = posterior_region.likelihoods(window, survey.answers[0].values, 0, 0.5)
+    increments = posterior_region.Increments(prior.q[0], prior.rho[0])
+    _, wanted, mean, _ = posterior_region.forward_backward(window, weight, increments, groups)
+    chain = MoveChain(survey, compiled_questions(survey), start_histograms(survey), np.uint64(9))
+    chain.use(prior, MoveTables(survey, prior, MoveOptions(per_size=20.0, several=0.4)))
+    seen, table, draws = np.zeros(wanted.size), np.empty((1, cells), np.int64), 4_000
+    chain.advance(50)
+    for _ in range(draws):
+        chain.advance(1)
+        chain.fill(table)
+        seen[window.start[:-1] + table[0]] += 1
+    cell, value = np.repeat(np.arange(cells), groups + 1), np.tile(np.arange(groups + 1), cells)
+    np.testing.assert_allclose(np.bincount(cell, seen / draws * value), mean, atol=0.25)
+    assert np.abs(np.add.reduceat(np.abs(seen / draws - wanted), window.start[:-1])).max() < 0.12
+
+
+@pytest.mark.parametrize(
+    ("growths", "prior"),
+    [
+        ((0.1, 0.3, 0.5), PriorOptions()),
+        ((0.0, 0.0, 0.0), PriorOptions(kind="increments", increment_reach=0.3)),
+        ((0.1, 0.0, 0.3), PriorOptions(kind="increments", increment_reach=0.3)),
+    ],
+)
+def test_same_bits_for_every_number_of_threads(growths: tuple[float, ...], prior: PriorOptions) -> None:
+    survey, true = made(growths)
+    one, two = (sample_posterior(survey, 5, prior=prior, options=replace(SHORT, threads=n)) for n in (1, 2))
+    np.testing.assert_array_equal(one.cumulative.counts, two.cumulative.counts)
+    np.testing.assert_array_equal(one.mean, two.mean)
+    np.testing.assert_array_equal(one.r_hat, two.r_hat)
+    other = sample_posterior(survey, 6, prior=prior, options=SHORT)
+    assert (other.mean != one.mean).any()
+    lower, upper = one.lower_median, one.upper_median
+    assert (lower <= upper).all()
+    assert (np.diff(lower, axis=1) >= 0).all()
+    assert (np.diff(upper, axis=1) >= 0).all()
+    assert (lower >= 0).all()
+    assert (upper <= survey.groups[:, None]).all()
+    # Draws add up, so their means do.
+    total = np.zeros_like(one.mean)
+    np.add.at(total, PARENT[1:], one.mean[1:])
+    np.testing.assert_allclose(total[:3], one.mean[:3])
+    outer = one.quantile(1, 20), one.quantile(19, 20, upper=True)
+    inside = (outer[0] <= true) & (true <= outer[1])
+    assert inside.mean() > 0.85
+
+
+def test_the_posterior_is_nearer_than_the_leaves_fits() -> None:
+    ours = theirs = 0
+    for seed in range(3):
+        survey, true = made((0.1, 0.3, 0.5), seed)
+        found = sample_posterior(survey, seed, options=SHORT)
+        table = np.empty(true.shape, np.int64)
+        posterior_record.cumulate(PARENT, survey.leaves, start_histograms(survey), table)
+        ours += int(np.abs(found.lower_median - true).sum())
+        theirs += int(np.abs(table - true).sum())
+    assert ours < 0.75 * theirs
+
+
+def test_sampling_stops_when_it_has_converged_and_says_when_not() -> None:
+    survey, _ = made((0.1, 0.3, 0.5))
+    long = sample_posterior(survey, 1, options=replace(SHORT, most_rounds=60, effective=150.0))
+    assert long.converged
+    assert 80 < long.draws < 60 * 40
+    assert (long.effective > 20.0).all()
+    short = sample_posterior(survey, 1, options=replace(SHORT, most_rounds=1))
+    assert not short.converged
+    assert short.draws == 40
+    assert short.sweeps == 50
+    assert 0.0 < short.accepted < 1.0
+
+
+def test_ranks_and_missing_levels_are_sampled() -> None:
+    rng = np.random.default_rng(3)
+    full, true = made((0.1, 0.3, 0.5))
+    sizes = np.repeat(np.arange(51), np.diff(true[0], prepend=0, append=360))
+    found = [Answers(0, Ranks(), sizes + geometric(rng, 3.0, 360), Geometric(Fraction(3))), *full.answers[3:6]]
+    survey = Survey(PARENT, full.groups, 50, found)
+    result = sample_posterior(survey, 2, options=SHORT)
+    assert np.abs(result.lower_median[0] - true[0]).sum() < 300
+    again = sample_posterior(survey, 2, options=SHORT, start=start_histograms(survey))
+    np.testing.assert_array_equal(again.mean, result.mean)
+
+
+def test_quantiles_are_decided_in_whole_numbers() -> None:
+    low, start = np.array([[3, 0]], np.int32), np.array([0, 4, 6])
+    counts = np.array([2, 0, 1, 1, 0, 4], np.uint16)
+    found = np.empty((1, 2), np.int64)
+    for part, of, upper, wanted in [
+        (1, 2, False, [3, 1]),
+        (1, 2, True, [5, 1]),
+        (3, 4, False, [5, 1]),
+        (3, 4, True, [6, 1]),
+        (0, 1, False, [3, 1]),
+        (1, 1, True, [6, 1]),
+    ]:
+        posterior_record.quantile(low, start, counts, 4, part, of, upper, found)
+        assert found[0].tolist() == wanted
+
+
+def test_smoothing_keeps_single_sizes_and_averages() -> None:
+    values = np.array([8.0, 1.0, 2.0, 3.0, 10.0])
+    np.testing.assert_allclose(smoothed(values, 0.5), [8.0, 1.0, 2.0, 2.5, 10.0])
+    np.testing.assert_allclose(smoothed(values[None], 0.0)[0], values)
+    alone = np.array([False, False, True, False, False])
+    np.testing.assert_allclose(smoothed(values, 0.5, alone), [8.0, 1.0, 2.0, 6.5, 6.5])
+
+
+def test_chances_mix_a_region_with_its_parent() -> None:
+    counts = np.array([[3.0, 1.0], [3.0, 0.0], [0.0, 1.0]])
+    found = size_chances(np.array([-1, 0, 0]), counts, PriorOptions(borrowed=4.0, floor=1e-12))
+    np.testing.assert_allclose(found, [[0.75, 0.25], [6 / 7, 1 / 7], [0.6, 0.4]])
+
+
+def test_increments_prior_matches_the_moments() -> None:
+    jumps = np.array([[0.5, 0.2, 0.1]] * 400)
+    q, rho = increment_prior(jumps, np.array([[2.0, 0.2, 0.1]] * 400), 0.0)
+    np.testing.assert_allclose(q, jumps, atol=1e-3)
+    np.testing.assert_allclose(q / (1.0 - rho), [[2.0, 0.2, 0.1]] * 400, atol=1e-3)
+
+
+def test_increments_that_never_occur_keep_a_chance() -> None:
+    none = np.zeros((2, 3))
+    q, _ = increment_prior(none, none, 0.0)
+    np.testing.assert_allclose(q, 1 / 12)
+    pooled, _ = increment_prior(np.array([[1.0, 0.0], [0.0, 0.0]]), none[:, :2], 0.0)
+    assert pooled[0, 0] > pooled[1, 0] > pooled[1, 1] > 0
+
+
+def test_r_hat_and_effective_sizes_know_good_chains_from_bad() -> None:
+    rng = np.random.default_rng(0)
+    good = rng.normal(size=(4, 500, 3))
+    assert (np.abs(split_r_hat(good) - 1.0) < 0.02).all()
+    assert (effective_size(good) > 1_400).all()
+    bad = good + np.arange(4)[:, None, None]
+    assert (split_r_hat(bad) > 1.3).all()
+    assert (effective_size(bad) < 20).all()
+    drifting = good + np.linspace(0.0, 3.0, 500)[:, None]
+    assert (split_r_hat(drifting) > 1.2).all()
+    phi, slow = 0.8, np.zeros((4, 4_000, 1))
+    noise = rng.normal(size=slow.shape)
+    for n in range(1, 4_000):
+        slow[:, n] = phi * slow[:, n - 1] + noise[:, n]
+    assert effective_size(slow)[0] == pytest.approx(16_000 * (1 - phi) / (1 + phi), rel=0.2)
+    still = np.ones((4, 10, 1))
+    assert split_r_hat(still)[0] == 1.0
+    assert effective_size(still)[0] == 40.0
+    stuck = still * np.arange(4)[:, None, None]
+    assert split_r_hat(stuck)[0] == np.inf
+
+
+def test_wrong_starts_and_options_are_refused() -> None:
+    survey, _ = made((0.1, 0.3, 0.5))
+    with pytest.raises(ProblemError, match="numbers of groups"):
+        sample_posterior(survey, 1, start=np.zeros((6, 51), np.int64))
+    with pytest.raises(ProblemError, match="one histogram"):
+        sample_posterior(survey, 1, start=np.zeros((6, 3), np.int64))
+    with pytest.raises(ProblemError, match="65,535"):
+        SamplerOptions(chains=8, draws=1_000, most_rounds=10)
+    with pytest.raises(ProblemError, match="at least one"):
+        SamplerOptions(chains=0)
+
+
+@pytest.mark.parametrize("wrong", [{"reach": 1.0}, {"root_reach": -0.1}, {"borrowed": 0.0}, {"floor": 0.0}])
+def test_priors_that_leave_sizes_without_a_chance_are_refused(wrong: dict[str, float]) -> None:
+    with pytest.raises(ProblemError):
+        PriorOptions(**wrong)  # type: ignore[arg-type]

@@ -1,0 +1,192 @@
+"""The sampler's stationary law against enumeration on tiny hierarchies, for all questions, laws and priors."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import numba
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from coco_opt.groups.buckets import Buckets
+from coco_opt.groups.estimated.posterior.chains import MoveChain, MoveOptions, MoveTables, RowChain
+from coco_opt.groups.estimated.posterior.survey import Answers, Ranks, Survey, compiled_questions, residuals
+from coco_opt.kernels import posterior_moves
+from coco_opt.privacy import DiscreteGaussian, Geometric, Law
+from tests.posterior import tiny
+
+IntArray = NDArray[np.int64]
+DRAWS = 20_000
+LAWS: dict[str, Law] = {"geometric": Geometric(Fraction(17, 10)), "gaussian": DiscreteGaussian(Fraction(5, 2))}
+PARENT = np.array([-1, 0, 0])
+GROUPS = np.array([5, 3, 2])
+MAX_SIZE = 3
+EDGES = Buckets.from_edges([0, 1, 3])
+CELLS = Buckets.cells(MAX_SIZE)
+PART = Buckets(np.array([1]), np.array([3]))
+
+
+def answers(questions: list[Buckets | Ranks | None], law: str) -> list[Answers]:
+    rng = np.random.default_rng(11)
+    noise = LAWS[law]
+    found = []
+    for region, question in enumerate(questions):
+        if question is None:
+            continue
+        wanted = int(GROUPS[region]) if isinstance(question, Ranks) else question.begin.size
+        values = rng.integers(0, 4, wanted)
+        found.append(Answers(region, question, values, noise))
+    return found
+
+
+CASES: dict[str, list[Buckets | Ranks | None]] = {
+    "cells": [CELLS, CELLS, CELLS],
+    "buckets by level": [EDGES, CELLS, CELLS],
+    "cells left out": [PART, EDGES, EDGES],
+    "ranks": [Ranks(), CELLS, CELLS],
+    "split and ranks below": [Ranks(1), Ranks(), Ranks(2)],
+    "leaf without answers": [EDGES, CELLS, None],
+}
+
+
+def distance(seen: NDArray[np.int64], wanted: NDArray[np.float64]) -> float:
+    """Return chi-square's excess over its degrees of freedom in standard deviations, rare states pooled."""
+    draws = int(seen.sum())
+    common = wanted * draws >= 5.0
+    seen = np.append(seen[common], seen[~common].sum())
+    expected = np.append(wanted[common], wanted[~common].sum()) * draws
+    kept = expected > 0.0
+    freedom = int(kept.sum()) - 1
+    square = ((seen[kept] - expected[kept]) ** 2 / expected[kept]).sum()
+    return float((square - freedom) / np.sqrt(2.0 * freedom))
+
+
+@numba.njit(nogil=True)  # type: ignore[untyped-decorator]
+def _trace(questions: Any, state: Any, prior: Any, plan: Any, thin: int, found: Any) -> None:
+    for n in range(found.shape[0]):
+        for _ in range(thin):
+            posterior_moves.sweep(questions, state, prior, plan)
+        found[n] = state.histograms
+
+
+def moved(chain: MoveChain, states: list[IntArray], draws: int, thin: int) -> IntArray:
+    """Return how often each state was drawn; one call for all draws, for a call costs more than a sweep."""
+    assert chain._tables is not None
+    found = np.empty((draws, *states[0].shape), np.int64)
+    _trace(chain._questions, chain._state, chain._tables.prior, chain._tables.plan, thin, found)
+    return frequencies(found, states)
+
+
+def frequencies(found: IntArray, states: list[IntArray]) -> IntArray:
+    """Return how often each state is among the draws."""
+    place = (max(int(GROUPS.max()), 1) + 1) ** np.arange(states[0].size)
+    keys = np.array([state.ravel() @ place for state in states])
+    order = np.argsort(keys)
+    drawn = order[np.searchsorted(keys[order], found.reshape(found.shape[0], -1) @ place)]
+    return np.bincount(drawn, minlength=keys.size)
+
+
+@pytest.mark.parametrize("increments", [False, True])
+@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("case", CASES)
+def test_moves_draw_from_the_enumerated_posterior(case: str, law: str, increments: bool) -> None:
+    survey = Survey(PARENT, GROUPS, MAX_SIZE, answers(CASES[case], law))
+    prior = tiny.some_prior(2, MAX_SIZE, increments=increments)
+    states, wanted = tiny.posterior(survey, prior)
+    chain = MoveChain(survey, compiled_questions(survey), states[0], np.uint64(1))
+    chain.use(prior, MoveTables(survey, prior, MoveOptions(several=0.5, independent=0.4, furthest=3)))
+    chain.advance(100)
+    assert distance(moved(chain, states, DRAWS, 3), wanted) < 5.0
+
+
+@pytest.mark.parametrize(("several", "independent"), [(0.0, 0.0), (1.0, 0.0), (0.0, 1.0), (1.0, 1.0)])
+def test_each_kind_of_move_alone_keeps_the_posterior(several: float, independent: float) -> None:
+    survey = Survey(PARENT, GROUPS, MAX_SIZE, answers(CASES["buckets by level"], "geometric"))
+    prior = tiny.some_prior(2, MAX_SIZE, increments=False)
+    states, wanted = tiny.posterior(survey, prior)
+    chain = MoveChain(survey, compiled_questions(survey), states[-1], np.uint64(2))
+    chain.use(prior, MoveTables(survey, prior, MoveOptions(several=several, independent=independent, furthest=3)))
+    chain.advance(100)
+    assert distance(moved(chain, states, DRAWS, 6), wanted) < 5.0
+
+
+def test_a_wrong_prior_is_noticed() -> None:
+    """The distance used above has power: a slightly different prior is rejected."""
+    survey = Survey(PARENT, GROUPS, MAX_SIZE, answers(CASES["cells"], "geometric"))
+    prior = tiny.some_prior(2, MAX_SIZE, increments=False)
+    states, _ = tiny.posterior(survey, prior)
+    other = tiny.some_prior(2, MAX_SIZE, increments=False)
+    other.chances[:, 0] *= 1.25
+    _, wanted = tiny.posterior(survey, other)
+    chain = MoveChain(survey, compiled_questions(survey), states[0], np.uint64(1))
+    chain.use(prior, MoveTables(survey, prior, MoveOptions(furthest=3)))
+    assert distance(moved(chain, states, DRAWS, 3), wanted) > 10.0
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_rows_draw_from_the_enumerated_posterior(law: str) -> None:
+    survey = Survey(PARENT, GROUPS, MAX_SIZE, answers(CASES["cells"], law))
+    prior = tiny.some_prior(2, MAX_SIZE, increments=True)
+    states, wanted = tiny.posterior(survey, prior)
+    chain = RowChain(survey, compiled_questions(survey), states[0], np.uint64(3))
+    chain.use(prior)
+    chain.within(np.zeros((2, MAX_SIZE), np.int64), np.full((2, MAX_SIZE), 9))
+    found = np.empty((8_000, *states[0].shape), np.int64)
+    for n in range(found.shape[0]):
+        chain.advance(2)
+        found[n] = np.diff(chain.rows, axis=1, prepend=0, append=GROUPS[1:, None])
+    assert distance(frequencies(found, states), wanted) < 5.0
+
+
+def test_residuals_ranks_and_lists_stay_true() -> None:
+    """After many moves the state's bookkeeping equals what is computed anew."""
+    rng = np.random.default_rng(0)
+    parent, groups, max_size = np.array([-1, 0, 0, 1, 1, 2]), np.array([90, 50, 40, 20, 30, 40]), 40
+    questions: list[Buckets | Ranks] = [
+        Ranks(4),
+        Buckets.by_growth(max_size, 0.3),
+        Buckets(np.array([2, 9]), np.array([5, 30])),
+        Buckets.cells(max_size),
+        Ranks(),
+        Buckets.by_growth(max_size, 1.0),
+    ]
+    found = []
+    for region, question in enumerate(questions):
+        wanted = int(groups[region]) if isinstance(question, Ranks) else question.begin.size
+        found.append(Answers(region, question, rng.integers(0, 40, wanted), Geometric(Fraction(9))))
+    found.append(Answers(1, Ranks(), rng.integers(0, 40, 50), DiscreteGaussian(Fraction(90))))
+    survey = Survey(parent, groups, max_size, found)
+    start = np.zeros((3, max_size + 1), np.int64)
+    start[:, 7] = groups[survey.leaves]
+    prior = tiny.some_prior(3, max_size, increments=False)
+    chain = MoveChain(survey, compiled_questions(survey), start, np.uint64(6))
+    chain.use(prior, MoveTables(survey, prior, MoveOptions(several=0.5)))
+    chain.advance(300)
+    state = chain._state
+    table = np.empty((6, max_size), np.int64)
+    chain.fill(table)
+    residual, ranks = residuals(survey, table)
+    np.testing.assert_array_equal(state.residual, residual)
+    np.testing.assert_array_equal(state.ranks, ranks)
+    np.testing.assert_array_equal(table, tiny.table_of(survey, state.histograms))
+    assert posterior_moves.log_likelihood(chain._questions, state) == pytest.approx(tiny.log_likelihood(survey, table))
+    for leaf in range(3):
+        held = state.occupied[leaf, : state.held[leaf]]
+        assert sorted(held) == np.flatnonzero(state.histograms[leaf]).tolist()
+        assert (state.place[leaf, held] == np.arange(held.size)).all()
+    assert chain.accepted > 1_000
+    counts, present = chain.take_means()
+    np.testing.assert_allclose(counts.sum(axis=1), groups[survey.leaves])
+    assert (present <= 1.0).all()
+
+
+def test_alias_tables_give_back_the_chances() -> None:
+    rng = np.random.default_rng(1)
+    chances = rng.dirichlet(np.full(17, 0.3), 6)
+    keep, alias = np.empty(chances.shape), np.empty(chances.shape, np.int32)
+    posterior_moves.alias_tables(chances, keep, alias)
+    for row in range(6):
+        back = np.bincount(alias[row], 1.0 - keep[row], 17) + keep[row]
+        np.testing.assert_allclose(back / 17.0, chances[row], atol=1e-14)

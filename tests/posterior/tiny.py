@@ -1,0 +1,91 @@
+"""Tiny hierarchies whose posterior is found by enumeration."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.groups.buckets import Buckets
+from coco_opt.groups.estimated.posterior.chains import Learned
+from coco_opt.groups.estimated.posterior.survey import Answers, Survey
+
+IntArray = NDArray[np.int64]
+FloatArray = NDArray[np.float64]
+
+
+def histograms(groups: int, sizes: int) -> Iterator[tuple[int, ...]]:
+    """Yield every histogram of so many groups over sizes 0 .. sizes - 1."""
+    if sizes == 1:
+        yield (groups,)
+        return
+    for first in range(groups + 1):
+        for rest in histograms(groups - first, sizes - 1):
+            yield (first, *rest)
+
+
+def states(survey: Survey) -> list[IntArray]:
+    """Return every table of the leaves' histograms (leaves, K + 1)."""
+    each = [list(histograms(int(survey.groups[leaf]), survey.max_size + 1)) for leaf in survey.leaves]
+    return [np.array(state) for state in itertools.product(*each)]
+
+
+def table_of(survey: Survey, state: IntArray) -> IntArray:
+    """Return the cumulative counts of all regions (regions, K)."""
+    table = np.zeros((survey.parent.size, survey.max_size), np.int64)
+    table[survey.leaves] = np.cumsum(state, axis=1)[:, :-1]
+    for region in range(survey.parent.size - 1, 0, -1):
+        table[survey.parent[region]] += table[region]
+    return table
+
+
+def truth(one: Answers, row: IntArray, groups: int) -> IntArray:
+    """Return what the question asks, from first principles."""
+    if isinstance(one.question, Buckets):
+        pairs = zip(one.question.begin, one.question.end, strict=True)
+        return np.array([row[begin:end].sum() for begin, end in pairs])
+    sizes = [(row < rank).sum() for rank in range(1, groups + 1)]
+    return np.maximum(np.array(sizes), one.question.floor)
+
+
+def log_likelihood(survey: Survey, table: IntArray) -> float:
+    """Return the log-likelihood of all answers up to a constant."""
+    found = 0.0
+    for one in survey.answers:
+        away = np.abs(truth(one, table[one.region], int(survey.groups[one.region])) - one.values)
+        found += float(one.law.log_weight(away).sum())
+    return found
+
+
+def log_prior(prior: Learned, state: IntArray) -> float:
+    """Return the log prior of the leaves' histograms up to a constant."""
+    found = 0.0
+    for leaf, size in np.ndindex(state.shape):
+        count = int(state[leaf, size])
+        if not prior.increments:
+            found += count * math.log(prior.chances[leaf, size]) - math.lgamma(count + 1)
+        elif count == 0:
+            found += math.log(1.0 - prior.q[leaf, size])
+        else:
+            q, rho = prior.q[leaf, size], prior.rho[leaf, size]
+            found += math.log(q * (1.0 - rho)) + (count - 1) * math.log(rho)
+    return found
+
+
+def posterior(survey: Survey, prior: Learned) -> tuple[list[IntArray], FloatArray]:
+    """Return all states and their chances."""
+    found = states(survey)
+    logs = np.array([log_likelihood(survey, table_of(survey, state)) + log_prior(prior, state) for state in found])
+    chances = np.exp(logs - logs.max())
+    return found, chances / chances.sum()
+
+
+def some_prior(leaves: int, max_size: int, *, increments: bool, seed: int = 5) -> Learned:
+    """Return a prior of no regularity."""
+    rng = np.random.default_rng(seed)
+    chances = rng.dirichlet(np.full(max_size + 1, 2.0), leaves)
+    q, rho = rng.uniform(0.2, 0.8, (2, leaves, max_size + 1))
+    return Learned(chances, q, rho, increments=increments)
