@@ -55,6 +55,7 @@ def solve_many(
     threads: int = 1,
 ) -> list[Solution[ValueT]]:
     """Solve a ragged batch of problems with one solver, in order; compiled kernels run in parallel threads."""
+
     @cache
     def chosen(kind: type[Problem[Any, Any]]) -> Solver:
         return resolve(solver, kind)
