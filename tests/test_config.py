@@ -226,7 +226,12 @@ BAD_VALUES = [
     ("groups.query", "max_size = 100000", 'max_size = 9\nquery = "cumulativ"', "mean 'cumulative'"),
     ("groups.query", "max_size = 100000", "max_size = 9\nquery = []", "empty"),
     ("groups.loss", "max_size = 100000", 'max_size = 9\nloss = ["l1", "l3"]', "one of l1, l2"),
-    ("groups.consistency", "max_size = 100000", 'max_size = 9\nconsistency = "both"', "one of joint, convex"),
+    (
+        "groups.consistency",
+        "max_size = 100000",
+        'max_size = 9\nconsistency = "both"',
+        "one of posterior, joint, convex",
+    ),
     ("groups.variances", "max_size = 100000", 'max_size = 9\nvariances = "paper"', "one of formula, bootstrap"),
     ("groups.tie", "max_size = 100000", 'max_size = 9\ntie = "upper"', "did you mean 'ties'"),
     ("data", 'groups = "groups.parquet"', "", "groups missing"),

@@ -33,7 +33,7 @@ from coco_opt.topdown.kind.files import (
     person_table,
     read_tables_release,
 )
-from coco_opt.topdown.kind.verify import checks_of
+from coco_opt.topdown.kind.verify import ALWAYS, checks_of
 from coco_opt.topdown.plain import plain_schema
 from coco_opt.topdown.plan import TablePlan
 from coco_opt.topdown.queries import parse_query
@@ -248,6 +248,9 @@ def test_a_manifest_that_promises_the_unknown_fails(tmp_path: Path) -> None:
     assert "manifest" in failing(folder)
     manifest = json.loads((folder / "manifest.json").read_text())
     manifest["promises"], manifest["schema"] = ["integers"], {"attributes": 3}
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    assert "every release of tables keeps" in failing(folder)["manifest"]
+    manifest["promises"] = ["integers", *ALWAYS]
     (folder / "manifest.json").write_text(json.dumps(manifest))
     assert "bad-schema" in failing(folder)["content"]
 
