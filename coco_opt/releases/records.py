@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from coco_opt.errors import ConfigError
+from coco_opt.errors import ConfigError, InputError
 from coco_opt.privacy.private_files import write_private
 from coco_opt.releases.kind import Result
 
@@ -64,5 +64,14 @@ def write_private_record(folder: Path, name: str, record: Mapping[str, Any]) -> 
     """Write a JSON record that only its owner can read (0600), durably; one of the same release that is there stays."""
     path = folder / f"{name}.json"
     if not path.exists():
-        write_private(path, [(json.dumps(record, indent=2) + "\n").encode()])
+        write_or_leave(path, (json.dumps(record, indent=2) + "\n").encode())
     return path
+
+
+def write_or_leave(path: Path, content: bytes) -> None:
+    """Write a private file; what another process wrote there in the meantime says the same, and stays."""
+    try:
+        write_private(path, [content])
+    except InputError as error:
+        if error.code != "file-exists":
+            raise

@@ -12,13 +12,12 @@ from coco_opt.config.model import Config
 from coco_opt.errors import InputError, ProblemError
 from coco_opt.files.folder import MANIFEST, file_digest, read_manifest
 from coco_opt.privacy.measurement import Asked
-from coco_opt.privacy.private_files import write_private
 from coco_opt.releases.clock import Clock
 from coco_opt.releases.estimate import Estimated, estimated, method_digest
 from coco_opt.releases.kept import known_runs
 from coco_opt.releases.kind import PageWriter, Truth
 from coco_opt.releases.measure import Measured, check_target, kind_of, measured_of, planned, source_of
-from coco_opt.releases.records import open_private_folder, private_record, write_private_record
+from coco_opt.releases.records import open_private_folder, private_record, write_or_leave, write_private_record
 from coco_opt.releases.reporter import Reporter, Silent
 from coco_opt.releases.runs import ledger_of
 from coco_opt.releases.solvers import choices_of, rehearse
@@ -171,7 +170,7 @@ def _note(folder: Path, config: Config, made: Estimated) -> None:
     path = _notes(folder, config)
     path.unlink(missing_ok=True)
     facts = {"folder": str(made.folder.absolute()), "manifest": made.digest}
-    write_private(path, [json.dumps(facts, indent=2).encode()])
+    write_or_leave(path, json.dumps(facts, indent=2).encode())
 
 
 def _earlier(measured: Measured, config: Config) -> Path | None:
