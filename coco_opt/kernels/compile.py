@@ -39,11 +39,25 @@ def _forgive_io(action: Callable[..., Any]) -> Callable[..., Any]:
     return forgiving
 
 
+def _renew_with_imported(cache: Any, function: Callable[..., Any]) -> None:
+    """Let the cache go stale with the files of the compiled functions that the function's own file imports.
+
+    A compiled function holds the code of those it calls, but numba looks only at the time and size of its own file.
+    """
+    imported = {}
+    for value in function.__globals__.values():
+        other = getattr(getattr(value, "_cache", None), "_cache_file", None)
+        if other is not None and value.__module__ != function.__module__:
+            imported[value.__module__] = other._source_stamp
+    if imported:
+        cache._cache_file._source_stamp = (cache._cache_file._source_stamp, *sorted(imported.items()))
+
+
 def compiled(function: Callable[P, R]) -> Callable[P, R]:
     """Compile a kernel on first call: cached on disk, without the interpreter lock, strict floating point.
 
     Where the cache folder cannot be written, compile in memory and say so once through the logger
-    ``coco_opt``. A kernel may call only functions of its own file: numba's cache notices no other edits.
+    ``coco_opt``. A kernel may call compiled functions of its own file, and of others that its file imports by name.
     """
     try:
         dispatcher: Any = numba.njit(cache=True, nogil=True)(function)
@@ -54,6 +68,7 @@ def compiled(function: Callable[P, R]) -> Callable[P, R]:
         return cast("Callable[P, R]", numba.njit(nogil=True)(function))
     cache = getattr(dispatcher, "_cache", None)
     if cache is not None:
+        _renew_with_imported(cache, function)
         cache.load_overload = _forgive_io(cache.load_overload)
         cache.save_overload = _forgive_io(cache.save_overload)
     return cast("Callable[P, R]", dispatcher)

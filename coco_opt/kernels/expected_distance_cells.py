@@ -22,13 +22,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coco_opt.kernels.compile import compiled
-from coco_opt.kernels.expected_distance_rows import Costs, Shape
+from coco_opt.kernels.expected_distance_rows import Costs, Shape, slopes_at
+from coco_opt.kernels.sorting import sort_by_slope
 
 Ints = NDArray[np.int64]
 
 _NEVER = 2**61
 _FINITE = 2**60
-_GAP = 12
 
 
 class Lists(NamedTuple):
@@ -101,25 +101,11 @@ def _gather(first_child: Ints, v: int, lists: Lists, at: int) -> int:
 
 
 @compiled
-def _sort(begin: int, end: int, slopes: Ints, others: Ints) -> None:
-    """Sort begin:end by slope, in place (Shell 1959): few are a plain insertion sort."""
-    gap = end - begin
-    while gap > 1:
-        gap = 1 if gap < _GAP else gap * 5 // 11
-        for m in range(begin + gap, end):
-            slope, other, k = slopes[m], others[m], m
-            while k >= begin + gap and slopes[k - gap] > slope:
-                slopes[k], others[k] = slopes[k - gap], others[k - gap]
-                k -= gap
-            slopes[k], others[k] = slope, other
-
-
-@compiled
 def _join(first_child: Ints, v: int, lists: Lists, at: int) -> int:
     """Write the segments of v's children in order of slope, equal ones as one, from ``at`` on; return their end."""
     end = _gather(first_child, v, lists, at)
     slopes, lengths = lists.joined_slopes, lists.joined_lengths
-    _sort(at, end, slopes, lengths)
+    sort_by_slope(at, end, slopes, lengths)
     kept = at
     for m in range(at + 1, end):
         if slopes[m] == slopes[kept]:
@@ -166,15 +152,8 @@ def _price(costs: Costs, c: int, tilt: int, up: int, x: int, top: int, v: int, l
         filled += lists.joined_lengths[m]
     if filled > x:
         above = below
-    left = right = costs.first[c]
-    for k in range(costs.offsets[c], costs.offsets[c + 1]):
-        if costs.atoms[k] > x:
-            break
-        right = costs.slopes[k]
-        if costs.atoms[k] < x:
-            left = right
-    low = max(below, up - tilt - right if x < top else -_NEVER)
-    high = min(above, up - tilt - left if x > 0 else _NEVER)
+    left, right = slopes_at(costs, c, x, top)
+    low, high = max(below, up - tilt - right), min(above, up - tilt - left)
     if low > -_FINITE and high < _FINITE:
         return (low + high) // 2, below
     return min(max(0, low), high), below

@@ -18,10 +18,9 @@ from numpy.typing import NDArray
 
 from coco_opt.kernels.compile import compiled
 from coco_opt.kernels.expected_distance_rows import Costs, Shape
+from coco_opt.kernels.sorting import sort_by_slope
 
 Ints = NDArray[np.int64]
-
-_GAP = 12
 
 
 class Steps(NamedTuple):
@@ -59,20 +58,6 @@ def _stretch_slope(costs: Costs, x: Ints, v: int, begin: int, end: int, units: i
 
 
 @compiled
-def _sort(begin: int, end: int, slopes: Ints, others: Ints) -> None:
-    """Sort begin:end by slope, in place (Shell 1959): few are a plain insertion sort."""
-    gap = end - begin
-    while gap > 1:
-        gap = 1 if gap < _GAP else gap * 5 // 11
-        for m in range(begin + gap, end):
-            slope, other, k = slopes[m], others[m], m
-            while k >= begin + gap and slopes[k - gap] > slope:
-                slopes[k], others[k] = slopes[k - gap], others[k - gap]
-                k -= gap
-            slopes[k], others[k] = slope, other
-
-
-@compiled
 def _join(first_child: Ints, v: int, steps: Steps, at: int) -> int:
     """Write the slopes of v's children in order from ``at`` on; return how many there are."""
     place = at
@@ -80,7 +65,7 @@ def _join(first_child: Ints, v: int, steps: Steps, at: int) -> int:
         for k in range(steps.begin[child], steps.begin[child] + steps.size[child]):
             steps.slopes[place], steps.leaves[place] = steps.slopes[k], steps.leaves[k]
             place += 1
-    _sort(at, place, steps.slopes, steps.leaves)
+    sort_by_slope(at, place, steps.slopes, steps.leaves)
     return place - at
 
 

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coco_opt.kernels.compile import compiled
+from coco_opt.kernels.heap import pop, push
 
 Ints = NDArray[np.int64]
 
@@ -104,7 +105,7 @@ def _sides(costs: Costs, c: int, d: int, top: int) -> tuple[int, int]:
 
 
 @compiled
-def _slopes_at(costs: Costs, c: int, x: int, top: int) -> tuple[int, int]:
+def slopes_at(costs: Costs, c: int, x: int, top: int) -> tuple[int, int]:
     """Return the slopes left and right of x, without end beyond 0 and top."""
     left = right = costs.first[c]
     for k in range(costs.offsets[c], costs.offsets[c + 1]):
@@ -117,41 +118,13 @@ def _slopes_at(costs: Costs, c: int, x: int, top: int) -> tuple[int, int]:
 
 
 @compiled
-def _push(at: Ints, jump: Ints, size: int, value: int, amount: int) -> None:
-    """Add a breakpoint to the heap of ``size`` breakpoints, the largest first."""
-    k = size
-    while k > 0 and at[(k - 1) // 2] < value:
-        at[k], jump[k] = at[(k - 1) // 2], jump[(k - 1) // 2]
-        k = (k - 1) // 2
-    at[k], jump[k] = value, amount
-
-
-@compiled
-def _pop(at: Ints, jump: Ints, size: int) -> None:
-    """Remove the first breakpoint of ``size``; the last one takes its place and sinks."""
-    value, amount = at[size - 1], jump[size - 1]
-    k = 0
-    while True:
-        below = 2 * k + 1
-        if below >= size - 1:
-            break
-        if below + 1 < size - 1 and at[below + 1] > at[below]:
-            below += 1
-        if at[below] <= value:
-            break
-        at[k], jump[k] = at[below], jump[below]
-        k = below
-    at[k], jump[k] = value, amount
-
-
-@compiled
 def _fit(costs: Costs, c: int, begin: int, end: int, d: Ints, top: int, z: Ints, at: Ints, jump: Ints) -> None:
     """Write the best values of cells begin:end of the region whose cell 0 is c; ``at`` and ``jump`` are scratch."""
     size = slope = 0  # of the beginning's cost right of its last breakpoint; never positive once flattened
     for i in range(begin, end):
         last = costs.first[c + i]
         for k in range(costs.offsets[c + i], costs.offsets[c + i + 1]):
-            _push(at, jump, size, costs.atoms[k], costs.slopes[k] - last)
+            push(at, jump, size, costs.atoms[k], costs.slopes[k] - last)
             last = costs.slopes[k]
             size += 1
         slope += last + d[i]
@@ -163,7 +136,7 @@ def _fit(costs: Costs, c: int, begin: int, end: int, d: Ints, top: int, z: Ints,
                 slope = 0
             else:
                 slope -= jump[0]
-                _pop(at, jump, size)
+                pop(at, jump, size)
                 size -= 1
         if slope > 0:
             slope = z[i] = 0
@@ -263,14 +236,14 @@ def order_prices(costs: Costs, shape: Shape, state: State, begin: int, step: int
         d, z = state.own[v], state.best[v]
         least = most = 0
         for i in range(cells):
-            left, right = _slopes_at(costs, v * cells + i, z[i], shape.top[v])
+            left, right = slopes_at(costs, v * cells + i, z[i], shape.top[v])
             limit = _NEVER if i + 1 < cells and z[i + 1] == z[i] else 0
             least = min(max(least - d[i] - right, 0), limit)
             most = min(max(most - d[i] - left, 0), limit)
             low[i], high[i] = least, most
         order[v, cells - 1] = after = 0
         for i in range(cells - 1, 0, -1):
-            left, right = _slopes_at(costs, v * cells + i, z[i], shape.top[v])
+            left, right = slopes_at(costs, v * cells + i, z[i], shape.top[v])
             least = max(low[i - 1], after + d[i] + left)
             most = min(high[i - 1], after + d[i] + right)
             after = max((least + most) // 2 if least <= most < _FINITE else least, 0)

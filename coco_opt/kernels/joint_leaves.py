@@ -17,37 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coco_opt.kernels.compile import compiled
+from coco_opt.kernels.heap import pop, push
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-
-
-@compiled
-def _push(at: Floats, weight: Floats, size: int, value: float, amount: float) -> None:
-    """Add a breakpoint to the heap of ``size`` breakpoints, the largest first."""
-    k = size
-    while k > 0 and at[(k - 1) // 2] < value:
-        at[k], weight[k] = at[(k - 1) // 2], weight[(k - 1) // 2]
-        k = (k - 1) // 2
-    at[k], weight[k] = value, amount
-
-
-@compiled
-def _pop(at: Floats, weight: Floats, size: int) -> None:
-    """Remove the first breakpoint of ``size``; the last one takes its place and sinks."""
-    value, amount = at[size - 1], weight[size - 1]
-    k = 0
-    while True:
-        below = 2 * k + 1
-        if below >= size - 1:
-            break
-        if below + 1 < size - 1 and at[below + 1] > at[below]:
-            below += 1
-        if at[below] <= value:
-            break
-        at[k], weight[k] = at[below], weight[below]
-        k = below
-    at[k], weight[k] = value, amount
 
 
 @compiled
@@ -61,7 +34,7 @@ def _flatten(at: Floats, weight: Floats, size: int, slope: float, top: float) ->
             slope = 0.0
         else:
             slope -= weight[0]
-            _pop(at, weight, size)
+            pop(at, weight, size)
             size -= 1
     return (0.0, 0.0, size) if slope > 0.0 else (least, slope, size)
 
@@ -72,7 +45,7 @@ def fit_absolute(y: Floats, a: Floats, w: float, top: float, z: Floats, at: Floa
     size = 0
     slope = 0.0  # of the prefix's cost right of its last breakpoint; never positive once that is flattened
     for i in range(y.size):
-        _push(at, weight, size, min(max(y[i], 0.0), top), 2.0 * w)
+        push(at, weight, size, min(max(y[i], 0.0), top), 2.0 * w)
         size += 1
         slope += a[i] + w
         z[i], slope, size = _flatten(at, weight, size, slope, top)
@@ -92,10 +65,10 @@ def fit_rounding(x: Floats, a: Floats, top: float, z: Floats, at: Floats, weight
     for i in range(x.size):
         floor = np.floor(x[i])
         part = x[i] - floor
-        _push(at, weight, size, min(max(floor, 0.0), top), 2.0 - 2.0 * part)
+        push(at, weight, size, min(max(floor, 0.0), top), 2.0 - 2.0 * part)
         size += 1
         if part > 0.0:
-            _push(at, weight, size, min(max(floor + 1.0, 0.0), top), 2.0 * part)
+            push(at, weight, size, min(max(floor + 1.0, 0.0), top), 2.0 * part)
             size += 1
         slope += a[i] + 1.0
         z[i], slope, size = _flatten(at, weight, size, slope, top)

@@ -59,6 +59,21 @@ class CellAnswers(NamedTuple):
     path: Ints
 
 
+class Rows(NamedTuple):
+    """Rows drawn in turn, with the numbers of groups of their regions: ``values`` int64[regions, K], ``totals``.
+
+    ``low`` [regions, K] and ``start`` [regions, K + 1] are each row's window, ``powers[b, d]`` exp(-d steepness_b) of
+    the blocks of answers, ``words`` the generator's state.
+    """
+
+    values: Ints
+    totals: Ints
+    low: Ints
+    start: Ints
+    powers: Floats
+    words: Words
+
+
 @compiled
 def _uniform(state: Words) -> float:
     """Return a number in (0, 1) and step the generator: SplitMix64 (Steele, Lea and Flood 2014)."""
@@ -384,67 +399,44 @@ def quantiles(window: Window, marginal: Floats, chances: Floats) -> Ints:
 
 
 @compiled
-def sweep(
-    answers: CellAnswers,
-    rows: Ints,
-    totals: Ints,
-    low: Ints,
-    start: Ints,
-    q: Floats,
-    rho: Floats,
-    powers: Floats,
-    state: Words,
-) -> bool:
-    """Draw every row (rows int64[regions, K]) anew given all the others, and keep the residuals up to date.
+def sweep(answers: CellAnswers, rows: Rows, prior: Increments) -> bool:
+    """Draw every row anew given all the others, and keep the residuals up to date; O(states x depth).
 
-    ``low`` [regions, K] and ``start`` [regions, K + 1] are each row's window, ``q`` and ``rho`` [regions, K + 1] its
-    prior. Returns False, with that row unchanged, where a window has no mass. O(states x depth).
+    ``prior`` [regions, K + 1]. Returns False, with that row unchanged, where a window has no mass.
     """
+    values, words = rows.values, rows.words
     largest = 0
-    for r in range(rows.shape[0]):
-        largest = max(largest, start[r, -1])
+    for r in range(values.shape[0]):
+        largest = max(largest, rows.start[r, -1])
     weight, alpha, jump = np.empty(largest), np.empty(largest), np.empty(largest)
-    drawn = np.empty(rows.shape[1], np.int64)
+    drawn = np.empty(values.shape[1], np.int64)
     complete = True
-    for r in range(rows.shape[0]):
-        window, prior = Window(low[r], start[r]), Increments(q[r], rho[r])
-        _weigh(window, answers, r, rows[r], powers, weight)
-        if _filter(window, weight, prior, totals[r], alpha, jump) == -np.inf:
+    for r in range(values.shape[0]):
+        window, own = Window(rows.low[r], rows.start[r]), Increments(prior.q[r], prior.rho[r])
+        _weigh(window, answers, r, values[r], rows.powers, weight)
+        if _filter(window, weight, own, rows.totals[r], alpha, jump) == -np.inf:
             complete = False
             continue
-        _draw(window, prior, totals[r], alpha, jump, state, drawn)
+        _draw(window, own, rows.totals[r], alpha, jump, words, drawn)
         for p in range(answers.path_start[r], answers.path_start[r + 1]):
             residual = answers.residual[answers.path[p]]
             for i in range(drawn.size):
-                residual[i] += drawn[i] - rows[r, i]
-        rows[r] = drawn
+                residual[i] += drawn[i] - values[r, i]
+        values[r] = drawn
     return complete
 
 
 @compiled
-def advance(
-    answers: CellAnswers,
-    rows: Ints,
-    totals: Ints,
-    low: Ints,
-    start: Ints,
-    q: Floats,
-    rho: Floats,
-    powers: Floats,
-    state: Words,
-    sweeps: int,
-    counts: Floats,
-    present: Floats,
-) -> bool:
+def advance(answers: CellAnswers, rows: Rows, prior: Increments, sweeps: int, counts: Floats, present: Floats) -> bool:
     """Take so many sweeps; add each size's counts, and whether there are any, to float64[regions, K + 1] after each."""
     complete = True
-    cells = rows.shape[1]
+    cells = rows.values.shape[1]
     for _ in range(sweeps):
-        complete &= sweep(answers, rows, totals, low, start, q, rho, powers, state)
-        for r in range(rows.shape[0]):
+        complete &= sweep(answers, rows, prior)
+        for r in range(rows.values.shape[0]):
             before = 0
             for i in range(cells + 1):
-                after = rows[r, i] if i < cells else totals[r]
+                after = rows.values[r, i] if i < cells else rows.totals[r]
                 if after > before:
                     counts[r, i] += after - before
                     present[r, i] += 1.0

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
+import sys
+from pathlib import Path
 
 import pytest
 from numba.core import caching
@@ -52,3 +55,26 @@ def test_other_errors_of_the_decorator_are_not_hidden(monkeypatch: pytest.Monkey
     monkeypatch.setattr(module.numba, "njit", broken)
     with pytest.raises(RuntimeError, match="something else"):
         compiled(_double)
+
+
+def test_a_change_in_a_shared_file_reaches_the_kernels_that_import_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared = "from coco_opt.kernels.compile import compiled\n@compiled\ndef part(x):\n    return x + {}\n"
+    calling = (
+        "from coco_opt.kernels.compile import compiled\nfrom shared_part import part\n"
+        "@compiled\ndef inner(x):\n    return 10 * part(x)\n@compiled\ndef whole(x):\n    return inner(x)\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "calling_part.py").write_text(calling)
+
+    def result() -> int:
+        for name in ("shared_part", "calling_part"):
+            sys.modules.pop(name, None)
+        importlib.invalidate_caches()
+        return int(importlib.import_module("calling_part").whole(1))
+
+    for added in (1, 22, 22, 333):
+        (tmp_path / "shared_part.py").write_text(shared.format(added))
+        assert result() == 10 * (1 + added)
+    assert len(list((tmp_path / "__pycache__").glob("calling_part.whole*.nbc"))) == 1

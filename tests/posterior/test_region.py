@@ -107,12 +107,12 @@ def test_rows_are_drawn_from_their_posterior(laws: tuple[int, ...]) -> None:
     blocks = np.arange(len(laws))
     answers = CellAnswers(rows - answer, np.array(laws), steepness, np.array([0, len(laws)]), blocks)
     powers = np.exp(-steepness[:, None] * np.arange(GROUPS + 2.0))
-    words, totals = np.array([4], np.uint64), np.array([GROUPS])
+    totals, words = np.array([GROUPS]), np.array([4], np.uint64)
+    chain = posterior_region.Rows(rows, totals, window.low[None], window.start[None], powers, words)
+    every = Increments(prior.q[None], prior.rho[None])
     seen, draws = np.zeros(wanted.size), 30_000
     for _ in range(draws):
-        assert posterior_region.sweep(
-            answers, rows, totals, window.low[None], window.start[None], prior.q[None], prior.rho[None], powers, words
-        )
+        assert posterior_region.sweep(answers, chain, every)
         seen[window.start[:-1] + rows[0] - window.low] += 1
     np.testing.assert_array_equal(answers.residual, rows - answer)
     error = np.sqrt(wanted * (1.0 - wanted) / draws) + 1e-9

@@ -212,20 +212,9 @@ class RowChain:
         answers = posterior_region.CellAnswers(
             self._residual, questions.law, questions.steepness, questions.path_start, questions.path
         )
-        complete = posterior_region.advance(
-            answers,
-            self._rows,
-            self._totals,
-            self._low,
-            self._start,
-            self._prior.q,
-            self._prior.rho,
-            self._powers,
-            self._words,
-            sweeps,
-            means.counts,
-            means.present,
-        )
+        rows = posterior_region.Rows(self._rows, self._totals, self._low, self._start, self._powers, self._words)
+        prior = posterior_region.Increments(self._prior.q, self._prior.rho)
+        complete = posterior_region.advance(answers, rows, prior, sweeps, means.counts, means.present)
         if not complete:
             raise SolverError("a row has no state of positive weight within its window: the answers are too far apart")
         means.sweeps += sweeps
