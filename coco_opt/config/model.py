@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from coco_opt.config.sections import EngineConfig, OutputConfig, PrivacyConfig, Section, SolversConfig
 from coco_opt.config.values import SolverChoice
 from coco_opt.errors import ConfigError
+from coco_opt.files.inputs import Frame
 from coco_opt.privacy.cost import Cost
 
 T = TypeVar("T")
@@ -64,7 +65,8 @@ class Config:
     def as_dict(self) -> dict[str, Any]:
         """Return plain JSON-able values with defaults filled in, for public manifests.
 
-        Paths become bare file names; those of private files, the ledger and the folders of this machine are left out.
+        Paths become bare file names; those of private files, their columns, the ledger and
+        the folders of this machine are left out.
         """
         sections: Mapping[str, Section] = {
             "data": self.data,
@@ -76,7 +78,7 @@ class Config:
 
 
 def _plain_section(section: BaseModel) -> dict[str, Any]:
-    hidden: tuple[str, ...] = (*getattr(section, "hidden", ()), "ledger")
+    hidden: tuple[str, ...] = (*getattr(section, "hidden", ()), "ledger", "columns")
     values = {name: getattr(section, name) for name in type(section).model_fields if name not in hidden}
     return {name: _plain(value) for name, value in values.items() if value is not None}
 
@@ -84,6 +86,7 @@ def _plain_section(section: BaseModel) -> dict[str, Any]:
 def _plain(value: Any) -> Any:
     convert: dict[type, Callable[[Any], Any]] = {
         Path: lambda path: path.name,
+        Frame: lambda frame: frame.name,
         Fraction: str,
         SolverChoice: lambda choice: {"name": choice.name, **choice.options},
         tuple: lambda entries: [_plain(entry) for entry in entries],

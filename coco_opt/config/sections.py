@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
@@ -18,7 +19,10 @@ from coco_opt.config.values import (
     probability,
     solver_choice,
     split_shares,
+    table_input,
 )
+from coco_opt.files.columns import Columns
+from coco_opt.files.inputs import Frame, Input
 from coco_opt.privacy.accounting import rho_of_epsilon_delta
 from coco_opt.privacy.budget import Neighbours
 from coco_opt.privacy.cost import Cost, Epsilon, Rho
@@ -28,6 +32,7 @@ from coco_opt.problems import PROBLEMS
 Mechanism = Literal["geometric", "discrete_gaussian"]
 Split = Literal["uniform", "leaves"]
 
+TableInput = Annotated[Path | Frame, PlainValidator(table_input)]
 FilePath = Annotated[Path, PlainValidator(file_path)]
 Choice = Annotated[SolverChoice | None, PlainValidator(solver_choice)]
 
@@ -41,6 +46,34 @@ class Section(BaseModel):
     model_config = ConfigDict(strict=True, frozen=True, extra="forbid", allow_inf_nan=False)
 
     hidden: ClassVar[tuple[str, ...]] = ()
+
+
+class DataSection(Section):
+    """Where the input lies: each table a file by its path or, in Python, a frame.
+
+    ``columns`` says what columns are called there, by the name that they have here: { entity_id = "pid" }. A kind
+    lists the ``tables`` whose columns may be called otherwise.
+    """
+
+    tables: ClassVar[tuple[Columns, ...]] = ()
+
+    columns: dict[str, str] = Field(default_factory=dict)
+
+    def given(self, key: str) -> Input:
+        """Return the table of a key that was given."""
+        return Input(getattr(self, key), self.columns)
+
+    @model_validator(mode="after")
+    def _columns_known(self) -> DataSection:
+        known = list(dict.fromkeys(name for table in self.tables for name in (*table.required, *table.optional)))
+        for name in self.columns:
+            if name not in known:
+                near = difflib.get_close_matches(name, known, n=1)
+                hint = f"; did you mean {near[0]!r}?" if near else f": they are {', '.join(known)}"
+                raise KeyedError(f"columns.{name}", f"is not a column of these tables{hint}")
+        if len(set(self.columns.values())) < len(self.columns):
+            raise KeyedError("columns", "two columns cannot have one name in your files")
+        return self
 
 
 class PrivacyConfig(Section):

@@ -9,9 +9,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 from pydantic import PlainValidator, ValidationInfo
+
+from coco_opt.files.inputs import ArrowStream, Frame, is_frame
 
 Option = str | int | float | bool
 
@@ -131,6 +133,15 @@ def file_path(value: object, info: ValidationInfo) -> Path:
         raise ValueError("must be a path in a string")
     folder: Path = info.context["folder"] if info.context else Path()
     return folder / value
+
+
+def table_input(value: object, info: ValidationInfo) -> Path | Frame:
+    """Read a path, or in Python a frame, which is read into Arrow at once."""
+    if is_frame(value):
+        return Frame.of(info.field_name or "given", cast(ArrowStream, value))
+    if not isinstance(value, (str, Path, Frame)):
+        raise ValueError("must be a path in a string, or in Python a frame of pandas, Polars, Arrow or DuckDB")
+    return value if isinstance(value, Frame) else file_path(value, info)
 
 
 def solver_choice(value: object) -> SolverChoice:

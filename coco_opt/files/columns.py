@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from coco_opt.errors import InputError, Place
 
@@ -36,6 +36,13 @@ class Columns:
     def counts(self) -> tuple[str, ...]:
         """The names of columns that hold counts."""
         return self.last + self.optional
+
+    def renamed(self, names: Mapping[str, str]) -> Columns:
+        """Return the same table with some columns called otherwise, by the name that they have here."""
+        first, last, optional = (
+            tuple(names.get(one, one) for one in group) for group in (self.first, self.last, self.optional)
+        )
+        return replace(self, first=first, last=last, optional=optional)
 
     def kept(self, names: Sequence[str]) -> list[int]:
         """Return the places of the columns that are read, in the order in which they are named here."""

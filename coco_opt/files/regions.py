@@ -14,7 +14,8 @@ from coco_opt.files import checks
 from coco_opt.files.checked import Check, Regions, int64_column, positions, tree_check
 from coco_opt.files.columns import HIERARCHY
 from coco_opt.files.folder import Coded, FileTable, read_columns
-from coco_opt.files.source import Loaded, StrPath, isolated, load
+from coco_opt.files.inputs import Input, InputLike
+from coco_opt.files.source import Loaded, isolated, load
 from coco_opt.histograms import Hierarchy
 from coco_opt.histograms.arrays import Int64Array
 from coco_opt.privacy.measurement import Asked
@@ -47,15 +48,15 @@ class PublicRegions:
         return tuple(None if region in several else name for region, name in enumerate(ids))
 
 
-def read_regions(path: StrPath) -> PublicRegions:
+def read_regions(hierarchy: InputLike) -> PublicRegions:
     """Read a hierarchy (region_id, then one column a level, root first).
 
     Raises HierarchyError where the regions form no tree, InputError: null-id, space-in-id, empty-file and the codes of
     ``source.load``.
     """
-    path = Path(path)
-    with isolated([path]) as con:
-        table = load(con, "hierarchy", path, HIERARCHY)
+    source = Input.of(hierarchy, "hierarchy")
+    with isolated([source]) as con:
+        table = load(con, "hierarchy", source, HIERARCHY)
         return read_tree(table)
 
 

@@ -1,4 +1,4 @@
-"""Bring CSV and Parquet files into an isolated DuckDB as text, column by column, and find bad rows in them.
+"""Bring CSV and Parquet files and frames into an isolated DuckDB as text, column by column, and find bad rows in them.
 
 DuckDB and Arrow put rows of the file into their messages. So their errors are classified where they are
 caught and a clean one is raised after the handler has ended: nothing of the original is left, not even in
@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from coco_opt.errors import InputError, Place
 from coco_opt.files.columns import Columns
+from coco_opt.files.inputs import Frame, Input
 
 if TYPE_CHECKING:
     import duckdb
 
 T = TypeVar("T")
-StrPath = str | Path
 
 _HEADER_LIMIT = 1 << 20
 _SETTINGS = (
@@ -34,8 +34,9 @@ _SETTINGS = (
     "SET preserve_insertion_order = true",
     "SET threads = 2",
 )
+_DELIMITERS = (",", ";", "\t")
 _CSV_OPTIONS = (
-    "header = true, delim = ',', quote = '\"', escape = '\"', comment = '', nullstr = '', "
+    "header = true, quote = '\"', escape = '\"', comment = '', nullstr = '', "
     "null_padding = false, ignore_errors = false, auto_detect = false, strict_mode = true, "
     "encoding = 'utf-8', compression = 'none'"
 )
@@ -43,17 +44,17 @@ _CSV_OPTIONS = (
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A file as a DuckDB table: text columns c0, c1, ... in file order, and where its rows came from."""
+    """A table of the user's in DuckDB: text columns c0, c1, ... in its own order, and where its rows came from.
+
+    ``names`` are what the columns are called here, in the order of c0, c1, ...; ``shown`` what they are called there.
+    """
 
     con: duckdb.DuckDBPyConnection
     table: str
-    path: Path
+    source: Input
     names: tuple[str, ...]
-
-    @property
-    def is_csv(self) -> bool:
-        """Whether the file is CSV, whose rows count from its header line."""
-        return self.path.suffix.lower() == ".csv"
+    shown: tuple[str, ...]
+    delimiter: str = ","
 
     def value(self, query: str) -> Any:
         """Return the single value of a query, in which {t} stands for the table."""
@@ -62,7 +63,7 @@ class Loaded:
     def fetch(self, query: str) -> list[tuple[Any, ...]]:
         """Return all rows of a query, in which {t} stands for the table."""
         # fetchall, not fetchone: a result left open blocks the connection's next relation.
-        return quietly(self.path, lambda: self.con.execute(query.replace("{t}", self.table)).fetchall())
+        return quietly(self.source, lambda: self.con.execute(query.replace("{t}", self.table)).fetchall())
 
     def rows(self) -> int:
         """Return the number of rows, the header not counted."""
@@ -75,13 +76,15 @@ class Loaded:
 
     def place(self, rowid: int | None = None, column: int | None = None) -> Place:
         """Return the place of a row in the user's file; O(rows), for errors only."""
-        row = None if rowid is None else _csv_row(self.path, rowid) if self.is_csv else rowid + 1
-        return Place(self.path.name, row, None if column is None else self.names[column])
+        row = None if rowid is None else rowid + 1
+        if rowid is not None and self.source.path is not None and self.source.is_csv:
+            row = _csv_row(self.source.path, rowid, self.delimiter)
+        return Place(self.source.name, row, None if column is None else self.shown[column])
 
 
 @contextmanager
-def isolated(files: Sequence[Path]) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Open an in-memory DuckDB that can read ``files`` and nothing else, and that never writes to disk."""
+def isolated(inputs: Sequence[Input]) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Open an in-memory DuckDB that can read the files among ``inputs`` and nothing else, and never writes to disk."""
     import duckdb
 
     con = duckdb.connect(":memory:")
@@ -89,6 +92,7 @@ def isolated(files: Sequence[Path]) -> Iterator[duckdb.DuckDBPyConnection]:
         for setting in _SETTINGS:
             con.execute(setting)
         # A name with * ? or [ is looked up by its escaped form first, then opened by its own.
+        files = [one.path for one in inputs if one.path is not None]
         allowed = ", ".join(_quoted(name) for path in files for name in (str(path), _literal(path)))
         con.execute(f"SET allowed_paths = [{allowed}]")
         con.execute("SET enable_external_access = false")
@@ -98,24 +102,34 @@ def isolated(files: Sequence[Path]) -> Iterator[duckdb.DuckDBPyConnection]:
         con.close()
 
 
-def load(con: duckdb.DuckDBPyConnection, table: str, path: Path, columns: Columns) -> Loaded:
-    """Check a file's columns and bring it into DuckDB as text.
+def load(con: duckdb.DuckDBPyConnection, table: str, source: Input, columns: Columns) -> Loaded:
+    """Check a table's columns and bring it into DuckDB as text; a CSV file may use commas, semicolons or tabs.
 
     Raises InputError: file-not-found, unknown-format, empty-file, unreadable-file, malformed-row,
     out-of-memory and the codes of ``Columns.check``.
     """
-    _check_file(path)
-    if path.suffix.lower() == ".csv":
-        names = _csv_header(path)
-        columns.check(names, path.name, 1)
-        kept = columns.kept(names)
-        quietly(path, lambda: _load_csv(con, table, path, len(names), kept))
+    called = columns.renamed(source.columns)
+    where, delimiter = source.where, ","
+    if isinstance(where, Frame):
+        names = list(where.table.column_names)
+        called.check(names, source.name, None)
+        kept = called.kept(names)
+        quietly(source, lambda: _load_arrow(con, table, where.table, source, called))
     else:
-        names = quietly(path, lambda: _parquet_names(path))
-        columns.check(names, path.name, None)
-        kept = columns.kept(names)
-        quietly(path, lambda: _load_parquet(con, table, path, columns))
-    return Loaded(con, table, path, tuple(names[k] for k in kept))
+        _check_file(where)
+        if source.is_csv:
+            names, delimiter = _csv_header(where, called.required)
+            called.check(names, source.name, 1)
+            kept = called.kept(names)
+            quietly(source, lambda: _load_csv(con, table, where, delimiter, len(names), kept))
+        else:
+            names = quietly(source, lambda: _parquet_names(where))
+            called.check(names, source.name, None)
+            kept = called.kept(names)
+            quietly(source, lambda: _load_parquet(con, table, where, source, called))
+    ours = {user: own for own, user in source.columns.items()}
+    shown = tuple(names[k] for k in kept)
+    return Loaded(con, table, source, tuple(ours.get(name, name) for name in shown), shown, delimiter)
 
 
 def header(path: Path) -> tuple[str, ...]:
@@ -124,11 +138,12 @@ def header(path: Path) -> tuple[str, ...]:
     Raises InputError: file-not-found, unknown-format, empty-file, unreadable-file, no-header.
     """
     _check_file(path)
-    names = _csv_header(path) if path.suffix.lower() == ".csv" else quietly(path, lambda: _parquet_names(path))
+    source = Input(path)
+    names = _csv_header(path)[0] if source.is_csv else quietly(source, lambda: _parquet_names(path))
     return tuple(names)
 
 
-def quietly(path: Path, action: Callable[[], T]) -> T:
+def quietly(source: Path | Input, action: Callable[[], T]) -> T:
     """Run ``action``; turn any error of DuckDB, Arrow or the file system into one that shows no data.
 
     DuckDB answers Ctrl-C by a RuntimeError: it becomes the KeyboardInterrupt it was.
@@ -140,7 +155,7 @@ def quietly(path: Path, action: Callable[[], T]) -> T:
     try:
         return action()
     except (duckdb.Error, pa.ArrowException, OSError, UnicodeError, MemoryError, ValueError) as error:
-        failure = _classified(path, type(error).__name__, str(error))
+        failure = _classified(source.name, type(error).__name__, str(error))
     except RuntimeError as error:
         if str(error) != "Query interrupted":
             raise
@@ -148,14 +163,14 @@ def quietly(path: Path, action: Callable[[], T]) -> T:
     raise failure
 
 
-def _classified(path: Path, kind: str, text: str) -> InputError:
+def _classified(name: str, kind: str, text: str) -> InputError:
     """Choose a code and a row number from a foreign error; nothing else of its text is used."""
     if kind in ("OutOfMemoryException", "ArrowMemoryError", "MemoryError"):
-        return InputError("out-of-memory", "the table does not fit in memory", Place(path.name))
+        return InputError("out-of-memory", "the table does not fit in memory", Place(name))
     if kind in ("BinderException", "CatalogException", "ParserException", "ResourceInUseException"):
-        return InputError("internal", f"could not be read, a bug here ({kind}): please report it", Place(path.name))
+        return InputError("internal", f"could not be read, a bug here ({kind}): please report it", Place(name))
     line = re.search(r"CSV Error on Line: (\d+)", text)
-    place = Place(path.name, int(line.group(1)) if line else None)
+    place = Place(name, int(line.group(1)) if line else None)
     if "not utf-8 encoded" in text or kind == "UnicodeDecodeError":
         return InputError("unreadable-file", "is not UTF-8 text: convert it", place)
     if "Expected Number of Columns" in text:
@@ -180,15 +195,18 @@ def _check_file(path: Path) -> None:
         raise InputError("empty-file", "holds nothing", Place(path.name))
 
 
-def _csv_header(path: Path) -> list[str]:
-    def read() -> list[str]:
+def _csv_header(path: Path, required: Sequence[str] = ()) -> tuple[list[str], str]:
+    """Return the names in the first row and what separates them: what gives the required ones, or else most names."""
+
+    def read() -> list[tuple[list[str], str]]:
         with path.open("rb") as file:
             line = file.readline(_HEADER_LIMIT).decode("utf-8-sig")
-        return next(csv.reader([line], strict=True), [])
+        return [(next(csv.reader([line], strict=True, delimiter=one), []), one) for one in _DELIMITERS]
 
     bad = Place(path.name, 1)
     try:
-        return quietly(path, read)
+        # max takes the first of equals: a comma, where nothing tells.
+        return max(quietly(path, read), key=lambda found: (sum(name in found[0] for name in required), len(found[0])))
     except csv.Error:
         failure = InputError("no-header", "the first row is not a row of column names", bad)
     except InputError as error:
@@ -196,9 +214,12 @@ def _csv_header(path: Path) -> list[str]:
     raise failure
 
 
-def _load_csv(con: duckdb.DuckDBPyConnection, table: str, path: Path, width: int, kept: Sequence[int]) -> None:
+def _load_csv(
+    con: duckdb.DuckDBPyConnection, table: str, path: Path, delimiter: str, width: int, kept: Sequence[int]
+) -> None:
     columns = ", ".join(f"'f{k}': 'VARCHAR'" for k in range(width))
-    source = f"read_csv({_quoted(_literal(path))}, columns = {{{columns}}}, {_CSV_OPTIONS})"
+    options = f"delim = {_quoted(delimiter)}, {_CSV_OPTIONS}"
+    source = f"read_csv({_quoted(_literal(path))}, columns = {{{columns}}}, {options})"
     chosen = ", ".join(f"f{k} AS c{place}" for place, k in enumerate(kept))
     con.execute(f"CREATE TABLE {table} AS SELECT {chosen} FROM {source}")
 
@@ -210,46 +231,53 @@ def _parquet_names(path: Path) -> list[str]:
         return list(file.schema_arrow.names)
 
 
-def _load_parquet(con: duckdb.DuckDBPyConnection, table: str, path: Path, columns: Columns) -> None:
-    import pyarrow as pa
+def _load_parquet(con: duckdb.DuckDBPyConnection, table: str, path: Path, source: Input, columns: Columns) -> None:
     import pyarrow.parquet as pq
 
     with pq.ParquetFile(path, page_checksum_verification=True) as file:
-        _check_types(file.schema_arrow, path, columns)
+        _check_types(file.schema_arrow, source.name, columns)
         every = file.schema_arrow.names
-        names = [every[k] for k in columns.kept(every)]
-        data = file.read(names)
-    # By name: asked for a column x, Arrow returns one called "x.y" as well.
-    texts = {f"c{k}": data.column(name).cast(pa.string()) for k, name in enumerate(names)}
+        data = file.read([every[k] for k in columns.kept(every)])
+    _load_arrow(con, table, data, source, columns)
+
+
+def _load_arrow(con: duckdb.DuckDBPyConnection, table: str, data: Any, source: Input, columns: Columns) -> None:
+    import pyarrow as pa
+
+    _check_types(data.schema, source.name, columns)
+    names = data.column_names
+    # By name: asked for a column x, Arrow's reader returns one called "x.y" as well.
+    texts = {f"c{at}": data.column(names[k]).cast(pa.string()) for at, k in enumerate(columns.kept(names))}
     con.register("arrow_source", pa.table(texts))
     con.execute(f"CREATE TABLE {table} AS SELECT * FROM arrow_source")
     con.unregister("arrow_source")
 
 
-def _check_types(schema: Any, path: Path, columns: Columns) -> None:
+def _check_types(schema: Any, name: str, columns: Columns) -> None:
     """Raise InputError unless counts are integers and ids are strings or integers."""
     import pyarrow.types as kinds
 
     for k in columns.kept(schema.names):
-        name, kind = schema.names[k], schema.types[k]
+        column, kind = schema.names[k], schema.types[k]
         kind = kind.value_type if kinds.is_dictionary(kind) else kind
-        place = Place(path.name, None, name if name in columns.required or not columns.private else None)
-        if name in columns.counts:
+        place = Place(name, None, column if column in columns.required or not columns.private else None)
+        if column in columns.counts:
             if not kinds.is_integer(kind):
-                raise InputError("not-an-integer", "must have an integer type", place)
+                raise InputError("not-an-integer", f"must have an integer type, and has {kind}", place)
         elif not (kinds.is_integer(kind) or kinds.is_string(kind) or _is_text(kinds, kind)):
-            raise InputError("wrong-type", "names and ids must be strings or integers", place)
+            message = f"names and ids must be strings or integers, and this column has the type {kind}"
+            raise InputError("wrong-type", message, place)
 
 
 def _is_text(kinds: Any, kind: Any) -> bool:
     return bool(kinds.is_large_string(kind) or kinds.is_string_view(kind))
 
 
-def _csv_row(path: Path, rowid: int) -> int:
+def _csv_row(path: Path, rowid: int, delimiter: str) -> int:
     """Return the row in the file of a record: DuckDB skips blank lines, people count them."""
     seen = -2
     with path.open(encoding="utf-8", newline="") as file:
-        for row, record in enumerate(csv.reader(file), start=1):
+        for row, record in enumerate(csv.reader(file, delimiter=delimiter), start=1):
             seen += bool(record)
             if seen == rowid:
                 return row

@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from coco_opt.files.inputs import Input
 from coco_opt.files.source import isolated, quietly
 from tests.files.helpers import Write
 
 
 def test_the_connection_reads_its_files_only_and_never_writes(write: Write, tmp_path: Path) -> None:
     allowed, other = write("a.csv", "x\n1\n"), write("b.csv", "x\n2\n")
-    with isolated([allowed]) as con:
+    with isolated([Input(allowed)]) as con:
         assert con.execute("SELECT * FROM read_csv(?)", [str(allowed)]).fetchall() == [(1,)]
         for query in (
             f"SELECT * FROM read_csv('{other}')",

@@ -106,3 +106,17 @@ def test_a_bad_value_names_its_key(key: str, old: str, new: str, words: str) -> 
         parse(MINIMAL.replace(old, new))
     lines = [line for line in str(caught.value).splitlines() if f"[{key}]" in line]
     assert any(words in line for line in lines), str(caught.value)
+
+
+def test_a_range_stands_for_its_whole_numbers_in_attributes_and_groupings() -> None:
+    text = MINIMAL.replace('["child", "adult", "old"]', '"-1..3"')
+    grouping = 'groupings = { young = { of = "age", groups = { minor = "-1..1", adult = ["2", "3"] } } }'
+    section = parse(text + grouping).method
+    assert section.attributes["age"] == ("-1", "0", "1", "2", "3")
+    assert section.groupings["young"].groups == {"minor": ("-1", "0", "1"), "adult": ("2", "3")}
+
+
+@pytest.mark.parametrize("span", ['"3..1"', '"0..999999"', '"0-115"', '"a..b"', '"1.5..3"'])
+def test_what_is_no_range_is_refused_by_name(span: str) -> None:
+    with pytest.raises(ConfigError, match=r"\[topdown.attributes\] .*'age' must"):
+        parse(MINIMAL.replace('["child", "adult", "old"]', span))

@@ -7,7 +7,6 @@ text, columns go by name, and whatever could be misread is a typed error that sh
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,8 +14,9 @@ import numpy as np
 from coco_opt.errors import InputError
 from coco_opt.files import checks
 from coco_opt.files.columns import ENTITIES, GROUPS, HIERARCHY
+from coco_opt.files.inputs import Input, InputLike
 from coco_opt.files.regions import PublicRegions, read_tree, register_leaves
-from coco_opt.files.source import Loaded, StrPath, isolated, load, quietly
+from coco_opt.files.source import Loaded, isolated, load, quietly
 from coco_opt.groups.asked.private import PrivateCounts
 from coco_opt.histograms import Hierarchy
 from coco_opt.histograms.arrays import Int64Array
@@ -49,47 +49,47 @@ class PublicGroups:
         return f"PublicGroups({self.hierarchy!r}, {int(self.group_counts[0]):,} groups)"
 
 
-def read_tables(entities: StrPath, groups: StrPath, hierarchy: StrPath) -> PrivateCounts:
+def read_tables(entities: InputLike, groups: InputLike, hierarchy: InputLike) -> PrivateCounts:
     """Read the three tables of the paper (Kuo et al. 2018, section 3), the public two first."""
     return read_private(read_public(groups, hierarchy), entities)
 
 
-def read_public(groups: StrPath, hierarchy: StrPath) -> PublicGroups:
+def read_public(groups: InputLike, hierarchy: InputLike) -> PublicGroups:
     """Read groups (group_id, region_id) and hierarchy (region_id, then one column a level, root first).
 
     Raises HierarchyError where the regions form no tree, and InputError: null-id, space-in-id,
     unknown-region, duplicate-group, group-in-two-leaves, empty-file and the codes of ``source.load``.
     """
-    groups, hierarchy = Path(groups), Path(hierarchy)
-    with isolated([hierarchy, groups]) as con:
-        table = load(con, "hierarchy", hierarchy, HIERARCHY)
+    listed, tree_of = Input.of(groups, "groups"), Input.of(hierarchy, "hierarchy")
+    with isolated([tree_of, listed]) as con:
+        table = load(con, "hierarchy", tree_of, HIERARCHY)
         regions = read_tree(table)
         register_leaves(table, regions.leaf_ids)
-        _check_groups(load(con, "groups", groups, GROUPS))
+        _check_groups(load(con, "groups", listed, GROUPS))
         query = "SELECT c0 AS id, leaf FROM groups JOIN leaves ON c1 = region"
-        group_leaf: Any = quietly(groups, lambda: con.sql(query).to_arrow_table())
+        group_leaf: Any = quietly(listed, lambda: con.sql(query).to_arrow_table())
     leaf = group_leaf.column("leaf").to_numpy()
     tree = regions.hierarchy
     counts = np.bincount(leaf, minlength=len(tree.leaves)).astype(np.int64)
     return PublicGroups(regions, tree.aggregate(counts), group_leaf)
 
 
-def read_private(public: PublicGroups, entities: StrPath) -> PrivateCounts:
+def read_private(public: PublicGroups, entities: InputLike) -> PrivateCounts:
     """Read entities (entity_id, group_id) and count every leaf's groups by size; O(rows), all in DuckDB.
 
     Raises InputError: empty-file, null-id, space-in-id, duplicate-entity, unknown-group and the codes of
     ``source.load``.
     """
-    path = Path(entities)
-    with isolated([path]) as con:
-        table = load(con, "entities", path, ENTITIES)
+    source = Input.of(entities, "entities")
+    with isolated([source]) as con:
+        table = load(con, "entities", source, ENTITIES)
         checks.check_rows(table)
         checks.check_present(table, 1)
         checks.check_ids(table, (0,))
         message = "this entity occurs in an earlier row: one entity belongs to one group, once"
         checks.check_unique(table, (0,), "duplicate-entity", message, 0)
         con.register("group_leaf", public.group_leaf)
-        runs = quietly(path, lambda: _count_sizes(con))
+        runs = quietly(source, lambda: _count_sizes(con))
         rows, counted = table.rows(), int((runs[1] * runs[2]).sum())
         if counted < rows:
             message = "this group is not in the groups table"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,8 +9,9 @@ import numpy as np
 from coco_opt.errors import HierarchyError, InputError, Place
 from coco_opt.files import checks
 from coco_opt.files.columns import SIZES
+from coco_opt.files.inputs import Input, InputLike
 from coco_opt.files.regions import PublicRegions
-from coco_opt.files.source import Loaded, StrPath, isolated, load, quietly
+from coco_opt.files.source import Loaded, isolated, load, quietly
 from coco_opt.groups.asked.entities import PublicGroups, fetch_runs, from_runs
 from coco_opt.groups.asked.private import PrivateCounts
 from coco_opt.histograms import Hierarchy
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 _ONE_LEVEL = "region"  # the name of the level of a table without level columns
 
 
-def read_sizes(path: StrPath, root: str | None = None) -> PrivateCounts:
+def read_sizes(sizes: InputLike, root: str | None = None) -> PrivateCounts:
     """Read a table of counts; without level columns it is one region named ``root``.
 
     Raises HierarchyError where the regions form no tree, and InputError: not-an-integer, negative-size,
     negative-count, too-large, duplicate-row, space-in-id, missing-root, unexpected-root, empty-file and the
     codes of ``source.load``. Rows with 0 groups keep their region and add nothing.
     """
-    path = Path(path)
-    with isolated([path]) as con:
-        table, tree = _open(con, path, root)
+    source = Input.of(sizes, "sizes")
+    with isolated([source]) as con:
+        table, tree = _open(con, source, root)
         group_counts = _group_counts(table, tree)
         levels = len(table.names) - 2
         checks.check_count(table, levels, "negative-size")
@@ -42,30 +42,30 @@ def read_sizes(path: StrPath, root: str | None = None) -> PrivateCounts:
         query = f"""
             SELECT leaf, c{levels}::BIGINT AS size, c{levels + 1}::BIGINT AS groups FROM {_join(levels)}
             WHERE c{levels + 1} <> '0' ORDER BY leaf, size"""
-        runs = quietly(path, lambda: fetch_runs(con, query))
+        runs = quietly(source, lambda: fetch_runs(con, query))
         read, counted = table.rows(), int(table.value(f"SELECT count(*) FROM {_join(levels)}"))
     return from_runs(tree, group_counts, runs, read, counted)
 
 
-def read_public_sizes(path: StrPath, root: str | None = None) -> PublicGroups:
+def read_public_sizes(sizes: InputLike, root: str | None = None) -> PublicGroups:
     """Read only what is public in a table of counts: its regions and their numbers of groups.
 
     Raises what ``read_sizes`` does, but for the sizes, which it does not look at.
     """
-    path = Path(path)
-    with isolated([path]) as con:
-        table, tree = _open(con, path, root)
+    source = Input.of(sizes, "sizes")
+    with isolated([source]) as con:
+        table, tree = _open(con, source, root)
         group_counts = _group_counts(table, tree)
     return PublicGroups(PublicRegions(tree, tuple(table.names[:-2]) or (_ONE_LEVEL,), ()), group_counts)
 
 
-def _open(con: duckdb.DuckDBPyConnection, path: Path, root: str | None) -> tuple[Loaded, Hierarchy]:
-    table = load(con, "sizes", path, SIZES)
+def _open(con: duckdb.DuckDBPyConnection, source: Input, root: str | None) -> tuple[Loaded, Hierarchy]:
+    table = load(con, "sizes", source, SIZES)
     levels = len(table.names) - 2
     if levels > 0 and root is not None:
-        raise InputError("unexpected-root", "has level columns: remove root from [data]", Place(path.name))
+        raise InputError("unexpected-root", "has level columns: remove root from [data]", Place(source.name))
     if levels == 0 and root is None:
-        raise InputError("missing-root", "has no level column: name its region by root", Place(path.name))
+        raise InputError("missing-root", "has no level column: name its region by root", Place(source.name))
     checks.check_rows(table)
     checks.check_levels(table, range(levels))
     if levels > 0:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 
 from coco_opt.config.model import Config
@@ -68,18 +66,18 @@ def buckets_of(config: Config, levels: int) -> tuple[Buckets | None, ...]:
 def _read_public(config: Config) -> PublicGroups:
     data = config.data
     if data.sizes is not None:
-        return read_public_sizes(data.sizes, data.root)
-    return read_public(data.groups, data.hierarchy)
+        return read_public_sizes(data.given("sizes"), data.root)
+    return read_public(data.given("groups"), data.given("hierarchy"))
 
 
 def read_counts(plan: Plan) -> PrivateCounts:
     """Open the private table and count; raises InputError, whose message holds no private value."""
     data, asked = plan.config.data, plan.asked
     if data.sizes is None:
-        return read_private(plan.detail, data.entities)
-    counts = read_sizes(data.sizes, data.root)
+        return read_private(plan.detail, data.given("entities"))
+    counts = read_sizes(data.given("sizes"), data.root)
     same = counts.hierarchy.paths == asked.hierarchy.paths
     if not same or not np.array_equal(counts.group_counts, asked.per_region[GROUPS]):
         message = "its regions or numbers of groups are no longer those that were planned with: it changed meanwhile"
-        raise InputError("group-count-mismatch", message, Place(Path(data.sizes).name))
+        raise InputError("group-count-mismatch", message, Place(data.given("sizes").name))
     return counts

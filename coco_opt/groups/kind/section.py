@@ -8,8 +8,9 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field, PlainValidator, model_validator
 
-from coco_opt.config.sections import FilePath, Section
+from coco_opt.config.sections import DataSection, Section, TableInput
 from coco_opt.config.values import KeyedError, choice, one_or_list
+from coco_opt.files.columns import ENTITIES, GROUPS, HIERARCHY, SIZES, Columns
 from coco_opt.groups.answers import Loss
 from coco_opt.groups.estimated.estimate import Consistency, VarianceRule
 from coco_opt.groups.queries import Query
@@ -17,15 +18,16 @@ from coco_opt.kernels.merging import Merge, Rounding
 from coco_opt.problems.isotonic import TieRule
 
 
-class GroupsData(Section):
+class GroupsData(DataSection):
     """Where the input lies: three tables (entities, groups, hierarchy), or one table of counts (sizes)."""
 
     hidden: ClassVar[tuple[str, ...]] = ("entities", "sizes")
+    tables: ClassVar[tuple[Columns, ...]] = (ENTITIES, GROUPS, HIERARCHY, SIZES)
 
-    entities: FilePath | None = None
-    groups: FilePath | None = None
-    hierarchy: FilePath | None = None
-    sizes: FilePath | None = None
+    entities: TableInput | None = None
+    groups: TableInput | None = None
+    hierarchy: TableInput | None = None
+    sizes: TableInput | None = None
     root: str | None = None
 
     @model_validator(mode="after")

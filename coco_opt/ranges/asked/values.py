@@ -6,7 +6,6 @@ Everything is counted in DuckDB; what could be misread is a typed error with fil
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,7 +14,8 @@ from numpy.typing import NDArray
 from coco_opt.errors import InputError, Place
 from coco_opt.files import checks
 from coco_opt.files.columns import Columns
-from coco_opt.files.source import Loaded, StrPath, isolated, load, quietly
+from coco_opt.files.inputs import Input, InputLike
+from coco_opt.files.source import Loaded, isolated, load, quietly
 from coco_opt.problem import MAX_INTEGER
 from coco_opt.ranges.domain import DomainTree
 from coco_opt.ranges.measurement import Outside
@@ -60,8 +60,8 @@ class CellCounts:
         return "CellCounts(private)"
 
 
-def read_values(path: StrPath, domain: DomainTree, outside: Outside = "refuse") -> CellCounts:
-    """Count entities by cell from a file of one row an entity with its ``value``, or of ``cell`` and ``count``.
+def read_values(values: InputLike, domain: DomainTree, outside: Outside = "refuse") -> CellCounts:
+    """Count entities by cell from a table of one row an entity with its ``value``, or of ``cell`` and ``count``.
 
     Beside ``value``, a column ``count`` says how many entities a row stands for. Values are whole numbers; one outside
     the domain is refused, or with ``outside`` "clamp" counted in the nearest cell. Cells are numbered from 0,
@@ -69,9 +69,9 @@ def read_values(path: StrPath, domain: DomainTree, outside: Outside = "refuse") 
     not-an-integer, negative-count, too-large, outside-domain, duplicate-cell, no-entities and the codes of
     ``source.load``. O(rows).
     """
-    path = Path(path)
-    with isolated([path]) as con:
-        table = _open(con, path)
+    source = Input.of(values, "values")
+    with isolated([source]) as con:
+        table = _open(con, source)
         checks.check_rows(table)
         by_cell = "cell" in table.names
         column = table.names.index("cell" if by_cell else "value")
@@ -91,20 +91,20 @@ def read_values(path: StrPath, domain: DomainTree, outside: Outside = "refuse") 
     cells = np.zeros(domain.cells, np.int64)
     np.add.at(cells, np.clip(at, 0, domain.cells - 1), entities)
     if not cells.any():
-        raise InputError("no-entities", "every count is 0: is this the right file?", Place(path.name))
+        raise InputError("no-entities", "every count is 0: is this the right file?", Place(source.name))
     return CellCounts(cells, rows, int(entities[beyond].sum()))
 
 
-def _open(con: duckdb.DuckDBPyConnection, path: Path) -> Loaded:
+def _open(con: duckdb.DuckDBPyConnection, source: Input) -> Loaded:
     failure = ""
     for table, columns in (("entities", VALUES), ("counts", CELLS)):
         try:
-            return load(con, table, path, columns)
+            return load(con, table, source, columns)
         except InputError as error:
             if error.code not in _NO_COLUMNS:
                 raise
             failure = error.code
-    raise InputError(failure, "the columns must be value, one row an entity, or cell and count", Place(path.name))
+    raise InputError(failure, "the columns must be value, one row an entity, or cell and count", Place(source.name))
 
 
 def _counted(table: Loaded) -> str:
@@ -129,5 +129,5 @@ def _check_inside(table: Loaded, column: int, first: int, behind: int, *, clamp:
 def _grouped(table: Loaded, column: int, counted: str) -> tuple[Int64, Int64]:
     """Return the distinct entries of a column and the entities of each."""
     query = f"SELECT c{column}::BIGINT AS entry, sum({counted})::BIGINT AS entities FROM {table.table} GROUP BY 1"
-    found = quietly(table.path, lambda: table.con.execute(query).fetchnumpy())
+    found = quietly(table.source, lambda: table.con.execute(query).fetchnumpy())
     return np.asarray(found["entry"], np.int64), np.asarray(found["entities"], np.int64)

@@ -98,7 +98,7 @@ class RangesKind:
 
     def read(self, plan: Plan) -> CellCounts:
         """Count the private values by cell."""
-        return read_values(plan.config.data.values, plan.detail, plan.config.method.outside)
+        return read_values(plan.config.data.given("values"), plan.detail, plan.config.method.outside)
 
     def ask(self, plan: Plan, private: CellCounts) -> Iterable[Exact]:
         """Return the exact counts of all intervals."""

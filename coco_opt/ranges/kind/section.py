@@ -7,8 +7,10 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, PlainValidator, model_validator
 
-from coco_opt.config.sections import FilePath, Section
+from coco_opt.config.sections import DataSection, Section, TableInput
 from coco_opt.config.values import KeyedError, choice
+from coco_opt.files.columns import Columns
+from coco_opt.ranges.asked.values import CELLS, VALUES
 from coco_opt.ranges.estimated.universal import Estimator
 from coco_opt.ranges.measurement import Outside
 
@@ -39,12 +41,13 @@ def _edges(value: object) -> tuple[int, ...]:
     return edges
 
 
-class RangesData(Section):
+class RangesData(DataSection):
     """Where the private values lie: one row an entity with its value, or one a cell with its count."""
 
     hidden: ClassVar[tuple[str, ...]] = ("values",)
+    tables: ClassVar[tuple[Columns, ...]] = (VALUES, CELLS)
 
-    values: FilePath
+    values: TableInput
 
 
 class RangesSection(Section):

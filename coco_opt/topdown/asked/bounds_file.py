@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +10,8 @@ from numpy.typing import NDArray
 from coco_opt.errors import HierarchyError, InputError
 from coco_opt.files import checks
 from coco_opt.files.columns import Columns
-from coco_opt.files.source import Loaded, StrPath, isolated, load
+from coco_opt.files.inputs import Input, InputLike
+from coco_opt.files.source import Loaded, isolated, load
 from coco_opt.histograms import Hierarchy
 from coco_opt.histograms.arrays import Int64Array
 from coco_opt.topdown.bounds import UNBOUNDED
@@ -22,15 +22,15 @@ from coco_opt.topdown.schema import Schema
 BOUNDS = Columns(first=("region", "query", "answer", "lower", "upper"), private=False)
 
 
-def read_bounds(path: StrPath, hierarchy: Hierarchy, schema: Schema) -> tuple[RegionBounds, ...]:
+def read_bounds(bounds: InputLike, hierarchy: Hierarchy, schema: Schema) -> tuple[RegionBounds, ...]:
     """Return the bounds of a file, one entry for each query and level it speaks of.
 
     Raises InputError, with the row: unknown-region, unknown-answer, not-an-integer, negative-bound, duplicate-bound,
     inconsistent-bounds, what ``parse_query`` says of a query, and the codes of ``source.load``. O(rows).
     """
-    path = Path(path)
-    with isolated([path]) as con:
-        table = load(con, "bounds", path, BOUNDS)
+    source = Input.of(bounds, "bounds")
+    with isolated([source]) as con:
+        table = load(con, "bounds", source, BOUNDS)
         checks.check_rows(table)
         for column in range(3):
             checks.check_present(table, column)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import prod
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,16 +17,18 @@ from numpy.typing import NDArray
 from coco_opt.errors import InputError
 from coco_opt.files import checks
 from coco_opt.files.columns import Columns
+from coco_opt.files.inputs import Input, InputLike
 from coco_opt.files.regions import PublicRegions, register_leaves
-from coco_opt.files.source import Loaded, StrPath, isolated, load, quietly
+from coco_opt.files.source import Loaded, isolated, load, quietly
 from coco_opt.histograms.arrays import Int64Array
 from coco_opt.topdown.asked.counts import TableCounts
 from coco_opt.topdown.schema import Schema
 
 COUNT = "count"
+RECORDS = Columns(first=("region_id",), optional=(COUNT,), others=True)
 
 
-def read_records(public: PublicRegions, path: StrPath, schema: Schema) -> TableCounts:
+def read_records(public: PublicRegions, records: InputLike, schema: Schema) -> TableCounts:
     """Count private records by leaf and cell.
 
     The file has the columns region_id, one for each attribute and perhaps count, in any order; others are ignored.
@@ -35,9 +36,9 @@ def read_records(public: PublicRegions, path: StrPath, schema: Schema) -> TableC
     structural-zero, null-id, space-in-id, missing-column, not-an-integer, negative-count, too-large and the codes of
     ``source.load``. O(rows).
     """
-    path = Path(path)
-    with isolated([path]) as con:
-        table = load(con, "records", path, _columns(schema.attributes))
+    source = Input.of(records, "records")
+    with isolated([source]) as con:
+        table = load(con, "records", source, _columns(schema.attributes))
         checks.check_rows(table)
         where = {name: k for k, name in enumerate(table.names)}
         counted = COUNT in where and COUNT not in schema.attributes
@@ -46,7 +47,7 @@ def read_records(public: PublicRegions, path: StrPath, schema: Schema) -> TableC
         _check_regions(table, where["region_id"], public)
         for k, (name, values) in enumerate(schema.attributes.items()):
             _check_values(table, where[name], f"values{k}", values)
-        found = quietly(path, lambda: con.execute(_query(where, schema, counted=counted)).fetchnumpy())
+        found = quietly(source, lambda: con.execute(_query(where, schema, counted=counted)).fetchnumpy())
         names = ("leaf", "cell", "persons", "first", "rows")
         leaf, cell, persons, first, rows = (np.asarray(found[name], np.int64) for name in names)
         if int(rows.sum()) != table.rows():

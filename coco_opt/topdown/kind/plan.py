@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TypeVar
 
 from coco_opt.config.model import Config
 from coco_opt.errors import InputError, ProblemError
+from coco_opt.files.inputs import InputLike
 from coco_opt.files.regions import PublicRegions, read_regions
 from coco_opt.releases.kind import Plan
 from coco_opt.topdown.asked.bounds_file import read_bounds
@@ -43,9 +43,9 @@ def plan_tables(config: Config) -> Plan:
     """
     schema = schema_of_config(config)
     workload = workload_of(config, schema)
-    public = read_regions(config.data.hierarchy)
+    public = read_regions(config.data.given("hierarchy"))
     strategy = strategy_of(config, schema, workload)
-    bounds = () if config.data.bounds is None else read_bounds(config.data.bounds, public.hierarchy, schema)
+    bounds = () if config.data.bounds is None else read_bounds(config.data.given("bounds"), public.hierarchy, schema)
     costs = config.levels_cost(public.hierarchy.levels)
     questions = TableQuestions(
         public.hierarchy,
@@ -63,14 +63,14 @@ def read_tables(plan: Plan) -> TableCounts:
 
     What is declared exact is checked against the public bounds here: nothing is paid by then.
     """
-    return count_records(plan, plan.config.data.records)
+    return count_records(plan, plan.config.data.given("records"))
 
 
-def count_records(plan: Plan, path: Path) -> TableCounts:
+def count_records(plan: Plan, records: InputLike) -> TableCounts:
     """Count records in the plan's regions and cells."""
     detail: TablesDetail = plan.detail
     assert detail.public is not None
-    counts = read_records(detail.public, path, detail.questions.schema)
+    counts = read_records(detail.public, records, detail.questions.schema)
     check_exact(counts, detail.questions)
     return counts
 

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from fractions import Fraction
 from typing import Annotated, ClassVar, Literal, get_args
 
 from pydantic import Field, PlainValidator, model_validator
 
-from coco_opt.config.sections import FilePath, Section
+from coco_opt.config.sections import DataSection, Section, TableInput
 from coco_opt.config.values import KeyedError, choice, split_shares
+from coco_opt.files.columns import HIERARCHY, Columns
+from coco_opt.topdown.asked.bounds_file import BOUNDS
+from coco_opt.topdown.asked.records import RECORDS
 from coco_opt.topdown.estimated.method import Estimation, WholeRule
 
+MAX_VALUES = 100_000
+_SPAN = re.compile(r"(-?[0-9]{1,9})\.\.(-?[0-9]{1,9})")
 Strategy = Literal["workload", "identity", "optimised"]
 Shares = Literal["uniform"]
 
@@ -23,14 +29,22 @@ def _texts(value: object) -> tuple[str, ...]:
 
 def _attributes(value: object) -> dict[str, tuple[str, ...]]:
     if not isinstance(value, dict) or not value:
-        raise ValueError('must be a table such as { sex = ["female", "male"] }')
-    found = {}
-    for name, values in value.items():
-        try:
-            found[name] = _texts(values)
-        except ValueError:
-            raise ValueError(f"{name!r} must be a list of the names of its values") from None
-    return found
+        raise ValueError('must be a table such as { sex = ["female", "male"], age = "0..115" }')
+    return {name: _values(name, values) for name, values in value.items()}
+
+
+def _values(name: str, values: object) -> tuple[str, ...]:
+    """Return the names of an attribute's values; "0..115" stands for the whole numbers from 0 to 115."""
+    span = _SPAN.fullmatch(values) if isinstance(values, str) else None
+    if span is not None:
+        low, high = (int(end) for end in span.groups())
+        if not 0 <= high - low < MAX_VALUES:
+            raise ValueError(f"{name!r} must go from a number to a greater one, {MAX_VALUES:,} values at most")
+        return tuple(str(number) for number in range(low, high + 1))
+    try:
+        return _texts(values)
+    except ValueError:
+        raise ValueError(f'{name!r} must be a list of the names of its values, or a range such as "0..115"') from None
 
 
 def _strategy(value: object) -> str | tuple[str, ...]:
@@ -65,14 +79,15 @@ class GroupingConfig(Section):
     groups: Annotated[dict[str, tuple[str, ...]], PlainValidator(_attributes)]
 
 
-class TablesData(Section):
+class TablesData(DataSection):
     """Where the input lies: persons' records (private), their regions, and public bounds on answers."""
 
     hidden: ClassVar[tuple[str, ...]] = ("records",)
+    tables: ClassVar[tuple[Columns, ...]] = (HIERARCHY, RECORDS, BOUNDS)
 
-    records: FilePath
-    hierarchy: FilePath
-    bounds: FilePath | None = None
+    records: TableInput
+    hierarchy: TableInput
+    bounds: TableInput | None = None
 
 
 class TopdownSection(Section):

@@ -44,7 +44,7 @@ def draft_of(files: Mapping[str, Sequence[str]]) -> Draft:
     """Return a configuration with the attributes that the records' header names, their values left to fill in."""
     names = [name for name in files.get("records", ()) if name not in ("region_id", "count")]
     levels = files.get("hierarchy", ())[1:] or ("level",)
-    lines = [f"{f'{_key(name)} = []':<30}# fill in, such as " + '["a", "b"]\n' for name in names]
+    lines = [f"{f'{_key(name)} = []':<30}# fill in, such as " + '["a", "b"] or "0..115"\n' for name in names]
     section = _SECTION.format(
         workload=_text(["total", *names]),
         crossed=_text(" * ".join(names[:2]) if len(names) > 1 else "sex * age"),

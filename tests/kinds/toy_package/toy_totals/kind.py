@@ -18,6 +18,7 @@ from coco_opt.files import checks
 from coco_opt.files.checked import Check
 from coco_opt.files.columns import Columns
 from coco_opt.files.folder import FileTable, read_columns
+from coco_opt.files.inputs import Input
 from coco_opt.files.regions import PublicRegions, read_regions, region_columns, register_leaves
 from coco_opt.files.source import isolated, load
 from coco_opt.histograms import Hierarchy
@@ -109,8 +110,9 @@ class TotalsKind:
         return self._count(plan.config.data.persons, plan.detail)
 
     def _count(self, path: Path, public: PublicRegions) -> PrivateTotals:
-        with isolated([path]) as con:
-            table = load(con, "persons", path, PERSONS)
+        source = Input.of(path)
+        with isolated([source]) as con:
+            table = load(con, "persons", source, PERSONS)
             checks.check_rows(table)
             person, region = (table.names.index(name) for name in PERSONS.first)
             checks.check_ids(table, (person, region))

@@ -1,0 +1,95 @@
+"""A table as its owner has it: a file by its path or a frame in memory, and what its columns are called there."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+from coco_opt.errors import InputError, Place
+
+_STREAM = "__arrow_c_stream__"
+
+
+@runtime_checkable
+class ArrowStream(Protocol):
+    """A frame of pandas, Polars, Arrow or DuckDB: whatever exports itself as an Arrow C stream."""
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        """Return the capsule of an Arrow stream."""
+
+
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
+class Frame:
+    """A frame read into an Arrow table; its name stands where a file's would, and its repr shows none of its data."""
+
+    name: str
+    table: Any
+
+    @classmethod
+    def of(cls, key: str, frame: ArrowStream) -> Frame:
+        """Return the frame given for a key of [data]; InputError bad-frame where Arrow cannot read it."""
+        import pyarrow as pa
+
+        name, failed = f"the {key} frame", False
+        try:
+            table = pa.table(_columns_only(frame))
+        except (pa.ArrowException, TypeError, ValueError):  # its text may hold values
+            failed = True
+        if failed:
+            message = "has a column of several types, or of one that Arrow does not know: use strings or integers"
+            raise InputError("bad-frame", message, Place(name))
+        return cls(name, table)
+
+    def __repr__(self) -> str:
+        return f"Frame({self.name})"
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """Where a table is, and what some of its columns are called there, by the name that they have here."""
+
+    where: Path | Frame
+    columns: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, table: InputLike, key: str = "table") -> Input:
+        """Return the input of a path or a frame, whose key of [data] errors name; an input as it is."""
+        if isinstance(table, Input):
+            return table
+        if isinstance(table, str | Path):
+            return cls(Path(table))
+        return cls(Frame.of(key, table))
+
+    @property
+    def name(self) -> str:
+        """Return what errors call it: the file's name without its folder, or the frame's."""
+        return self.where.name
+
+    @property
+    def path(self) -> Path | None:
+        """Return the file, None for a frame."""
+        return self.where if isinstance(self.where, Path) else None
+
+    @property
+    def is_csv(self) -> bool:
+        """Whether it is a CSV file, whose rows count from its header line."""
+        return isinstance(self.where, Path) and self.where.suffix.lower() == ".csv"
+
+
+def _columns_only(frame: ArrowStream) -> Any:
+    """Return a frame of columns: of pandas' index what has a name comes first, row numbers are dropped."""
+    pandas = sys.modules.get("pandas")
+    if pandas is None or not isinstance(frame, pandas.DataFrame):
+        return frame
+    return frame.reset_index() if any(frame.index.names) else frame.reset_index(drop=True)
+
+
+InputLike: TypeAlias = "str | Path | ArrowStream | Input"
+
+
+def is_frame(value: object) -> bool:
+    """Tell whether a value exports an Arrow stream."""
+    return hasattr(value, _STREAM)

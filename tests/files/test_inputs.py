@@ -1,0 +1,157 @@
+"""The same table as files of every spelling and as frames of four libraries: equal counts, and errors alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from coco_opt.config import parse_config
+from coco_opt.errors import ConfigError, InputError
+from coco_opt.files.inputs import Input
+from coco_opt.groups.asked.entities import read_tables
+from tests.files.helpers import CANARY, ENTITIES, HIERARCHY, Write, refused
+from tests.files.helpers import GROUPS as LISTED
+
+polars = pytest.importorskip("polars", reason="Polars is not installed")
+
+Make = Callable[[pa.Table], Any]
+
+
+def _table(text: str) -> pa.Table:
+    lines = [line.split(",") for line in text.splitlines()]
+    return pa.table({name: [row[k] for row in lines[1:]] for k, name in enumerate(lines[0])})
+
+
+def _pandas(table: pa.Table) -> Any:
+    return table.to_pandas()
+
+
+def _indexed(table: pa.Table) -> Any:
+    return table.to_pandas().set_index(table.column_names[0])
+
+
+def _categories(table: pa.Table) -> Any:
+    return table.to_pandas().astype("category")
+
+
+def _relation(table: pa.Table) -> Any:
+    return duckdb.from_arrow(table)
+
+
+FRAMES: dict[str, Make] = {
+    "pandas": _pandas,
+    "pandas with an index": _indexed,
+    "pandas categories": _categories,
+    "polars": lambda table: polars.from_arrow(table),
+    "arrow": lambda table: table,
+    "arrow stream": lambda table: table.to_reader(),
+    "duckdb": _relation,
+}
+
+
+def _expected() -> Any:
+    return read_tables(_table(ENTITIES), _table(LISTED), _table(HIERARCHY)).arrays
+
+
+@pytest.mark.parametrize("library", FRAMES)
+def test_frames_of_every_library_give_the_counts_of_the_files(library: str, write: Write) -> None:
+    files = [write(f"{name}.csv", text) for name, text in (("e", ENTITIES), ("g", LISTED), ("h", HIERARCHY))]
+    by_file = read_tables(*files).arrays
+    make = FRAMES[library]
+    by_frame = read_tables(*(make(_table(text)) for text in (ENTITIES, LISTED, HIERARCHY))).arrays
+    assert all(np.array_equal(one, other) for one, other in zip(by_file, by_frame, strict=True))
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+@pytest.mark.parametrize("ends", ["\n", "\r\n"])
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_a_csv_file_of_any_spelling_gives_the_same_counts(write: Write, separator: str, ends: str, mark: str) -> None:
+    paths = []
+    for name, text in (("e", ENTITIES), ("g", LISTED), ("h", HIERARCHY)):
+        lines = [f"{line},{CANARY if row else 'other; column'}" for row, line in enumerate(text.splitlines())]
+        spelled = lines if name != "h" else text.splitlines()
+        quoted = [separator.join(f'"{part}"' if ";" in part else part for part in one.split(",")) for one in spelled]
+        paths.append(write(f"{name}.csv", mark + ends.join(quoted) + ends))
+    found = read_tables(*paths).arrays
+    assert all(np.array_equal(one, other) for one, other in zip(found, _expected(), strict=True))
+
+
+def test_integer_ids_of_a_frame_join_text_ids_of_a_file(write: Write) -> None:
+    entities = pd.DataFrame({"entity_id": range(8), "group_id": [1, 1, 1, 1, 2, 2, 3, 4]})
+    found = read_tables(entities, write("g.csv", LISTED), write("h.csv", HIERARCHY)).arrays
+    assert all(np.array_equal(one, other) for one, other in zip(found, _expected(), strict=True))
+
+
+def test_columns_go_by_the_users_names(write: Write) -> None:
+    renamed = write("e.csv", ENTITIES.replace("entity_id,group_id", "pid,household"))
+    groups = write("g.csv", LISTED.replace("group_id,region_id", "household,area"))
+    tree = write("h.csv", HIERARCHY.replace("region_id", "area"))
+    names = {"entity_id": "pid", "group_id": "household", "region_id": "area"}
+    found = read_tables(*(Input(path, names) for path in (renamed, groups, tree))).arrays
+    assert all(np.array_equal(one, other) for one, other in zip(found, _expected(), strict=True))
+    bad = write("bad.csv", "household,area\n1,r1\n,r2\n")
+    error = refused(lambda: read_tables(Input(renamed, names), Input(bad, names), Input(tree, names)))
+    assert error.place is not None
+    assert (error.code, error.place.row, error.place.column) == ("null-id", 3, "household")
+
+
+def test_a_bad_row_of_a_file_with_semicolons_is_counted_as_people_count(write: Write) -> None:
+    groups = write("g.csv", 'group_id;region_id\n\n"1\n";r1\n2;r9\n')
+    error = refused(lambda: read_tables(_table(ENTITIES), groups, _table(HIERARCHY)))
+    assert error.place is not None
+    assert (error.code, error.place.row, error.place.column) == ("space-in-id", 3, "group_id")
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars", "arrow", "duckdb"])
+def test_a_bad_row_of_a_frame_is_named_without_its_value(library: str) -> None:
+    entities = FRAMES[library](_table(f"entity_id,group_id\n{CANARY},1\n{CANARY},2\n"))
+    error = refused(lambda: read_tables(entities, _table(LISTED), _table(HIERARCHY)))
+    assert error.code == "duplicate-entity"
+    assert str(error.place) == "the entities frame, row 2, column 'entity_id'"
+
+
+def test_fractional_ids_and_mixed_columns_are_refused_by_type() -> None:
+    for column, code in (([1.0, float("nan")], "wrong-type"), ([1, CANARY], "bad-frame"), ([b"1", b"2"], "wrong-type")):
+        entities = pd.DataFrame({"entity_id": ["a", "b"], "group_id": pd.Series(column)})
+        assert refused(lambda entities=entities: read_tables(entities, _table(LISTED), _table(HIERARCHY))).code == code
+
+
+def _config(**data: Any) -> Any:
+    return parse_config(
+        {"data": data, "privacy": {"epsilon": "1", "noise": "seeded", "seed": 1}, "groups": {"max_size": 9}}, Path()
+    )
+
+
+def test_a_configuration_takes_frames_and_shows_none_of_them() -> None:
+    config = _config(entities=_table(ENTITIES), groups=_table(LISTED).to_pandas(), hierarchy=_table(HIERARCHY))
+    plain = config.as_dict()["data"]
+    assert plain == {"groups": "the groups frame", "hierarchy": "the hierarchy frame"}
+    assert "Alice" not in repr(config)
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        ({"entities": 5}, "must be a path in a string, or in Python a frame"),
+        ({"columns": {"entity": "pid"}}, "did you mean 'entity_id'"),
+        ({"columns": {"entity_id": "id", "group_id": "id"}}, "two columns cannot have one name"),
+    ],
+)
+def test_a_mistaken_input_is_named(data: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        _config(**{"entities": "e.csv", "groups": "g.csv", "hierarchy": "h.csv", **data})
+
+
+def test_a_parquet_column_of_a_wrong_type_is_named_with_its_type(tmp_path: Path) -> None:
+    path = tmp_path / "e.parquet"
+    pq.write_table(pa.table({"entity_id": [1.5, 2.5], "group_id": [1, 2]}), path)
+    with pytest.raises(InputError, match=r"'entity_id': names and ids must be strings or integers, .* type double"):
+        read_tables(path, _table(LISTED), _table(HIERARCHY))
