@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, Self, TypeVar, cast
 
 import numpy as np
@@ -24,6 +25,20 @@ DualT = TypeVar("DualT")
 
 MAX_INTEGER = 2**53
 """The largest magnitude of integer data: up to it a double holds every integer, so no comparison rounds."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Appraisal(Generic[ValueT]):
+    """What a problem finds of a solver's point: the point after repair, and its violation before and after.
+
+    ``objective`` and certified ``gap`` are those of a feasible point; of another they are nan and infinite.
+    """
+
+    value: ValueT
+    raw_violation: float
+    violation: float
+    objective: float = float("nan")
+    gap: float = float("inf")
 
 
 class Problem(ABC, Generic[ValueT, DualT]):
@@ -107,6 +122,20 @@ class Problem(ABC, Generic[ValueT, DualT]):
             if candidate is not None:
                 best = min(best, self.gap(x, self.admissible(candidate)))
         return best
+
+    def appraise(self, x: ValueT, candidates: Iterable[DualT | None] = ()) -> Appraisal[ValueT]:
+        """Judge a solver's point: repair it where little is wrong, then tell violation, objective and certified gap.
+
+        A problem that can tell them in one pass overrides this for points without a violation.
+        """
+        raw = violation = self.violation(x)
+        if 0.0 < raw < np.inf and raw <= self.repairable * self.scale:
+            mended = self.repair(x)
+            if mended is not x:
+                x, violation = mended, self.violation(mended)
+        if not violation <= self.feasibility_tolerance * self.scale:
+            return Appraisal(x, raw, violation)
+        return Appraisal(x, raw, violation, self.objective(x), self.certified_gap(x, candidates))
 
     def _no_form(self, form: type[LinearProgram]) -> UnknownSolverError:
         known = ", ".join(f.form for f in self.forms)

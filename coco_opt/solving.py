@@ -8,8 +8,6 @@ from functools import cache
 from time import perf_counter
 from typing import Any, TypeVar
 
-import numpy as np
-
 from coco_opt.errors import SolverError
 from coco_opt.problem import Problem
 from coco_opt.registry import resolve
@@ -75,30 +73,21 @@ def judge(problem: Problem[ValueT, Any], answer: Answer[ValueT, Any], name: str,
         claim = "although it claims success" if answer.status is Status.OPTIMAL else answer.status.advice
         raise SolverError(f"{name} on {problem.kind} returned no point: {claim}")
     start = perf_counter()
-    value, objective, gap = problem.accept(answer.value), float("nan"), float("inf")
-    violation, scale = problem.violation(value), problem.scale
-    raw_violation = violation
-    if 0.0 < raw_violation < np.inf and raw_violation <= problem.repairable * scale:
-        mended = problem.repair(value)
-        if mended is not value:
-            value, violation = mended, problem.violation(mended)
-    feasible = violation <= problem.feasibility_tolerance * scale
-    if feasible:
-        objective = problem.objective(value)
-        gap = problem.certified_gap(value, (answer.multipliers,))
-    allowed = tolerance * max(1.0, abs(objective))
-    if feasible and (gap <= allowed or gap <= allowed + problem.resolution):
+    found = problem.appraise(problem.accept(answer.value), (answer.multipliers,))
+    feasible = found.violation <= problem.feasibility_tolerance * problem.scale
+    allowed = tolerance * max(1.0, abs(found.objective))
+    if feasible and (found.gap <= allowed or found.gap <= allowed + problem.resolution):
         status = Status.OPTIMAL
     elif answer.status is not Status.OPTIMAL:
         status = answer.status
     else:
         status = Status.GAP_TOO_LARGE if feasible else Status.INFEASIBLE_POINT
     return Solution(
-        value=value,
-        objective=objective,
-        violation=violation,
-        gap=gap,
-        raw_violation=raw_violation,
+        value=found.value,
+        objective=found.objective,
+        violation=found.violation,
+        gap=found.gap,
+        raw_violation=found.raw_violation,
         tolerance=tolerance,
         status=status,
         solver=name,

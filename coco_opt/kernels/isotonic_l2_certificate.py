@@ -53,6 +53,75 @@ def _multipliers(x: Floats, y: Any, w: Floats, step: int, lo: float, hi: float, 
 
 
 @compiled
+def _block_gap(x: Floats, y: Any, w: Floats, step: int, begin: int, end: int, lo: float, hi: float) -> float:
+    """Return the terms of one block of equal values in ``_gap``, under the multipliers of ``_multipliers``.
+
+    The first pass tells what the block's mean is off by, the second sums. ``before`` is lam[i], ``running`` the same
+    before it is cut at zero.
+    """
+    level, excess, mass = x[begin], 0.0, 0.0
+    for i in range(begin, end):
+        excess += 2.0 * w[i * step] * (y[i] - level)
+        mass += w[i * step]
+    at_lo, at_hi = begin == 0 and level <= lo, end == x.size and level >= hi
+    if at_lo != at_hi:
+        # A mean that lies off the bound by less than rounding: the bound does not hold it.
+        at_lo, at_hi = at_lo and excess <= 0.0, at_hi and excess >= 0.0
+    # A level that is not quite its block's mean (rounding) would leave a jump at the block's end.
+    shift = 0.0 if at_lo or at_hi else excess / mass
+    running = -excess if at_lo else 0.0
+    if at_lo and at_hi:
+        running = lowest = 0.0
+        for i in range(begin, end):
+            running += 2.0 * w[i * step] * (y[i] - level)
+            lowest = min(lowest, running)
+        running = -lowest
+    before = running
+    gap = before * (level - lo) if before > 0.0 else 0.0
+    for i in range(begin, end):
+        weight = w[i * step]
+        running += weight * (2.0 * (y[i] - level) - shift)
+        after = max(running, 0.0) if i + 1 < end or at_hi else 0.0
+        miss = level - y[i] + (after - before) / (2.0 * weight)
+        gap += weight * miss * miss
+        before = after
+    return gap + before * (hi - level) if before > 0.0 else gap
+
+
+@compiled
+def _judge(x: Floats, y: Any, w: Floats, step: int, lo: float, hi: float) -> tuple[float, float, float]:
+    """Return the violation, the objective and the gap of x in one pass; blocks that need a second one are rare.
+
+    Invariant: within a block of equal values ``rest`` is the sum of w (y - level) so far, half of lam[i] if nothing is
+    cut or shifted, and ``lowest`` the least of it at the block's inner borders. Where that is not below zero, nor below
+    the block's whole ``rest``, spreading the rest evenly keeps every multiplier nonnegative, and costs rest^2 / mass.
+    """
+    n = x.size
+    violation, objective, gap, begin = max(0.0, lo - x[0], x[n - 1] - hi), 0.0, 0.0, 0
+    rest = mass = 0.0
+    lowest = np.inf
+    for i in range(n):
+        level, weight = x[i], w[i * step]
+        if i > 0 and level == x[i - 1]:
+            lowest = min(lowest, rest)
+        elif i > 0:
+            if not level > x[i - 1]:
+                fall = x[i - 1] - level
+                violation = max(violation, fall) if fall == fall else np.inf
+            if lowest >= rest and lowest >= 0.0 and (begin > 0 or x[0] > lo):
+                gap += rest * rest / mass
+            else:
+                gap += _block_gap(x, y, w, step, begin, i, lo, hi)
+            rest = mass = 0.0
+            begin, lowest = i, np.inf
+        miss = y[i] - level
+        objective += weight * miss * miss
+        rest += weight * miss
+        mass += weight
+    return violation, objective, gap + _block_gap(x, y, w, step, begin, n, lo, hi)
+
+
+@compiled
 def _gap(x: Floats, y: Any, w: Floats, step: int, lo: float, hi: float, lam: Floats) -> float:
     n = x.size
     total = 0.0
@@ -105,6 +174,21 @@ def gap(
     lam = multipliers(x, y, w, lo, hi) if lam is None else np.ascontiguousarray(lam, np.float64)
     weights, step = _weights(w)
     return float(_gap(np.ascontiguousarray(x, np.float64), _as_data(y), weights, step, float(lo), float(hi), lam))
+
+
+def judge(
+    x: Floats, y: NDArray[Any], w: NDArray[Any] | None = None, lo: float = -np.inf, hi: float = np.inf
+) -> tuple[float, float, float]:
+    """Return violation, objective and certified gap of a point alone, n >= 1 numbers, without a vector in between.
+
+    The violation is the largest decrease or excess over a bound (infinite where an entry is no number); objective and
+    gap mean nothing where it is not small. O(n).
+    """
+    point, (weights, step) = np.ascontiguousarray(x, np.float64), _weights(w)
+    if not (np.isfinite(point[0]) and np.isfinite(point[-1])):
+        return np.inf, np.nan, np.inf
+    violation, objective, gap = _judge(point, _as_data(y), weights, step, float(lo), float(hi))
+    return violation, objective, gap
 
 
 def _weights(w: NDArray[Any] | None) -> tuple[Floats, int]:

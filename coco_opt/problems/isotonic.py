@@ -18,8 +18,10 @@ every term nonnegative (complementary slackness is ``sum_i lam[i] * slack_i``).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -34,7 +36,7 @@ from coco_opt.forms import (
     QuadraticProgram,
     first_differences,
 )
-from coco_opt.problem import MAX_INTEGER, Problem, checked_vector, plain_answer
+from coco_opt.problem import MAX_INTEGER, Appraisal, Problem, checked_vector, plain_answer
 
 TieRule = Literal["upper", "lower", "midpoint"]
 TIE_RULES: tuple[TieRule, ...] = ("upper", "lower", "midpoint")
@@ -83,7 +85,7 @@ class _IsotonicRegression(Problem[NDArray[Any], FloatArray]):
         """Return the number of entries n."""
         return self.y.size
 
-    @property
+    @cached_property
     def scale(self) -> float:
         """Return the largest magnitude in the data, at least 1."""
         return max(1.0, float(self.y.max(initial=0)), -float(self.y.min(initial=0)))
@@ -106,6 +108,19 @@ class _IsotonicRegression(Problem[NDArray[Any], FloatArray]):
             return 0.0
         decrease = -float(np.min(x[1:] - x[:-1], initial=0))
         return max(0.0, decrease, self.lower - float(x[0]), float(x[-1]) - self.upper)
+
+    @abstractmethod
+    def _judged(self, x: NDArray[Any]) -> tuple[float, float, float]:
+        """Return violation, objective and certified gap of n >= 1 numbers, in one pass."""
+
+    def appraise(self, x: NDArray[Any], candidates: Iterable[FloatArray | None] = ()) -> Appraisal[NDArray[Any]]:
+        """Judge a point by one pass over it and the data; other multipliers than its own are tried one by one."""
+        if x.shape == self.y.shape and x.size and x.dtype in (np.int64, np.float64):
+            violation, objective, gap = self._judged(x)
+            if violation == 0.0:
+                others = [self.gap(x, self.admissible(one)) for one in candidates if one is not None]
+                return Appraisal(x, 0.0, 0.0, objective, min([gap, *others]))
+        return super().appraise(x, candidates)
 
     def repair(self, x: NDArray[Any]) -> NDArray[Any]:
         """Return the Euclidean projection of x onto the feasible set; a wrong shape comes back unchanged."""
@@ -180,6 +195,11 @@ class IsotonicL2(_IsotonicRegression):
         from coco_opt.kernels import isotonic_l2_certificate
 
         return isotonic_l2_certificate.multipliers(x, self.y, self.weights, self.lower, self.upper)
+
+    def _judged(self, x: NDArray[Any]) -> tuple[float, float, float]:
+        from coco_opt.kernels import isotonic_l2_certificate
+
+        return isotonic_l2_certificate.judge(x, self.y, self.weights, self.lower, self.upper)
 
     def gap(self, x: NDArray[Any], multipliers: FloatArray) -> float:
         """Return the certified gap of the module docstring."""
@@ -272,6 +292,11 @@ class IsotonicL1(_IsotonicRegression):
         from coco_opt.kernels import isotonic_l1_certificate
 
         return isotonic_l1_certificate.multipliers(x, self.y, self.weights, self.lower, self.upper)
+
+    def _judged(self, x: NDArray[Any]) -> tuple[float, float, float]:
+        from coco_opt.kernels import isotonic_l1_certificate
+
+        return isotonic_l1_certificate.judge(x, self.y, self.weights, self.lower, self.upper)
 
     def gap(self, x: NDArray[Any], multipliers: FloatArray) -> float:
         """Return the certified gap of the module docstring."""

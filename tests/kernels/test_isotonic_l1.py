@@ -170,3 +170,26 @@ def test_values_that_are_no_int64_are_refused(dtype: type[Any]) -> None:
         l1.fit(y)
     with pytest.raises(ProblemError, match="fit in int64"):
         l1.fit_weighted(y, np.ones(2))
+
+
+@given(pairs, st.integers(0, 2**30), st.booleans(), st.booleans())
+def test_one_pass_judges_any_point_as_the_passes_one_by_one(
+    pairs: list[tuple[int, int]], seed: int, bounded: bool, weighted: bool
+) -> None:
+    y, given_weights = np.array([p[0] for p in pairs]), np.array([p[1] for p in pairs], float)
+    w, (lo, hi) = given_weights if weighted else None, (0, 3) if bounded else (-np.inf, np.inf)
+    rng = np.random.default_rng(seed)
+    best = np.clip(l1.fit(y) if w is None else l1.fit_weighted(y, w), lo, hi)
+    moved = np.maximum.accumulate(best + rng.integers(-1, 2, y.size))
+    for x in (best, np.clip(moved, lo, hi), np.clip(moved - 0.5, lo, hi)):
+        violation, lost, gap = certificate.judge(x, y, w, lo, hi)
+        assert (violation, lost) == (0.0, objective(x, y, w))
+        assert gap == certificate.gap(x, y, w, lo, hi)
+    # Corrupted answers: an optimum moved without a reason has a gap, one out of order or bounds a violation.
+    assert certificate.judge(moved, y, w, lo, hi)[0] == max(0.0, lo - moved[0], moved[-1] - hi)
+    fallen = best.astype(float)
+    fallen[-1] -= 2.0
+    least = max(0.0, lo - fallen[0], fallen[-1] - hi, -np.diff(fallen).min(initial=0.0))
+    assert certificate.judge(fallen, y, w, lo, hi)[0] == least
+    fallen[rng.integers(y.size)] = np.nan
+    assert certificate.judge(fallen, y, w, lo, hi)[0] == np.inf

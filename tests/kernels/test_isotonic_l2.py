@@ -248,3 +248,39 @@ def test_streams_refuse_what_does_not_fit_them() -> None:
         l2.BlockStream().push(np.ones(3))
     with pytest.raises(ProblemError, match="one weight"):
         l2.BlockStream(weighted=True).push(np.ones(3), np.ones(2))
+
+
+pairs = st.lists(st.tuples(st.integers(-1, 5), st.integers(1, 3)), min_size=1, max_size=6)
+
+
+@given(pairs, st.integers(0, 2**30), st.booleans(), st.booleans())
+def test_one_pass_judges_any_point_as_the_passes_one_by_one(
+    pairs: list[tuple[int, int]], seed: int, bounded: bool, weighted: bool
+) -> None:
+    y, w = np.array([p[0] for p in pairs]), np.array([p[1] for p in pairs], float) if weighted else None
+    lo, hi = (0.5, 3.0) if bounded else (-np.inf, np.inf)
+    rng = np.random.default_rng(seed)
+    best = l2.fit(y, w, lo, hi)
+    for step in (0.0, 1e-13, 1e-3, 1.0):
+        moved = np.maximum.accumulate(best + step * rng.integers(-1, 2, y.size))
+        x = np.clip(moved, lo, hi)
+        violation, lost, gap = certificate.judge(x, y, w, lo, hi)
+        assert violation == 0.0
+        assert lost == pytest.approx(objective(x, y, w), abs=1e-12)
+        assert gap == pytest.approx(certificate.gap(x, y, w, lo, hi), rel=1e-9, abs=1e-24)
+        assert certificate.judge(moved, y, w, lo, hi)[0] == max(0.0, lo - moved[0], moved[-1] - hi)
+    best[-1] -= 5.0
+    falls = -float(np.diff(best).min(initial=0.0))
+    assert certificate.judge(best, y, w, lo, hi)[0] == max(0.0, falls, lo - best[0], best[-1] - hi)
+    best[rng.integers(y.size)] = np.nan
+    assert certificate.judge(best, y, w, lo, hi)[0] == np.inf
+
+
+def test_one_pass_certifies_long_blocks() -> None:
+    for name in ("sizes", "slope", "flat", "ties", "descending"):
+        y = INSTANCES[name]
+        x = l2.fit(y)
+        _, lost, gap = certificate.judge(x, y)
+        assert gap <= 1e-12 * lost + 1e-9
+        x[y.size // 3 :] += 0.01
+        assert certificate.judge(x, y)[2] >= objective(x, y) - lost - 1e-9 > 0.0

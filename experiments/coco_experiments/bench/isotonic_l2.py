@@ -52,7 +52,7 @@ def rows_of(instance: str, y: Ints, timings: dict[str, Timing]) -> list[Row]:
     """Return the rows of one instance: ours against the faster peer, then the peers."""
     peers = [name for name in (SCIPY, SKLEARN) if name in timings]
     fastest = min(peers, key=lambda name: timings[name].median)
-    targets = {FIT: FIT_TARGET, BLOCKS: BLOCKS_TARGET.get(instance), SOLVE: None}
+    targets = {FIT: FIT_TARGET, BLOCKS: BLOCKS_TARGET.get(instance), SOLVE: FIT_TARGET}
     rows = [
         Row(
             instance,
