@@ -2,8 +2,9 @@
 
 A unit of flow is a person of some cell c given to some child j: from cell c to the smallest row of the child's nested
 rows that counts c, from there row by row outwards, and to the sink. What a cell of a child holds costs its distance
-from a fractional number, convex; rows carry between their lower and upper sides for nothing. Without a parent's table
-the people come from the sink itself. Nodes: cells, then rows (child by child), then the sink.
+from a fractional number, convex; rows carry between their lower and upper sides for nothing. Where the distance is that
+of answers, cells cost nothing and the rows that are answers their distance from a fractional aim. Without a parent's
+table the people come from the sink itself. Nodes: cells, then rows (child by child), then the sink.
 
 Largest fractions meet the cells' sums at least cost; what rows then have too much is sent along shortest paths to where
 they have too little (successive shortest paths with potentials; Ahuja, Magnanti and Orlin 1993, section 9.7), so flow
@@ -19,8 +20,9 @@ from coco_opt.kernels.compile import compiled
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-Graph = tuple[Floats, Ints, Ints, Ints, Ints, Floats, Floats, Ints, Ints, bool]
-"""x, low, high [children, cells]; leaf, up; lower, upper [children, rows]; members' bounds, members; any parent."""
+Graph = tuple[Floats, Ints, Ints, Ints, Ints, Floats, Floats, Ints, Ints, bool, Floats, float]
+"""x, low, high [children, cells]; leaf, up; lower, upper [children, rows]; members' bounds, members; any parent; the
+rows' aims, negative where carrying costs nothing; 1 or 0, what a person's distance costs in a cell."""
 Search = tuple[Floats, Ints, Ints, Ints, Ints]
 """Distances; each node's predecessor, arc and kind of arc [nodes, 3]; heap, places in it; nodes seen."""
 
@@ -36,6 +38,12 @@ def _dearer(x: float, held: int) -> float:
     if held >= x:
         return 1.0
     return 1.0 - 2.0 * (x - held)
+
+
+@compiled
+def _row_dearer(aim: float, carries: int) -> float:
+    """Return what one person more costs in a row that carries ``carries``."""
+    return 0.0 if aim < 0.0 else _dearer(aim, carries)
 
 
 @compiled
@@ -59,9 +67,12 @@ def _members(leaf: Ints, rows: int) -> tuple[Ints, Ints]:
 
 @compiled
 def _load(
-    held: Ints, low: Ints, leaf: Ints, up: Ints, lower: Floats, upper: Floats, price: Floats
+    held: Ints, low: Ints, leaf: Ints, up: Ints, lower: Floats, upper: Floats, price: Floats, aim: Floats
 ) -> tuple[Ints, Ints]:
-    """Return what every row carries, at the side that its price asks for or between, and each node's excess."""
+    """Return what every row carries, at the side that its price asks for or between, and each node's excess.
+
+    Rows with aims are at price 0 and carry the nearest whole number.
+    """
     children, cells = held.shape
     rows = up.shape[1]
     sink = cells + children * rows
@@ -86,6 +97,9 @@ def _load(
             node = cells + j * rows + r
             least = upper[j, r] if price[j, r] < 0.0 else lower[j, r]
             most = lower[j, r] if price[j, r] > 0.0 else upper[j, r]
+            if aim[j, r] >= 0.0:
+                least = min(max(np.ceil(aim[j, r] - 0.5), lower[j, r]), upper[j, r])
+                most = max(min(np.floor(aim[j, r] + 0.5), upper[j, r]), least)
             carries[j, r] = np.int64(min(max(float(excess[node]), least), most))
             excess[node] -= carries[j, r]
             excess[sink if up[j, r] < 0 else cells + j * rows + up[j, r]] += carries[j, r]
@@ -133,14 +147,14 @@ def _relax(node: int, length: float, origin: int, arc: int, kind: int, search: S
 @compiled
 def _from_cell(c: int, graph: Graph, held: Ints, potential: Floats, search: Search, size: int, most: float) -> int:
     """Go from a cell to every child whose table has room there."""
-    x, _, high, leaf, up, _, _, _, _, _ = graph
+    x, _, high, leaf, up, _, _, _, _, _, _, unit = graph
     children, cells = x.shape
     rows, sink = up.shape[1], potential.size - 1
     so_far = search[0][c]
     for j in range(children):
         if held[j, c] < high[j, c]:
             node = sink if leaf[j, c] < 0 else cells + j * rows + leaf[j, c]
-            length = so_far + max(0.0, _dearer(x[j, c], held[j, c]) + potential[c] - potential[node])
+            length = so_far + max(0.0, unit * _dearer(x[j, c], held[j, c]) + potential[c] - potential[node])
             if length < most:
                 size = _relax(node, length, c, j * cells + c, _MORE, search, size)
     return size
@@ -151,14 +165,14 @@ def _from_members(
     u: int, j: int, r: int, graph: Graph, held: Ints, potential: Floats, search: Search, size: int, most: float
 ) -> int:
     """Go from a row (or the sink) back to the cells that give child j people there."""
-    x, low, _, _, _, _, _, bound, member, parent = graph
+    x, low, _, _, _, _, _, bound, member, parent, _, unit = graph
     cells, sink = x.shape[1], potential.size - 1
     so_far = search[0][u]
     for a in range(bound[j, r], bound[j, r + 1]):
         c = member[j, a]
         if held[j, c] > low[j, c]:
             node = c if parent else sink
-            length = so_far + max(0.0, potential[u] - potential[node] - _dearer(x[j, c], held[j, c] - 1))
+            length = so_far + max(0.0, potential[u] - potential[node] - unit * _dearer(x[j, c], held[j, c] - 1))
             if length < most:
                 size = _relax(node, length, u, j * cells + c, _LESS, search, size)
     return size
@@ -169,13 +183,14 @@ def _from_around(
     u: int, j: int, r: int, graph: Graph, carries: Ints, potential: Floats, search: Search, size: int, most: float
 ) -> int:
     """Go from a row (or, with r = -1, the sink) back to the rows of child j just inside it."""
-    cells, up, lower = graph[0].shape[1], graph[4], graph[5]
+    cells, up, lower, aim = graph[0].shape[1], graph[4], graph[5], graph[10]
     rows = up.shape[1]
     so_far = search[0][u]
     for inner in range(rows):
         if up[j, inner] == r and carries[j, inner] > lower[j, inner]:
             node = cells + j * rows + inner
-            length = so_far + max(0.0, potential[u] - potential[node])
+            saved = _row_dearer(aim[j, inner], carries[j, inner] - 1)
+            length = so_far + max(0.0, potential[u] - potential[node] - saved)
             if length < most:
                 size = _relax(node, length, u, j * rows + inner, _BACK, search, size)
     return size
@@ -186,12 +201,12 @@ def _from_row(
     u: int, graph: Graph, held: Ints, carries: Ints, potential: Floats, search: Search, size: int, most: float
 ) -> int:
     """Go from a row outwards, to the rows inside it and to its own cells."""
-    cells, up, upper = graph[0].shape[1], graph[4], graph[6]
+    cells, up, upper, aim = graph[0].shape[1], graph[4], graph[6], graph[10]
     rows, sink = up.shape[1], potential.size - 1
     j, r = (u - cells) // rows, (u - cells) % rows
     if carries[j, r] < upper[j, r]:
         node = sink if up[j, r] < 0 else cells + j * rows + up[j, r]
-        length = search[0][u] + max(0.0, potential[u] - potential[node])
+        length = search[0][u] + max(0.0, _row_dearer(aim[j, r], carries[j, r]) + potential[u] - potential[node])
         if length < most:
             size = _relax(node, length, u, j * rows + r, _OUT, search, size)
     size = _from_around(u, j, r, graph, carries, potential, search, size, most)
@@ -203,7 +218,7 @@ def _from_sink(
     graph: Graph, held: Ints, carries: Ints, potential: Floats, search: Search, size: int, most: float
 ) -> int:
     """Go from the sink back to outermost rows and to cells in no row; without a parent, also to every row with room."""
-    x, _, high, leaf, up, _, _, _, _, parent = graph
+    x, _, high, leaf, up, _, _, _, _, parent, _, unit = graph
     children, cells = x.shape
     rows, sink = up.shape[1], potential.size - 1
     so_far = search[0][sink]
@@ -215,7 +230,7 @@ def _from_sink(
         for c in range(cells):
             if leaf[j, c] >= 0 and held[j, c] < high[j, c]:
                 node = cells + j * rows + leaf[j, c]
-                length = so_far + max(0.0, _dearer(x[j, c], held[j, c]) + potential[sink] - potential[node])
+                length = so_far + max(0.0, unit * _dearer(x[j, c], held[j, c]) + potential[sink] - potential[node])
                 if length < most:
                     size = _relax(node, length, sink, j * cells + c, _MORE, search, size)
     return size
@@ -255,22 +270,25 @@ def _nearest_lack(
 
 
 @compiled
+def _before_kink(now: int, here: float, more: bool, room: int) -> int:
+    """Return how many of ``room`` people can come (or go) at the price of the first, around a number ``here``."""
+    to_kink = np.int64(np.floor(here)) - now if more else now - np.int64(np.ceil(here))
+    beyond = now >= here if more else now <= here
+    return int(room if beyond else min(float(room), max(1.0, float(to_kink))))
+
+
+@compiled
 def _same_price(kind: int, arc: int, graph: Graph, held: Ints, carries: Ints) -> int:
     """Return how many people can go along an arc at its present price."""
-    x, low, high, _, up, lower, upper, _, _, _ = graph
+    x, low, high, _, up, lower, upper, _, _, _, aim, _ = graph
     if kind >= _OUT:
         j, r = arc // up.shape[1], arc % up.shape[1]
         room = upper[j, r] - carries[j, r] if kind == _OUT else carries[j, r] - lower[j, r]
-        return int(min(room, float(_PLENTY)))
+        people = int(min(room, float(_PLENTY)))
+        return people if aim[j, r] < 0.0 else _before_kink(carries[j, r], aim[j, r], kind == _OUT, people)
     j, c = arc // x.shape[1], arc % x.shape[1]
-    now, here = held[j, c], x[j, c]
-    if kind == _MORE:
-        if now >= here:
-            return int(high[j, c] - now)
-        return int(min(high[j, c] - now, max(1, np.int64(np.floor(here)) - now)))
-    if now <= here:
-        return int(now - low[j, c])
-    return int(min(now - low[j, c], max(1, now - np.int64(np.ceil(here)))))
+    more = kind == _MORE
+    return _before_kink(held[j, c], x[j, c], more, high[j, c] - held[j, c] if more else held[j, c] - low[j, c])
 
 
 @compiled
@@ -370,12 +388,15 @@ def solve(
     held: Ints,
     cell_price: Floats,
     row_price: Floats,
+    aim: Floats,
+    unit: float,
 ) -> int:
     """Turn tables ``held`` [children, cells], nearest at given prices, into those that meet all rows; return -1.
 
     Prices of cells and of rows [children, rows] are updated too; without a parent's sums ``cell_price`` is empty and
     the children are independent. Rows bound what lies above ``low``, in between ``lower`` and ``upper`` (whole or
-    infinite). Where nothing meets the rows, return child x rows + row of one of those that contradict each other.
+    infinite); where carrying costs, ``aim`` [children, rows] is not negative, ``unit`` 0 and all prices are 0. Where
+    nothing meets the rows, return child x rows + row of one of those that contradict each other.
     O(unmet people x arcs x log nodes) at worst.
     """
     children, cells = x.shape
@@ -384,11 +405,12 @@ def solve(
     for j in range(0, children, step):
         part = slice(j, j + step)
         table, price = held[part], row_price[part]
-        carries, excess = _load(table, low[part], leaf[part], up[part], lower[part], upper[part], price)
+        carries, excess = _load(table, low[part], leaf[part], up[part], lower[part], upper[part], price, aim[part])
         if not excess.any():
             continue
         bound, member = _members(leaf[part], rows)
-        graph = (x[part], low[part], high[part], leaf[part], up[part], lower[part], upper[part], bound, member, parent)
+        sides = lower[part], upper[part]
+        graph = (x[part], low[part], high[part], leaf[part], up[part], *sides, bound, member, parent, aim[part], unit)
         potential = _potentials(up[part], price, cell_price, cells)
         stuck = _settle(graph, table, carries, excess, potential)
         if stuck >= 0:

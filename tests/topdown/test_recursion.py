@@ -203,7 +203,7 @@ def test_unbiased_releases_repeat_by_seed_and_refuse_constraints() -> None:
     check_tables(measurements, result)
     np.testing.assert_array_equal(estimate_tables(measurements, method, threads=2).level(2), result.level(2))
     bound = measured(5, hierarchy, SCHEMA, leaves, ["detail"], 1, [("total", 1)])
-    with pytest.raises(ProblemError, match="use 'nearest'"):
+    with pytest.raises(ProblemError, match="use 'passes'"):
         estimate_tables(bound, method)
 
 
@@ -265,7 +265,11 @@ def test_a_rounding_that_was_not_proved_nearest_is_told_also_after_resuming() ->
     ("make", "message"),
     [
         (lambda: TopdownMethod("best"), "estimation must be one of full, classic, bottom_up"),  # type: ignore[arg-type]
-        (lambda: TopdownMethod(seed=3), "nothing else takes a seed"),
+        (lambda: TopdownMethod(seed=-3), "from 0 to below"),
+        (
+            lambda: TopdownMethod(rounding="nearest", rounding_order=(parse_query("race", SCHEMA),)),
+            "no order of queries",
+        ),
         (lambda: TopdownMethod(passes=(Pass(("race",)), Pass(("race",)))), "one pass only"),
         (lambda: Pass(()), "one or more queries"),
         (lambda: Pass(("race",), -1.0), "0 or more"),

@@ -60,7 +60,7 @@ def test_a_minimal_file_has_defaults() -> None:
     assert config.data.records == Path("/data/here/persons.parquet")
     assert config.method.attributes["age"] == ("child", "adult", "old")
     assert (config.method.strategy, config.method.shares) == ("workload", "uniform")
-    assert (config.method.estimation, config.method.rounding) == ("full", "nearest")
+    assert (config.method.estimation, config.method.rounding) == ("full", "passes")
     assert config.method.invariants == ()
     json.dumps(config.as_dict())
 
@@ -91,6 +91,7 @@ BAD = [
         "'level'",
     ),
     ("topdown.estimation", "[topdown]", '[topdown]\nestimation = "clasic"', "mean 'classic'"),
+    ("topdown.rounding_order", "[topdown]", '[topdown]\nrounding = "nearest"\nrounding_order = ["sex"]', "remove it"),
     ("topdown.workloads", "workload =", "workloads =", "did you mean 'workload'"),
     ("data.hierarchy", 'hierarchy = "hierarchy.csv"', "", "is required"),
     ("data.sizes", "[data]", '[data]\nsizes = "s.csv"', "unknown key"),

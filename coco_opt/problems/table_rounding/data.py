@@ -21,7 +21,7 @@ class RoundingData:
 
     x: nonnegative float64[children, cells] (numbers within NEAR_WHOLE of a whole one count as it); parent: whole
     numbers int64[cells] or None. ``slack`` 1 allows floors and ceilings alone, a larger one any |X - x| <= slack.
-    ``queries``: what the distance is measured on, single cells if there are none.
+    ``queries``: what the distance is measured on, with whole weights; single cells if there are none.
     Raises ProblemError for data that do not fit together, and for a parent's cell or a row of C that no rounding can
     meet even alone.
     """
@@ -49,6 +49,8 @@ class RoundingData:
         if slack < 1 or slack != int(slack):
             raise ProblemError("slack must be a whole number of at least 1")
         object.__setattr__(self, "slack", int(slack))
+        if (self.asked.value != np.rint(self.asked.value)).any():
+            raise ProblemError("queries must have whole weights, so that whole tables have whole answers")
         if constraints is not None and (constraints.lower.shape[0], constraints.operator.cells) != self.x.shape:
             raise ProblemError(
                 f"constraints are for {constraints.lower.shape[0]} children of {constraints.operator.cells} cells, "
@@ -152,13 +154,25 @@ class RoundingData:
         return table_rounding.reach(self.rows.start, self.rows.cell, self.rows.value, self.room)
 
     @cached_property
+    def aims(self) -> Floats:
+        """Return by how much the queries' answers of x exceed those of the least tables [children, answers]."""
+        above = np.ascontiguousarray((self.x - self.box[0])[:, self.open].T)
+        return np.ascontiguousarray(self.asked.apply(above).T)
+
+    @cached_property
+    def family(self) -> SparseRows:
+        """Return the rows of a network: those of C and, below them, those of the queries, on the open cells."""
+        return self.rows.above(self.asked)
+
+    @cached_property
     def nested(self) -> Nested | None:
-        """Return the rows that can bind as trees; None where they are none, or the distance is that of answers."""
-        if self.queries:
-            return None
+        """Return the rows that can bind and those of queries as trees; None where they are none."""
         from coco_opt.kernels import table_rounding
 
-        rows, (least, most), (lower, upper) = self.rows, self.reach, self.sides
+        rows, (least, most), (lower, upper) = self.family, self.reach, self.sides
         binds = (least < lower) | (most > upper)
+        if self.queries:
+            moves = table_rounding.reach(self.asked.start, self.asked.cell, self.asked.value, self.room)
+            binds = np.hstack([binds, moves[0] < moves[1]])
         is_nested, leaf, up = table_rounding.nest(rows.start, rows.cell, rows.value, self.room, binds)
         return Nested(leaf, up) if is_nested else None

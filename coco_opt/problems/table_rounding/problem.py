@@ -18,10 +18,12 @@ duality bounds the distance to the optimum by
 Y running through the whole numbers that X_jc may be; every term is nonnegative. For a network the best prices make it
 0. For any other C it is at best the distance to the linear relaxation, which can exceed the distance to the optimum.
 
-The distance can be measured on answers to queries instead, sum_j sum_q |Q_q (X_j - x_j)|_1, always a mixed-integer
-program. Multipliers then have prices y_j in [-1, 1] of the answers too, and the bound is
+The distance can be measured on answers to queries instead, sum_j sum_q |Q_q (X_j - x_j)|_1, again a flow where rows and
+queries together are nested. Multipliers then have prices y_j in [-1, 1] of the answers too, and the bound is
 
-    sum_jq |r| - y r  +  sum_jc max_Y (Q' y - s) (X - Y)  +  the last sum above,    r = Q (X - x).
+    sum_jq max_A [|R - a| - y R - |A - a| + y A]  +  sum_jc max_Y (Q' y - s) (X - Y)  +  the last sum above,
+
+R = Q X being the answers, a = Q x their aims, and A running through the whole numbers, for answers are whole.
 """
 
 from __future__ import annotations
@@ -76,6 +78,10 @@ class TableRounding(RoundingData, Problem[NDArray[Any], RoundingDual]):
             "slack": cls([[1, 2], [3, 0]], [4, 2], IntegerRows(total(2), moved, moved), 2),
             "crossing": cls(x, parent, IntegerRows(crossing, np.zeros((2, 4), np.int64), np.array([[2] * 4, [4] * 4]))),
             "answers": cls(x, parent, queries=[halves, total(4)]),
+            "crossing-answers": cls(x, parent, queries=[halves, ends]),
+            "answers-and-totals": cls(
+                x, parent, IntegerRows(total(4), np.array([[4], [5]]), np.array([[4], [5]])), queries=[halves]
+            ),
             "large-counts": cls([[1e12 + 0.25, 0.5], [2e12 + 0.75, 0.5]], [3 * 10**12 + 1, 1]),
         }
 
@@ -132,7 +138,8 @@ class TableRounding(RoundingData, Problem[NDArray[Any], RoundingDual]):
         near = np.where(np.abs(x - np.rint(x)) <= _NEAR_VERTEX, np.rint(x), x)
         if self.violation(near) == 0.0:
             return near.astype(np.int64)
-        return x if self.nested is None or (near == np.rint(near)).all() else transport.between(self, near)
+        flows = self.nested is not None and not self.queries
+        return transport.between(self, near) if flows and (near != np.rint(near)).any() else x
 
     def multipliers(self, x: NDArray[Any]) -> RoundingDual:
         """Return the best prices, which do not depend on the point: from the flow, or else the linear relaxation's."""
@@ -181,10 +188,13 @@ class TableRounding(RoundingData, Problem[NDArray[Any], RoundingDual]):
     def _gap_of_answers(self, held: Ints, slopes: Floats, multipliers: RoundingDual) -> float:
         asked, low = self.asked, self.low[:, self.open]
         prices = multipliers.queries if multipliers.queries is not None else np.zeros((self.shape[0], asked.shape[0]))
-        residual = asked.apply((held - self.x[:, self.open]).T).T
+        residual = np.rint(asked.apply((held - low).astype(np.float64).T).T) - self.aims
+        above = self.aims - np.floor(self.aims)
+        least = np.minimum(above * (1.0 + prices), (1.0 - above) * (1.0 - prices))
+        errors = np.maximum(np.abs(residual) - prices * residual - least, 0.0)
         worth = asked.adjoint(prices.T).T - slopes
         moved = np.where(worth > 0.0, worth * (held - low), -worth * (low + self.room - held))
-        return float((np.abs(residual) - prices * residual).sum() + moved.sum())
+        return float(errors.sum() + moved.sum())
 
     def certified_gap(self, x: NDArray[Any], candidates: Iterable[RoundingDual | None] = ()) -> float:
         """Return the smallest gap over the candidates and, if none is good enough, the best prices."""
@@ -195,7 +205,7 @@ class TableRounding(RoundingData, Problem[NDArray[Any], RoundingDual]):
         return min(best, self.gap(x, self.admissible(self.multipliers(x))))
 
     def formulate(self, form: type[LinearProgram]) -> Formulation[NDArray[Any], RoundingDual]:
-        """Write the choice of every cell as a mixed-integer program or, for nested rows, as a linear one."""
-        if form not in self.forms or (form is LinearProgram and self.nested is None):
+        """Write the choice of every cell as a mixed-integer program or, for cells in nested rows, as a linear one."""
+        if form not in self.forms or (form is LinearProgram and (self.nested is None or self.queries)):
             raise self._no_form(form)
         return program(self, form)

@@ -2,7 +2,7 @@
 
 Every cell starts from its floor (or the nearest number it may hold). One person more costs 1 - 2 fraction, further ones
 1 each, and so does every person less: at most three variables a cell, those without room left out. Where the distance
-is that of answers to queries, people cost nothing and each answer has its error above and below as two variables more.
+is that of answers to queries, people cost nothing and each answer has three such variables of its own.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Written:
             parent[self.data.open] = dual[:at]
         upto = at + int(self.kept.sum())
         rows[self.kept] = dual[at:upto]
-        answers = dual[upto:].reshape(self.data.shape[0], -1) if self.data.queries else None
+        answers = -dual[upto:].reshape(self.data.shape[0], -1) if self.data.queries else None
         return RoundingDual(parent, rows.reshape(self.data.sides[0].shape), answers)
 
 
@@ -122,21 +122,25 @@ def relaxation(data: RoundingData, sides: tuple[Floats, Floats] | None = None) -
 
 
 def _of_answers(data: RoundingData, program: LinearProgram, base: Ints, pick: Any) -> LinearProgram:
-    """Return the program with the queries' errors as its cost."""
+    """Return the program with the queries' errors as its cost: what each answer has above and below its aim's floor."""
     from scipy.sparse import block_array, csc_array, csr_array, eye_array, kron
 
     asked, children = data.asked, data.shape[0]
     matrix = csr_array((asked.value, asked.cell, asked.start), shape=(asked.shape[0], data.open.size))
     answers = kron(eye_array(children), matrix, format="csr") @ pick
-    missing = asked.apply(np.ascontiguousarray((data.x - base)[:, data.open].T)).T.ravel()
+    moved = np.ascontiguousarray((base - data.box[0])[:, data.open].astype(np.float64).T)
+    floors = np.floor(data.aims)
+    missing, above = (floors - asked.apply(moved).T).ravel(), (data.aims - floors).ravel()
     unit = eye_array(missing.size, format="csr")
+    ones, free = np.ones(missing.size), np.full(2 * missing.size, np.inf)
     return LinearProgram(
-        c=np.concatenate([np.zeros(program.variables), np.ones(2 * missing.size)]),
-        A=csc_array(block_array([[program.A, None, None], [answers, -unit, unit]], format="csc")),
+        c=np.concatenate([np.zeros(program.variables), 1.0 - 2.0 * above, ones, ones]),
+        A=csc_array(block_array([[program.A, None, None, None], [answers, -unit, -unit, unit]], format="csc")),
         row_lower=np.concatenate([program.row_lower, missing]),
         row_upper=np.concatenate([program.row_upper, missing]),
-        lower=np.concatenate([program.lower, np.zeros(2 * missing.size)]),
-        upper=np.concatenate([program.upper, np.full(2 * missing.size, np.inf)]),
+        lower=np.concatenate([program.lower, np.zeros(3 * missing.size)]),
+        upper=np.concatenate([program.upper, ones, free]),
+        offset=float(above.sum()),
     )
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coco_opt.errors import ProblemError
-from coco_opt.problems.sparse_rows import Ints
+from coco_opt.problems.sparse_rows import Floats, Ints
 from coco_opt.problems.table_rounding.data import RoundingData
 from coco_opt.problems.table_rounding.rows import UNBOUNDED, IntegerRows, RoundingDual
 
@@ -35,24 +35,41 @@ def solve(data: RoundingData) -> Transport:
     x = np.ascontiguousarray(data.x[:, open_cells])
     low, high = (np.ascontiguousarray(side[:, open_cells]) for side in data.box)
     held, sums = np.empty(x.shape, np.int64), data.parent is not None
-    cell_price, row_price = np.zeros(open_cells.size if sums else 0), np.zeros_like(data.sides[0])
-    lower, upper = np.ceil(data.sides[0] - _WHOLE), np.floor(data.sides[1] + _WHOLE)
+    lower, upper, aim = _carried(data)
+    cell_price, row_price = np.zeros(open_cells.size if sums else 0), np.zeros_like(lower)
     if data.parent is None:
         table_rounding.nearest(x, low, high, held)
     else:
         table_rounding.largest_fractions(x, low, high, data.parent[open_cells], held, cell_price)
-        if data.slack == 1 and row_price.size:
+        if data.queries:
+            cell_price[:] = 0.0  # what a cell holds costs nothing
+        elif data.slack == 1 and row_price.size:
             rows = data.rows
             table_rounding_prices.ascend(
                 x, low, high, rows.start, rows.cell, nested.up, lower, upper, held, cell_price, row_price, _ROUNDS
             )
-    failed = table_rounding_flow.solve(x, low, high, nested.leaf, nested.up, lower, upper, held, cell_price, row_price)
+    failed = table_rounding_flow.solve(
+        x, low, high, nested.leaf, nested.up, lower, upper, held, cell_price, row_price, aim, float(not data.queries)
+    )
     table, parent = data.box[0].copy(), np.zeros(data.shape[1])
     table[:, open_cells] = held
     if sums:
         parent[open_cells] = cell_price
     unmet = None if failed < 0 else divmod(int(failed), row_price.size // row_price.shape[0])
-    return Transport(table, RoundingDual(parent, row_price), unmet)
+    count = data.rows.shape[0]
+    # One person more in an answer costs what the way out of its row saves.
+    return Transport(table, RoundingDual(parent, row_price[:, :count], -row_price[:, count:]), unmet)
+
+
+def _carried(data: RoundingData) -> tuple[Floats, Floats, Floats]:
+    """Return the lower and upper sides and the aims of what the network's rows carry [children, rows]."""
+    lower, upper = np.ceil(data.sides[0] - _WHOLE), np.floor(data.sides[1] + _WHOLE)
+    aim = np.full(lower.shape, -1.0)
+    if not data.queries:
+        return lower, upper, aim
+    asked = np.maximum(data.aims, 0.0)
+    free = np.zeros_like(asked), np.full_like(asked, np.inf)
+    return np.hstack([lower, free[0]]), np.hstack([upper, free[1]]), np.hstack([aim, asked])
 
 
 def between(data: RoundingData, x: NDArray[Any]) -> NDArray[Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -20,6 +19,7 @@ from coco_opt.topdown.estimated.method import TopdownMethod, misfit
 from coco_opt.topdown.estimated.recursion import AfterLevel, Checkpoint, Progress, bottom_up, top_down
 from coco_opt.topdown.estimated.sparse_tables import SparseTables
 from coco_opt.topdown.estimated.step import split_step
+from coco_opt.topdown.estimated.ties import seed_of
 from coco_opt.topdown.estimated.unproved import NOTHING_UNPROVED, Unproved
 from coco_opt.topdown.schema import Schema
 
@@ -86,7 +86,9 @@ def estimate_tables(
     ProblemError for a method that cannot read what was measured and where no tables satisfy the constraints,
     SolverError where a solver misses its tolerance; both name the region.
     """
-    chosen = _seeded(TopdownMethod() if method is None else method, measurement)
+    chosen = TopdownMethod() if method is None else method
+    if chosen.seed is None:
+        chosen = replace(chosen, seed=seed_of(measurement))
     used = SolverChoices() if solvers is None else solvers
     measured = TableAnswers.of(measurement)
     unfit = misfit(chosen, measured.plan, {one.level for one in measured.invariants.bounds})
@@ -113,13 +115,3 @@ def linear_estimates(measurement: Measurement) -> LinearStage:
     made from the noisy answers alone: invariants and bounds do not enter.
     """
     return linear_stage(TableAnswers.of(measurement))
-
-
-def _seeded(method: TopdownMethod, measurement: Measurement) -> TopdownMethod:
-    """Return the method with a seed for its rounding where it has none, from all that was measured."""
-    if method.rounding != "unbiased" or method.seed is not None:
-        return method
-    code = hashlib.sha256(f"coco-opt rounding {measurement.asked.digest}".encode())
-    for one in measurement.answers:
-        code.update(one.values.astype("<i8").tobytes())
-    return replace(method, seed=int.from_bytes(code.digest()[:8], "little"))

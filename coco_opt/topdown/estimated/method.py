@@ -9,10 +9,11 @@ from typing import Any, Literal, get_args
 
 from coco_opt.errors import ProblemError
 from coco_opt.topdown.plan import TablePlan
+from coco_opt.topdown.queries import Query
 
 Estimation = Literal["full", "classic", "bottom_up"]
 Weighting = Literal["variance", "equal"]
-WholeRule = Literal["nearest", "unbiased"]
+WholeRule = Literal["passes", "nearest", "unbiased"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,23 +38,32 @@ class TopdownMethod:
     ``estimation``: "full" fits every region to what all answers at and below it say (the linear stage's up pass),
     "classic" to its own level's answers alone, "bottom_up" the leaves alone and sums them. ``passes`` are groups of
     queries in order of importance; queries in none come last, together; without passes all are fitted at once.
-    ``weighting``: 1 / variance, or all ones, which is for comparison only. ``rounding``: to the nearest whole tables,
-    or unbiased at random, for tables bound by nothing but their parent; by ``seed``, or one that the noisy answers
-    determine. Raises ProblemError.
+    ``weighting``: 1 / variance, or all ones, which is for comparison only. ``rounding``: in "passes", totals first,
+    then queries, then cells, each as near as those before allow; cells alone to the "nearest"; or "unbiased" at random,
+    for tables bound by nothing but their parent. The passes are ``rounding_order``, most important first, or, without
+    it, those of ``workload`` (what was measured, if that is empty) that are nested with the ones before them and with
+    what must hold. ``seed`` decides ties and draws: one that the noisy answers determine unless given. Raises
+    ProblemError.
     """
 
     estimation: Estimation = "full"
     passes: tuple[Pass, ...] = ()
     weighting: Weighting = "variance"
-    rounding: WholeRule = "nearest"
+    rounding: WholeRule = "passes"
+    workload: tuple[Query, ...] = ()
+    rounding_order: tuple[Query, ...] = ()
     seed: int | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "passes", tuple(self.passes))
         for name, kind in (("estimation", Estimation), ("weighting", Weighting), ("rounding", WholeRule)):
             _check_choice(name, getattr(self, name), get_args(kind))
-        if self.rounding != "unbiased" and self.seed is not None:
-            raise ProblemError("only rounding 'unbiased' draws at random: nothing else takes a seed")
+        for name in ("workload", "rounding_order"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
+        if self.rounding != "passes" and self.rounding_order:
+            raise ProblemError(f"rounding {self.rounding!r} has no order of queries: use 'passes'")
+        if self.seed is not None and not 0 <= self.seed < 2**64:
+            raise ProblemError("a seed is a number from 0 to below 2^64")
         named = [query for one in self.passes for query in one.queries]
         if len(set(named)) < len(named):
             raise ProblemError("every query belongs to one pass only")
@@ -93,7 +103,7 @@ def misfit(method: TopdownMethod, plan: TablePlan, bound: Collection[int]) -> tu
         reason = f"{method.estimation!r} needs answers of level {missing}, and none were asked: give it a share of the"
         return "estimation", f"{reason} budget{other}"
     if method.rounding == "unbiased" and bound:
-        return "rounding", "unbiased rounding keeps the parents' tables only: with invariants or bounds use 'nearest'"
+        return "rounding", "unbiased rounding keeps the parents' tables only: with invariants or bounds use 'passes'"
     try:
         method.groups([query.name for query in plan.queries])
     except ProblemError as error:

@@ -11,7 +11,8 @@ from coco_opt.errors import ProblemError, SolverError
 from coco_opt.problems.topdown_split import LinearRows, SplitTerm, TopdownSplit
 from coco_opt.topdown.estimated.failsafe import Bound, Rows, change_cost, least, own_rows, relaxed_rows, unbound
 from coco_opt.topdown.estimated.matrix_operator import MatrixOperator, side_by_side
-from coco_opt.topdown.estimated.step import SplitStep, round_tables, whole_rows
+from coco_opt.topdown.estimated.rounding import round_tables, whole_rows
+from coco_opt.topdown.estimated.step import SplitStep
 from coco_opt.topdown.invariants import Constraints
 
 Floats = NDArray[np.float64]

@@ -10,15 +10,15 @@ from numpy.typing import NDArray
 
 from coco_opt.choices import SolverChoices
 from coco_opt.errors import ProblemError, SolverError
-from coco_opt.operators import Operator, stack
+from coco_opt.operators import Operator, stack, total
 from coco_opt.problem import MAX_INTEGER
-from coco_opt.problems.table_rounding import IntegerRows, TableRounding
 from coco_opt.problems.topdown_split import LinearRows, SplitTerm, TopdownSplit
 from coco_opt.solution import Solution
 from coco_opt.topdown.answers import TableAnswers
-from coco_opt.topdown.bounds import UNBOUNDED
 from coco_opt.topdown.estimated.linear import LinearStage, linear_stage
 from coco_opt.topdown.estimated.method import TopdownMethod
+from coco_opt.topdown.estimated.rounding import integer_rows, is_of_cells, nested_passes, round_in_passes
+from coco_opt.topdown.estimated.ties import PRECISION, Ties
 from coco_opt.topdown.estimated.unbiased import unbiased_rounding
 from coco_opt.topdown.estimated.unproved import Tally
 from coco_opt.topdown.invariants import Constraints
@@ -26,19 +26,22 @@ from coco_opt.topdown.invariants import Constraints
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-_NEAR_WHOLE = 1e-6  # a solver's numbers this near a whole one are it
 _LEAST_TOLERANCE = 1e-6  # people; answers kept from an earlier pass are known to a solver's precision only
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class SplitStep:
-    """All that splitting any region takes: build it with ``split_step``."""
+    """All that splitting any region takes: build it with ``split_step``.
+
+    ``groups`` are the queries of each pass of the fit, ``rounded`` those of the passes of rounding of each level.
+    """
 
     measured: TableAnswers
     method: TopdownMethod
     solvers: SolverChoices
     stage: LinearStage | None
     groups: tuple[tuple[tuple[int, ...], float], ...]
+    rounded: tuple[tuple[Operator, ...], ...]
     unproved: Tally
 
     def children(self, region: int | None) -> range:
@@ -123,14 +126,16 @@ class SplitStep:
 
     def whole(self, x: Floats, regions: range, parent: Ints | None) -> Ints:
         """Return whole tables int64[J, n] next to fractional ones; ProblemError where none exist."""
-        nearest = np.rint(x)
-        snapped = np.maximum(np.where(np.abs(x - nearest) <= _NEAR_WHOLE, nearest, x), 0.0)
-        constraints = self.constraints(regions)
+        constraints, seed = self.constraints(regions), self.method.seed
+        assert seed is not None
         if self.method.rounding == "unbiased":
             assert constraints is None
-            assert self.method.seed is not None
-            return unbiased_rounding(snapped, parent, np.random.default_rng([self.method.seed, regions.start]))
-        return round_tables(snapped, parent, integer_rows(constraints), self.solvers, self.unproved)
+            nearest = np.rint(x)
+            snapped = np.maximum(np.where(np.abs(x - nearest) <= PRECISION, nearest, x), 0.0)
+            return unbiased_rounding(snapped, parent, np.random.default_rng([seed, regions.start]))
+        queries = self.rounded[int(self.measured.hierarchy.level[regions.start])]
+        rows, ties = integer_rows(constraints), Ties(seed)
+        return round_in_passes(x, parent, rows, queries, ties, regions.start, self.solvers, self.unproved)
 
     def split(self, region: int | None, table: Ints | None) -> Ints:
         """Return the children's whole tables int64[J, n] of a region's table (None: the root, or leaves alone)."""
@@ -158,51 +163,30 @@ def split_step(measured: TableAnswers, method: TopdownMethod, solvers: SolverCho
     """Prepare the splits of a run; for estimation "full" this runs the linear stage's up pass."""
     stage = linear_stage(measured) if method.estimation == "full" else None
     groups = method.groups([query.name for query in measured.queries])
-    return SplitStep(measured, method, solvers, stage, groups, Tally())
+    return SplitStep(measured, method, solvers, stage, groups, _rounded(measured, method), Tally())
 
 
-def round_tables(
-    x: Floats, parent: Ints | None, rows: IntegerRows | None, solvers: SolverChoices, unproved: Tally
-) -> Ints:
-    """Return the nearest whole tables; further away than the next whole numbers only where none are that near.
+def _rounded(measured: TableAnswers, method: TopdownMethod) -> tuple[tuple[Operator, ...], ...]:
+    """Return the queries that are rounded before the cells, in order, for each level: the total first.
 
-    A whole table that keeps every sum and row but is not proved nearest, as happens where rows overlap, is taken and
-    its gap noted. Raises ProblemError or SolverError where no whole tables are found.
+    A list in the method is kept as it is; without one, those measured that make a network with the constraints.
     """
-    most = max(float(x.max(initial=1.0)), 0.0 if parent is None else float(parent.max(initial=0)))
-    slack, furthest = 1, 2 * int(np.ceil(most)) + 2
-    while True:
-        last = slack >= furthest or (rows is None and parent is None)
-        try:
-            problem = TableRounding(x, parent, rows, slack=slack)
-            return np.asarray(solvers.solve(problem, fallback=last), dtype=np.int64)
-        except (ProblemError, SolverError) as error:
-            found = error.solution if isinstance(error, SolverError) else None
-            if isinstance(found, Solution) and found.violation == 0.0 and np.isfinite(found.gap):
-                unproved.note(found.relative_gap)
-                return np.asarray(found.value, dtype=np.int64)
-            if last:
-                raise
-            slack = min(slack * 4, furthest)
+    levels = [measured.hierarchy.level_range(level) for level in range(measured.hierarchy.levels)]
+    if method.rounding != "passes":
+        return ((),) * len(levels)
+    if method.rounding_order:
+        chosen = [query.operator for query in method.rounding_order]
+        return (tuple(query for query in chosen if not is_of_cells(query)),) * len(levels)
+    texts = {query.text: query.operator for query in (*(method.workload or measured.queries),)}
+    everybody = texts.pop("total", total(measured.schema.size))
+    bound = [measured.constraints_of(regions) for regions in levels]
+    return tuple(nested_passes([everybody, *texts.values()], None if one is None else one.operator) for one in bound)
 
 
 def _linear_rows(constraints: Constraints | None) -> LinearRows | None:
     if constraints is None:
         return None
     return LinearRows(constraints.operator, constraints.lower.astype(np.float64), constraints.float_upper)
-
-
-def integer_rows(constraints: Constraints | None) -> IntegerRows | None:
-    """Return constraints as the rounding takes them."""
-    if constraints is None:
-        return None
-    return IntegerRows(constraints.operator, constraints.lower, constraints.upper)
-
-
-def whole_rows(operator: Operator, lower: Floats, upper: Floats) -> IntegerRows:
-    """Return whole but perhaps infinite sides as the rounding takes them."""
-    sides = [np.clip(side, -UNBOUNDED, UNBOUNDED).astype(np.int64) for side in (lower, upper)]
-    return IntegerRows(operator, *sides)
 
 
 def _kept(rows: LinearRows | None, terms: Sequence[SplitTerm], found: Floats, tolerance: float) -> LinearRows:

@@ -10,7 +10,7 @@ from coco_opt.privacy.measurement import Asked
 from coco_opt.topdown.estimated.method import Pass, TopdownMethod, misfit
 from coco_opt.topdown.kind.plan import blamed, schema_of_config, workload_of
 from coco_opt.topdown.plan import TablePlan
-from coco_opt.topdown.queries import Query, parse_query
+from coco_opt.topdown.queries import Query, parse_queries, parse_query
 from coco_opt.topdown.questions import TableQuestions
 from coco_opt.topdown.schema import Schema
 
@@ -42,12 +42,16 @@ def method_of(config: Config, asked: Asked) -> TablesMethod:
         if (query.text, one.level) not in exact:
             raise config.error(f"topdown.invariants.{number}", "is not one that was measured")
     passes = blamed(config, "passes", lambda: tuple(Pass(one.queries, one.tolerance) for one in section.passes))
-    method = TopdownMethod(section.estimation, passes, rounding=section.rounding)
+    workload = workload_of(config, schema)
+    order = blamed(config, "rounding_order", lambda: parse_queries(section.rounding_order or (), schema))
+    method = TopdownMethod(
+        section.estimation, passes, rounding=section.rounding, workload=workload, rounding_order=order
+    )
     bound = {one.level for one in questions.invariants} | {one.level for one in questions.bounds}
     unfit = misfit(method, questions.plan, bound)
     if unfit is not None:
         raise config.error(f"topdown.{unfit[0]}", unfit[1])
-    return TablesMethod(method, schema, workload_of(config, schema))
+    return TablesMethod(method, schema, workload)
 
 
 def asked_keys(asked: Asked) -> dict[str, Any]:

@@ -70,7 +70,8 @@ def _method(shown: Shown) -> str:
         )
         for one in asked.questions
     ]
-    how = f"Estimation: {method.estimation}, rounding {method.rounding}."
+    order = ", ".join(query.text for query in method.rounding_order)
+    how = f"Estimation: {method.estimation}, rounding: {method.rounding}{f' ({order}, cells)' if order else ''}."
     questions = table(("level", "question", "cost", "noise"), rows, numeric=4)
     return f"<h2>Questions and method</h2>\n{questions}\n<p class='note'>{escape(how)}</p>"
 

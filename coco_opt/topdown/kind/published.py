@@ -54,7 +54,12 @@ def _manifest(asked: Asked, method: TablesMethod, measured: TableAnswers, result
     exact = [{"query": one.query.text, "level": asked.levels[one.level]} for one in measured.invariants.declared]
     return {
         "schema": plain_schema(method.schema),
-        "method": {"estimation": chosen.estimation, "rounding": chosen.rounding, "passes": passes},
+        "method": {
+            "estimation": chosen.estimation,
+            "rounding": chosen.rounding,
+            "rounding_order": [query.text for query in chosen.rounding_order],
+            "passes": passes,
+        },
         "exact": exact,
         "relaxed": [{"region": one.path, "persons_moved": one.moved} for one in result.relaxed],
         "unproved": {

@@ -107,8 +107,15 @@ class TopdownSection(Section):
     invariants: Annotated[tuple[InvariantConfig, ...], Field(strict=False)] = ()
     passes: Annotated[tuple[PassConfig, ...], Field(strict=False)] = ()
     estimation: Annotated[Estimation, choice(Estimation)] = "full"
-    rounding: Annotated[WholeRule, choice(WholeRule)] = "nearest"
+    rounding: Annotated[WholeRule, choice(WholeRule)] = "passes"
+    rounding_order: Texts | None = None
     microdata: bool = False
+
+    @model_validator(mode="after")
+    def _order_fits(self) -> TopdownSection:
+        if self.rounding_order is not None and self.rounding != "passes":
+            raise KeyedError("rounding_order", f'is for rounding = "passes", not "{self.rounding}": remove it')
+        return self
 
     @model_validator(mode="after")
     def _shares_fit(self) -> TopdownSection:

@@ -23,7 +23,7 @@ strategy = "workload"         # asked: workload | identity | optimised, or a lis
 # structural_zeros = ["age = child & work = yes"]            # what cannot be
 # invariants = [{{ query = "total", level = {level} }}]    # exact, not private: needs neighbours = "replace"
 estimation = "full"           # estimated, and free to change from here on: full | classic | bottom_up
-rounding = "nearest"          # nearest | unbiased
+rounding = "passes"           # passes (totals, the workload in order, cells) | nearest | unbiased
 microdata = false             # true: also one row a person
 
 [topdown.attributes]          # every value that can occur, in your order, whether it does or not

@@ -1,0 +1,66 @@
+"""Ties in roundings, decided by a hash: no child and no cell is favoured for its place, nor for ever.
+
+Which of several cells with the same fraction is rounded up must not depend on positions: the first child would gain in
+every cell. A fixed hash would favour the same regions in every release. So fractions within a solver's precision of
+each other are told apart by a hash of all that was measured, the region, the cell and the pass.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.privacy.measurement import Measurement
+
+Floats = NDArray[np.float64]
+Bits = NDArray[np.uint64]
+
+PRECISION = 1e-6  # people; a solver's numbers this near a whole one, or each other, are not told apart
+_STEP, _FIRST, _SECOND = (np.uint64(k) for k in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
+
+
+def seed_of(measurement: Measurement) -> int:
+    """Return a seed from all that was asked and answered: the same measurement has the same one, on any machine."""
+    code = hashlib.sha256(f"coco-opt rounding {measurement.asked.digest}".encode())
+    for one in measurement.answers:
+        code.update(np.ascontiguousarray(one.values, dtype="<i8").data)
+    return int.from_bytes(code.digest()[:8], "little")
+
+
+@dataclass(frozen=True, slots=True)
+class Ties:
+    """Tells numbers apart that are equal to a solver's precision; ``seed`` is a number of 64 bits."""
+
+    seed: int
+
+    def broken(self, x: Floats, first: int, number: int) -> Floats:
+        """Return tables [children, cells] whose fractions are moved by less than half of ``PRECISION``, both ways.
+
+        ``first`` is the first child's region and ``number`` that of the pass. Numbers within ``PRECISION`` of a whole
+        one become it, so no number moves past one.
+        """
+        nearest = np.rint(x)
+        whole = np.abs(x - nearest) <= PRECISION
+        children, cells = x.shape
+        with np.errstate(over="ignore"):
+            start = _mixed(_mixed(np.full(1, self.seed, np.uint64)) + np.uint64(number))
+            regions = _stepped(start, first, first + children)
+            bits = _stepped(regions[:, None], 0, cells)
+        moved = x + PRECISION * ((bits >> np.uint64(11)).astype(np.float64) * 2.0**-53 - 0.5)
+        return np.maximum(np.where(whole, nearest, moved), 0.0)
+
+
+def _stepped(state: Bits, begin: int, end: int) -> Bits:
+    """Return the numbers begin + 1 to end of the generators that start from some states, in the last axis."""
+    steps: Bits = np.multiply(_STEP, np.arange(begin + 1, end + 1, dtype=np.uint64), dtype=np.uint64)
+    return _mixed(np.add(state, steps, dtype=np.uint64))
+
+
+def _mixed(state: Bits) -> Bits:
+    """Return the finaliser of SplitMix64 (Steele, Lea and Flood 2014) of each number."""
+    state = (state ^ (state >> np.uint64(30))) * _FIRST
+    state = (state ^ (state >> np.uint64(27))) * _SECOND
+    return state ^ (state >> np.uint64(31))
