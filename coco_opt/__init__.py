@@ -15,6 +15,7 @@ from coco_opt._version import __version__ as __version__
 if TYPE_CHECKING:
     from coco_opt.choices import SolverChoices as SolverChoices
     from coco_opt.config import Config as Config
+    from coco_opt.config import configure as configure
     from coco_opt.config import load_config as load_config
     from coco_opt.config import parse_config as parse_config
     from coco_opt.files.measurement import read_measurement as read_measurement
@@ -77,7 +78,7 @@ if TYPE_CHECKING:
 
 _NAMES = {
     "choices": ("SolverChoices",),
-    "config": ("Config", "load_config", "parse_config"),
+    "config": ("Config", "configure", "load_config", "parse_config"),
     "files.measurement": ("read_measurement", "write_measurement"),
     "groups": ("GroupsMethod", "GroupsResult", "estimate_groups", "measure_hierarchy"),
     "groups.kind.files": ("read_release",),

@@ -38,29 +38,30 @@ def demo(
     with reporter.stage("Other methods (a first run compiles)"):
         truth = demo_truth(files)
     config = load_config(files.config)
-    made = release(config, folder / "release", reporter=reporter, page=render_report, truth=truth).made
+    released = release(config, folder / "release", reporter=reporter, page=render_report, truth=truth)
+    made = released.made
     assert made is not None  # a new folder holds no earlier release
-    checks = verify_release(made.folder)
+    checks = verify_release(released.folder)
     passed = all(check.passed for check in checks)
     if json:
         write_json(
             {
                 "status": made.manifest["status"],
                 "spent": made.spent,
-                "release": str(made.folder),
-                "report": str(made.folder / "report.html"),
+                "release": str(released.folder),
+                "report": str(released.folder / "report.html"),
                 "verified": passed,
                 "errors": made.errors(),
             }
         )
     else:
-        _write_outcome(made, checks, files.config)
+        _write_outcome(made, released.folder, checks, files.config)
     if not passed:
-        raise VerificationError(f"{made.folder} does not hold what it promises: see coco-opt verify")
+        raise VerificationError(f"{released.folder} does not hold what it promises: see coco-opt verify")
     return 0
 
 
-def _write_outcome(made: Estimated, checks: Sequence[Check], config: Path) -> None:
+def _write_outcome(made: Estimated, folder: Path, checks: Sequence[Check], config: Path) -> None:
     rows = [(name, *(f"{value:,.1f}" for value in values)) for name, values in made.errors().items()]
     title = "Error: people to add or remove, mean over the regions of a level (made data, so the truth is known)"
     write_table(title, ("method", *made.shown.measurement.asked.levels), rows)
@@ -68,8 +69,8 @@ def _write_outcome(made: Estimated, checks: Sequence[Check], config: Path) -> No
     write_facts(
         [
             ("Verified", f"{held} of {len(checks)} checks hold"),
-            ("Release", made.folder),
-            ("Report", made.folder / "report.html"),
+            ("Release", folder),
+            ("Report", folder / "report.html"),
             ("Config", f"{config}  (change it and run: coco-opt release {quoted(config)})"),
         ]
     )

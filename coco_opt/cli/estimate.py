@@ -30,9 +30,12 @@ def estimate(
     from coco_opt.config import load_config
     from coco_opt.releases import estimate as estimate_measurement
     from coco_opt.releases import render_report
+    from coco_opt.releases.measure import check_target
 
     settings = None if config is None else load_config(config)
     reporter = TerminalReporter(lines=not json)
-    made = estimate_measurement(measurement, settings, out=out, reporter=reporter, page=render_report)
-    write_release(made.folder, made.manifest, json=json, spent=made.spent)
+    if out is not None:
+        check_target(out)
+    made = estimate_measurement(measurement, settings, reporter=reporter)
+    write_release(made.save(out, page=render_report, reporter=reporter), made.manifest, json=json, spent=made.spent)
     return 0

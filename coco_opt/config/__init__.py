@@ -6,7 +6,7 @@ valid one. Paths are relative to the config file. A kind of release brings the m
 
 from __future__ import annotations
 
-from coco_opt.config.load import load_config, parse_config
+from coco_opt.config.load import configure, load_config, parse_config
 from coco_opt.config.model import Config
 from coco_opt.config.sections import EngineConfig, OutputConfig, PrivacyConfig, Section, SolversConfig
 from coco_opt.config.values import SolverChoice
@@ -19,6 +19,7 @@ __all__ = [
     "Section",
     "SolverChoice",
     "SolversConfig",
+    "configure",
     "load_config",
     "parse_config",
 ]

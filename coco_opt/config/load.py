@@ -7,6 +7,7 @@ import inspect
 import tomllib
 import typing
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,34 @@ def parse_config(source: str | Mapping[str, Any], folder: str | Path, file: str 
         output=values["output"],
         file=file,
     )
+
+
+def configure(
+    base: Config | None = None, /, *, folder: str | Path = ".", name: str | None = None, **sections: Mapping[str, Any]
+) -> Config:
+    """Return a config from the sections of a file as dictionaries, or ``base`` with some of its keys changed.
+
+    In ``data`` a frame of pandas, Polars, Arrow or DuckDB may stand for a path; paths are relative to ``folder``.
+    ``name`` names the release. Raises ConfigError with one line for every mistake.
+
+    >>> config = configure(data={"values": "visits.csv"}, privacy={"epsilon": "1", "dataset": "visits"},
+    ...                    ranges={"cells": 365})
+    >>> configure(config, ranges={"estimator": "consistent"}).method.estimator
+    'consistent'
+    """
+    if base is None:
+        config = parse_config(sections, folder)
+    else:
+        others = [row.section for row in kind_rows() if row.name != base.kind]
+        for other in set(others) & set(sections):
+            raise ConfigError(other, f"this is a configuration of [{base.section}]: make a new one")
+        stated = {section: base.stated(section) for section in ("data", "privacy", base.section, *_SHARED)}
+        stated["output"] = dict(base.output)  # its defaults too: they lie beside the file of the base
+        merged = {
+            section: {**stated.get(section, {}), **sections.get(section, {})} for section in {**stated, **sections}
+        }
+        config = replace(parse_config(merged, folder), name=base.name, file=base.file)
+    return config if name is None else replace(config, name=name)
 
 
 def _kind_of(raw: Mapping[str, Any], file: str | None) -> KindRow:

@@ -41,6 +41,11 @@ class Config:
         """Return the error of a key of this configuration, ``section.key``."""
         return ConfigError(key, message, self.file)
 
+    def stated(self, section: str) -> dict[str, Any]:
+        """Return the keys of a section that were given, with their values as they were read."""
+        model: BaseModel = self.method if section == self.section else getattr(self, section)
+        return {name: getattr(model, name) for name in type(model).model_fields if name in model.model_fields_set}
+
     def levels_cost(self, levels: int) -> tuple[Cost, ...]:
         """Return the cost of each level, root first; ConfigError where the split has another number of levels.
 

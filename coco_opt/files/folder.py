@@ -233,14 +233,31 @@ def parquet(table: FileTable) -> bytes:
     return sink.getvalue()
 
 
+def arrow_table(table: FileTable) -> Any:
+    """Return all rows of a table as an Arrow table, of the types that reading its file gives."""
+    import pyarrow as pa
+    import pyarrow.types as kinds
+
+    rows = pa.concat_tables(list(_arrow_parts(table)))
+    plain = [
+        pa.field(one.name, one.type.value_type if kinds.is_dictionary(one.type) else one.type) for one in rows.schema
+    ]
+    return rows.cast(pa.schema(plain))
+
+
+def _arrow_parts(table: FileTable) -> Iterator[Any]:
+    import pyarrow as pa
+
+    for columns in table.parts:
+        yield pa.table({name: _array(data, table.types.get(name, "string")) for name, data in columns.items()})
+
+
 def _write_parquet(sink: Any, table: FileTable) -> None:
     """Write a table's parts as row groups: fixed options, no time and no foreign metadata."""
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
     writer = None
-    for columns in table.parts:
-        rows = pa.table({name: _array(data, table.types.get(name, "string")) for name, data in columns.items()})
+    for rows in _arrow_parts(table):
         if writer is None:
             writer = pq.ParquetWriter(sink, rows.schema, **_options(rows.schema, table.delta))
         writer.write_table(rows, row_group_size=ROWS_PER_GROUP)

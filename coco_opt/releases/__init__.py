@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from coco_opt.releases.compare import Comparison, compare
-from coco_opt.releases.estimate import Estimated, estimate
+from coco_opt.releases.estimate import estimate
+from coco_opt.releases.estimated import Estimated
 from coco_opt.releases.forecast import PlanForecast, forecast
 from coco_opt.releases.measure import Checked, Measured, check, measure
 from coco_opt.releases.release import Outcome, release

@@ -7,38 +7,24 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
-from collections.abc import Iterator, Mapping
-from contextlib import nullcontext, suppress
-from dataclasses import dataclass, replace
-from itertools import count
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from coco_opt.config.model import Config
 from coco_opt.config.sections import SOLVERS_MODEL, EngineConfig, OutputConfig, PrivacyConfig, Section
 from coco_opt.errors import CocoOptError, ConfigError, InputError, Place, ProblemError, SolverError
-from coco_opt.files.folder import (
-    MANIFEST,
-    REPORT,
-    Content,
-    FolderExistsError,
-    as_json,
-    build_folder,
-    building_name,
-    publish_folder,
-    remove_leftovers,
-)
 from coco_opt.files.measurement import is_measurement, read_measurement
-from coco_opt.files.regions import REGIONS, region_table
 from coco_opt.kinds import kind_row
 from coco_opt.privacy.cost import Cost
 from coco_opt.privacy.measurement import Asked, Measurement
-from coco_opt.releases.clock import Clock
+from coco_opt.releases.estimated import Estimated
 from coco_opt.releases.kept import kept_measurement, read_kept
-from coco_opt.releases.kind import AnyKind, PageWriter, Shown, Truth, Work
+from coco_opt.releases.kind import AnyKind, Shown, Truth, Work
 from coco_opt.releases.manifest import manifest_of, spent_line
-from coco_opt.releases.measure import check_target
+from coco_opt.releases.measure import Measured
 from coco_opt.releases.reporter import Reporter, Silent
 from coco_opt.releases.runs import ledger_of
 from coco_opt.releases.solvers import choices_of
@@ -47,26 +33,6 @@ _FREE = (
     "Nothing more is to be paid: change the method or a solver in the configuration and run the same command again, or "
     "coco-opt estimate MEASUREMENT CONFIG"
 )
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class Estimated:
-    """A release that was made: its folder, manifest and values, and the line that says what its noise cost."""
-
-    folder: Path
-    digest: str
-    spent: str
-    manifest: Mapping[str, Any]
-    result: Any
-    shown: Shown
-
-    def errors(self) -> dict[str, list[float]]:
-        """Return the mean error of each level, root first, by method, where the truth is known; {} elsewhere."""
-        truth, measurement = self.shown.truth, self.shown.measurement
-        if truth is None:
-            return {}
-        kind: AnyKind = kind_row(measurement.asked.kind).load()
-        return dict(kind.errors(measurement, truth, self.result))
 
 
 def find_measurement(name: str | Path, config: Config | None) -> Path:
@@ -132,50 +98,48 @@ def _as_measured(config: Config, measurement: Measurement) -> Config:
 
 
 def estimate(
-    measurement: Measurement | str | Path,
+    measurement: Measurement | Measured | str | Path,
     config: Config | None = None,
     *,
-    out: Path | None = None,
     reporter: Reporter | None = None,
-    page: PageWriter | None = None,
 ) -> Estimated:
-    """Make a release of a measurement, by the method and solvers of a configuration; costs nothing.
+    """Make a release of a measurement, by the method and solvers of a configuration; costs nothing and writes nothing.
 
-    ``measurement`` is one, its folder, or a run's id; without a configuration its kind's defaults serve. ``out`` must
-    not exist (default: ``NAME`` with the beginning of the measurement's digest in the output directory, numbered where
-    taken). ``page`` writes the HTML report. A measurement of the configuration's own runs has the release recorded in
-    the ledger. Raises InputError, ConfigError where the method cannot read what was asked, and SolverError where every
-    solver failed.
+    ``measurement`` is one, what ``measure`` returned, a folder, or a run's id; without a configuration its kind's
+    defaults serve. What comes back lies in memory: ``Estimated.save`` writes its folder, and records it in the ledger
+    where a run of the configuration measured. Raises InputError, ConfigError where the method cannot read what was
+    asked, and SolverError where every solver failed.
     """
     told = Silent() if reporter is None else reporter
-    run = None
-    if not isinstance(measurement, Measurement):
-        folder = find_measurement(measurement, config)
-        with told.stage("Reading the measurement"):
-            measurement, run = (read_measurement(folder)[0], None) if config is None else read_kept(config, folder)
-    if out is not None:
-        check_target(out)
-    wanted = config_of(measurement) if config is None else _as_measured(config, measurement)
-    name = f"{wanted.name}-{measurement.asked.digest[:12]}"
-    made = estimated(wanted, measurement, out, name, reporter=told, page=page)
-    if config is not None and run is not None:
-        ledger_of(config).released(run, made.digest)
-    return made
+    noisy, run = _read(measurement, config, told)
+    wanted = config_of(noisy) if config is None else _as_measured(config, noisy)
+    made = estimated(wanted, noisy, f"{wanted.name}-{noisy.asked.digest[:12]}", reporter=told)
+    return made if config is None or run is None else replace(made, recorded=partial(ledger_of(config).released, run))
+
+
+def _read(
+    given: Measurement | Measured | str | Path, config: Config | None, reporter: Reporter
+) -> tuple[Measurement, str | None]:
+    """Return a measurement and the run of the configuration that made it, None for none."""
+    if isinstance(given, Measured):
+        return given.measurement, given.run if given.measurement.private else None
+    if isinstance(given, Measurement):
+        return given, None
+    folder = find_measurement(given, config)
+    with reporter.stage("Reading the measurement"):
+        return (read_measurement(folder)[0], None) if config is None else read_kept(config, folder)
 
 
 def estimated(
     config: Config,
     measurement: Measurement,
-    out: Path | None,
     name: str,
     *,
     reporter: Reporter,
-    page: PageWriter | None = None,
     truth: Truth | None = None,
     scratch: Path | None = None,
-    clock: Clock | None = None,
 ) -> Estimated:
-    """Estimate and publish; ``name`` is the default folder's. See ``estimate``."""
+    """Estimate; ``name`` is the default folder's, and ``scratch`` keeps finished parts. See ``estimate``."""
     kind = kind_for(config, measurement)
     if truth is not None and measurement.private:
         raise ProblemError("the truth beside a private release would undo its privacy: give none")
@@ -185,23 +149,13 @@ def estimated(
     own = None if scratch is None else scratch / f"method-{method_digest(config)}"
     work = Work(solvers, config.engine.workers, scratch=own)
     result = _estimate(kind, measurement, method, work, reporter)
-    if clock is not None:
-        clock.lap("estimate")
     released = kind.release(measurement, method, result, config)
     for note in released.notes:
         reporter.line(note)
-    manifest = manifest_of(config, measurement, solvers.certificates, released)
-    shown = Shown(manifest, spent, measurement, method, result, truth)
-    with reporter.stage("Writing the release"):
-        files: dict[str, Content] = {**released.files, REGIONS: region_table(measurement.asked)}
-        if page is not None:
-            files[REPORT] = page(kind, shown).encode("utf-8")
-        folder, digest = publish(config, files, manifest, out, name)
-    if own is not None:
-        shutil.rmtree(own, ignore_errors=True)
-    if clock is not None:
-        clock.lap("write")
-    return Estimated(folder, digest, spent, manifest, result, shown)
+    shown = Shown(
+        manifest_of(config, measurement, solvers.certificates, released), spent, measurement, method, result, truth
+    )
+    return Estimated(kind, shown, released.files, config.output.directory / name, own)
 
 
 def _estimate(kind: AnyKind, measurement: Measurement, method: Any, work: Work, reporter: Reporter) -> Any:
@@ -230,35 +184,3 @@ def method_digest(config: Config) -> str:
     """Return a digest of what an estimation depends on beside the measurement."""
     plain = {name: section for name, section in config.as_dict().items() if name not in ("data", "privacy")}
     return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()[:16]
-
-
-def publish(
-    config: Config, files: Mapping[str, Content], manifest: Mapping[str, Any], out: Path | None, name: str
-) -> tuple[Path, str]:
-    """Write a release folder that appears complete or not at all; return where it lies and its manifest's digest.
-
-    Without ``out`` the first name of ``NAME``, ``NAME-2``, ... that is free or holds the same release is taken. Several
-    processes may publish under one name: each builds under a name of its own.
-    """
-    first = config.output.directory / name if out is None else out
-    remove_leftovers(first)
-    building = building_name(first)
-
-    def index(digests: Mapping[str, str]) -> bytes:
-        return as_json({**manifest, "files": dict(digests)})
-
-    try:
-        digest = build_folder(building, files, MANIFEST, index, private=False)
-        for folder in (first,) if out is not None else _names(first):
-            with suppress(FolderExistsError) if out is None else nullcontext():
-                publish_folder(building, folder, digest, MANIFEST)
-                return folder, digest
-    finally:
-        shutil.rmtree(building, ignore_errors=True)
-    raise AssertionError("names of folders never end")
-
-
-def _names(first: Path) -> Iterator[Path]:
-    yield first
-    for number in count(2):
-        yield first.with_name(f"{first.name}-{number}")

@@ -13,7 +13,8 @@ from coco_opt.errors import InputError, ProblemError
 from coco_opt.files.folder import MANIFEST, file_digest, read_manifest
 from coco_opt.privacy.measurement import Asked
 from coco_opt.releases.clock import Clock
-from coco_opt.releases.estimate import Estimated, estimated, method_digest
+from coco_opt.releases.estimate import estimated, method_digest
+from coco_opt.releases.estimated import Estimated
 from coco_opt.releases.kept import known_runs
 from coco_opt.releases.kind import PageWriter, Truth
 from coco_opt.releases.measure import Measured, check_target, kind_of, measured_of, planned, source_of
@@ -133,27 +134,20 @@ def _finish(
     name = f"{config.name}-{measured.run}"
     scratch = None if measured.folder is None else measured.folder.parent
     try:
-        made = estimated(
-            config,
-            measured.measurement,
-            out,
-            name,
-            reporter=reporter,
-            page=page,
-            truth=truth,
-            scratch=scratch,
-            clock=clock,
-        )
+        made = estimated(config, measured.measurement, name, reporter=reporter, truth=truth, scratch=scratch)
+        clock.lap("estimate")
+        folder, digest = made.publish(out, page=page, reporter=reporter)
+        clock.lap("write")
     except Exception:
         if scratch is not None:
             reporter.line(f"The measurement of run {measured.run} is kept: going on is free")
         raise
-    record = private_record(measured.run, made.folder, made.manifest, measured.identity, clock.laps, made.result)
-    path = write_private_record(config.output.private, f"{name}-{made.digest[:8]}", record)
+    record = private_record(measured.run, folder, made.manifest, measured.identity, clock.laps, made.result)
+    path = write_private_record(config.output.private, f"{name}-{digest[:8]}", record)
     if scratch is not None:
-        _note(scratch, config, made)
-        ledger_of(config).released(measured.run, made.digest)
-    return Outcome(made.folder, path, measured.run, measured.paid, made, made.manifest)
+        _note(scratch, config, folder, digest)
+        ledger_of(config).released(measured.run, digest)
+    return Outcome(folder, path, measured.run, measured.paid, made, made.manifest)
 
 
 def _probe(config: Config) -> Path:
@@ -165,11 +159,11 @@ def _notes(folder: Path, config: Config) -> Path:
     return folder / f"released-{method_digest(config)}.json"
 
 
-def _note(folder: Path, config: Config, made: Estimated) -> None:
+def _note(scratch: Path, config: Config, folder: Path, digest: str) -> None:
     """Keep in the run's folder where the release of this method lies."""
-    path = _notes(folder, config)
+    path = _notes(scratch, config)
     path.unlink(missing_ok=True)
-    facts = {"folder": str(made.folder.absolute()), "manifest": made.digest}
+    facts = {"folder": str(folder.absolute()), "manifest": digest}
     write_or_leave(path, json.dumps(facts, indent=2).encode())
 
 

@@ -96,7 +96,8 @@ def test_one_measurement_is_estimated_by_every_method(consistency: str, tmp_path
     made = release(config_of(tmp_path, privacy=SEEDED), tmp_path / "first", page=render_report).made
     assert made is not None
     other = estimate(made.shown.measurement, config_of(tmp_path, privacy=SEEDED, consistency=consistency))
-    checks = verify_release(other.folder)
+    folder = other.save()
+    checks = verify_release(folder)
     assert all(check.passed for check in checks)
     promised = {"none": PROMISES[:-1], "posterior": [*PROMISES, "intervals"]}.get(consistency, PROMISES)
     assert other.manifest["promises"] == promised
@@ -104,7 +105,7 @@ def test_one_measurement_is_estimated_by_every_method(consistency: str, tmp_path
     method = other.manifest["method"]
     assert (method["consistency"], method["queries"]) == (consistency, ["cumulative"] * 2)
     assert other.manifest["max_size"] == 12
-    again = read_release(other.folder)
+    again = read_release(folder)
     assert again.levels == ("nation", "state")
     assert again.group_counts.tolist() == GROUPS.plan(config_of(tmp_path)).asked.per_region["groups"].tolist()
 

@@ -193,11 +193,11 @@ def test_a_measurement_is_restated_and_estimated_anew(tmp_path: Path) -> None:
     assert stated["bucket_edges"] == [[], [0, 1, 2, 3, 4, 6, 9]]
     assert stated["query"] == ["cumulative"] * 2
     assert default_config(measurement).method.bucket_edges == ((), (0, 1, 2, 3, 4, 6, 9))
-    again = estimate(measurement, config, out=tmp_path / "again")
-    assert (again.folder / "histograms.parquet").read_bytes() == (tmp_path / "first/histograms.parquet").read_bytes()
-    assert (again.folder / "intervals.parquet").read_bytes() == (tmp_path / "first/intervals.parquet").read_bytes()
+    again = estimate(measurement, config).save(tmp_path / "again")
+    assert (again / "histograms.parquet").read_bytes() == (tmp_path / "first/histograms.parquet").read_bytes()
+    assert (again / "intervals.parquet").read_bytes() == (tmp_path / "first/intervals.parquet").read_bytes()
     without = estimate(measurement, config_of(tmp_path, bucket_growth=[0, 0.5], intervals=0, **POSTERIOR))
-    assert not (without.folder / "intervals.parquet").exists()
+    assert not (without.save() / "intervals.parquet").exists()
     assert "intervals" not in without.manifest["promises"]
     other = config_of(tmp_path, privacy=SEEDED, bucket_growth=[0, 0.7], **POSTERIOR)
     with pytest.raises(ConfigError, match="other buckets"):

@@ -60,15 +60,15 @@ def test_the_engine_checks_measures_estimates_and_verifies(config: Config, tmp_p
     assert (first.paid, measure(config).paid) == (True, False)
     published, _ = read_measurement(tmp_path / "open")
     assert published.status == "private"
-    made = estimate(tmp_path / "open", config, out=tmp_path / "made", page=render_report)
-    assert [row for row in verify_release(made.folder) if not row.passed] == []
-    table = read_columns(made.folder / "totals.parquet", ("region", "region_id", "total"))
+    folder = estimate(tmp_path / "open", config).save(tmp_path / "made", page=render_report)
+    assert [row for row in verify_release(folder) if not row.passed] == []
+    table = read_columns(folder / "totals.parquet", ("region", "region_id", "total"))
     assert table["region_id"].to_pylist() == [None, "n", "s"]
     nation, north, south = table["total"].to_pylist()
     assert nation == pytest.approx(north + south)
     assert abs(nation - 300) < 30
-    assert "persons</p>" in (made.folder / "report.html").read_text()
-    assert all(row.passed for row in verify_release(estimate(tmp_path / "open", out=tmp_path / "alone").folder))
+    assert "persons</p>" in (folder / "report.html").read_text()
+    assert all(row.passed for row in verify_release(estimate(tmp_path / "open").save(tmp_path / "alone")))
 
 
 def test_a_release_pays_once_and_is_verified(config: Config) -> None:

@@ -104,7 +104,7 @@ def test_one_measurement_serves_every_estimator(folder: Path) -> None:
     measured = measure(config(folder)).measurement
     cells = {}
     for estimator in ESTIMATORS:
-        made = estimate(measured, config(folder, more=f'estimator = "{estimator}"\n'), out=folder / estimator)
+        made = estimate(measured, config(folder, more=f'estimator = "{estimator}"\n'))
         cells[estimator] = made.result.histogram.cells
         again = UniversalHistogram.fit(measured, estimator)
         np.testing.assert_array_equal(again.nodes, made.result.histogram.nodes)
@@ -134,9 +134,9 @@ def test_the_report_shows_ranges_and_quantiles(folder: Path) -> None:
 @pytest.mark.parametrize("changes", [(), (EDGES,)])
 def test_a_measurement_is_estimated_without_a_configuration(folder: Path, changes: tuple[tuple[str, str], ...]) -> None:
     measured = measure(config(folder, *changes)).measurement
-    assert all(row.passed for row in verify_release(estimate(measured, out=folder / "made").folder))
+    assert all(row.passed for row in verify_release(estimate(measured).save(folder / "made")))
     own = measure_ranges(truth(folder), Epsilon(Fraction(1)), source=SeededNoise(1), fan_out=5)
-    assert all(row.passed for row in verify_release(estimate(own, out=folder / "own").folder))
+    assert all(row.passed for row in verify_release(estimate(own).save(folder / "own")))
 
 
 def test_check_counts_the_rows(folder: Path) -> None:
@@ -148,8 +148,7 @@ def test_estimation_refuses_another_domain(folder: Path) -> None:
     other = [("cells = 90", "cells = 91"), EDGES, ("cells = 90", "cells = 90\nfan_out = 64")]
     for change in (*other, ("cells = 90", 'cells = 90\noutside = "clamp"')):
         with pytest.raises(ConfigError, match="the measurement"):
-            estimate(measured, config(folder, change), out=folder / "never")
-    assert not (folder / "never").exists()
+            estimate(measured, config(folder, change))
 
 
 def _rewritten(folder: Path, **columns: Any) -> None:

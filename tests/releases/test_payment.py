@@ -305,7 +305,9 @@ def test_whose_private_table_is_gone_is_told_what_needs_none(tmp_path: Path) -> 
     (tmp_path / "entities.csv").unlink()
     with pytest.raises(InputError, match=f"coco-opt estimate {outcome.run} CONFIG needs no private table"):
         release(config)
-    assert estimate(outcome.run, config, out=tmp_path / "again").manifest["private"]
+    again = estimate(outcome.run, config)
+    assert again.manifest["private"]
+    again.save(tmp_path / "again")
 
 
 def test_the_same_release_to_the_same_folder_is_made_once(tmp_path: Path) -> None:
@@ -384,12 +386,12 @@ def test_a_published_measurement_is_estimated_anywhere(tmp_path: Path) -> None:
     elsewhere = config_in(tmp_path / "there", more='consistency = "joint"')
     for name in ("entities", "groups", "hierarchy"):
         (tmp_path / "there" / f"{name}.csv").unlink()
-    made = estimate(tmp_path / "published", elsewhere)
-    same = estimate(measured.run, config_in(tmp_path / "here", more='consistency = "joint"'))
-    assert made.folder.parent == tmp_path / "there" / "releases"
+    made = estimate(tmp_path / "published", elsewhere).save()
+    same = estimate(measured.run, config_in(tmp_path / "here", more='consistency = "joint"')).save()
+    assert made.parent == tmp_path / "there" / "releases"
     for name in ("histograms.parquet", "hierarchy.parquet"):
-        assert (made.folder / name).read_bytes() == (same.folder / name).read_bytes()
-    assert all(result.passed for result in verify_release(made.folder))
+        assert (made / name).read_bytes() == (same / name).read_bytes()
+    assert all(result.passed for result in verify_release(made))
     assert entries(tmp_path / "here").count("RESERVED") == 1
     assert not (tmp_path / "there" / "private").exists()
 

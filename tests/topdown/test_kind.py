@@ -221,11 +221,11 @@ def test_every_estimation_reads_one_measurement(tmp_path: Path) -> None:
     measurement = measure(write(tmp_path, REPLACE, more=STATES)).measurement
     leaves = TOPDOWN + 'rounding = "nearest"\n'
     for number, topdown in enumerate((TOPDOWN, TOPDOWN + 'estimation = "classic"\n', leaves + "microdata = true\n")):
-        made = estimate(measurement, write(tmp_path, REPLACE, topdown, more=STATES), out=tmp_path / f"out{number}")
-        assert failing(made.folder) == []
+        made = estimate(measurement, write(tmp_path, REPLACE, topdown, more=STATES))
+        assert failing(made.save(tmp_path / f"out{number}")) == []
         assert made.manifest["measurement"] == measurement.asked.digest
-    made = estimate(measurement, out=tmp_path / "alone")
-    assert failing(made.folder) == []
+    made = estimate(measurement)
+    assert failing(made.save(tmp_path / "alone")) == []
     for key, other in (
         ("attributes", TOPDOWN.replace('"female", "male"', '"male", "female"')),
         ("structural_zeros", TOPDOWN + 'structural_zeros = ["sex = male & age = old"]\n'),
@@ -422,7 +422,7 @@ def test_made_data_show_the_errors(tmp_path: Path) -> None:
     (errors,) = made.errors().values()
     released = made.result.level(2)
     assert errors[2] == pytest.approx(np.abs(released - private.level_tables(2)).sum(axis=1).mean())
-    assert "<h2>Error by level</h2>" in (made.folder / "report.html").read_text()
+    assert "<h2>Error by level</h2>" in (tmp_path / "out/report.html").read_text()
 
 
 def test_a_draft_is_a_configuration_once_values_are_filled_in(tmp_path: Path) -> None:

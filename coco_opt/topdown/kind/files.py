@@ -81,7 +81,7 @@ def cell_table(asked: Asked, schema: Schema, runs: CellRuns) -> FileTable:
 
 def person_table(asked: Asked, schema: Schema, runs: CellRuns, rows: int = ROWS_PER_GROUP) -> FileTable:
     """Return one row for each person of a leaf, in the order of regions and cells, ``rows`` at a time."""
-    return FileTable(_person_parts(asked, schema, runs, rows), {"level": "int32"})
+    return FileTable(_Persons(asked, schema, runs, rows), {"level": "int32"})
 
 
 def exact_table(asked: Asked, bounds: Sequence[RegionBounds]) -> FileTable:
@@ -149,14 +149,24 @@ def _values(schema: Schema, cells: Int64Array) -> dict[str, Coded]:
     return {name: Coded(values, codes[name]) for name, values in schema.attributes.items()}
 
 
-def _person_parts(asked: Asked, schema: Schema, runs: CellRuns, size: int) -> Iterator[dict[str, Any]]:
-    leaf = np.flatnonzero(runs.regions >= asked.hierarchy.leaves.start)
-    ends = np.cumsum(runs.counts[leaf])
-    persons = int(ends[-1]) if ends.size else 0
-    for start in range(0, max(1, persons), size):
-        rows = np.arange(start, min(start + size, persons))
-        run = leaf[np.searchsorted(ends, rows, side="right")]
-        yield {**region_columns(asked, runs.regions[run]), **_values(schema, runs.cells[run])}
+@dataclass(frozen=True, eq=False, slots=True)
+class _Persons:
+    """One row a person of the leaves, in parts of ``size`` rows that are made when they are asked for."""
+
+    asked: Asked
+    schema: Schema
+    runs: CellRuns
+    size: int
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        runs = self.runs
+        leaf = np.flatnonzero(runs.regions >= self.asked.hierarchy.leaves.start)
+        ends = np.cumsum(runs.counts[leaf])
+        persons = int(ends[-1]) if ends.size else 0
+        for start in range(0, max(1, persons), self.size):
+            rows = np.arange(start, min(start + self.size, persons))
+            run = leaf[np.searchsorted(ends, rows, side="right")]
+            yield {**region_columns(self.asked, runs.regions[run]), **_values(self.schema, runs.cells[run])}
 
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
