@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import pairwise, permutations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -36,6 +37,7 @@ neighbours = "add_remove"     # or "replace": {replaced}
 directory = "releases"        # public results
 private = "private"           # ledger, measurements and records for your eyes only, mode 0700
 """
+_MOST_FILES = 8  # that are tried in every order
 _DATASET = "the ledger's name of these data: one budget for all that is asked of them"
 
 
@@ -54,6 +56,7 @@ class _Found:
     kind: AnyKind
     files: Mapping[str, _Header]
     rivals: Mapping[str, _Header]
+    columns: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def draft(self) -> Draft:
@@ -64,6 +67,10 @@ class _Found:
     def private(self) -> list[str]:
         """Return the keys of private files that were found."""
         return [key for key in self.files if key in self.kind.data_model.hidden]
+
+    def with_column(self, column: str) -> list[str]:
+        """Return the names of the files that have a column."""
+        return [header.path.name for header in self.files.values() if column in header.columns]
 
     def uses(self, header: _Header) -> bool:
         """Tell whether the configuration names a file."""
@@ -96,6 +103,8 @@ def init(
         _check_left(chosen, kinds, headers, strict=bool(files))
     draft = chosen.draft
     _write_new(out, _text_of(chosen, draft, out))
+    for key, column in chosen.columns.items():
+        write(f"Taken as {key}: column {column!r} of {', '.join(chosen.with_column(column))}")
     missing = [key for key in draft.files if key not in chosen.files]
     first = f"fill in the tables not found ({', '.join(missing)}), " if missing else ""
     write(
@@ -127,6 +136,8 @@ def _chosen(kinds: Sequence[AnyKind], headers: Sequence[_Header], named: Mapping
     """Return the kind whose private table is there, else the one that knows most of the files."""
     found = [_sorted(kind, headers, named) for kind in kinds]
     sure = [one for one in found if one.private]
+    if not sure and not named:
+        sure = [one for one in (_linked(kind, headers) for kind in kinds) if one is not None]
     if len(sure) > 1:
         first, second = (one.files[one.private[0]].path for one in sure[:2])
         message = (
@@ -157,6 +168,26 @@ def _sorted(kind: AnyKind, headers: Sequence[_Header], named: Mapping[str, _Head
             rivals[key] = header
         files.setdefault(key, header)
     return _Found(kind, files, rivals)
+
+
+def _linked(kind: AnyKind, headers: Sequence[_Header]) -> _Found | None:
+    """Return the one way in which files of other column names are a kind's tables, told by the columns they share.
+
+    A table's own id stands first in it, and in the table before it: persons (pid, home), homes (home, area), areas
+    (area, state, county).
+    """
+    ids = kind.data_model.ids
+    ways = []
+    for files in permutations(headers, len(ids)) if 1 < len(ids) <= len(headers) <= _MOST_FILES else ():
+        columns = [one.columns for one in files]
+        linked = all(below[0] in above and above[0] not in below for above, below in pairwise(columns))
+        if linked and all(len(one) > 1 for one in columns):
+            ways.append(files)
+    if len(ways) != 1:
+        return None
+    found = [(key, own, header) for (key, own), header in zip(ids, ways[0], strict=True)]
+    called = {own: header.columns[0] for _, own, header in found if own != header.columns[0]}
+    return _Found(kind, {key: header for key, _, header in found}, {}, called)
 
 
 def _check_left(chosen: _Found, kinds: Sequence[AnyKind], headers: Sequence[_Header], *, strict: bool) -> None:
@@ -206,11 +237,19 @@ def _text_of(found: _Found, draft: Draft, out: Path) -> str:
     dataset = private[0].strip() if private and private[0].isprintable() else ""
     return _CONFIG.format(
         name=out.name,
-        data="\n".join((*lines, *draft.data)),
+        data="\n".join((*lines, *_columns(found), *draft.data)),
         dataset=_line("dataset", dataset or "data", _DATASET),
         replaced=draft.replaced,
         section=draft.section,
     )
+
+
+def _columns(found: _Found) -> list[str]:
+    """Return the line that says what columns are called in the files, where that differs."""
+    if not found.columns:
+        return []
+    names = ", ".join(f"{own} = {json.dumps(name, ensure_ascii=False)}" for own, name in found.columns.items())
+    return [f"columns = {{ {names} }}   # told by the columns that the files share: check them"]
 
 
 def _line(key: str, value: str, note: str) -> str:

@@ -52,10 +52,11 @@ class DataSection(Section):
     """Where the input lies: each table a file by its path or, in Python, a frame.
 
     ``columns`` says what columns are called there, by the name that they have here: { entity_id = "pid" }. A kind
-    lists the ``tables`` whose columns may be called otherwise.
+    lists the ``tables`` whose columns may be called otherwise, and in ``ids`` what identifies a row, table by key.
     """
 
     tables: ClassVar[tuple[Columns, ...]] = ()
+    ids: ClassVar[tuple[tuple[str, str], ...]] = ()
 
     columns: dict[str, str] = Field(default_factory=dict)
 

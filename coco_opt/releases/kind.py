@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from coco_opt.choices import Certificate, SolverChoices
 from coco_opt.config.model import Config
-from coco_opt.config.sections import Section
+from coco_opt.config.sections import DataSection, Section
 from coco_opt.files.checked import Check, Regions
 from coco_opt.files.folder import FileTable
 from coco_opt.privacy.answers import Exact
@@ -196,7 +196,7 @@ class ReleaseKind(Protocol[PrivateT, MethodT, ResultT]):
     name: ClassVar[str]
     section: ClassVar[str]
     unit: ClassVar[str]
-    data_model: ClassVar[type[Section]]
+    data_model: ClassVar[type[DataSection]]
     section_model: ClassVar[type[Section]]
     promises: ClassVar[tuple[str, ...]]
     least: ClassVar[tuple[str, ...]]

@@ -47,7 +47,7 @@ def test_three_tables_of_groups(coco: Runner, files: tuple[str, ...]) -> None:
     assert (config.kind, config.privacy.dataset) == ("groups", "people")
     assert config.data.entities == Path("people.csv")
     assert (config.data.groups, config.data.hierarchy) == (Path("homes.csv"), Path("areas.csv"))
-    CONFIG.write_text(CONFIG.read_text().replace("max_size = 100000", "max_size = 100"))
+    CONFIG.write_text(CONFIG.read_text().replace("max_size = 1000", "max_size = 100"))
     assert coco("check", CONFIG).code == 0
     assert coco("release", CONFIG, "--out", "out").code == 0
     before = CONFIG.read_bytes()
@@ -200,3 +200,34 @@ def test_any_file_name_is_a_path_and_a_dataset(coco: Runner, stem: str) -> None:
     config = load_config(CONFIG)
     assert config.data.values == Path(f"{stem}.csv")
     assert config.privacy.dataset == (stem if stem.isprintable() else "data")
+
+
+def test_tables_of_other_column_names_are_told_by_the_columns_they_share(coco: Runner) -> None:
+    """Semicolons, a byte order mark, CRLF, further columns, names beyond ASCII: a newcomer's own files."""
+    Path("people.csv").write_text("pid;Haushalt;age\r\n" + "".join(f"p{k};h{k % 7};{CANARY}\r\n" for k in range(20)))
+    homes = "\ufeffHaushalt;area;tenure\r\n" + "".join(f"h{k};{'nö'[k % 2]};own; rent\r\n" for k in range(8))
+    Path("homes.csv").write_text(homes.replace("own; rent", '"own; rent"'))
+    Path("areas.csv").write_text("area\tcountry\tpart\nn\tall\tSüd\nö\tall\tNord\n")
+    Path("notes.csv").write_text("what,why\n1,2\n")
+    done = coco("init")
+    assert done.code == 0
+    assert "Taken as group_id: column 'Haushalt' of people.csv, homes.csv" in done.out
+    data = load_config(CONFIG).data
+    assert (data.entities.name, data.groups.name, data.hierarchy.name) == ("people.csv", "homes.csv", "areas.csv")
+    assert data.columns == {"entity_id": "pid", "group_id": "Haushalt", "region_id": "area"}
+    CONFIG.write_text(CONFIG.read_text().replace("max_size = 1000", "max_size = 100"))
+    assert coco("release", CONFIG, "--out", "out").code == 0
+    assert coco("verify", "out").code == 0
+    assert "pid" not in Path("out/manifest.json").read_text()
+
+
+def test_files_that_could_be_linked_in_two_ways_are_not_guessed_at(coco: Runner) -> None:
+    write(a="x,y\n1,1\n", b="y,z\n1,1\n", c="z,w\n1,1\n", d="w,v\n1,1\n")
+    assert coco("init").code == 0
+    assert CONFIG.read_text().count("NOT FOUND") == 3
+
+
+def test_further_columns_hide_no_table(coco: Runner) -> None:
+    write(people="age,entity_id,group_id\n3,a,1\n", homes="group_id,region_id,tenure\n1,r1,own\n", areas=HIERARCHY)
+    assert coco("init").code == 0
+    assert "NOT FOUND" not in CONFIG.read_text()

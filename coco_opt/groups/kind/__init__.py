@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from numpy.typing import NDArray
 
 from coco_opt.config.model import Config
-from coco_opt.config.sections import Section
+from coco_opt.config.sections import DataSection, Section
 from coco_opt.files.checked import Check
 from coco_opt.groups.answers import KIND
 from coco_opt.groups.asked.measure import exact_parts
@@ -44,7 +44,7 @@ class GroupsKind:
     name: ClassVar[str] = KIND
     section: ClassVar[str] = "groups"
     unit: ClassVar[str] = "entity"
-    data_model: ClassVar[type[Section]] = GroupsData
+    data_model: ClassVar[type[DataSection]] = GroupsData
     section_model: ClassVar[type[Section]] = GroupsSection
     promises: ClassVar[tuple[str, ...]] = PROMISES
     least: ClassVar[tuple[str, ...]] = TABLE_PROMISES[:-1]

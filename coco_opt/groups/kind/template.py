@@ -18,13 +18,13 @@ _SIZES = {"sizes": "level columns root first, then size, groups: private"}
 _ROOT = 'root = "all"                  # the table has no level columns: name its one region'
 _SECTION = """\
 [groups]
-max_size = 100000             # asked: public bound on a group's size, chosen without looking at the private table
+max_size = 1000               # asked: public bound on a group's size, chosen without looking at the private table
 query = "cumulative"          # asked: sizes | ranks | cumulative, or one a level
 # bucket_growth = 0.1         # asked: sums over buckets of 0.1 x size sizes (one a level; for consistency posterior)
 # bucket_edges = [0, 1, 2, 5] # asked: or the sizes at which buckets begin
 loss = "l1"                   # estimated, and free to change from here on: l1 | l2
 ties = "upper"                # upper | lower | midpoint, for loss l1
-consistency = "matching"      # posterior | joint | convex | matching | bottom_up | none
+consistency = "joint"         # joint | posterior (intervals) | matching (fastest) | convex | bottom_up | none
 # intervals = 0.9             # coverage of intervals.parquet, for consistency posterior; 0: none
 merge = "weighted"            # weighted | average
 rounding = "half_up"          # half_up | half_even
@@ -38,9 +38,9 @@ variances = "formula"         # formula | bootstrap (slower, merges better), for
 def file_key_of(columns: Sequence[str]) -> str | None:
     """Return the key of [data] that a file with these columns would fill."""
     names = set(columns)
-    if names == {"entity_id", "group_id"}:
+    if names >= {"entity_id", "group_id"}:
         return "entities"
-    if names == {"group_id", "region_id"}:
+    if names >= {"group_id", "region_id"}:
         return "groups"
     if tuple(columns[-2:]) == ("size", "groups"):
         return "sizes"

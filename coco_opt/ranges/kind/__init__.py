@@ -70,7 +70,7 @@ class RangesKind:
     name: ClassVar[str] = NAME
     section: ClassVar[str] = "ranges"
     unit: ClassVar[str] = "entity"
-    data_model: ClassVar[type[Section]] = RangesData
+    data_model: ClassVar[type[DataSection]] = RangesData
     section_model: ClassVar[type[Section]] = RangesSection
     promises: ClassVar[tuple[str, ...]] = PROMISES
     least: ClassVar[tuple[str, ...]] = ("finite", "standard_errors")

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coco_opt.config.model import Config
-from coco_opt.config.sections import Section
+from coco_opt.config.sections import DataSection, Section
 from coco_opt.files.checked import Check
 from coco_opt.privacy import Asked, Exact, Measurement
 from coco_opt.releases.instances import Instance
@@ -45,7 +45,7 @@ class TablesKind:
     name: ClassVar[str] = KIND
     section: ClassVar[str] = "topdown"
     unit: ClassVar[str] = "person"
-    data_model: ClassVar[type[Section]] = TablesData
+    data_model: ClassVar[type[DataSection]] = TablesData
     section_model: ClassVar[type[Section]] = TopdownSection
     promises: ClassVar[tuple[str, ...]] = PROMISES
     least: ClassVar[tuple[str, ...]] = ALWAYS

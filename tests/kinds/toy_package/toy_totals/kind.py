@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 
 from coco_opt.choices import Certificate
 from coco_opt.config import Config, Section
-from coco_opt.config.sections import FilePath
+from coco_opt.config.sections import DataSection, TableInput
 from coco_opt.errors import ConfigError
 from coco_opt.files import checks
 from coco_opt.files.checked import Check
 from coco_opt.files.columns import Columns
 from coco_opt.files.folder import FileTable, read_columns
-from coco_opt.files.inputs import Input
+from coco_opt.files.inputs import Input, InputLike
 from coco_opt.files.regions import PublicRegions, read_regions, region_columns, register_leaves
 from coco_opt.files.source import isolated, load
 from coco_opt.histograms import Hierarchy
@@ -45,10 +45,10 @@ PERSONS = Columns(first=("person_id", "region_id"), others=True)
 TOTALS_FILE = "totals.parquet"
 
 
-class TotalsData(Section):
+class TotalsData(DataSection):
     hidden: ClassVar[tuple[str, ...]] = ("persons",)
-    persons: FilePath
-    hierarchy: FilePath
+    persons: TableInput
+    hierarchy: TableInput
 
 
 class TotalsSection(Section):
@@ -93,7 +93,7 @@ class TotalsKind:
         return {}
 
     def plan(self, config: Config) -> Plan:
-        public = read_regions(config.data.hierarchy)
+        public = read_regions(config.data.given("hierarchy"))
         asked = self._asked(config, public.hierarchy, public.levels, public.region_ids)
         return Plan(config, asked, public)
 
@@ -107,9 +107,9 @@ class TotalsKind:
         return Asked(self.name, tree, levels, tuple(questions), config.privacy.neighbours, region_ids=ids)
 
     def read(self, plan: Plan) -> PrivateTotals:
-        return self._count(plan.config.data.persons, plan.detail)
+        return self._count(plan.config.data.given("persons"), plan.detail)
 
-    def _count(self, path: Path, public: PublicRegions) -> PrivateTotals:
+    def _count(self, path: InputLike, public: PublicRegions) -> PrivateTotals:
         source = Input.of(path)
         with isolated([source]) as con:
             table = load(con, "persons", source, PERSONS)
