@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from coco_opt.choices import Certificate
 from coco_opt.config import Config, Section
+from coco_opt.config.sections import DataSection
 from coco_opt.files.checked import Check
 from coco_opt.privacy import Asked, Cost, Exact, Measurement
 from coco_opt.privacy import Neighbours as NeighboursName
