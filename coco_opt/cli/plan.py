@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,6 +23,7 @@ from coco_opt.cli.options import ConfigFile, Json, Version
 if TYPE_CHECKING:
     from coco_opt.privacy import Cost
     from coco_opt.releases import PlanForecast
+    from coco_opt.releases.kind import Expense
 
 _HEADER = ("level", "regions", "query", "answers", "cost", "noise")
 
@@ -32,7 +34,11 @@ def plan(
         Path | None,
         typer.Option("--like", metavar="FILE", help="Public data in the form of the private table, to rehearse on."),
     ] = None,
-    runs: Annotated[int, typer.Option("--runs", min=1, help="Simulated releases a prediction.")] = 3,
+    runs: Annotated[int, typer.Option("--runs", min=1, help="Simulated releases a prediction.")] = 1,
+    rows: Annotated[
+        int | None,
+        typer.Option("--rows", metavar="N", min=0, help="Rows of the private table, which stays closed: for the time."),
+    ] = None,
     json: Json = False,
     version: Version = False,
 ) -> int:
@@ -40,7 +46,8 @@ def plan(
     from coco_opt.config import load_config
     from coco_opt.releases import forecast
 
-    found = forecast(load_config(config), like, runs=runs, reporter=TerminalReporter(lines=not json))
+    reporter = TerminalReporter(lines=not json)
+    found = forecast(load_config(config), like, runs=runs, rows=rows, reporter=reporter)
     if json:
         write_json(found.as_dict())
     else:
@@ -57,16 +64,22 @@ def _write_tables(found: PlanForecast) -> None:
     predicted = found.predicted
     for table in predicted.tables:
         write_table(table.title, table.header, table.rows, numeric=table.numeric)
-    seconds = "" if predicted.seconds is None else f"about {figure(predicted.seconds)} s of noise and estimation"
+    memory = "" if found.memory is None else f"about {size(found.memory)}; "
     write_facts(
         [
             ("Cost", f"{_cost(found.cost)}; {found.cost.meaning(found.plan.config.privacy.delta)}"),
             *predicted.notes,
-            *([("Time", f"{seconds} on one core, once compiled")] if seconds else []),
-            ("Memory", f"about {size(found.memory)}; the measurement, before compression, {size(found.sealed)}"),
+            *([("Time", _time(found.seconds, found.stages))] if found.seconds is not None and found.stages else []),
+            ("Memory", f"{memory}the measurement, before compression, {size(found.sealed)}"),
         ]
     )
     write("Nothing was spent, and only public facts were read.")
+
+
+def _time(seconds: float, stages: Mapping[str, Expense]) -> str:
+    """Return the seconds of a release, stage by stage."""
+    each = ", ".join(f"{name} {figure(stage.seconds)}" for name, stage in stages.items())
+    return f"about {figure(seconds)} s on this machine as busy as it is now, once compiled: {each}"
 
 
 def _cost(cost: Cost | None) -> str:

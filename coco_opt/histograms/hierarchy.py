@@ -179,18 +179,20 @@ class Hierarchy:
             np.add.reduceat(out[below.start : below.stop], starts, axis=0, out=out[here.start : here.stop])
         return out
 
-    def first_branches(self, most: int) -> tuple[Hierarchy, Int64Array]:
+    def first_branches(self, most: int | Sequence[int]) -> tuple[Hierarchy, Int64Array]:
         """Return the tree of the first ``most`` children of each region, and where its regions lie in this one.
 
-        O(regions). Raises InputError for fewer than one child.
+        ``most`` may be one number a level, the root's children first. O(regions). Raises InputError for fewer than one
+        child, or another number of levels.
         """
-        if most < 1:
+        limits = (most,) * (self.levels - 1) if isinstance(most, int) else tuple(most)
+        if len(limits) != self.levels - 1 or min(limits, default=1) < 1:
             raise InputError("bad-shape", "a region needs at least one child")
         kept = np.ones(self.regions, bool)
         for level in range(1, self.levels):
             here = np.asarray(self.level_range(level))
             up = self.parent[here]
-            kept[here] = kept[up] & (here - self.first_child[up] < most)
+            kept[here] = kept[up] & (here - self.first_child[up] < limits[level - 1])
         where = np.flatnonzero(kept)
         parent = np.searchsorted(where, self.parent[where])
         parent[0] = -1

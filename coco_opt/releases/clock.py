@@ -1,8 +1,12 @@
-"""Wall seconds of a run's stages."""
+"""Wall seconds of a run's stages, and how fast this machine is."""
 
 from __future__ import annotations
 
+from functools import cache
 from time import perf_counter
+
+_STEPS = 300_000
+_REFERENCE = 0.057  # seconds of that many steps on the idle machine on which stages were measured
 
 
 class Clock:
@@ -17,3 +21,12 @@ class Clock:
         now = perf_counter()
         self.laps[name] = round(now - self._last, 6)
         self._last = now
+
+
+@cache
+def slowness() -> float:
+    """Return how many times longer than on an idle reference machine work takes here and now; measured once."""
+    start, total = perf_counter(), 0
+    for step in range(_STEPS):
+        total += step * step % 7
+    return (perf_counter() - start) / _REFERENCE

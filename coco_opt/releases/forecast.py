@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 from coco_opt.config.model import Config
 from coco_opt.privacy.answers import offsets_of
 from coco_opt.privacy.cost import Cost
-from coco_opt.releases.kind import Forecast, Plan
+from coco_opt.releases.expense import BYTES, stages_of
+from coco_opt.releases.kind import Expense, Forecast, Plan, Wanted
 from coco_opt.releases.measure import kind_of, planned
 from coco_opt.releases.reporter import Reporter, Silent
-
-_BYTES = 8
-_COPIES = 4  # of the largest level's answers in memory at once: exact, noise, noisy, fit
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,49 +43,74 @@ class QuestionCost:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class PlanForecast:
-    """A plan, what each question costs, and what its kind predicts; ``sealed`` and ``memory`` are bytes."""
+    """A plan, what each question costs, and what its kind predicts; ``sealed`` are bytes before compression.
+
+    ``stages`` are what a release takes, by stage, None where its kind does not predict that: memory is then that of the
+    whole process during the stage.
+    """
 
     plan: Plan
     questions: tuple[QuestionCost, ...]
     predicted: Forecast
     sealed: int
-    memory: int
+    stages: Mapping[str, Expense] | None
 
     @property
     def cost(self) -> Cost:
         """Return what measuring costs."""
         return self.plan.asked.cost
 
+    @property
+    def seconds(self) -> float | None:
+        """Return the wall seconds of a release on this machine as it is now, kernels compiled."""
+        return None if self.stages is None else sum(stage.seconds for stage in self.stages.values())
+
+    @property
+    def memory(self) -> int | None:
+        """Return the bytes that a release takes, at most at once."""
+        return None if self.stages is None else max(stage.memory for stage in self.stages.values())
+
     def as_dict(self) -> dict[str, Any]:
         """Return plain values."""
         delta = self.plan.config.privacy.delta
+        stages = None if self.stages is None else {name: asdict(stage) for name, stage in self.stages.items()}
         return {
             **self.cost.as_dict(),
             "implied": self.cost.implied(delta),
             "questions": [question.as_dict() for question in self.questions],
             **self.predicted.plain,
-            "seconds": self.predicted.seconds,
+            **({"lines": list(self.predicted.lines)} if self.predicted.lines else {}),
+            "seconds": self.seconds,
             "memory_bytes": self.memory,
+            "stages": stages,
             "sealed_bytes": self.sealed,
         }
 
 
 def forecast(
-    config: Config, public: Path | None = None, *, runs: int = 3, reporter: Reporter | None = None
+    config: Config,
+    public: Path | None = None,
+    *,
+    runs: int = 1,
+    rows: int | None = None,
+    optimise: bool = False,
+    reporter: Reporter | None = None,
 ) -> PlanForecast:
-    """Predict a release; ``public`` are data like the private, made public by their owner.
+    """Predict a release: cost, errors, seconds and memory; ``Wanted`` says what else may be asked for.
 
-    Reads public tables only and spends nothing. Raises ConfigError, InputError, ProblemError.
+    ``public`` are data like the private, made public by their owner. Reads public tables only and spends nothing.
+    Raises ConfigError, InputError, ProblemError.
     """
     told = Silent() if reporter is None else reporter
+    start = perf_counter()
     plan = planned(config, told)
+    reading = perf_counter() - start
     kind = kind_of(config)
     kind.method(config, plan.asked)
-    predicted = kind.forecast(plan, public, runs, told)
+    predicted = kind.forecast(plan, Wanted(public, runs, rows, optimise), told)
     questions = tuple(_costs(plan))
-    answers = [question.answers for question in questions]
-    memory = _BYTES * (sum(answers) + _COPIES * max(answers))
-    return PlanForecast(plan, questions, predicted, _BYTES * sum(answers), predicted.memory or memory)
+    sealed = BYTES * sum(question.answers for question in questions)
+    return PlanForecast(plan, questions, predicted, sealed, stages_of(plan, predicted, reading))
 
 
 def _costs(plan: Plan) -> list[QuestionCost]:

@@ -146,18 +146,45 @@ class Figures:
     numeric: int = 1
 
 
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a forecast is asked for.
+
+    ``public``: data like the private, made public by their owner, to rehearse on. ``runs``: simulated releases a
+    prediction. ``rows``: those of the private table, as declared; it stays closed. ``optimise``: search for better
+    questions and splits, which takes minutes.
+    """
+
+    public: Path | None = None
+    runs: int = 1
+    rows: int | None = None
+    optimise: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Expense:
+    """What a stage takes on this machine as it is now: seconds, and bytes beside the answers, at most at once."""
+
+    seconds: float
+    memory: int = 0
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class Forecast:
     """What a kind predicts of a release from public facts: tables, the same as plain values, and lines for the user.
 
-    ``seconds`` are of noise and estimation, ``memory`` bytes; None where nothing is predicted.
+    ``reading`` the private table, ``asking`` it, ``estimating`` and ``writing`` tables and page: None where nothing is
+    predicted. ``lines`` are those of a better configuration, where one was searched for.
     """
 
     tables: tuple[Figures, ...] = ()
     plain: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[tuple[str, str], ...] = ()
-    seconds: float | None = None
-    memory: int | None = None
+    reading: Expense | None = None
+    asking: Expense | None = None
+    estimating: Expense | None = None
+    writing: Expense | None = None
+    lines: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -243,8 +270,8 @@ class ReleaseKind(Protocol[PrivateT, MethodT, ResultT]):
         ``branches`` keeps the first so many children of each region of made data.
         """
 
-    def forecast(self, plan: Plan, public: Path | None, runs: int, reporter: Reporter) -> Forecast:
-        """Predict a release from public facts."""
+    def forecast(self, plan: Plan, wanted: Wanted, reporter: Reporter) -> Forecast:
+        """Predict a release from public facts, in seconds unless a search is wanted."""
 
     def instances(self, measurement: Measurement, config: Config) -> Sequence[Instance]:
         """Return the problems that an estimation of this measurement poses, cut to any size, to compare solvers."""

@@ -14,17 +14,21 @@ from coco_opt.errors import InputError
 from coco_opt.groups.estimated.baselines import errors_by_level
 from coco_opt.groups.estimated.estimate import GroupsMethod, estimate_groups
 from coco_opt.groups.kind import GROUPS
-from coco_opt.groups.kind.forecast import Predicted, count_cells, predicted
-from coco_opt.groups.kind.look_alike import made_look_alike
+from coco_opt.groups.kind.forecast import Rehearsed, rehearsed
+from coco_opt.groups.kind.look_alike import made_look_alike, read_look_alike
 from coco_opt.groups.kind.plan import buckets_of, queries_of
-from coco_opt.releases.kind import Plan
+from coco_opt.groups.kind.rehearsal import branch_answers, branches_within, count_cells, extrapolated, part_of
+from coco_opt.histograms import Hierarchy
+from coco_opt.releases import forecast as plan_forecast
+from coco_opt.releases.kind import Plan, Wanted
 from coco_opt.releases.reporter import Silent
 from tests.groups.helpers import measured
 from tests.groups.towns import config_of
 
 
-def forecast(config: Config, public: Path | None = None, runs: int = 2) -> Predicted:
-    return predicted(GROUPS.plan(config), public, runs, Silent())
+def forecast(config: Config, public: Path | None = None, runs: int = 1) -> Rehearsed:
+    plan = GROUPS.plan(config)
+    return rehearsed(plan, None if public is None else read_look_alike(plan, public), runs, Silent())
 
 
 def closed(plan: Plan) -> Plan:
@@ -35,36 +39,35 @@ def closed(plan: Plan) -> Plan:
 
 def test_a_forecast_reads_nothing_private_and_repeats(tmp_path: Path) -> None:
     plan = closed(GROUPS.plan(config_of(tmp_path)))
-    first, second = predicted(plan, None, 2, Silent()), predicted(plan, None, 2, Silent())
+    first, second = rehearsed(plan, None, 2, Silent()), rehearsed(plan, None, 2, Silent())
     assert first.predictions == second.predictions
     assert first.seconds > 0
-    assert "made data" in first.look_alike
-    names = {(one.method, one.split, one.exact) for one in first.predictions}
-    assert ("least_squares", "planned", True) in names
-    assert ("matching", "planned", False) in names
-    assert ("bottom_up", "leaves", False) in names
+    assert "made data" in first.words
+    assert {(one.method, one.split) for one in first.predictions} == {
+        ("matching", "as configured"),
+        ("posterior", "as configured"),
+        ("joint", "as configured"),
+        ("bottom_up", "leaves"),
+    }
     assert all(len(one.errors) == 2 and sum(one.shares) == 1 for one in first.predictions)
 
 
-def test_the_planned_split_is_the_best_of_its_method(tmp_path: Path) -> None:
-    found = forecast(config_of(tmp_path))
-    for exact in (True, False):
-        method = "least_squares" if exact else "matching"
-        rows = {one.split: one for one in found.predictions if (one.method, one.exact) == (method, exact)}
-        assert set(rows) == {"uniform", "proportional", "square root", "planned"}
-        assert rows["planned"].total == min(one.total for one in rows.values())
-    assert found.best.total == rows["planned"].total
-    shares = ", ".join(f'"{share}"' for share in found.best.shares)
-    again = config_of(tmp_path, privacy=f"split = [{shares}]")
-    assert tuple(cost.amount for cost in again.levels_cost(2)) == found.best.shares
+def test_only_methods_that_read_what_is_asked_are_compared(tmp_path: Path) -> None:
+    assert {one.method for one in forecast(config_of(tmp_path, query="ranks")).predictions} == {
+        "matching",
+        "posterior",
+        "bottom_up",
+    }
+    left_out = config_of(tmp_path, privacy='split = ["1", "0"]', consistency="joint")
+    assert {one.method for one in forecast(left_out).predictions} == {"joint", "posterior"}
 
 
 def test_a_look_alike_predicts_the_release(tmp_path: Path) -> None:
     """Compare with the mean error of other seeded measurements of the look-alike itself."""
     config = config_of(tmp_path, consistency="bottom_up")
     found = forecast(config, tmp_path / "sizes.csv", runs=30)
-    assert "sizes.csv" in found.look_alike
-    (expected,) = (one for one in found.predictions if one.method == "bottom_up" and not one.exact)
+    assert "sizes.csv" in found.words
+    (expected,) = (one for one in found.predictions if one.method == "bottom_up")
     assert expected.shares == (0, Fraction(1))
     plan = GROUPS.plan(config)
     truth, method = GROUPS.read(plan).histograms(), GroupsMethod(("l1", "l1"), consistency="bottom_up")
@@ -79,6 +82,44 @@ def test_a_look_alike_of_another_depth_is_refused(tmp_path: Path) -> None:
     (tmp_path / "flat.csv").write_text("nation,state,county,size,groups\na,b,c,1,2\n")
     with pytest.raises(InputError, match="has 3 levels, but the data to release have 2"):
         forecast(config_of(tmp_path), tmp_path / "flat.csv")
+
+
+def test_a_part_of_a_look_alike_has_its_first_branches(tmp_path: Path) -> None:
+    plan = GROUPS.plan(config_of(tmp_path))
+    like = read_look_alike(plan, tmp_path / "sizes.csv")
+    for public in (None, like):
+        part = part_of(plan, public, 2)
+        assert part.plan.asked.hierarchy.paths == plan.asked.hierarchy.paths[:3]
+        assert part.private.group_counts.tolist()[1:] == plan.asked.per_region["groups"].tolist()[1:3]
+    assert part_of(plan, like, None) is like
+    assert (branch_answers(plan, 1), branch_answers(plan, 3)) == (24, 48)
+    assert [branches_within(plan, answers) for answers in (0, 24, 36, 47, 48)] == [1, 1, 2, 2, None]
+
+
+def test_errors_of_a_part_grow_by_the_power_that_it_shows() -> None:
+    whole = Hierarchy.from_paths([("r", f"m{k // 9}", f"l{k}") for k in range(81)])
+    part, _ = whole.first_branches(3)
+    below = np.array([9.0, 3.0, 1.0])
+    for power in (0.0, 0.5, 1.0):
+        assert extrapolated(2.0 * below**power, part, whole) == pytest.approx(2.0 * np.array([81.0, 9.0, 1.0]) ** power)
+    assert extrapolated(below**3.0, part, whole)[0] == pytest.approx(9.0**3 * 9.0)  # at most in proportion
+    assert extrapolated(below, whole, whole).tolist() == below.tolist()
+
+
+def test_time_and_memory_follow_rows_and_answers(tmp_path: Path) -> None:
+    config = config_of(tmp_path)
+    few, many = (plan_forecast(config, rows=rows) for rows in (100, 100_000_000))
+    assert few.stages is not None
+    assert many.stages is not None
+    assert many.stages["read"].seconds > 20 + few.stages["read"].seconds
+    assert many.memory is not None
+    assert few.memory is not None
+    assert many.memory > 10 * few.memory
+    assert list(few.stages) == ["start", "read", "measure", "estimate", "write"]
+    assert few.seconds == pytest.approx(sum(stage.seconds for stage in few.stages.values()))
+    wide = plan_forecast(config_of(tmp_path, max_size=1_000_000))
+    assert wide.memory is not None
+    assert wide.memory > few.memory + 8 * 4_000_000
 
 
 def test_made_data_have_the_public_shape(tmp_path: Path) -> None:
@@ -101,21 +142,20 @@ def test_cells_are_what_is_measured(tmp_path: Path) -> None:
 
 
 def test_what_is_shown_are_the_predictions(tmp_path: Path) -> None:
-    shown = GROUPS.forecast(GROUPS.plan(config_of(tmp_path, consistency="joint")), None, 1, Silent())
+    config = config_of(tmp_path, consistency="joint")
+    shown = GROUPS.forecast(GROUPS.plan(config), Wanted(rows=70), Silent())
     exact, simulated = shown.tables
-    assert exact.header == ("method", "split", "shares", "nation", "state", "sum")
-    assert {row[0] for row in simulated.rows} == {"joint", "matching", "bottom_up", "none"}
+    assert exact.header == ("method", "split", "shares", "nation", "state")
+    assert [row[0] for row in exact.rows] == ["none", "bottom_up", "least_squares"]
+    assert {row[0] for row in simulated.rows} == {"joint", "posterior", "matching", "bottom_up"}
     assert len(shown.plain["predictions"]) == len(exact.rows) + len(simulated.rows)
-    assert [name for name, _ in shown.notes] == ["Simulated on", "Best split"]
-    assert shown.memory == 16 * 8 * 4 * 12
+    assert dict(shown.notes)["Rows"] == "70 in the private table, as declared"
+    assert shown.estimating is not None
+    assert shown.estimating.memory == 17 * 8 * 4 * 12
 
 
-def test_bootstrap_variances_are_not_redrawn_in_the_search_for_a_split(tmp_path: Path) -> None:
-    """The planned split is that of the formula's variances; its prediction is of the bootstrap's."""
-    plain, booted = (forecast(config_of(tmp_path, variances=rule)) for rule in ("formula", "bootstrap"))
-    assert plain.best.shares == booted.best.shares or booted.best.split != "planned"
-    uniform = [
-        next(one for one in found.predictions if one.method == "matching" and one.split == "uniform")
-        for found in (plain, booted)
-    ]
-    assert uniform[0].errors != uniform[1].errors
+def test_a_level_that_is_not_measured_has_no_linear_error_of_its_own(tmp_path: Path) -> None:
+    config = config_of(tmp_path, privacy='split = ["0", "1"]', consistency="joint")
+    shown = GROUPS.forecast(GROUPS.plan(config), Wanted(), Silent())
+    assert shown.tables[0].rows[0][3] == "not measured"
+    assert shown.plain["predictions"][0]["errors"][0] is None

@@ -31,6 +31,7 @@ from coco_opt.histograms import CountOfCounts, Hierarchy
 from coco_opt.privacy import Epsilon, Rho
 from coco_opt.releases import estimate, release, render_report, verify_release
 from coco_opt.releases.estimate import config_of as default_config
+from coco_opt.releases.kind import Wanted
 from coco_opt.releases.reporter import Silent
 from tests.groups.helpers import MAX_SIZE, assert_consistent, measured, thirds, three_levels
 from tests.groups.towns import SEEDED, config_of
@@ -388,11 +389,9 @@ def test_a_manifest_without_a_coverage_fails(folder: Path, tmp_path: Path) -> No
 
 def test_a_forecast_counts_buckets_and_simulates_the_posterior_alone(tmp_path: Path) -> None:
     config = config_of(tmp_path, bucket_growth=0.5, **POSTERIOR)
-    shown = GROUPS.forecast(GROUPS.plan(config), None, 1, Silent())
+    shown = GROUPS.forecast(GROUPS.plan(config), Wanted(), Silent())
     (simulated,) = shown.tables
     assert [row[:2] for row in simulated.rows] == [("posterior", "as configured")]
-    plain = GROUPS.forecast(GROUPS.plan(config_of(tmp_path)), None, 1, Silent())
-    assert "posterior" not in {row[0] for table in plain.tables for row in table.rows}
 
 
 def test_the_written_configuration_names_the_keys(tmp_path: Path) -> None:

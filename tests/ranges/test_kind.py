@@ -36,7 +36,7 @@ from coco_opt.releases import (
     render_report,
     verify_release,
 )
-from coco_opt.releases.kind import Folder, Work
+from coco_opt.releases.kind import Folder, Wanted, Work
 
 DAYS = 90
 TEXT = """
@@ -224,7 +224,7 @@ def test_forecast_states_exact_standard_errors(folder: Path) -> None:
     assert by_fan_out[None]["1"] == pytest.approx(alone**0.5)
     (table,) = planned.predicted.tables
     assert [row[0] for row in table.rows if "asked" in row[0]] == ["4 (asked)"]
-    assert planned.predicted.seconds is not None
+    assert planned.seconds is not None
 
 
 @pytest.mark.parametrize("fan_out", ["4", '"cells"'])
@@ -267,5 +267,5 @@ def test_statistics_are_the_intervals_by_level(folder: Path) -> None:
 
 
 def test_planning_is_told_and_repeats(folder: Path) -> None:
-    planned = RANGES.forecast(RANGES.plan(config(folder)), None, 1, Silent())
-    assert planned.plain == RANGES.forecast(RANGES.plan(config(folder)), None, 1, Silent()).plain
+    planned = RANGES.forecast(RANGES.plan(config(folder)), Wanted(), Silent())
+    assert planned.plain == RANGES.forecast(RANGES.plan(config(folder)), Wanted(), Silent()).plain

@@ -33,6 +33,7 @@ from coco_opt.releases.kind import (
     ReleaseKind,
     Shown,
     Truth,
+    Wanted,
     Work,
 )
 from coco_opt.releases.reporter import Reporter
@@ -114,11 +115,11 @@ class GroupsKind:
 
         return made_look_alike(plan, branches) if public is None else read_look_alike(plan, public)
 
-    def forecast(self, plan: Plan, public: Path | None, runs: int, reporter: Reporter) -> Forecast:
-        """Predict the errors of methods and splits: exact where linear, else simulated on a look-alike."""
+    def forecast(self, plan: Plan, wanted: Wanted, reporter: Reporter) -> Forecast:
+        """Predict errors, seconds and memory: exact where linear, else rehearsed on a part of a look-alike."""
         from coco_opt.groups.kind.forecast import forecast_groups
 
-        return forecast_groups(plan, public, runs, reporter)
+        return forecast_groups(plan, wanted, reporter)
 
     def instances(self, measurement: Measurement, config: Config) -> Sequence[Instance]:
         """Return one problem of every kind that the answers about a region and its children pose."""

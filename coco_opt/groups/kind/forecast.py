@@ -1,275 +1,276 @@
-"""How far off a release of groups will be, before it is made: by level, method and split, from public facts alone.
+"""How far off a release of groups will be and what it takes, in seconds and from public facts alone.
 
-Stages linear in the noise are computed exactly; the others are simulated on a look-alike with seeded noise.
+Stages linear in the noise are computed exactly. Every method that can read what is asked is rehearsed once on a part of
+a look-alike, with seeded noise, and its errors are extrapolated to the whole. ``search`` looks for better questions.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from pathlib import Path
-from time import perf_counter
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from coco_opt.choices import SolverChoices
+from coco_opt.errors import ConfigError
 from coco_opt.groups.answers import max_size_of
-from coco_opt.groups.asked.measure import asked_of, measured
-from coco_opt.groups.buckets import Buckets
-from coco_opt.groups.estimated.baselines import errors_by_level
-from coco_opt.groups.estimated.estimate import CONSISTENCIES, SLOW, Consistency, GroupsMethod, estimate_groups
-from coco_opt.groups.kind.look_alike import SEED, made_look_alike, read_look_alike
+from coco_opt.groups.asked.private import PrivateCounts
+from coco_opt.groups.estimated.estimate import SLOW, Consistency, GroupsMethod
+from coco_opt.groups.kind.look_alike import read_look_alike
 from coco_opt.groups.kind.method import method_of
-from coco_opt.groups.kind.plan import buckets_of, queries_of
-from coco_opt.groups.queries import GROUPS, Query, cells, sensitivity
-from coco_opt.privacy import Asked, Cost, DiscreteGaussian, Geometric, Law, Measurement, SeededNoise
-from coco_opt.privacy.planner import (
-    LINEAR_STAGES,
-    NoisePlan,
-    Prediction,
-    Shares,
-    best_shares,
-    named_splits,
-    plan_linear,
+from coco_opt.groups.kind.rehearsal import (
+    Questions,
+    Rehearsal,
+    branch_answers,
+    branches_within,
+    count_cells,
+    extrapolated,
+    part_of,
+    questions_of,
 )
-from coco_opt.releases.kind import Figures, Forecast, LookAlike, Plan
+from coco_opt.groups.queries import GROUPS, sensitivity
+from coco_opt.privacy import Asked
+from coco_opt.privacy.planner import LINEAR_STAGES, NoisePlan, Prediction, Shares, linear_errors
+from coco_opt.releases.clock import slowness
+from coco_opt.releases.expense import BYTES, count_answers
+from coco_opt.releases.kind import Expense, Figures, Forecast, LookAlike, Plan, Wanted
 from coco_opt.releases.reporter import Reporter
-from coco_opt.releases.solvers import choices_of, solvers_of
+from coco_opt.releases.solvers import choices_of
 
-_WORK = 40_000_000  # cells simulated in the search for a split
-_SEARCHES = (12, 60)
-_BYTES = 8
-_TABLES: Mapping[Consistency, int] = {"posterior": 45, "joint": 16, "convex": 10}  # of regions x sizes in memory
-_NANOSECONDS: Mapping[type[Law], Mapping[str, float]] = {  # a draw at scale or deviation 10
-    Geometric: {"secure": 6.0, "opendp": 8500.0, "seeded": 20.0},
-    DiscreteGaussian: {"secure": 8.0, "opendp": 13000.0, "seeded": 8.0},
-}
+COMPARED: tuple[Consistency, ...] = ("posterior", "joint", "matching", "bottom_up")
+"""The methods whose errors stand beside the configured one's."""
 
-FloatArray = NDArray[np.float64]
+AS_CONFIGURED, LEAVES = "as configured", "leaves"
+
+# Answers of a rehearsal that takes about two seconds, by method; the part is the same for all that are compared.
+_ANSWERS: Mapping[Consistency, int] = {"posterior": 50_000, "joint": 120_000, "convex": 400_000}
+_MOST_ANSWERS = 1_000_000
+_RUNS = 300  # sizes of leaves that have groups, added up, beyond which the posterior takes long too
+_TOO_MANY = 4  # times its answers: then a slow method is not compared
+
+_TABLES: Mapping[Consistency, int] = {"posterior": 45, "joint": 17, "convex": 10}  # of regions x sizes in memory
+_REGION_BYTES = 100  # a cell of the widest region, where regions are fitted one after the other
+_ENTITY_ROW, _GROUP_ROW, _COUNT_ROW = (1.2e-6, 92), (5e-7, 110), (3e-6, 300)  # seconds and bytes a row
+_ENTITIES = 2.5  # a group, unless declared
+_LOADING = 1.0  # seconds of loading compiled kernels, at most
+_REGION, _CELL = 2.2e-4, 1.6e-8  # seconds of asking
+_PAGE, _LEVEL = 0.7, 0.27  # seconds of a page and of a level's figure
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Predicted:
-    """The predictions of methods and splits, what they were simulated on, and the seconds of noise and estimation."""
+class Rehearsed:
+    """The predictions of all methods that can read what is asked, and what they were rehearsed on.
 
-    look_alike: str
-    method: Consistency
+    ``first`` are the seconds of one path of regions, ``seconds`` those of the part, by the configured method.
+    """
+
+    part: LookAlike
+    words: str
     predictions: tuple[Prediction, ...]
+    first: float
     seconds: float
 
-    @property
-    def best(self) -> Prediction:
-        """Return the prediction of the smallest total error among the configured method's."""
-        return min(
-            (one for one in self.predictions if not one.exact and one.method == self.method), key=lambda one: one.total
-        )
 
-
-def forecast_groups(plan: Plan, public: Path | None, runs: int, reporter: Reporter) -> Forecast:
-    """Predict a release; ``public`` is a table of sizes with as many levels, made public by its owner.
+def forecast_groups(plan: Plan, wanted: Wanted, reporter: Reporter) -> Forecast:
+    """Predict a release; public data are a table of sizes with as many levels.
 
     Raises InputError, ProblemError; deterministic but for the seconds.
     """
-    found = predicted(plan, public, runs, reporter)
-    simulated = _figures("Mean earth mover's distance of a region (entities): simulated", found, plan, exact=False)
-    exact = _figures("Noise left in a cell after a linear stage, root mean square: exact", found, plan, exact=True)
+    like = None if wanted.public is None else read_look_alike(plan, wanted.public)
+    found = rehearsed(plan, like, wanted.runs, reporter)
+    exact = linear_predictions(plan)
+    method: Consistency = plan.config.method.consistency
+    tables = [figures("Mean earth mover's distance of a region (entities): rehearsed", found.predictions, plan)]
+    if exact:
+        title = "Noise left in a cell after a linear stage, root mean square: exact"
+        tables.insert(0, figures(title, exact, plan))
     return Forecast(
-        tables=(exact, simulated) if exact.rows else (simulated,),
-        plain=_plain(found),
-        notes=(
-            ("Simulated on", found.look_alike),
-            ("Best split", f"split = [{_shares(found.best)}]  ({found.best.split}, for {found.best.method})"),
-        ),
-        seconds=found.seconds,
-        memory=_memory(plan, found.method),
+        tables=tuple(tables),
+        plain={"look_alike": found.words, "predictions": [as_plain(one) for one in (*exact, *found.predictions)]},
+        notes=(("Rehearsed on", found.words), ("Rows", _rows_words(plan, wanted))),
+        reading=_reading(plan, wanted, found.part),
+        asking=_asking(plan),
+        estimating=Expense(_estimating(plan, found), _memory(plan, method)),
+        writing=Expense(slowness() * (_PAGE + _LEVEL * plan.asked.hierarchy.levels)),
     )
 
 
-def predicted(plan: Plan, public: Path | None, runs: int, reporter: Reporter) -> Predicted:
-    """Return the predictions that ``forecast_groups`` shows; ``runs`` simulated releases each."""
-    like = made_look_alike(plan) if public is None else read_look_alike(plan, public)
-    levels = plan.asked.hierarchy.levels
-    queries, buckets = queries_of(plan.config, levels), buckets_of(plan.config, levels)
-    counts = count_cells(plan.asked, queries, buckets)
-    # Answers of unlike buckets do not add up along the tree: no linear stage has a cell's noise to predict.
-    stages = () if any(buckets) else LINEAR_STAGES
-    noise = NoisePlan(plan.asked.cost, tuple(sensitivity(query, plan.asked.neighbours) for query in queries))
-    exact = [one for stage in stages for one in plan_linear(plan.asked.hierarchy, noise, counts, stage)]
-    with reporter.stage("Rehearsing"):
-        rehearsal = _Rehearsal(plan, like, runs)
-        simulated = _simulate(rehearsal, counts)
-    used = sum(counts[question.level] for question in plan.asked.questions)
-    rehearsed = sum(count_cells(like.plan.asked, queries, buckets))
-    seconds = rehearsal.fit_seconds() / rehearsed * used + _noise_seconds(plan, counts)
-    return Predicted(like.words, rehearsal.method.consistency, (*exact, *simulated), seconds)
+def rehearsed(plan: Plan, public: LookAlike | None, runs: int, reporter: Reporter) -> Rehearsed:
+    """Return what a rehearsal on a part of a look-alike says of every method that can read what is asked."""
+    configured, solvers = plan.config.method.consistency, choices_of(plan.config)
+    methods, branches = _within_seconds(plan if public is None else public.plan, readable_methods(plan))
+    part = part_of(plan, public, branches)
+    path, rehearsal = Rehearsal(part_of(plan, public, 1)), Rehearsal(part)
+    predictions, first, seconds = [], 0.0, 0.0
+    counts: PrivateCounts = part.private
+    if configured != "posterior" and counts.sizes.size > _RUNS:
+        methods.pop("posterior", None)
+    with reporter.stage("Rehearsing") as progress:
+        for done, (name, method) in enumerate(methods.items()):
+            progress(done, len(methods))
+            questions, split = _questions(plan, name)
+            if name == configured:
+                first = _first_seconds(path, questions, method, solvers)
+            errors, taken = rehearsal.errors(questions, method, runs, solvers)
+            if name == configured:
+                seconds = taken
+            grown = extrapolated(errors.mean(axis=0), rehearsal.hierarchy, plan.asked.hierarchy)
+            predictions.append(Prediction(name, split, shares_of(plan, questions), tuple(grown.tolist()), exact=False))
+    words = part.words + _part_words(part, plan.asked if public is None else public.plan.asked, runs)
+    return Rehearsed(part, words, tuple(predictions), first, seconds)
 
 
-def count_cells(asked: Asked, queries: Sequence[Query], buckets: Sequence[Buckets | None]) -> tuple[int, ...]:
-    """Return the noisy numbers that each level's query needs, root first; at least one."""
-    counted = []
-    for level, (query, sums) in enumerate(zip(queries, buckets, strict=True)):
-        regions, groups = asked.hierarchy.level_range(level), asked.per_region[GROUPS]
-        if sums is not None:
-            counted.append(max(sums.count * len(regions), 1))
-            continue
-        each = (cells(query, max_size_of(asked), int(groups[region])) for region in regions)
-        counted.append(max(sum(each), 1))
-    return tuple(counted)
+def _within_seconds(
+    plan: Plan, methods: Mapping[Consistency, GroupsMethod]
+) -> tuple[dict[Consistency, GroupsMethod], int | None]:
+    """Return the methods that can be rehearsed in seconds, the configured one always, and the children of each region.
 
-
-def _noise_seconds(plan: Plan, counts: Sequence[int]) -> float:
-    """Return the seconds of drawing, at the speed of the configured source."""
-    source = plan.config.privacy.noise
-    draws = ((counts[one.level], _NANOSECONDS[type(one.law)][source]) for one in plan.asked.questions)
-    return sum(count * nanoseconds * 1e-9 for count, nanoseconds in draws)
-
-
-def _memory(plan: Plan, consistency: Consistency) -> int | None:
-    tables = _TABLES.get(consistency)
-    return None if tables is None else tables * _BYTES * plan.asked.hierarchy.regions * max_size_of(plan.asked)
-
-
-class _Rehearsal:
-    """Releases of a look-alike under the same few seeds for every split, so that splits compare."""
-
-    def __init__(self, plan: Plan, like: LookAlike, runs: int) -> None:
-        self.plan, self._asked, self._runs = plan, like.plan.asked, runs
-        self.method = method_of(plan.config, plan.asked)
-        self._truth = [one.clamp(max_size_of(self._asked)) for one in like.private.histograms()]
-        self._fit_seconds = 0.0
-        self.levels = plan.asked.hierarchy.levels
-        self.bucketed = any(buckets_of(plan.config, self.levels))
-
-    def errors(
-        self, shares: Sequence[float | Fraction], consistency: Consistency, *, redraw: bool = True
-    ) -> FloatArray:
-        """Return the mean error of each level, float64[levels], with a consistency method and shares.
-
-        Without ``redraw`` bootstrap variances, twenty times the work, are replaced by those of the formula.
-        """
-        method = self.method if consistency == self.method.consistency else self._other(consistency)
-        method = method if redraw else replace(method, variances="formula")
-        return np.asarray(np.mean([self._one(shares, method, SEED + run) for run in range(self._runs)], axis=0))
-
-    def _other(self, consistency: Consistency) -> GroupsMethod:
-        return replace(self.method, consistency=consistency, intervals=0.0)
-
-    def fit_seconds(self) -> float:
-        """Return the seconds one fit of the configured method takes, by the configured solvers."""
-        if solvers_of(self.plan.config):
-            costs = self.plan.config.levels_cost(self.levels)
-            measurement, start = self._measured(costs, SEED), perf_counter()
-            estimate_groups(measurement, self.method, choices_of(self.plan.config))
-            self._fit_seconds = perf_counter() - start
-        return self._fit_seconds
-
-    def _one(self, shares: Sequence[float | Fraction], method: GroupsMethod, seed: int) -> FloatArray:
-        measurement = self._measured([self.plan.asked.cost * _short(share) for share in shares], seed)
-        start = perf_counter()
-        # The fast exact solvers, whichever are configured: the optimum is the same, and many fits are made.
-        result = estimate_groups(measurement, method, SolverChoices())
-        if method == self.method:
-            self._fit_seconds = perf_counter() - start
-        return errors_by_level(self._asked.hierarchy, result.histograms, self._truth)
-
-    def _measured(self, costs: Sequence[Cost], seed: int) -> Measurement:
-        asked = asked_of(
-            self._asked.hierarchy,
-            self._asked.per_region[GROUPS],
-            queries=queries_of(self.plan.config, self.levels),
-            costs=costs,
-            max_size=max_size_of(self._asked),
-            neighbours=self._asked.neighbours,
-            buckets=buckets_of(self.plan.config, self.levels),
-        )
-        return measured(asked, self._truth, SeededNoise(seed))
-
-    def searches(self) -> int:
-        """Return how many splits to try, from the size of the look-alike alone."""
-        config = self.plan.config
-        work = sum(count_cells(self._asked, queries_of(config, self.levels), buckets_of(config, self.levels)))
-        return max(_SEARCHES[0], min(_SEARCHES[1], _WORK // (work * self._runs)))
-
-
-def _short(share: float | Fraction) -> Fraction:
-    return share if isinstance(share, Fraction) else Fraction(share).limit_denominator(10**6)
-
-
-def _simulate(rehearsal: _Rehearsal, counts: Sequence[int]) -> list[Prediction]:
-    """Return simulated predictions: every consistency method, and for the configured one a planned split.
-
-    Methods that take seconds a run where the others take milliseconds are simulated only where they are configured, and
-    their split is not searched for. Buckets are read by the posterior alone.
+    They are two at least, or extrapolation has nothing to go by, unless even that takes the configured method too long.
     """
-    splits = named_splits(counts)
-    configured = rehearsal.method.consistency
-    found: list[Prediction] = []
-    others = () if rehearsal.bucketed else [one for one in CONSISTENCIES if one not in (configured, *SLOW)]
-    for consistency in (configured, *others):
-        if consistency == "bottom_up":
-            leaves = (*(Fraction(0),) * (rehearsal.levels - 1), Fraction(1))
-            found.append(_predicted(rehearsal, consistency, "leaves", leaves))
+    configured = plan.config.method.consistency
+    least = branch_answers(plan, 2)
+    kept = {
+        name: method
+        for name, method in methods.items()
+        if name == configured or least <= _TOO_MANY * _ANSWERS.get(name, _MOST_ANSWERS)
+    }
+    branches = branches_within(plan, min(_ANSWERS.get(name, _MOST_ANSWERS) for name in kept))
+    most = _TOO_MANY * _ANSWERS.get(configured, _MOST_ANSWERS)
+    return kept, 2 if branches == 1 and least <= most else branches
+
+
+def _first_seconds(path: Rehearsal, questions: Questions, method: GroupsMethod, solvers: SolverChoices) -> float:
+    """Return the seconds of the first estimation of a process on one path: kernels are loaded, not compiled."""
+    (_, first), (_, again) = (path.errors(questions, method, 1, solvers) for _ in range(2))
+    return again + min(max(first - again, 0.0), _LOADING * slowness())
+
+
+def readable_methods(plan: Plan) -> dict[Consistency, GroupsMethod]:
+    """Return the configured method, then those compared with it that can read what is asked."""
+    found = {plan.config.method.consistency: method_of(plan.config, plan.asked)}
+    for name in COMPARED:
+        section = plan.config.method.model_copy(update={"consistency": name, "intervals": 0.0})
+        try:
+            found.setdefault(name, method_of(replace(plan.config, method=section), plan.asked))
+        except ConfigError:
             continue
-        if consistency == "posterior":
-            splits = {"as configured": _configured(rehearsal.plan)}
-        for name, shares in splits.items():
-            found.append(_predicted(rehearsal, consistency, name, shares))
-        if consistency == configured and configured not in SLOW:
-            found.append(_predicted(rehearsal, consistency, "planned", _planned(rehearsal, consistency, splits)))
     return found
 
 
-def _configured(plan: Plan) -> Shares:
-    costs = plan.config.levels_cost(plan.asked.hierarchy.levels)
-    return tuple(cost.amount / plan.asked.cost.amount for cost in costs)
+def _questions(plan: Plan, name: Consistency) -> tuple[Questions, str]:
+    """Return what a method is asked to read: as configured, but for bottom-up all of the budget at the leaves."""
+    asked = questions_of(plan)
+    if name != "bottom_up":
+        return asked, AS_CONFIGURED
+    nothing = plan.asked.cost * 0
+    return Questions(asked.queries, asked.buckets, (*(nothing,) * (len(asked.costs) - 1), plan.asked.cost)), LEAVES
 
 
-def _planned(rehearsal: _Rehearsal, consistency: Consistency, splits: dict[str, Shares]) -> Shares:
-    def error(shares: FloatArray) -> float:
-        return float(rehearsal.errors(shares.tolist(), consistency, redraw=False).sum())
-
-    return best_shares(error, list(splits.values()), rehearsal.searches())
+def shares_of(plan: Plan, questions: Questions) -> Shares:
+    """Return each level's share of the whole cost."""
+    return tuple(Fraction(cost.amount) / plan.asked.cost.amount for cost in questions.costs)
 
 
-def _predicted(rehearsal: _Rehearsal, consistency: Consistency, split: str, shares: Shares) -> Prediction:
-    errors = rehearsal.errors(shares, consistency)
-    return Prediction(consistency, split, shares, tuple(errors.tolist()), exact=False)
+def linear_predictions(plan: Plan) -> list[Prediction]:
+    """Return the exact noise of a cell after each linear stage, by the configured split; none where buckets are asked.
+
+    Answers of unlike buckets do not add up along the tree.
+    """
+    questions = questions_of(plan)
+    if any(questions.buckets) or len(set(questions.queries)) > 1 or "ranks" in questions.queries:
+        return []
+    tree = plan.asked.hierarchy
+    noise = NoisePlan(plan.asked.cost, tuple(sensitivity(one, plan.asked.neighbours) for one in questions.queries))
+    found = []
+    for stage in LINEAR_STAGES:
+        own, split = _questions(plan, "bottom_up" if stage == "bottom_up" else "none")
+        shares = shares_of(plan, own)
+        errors = linear_errors(tree, stage, noise.variances(shares))
+        found.append(Prediction(stage, split, shares, tuple(errors.tolist()), exact=True))
+    return found
 
 
-def _shares(one: Prediction) -> str:
-    return ", ".join(f'"{share}"' for share in one.shares)
-
-
-def _figures(title: str, found: Predicted, plan: Plan, *, exact: bool) -> Figures:
-    header = ("method", "split", "shares", *plan.asked.levels, "sum")
-    rows = (
+def figures(title: str, predictions: Sequence[Prediction], plan: Plan) -> Figures:
+    """Return predictions as a table, one row each."""
+    rows = tuple(
         (
             one.method,
             one.split,
             " ".join(f"{float(share):.3f}" for share in one.shares),
-            *(f"{error:.4g}" for error in (*one.errors, one.total)),
+            *(f"{error:.4g}" if math.isfinite(error) else "not measured" for error in one.errors),
         )
-        for one in found.predictions
-        if one.exact == exact
+        for one in predictions
     )
-    return Figures(title, header, tuple(rows), numeric=3)
+    return Figures(title, ("method", "split", "shares", *plan.asked.levels), rows, numeric=3)
 
 
-def _plain(found: Predicted) -> dict[str, Any]:
+def as_plain(one: Prediction) -> dict[str, Any]:
+    """Return a prediction as plain values."""
     return {
-        "look_alike": found.look_alike,
-        "predictions": [
-            {
-                "method": one.method,
-                "split": one.split,
-                "shares": [str(share) for share in one.shares],
-                "errors": list(one.errors),
-                "exact": one.exact,
-            }
-            for one in found.predictions
-        ],
-        "best_split": [str(share) for share in found.best.shares],
+        "method": one.method,
+        "split": one.split,
+        "shares": [str(share) for share in one.shares],
+        "errors": [error if math.isfinite(error) else None for error in one.errors],
+        "exact": one.exact,
     }
+
+
+def _answers(plan: Plan, asked: Asked) -> int:
+    questions = questions_of(plan)
+    return sum(count_cells(asked, questions.queries, questions.buckets))
+
+
+def _part_words(part: LookAlike, whole: Asked, runs: int) -> str:
+    leaves, of = len(part.plan.asked.hierarchy.leaves), len(whole.hierarchy.leaves)
+    words = "" if leaves == of else f"; {leaves:,} of {of:,} leaves, the levels above extrapolated"
+    return f"{words}; {runs} run(s)"
+
+
+def _estimating(plan: Plan, found: Rehearsed) -> float:
+    """Return the seconds of the configured estimation: what it loads at first, and the part's in proportion."""
+    asked, part = plan.asked, found.part.plan.asked
+    if asked.hierarchy.levels == 1:
+        return found.first
+    return found.first + found.seconds * _answers(plan, asked) / _answers(plan, part)
+
+
+def _memory(plan: Plan, method: Consistency) -> int:
+    """Return the bytes of the configured estimation beside the answers."""
+    asked, cells = plan.asked, max_size_of(plan.asked)
+    if method in SLOW:
+        return _TABLES[method] * BYTES * asked.hierarchy.regions * cells
+    widest = max(cells if one.query != "ranks" else int(asked.per_region[GROUPS].max()) for one in asked.questions)
+    return _REGION_BYTES * widest
+
+
+def _asking(plan: Plan) -> Expense:
+    asked = plan.asked
+    regions = sum(len(asked.hierarchy.level_range(one.level)) for one in asked.questions)
+    return Expense(slowness() * (_REGION * regions + _CELL * count_answers(plan)))
+
+
+def _reading(plan: Plan, wanted: Wanted, part: LookAlike) -> Expense:
+    """Return what reading the private table takes, from its rows as declared or supposed."""
+    asked = plan.asked
+    if plan.config.data.sizes is not None:
+        counts: PrivateCounts = part.private
+        leaves = len(asked.hierarchy.leaves) / len(counts.hierarchy.leaves)
+        seconds, size = _COUNT_ROW
+        rows = counts.sizes.size * leaves if wanted.rows is None else wanted.rows
+        return Expense(slowness() * seconds * rows, round(size * rows))
+    groups, rows = int(asked.per_region[GROUPS][0]), _entities(plan, wanted)
+    (row, row_size), (group, group_size) = _ENTITY_ROW, _GROUP_ROW
+    return Expense(slowness() * (row * rows + group * groups), row_size * rows + group_size * groups)
+
+
+def _entities(plan: Plan, wanted: Wanted) -> int:
+    return round(_ENTITIES * int(plan.asked.per_region[GROUPS][0])) if wanted.rows is None else wanted.rows
+
+
+def _rows_words(plan: Plan, wanted: Wanted) -> str:
+    if wanted.rows is not None:
+        return f"{wanted.rows:,} in the private table, as declared"
+    if plan.config.data.sizes is not None:
+        return "in the private table as many as the rehearsal's data would have; --rows declares them"
+    return f"in the private table {_entities(plan, wanted):,}, {_ENTITIES} a group supposed; --rows declares them"

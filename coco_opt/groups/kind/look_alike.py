@@ -37,7 +37,7 @@ def made_look_alike(plan: Plan, branches: int | None = None) -> LookAlike:
     leaves = [CountOfCounts.from_dense(np.concatenate([[0], counts]).astype(np.int64)) for counts in made]
     words = "made data: the public numbers of groups, sizes s with probability in proportion to 1/s^2"
     ids = tuple(asked.region_ids[region] for region in where.tolist())
-    return _asked_of(plan, PrivateCounts.of_leaves(tree, leaves), ids, words)
+    return asked_like(plan, PrivateCounts.of_leaves(tree, leaves), ids, words)
 
 
 def read_look_alike(plan: Plan, path: Path) -> LookAlike:
@@ -47,10 +47,11 @@ def read_look_alike(plan: Plan, path: Path) -> LookAlike:
     if counts.hierarchy.levels != levels:
         message = f"has {counts.hierarchy.levels} levels, but the data to release have {levels}"
         raise InputError("other-levels", message, Place(path.name))
-    return _asked_of(plan, counts, (), f"the look-alike {path.name}")
+    return asked_like(plan, counts, (), f"the look-alike {path.name}")
 
 
-def _asked_of(plan: Plan, counts: PrivateCounts, ids: tuple[str | None, ...], words: str) -> LookAlike:
+def asked_like(plan: Plan, counts: PrivateCounts, ids: tuple[str | None, ...], words: str) -> LookAlike:
+    """Return a look-alike of given counts, asked what the plan asks; ``ids`` are those of its regions, if any."""
     levels = counts.hierarchy.levels
     asked = asked_of(
         counts.hierarchy,

@@ -43,6 +43,7 @@ from coco_opt.releases.kind import (
     ReleaseKind,
     Shown,
     Truth,
+    Wanted,
     Work,
 )
 from coco_opt.releases.reporter import Reporter
@@ -154,10 +155,10 @@ class RangesKind:
             return LookAlike(plan, cells, f"the values of {public.name}")
         return LookAlike(plan, CellCounts(made_cells(domain.cells)), f"made counts of {domain.cells:,} cells")
 
-    def forecast(self, plan: Plan, public: Path | None, runs: int, reporter: Reporter) -> Forecast:
+    def forecast(self, plan: Plan, wanted: Wanted, reporter: Reporter) -> Forecast:
         """Return exact standard errors: they depend on public numbers only."""
         with reporter.stage("Predicting"):
-            return forecast_of(plan.asked, plan.detail, plan.config.method.estimator)
+            return forecast_of(plan.asked, plan.detail, plan.config.method.estimator, wanted.rows)
 
     def instances(self, measurement: Measurement, config: Config) -> Sequence[Instance]:
         """Return least squares on the tree, with the bounds of the configured estimator."""

@@ -9,15 +9,22 @@ from coco_opt.ranges.domain import DomainTree
 from coco_opt.ranges.estimated.universal import Estimator
 from coco_opt.ranges.fan_out import FAN_OUTS, evenly
 from coco_opt.ranges.precision import Precision
-from coco_opt.releases.kind import Figures, Forecast
+from coco_opt.releases.clock import slowness
+from coco_opt.releases.kind import Expense, Figures, Forecast
 
 _SIZES = 5
-_SECONDS = 2.5e-6  # a node: noise, least squares with its certificate, standard errors
+_FIRST, _SECONDS = 0.3, 2.5e-6  # what is loaded; a node: least squares with its certificate, standard errors
 _BYTES = 250  # a node, in all arrays at once
+_ROW_SECONDS, _ROW_BYTES = 5e-7, 60
+_ROWS = 10  # a cell, unless declared
+_PAGE_SECONDS = 1.0
 
 
-def forecast_of(asked: Asked, domain: DomainTree, estimator: Estimator) -> Forecast:
-    """Return the standard errors of cells and wider ranges for every fan-out; O(cells) a fan-out."""
+def forecast_of(asked: Asked, domain: DomainTree, estimator: Estimator, values: int | None = None) -> Forecast:
+    """Return the standard errors of cells and wider ranges for every fan-out; O(cells) a fan-out.
+
+    ``values`` are the rows of the private table, where they are declared; else ten a cell.
+    """
     fan_outs = [None, *(k for k in FAN_OUTS if k < domain.cells)]
     if domain.fan_out not in fan_outs:
         fan_outs.append(domain.fan_out)
@@ -34,13 +41,16 @@ def forecast_of(asked: Asked, domain: DomainTree, estimator: Estimator) -> Forec
         plain.append({"fan_out": fan_out, "height": tree.height, "standard_errors": of_size})
     title = f"Standard error (entities) of a range by its number of cells, {words_of(estimator)}"
     header = ("fan-out", "levels", *(f"{size:,}" for size in sizes))
-    nodes = domain.tree.nodes
+    nodes, slow = domain.tree.nodes, slowness()
+    given = _ROWS * domain.cells if values is None else values
     return Forecast(
         tables=(Figures(title, header, tuple(rows)),),
         plain={"fan_out": domain.fan_out, "cells": domain.cells, "predicted": plain},
         notes=(("fan-out", fan_out_name(domain.fan_out)), ("intervals", f"{nodes:,}")),
-        seconds=1.0 + _SECONDS * nodes,
-        memory=_BYTES * nodes,
+        reading=Expense(slow * _ROW_SECONDS * given, _ROW_BYTES * given),
+        asking=Expense(0.0),
+        estimating=Expense(slow * (_FIRST + _SECONDS * nodes), _BYTES * nodes),
+        writing=Expense(slow * _PAGE_SECONDS),
     )
 
 

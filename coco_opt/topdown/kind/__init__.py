@@ -25,6 +25,7 @@ from coco_opt.releases.kind import (
     ReleaseKind,
     Shown,
     Truth,
+    Wanted,
     Work,
 )
 from coco_opt.releases.reporter import Reporter
@@ -130,11 +131,11 @@ class TablesKind:
 
         return made_look_alike(plan, branches) if public is None else read_look_alike(plan, public)
 
-    def forecast(self, plan: Plan, public: Path | None, runs: int, reporter: Reporter) -> Forecast:
+    def forecast(self, plan: Plan, wanted: Wanted, reporter: Reporter) -> Forecast:
         """Predict exact standard errors, and with public records errors of whole releases."""
         from coco_opt.topdown.kind.forecast import forecast_tables
 
-        return forecast_tables(plan, public, runs, reporter)
+        return forecast_tables(plan, wanted, reporter)
 
     def instances(self, measurement: Measurement, config: Config) -> Sequence[Instance]:
         """Return the split and the rounding of the region with the most children."""

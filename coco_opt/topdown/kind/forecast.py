@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from time import perf_counter
 
 import numpy as np
@@ -15,7 +14,9 @@ from coco_opt.errors import ProblemError
 from coco_opt.histograms import Hierarchy
 from coco_opt.privacy import SeededNoise
 from coco_opt.privacy.measurement import Measurement
-from coco_opt.releases.kind import Figures, Forecast, LookAlike, Plan
+from coco_opt.releases.clock import slowness
+from coco_opt.releases.expense import count_answers
+from coco_opt.releases.kind import Expense, Figures, Forecast, LookAlike, Plan, Wanted
 from coco_opt.releases.reporter import Reporter
 from coco_opt.releases.solvers import choices_of
 from coco_opt.topdown.answers import TableAnswers
@@ -33,9 +34,13 @@ from coco_opt.topdown.questions import TableQuestions
 
 Floats = NDArray[np.float64]
 
-_REHEARSED = 1_000  # regions up to which a whole hierarchy is rehearsed
-_BRANCHES = 4
+_REHEARSED = (300, 3_000)  # regions of the parts of a hierarchy that are rehearsed, about
 _DIGITS = 4
+_ROWS = 3  # of the private table, a leaf, unless declared
+_ROW_SECONDS, _ROW_BYTES = 1e-5, 200
+_REGION_SECONDS, _REGION_BYTES = 1.5e-5, 5_000
+_ANSWER_BYTES = 48
+_PAGE_SECONDS = 0.3
 _UNDETERMINED = "not determined"
 
 
@@ -54,11 +59,11 @@ class Predicted:
     alone: float
 
 
-def forecast_tables(plan: Plan, public: Path | None, runs: int, reporter: Reporter) -> Forecast:
+def forecast_tables(plan: Plan, wanted: Wanted, reporter: Reporter) -> Forecast:
     """Predict a release; spends nothing and opens no private table.
 
-    With ``public`` records of persons like the private, ``runs`` whole releases of them say how far off released
-    answers are. Raises ConfigError, InputError, ProblemError.
+    With public records of persons like the private, whole releases of them say how far off released answers are.
+    Raises ConfigError, InputError, ProblemError.
     """
     detail: TablesDetail = plan.detail
     method = method_of(plan.config, plan.asked)
@@ -67,6 +72,7 @@ def forecast_tables(plan: Plan, public: Path | None, runs: int, reporter: Report
     tables = [_linear_figures(plan, found)]
     plain: dict[str, object] = {"predictions": [_plain(plan, one) for one in found]}
     notes = list(_notes(plan, found, method))
+    public, runs = wanted.public, wanted.runs
     if public is None:
         with reporter.stage("Rehearsing on made persons (a first run compiles)"):
             seconds = _seconds(plan, method)
@@ -89,7 +95,18 @@ def forecast_tables(plan: Plan, public: Path | None, runs: int, reporter: Report
             for at, query in enumerate(detail.workload)
         ]
         notes.append(("Rehearsed on", f"{like.words}, {runs} run(s)"))
-    return Forecast(tuple(tables), plain, tuple(notes), seconds)
+    rows = _ROWS * len(detail.questions.hierarchy.leaves) if wanted.rows is None else wanted.rows
+    regions, slow = plan.asked.hierarchy.regions, slowness()
+    memory = _REGION_BYTES * regions + _ANSWER_BYTES * count_answers(plan)
+    return Forecast(
+        tuple(tables),
+        plain,
+        tuple(notes),
+        reading=Expense(slow * (_ROW_SECONDS * rows + _REGION_SECONDS * regions), _ROW_BYTES * rows),
+        asking=Expense(slow * _REGION_SECONDS * regions),
+        estimating=Expense(seconds, memory),
+        writing=Expense(slow * (_PAGE_SECONDS + _REGION_SECONDS * regions), memory),
+    )
 
 
 def predicted(detail: TablesDetail) -> tuple[Predicted, ...]:
@@ -138,12 +155,38 @@ def _rms(errors: Floats) -> float:
 
 
 def _seconds(plan: Plan, method: TablesMethod) -> float:
-    """Return the seconds a release of made persons takes the second time; a part will do, time being linear."""
-    regions = plan.asked.hierarchy.regions
-    like = made_look_alike(plan, None if regions <= _REHEARSED else _BRANCHES)
-    _release(plan, like, method, 0)
-    _, seconds = _release(plan, like, method, 1)
-    return seconds * regions / like.plan.asked.hierarchy.regions
+    """Return the seconds of noise and estimation, from made persons: a fixed part, and one in proportion to regions.
+
+    Of a large hierarchy two parts are released, whose regions have all their children but near the root. A first
+    release is made beforehand: it compiles.
+    """
+    tree = plan.asked.hierarchy
+    small, large = (made_look_alike(plan, _within(tree, regions)) for regions in _REHEARSED)
+    _release(plan, small, method, 0)
+    _, seconds = _release(plan, small, method, 1)
+    regions, more = (like.plan.asked.hierarchy.regions for like in (small, large))
+    if more == regions:
+        return seconds * tree.regions / regions
+    _, longer = _release(plan, large, method, 1)
+    return seconds + max(longer - seconds, 0.0) / (more - regions) * (tree.regions - regions)
+
+
+def _within(tree: Hierarchy, regions: int) -> list[int]:
+    """Return children of each level, the root's first, that leave about so many regions: few of the upper levels."""
+    limits = [tree.regions] * (tree.levels - 1)
+
+    def fits(level: int, most: int) -> bool:
+        return tree.first_branches([*limits[:level], most, *limits[level + 1 :]])[0].regions <= regions
+
+    for level in range(len(limits)):
+        low, high = 1, tree.regions
+        while low < high:
+            middle = (low + high + 1) // 2
+            low, high = (middle, high) if fits(level, middle) else (low, middle - 1)
+        limits[level] = low
+        if fits(level, low):
+            break
+    return limits
 
 
 def _release(plan: Plan, like: LookAlike, method: TablesMethod, seed: int) -> tuple[TablesResult, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,10 +19,11 @@ SEED = 7  # of what is made: the same plan every time
 _PERSONS = 200
 
 
-def made_look_alike(plan: Plan, branches: int | None = None) -> LookAlike:
+def made_look_alike(plan: Plan, branches: int | Sequence[int] | None = None) -> LookAlike:
     """Make 200 persons a leaf: leaves alike, cells very unlike, as those of people are.
 
-    ``branches`` keeps the first so many children of each region. Public bounds are not asked: they are of other people.
+    ``branches`` keeps the first so many children of each region, by level where they are several. Public bounds are
+    not asked: they are of other people.
     """
     tree, where = plan.asked.hierarchy, np.arange(plan.asked.hierarchy.regions)
     if branches is not None:

@@ -36,6 +36,7 @@ from coco_opt.releases.kind import (
     Released,
     Shown,
     Truth,
+    Wanted,
     Work,
 )
 from coco_opt.releases.reporter import Reporter
@@ -175,7 +176,7 @@ class TotalsKind:
         leaves = np.full(len(plan.asked.hierarchy.leaves), 50, np.int64)
         return LookAlike(plan, PrivateTotals(plan.asked.hierarchy.aggregate(leaves)), "made totals")
 
-    def forecast(self, plan: Plan, public: Path | None, runs: int, reporter: Reporter) -> Forecast:
+    def forecast(self, plan: Plan, wanted: Wanted, reporter: Reporter) -> Forecast:
         rows = tuple((plan.asked.levels[q.level], f"{q.law.variance**0.5:.2f}") for q in plan.asked.questions)
         return Forecast((Figures("Standard error of a noisy total", ("level", "persons"), rows),))
 
