@@ -13,6 +13,7 @@ from coco_opt.topdown.asked.optimised import OBJECTIVES, Objective, optimised_st
 from coco_opt.topdown.asked.predicted import predicted_variance
 from coco_opt.topdown.bounds import UNBOUNDED
 from coco_opt.topdown.estimated.estimate import TablesResult, estimate_tables, linear_estimates
+from coco_opt.topdown.estimated.information import FullInformation
 from coco_opt.topdown.estimated.method import Pass, TopdownMethod
 from coco_opt.topdown.invariants import Constraints, Invariant, Invariants, RegionBounds
 from coco_opt.topdown.plan import TablePlan
@@ -25,6 +26,7 @@ __all__ = [
     "OBJECTIVES",
     "UNBOUNDED",
     "Constraints",
+    "FullInformation",
     "Invariant",
     "Invariants",
     "Objective",

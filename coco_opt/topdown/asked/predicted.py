@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import combinations, pairwise
+from itertools import combinations
 from math import prod
 from typing import Protocol
 
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from coco_opt.errors import ProblemError
 from coco_opt.privacy.budget import Neighbours
 from coco_opt.privacy.cost import Cost, Epsilon
+from coco_opt.topdown.atoms import Atoms
 from coco_opt.topdown.plan import TablePlan
 from coco_opt.topdown.queries import Query, marginal_query
 from coco_opt.topdown.schema import Schema
@@ -107,23 +108,13 @@ class DenseModel:
     @classmethod
     def of(cls, measured: Sequence[Query], workload: Sequence[Query], most: int = MAX_ATOMS) -> DenseModel:
         """Merge cells that no query tells apart into atoms. Raises ProblemError for more than ``most`` atoms."""
-        queries = [*measured, *workload]
-        codes = np.zeros(queries[0].operator.cells, np.int64)
-        for query in queries:
-            columns = query.operator.to_sparse().tocsc()
-            columns.sort_indices()
-            ends = columns.indptr.tolist()
-            patterns = [columns.indices[start:end].tobytes() for start, end in pairwise(ends)]
-            places = {pattern: place for place, pattern in enumerate(dict.fromkeys(patterns))}
-            own = np.array([places[pattern] for pattern in patterns], np.int64)
-            _, codes = np.unique(codes * len(places) + own, return_inverse=True)
-        _, first = np.unique(codes, return_index=True)
-        if first.size > most:
+        atoms = Atoms.of([query.operator for query in (*measured, *workload)], measured[0].operator.cells)
+        if atoms.count > most:
             raise ProblemError(
-                f"the queries tell {first.size:,} cells apart, more than the {most:,} that can be predicted: use "
+                f"the queries tell {atoms.count:,} cells apart, more than the {most:,} that can be predicted: use "
                 "marginals only, or fewer attributes"
             )
-        matrices = [query.operator.to_sparse()[:, first].toarray() for query in queries]
+        matrices = [atoms.matrix(query.operator) for query in (*measured, *workload)]
         return cls(tuple(matrices[: len(measured)]), tuple(matrices[len(measured) :]))
 
     def variances(self, precisions: Floats) -> Floats:

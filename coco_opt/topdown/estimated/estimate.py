@@ -13,8 +13,8 @@ from coco_opt.histograms import Hierarchy
 from coco_opt.operators import Operator
 from coco_opt.privacy.measurement import Measurement
 from coco_opt.topdown.answers import TableAnswers
+from coco_opt.topdown.estimated.best_linear import LinearEstimates, best_linear
 from coco_opt.topdown.estimated.failsafe import Relaxation
-from coco_opt.topdown.estimated.linear import LinearStage, linear_stage
 from coco_opt.topdown.estimated.method import TopdownMethod, misfit
 from coco_opt.topdown.estimated.recursion import AfterLevel, Checkpoint, Progress, bottom_up, top_down
 from coco_opt.topdown.estimated.sparse_tables import SparseTables
@@ -108,10 +108,11 @@ def estimate_tables(
     )
 
 
-def linear_estimates(measurement: Measurement) -> LinearStage:
+def linear_estimates(measurement: Measurement, *, full: bool | None = None) -> LinearEstimates:
     """Return the linear unbiased estimates of the same measurement, to release beside the whole tables.
 
-    They may be negative and fractional, and ``uncertainty.standard_errors`` says exactly how sure they are. They are
-    made from the noisy answers alone: invariants and bounds do not enter.
+    They may be negative and fractional; ``standard_errors`` says exactly how sure they are. The best from all answers
+    of all regions and all that is exact, where that is affordable or ``full`` asks for it: then a ``FullInformation``,
+    which has covariances and intervals too. Raises ProblemError where it is asked for and does not fit in memory.
     """
-    return linear_stage(TableAnswers.of(measurement))
+    return best_linear(TableAnswers.of(measurement), full)

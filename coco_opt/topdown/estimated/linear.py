@@ -15,7 +15,7 @@ so (z_v, V_v) is the exact full-information sufficient statistic of the subtree,
 exact answers that hold at the level of v and above. The tables x_v = N^+ sum_q w_q Q_q' x^_vq are then the best linear
 unbiased estimates of generalised least squares over all cells of all regions. Where proportions differ between levels
 both are still unbiased and their standard errors exact, but a query no longer learns from the others' answers at other
-levels: valid, not fully efficient.
+levels: valid, not fully efficient. Facts do not enter. ``coco_opt.topdown.estimated.information`` does both.
 """
 
 from __future__ import annotations
@@ -146,14 +146,27 @@ class LinearStage:
                 right += weight * operator.adjoint(found)
         return normal.solve(right)
 
-    def answers(self, operator: Operator, level: int) -> Floats:
-        """Return the linear unbiased answers [regions of level, answers] of any query, NaN where undetermined.
+    def answers(self, operator: Operator, level: int, regions: slice = slice(None)) -> Floats:
+        """Return the linear unbiased answers [regions, answers] of any query, NaN where undetermined.
 
-        Tables are made and dropped block by block: whole levels of them need not fit in memory.
+        ``regions`` are consecutive ones of the level, counted in it. Tables are made and dropped block by block: whole
+        levels of them need not fit in memory.
         """
-        starts = range(0, len(self.hierarchy.level_range(level)), _BLOCK)
-        found = np.concatenate([operator.apply(self.tables(level, slice(at, at + _BLOCK))) for at in starts])
-        return np.where(self.normal[level].determines(operator), found, np.nan)
+        chosen = range(len(self.hierarchy.level_range(level)))[regions]
+        starts = range(chosen.start, chosen.stop, _BLOCK)
+        blocks = [operator.apply(self.tables(level, slice(at, min(at + _BLOCK, chosen.stop)))) for at in starts]
+        found = np.concatenate([np.zeros((0, operator.answers)), *blocks])
+        return np.where(self.determines(operator, level), found, np.nan)
+
+    def determines(self, operator: Operator, level: int) -> NDArray[np.bool_]:
+        """Return which answers (answers,) of a query are determined in every region of a level."""
+        return self.normal[level].determines(operator)
+
+    def standard_errors(self, operator: Operator, level: int) -> Floats:
+        """Return the exact standard errors [regions of level, answers] in people, infinite where undetermined."""
+        from coco_opt.topdown.estimated.uncertainty import standard_errors
+
+        return standard_errors(self, operator, level)
 
 
 def linear_stage(measured: TableAnswers) -> LinearStage:

@@ -18,9 +18,8 @@ from coco_opt.histograms import Hierarchy
 from coco_opt.histograms.arrays import Int64Array
 from coco_opt.privacy.measurement import Asked
 from coco_opt.topdown.bounds import UNBOUNDED
-from coco_opt.topdown.estimated.linear import LinearStage
+from coco_opt.topdown.estimated.best_linear import LinearEstimates
 from coco_opt.topdown.estimated.sparse_tables import SparseTables
-from coco_opt.topdown.estimated.uncertainty import standard_errors
 from coco_opt.topdown.invariants import RegionBounds
 from coco_opt.topdown.plain import schema_of
 from coco_opt.topdown.queries import Query
@@ -93,7 +92,9 @@ def exact_table(asked: Asked, bounds: Sequence[RegionBounds]) -> FileTable:
     return FileTable.of(_with_regions(asked, {**columns, "upper": upper}), _EXACT_TYPES)
 
 
-def estimate_table(asked: Asked, linear: LinearStage, workload: Sequence[Query]) -> tuple[FileTable | None, list[int]]:
+def estimate_table(
+    asked: Asked, linear: LinearEstimates, workload: Sequence[Query]
+) -> tuple[FileTable | None, list[int]]:
     """Return the linear unbiased estimates of the workload with standard errors, in persons, and levels left out.
 
     Estimates may be negative and fractional, and do not add up to the tables; answers that were not determined are left
@@ -101,7 +102,7 @@ def estimate_table(asked: Asked, linear: LinearStage, workload: Sequence[Query])
     """
     parts, left_out = [], []
     for level in range(asked.hierarchy.levels):
-        if len(asked.hierarchy.level_range(level)) * linear.normal[level].cells > MOST_CELLS:
+        if len(asked.hierarchy.level_range(level)) * workload[0].operator.cells > MOST_CELLS:
             left_out.append(level)
             continue
         try:
@@ -113,12 +114,15 @@ def estimate_table(asked: Asked, linear: LinearStage, workload: Sequence[Query])
 
 
 def _level_estimates(
-    asked: Asked, linear: LinearStage, workload: Sequence[Query], level: int
+    asked: Asked, linear: LinearEstimates, workload: Sequence[Query], level: int
 ) -> list[dict[str, NDArray[Any]]]:
-    tables, found = linear.tables(level), []
+    found = []
     for query in workload:
-        errors = standard_errors(linear, query.operator, level)
-        rows = _answer_rows(asked, query, level, {"estimate": query.operator.apply(tables), "standard_error": errors})
+        values = {
+            "estimate": linear.answers(query.operator, level),
+            "standard_error": linear.standard_errors(query.operator, level),
+        }
+        rows = _answer_rows(asked, query, level, values)
         known = np.isfinite(rows["standard_error"])
         found.append({name: column[known] for name, column in rows.items()})
     return found

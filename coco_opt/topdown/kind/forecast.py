@@ -22,10 +22,9 @@ from coco_opt.releases.solvers import choices_of
 from coco_opt.topdown.answers import TableAnswers
 from coco_opt.topdown.asked.counts import TableCounts
 from coco_opt.topdown.asked.measure import measure_tables
+from coco_opt.topdown.estimated.best_linear import LinearEstimates, best_linear
 from coco_opt.topdown.estimated.estimate import TablesResult, estimate_tables
-from coco_opt.topdown.estimated.linear import LinearStage, linear_stage
-from coco_opt.topdown.estimated.uncertainty import standard_errors
-from coco_opt.topdown.invariants import Invariants
+from coco_opt.topdown.invariants import Invariants, RegionBounds
 from coco_opt.topdown.kind.look_alike import made_look_alike, read_look_alike
 from coco_opt.topdown.kind.method import TablesMethod, method_of
 from coco_opt.topdown.kind.plan import TablesDetail
@@ -35,6 +34,7 @@ from coco_opt.topdown.questions import TableQuestions
 Floats = NDArray[np.float64]
 
 _REHEARSED = (300, 3_000)  # regions of the parts of a hierarchy that are rehearsed, about
+_PERSONS = 10  # in every cell of a leaf: nothing is at a bound
 _DIGITS = 4
 _ROWS = 3  # of the private table, a leaf, unless declared
 _ROW_SECONDS, _ROW_BYTES = 1e-5, 200
@@ -112,15 +112,15 @@ def forecast_tables(plan: Plan, wanted: Wanted, reporter: Reporter) -> Forecast:
 def predicted(detail: TablesDetail) -> tuple[Predicted, ...]:
     """Return the exact standard errors of the workload at every level."""
     questions = detail.questions
-    everything = linear_stage(_unanswered(questions))
+    everything = best_linear(_unanswered(questions))
     levels = range(questions.plan.levels)
     alone = [_alone(questions, level) for level in levels]
     return tuple(
         Predicted(
             level,
             query.text,
-            _rms(standard_errors(everything, query.operator, level)),
-            np.inf if one is None else _rms(standard_errors(one, query.operator, 0)),
+            _rms(everything.standard_errors(query.operator, level)),
+            np.inf if one is None else _rms(one.standard_errors(query.operator, 0)),
         )
         for level, one in zip(levels, alone, strict=True)
         for query in detail.workload
@@ -138,16 +138,30 @@ def _unanswered(questions: TableQuestions) -> TableAnswers:
         )
         for level in range(plan.levels)
     )
-    return TableAnswers(hierarchy, questions.schema, plan, answers, Invariants(hierarchy, questions.schema))
+    return TableAnswers(hierarchy, questions.schema, plan, answers, _made_facts(questions))
 
 
-def _alone(questions: TableQuestions, level: int) -> LinearStage | None:
+def _made_facts(questions: TableQuestions) -> Invariants:
+    """Return what is declared exact with the answers of made tables, alike in all leaves and cells: errors are as real.
+
+    Public bounds are of other people, and do not enter.
+    """
+    hierarchy, schema = questions.hierarchy, questions.schema
+    leaves = hierarchy.aggregate(np.full((len(hierarchy.leaves), 1), _PERSONS, np.int64))
+    made = []
+    for one in questions.invariants:
+        regions, cells = hierarchy.level_range(one.level), one.query.operator.apply(np.ones(schema.size, np.int64))
+        made.append(RegionBounds.exact(one.query, one.level, leaves[regions.start : regions.stop] * cells))
+    return Invariants(hierarchy, schema, tuple(made), questions.invariants)
+
+
+def _alone(questions: TableQuestions, level: int) -> LinearEstimates | None:
     """Return the linear stage of one region that has this level's answers only."""
     plan = questions.plan
     if not any(plan.costs[level]):
         return None
     own = TablePlan(plan.queries, (plan.costs[level],), plan.neighbours)
-    return linear_stage(_unanswered(TableQuestions(Hierarchy.from_paths([("region",)]), questions.schema, own)))
+    return best_linear(_unanswered(TableQuestions(Hierarchy.from_paths([("region",)]), questions.schema, own)))
 
 
 def _rms(errors: Floats) -> float:
@@ -249,7 +263,10 @@ def _notes(plan: Plan, found: Sequence[Predicted], method: TablesMethod) -> Iter
     if detail.questions.invariants:
         levels = plan.asked.levels
         exact = ", ".join(f"{one.query.text} by {levels[one.level]}" for one in detail.questions.invariants)
-        yield "Held exactly", f"{exact}: no error there; the figures above do not use it"
+        yield (
+            "Held exactly",
+            f"{exact}: no error there, and less where it helps; public bounds do not enter the figures",
+        )
     leaves = detail.questions.plan.levels - 1
     if method.topdown.estimation == "bottom_up" and any(level < leaves for level, _ in detail.questions.plan.asked):
         yield "Not used", 'bottom_up reads the leaves alone: split = "leaves" gives them the whole budget'

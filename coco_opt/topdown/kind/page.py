@@ -10,8 +10,7 @@ import numpy as np
 from coco_opt.releases.kind import Shown
 from coco_opt.report.html import GAP_NOTE, reading_section, table
 from coco_opt.topdown.answers import TableAnswers
-from coco_opt.topdown.estimated.linear import LinearStage, linear_stage
-from coco_opt.topdown.estimated.uncertainty import standard_errors
+from coco_opt.topdown.estimated.best_linear import LinearEstimates, best_linear
 
 MOST_ANSWERS = 16
 """Queries of more answers are left out of the page."""
@@ -43,7 +42,7 @@ def sections_of(shown: Shown, errors: Mapping[str, Sequence[float]]) -> list[str
         _summary(measured),
         _method(shown),
         _errors(shown.measurement.asked.levels, errors),
-        _answers(shown, linear_stage(measured)),
+        _answers(shown, best_linear(measured)),
         _relaxed(shown),
         _unproved(shown),
         reading_section(_NOTES),
@@ -86,7 +85,7 @@ def _errors(levels: Sequence[str], errors: Mapping[str, Sequence[float]]) -> str
     )
 
 
-def _answers(shown: Shown, linear: LinearStage) -> str:
+def _answers(shown: Shown, linear: LinearEstimates) -> str:
     parts = [_region(shown, linear, level) for level in range(shown.measurement.hierarchy.levels)]
     return (
         "<h2>Released beside unbiased estimates</h2>\n<p>The region with the most released persons of each level, "
@@ -94,18 +93,18 @@ def _answers(shown: Shown, linear: LinearStage) -> str:
     )
 
 
-def _region(shown: Shown, linear: LinearStage, level: int) -> str:
+def _region(shown: Shown, linear: LinearEstimates, level: int) -> str:
     asked, tables = shown.measurement.asked, shown.result.tables[level]
     persons = np.add.reduceat(np.append(tables.counts, 0), tables.offsets[:-1]) * (np.diff(tables.offsets) > 0)
     place = int(persons.argmax())
     region = asked.hierarchy.level_range(level)[place]
     whole = tables.dense(place, place + 1)[0]
     rows = []
-    unbiased = linear.tables(level, slice(place, place + 1))[0]
     for query in shown.method.workload:
         if query.answers <= MOST_ANSWERS:
-            released, estimate = query.operator.apply(whole), query.operator.apply(unbiased)
-            error = standard_errors(linear, query.operator, level)[place]
+            released = query.operator.apply(whole)
+            estimate = linear.answers(query.operator, level, slice(place, place + 1))[0]
+            error = linear.standard_errors(query.operator, level)[place]
             rows += [
                 (query.text, label, f"{released[k]:,}", *_figures(float(estimate[k]), float(error[k])))
                 for k, label in enumerate(query.labels())

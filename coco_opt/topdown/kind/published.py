@@ -10,8 +10,8 @@ from coco_opt.files.folder import FileTable
 from coco_opt.privacy.measurement import Asked, Measurement
 from coco_opt.releases.kind import Released
 from coco_opt.topdown.answers import TableAnswers
+from coco_opt.topdown.estimated.best_linear import LinearEstimates, best_linear, is_full, trees_are_best
 from coco_opt.topdown.estimated.estimate import TablesResult
-from coco_opt.topdown.estimated.linear import LinearStage, linear_stage
 from coco_opt.topdown.kind.files import (
     ESTIMATES,
     EXACT,
@@ -31,7 +31,7 @@ from coco_opt.topdown.plain import plain_schema
 def released(measurement: Measurement, method: TablesMethod, result: TablesResult, config: Config) -> Released:
     """Return the tables beside unbiased estimates, what holds exactly, and microdata where they are asked for."""
     asked, measured = measurement.asked, TableAnswers.of(measurement)
-    linear, facts = linear_stage(measured), measured.invariants
+    linear, facts = best_linear(measured), measured.invariants
     runs = CellRuns.of(result.tables)
     estimates, left_out = estimate_table(asked, linear, method.workload)
     files: dict[str, FileTable] = {TABLES: cell_table(asked, result.schema, runs)}
@@ -71,13 +71,18 @@ def _manifest(asked: Asked, method: TablesMethod, measured: TableAnswers, result
 
 
 def _notes(
-    asked: Asked, method: TablesMethod, measured: TableAnswers, linear: LinearStage, left_out: Sequence[int]
+    asked: Asked, method: TablesMethod, measured: TableAnswers, linear: LinearEstimates, left_out: Sequence[int]
 ) -> Iterator[str]:
     """Yield what the files do not say by themselves."""
     levels = range(measured.plan.levels)
     for query in method.workload:
-        if not all(linear.normal[level].determines(query.operator).all() for level in levels):
+        if not all(linear.determines(query.operator, level).all() for level in levels):
             yield f"Not determined by what is measured: {query.text!r}; its released answers rest on others alone"
+    if not is_full(linear) and not trees_are_best(measured):
+        yield (
+            "Unbiased estimates are made query by query, without what is exact: their errors are as stated, but with "
+            "so many cells not everything that was measured is used"
+        )
     if left_out:
         names = ", ".join(repr(asked.levels[level]) for level in left_out)
         yield f"No unbiased estimates of {names}: too many cells, or a solver failed on them"
