@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from coco_opt.histograms.arrays import Int64Array
+from coco_opt.histograms.hierarchy_build import is_one_name
 
 _LARGEST_SUM = 4e18
 
@@ -70,13 +71,14 @@ def _tree_problem(names: list[str], parent: Int64Array, level: Int64Array) -> st
         return f"{np.count_nonzero(parent == -1)} regions have no parent; one must"
     if np.any(parent == -2):
         return f"the parent of {names[first_of(parent == -2)]!r} is not in the table"
-    if "/" in names[first_of(parent == -1)]:
-        return "the root's name holds a slash"
+    if not is_one_name(names[first_of(parent == -1)]):
+        return "the root's name holds a slash that is not escaped"
     inner = parent >= 0
     if level[~inner][0] != 0 or np.any(level[inner] != level[parent[inner]] + 1):
         return "a region's level is not its parent's plus one"
     for row in np.flatnonzero(inner).tolist():
-        if names[row].rpartition("/")[0] != names[parent[row]]:
+        above = names[parent[row]] + "/"
+        if not names[row].startswith(above) or not is_one_name(names[row][len(above) :]):
             return f"{names[row]!r} does not lie below its parent"
     childless = np.bincount(parent[inner], minlength=len(names)) == 0
     if np.any(level[childless] != level.max()):

@@ -18,6 +18,7 @@ from coco_opt.files.inputs import Input, InputLike
 from coco_opt.files.source import Loaded, isolated, load
 from coco_opt.histograms import Hierarchy
 from coco_opt.histograms.arrays import Int64Array
+from coco_opt.histograms.hierarchy_build import unescaped
 from coco_opt.privacy.measurement import Asked
 
 REGIONS = "hierarchy.parquet"
@@ -111,8 +112,8 @@ def stored_regions(folder: Path) -> tuple[Hierarchy, tuple[str, ...], tuple[str 
     table = read_columns(folder / REGIONS, REGION_COLUMNS)
     paths = table.column("region").to_pylist()
     parent = positions(table.column("parent"), table.column("region"))
-    # A name may hold an escaped slash: the part of a path behind its parent's is the name, whatever it holds.
-    names = [path if up < 0 else path[len(paths[up]) + 1 :] for path, up in zip(paths, parent.tolist(), strict=True)]
+    parts = [path if up < 0 else path[len(paths[up]) + 1 :] for path, up in zip(paths, parent.tolist(), strict=True)]
+    names = [unescaped(part) for part in parts]
     hierarchy = Hierarchy(parent, tuple(names))
     if list(hierarchy.paths) != paths:
         raise InputError("bad-order", "must hold regions in the order of the tree", Place(REGIONS, None, "region"))

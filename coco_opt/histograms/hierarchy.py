@@ -111,11 +111,11 @@ class Hierarchy:
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """Full names from the root, joined by "/"; built at the first use, O(total length)."""
+        """Full names from the root, joined by "/", escaped inside a name; built at the first use, O(total length)."""
         if self._paths is None:
-            paths = [self.names[0]]
+            paths = [hierarchy_build.escaped(self.names[0])]
             for up, name in zip(self.parent[1:].tolist(), self.names[1:], strict=True):
-                paths.append(f"{paths[up]}/{name}")
+                paths.append(f"{paths[up]}/{hierarchy_build.escaped(name)}")
             object.__setattr__(self, "_paths", tuple(paths))
         assert self._paths is not None
         return self._paths
@@ -154,7 +154,7 @@ class Hierarchy:
         if self._index is None:
             object.__setattr__(self, "_index", {full: v for v, full in enumerate(self.paths)})
         assert self._index is not None
-        full = path if isinstance(path, str) else "/".join(path)
+        full = path if isinstance(path, str) else hierarchy_build.joined(path)
         if full not in self._index:
             raise HierarchyError("unknown-region", f"there is no region {full!r}; give its path from the root")
         return self._index[full]

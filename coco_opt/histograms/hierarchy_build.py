@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
@@ -11,7 +12,29 @@ from coco_opt.errors import HierarchyError, Place
 from coco_opt.histograms.arrays import Int64Array, as_int64
 
 PlaceOf = Callable[[int], Place]
+_ESCAPED = re.compile(r"\\(.)")
+_ONE_NAME = re.compile(r"([^/\\]|\\[/\\])+")
 Built = tuple[Int64Array, tuple[str, ...]]
+
+
+def joined(names: Iterable[str]) -> str:
+    """Return names as a path; slashes and backslashes in them follow a backslash: no two lists give one path."""
+    return "/".join(map(escaped, names))
+
+
+def escaped(name: str) -> str:
+    """Return a name as it stands in a path."""
+    return name.replace("\\", "\\\\").replace("/", "\\/") if "/" in name or "\\" in name else name
+
+
+def unescaped(part: str) -> str:
+    """Return the name that stands in a path as ``part``."""
+    return _ESCAPED.sub(r"\1", part) if "\\" in part else part
+
+
+def is_one_name(part: str) -> bool:
+    """Tell whether a text is one name as it stands in a path, with no slash between names."""
+    return _ONE_NAME.fullmatch(part) is not None
 
 
 def _place(place: PlaceOf | None, row: int) -> Place | None:
@@ -19,12 +42,12 @@ def _place(place: PlaceOf | None, row: int) -> Place | None:
 
 
 def _name_error(name: object, place: Place | None = None) -> HierarchyError:
-    message = f"a region's name must be printable text, not empty and without '/': {name!r}"
+    message = f"a region's name must be printable text, and not empty: {name!r}"
     return HierarchyError("bad-name", message, place)
 
 
 def _bad_name(name: object) -> bool:
-    return not isinstance(name, str) or name == "" or "/" in name or not name.isprintable()
+    return not isinstance(name, str) or name == "" or not name.isprintable()
 
 
 def _path(parent: Int64Array, names: Sequence[str], region: int) -> str:
@@ -32,7 +55,7 @@ def _path(parent: Int64Array, names: Sequence[str], region: int) -> str:
     while region >= 0:
         parts.append(names[region])
         region = int(parent[region])
-    return "/".join(reversed(parts))
+    return joined(reversed(parts))
 
 
 def layout(parent: Int64Array, names: tuple[str, ...]) -> tuple[Int64Array, Int64Array]:
@@ -220,6 +243,6 @@ def _check_level(
         seen: set[int] = set()
         for row, code in enumerate(codes):
             if code in seen:
-                path = "/".join(rows[row])
+                path = joined(rows[row])
                 raise HierarchyError("duplicate-region", f"{path!r} occurs twice", _place(place, row))
             seen.add(code)

@@ -105,12 +105,14 @@ def estimate(
 ) -> Estimated:
     """Make a release of a measurement, by the method and solvers of a configuration; costs nothing and writes nothing.
 
-    ``measurement`` is one, what ``measure`` returned, a folder, or a run's id; without a configuration its kind's
-    defaults serve. What comes back lies in memory: ``Estimated.save`` writes its folder, and records it in the ledger
-    where a run of the configuration measured. Raises InputError, ConfigError where the method cannot read what was
-    asked, and SolverError where every solver failed.
+    ``measurement`` is one, what ``measure`` returned, a folder, or a run's id; without a configuration that which
+    measured serves, or its kind's defaults. What comes back lies in memory: ``Estimated.save`` writes its folder, and
+    records it in the ledger where a run of the configuration measured. Raises InputError, ConfigError where the method
+    cannot read what was asked, and SolverError where every solver failed.
     """
     told = Silent() if reporter is None else reporter
+    if config is None and isinstance(measurement, Measured):
+        config = measurement.config
     noisy, run = _read(measurement, config, told)
     wanted = config_of(noisy) if config is None else _as_measured(config, noisy)
     made = estimated(wanted, noisy, f"{wanted.name}-{noisy.asked.digest[:12]}", reporter=told)

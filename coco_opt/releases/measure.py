@@ -52,9 +52,10 @@ class Measured:
     """A measurement and where it lies; ``paid`` says that this call paid for it.
 
     ``run`` is its id, ``folder`` where it is sealed (None where it is kept in memory only), ``identity`` the counts of
-    the rows it was made of, for the private record.
+    the rows it was made of, for the private record. ``config`` asked for it, and says how to estimate it.
     """
 
+    config: Config
     measurement: Measurement
     run: str
     folder: Path | None
@@ -129,7 +130,7 @@ def measured_of(plan: Plan, *, again: bool, keep: bool, reporter: Reporter, cloc
         paid = not run.resumed
         measurement = _of_run(run, plan, private, fingerprint, source, reporter)
         clock.lap("measure")
-        return Measured(measurement, run.name, run.folder.measurement, paid, run.folder.kept("identity"))
+        return Measured(config, measurement, run.name, run.folder.measurement, paid, run.folder.kept("identity"))
 
 
 def _of_run(
@@ -150,7 +151,7 @@ def _seeded(plan: Plan, private: Private, source: NoiseSource, reporter: Reporte
         folder = RunFolder(root, run).measurement
         folder.parent.mkdir(mode=0o700, parents=True)
         write_measurement(folder, measurement, private=True)
-    return Measured(measurement, run, folder, paid=False, identity=private.identity())
+    return Measured(plan.config, measurement, run, folder, paid=False, identity=private.identity())
 
 
 def noisy(plan: Plan, private: object, source: NoiseSource, reporter: Reporter | None = None) -> Measurement:

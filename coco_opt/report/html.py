@@ -4,26 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
+from importlib.resources import files
 from typing import Any
-
-_CSS = """
-:root { color-scheme: light; }
-body { font: 16px/1.55 Charter, "Bitstream Charter", "Sitka Text", Cambria, Georgia, serif; color: #222;
-  background: #fff; max-width: 54rem; margin: 2.5rem auto; padding: 0 1.25rem; }
-h1 { font-size: 1.9rem; line-height: 1.2; margin: 0 0 .3rem; font-weight: 600; }
-h2 { font-size: 1.2rem; margin: 2.4rem 0 .5rem; font-weight: 600; border-bottom: 1px solid #ddd; }
-h3 { font-size: 1rem; margin: 1.4rem 0 .2rem; font-weight: 600; }
-p { margin: .5rem 0; } .note { color: #555; font-size: .92rem; }
-.banner { padding: .7rem 1rem; border-left: 6px solid; margin: 1.2rem 0; }
-.private { border-color: #1f4e79; background: #eef3f8; }
-.exposed { border-color: #b3261e; background: #fbeceb; }
-table { border-collapse: collapse; font-size: .92rem; margin: .6rem 0; font-variant-numeric: tabular-nums; }
-th, td { padding: .25rem .9rem .25rem 0; text-align: left; border-bottom: 1px solid #e5e5e5; }
-th { font-weight: 600; border-bottom-color: #999; } td.n, th.n { text-align: right; }
-img { max-width: 100%; height: auto; display: block; margin: .3rem 0; }
-dt { font-weight: 600; margin-top: .6rem; } dd { margin: 0 0 0 1.2rem; }
-footer { margin-top: 3rem; color: #666; font-size: .85rem; border-top: 1px solid #ddd; padding-top: .6rem; }
-"""
 
 GAP_NOTE = (
     "Certified gap",
@@ -38,8 +20,12 @@ def document(title: str, sections: Iterable[str]) -> str:
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(title)}</title>\n<style>{_CSS}</style>\n</head>\n<body>\n{body}\n</body>\n</html>\n"
+        f"<title>{escape(title)}</title>\n<style>{_style()}</style>\n</head>\n<body>\n<main>\n{body}\n</main>\n</body>\n</html>\n"
     )
+
+
+def _style() -> str:
+    return (files("coco_opt.report") / "page.css").read_text(encoding="utf-8")
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[object]], numeric: int = 1) -> str:
@@ -50,7 +36,8 @@ def table(header: Sequence[str], rows: Iterable[Sequence[object]], numeric: int 
         return "".join(f"<{tag}{m}>{escape(str(cell))}</{tag}>" for m, cell in zip(marks, cells, strict=True))
 
     body = "\n".join(f"<tr>{line(row, 'td')}</tr>" for row in rows)
-    return f"<table>\n<thead><tr>{line(header, 'th')}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>"
+    head = f"<thead><tr>{line(header, 'th')}</tr></thead>"
+    return f'<div class="wide"><table>\n{head}\n<tbody>\n{body}\n</tbody>\n</table></div>'
 
 
 def solvers_section(manifest: Mapping[str, Any]) -> str:

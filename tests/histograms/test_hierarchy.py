@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from coco_opt.errors import HierarchyError, InputError, Place
 from coco_opt.histograms import Hierarchy
+from coco_opt.histograms.hierarchy_build import is_one_name, unescaped
 
 PATHS = [("us", "a", "x"), ("us", "b", "y"), ("us", "a", "z"), ("us", "b", "x"), ("us", "c", "c")]
 
@@ -81,16 +82,13 @@ def test_parents_in_any_order() -> None:
         (lambda: Hierarchy.from_edges(["r", "s"], [None, None]), "several-roots"),
         (lambda: Hierarchy.from_edges(["a", "b"], ["r", "s"]), "several-roots"),
         (lambda: Hierarchy.from_edges(["a", "b", "c"], ["r", "r", "a"]), "uneven-depth"),
-        (lambda: Hierarchy.from_edges(["a/b"], ["r"]), "bad-name"),
         (lambda: Hierarchy.from_edges([""], ["r"]), "bad-name"),
-        (lambda: Hierarchy.from_edges(["a"], ["r/s"]), "bad-name"),
         (lambda: Hierarchy.from_edges(["a", "a"], ["r", "r"]), "duplicate-region"),
         (lambda: Hierarchy.from_edges(["a", "b"], ["r"]), "bad-shape"),
         (lambda: Hierarchy.from_paths([]), "no-root"),
         (lambda: Hierarchy.from_paths([()]), "no-root"),
         (lambda: Hierarchy.from_paths([("r", "a"), ("s", "a")]), "several-roots"),
         (lambda: Hierarchy.from_paths([("r", "a"), ("r", "b", "c")]), "uneven-depth"),
-        (lambda: Hierarchy.from_paths([("r", "a"), ("r", "b/c")]), "bad-name"),
         (lambda: Hierarchy.from_paths([("r", "")]), "bad-name"),
         (lambda: Hierarchy.from_paths([("r", "a\x1b[31m")]), "bad-name"),
         (lambda: Hierarchy.from_paths([("r", "a"), ("r", "b"), ("r", "a")]), "duplicate-region"),
@@ -192,3 +190,17 @@ def test_first_branches_are_a_tree_of_regions_found_again() -> None:
     assert tree.first_branches(1)[0].paths == ("n", "n/s0", "n/s0/c0")
     with pytest.raises(InputError, match="at least one child"):
         tree.first_branches(0)
+
+
+@given(st.lists(st.lists(st.text("ab/\\ü", min_size=1, max_size=4), min_size=2, max_size=2), min_size=1, max_size=6))
+def test_no_two_lists_of_names_have_one_path(rows: list[list[str]]) -> None:
+    paths = sorted({("r", *row) for row in rows})
+    tree = Hierarchy.from_paths(paths)
+    assert len(set(tree.paths)) == tree.regions
+    for row in paths:
+        region = tree.index(row)
+        assert tree.names[region] == row[-1]
+        assert tree.index(tree.paths[region]) == region
+    names = [path.removeprefix(tree.paths[up] + "/") for path, up in zip(tree.paths[1:], tree.parent[1:], strict=True)]
+    assert all(map(is_one_name, names))
+    assert [unescaped(name) for name in names] == list(tree.names[1:])

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from html import escape
 
+import numpy as np
+
 from coco_opt.groups.answers import GroupsAnswers
 from coco_opt.groups.estimated.estimate import GroupsMethod
 from coco_opt.groups.kind import plots
 from coco_opt.releases.kind import Shown
+from coco_opt.report.explorer import Explored, explorer_section
 from coco_opt.report.html import GAP_NOTE, reading_section, table
 from coco_opt.report.plots import error_figure
 
@@ -43,6 +46,7 @@ def sections_of(shown: Shown, errors: Mapping[str, Sequence[float]]) -> list[str
         _method(answers, shown.method),
         _posterior(shown),
         _errors(shown.measurement.asked.levels, errors),
+        explorer_section(_explored(shown, answers), _interval_words(shown)),
         _regions(shown, answers),
         reading_section((*_NOTES, _ERROR_NOTE) if errors else _NOTES),
     ]
@@ -114,6 +118,34 @@ def _errors(levels: Sequence[str], errors: Mapping[str, Sequence[float]]) -> str
         f"the regions of a level.</p>\n{table(('method', *levels), rows)}\n"
         f'<img alt="Mean error by level and method" src="{picture}">'
     )
+
+
+def _explored(shown: Shown, answers: GroupsAnswers) -> Explored:
+    """Return every region's released groups by size, and the sizes that may have some."""
+    asked, result = shown.measurement.asked, shown.result
+    words = {"weight": "groups", "key": "size", "value": "groups", "rows": "sizes have any"}
+    sizes = [histogram.sizes for histogram in result.histograms]
+    regions = np.repeat(np.arange(answers.hierarchy.regions), [one.size for one in sizes])
+    keys, values = np.concatenate(sizes), np.concatenate([one.counts for one in result.histograms])
+    lower = upper = None
+    if result.intervals is not None:
+        words["rows"] = "sizes have any or may"
+        uncertain = result.intervals.groups_upper > 0
+        uncertain[regions, keys] = True
+        released = np.zeros(uncertain.shape, np.int64)
+        released[regions, keys] = values
+        regions, keys = np.nonzero(uncertain)
+        values = released[uncertain]
+        lower, upper = result.intervals.groups_lower[uncertain], result.intervals.groups_upper[uncertain]
+    tree, weight = answers.hierarchy, answers.group_counts
+    return Explored(
+        tree, asked.levels, asked.region_ids, weight, regions, keys, values, words, lower=lower, upper=upper
+    )
+
+
+def _interval_words(shown: Shown) -> str:
+    intervals = shown.result.intervals
+    return "" if intervals is None else f"Lines are intervals of {100 * intervals.coverage:g} %, of each count alone."
 
 
 def _regions(shown: Shown, answers: GroupsAnswers) -> str:

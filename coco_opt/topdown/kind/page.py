@@ -8,9 +8,11 @@ from html import escape
 import numpy as np
 
 from coco_opt.releases.kind import Shown
+from coco_opt.report.explorer import Explored, explorer_section
 from coco_opt.report.html import GAP_NOTE, reading_section, table
 from coco_opt.topdown.answers import TableAnswers
 from coco_opt.topdown.estimated.best_linear import LinearEstimates, best_linear
+from coco_opt.topdown.kind.files import CellRuns
 
 MOST_ANSWERS = 16
 """Queries of more answers are left out of the page."""
@@ -43,6 +45,7 @@ def sections_of(shown: Shown, errors: Mapping[str, Sequence[float]]) -> list[str
         _method(shown),
         _errors(shown.measurement.asked.levels, errors),
         _answers(shown, best_linear(measured)),
+        explorer_section(_explored(shown, measured)),
         _relaxed(shown),
         _unproved(shown),
         reading_section(_NOTES),
@@ -117,6 +120,18 @@ def _region(shown: Shown, linear: LinearEstimates, level: int) -> str:
 
 def _figures(estimate: float, error: float) -> tuple[str, str]:
     return (f"{estimate:,.1f}", f"{error:,.1f}") if np.isfinite(error) else ("not determined", "-")
+
+
+def _explored(shown: Shown, measured: TableAnswers) -> Explored:
+    """Return every region's cells that hold persons."""
+    asked, schema, runs = shown.measurement.asked, measured.schema, CellRuns.of(shown.result.tables)
+    codes = schema.decode(np.arange(schema.size))
+    values = [[schema.attributes[name][code] for code in codes[name]] for name in schema.names]
+    persons = np.bincount(runs.regions, runs.counts, measured.hierarchy.regions).astype(np.int64)
+    words = {"weight": "persons", "key": ", ".join(schema.names), "value": "persons", "rows": "cells hold any"}
+    labels = [", ".join(cell) for cell in zip(*values, strict=True)]
+    tree, levels, ids = measured.hierarchy, asked.levels, asked.region_ids
+    return Explored(tree, levels, ids, persons, runs.regions, runs.cells, runs.counts, words, labels)
 
 
 def _relaxed(shown: Shown) -> str:

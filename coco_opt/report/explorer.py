@@ -1,0 +1,92 @@
+"""Every region of a release to look at: chosen by name or on the tree, drawn, compared, and taken away as a file."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.histograms import Hierarchy
+
+Int64 = NDArray[np.int64]
+
+MOST_ROWS = 1_500_000
+"""Rows that a page holds at most: deeper levels are left out, and the page says so."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Explored:
+    """What a page shows of every region: rows (region, key, value), sorted by region, and what to call them.
+
+    ``weight`` int64[regions] is a region's size (its groups, its persons). ``keys`` are whole numbers, or places in
+    ``labels``. ``lower`` and ``upper`` are the ends of the values' intervals, where there are any. ``words`` name the
+    weight, the key, the value and the rows, in the plural where there are many.
+    """
+
+    hierarchy: Hierarchy
+    levels: Sequence[str]
+    region_ids: Sequence[str | None]
+    weight: Int64
+    regions: Int64
+    keys: Int64
+    values: Int64
+    words: Mapping[str, str]
+    labels: Sequence[str] | None = None
+    lower: Int64 | None = None
+    upper: Int64 | None = None
+
+
+def explorer_section(explored: Explored, intervals: str = "") -> str:
+    """Return the section: a program of a few kilobytes and its data, compressed; ``intervals`` says what they are."""
+    levels, rows = _fitting(explored)
+    note = ""
+    if levels < explored.hierarchy.levels:
+        left = ", ".join(explored.levels[levels:])
+        note = f"<p class='note'>Too large for a page and left out: {escape(left)}. The files beside it hold them.</p>"
+    said = f"<p class='note'>{escape(intervals)}</p>" if intervals else ""
+    packed = base64.b64encode(gzip.compress(_payload(explored, levels, rows), mtime=0)).decode("ascii")
+    program = (files("coco_opt.report") / "explorer.js").read_text(encoding="utf-8")
+    return (
+        f"<h2>Every region</h2>\n{said}{note}"
+        '<section class="explorer" id="explorer" aria-label="Every region">'
+        "<noscript>Choosing a region needs JavaScript; nothing is fetched.</noscript></section>\n"
+        f'<script type="application/octet-stream" id="explorer-data">{packed}</script>\n<script>{program}</script>'
+    )
+
+
+def _fitting(explored: Explored) -> tuple[int, int]:
+    """Return how many levels, root first, a page holds, and how many rows they have."""
+    tree = explored.hierarchy
+    ends = np.array([tree.level_range(level).stop for level in range(tree.levels)])
+    rows = np.searchsorted(explored.regions, ends)
+    levels = max(1, int(np.count_nonzero(rows + ends <= MOST_ROWS)))
+    return levels, int(rows[levels - 1])
+
+
+def _payload(explored: Explored, levels: int, rows: int) -> bytes:
+    tree = explored.hierarchy
+    regions = tree.level_range(levels - 1).stop
+    data: dict[str, Any] = {
+        "levels": list(explored.levels[:levels]),
+        "words": dict(explored.words),
+        "names": list(tree.names[:regions]),
+        "parent": tree.parent[:regions].tolist(),
+        "level": tree.level[:regions].tolist(),
+        "ids": list(explored.region_ids[:regions]) or [None] * regions,
+        "weight": explored.weight[:regions].tolist(),
+        "rows": np.bincount(explored.regions[:rows], minlength=regions).tolist(),
+        "keys": explored.keys[:rows].tolist(),
+        "values": explored.values[:rows].tolist(),
+        "labels": None if explored.labels is None else list(explored.labels),
+        "lower": None if explored.lower is None else explored.lower[:rows].tolist(),
+        "upper": None if explored.upper is None else explored.upper[:rows].tolist(),
+    }
+    return json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode("utf-8")

@@ -1,0 +1,106 @@
+"""The regions embedded in a page are those of the release, whatever their names, and a browser shows them."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import coco_opt as co
+from coco_opt.histograms import Hierarchy
+from coco_opt.report import explorer
+from coco_opt.report.explorer import Explored, explorer_section
+
+NASTY = '</script><b onclick="x">&'
+WORDS = {"weight": "groups", "key": "size", "value": "groups", "rows": "sizes have any"}
+
+
+def embedded(page: str) -> dict[str, Any]:
+    found = re.search(r'id="explorer-data">([A-Za-z0-9+/=]*)</script>', page)
+    assert found is not None
+    data: dict[str, Any] = json.loads(gzip.decompress(base64.b64decode(found[1])))
+    return data
+
+
+def example(**changes: Any) -> Explored:
+    tree = Hierarchy.from_paths([("all", NASTY, "x/y"), ("all", NASTY, "z"), ("all", "b", "c")])
+    regions = np.repeat(np.arange(tree.regions), 2)
+    count = regions.size
+    values: dict[str, Any] = {
+        "keys": np.tile([1, 3], tree.regions),
+        "values": np.arange(count),
+        "lower": np.zeros(count, np.int64),
+        "upper": np.arange(count) + 2,
+        **changes,
+    }
+    ids = (None,) * 3 + ("r1", "r2", "r3")
+    weight = np.arange(tree.regions)
+    return Explored(tree, ("nation", "state", NASTY), ids, weight, regions, words=WORDS, **values)
+
+
+def test_the_data_of_a_page_are_those_of_the_release_and_no_name_escapes() -> None:
+    shown = example()
+    page = explorer_section(shown)
+    assert NASTY not in page
+    data = embedded(page)
+    assert data["names"] == list(shown.hierarchy.names)
+    assert data["rows"] == [2] * 6
+    assert (data["keys"], data["values"]) == ([1, 3] * 6, list(range(12)))
+    assert data["upper"] == list(range(2, 14))
+    assert page == explorer_section(example())
+
+
+def test_levels_that_make_a_page_too_large_are_left_out_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(explorer, "MOST_ROWS", 12)
+    page = explorer_section(example())
+    assert "left out: &lt;/script&gt;" in page
+    data = embedded(page)
+    assert (len(data["names"]), data["rows"], data["levels"]) == (3, [2] * 3, ["nation", "state"])
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> co.Estimated:
+    config = co.configure(
+        folder=tmp_path_factory.mktemp("page"),
+        data={
+            "sizes": pd.DataFrame({"nation": "all", "part": ["n", "n", "s"], "size": [1, 4, 2], "groups": [30, 2, 25]})
+        },
+        privacy={"epsilon": "2", "noise": "seeded", "seed": 3},
+        groups={"max_size": 12, "consistency": "posterior"},
+    )
+    return co.estimate(co.measure(config))
+
+
+def test_a_report_holds_every_region_with_its_intervals(made: co.Estimated) -> None:
+    data = embedded(co.render_report(made.kind, made.shown))
+    starts = np.cumsum([0, *data["rows"]])
+    for region, histogram in enumerate(made.result.histograms):
+        rows = slice(starts[region], starts[region + 1])
+        keys, values = (np.array(data[name][rows]) for name in ("keys", "values"))
+        assert keys[values > 0].tolist() == histogram.sizes.tolist()
+        assert values[values > 0].tolist() == histogram.counts.tolist()
+        assert (np.array(data["lower"][rows]) <= values).all()
+        assert (values <= np.array(data["upper"][rows])).all()
+
+
+def test_a_browser_shows_the_root_and_its_parts(made: co.Estimated, tmp_path: Path) -> None:
+    browser = shutil.which("chromium") or shutil.which("google-chrome")
+    if browser is None:
+        pytest.skip("no Chromium is installed")
+    folder = made.save(tmp_path / "release", page=co.render_report)
+    options = ["--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=5000", "--dump-dom"]
+    done = subprocess.run(
+        [browser, *options, (folder / "report.html").as_uri()], capture_output=True, text=True, timeout=120, check=True
+    )
+    assert re.search(r"<h3[^>]*>nation: all</h3>", done.stdout)
+    assert "Its 2 parts (part), by groups" in done.stdout
+    assert 'aria-label="n (n): 32 groups"' in done.stdout or 'aria-label="n: 32 groups"' in done.stdout
