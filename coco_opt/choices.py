@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import difflib
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -31,7 +32,7 @@ class Fallback:
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """The worst certified figures over all problems of one kind in a run.
+    """The worst certified figures over all problems of one kind in a run, by one solver or several (", " between).
 
     ``gap`` is in the objective's unit, ``relative_gap`` divided by the objective (or 1), ``violation`` the largest
     left after repair; ``seconds`` is wall time inside the solver. ``fallbacks`` name where another solver answered.
@@ -124,6 +125,19 @@ class SolverChoices:
             return self._counted(problem, solver, solution, Fallback(solver.name, failure, other.name))
         raise first
 
+    def solve_suited(self, problem: Problem[ValueT, Any], suited: Sequence[str]) -> ValueT:
+        """Return ``solve``'s value; where no solver was chosen those named, which suit this problem better, come first.
+
+        An answer of theirs that misses its tolerance, and one that is not installed, is passed over.
+        """
+        rows = {row.name: row for row in built_in() if row.claims(type(problem)) and row.installed}
+        if self._choices.get(problem.kind, "auto") == "auto":
+            for name in suited:
+                with suppress(Exception):
+                    solver = rows[name].make()
+                    return self._counted(problem, solver, solve(problem, solver))
+        return self.solve(problem)
+
     def _others(self, problem: Problem[Any, Any], tried: Solver) -> Iterator[Solver]:
         """Yield the installed built-in solvers that can express a problem of this size, exact ones first."""
         kind = type(problem)
@@ -141,6 +155,8 @@ class SolverChoices:
     ) -> ValueT:
         with self._lock:
             row = self._certificates.get(problem.kind, Certificate(problem.kind, solver.name)).add(solution)
+            if solver.name not in row.solver.split(", "):
+                row = replace(row, solver=f"{row.solver}, {solver.name}")
             self._certificates[problem.kind] = row if fallback is None else row.fell_back(fallback)
         return solution.value
 

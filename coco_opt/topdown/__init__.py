@@ -12,9 +12,11 @@ from coco_opt.topdown.asked.measure import measure_tables
 from coco_opt.topdown.asked.optimised import OBJECTIVES, Objective, optimised_strategy
 from coco_opt.topdown.asked.predicted import predicted_variance
 from coco_opt.topdown.bounds import UNBOUNDED
+from coco_opt.topdown.constraint import LinearConstraint
 from coco_opt.topdown.estimated.estimate import TablesResult, estimate_tables, linear_estimates
 from coco_opt.topdown.estimated.information import FullInformation
 from coco_opt.topdown.estimated.method import Pass, TopdownMethod
+from coco_opt.topdown.facilities import Facilities, FacilityType
 from coco_opt.topdown.invariants import Constraints, Invariant, Invariants, RegionBounds
 from coco_opt.topdown.plan import TablePlan
 from coco_opt.topdown.queries import Query, marginal_query, parse_queries, parse_query
@@ -26,9 +28,12 @@ __all__ = [
     "OBJECTIVES",
     "UNBOUNDED",
     "Constraints",
+    "Facilities",
+    "FacilityType",
     "FullInformation",
     "Invariant",
     "Invariants",
+    "LinearConstraint",
     "Objective",
     "Pass",
     "Query",

@@ -78,7 +78,7 @@ class TableAnswers:
             RegionBounds.exact(one.query, one.level, given[question.level, question.query].table())
             for one, question in zip(asked.invariants, asked.exact, strict=True)
         ]
-        facts = Invariants(asked.hierarchy, asked.schema, (*asked.bounds, *exact), asked.invariants)
+        facts = Invariants(asked.hierarchy, asked.schema, (*asked.bounds, *exact), asked.invariants, asked.linear)
         return cls(asked.hierarchy, asked.schema, asked.plan, answers, facts)
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,8 @@ from coco_opt.errors import ProblemError
 from coco_opt.histograms.hierarchy import Hierarchy
 from coco_opt.privacy.answers import Question
 from coco_opt.privacy.measurement import Asked
-from coco_opt.topdown.invariants import Invariant, Invariants, RegionBounds
+from coco_opt.topdown.constraint import LinearConstraint
+from coco_opt.topdown.invariants import Invariant, Invariants, RegionBounds, Stated
 from coco_opt.topdown.plain import plain_schema, schema_of
 from coco_opt.topdown.plan import TablePlan
 from coco_opt.topdown.queries import Query, parse_query
@@ -23,6 +24,7 @@ Int64 = NDArray[np.int64]
 
 KIND = "tables"
 _LOWER, _UPPER = "bounds {} lower", "bounds {} upper"
+_LINEAR_LOWER, _LINEAR_UPPER = "constraint {} lower", "constraint {} upper"
 
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
@@ -38,11 +40,13 @@ class TableQuestions:
     plan: TablePlan
     invariants: tuple[Invariant, ...] = ()
     bounds: tuple[RegionBounds, ...] = ()
+    linear: tuple[LinearConstraint, ...] = ()
 
     def __post_init__(self) -> None:
         distinct = {(one.level, one.query.text): one for one in self.invariants}
         object.__setattr__(self, "invariants", tuple(distinct.values()))
         object.__setattr__(self, "bounds", tuple(self.bounds))
+        object.__setattr__(self, "linear", tuple(self.linear))
         if self.plan.levels != self.hierarchy.levels:
             raise ProblemError(f"the plan is for {self.plan.levels} levels, the hierarchy has {self.hierarchy.levels}")
         for query in self.plan.queries:
@@ -56,7 +60,14 @@ class TableQuestions:
                 "invariants are exact counts, which adding or removing a person would change: use neighbours = "
                 '"replace"'
             )
-        Invariants(self.hierarchy, self.schema, self.bounds)
+        if self.plan.neighbours != "replace" and any(one.source == "data" for one in self.stated):
+            raise ProblemError('facts taken from the data hold for neighbours = "replace" only')
+        Invariants(self.hierarchy, self.schema, self.bounds, linear=self.linear)
+
+    @property
+    def stated(self) -> tuple[Stated, ...]:
+        """Return all facts as they were stated, before exact answers are known."""
+        return (*self.bounds, *self.linear)
 
     @classmethod
     def of(cls, asked: Asked) -> TableQuestions:
@@ -76,7 +87,7 @@ class TableQuestions:
             asked.neighbours,
         )
         exact = [Invariant(parse_query(text, schema), level) for level, text in asked.facts["invariants"]]
-        return cls(asked.hierarchy, schema, plan, tuple(exact), tuple(_bounds(asked, schema)))
+        return cls(asked.hierarchy, schema, plan, tuple(exact), tuple(_bounds(asked, schema)), tuple(_linear(asked)))
 
     def asked(self, levels: Sequence[str] = (), region_ids: Sequence[str | None] = ()) -> Asked:
         """Return the public half of a measurement, read back by ``of``.
@@ -96,7 +107,10 @@ class TableQuestions:
                 "schema": plain_schema(self.schema.with_groupings(used)),
                 "queries": [[query.name, query.text] for query in self.plan.queries],
                 "invariants": [[one.level, one.query.text] for one in self.invariants],
-                "bounds": [[one.level, one.query.name, one.query.text] for one in self.bounds],
+                "bounds": [[one.level, one.query.name, one.query.text, one.source] for one in self.bounds],
+                "constraints": [
+                    [one.level, one.text, [list(term) for term in one.terms], one.source] for one in self.linear
+                ],
             },
             tables=self._sides(),
             region_ids=tuple(region_ids),
@@ -131,6 +145,9 @@ class TableQuestions:
         for number, one in enumerate(self.bounds):
             found[_LOWER.format(number)] = one.lower.ravel()
             found[_UPPER.format(number)] = one.upper.ravel()
+        for number, constraint in enumerate(self.linear):
+            found[_LINEAR_LOWER.format(number)] = constraint.lower
+            found[_LINEAR_UPPER.format(number)] = constraint.upper
         return found
 
     def __repr__(self) -> str:
@@ -155,9 +172,16 @@ def noise_label(hierarchy: Hierarchy, level: int) -> str:
 def _bounds(asked: Asked, schema: Schema) -> list[RegionBounds]:
     facts: Mapping[str, Any] = asked.facts
     found = []
-    for number, (level, name, text) in enumerate(facts["bounds"]):
+    for number, (level, name, text, source) in enumerate(facts["bounds"]):
         query = parse_query(text, schema, name)
         shape = (len(asked.hierarchy.level_range(level)), query.answers)
         lower, upper = (asked.tables[side.format(number)].reshape(shape) for side in (_LOWER, _UPPER))
-        found.append(RegionBounds(query, level, lower, upper))
+        found.append(RegionBounds(query, level, lower, upper, source))
     return found
+
+
+def _linear(asked: Asked) -> Iterator[LinearConstraint]:
+    for number, (level, text, terms, source) in enumerate(asked.facts["constraints"]):
+        lower, upper = (asked.tables[side.format(number)] for side in (_LINEAR_LOWER, _LINEAR_UPPER))
+        summands = tuple((weight, count) for weight, count in terms)
+        yield LinearConstraint(text, summands, level, lower, upper, source)

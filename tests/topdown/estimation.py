@@ -17,6 +17,7 @@ from coco_opt.privacy import Epsilon, Measurement, SeededNoise
 from coco_opt.topdown.answers import TableAnswers
 from coco_opt.topdown.asked.counts import TableCounts
 from coco_opt.topdown.asked.measure import measure_tables
+from coco_opt.topdown.constraint import LinearConstraint
 from coco_opt.topdown.estimated.estimate import TablesResult
 from coco_opt.topdown.invariants import Invariant, RegionBounds
 from coco_opt.topdown.plan import TablePlan
@@ -112,6 +113,7 @@ def measured(
     budget: Fraction | int = 2,
     invariants: Sequence[tuple[str, int]] = (),
     bounds: Sequence[RegionBounds] = (),
+    linear: Sequence[LinearConstraint] = (),
 ) -> Measurement:
     """Return a seeded measurement of leaf tables int64[leaves, cells]: the budget is shared evenly."""
     plan = TablePlan.product(
@@ -126,6 +128,7 @@ def measured(
         source=SeededNoise(seed),
         invariants=[Invariant(parse_query(text, schema), level) for text, level in invariants],
         bounds=bounds,
+        linear=linear,
     )
 
 

@@ -16,7 +16,7 @@ from coco_opt.problems import TableRounding
 from coco_opt.problems.table_rounding import UNBOUNDED, IntegerRows, RoundingDual
 from coco_opt.solution import Status
 from coco_opt.solving import solve
-from coco_opt.topdown.estimated.matrix_operator import MatrixOperator
+from coco_opt.topdown.matrix_operator import MatrixOperator
 from tests.solvers.oracles import best_tables
 
 

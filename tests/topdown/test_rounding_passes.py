@@ -82,7 +82,7 @@ def test_answers_are_nearest_and_proved_so(seed: int, root: bool) -> None:
 def test_queries_with_fractional_weights_are_refused() -> None:
     from scipy.sparse import csr_array
 
-    from coco_opt.topdown.estimated.matrix_operator import MatrixOperator
+    from coco_opt.topdown.matrix_operator import MatrixOperator
 
     half = MatrixOperator(csr_array(np.array([[0.5, 1.0]])))
     with pytest.raises(ProblemError, match="whole weights"):

@@ -15,6 +15,7 @@ from coco_opt.files.source import Loaded, isolated, load
 from coco_opt.histograms import Hierarchy
 from coco_opt.histograms.arrays import Int64Array
 from coco_opt.topdown.bounds import UNBOUNDED
+from coco_opt.topdown.constraint import Source
 from coco_opt.topdown.invariants import RegionBounds
 from coco_opt.topdown.queries import Query, parse_query
 from coco_opt.topdown.schema import Schema
@@ -22,8 +23,10 @@ from coco_opt.topdown.schema import Schema
 BOUNDS = Columns(first=("region", "query", "answer", "lower", "upper"), private=False)
 
 
-def read_bounds(bounds: InputLike, hierarchy: Hierarchy, schema: Schema) -> tuple[RegionBounds, ...]:
-    """Return the bounds of a file, one entry for each query and level it speaks of.
+def read_bounds(
+    bounds: InputLike, hierarchy: Hierarchy, schema: Schema, origin: Source = "public"
+) -> tuple[RegionBounds, ...]:
+    """Return the bounds of a file, one entry for each query and level it speaks of; ``origin`` is where all come from.
 
     Raises InputError, with the row: unknown-region, unknown-answer, not-an-integer, negative-bound, duplicate-bound,
     inconsistent-bounds, what ``parse_query`` says of a query, and the codes of ``source.load``. O(rows).
@@ -44,7 +47,7 @@ def read_bounds(bounds: InputLike, hierarchy: Hierarchy, schema: Schema) -> tupl
             sides = found[text, level]
             place = (number - hierarchy.level_range(level).start, _answer(table, row, sides, answer))
             _fill(table, row, sides, place, _number(table, row, 3, lower, 0), _number(table, row, 4, upper, UNBOUNDED))
-    return tuple(RegionBounds(one.query, level, one.lower, one.upper) for (_, level), one in found.items())
+    return tuple(RegionBounds(one.query, level, one.lower, one.upper, origin) for (_, level), one in found.items())
 
 
 @dataclass(frozen=True, eq=False, slots=True)

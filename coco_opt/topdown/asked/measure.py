@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from coco_opt.errors import InputError
 from coco_opt.operators import Operator
 from coco_opt.privacy.answers import Exact, Progress, Question, add_noise
 from coco_opt.privacy.measurement import Measurement
 from coco_opt.privacy.noise import NoiseSource
 from coco_opt.topdown.asked.counts import BLOCK, TableCounts
-from coco_opt.topdown.invariants import LARGEST, Invariant, Invariants, RegionBounds
+from coco_opt.topdown.asked.proved import check_exact, meets, proved
+from coco_opt.topdown.constraint import LinearConstraint
+from coco_opt.topdown.invariants import Invariant, RegionBounds
 from coco_opt.topdown.plan import TablePlan
 from coco_opt.topdown.questions import TableQuestions, noise_label
 
@@ -22,43 +23,27 @@ def measure_tables(
     source: NoiseSource,
     invariants: Sequence[Invariant] = (),
     bounds: Sequence[RegionBounds] = (),
+    linear: Sequence[LinearConstraint] = (),
     levels: Sequence[str] = (),
     progress: Progress | None = None,
 ) -> Measurement:
     """Return the sealed noisy answers of every query that costs something, in every region.
 
-    ``invariants`` become exact public answers; ``bounds`` are public already. Exact answers keep their regions' counts
-    from differing between neighbours, so they need a plan for "replace". ``levels`` names the levels, ``progress`` is
-    told the answers done and their number. Everything is checked before the first noise is drawn: raises ProblemError,
-    and for noise that was already drawn; InputError (inconsistent-bounds, too-large) for facts that exclude each other.
-    O(runs + answers) time; memory is that of the answers and one block.
+    ``invariants`` become exact public answers; ``bounds`` and ``linear`` constraints are public already. Exact answers
+    keep their regions' counts from differing between neighbours, so they need a plan for "replace". ``levels`` names
+    the levels, ``progress`` is told the answers done and their number. Everything is checked before the first noise is
+    drawn: raises ProblemError, and for noise that was already drawn; InputError (inconsistent-bounds,
+    inconsistent-facts, too-large) for facts that exclude each other. O(runs + answers) time and a proof of the facts;
+    memory is that of the answers and one block.
     """
-    questions = TableQuestions(counts.hierarchy, counts.schema, plan, tuple(invariants), tuple(bounds))
+    questions = TableQuestions(counts.hierarchy, counts.schema, plan, tuple(invariants), tuple(bounds), tuple(linear))
+    if not meets(counts, questions):
+        proved(questions)
     check_exact(counts, questions)
     asked = questions.asked(levels)
     parts = exact_parts(counts, questions)
     answers = add_noise(asked.questions, parts, asked.hierarchy, asked.per_region, source, progress)
     return Measurement(asked, answers, source.name, source.private)
-
-
-def check_exact(counts: TableCounts, questions: TableQuestions) -> None:
-    """Raise InputError where the true answers that are declared public exclude each other or the public bounds.
-
-    Codes: inconsistent-bounds, which names region and answer, and too-large; no count is said.
-    """
-    if not questions.invariants:
-        return
-    if int(counts.counts.sum()) >= LARGEST:
-        raise InputError("too-large", "exact answers are kept for tables of fewer than 2^40 persons in all")
-    exact = [
-        RegionBounds.exact(
-            one.query,
-            one.level,
-            counts.answers_of(one.query.operator, counts.hierarchy.level_range(one.level)),
-        )
-        for one in questions.invariants
-    ]
-    Invariants(counts.hierarchy, counts.schema, (*questions.bounds, *exact))
 
 
 def exact_parts(counts: TableCounts, questions: TableQuestions, block: int = BLOCK) -> Iterator[Exact]:

@@ -91,7 +91,8 @@ def estimate_tables(
         chosen = replace(chosen, seed=seed_of(measurement))
     used = SolverChoices() if solvers is None else solvers
     measured = TableAnswers.of(measurement)
-    unfit = misfit(chosen, measured.plan, {one.level for one in measured.invariants.bounds})
+    facts = measured.invariants
+    unfit = misfit(chosen, measured.plan, {one.level for one in facts.stated})
     if unfit is not None:
         raise ProblemError(unfit[1])
     step = split_step(measured, chosen, used)

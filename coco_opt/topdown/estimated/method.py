@@ -14,6 +14,7 @@ from coco_opt.topdown.queries import Query
 Estimation = Literal["full", "classic", "bottom_up"]
 Weighting = Literal["variance", "equal"]
 WholeRule = Literal["passes", "nearest", "unbiased"]
+Implied = Literal["auto", "bounds", "cuts", "minimal_schema"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +43,11 @@ class TopdownMethod:
     then queries, then cells, each as near as those before allow; cells alone to the "nearest"; or "unbiased" at random,
     for tables bound by nothing but their parent. The passes are ``rounding_order``, most important first, or, without
     it, those of ``workload`` (what was measured, if that is empty) that are nested with the ones before them and with
-    what must hold. ``seed`` decides ties and draws: one that the noisy answers determine unless given. Raises
-    ProblemError.
+    what must hold. ``seed`` decides ties and draws: one that the noisy answers determine unless given. ``implied``: how
+    what facts imply for the regions above is kept: "bounds" on single answers, closed under sums; "cuts" added where a
+    table would not extend to its leaves; or "minimal_schema", which solves the classes of cells that facts speak of for
+    all regions at once, and the rest below; "auto" takes bounds where they suffice and the minimal schema elsewhere.
+    Raises ProblemError.
     """
 
     estimation: Estimation = "full"
@@ -52,11 +56,13 @@ class TopdownMethod:
     rounding: WholeRule = "passes"
     workload: tuple[Query, ...] = ()
     rounding_order: tuple[Query, ...] = ()
+    implied: Implied = "auto"
     seed: int | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "passes", tuple(self.passes))
-        for name, kind in (("estimation", Estimation), ("weighting", Weighting), ("rounding", WholeRule)):
+        kinds = {"estimation": Estimation, "weighting": Weighting, "rounding": WholeRule, "implied": Implied}
+        for name, kind in kinds.items():
             _check_choice(name, getattr(self, name), get_args(kind))
         for name in ("workload", "rounding_order"):
             object.__setattr__(self, name, tuple(getattr(self, name)))

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from coco_opt.errors import ProblemError, SolverError
 from coco_opt.problems.topdown_split import LinearRows, SplitTerm, TopdownSplit
 from coco_opt.topdown.estimated.failsafe import Bound, Rows, change_cost, least, own_rows, relaxed_rows, unbound
-from coco_opt.topdown.estimated.matrix_operator import MatrixOperator, side_by_side
 from coco_opt.topdown.estimated.rounding import round_tables, whole_rows
 from coco_opt.topdown.estimated.step import SplitStep
 from coco_opt.topdown.invariants import Constraints
+from coco_opt.topdown.matrix_operator import MatrixOperator, side_by_side
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -106,5 +106,4 @@ def _of_lineage(step: SplitStep, region: int, own: Sequence[Ints]) -> list[Bound
 
 def _bound(constraints: Constraints, child: int, path: str) -> Bound:
     names = tuple(f"{label!r} of {path!r}" for label in constraints.labels)
-    lower = constraints.lower[child].astype(np.float64)
-    return Bound(constraints.operator, lower, constraints.float_upper[child], names)
+    return Bound(constraints.operator, constraints.float_lower[child], constraints.float_upper[child], names)

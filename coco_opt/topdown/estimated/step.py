@@ -15,8 +15,9 @@ from coco_opt.problem import MAX_INTEGER
 from coco_opt.problems.topdown_split import LinearRows, SplitTerm, TopdownSplit
 from coco_opt.solution import Solution
 from coco_opt.topdown.answers import TableAnswers
+from coco_opt.topdown.estimated.core import CoreTables, bounds_fall_short, core_fits, core_tables
 from coco_opt.topdown.estimated.linear import LinearStage, linear_stage
-from coco_opt.topdown.estimated.method import TopdownMethod
+from coco_opt.topdown.estimated.method import Implied, TopdownMethod
 from coco_opt.topdown.estimated.rounding import integer_rows, is_of_cells, nested_passes, round_in_passes
 from coco_opt.topdown.estimated.ties import PRECISION, Ties
 from coco_opt.topdown.estimated.unbiased import unbiased_rounding
@@ -43,6 +44,7 @@ class SplitStep:
     groups: tuple[tuple[tuple[int, ...], float], ...]
     rounded: tuple[tuple[Operator, ...], ...]
     unproved: Tally
+    core: CoreTables | None = None
 
     def children(self, region: int | None) -> range:
         """Return the children of a region, or for None the root alone."""
@@ -55,6 +57,8 @@ class SplitStep:
 
     def constraints(self, regions: range) -> Constraints | None:
         """Return what binds the tables of consecutive regions of one level, None for nothing."""
+        if self.core is not None:
+            return self.core.constraints_of(regions)
         return self.measured.constraints_of(regions)
 
     def terms(self, regions: range, queries: Sequence[int]) -> list[SplitTerm]:
@@ -140,6 +144,9 @@ class SplitStep:
     def split(self, region: int | None, table: Ints | None) -> Ints:
         """Return the children's whole tables int64[J, n] of a region's table (None: the root, or leaves alone)."""
         regions = self.children(region)
+        forced = None if self.core is None else self.core.forced(regions)
+        if forced is not None:
+            return forced
         if table is not None and (len(regions) == 1 or not table.any()):
             return self._forced(regions, table)
         return self.whole(self.fractional(regions, table), regions, table)
@@ -163,10 +170,28 @@ def split_step(measured: TableAnswers, method: TopdownMethod, solvers: SolverCho
     """Prepare the splits of a run; for estimation "full" this runs the linear stage's up pass."""
     stage = linear_stage(measured) if method.estimation == "full" else None
     groups = method.groups([query.name for query in measured.queries])
-    return SplitStep(measured, method, solvers, stage, groups, _rounded(measured, method), Tally())
+    unproved, core = Tally(), None
+    if implied_by(measured, method) == "minimal_schema":
+        core = core_tables(measured, solvers, unproved, method.seed)
+    rounded = _rounded(measured, method, core)
+    return SplitStep(measured, method, solvers, stage, groups, rounded, unproved, core)
 
 
-def _rounded(measured: TableAnswers, method: TopdownMethod) -> tuple[tuple[Operator, ...], ...]:
+def implied_by(measured: TableAnswers, method: TopdownMethod) -> Implied:
+    """Return how what facts imply is kept: as chosen, or by the rule of ``TopdownMethod``."""
+    facts = measured.invariants
+    if not facts:
+        return "bounds"
+    if method.implied != "auto":
+        return method.implied
+    if core_fits(facts.system):
+        return "minimal_schema" if bounds_fall_short(facts.system) else "bounds"
+    return "cuts"
+
+
+def _rounded(
+    measured: TableAnswers, method: TopdownMethod, core: CoreTables | None
+) -> tuple[tuple[Operator, ...], ...]:
     """Return the queries that are rounded before the cells, in order, for each level: the total first.
 
     A list in the method is kept as it is; without one, those measured that make a network with the constraints.
@@ -179,14 +204,14 @@ def _rounded(measured: TableAnswers, method: TopdownMethod) -> tuple[tuple[Opera
         return (tuple(query for query in chosen if not is_of_cells(query)),) * len(levels)
     texts = {query.text: query.operator for query in (*(method.workload or measured.queries),)}
     everybody = texts.pop("total", total(measured.schema.size))
-    bound = [measured.constraints_of(regions) for regions in levels]
+    bound = [(measured if core is None else core).constraints_of(regions) for regions in levels]
     return tuple(nested_passes([everybody, *texts.values()], None if one is None else one.operator) for one in bound)
 
 
 def _linear_rows(constraints: Constraints | None) -> LinearRows | None:
     if constraints is None:
         return None
-    return LinearRows(constraints.operator, constraints.lower.astype(np.float64), constraints.float_upper)
+    return LinearRows(constraints.operator, constraints.float_lower, constraints.float_upper)
 
 
 def _kept(rows: LinearRows | None, terms: Sequence[SplitTerm], found: Floats, tolerance: float) -> LinearRows:

@@ -18,6 +18,7 @@ from coco_opt.histograms import Hierarchy
 from coco_opt.histograms.arrays import Int64Array
 from coco_opt.privacy.measurement import Asked
 from coco_opt.topdown.bounds import UNBOUNDED
+from coco_opt.topdown.constraint import LinearConstraint
 from coco_opt.topdown.estimated.best_linear import LinearEstimates
 from coco_opt.topdown.estimated.sparse_tables import SparseTables
 from coco_opt.topdown.invariants import RegionBounds
@@ -31,12 +32,14 @@ if TYPE_CHECKING:
 
 TABLES = "tables.parquet"
 EXACT = "invariants.parquet"
+CONSTRAINTS = "constraints.parquet"
 ESTIMATES = "estimates.parquet"
 MICRODATA = "microdata.parquet"
 PERSONS = "persons"
 REGION = ("level", "level_name", "region", "region_id")
 ANSWER = (*REGION, "query", "answer")
 EXACT_COLUMNS = (*ANSWER, "lower", "upper")
+CONSTRAINT_COLUMNS = (*REGION, "fact", "constraint", "lower", "upper")
 ESTIMATE_COLUMNS = (*ANSWER, "estimate", "standard_error")
 RESERVED = (*REGION, PERSONS, "count")
 """Names of columns, which no attribute may have."""
@@ -46,6 +49,7 @@ MOST_CELLS = 20_000_000
 # By file, for an attribute may have the name of another file's column.
 _TABLE_TYPES = {"level": "int32", PERSONS: "int64"}
 _EXACT_TYPES = {"level": "int32", "lower": "int64", "upper": "int64"}
+_CONSTRAINT_TYPES = {"level": "int32", "fact": "int32", "lower": "int64", "upper": "int64"}
 _ESTIMATE_TYPES = {"level": "int32", "estimate": "double", "standard_error": "double"}
 
 
@@ -90,6 +94,30 @@ def exact_table(asked: Asked, bounds: Sequence[RegionBounds]) -> FileTable:
     upper = columns["upper"].astype(object)
     upper[columns["upper"] >= UNBOUNDED] = None
     return FileTable.of(_with_regions(asked, {**columns, "upper": upper}), _EXACT_TYPES)
+
+
+def constraint_table(asked: Asked, linear: Sequence[LinearConstraint], first: int) -> FileTable:
+    """Return the sides of every constraint in every region it binds, None for none; facts are numbered from ``first``.
+
+    The manifest's ``facts`` say, by that number, which cells a constraint counts and where it comes from.
+    """
+    parts = []
+    for number, one in enumerate(linear):
+        bound = np.flatnonzero((one.lower > -UNBOUNDED) | (one.upper < UNBOUNDED))
+        parts.append(
+            {
+                "region": np.asarray(asked.hierarchy.level_range(one.level))[bound],
+                "fact": np.full(bound.size, first + number, np.int64),
+                "constraint": np.full(bound.size, one.text, dtype=object),
+                "lower": one.lower[bound],
+                "upper": one.upper[bound],
+            }
+        )
+    columns = _joined(parts)
+    sides = {name: columns[name].astype(object) for name in ("lower", "upper")}
+    for name, side in sides.items():
+        side[np.abs(columns[name]) >= UNBOUNDED] = None
+    return FileTable.of(_with_regions(asked, {**columns, **sides}), _CONSTRAINT_TYPES)
 
 
 def estimate_table(

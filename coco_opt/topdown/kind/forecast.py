@@ -41,6 +41,10 @@ _ROW_SECONDS, _ROW_BYTES = 1e-5, 200
 _REGION_SECONDS, _REGION_BYTES = 1.5e-5, 5_000
 _ANSWER_BYTES = 48
 _PAGE_SECONDS = 0.3
+_PROVED = {
+    "holds": "proved: some whole table meets them all ({how})",
+    "undecided": "UNDECIDED whether any whole table meets them all: {how}; an estimation may have to give way or fail",
+}
 _UNDETERMINED = "not determined"
 
 
@@ -267,6 +271,8 @@ def _notes(plan: Plan, found: Sequence[Predicted], method: TablesMethod) -> Iter
             "Held exactly",
             f"{exact}: no error there, and less where it helps; public bounds do not enter the figures",
         )
+    if detail.proof is not None and detail.questions.stated:
+        yield "Public facts", _PROVED[detail.proof.verdict].format(how=detail.proof.how)
     leaves = detail.questions.plan.levels - 1
     if method.topdown.estimation == "bottom_up" and any(level < leaves for level, _ in detail.questions.plan.asked):
         yield "Not used", 'bottom_up reads the leaves alone: split = "leaves" gives them the whole budget'

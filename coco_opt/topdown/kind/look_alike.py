@@ -22,8 +22,8 @@ _PERSONS = 200
 def made_look_alike(plan: Plan, branches: int | Sequence[int] | None = None) -> LookAlike:
     """Make 200 persons a leaf: leaves alike, cells very unlike, as those of people are.
 
-    ``branches`` keeps the first so many children of each region, by level where they are several. Public bounds are
-    not asked: they are of other people.
+    ``branches`` keeps the first so many children of each region, by level where they are several. Bounds and
+    constraints are not asked: they are of other people.
     """
     tree, where = plan.asked.hierarchy, np.arange(plan.asked.hierarchy.regions)
     if branches is not None:
@@ -39,17 +39,17 @@ def made_look_alike(plan: Plan, branches: int | Sequence[int] | None = None) -> 
 def read_look_alike(plan: Plan, path: Path) -> LookAlike:
     """Read public records of persons like the private, in the same regions and cells. Raises InputError.
 
-    Public bounds are not asked: they are of other people.
+    Bounds and constraints are not asked: they are of other people.
     """
     detail: TablesDetail = plan.detail
-    questions = replace(detail.questions, bounds=())
+    questions = replace(detail.questions, bounds=(), linear=())
     asked = questions.asked(plan.asked.levels, plan.asked.region_ids)
     like = plan.on(asked, TablesDetail(questions, detail.workload, detail.public))
     return LookAlike(like, count_records(like, path), f"the public records {path.name}{_left_out(detail.questions)}")
 
 
 def _left_out(questions: TableQuestions) -> str:
-    return ", public bounds left out" if questions.bounds else ""
+    return ", bounds and constraints left out" if questions.bounds or questions.linear else ""
 
 
 def made_tables(hierarchy: Hierarchy, schema: Schema, seed: int = SEED) -> TableCounts:

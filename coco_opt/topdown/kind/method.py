@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from coco_opt.config.model import Config
 from coco_opt.privacy.measurement import Asked
+from coco_opt.topdown.bounds import UNBOUNDED
+from coco_opt.topdown.constraint import LinearConstraint
 from coco_opt.topdown.estimated.method import Pass, TopdownMethod, misfit
-from coco_opt.topdown.kind.plan import blamed, schema_of_config, workload_of
+from coco_opt.topdown.kind.plan import blamed, constraints_of, schema_of_config, workload_of
 from coco_opt.topdown.plan import TablePlan
 from coco_opt.topdown.queries import Query, parse_queries, parse_query
 from coco_opt.topdown.questions import TableQuestions
@@ -41,13 +46,23 @@ def method_of(config: Config, asked: Asked) -> TablesMethod:
         query = blamed(config, f"invariants.{number}.query", lambda text=one.query: parse_query(text, schema))
         if (query.text, one.level) not in exact:
             raise config.error(f"topdown.invariants.{number}", "is not one that was measured")
+    measured_facts = {_key(one) for one in questions.linear}
+    stated = constraints_of(config, questions.hierarchy, asked.levels, schema)
+    for number, constraint in enumerate(stated):
+        if _key(constraint) not in measured_facts:
+            raise config.error(f"topdown.constraints.{number}", "is not one that was stated when it was measured")
     passes = blamed(config, "passes", lambda: tuple(Pass(one.queries, one.tolerance) for one in section.passes))
     workload = workload_of(config, schema)
     order = blamed(config, "rounding_order", lambda: parse_queries(section.rounding_order or (), schema))
     method = TopdownMethod(
-        section.estimation, passes, rounding=section.rounding, workload=workload, rounding_order=order
+        section.estimation,
+        passes,
+        rounding=section.rounding,
+        workload=workload,
+        rounding_order=order,
+        implied=section.implied,
     )
-    bound = {one.level for one in questions.invariants} | {one.level for one in questions.bounds}
+    bound = {one.level for one in questions.invariants} | {one.level for one in questions.stated}
     unfit = misfit(method, questions.plan, bound)
     if unfit is not None:
         raise config.error(f"topdown.{unfit[0]}", unfit[1])
@@ -72,7 +87,34 @@ def asked_keys(asked: Asked) -> dict[str, Any]:
         "strategy": texts,
         "shares": _shares(plan),
         **({"invariants": exact} if exact else {}),
+        **_constraint_keys(asked, questions.linear),
     }
+
+
+def _constraint_keys(asked: Asked, linear: Sequence[LinearConstraint]) -> dict[str, Any]:
+    """Return the constraints that were read from text, their counts as conditions."""
+    found = []
+    for one in linear:
+        bound = (one.lower > -UNBOUNDED) | (one.upper < UNBOUNDED)
+        if not one.is_relation or not bound.any():
+            continue
+        low, high = int(one.lower[bound][0]), int(one.upper[bound][0])
+        side = f"= {low}" if low == high else f">= {low}" if low > -UNBOUNDED else f"<= {high}"
+        counts = " + ".join(f"{weight} * [{count}]" for weight, count in one.terms).replace("+ -", "- ")
+        paths = [asked.hierarchy.paths[v] for v in np.asarray(asked.hierarchy.level_range(one.level))[bound].tolist()]
+        found.append(
+            {
+                "holds": f"{counts} {side}",
+                "level": asked.levels[one.level],
+                "source": one.source,
+                **({} if bound.all() else {"regions": paths}),
+            }
+        )
+    return {"constraints": found} if found else {}
+
+
+def _key(one: LinearConstraint) -> tuple[object, ...]:
+    return one.level, tuple(sorted(one.terms)), one.lower.tobytes(), one.upper.tobytes(), one.source
 
 
 def _shares(plan: TablePlan) -> list[str]:

@@ -11,6 +11,7 @@ from coco_opt.releases.kind import Shown
 from coco_opt.report.explorer import Explored, explorer_section
 from coco_opt.report.html import GAP_NOTE, reading_section, table
 from coco_opt.topdown.answers import TableAnswers
+from coco_opt.topdown.constraint import SOURCE_WORDS
 from coco_opt.topdown.estimated.best_linear import LinearEstimates, best_linear
 from coco_opt.topdown.kind.files import CellRuns
 
@@ -43,6 +44,7 @@ def sections_of(shown: Shown, errors: Mapping[str, Sequence[float]]) -> list[str
     return [
         _summary(measured),
         _method(shown),
+        _facts(shown),
         _errors(shown.measurement.asked.levels, errors),
         _answers(shown, best_linear(measured)),
         explorer_section(_explored(shown, measured)),
@@ -76,6 +78,14 @@ def _method(shown: Shown) -> str:
     how = f"Estimation: {method.estimation}, rounding: {method.rounding}{f' ({order}, cells)' if order else ''}."
     questions = table(("level", "question", "cost", "noise"), rows, numeric=4)
     return f"<h2>Questions and method</h2>\n{questions}\n<p class='note'>{escape(how)}</p>"
+
+
+def _facts(shown: Shown) -> str:
+    facts = shown.manifest["facts"]
+    rows = [(one["level"], one.get("constraint") or one["query"], SOURCE_WORDS[one["source"]]) for one in facts]
+    if not rows:
+        return ""
+    return f"<h2>What holds exactly</h2>\n{table(('level', 'fact', 'where it comes from'), rows, numeric=3)}"
 
 
 def _errors(levels: Sequence[str], errors: Mapping[str, Sequence[float]]) -> str:

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 from coco_opt.config.model import Config
-from coco_opt.errors import InputError, ProblemError
+from coco_opt.errors import HierarchyError, InputError, ProblemError
 from coco_opt.files.inputs import InputLike
 from coco_opt.files.regions import PublicRegions, read_regions
+from coco_opt.histograms import Hierarchy
 from coco_opt.releases.kind import Plan
 from coco_opt.topdown.asked.bounds_file import read_bounds
 from coco_opt.topdown.asked.counts import TableCounts
-from coco_opt.topdown.asked.measure import check_exact
+from coco_opt.topdown.asked.facilities_file import read_facilities
 from coco_opt.topdown.asked.optimised import optimised_strategy
+from coco_opt.topdown.asked.proved import check_exact, proved
 from coco_opt.topdown.asked.records import read_records
-from coco_opt.topdown.invariants import Invariant
+from coco_opt.topdown.constraint import LinearConstraint
+from coco_opt.topdown.facilities import Facilities, FacilityType, zeros_of
+from coco_opt.topdown.facts.proof import Proof
+from coco_opt.topdown.invariants import Invariant, RegionBounds, Stated
 from coco_opt.topdown.kind.files import RESERVED
 from coco_opt.topdown.plan import TablePlan
 from coco_opt.topdown.queries import Query, parse_queries, parse_query
@@ -29,15 +34,19 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, eq=False, slots=True)
 class TablesDetail:
-    """What is asked in the family's own values, the workload, and the public regions (None of a look-alike's)."""
+    """What is asked in the family's own values, the workload, and the public regions (None of a look-alike's).
+
+    ``proof`` says whether some whole table meets all public facts, None where that was not asked.
+    """
 
     questions: TableQuestions
     workload: tuple[Query, ...]
     public: PublicRegions | None = None
+    proof: Proof | None = None
 
 
 def plan_tables(config: Config) -> Plan:
-    """Read the public tables and decide what is asked; contradictions that the closure of bounds knows are refused.
+    """Read the public tables and decide what is asked; facts that no whole table meets are refused, and named.
 
     Raises ConfigError, InputError, HierarchyError, ProblemError.
     """
@@ -45,7 +54,7 @@ def plan_tables(config: Config) -> Plan:
     workload = workload_of(config, schema)
     public = read_regions(config.data.given("hierarchy"))
     strategy = strategy_of(config, schema, workload)
-    bounds = () if config.data.bounds is None else read_bounds(config.data.given("bounds"), public.hierarchy, schema)
+    bounds, linear = facts_of(config, public, schema)
     costs = config.levels_cost(public.hierarchy.levels)
     questions = TableQuestions(
         public.hierarchy,
@@ -53,9 +62,11 @@ def plan_tables(config: Config) -> Plan:
         TablePlan.of_levels(strategy, costs, config.privacy.neighbours),
         _invariants(config, public, schema),
         bounds,
+        linear,
     )
+    proof = proved(questions)
     asked = questions.asked(public.levels, public.region_ids)
-    return Plan(config, asked, TablesDetail(questions, workload, public))
+    return Plan(config, asked, TablesDetail(questions, workload, public, proof))
 
 
 def read_tables(plan: Plan) -> TableCounts:
@@ -80,10 +91,70 @@ def schema_of_config(config: Config) -> Schema:
     section = config.method
     _check_columns(config)
     zeros = tuple(section.structural_zeros or ())
+    if section.facilities is not None:
+        zeros += blamed(config, "facilities", lambda: zeros_of(section.facilities.attribute, facility_types(config)))
     groupings = {name: ValueGroups(one.of, dict(one.groups)) for name, one in section.groupings.items()}
     blamed(config, "attributes", lambda: Schema(section.attributes))
     blamed(config, "structural_zeros", lambda: Schema(section.attributes, zeros))
     return blamed(config, "groupings", lambda: Schema(section.attributes, zeros, groupings))
+
+
+def facility_types(config: Config) -> dict[str, FacilityType]:
+    """Return the types of facilities that a configuration declares. Raises InputError."""
+    types = config.method.facilities.types
+    return {name: FacilityType(one.least, one.most, one.may, tuple(one.must)) for name, one in types.items()}
+
+
+def facts_of(
+    config: Config, public: PublicRegions, schema: Schema
+) -> tuple[tuple[RegionBounds, ...], tuple[LinearConstraint, ...]]:
+    """Return the bounds and constraints that are stated, by file and by text. Raises ConfigError, InputError."""
+    section, data = config.method, config.data
+    bounds: list[RegionBounds] = []
+    if data.bounds is not None:
+        bounds += read_bounds(data.given("bounds"), public.hierarchy, schema, section.bounds_source)
+    linear = list(constraints_of(config, public.hierarchy, public.levels, schema))
+    if (section.facilities is None) != (data.facilities is None):
+        given, lacking = ("data", "topdown") if section.facilities is None else ("topdown", "data")
+        raise config.error(f"{given}.facilities", f"needs {lacking}.facilities beside it")
+    if section.facilities is not None:
+        types, one = blamed(config, "facilities", lambda: facility_types(config)), section.facilities
+        counts = read_facilities(data.given("facilities"), public, list(types))
+        facilities = Facilities(one.attribute, types, counts, one.source)
+        found = blamed(config, "facilities", lambda: facilities.facts(schema, public.hierarchy.levels - 1))
+        bounds += found[0]
+        linear += found[1]
+    stated: list[Stated] = [*bounds, *linear]
+    for fact in stated:
+        if fact.source == "data" and config.privacy.neighbours != "replace":
+            message = 'facts taken from the data change when a person is added or removed: use neighbours = "replace"'
+            raise config.error("privacy.neighbours", message)
+    return tuple(bounds), tuple(linear)
+
+
+def constraints_of(
+    config: Config, hierarchy: Hierarchy, levels: Sequence[str], schema: Schema
+) -> Iterator[LinearConstraint]:
+    """Yield the constraints that a configuration states as text. Raises ConfigError."""
+    for number, one in enumerate(config.method.constraints):
+        key = f"constraints.{number}"
+        if one.level is not None and one.level not in levels:
+            message = f"{one.level!r} is no level of the hierarchy, which are {', '.join(levels)}"
+            raise config.error(f"topdown.{key}.level", message)
+        level = None if one.level is None else levels.index(one.level)
+        yield blamed(
+            config,
+            key,
+            lambda one=one, level=level: LinearConstraint.of(
+                one.holds,
+                hierarchy,
+                schema,
+                level,
+                counts=config.method.counts,
+                regions=one.regions,
+                source=one.source,
+            ),
+        )
 
 
 def workload_of(config: Config, schema: Schema) -> tuple[Query, ...]:
@@ -140,6 +211,6 @@ def blamed(config: Config, key: str, make: Callable[..., T]) -> T:
     """Return what ``make`` does; what is wrong with its public input is blamed on a key, as ConfigError."""
     try:
         return make()
-    except (InputError, ProblemError) as error:
+    except (InputError, ProblemError, HierarchyError) as error:
         message = str(error)
     raise config.error(f"topdown.{key}", message)

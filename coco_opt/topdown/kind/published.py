@@ -13,18 +13,20 @@ from coco_opt.topdown.answers import TableAnswers
 from coco_opt.topdown.estimated.best_linear import LinearEstimates, best_linear, is_full, trees_are_best
 from coco_opt.topdown.estimated.estimate import TablesResult
 from coco_opt.topdown.kind.files import (
+    CONSTRAINTS,
     ESTIMATES,
     EXACT,
     MICRODATA,
     TABLES,
     CellRuns,
     cell_table,
+    constraint_table,
     estimate_table,
     exact_table,
     person_table,
 )
 from coco_opt.topdown.kind.method import TablesMethod
-from coco_opt.topdown.kind.verify import ALWAYS, INVARIANTS_HOLD, MICRODATA_AGREE
+from coco_opt.topdown.kind.verify import ALWAYS, CONSTRAINTS_HOLD, INVARIANTS_HOLD, MICRODATA_AGREE
 from coco_opt.topdown.plain import plain_schema
 
 
@@ -36,9 +38,12 @@ def released(measurement: Measurement, method: TablesMethod, result: TablesResul
     estimates, left_out = estimate_table(asked, linear, method.workload)
     files: dict[str, FileTable] = {TABLES: cell_table(asked, result.schema, runs)}
     promises = list(ALWAYS)
-    if facts:
+    if facts.bounds:
         files[EXACT] = exact_table(asked, facts.bounds)
         promises.append(INVARIANTS_HOLD)
+    if facts.linear:
+        files[CONSTRAINTS] = constraint_table(asked, facts.linear, len(facts.bounds))
+        promises.append(CONSTRAINTS_HOLD)
     if estimates is not None:
         files[ESTIMATES] = estimates
     if config.method.microdata:
@@ -61,6 +66,7 @@ def _manifest(asked: Asked, method: TablesMethod, measured: TableAnswers, result
             "passes": passes,
         },
         "exact": exact,
+        "facts": list(_facts(asked, measured)),
         "relaxed": [{"region": one.path, "persons_moved": one.moved} for one in result.relaxed],
         "unproved": {
             "steps": unproved.steps,
@@ -68,6 +74,19 @@ def _manifest(asked: Asked, method: TablesMethod, measured: TableAnswers, result
             "without_gap": unproved.unknown,
         },
     }
+
+
+def _facts(asked: Asked, measured: TableAnswers) -> Iterator[dict[str, Any]]:
+    """Yield every fact that the tables keep, and where it comes from."""
+    for one in measured.invariants.bounds:
+        yield {"query": one.query.text, "level": asked.levels[one.level], "source": one.source}
+    for constraint in measured.invariants.linear:
+        yield {
+            "constraint": constraint.text,
+            "terms": [list(term) for term in constraint.terms],
+            "level": asked.levels[constraint.level],
+            "source": constraint.source,
+        }
 
 
 def _notes(

@@ -12,8 +12,10 @@ from coco_opt.config.sections import DataSection, Section, TableInput
 from coco_opt.config.values import KeyedError, choice, split_shares
 from coco_opt.files.columns import HIERARCHY, Columns
 from coco_opt.topdown.asked.bounds_file import BOUNDS
+from coco_opt.topdown.asked.facilities_file import FACILITIES
 from coco_opt.topdown.asked.records import RECORDS
-from coco_opt.topdown.estimated.method import Estimation, WholeRule
+from coco_opt.topdown.constraint import Source
+from coco_opt.topdown.estimated.method import Estimation, Implied, WholeRule
 
 MAX_VALUES = 100_000
 _SPAN = re.compile(r"(-?[0-9]{1,9})\.\.(-?[0-9]{1,9})")
@@ -65,6 +67,35 @@ class InvariantConfig(Section):
     level: str
 
 
+class ConstraintConfig(Section):
+    """A linear constraint between answers, in every region of a level (its column's name; the leaves unless given).
+
+    ``regions`` (paths, from the root) restrict it to those in them; ``source`` says where it comes from.
+    """
+
+    holds: str
+    level: str | None = None
+    regions: Texts = ()
+    source: Annotated[Source, choice(Source)] = "structural"
+
+
+class FacilityConfig(Section):
+    """What a facility of a type holds: persons in all, conditions that all, and that at least one, of them meet."""
+
+    least: Annotated[int, Field(ge=0)] = 1
+    most: Annotated[int | None, Field(ge=0)] = None
+    may: str | None = None
+    must: Texts = ()
+
+
+class FacilitiesConfig(Section):
+    """The attribute some of whose values are types of facilities, which ``data.facilities`` counts by region."""
+
+    attribute: str
+    source: Annotated[Source, choice(Source)] = "public"
+    types: dict[str, FacilityConfig]
+
+
 class PassConfig(Section):
     """Queries fitted together; later passes keep their answers within ``tolerance`` persons."""
 
@@ -80,18 +111,19 @@ class GroupingConfig(Section):
 
 
 class TablesData(DataSection):
-    """Where the input lies: persons' records (private), their regions, and public bounds on answers."""
+    """Where the input lies: persons' records (private), their regions, bounds on answers, facilities by region."""
 
     hidden: ClassVar[tuple[str, ...]] = ("records",)
-    tables: ClassVar[tuple[Columns, ...]] = (HIERARCHY, RECORDS, BOUNDS)
+    tables: ClassVar[tuple[Columns, ...]] = (HIERARCHY, RECORDS, BOUNDS, FACILITIES)
 
     records: TableInput
     hierarchy: TableInput
     bounds: TableInput | None = None
+    facilities: TableInput | None = None
 
 
 class TopdownSection(Section):
-    """What is asked (attributes, structural zeros, strategy, shares, invariants) and how tables are made whole of it.
+    """What is asked (attributes, structural zeros, strategy, shares, facts) and how tables are made whole of it.
 
     ``workload`` is asked where the strategy is made of it; with a strategy of its own it says what to look at.
     """
@@ -105,10 +137,15 @@ class TopdownSection(Section):
         Shares | tuple[Fraction, ...], PlainValidator(split_shares(Shares, "a query of the strategy"))
     ] = "uniform"
     invariants: Annotated[tuple[InvariantConfig, ...], Field(strict=False)] = ()
+    counts: dict[str, str] = Field(default_factory=dict)
+    constraints: Annotated[tuple[ConstraintConfig, ...], Field(strict=False)] = ()
+    facilities: FacilitiesConfig | None = None
+    bounds_source: Annotated[Source, choice(Source)] = "public"
     passes: Annotated[tuple[PassConfig, ...], Field(strict=False)] = ()
     estimation: Annotated[Estimation, choice(Estimation)] = "full"
     rounding: Annotated[WholeRule, choice(WholeRule)] = "passes"
     rounding_order: Texts | None = None
+    implied: Annotated[Implied, choice(Implied)] = "auto"
     microdata: bool = False
 
     @model_validator(mode="after")

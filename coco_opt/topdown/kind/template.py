@@ -22,6 +22,8 @@ workload = {workload}
 strategy = "workload"         # asked: workload | identity | optimised, or a list of queries
 # structural_zeros = ["age = child & work = yes"]            # what cannot be
 # invariants = [{{ query = "total", level = {level} }}]    # exact, not private: needs neighbours = "replace"
+# counts = {{ parents = "age = old", children = "age = child" }}
+# constraints = [{{ holds = "parents >= children", level = {level} }}]    # structural | public | data: see source
 estimation = "full"           # estimated, and free to change from here on: full | classic | bottom_up
 rounding = "passes"           # passes (totals, the workload in order, cells) | nearest | unbiased
 microdata = false             # true: also one row a person

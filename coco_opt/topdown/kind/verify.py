@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,10 @@ from coco_opt.files.folder import read_columns, read_parts
 from coco_opt.histograms.arrays import Int64Array
 from coco_opt.releases.kind import Folder
 from coco_opt.topdown.bounds import UNBOUNDED
+from coco_opt.topdown.constraint import row_of
 from coco_opt.topdown.kind.files import (
+    CONSTRAINT_COLUMNS,
+    CONSTRAINTS,
     ESTIMATE_COLUMNS,
     ESTIMATES,
     EXACT,
@@ -33,8 +36,8 @@ _Stated = tuple[Query, Int64Array, Int64Array]
 
 _BLOCK = 1 << 10  # regions whose answers are dense at a time
 ALWAYS = ("nonnegative", "structural_zeros", "children_sum_to_parents")
-INVARIANTS_HOLD, MICRODATA_AGREE = "invariants", "microdata"
-PROMISES = (*ALWAYS, INVARIANTS_HOLD, MICRODATA_AGREE)
+INVARIANTS_HOLD, CONSTRAINTS_HOLD, MICRODATA_AGREE = "invariants", "constraints", "microdata"
+PROMISES = (*ALWAYS, INVARIANTS_HOLD, CONSTRAINTS_HOLD, MICRODATA_AGREE)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -42,6 +45,7 @@ class _Content:
     """The raw columns as arrays: ``region`` is a row of the regions' file, ``cell`` one of the product."""
 
     folder: Path
+    manifest: Mapping[str, Any]
     schema: Schema
     regions: Regions
     region: Int64Array
@@ -92,6 +96,7 @@ def _integers(tables: Any) -> Check:
 def _columns(folder: Folder, schema: Schema, tables: Any, block: int) -> _Content:
     return _Content(
         folder.path,
+        folder.manifest,
         schema,
         folder.regions,
         region=folder.regions.at(tables.column("region")),
@@ -175,6 +180,42 @@ def _broken_invariant(content: _Content) -> tuple[str, int]:
             first = first_of(wrong)
             path = content.regions.names[region[rows[first]]]
             return f"{path!r}: {query.text}, {query.label(int(answers[first]))} is not as stated", 0
+    return "", region.size
+
+
+def _constraints(content: _Content) -> Check:
+    failure, checked = "", 0
+    try:
+        failure, checked = _broken_constraint(content)
+    except (CocoOptError, KeyError, TypeError, ValueError, IndexError) as error:
+        failure = str(error) or f"{CONSTRAINTS} and the manifest's facts do not fit together"
+    return Check("constraints", not failure, failure or f"{checked:,} stated constraints hold")
+
+
+def _broken_constraint(content: _Content) -> tuple[str, int]:
+    """Return the first constraint that the tables do not keep, "" if all hold, and how many there are."""
+    stated = read_columns(content.folder / CONSTRAINTS, CONSTRAINT_COLUMNS)
+    region, fact = content.regions.at(stated.column("region")), int64_column(stated, "fact")
+    if (region < 0).any():
+        return f"{CONSTRAINTS}, row {first_of(region < 0) + 1}: no such region", 0
+    sides = [
+        np.asarray(stated.column(name).fill_null(none).to_numpy(), np.int64)
+        for name, none in (("lower", -UNBOUNDED), ("upper", UNBOUNDED))
+    ]
+    facts = content.manifest["facts"]
+    if not all("terms" in facts[one] for one in np.unique(fact).tolist()):
+        return f"{CONSTRAINTS}: a constraint is none of the manifest's", 0
+    known = content.schema.position[content.cell]
+    for one in np.unique(fact).tolist():
+        weights = row_of(tuple((int(weight), str(count)) for weight, count in facts[one]["terms"]), content.schema)
+        counted = np.where(known >= 0, weights[np.maximum(known, 0)], 0) * content.persons
+        values = np.zeros(len(content.regions.names), np.int64)
+        np.add.at(values, content.region, counted)
+        rows = np.flatnonzero(fact == one)
+        wrong = (values[region[rows]] < sides[0][rows]) | (values[region[rows]] > sides[1][rows])
+        if wrong.any():
+            path = content.regions.names[region[rows[first_of(wrong)]]]
+            return f"{path!r}: {facts[one]['constraint']!r} does not hold", 0
     return "", region.size
 
 
@@ -293,5 +334,6 @@ _PROMISES: dict[str, Callable[[_Content], Check]] = {
     "structural_zeros": _zeros,
     "children_sum_to_parents": _children_sum,
     INVARIANTS_HOLD: _invariants,
+    CONSTRAINTS_HOLD: _constraints,
     MICRODATA_AGREE: _microdata,
 }

@@ -26,7 +26,7 @@ from coco_opt.operators import Operator
 from coco_opt.topdown.atoms import Atoms
 from coco_opt.topdown.estimated.information.shapes import Shape, Shapes
 from coco_opt.topdown.estimated.information.subspaces import span
-from coco_opt.topdown.estimated.matrix_operator import MatrixOperator
+from coco_opt.topdown.matrix_operator import MatrixOperator
 
 if TYPE_CHECKING:
     from coco_opt.topdown.answers import TableAnswers

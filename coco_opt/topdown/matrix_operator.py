@@ -69,3 +69,10 @@ def side_by_side(operator: Operator, tables: int, more: int) -> MatrixOperator:
 
     blocks = block_diag([operator.to_sparse()] * tables, format="csr")
     return MatrixOperator(csr_array(hstack([blocks, csr_array((blocks.shape[0], more))], format="csr")))
+
+
+def whole_matrix(rows: Ints) -> MatrixOperator:
+    """Return whole coefficients int64[answers, cells] as an operator."""
+    from scipy.sparse import csr_array
+
+    return MatrixOperator(csr_array(rows.astype(np.float64)))

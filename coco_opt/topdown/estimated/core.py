@@ -1,0 +1,215 @@
+"""The minimal schema: counts of the classes that facts speak of, for all regions of all levels at once.
+
+Facts tell cells apart by class only (``CellClasses``). So the classes' counts x in every leaf are estimated first,
+
+    minimise  sum over levels, regions and queries of  w |A x_region - answers|^2     (x_region the leaves' sum)
+    s.t.      x >= 0, and every fact, at its own level,
+
+then made whole such that every fact holds and every class's count in every region is the next whole number on either
+side, where such tables exist, as they do where facts and regions form a network; elsewhere as near as a mixed-integer
+program finds. Every other cell is then split below exact class counts: classes do not meet, a parent's are the sums of
+its children's, so each split is a transport that always exists. No implied constraint and no failsafe is needed.
+(Kifer's slides, "Minimal Schema".)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.choices import SolverChoices
+from coco_opt.errors import ProblemError, SolverError
+from coco_opt.operators import Grouping
+from coco_opt.problems.topdown_split import LinearRows, SplitTerm, TopdownSplit
+from coco_opt.solution import Solution
+from coco_opt.topdown.answers import TableAnswers
+from coco_opt.topdown.estimated.unproved import Tally
+from coco_opt.topdown.facts.presolve import tightened
+from coco_opt.topdown.facts.proof import TIME_LIMIT, prove
+from coco_opt.topdown.facts.rounding import round_leaves
+from coco_opt.topdown.facts.system import FactSystem, infinite
+from coco_opt.topdown.invariants import Constraints
+from coco_opt.topdown.matrix_operator import MatrixOperator
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+_SUITED = ("piqp", "clarabel")
+"""One sparse table of all regions suits factorisations; the splits' own solver takes ten times as long."""
+
+MOST_UNKNOWNS = 4_000_000
+"""Leaves x classes up to which the minimal schema is solved at once."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class CoreTables:
+    """Whole counts of every class in every region, by level int64[regions, classes]."""
+
+    system: FactSystem
+    levels: tuple[Ints, ...]
+
+    def forced(self, regions: range) -> Ints | None:
+        """Return the tables of consecutive regions of one level where classes are single cells, None elsewhere."""
+        classes = self.system.classes
+        if classes.count < classes.labels.size:
+            return None
+        level = int(self.system.hierarchy.level[regions.start])
+        first = self.system.hierarchy.level_range(level).start
+        found: Ints = self.levels[level][regions.start - first : regions.stop - first][:, classes.labels]
+        return found
+
+    def constraints_of(self, regions: range) -> Constraints:
+        """Return the exact class counts of consecutive regions of one level, as what binds their tables."""
+        hierarchy, classes = self.system.hierarchy, self.system.classes
+        level = int(hierarchy.level[regions.start])
+        first = hierarchy.level_range(level).start
+        exact = self.levels[level][regions.start - first : regions.stop - first]
+        labels = tuple(f"class {place}" for place in range(classes.count))
+        return Constraints(classes.operator, exact, exact, labels)
+
+
+def core_fits(system: FactSystem) -> bool:
+    """Return whether the classes of all leaves can be solved at once."""
+    return system.leaves * system.classes.count <= MOST_UNKNOWNS
+
+
+def bounds_fall_short(system: FactSystem) -> bool:
+    """Return whether bounds on single answers can fall short of what facts imply: where sets of cells overlap."""
+    masks = {row.coefficients.tobytes(): row.coefficients for row in system.rows}.values()
+    if any(((mask != 0) & (mask != 1)).any() for mask in masks):
+        return True
+    return bool(sum(masks, np.zeros(system.classes.count, np.int64)).max(initial=0) > 1)
+
+
+def core_tables(measured: TableAnswers, solvers: SolverChoices, unproved: Tally, seed: int | None = None) -> CoreTables:
+    """Return whole counts of all classes and regions, ties decided by ``seed``; ProblemError names facts that clash."""
+    system = measured.invariants.system
+    lower, upper = tightened(system)
+    if (lower > upper).any():
+        raise _impossible(system)
+    fitted = _fitted(measured, system, lower, upper, solvers, unproved)
+    whole = round_leaves(system, fitted, lower, upper, np.random.default_rng(seed or 0))
+    if whole is None:
+        proof = prove(system, witness=True)
+        if proof.witness is None:
+            raise _impossible(system, proof.message)
+        unproved.note(np.inf)
+        whole = proof.witness
+    return CoreTables(system, tuple(system.sums(whole, level) for level in range(system.hierarchy.levels)))
+
+
+def _impossible(system: FactSystem, message: str = "") -> ProblemError:
+    said = message or prove(system).message
+    return ProblemError(said or f"whether any whole table meets the facts was not settled within {TIME_LIMIT:g} s")
+
+
+def _fitted(
+    measured: TableAnswers, system: FactSystem, lower: Ints, upper: Ints, solvers: SolverChoices, unproved: Tally
+) -> Floats:
+    """Return the fractional counts [leaves, classes] nearest to all answers; fixed ones are taken out before."""
+    from scipy.sparse import csr_array, eye_array, vstack
+
+    base, free = lower.reshape(-1).astype(np.float64), np.flatnonzero((upper > lower).reshape(-1))
+    out = base.copy()
+    if not free.size:
+        return out.reshape(lower.shape)
+    terms = []
+    for matrix, answers, weight in _questions(measured, system):
+        inner = csr_array(matrix.tocsc()[:, free])
+        used = np.flatnonzero(np.diff(inner.indptr))
+        if used.size:
+            wanted = (answers - matrix @ base)[used]
+            terms.append(SplitTerm(MatrixOperator(csr_array(inner[used])), wanted[None, :], np.full((1, 1), weight)))
+    if not terms:
+        return out.reshape(lower.shape)
+    rows, low, high = system.matrix(list(system.ranged()))
+    most = infinite(upper.reshape(-1))[free] - base[free]
+    bounded = np.flatnonzero(np.isfinite(most))
+    shift = rows @ base
+    inner = csr_array(rows.tocsc()[:, free])
+    inner, low, high = _needed(inner, low - shift, high - shift, most)
+    matrix = csr_array(vstack([inner, eye_array(free.size, format="csr")[bounded]]))
+    low, high = np.concatenate([low, np.zeros(bounded.size)]), np.concatenate([high, most[bounded]])
+    constraints = LinearRows(MatrixOperator(matrix), low[None, :], high[None, :]) if matrix.shape[0] else None
+    out[free] += _solved(TopdownSplit(terms, None, constraints), solvers, unproved)
+    return out.reshape(lower.shape)
+
+
+def _needed(matrix: csr_array, low: Floats, high: Floats, most: Floats) -> tuple[csr_array, Floats, Floats]:
+    """Return the rows that a box 0 <= u <= most does not imply."""
+    from scipy.sparse import csr_array
+
+    positive, negative = matrix.maximum(0), (-matrix).maximum(0)
+    endless = ~np.isfinite(most)
+    finite = np.where(endless, 0.0, most)
+    free = endless.astype(np.float64)
+    largest = np.where(positive @ free > 0, np.inf, positive @ finite)
+    smallest = np.where(negative @ free > 0, -np.inf, -(negative @ finite))
+    kept = np.flatnonzero((largest > high) | (smallest < low))
+    return csr_array(matrix[kept]), low[kept], high[kept]
+
+
+def _solved(problem: TopdownSplit, solvers: SolverChoices, unproved: Tally) -> Floats:
+    """Return the fit, or the point a solver left, or, with none, nobody: rounding makes the facts hold."""
+    try:
+        return np.asarray(solvers.solve_suited(problem, _SUITED), dtype=np.float64).reshape(-1)
+    except SolverError as error:
+        found = error.solution
+    if isinstance(found, Solution) and found.value is not None and np.isfinite(found.value).all():
+        unproved.note(found.relative_gap)
+        return np.asarray(np.maximum(found.value, 0.0), dtype=np.float64).reshape(-1)
+    unproved.note(np.inf)
+    return np.zeros(problem.shape[1])
+
+
+def _questions(measured: TableAnswers, system: FactSystem) -> Iterator[tuple[csr_array, Floats, float]]:
+    """Yield what the answers say about the classes: a matrix over leaves x classes, answers and their weight.
+
+    A query's answers and the classes meet in the finest partition of the cells that both refine; its parts are sums of
+    answers and sums of classes.
+    """
+    for level in range(system.hierarchy.levels):
+        for place, query in enumerate(measured.queries):
+            answers = measured.answers[level][place]
+            if answers is None or not isinstance(query.operator, Grouping):
+                continue
+            for size, of_answers, of_classes in _met(query.operator, system):
+                weight = 1.0 / (size * measured.variance(level, place))
+                summed = answers.astype(np.float64) @ of_answers.T
+                yield _of_regions(system, level, of_classes), summed.reshape(-1), weight
+
+
+def _met(operator: Grouping, system: FactSystem) -> Iterator[tuple[int, Floats, Floats]]:
+    """Yield, for parts of equally many answers, which answers and which classes each is the sum of."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    labels, classes = operator.labels, system.classes.labels
+    outside = operator.answers  # an answer of its own for cells that the query does not count
+    answer = np.where(labels < 0, outside, labels)
+    size = operator.answers + 1 + system.classes.count
+    edges = coo_array((np.ones(answer.size), (answer, classes + outside + 1)), shape=(size, size))
+    _, part = connected_components(edges, directed=False)
+    of_answer, of_class = part[: operator.answers], part[outside + 1 :]
+    lost = part[outside] if (labels < 0).any() else -1
+    parts = np.array([one for one in np.unique(of_class) if one != lost and (of_answer == one).any()], np.int64)
+    sizes = np.array([int((of_answer == one).sum()) for one in parts])
+    for size_of in np.unique(sizes).tolist():
+        same = parts[sizes == size_of]
+        yield size_of, (of_answer == same[:, None]).astype(np.float64), (of_class == same[:, None]).astype(np.float64)
+
+
+def _of_regions(system: FactSystem, level: int, weights: Floats) -> csr_array:
+    """Return sums of classes [parts, classes] in every region of a level as rows over leaves x classes."""
+    from scipy.sparse import csr_array, kron
+
+    starts, leaves = system.leaf_starts[level], system.leaves
+    sums = csr_array((np.ones(leaves), np.arange(leaves), starts), shape=(starts.size - 1, leaves))
+    return csr_array(kron(sums, csr_array(weights), format="csr"))

@@ -1,0 +1,99 @@
+"""Facilities by type and region, known from a table: how many persons they hold, of whom, and of whom they must."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from coco_opt.errors import InputError
+from coco_opt.histograms.arrays import Int64Array
+from coco_opt.topdown.bounds import UNBOUNDED
+from coco_opt.topdown.constraint import LinearConstraint, Source
+from coco_opt.topdown.invariants import RegionBounds
+from coco_opt.topdown.names import find
+from coco_opt.topdown.queries import parse_query
+from coco_opt.topdown.rules import parse_rule
+from coco_opt.topdown.schema import Schema
+
+
+@dataclass(frozen=True, slots=True)
+class FacilityType:
+    """What a facility of a type holds: ``least`` to ``most`` persons (None: any number).
+
+    ``may`` are conditions that everybody in it meets (``age != minor & sex = female``), ``must`` conditions that at
+    least one person in each meets.
+    """
+
+    least: int = 1
+    most: int | None = None
+    may: str | None = None
+    must: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.least < 0 or (self.most is not None and self.most < self.least):
+            raise InputError("bad-facility", "a facility holds at least 0 persons, and at most no fewer than at least")
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Facilities:
+    """How many facilities of each type are in each leaf, int64[leaves, types]: values of one attribute are types.
+
+    Where a type has no facility nobody has its value. Values that are no types, as of households, are not bound.
+    """
+
+    attribute: str
+    types: Mapping[str, FacilityType]
+    counts: Int64Array
+    source: Source = "public"
+
+    def facts(self, schema: Schema, leaf_level: int) -> tuple[list[RegionBounds], list[LinearConstraint]]:
+        """Return what they imply: bounds on the persons of each type, and those who must be there.
+
+        Raises InputError (unknown-attribute, unknown-value, bad-rule, bad-shape, too-large).
+        """
+        names = list(self.types)
+        find(self.attribute, list(schema.attributes), "attribute", "facilities")
+        for name in names:
+            find(name, schema.attributes[self.attribute], f"value of {self.attribute!r}", "facilities")
+        if self.counts.ndim != 2 or self.counts.shape[1] != len(names) or (self.counts < 0).any():
+            raise InputError("bad-shape", f"facilities are counted by leaf and type, {len(names)} types")
+        if (self.counts >= 2**20).any():
+            raise InputError("too-large", "facilities of a type in a region must be fewer than 2^20")
+        query = parse_query(f"{self.attribute}[{', '.join(names)}]", schema)
+        least = np.array([one.least for one in self.types.values()])
+        most = np.array([2**40 if one.most is None else one.most for one in self.types.values()])
+        upper = np.where(self.counts > 0, np.minimum(self.counts * most, UNBOUNDED), 0)
+        bounds = [RegionBounds(query, leaf_level, self.counts * least, upper, self.source)]
+        return bounds, list(self._musts(schema, leaf_level))
+
+    def _musts(self, schema: Schema, leaf_level: int) -> Iterator[LinearConstraint]:
+        for place, (name, one) in enumerate(self.types.items()):
+            for conditions in one.must:
+                both = f"{self.attribute} = {name} & {conditions}"
+                parse_rule(both, schema.attributes)
+                lower, upper = self.counts[:, place], np.full(len(self.counts), UNBOUNDED)
+                yield LinearConstraint(f"[{both}]", ((1, both),), leaf_level, lower, upper, self.source)
+
+
+def zeros_of(attribute: str, types: Mapping[str, FacilityType]) -> tuple[str, ...]:
+    """Return the rules that forbid whoever facilities of each type may not hold: one for each condition."""
+    conditions = ((name, part) for name, one in types.items() for part in (one.may or "").split("&"))
+    return tuple(f"{attribute} = {name} & {_negated(part)}" for name, part in conditions if part.strip())
+
+
+def _negated(condition: str) -> str:
+    left, equals, right = condition.partition("=")
+    if not equals or "=" in right:
+        raise InputError("bad-rule", f"{condition.strip()!r}: a condition reads 'attribute = values' or '!= values'")
+    name = left.rstrip().removesuffix("!").rstrip()
+    sign = "=" if left.rstrip().endswith("!") else "!="
+    return f"{name.strip()} {sign} {right.strip()}"
+
+
+def by_leaf(leaves: int, places: Sequence[int], counts: Int64Array) -> Int64Array:
+    """Return rows of counts [rows, types] added up by leaf, int64[leaves, types]."""
+    found = np.zeros((leaves, counts.shape[1]), np.int64)
+    np.add.at(found, np.asarray(places, np.int64), counts)
+    return found

@@ -1,0 +1,213 @@
+"""Constraints between answers: read from text, held in released tables, said in files and on the page."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from coco_opt.errors import ConfigError, HierarchyError, InputError, ProblemError
+from coco_opt.histograms import Hierarchy
+from coco_opt.releases import estimate, measure, release, render_report
+from coco_opt.topdown import LinearConstraint, Schema, estimate_tables
+from coco_opt.topdown.bounds import UNBOUNDED
+from coco_opt.topdown.constraint import parse_constraint
+from coco_opt.topdown.facilities import Facilities, FacilityType, zeros_of
+from coco_opt.topdown.kind.files import read_tables_release
+from tests.topdown.estimation import check_tables, measured
+from tests.topdown.persons import SEEDED, TOPDOWN, failing, write
+
+FAMILY = Schema({"relation": ["householder", "spouse", "partner", "child"], "age": ["minor", "adult"]})
+COUNTS = {"householders": "relation = householder", "spouses": "relation = spouse", "partners": "relation = partner"}
+TOWN = Hierarchy.from_paths([("land", f"town{t}", f"block{b}") for t in range(2) for b in range(3)])
+NONE = UNBOUNDED
+
+
+@pytest.mark.parametrize(
+    ("text", "terms", "lower", "upper"),
+    [
+        (
+            "householders >= spouses + partners",
+            {"relation = householder": 1, "relation = spouse": -1, "relation = partner": -1},
+            0,
+            NONE,
+        ),
+        ("2 * householders - 3 <= total + 4", {"relation = householder": 2, "total": -1}, -NONE, 7),
+        ("[relation = child & age = adult] = 0", {"relation = child & age = adult": 1}, 0, 0),
+        ("5 >= 2*[age = minor | adult] - -1", {"age = minor | adult": -2}, -4, NONE),
+        ("spouses + spouses == 4", {"relation = spouse": 2}, 4, 4),
+    ],
+)
+def test_texts_are_read(text: str, terms: dict[str, int], lower: int, upper: int) -> None:
+    found = parse_constraint(text, FAMILY, COUNTS)
+    assert {count: weight for weight, count in found.terms} == terms
+    assert (found.lower, found.upper) == (lower, upper)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("householders", "one of >=, <= and ="),
+        ("householders > spouses", "one of >=, <= and ="),
+        ("householders >= spouse", "did you mean 'spouses'"),
+        ("householders >= ", "cannot be read"),
+        ("2 3 >= spouses", "cannot be read"),
+        ("[age = minr] <= 3", "did you mean 'minor'"),
+        ("total - total <= 3", "says nothing"),
+        ("spouses ! 3", "what is"),
+        ("householders <= 3 <= spouses", "one of >=, <= and ="),
+    ],
+)
+def test_what_cannot_be_read_is_said(text: str, says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        parse_constraint(text, FAMILY, COUNTS)
+
+
+def test_a_constraint_binds_the_regions_it_names() -> None:
+    one = LinearConstraint.of("total <= 5", TOWN, FAMILY, regions=["land/town1"], source="public")
+    assert one.upper.tolist() == [NONE] * 3 + [5] * 3
+    assert LinearConstraint.of("total <= 5", TOWN, FAMILY, 1, regions=["land/town1"]).upper.tolist() == [NONE, 5]
+    again = pickle.loads(pickle.dumps(one))
+    assert again.upper.tolist() == one.upper.tolist()
+    assert (again.text, again.terms, again.source) == (one.text, one.terms, one.source)
+    with pytest.raises(InputError, match="below the level"):
+        LinearConstraint.of("total <= 5", TOWN, FAMILY, 1, regions=["land/town1/block0"])
+    with pytest.raises(HierarchyError):
+        LinearConstraint.of("total <= 5", TOWN, FAMILY, regions=["land/town7"])
+
+
+@pytest.mark.parametrize("eps", [1, 4])
+def test_householders_are_no_fewer_than_spouses_and_partners(eps: int) -> None:
+    rng = np.random.default_rng(eps)
+    tree = Hierarchy.from_paths([("county", f"tract{b // 20}", f"block{b}") for b in range(60)])
+    couples = rng.poisson(1.5, (60, 1))
+    leaves = np.zeros((60, FAMILY.size), np.int64)
+    leaves[:, 1], leaves[:, 6] = couples[:, 0] + rng.poisson(0.5, 60), rng.poisson(2.0, 60)
+    leaves[:, 3] = couples[:, 0]
+    rule = LinearConstraint.of("householders >= spouses + partners", tree, FAMILY, counts=COUNTS)
+    measurement = measured(eps, tree, FAMILY, leaves, ["total", "relation", "detail"], eps, linear=[rule])
+    result = estimate_tables(measurement)
+    check_tables(measurement, result)
+    assert (result.level(2) @ rule.row(FAMILY) >= 0).all()
+    free = estimate_tables(measured(eps, tree, FAMILY, leaves, ["total", "relation", "detail"], eps))
+    assert (free.level(2) @ rule.row(FAMILY) < 0).any()
+
+
+def test_facts_taken_from_the_data_need_replaced_neighbours() -> None:
+    rule = LinearConstraint.of("total <= 90", TOWN, FAMILY, source="data")
+    leaves = np.full((6, FAMILY.size), 2)
+    with pytest.raises(ProblemError, match="replace"):
+        measured(0, TOWN, FAMILY, leaves, ["detail"], linear=[rule])
+
+
+CONFIG = TOPDOWN + (
+    'counts = { women = "sex = female", men = "sex = male" }\n'
+    'constraints = [{ holds = "women <= 3 * men + 5", level = "county" }, '
+    '{ holds = "[age = child] <= 40", regions = ["land/s1"], source = "public" }]\n'
+)
+
+
+def test_a_release_holds_its_constraints_and_says_where_they_come_from(tmp_path: Path) -> None:
+    outcome = release(write(tmp_path, topdown=CONFIG), tmp_path / "out", page=render_report)
+    assert failing(outcome.folder) == []
+    assert [one["source"] for one in outcome.manifest["facts"]] == ["structural", "public"]
+    page = (outcome.folder / "report.html").read_text()
+    assert "women &lt;= 3 * men + 5" in page
+    assert "structural: true of every possible table" in page
+    stated = pq.read_table(outcome.folder / "constraints.parquet")
+    assert stated.num_rows == 6 + 3
+    table = read_tables_release(outcome.folder).table("land/s1/c0")
+    assert table[[0, 3]].sum() <= 40
+    upper = stated.column("upper").to_pylist()
+    changed = stated.set_column(
+        stated.column_names.index("upper"), "upper", pa.array([None if one is None else one - 1000 for one in upper])
+    )
+    pq.write_table(changed, outcome.folder / "constraints.parquet")
+    assert any("does not hold" in one for one in failing(outcome.folder))
+
+
+def test_constraints_stay_those_that_were_measured(tmp_path: Path) -> None:
+    found = measure(write(tmp_path, topdown=CONFIG)).measurement
+    other = write(tmp_path, topdown=CONFIG.replace("<= 40", "<= 41"))
+    with pytest.raises(ConfigError, match="not one that was stated"):
+        estimate(found, other)
+    again = estimate(found)
+    again.save(tmp_path / "again")
+    assert failing(tmp_path / "again") == []
+
+
+FACILITIES = (
+    '[topdown.facilities]\nattribute = "age"\n'
+    'types.old = { may = "sex = female", least = 2, most = 9 }\n'
+    'types.child = { must = ["sex = male"] }\n'
+)
+
+
+def test_facilities_bind_their_types(tmp_path: Path) -> None:
+    rows = "region_id,old,child\n" + "".join(f"r{s}{c},{1 if c else 0},{c}\n" for s in range(2) for c in range(3))
+    (tmp_path / "facilities.csv").write_text(rows)
+    people = "region_id,sex,age\n" + "".join(
+        f"r{s}{c},{sex},{age}\n"
+        for s in range(2)
+        for c in range(3)
+        for sex, age, count in [
+            ("female", "old", 4 if c else 0),
+            ("male", "child", 3 * c),
+            ("female", "child", c),
+            ("female", "adult", 9),
+        ]
+        for _ in range(count)
+    )
+    config = write(tmp_path, topdown=TOPDOWN + FACILITIES, persons=people, data='facilities = "facilities.csv"\n')
+    outcome = release(config, tmp_path / "out")
+    assert failing(outcome.folder) == []
+    found = read_tables_release(outcome.folder)
+    for state in range(2):
+        for county in range(3):
+            table = dict(zip(found.schema.labels(), found.table(f"land/s{state}/c{county}"), strict=True))
+            assert "sex = male, age = old" not in table
+            assert (2 if county else 0) <= table["sex = female, age = old"] <= (9 if county else 0)
+            assert table["sex = male, age = child"] >= county
+            assert county or not table["sex = female, age = child"]
+
+
+@pytest.mark.parametrize(
+    ("rows", "code"),
+    [
+        ("region_id,old\nr00,1\n", "missing-type"),
+        ("region_id,old,child,adults\nr00,1,2,3\n", "unknown-type"),
+        ("region_id,old,child\nr99,1,2\n", "unknown-region"),
+        ("region_id,old,child\nr00,1,x\n", "not-an-integer"),
+        ("region_id,old,child\nr00,1,1\nr00,1,1\n", "duplicate-region"),
+    ],
+)
+def test_wrong_tables_of_facilities_are_refused(tmp_path: Path, rows: str, code: str) -> None:
+    (tmp_path / "facilities.csv").write_text(rows)
+    config = write(tmp_path, topdown=TOPDOWN + FACILITIES, data='facilities = "facilities.csv"\n')
+    with pytest.raises(InputError) as caught:
+        measure(config)
+    assert caught.value.code == code
+
+
+def test_facilities_need_their_table_and_their_types(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"needs data\.facilities"):
+        measure(write(tmp_path, topdown=TOPDOWN + FACILITIES))
+    with pytest.raises(InputError, match="no value of 'age'"):
+        Facilities("age", {"elder": FacilityType()}, np.zeros((6, 1), np.int64)).facts(FAMILY, 2)
+    assert zeros_of("age", {"old": FacilityType(may="a != x & b = y | z")}) == (
+        "age = old & a = x",
+        "age = old & b != y | z",
+    )
+
+
+def test_data_facts_need_replace_in_a_configuration(tmp_path: Path) -> None:
+    topdown = TOPDOWN + 'constraints = [{ holds = "total <= 300", level = "state", source = "data" }]\n'
+    with pytest.raises(ConfigError, match="replace"):
+        measure(write(tmp_path, topdown=topdown))
+    outcome = release(write(tmp_path, SEEDED + 'neighbours = "replace"\n', topdown), tmp_path / "out")
+    assert failing(outcome.folder) == []
+    assert outcome.manifest["facts"][0]["source"] == "data"

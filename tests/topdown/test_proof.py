@@ -1,0 +1,178 @@
+"""Facts of a whole tree: some whole table meets them, or a smallest set of them excludes itself, by enumeration."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+import pytest
+
+from coco_opt.errors import InputError
+from coco_opt.histograms import Hierarchy
+from coco_opt.privacy import Epsilon
+from coco_opt.topdown import (
+    LinearConstraint,
+    RegionBounds,
+    Schema,
+    TablePlan,
+    TableQuestions,
+    parse_query,
+)
+from coco_opt.topdown.asked.proved import proved
+from coco_opt.topdown.bounds import UNBOUNDED
+from coco_opt.topdown.facts.conflict import smallest_conflict
+from coco_opt.topdown.facts.proof import intervals_meet, prove
+from coco_opt.topdown.facts.system import FactSystem
+from tests.topdown.estimation import measured
+
+SCHEMA = Schema({"a": ["x", "y", "z"]})
+PAIR = Hierarchy.from_paths([("r", "s", "p"), ("r", "t", "q")])
+TABLES = np.array(list(product(range(4), repeat=6)), np.int64).reshape(-1, 2, 3)
+
+
+def random_system(rng: np.random.Generator, *, nested: bool) -> FactSystem:
+    """Return facts about two leaves of three cells that leave at most three persons in a cell."""
+    every = parse_query("a", SCHEMA)
+    bounds = [RegionBounds(every, 2, np.zeros((2, 3), np.int64), np.full((2, 3), 3))]
+    linear = []
+    for _ in range(int(rng.integers(1, 5))):
+        text = ("total", "a[x, y..z]", "a[x..y]", "a")[int(rng.integers(4))]
+        query, level = parse_query(text, SCHEMA), int(rng.integers(3))
+        shape = (len(PAIR.level_range(level)), query.answers)
+        low = rng.integers(0, 5, shape) * rng.integers(0, 2, shape)
+        high = low + rng.integers(0, 3, shape)
+        bounds.append(RegionBounds(query, level, low, np.where(rng.random(shape) < 0.3, UNBOUNDED, high)))
+    for _ in range(0 if nested else int(rng.integers(1, 4))):
+        weights = rng.integers(-2, 4, 3)
+        if weights.any():
+            level = int(rng.integers(3))
+            regions = len(PAIR.level_range(level))
+            low = rng.integers(-3, 4, regions)
+            terms = tuple((int(w), f"a = {v}") for w, v in zip(weights, "xyz", strict=True) if w)
+            linear.append(LinearConstraint("rule", terms, level, low, low + rng.integers(0, 2, regions)))
+    return FactSystem.of(PAIR, SCHEMA, bounds, linear)
+
+
+def meeting(system: FactSystem) -> bool:
+    """Return whether some table of at most three persons a cell meets all facts."""
+    good = np.ones(len(TABLES), np.bool_)
+    for row in system.rows:
+        weights = row.coefficients[system.classes.labels]
+        sums = TABLES @ weights
+        values = sums if row.level else sums.sum(axis=1, keepdims=True)
+        good &= ((values >= row.lower) & (values <= row.upper)).all(axis=1)
+    return bool(good.any())
+
+
+def of_facts(system: FactSystem, facts: list[tuple[int, int]]) -> FactSystem:
+    """Return the system of some facts only, the others without sides."""
+    rows = []
+    for at, row in enumerate(system.rows):
+        kept = np.array([(at, region) in facts for region in range(row.lower.size)])
+        rows.append(
+            replace(row, lower=np.where(kept, row.lower, -UNBOUNDED), upper=np.where(kept, row.upper, UNBOUNDED))
+        )
+    return FactSystem(system.hierarchy, system.classes, tuple(rows))
+
+
+@pytest.mark.parametrize("nested", [True, False])
+def test_a_proof_agrees_with_enumeration(nested: bool) -> None:
+    rng, verdicts = np.random.default_rng(4), set()
+    for _ in range(50):
+        system = random_system(rng, nested=nested)
+        found, true = prove(system), meeting(system)
+        assert found.verdict == ("holds" if true else "conflict")
+        verdicts.add((true, found.how))
+        if true:
+            witness = prove(system, witness=True).witness
+            assert witness is not None
+            assert system.holds(witness)
+        if system.by_sums:
+            assert intervals_meet(system) == true
+    assert {true for true, _ in verdicts} == {True, False}
+    if not nested:
+        assert any(how == "in whole numbers" for _, how in verdicts)
+
+
+def test_every_fact_of_a_conflict_is_needed() -> None:
+    rng, seen = np.random.default_rng(9), 0
+    while seen < 15:
+        system = random_system(rng, nested=False)
+        if meeting(system):
+            continue
+        seen += 1
+        found = smallest_conflict(system, 20.0)
+        assert found is not None
+        assert found.smallest
+        assert prove(of_facts(system, list(found.facts))).verdict == "conflict"
+        for fact in found.facts:
+            rest = [other for other in found.facts if other != fact]
+            assert prove(of_facts(system, rest)).verdict == "holds"
+
+
+def test_a_contradiction_is_named_by_region_and_fact_before_any_noise() -> None:
+    tree = Hierarchy.from_paths([("land", "town", f"block{b}") for b in range(5)])
+    schema = Schema({"residence": ["home", "nursing", "college"], "age": ["minor", "adult"]})
+    leaves = np.full((5, 6), 3)
+    kinds = parse_query("residence", schema)
+    least = np.zeros((5, 3), np.int64)
+    least[2, 1] = 7
+    rules = [
+        LinearConstraint.of("[age = adult & residence = nursing] <= 4", tree, schema),
+        LinearConstraint.of("[age = minor & residence = nursing] = 0", tree, schema),
+        LinearConstraint.of("[residence = home] >= [residence = college]", tree, schema),
+    ]
+    facts = [RegionBounds(kinds, 2, least, np.full((5, 3), UNBOUNDED))]
+    with pytest.raises(InputError, match="inconsistent-facts") as caught:
+        measured(0, tree, schema, leaves, ["detail"], bounds=facts, linear=rules)
+    message = str(caught.value)
+    assert "'residence: residence = nursing' is at least 7 in 'land/town/block2'" in message
+    assert "'[age = adult & residence = nursing] <= 4' in 'land/town/block2'" in message
+    assert "'[age = minor & residence = nursing] = 0' in 'land/town/block2'" in message
+    assert "college" not in message
+    assert "block1" not in message
+
+
+def test_whole_numbers_can_exclude_what_fractions_allow() -> None:
+    tree = Hierarchy.from_paths([("land", "a"), ("land", "b")])
+    rule = LinearConstraint.of("2 * [a = x] = 3", tree, SCHEMA, regions=["land/b"])
+    found = prove(FactSystem.of(tree, SCHEMA, [], [rule]))
+    assert (found.verdict, found.how) == ("conflict", "in whole numbers")
+    assert found.conflict == ("'2 * [a = x] = 3' in 'land/b'",)
+
+
+def test_what_is_not_settled_in_time_is_said_to_be_undecided() -> None:
+    rng = np.random.default_rng(0)
+    cells = 40
+    schema = Schema({"a": [f"v{k}" for k in range(cells)]})
+    tree = Hierarchy.from_paths([("land",)])
+    rules = []
+    for number in range(4):  # market split: small and hard for branch and bound
+        weights = rng.integers(1, 100, cells)
+        half = np.array([int(weights.sum()) // 2])
+        terms = tuple((int(w), f"a = v{k}") for k, w in enumerate(weights))
+        rules.append(LinearConstraint(f"split {number}", terms, 0, half, half))
+    ones = parse_query("a", schema)
+    bounds = [RegionBounds(ones, 0, np.zeros((1, cells), np.int64), np.ones((1, cells), np.int64))]
+    found = prove(FactSystem.of(tree, schema, bounds, rules), time_limit=0.2)
+    assert found.verdict == "undecided"
+    assert "0.2 s" in found.how
+
+
+def test_data_that_meet_all_facts_are_the_proof() -> None:
+    tree = Hierarchy.from_paths([("land", f"b{k}") for k in range(3)])
+    leaves = np.array([[4, 0, 1], [0, 2, 2], [3, 3, 0]])
+    rule = LinearConstraint.of("[a = x] + [a = z] <= 5", tree, SCHEMA, source="public")
+    found = measured(1, tree, SCHEMA, leaves, ["detail"], invariants=[("total", 1)], linear=[rule])
+    assert len(found.answers) == 3
+    wrong = LinearConstraint.of("total <= 4", tree, SCHEMA, source="public")
+    with pytest.raises(InputError, match="'total' is 6 in 'land/b2'; 'total <= 4' in 'land/b2'"):
+        measured(1, tree, SCHEMA, leaves, ["detail"], invariants=[("total", 1)], linear=[wrong])
+
+
+def test_facts_that_say_nothing_are_proved_at_once() -> None:
+    from coco_opt.topdown.strategy import Strategy
+
+    plan = TablePlan.product(Strategy.identity(SCHEMA), Epsilon(1), 3)
+    assert proved(TableQuestions(PAIR, SCHEMA, plan)).how == "no facts"
