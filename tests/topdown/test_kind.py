@@ -20,6 +20,7 @@ from coco_opt.releases.measure import noisy
 from coco_opt.topdown.answers import TableAnswers
 from coco_opt.topdown.asked.measure import measure_tables
 from coco_opt.topdown.estimated.estimate import estimate_tables, linear_estimates
+from coco_opt.topdown.estimated.information import FullInformation
 from coco_opt.topdown.estimated.recursion import Checkpoint
 from coco_opt.topdown.estimated.unproved import Unproved
 from coco_opt.topdown.kind import TABLES
@@ -245,6 +246,49 @@ def test_a_workload_beside_a_strategy_of_its_own_is_free_to_change(tmp_path: Pat
     outcome = release(write(tmp_path, topdown=other), tmp_path / "out")
     assert failing(outcome.folder) == []
     assert "voting" in pq.read_table(outcome.folder / "estimates.parquet").column("query").to_pylist()
+
+
+BY_LEVEL = (
+    TOPDOWN
+    + """strategy = ["total", "sex", "detail"]
+shares = [["1", "0", "0"], ["1/4", "1/4", "1/2"], ["0", "0", "1"]]
+"""
+)
+
+
+def test_shares_by_level_are_paid_told_and_used(tmp_path: Path) -> None:
+    config = write(tmp_path, REPLACE, BY_LEVEL, more=STATES)
+    plan = TABLES.plan(config)
+    amounts = [[float(cost.amount * 3) for cost in level] for level in plan.detail.questions.plan.costs]
+    np.testing.assert_allclose(amounts, np.multiply([[1, 0, 0], [0.25, 0.25, 0.5], [0, 0, 1]], amounts[0][0]))
+    outcome = release(config, tmp_path / "out")
+    assert failing(outcome.folder) == []
+    questions = outcome.manifest["budget"]["questions"]
+    asked = [(row["level"], row["query"]) for row in questions if row["query"].startswith("table")]
+    assert asked == [
+        (0, "table total"), (1, "table total"), (1, "table sex"), (1, "table detail"), (2, "table detail"),
+    ]  # fmt: skip
+    measurement = measure(config).measurement
+    assert isinstance(linear_estimates(measurement), FullInformation)
+    assert failing(estimate(measurement).save(tmp_path / "alone")) == []
+    rows = {(row["level"], row["query"]): row for row in forecast(config).as_dict()["predictions"]}
+    assert rows["state", "total"]["standard_error"] == 0.0  # exact
+    assert rows["county", "sex"]["standard_error"] < rows["county", "sex"]["standard_error_alone"]
+    # A list for all levels is written as one.
+    assert TABLES.section_of(TABLES.plan(write(tmp_path)).asked)["shares"] == ["1/3"] * 3
+
+
+@pytest.mark.parametrize(
+    ("shares", "words"),
+    [
+        ('[["1", "0", "0"], ["1/2", "1/2", "0"]]', "2 lists, but the hierarchy has 3 levels"),
+        ('[["1", "0", "0"], ["1/2", "1/2", "0"], ["0", "1", "0"]]', "no level asks 'detail'"),
+    ],
+)
+def test_shares_by_level_that_do_not_fit_are_refused(tmp_path: Path, shares: str, words: str) -> None:
+    topdown = TOPDOWN + f'strategy = ["total", "sex", "detail"]\nshares = {shares}\n'
+    with pytest.raises(ConfigError, match=words):
+        TABLES.plan(write(tmp_path, topdown=topdown))
 
 
 def test_a_release_with_discrete_gaussian_noise(tmp_path: Path) -> None:

@@ -76,6 +76,12 @@ def test_a_full_file_is_read_as_it_stands() -> None:
     assert plain["data"] == {"hierarchy": "hierarchy.csv", "bounds": "facilities.csv"}
 
 
+def test_shares_may_be_a_list_a_level() -> None:
+    config = parse(MINIMAL + 'shares = [["1", "0", "0"], ["1/4", "1/4", "1/2"]]\n')
+    assert config.method.shares == ((1, 0, 0), (Fraction(1, 4), Fraction(1, 4), Fraction(1, 2)))
+    assert config.as_dict()["topdown"]["shares"] == [["1", "0", "0"], ["1/4", "1/4", "1/2"]]
+
+
 BAD = [
     ("topdown.workload", 'workload = ["total", "sex", "sex * age"]', "", "is required"),
     ("topdown.workload", 'workload = ["total", "sex", "sex * age"]', "workload = []", "list of texts"),
@@ -84,6 +90,14 @@ BAD = [
     ("topdown.shares", "[topdown]", '[topdown]\nshares = ["1/2", "1/3", "1/3"]', "sum to 7/6"),
     ("topdown.shares", "[topdown]", '[topdown]\nshares = ["1/2", "1/2"]', "the strategy has 3 queries"),
     ("topdown.shares", "[topdown]", '[topdown]\nshares = ["1"]\nstrategy = "optimised"', "remove them"),
+    ("topdown.shares", "[topdown]", '[topdown]\nshares = [["1", "0", "0"], ["1/2", "1/2"]]', "list 2 has 2 entries"),
+    (
+        "topdown.shares",
+        "[topdown]",
+        '[topdown]\nshares = [["1", "0", "0"], ["1/2", "0", "1/4"]]',
+        "2: the shares sum to",
+    ),
+    ("topdown.shares", "[topdown]", '[topdown]\nshares = [["1", "0", "0"], "uniform"]', "list 2: write the shares"),
     (
         "topdown.invariants.0.levle",
         "[topdown]",

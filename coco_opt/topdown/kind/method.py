@@ -117,11 +117,16 @@ def _key(one: LinearConstraint) -> tuple[object, ...]:
     return one.level, tuple(sorted(one.terms)), one.lower.tobytes(), one.upper.tobytes(), one.source
 
 
-def _shares(plan: TablePlan) -> list[str]:
-    """Return the queries' shares of a level's cost: those of the first level that costs something."""
-    level = plan.asked[0][0]
-    amounts = [cost.amount for cost in plan.costs[level]]
-    return [str(amount / sum(amounts)) for amount in amounts]
+def _shares(plan: TablePlan) -> list[str] | list[list[str]]:
+    """Return the queries' shares of each level's cost: one list where all levels that cost something have the same."""
+    by_level: list[list[str]] = []
+    for costs in plan.costs:
+        amounts = [cost.amount for cost in costs]
+        by_level.append([str(amount / sum(amounts)) for amount in amounts] if any(amounts) else [])
+    first = next(shares for shares in by_level if shares)
+    if all(shares in ([], first) for shares in by_level):
+        return first
+    return [shares or first for shares in by_level]
 
 
 def _listed(values: Any) -> list[str]:

@@ -11,6 +11,7 @@ from coco_opt.errors import HierarchyError, InputError, ProblemError
 from coco_opt.files.inputs import InputLike
 from coco_opt.files.regions import PublicRegions, read_regions
 from coco_opt.histograms import Hierarchy
+from coco_opt.privacy.cost import Cost
 from coco_opt.releases.kind import Plan
 from coco_opt.topdown.asked.bounds_file import read_bounds
 from coco_opt.topdown.asked.counts import TableCounts
@@ -53,13 +54,12 @@ def plan_tables(config: Config) -> Plan:
     schema = schema_of_config(config)
     workload = workload_of(config, schema)
     public = read_regions(config.data.given("hierarchy"))
-    strategy = strategy_of(config, schema, workload)
     bounds, linear = facts_of(config, public, schema)
     costs = config.levels_cost(public.hierarchy.levels)
     questions = TableQuestions(
         public.hierarchy,
         schema,
-        TablePlan.of_levels(strategy, costs, config.privacy.neighbours),
+        table_plan_of(config, schema, workload, costs),
         _invariants(config, public, schema),
         bounds,
         linear,
@@ -175,20 +175,41 @@ def _check_columns(config: Config) -> None:
             raise config.error("topdown.attributes", message)
 
 
+def table_plan_of(config: Config, schema: Schema, workload: tuple[Query, ...], costs: Sequence[Cost]) -> TablePlan:
+    """Return what every query of every level costs, ``costs`` being those of the levels. Raises ConfigError."""
+    shares, neighbours = config.method.shares, config.privacy.neighbours
+    if shares == "uniform" or not isinstance(shares[0], tuple):
+        return TablePlan.of_levels(strategy_of(config, schema, workload), costs, neighbours)
+    if len(shares) != len(costs):
+        message = f"has {len(shares)} lists, but the hierarchy has {len(costs)} levels"
+        raise config.error("topdown.shares", message)
+    queries = _listed_queries(config, schema, workload)
+    each = tuple(tuple(cost * share for share in level) for cost, level in zip(costs, shares, strict=True))
+    for at, query in enumerate(queries):
+        if not any(level[at] for level in each):
+            raise config.error("topdown.shares", f"no level asks {query.text!r}: leave it out of the strategy")
+    return blamed(config, "shares", lambda: TablePlan(queries, each, neighbours))
+
+
 def strategy_of(config: Config, schema: Schema, workload: tuple[Query, ...]) -> Strategy:
     """Return what is measured, by name or as listed; "optimised" is computed, from public facts. Raises ConfigError."""
     section = config.method
     if section.strategy == "optimised":
         return blamed(config, "strategy", lambda: optimised_strategy(workload, schema, cost=config.privacy.cost))
-    if section.strategy == "workload":
-        asked = workload
-    elif section.strategy == "identity":
-        asked = (parse_query("detail", schema),)
-    else:
-        asked = blamed(config, "strategy", lambda: parse_queries(section.strategy, schema))
+    asked = _listed_queries(config, schema, workload)
     if section.shares == "uniform":
         return Strategy.uniform(asked)
     return blamed(config, "shares", lambda: Strategy(asked, section.shares))
+
+
+def _listed_queries(config: Config, schema: Schema, workload: tuple[Query, ...]) -> tuple[Query, ...]:
+    """Return the queries of a strategy that is not computed."""
+    section = config.method
+    if section.strategy == "workload":
+        return workload
+    if section.strategy == "identity":
+        return (parse_query("detail", schema),)
+    return blamed(config, "strategy", lambda: parse_queries(section.strategy, schema))
 
 
 def _invariants(config: Config, public: PublicRegions, schema: Schema) -> tuple[Invariant, ...]:

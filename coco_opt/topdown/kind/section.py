@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from fractions import Fraction
-from typing import Annotated, ClassVar, Literal, get_args
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import Field, PlainValidator, model_validator
 
@@ -55,6 +56,25 @@ def _strategy(value: object) -> str | tuple[str, ...]:
     if isinstance(value, str) and value in get_args(Strategy):
         return value
     raise ValueError(f"must be one of {', '.join(get_args(Strategy))}, or a list of queries")
+
+
+_one_level = split_shares(Shares, "a query of the strategy")
+
+
+def _shares(value: object) -> str | tuple[Fraction, ...] | tuple[tuple[Fraction, ...], ...]:
+    """Read one list of shares for all levels, or a list of lists, one a level."""
+    if not isinstance(value, (list, tuple)) or not any(isinstance(one, (list, tuple)) for one in value):
+        return _one_level(value)
+    found = []
+    for level, one in enumerate(value):
+        try:
+            shares = _one_level(one)
+        except ValueError as error:
+            raise ValueError(f"list {level + 1}: {error}") from None
+        if isinstance(shares, str):
+            raise ValueError(f"list {level + 1}: write the shares of the level's queries, or one list for all levels")
+        found.append(shares)
+    return tuple(found)
 
 
 Texts = Annotated[tuple[str, ...], PlainValidator(_texts)]
@@ -126,6 +146,7 @@ class TopdownSection(Section):
     """What is asked (attributes, structural zeros, strategy, shares, facts) and how tables are made whole of it.
 
     ``workload`` is asked where the strategy is made of it; with a strategy of its own it says what to look at.
+    ``shares`` are the queries' parts of each level's budget: one list for all levels, or a list a level, root first.
     """
 
     attributes: Annotated[dict[str, tuple[str, ...]], PlainValidator(_attributes)]
@@ -133,9 +154,9 @@ class TopdownSection(Section):
     structural_zeros: Texts | None = None
     workload: Texts
     strategy: Annotated[Strategy | tuple[str, ...], PlainValidator(_strategy)] = "workload"
-    shares: Annotated[
-        Shares | tuple[Fraction, ...], PlainValidator(split_shares(Shares, "a query of the strategy"))
-    ] = "uniform"
+    shares: Annotated[Shares | tuple[Fraction, ...] | tuple[tuple[Fraction, ...], ...], PlainValidator(_shares)] = (
+        "uniform"
+    )
     invariants: Annotated[tuple[InvariantConfig, ...], Field(strict=False)] = ()
     counts: dict[str, str] = Field(default_factory=dict)
     constraints: Annotated[tuple[ConstraintConfig, ...], Field(strict=False)] = ()
@@ -163,6 +184,10 @@ class TopdownSection(Section):
         asked = {"identity": 1, "workload": len(self.workload)}.get(
             self.strategy if isinstance(self.strategy, str) else "", len(self.strategy)
         )
-        if len(self.shares) != asked:
-            raise KeyedError("shares", f"has {len(self.shares)} entries, but the strategy has {asked} queries")
+        by_level = isinstance(self.shares[0], tuple)
+        lists: Sequence[Any] = self.shares if by_level else [self.shares]
+        for number, shares in enumerate(lists, 1):
+            if len(shares) != asked:
+                which = f"list {number} " if by_level else ""
+                raise KeyedError("shares", f"{which}has {len(shares)} entries, but the strategy has {asked} queries")
         return self

@@ -20,6 +20,7 @@ _SECTION = """\
 workload = {workload}
 # what you will look at; {crossed} crosses attributes, "detail" is every cell
 strategy = "workload"         # asked: workload | identity | optimised, or a list of queries
+# shares = ["1/2", "1/2"]     # the queries' parts of a level's budget: a list for all levels, or a list of lists
 # structural_zeros = ["age = child & work = yes"]            # what cannot be
 # invariants = [{{ query = "total", level = {level} }}]    # exact, not private: needs neighbours = "replace"
 # counts = {{ parents = "age = old", children = "age = child" }}
