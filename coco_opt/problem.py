@@ -147,6 +147,8 @@ def checked_vector(values: ArrayLike, name: str, *, keep_integers: bool = False)
 
     Raises ProblemError for another dimension, for values that are not finite numbers and for integers beyond 2^53.
     """
+    if np.ma.is_masked(values):
+        raise ProblemError(f"{name} is a masked array: fill or drop what is masked first")
     array = np.asarray(values)
     if array.ndim != 1:
         raise ProblemError(f"{name} must be one-dimensional, not of shape {array.shape}")

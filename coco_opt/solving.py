@@ -8,7 +8,9 @@ from functools import cache
 from time import perf_counter
 from typing import Any, TypeVar
 
-from coco_opt.errors import SolverError
+import numpy as np
+
+from coco_opt.errors import ProblemError, SolverError
 from coco_opt.problem import Problem
 from coco_opt.registry import resolve
 from coco_opt.solution import Answer, Solution, Status
@@ -61,10 +63,17 @@ def solve_many(
     def one(problem: Problem[ValueT, Any]) -> Solution[ValueT]:
         return solve(problem, chosen(type(problem)), tolerance=tolerance, check=check)
 
-    if threads <= 1:
+    check_threads(threads)
+    if threads == 1:
         return [one(problem) for problem in problems]
     with ThreadPoolExecutor(threads) as pool:
         return list(pool.map(one, problems))
+
+
+def check_threads(threads: int) -> None:
+    """Raise ProblemError unless there is a whole number of threads, 1 or more."""
+    if isinstance(threads, bool) or not isinstance(threads, int | np.integer) or threads < 1:
+        raise ProblemError(f"threads must be a whole number of at least 1, not {threads!r}")
 
 
 def judge(problem: Problem[ValueT, Any], answer: Answer[ValueT, Any], name: str, tolerance: float) -> Solution[ValueT]:

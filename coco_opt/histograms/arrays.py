@@ -18,6 +18,8 @@ def as_int64(values: npt.ArrayLike, what: str, ndim: int | None = 1) -> Int64Arr
     ``ndim`` None accepts any number of dimensions. Raises InputError where the dtype is no integer type, a
     value does not fit in int64 or the shape is wrong. An empty sequence counts as integers.
     """
+    if np.ma.is_masked(values):
+        raise InputError("masked-array", f"{what} is a masked array: fill or drop what is masked first")
     array = np.asarray(values)
     if ndim is not None and array.ndim != ndim:
         raise InputError("bad-shape", f"{what} must have {ndim} dimension(s), not {array.ndim}")

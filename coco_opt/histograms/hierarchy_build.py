@@ -190,7 +190,12 @@ def _read_edges(child: list[str], parent: list[str | None], place: PlaceOf | Non
 
 def from_paths(paths: Iterable[Sequence[str]], place: PlaceOf | None = None) -> Built:
     """Build from one path a leaf; see ``Hierarchy.from_paths``."""
-    rows = [tuple(path) for path in paths]
+    listed = list(paths)
+    for row, path in enumerate(listed):
+        if isinstance(path, str):
+            message = f'a path is a sequence of names, such as ("nation", "north"), not {path!r}'
+            raise HierarchyError("bad-path", message, _place(place, row))
+    rows = [tuple(path) for path in listed]
     depth = _check_depth(rows, place)
     codes, ranks = [-1] * len(rows), np.zeros(0, np.int64)
     parents, names = [], []

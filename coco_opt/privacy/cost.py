@@ -44,6 +44,9 @@ class Cost(ABC):
     precision_power: ClassVar[int]
 
     def __post_init__(self) -> None:
+        given: object = self.amount
+        if isinstance(given, float):
+            raise ProblemError(f'a float is no exact cost in {self.unit}: write a string, such as "{given}" or "1/3"')
         amount = Fraction(self.amount)
         if amount < 0:
             raise ProblemError(f"a cost in {self.unit} must not be negative")

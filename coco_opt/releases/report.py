@@ -17,7 +17,7 @@ def render_report(kind: AnyKind, shown: Shown) -> str:
     manifest = shown.manifest
     if shown.truth is not None and manifest["private"]:
         raise ProblemError("a report of a private release must not show the truth")
-    title = f"Release {manifest['name']}"
+    title = "Release" if manifest["name"] == "release" else f"Release {manifest['name']}"
     banner = "private" if manifest["private"] else "exposed"
     head = f'<h1>{escape(title)}</h1>\n<div class="banner {banner}">{escape(shown.spent)}.</div>'
     sections = (head, *kind.page(shown), solvers_section(manifest), fallbacks_section(manifest), footer(manifest))

@@ -53,6 +53,9 @@ class Schema:
     group_labels: Mapping[str, tuple[int, Int64Array]] = field(init=False)
 
     def __post_init__(self) -> None:
+        for name, values in self.attributes.items():
+            if isinstance(values, str):
+                raise InputError("bad-schema", f"attribute {name!r} needs a list of names of values, not a text")
         attributes = {name: tuple(values) for name, values in self.attributes.items()}
         _check_attributes(attributes)
         shape = tuple(len(values) for values in attributes.values())

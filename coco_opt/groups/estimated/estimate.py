@@ -23,6 +23,7 @@ from coco_opt.histograms import CountOfCounts, Hierarchy
 from coco_opt.kernels.merging import Merge, Rounding
 from coco_opt.privacy import Measurement
 from coco_opt.problems.isotonic import TieRule
+from coco_opt.solving import check_threads
 
 Consistency = Literal["posterior", "joint", "convex", "matching", "bottom_up", "none"]
 VarianceRule = Literal["formula", "bootstrap"]
@@ -36,7 +37,7 @@ SLOW: tuple[Consistency, ...] = ("posterior", *ONE_PROGRAM)
 
 @dataclass(frozen=True, slots=True)
 class GroupsMethod:
-    """The post-processing of a groups release: losses (one a level, root first) and how regions are made to agree.
+    """The post-processing of a groups release: losses (one, or one a level, root first) and how regions agree.
 
     ``variances`` "formula" (section 5.1 of the paper) or "bootstrap" (``coco_opt.groups.estimated.bootstrap``, about
     twenty fits more a region, redrawn from seeds that anyone can compute) weigh what ``consistency`` "matching" merges
@@ -44,7 +45,7 @@ class GroupsMethod:
     loss, and alone gives ``intervals``: their coverage, 0 for none. Raises ProblemError for an unknown choice.
     """
 
-    losses: tuple[Loss, ...]
+    losses: Loss | tuple[Loss, ...] = "l1"
     ties: TieRule = "upper"
     consistency: Consistency = "matching"
     merge: Merge = "weighted"
@@ -56,17 +57,21 @@ class GroupsMethod:
         check_choice("consistency", self.consistency, CONSISTENCIES)
         check_choice("merge", self.merge, get_args(Merge))
         check_choice("variances", self.variances, get_args(VarianceRule))
-        for level in range(len(self.losses)):
-            self.fit_options(level)
+        for loss in {self.losses} if isinstance(self.losses, str) else set(self.losses):
+            FitOptions(loss, self.ties, self.rounding)
         if not 0.0 <= self.intervals < 1.0 or (self.intervals and self.consistency != "posterior"):
             raise ProblemError("intervals have a coverage from 0 (none) to below 1, and only 'posterior' gives any")
-        if self.consistency in ONE_PROGRAM and len(set(self.losses)) > 1:
+        if self.consistency in ONE_PROGRAM and not isinstance(self.losses, str) and len(set(self.losses)) > 1:
             name = "joint estimation" if self.consistency == "joint" else "the convex program"
             raise ProblemError(f"{name} fits all levels with one loss: give every level the same")
 
     def fit_options(self, level: int) -> FitOptions:
         """Return how the regions of one level are fitted."""
-        return FitOptions(self.losses[level], self.ties, self.rounding)
+        return FitOptions(self.loss(level), self.ties, self.rounding)
+
+    def loss(self, level: int) -> Loss:
+        """Return the loss of one level."""
+        return self.losses if isinstance(self.losses, str) else self.losses[level]
 
     @property
     def redraws(self) -> bool:
@@ -95,7 +100,7 @@ class GroupsResult:
 
 def estimate_groups(
     measurement: Measurement,
-    method: GroupsMethod,
+    method: GroupsMethod | None = None,
     solvers: SolverChoices | None = None,
     *,
     threads: int = 1,
@@ -108,9 +113,11 @@ def estimate_groups(
     Raises ProblemError where the consistency method needs a region that was not measured, or cannot read what was
     asked; SolverError where a solver misses its tolerance.
     """
+    check_threads(threads)
+    method = GroupsMethod() if method is None else method
     answers = GroupsAnswers(measurement)
     hierarchy = answers.hierarchy
-    if len(method.losses) != hierarchy.levels:
+    if not isinstance(method.losses, str) and len(method.losses) != hierarchy.levels:
         raise ProblemError(f"{hierarchy.levels} levels need as many losses, not {len(method.losses)}")
     chosen = SolverChoices() if solvers is None else solvers
     unproved = 0.0
@@ -121,10 +128,10 @@ def estimate_groups(
         whole, certificates = tuple(drawn.histograms), chosen.certificates
         return GroupsResult(hierarchy, whole, certificates, drawn.unproved, intervals, drawn.convergence)
     if method.consistency == "joint":
-        found = joint(measurement, chosen, loss=method.losses[0])
+        found = joint(measurement, chosen, loss=method.loss(0))
         histograms, unproved = found.histograms, found.unproved
     elif method.consistency == "convex":
-        histograms = convex(measurement, chosen, loss=method.losses[0])
+        histograms = convex(measurement, chosen, loss=method.loss(0))
     else:
         estimates = _estimates(answers, method, chosen, threads, progress)
         histograms = _agreeing(hierarchy, estimates, method, chosen)

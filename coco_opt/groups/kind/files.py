@@ -81,7 +81,7 @@ def _plain(method: GroupsMethod, asked: Asked) -> dict[str, Any]:
     return {
         "queries": [queries.get(level) for level in levels],
         "bucket_starts": [None if one is None else one.begin.tolist() for one in buckets],
-        "losses": list(method.losses),
+        "losses": [method.loss(level) for level in levels],
         "ties": method.ties,
         "consistency": method.consistency,
         "merge": method.merge,

@@ -65,7 +65,7 @@ def _method(answers: GroupsAnswers, method: GroupsMethod) -> str:
     for level, name in enumerate(answers.measurement.asked.levels):
         measured = level in answers.measured_levels
         query, noise = (_query(answers, level), str(answers.law(level))) if measured else ("not measured", "-")
-        rows.append((name, query, noise, "-" if method.consistency == "posterior" else method.losses[level]))
+        rows.append((name, query, noise, "-" if method.consistency == "posterior" else method.loss(level)))
     matched = f", merging {method.merge}, variances by {method.variances}"
     how = (
         f"Consistency: {method.consistency}{matched if method.consistency == 'matching' else ''}, "

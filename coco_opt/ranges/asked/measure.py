@@ -72,7 +72,7 @@ def measure_ranges(
     With fan_out None only the cells are measured. ``label`` names the domain. Raises ProblemError for counts that are
     no nonnegative integers or noise that was already drawn under this label. O(cells).
     """
-    cells = np.asarray(counts)
+    cells = _unmasked(counts)
     domain = DomainTree(cells.size, fan_out)
     asked = ask_ranges(domain, cost, neighbours=neighbours, label=label)
     return _measured(asked, exact_intervals(asked, domain, cells), source)
@@ -91,7 +91,7 @@ def measure_sorted(
     Sorting does not raise the sensitivity (Proposition 3): 1, or 2 for a replaced entity. Raises ProblemError for
     counts that are no nonnegative integers or noise that was already drawn under this label. O(n log n).
     """
-    exact = np.asarray(counts)
+    exact = _unmasked(counts)
     if exact.ndim != 1 or exact.dtype.kind not in "iu" or (exact < 0).any():
         raise ProblemError("counts must be a vector of nonnegative integers")
     if exact.size and int(exact.max()) > MAX_INTEGER:
@@ -109,3 +109,9 @@ def _asked(question: Question, label: str, neighbours: Neighbours, facts: Mappin
 def _measured(asked: Asked, exact: Exact, source: NoiseSource) -> Measurement:
     answers = add_noise(asked.questions, [exact], asked.hierarchy, asked.per_region, source)
     return Measurement(asked, answers, source.name, source.private)
+
+
+def _unmasked(counts: ArrayLike) -> NDArray[Any]:
+    if np.ma.is_masked(counts):
+        raise ProblemError("counts are a masked array: fill or drop what is masked first")
+    return np.asarray(counts)

@@ -12,6 +12,7 @@ from coco_opt.errors import InputError, ProblemError
 from coco_opt.histograms import Hierarchy
 from coco_opt.operators import Operator
 from coco_opt.privacy.measurement import Measurement
+from coco_opt.solving import check_threads
 from coco_opt.topdown.answers import TableAnswers
 from coco_opt.topdown.estimated.best_linear import LinearEstimates, best_linear
 from coco_opt.topdown.estimated.failsafe import Relaxation
@@ -86,6 +87,7 @@ def estimate_tables(
     ProblemError for a method that cannot read what was measured and where no tables satisfy the constraints,
     SolverError where a solver misses its tolerance; both name the region.
     """
+    check_threads(threads)
     chosen = TopdownMethod() if method is None else method
     if chosen.seed is None:
         chosen = replace(chosen, seed=seed_of(measurement))
