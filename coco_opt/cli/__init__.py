@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -60,23 +60,28 @@ def _coco_opt(context: typer.Context, version: Version = False) -> None:
         raise typer.Exit(BAD_USAGE)
 
 
-for _verb in (
-    demo.demo,
-    init.init,
-    check.check,
-    plan.plan,
-    measure.measure,
-    estimate.estimate,
-    release.release,
-    verify.verify,
-    compare.compare,
-    ledger.ledger,
-    audit.audit,
-    solvers.solvers,
-    experiments.reproduce,
-    experiments.bench,
-):
-    app.command(_verb.__name__)(_verb)
+_VERBS: tuple[tuple[Callable[..., int], str, str], ...] = (
+    (demo.demo, "Release made data from end to end, and show the errors.", "demo"),
+    (init.init, "Write a first config for the tables in this folder.", "init persons.csv homes.csv areas.csv"),
+    (check.check, "Read and check all input; draw nothing, pay nothing.", "check coco-opt.toml"),
+    (plan.plan, "Predict cost, error, time and memory; public data only.", "plan coco-opt.toml"),
+    (measure.measure, "Check, pay, draw noise, seal: the step that costs.", "measure coco-opt.toml --publish noisy"),
+    (estimate.estimate, "Make a release of a measurement, for free.", "estimate noisy coco-opt.toml --out releases/b"),
+    (release.release, "Measure once and estimate: the main job.", "release coco-opt.toml"),
+    (
+        verify.verify,
+        "Check a release folder against its manifest.",
+        "verify releases/coco-opt-20260101T000000Z-0badcafe",
+    ),
+    (compare.compare, "Put every solver side by side; spend nothing.", "compare coco-opt.toml"),
+    (ledger.ledger, "Show what was spent, on what, and what is kept.", "ledger coco-opt.toml"),
+    (audit.audit, "Bound the privacy lost, on made or public data.", "audit coco-opt.toml"),
+    (solvers.solvers, "Show which solver answers which problem.", "solvers"),
+    (experiments.reproduce, "Recompute the papers' figures and tables.", "reproduce kuo2018/table3 --small"),
+    (experiments.bench, "Time kernels beside their peers, in one run.", "bench isotonic_l2"),
+)
+for _verb, _summary, _example in _VERBS:
+    app.command(_verb.__name__, short_help=_summary, epilog=f"Example:  coco-opt {_example}")(_verb)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from coco_opt.cli.console import SafeStream, TerminalReporter, figure, fraction,
 from tests.cli.helpers import CANARY, KINDS, SECURE, Runner, paid, write_groups
 
 ONCE = ["GRANTED", "RESERVED", "MEASURED", "RELEASED"]
-COCO = f"{sys.executable} -m coco_opt.cli"
+COCO = f"{sys.executable} -m coco_opt"
 # In place of the command line, with so many megabytes left once everything is imported.
 SHORT = """
 import resource, sys

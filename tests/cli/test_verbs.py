@@ -55,6 +55,22 @@ def test_exactly_the_verbs_of_the_contract() -> None:
     assert {command.callback.__name__ for command in app.registered_commands if command.callback} == set(VERBS)
 
 
+def test_help_says_each_verb_in_a_whole_sentence(coco: Runner) -> None:
+    text = coco("--help").out
+    assert "..." not in text
+    for verb in VERBS:
+        (line,) = [line for line in text.splitlines() if line.split()[:1] == [verb]]
+        assert line.endswith(".")
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_help_of_every_verb_shows_an_example_that_its_options_allow(verb: str, coco: Runner) -> None:
+    text = coco(verb, "--help").out
+    (example,) = [line.split() for line in text.splitlines() if line.strip().startswith("Example:")]
+    assert example[1:3] == ["coco-opt", verb]
+    assert all(word in text for word in example if word.startswith("--"))
+
+
 @pytest.mark.parametrize("verb", [None, *VERBS])
 def test_version_everywhere(verb: str | None, coco: Runner) -> None:
     ran = coco(*([verb] if verb else []), "--version")

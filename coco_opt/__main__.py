@@ -1,4 +1,4 @@
-"""``python -m coco_opt.cli``: the command line without the installed script."""
+"""``python -m coco_opt``: the command line without the installed script."""
 
 from __future__ import annotations
 
