@@ -39,6 +39,9 @@ def plan(
         int | None,
         typer.Option("--rows", metavar="N", min=0, help="Rows of the private table, which stays closed: for the time."),
     ] = None,
+    optimise: Annotated[
+        bool, typer.Option("--optimise", help="Search better questions, split and method: minutes, with their lines.")
+    ] = False,
     json: Json = False,
     version: Version = False,
 ) -> int:
@@ -47,7 +50,7 @@ def plan(
     from coco_opt.releases import forecast
 
     reporter = TerminalReporter(lines=not json)
-    found = forecast(load_config(config), like, runs=runs, rows=rows, reporter=reporter)
+    found = forecast(load_config(config), like, runs=runs, rows=rows, optimise=optimise, reporter=reporter)
     if json:
         write_json(found.as_dict())
     else:
@@ -73,6 +76,10 @@ def _write_tables(found: PlanForecast) -> None:
             ("Memory", f"{memory}the measurement, before compression, {size(found.sealed)}"),
         ]
     )
+    if predicted.lines:
+        write("Lines of a better configuration:")
+        for line in predicted.lines:
+            write(f"    {line}")
     write("Nothing was spent, and only public facts were read.")
 
 

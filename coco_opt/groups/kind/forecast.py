@@ -1,7 +1,7 @@
 """How far off a release of groups will be and what it takes, in seconds and from public facts alone.
 
 Stages linear in the noise are computed exactly. Every method that can read what is asked is rehearsed once on a part of
-a look-alike, with seeded noise, and its errors are extrapolated to the whole. ``search`` looks for better questions.
+a look-alike, with seeded noise, and its errors are extrapolated to the whole.
 """
 
 from __future__ import annotations
@@ -67,6 +67,7 @@ class Rehearsed:
 
     part: LookAlike
     words: str
+    methods: Mapping[Consistency, GroupsMethod]
     predictions: tuple[Prediction, ...]
     first: float
     seconds: float
@@ -85,10 +86,23 @@ def forecast_groups(plan: Plan, wanted: Wanted, reporter: Reporter) -> Forecast:
     if exact:
         title = "Noise left in a cell after a linear stage, root mean square: exact"
         tables.insert(0, figures(title, exact, plan))
+    plain: dict[str, Any] = {"predictions": [as_plain(one) for one in (*exact, *found.predictions)]}
+    notes = [("Rehearsed on", found.words), ("Rows", _rows_words(plan, wanted))]
+    lines: tuple[str, ...] = ()
+    if wanted.optimise:
+        # Imported here: it is wanted rarely.
+        from coco_opt.groups.kind.optimise import Candidates, optimised
+
+        candidates: Candidates = {name: (_questions(plan, name)[0], one) for name, one in found.methods.items()}
+        better = optimised(plan, like, found.part, candidates, wanted.runs, reporter)
+        tables += better.tables
+        notes += better.notes
+        lines, plain["optimised"] = better.lines, better.plain
     return Forecast(
         tables=tuple(tables),
-        plain={"look_alike": found.words, "predictions": [as_plain(one) for one in (*exact, *found.predictions)]},
-        notes=(("Rehearsed on", found.words), ("Rows", _rows_words(plan, wanted))),
+        plain={"look_alike": found.words, **plain},
+        notes=tuple(notes),
+        lines=lines,
         reading=_reading(plan, wanted, found.part),
         asking=_asking(plan),
         estimating=Expense(_estimating(plan, found), _memory(plan, method)),
@@ -112,13 +126,12 @@ def rehearsed(plan: Plan, public: LookAlike | None, runs: int, reporter: Reporte
             questions, split = _questions(plan, name)
             if name == configured:
                 first = _first_seconds(path, questions, method, solvers)
-            errors, taken = rehearsal.errors(questions, method, runs, solvers)
-            if name == configured:
-                seconds = taken
+                seconds = rehearsal.seconds(questions, method, solvers)
+            errors = rehearsal.errors(questions, method, runs, solvers)
             grown = extrapolated(errors.mean(axis=0), rehearsal.hierarchy, plan.asked.hierarchy)
             predictions.append(Prediction(name, split, shares_of(plan, questions), tuple(grown.tolist()), exact=False))
     words = part.words + _part_words(part, plan.asked if public is None else public.plan.asked, runs)
-    return Rehearsed(part, words, tuple(predictions), first, seconds)
+    return Rehearsed(part, words, methods, tuple(predictions), first, seconds)
 
 
 def _within_seconds(
@@ -142,7 +155,7 @@ def _within_seconds(
 
 def _first_seconds(path: Rehearsal, questions: Questions, method: GroupsMethod, solvers: SolverChoices) -> float:
     """Return the seconds of the first estimation of a process on one path: kernels are loaded, not compiled."""
-    (_, first), (_, again) = (path.errors(questions, method, 1, solvers) for _ in range(2))
+    first, again = (path.seconds(questions, method, solvers, 0.0) for _ in range(2))
     return again + min(max(first - again, 0.0), _LOADING * slowness())
 
 

@@ -24,12 +24,10 @@ from coco_opt.groups.kind.look_alike import SEED, asked_like, made_look_alike
 from coco_opt.groups.kind.plan import buckets_of, queries_of
 from coco_opt.groups.queries import GROUPS, Query, cells
 from coco_opt.histograms import Hierarchy
-from coco_opt.privacy import Asked, Cost, SeededNoise
+from coco_opt.privacy import Asked, Cost, Measurement, SeededNoise
 from coco_opt.releases.kind import LookAlike, Plan
 
 FloatArray = NDArray[np.float64]
-
-_LEAST_SECONDS = 0.3
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,24 +57,25 @@ class Rehearsal:
         """Return the look-alike's regions."""
         return self._asked.hierarchy
 
-    def errors(
-        self, questions: Questions, method: GroupsMethod, runs: int, solvers: SolverChoices | None = None
-    ) -> tuple[FloatArray, float]:
-        """Return every run's mean error of each level, float64[runs, levels], and the least seconds of an estimation.
-
-        Without ``solvers`` the fast exact ones work, whichever are configured: the optimum is the same.
-        """
-        found, seconds = [], np.inf
+    def errors(self, questions: Questions, method: GroupsMethod, runs: int, solvers: SolverChoices) -> FloatArray:
+        """Return every run's mean error of each level, float64[runs, levels]."""
+        found = []
         for run in range(runs):
-            asked = self._asked_of(questions)
-            measurement = measured(asked, self._truth, SeededNoise(SEED + run))
-            start, spent = perf_counter(), 0.0
-            while spent < _LEAST_SECONDS:  # what is soon done is timed several times
-                before = perf_counter()
-                result = estimate_groups(measurement, method, solvers or SolverChoices())
-                seconds, spent = min(seconds, perf_counter() - before), perf_counter() - start
+            result = estimate_groups(self._measured(questions, run), method, solvers)
             found.append(errors_by_level(self.hierarchy, result.histograms, self._truth))
-        return np.array(found), seconds
+        return np.array(found)
+
+    def seconds(self, questions: Questions, method: GroupsMethod, solvers: SolverChoices, least: float = 0.3) -> float:
+        """Return the seconds of an estimation: the shortest of as many as take ``least`` seconds together."""
+        measurement, best, start = self._measured(questions, 0), np.inf, perf_counter()
+        while not np.isfinite(best) or perf_counter() - start < least:
+            before = perf_counter()
+            estimate_groups(measurement, method, solvers)
+            best = min(best, perf_counter() - before)
+        return best
+
+    def _measured(self, questions: Questions, run: int) -> Measurement:
+        return measured(self._asked_of(questions), self._truth, SeededNoise(SEED + run))
 
     def _asked_of(self, questions: Questions) -> Asked:
         return asked_of(
