@@ -19,6 +19,7 @@ import typer
 from coco_opt.cli import (
     audit,
     check,
+    cite,
     compare,
     demo,
     estimate,
@@ -78,6 +79,7 @@ _VERBS: tuple[tuple[Callable[..., int], str, str], ...] = (
     (audit.audit, "Bound the privacy lost, on made or public data.", "audit coco-opt.toml"),
     (solvers.solvers, "Show which solver answers which problem.", "solvers"),
     (experiments.reproduce, "Recompute the papers' figures and tables.", "reproduce kuo2018/table3 --small"),
+    (cite.cite, "Print what to cite, for a method or a release.", "cite joint"),
     (experiments.bench, "Time kernels beside their peers, in one run.", "bench isotonic_l2"),
 )
 for _verb, _summary, _example in _VERBS:

@@ -31,6 +31,7 @@ VERBS = (
     "solvers",
     "reproduce",
     "bench",
+    "cite",
 )
 
 

@@ -1,0 +1,92 @@
+"""``coco-opt cite``: the papers behind a method, or behind a release, as BibTeX."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping
+from importlib.resources import files
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from coco_opt._version import __version__
+from coco_opt.cli.console import write, write_table
+from coco_opt.cli.options import Version
+from coco_opt.errors import InputError
+
+SOURCES: Mapping[str, tuple[str, ...]] = {
+    "groups": ("kuo2018",),
+    "sizes": ("kuo2018",),
+    "ranks": ("kuo2018", "hay2010"),
+    "cumulative": ("kuo2018",),
+    "matching": ("kuo2018",),
+    "bottom_up": ("kuo2018",),
+    "joint": ("kuo2018",),
+    "convex": ("fioretto2021",),
+    "posterior": ("kuo2018",),
+    "ranges": ("hay2010",),
+    "tables": ("abowd2022", "kifer2019"),
+    "geometric": ("ghosh2012",),
+    "discrete_gaussian": ("canonne2020", "bun2016"),
+    "audit": ("flaxman2019",),
+}
+"""The papers to cite beside the software, by kind of release, query, consistency, law of noise, or verb."""
+
+
+def cite(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[NAME]...", help="Methods, kinds or laws of noise, or release folders; none: a list."),
+    ] = None,
+    version: Version = False,
+) -> int:
+    """Print the BibTeX entries of this software and of the papers behind methods or a release."""
+    if not names:
+        rows = [(name, ", ".join(keys)) for name, keys in SOURCES.items()]
+        write_table("What can be cited", ("name", "papers"), rows, numeric=2)
+        return 0
+    keys = dict.fromkeys(key for name in names for key in _keys(name))
+    entries = references()
+    write("\n\n".join([_software(), *(entries[key] for key in keys)]))
+    return 0
+
+
+def references() -> dict[str, str]:
+    """Return the BibTeX entries by key."""
+    text = (files("coco_opt.cli") / "references.bib").read_text(encoding="utf-8")
+    found = re.findall(r"^(@\w+\{(\w+),.*?^\})", text, flags=re.DOTALL | re.MULTILINE)
+    return {key: entry for entry, key in found}
+
+
+def _keys(name: str) -> Iterable[str]:
+    from coco_opt.files.folder import MANIFEST, read_manifest
+
+    if name in SOURCES:
+        return SOURCES[name]
+    if (Path(name) / MANIFEST).is_file():
+        return _used(read_manifest(Path(name)))
+    near = difflib.get_close_matches(name, SOURCES, n=1)
+    hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(SOURCES)}"
+    raise InputError("unknown-name", f"{name!r} is no method and no release folder: {hint}")
+
+
+def _used(manifest: Mapping[str, Any]) -> Iterable[str]:
+    """Return the papers behind a release: its kind, its queries and laws of noise, and how it was made consistent."""
+    budget, method = manifest.get("budget"), manifest.get("method")
+    questions = budget.get("questions", []) if isinstance(budget, dict) else []
+    told = [manifest.get("kind")]
+    told += [one.get(part) for one in questions if isinstance(one, dict) for part in ("query", "law")]
+    told += [method.get("consistency")] if isinstance(method, dict) else []
+    return [key for name in told if isinstance(name, str) for key in SOURCES.get(name, ())]
+
+
+def _software() -> str:
+    return (
+        "@software{coco-opt,\n"
+        "  author  = {{The coco-opt contributors}},\n"
+        "  title   = {coco-opt},\n"
+        f"  version = {{{__version__}}}\n"
+        "}"
+    )
