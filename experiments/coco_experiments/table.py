@@ -10,6 +10,7 @@ from coco_experiments.experiment import Experiment
 KUO2018 = "Kuo, Chiu, Kifer, Hay and Machanavajjhala 2018"
 FLAXMAN2019 = "Flaxman 2019"
 HAY2010 = "Hay, Rastogi, Miklau and Suciu 2010"
+KIFER2019 = "Kifer 2019 slides"
 BEYOND = "beyond the papers"
 TOPDOWN = "Kifer 2019 slides; Abowd et al. 2022"
 
@@ -187,6 +188,30 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         target="coco_experiments.topdown.backends:run",
         summary="every backend on the same splits: objective, certified gap, seconds",
         paper=TOPDOWN,
+    ),
+    Experiment(
+        name="kifer2019/zcdp",
+        target="coco_experiments.kifer2019.zcdp:run",
+        summary="variances of Laplace and Gaussian noise at six levels, published beside ours",
+        paper=f"{KIFER2019}; zCDP/RDP vs. Pure DP",
+    ),
+    Experiment(
+        name="kifer2019/noise",
+        target="coco_experiments.kifer2019.noise:run",
+        summary="Laplace against Gaussian through the whole pipeline, with and without invariants",
+        paper=f"{KIFER2019}; zCDP/RDP, asked for there",
+    ),
+    Experiment(
+        name="kifer2019/integrality",
+        target="coco_experiments.kifer2019.integrality:run",
+        summary="rounding with totally unimodular rows and without: whole vertices, distance, time",
+        paper=f"{KIFER2019}; TopDown with invariants",
+    ),
+    Experiment(
+        name="kifer2019/redistricting",
+        target="coco_experiments.kifer2019.redistricting:run",
+        summary="an acceptance test like the 2020 redistricting data on Hawaii, from files to a verified release",
+        paper=f"{KIFER2019}; Abowd et al. 2022",
     ),
     Experiment(
         name="bench/isotonic_l2",

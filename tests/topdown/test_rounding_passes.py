@@ -116,6 +116,7 @@ def test_crossing_and_overlapping_queries_are_no_network() -> None:
     assert nested_passes([halves, crossing, cells], None) == (halves,)
     assert nested_passes([halves, crossing], crossing) == (crossing,)
     assert nested_passes([halves], stack([crossing, total(4)])) == ()
+    assert nested_passes([everybody, halves], stack([crossing, halves])) == (everybody,)
 
 
 def test_ties_are_decided_by_a_hash_and_move_nothing_else() -> None:

@@ -89,20 +89,27 @@ def round_tables(
 def nested_passes(queries: Sequence[Operator], constraints: Operator | None) -> tuple[Operator, ...]:
     """Return the queries, in order, that are nested with those before them and with the constraints: a network.
 
-    A query of single cells alone is what the last pass rounds, and left out.
+    A query of single cells alone is what the last pass rounds, and left out. Where the constraints are no network by
+    themselves every pass is a mixed-integer program: the first query alone is kept then.
     """
+    kept: list[Operator] = [] if constraints is None else [constraints]
+    wanted = [query for query in queries if not is_of_cells(query)]
+    if kept and not _nested(kept):
+        return tuple(wanted[:1])
+    for query in wanted:
+        if _nested([*kept, query]):
+            kept.append(query)
+    return tuple(kept[constraints is not None :])
+
+
+def _nested(operators: Sequence[Operator]) -> bool:
+    """Tell whether rows count cells once and are nested or disjoint, all of them."""
     from coco_opt.kernels import table_rounding
 
-    kept: list[Operator] = [] if constraints is None else [constraints]
-    given = len(kept)
-    for query in queries:
-        if is_of_cells(query):
-            continue
-        rows = stacked([*kept, query], np.arange(query.cells))
-        room, binds = np.ones((1, query.cells), np.int64), np.ones((1, rows.shape[0]), np.bool_)
-        if table_rounding.nest(rows.start, rows.cell, rows.value, room, binds)[0]:
-            kept.append(query)
-    return tuple(kept[given:])
+    cells = operators[0].cells
+    rows = stacked(operators, np.arange(cells))
+    room, binds = np.ones((1, cells), np.int64), np.ones((1, rows.shape[0]), np.bool_)
+    return bool(table_rounding.nest(rows.start, rows.cell, rows.value, room, binds)[0])
 
 
 def is_of_cells(query: Operator) -> bool:

@@ -1,0 +1,1 @@
+"""Consistency with external knowledge: the slides on TopDown (Kifer 2019)."""

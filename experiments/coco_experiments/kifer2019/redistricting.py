@@ -1,0 +1,189 @@
+"""An acceptance test like the 2020 redistricting data on Hawaii, through files, configuration and the whole engine.
+
+Eleven queries with the shares by level and query of the 2020 production run (Abowd et al. 2022; the levels below the
+nation, their shares scaled to 1), discrete Gaussian noise, the state's total exact, and, as public facts, which types
+of group quarters a block has: at least one person lives in each that is there, nobody in others. The tables are MADE
+within the real counts of Hawaii's blocks (see ``coco_experiments.topdown.data``), races of several kinds as one.
+"""
+
+from __future__ import annotations
+
+import csv
+import tempfile
+from fractions import Fraction
+from pathlib import Path
+from time import perf_counter
+
+import numpy as np
+
+from coco_experiments.experiment import Cell, Outcome, Reporter, Table, write_csv
+from coco_experiments.topdown.data import RACES, RESIDENCES, Blocks, hawaii, large_tables, made_blocks
+from coco_opt.config import load_config
+from coco_opt.releases import release, verify_release
+from coco_opt.topdown.asked.counts import TableCounts
+from coco_opt.topdown.kind.files import read_tables_release
+from coco_opt.topdown.queries import parse_query
+from coco_opt.topdown.schema import Schema, ValueGroups
+
+NAME = "kifer2019/redistricting"
+LEVELS = ("state", "county", "tract", "block_group", "block")
+RHO = Fraction(256, 100)
+LEVEL_SHARES = (1440, 447, 687, 1256, 165)  # of 4099, the nation having the rest
+SEVERAL = "several"
+QUERIES = (
+    "total",
+    "race",
+    "hispanic",
+    "voting_age",
+    "quarters",
+    "residence",
+    "hispanic * race",
+    "race * voting_age",
+    "hispanic * voting_age",
+    "hispanic * race * voting_age",
+    "detail",
+)
+SHARES = (
+    (3773, 6, 6, 6, 6, 6, 12, 12, 6, 34, 230),
+    (3126, 10, 10, 10, 10, 10, 28, 28, 10, 101, 754),
+    (1567, 8, 5, 5, 5, 5, 1933, 20, 5, 67, 482),
+    (1705, 3, 3, 3, 3, 3, 1055, 9, 3, 24, 1288),
+    (5, 9, 5, 5, 5, 5, 21, 21, 5, 71, 3945),
+)
+"""Of 4097, 4097, 4102, 4099 and 4097 parts of each level."""
+SEED, SECONDS = 1, 1800.0
+SHOWN = ("total", "hispanic * race", "voting_age", "residence", "detail")
+COLUMNS = ("level", "regions", *(f"error of {text}" for text in SHOWN))
+
+
+def schema() -> Schema:
+    """Return ethnicity 2 x race 7 x voting age 2 x residence 8, without children in the army."""
+    attributes = {
+        "hispanic": ("no", "yes"),
+        "race": (*RACES, SEVERAL),
+        "voting_age": ("under_18", "over_17"),
+        "residence": RESIDENCES,
+    }
+    quarters = {
+        "households": ["household"],
+        "institutional": ["correctional", "juvenile", "nursing", "other_institution"],
+        "other": ["college", "military", "other_quarters"],
+    }
+    zeros = ("voting_age = under_18 & residence = military",)
+    return Schema(attributes, zeros, {"quarters": ValueGroups("residence", quarters)})
+
+
+def people(blocks: Blocks) -> TableCounts:
+    """Return made tables of the schema's cells, combinations of races as one."""
+    fine, made = schema(), large_tables(blocks, structural_zeros=True)
+    codes = made.schema.decode(made.counts.cells)
+    codes["race"] = np.minimum(codes["race"], len(RACES))
+    leaf = np.repeat(np.arange(made.counts.offsets.size - 1), np.diff(made.counts.offsets))
+    return TableCounts.from_microdata(made.hierarchy, fine, leaf, fine.encode(codes), made.counts.counts)
+
+
+def write_files(folder: Path, counts: TableCounts) -> None:
+    """Write hierarchy, records, facilities and configuration below a folder."""
+    tree, fine = counts.hierarchy, counts.schema
+    paths = [tree.paths[leaf] for leaf in tree.leaves]
+    with (folder / "regions.csv").open("w", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(["region_id", *LEVELS])
+        rows.writerows([f"r{at}", *path.split("/")] for at, path in enumerate(paths))
+    leaf = np.repeat(np.arange(counts.offsets.size - 1), np.diff(counts.offsets))
+    codes = fine.decode(counts.cells)
+    with (folder / "persons.csv").open("w", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(["region_id", *fine.names, "count"])
+        values = [np.array(fine.attributes[name])[codes[name]] for name in fine.names]
+        rows.writerows(zip([f"r{at}" for at in leaf.tolist()], *values, counts.counts.tolist(), strict=True))
+    homes = counts.answers_of(parse_query("residence", fine).operator, tree.leaves)
+    with (folder / "facilities.csv").open("w", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(["region", "query", "answer", "lower", "upper"])
+        for path, here in zip(paths, homes.tolist(), strict=True):
+            for name, persons in zip(RESIDENCES[1:], here[1:], strict=True):
+                rows.writerow([path, "residence", f"residence = {name}", int(persons > 0), "" if persons else 0])
+    (folder / "redistricting.toml").write_text(config_text(fine))
+
+
+def config_text(fine: Schema) -> str:
+    """Return the configuration."""
+
+    def listed(values: object) -> str:
+        return str(list(values)).replace("'", '"')  # type: ignore[call-overload]
+
+    whole = sum(LEVEL_SHARES)
+    shares = [[str(Fraction(part, sum(level))) for part in level] for level in SHARES]
+    attributes = "\n".join(f"{name} = {listed(values)}" for name, values in fine.attributes.items())
+    groups = ", ".join(f"{name} = {listed(values)}" for name, values in fine.groupings["quarters"].groups.items())
+    return f"""[data]
+records = "persons.csv"
+hierarchy = "regions.csv"
+bounds = "facilities.csv"
+
+[privacy]
+mechanism = "discrete_gaussian"
+rho = "{RHO * whole / 4099}"
+split = {listed([str(Fraction(share, whole)) for share in LEVEL_SHARES])}
+neighbours = "replace"
+noise = "seeded"
+seed = {SEED}
+
+[topdown]
+workload = {listed(QUERIES)}
+structural_zeros = {listed(fine.structural_zeros)}
+shares = {str(shares).replace("'", '"')}
+invariants = [{{ query = "total", level = "state" }}]
+groupings = {{ quarters = {{ of = "residence", groups = {{ {groups} }} }} }}
+
+[topdown.attributes]
+{attributes}
+"""
+
+
+def _errors(counts: TableCounts, folder: Path, seconds: float) -> Table:
+    """Return mean absolute errors by level and query, of the tables as read back from the folder."""
+    made, tree = read_tables_release(folder), counts.hierarchy
+    leaves = made.runs.regions >= tree.leaves.start
+    where = made.runs.regions[leaves] - tree.leaves.start
+    found = TableCounts.from_microdata(tree, counts.schema, where, made.runs.cells[leaves], made.runs.counts[leaves])
+    rows: list[tuple[Cell, ...]] = []
+    for level, name in enumerate(LEVELS):
+        regions = tree.level_range(level)
+        errors = []
+        for text in SHOWN:
+            query = parse_query(text, counts.schema).operator
+            errors.append(float(np.abs(found.answers_of(query, regions) - counts.answers_of(query, regions)).mean()))
+        rows.append((name, len(regions), *errors))
+    relaxed, unproved = made.manifest["relaxed"], made.manifest["unproved"]["steps"]
+    notes = (
+        f"A release in {seconds:.1f} s; {len(relaxed)} regions relaxed, {unproved} steps not proved nearest.",
+        "Mean absolute errors of released answers in people. Noise is seeded: NOT PRIVATE.",
+    )
+    return Table(
+        "like the 2020 redistricting data: 11 queries, shares by level, facilities by block",
+        COLUMNS,
+        tuple(rows),
+        notes,
+    )
+
+
+def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
+    """Release, verify and compare; fails where a check of the release does, or it takes longer than half an hour."""
+    counts = people(made_blocks(np.random.default_rng(7), 2, 2, 1, 3) if small else hawaii(data))
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write_files(folder, counts)
+        reporter.progress(NAME, 1, 3)
+        start = perf_counter()
+        outcome = release(load_config(folder / "redistricting.toml"), folder / "release")
+        seconds = perf_counter() - start
+        reporter.progress(NAME, 2, 3)
+        failures = [f"{one.name}: {one.detail}" for one in verify_release(outcome.folder) if not one.passed]
+        table = _errors(counts, outcome.folder, seconds)
+    if seconds > SECONDS:
+        failures.append(f"the release took {seconds:.0f} s, more than {SECONDS:.0f}")
+    reporter.progress(NAME, 3, 3)
+    reporter.table(table)
+    return Outcome((table,), (write_csv(out / f"{NAME}.csv", table),), tuple(failures))

@@ -1,0 +1,67 @@
+"""The experiments on the slides about TopDown: published variances, and small runs of the others."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+from coco_experiments.kifer2019 import integrality, noise, redistricting, zcdp
+
+from tests.experiments.recorder import Recorder
+
+
+def test_every_published_variance_follows_from_its_formula(tmp_path: Path) -> None:
+    outcome = zcdp.run(small=True, out=tmp_path, reporter=Recorder())
+    assert outcome.ok, outcome.failures
+    rows = outcome.tables[0].records()
+    assert len(rows) == 20
+    for row in rows:
+        assert row["formula"] == pytest.approx(row["published"], abs=0.05001)
+        if row["law"] == "Gaussian":
+            assert row["tight conversion"] < row["formula"]
+            assert row["drawn here"] == pytest.approx(row["formula"], rel=1e-6)
+        else:
+            assert row["drawn here"] < row["formula"]
+
+
+def test_both_laws_give_the_same_guarantee_and_keep_exact_totals(tmp_path: Path) -> None:
+    costs = noise.law_costs(1)
+    assert costs["geometric"].guarantee() == (1, 0)
+    epsilon, delta = costs["discrete Gaussian"].guarantee(noise.DELTA)
+    assert delta == noise.DELTA
+    assert 0.999 < epsilon <= 1
+    outcome = noise.run(small=True, out=tmp_path, reporter=Recorder())
+    assert outcome.ok, outcome.failures
+    exact = [row for row in outcome.tables[0].records() if row["exact"] == "block totals"]
+    assert all(row["total"] == 0.0 for row in exact)
+    assert any(row["total"] > 0.0 for row in outcome.tables[0].records() if row["exact"] == "none")
+
+
+def test_networks_round_to_the_relaxations_optimum(tmp_path: Path) -> None:
+    outcome = integrality.run(small=True, out=tmp_path, reporter=Recorder())
+    assert outcome.ok, outcome.failures
+    rows = {row["kept exact"]: row for row in outcome.tables[0].records()}
+    assert [rows[name]["network"] for name in rows] == [True, True, False]
+    assert rows["totals"]["fractional vertices %"] == rows["one marginal"]["fractional vertices %"] == 0.0
+    whole, x = integrality.blurred(np.random.default_rng(1), 3, 3, 3)
+    np.testing.assert_allclose(x.sum(axis=0), whole.sum(axis=0), atol=1e-9)
+    for operator in integrality.kept(3, 3).values():
+        np.testing.assert_allclose(operator.apply(x), operator.apply(whole), atol=1e-9)
+
+
+def test_shares_of_the_redistricting_data_are_whole() -> None:
+    assert [sum(level) for level in redistricting.SHARES] == [4097, 4097, 4102, 4099, 4097]
+    assert {len(level) for level in redistricting.SHARES} == {len(redistricting.QUERIES)}
+    assert sum(redistricting.LEVEL_SHARES) == 4099 - 104
+    assert Fraction(256, 100) == redistricting.RHO
+
+
+def test_a_small_redistricting_release_is_verified(tmp_path: Path) -> None:
+    outcome = redistricting.run(small=True, out=tmp_path, reporter=Recorder())
+    assert outcome.ok, outcome.failures
+    rows = outcome.tables[0].records()
+    assert [row["level"] for row in rows] == list(redistricting.LEVELS)
+    assert rows[0]["error of total"] == 0.0  # exact
+    assert rows[-1]["error of detail"] > 0.0
