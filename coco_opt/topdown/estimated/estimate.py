@@ -8,18 +8,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coco_opt.choices import Certificate, SolverChoices
-from coco_opt.errors import InputError, ProblemError
+from coco_opt.errors import InputError, ProblemError, SolverError
 from coco_opt.histograms import Hierarchy
 from coco_opt.operators import Operator
 from coco_opt.privacy.measurement import Measurement
 from coco_opt.solving import check_threads
 from coco_opt.topdown.answers import TableAnswers
 from coco_opt.topdown.estimated.best_linear import LinearEstimates, best_linear
+from coco_opt.topdown.estimated.core import core_fits
 from coco_opt.topdown.estimated.failsafe import Relaxation
 from coco_opt.topdown.estimated.method import TopdownMethod, misfit
 from coco_opt.topdown.estimated.recursion import AfterLevel, Checkpoint, Progress, bottom_up, top_down
 from coco_opt.topdown.estimated.sparse_tables import SparseTables
-from coco_opt.topdown.estimated.step import split_step
+from coco_opt.topdown.estimated.step import BY_BOUNDS, ImpliedRecord, split_step
 from coco_opt.topdown.estimated.ties import seed_of
 from coco_opt.topdown.estimated.unproved import NOTHING_UNPROVED, Unproved
 from coco_opt.topdown.schema import Schema
@@ -34,7 +35,7 @@ class TablesResult:
     """Whole tables of every region, by level, root first; who had to be relaxed; certificates of the problems solved.
 
     Counts are people, in the schema's allowed cells; a parent's table is the sum of its children's. ``unproved`` counts
-    the fits and roundings that were not proved nearest.
+    the fits and roundings that were not proved nearest, ``implied`` says how what facts imply was kept.
     """
 
     hierarchy: Hierarchy
@@ -43,6 +44,7 @@ class TablesResult:
     relaxed: tuple[Relaxation, ...]
     certificates: tuple[Certificate, ...]
     unproved: Unproved = NOTHING_UNPROVED
+    implied: ImpliedRecord = BY_BOUNDS
 
     def level(self, level: int) -> Ints:
         """Return the dense tables int64[regions of level, cells] of a level; mind the memory."""
@@ -83,7 +85,8 @@ def estimate_tables(
     Reads the measurement only: it is post-processing and costs no privacy. ``threads`` split regions side by side, and
     the answer does not depend on them; ``progress`` is told the regions done and their number. ``after_level`` is given
     what is done after each level, and ``resume_from`` goes on from there (top-down estimations only). With fallback
-    solvers (``SolverChoices``) tables that hold end every fit that solvers miss, and ``unproved`` counts them. Raises
+    solvers (``SolverChoices``) tables that hold end every fit that solvers miss, and ``unproved`` counts them; where
+    even the failsafe finds no room, all is made anew from the minimal schema, which always has it. Raises
     ProblemError for a method that cannot read what was measured and where no tables satisfy the constraints,
     SolverError where a solver misses its tolerance; both name the region.
     """
@@ -105,10 +108,16 @@ def estimate_tables(
         if after_level is not None:
             after_level(done)
     else:
-        done = top_down(step, threads=threads, progress=progress, after_level=after_level, resume_from=resume_from)
-    return TablesResult(
-        measured.hierarchy, measured.schema, done.tables, done.relaxed, used.certificates, done.unproved
-    )
+        try:
+            done = top_down(step, threads=threads, progress=progress, after_level=after_level, resume_from=resume_from)
+        except (ProblemError, SolverError):
+            # Tables made from above may leave no room below. The classes of all regions at once always have it.
+            if not used.fallback or not facts or step.core is not None or not core_fits(facts.system):
+                raise
+            step = split_step(measured, replace(chosen, implied="minimal_schema"), used)
+            done = top_down(step, threads=threads, progress=progress)
+    tables, relaxed, unproved = done.tables, done.relaxed, done.unproved
+    return TablesResult(measured.hierarchy, measured.schema, tables, relaxed, used.certificates, unproved, step.implied)
 
 
 def linear_estimates(measurement: Measurement, *, full: bool | None = None) -> LinearEstimates:

@@ -31,6 +31,8 @@ from coco_opt.operators import Grouping, Operator
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
+_SHOWN = 8  # changed cells in a sentence
+
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
@@ -39,12 +41,22 @@ Ints = NDArray[np.int64]
 class Relaxation:
     """A region whose table had to change so that it could be split: ``moved`` people changed cells in it and above.
 
-    Where its total had to change too, ``moved`` is the larger of the people added and the people taken.
+    Where its total had to change too, ``moved`` is the larger of the people added and the people taken. ``changes`` are
+    cells in words and by how many people each changed, the largest first, and ``why`` is what failed before.
     """
 
     region: int
     path: str
     moved: int
+    changes: tuple[tuple[str, int], ...] = ()
+    why: str = ""
+
+    @property
+    def words(self) -> str:
+        """Return the change in one sentence."""
+        shown = "; ".join(f"{change:+,} {cell}" for cell, change in self.changes[:_SHOWN])
+        more = f"; and {len(self.changes) - _SHOWN} more cells" if len(self.changes) > _SHOWN else ""
+        return f"{self.path!r} changed by {self.moved:,} persons ({shown}{more}): {self.why}"
 
 
 @dataclass(frozen=True, eq=False, slots=True)

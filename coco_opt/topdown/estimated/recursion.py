@@ -22,6 +22,8 @@ Ints = NDArray[np.int64]
 Progress = Callable[[int, int], None]
 ResultT = TypeVar("ResultT")
 
+_CHANGES = 50  # changed cells that a failsafe's record names
+
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Checkpoint:
@@ -59,7 +61,8 @@ def top_down(
     """
     done = resume_from or Checkpoint(())
     _check_fit(step, done)
-    step.unproved.resume(done.unproved)
+    if resume_from is not None:
+        step.unproved.resume(done.unproved)
     counter = _Counter(step.measured.hierarchy.regions, progress)
     counter.add(sum(tables.regions for tables in done.tables))
     for level in range(done.level + 1, step.measured.hierarchy.levels):
@@ -124,9 +127,9 @@ def _level(step: SplitStep, level: int, done: Checkpoint, threads: int, counter:
     for at, region in enumerate(above):
         failure = outcomes[at]
         if isinstance(failure, Exception):
-            outcomes[at], tables, moved = _failsafe(step, region, tables, failure)
-            if moved:
-                relaxed.append(Relaxation(region, step.measured.hierarchy.paths[region], moved))
+            outcomes[at], tables, change = _failsafe(step, region, tables, failure)
+            if change.any():
+                relaxed.append(_relaxation(step, region, change, failure))
             counter.add(len(step.children(region)))
     parts = [outcome for outcome in outcomes if isinstance(outcome, SparseTables)]
     return Checkpoint((*tables, SparseTables.joined(parts)), tuple(relaxed), step.unproved.value)
@@ -134,7 +137,7 @@ def _level(step: SplitStep, level: int, done: Checkpoint, threads: int, counter:
 
 def _failsafe(
     step: SplitStep, region: int, tables: list[SparseTables], failure: Exception
-) -> tuple[SparseTables, list[SparseTables], int]:
+) -> tuple[SparseTables, list[SparseTables], Ints]:
     """Return the children's tables after a relaxed split, all levels above changed with them, and the change."""
     hierarchy = step.measured.hierarchy
     lineage = (region, *hierarchy.ancestors(region))
@@ -148,9 +151,15 @@ def _failsafe(
     except (ProblemError, SolverError) as error:
         failure = error
     else:
-        moved = max(int(np.maximum(change, 0).sum()), int(np.maximum(-change, 0).sum()))
-        return SparseTables.of(children), _with_change(step, tables, lineage, change), moved
+        return SparseTables.of(children), _with_change(step, tables, lineage, change), change
     raise _named(failure, step.name(region))
+
+
+def _relaxation(step: SplitStep, region: int, change: Ints, failure: Exception) -> Relaxation:
+    moved = max(int(np.maximum(change, 0).sum()), int(np.maximum(-change, 0).sum()))
+    cells = sorted(np.flatnonzero(change).tolist(), key=lambda cell: (-abs(int(change[cell])), cell))[:_CHANGES]
+    changes = tuple((step.measured.schema.label(cell), int(change[cell])) for cell in cells)
+    return Relaxation(region, step.measured.hierarchy.paths[region], moved, changes, str(failure))
 
 
 def _with_change(

@@ -16,18 +16,36 @@ from coco_opt.problems.topdown_split import LinearRows, SplitTerm, TopdownSplit
 from coco_opt.solution import Solution
 from coco_opt.topdown.answers import TableAnswers
 from coco_opt.topdown.estimated.core import CoreTables, bounds_fall_short, core_fits, core_tables
+from coco_opt.topdown.estimated.cutting import ROUNDS, Cutting
 from coco_opt.topdown.estimated.linear import LinearStage, linear_stage
 from coco_opt.topdown.estimated.method import Implied, TopdownMethod
 from coco_opt.topdown.estimated.rounding import integer_rows, is_of_cells, nested_passes, round_in_passes
 from coco_opt.topdown.estimated.ties import PRECISION, Ties
 from coco_opt.topdown.estimated.unbiased import unbiased_rounding
 from coco_opt.topdown.estimated.unproved import Tally
+from coco_opt.topdown.facts.cuts import CutOracle
 from coco_opt.topdown.invariants import Constraints
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 _LEAST_TOLERANCE = 1e-6  # people; answers kept from an earlier pass are known to a solver's precision only
+
+
+@dataclass(frozen=True, slots=True)
+class ImpliedRecord:
+    """How what facts imply for regions above their own was kept: by which method, with how many classes and cuts.
+
+    ``oracle`` is how cuts are found, "" for none.
+    """
+
+    method: Implied
+    classes: int = 0
+    cuts: int = 0
+    oracle: str = ""
+
+
+BY_BOUNDS = ImpliedRecord("bounds")
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -45,6 +63,17 @@ class SplitStep:
     rounded: tuple[tuple[Operator, ...], ...]
     unproved: Tally
     core: CoreTables | None = None
+    cutting: Cutting | None = None
+
+    @property
+    def implied(self) -> ImpliedRecord:
+        """Return how implied constraints were kept so far."""
+        if self.core is not None:
+            return ImpliedRecord("minimal_schema", self.core.system.classes.count)
+        if self.cutting is not None:
+            oracle = self.cutting.oracle
+            return ImpliedRecord("cuts", oracle.system.classes.count, self.cutting.count, oracle.kind)
+        return BY_BOUNDS
 
     def children(self, region: int | None) -> range:
         """Return the children of a region, or for None the root alone."""
@@ -59,7 +88,8 @@ class SplitStep:
         """Return what binds the tables of consecutive regions of one level, None for nothing."""
         if self.core is not None:
             return self.core.constraints_of(regions)
-        return self.measured.constraints_of(regions)
+        known = self.measured.constraints_of(regions)
+        return known if self.cutting is None else self.cutting.added(known, regions)
 
     def terms(self, regions: range, queries: Sequence[int]) -> list[SplitTerm]:
         """Return what is known about the tables of consecutive regions of one level, one term a query."""
@@ -149,7 +179,25 @@ class SplitStep:
             return forced
         if table is not None and (len(regions) == 1 or not table.any()):
             return self._forced(regions, table)
+        return self._cut(regions, table) if self.cutting is not None else self._nearest(regions, table)
+
+    def _nearest(self, regions: range, table: Ints | None) -> Ints:
         return self.whole(self.fractional(regions, table), regions, table)
+
+    def _cut(self, regions: range, table: Ints | None) -> Ints:
+        """Return whole tables that extend to the leaves: constraints are added while some violates one."""
+        assert self.cutting is not None
+        x = self.fractional(regions, table)
+        for _ in range(ROUNDS):
+            if not self.cutting.cut(regions, x):
+                break
+            x = self.fractional(regions, table)
+        whole = self.whole(x, regions, table)
+        for _ in range(ROUNDS):
+            if not self.cutting.cut(regions, whole):
+                break
+            whole = self.whole(x, regions, table)
+        return whole
 
     def _forced(self, regions: range, table: Ints) -> Ints:
         """Return the one choice there is: an only child's table, or nobody anywhere."""
@@ -170,11 +218,14 @@ def split_step(measured: TableAnswers, method: TopdownMethod, solvers: SolverCho
     """Prepare the splits of a run; for estimation "full" this runs the linear stage's up pass."""
     stage = linear_stage(measured) if method.estimation == "full" else None
     groups = method.groups([query.name for query in measured.queries])
-    unproved, core = Tally(), None
-    if implied_by(measured, method) == "minimal_schema":
+    unproved, core, cutting = Tally(), None, None
+    implied = implied_by(measured, method)
+    if implied == "minimal_schema":
         core = core_tables(measured, solvers, unproved, method.seed)
+    elif implied == "cuts":
+        cutting = Cutting(CutOracle(measured.invariants.system))
     rounded = _rounded(measured, method, core)
-    return SplitStep(measured, method, solvers, stage, groups, rounded, unproved, core)
+    return SplitStep(measured, method, solvers, stage, groups, rounded, unproved, core, cutting)
 
 
 def implied_by(measured: TableAnswers, method: TopdownMethod) -> Implied:

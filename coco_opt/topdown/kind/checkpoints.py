@@ -80,7 +80,10 @@ def _read(path: Path) -> tuple[dict[str, Any], Checkpoint]:
             SparseTables(content[f"offsets {k}"], content[f"cells {k}"], content[f"counts {k}"], header["size"])
             for k in range(levels)
         )
-    relaxed = tuple(Relaxation(**one) for one in header["relaxed"])
+    relaxed = tuple(
+        Relaxation(**{**one, "changes": tuple((cell, change) for cell, change in one["changes"])})
+        for one in header["relaxed"]
+    )
     return header, Checkpoint(tables, relaxed, Unproved(**header["unproved"]))
 
 

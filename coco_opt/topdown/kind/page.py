@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from html import escape
+from typing import Any
 
 import numpy as np
 
@@ -14,6 +15,14 @@ from coco_opt.topdown.answers import TableAnswers
 from coco_opt.topdown.constraint import SOURCE_WORDS
 from coco_opt.topdown.estimated.best_linear import LinearEstimates, best_linear
 from coco_opt.topdown.kind.files import CellRuns
+
+_CELLS = 8  # changed cells of a relaxed region that are shown
+_IMPLIED = {
+    "bounds": "What they imply for larger regions: bounds on single answers, closed under sums.",
+    "cuts": "What they imply for larger regions: {cuts:,} constraints on {classes} classes, found by {oracle}.",
+    "minimal_schema": "What they imply for larger regions is kept by solving the {classes} classes of cells that they "
+    "tell apart for all regions at once, and all other cells below them.",
+}
 
 MOST_ANSWERS = 16
 """Queries of more answers are left out of the page."""
@@ -85,7 +94,10 @@ def _facts(shown: Shown) -> str:
     rows = [(one["level"], one.get("constraint") or one["query"], SOURCE_WORDS[one["source"]]) for one in facts]
     if not rows:
         return ""
-    return f"<h2>What holds exactly</h2>\n{table(('level', 'fact', 'where it comes from'), rows, numeric=3)}"
+    implied = shown.manifest["implied"]
+    how = _IMPLIED[implied["method"]].format(**implied)
+    facts_table = table(("level", "fact", "where it comes from"), rows, numeric=3)
+    return f"<h2>What holds exactly</h2>\n{facts_table}\n<p class='note'>{escape(how)}</p>"
 
 
 def _errors(levels: Sequence[str], errors: Mapping[str, Sequence[float]]) -> str:
@@ -145,8 +157,17 @@ def _explored(shown: Shown, measured: TableAnswers) -> Explored:
 
 
 def _relaxed(shown: Shown) -> str:
-    rows = [(one["region"], f"{one['persons_moved']:,}") for one in shown.manifest["relaxed"]]
-    return f"<h2>Relaxed regions</h2>\n{table(('region', 'persons moved'), rows)}" if rows else ""
+    rows = [
+        (one["region"], _changes(one["cells"]), one["why"], f"{one['persons_moved']:,}")
+        for one in shown.manifest["relaxed"]
+    ]
+    header = ("region", "cells", "why", "persons moved")
+    return f"<h2>Relaxed regions</h2>\n{table(header, rows, numeric=3)}" if rows else ""
+
+
+def _changes(cells: Sequence[Mapping[str, Any]]) -> str:
+    shown = "; ".join(f"{one['change']:+,} {one['cell']}" for one in cells[:_CELLS])
+    return shown + (" ..." if len(cells) > _CELLS else "")
 
 
 def _unproved(shown: Shown) -> str:

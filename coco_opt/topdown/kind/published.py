@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from coco_opt.config.model import Config
@@ -67,7 +68,16 @@ def _manifest(asked: Asked, method: TablesMethod, measured: TableAnswers, result
         },
         "exact": exact,
         "facts": list(_facts(asked, measured)),
-        "relaxed": [{"region": one.path, "persons_moved": one.moved} for one in result.relaxed],
+        "implied": asdict(result.implied),
+        "relaxed": [
+            {
+                "region": one.path,
+                "persons_moved": one.moved,
+                "cells": [{"cell": cell, "change": change} for cell, change in one.changes],
+                "why": one.why,
+            }
+            for one in result.relaxed
+        ],
         "unproved": {
             "steps": unproved.steps,
             "worst_relative_gap": unproved.gap,
