@@ -130,8 +130,8 @@ def test_keys_are_checked_when_they_are_read(keys: dict[str, Any], key: str, tmp
     ("keys", "key", "message"),
     [
         *(
-            ({"bucket_growth": 1, "consistency": name}, "groups.consistency", '"posterior"')
-            for name in ("joint", "convex", "matching", "bottom_up", "none")
+            ({"bucket_growth": 1, "consistency": name}, "groups.consistency", "reads single cells, not buckets")
+            for name in ("joint", "convex")
         ),
         ({"bucket_growth": [1] * 3, **POSTERIOR}, "groups.bucket_growth", "3 entries"),
         ({"bucket_edges": [[0]] * 3, **POSTERIOR}, "groups.bucket_edges", "3 entries"),
@@ -150,10 +150,10 @@ def test_contradictions_are_refused_before_anything_is_paid(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["sizes.csv"]
 
 
-def test_other_methods_refuse_buckets_in_python_too() -> None:
+def test_programs_of_cells_refuse_buckets_in_python_too() -> None:
     hierarchy, truth = three_levels(np.random.default_rng(1))
     noisy = measured(hierarchy, truth, "cumulative", buckets=[Buckets.from_edges([0, 3, MAX_SIZE])] * 3)
-    for name in ("joint", "convex", "matching", "bottom_up", "none"):
+    for name in ("joint", "convex"):
         with pytest.raises(ProblemError):
             estimate_groups(noisy, GroupsMethod(("l1",) * 3, consistency=name))
     with pytest.raises(ProblemError, match="'posterior'"):
@@ -387,11 +387,11 @@ def test_a_manifest_without_a_coverage_fails(folder: Path, tmp_path: Path) -> No
 # --- forecast ---------------------------------------------------------------------------------------------
 
 
-def test_a_forecast_counts_buckets_and_simulates_the_posterior_alone(tmp_path: Path) -> None:
+def test_a_forecast_rehearses_what_reads_buckets(tmp_path: Path) -> None:
     config = config_of(tmp_path, bucket_growth=0.5, **POSTERIOR)
     shown = GROUPS.forecast(GROUPS.plan(config), Wanted(), Silent())
     (simulated,) = shown.tables
-    assert [row[:2] for row in simulated.rows] == [("posterior", "as configured")]
+    assert [row[0] for row in simulated.rows] == ["posterior", "matching", "bottom_up"]
 
 
 def test_the_written_configuration_names_the_keys(tmp_path: Path) -> None:

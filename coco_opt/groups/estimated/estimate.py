@@ -166,10 +166,6 @@ def _estimates(
                 f"level {level} was not measured, and consistency {method.consistency!r} needs it: give it a share of "
                 "the budget"
             )
-        if answers.query(level) == "buckets":
-            raise ProblemError(
-                f"level {level} was asked for buckets of sizes, which only consistency 'posterior' reads"
-            )
     level_of = answers.hierarchy.level
     regions = [region for level in needed for region in answers.hierarchy.level_range(level)]
     done: list[int] = []

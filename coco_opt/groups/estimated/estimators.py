@@ -5,7 +5,13 @@ Each estimator is a named optimisation problem followed by rounding, and gives e
 * sizes (the naive estimator): projection onto a simplex, then controlled rounding; the noise of one cell is v, so the
   sizes of the H[j] groups estimated at j get v / H[j], by the argument of section 5.1.2 (the paper gives none);
 * ranks: isotonic regression of the noisy sorted sizes; v / |S|, S the groups pooled together (section 5.1.1);
-* cumulative: isotonic regression of the noisy cumulative counts; 2 v / H[j] (section 5.1.2).
+* cumulative: isotonic regression of the noisy cumulative counts; 2 v / H[j] (section 5.1.2);
+* buckets: isotonic regression of the buckets' means, weighed by their widths n; 2 v / (n^2 H[j]) + (n^2 - 1) / 12.
+
+The last is isotonic regression of the sums: a nondecreasing row with its cells replaced by their bucket's mean has the
+same sums and is nondecreasing within the same bounds. So some best row is constant in every bucket, where the loss is
+that of the means with weights n (p = 1) or n^2 (p = 2). What is taken rises evenly between the buckets' middles
+instead: jumps at the edges would put all groups of a bucket at its first size.
 
 Here v is the law's nominal variance: 2 s^2 for geometric noise of scale s, as in the paper, sigma^2 for Gaussian noise.
 """
@@ -22,7 +28,7 @@ from numpy.typing import NDArray
 from coco_opt.choices import SolverChoices
 from coco_opt.errors import ProblemError
 from coco_opt.groups.answers import Loss, RegionAnswer
-from coco_opt.groups.estimated.estimates import IntArray, SizeEstimate
+from coco_opt.groups.estimated.estimates import FloatArray, IntArray, SizeEstimate
 from coco_opt.groups.queries import AskedQuery
 from coco_opt.histograms import CountOfCounts
 from coco_opt.kernels.merging import Rounding, round_sizes
@@ -59,8 +65,6 @@ def estimate(answer: RegionAnswer, options: FitOptions, solvers: SolverChoices) 
     """Return the estimated sizes of a region's groups; exactly ``answer.groups`` of them."""
     if answer.groups == 0:
         return SizeEstimate.from_histogram(CountOfCounts.empty(), 0.0)
-    if answer.query not in _ESTIMATORS:
-        raise ProblemError(f"region {answer.region!r} was asked for {answer.query}: no estimator reads them alone")
     return _ESTIMATORS[answer.query](answer, options, solvers)
 
 
@@ -77,6 +81,22 @@ def _cumulative(answer: RegionAnswer, options: FitOptions, solvers: SolverChoice
     return SizeEstimate.from_histogram(histogram, 2.0 * answer.law.nominal_variance)
 
 
+def _buckets(answer: RegionAnswer, options: FitOptions, solvers: SolverChoices) -> SizeEstimate:
+    assert answer.buckets is not None
+    begin, end = answer.buckets.begin, answer.buckets.end
+    width = (end - begin).astype(np.float64)
+    weights = width if options.loss == "l1" else np.square(width)
+    fitted = _isotonic(answer.values / width, answer.groups, options, solvers, weights)
+    knots, heights = np.append(0.5 * (begin + end - 1), answer.max_size), np.append(fitted, answer.groups)
+    rising = np.interp(np.arange(answer.max_size), knots, heights)
+    cumulative = np.append(_whole(rising, options.rounding), answer.groups)
+    histogram = CountOfCounts.from_dense(np.diff(cumulative, prepend=0))
+    place = np.searchsorted(end, histogram.sizes, side="right").clip(max=width.size - 1)
+    spread = np.square(width[place])
+    variances = 2.0 * answer.law.nominal_variance / (spread * histogram.counts) + (spread - 1.0) / 12.0
+    return SizeEstimate(histogram.sizes, histogram.counts, variances)
+
+
 def _ranks(answer: RegionAnswer, options: FitOptions, solvers: SolverChoices) -> SizeEstimate:
     fitted = _isotonic(answer.values, answer.max_size, options, solvers)
     starts = np.flatnonzero(np.append(True, np.diff(fitted) > SAME_BLOCK))
@@ -84,10 +104,12 @@ def _ranks(answer: RegionAnswer, options: FitOptions, solvers: SolverChoices) ->
     return SizeEstimate(_whole(fitted[starts], options.rounding), pooled, answer.law.nominal_variance / pooled)
 
 
-def _isotonic(values: IntArray, upper: int, options: FitOptions, solvers: SolverChoices) -> NDArray[Any]:
+def _isotonic(
+    values: NDArray[Any], upper: int, options: FitOptions, solvers: SolverChoices, weights: FloatArray | None = None
+) -> NDArray[Any]:
     if options.loss == "l2":
-        return solvers.solve(IsotonicL2(values, lower=0, upper=upper))
-    return solvers.solve(IsotonicL1(values, lower=0, upper=upper, ties=options.ties))
+        return solvers.solve(IsotonicL2(values, weights, lower=0, upper=upper))
+    return solvers.solve(IsotonicL1(values, weights, lower=0, upper=upper, ties=options.ties))
 
 
 def _whole(values: NDArray[Any], rounding: Rounding) -> IntArray:
@@ -98,4 +120,5 @@ _ESTIMATORS: Mapping[AskedQuery, Callable[[RegionAnswer, FitOptions, SolverChoic
     "sizes": _sizes,
     "ranks": _ranks,
     "cumulative": _cumulative,
+    "buckets": _buckets,
 }

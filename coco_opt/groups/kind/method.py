@@ -78,7 +78,7 @@ def _same(configured: Buckets | None, asked: Buckets | None, max_size: int) -> b
 
 
 def _check_buckets(config: Config, asked: Asked) -> None:
-    """Raise ConfigError where a method reads neither buckets nor, of the posterior, sizes."""
+    """Raise ConfigError where a method does not read buckets, or the posterior sizes."""
     consistency: Consistency = config.method.consistency
     queries = {question.query for question in asked.questions}
     if consistency == "posterior" and "sizes" in queries:
@@ -86,8 +86,11 @@ def _check_buckets(config: Config, asked: Asked) -> None:
             "'posterior' reads cumulative counts, buckets of them, and ranks: ask another groups.query than 'sizes'"
         )
         raise config.error("groups.consistency", message)
-    if consistency != "posterior" and "buckets" in queries:
-        message = f'{consistency!r} cannot read buckets of sizes: use "posterior", or leave the buckets out'
+    if consistency in ONE_PROGRAM and "buckets" in queries:
+        message = (
+            f"{_NAMES[consistency]} reads single cells, not buckets of sizes: use 'posterior', 'matching', 'bottom_up' "
+            "or 'none', or leave the buckets out"
+        )
         raise config.error("groups.consistency", message)
 
 

@@ -18,7 +18,7 @@ from coco_opt.groups.answers import max_size_of
 from coco_opt.groups.asked.optimised import Growths, best_growths, even_law, mean_logarithm, steep_law
 from coco_opt.groups.asked.predicted import Predictor, Regions
 from coco_opt.groups.buckets import Buckets
-from coco_opt.groups.estimated.estimate import GroupsMethod
+from coco_opt.groups.estimated.estimate import Consistency, GroupsMethod
 from coco_opt.groups.kind.rehearsal import Questions, Rehearsal, extrapolated, questions_of
 from coco_opt.groups.queries import GROUPS, sensitivity
 from coco_opt.privacy.planner import NoisePlan, Shares, best_shares, uniform_shares
@@ -32,7 +32,8 @@ LEAST_RUNS = 3
 _SPLITS = 60  # tried
 _GAIN = 0.03  # of the mean logarithm of errors, for which another split is proposed
 _BEYOND = 2.0  # standard errors
-_BUCKETS = "posterior, buckets"
+_READERS: tuple[Consistency, ...] = ("posterior", "matching")  # of buckets
+_BUCKETS = ", buckets"
 
 Candidates = Mapping[str, tuple[Questions, GroupsMethod]]
 
@@ -61,7 +62,8 @@ def optimised(
         growths = chosen.growths.growths
         notes.append(("Laws", f"supposed sizes: {' and '.join(chosen.laws)}"))
         if any(growths):
-            every[_BUCKETS] = _with_buckets(plan, growths, next(iter(candidates.values()))[1])
+            for name in _READERS:
+                every[name + _BUCKETS] = _with_buckets(plan, growths, next(iter(candidates.values()))[1], name)
     runs = max(runs, LEAST_RUNS)
     errors = _rehearsed(plan, part, every, runs, reporter)
     tables.append(_rehearsed_figures(plan, errors))
@@ -124,11 +126,12 @@ def _variances(plan: Plan, shares: Sequence[float]) -> FloatArray:
     return noise.variances(shares)
 
 
-def _with_buckets(plan: Plan, growths: Sequence[float], method: GroupsMethod) -> tuple[Questions, GroupsMethod]:
+def _with_buckets(
+    plan: Plan, growths: Sequence[float], method: GroupsMethod, name: Consistency
+) -> tuple[Questions, GroupsMethod]:
     max_size, questions = max_size_of(plan.asked), questions_of(plan)
     buckets = tuple(Buckets.by_growth(max_size, growth) if growth else None for growth in growths)
-    posterior = replace(method, consistency="posterior", intervals=0.0)
-    return replace(questions, buckets=buckets), posterior
+    return replace(questions, buckets=buckets), replace(method, consistency=name, intervals=0.0)
 
 
 def _rehearsed(
@@ -168,8 +171,8 @@ def _words(best: str, gain: FloatArray | None, configured: str, runs: int) -> st
 
 
 def _lines(best: str, growths: tuple[float, ...], chosen: _Chosen | None) -> tuple[str, ...]:
-    consistency = f'consistency = "{best.partition(",")[0]}"'
-    if best != _BUCKETS or chosen is None:
+    consistency = f'consistency = "{best.removesuffix(_BUCKETS)}"'
+    if not best.endswith(_BUCKETS) or chosen is None:
         return ("[groups]", consistency)
     return ("[groups]", consistency, f"bucket_growth = [{', '.join(f'{growth:g}' for growth in growths)}]")
 

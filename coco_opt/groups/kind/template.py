@@ -20,7 +20,7 @@ _SECTION = """\
 [groups]
 max_size = 1000               # asked: public bound on a group's size, chosen without looking at the private table
 query = "cumulative"          # asked: sizes | ranks | cumulative, or one a level
-# bucket_growth = 0.1         # asked: sums over buckets of 0.1 x size sizes (one a level; for consistency posterior)
+# bucket_growth = 0.1         # asked: sums over buckets of 0.1 x size sizes (one a level; see  plan --optimise)
 # bucket_edges = [0, 1, 2, 5] # asked: or the sizes at which buckets begin
 loss = "l1"                   # estimated, and free to change from here on: l1 | l2
 ties = "upper"                # upper | lower | midpoint, for loss l1
