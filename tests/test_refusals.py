@@ -16,12 +16,12 @@ TREE = co.Hierarchy.from_paths([("nation", "north"), ("nation", "south")])
 COST = co.Epsilon(Fraction(1))
 
 
-def estimated(threads: object) -> object:
+def estimated(threads: object = 1, groups: object = (6, 3, 3)) -> object:
     north, south = (co.CountOfCounts.from_runs([size], [3]) for size in (1, 2))
     noisy = co.measure_hierarchy(
         [north + south, north, south],
         TREE,
-        [6, 3, 3],
+        groups,  # type: ignore[arg-type]
         queries=["cumulative"] * 2,
         costs=COST.shared(["1/2", "1/2"]),
         max_size=4,
@@ -42,6 +42,7 @@ def estimated(threads: object) -> object:
         (lambda: co.Epsilon(0.1), "a float is no exact cost"),  # type: ignore[arg-type]
         (lambda: co.Hierarchy.from_paths(["nation/north"]), "a path is a sequence of names"),
         (lambda: co.Schema({"sex": "fm"}), "needs a list of names"),
+        (lambda: estimated(groups=[6.0, 3.0, 3.0]), "public numbers of groups must hold integers"),
         (lambda: estimated(0), "threads must be a whole number of at least 1, not 0"),
         (lambda: estimated(1.5), "threads must be a whole number"),
         (lambda: estimated("2"), "threads must be a whole number"),

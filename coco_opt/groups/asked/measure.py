@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from coco_opt.errors import InputError, ProblemError
 from coco_opt.groups.answers import KIND, MAX_SIZE, buckets_of, max_size_of, starts_name
 from coco_opt.groups.buckets import Buckets
 from coco_opt.groups.queries import GROUPS, Query, exact_answers, question
 from coco_opt.histograms import CountOfCounts, Hierarchy
+from coco_opt.histograms.arrays import as_int64
 from coco_opt.privacy import Asked, Cost, Exact, Measurement, Neighbours, NoiseSource, Question, add_noise
 from coco_opt.privacy.answers import Progress
 from coco_opt.privacy.noise import MAX_VALUE
@@ -23,7 +24,7 @@ _SPREADS = 64  # noise beyond this many spreads has probability below 1e-27
 
 def asked_of(
     hierarchy: Hierarchy,
-    group_counts: Int64,
+    group_counts: ArrayLike,
     *,
     queries: Sequence[Query],
     costs: Sequence[Cost],
@@ -47,7 +48,7 @@ def asked_of(
         raise ProblemError(f"{hierarchy.levels} levels need as many buckets, or none at all")
     if max_size < 1:
         raise ProblemError("max_size, the public bound on group sizes, must be at least 1")
-    counts = np.array(group_counts, dtype=np.int64)
+    counts = as_int64(group_counts, "the public numbers of groups").copy()
     if counts.shape != (hierarchy.regions,) or counts.min() < 0:
         raise ProblemError(f"{hierarchy.regions} regions need as many public numbers of groups, none negative")
     rows = enumerate(zip(queries, costs, given, strict=True))
@@ -129,7 +130,7 @@ def measured(
 def measure_hierarchy(
     truth: Sequence[CountOfCounts],
     hierarchy: Hierarchy,
-    group_counts: Int64,
+    group_counts: ArrayLike,
     *,
     queries: Sequence[Query],
     costs: Sequence[Cost],
