@@ -190,6 +190,24 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         paper=TOPDOWN,
     ),
     Experiment(
+        name="kifer2019/dorm",
+        target="coco_experiments.kifer2019.dorm:run",
+        summary="the college town's implied constraints by elimination, flows and lifting, published beside ours",
+        paper=f"{KIFER2019}; Invariants, An Example",
+    ),
+    Experiment(
+        name="kifer2019/facilities",
+        target="coco_experiments.kifer2019.facilities:run",
+        summary="3 to 28 facility types by 10 to 1,000 blocks: bounds, cuts and the minimal schema",
+        paper=f"{KIFER2019}; TopDown with invariants, Example",
+    ),
+    Experiment(
+        name="kifer2019/facts",
+        target="coco_experiments.kifer2019.facts:run",
+        summary="5,000 sets of facts with known answers: released, or refused before payment",
+        paper=f"{KIFER2019}; Implied constraints",
+    ),
+    Experiment(
         name="kifer2019/zcdp",
         target="coco_experiments.kifer2019.zcdp:run",
         summary="variances of Laplace and Gaussian noise at six levels, published beside ours",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from coco_experiments.kifer2019 import integrality, noise, redistricting, zcdp
+from coco_experiments.kifer2019 import dorm, facilities, facts, integrality, noise, redistricting, zcdp
 
 from tests.experiments.recorder import Recorder
 
@@ -65,3 +65,31 @@ def test_a_small_redistricting_release_is_verified(tmp_path: Path) -> None:
     assert [row["level"] for row in rows] == list(redistricting.LEVELS)
     assert rows[0]["error of total"] == 0.0  # exact
     assert rows[-1]["error of detail"] > 0.0
+
+
+def test_every_method_gives_the_dorms_published_constraints(tmp_path: Path) -> None:
+    outcome = dorm.run(small=True, out=tmp_path, reporter=Recorder())
+    assert outcome.ok, outcome.failures
+    rows = outcome.tables[0].records()
+    assert [row["as published"] for row in rows] == [True] * 3
+    assert len({row["towns accepted"] for row in rows}) == 1
+
+
+def test_facilities_scale_without_failsafes(tmp_path: Path) -> None:
+    outcome = facilities.run(small=True, out=tmp_path, reporter=Recorder())
+    assert outcome.ok, outcome.failures
+    assert {row["method"]: row["failsafes"] for row in outcome.tables[0].records()}["minimal_schema"] == 0
+
+
+def test_facts_of_every_class_end_as_they_must(tmp_path: Path) -> None:
+    outcome = facts.run(small=True, out=tmp_path, reporter=Recorder())
+    assert outcome.ok, outcome.failures
+    for row in outcome.tables[0].records():
+        assert row["released"] == row["refused"] == 2
+        assert not row["wrong"]
+
+
+@pytest.mark.slow
+def test_five_thousand_facts_end_as_they_must(tmp_path: Path) -> None:
+    outcome = facts.run(small=False, out=tmp_path, reporter=Recorder())
+    assert outcome.ok, outcome.failures

@@ -14,7 +14,7 @@ its children's, so each split is a transport that always exists. No implied cons
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -27,6 +27,7 @@ from coco_opt.operators import Grouping
 from coco_opt.problems.topdown_split import LinearRows, SplitTerm, TopdownSplit
 from coco_opt.solution import Solution
 from coco_opt.topdown.answers import TableAnswers
+from coco_opt.topdown.bounds import refinement
 from coco_opt.topdown.estimated.unproved import Tally
 from coco_opt.topdown.facts.presolve import tightened
 from coco_opt.topdown.facts.proof import TIME_LIMIT, prove
@@ -41,8 +42,8 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-_SUITED = ("piqp", "clarabel")
-"""One sparse table of all regions suits factorisations; the splits' own solver takes ten times as long."""
+SUITED = ("piqp", "clarabel")
+"""Sparse programs with many exact rows suit factorisations; the splits' own solver takes 10 to 25 times as long."""
 
 MOST_UNKNOWNS = 4_000_000
 """Leaves x classes up to which the minimal schema is solved at once."""
@@ -64,6 +65,11 @@ class CoreTables:
         first = self.system.hierarchy.level_range(level).start
         found: Ints = self.levels[level][regions.start - first : regions.stop - first][:, classes.labels]
         return found
+
+    def undecided(self, terms: Sequence[SplitTerm]) -> list[SplitTerm]:
+        """Return the terms that exact class counts do not decide already; all where these decide everything."""
+        classes = self.system.classes.operator
+        return [term for term in terms if refinement(classes, term.operator) is None] or list(terms)
 
     def constraints_of(self, regions: range) -> Constraints:
         """Return the exact class counts of consecutive regions of one level, as what binds their tables."""
@@ -159,7 +165,7 @@ def _needed(matrix: csr_array, low: Floats, high: Floats, most: Floats) -> tuple
 def _solved(problem: TopdownSplit, solvers: SolverChoices, unproved: Tally) -> Floats:
     """Return the fit, or the point a solver left, or, with none, nobody: rounding makes the facts hold."""
     try:
-        return np.asarray(solvers.solve_suited(problem, _SUITED), dtype=np.float64).reshape(-1)
+        return np.asarray(solvers.solve_suited(problem, SUITED), dtype=np.float64).reshape(-1)
     except SolverError as error:
         found = error.solution
     if isinstance(found, Solution) and found.value is not None and np.isfinite(found.value).all():

@@ -15,7 +15,7 @@ from coco_opt.problem import MAX_INTEGER
 from coco_opt.problems.topdown_split import LinearRows, SplitTerm, TopdownSplit
 from coco_opt.solution import Solution
 from coco_opt.topdown.answers import TableAnswers
-from coco_opt.topdown.estimated.core import CoreTables, bounds_fall_short, core_fits, core_tables
+from coco_opt.topdown.estimated.core import SUITED, CoreTables, bounds_fall_short, core_fits, core_tables
 from coco_opt.topdown.estimated.cutting import ROUNDS, Cutting
 from coco_opt.topdown.estimated.linear import LinearStage, linear_stage
 from coco_opt.topdown.estimated.method import Implied, TopdownMethod
@@ -29,6 +29,7 @@ from coco_opt.topdown.invariants import Constraints
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
+_MOST_SUITED = 50_000  # cells of all children up to which splits below exact classes are factorised
 _LEAST_TOLERANCE = 1e-6  # people; answers kept from an earlier pass are known to a solver's precision only
 
 
@@ -125,6 +126,8 @@ class SplitStep:
             terms = self.terms(regions, queries)
             if not terms:
                 continue
+            if self.core is not None:
+                terms = self.core.undecided(terms)
             found = self._fitted(TopdownSplit(terms, whole, rows))
             if queries != self.groups[-1][0]:
                 rows = _kept(rows, terms, found, max(tolerance, _LEAST_TOLERANCE))
@@ -139,7 +142,8 @@ class SplitStep:
         Sums and constraints need not hold then: rounding makes them.
         """
         try:
-            return np.asarray(self.solvers.solve(problem), dtype=np.float64)
+            suited = SUITED if self.core is not None and problem.variables <= _MOST_SUITED else ()
+            return np.asarray(self.solvers.solve_suited(problem, suited), dtype=np.float64)
         except SolverError as error:
             found = error.solution
             if not self.solvers.fallback or not isinstance(found, Solution) or not np.isfinite(found.value).all():

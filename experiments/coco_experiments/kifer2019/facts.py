@@ -1,0 +1,230 @@
+"""Facts with known answers: every feasible set is released, every contradiction refused before payment.
+
+Instances are MADE from a random table, so that facts hold by construction, in named classes; half of each class is then
+perturbed to a contradiction that holds by construction too. What is counted is what ``measure_tables`` and
+``estimate_tables`` do with them: a release is checked against every fact in integers.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+from time import perf_counter
+
+import numpy as np
+
+from coco_experiments.experiment import Cell, Outcome, Reporter, Table, write_csv
+from coco_opt.choices import SolverChoices
+from coco_opt.errors import InputError, ProblemError, SolverError
+from coco_opt.histograms import Hierarchy
+from coco_opt.privacy import Epsilon, SeededNoise
+from coco_opt.topdown import (
+    UNBOUNDED,
+    Invariant,
+    LinearConstraint,
+    RegionBounds,
+    Schema,
+    Strategy,
+    TableCounts,
+    TablePlan,
+    TableQuestions,
+    estimate_tables,
+    measure_tables,
+    parse_query,
+)
+from coco_opt.topdown.answers import TableAnswers
+from coco_opt.topdown.asked.proved import proved
+
+Ints = np.ndarray
+NAME = "kifer2019/facts"
+INSTANCES, SMALL = 5_000, 20
+COLUMNS = ("class", "instances", "released", "refused", "undecided", "wrong", "failsafes", "seconds")
+
+
+@dataclass(eq=False)
+class Instance:
+    """A made table with facts, and whether some whole table meets them all: known by construction."""
+
+    tree: Hierarchy
+    schema: Schema
+    leaves: Ints
+    bounds: list[RegionBounds] = field(default_factory=list)
+    linear: list[LinearConstraint] = field(default_factory=list)
+    exact: list[Invariant] = field(default_factory=list)
+    feasible: bool = True
+
+    def at(self, level: int) -> Ints:
+        """Return the true tables of a level."""
+        regions = self.tree.level_range(level)
+        return self.tree.aggregate(self.leaves)[regions.start : regions.stop]
+
+    def bound(self, text: str, level: int, spare: Callable[[tuple[int, ...]], Ints], *, floor: bool = True) -> None:
+        """Add bounds that the true answers meet with something to spare on both sides."""
+        query = parse_query(text, self.schema)
+        true = query.operator.apply(self.at(level))
+        lower = np.maximum(true - spare(true.shape), 0) if floor else np.zeros_like(true)
+        self.bounds.append(RegionBounds(query, level, lower, true + spare(true.shape)))
+
+
+def made(rng: np.random.Generator, types: int) -> Instance:
+    """Return a random sparse table of some types and two ages in 2 to 12 blocks."""
+    towns, size = int(rng.integers(1, 4)), int(rng.integers(2, 5))
+    tree = Hierarchy.from_paths([("land", f"town {t}", f"block {b}") for t in range(towns) for b in range(size)])
+    schema = Schema({"kind": [f"k{k}" for k in range(types)], "age": ["minor", "adult"]})
+    leaves = rng.poisson(rng.gamma(0.5, 4.0, (towns * size, 2 * types))).astype(np.int64)
+    return Instance(tree, schema, leaves)
+
+
+def nested_public(rng: np.random.Generator, types: int, *, feasible: bool) -> Instance:
+    """Facilities by type, blocks of publicly known totals; or more people in facilities than in the block."""
+    one = made(rng, types)
+    one.bound("kind", 2, lambda shape: rng.integers(0, 3, shape))
+    one.bound("total", 2, lambda shape: np.zeros(shape, np.int64))
+    if not feasible:
+        kinds, totals = one.bounds
+        lower, block = kinds.lower.copy(), int(rng.integers(len(one.leaves)))
+        lower[block] = _spread(rng, int(totals.lower[block, 0]) + int(rng.integers(1, 3)), types)
+        one.bounds[0] = RegionBounds(kinds.query, 2, lower, np.maximum(kinds.upper, lower))
+    one.feasible = feasible
+    return one
+
+
+def nested_data(rng: np.random.Generator, types: int, *, feasible: bool) -> Instance:
+    """Facilities by type, block totals taken from the data; or facilities that hold more than the data's block."""
+    one = nested_public(rng, types, feasible=feasible)
+    del one.bounds[1]
+    one.exact.append(Invariant(parse_query("total", one.schema), 2))
+    return one
+
+
+def upper_levels(rng: np.random.Generator, types: int, *, feasible: bool) -> Instance:
+    """Totals of towns and types of the land beside block bounds; or a land of fewer people than its towns."""
+    one = made(rng, types)
+    one.bound("kind", 2, lambda shape: rng.integers(0, 4, shape))
+    one.bound("total", 1, lambda shape: np.zeros(shape, np.int64))
+    one.bound("kind", 0, lambda shape: rng.integers(0, 2, shape))
+    if not feasible:
+        kinds = one.bounds[2]
+        room = int(one.bounds[1].lower.sum()) - int(rng.integers(1, 3))
+        upper = _spread(rng, max(room, 0), types)[None, :]
+        if room < 0:
+            return upper_levels(rng, types, feasible=False)
+        one.bounds[2] = RegionBounds(kinds.query, 0, np.minimum(kinds.lower, upper), upper)
+    one.feasible = feasible
+    return one
+
+
+def overlapping(rng: np.random.Generator, types: int, *, feasible: bool) -> Instance:
+    """Two marginals of each block; or one whose parts are more than the other's allow."""
+    one = made(rng, types)
+    one.bound("kind", 2, lambda shape: rng.integers(0, 2, shape))
+    one.bound("age", 2, lambda shape: rng.integers(0, 2, shape))
+    if not feasible:
+        kinds, ages = one.bounds
+        block = int(rng.integers(len(one.leaves)))
+        lower = kinds.lower.copy()
+        lower[block] = _spread(rng, int(ages.upper[block].sum()) + 1, types)
+        one.bounds[0] = RegionBounds(kinds.query, 2, lower, np.maximum(kinds.upper, lower))
+    one.feasible = feasible
+    return one
+
+
+def linear(rng: np.random.Generator, types: int, *, feasible: bool) -> Instance:
+    """Constraints with whole coefficients between answers, beside bounds; or two whose sum contradicts a third."""
+    one = made(rng, types)
+    one.bound("kind", 2, lambda shape: rng.integers(0, 4, shape), floor=False)
+    rows = []
+    for number in range(2):
+        weights = rng.integers(-2, 3, 2 * types)
+        weights[int(rng.integers(2 * types))] = 1
+        labels = one.schema.labels()
+        terms = tuple((int(w), label.replace(",", " &")) for w, label in zip(weights, labels, strict=True) if w)
+        most = one.leaves @ weights + rng.integers(0, 2, len(one.leaves))
+        none = np.full(most.shape, -UNBOUNDED)
+        one.linear.append(LinearConstraint(f"rule {number}", terms, 2, none, most))
+        rows.append((weights, most))
+    if not feasible:
+        weights, most = rows[0][0] + rows[1][0], rows[0][1] + rows[1][1] + 1
+        labels = one.schema.labels()
+        terms = tuple((int(w), label.replace(",", " &")) for w, label in zip(weights, labels, strict=True) if w)
+        if not terms:
+            return linear(rng, types, feasible=False)
+        one.linear.append(LinearConstraint("rule 2", terms, 2, most, np.full(most.shape, UNBOUNDED)))
+    one.feasible = feasible
+    return one
+
+
+CLASSES: dict[str, Callable[..., Instance]] = {
+    "nested, public": nested_public,
+    "nested, data-taken": nested_data,
+    "nested, several levels": upper_levels,
+    "overlapping marginals": overlapping,
+    "linear constraints": linear,
+}
+
+
+def drawn(name: str, seed: int) -> Instance:
+    """Return the instance of a class and seed: 1 to 28 types, every second one a contradiction."""
+    rng = np.random.default_rng([seed, *name.encode()])
+    types = int(rng.choice([1, 2, 3, 5, 8, 14, 28], p=[0.1, 0.2, 0.2, 0.2, 0.15, 0.1, 0.05]))
+    return CLASSES[name](rng, types, feasible=seed % 2 == 0)
+
+
+def outcome_of(one: Instance, seed: int) -> tuple[str, int]:
+    """Return "released", "refused" or "undecided" where that is right, else what went wrong; and relaxed parents."""
+    counts = TableCounts.from_counts(one.tree, one.schema, one.leaves)
+    strategy = Strategy.uniform([parse_query("total", one.schema), parse_query("detail", one.schema)])
+    plan = TablePlan.product(strategy, Epsilon(Fraction(1)), one.tree.levels, neighbours="replace")
+    try:
+        measurement = measure_tables(
+            counts, plan, source=SeededNoise(seed), invariants=one.exact, bounds=one.bounds, linear=one.linear
+        )
+    except InputError as error:
+        return ("refused" if not one.feasible else f"wrong: refused a feasible set ({error})"), 0
+    if not one.feasible:
+        questions = TableQuestions(one.tree, one.schema, plan, tuple(one.exact), tuple(one.bounds), tuple(one.linear))
+        undecided = proved(questions).verdict == "undecided"
+        return ("undecided" if undecided else "wrong: a contradiction was paid for"), 0
+    try:
+        result = estimate_tables(measurement, solvers=SolverChoices(fallback=True))
+    except (ProblemError, SolverError) as error:
+        return f"wrong: no tables ({error})", 0
+    facts = TableAnswers.of(measurement)
+    for level in range(one.tree.levels):
+        constraints, tables = facts.constraints_of(one.tree.level_range(level)), result.level(level)
+        if (tables < 0).any() or (constraints is not None and constraints.broken_by(tables).any()):
+            return "wrong: a released table breaks a fact", 0
+    return "released", len(result.relaxed)
+
+
+def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
+    """Try all instances; fails for a wrong table, a wrong refusal, a contradiction paid for, or 1 % undecided."""
+    each = (SMALL if small else INSTANCES) // len(CLASSES)
+    rows: list[tuple[Cell, ...]] = []
+    failures = []
+    for place, name in enumerate(CLASSES):
+        found: Counter[str] = Counter()
+        relaxed, start = 0, perf_counter()
+        for seed in range(each):
+            said, changed = outcome_of(drawn(name, seed), seed)
+            found[said.split(":")[0]] += 1
+            relaxed += changed
+            if said.startswith("wrong"):
+                failures.append(f"{name}, seed {seed}: {said.removeprefix('wrong: ')}")
+            reporter.progress(NAME, place * each + seed + 1, each * len(CLASSES))
+        counts = (found[key] for key in ("released", "refused", "undecided", "wrong"))
+        rows.append((name, each, *counts, relaxed, perf_counter() - start))
+        if found["undecided"] > 0.01 * each:
+            failures.append(f"{name}: {found['undecided']} of {each} undecided")
+    notes = ("Half of the instances of a class are contradictions; undecided ones are said to be, before payment.",)
+    table = Table("facts with known answers", COLUMNS, tuple(rows), notes)
+    reporter.table(table)
+    return Outcome((table,), (write_csv(out / f"{NAME}.csv", table),), tuple(failures))
+
+
+def _spread(rng: np.random.Generator, people: int, types: int) -> Ints:
+    """Return people shared out among types at random."""
+    return np.asarray(rng.multinomial(people, np.full(types, 1.0 / types)), np.int64)
