@@ -25,6 +25,7 @@ strategy = "workload"         # asked: workload | identity | optimised, or a lis
 # invariants = [{{ query = "total", level = {level} }}]    # exact, not private: needs neighbours = "replace"
 # counts = {{ parents = "age = old", children = "age = child" }}
 # constraints = [{{ holds = "parents >= children", level = {level} }}]    # structural | public | data: see source
+# implied = "auto"            # what facts imply above: auto | bounds | cuts | minimal_schema
 estimation = "full"           # estimated, and free to change from here on: full | classic | bottom_up
 rounding = "passes"           # passes (totals, the workload in order, cells) | nearest | unbiased
 microdata = false             # true: also one row a person
