@@ -15,7 +15,7 @@ import pytest
 
 from coco_opt.choices import SolverChoices
 from coco_opt.config import parse_config
-from coco_opt.errors import ConfigError, ProblemError
+from coco_opt.errors import ConfigError, InputError, ProblemError
 from coco_opt.files.folder import file_digest
 from coco_opt.groups import GroupsAnswers, GroupsMethod, estimate_groups
 from coco_opt.groups.answers import buckets_of
@@ -197,9 +197,17 @@ def test_a_measurement_is_restated_and_estimated_anew(tmp_path: Path) -> None:
     again = estimate(measurement, config).save(tmp_path / "again")
     assert (again / "histograms.parquet").read_bytes() == (tmp_path / "first/histograms.parquet").read_bytes()
     assert (again / "intervals.parquet").read_bytes() == (tmp_path / "first/intervals.parquet").read_bytes()
+    read = read_release(again)
+    for place, region in enumerate(read.hierarchy.paths):
+        found, known = read.intervals(region), made.result.intervals
+        for name in ("groups_lower", "groups_upper", "at_most_lower", "at_most_upper"):
+            assert getattr(found, name).tolist() == getattr(known, name)[place].tolist()
+        assert found.coverage == 0.9
     without = estimate(measurement, config_of(tmp_path, bucket_growth=[0, 0.5], intervals=0, **POSTERIOR))
     assert not (without.save() / "intervals.parquet").exists()
     assert "intervals" not in without.manifest["promises"]
+    with pytest.raises(InputError, match="no-intervals"):
+        read_release(without.save(tmp_path / "none")).intervals("land")
     other = config_of(tmp_path, privacy=SEEDED, bucket_growth=[0, 0.7], **POSTERIOR)
     with pytest.raises(ConfigError, match="other buckets"):
         estimate(measurement, other)

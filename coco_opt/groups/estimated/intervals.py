@@ -12,10 +12,11 @@ Int64 = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Intervals:
-    """Lower and upper ends, int64[regions, K + 1] each, both included: of H (groups of a size) and Hc (at most it).
+    """Lower and upper ends, both included: of H (groups of a size) and Hc (at most it).
 
-    Every interval holds its released count. ``coverage`` is the chance that one holds the true count, under the
-    posterior and at least: the prior is learned from the same answers and is no part of the promise.
+    Arrays are int64[regions, K + 1], or int64[K + 1] of one region. Every interval holds its released count.
+    ``coverage`` is the chance that one holds the true count, under the posterior and at least: the prior is learned
+    from the same answers and is no part of the promise.
     """
 
     coverage: float

@@ -17,8 +17,16 @@ from coco_opt.files.folder import FileTable, read_columns, read_manifest
 from coco_opt.files.regions import region_columns, stored_regions
 from coco_opt.groups.answers import KIND, MAX_SIZE, buckets_of, max_size_of
 from coco_opt.groups.estimated.estimate import SLOW, GroupsMethod, GroupsResult
+from coco_opt.groups.estimated.intervals import Intervals
 from coco_opt.groups.estimated.posterior.consistent import Convergence
-from coco_opt.groups.kind.intervals import INTERVALS, PROMISE, WORDS, interval_table
+from coco_opt.groups.kind.intervals import (
+    INTERVALS,
+    PROMISE,
+    WORDS,
+    ReleasedIntervals,
+    interval_table,
+    read_intervals,
+)
 from coco_opt.groups.queries import GROUPS
 from coco_opt.histograms import CountOfCounts, Hierarchy
 from coco_opt.histograms.arrays import Int64Array, as_int64
@@ -107,7 +115,8 @@ class Release:
     """A release of groups as read from its folder: everything in it is public.
 
     ``levels`` are the names of the hierarchy's levels, ``region_ids`` the regions' ids in the user's files;
-    ``group_counts`` int64[regions] and ``histograms``, one a region, in the order of ``hierarchy``.
+    ``group_counts`` int64[regions] and ``histograms``, one a region, in the order of ``hierarchy``;
+    ``released_intervals`` are the rows of intervals.parquet, None where there is none.
     """
 
     hierarchy: Hierarchy
@@ -116,6 +125,18 @@ class Release:
     group_counts: Int64Array
     histograms: tuple[CountOfCounts, ...]
     manifest: Mapping[str, Any]
+    released_intervals: ReleasedIntervals | None = None
+
+    def intervals(self, region: str) -> Intervals:
+        """Return the intervals of a region by its path from the root: of H and Hc, int64[max_size + 1] each.
+
+        Raises InputError (no-intervals) where the release has none: only consistency "posterior" gives any.
+        """
+        if self.released_intervals is None:
+            message = 'has no intervals: estimate the measurement with consistency = "posterior"'
+            raise InputError("no-intervals", message, Place(INTERVALS))
+        place = self.hierarchy.index(region)
+        return self.released_intervals.of(place, self.histograms[place], int(self.manifest[MAX_SIZE]))
 
     def __getitem__(self, region: str) -> CountOfCounts:
         """Return the histogram of a region by its path from the root."""
@@ -157,7 +178,11 @@ def read_release(folder: str | Path) -> Release:
     if GROUPS not in numbers:
         raise InputError("missing-column", "must occur once", Place("hierarchy.parquet", None, GROUPS))
     rows = read_columns(folder / HISTOGRAMS, HISTOGRAM_COLUMNS)
-    return Release(hierarchy, levels, ids, numbers[GROUPS], _split(hierarchy, rows), manifest)
+    histograms, found = _split(hierarchy, rows), None
+    stated = manifest.get("intervals")
+    if isinstance(stated, Mapping):
+        found = read_intervals(folder, hierarchy, float(stated["coverage"]), int(manifest[MAX_SIZE]))
+    return Release(hierarchy, levels, ids, numbers[GROUPS], histograms, manifest, found)
 
 
 def _split(hierarchy: Hierarchy, rows: Any) -> tuple[CountOfCounts, ...]:

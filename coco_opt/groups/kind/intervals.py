@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from coco_opt.files.checked import Check, first_of, int64_column, is_safe
+from coco_opt.errors import InputError, Place
+from coco_opt.files.checked import Check, first_of, int64_column, is_safe, positions
 from coco_opt.files.folder import FileTable, read_columns
 from coco_opt.files.regions import region_columns
 from coco_opt.groups.estimated.intervals import Intervals
-from coco_opt.histograms import CountOfCounts
+from coco_opt.histograms import CountOfCounts, Hierarchy
 from coco_opt.privacy import Asked
 from coco_opt.releases.kind import Folder
 
@@ -50,6 +53,49 @@ def interval_table(asked: Asked, histograms: Sequence[CountOfCounts], intervals:
         "at_most_upper": intervals.at_most_upper[shown],
     }
     return FileTable.of(columns, _TYPES)
+
+
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
+class ReleasedIntervals:
+    """The rows of intervals.parquet: ``region`` and ``size`` int64[rows], sorted, and the other columns by name."""
+
+    coverage: float
+    region: Int64
+    columns: Mapping[str, Int64]
+
+    def of(self, region: int, released: CountOfCounts, max_size: int) -> Intervals:
+        """Return the intervals of one region, int64[max_size + 1] each; sizes without a row are certain."""
+        rows = slice(*np.searchsorted(self.region, [region, region + 1]).tolist())
+        size, ends = self.columns["size"][rows], {}
+        certain = np.zeros(max_size + 1, np.int64), released.cumulative(max_size)
+        for name in COUNTS[1:3] + COUNTS[4:]:
+            ends[name] = certain[name.startswith("at_most")].copy()
+            ends[name][size] = self.columns[name][rows]
+        return Intervals(self.coverage, **ends)
+
+
+def read_intervals(folder: Path, hierarchy: Hierarchy, coverage: float, max_size: int) -> ReleasedIntervals:
+    """Read intervals.parquet of a release; ``interval_check`` judges its content.
+
+    Raises InputError: file-not-found, unreadable-file, missing-column, not-an-integer, unknown-region, bad-size.
+    """
+    import pyarrow as pa
+
+    rows = read_columns(folder / INTERVALS, COLUMNS)
+    wrong = _wrong_types(rows)
+    if wrong:
+        raise InputError("not-an-integer", wrong, Place(INTERVALS))
+    region = positions(rows.column("region"), pa.chunked_array([pa.array(hierarchy.paths, pa.string())]))
+    columns = {name: int64_column(rows, name) for name in COUNTS}
+    unknown, outside = region < 0, (columns["size"] < 0) | (columns["size"] > max_size)
+    if unknown.any():
+        row = int(first_of(unknown)) + 1
+        raise InputError("unknown-region", "this region is not in the hierarchy", Place(INTERVALS, row, "region"))
+    if outside.any():
+        row = int(first_of(outside)) + 1
+        raise InputError("bad-size", f"is not a size of 0 to {max_size:,}", Place(INTERVALS, row, "size"))
+    order = np.lexsort((columns["size"], region))
+    return ReleasedIntervals(coverage, region[order], {name: column[order] for name, column in columns.items()})
 
 
 def interval_check(folder: Folder, histogram: tuple[Int64, Int64, Int64], totals: Int64, max_size: int) -> Check:
