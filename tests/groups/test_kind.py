@@ -291,3 +291,16 @@ def test_residuals_vanish_where_the_release_is_what_was_measured(query: str) -> 
     assert not plots.residuals(answer(TRUTH[0], query, NoNoise(), max_size=8), TRUTH[0]).any()
     noisy = GroupsAnswers(shown(query).measurement)[0]
     assert plots.residuals(noisy, TRUTH[0]).any()
+
+
+def test_joint_releases_say_their_gap_by_level(tmp_path: Path) -> None:
+    config = config_of(tmp_path, privacy=f'{SEEDED}\nsplit = ["0", "1"]', consistency="joint")
+    made = release(config, page=render_report)
+    nation, state = made.manifest["relative_gap_by_level"]
+    assert nation is None
+    assert 0.0 <= state <= 1.01e-4
+    page = (made.folder / "report.html").read_text()
+    assert "relative to the loss of each level alone: state" in page
+    other = release(config_of(tmp_path, privacy=SEEDED), page=render_report)
+    assert "relative_gap_by_level" not in other.manifest
+    assert "of each level alone" not in (other.folder / "report.html").read_text()

@@ -66,6 +66,22 @@ def test_without_noise_the_truth_comes_back(loss: Loss) -> None:
     assert all(a.equals(b) for a, b in zip(estimate.histograms, truth, strict=True))
 
 
+@pytest.mark.parametrize("loss", ["l1", "l2"])
+def test_every_level_has_the_gap_relative_to_its_own_loss(loss: Loss) -> None:
+    hierarchy, truth = small(3)
+    solvers = JointSolvers()
+    measurement = noisy(hierarchy, truth, shares=[1, 0, 2])
+    estimate = joint(measurement, solvers, loss=loss)
+    (gap,) = (one.gap for one in solvers.certificates if one.problem == f"joint_{loss}")
+    answers = GroupsAnswers(measurement)
+    weights, power = answers.weights(loss), {"l1": 1, "l2": 2}[loss]
+    for level in (0, 2):
+        rows = hierarchy.level == level
+        own = (weights[rows, None] * np.abs(estimate.fitted[rows] - answers.table(level)) ** power).sum()
+        assert estimate.level_gaps[level] == pytest.approx(gap / max(own, 1.0))
+    assert np.isnan(estimate.level_gaps[1])
+
+
 def test_certificates_of_both_kinds_are_kept() -> None:
     hierarchy, truth = small(2)
     solvers = JointSolvers()

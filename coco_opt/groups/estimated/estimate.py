@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import Literal, get_args
 
+import numpy as np
+from numpy.typing import NDArray
+
 from coco_opt.choices import Certificate, SolverChoices
 from coco_opt.errors import ProblemError
 from coco_opt.groups.answers import GroupsAnswers, Loss
@@ -84,7 +87,8 @@ class GroupsResult:
     """Histograms of every region in the hierarchy's order, and the certificates of the problems solved.
 
     ``unproved`` is the largest relative gap of a whole table that was not proved nearest, 0 where none was taken;
-    ``intervals`` and ``convergence`` are those of the posterior, None for other methods.
+    ``intervals`` and ``convergence`` are those of the posterior, None for other methods; ``level_gaps`` float64[levels]
+    those of joint estimation (``JointEstimate``).
     """
 
     hierarchy: Hierarchy
@@ -93,6 +97,7 @@ class GroupsResult:
     unproved: float = 0.0
     intervals: Intervals | None = None
     convergence: Convergence | None = None
+    level_gaps: NDArray[np.float64] | None = None
 
     def __getitem__(self, region: str) -> CountOfCounts:
         return self.histograms[self.hierarchy.index(region)]
@@ -120,7 +125,6 @@ def estimate_groups(
     if not isinstance(method.losses, str) and len(method.losses) != hierarchy.levels:
         raise ProblemError(f"{hierarchy.levels} levels need as many losses, not {len(method.losses)}")
     chosen = SolverChoices() if solvers is None else solvers
-    unproved = 0.0
     if method.consistency == "posterior":
         sizes = method.intervals > 0.0
         drawn = posterior_estimate(measurement, chosen, sizes=sizes, threads=threads, progress=progress)
@@ -129,13 +133,14 @@ def estimate_groups(
         return GroupsResult(hierarchy, whole, certificates, drawn.unproved, intervals, drawn.convergence)
     if method.consistency == "joint":
         found = joint(measurement, chosen, loss=method.loss(0))
-        histograms, unproved = found.histograms, found.unproved
-    elif method.consistency == "convex":
+        whole, certificates = tuple(found.histograms), chosen.certificates
+        return GroupsResult(hierarchy, whole, certificates, found.unproved, level_gaps=found.level_gaps)
+    if method.consistency == "convex":
         histograms = convex(measurement, chosen, loss=method.loss(0))
     else:
         estimates = _estimates(answers, method, chosen, threads, progress)
         histograms = _agreeing(hierarchy, estimates, method, chosen)
-    return GroupsResult(hierarchy, tuple(histograms), chosen.certificates, unproved)
+    return GroupsResult(hierarchy, tuple(histograms), chosen.certificates)
 
 
 def _agreeing(

@@ -33,6 +33,8 @@ _GRID_BITS = 20  # fractional digits kept before rounding, so that parents are e
 class JointEstimate:
     """The fitted tables before and after rounding, in groups, cells 0 .. max_size - 1, in the hierarchy's order.
 
+    ``level_gaps`` float64[levels] are the fit's certified gap over the loss of each level alone: no other tables lower
+    the whole loss by more than that share of the level's. A level that nothing was asked of has none (nan).
     ``unproved`` is the largest gap, relative to the distance (or 1), of a rounding that missed its solver's tolerance;
     0 where none did. Such a rounding is whole and consistent, only not proved nearest.
     """
@@ -40,6 +42,7 @@ class JointEstimate:
     fitted: FloatArray
     whole: IntArray
     group_counts: IntArray
+    level_gaps: FloatArray
     unproved: float
 
     @property
@@ -61,8 +64,19 @@ def joint(measurement: Measurement, solvers: SolverChoices, *, loss: Loss = "l1"
     tree, groups = Tree(answers.hierarchy.parent), answers.group_counts
     problem = (JointL1 if loss == "l1" else JointL2)(tree, table, groups, weights)
     fitted = np.asarray(solvers.solve(problem), dtype=np.float64)
+    gap = next(one.gap for one in solvers.certificates if one.problem == problem.kind)
+    gaps = _level_gaps(problem.losses(fitted), gap, answers)
     whole, unproved = round_tables(tree, fitted, groups, solvers)
-    return JointEstimate(fitted, whole, groups, unproved)
+    return JointEstimate(fitted, whole, groups, gaps, unproved)
+
+
+def _level_gaps(losses: FloatArray, gap: float, answers: GroupsAnswers) -> FloatArray:
+    """Return the gap relative to the loss (or 1, as for a whole problem) of each measured level, nan elsewhere."""
+    starts = answers.hierarchy.level_start[:-1]
+    gaps = np.full(starts.size, np.nan)
+    asked = list(answers.measured_levels)
+    gaps[asked] = gap / np.maximum(np.add.reduceat(losses, starts)[asked], 1.0)
+    return gaps
 
 
 def _data(answers: GroupsAnswers, loss: Loss) -> tuple[FloatArray, FloatArray]:

@@ -53,6 +53,8 @@ def released(asked: Asked, method: GroupsMethod, result: GroupsResult) -> Releas
     notes: tuple[str, ...] = ()
     if method.consistency in SLOW:
         manifest["unproved"] = {"worst_relative_gap": result.unproved}
+    if result.level_gaps is not None:
+        manifest["relative_gap_by_level"] = [None if math.isnan(gap) else gap for gap in result.level_gaps.tolist()]
     if result.convergence is not None:
         manifest["convergence"], notes = _converged(result.convergence)
     if result.intervals is not None:

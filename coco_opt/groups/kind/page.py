@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from html import escape
 
@@ -44,6 +45,7 @@ def sections_of(shown: Shown, errors: Mapping[str, Sequence[float]]) -> list[str
     return [
         _summary(answers),
         _method(answers, shown.method),
+        _level_gaps(shown),
         _posterior(shown),
         _errors(shown.measurement.asked.levels, errors),
         explorer_section(_explored(shown, answers), _interval_words(shown)),
@@ -74,6 +76,19 @@ def _method(answers: GroupsAnswers, method: GroupsMethod) -> str:
     )
     shown = table(("level", "query", "noise", "loss"), rows, numeric=4)
     return f"<h2>Questions and method</h2>\n{shown}\n<p class='note'>{escape(how)}</p>"
+
+
+def _level_gaps(shown: Shown) -> str:
+    """Return how near to the best fit joint estimation is proved to be, level by level; empty for other methods."""
+    gaps = shown.result.level_gaps
+    if gaps is None:
+        return ""
+    levels = shown.measurement.asked.levels
+    each = ", ".join(
+        f"{name} {gap:.2g}" for name, gap in zip(levels, gaps.tolist(), strict=True) if not math.isnan(gap)
+    )
+    words = f"What the fit may miss of the least total loss, relative to the loss of each level alone: {each}."
+    return f"<p class='note'>{escape(words)}</p>"
 
 
 def _query(answers: GroupsAnswers, level: int) -> str:
