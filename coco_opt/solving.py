@@ -83,7 +83,7 @@ def judge(problem: Problem[ValueT, Any], answer: Answer[ValueT, Any], name: str,
         raise SolverError(f"{name} on {problem.kind} returned no point: {claim}")
     start = perf_counter()
     found = problem.appraise(problem.accept(answer.value), (answer.multipliers,))
-    feasible = found.violation <= problem.feasibility_tolerance * problem.scale
+    feasible = found.violation == 0.0 or found.violation <= problem.feasibility_tolerance * problem.scale
     allowed = tolerance * max(1.0, abs(found.objective))
     if feasible and (found.gap <= allowed or found.gap <= allowed + problem.resolution):
         status = Status.OPTIMAL

@@ -60,13 +60,13 @@ def read_columns(path: Path, columns: Sequence[str]) -> Any:
     return _checked(quietly(path, read), path, columns)
 
 
-def read_parts(path: Path, columns: Sequence[str], *, only: bool = False) -> Iterator[Any]:
-    """Yield Arrow tables with the named columns, with ``only`` no others, a row group at a time; raise InputError."""
+def read_parts(path: Path, columns: Sequence[str], *, only: Sequence[str] | None = None) -> Iterator[Any]:
+    """Yield Arrow tables, a row group at a time; ``columns`` must be there, ``only`` are read; raise InputError."""
     import pyarrow.parquet as pq
 
     _check_there(path)
     file = quietly(path, lambda: pq.ParquetFile(path, page_checksum_verification=True))
-    wanted = list(columns) if only else None
+    wanted = None if only is None else list(only)
     with file:
         _checked(quietly(path, file.schema_arrow.empty_table), path, columns)
         for group in range(file.num_row_groups):
@@ -108,8 +108,8 @@ def _checked(table: Any, path: Path, columns: Sequence[str]) -> Any:
 class FileTable:
     """A table to be written: rows in parts of the same columns, and the types of those that are no strings.
 
-    Values of a part are arrays, lists or ``Coded``; types are int32, int64 or double. Columns of integers named in
-    ``delta`` are stored as differences. Only one part is held at a time.
+    Values of a part are arrays, lists or ``Coded``; types are int32, int64, double or binary. Columns of integers named
+    in ``delta`` are stored as differences. Only one part is held at a time.
     """
 
     parts: Iterable[Mapping[str, Any]]
@@ -269,10 +269,10 @@ def _write_parquet(sink: Any, table: FileTable) -> None:
 def _options(schema: Any, delta: tuple[str, ...]) -> dict[str, Any]:
     """Return how columns are written; those of ``delta`` as differences, which compresses noisy counts best."""
     shared = {"compression": "zstd", "store_schema": False, "write_page_checksum": True}
-    if not delta:
+    repeated = [field.name for field in schema if field.name not in delta and str(field.type) != "binary"]
+    if len(repeated) == len(schema):
         return shared
-    plain = [name for name in schema.names if name not in delta]
-    return {**shared, "use_dictionary": plain, "column_encoding": dict.fromkeys(delta, "DELTA_BINARY_PACKED")}
+    return {**shared, "use_dictionary": repeated, "column_encoding": dict.fromkeys(delta, "DELTA_BINARY_PACKED")}
 
 
 def _array(data: Any, kind: str) -> Any:

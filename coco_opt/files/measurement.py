@@ -1,9 +1,13 @@
-"""A measurement as a folder: one format for the seal, in a private folder, and for publication.
+"""A measurement as a folder, sealed in the private folder or published.
 
 ``measurement.json``: what was asked (queries in words, the law of each noise, costs, public facts) and the SHA-256 of
-the other files. ``answers.parquet``: query, level, region (row of hierarchy.parquet), index, value, all whole numbers
-but the query's name. ``hierarchy.parquet``: the regions and their public numbers. ``facts.parquet``, where there are
-any: public numbers that belong to no region.
+the other files. ``hierarchy.parquet``: the regions and their public numbers. ``facts.parquet``, where there are
+any: public numbers that belong to no region. The answers, whole numbers, lie in one of two files:
+
+* ``answers.parquet``, published: query, level, region (row of hierarchy.parquet), index, value; one row an answer;
+* ``packed.parquet``, sealed: thousands of answers a row, about half a byte each (``coco_opt.privacy.packed``): question
+  (its place in measurement.json), start (place of the row's first answer among all to the question), count, width,
+  differences, wide. Written as noise is drawn, and read where an answer is needed: neither is held in memory.
 """
 
 from __future__ import annotations
@@ -11,42 +15,65 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import numpy as np
 
 from coco_opt.errors import CocoOptError, InputError, Place
+from coco_opt.files.ahead import ahead
 from coco_opt.files.folder import Coded, FileTable, as_json, file_digest, read_columns, read_parts, write_folder
 from coco_opt.files.regions import REGIONS, region_table, stored_regions
 from coco_opt.files.source import quietly
 from coco_opt.files.versions import versions
 from coco_opt.histograms.arrays import Int64Array
-from coco_opt.privacy.answers import Answers, Question, offsets_of
+from coco_opt.privacy.answers import (
+    DENSE,
+    Answers,
+    NoisyPart,
+    PackedPart,
+    Question,
+    gathered,
+    offsets_of,
+    packed_parts,
+)
 from coco_opt.privacy.cost import Sensitivity, cost_of
 from coco_opt.privacy.laws import law_of
-from coco_opt.privacy.measurement import Asked, Measurement, question_dict
+from coco_opt.privacy.measurement import Asked, Drawing, Measurement, question_dict
+from coco_opt.privacy.packed import Packed, PackedAnswers
 
 FORMAT = "coco-opt measurement 1"
 INDEX = "measurement.json"
 ANSWERS = "answers.parquet"
+PACKED = "packed.parquet"
 FACTS = "facts.parquet"
 
 _ANSWER_TYPES = {"level": "int32", "region": "int32", "index": "int64", "value": "int64"}
 _FACT_TYPES = {"index": "int64", "value": "int64"}
 _ROWS = 1 << 20  # of answers expanded at a time
+_PACKED_TYPES = {
+    "question": "int32",
+    "start": "int64",
+    "count": "int64",
+    "width": "int32",
+    "differences": "binary",
+    "wide": "binary",
+}
+_PACKED_ROWS = 1 << 21  # answers of the rows written, and read back, together
 
 
-def write_measurement(folder: Path, measurement: Measurement, *, private: bool) -> str:
+def write_measurement(folder: Path, measurement: Measurement | Drawing, *, private: bool) -> str:
     """Write a new folder that appears complete or not at all; return the SHA-256 of its index, hexadecimal.
 
-    ``private`` keeps it to its owner; the same measurement gives the same bytes either way. Raises InputError:
-    folder-exists, cannot-write. O(answers).
+    ``private`` keeps it to its owner and packs the answers; the same measurement gives the same bytes each time. What
+    is still being drawn is written as it comes. Raises InputError: folder-exists, cannot-write. O(answers).
     """
     asked = measurement.asked
-    files = {ANSWERS: _answer_table(measurement), REGIONS: region_table(asked)}
+    answers = _packed_table(measurement) if private else _answer_table(measurement)
+    files = {PACKED if private else ANSWERS: answers, REGIONS: region_table(asked)}
     if asked.tables:
         files[FACTS] = _fact_table(asked.tables)
     return write_folder(folder, files, INDEX, lambda digests: as_json(_index(measurement, digests)), private=private)
@@ -79,7 +106,7 @@ def is_measurement(folder: Path) -> bool:
     return os.path.isfile(folder / INDEX)  # noqa: PTH113 - False too for a name that no file system takes
 
 
-def _index(measurement: Measurement, digests: Mapping[str, str]) -> dict[str, Any]:
+def _index(measurement: Measurement | Drawing, digests: Mapping[str, str]) -> dict[str, Any]:
     asked = measurement.asked
     return {
         "format": FORMAT,
@@ -98,30 +125,65 @@ def _index(measurement: Measurement, digests: Mapping[str, str]) -> dict[str, An
     }
 
 
-def _answer_table(measurement: Measurement) -> FileTable:
+def _answer_table(measurement: Measurement | Drawing) -> FileTable:
     return FileTable(_answer_parts(measurement), _ANSWER_TYPES, delta=("index", "value"))
 
 
-def _answer_parts(measurement: Measurement) -> Iterator[dict[str, Any]]:
-    """Yield rows of whole regions, about a million answers at a time."""
-    tree = measurement.hierarchy
-    names = list(dict.fromkeys(one.question.query for one in measurement.answers))
-    for answers in measurement.answers:
-        first, offsets = tree.level_range(answers.question.level).start, answers.offsets
-        at = 0
-        while at < answers.regions:
-            stop = max(at + 1, int(np.searchsorted(offsets, offsets[at] + _ROWS, side="right")) - 1)
-            sizes = np.diff(offsets[at : stop + 1])
-            rows = int(offsets[stop] - offsets[at])
-            region = np.repeat(np.arange(at, stop, dtype=np.int64), sizes)
-            yield {
-                "query": Coded(names, np.full(rows, names.index(answers.question.query))),
-                "level": np.full(rows, answers.question.level, np.int32),
-                "region": (first + region).astype(np.int32),
-                "index": np.arange(rows, dtype=np.int64) - (offsets[region] - offsets[at]),
-                "value": answers.values[offsets[at] : offsets[stop]],
-            }
-            at = stop
+def _answer_parts(measurement: Measurement | Drawing) -> Iterator[dict[str, Any]]:
+    """Yield rows of about a million answers at a time."""
+    asked = measurement.asked
+    names = list(dict.fromkeys(question.query for question in asked.questions))
+    for place, start, values in _joined(measurement.parts()):
+        question = asked.questions[place]
+        offsets = offsets_of(question, asked.hierarchy, asked.per_region)
+        index = np.arange(start, start + values.size)
+        region = np.searchsorted(offsets, index, side="right") - 1
+        yield {
+            "query": Coded(names, np.full(values.size, names.index(question.query))),
+            "level": np.full(values.size, question.level, np.int32),
+            "region": (asked.hierarchy.level_range(question.level).start + region).astype(np.int32),
+            "index": index - offsets[region],
+            "value": values,
+        }
+
+
+def _joined(parts: Iterable[NoisyPart]) -> Iterator[tuple[int, int, Int64Array]]:
+    """Yield question, start and values of at least a million answers at a time, or all that are left of a question."""
+    waiting: list[NoisyPart] = []
+    for part in parts:
+        if waiting and (part.place != waiting[0].place or part.start - waiting[0].start >= _ROWS):
+            yield waiting[0].place, waiting[0].start, np.concatenate([one.values for one in waiting])
+            waiting = []
+        waiting.append(part)
+    if waiting:
+        yield waiting[0].place, waiting[0].start, np.concatenate([one.values for one in waiting])
+
+
+def _packed_table(measurement: Measurement | Drawing) -> FileTable:
+    # Noise is drawn while the answers before it are packed and written.
+    return FileTable(_packed_rows(packed_parts(ahead(measurement.parts()))), _PACKED_TYPES)
+
+
+def _packed_rows(parts: Iterable[PackedPart]) -> Iterator[dict[str, Any]]:
+    rows: list[PackedPart] = []
+    size, written = 0, False
+    for part in parts:
+        rows.append(part)
+        size += part.packed.count
+        if size >= _PACKED_ROWS:
+            yield _packed_columns(rows)
+            rows, size, written = [], 0, True
+    if rows or not written:
+        yield _packed_columns(rows)
+
+
+def _packed_columns(rows: Sequence[PackedPart]) -> dict[str, Any]:
+    packed = [row.packed for row in rows]
+    return {
+        "question": [row.place for row in rows],
+        "start": [row.start for row in rows],
+        **{name: [getattr(one, name) for one in packed] for name in ("count", "width", "differences", "wide")},
+    }
 
 
 def _fact_table(tables: Mapping[str, Int64Array]) -> FileTable:
@@ -140,7 +202,7 @@ def _parsed(content: bytes, place: Place) -> dict[str, Any]:
         index = json.loads(content)
     if not isinstance(index, dict) or not isinstance(index.get("files"), dict):
         raise InputError("unknown-format", "is no measurement of coco-opt", place)
-    if missing := {ANSWERS, REGIONS} - set(index["files"]):
+    if missing := {PACKED if PACKED in index["files"] else ANSWERS, REGIONS} - set(index["files"]):
         raise InputError("damaged-measurement", f"states no digest of {', '.join(sorted(missing))}", place)
     if index.get("format") != FORMAT:
         message = f"is of the format {index.get('format')!r}, and this version reads {FORMAT!r}"
@@ -166,7 +228,8 @@ def _measurement(folder: Path, index: Mapping[str, Any]) -> Measurement:
             region_ids=ids,
         )
         _check_statements(index, asked)
-        answers = _answers(folder / ANSWERS, asked)
+        read = _packed_answers if PACKED in index["files"] else _answers
+        answers = read(folder / (PACKED if PACKED in index["files"] else ANSWERS), asked)
         return Measurement(asked, answers, index["noise"], index["private"])
     except CocoOptError as error:
         failure = str(error)
@@ -206,22 +269,87 @@ def _facts(path: Path) -> dict[str, Int64Array]:
 
 def _answers(path: Path, asked: Asked) -> tuple[Answers, ...]:
     """Return the answers in the questions' order: rows lie in it, and their number a region is public."""
-    offsets = [offsets_of(question, asked.hierarchy, asked.per_region) for question in asked.questions]
-    total = sum(int(ends[-1]) for ends in offsets)
-    values = np.empty(total, np.int64)
-    filled = 0
-    for part in read_parts(path, ("value",), only=True):
-        rows = part.num_rows
+    return gathered(asked.questions, _read_parts(path, asked), asked.hierarchy, asked.per_region)
+
+
+def _read_parts(path: Path, asked: Asked) -> Iterator[NoisyPart]:
+    ends = [int(offsets_of(question, asked.hierarchy, asked.per_region)[-1]) for question in asked.questions]
+    place = start = 0
+    for part in read_parts(path, ("value",), only=("value",)):
         if str(part.schema.field("value").type) != "int64":
             raise InputError("damaged-measurement", "must hold integers of 64 bits", Place(path.name, None, "value"))
-        if filled + rows > total:
-            raise InputError("damaged-measurement", "holds more answers than were asked for", Place(path.name))
-        values[filled : filled + rows] = part.column("value").to_numpy()
-        filled += rows
-    if filled != total:
+        values = part.column("value").to_numpy()
+        while values.size:
+            while place < len(ends) and start == ends[place]:
+                place, start = place + 1, 0
+            if place == len(ends):
+                raise InputError("damaged-measurement", "holds more answers than were asked for", Place(path.name))
+            taken = values[: ends[place] - start]
+            yield NoisyPart(place, start, taken)
+            start, values = start + taken.size, values[taken.size :]
+    if place < len(ends) and (start != ends[place] or any(ends[place + 1 :])):
         raise InputError("damaged-measurement", "holds fewer answers than were asked for", Place(path.name))
-    starts = np.cumsum([0, *(int(ends[-1]) for ends in offsets)]).tolist()
-    return tuple(
-        Answers(question, ends, values[start : start + int(ends[-1])])
-        for question, ends, start in zip(asked.questions, offsets, starts, strict=False)
-    )
+
+
+def _packed_answers(path: Path, asked: Asked) -> tuple[Answers, ...]:
+    """Return answers that are read from the file where they are needed; few enough are brought into memory at once."""
+    pieces = _Pieces(path)
+    found = []
+    for place, question in enumerate(asked.questions):
+        offsets = offsets_of(question, asked.hierarchy, asked.per_region)
+        starts, rows = pieces.of(place, int(offsets[-1]))
+        found.append(Answers(question, offsets, PackedAnswers(starts, pieces.loader(rows))))
+    if sum(one.stored.size for one in found) > DENSE:
+        return tuple(found)
+    return tuple(Answers(one.question, one.offsets, one.values) for one in found)
+
+
+class _Pieces:
+    """The rows of a packed file; what was read of it lately is kept, and threads may share it."""
+
+    def __init__(self, path: Path) -> None:
+        import pyarrow.parquet as pq
+
+        self._path = path
+        self._lock = Lock()
+        self._kept: dict[int, Any] = {}
+        names = ("question", "start", "count", "width")
+        parts = list(read_parts(path, tuple(_PACKED_TYPES), only=names))
+        self._rows = {name: _whole_numbers(path, parts, name) for name in names}
+        self._group = np.repeat(np.arange(len(parts)), [part.num_rows for part in parts])
+        self._within = np.concatenate([np.arange(0), *(np.arange(part.num_rows) for part in parts)])
+        self._file = quietly(path, lambda: pq.ParquetFile(path, page_checksum_verification=True))
+
+    def of(self, place: int, total: int) -> tuple[Int64Array, Int64Array]:
+        """Return where the pieces of a question start, one entry more than pieces, and the rows they lie in."""
+        rows = np.flatnonzero(self._rows["question"] == place)
+        rows = rows[np.argsort(self._rows["start"][rows], kind="stable")]
+        counts = self._rows["count"][rows]
+        starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
+        if (counts <= 0).any() or starts[-1] != total or not np.array_equal(starts[:-1], self._rows["start"][rows]):
+            message = "does not hold the answers that were asked for, each once"
+            raise InputError("damaged-measurement", message, Place(self._path.name))
+        return starts, rows
+
+    def loader(self, rows: Int64Array) -> Callable[[int], Packed]:
+        """Return what brings the pieces that lie in ``rows``."""
+        return lambda piece: self._piece(int(rows[piece]))
+
+    def _piece(self, row: int) -> Packed:
+        group = int(self._group[row])
+        with self._lock:
+            if group not in self._kept:
+                while len(self._kept) > 1:
+                    del self._kept[next(iter(self._kept))]
+                columns = ["differences", "wide"]
+                self._kept[group] = quietly(self._path, lambda: self._file.read_row_group(group, columns=columns))
+            table = self._kept[group]
+        differences, wide = (table.column(name)[int(self._within[row])].as_buffer() for name in ("differences", "wide"))
+        count, width = (int(self._rows[name][row]) for name in ("count", "width"))
+        return Packed(count, width, memoryview(differences), memoryview(wide))
+
+
+def _whole_numbers(path: Path, parts: Sequence[Any], name: str) -> Int64Array:
+    if any(str(part.schema.field(name).type) != _PACKED_TYPES[name] for part in parts):
+        raise InputError("damaged-measurement", "is of another type", Place(path.name, None, name))
+    return np.concatenate([np.empty(0, np.int64), *(part.column(name).to_numpy() for part in parts)])

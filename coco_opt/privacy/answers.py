@@ -5,9 +5,9 @@ Integers from the private counts to the noise and after it. ``add_noise`` is the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +17,18 @@ from coco_opt.histograms.hierarchy import Hierarchy
 from coco_opt.privacy.cost import Cost, Sensitivity
 from coco_opt.privacy.laws import Law
 from coco_opt.privacy.noise import NoiseSource, NoiseStream
+from coco_opt.privacy.packed import Packed, PackedAnswers
 
 Int64 = NDArray[np.int64]
 Progress = Callable[[int, int], None]
+
+DENSE = 1 << 22
+"""The number of answers up to which a measurement holds them as arrays; more are packed, in memory or on disk."""
+
+LEAST_PIECE = 1 << 16
+"""The number of answers that are packed together at least, of as many small regions as it takes."""
+
+_LARGEST_PIECE = 1 << 20  # of one large region
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,24 +89,37 @@ class Exact:
         return f"Exact({self.question.query!r}, {self.label!r}: private)"
 
 
+class Stored(Protocol):
+    """Answers that are held elsewhere than in one array."""
+
+    @property
+    def size(self) -> int:
+        """Return their number."""
+
+    def read(self, begin: int, end: int) -> Int64:
+        """Return the answers ``begin`` .. ``end`` - 1, read-only; threads may share it."""
+
+
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
 class Answers:
     """The sealed answers to one question: region k of the level (from 0) has values[offsets[k]:offsets[k + 1]].
 
-    ``values`` int64, noisy unless the question is exact; ``offsets`` int64[regions + 1]. Both read-only. Raises
-    ProblemError for other types or shapes.
+    ``stored`` holds them: an int64 array, or what reads them from where they are; noisy unless the question is exact.
+    ``offsets`` int64[regions + 1]. All read-only. Raises ProblemError for other types or shapes.
     """
 
     question: Question
     offsets: Int64
-    values: Int64
+    stored: Int64 | Stored
 
     def __post_init__(self) -> None:
-        for array in (self.offsets, self.values):
+        for array in (self.offsets, self.stored):
+            if not isinstance(array, np.ndarray):
+                continue
             if array.dtype != np.int64 or array.ndim != 1:
                 raise ProblemError("answers hold one-dimensional int64 arrays")
             array.setflags(write=False)
-        if self.offsets.size == 0 or self.offsets[0] != 0 or self.offsets[-1] != self.values.size:
+        if self.offsets.size == 0 or self.offsets[0] != 0 or self.offsets[-1] != self.stored.size:
             raise ProblemError(f"{self.question.query!r}: the offsets do not cut the answers into regions")
 
     def __reduce__(self) -> tuple[Callable[..., Answers], tuple[Any, ...]]:
@@ -109,16 +131,43 @@ class Answers:
         """Return the number of regions of the level."""
         return self.offsets.size - 1
 
+    @property
+    def values(self) -> Int64:
+        """Return all answers, brought into memory where they are not: 8 bytes each."""
+        return self.read(0, int(self.offsets[-1]))
+
+    def read(self, begin: int, end: int) -> Int64:
+        """Return the answers ``begin`` .. ``end`` - 1 of all regions one after the other."""
+        return self.stored[begin:end] if isinstance(self.stored, np.ndarray) else self.stored.read(begin, end)
+
     def region(self, place: int) -> Int64:
         """Return the answers of the ``place``-th region of the level, from 0."""
-        return self.values[self.offsets[place] : self.offsets[place + 1]]
+        return self.read(int(self.offsets[place]), int(self.offsets[place + 1]))
 
     def table(self) -> Int64:
         """Return all answers as int64[regions, answers]; ProblemError where regions have unlike numbers."""
         return self.values.reshape(self.regions, -1) if self.regions else self.values.reshape(0, 0)
 
     def __repr__(self) -> str:
-        return f"Answers({self.question.query!r} at level {self.question.level}: {self.values.size:,} values)"
+        return f"Answers({self.question.query!r} at level {self.question.level}: {self.stored.size:,} values)"
+
+
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
+class NoisyPart:
+    """Answers ``start``, ``start`` + 1, ... of all those to question number ``place``, with their noise."""
+
+    place: int
+    start: int
+    values: Int64
+
+
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
+class PackedPart:
+    """The same, packed."""
+
+    place: int
+    start: int
+    packed: Packed
 
 
 def offsets_of(question: Question, hierarchy: Hierarchy, tables: Mapping[str, Int64]) -> Int64:
@@ -138,31 +187,86 @@ def add_noise(
 ) -> tuple[Answers, ...]:
     """Return the noisy answers to ``questions``, in their order, from exact ones given part after part.
 
+    See ``noisy_parts`` and ``gathered``. O(answers); memory is theirs and one part.
+    """
+    parts = noisy_parts(questions, exact, hierarchy, tables, source, progress)
+    return gathered(questions, parts, hierarchy, tables)
+
+
+def noisy_parts(
+    questions: Sequence[Question],
+    exact: Iterable[Exact],
+    hierarchy: Hierarchy,
+    tables: Mapping[str, Int64],
+    source: NoiseSource,
+    progress: Progress | None = None,
+) -> Iterator[NoisyPart]:
+    """Yield noisy answers as their exact ones come; the only place where noise is drawn for a measurement.
+
     A stream of noise is named by query and label, and parts of one name that follow each other read it on; answers of
     exact questions pass as they are. ``progress`` is told the answers done and their number. Raises ProblemError for
-    noise that was drawn before, and where the parts of a question are not its public number of answers. O(answers);
-    memory is theirs and one part.
+    noise that was drawn before, and where the parts of a question are not its public number of answers.
     """
-    offsets = [offsets_of(question, hierarchy, tables) for question in questions]
-    out = [np.empty(int(ends[-1]), np.int64) for ends in offsets]
-    filled, total = [0] * len(questions), sum(values.size for values in out)
+    ends = [int(offsets_of(question, hierarchy, tables)[-1]) for question in questions]
     place = {(question.level, question.query): at for at, question in enumerate(questions)}
-    done = 0
+    filled, total, done = [0] * len(questions), sum(ends), 0
     noise = _Noise(source)
     for part in exact:
         at = place[part.question.level, part.question.query]
-        noisy = noise.add_to(part)
-        end = filled[at] + noisy.size
-        if end > out[at].size:
+        noisy, start = noise.add_to(part), filled[at]
+        filled[at] += noisy.size
+        if filled[at] > ends[at]:
             raise ProblemError(f"{part.question.query!r} at level {part.question.level}: more answers than are public")
-        out[at][filled[at] : end] = noisy
-        filled[at], done = end, done + noisy.size
+        yield NoisyPart(at, start, noisy)
+        done += noisy.size
         if progress is not None:
             progress(done, total)
-    for question, values, end in zip(questions, out, filled, strict=True):
-        if end != values.size:
+    for question, count, end in zip(questions, filled, ends, strict=True):
+        if count != end:
             raise ProblemError(f"{question.query!r} at level {question.level}: fewer answers than are public")
-    return tuple(Answers(*row) for row in zip(questions, offsets, out, strict=True))
+
+
+def gathered(
+    questions: Sequence[Question], parts: Iterable[NoisyPart], hierarchy: Hierarchy, tables: Mapping[str, Int64]
+) -> tuple[Answers, ...]:
+    """Return the answers of all parts in memory: as arrays or, above ``DENSE`` answers in all, packed."""
+    offsets = [offsets_of(question, hierarchy, tables) for question in questions]
+    if sum(int(ends[-1]) for ends in offsets) > DENSE:
+        packed = _packed_answers(len(questions), packed_parts(parts))
+        return tuple(map(Answers, questions, offsets, packed))
+    arrays = [np.empty(int(ends[-1]), np.int64) for ends in offsets]
+    for part in parts:
+        arrays[part.place][part.start : part.start + part.values.size] = part.values
+    return tuple(map(Answers, questions, offsets, arrays))
+
+
+def _packed_answers(questions: int, parts: Iterable[PackedPart]) -> list[PackedAnswers]:
+    pieces: list[list[Packed]] = [[] for _ in range(questions)]
+    for part in parts:
+        pieces[part.place].append(part.packed)
+    starts = [np.cumsum([0, *(one.count for one in listed)], dtype=np.int64) for listed in pieces]
+    return [PackedAnswers(ends, listed.__getitem__) for ends, listed in zip(starts, pieces, strict=True)]
+
+
+def packed_parts(parts: Iterable[NoisyPart]) -> Iterator[PackedPart]:
+    """Yield the same answers packed: small parts of one question that follow each other together, large ones cut."""
+    waiting: list[NoisyPart] = []
+    size = 0
+    for part in parts:
+        if waiting and (part.place != waiting[0].place or size >= LEAST_PIECE):
+            yield from _packed(waiting)
+            waiting, size = [], 0
+        waiting.append(part)
+        size += part.values.size
+    if waiting:
+        yield from _packed(waiting)
+
+
+def _packed(parts: Sequence[NoisyPart]) -> Iterator[PackedPart]:
+    place, start = parts[0].place, parts[0].start
+    values = parts[0].values if len(parts) == 1 else np.concatenate([part.values for part in parts])
+    for at in range(0, values.size, _LARGEST_PIECE):
+        yield PackedPart(place, start + at, Packed.of(values[at : at + _LARGEST_PIECE]))
 
 
 class _Noise:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from coco_opt.errors import ProblemError
 from coco_opt.histograms.hierarchy import Hierarchy
-from coco_opt.privacy.answers import Answers, Question, offsets_of
+from coco_opt.privacy.answers import LEAST_PIECE, Answers, NoisyPart, Question, gathered, offsets_of
 from coco_opt.privacy.budget import NEIGHBOURS, Neighbours
 from coco_opt.privacy.cost import Cost, total
 
@@ -135,8 +135,42 @@ class Measurement:
         """Return "private", or "NOT PRIVATE" where the noise can be drawn again."""
         return "private" if self.private else "NOT PRIVATE"
 
+    def parts(self) -> Iterator[NoisyPart]:
+        """Yield the answers question after question, small regions together and large ones alone."""
+        for place, one in enumerate(self.answers):
+            begin, total = 0, int(one.offsets[-1])
+            while begin < total:
+                end = int(one.offsets[np.searchsorted(one.offsets, min(total, begin + LEAST_PIECE))])
+                yield NoisyPart(place, begin, one.read(begin, end))
+                begin = end
+
     def __repr__(self) -> str:
         return f"Measurement({self.asked!r}, {self.noise} noise: {self.status})"
+
+
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
+class Drawing:
+    """A measurement while its noise is drawn: ``stream`` yields its answers once, part after part; else the same."""
+
+    asked: Asked
+    stream: Iterable[NoisyPart]
+    noise: str
+    private: bool
+
+    @property
+    def status(self) -> str:
+        """Return "private", or "NOT PRIVATE" where the noise can be drawn again."""
+        return "private" if self.private else "NOT PRIVATE"
+
+    def parts(self) -> Iterator[NoisyPart]:
+        """Yield the answers, for the only time."""
+        return iter(self.stream)
+
+    def measurement(self) -> Measurement:
+        """Draw all noise and return the measurement, held in memory."""
+        asked = self.asked
+        answers = gathered(asked.questions, self.parts(), asked.hierarchy, asked.per_region)
+        return Measurement(asked, answers, self.noise, self.private)
 
 
 def question_dict(question: Question) -> dict[str, Any]:

@@ -8,7 +8,7 @@ and the measurement sealed (``releases.runs``).
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,10 +17,10 @@ import numpy as np
 from coco_opt.config.model import Config
 from coco_opt.errors import InputError, Place, ProblemError
 from coco_opt.files.folder import building_name
-from coco_opt.files.measurement import write_measurement
+from coco_opt.files.measurement import read_measurement, write_measurement
 from coco_opt.kinds import kind_row
-from coco_opt.privacy.answers import add_noise, offsets_of
-from coco_opt.privacy.measurement import Asked, Measurement
+from coco_opt.privacy.answers import NoisyPart, noisy_parts, offsets_of
+from coco_opt.privacy.measurement import Asked, Drawing, Measurement
 from coco_opt.privacy.noise import NoiseSource
 from coco_opt.privacy.run_folder import RunFolder
 from coco_opt.privacy.run_key import RunKey
@@ -136,31 +136,39 @@ def measured_of(plan: Plan, *, again: bool, keep: bool, reporter: Reporter, cloc
 def _of_run(
     run: PaidRun, plan: Plan, private: Private, fingerprint: bytes, source: NoiseSource, reporter: Reporter
 ) -> Measurement:
-    def draw(key: RunKey) -> Measurement:
+    def draw(key: RunKey) -> Drawing:
         run.folder.keep("identity", private.identity())
         own = SecureNoise(key) if isinstance(source, SecureNoise) else source
-        return noisy(plan, private, own, reporter)
+        return drawing(plan, private, own, reporter)
 
     return run.measurement(fingerprint, draw)
 
 
 def _seeded(plan: Plan, private: Private, source: NoiseSource, reporter: Reporter, *, keep: bool) -> Measured:
-    measurement, run, folder = noisy(plan, private, source, reporter), new_run_id(), None
-    if keep:
-        root = open_private_folder(plan.config.output.private) / SEEDED
-        folder = RunFolder(root, run).measurement
-        folder.parent.mkdir(mode=0o700, parents=True)
-        write_measurement(folder, measurement, private=True)
-    return Measured(plan.config, measurement, run, folder, paid=False, identity=private.identity())
+    drawn, run = drawing(plan, private, source, reporter), new_run_id()
+    if not keep:
+        return Measured(plan.config, drawn.measurement(), run, None, paid=False, identity=private.identity())
+    folder = RunFolder(open_private_folder(plan.config.output.private) / SEEDED, run).measurement
+    folder.parent.mkdir(mode=0o700, parents=True)
+    write_measurement(folder, drawn, private=True)
+    return Measured(plan.config, read_measurement(folder)[0], run, folder, paid=False, identity=private.identity())
 
 
 def noisy(plan: Plan, private: object, source: NoiseSource, reporter: Reporter | None = None) -> Measurement:
-    """Return the answers to a plan's questions with noise; what pays for it is the caller's concern."""
+    """Return the answers to a plan's questions with noise, in memory; what pays for it is the caller's concern."""
+    return drawing(plan, private, source, reporter).measurement()
+
+
+def drawing(plan: Plan, private: object, source: NoiseSource, reporter: Reporter | None = None) -> Drawing:
+    """Return the answers to a plan's questions, whose noise is drawn as they are taken, region after region."""
     told, asked = Silent() if reporter is None else reporter, plan.asked
-    with told.stage("Measuring") as progress:
-        exact = kind_of(plan.config).ask(plan, private)
-        answers = add_noise(asked.questions, exact, asked.hierarchy, asked.per_region, source, progress)
-    return Measurement(asked, answers, source.name, source.private)
+
+    def parts() -> Iterator[NoisyPart]:
+        with told.stage("Measuring") as progress:
+            exact = kind_of(plan.config).ask(plan, private)
+            yield from noisy_parts(asked.questions, exact, asked.hierarchy, asked.per_region, source, progress)
+
+    return Drawing(asked, parts(), source.name, source.private)
 
 
 def _read(plan: Plan, reporter: Reporter) -> Private:

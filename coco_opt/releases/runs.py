@@ -20,7 +20,7 @@ from coco_opt.errors import BudgetError, InputError
 from coco_opt.files.measurement import read_measurement, write_measurement
 from coco_opt.privacy.ledger import Ledger
 from coco_opt.privacy.ledger_chain import Charge, Run
-from coco_opt.privacy.measurement import Asked, Measurement
+from coco_opt.privacy.measurement import Asked, Drawing, Measurement
 from coco_opt.privacy.private_files import FileLock, make_private_folder, readable_by_others, write_private
 from coco_opt.privacy.run_folder import RunFolder
 from coco_opt.privacy.run_key import KEY_BYTES, RunKey
@@ -30,7 +30,7 @@ LEDGER = "ledger.sqlite"
 RUNS = "runs"
 _FINGERPRINT_KEY = "fingerprint.key"
 
-Draw = Callable[[RunKey], Measurement]
+Draw = Callable[[RunKey], Drawing]
 
 
 class PaidRun:
@@ -53,7 +53,7 @@ class PaidRun:
         return self.folder.is_sealed or self._run.state != "RESERVED"
 
     def measurement(self, fingerprint: bytes, draw: Draw) -> Measurement:
-        """Return the sealed measurement as read back from disk, from ``draw`` if it is not sealed yet.
+        """Return the sealed measurement as read back from disk, written as ``draw`` draws it if it is not sealed yet.
 
         ``draw`` is given the key of this run's noise on this input: any other input would have other noise. Afterwards
         the key is gone. Raises InputError (lost-key, file-not-found, damaged-measurement) where a resumed run's files

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -10,6 +11,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -28,6 +30,7 @@ from coco_opt.privacy import (
     Sensitivity,
     add_noise,
 )
+from coco_opt.privacy.measurement import Drawing
 
 TREE = Hierarchy.from_paths([("land", "é"), ("land", "south"), ("land", "west")])
 
@@ -78,11 +81,59 @@ def test_what_is_sealed_comes_back(cost: Cost, tmp_path: Path) -> None:
         np.testing.assert_array_equal(one.offsets, other.offsets)
 
 
-def test_the_same_measurement_is_the_same_bytes_sealed_or_published(tmp_path: Path) -> None:
-    digests = {write_measurement(tmp_path / name, measured(), private=name == "a") for name in "abc"}
-    assert len(digests) == 1
-    assert write_measurement(tmp_path / "d", measured(seed=4), private=True) not in digests
-    for name, mode in (("a", 0o700), ("b", 0o755)):
+@pytest.mark.parametrize("private", [True, False])
+def test_answers_that_are_many_are_read_where_they_lie(
+    private: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = measured()
+    for module in ("coco_opt.privacy.answers", "coco_opt.files.measurement"):
+        monkeypatch.setattr(f"{module}.DENSE", 0)
+    monkeypatch.setattr("coco_opt.privacy.answers.LEAST_PIECE", 2)
+    monkeypatch.setattr("coco_opt.privacy.answers._LARGEST_PIECE", 3)
+    monkeypatch.setattr("coco_opt.files.measurement._PACKED_ROWS", 3)
+    drawn = Drawing(before.asked, before.parts(), before.noise, private=False)
+    write_measurement(tmp_path / "one", drawn, private=private)
+    after, _ = read_measurement(tmp_path / "one")
+    for one, other in zip(before.answers, after.answers, strict=True):
+        assert not isinstance(other.stored, np.ndarray)
+        np.testing.assert_array_equal(one.values, other.values)
+        for region in range(one.regions):
+            np.testing.assert_array_equal(one.region(region), other.region(region))
+    # Read where they lie and written again, they are the same measurement.
+    write_measurement(tmp_path / "again", after, private=False)
+    again = pq.read_table(tmp_path / "again" / "answers.parquet")
+    write_measurement(tmp_path / "plain", before, private=False)
+    assert again.equals(pq.read_table(tmp_path / "plain" / "answers.parquet"))
+
+
+def test_packed_answers_that_are_not_those_asked_for_are_refused(tmp_path: Path) -> None:
+    write_measurement(tmp_path / "sealed", measured(), private=True)
+    path, index = tmp_path / "sealed" / "packed.parquet", tmp_path / "sealed" / "measurement.json"
+    sealed, stated = pq.read_table(path), json.loads(index.read_text())
+    assert sealed.num_rows == 3
+    types = {"question": pa.array(["0", "1", "2"])}
+    changes = [
+        sealed.slice(0, 2),
+        pa.concat_tables([sealed, sealed.slice(2)]),
+        sealed.set_column(1, "start", pa.array([0, 1, 0])),
+        sealed.set_column(2, "count", pa.array([4, 5, 4])),
+        sealed.set_column(3, "width", pa.array([2, 1, 1], pa.int32())),
+        sealed.set_column(0, "question", types["question"]),
+        sealed.drop_columns(["wide"]),
+    ]
+    for changed in changes:
+        pq.write_table(changed, path)
+        code = hashlib.sha256(path.read_bytes()).hexdigest()
+        index.write_text(json.dumps({**stated, "files": {**stated["files"], "packed.parquet": code}}))
+        with pytest.raises(InputError, match="damaged-measurement"):
+            read_measurement(tmp_path / "sealed")
+
+
+def test_the_same_measurement_is_the_same_bytes_each_time(tmp_path: Path) -> None:
+    digests = {write_measurement(tmp_path / name, measured(), private=name in "ab") for name in "abcd"}
+    assert len(digests) == 2
+    assert write_measurement(tmp_path / "e", measured(seed=4), private=True) not in digests
+    for name, mode in (("a", 0o700), ("c", 0o755)):
         assert os.name != "posix" or stat.S_IMODE((tmp_path / name).stat().st_mode) == mode
     for path in (tmp_path / "a").iterdir():
         assert os.name != "posix" or stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -103,7 +154,7 @@ def test_the_open_form_is_a_plain_table(tmp_path: Path) -> None:
     assert [question.get("scale") for question in index["questions"]] == ["3", "3", None]
 
 
-@pytest.mark.parametrize("name", ["answers.parquet", "hierarchy.parquet", "facts.parquet", "measurement.json"])
+@pytest.mark.parametrize("name", ["packed.parquet", "hierarchy.parquet", "facts.parquet", "measurement.json"])
 def test_a_flipped_bit_anywhere_is_found(name: str, tmp_path: Path) -> None:
     digest = write_measurement(tmp_path / "sealed", measured(), private=True)
     path = tmp_path / "sealed" / name

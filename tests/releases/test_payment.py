@@ -124,14 +124,14 @@ def test_an_interrupted_run_goes_on_for_free(stage: str, tmp_path: Path) -> None
         release(config, reporter=Watch(stage))
     paid = stage != STAGES[0]
     assert entries(tmp_path) == ([] if not paid else ALL[:2] if stage == STAGES[1] else ALL[:3])
-    before = [(path / "answers.parquet").read_bytes() for path in seals(tmp_path)]
+    before = [(path / "packed.parquet").read_bytes() for path in seals(tmp_path)]
     assert bool(before) == (stage not in STAGES[:2])
     outcome = release(config)
     assert entries(tmp_path) == ALL
     assert outcome.paid != paid
     assert outcome.folder.name.endswith(outcome.run)
     assert [path.name for path in (tmp_path / "releases").iterdir()] == [outcome.folder.name]
-    assert not before or before == [(path / "answers.parquet").read_bytes() for path in seals(tmp_path)]
+    assert not before or before == [(path / "packed.parquet").read_bytes() for path in seals(tmp_path)]
     assert outcome.record is not None
     assert json.loads(outcome.record.read_text())["identity"]["rows_read"] == 30
 
@@ -237,7 +237,7 @@ def test_a_total_allows_more_measurements_of_one_dataset(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("stage", "lost", "code"), [("Measuring", "key", "lost-key"), (STAGES[2], "answers", "damaged")]
+    ("stage", "lost", "code"), [("Measuring", "key", "lost-key"), (STAGES[2], "packed", "damaged")]
 )
 def test_a_lost_key_or_answer_is_never_drawn_again(stage: str, lost: str, code: str, tmp_path: Path) -> None:
     config = config_in(tmp_path)
@@ -414,9 +414,9 @@ def test_opendp_pays_and_goes_on_too(tmp_path: Path) -> None:
     with pytest.raises(StoppedError):
         release(config, reporter=Watch(STAGES[2]))
     (sealed,) = seals(tmp_path)
-    before = (sealed / "answers.parquet").read_bytes()
+    before = (sealed / "packed.parquet").read_bytes()
     release(config)
-    assert (sealed / "answers.parquet").read_bytes() == before
+    assert (sealed / "packed.parquet").read_bytes() == before
     assert entries(tmp_path) == ALL
 
 

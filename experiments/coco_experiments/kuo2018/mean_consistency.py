@@ -47,7 +47,7 @@ def tables_of(draws: Draws) -> dict[str, MeanConsistency]:
     own = draws.estimates(["cumulative"] * levels, split)
     whole = [estimate.histogram.to_dense(draws.case.max_size) for estimate in own]
     answers = tuple(
-        replace(one, values=np.concatenate([whole[region] for region in noisy.hierarchy.level_range(level)]))
+        replace(one, stored=np.concatenate([whole[region] for region in noisy.hierarchy.level_range(level)]))
         for level, one in enumerate(noisy.answers)
     )
     estimated = replace(noisy, answers=answers)
