@@ -16,9 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
+
 from coco_opt.errors import InputError, Place
 from coco_opt.files.columns import Columns
 from coco_opt.files.inputs import Frame, Input
+from coco_opt.histograms.arrays import Int64Array
 
 if TYPE_CHECKING:
     import duckdb
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _HEADER_LIMIT = 1 << 20
+_BATCH = 1 << 20
 _SETTINGS = (
     "SET temp_directory = ''",
     "SET autoinstall_known_extensions = false",
@@ -130,6 +134,74 @@ def load(con: duckdb.DuckDBPyConnection, table: str, source: Input, columns: Col
     ours = {user: own for own, user in source.columns.items()}
     shown = tuple(names[k] for k in kept)
     return Loaded(con, table, source, tuple(ours.get(name, name) for name in shown), shown, delimiter)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Batches:
+    """A Parquet file or a frame with the columns it must have, in batches of their own types; see ``batches_of``."""
+
+    source: Input
+    schema: Any
+    kept: tuple[int, ...]
+
+    def whole(self, column: int) -> bool:
+        """Tell whether a column holds whole numbers of at most 63 bits and a sign."""
+        import pyarrow.types as kinds
+
+        kind = self.schema.types[self.kept[column]]
+        return bool(kinds.is_integer(kind) and not kinds.is_uint64(kind))
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        """Yield the Arrow arrays of the columns, a million rows at a time; any number of times."""
+        import pyarrow.parquet as pq
+
+        names = [self.schema.names[k] for k in self.kept]
+        where = self.source.where
+        if isinstance(where, Frame):
+            for batch in where.table.select(list(self.kept)).to_batches(max_chunksize=_BATCH):
+                yield tuple(batch.columns)
+            return
+        texts = [name for column, name in enumerate(names) if not self.whole(column)]
+        with pq.ParquetFile(where, page_checksum_verification=True, read_dictionary=texts) as file:
+            for batch in file.iter_batches(batch_size=_BATCH, columns=names):
+                # By name: asked for a column x, Arrow's reader returns one called "x.y" as well.
+                yield tuple(batch.column(batch.schema.get_field_index(name)) for name in names)
+
+    def whole_numbers(self, array: Any) -> Any:
+        """Return a column of whole numbers as one of int64."""
+        import pyarrow as pa
+
+        return array.cast(pa.int64())
+
+    def numbers(self, array: Any) -> Int64Array:
+        """Return a column of whole numbers without empty entries as int64."""
+        return np.asarray(self.whole_numbers(array).to_numpy(zero_copy_only=False), np.int64)
+
+    def place(self, row: int | None = None, column: int | None = None) -> Place:
+        """Return the place of a row, from 0, in the user's table."""
+        name = None if column is None else self.schema.names[self.kept[column]]
+        return Place(self.source.name, None if row is None else row + 1, name)
+
+
+def batches_of(source: Input, columns: Columns) -> Batches | None:
+    """Check the columns of a Parquet file or a frame as ``load`` does; None for a CSV file, whose columns have no type.
+
+    Raises InputError: file-not-found, unknown-format, empty-file, unreadable-file, wrong-type and the codes of
+    ``Columns.check``.
+    """
+    import pyarrow.parquet as pq
+
+    if source.is_csv:
+        return None
+    called, where = columns.renamed(source.columns), source.where
+    if isinstance(where, Frame):
+        schema = where.table.schema
+    else:
+        _check_file(where)
+        schema = quietly(source, lambda: pq.read_schema(where))
+    called.check(list(schema.names), source.name, None)
+    _check_types(schema, source.name, called)
+    return Batches(source, schema, tuple(called.kept(schema.names)))
 
 
 def header(path: Path) -> tuple[str, ...]:

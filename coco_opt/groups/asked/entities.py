@@ -18,6 +18,7 @@ from coco_opt.files.inputs import Input, InputLike
 from coco_opt.files.regions import PublicRegions, read_tree, register_leaves
 from coco_opt.files.source import Loaded, isolated, load, quietly
 from coco_opt.groups.asked.private import PrivateCounts
+from coco_opt.groups.asked.whole_ids import REPEATED, UNKNOWN, GroupTable, count_entities, read_group_table
 from coco_opt.histograms import Hierarchy
 from coco_opt.histograms.arrays import Int64Array
 
@@ -31,9 +32,9 @@ Runs = tuple[Int64Array, Int64Array, Int64Array]
 class PublicGroups:
     """The public half of the input: the regions, every region's number of groups, and each group's leaf.
 
-    ``group_counts`` int64[regions]; ``group_leaf`` is an Arrow table with the columns id (string) and leaf
-    (int64, counted from 0 within ``hierarchy.leaves``), one row a group, or None where groups have no ids. A group no
-    entity names has size 0.
+    ``group_counts`` int64[regions]; ``group_leaf`` tells each group's leaf, counted from 0 within ``hierarchy.leaves``:
+    by its id where ids are whole numbers, else as an Arrow table with the columns id (string) and leaf (int64), one row
+    a group; None where groups have no ids. A group no entity names has size 0.
     """
 
     regions: PublicRegions
@@ -64,36 +65,45 @@ def read_public(groups: InputLike, hierarchy: InputLike) -> PublicGroups:
     with isolated([tree_of, listed]) as con:
         table = load(con, "hierarchy", tree_of, HIERARCHY)
         regions = read_tree(table)
+        tree = regions.hierarchy
+        whole = read_group_table(listed, dict(regions.leaf_ids), len(tree.leaves))
+        if whole is not None:
+            return PublicGroups(regions, tree.aggregate(whole[1]), whole[0])
         register_leaves(table, regions.leaf_ids)
         _check_groups(load(con, "groups", listed, GROUPS))
         query = "SELECT c0 AS id, leaf FROM groups JOIN leaves ON c1 = region"
         group_leaf: Any = quietly(listed, lambda: con.sql(query).to_arrow_table())
     leaf = group_leaf.column("leaf").to_numpy()
-    tree = regions.hierarchy
     counts = np.bincount(leaf, minlength=len(tree.leaves)).astype(np.int64)
     return PublicGroups(regions, tree.aggregate(counts), group_leaf)
 
 
 def read_private(public: PublicGroups, entities: InputLike) -> PrivateCounts:
-    """Read entities (entity_id, group_id) and count every leaf's groups by size; O(rows), all in DuckDB.
+    """Read entities (entity_id, group_id) and count every leaf's groups by size; O(rows).
+
+    Whole numbers are counted batch by batch, anything else by DuckDB.
 
     Raises InputError: empty-file, null-id, space-in-id, duplicate-entity, unknown-group and the codes of
     ``source.load``.
     """
-    source = Input.of(entities, "entities")
+    source, group_leaf = Input.of(entities, "entities"), public.group_leaf
+    if isinstance(group_leaf, GroupTable):
+        counted_whole = count_entities(group_leaf, source)
+        if counted_whole is not None:
+            runs, rows = counted_whole
+            return from_runs(public.hierarchy, public.group_counts, runs, rows, int((runs[1] * runs[2]).sum()))
+        group_leaf = group_leaf.texts()
     with isolated([source]) as con:
         table = load(con, "entities", source, ENTITIES)
         checks.check_rows(table)
         checks.check_present(table, 1)
         checks.check_ids(table, (0,))
-        message = "this entity occurs in an earlier row: one entity belongs to one group, once"
-        checks.check_unique(table, (0,), "duplicate-entity", message, 0)
-        con.register("group_leaf", public.group_leaf)
+        checks.check_unique(table, (0,), *REPEATED, 0)
+        con.register("group_leaf", group_leaf)
         runs = quietly(source, lambda: _count_sizes(con))
         rows, counted = table.rows(), int((runs[1] * runs[2]).sum())
         if counted < rows:
-            message = "this group is not in the groups table"
-            checks.check_known(table, 1, "group_leaf.id", "unknown-group", message)
+            checks.check_known(table, 1, "group_leaf.id", *UNKNOWN)
     return from_runs(public.hierarchy, public.group_counts, runs, rows, counted)
 
 
