@@ -22,7 +22,8 @@ from coco_opt.topdown import (
 from coco_opt.topdown.asked.proved import proved
 from coco_opt.topdown.bounds import UNBOUNDED
 from coco_opt.topdown.facts.conflict import smallest_conflict
-from coco_opt.topdown.facts.proof import intervals_meet, prove
+from coco_opt.topdown.facts.intervals import empty_interval
+from coco_opt.topdown.facts.proof import prove
 from coco_opt.topdown.facts.system import FactSystem
 from tests.topdown.estimation import measured
 
@@ -89,7 +90,7 @@ def test_a_proof_agrees_with_enumeration(nested: bool) -> None:
             assert witness is not None
             assert system.holds(witness)
         if system.by_sums:
-            assert intervals_meet(system) == true
+            assert (empty_interval(system) is None) == true
     assert {true for true, _ in verdicts} == {True, False}
     if not nested:
         assert any(how == "in whole numbers" for _, how in verdicts)
@@ -167,7 +168,7 @@ def test_data_that_meet_all_facts_are_the_proof() -> None:
     found = measured(1, tree, SCHEMA, leaves, ["detail"], invariants=[("total", 1)], linear=[rule])
     assert len(found.answers) == 3
     wrong = LinearConstraint.of("total <= 4", tree, SCHEMA, source="public")
-    with pytest.raises(InputError, match="'total' is 6 in 'land/b2'; 'total <= 4' in 'land/b2'"):
+    with pytest.raises(InputError, match="'total' is 5 in 'land/b0'; 'total <= 4' in 'land/b0'"):
         measured(1, tree, SCHEMA, leaves, ["detail"], invariants=[("total", 1)], linear=[wrong])
 
 
@@ -176,3 +177,25 @@ def test_facts_that_say_nothing_are_proved_at_once() -> None:
 
     plan = TablePlan.product(Strategy.identity(SCHEMA), Epsilon(1), 3)
     assert proved(TableQuestions(PAIR, SCHEMA, plan)).how == "no facts"
+
+
+@pytest.mark.parametrize("level", [1, 2])
+def test_a_contradiction_among_many_blocks_is_found_in_its_own_region(level: int) -> None:
+    tree = Hierarchy.from_paths([("land", f"town {b // 40}", f"block {b}") for b in range(4_000)])
+    every, total = parse_query("a", SCHEMA), parse_query("total", SCHEMA)
+    rng = np.random.default_rng(level)
+    people = rng.integers(0, 50, (4_000, 3))
+    sums = people.sum(axis=1, keepdims=True)
+    lower = people - rng.integers(0, 2, people.shape) * (people > 0)
+    exact = [RegionBounds.exact(total, 2, sums)]
+    if level == 2:
+        lower[1234, 1] = sums[1234, 0] - lower[1234, 0] - lower[1234, 2] + 1
+    else:
+        towns = sums.reshape(100, 40).sum(axis=1, keepdims=True)
+        towns[30] -= 1
+        exact.append(RegionBounds.exact(total, 1, towns))
+    found = prove(FactSystem.of(tree, SCHEMA, [*exact, RegionBounds(every, 2, lower, np.full((4_000, 3), UNBOUNDED))]))
+    assert found.verdict == "conflict"
+    assert found.smallest
+    assert all(("block 1234'" if level == 2 else "town 30") in fact for fact in found.conflict)
+    assert len(found.conflict) == (4 if level == 2 else 41)

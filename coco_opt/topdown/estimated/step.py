@@ -239,9 +239,9 @@ def implied_by(measured: TableAnswers, method: TopdownMethod) -> Implied:
         return "bounds"
     if method.implied != "auto":
         return method.implied
-    if core_fits(facts.system):
-        return "minimal_schema" if bounds_fall_short(facts.system) else "bounds"
-    return "cuts"
+    if not bounds_fall_short(facts.system):
+        return "bounds"
+    return "minimal_schema" if core_fits(facts.system) else "cuts"
 
 
 def _rounded(

@@ -7,7 +7,7 @@ whole ones do not, by the solver alone, asked twice.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from time import perf_counter
@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from coco_opt.topdown.facts.intervals import empty_interval
+from coco_opt.topdown.facts.presolve import tightened
 from coco_opt.topdown.facts.programs import least_total, whole_program
 from coco_opt.topdown.facts.system import FactSystem
 
@@ -43,8 +45,43 @@ class Conflict:
 def smallest_conflict(system: FactSystem, time_limit: float) -> Conflict | None:
     """Return facts that exclude each other, None where that could not be proved in time."""
     deadline = perf_counter() + time_limit
-    facts = [(at, int(region)) for at, row in enumerate(system.rows) for region in np.flatnonzero(row.stated)]
-    total, prices = least_total(*_rows(system, facts))
+    for facts in _suspects(system):
+        found = _smallest_of(system, facts, deadline)
+        if found is not None:
+            return found
+    return None
+
+
+def _suspects(system: FactSystem) -> Iterator[list[Fact]]:
+    """Yield facts that may exclude each other: those of one leaf or one region whose bounds cross, then all."""
+    lower, upper = tightened(system)
+    crossed = np.flatnonzero((lower > upper).any(axis=1))
+    if crossed.size:
+        yield _within(system, system.hierarchy.levels - 1, int(crossed[0]))
+    empty = empty_interval(system) if system.by_sums else None
+    if empty is not None:
+        yield _within(system, *empty)
+    yield _within(system, 0, 0)
+
+
+def _within(system: FactSystem, level: int, region: int) -> list[Fact]:
+    """Return the facts of a region and of those in it."""
+    first, last = system.leaf_starts[level][region : region + 2]
+    found = []
+    for at, row in enumerate(system.rows):
+        if row.level >= level:
+            starts = system.leaf_starts[row.level]
+            inside = (starts[:-1] >= first) & (starts[1:] <= last) & row.stated
+            found += [(at, region) for region in np.flatnonzero(inside).tolist()]
+    return found
+
+
+def _smallest_of(system: FactSystem, facts: Sequence[Fact], deadline: float) -> Conflict | None:
+    """Return a smallest set of some facts that exclude each other, None where they do not or it is not settled."""
+    left = deadline - perf_counter()
+    if left <= 0 or not facts:
+        return None
+    total, prices = least_total(*_rows(system, facts), left)
     if np.isfinite(total) and total > _NOTHING:
         found = [fact for fact, price in zip(facts, prices, strict=True) if abs(price) > _NOTHING]
         for fact in list(found):

@@ -77,7 +77,7 @@ def whole_program(
     return Whole(whole)
 
 
-def least_total(matrix: csr_array, low: Floats, high: Floats) -> tuple[float, Floats]:
+def least_total(matrix: csr_array, low: Floats, high: Floats, time_limit: float = np.inf) -> tuple[float, Floats]:
     """Return the least total violation of ranged rows over x >= 0 and the rows' prices; infinite without an answer."""
     from scipy.optimize import linprog
     from scipy.sparse import csr_array, eye_array, hstack, vstack
@@ -96,6 +96,7 @@ def least_total(matrix: csr_array, low: Floats, high: Floats) -> tuple[float, Fl
         b_ub=np.concatenate([high[has_high], -low[has_low]]),
         bounds=(0, None),
         method="highs-ds",
+        options={} if np.isinf(time_limit) else {"time_limit": time_limit},
     )
     prices = np.zeros(rows)
     if found.status != 0:

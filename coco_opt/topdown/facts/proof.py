@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coco_opt.topdown.facts.conflict import smallest_conflict
+from coco_opt.topdown.facts.intervals import empty_interval
 from coco_opt.topdown.facts.programs import solve_whole
-from coco_opt.topdown.facts.system import FactSystem, infinite
+from coco_opt.topdown.facts.system import FactSystem
 
 Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 Verdict = Literal["holds", "conflict", "undecided"]
 
 TIME_LIMIT = 60.0
@@ -63,7 +63,7 @@ def prove(system: FactSystem, *, time_limit: float = TIME_LIMIT, witness: bool =
     start = perf_counter()
     if not system.rows:
         return Proof("holds", "no facts", _nobody(system))
-    if system.by_sums and not witness and intervals_meet(system):
+    if system.by_sums and not witness and empty_interval(system) is None:
         return Proof("holds", "sums of bounds", seconds=perf_counter() - start)
     found = solve_whole(system, time_limit)
     if found.values is not None:
@@ -77,33 +77,6 @@ def prove(system: FactSystem, *, time_limit: float = TIME_LIMIT, witness: bool =
             how = "in fractions" if proved.fractional else "in whole numbers"
             return Proof("conflict", how, None, words, proved.smallest, perf_counter() - start)
     return Proof("undecided", f"not settled within {time_limit:g} s", seconds=perf_counter() - start)
-
-
-def intervals_meet(system: FactSystem) -> bool:
-    """Return whether the bounds of nested sets leave every set some count, by sums from the smallest sets up.
-
-    ``tops`` are the largest sets met so far, disjoint by ``by_sums``, with what the sets within leave them in every
-    region of the level reached: numbers below 2^53, so floats hold them exactly.
-    """
-    tops: list[tuple[Ints, Floats, Floats]] = []
-    for level in range(system.hierarchy.levels - 1, -1, -1):
-        if level < system.hierarchy.levels - 1:
-            here, below = system.hierarchy.level_range(level), system.hierarchy.level_range(level + 1)
-            starts = system.hierarchy.first_child[here.start : here.stop] - below.start
-            tops = [(mask, np.add.reduceat(low, starts), np.add.reduceat(high, starts)) for mask, low, high in tops]
-        own = [row for row in system.rows if row.level == level]
-        for row in sorted(own, key=lambda row: int(row.coefficients.sum())):
-            inside = [top for top in tops if (row.coefficients >= top[0]).all()]
-            rest = row.coefficients - sum((mask for mask, _, _ in inside), np.zeros_like(row.coefficients))
-            low, high = infinite(np.maximum(row.lower, 0)), infinite(row.upper)
-            low = np.maximum(low, sum((top[1] for top in inside), np.zeros_like(low)))
-            if not rest.any():
-                high = np.minimum(high, sum((top[2] for top in inside), np.zeros_like(high)))
-            if (low > high).any():
-                return False
-            kept = [top for top in tops if not (row.coefficients >= top[0]).all()]
-            tops = [*kept, (row.coefficients, low, high)]
-    return True
 
 
 def _nobody(system: FactSystem) -> Ints:
