@@ -137,7 +137,7 @@ def with_answers(measurement: Measurement, tables: Mapping[int, Ints]) -> Measur
     answers, first = [], f"table {TableAnswers.of(measurement).queries[0].name}"
     for one in measurement.answers:
         table = tables.get(one.question.level) if one.question.query == first else None
-        answers.append(one if table is None else replace(one, values=np.array(table, np.int64).reshape(-1)))
+        answers.append(one if table is None else replace(one, stored=np.array(table, np.int64).reshape(-1)))
     return replace(measurement, answers=tuple(answers))
 
 
