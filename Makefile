@@ -7,7 +7,7 @@ VENV ?= .venv
 WORKERS ?= 2
 UV ?= uv
 BIN := $(VENV)/bin
-CODE := coco_opt solvers experiments tests
+CODE := coco_opt solvers experiments tests docs
 
 # Only what the lock pins may be imported.
 unexport PYTHONPATH PYTHONHOME
@@ -15,7 +15,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help env demo test check tests test-slow format notebooks bench lock clean
+.PHONY: help env demo test check tests test-slow format docs notebooks bench lock clean
 
 help: ## Print this list
 	@echo "usage: make TARGET"
@@ -57,6 +57,10 @@ format: env ## Rewrite the code in the project's format
 	@"$(BIN)/ruff" check --fix $(CODE)
 	@"$(BIN)/ruff" format $(CODE)
 
+docs: env ## Build the documentation; open docs/_build/index.html
+	@"$(BIN)/python" -m sphinx -W --keep-going -q -b html docs docs/_build
+	@echo "docs/_build/index.html"
+
 notebooks: env ## Execute the notebooks in place
 	@"$(BIN)/jupyter" execute --inplace notebooks/*.ipynb
 
@@ -68,5 +72,5 @@ lock: ## Pin requirements.txt again from pyproject.toml (needs uv)
 		--no-annotate --no-emit-index-url --custom-compile-command "make lock" --quiet --output-file requirements.txt
 
 clean: ## Remove caches and build products (never the environment, releases/ or private/)
-	@rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@rm -rf build dist docs/_build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	@find $(CODE) -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -59,6 +59,7 @@ class DataSection(Section):
     ids: ClassVar[tuple[tuple[str, str], ...]] = ()
 
     columns: dict[str, str] = Field(default_factory=dict)
+    """What columns are called in your files, by the name that they have here: `{ entity_id = "pid" }`."""
 
     def given(self, key: str) -> Input:
         """Return the table of a key that was given."""
@@ -87,16 +88,27 @@ class PrivacyConfig(Section):
     """
 
     epsilon: Annotated[Fraction, PlainValidator(budget)] | None = None
+    """The whole budget of geometric noise; beside `delta`, that of discrete Gaussian noise."""
     split: Annotated[Split | tuple[Fraction, ...], PlainValidator(split_shares(Split))] = "uniform"
+    """How levels share the budget: evenly, all to the last level, or one share a level, root first, that sum to 1."""
     mechanism: Annotated[Mechanism, choice(Mechanism)] = "geometric"
+    """The law of the noise, and with it the unit of the budget: epsilon, or rho."""
     rho: Annotated[Fraction, PlainValidator(budget)] | None = None
+    """The whole budget of discrete Gaussian noise (zero-concentrated differential privacy)."""
     delta: Annotated[Fraction, PlainValidator(probability)] | None = None
+    """With `epsilon` in place of `rho`: between 0 and 1, such as "1/1000000"."""
     noise: Annotated[NoiseName, choice(NoiseName)] = "secure"
+    """Where noise comes from; "seeded" is NOT PRIVATE and needs a `seed`."""
     seed: Annotated[int, Field(ge=0)] | None = None
+    """Of "seeded" noise only."""
     neighbours: Annotated[Neighbours, choice(Neighbours)] = "add_remove"
+    """Which data sets are neighbours: one entity added or removed, or one replaced (twice the noise)."""
     dataset: Annotated[str, PlainValidator(dataset_name)] | None = None
+    """The ledger's name of the data; required unless noise is "seeded"."""
     ledger: FilePath | None = None
+    """The ledger's file; unset: `ledger.sqlite` in the private folder."""
     total: Annotated[Fraction, PlainValidator(budget)] | None = None
+    """What may be spent on the data set in all; stated when its account opens."""
 
     @property
     def cost(self) -> Cost:
@@ -168,6 +180,7 @@ class SolversConfig(Section):
     """
 
     fallback: bool = True
+    """Whether the next exact solver answers where one misses its tolerance; the manifest says so."""
 
     def chosen(self) -> dict[str, SolverChoice]:
         """Return the choices made, by problem type."""
@@ -184,10 +197,13 @@ class EngineConfig(Section):
     """How the work is spread over this machine; the answer does not depend on it."""
 
     workers: Annotated[int, Field(ge=1, le=1024)] = 2
+    """Threads that work side by side; the answer does not depend on them."""
 
 
 class OutputConfig(Section):
     """Where public results and private run records go; both default to folders beside the config."""
 
     directory: FilePath = Field(default="releases", validate_default=True)
+    """Where release folders go; relative to the config."""
     private: FilePath = Field(default="private", validate_default=True)
+    """Where the ledger, sealed measurements and records go: a folder for its owner only."""

@@ -30,10 +30,15 @@ class GroupsData(DataSection):
     )
 
     entities: TableInput | None = None
+    """One row an entity: entity_id, group_id. Private."""
     groups: TableInput | None = None
+    """One row a group: group_id, region_id. Public."""
     hierarchy: TableInput | None = None
+    """One row a leaf region: region_id, then one column a level, root first. Public."""
     sizes: TableInput | None = None
+    """Counts made elsewhere, in place of the three tables: level columns root first, size, groups. Private."""
     root: str | None = None
+    """The name of the one region of a table of `sizes` that has no level columns."""
 
     @model_validator(mode="after")
     def _one_form(self) -> GroupsData:
@@ -85,16 +90,27 @@ class GroupsSection(Section):
     """
 
     max_size: Annotated[int, Field(ge=1, le=10**9)]
+    """Asked: a public bound K; larger groups count as this size."""
     query: Annotated[Query | tuple[Query, ...], one_or_list(Query)] = "cumulative"
+    """Asked: groups of each size, sizes in order, or groups up to each size; one for all levels or one a level."""
     bucket_growth: Annotated[float | tuple[float, ...], PlainValidator(_growth)] = 0.0
+    """Asked: cumulative counts are summed over buckets of max(1, c size) sizes; 0: every size alone."""
     bucket_edges: Annotated[Starts | tuple[Starts, ...] | None, PlainValidator(_edges)] = None
+    """Asked: the sizes at which buckets begin, in place of `bucket_growth`; one list, or one a level."""
     loss: Annotated[Loss | tuple[Loss, ...], one_or_list(Loss)] = "l1"
+    """The loss of each region's own fit; one for all levels or one a level."""
     ties: Annotated[TieRule, choice(TieRule)] = "upper"
+    """Which of several optima of absolute values is taken."""
     consistency: Annotated[Consistency, choice(Consistency)] = "matching"
+    """How regions are made to agree."""
     merge: Annotated[Merge, choice(Merge)] = "weighted"
+    """"matching" only: how the two sizes of matched groups are merged."""
     rounding: Annotated[Rounding, choice(Rounding)] = "half_up"
+    """"matching" only: how merged sizes become whole."""
     variances: Annotated[VarianceRule, choice(VarianceRule)] = "formula"
+    """What weighs the sizes that "matching" merges: a formula, or redrawn noise."""
     intervals: Annotated[float | None, Field(ge=0.0, lt=1.0)] = None
+    """"posterior" only: the coverage of intervals.parquet, 0 for none; unset: 0.9."""
 
     @model_validator(mode="after")
     def _buckets(self) -> GroupsSection:

@@ -48,16 +48,22 @@ class RangesData(DataSection):
     tables: ClassVar[tuple[Columns, ...]] = (VALUES, CELLS)
 
     values: TableInput
+    """One row an entity with its value, or columns cell and count. Private."""
 
 
 class RangesSection(Section):
     """What is asked (the public domain, ``fan_out``, ``outside``) and how it is estimated (``estimator``, free)."""
 
     cells: Annotated[int, Field(ge=1, le=MAX_CELLS)] | None = None
+    """Asked: the number of cells 0, 1, ... of the public domain."""
     edges: Annotated[tuple[int, ...], PlainValidator(_edges)] | None = None
+    """Asked, in place of `cells`: a cell holds the values from one edge to below the next."""
     outside: Annotated[Outside, choice(Outside)] = "refuse"
+    """Asked: what becomes of values outside the domain."""
     fan_out: Annotated[int | FanOut, PlainValidator(_fan_out)] = "auto"
+    """Asked: children an interval of the tree has; "auto" chooses from public numbers, "cells" asks no tree."""
     estimator: Annotated[Estimator, choice(Estimator)] = "nonnegative"
+    """How the answers are made consistent."""
 
     @model_validator(mode="after")
     def _one_domain(self) -> RangesSection:

@@ -84,7 +84,9 @@ class InvariantConfig(Section):
     """A query whose true answers hold exactly in every region of a level (its column's name) and above."""
 
     query: str
+    """A query, such as "total" or "sex * age"."""
     level: str
+    """The column of the hierarchy whose regions, and those above, it holds in."""
 
 
 class ConstraintConfig(Section):
@@ -94,40 +96,55 @@ class ConstraintConfig(Section):
     """
 
     holds: str
+    """Two sums of answers and a comparison, such as "householders >= spouses + partners"."""
     level: str | None = None
+    """The column of the hierarchy in whose regions it holds; unset: the leaves."""
     regions: Texts = ()
+    """Paths from the root that restrict it to the regions in them."""
     source: Annotated[Source, choice(Source)] = "structural"
+    """Where it comes from; manifest and page say so."""
 
 
 class FacilityConfig(Section):
     """What a facility of a type holds: persons in all, conditions that all, and that at least one, of them meet."""
 
     least: Annotated[int, Field(ge=0)] = 1
+    """Persons in a facility at least."""
     most: Annotated[int | None, Field(ge=0)] = None
+    """Persons in a facility at most."""
     may: str | None = None
+    """A condition that all persons in it meet."""
     must: Texts = ()
+    """Conditions that at least one person in it meets each."""
 
 
 class FacilitiesConfig(Section):
     """The attribute some of whose values are types of facilities, which ``data.facilities`` counts by region."""
 
     attribute: str
+    """The attribute some of whose values are types of facilities."""
     source: Annotated[Source, choice(Source)] = "public"
+    """Where the counts of facilities come from."""
     types: dict[str, FacilityConfig]
+    """What a facility of each type holds, by the value of the attribute."""
 
 
 class PassConfig(Section):
     """Queries fitted together; later passes keep their answers within ``tolerance`` persons."""
 
     queries: Texts
+    """Queries fitted together."""
     tolerance: Annotated[float, Field(ge=0.0)] = 0.0
+    """By how many persons later passes may move their answers."""
 
 
 class GroupingConfig(Section):
     """An attribute made coarser: named groups of the values of the attribute ``of``."""
 
     of: str
+    """The attribute that is made coarser."""
     groups: Annotated[dict[str, tuple[str, ...]], PlainValidator(_attributes)]
+    """The values of each group, by its name."""
 
 
 class TablesData(DataSection):
@@ -137,9 +154,13 @@ class TablesData(DataSection):
     tables: ClassVar[tuple[Columns, ...]] = (HIERARCHY, RECORDS, BOUNDS, FACILITIES)
 
     records: TableInput
+    """One row a person: region_id, one column an attribute, perhaps count. Private."""
     hierarchy: TableInput
+    """One row a leaf region: region_id, then one column a level, root first. Public."""
     bounds: TableInput | None = None
+    """Public bounds on answers by region."""
     facilities: TableInput | None = None
+    """Facilities of each type by region."""
 
 
 class TopdownSection(Section):
@@ -150,24 +171,41 @@ class TopdownSection(Section):
     """
 
     attributes: Annotated[dict[str, tuple[str, ...]], PlainValidator(_attributes)]
+    """Asked: the values of each attribute, a list or a range such as "0..115"."""
     groupings: dict[str, GroupingConfig] = Field(default_factory=dict)
+    """Attributes made coarser, by name, for use in queries."""
     structural_zeros: Texts | None = None
+    """Asked: conditions that no person meets, such as "age = child & work = yes"."""
     workload: Texts
+    """What will be looked at: asked unless the strategy is otherwise."""
     strategy: Annotated[Strategy | tuple[str, ...], PlainValidator(_strategy)] = "workload"
+    """Asked: the workload, every cell, the best mixture for the workload, or a list of queries."""
     shares: Annotated[Shares | tuple[Fraction, ...] | tuple[tuple[Fraction, ...], ...], PlainValidator(_shares)] = (
         "uniform"
     )
+    """Asked: the queries' parts of each level's budget; one list for all levels or one a level, root first."""
     invariants: Annotated[tuple[InvariantConfig, ...], Field(strict=False)] = ()
+    """Asked: what is published without noise; needs `neighbours = "replace"`."""
     counts: dict[str, str] = Field(default_factory=dict)
+    """Counts of cells by name, for use in constraints."""
     constraints: Annotated[tuple[ConstraintConfig, ...], Field(strict=False)] = ()
+    """Asked: linear constraints between answers."""
     facilities: FacilitiesConfig | None = None
+    """Facilities by type, which `data.facilities` counts by region."""
     bounds_source: Annotated[Source, choice(Source)] = "public"
+    """Where the bounds come from; manifest and page say so."""
     passes: Annotated[tuple[PassConfig, ...], Field(strict=False)] = ()
+    """Queries in order of importance, fitted one after the other; none: all at once."""
     estimation: Annotated[Estimation, choice(Estimation)] = "full"
+    """What a region is fitted to: all measured at and below it, its own level, or the leaves alone."""
     rounding: Annotated[WholeRule, choice(WholeRule)] = "passes"
+    """How tables become whole: totals, queries and cells in passes; the nearest cells; or drawn at random."""
     rounding_order: Texts | None = None
+    """The queries of "passes", most important first; unset: those of the workload that nest."""
     implied: Annotated[Implied, choice(Implied)] = "auto"
+    """How what facts imply for the regions above is kept."""
     microdata: bool = False
+    """Whether one row a person is written too."""
 
     @model_validator(mode="after")
     def _order_fits(self) -> TopdownSection:

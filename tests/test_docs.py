@@ -1,0 +1,137 @@
+"""The documentation: every example runs, every link leads somewhere, nothing public is missing in the reference."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import coco_opt
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCS = ROOT / "docs"
+PAGES = sorted(page for page in DOCS.rglob("*.md") if "_build" not in page.parts)
+INCLUDED = re.compile(r"^```\{include\} (\S+)$", re.MULTILINE)
+
+
+@pytest.fixture(scope="module")
+def generated() -> ModuleType:
+    """Load what the pages' Sphinx extension makes of the code; it needs no Sphinx."""
+    spec = importlib.util.spec_from_file_location("generated", DOCS / "_ext" / "generated.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def page_name(page: Path) -> str:
+    return page.relative_to(DOCS).as_posix()
+
+
+def blocks(page: Path) -> list[str]:
+    return re.findall(r"^```python\n(.*?)^```$", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+
+
+def anchors(text: str) -> set[str]:
+    """Return the anchors of a page's headings, as Markdown readers make them."""
+    headings = re.findall(r"^#+ (.+)$", re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)], ids=page_name)
+def test_every_example_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    module = ModuleType("documented")  # a module, for dataclasses look theirs up
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    for number, block in enumerate(blocks(page), start=1):
+        code = compile(block, f"{page_name(page)}, python block {number}", "exec", dont_inherit=True)
+        exec(code, module.__dict__)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_name)
+def test_every_link_leads_to_a_page_and_a_heading(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
+        if "://" in target:
+            continue
+        name, _, anchor = target.partition("#")
+        other = page if not name else (page.parent / name).resolve()
+        assert other.is_file(), f"{page_name(page)} links to {target}"
+        assert not anchor or anchor in anchors(other.read_text(encoding="utf-8")), f"{page_name(page)}: {target}"
+    for included in INCLUDED.findall(page.read_text(encoding="utf-8")):
+        assert (page.parent / included).is_file()
+
+
+def test_every_page_is_in_a_table_of_contents() -> None:
+    listed = {DOCS / "index.md"}
+    for page in PAGES:
+        for names in re.findall(r"^```\{toctree\}\n(.*?)^```$", page.read_text("utf-8"), re.MULTILINE | re.DOTALL):
+            listed |= {page.parent / f"{name}.md" for name in names.splitlines() if name and name[0] != ":"}
+    assert set(PAGES) == listed
+
+
+def test_pages_name_only_paths_that_exist() -> None:
+    named = re.compile(r"`((?:coco_opt|solvers|experiments|tests|notebooks)/[\w./-]*)`")
+    wrong = [
+        (page_name(page), path)
+        for page in PAGES
+        for path in named.findall(page.read_text("utf-8"))
+        if not (ROOT / path).exists()
+    ]
+    assert wrong == []
+
+
+def test_every_public_name_is_in_the_reference() -> None:
+    text = (DOCS / "reference" / "python.md").read_text(encoding="utf-8")
+    missing = [name for name in coco_opt.__all__ if not re.search(rf"\bcoco_opt\.{name}\b", text)]
+    assert not missing, "add them to docs/reference/python.md"
+
+
+def test_every_key_of_a_configuration_is_explained(generated: ModuleType) -> None:
+    shown = generated.expand((DOCS / "reference" / "configuration.md").read_text(encoding="utf-8"))
+    missing = []
+    for section, model in generated.models():
+        meanings = generated.meanings(model)
+        missing += [f"[{section}] {key}" for key in model.model_fields if not meanings.get(key)]
+        assert all(f"| `{key}` |" in shown for key in model.model_fields)
+    assert not missing, "say under each field what it means, as a docstring"
+    sections = {name for name, _ in generated.models()}
+    assert {"groups", "topdown.facilities.types", "privacy", "solvers", "output"} <= sections
+
+
+def test_types_read_as_people_write_them(generated: ModuleType) -> None:
+    shown = generated.expand((DOCS / "reference" / "configuration.md").read_text(encoding="utf-8"))
+    cells = [row.split(" | ") for row in shown.splitlines() if row.startswith("| `")]
+    rows = {row[0].strip("| `"): row[1:3] for row in cells}
+    assert rows["loss"] == ['`"l1"` or `"l2"`, or a list of them', '`"l1"`']
+    assert rows["workers"] == ["whole number, at least 1, at most 1,024", "`2`"]
+    assert rows["seed"] == ["whole number, at least 0", "none"]
+    assert rows["attributes"][1] == "**required**"
+
+
+def test_what_a_page_asks_for_is_made(generated: ModuleType) -> None:
+    asked = {name for page in PAGES for name in re.findall(r"generated: ([a-z-]+)", page.read_text("utf-8"))}
+    assert asked == set(generated.NAMES)
+    verbs = generated.NAMES["command-line"]()
+    assert "## `measure`" in verbs
+    assert "--publish" in verbs
+    assert "`isotonic_l1`" in generated.NAMES["solvers"]()
+    assert "`coco-opt reproduce kuo2018/joint`" in generated.NAMES["experiments"]()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(importlib.util.find_spec("sphinx") is None, reason="Sphinx is not installed (extra docs)")
+def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", str(DOCS), str(tmp_path)]
+    paths = os.pathsep.join(path for path in sys.path if path)
+    built = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": paths})
+    assert built.returncode == 0, built.stderr
+    page = (tmp_path / "reference" / "python.html").read_text(encoding="utf-8")
+    assert all(f'id="coco_opt.{name}"' in page for name in coco_opt.__all__ if name != "__version__")
+    assert "<code" in (tmp_path / "reference" / "configuration.html").read_text(encoding="utf-8")
