@@ -104,3 +104,55 @@ def quantile(
                     break
                 x += 1
             found[v, i] = low[v, i] + (x if x < end else last) - begin
+
+
+@compiled
+def inside(
+    low: NDArray[Any], start: Ints, counts: NDArray[Any], draws: int, table: Ints, part: int, of: int, found: Floats
+) -> None:
+    """Fill found (regions, K) with how far values lie between the quantiles part / of and 1 - part / of: 0 to 1.
+
+    A value x has the stretch from #(draws < x) to #(draws <= x) of the distribution; found is the part of it between
+    the two quantiles, so that a value at an interval's end counts in part. A value never drawn is inside or not.
+    """
+    cells = table.shape[1]
+    lowest, highest = part * draws, (of - part) * draws
+    for v in range(table.shape[0]):
+        for i in range(cells):
+            at = v * cells + i
+            x = table[v, i] - low[v, i]
+            width = start[at + 1] - start[at]
+            below = 0
+            for j in range(min(max(x, 0), width)):
+                below += of * counts[start[at] + j]
+            here = of * counts[start[at] + x] if 0 <= x < width else 0
+            if here == 0:
+                found[v, i] = 1.0 if lowest < below < highest else 0.0
+            else:
+                found[v, i] = max(min(below + here, highest) - max(below, lowest), 0) / here
+
+
+@compiled
+def summarise(table: Ints, groups: Ints, of: int, parts: Ints, found: Ints) -> None:
+    """Fill found (regions, 3 + parts) from cumulative counts (regions, K) and the regions' groups.
+
+    In order: the entities, sum_k k H[k]; the groups of size 1; the largest size, 0 of no groups; for each part the
+    smallest size that at least part / ``of`` of the groups do not exceed, 0 of no groups.
+    """
+    for v in range(table.shape[0]):
+        row, total = table[v], groups[v]
+        k = row.size
+        entities = k * total
+        for i in range(k):
+            entities -= row[i]
+        found[v, 0] = entities
+        found[v, 1] = (row[1] if k > 1 else total) - row[0]
+        largest = k
+        while largest > 0 and row[largest - 1] == total:
+            largest -= 1
+        found[v, 2] = largest
+        for p in range(parts.size):
+            size = 0
+            while size < k and of * row[size] < parts[p] * total:
+                size += 1
+            found[v, 3 + p] = size

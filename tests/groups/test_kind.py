@@ -99,7 +99,7 @@ def test_one_measurement_is_estimated_by_every_method(consistency: str, tmp_path
     folder = other.save()
     checks = verify_release(folder)
     assert all(check.passed for check in checks)
-    promised = {"none": PROMISES[:-1], "posterior": [*PROMISES, "intervals"]}.get(consistency, PROMISES)
+    promised = {"none": PROMISES[:-1], "posterior": [*PROMISES, "intervals", "summaries"]}.get(consistency, PROMISES)
     assert other.manifest["promises"] == promised
     assert set(promised) <= {check.name for check in checks}
     method = other.manifest["method"]

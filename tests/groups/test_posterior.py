@@ -22,12 +22,13 @@ from coco_opt.groups.answers import buckets_of
 from coco_opt.groups.asked.measure import asked_of
 from coco_opt.groups.buckets import Buckets
 from coco_opt.groups.estimated.posterior.consistent import posterior_estimate, seed_of
+from coco_opt.groups.estimated.posterior.recorded import Counted, summaries, summary_values
 from coco_opt.groups.estimated.posterior.sampler import SamplerOptions
 from coco_opt.groups.estimated.posterior.spikes import standing_alone, told_counts
 from coco_opt.groups.estimated.posterior.survey import survey_of
 from coco_opt.groups.kind import GROUPS
 from coco_opt.groups.kind.files import read_release
-from coco_opt.histograms import CountOfCounts, Hierarchy
+from coco_opt.histograms import CountOfCounts, Hierarchy, emd
 from coco_opt.privacy import Epsilon, Rho
 from coco_opt.releases import estimate, release, render_report, verify_release
 from coco_opt.releases.estimate import config_of as default_config
@@ -37,7 +38,7 @@ from tests.groups.helpers import MAX_SIZE, assert_consistent, measured, thirds, 
 from tests.groups.towns import SEEDED, config_of
 
 POSTERIOR = {"consistency": "posterior"}
-SHORT = SamplerOptions(chains=2, burn_in=20, settle=10, draws=10, thin=1, most_rounds=1, threads=1)
+SHORT = SamplerOptions(chains=2, burn_in=20, most_burn_in=40, settle=10, draws=10, thin=1, most_rounds=1, threads=1)
 
 
 @pytest.fixture(scope="module")
@@ -330,6 +331,20 @@ def test_intervals_are_those_of_the_contract(folder: Path) -> None:
     assert ((rows["groups_upper"] - rows["groups_lower"]) > 0).any()
 
 
+def changed_copy(folder: Path, copy: Path, name: str, change: Callable[[dict[str, list[Any]]], None]) -> Path:
+    """Return a copy of a release with other columns in one file, and that file's digest in the manifest."""
+    copy.mkdir()
+    for file in folder.iterdir():
+        (copy / file.name).write_bytes(file.read_bytes())
+    columns = pq.read_table(copy / name).to_pydict()
+    change(columns)
+    pq.write_table(pa.table(columns), copy / name, write_page_checksum=True)
+    manifest = json.loads((copy / "manifest.json").read_text())
+    manifest["files"][name] = file_digest(copy / name)
+    (copy / "manifest.json").write_text(json.dumps(manifest))
+    return copy
+
+
 def shift(column: str, by: int) -> Callable[[dict[str, list[Any]]], None]:
     def change(columns: dict[str, list[Any]]) -> None:
         columns[column][0] += by
@@ -368,18 +383,8 @@ def shorter(columns: dict[str, list[Any]]) -> None:
 def test_planted_faults_in_intervals_are_found(
     folder: Path, tmp_path: Path, change: Callable[[dict[str, list[Any]]], None]
 ) -> None:
-    copy = tmp_path / "copy"
-    copy.mkdir()
-    for file in folder.iterdir():
-        (copy / file.name).write_bytes(file.read_bytes())
-    path = copy / "intervals.parquet"
-    columns = pq.read_table(path).to_pydict()
-    change(columns)
-    pq.write_table(pa.table(columns), path, write_page_checksum=True)
-    manifest = json.loads((copy / "manifest.json").read_text())
-    manifest["files"]["intervals.parquet"] = file_digest(path)
-    (copy / "manifest.json").write_text(json.dumps(manifest))
-    assert [check.name for check in verify_release(copy) if not check.passed] == ["intervals"]
+    changed = changed_copy(folder, tmp_path / "copy", "intervals.parquet", change)
+    assert [check.name for check in verify_release(changed) if not check.passed] == ["intervals"]
 
 
 def test_a_manifest_without_a_coverage_fails(folder: Path, tmp_path: Path) -> None:
@@ -390,6 +395,118 @@ def test_a_manifest_without_a_coverage_fails(folder: Path, tmp_path: Path) -> No
     manifest = json.loads((copy / "manifest.json").read_text())
     (copy / "manifest.json").write_text(json.dumps({**manifest, "intervals": {"coverage": 2.0}}))
     assert [check.name for check in verify_release(copy) if not check.passed] == ["intervals"]
+
+
+# --- summaries.parquet ------------------------------------------------------------------------------------
+
+
+def test_summaries_are_those_of_the_released_histograms(folder: Path) -> None:
+    rows = pq.read_table(folder / "summaries.parquet").to_pandas()
+    assert list(rows.columns) == ["level", "level_name", "region", "region_id", "summary", "value", "lower", "upper"]
+    released = read_release(folder)
+    for path, one in zip(released.hierarchy.paths, released.histograms, strict=True):
+        sizes = one.ranks()
+        own = rows[rows["region"] == path].set_index("summary")["value"]
+        assert own["mean_size"] == pytest.approx(sizes.mean())
+        assert own["share_of_size_1"] == pytest.approx((sizes == 1).mean())
+        assert own["largest_size"] == sizes.max()
+        for part in (0.25, 0.5, 0.75, 0.9):
+            assert own[f"size_quantile_{part:g}"] == np.quantile(sizes, part, method="inverted_cdf")
+    assert ((rows["lower"] <= rows["value"]) & (rows["value"] <= rows["upper"])).all()
+    assert (rows["lower"] < rows["upper"]).mean() > 0.5
+
+
+def test_summaries_of_draws_are_those_of_their_histograms() -> None:
+    rng = np.random.default_rng(2)
+    sizes = [np.sort(rng.integers(0, 9, n)) for n in (1, 4, 40)] + [np.zeros(0, np.int64)]
+    table = np.array([np.cumsum(np.bincount(one, minlength=9))[:8] for one in sizes])
+    groups = np.array([one.size for one in sizes])
+    found = summaries(table, groups)
+    for row, one in zip(found[:3], sizes, strict=False):
+        wanted = [np.quantile(one, part, method="inverted_cdf") for part in (0.25, 0.5, 0.75, 0.9)]
+        assert row.tolist() == [one.sum(), (one == 1).sum(), one.max(), *wanted]
+    assert found[3].tolist() == [0] * 7
+    assert np.isnan(summary_values(found, groups)[3]).all()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        shift("value", 1),
+        shift("lower", 10_000),
+        shift("upper", -10_000),
+        lambda columns: columns["summary"].__setitem__(0, "largest_size"),
+        lambda columns: columns["region"].__setitem__(0, "nowhere"),
+        lambda columns: columns["upper"].__setitem__(0, float("inf")),
+        lambda columns: columns.update(value=[str(one) + "x" for one in columns["value"]]),
+        twice,
+        shorter,
+    ],
+)
+def test_planted_faults_in_summaries_are_found(
+    folder: Path, tmp_path: Path, change: Callable[[dict[str, list[Any]]], None]
+) -> None:
+    changed = changed_copy(folder, tmp_path / "copy", "summaries.parquet", change)
+    assert [check.name for check in verify_release(changed) if not check.passed] == ["summaries"]
+
+
+# --- coverage ---------------------------------------------------------------------------------------------
+
+
+def test_a_value_is_inside_as_far_as_its_draws_are() -> None:
+    low, start = np.array([[3, 0]], np.int32), np.array([0, 4, 6])
+    counted = Counted(low, start, np.array([2, 4, 3, 1, 0, 10], np.uint16), 10)
+    for value, wanted in [(2, 0.0), (3, 0.5), (4, 1.0), (5, 1.0), (6, 0.0), (9, 0.0)]:
+        assert counted.inside(np.array([[value, 1]]), Fraction(4, 5))[0, 0] == pytest.approx(wanted)
+    assert counted.inside(np.array([[4, 1]]), Fraction(4, 5))[0, 1] == pytest.approx(0.8)
+    assert counted.inside(np.array([[4, 0]]), Fraction(4, 5))[0, 1] == 0.0
+
+
+def test_draws_are_inside_as_often_as_stated() -> None:
+    rng = np.random.default_rng(3)
+    counts = rng.integers(0, 9, 12).astype(np.uint16)
+    counts[5] = 30
+    draws = int(counts.sum())
+    counted = Counted(np.zeros((1, 1), np.int32), np.array([0, 12]), counts, draws)
+    for coverage in (Fraction(1, 2), Fraction(9, 10)):
+        shares = [float(counted.inside(np.array([[value]]), coverage)[0, 0]) for value in range(12)]
+        assert float(counts @ np.array(shares)) / draws == pytest.approx(float(coverage))
+
+
+# --- several measurements ---------------------------------------------------------------------------------
+
+
+def test_two_measurements_are_nearer_than_one() -> None:
+    hierarchy, truth = three_levels(np.random.default_rng(4))
+    one, two = (
+        measured(hierarchy, truth, "cumulative", seed=seed, buckets=buckets, costs=[Epsilon(Fraction(1, 4))] * 3)
+        for seed, buckets in ((1, ()), (2, [Buckets.by_growth(MAX_SIZE, 0.5)] * 3))
+    )
+    method = GroupsMethod(("l1",) * 3, consistency="posterior")
+    away = []
+    for first, more in ((one, ()), (two, ()), (one, (two,))):
+        found = estimate_groups(first, method, also=more)
+        assert_consistent(hierarchy, truth, found.histograms)
+        away.append(sum(emd(a, b) for a, b in zip(found.histograms, truth, strict=True)))
+    assert away[2] < min(away[:2])
+    with pytest.raises(ProblemError, match="only 'posterior'"):
+        estimate_groups(one, GroupsMethod(("l1",) * 3, consistency="joint"), also=(two,))
+    other = measured(hierarchy, truth, "cumulative", max_size=MAX_SIZE + 1)
+    with pytest.raises(ProblemError, match="largest size"):
+        estimate_groups(one, method, also=(other,))
+
+
+def test_a_measurement_counted_twice_is_one_of_half_the_noise() -> None:
+    hierarchy, truth = three_levels(np.random.default_rng(4))
+    noisy = measured(hierarchy, truth, "cumulative")
+    twice_over = survey_of(GroupsAnswers(noisy), GroupsAnswers(noisy))
+    once = survey_of(GroupsAnswers(noisy))
+    assert len(twice_over.answers) == 2 * len(once.answers)
+    counts, variance = told_counts(twice_over)
+    again, wider = told_counts(once)
+    np.testing.assert_allclose(counts, again)
+    np.testing.assert_allclose(variance, wider / 2)
+    assert seed_of(noisy, noisy) != seed_of(noisy)
 
 
 # --- forecast ---------------------------------------------------------------------------------------------

@@ -13,14 +13,24 @@ from coco_opt.errors import ProblemError
 from coco_opt.groups.buckets import Buckets
 from coco_opt.groups.estimated.posterior.chains import MoveChain, MoveOptions, MoveTables
 from coco_opt.groups.estimated.posterior.diagnostics import effective_size, split_r_hat
-from coco_opt.groups.estimated.posterior.prior import PriorOptions, increment_prior, size_chances, smoothed
+from coco_opt.groups.estimated.posterior.prior import (
+    Hats,
+    PriorOptions,
+    SizeChances,
+    increment_prior,
+    only_last,
+    reaching,
+    smoothed,
+)
 from coco_opt.groups.estimated.posterior.sampler import SamplerOptions, sample_posterior, start_histograms
+from coco_opt.groups.estimated.posterior.shape import root_shape
+from coco_opt.groups.estimated.posterior.spikes import standing_alone
 from coco_opt.groups.estimated.posterior.survey import Answers, Ranks, Survey, compiled_questions
 from coco_opt.kernels import posterior_record, posterior_region
 from coco_opt.privacy import Geometric
 from tests.posterior import tiny
 
-SHORT = SamplerOptions(chains=2, burn_in=30, settle=10, draws=20, thin=1, most_rounds=2)
+SHORT = SamplerOptions(chains=2, burn_in=30, most_burn_in=60, settle=10, draws=20, thin=1, most_rounds=2)
 PARENT = np.array([-1, 0, 0, 1, 1, 1, 2, 2, 2])
 
 
@@ -131,7 +141,7 @@ def test_sampling_stops_when_it_has_converged_and_says_when_not() -> None:
     short = sample_posterior(survey, 1, options=replace(SHORT, most_rounds=1))
     assert not short.converged
     assert short.draws == 40
-    assert short.sweeps == 50
+    assert 50 <= short.sweeps <= 80
     assert 0.0 < short.accepted < 1.0
 
 
@@ -144,7 +154,8 @@ def test_ranks_and_missing_levels_are_sampled() -> None:
     result = sample_posterior(survey, 2, options=SHORT)
     assert np.abs(result.lower_median[0] - true[0]).sum() < 300
     again = sample_posterior(survey, 2, options=SHORT, start=start_histograms(survey))
-    np.testing.assert_array_equal(again.mean, result.mean)
+    assert np.abs(again.lower_median[0] - true[0]).sum() < 300
+    assert (again.mean != result.mean).any()
 
 
 def test_quantiles_are_decided_in_whole_numbers() -> None:
@@ -165,16 +176,84 @@ def test_quantiles_are_decided_in_whole_numbers() -> None:
 
 def test_smoothing_keeps_single_sizes_and_averages() -> None:
     values = np.array([8.0, 1.0, 2.0, 3.0, 10.0])
-    np.testing.assert_allclose(smoothed(values, 0.5), [8.0, 1.0, 2.0, 2.5, 10.0])
-    np.testing.assert_allclose(smoothed(values[None], 0.0)[0], values)
+    np.testing.assert_allclose(smoothed(values, reaching(5, 0.5)), [8.0, 1.0, 2.0, 2.5, 10.0])
+    np.testing.assert_allclose(smoothed(values[None], reaching(5, 0.0))[0], values)
     alone = np.array([False, False, True, False, False])
-    np.testing.assert_allclose(smoothed(values, 0.5, alone), [8.0, 1.0, 2.0, 6.5, 6.5])
+    np.testing.assert_allclose(smoothed(values, reaching(5, 0.5), alone), [8.0, 1.0, 2.0, 6.5, 6.5])
 
 
-def test_chances_mix_a_region_with_its_parent() -> None:
-    counts = np.array([[3.0, 1.0], [3.0, 0.0], [0.0, 1.0]])
-    found = size_chances(np.array([-1, 0, 0]), counts, PriorOptions(borrowed=4.0, floor=1e-12))
-    np.testing.assert_allclose(found, [[0.75, 0.25], [6 / 7, 1 / 7], [0.6, 0.4]])
+@pytest.mark.parametrize("reach", [0.0, 0.15, 0.3])
+def test_hats_share_every_size_out(reach: float) -> None:
+    alone = only_last(40)
+    alone[[0, 17]] = True
+    hats = Hats.by_reach(alone, reach)
+    np.testing.assert_allclose(hats.values(np.ones(hats.count)), 1.0)
+    values = np.random.default_rng(1).random((3, 40))
+    np.testing.assert_allclose(hats.sums(values).sum(axis=1), values.sum(axis=1))
+    factors = np.random.default_rng(2).random((3, hats.count))
+    np.testing.assert_allclose((hats.values(factors) * values).sum(axis=1), (hats.sums(values) * factors).sum(axis=1))
+    only = hats.sums(np.eye(40)[17:18])[0]
+    assert np.count_nonzero(only) == 1
+    assert np.count_nonzero(hats.sums(np.ones((1, 40)) - np.eye(40)[17:18])[0][only > 0]) == 0
+
+
+def test_what_regions_share_is_not_flattened_however_often_it_is_learned() -> None:
+    rng = np.random.default_rng(3)
+    shape = rng.gamma(0.3, 1.0, 60)
+    learner = SizeChances(np.array([-1, 0, 0]), shape, only_last(60), PriorOptions(floor=1e-12))
+    counts = np.array([[500.0], [200.0], [300.0]]) * shape / shape.sum()
+    found = learner.learn(counts, steps=300)
+    np.testing.assert_allclose(found, np.tile(shape / shape.sum(), (3, 1)), atol=1e-10)
+
+
+def test_learning_climbs_the_likelihood_and_borrows_from_the_parent() -> None:
+    rng = np.random.default_rng(4)
+    parent = np.array([-1, 0, 0])
+    leaves = rng.multinomial(400, rng.dirichlet(np.full(50, 0.5)), 2).astype(np.float64)
+    counts = np.concatenate([leaves.sum(axis=0)[None], leaves])
+    learner = SizeChances(parent, np.ones(50), only_last(50), PriorOptions(borrowed=1e-9))
+    before = -np.inf
+    for _ in range(30):
+        value = float(counts[0] @ np.log(learner.learn(counts)[0]))
+        assert value >= before - 1e-6
+        before = value
+    options = PriorOptions(borrowed=20.0)
+    empty = np.concatenate([counts[1:2], counts[1:2], np.zeros((1, 50))])
+    learned = SizeChances(parent, np.ones(50), only_last(50), options).learn(empty, steps=5)
+    np.testing.assert_allclose(learned[2], learned[0])
+    assert (learned > 0.0).all()
+
+
+@pytest.mark.parametrize("noise", [1.0, 60.0])
+def test_the_shape_is_as_fine_as_the_answers_tell(noise: float) -> None:
+    """A law with an edge: the shape keeps the nearness of the fit to the noisy answers, and is smoother than it."""
+    rng = np.random.default_rng(5)
+    sizes, groups = 120, 36_000
+    true = np.bincount(rng.integers(0, 101, groups), minlength=sizes + 1)
+    noisy = np.cumsum(true)[:-1] + geometric(rng, noise, sizes)
+    survey = Survey(
+        np.array([-1]),
+        np.array([groups]),
+        sizes,
+        [Answers(0, Buckets.cells(sizes), noisy, Geometric(Fraction(noise)))],
+    )
+    fit = start_histograms(survey)[0]
+    found = root_shape(survey, fit.astype(np.float64), standing_alone(survey, 0.3), 0.15)
+    assert found.sum() == pytest.approx(groups)
+    away = [np.abs(np.cumsum(one - true)).sum() for one in (found, fit)]
+    assert away[0] < 1.1 * away[1]
+    assert np.abs(np.diff(found)).sum() <= np.abs(np.diff(fit)).sum() + 1e-6
+
+
+def test_the_prior_is_learned_until_it_stands_still_or_the_bound() -> None:
+    survey, _ = made((0.1, 0.3, 0.5))
+    options = replace(SHORT, burn_in=10, settle=5, update_every=5, most_rounds=1)
+    waited = sample_posterior(survey, 1, options=replace(options, prior_moves=0.03))
+    assert waited.prior_moved <= 0.03
+    assert waited.sweeps > 10 + 20
+    bound = sample_posterior(survey, 1, options=replace(options, prior_moves=0.0, most_burn_in=40))
+    assert bound.prior_moved > 0.0
+    assert bound.sweeps == 40 + 20
 
 
 def test_increments_prior_matches_the_moments() -> None:

@@ -110,11 +110,13 @@ def estimate_groups(
     *,
     threads: int = 1,
     progress: Progress | None = None,
+    also: Sequence[Measurement] = (),
 ) -> GroupsResult:
     """Estimate every region that the method reads, then make the regions agree by ``method.consistency``.
 
     Reads a measurement only: it is post-processing and costs no privacy. ``progress`` is told the regions done
     and their number (of "posterior": sweeps); ``threads`` work side by side, and the answer does not depend on them.
+    ``also`` are more measurements of the same groups, of which "posterior" alone makes one estimate; costs add up.
     Raises ProblemError where the consistency method needs a region that was not measured, or cannot read what was
     asked; SolverError where a solver misses its tolerance.
     """
@@ -125,9 +127,11 @@ def estimate_groups(
     if not isinstance(method.losses, str) and len(method.losses) != hierarchy.levels:
         raise ProblemError(f"{hierarchy.levels} levels need as many losses, not {len(method.losses)}")
     chosen = SolverChoices() if solvers is None else solvers
+    if also and method.consistency != "posterior":
+        raise ProblemError(f"{method.consistency!r} reads one measurement: only 'posterior' estimates several together")
     if method.consistency == "posterior":
         sizes = method.intervals > 0.0
-        drawn = posterior_estimate(measurement, chosen, sizes=sizes, threads=threads, progress=progress)
+        drawn = posterior_estimate(measurement, chosen, sizes=sizes, threads=threads, progress=progress, also=also)
         intervals = drawn.intervals(method.intervals) if sizes else None
         whole, certificates = tuple(drawn.histograms), chosen.certificates
         return GroupsResult(hierarchy, whole, certificates, drawn.unproved, intervals, drawn.convergence)

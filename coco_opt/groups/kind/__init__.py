@@ -87,11 +87,11 @@ class GroupsKind:
         return estimate_groups(measurement, method, work.solvers, threads=work.threads, progress=work.progress)
 
     def release(self, measurement: Measurement, method: GroupsMethod, result: GroupsResult, config: Config) -> Released:
-        """Return histograms.parquet, intervals.parquet where there are any, and the method for the manifest."""
+        """Return histograms.parquet, the files of intervals where there are any, and the method for the manifest."""
         return released(measurement.asked, method, result)
 
     def verify(self, folder: Folder) -> Iterator[Check]:
-        """Check histograms.parquet and intervals.parquet from their raw columns, and every promise."""
+        """Check histograms.parquet and the files of intervals from their raw columns, and every promise."""
         from coco_opt.groups.kind.verify import checks_of
 
         return checks_of(folder)

@@ -27,6 +27,7 @@ from coco_opt.groups.kind.intervals import (
     interval_table,
     read_intervals,
 )
+from coco_opt.groups.kind.summaries import SUMMARY_FILE, SUMMARY_PROMISE, summary_table
 from coco_opt.groups.queries import GROUPS
 from coco_opt.histograms import CountOfCounts, Hierarchy
 from coco_opt.histograms.arrays import Int64Array, as_int64
@@ -40,7 +41,7 @@ HISTOGRAMS = "histograms.parquet"
 HISTOGRAM_COLUMNS = ("level", "level_name", "region", "region_id", "size", "groups")
 SUMS = "children_sum_to_parents"
 TABLE_PROMISES = ("nonnegative", "sizes_at_most_max_size", "group_totals", SUMS)
-PROMISES = (*TABLE_PROMISES, PROMISE)
+PROMISES = (*TABLE_PROMISES, PROMISE, SUMMARY_PROMISE)
 
 _TYPES = {"level": "int32", "size": "int64", "groups": "int64"}
 
@@ -60,6 +61,9 @@ def released(asked: Asked, method: GroupsMethod, result: GroupsResult) -> Releas
     if result.intervals is not None:
         promises = (*promises, PROMISE)
         files[INTERVALS] = interval_table(asked, result.histograms, result.intervals)
+        if result.intervals.summaries is not None:
+            promises = (*promises, SUMMARY_PROMISE)
+            files[SUMMARY_FILE] = summary_table(asked, result.intervals.summaries)
         manifest["intervals"] = {"coverage": result.intervals.coverage, "words": WORDS}
     return Released(files, promises, manifest, notes)
 
@@ -74,6 +78,7 @@ def _converged(found: Convergence) -> tuple[dict[str, Any], tuple[str, ...]]:
         "worst_r_hat": found.r_hat if math.isfinite(found.r_hat) else None,
         "least_effective_size": found.effective,
         "unsettled_regions": found.unsettled,
+        "prior_moved": found.prior_moved if math.isfinite(found.prior_moved) else None,
     }
     if found.converged:
         return plain, ()

@@ -66,12 +66,14 @@ class ReleasedIntervals:
     def of(self, region: int, released: CountOfCounts, max_size: int) -> Intervals:
         """Return the intervals of one region, int64[max_size + 1] each; sizes without a row are certain."""
         rows = slice(*np.searchsorted(self.region, [region, region + 1]).tolist())
-        size, ends = self.columns["size"][rows], {}
+        size = self.columns["size"][rows]
         certain = np.zeros(max_size + 1, np.int64), released.cumulative(max_size)
+        ends = []
         for name in COUNTS[1:3] + COUNTS[4:]:
-            ends[name] = certain[name.startswith("at_most")].copy()
-            ends[name][size] = self.columns[name][rows]
-        return Intervals(self.coverage, **ends)
+            ends.append(certain[name.startswith("at_most")].copy())
+            ends[-1][size] = self.columns[name][rows]
+        groups_lower, groups_upper, at_most_lower, at_most_upper = ends
+        return Intervals(self.coverage, groups_lower, groups_upper, at_most_lower, at_most_upper)
 
 
 def read_intervals(folder: Path, hierarchy: Hierarchy, coverage: float, max_size: int) -> ReleasedIntervals:

@@ -18,8 +18,8 @@ from coco_opt.groups.estimated.posterior.prior import (
     FloatArray,
     IntArray,
     PriorOptions,
+    SizeChances,
     increment_prior,
-    size_chances,
 )
 from coco_opt.groups.estimated.posterior.survey import Survey, residuals
 
@@ -54,21 +54,35 @@ class Learned:
     increments: bool
 
 
-def learned_prior(
-    survey: Survey, counts: FloatArray, present: FloatArray, options: PriorOptions, alone: BoolArray | None = None
-) -> Learned:
-    """Return the prior that mean counts and shares of presence (leaves, K + 1) lead to; see ``size_chances``."""
-    none = np.zeros((1, 1))
-    if options.kind == "increments":
-        q, rho = increment_prior(present, counts, options.increment_reach)
+class SizeLearner:
+    """Learns multinomial priors from the leaves' mean counts (leaves, K + 1); see ``prior.SizeChances``."""
+
+    def __init__(self, survey: Survey, shape: FloatArray, alone: BoolArray, options: PriorOptions) -> None:
+        self._survey = survey
+        self._chances = SizeChances(survey.parent, shape, alone, options)
+
+    def learn(self, counts: FloatArray, present: FloatArray) -> Learned:
+        """Return the prior one step on."""
+        parent = self._survey.parent
+        full = np.zeros((parent.size, counts.shape[1]))
+        full[self._survey.leaves] = counts
+        for region in range(parent.size - 1, 0, -1):
+            full[parent[region]] += full[region]
+        none = np.zeros((1, 1))
+        return Learned(self._chances.learn(full)[self._survey.leaves], none, none, increments=False)
+
+
+class IncrementLearner:
+    """Learns increment priors from the leaves' mean counts and shares of presence; see ``prior.increment_prior``."""
+
+    def __init__(self, reach: float) -> None:
+        self._reach = reach
+
+    def learn(self, counts: FloatArray, present: FloatArray) -> Learned:
+        """Return the prior that they lead to."""
+        q, rho = increment_prior(present, counts, self._reach)
         mean = q / (1.0 - rho)
         return Learned(mean / mean.sum(axis=1, keepdims=True), q, rho, increments=True)
-    full = np.zeros((survey.parent.size, counts.shape[1]))
-    full[survey.leaves] = counts
-    for region in range(survey.parent.size - 1, 0, -1):
-        full[survey.parent[region]] += full[region]
-    chances = size_chances(survey.parent, full, options, alone)
-    return Learned(chances[survey.leaves], none, none, increments=False)
 
 
 @dataclass(eq=False, slots=True)

@@ -7,7 +7,7 @@ counts, each told by the posterior of one count alone: ``coco_opt.problems.Expec
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -15,9 +15,10 @@ import numpy as np
 
 from coco_opt.choices import SolverChoices
 from coco_opt.groups.answers import GroupsAnswers
-from coco_opt.groups.estimated.intervals import Intervals
+from coco_opt.groups.estimated.intervals import SUMMARIES, Intervals, SummaryIntervals
 from coco_opt.groups.estimated.nearest import nearest, whole_histograms
 from coco_opt.groups.estimated.posterior.prior import IntArray, PriorOptions
+from coco_opt.groups.estimated.posterior.recorded import summaries, summary_values
 from coco_opt.groups.estimated.posterior.sampler import Posterior, SamplerOptions, sample_posterior
 from coco_opt.groups.estimated.posterior.survey import survey_of
 from coco_opt.histograms import CountOfCounts
@@ -33,7 +34,8 @@ class Convergence:
 
     Three counts of every region are watched: its entities, its groups of size 0 and those up to the middle size.
     ``r_hat`` is the worst split R-hat of all, ``effective`` their least effective sample size, ``unsettled`` the number
-    of regions with an R-hat above what is asked of 95 % of a level's (``SamplerOptions``).
+    of regions with an R-hat above what is asked of 95 % of a level's, ``prior_moved`` the part of all groups for which
+    the prior still changed when it was frozen (``SamplerOptions``).
     """
 
     converged: bool
@@ -43,6 +45,7 @@ class Convergence:
     r_hat: float
     effective: float
     unsettled: int
+    prior_moved: float
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -80,7 +83,15 @@ class PosteriorEstimate:
             np.maximum(drawn.sizes.quantile(*high, upper=True), sizes),
             np.minimum(np.concatenate([drawn.quantile(*low), groups], axis=1), cumulative),
             np.maximum(np.concatenate([drawn.quantile(*high, upper=True), groups], axis=1), cumulative),
+            self._summaries(low, high),
         )
+
+    def _summaries(self, low: tuple[int, int], high: tuple[int, int]) -> SummaryIntervals:
+        drawn, groups = self.posterior.summaries, self.group_counts
+        assert drawn is not None
+        value = summaries(self.whole, groups)
+        ends = np.minimum(drawn.quantile(*low), value), np.maximum(drawn.quantile(*high, upper=True), value)
+        return SummaryIntervals(SUMMARIES, *(summary_values(one, groups) for one in (value, *ends)))
 
 
 def posterior_estimate(
@@ -92,17 +103,22 @@ def posterior_estimate(
     progress: Progress | None = None,
     options: SamplerOptions | None = None,
     prior: PriorOptions | None = None,
+    also: Sequence[Measurement] = (),
 ) -> PosteriorEstimate:
     """Return the posterior's estimate from answers about cumulative counts, buckets of them or ranks, at any levels.
 
-    ``sizes``: count draws of H too, which intervals need. The sampler's seed comes from the measurement, so that the
-    same answers give the same table, on any number of threads. Chains that did not converge are reported, not refused.
-    Raises ProblemError where sizes were asked, SolverError where no solver leaves a whole table.
+    ``also`` are more measurements of the same groups, as of a later year's budget: all are estimated together, and what
+    they cost adds up. ``sizes``: count draws of H and of summaries too, which intervals need. The sampler's seed comes
+    from the measurements, so that the same answers give the same table, on any number of threads. Chains that did not
+    converge are reported, not refused. Raises ProblemError where sizes were asked or measurements do not fit together,
+    SolverError where no solver leaves a whole table.
     """
-    survey = survey_of(GroupsAnswers(measurement))
+    survey = survey_of(*map(GroupsAnswers, (measurement, *also)))
     chosen = prior or PriorOptions()
     how = options or SamplerOptions(threads=threads)
-    drawn = sample_posterior(survey, seed_of(measurement), prior=chosen, options=how, sizes=sizes, progress=progress)
+    drawn = sample_posterior(
+        survey, seed_of(measurement, *also), prior=chosen, options=how, sizes=sizes, progress=progress
+    )
     problem = ExpectedDistance(survey.parent, survey.groups, drawn.cumulative.marginals(), total=drawn.draws)
     whole, gap = nearest(problem, solvers)
     told = Convergence(
@@ -113,13 +129,16 @@ def posterior_estimate(
         float(drawn.r_hat.max()),
         float(drawn.effective.min()),
         int((drawn.r_hat > how.r_hat).any(axis=1).sum()),
+        drawn.prior_moved,
     )
     return PosteriorEstimate(whole, survey.groups, drawn, told, gap)
 
 
-def seed_of(measurement: Measurement) -> int:
+def seed_of(*measurements: Measurement) -> int:
     """Return the seed of the sampler: a digest of what was asked and answered, which has nothing of the noise's key."""
-    code = hashlib.sha256(b"coco-opt posterior" + bytes.fromhex(measurement.asked.digest))
-    for answers in measurement.answers:
-        code.update(answers.values.astype("<i8").tobytes())
+    code = hashlib.sha256(b"coco-opt posterior")
+    for measurement in measurements:
+        code.update(bytes.fromhex(measurement.asked.digest))
+        for answers in measurement.answers:
+            code.update(answers.values.astype("<i8").tobytes())
     return int.from_bytes(code.digest()[:16], "big")

@@ -6,6 +6,7 @@ smoothed over sizes; the smoothing windows and the borrowing from parents are ou
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -24,28 +25,35 @@ _RHO_MOST = 1.0 - 1e-9
 _Q_LEAST = 1e-9
 
 
-def smoothed(values: FloatArray, reach: float, alone: BoolArray | None = None) -> FloatArray:
-    """Return means over the sizes k - w .. k + w, w = floor(reach k); last axis, O(n).
+def smoothed(
+    values: FloatArray, width: IntArray, alone: BoolArray | None = None, *, signed: bool = False
+) -> FloatArray:
+    """Return means over the sizes k - width[k] .. k + width[k], cut off at the ends; last axis, O(n).
 
     Sizes that stand ``alone`` (n,) keep their own values and lend them to no other: by default the last one, which
-    counts all larger groups; for reach < 1 size 0 keeps its own too.
+    counts all larger groups. Means are at least 0 unless ``signed``.
     """
     n = values.shape[-1]
     single = only_last(n) if alone is None else alone
-    first, end = _windows(n, reach)
+    first, end = _ends(width)
     lent = np.where(single, 0.0, values)
     running = np.concatenate([np.zeros((*values.shape[:-1], 1)), np.cumsum(lent, axis=-1)], axis=-1)
     lending = np.append(0, np.cumsum(~single))
     near = np.maximum(lending[end] - lending[first], 1)
+    means = (running[..., end] - running[..., first]) / near
     # A running sum may leave -1e-17 where all values are zero.
-    means = np.maximum((running[..., end] - running[..., first]) / near, 0.0)
-    return np.where(single, values, means)
+    return np.where(single, values, means if signed else np.maximum(means, 0.0))
 
 
-def _windows(sizes: int, reach: float) -> tuple[IntArray, IntArray]:
-    k = np.arange(sizes)
-    width = np.floor(reach * k).astype(np.int64)
-    return np.maximum(k - width, 0), np.minimum(k + width + 1, sizes)
+def reaching(sizes: int, reach: float) -> IntArray:
+    """Return floor(reach k) for the sizes k = 0 .. sizes - 1."""
+    found: IntArray = np.floor(reach * np.arange(sizes)).astype(np.int64)
+    return found
+
+
+def _ends(width: IntArray) -> tuple[IntArray, IntArray]:
+    k = np.arange(width.size)
+    return np.maximum(k - width, 0), np.minimum(k + width + 1, width.size)
 
 
 def only_last(sizes: int) -> BoolArray:
@@ -63,13 +71,14 @@ def increment_prior(jumps: FloatArray, increments: FloatArray, reach: float) -> 
     theirs half a jump and half a stay (Jeffreys 1946): from few sizes q would else learn 0 from itself, and stay there.
     """
     sizes = jumps.shape[-1]
-    first, end = _windows(sizes, reach)
+    width = reaching(sizes, reach)
+    first, end = _ends(width)
     near = np.where(only_last(sizes), 1.0, np.maximum(np.minimum(end, sizes - 1) - first, 1))
-    own = smoothed(jumps, reach)
+    own = smoothed(jumps, width)
     leaves = jumps.size // sizes
     of_all = (own.reshape(leaves, sizes).sum(axis=0) * near + 0.5) / (leaves * near + 1.0)
     q = (own * near + of_all) / (near + 1.0)
-    mean = np.maximum(smoothed(increments, reach), q)
+    mean = np.maximum(smoothed(increments, width), q)
     rho = np.where(mean > 0.0, 1.0 - q / np.where(mean > 0.0, mean, 1.0), 0.0)
     return np.clip(q, _Q_LEAST, 1.0 - _Q_LEAST), np.clip(rho, 0.0, _RHO_MOST)
 
@@ -78,16 +87,17 @@ def increment_prior(jumps: FloatArray, increments: FloatArray, reach: float) -> 
 class PriorOptions:
     """How the prior is learned.
 
-    "multinomial": each group of a leaf has size k with chance pi(k), the counts smoothed over k +- reach k (the root's
-    over ``root_reach``) plus ``borrowed`` groups of the parent's pi; the root's pi has at least ``floor`` everywhere.
-    Sizes that answers tell to stand out are not smoothed (``spikes``). "increments": the count of size k is 0 with
+    "multinomial": each group of a leaf has size k with chance pi(k), its parent's times factors that vary over about
+    k +- reach k, with ``borrowed`` groups of the parent's pi counted in (``SizeChances``); the root's is a shape found
+    in the answers (``shape``), smoothed over at most k +- ``root_reach`` k, and has about ``floor`` everywhere. Sizes
+    that answers tell to stand out are not smoothed (``spikes``). "increments": the count of size k is 0 with
     chance 1 - q, else 1 + geometric(rho), each leaf's own, smoothed over ``increment_reach``. It borrows nothing from
     parents and errs more, on Taxi too, but is quick where only cells were asked and leaves have many groups.
     """
 
     kind: PriorKind = "multinomial"
     root_reach: float = 0.15
-    reach: float = 0.3
+    reach: float = 0.6
     borrowed: float = 30.0
     floor: float = 1e-6
     increment_reach: float = 0.05
@@ -99,19 +109,85 @@ class PriorOptions:
             raise ProblemError("every size needs a chance: 'borrowed' and 'floor' must be positive")
 
 
-def size_chances(
-    parent: IntArray, counts: FloatArray, options: PriorOptions, alone: BoolArray | None = None
-) -> FloatArray:
-    """Return pi float64[regions, K + 1], rows of sum 1, from the regions' mean counts; O(regions K).
+@dataclass(frozen=True, eq=False, slots=True)
+class Hats:
+    """Functions of a size that are 1 at a knot and fall evenly to 0 at the next ones; they add up to 1 at every size.
 
-    Sizes that stand ``alone`` (K + 1,) are not smoothed; by default the last one.
+    Size k has the share 1 - ``share[k]`` in hat ``left[k]`` and the rest in the one after it. A size that stands alone
+    has a hat of its own.
     """
-    chances = smoothed(counts, options.reach, alone)
-    root = smoothed(counts[0], options.root_reach, alone)
-    root = root / max(root.sum(), 1e-300) + options.floor
-    chances[0] = root / root.sum()
-    totals = chances.sum(axis=1)
-    for region in range(1, parent.size):
-        chances[region] += options.borrowed * chances[parent[region]]
-        chances[region] /= totals[region] + options.borrowed
-    return chances
+
+    left: IntArray
+    share: FloatArray
+    count: int
+
+    @classmethod
+    def by_reach(cls, alone: BoolArray, reach: float) -> Hats:
+        """Return hats with knots 0, 1, ... each about 1 + reach times the one before."""
+        last = alone.size - 1
+        knots = [0]
+        while knots[-1] < last:
+            knots.append(min(max(knots[-1] + 1, int(knots[-1] * (1.0 + reach))), last))
+        return cls.at(knots, alone)
+
+    @classmethod
+    def at(cls, knots: Sequence[int], alone: BoolArray) -> Hats:
+        """Return hats with the given knots, in order from 0 to the last size."""
+        at = np.array([*knots, alone.size])
+        k = np.arange(alone.size)
+        left = np.searchsorted(at, k, side="right") - 1
+        share = (k - at[left]) / (at[left + 1] - at[left])
+        own = np.flatnonzero(alone)
+        left[own], share[own] = at.size + np.arange(own.size), 0.0
+        return cls(left, share, at.size + own.size + 1)
+
+    def values(self, factors: FloatArray) -> FloatArray:
+        """Return sum_j factors_j hat_j at every size, (..., sizes)."""
+        return factors[..., self.left] * (1.0 - self.share) + factors[..., self.left + 1] * self.share
+
+    def sums(self, values: FloatArray) -> FloatArray:
+        """Return sum_k hat_j(k) values_k for every hat, float64[rows, count], of values float64[rows, sizes]."""
+        rows = values.shape[0]
+        base = np.arange(rows)[:, None] * self.count
+        found = np.zeros(rows * self.count)
+        found += np.bincount((base + self.left).ravel(), (values * (1.0 - self.share)).ravel(), rows * self.count)
+        found += np.bincount((base + self.left + 1).ravel(), (values * self.share).ravel(), rows * self.count)
+        return found.reshape(rows, self.count)
+
+
+class SizeChances:
+    """pi of all regions: a region's is its parent's times a combination of hats, the root's a given shape's.
+
+    One step of expectation maximisation (Dempster, Laird and Rubin 1977) brings the factors towards the regions' mean
+    counts. Where a region has its parent's proportions nothing changes, however often it is repeated: what is smooth
+    are departures from the parent, not the law itself. ``borrowed`` groups of the parent's law count as the region's.
+    """
+
+    def __init__(self, parent: IntArray, shape: FloatArray, alone: BoolArray, options: PriorOptions) -> None:
+        self._parent, self._options = parent, options
+        self._hats = Hats.by_reach(alone, options.reach)
+        self._shape = shape / max(shape.sum(), 1e-300) + options.floor
+        self._shape /= self._shape.sum()
+        self._factors = np.ones((parent.size, self._hats.count))
+        level = np.zeros(parent.size, np.int64)
+        for region in range(1, parent.size):
+            level[region] = level[parent[region]] + 1
+        self._levels = [np.flatnonzero(level == one) for one in range(int(level.max()) + 1)]
+
+    def learn(self, counts: FloatArray, steps: int = 1) -> FloatArray:
+        """Return pi float64[regions, K + 1], rows of sum 1, after so many steps towards mean counts; O(regions K)."""
+        borrowed, hats = self._options.borrowed, self._hats
+        chances = np.empty_like(counts)
+        for at in self._levels:
+            above = self._shape[None] if at[0] == 0 else chances[self._parent[at]]
+            groups = counts[at].sum(axis=1)[:, None]
+            mass = hats.sums(above)
+            for _ in range(steps):
+                factors = self._factors[at]
+                told = factors * hats.sums(counts[at] / hats.values(factors))
+                self._factors[at] = np.divide(
+                    told + borrowed * mass, (groups + borrowed) * mass, out=np.ones_like(mass), where=mass > 0.0
+                )
+            chances[at] = above * hats.values(self._factors[at])
+            chances[at] /= chances[at].sum(axis=1, keepdims=True)
+        return chances

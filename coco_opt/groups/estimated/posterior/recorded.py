@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from coco_opt.errors import ProblemError
+from coco_opt.groups.estimated.intervals import QUANTILES
 from coco_opt.groups.estimated.posterior.chains import MoveChain, RowChain
 from coco_opt.groups.estimated.posterior.prior import FloatArray, IntArray
 from coco_opt.problems import Marginals
@@ -24,10 +28,25 @@ class Counted:
     outside were counted at the nearer end.
     """
 
-    low: NDArray[np.int32]
+    low: NDArray[Any]
     start: IntArray
     counts: NDArray[np.uint16]
     draws: int
+
+    def inside(self, table: IntArray, coverage: Fraction) -> FloatArray:
+        """Return how far each value of a table lies in the middle ``coverage`` of its cell's draws, 0 to 1.
+
+        A value at an end counts in part, by where its own draws end: were the values draws too, the mean would be the
+        coverage itself, however coarse they are (the mid-p rule, Lancaster 1961, at both ends).
+        """
+        from coco_opt.kernels import posterior_record
+
+        tail = (1 - coverage) / 2
+        found = np.empty(table.shape)
+        posterior_record.inside(
+            self.low, self.start, self.counts, self.draws, table, tail.numerator, tail.denominator, found
+        )
+        return found
 
     def quantile(self, part: int, of: int, *, upper: bool = False) -> IntArray:
         """Return the lower (or upper) quantile part / of, int64[regions, cells]; of Hc nondecreasing in a region."""
@@ -52,30 +71,33 @@ class Counted:
 class Windows:
     """The windows of all cells: ``low`` int32[regions, cells]; cell n has the places start[n] to start[n + 1]."""
 
-    low: NDArray[np.int32]
+    low: NDArray[Any]
     start: IntArray
 
 
 class Range:
-    """The lowest and highest value that each cell of a table (regions, cells) was seen with, int32."""
+    """The lowest and highest value that each cell of a table (regions, cells) was seen with, int32 or as told."""
 
-    lowest: NDArray[np.int32]
-    highest: NDArray[np.int32]
+    lowest: NDArray[Any]
+    highest: NDArray[Any]
+
+    def __init__(self, kind: type[np.int32] | type[np.int64] = np.int32) -> None:
+        self._kind = kind
 
     def see(self, table: IntArray, *, anew: bool = False) -> None:
         """Widen by a table; ``anew``: begin with it."""
         from coco_opt.kernels import posterior_record
 
         if anew:
-            self.lowest, self.highest = table.astype(np.int32), table.astype(np.int32)
+            self.lowest, self.highest = table.astype(self._kind), table.astype(self._kind)
         else:
             posterior_record.widen(table, self.lowest, self.highest)
 
-    def windows(self, groups: IntArray) -> Windows:
-        """Return windows with room on both sides, within 0 and the regions' groups."""
+    def windows(self, most: IntArray) -> Windows:
+        """Return windows with room on both sides, within 0 and the largest values (regions, cells) or (regions, 1)."""
         slack = _ROOM + (self.highest - self.lowest) // 2
-        low = np.maximum(self.lowest - slack, 0).astype(np.int32)
-        high = np.minimum(self.highest + slack, groups[:, None])
+        low = np.maximum(self.lowest - slack, 0).astype(self._kind)
+        high = np.minimum(self.highest + slack, most)
         return Windows(low, np.concatenate([np.zeros(1, np.int64), np.cumsum(high - low + 1, dtype=np.int64)]))
 
 
@@ -112,21 +134,59 @@ def size_counts(table: IntArray, groups: IntArray) -> IntArray:
     return sizes
 
 
+def summaries(table: IntArray, groups: IntArray) -> IntArray:
+    """Return int64[regions, 3 + quantiles] of Hc (regions, K): entities, groups of size 1, the largest size, QUANTILES.
+
+    The quantile p is the smallest size that at least the part p of the groups do not exceed; 0 where there are none.
+    """
+    from coco_opt.kernels import posterior_record
+
+    of = math.lcm(*(one.denominator for one in QUANTILES))
+    parts = np.array([int(one * of) for one in QUANTILES])
+    found = np.empty((table.shape[0], 3 + parts.size), np.int64)
+    posterior_record.summarise(table, groups, of, parts, found)
+    return found
+
+
+def summary_values(counted: IntArray, groups: IntArray) -> FloatArray:
+    """Return ``summaries`` as SUMMARIES, float64: the first two divided by the regions' groups; NaN where none."""
+    found = counted.astype(np.float64)
+    some = groups > 0
+    found[some, :2] /= groups[some, None]
+    found[~some] = np.nan
+    return found
+
+
+def most_of_summaries(groups: IntArray, max_size: int) -> IntArray:
+    """Return the largest values that ``summaries`` can have."""
+    sizes = np.full((groups.size, 1 + len(QUANTILES)), max_size)
+    return np.column_stack([groups * max_size, groups, sizes])
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What is counted of draws, cell by cell: Hc, and where they are asked for H and the ``summaries`` of regions."""
+
+    cumulative: Windows
+    sizes: Windows | None
+    summaries: Windows | None
+
+
 class Recorder:
-    """What is kept of one chain's draws: counts of Hc, of H where windows for it are given, and traces of scalars."""
+    """What is kept of one chain's draws: the counts that windows are given for, and traces of scalars."""
 
     def __init__(
         self,
         chain: MoveChain | RowChain,
         table: IntArray,
         groups: IntArray,
-        windows: tuple[Windows, Windows | None],
+        windows: Kept,
         probe: int,
     ) -> None:
         self.chain, self.table, self.groups, self.probe = chain, table, groups, probe
-        cumulative, sizes = windows
-        self.cumulative = Tally(cumulative)
-        self.sizes = None if sizes is None else Tally(sizes)
+        self.cumulative = Tally(windows.cumulative)
+        self.sizes = None if windows.sizes is None else Tally(windows.sizes)
+        self.summaries = None if windows.summaries is None else Tally(windows.summaries)
         self.trace: list[FloatArray] = []
 
     def take(self, draws: int, thin: int) -> None:
@@ -137,5 +197,7 @@ class Recorder:
             self.cumulative.count(self.table)
             if self.sizes is not None:
                 self.sizes.count(size_counts(self.table, self.groups))
+            if self.summaries is not None:
+                self.summaries.count(summaries(self.table, self.groups))
             scalars = self.table.sum(axis=1), self.table[:, 0], self.table[:, self.probe]
             self.trace.append(np.stack(scalars, axis=1).astype(np.float64).ravel())

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import math
 import os
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,34 +20,51 @@ from numpy.typing import NDArray
 from coco_opt.errors import ProblemError
 from coco_opt.groups.buckets import Buckets
 from coco_opt.groups.estimated.posterior.chains import (
+    IncrementLearner,
     Learned,
     MoveChain,
     MoveOptions,
     MoveTables,
     RowChain,
-    learned_prior,
+    SizeLearner,
 )
 from coco_opt.groups.estimated.posterior.diagnostics import effective_size, split_r_hat
 from coco_opt.groups.estimated.posterior.prior import FloatArray, IntArray, PriorOptions
-from coco_opt.groups.estimated.posterior.recorded import Counted, Range, Recorder, size_counts, together
+from coco_opt.groups.estimated.posterior.recorded import (
+    Counted,
+    Kept,
+    Range,
+    Recorder,
+    most_of_summaries,
+    size_counts,
+    summaries,
+    together,
+)
+from coco_opt.groups.estimated.posterior.shape import root_shape
 from coco_opt.groups.estimated.posterior.spikes import standing_alone
-from coco_opt.groups.estimated.posterior.survey import Answers, Survey, compiled_questions
+from coco_opt.groups.estimated.posterior.survey import Answers, Survey, compiled_questions, residuals
 
 Progress = Callable[[int, int], None]
+
+_LAG = 4  # updates of the prior over which its movement is measured
 
 
 @dataclass(frozen=True, slots=True)
 class SamplerOptions:
     """How long to sample, and when to stop.
 
-    Every chain takes ``burn_in`` sweeps, the prior learned anew every ``update_every`` of them but for the last
-    ``settle``, then rounds of ``draws`` draws, ``thin`` sweeps apart. It ends when at every level 95 % of the regions'
-    scalars have split R-hat at most ``r_hat`` and half of them an effective size of at least ``effective``, and not
-    before ``least_rounds``; or after ``most_rounds``.
+    The prior is learned anew every ``update_every`` sweeps until, over four of them, it moved for at most the part
+    ``prior_moves`` of all groups (total variation, leaves weighed by their groups); then chains take ``settle`` sweeps
+    under it. That is at least ``burn_in`` sweeps in all and about ``most_burn_in`` at most. Then come rounds of
+    ``draws`` draws, ``thin`` sweeps apart, until at every level 95 % of the regions' scalars have split R-hat at most
+    ``r_hat`` and half of them an effective size of at least ``effective``, and not before ``least_rounds``; or until
+    ``most_rounds``.
     """
 
     chains: int = 4
     burn_in: int = 80
+    most_burn_in: int = 400
+    prior_moves: float = 0.02
     update_every: int = 10
     settle: int = 20
     draws: int = 25
@@ -67,16 +85,18 @@ class SamplerOptions:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Posterior:
-    """Draws of all regions: of Hc[0..K-1] (``cumulative``) and, where they were asked for, of H[0..K] (``sizes``).
+    """Draws of all regions: of Hc[0..K-1] (``cumulative``) and, where asked for, H[0..K] (``sizes``) and ``summaries``.
 
     ``mean`` float64[regions, K] is that of Hc. ``r_hat`` and ``effective`` float64[regions, 3] are those of the
     entities, of Hc[0], and of Hc at the ``probe`` cell; ``converged`` tells whether they held before the cap.
     ``outside`` is the share of values outside their windows, ``accepted`` that of moves; ``chances``
-    float64[leaves, K + 1] is the prior's expected share of each size.
+    float64[leaves, K + 1] is the prior's expected share of each size, and ``prior_moved`` the part of all groups for
+    which it changed over the last updates before it was frozen.
     """
 
     cumulative: Counted
     sizes: Counted | None
+    summaries: Counted | None
     mean: FloatArray
     draws: int
     sweeps: int
@@ -87,6 +107,7 @@ class Posterior:
     accepted: float
     outside: float
     chances: FloatArray
+    prior_moved: float
 
     def quantile(self, part: int, of: int, *, upper: bool = False) -> IntArray:
         """Return the lower (or upper) quantile part / of of Hc, int64[regions, K], nondecreasing in every region."""
@@ -115,13 +136,16 @@ def sample_posterior(
 ) -> Posterior:
     """Return the posterior of all regions; the same survey, seed and options give the same bits for any threads.
 
-    ``start`` int64[leaves, K + 1] are histograms to begin with, by default the leaves' own fits. ``seed`` must not be
-    that of the noise. With ``sizes`` draws of H are counted too; ``progress`` is told the sweeps done and their largest
-    number. Whole rows are drawn where the prior is of increments and all answers are about single cells,
-    otherwise groups are moved. Raises ProblemError for a start of other groups. Memory: chains x (counts + a table).
+    ``start`` int64[leaves, K + 1] are histograms to begin with, by default near the leaves' fits or their
+    law. ``seed`` must not be that of the noise. With ``sizes`` H and the regions' summaries are counted too;
+    ``progress`` is told the sweeps done and their largest number. Whole rows are drawn where the prior is of increments
+    and all answers are about single cells, otherwise groups are moved. Raises ProblemError for a start of other groups.
+    Memory: chains x (counts + a table).
     """
     sampler = _Sampler(survey, seed, prior or PriorOptions(), options or SamplerOptions(), start)
-    sampler.told, sampler.sizes = progress, Range() if sizes else None
+    sampler.told = progress
+    if sizes:
+        sampler.sizes, sampler.summaries = Range(), Range(np.int64)
     with ThreadPoolExecutor(sampler.options.threads or os.cpu_count()) as pool:
         return sampler.run(pool)
 
@@ -133,8 +157,23 @@ class _Sampler:
         self, survey: Survey, seed: int, prior: PriorOptions, options: SamplerOptions, start: IntArray | None
     ) -> None:
         self.survey, self.prior, self.options = survey, prior, options
-        histograms = start_histograms(survey) if start is None else start
         leaves = survey.leaves
+        fits = start_histograms(survey)
+        counts = fits.astype(np.float64)
+        # Fits have too few sizes that occur, for they are flat: every size is taken to occur half as often at least.
+        self.present = np.minimum(1.0, 0.5 * (counts > 0.0) + 0.5 * counts.mean(axis=1, keepdims=True))
+        self.learner: SizeLearner | IncrementLearner
+        if prior.kind == "increments":
+            self.learner, first = IncrementLearner(prior.increment_reach), fits
+        else:
+            alone = standing_alone(survey, 2.0 * prior.root_reach)
+            shape = root_shape(survey, counts.sum(axis=0), alone, prior.root_reach)
+            self.learner = SizeLearner(survey, shape, alone, prior)
+            first = _whole(survey.groups[leaves][:, None] * (shape / shape.sum()), survey.groups[leaves])
+            first = shrunk_start(survey, fits, first)
+            counts = first.astype(np.float64)
+        self.counts = counts
+        histograms = first if start is None else start
         if histograms.shape != (leaves.size, survey.max_size + 1) or (histograms < 0).any():
             raise ProblemError("a start needs one histogram of sizes 0 .. max_size for every leaf")
         if (histograms.sum(axis=1) != survey.groups[leaves]).any():
@@ -145,15 +184,12 @@ class _Sampler:
         kind: Callable[..., MoveChain | RowChain] = RowChain if self.by_rows else MoveChain
         self.chains = [kind(survey, questions, histograms, word) for word in words]
         self.margin = _margin(survey)
+        self.burnt, self.moved = 0, math.inf
         self.tables = [np.empty((survey.parent.size, survey.max_size), np.int64) for _ in self.chains]
-        counts = histograms.astype(np.float64)
-        # Fits have too few sizes that occur, for they are flat: every size is taken to occur half as often at least.
-        seen = np.minimum(1.0, 0.5 * (counts > 0.0) + 0.5 * counts.mean(axis=1, keepdims=True))
-        self.counts, self.present = counts, seen
-        self.alone = standing_alone(survey, prior.reach)
         self.learned: Learned
         self.cumulative = Range()
         self.sizes: Range | None = None
+        self.summaries: Range | None = None
         self.told: Progress | None = None
 
     def run(self, pool: ThreadPoolExecutor) -> Posterior:
@@ -161,7 +197,7 @@ class _Sampler:
         return self._record(pool)
 
     def _learn(self) -> None:
-        self.learned = learned_prior(self.survey, self.counts, self.present, self.prior, self.alone)
+        self.learned = self.learner.learn(self.counts, self.present)
         shared = None if self.by_rows else MoveTables(self.survey, self.learned, self.options.moves)
         for chain in self.chains:
             if isinstance(chain, MoveChain):
@@ -179,23 +215,39 @@ class _Sampler:
             pass
 
     def _burn_in(self, pool: ThreadPoolExecutor) -> None:
-        """Let the chains forget where they began, learn the prior, and see which values the cells take."""
+        """Learn the prior until it stops moving, then let the chains settle and see which values the cells take."""
         options = self.options
         self._learn()
         self._look(pool)
         self._see(anew=True)
         self._set_windows(4 * self.margin)
-        done = 0
-        while done < options.burn_in:
-            step = min(options.update_every, options.burn_in - done)
-            self._advance(pool, step)
-            done += step
-            if options.burn_in - done >= options.settle:
-                self._update(1.0 / min(1 + done / options.update_every, 5.0))
+        before: deque[FloatArray] = deque(maxlen=_LAG + 1)
+        while not self._learned_enough(before):
+            self._advance(pool, options.update_every)
+            self.burnt += options.update_every
+            self._update(1.0 / min(self.burnt / options.update_every, 5.0))
+            before.append(self.learned.chances)
             self._look(pool)
-            self._see(anew=2 * done <= options.burn_in or done == step)
+            self._see(anew=len(before) <= _LAG)
             self._set_windows(self.margin)
-            self._tell(done)
+            self._tell(self.burnt)
+        for sweeps in _parts(options.settle, options.update_every // 2):
+            self._advance(pool, sweeps)
+            self.burnt += sweeps
+            self._look(pool)
+            self._see(anew=False)
+            self._set_windows(self.margin)
+            self._tell(self.burnt)
+
+    def _learned_enough(self, before: deque[FloatArray]) -> bool:
+        """Tell whether the prior has moved little over the last updates, or the bound is reached; note how far."""
+        options, groups = self.options, self.survey.groups[self.survey.leaves]
+        if len(before) > _LAG:
+            share = groups / max(int(groups.sum()), 1)
+            self.moved = float((0.5 * share @ np.abs(before[-1] - before[0])).sum())
+        if self.burnt + options.settle < options.burn_in:
+            return False
+        return self.moved <= options.prior_moves or self.burnt + options.settle >= options.most_burn_in
 
     def _see(self, *, anew: bool) -> None:
         """Widen the ranges of values by every chain's present table; ``anew``: forget those seen before."""
@@ -204,10 +256,13 @@ class _Sampler:
             self.cumulative.see(table, anew=anew and n == 0)
             if self.sizes is not None:
                 self.sizes.see(size_counts(table, groups), anew=anew and n == 0)
+            if self.summaries is not None:
+                self.summaries.see(summaries(table, groups), anew=anew and n == 0)
 
     def _tell(self, sweeps: int, *, last: bool = False) -> None:
         if self.told is not None:
-            most = self.options.burn_in + self.options.most_rounds * self.options.draws * self.options.thin
+            rounds = self.options.most_rounds * self.options.draws * self.options.thin
+            most = max(self.burnt, self.options.burn_in) + rounds
             self.told(most if last else sweeps, most)
 
     def _update(self, weight: float) -> None:
@@ -228,8 +283,7 @@ class _Sampler:
     def _record(self, pool: ThreadPoolExecutor) -> Posterior:
         survey, options = self.survey, self.options
         probe, levels = self._probe(), survey.levels()
-        sizes = None if self.sizes is None else self.sizes.windows(survey.groups)
-        windows = self.cumulative.windows(survey.groups), sizes
+        windows = self._windows()
         recorders = [
             Recorder(chain, table, survey.groups, windows, probe)
             for chain, table in zip(self.chains, self.tables, strict=True)
@@ -243,24 +297,36 @@ class _Sampler:
             r_hat = split_r_hat(traces).reshape(-1, 3)
             effective = effective_size(traces).reshape(-1, 3)
             converged = rounds >= options.least_rounds and _holds(levels, r_hat, effective, options)
-            self._tell(options.burn_in + rounds * options.draws * options.thin, last=converged)
+            self._tell(self.burnt + rounds * options.draws * options.thin, last=converged)
         draws = len(recorders) * rounds * options.draws
         proposed = sum(chain.proposed for chain in self.chains)
         cumulative = together([one.cumulative for one in recorders], draws)
-        tallies = [one.sizes for one in recorders if one.sizes is not None]
+        of_sizes = [one.sizes for one in recorders if one.sizes is not None]
+        of_regions = [one.summaries for one in recorders if one.summaries is not None]
         return Posterior(
             cumulative=cumulative,
-            sizes=together(tallies, draws) if tallies else None,
+            sizes=together(of_sizes, draws) if of_sizes else None,
+            summaries=together(of_regions, draws) if of_regions else None,
             mean=np.sum([one.cumulative.sums for one in recorders], axis=0) / draws,
             draws=draws,
-            sweeps=options.burn_in + rounds * options.draws * options.thin,
+            sweeps=self.burnt + rounds * options.draws * options.thin,
             probe=probe,
             r_hat=r_hat,
             effective=effective,
             converged=converged,
             accepted=sum(chain.accepted for chain in self.chains) / proposed if proposed else 1.0,
+            prior_moved=self.moved,
             outside=sum(one.cumulative.outside for one in recorders) / (draws * cumulative.low.size),
             chances=self.learned.chances,
+        )
+
+    def _windows(self) -> Kept:
+        groups = self.survey.groups
+        most = most_of_summaries(groups, self.survey.max_size)
+        return Kept(
+            self.cumulative.windows(groups[:, None]),
+            None if self.sizes is None else self.sizes.windows(groups[:, None]),
+            None if self.summaries is None else self.summaries.windows(most),
         )
 
     def _probe(self) -> int:
@@ -269,10 +335,19 @@ class _Sampler:
         return int(np.searchsorted(row, (row[0] + self.survey.groups[0] + 1) // 2).clip(0, row.size - 1))
 
 
+def _parts(total: int, each: int) -> list[int]:
+    """Return ``total`` in parts of at most ``each``."""
+    size = max(each, 1)
+    return [min(size, total - done) for done in range(0, total, size)]
+
+
 def _holds(levels: IntArray, r_hat: FloatArray, effective: FloatArray, options: SamplerOptions) -> bool:
     for level in range(int(levels.max()) + 1):
         at = levels == level
-        if float(np.quantile(r_hat[at], 0.95)) > options.r_hat or float(np.median(effective[at])) < options.effective:
+        if (
+            float(np.quantile(r_hat[at], 0.95, method="higher")) > options.r_hat
+            or float(np.median(effective[at])) < options.effective
+        ):
             return False
     return True
 
@@ -283,6 +358,36 @@ def _margin(survey: Survey) -> int:
     every = [(one.region, float(one.law.spread)) for one in survey.answers]
     own = [spread for region, spread in every if region in leaves]
     return math.ceil(2.5 * max(own or [spread for _, spread in every] or [1.0])) + 2
+
+
+def _whole(counts: FloatArray, groups: IntArray) -> IntArray:
+    """Return whole histograms near expected counts (leaves, K + 1), of so many groups."""
+    rows = np.floor(np.cumsum(counts, axis=1) + 0.5).astype(np.int64)
+    rows[:, -1] = groups
+    return np.diff(np.minimum(rows, groups[:, None]), axis=1, prepend=0)
+
+
+def shrunk_start(survey: Survey, fits: IntArray, means: IntArray) -> IntArray:
+    """Return histograms int64[leaves, K + 1] between the leaves' own fits and what their law lets expect.
+
+    Chains forget a start slowly where noise is wide beside a leaf's groups, and there a fit is mostly noise. It keeps
+    the part 1 - variance of the noise / mean square of what parts the two, in answers, at least 0 (James and Stein
+    1961); of a leaf without answers, none.
+    """
+    rows = np.cumsum(fits, axis=1)[:, :-1], np.cumsum(means, axis=1)[:, :-1]
+    tables = [np.zeros((survey.parent.size, survey.max_size), np.int64) for _ in rows]
+    for table, row in zip(tables, rows, strict=True):
+        table[survey.leaves] = row
+    own = replace(survey, answers=[one for one in survey.answers if one.region in set(survey.leaves.tolist())])
+    apart = residuals(own, tables[0])[0] - residuals(own, tables[1])[0]
+    kept = np.zeros(survey.parent.size)
+    begin = 0
+    for one in own.answers:
+        square = float((apart[begin : begin + one.values.size].astype(np.float64) ** 2).mean())
+        begin += one.values.size
+        kept[one.region] = max(kept[one.region], 1.0 - float(one.law.variance) / square if square else 0.0)
+    share = kept[survey.leaves][:, None]
+    return _whole(share * fits + (1.0 - share) * means, survey.groups[survey.leaves])
 
 
 def start_histograms(survey: Survey) -> IntArray:

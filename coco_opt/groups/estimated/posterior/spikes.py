@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from coco_opt.groups.buckets import Buckets
-from coco_opt.groups.estimated.posterior.prior import BoolArray, FloatArray, only_last, smoothed
+from coco_opt.groups.estimated.posterior.prior import BoolArray, FloatArray, only_last, reaching, smoothed
 from coco_opt.groups.estimated.posterior.survey import Answers, Survey
 
 _EXCESS = 4.0  # standard deviations beyond which a size stands alone
@@ -24,7 +24,7 @@ def standing_alone(survey: Survey, reach: float) -> BoolArray:
     counts, variance = told_counts(survey)
     alone = only_last(counts.size)
     while True:
-        means = smoothed(counts, reach, alone)
+        means = smoothed(counts, reaching(counts.size, reach), alone)
         excess = np.where(alone, 0.0, (counts - means) / np.sqrt(np.maximum(means, 0.0) + variance))
         found = int(np.argmax(excess))
         if excess[found] <= _EXCESS:
@@ -39,16 +39,17 @@ def told_counts(survey: Survey) -> tuple[FloatArray, FloatArray]:
     where no level tells a size from its neighbours.
     """
     sizes, levels = survey.max_size + 1, survey.levels()
-    of_level: dict[int, list[Answers]] = {}
+    # Answers to one question about all regions of a level; a region asked twice begins another set.
+    sets: dict[tuple[int, int], list[Answers]] = {}
+    asked = np.zeros(levels.size, np.int64)
     for one in survey.answers:
-        if isinstance(one.question, Buckets):
-            of_level.setdefault(int(levels[one.region]), []).append(one)
+        sets.setdefault((int(levels[one.region]), int(asked[one.region])), []).append(one)
+        asked[one.region] += 1
     weights, weighted, sharp = np.zeros(sizes), np.zeros(sizes), np.zeros(sizes)
-    for level, answers in of_level.items():
+    for (level, _), answers in sets.items():
         buckets = answers[0].question
-        assert isinstance(buckets, Buckets)
-        alike = all(one.question is buckets for one in answers)
-        if not alike or len({one.region for one in answers}) < int((levels == level).sum()):
+        alike = all(one.question is buckets for one in answers) and len(answers) == int((levels == level).sum())
+        if not isinstance(buckets, Buckets) or not alike or int(buckets.end[-1]) < survey.max_size:
             continue
         weight = 1.0 / (2.0 * sum(one.law.variance for one in answers))
         told = _told_apart(buckets, survey.max_size)

@@ -109,19 +109,32 @@ def code_of(law: Law) -> tuple[int, float]:
     return code, steepness(law)
 
 
-def survey_of(answers: GroupsAnswers) -> Survey:
-    """Return a measurement's answers; ProblemError where sizes were asked, whose noisy counts are not read here."""
-    cells = Buckets.cells(answers.max_size)
+def survey_of(answers: GroupsAnswers, *others: GroupsAnswers) -> Survey:
+    """Return one measurement's answers, or several measurements' of the same groups.
+
+    Raises ProblemError where sizes were asked, whose noisy counts are not read here, and where measurements differ in
+    their regions, numbers of groups or largest size.
+    """
+    for other in others:
+        if other.hierarchy.paths != answers.hierarchy.paths or other.max_size != answers.max_size:
+            raise ProblemError("measurements that are estimated together need the same regions and largest size")
+        if (other.group_counts != answers.group_counts).any():
+            raise ProblemError("measurements that are estimated together must be of the same groups of every region")
+    same: dict[tuple[bytes, bytes], Buckets] = {}
     found = []
-    for region, answer in enumerate(answers):
-        if answer is None:
-            continue
-        if answer.query == "sizes":
-            raise ProblemError(
-                f"region {answer.region!r} was asked for its sizes: the posterior reads cumulative or ranks"
-            )
-        question = Ranks() if answer.query == "ranks" else answer.buckets or cells
-        found.append(Answers(region, question, answer.values, answer.law))
+    for measured in (answers, *others):
+        for region, answer in enumerate(measured):
+            if answer is None:
+                continue
+            if answer.query == "sizes":
+                raise ProblemError(
+                    f"region {answer.region!r} was asked for its sizes: the posterior reads cumulative or ranks"
+                )
+            question: Buckets | Ranks = Ranks()
+            if answer.query != "ranks":
+                asked = answer.buckets or Buckets.cells(answers.max_size)
+                question = same.setdefault((asked.begin.tobytes(), asked.end.tobytes()), asked)
+            found.append(Answers(region, question, answer.values, answer.law))
     return Survey(answers.hierarchy.parent, answers.group_counts, answers.max_size, found)
 
 
