@@ -160,6 +160,31 @@ class SolverChoices:
             self._certificates[problem.kind] = row if fallback is None else row.fell_back(fallback)
         return solution.value
 
+    def count(
+        self,
+        problem: type[Problem[Any, Any]],
+        solves: int,
+        gap: float,
+        relative_gap: float,
+        violation: float,
+        seconds: float,
+    ) -> None:
+        """Count in certified solutions of many problems of one kind that the chosen solver took at once.
+
+        ``gap``, ``relative_gap`` and ``violation`` are the worst of them.
+        """
+        name = self.solver(problem).name
+        with self._lock:
+            row = self._certificates.get(problem.kind, Certificate(problem.kind, name))
+            self._certificates[problem.kind] = replace(
+                row,
+                solves=row.solves + solves,
+                gap=max(row.gap, gap),
+                relative_gap=max(row.relative_gap, relative_gap),
+                violation=max(row.violation, violation),
+                seconds=row.seconds + seconds,
+            )
+
     def resume(self, certificates: Iterable[Certificate]) -> None:
         """Count in what an interrupted run had solved already."""
         with self._lock:

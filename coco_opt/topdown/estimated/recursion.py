@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from coco_opt.errors import ProblemError, SolverError
 from coco_opt.topdown.estimated.failsafe import Relaxation
+from coco_opt.topdown.estimated.level import level_split
 from coco_opt.topdown.estimated.relaxed_split import relaxed_split, unsplit
 from coco_opt.topdown.estimated.sparse_tables import SparseTables
 from coco_opt.topdown.estimated.step import SplitStep
@@ -20,6 +21,7 @@ from coco_opt.topdown.estimated.unproved import NOTHING_UNPROVED, Unproved
 
 Ints = NDArray[np.int64]
 Progress = Callable[[int, int], None]
+PartT = TypeVar("PartT")
 ResultT = TypeVar("ResultT")
 
 _CHANGES = 50  # changed cells that a failsafe's record names
@@ -120,7 +122,10 @@ def _level(step: SplitStep, level: int, done: Checkpoint, threads: int, counter:
         except (ProblemError, SolverError) as error:
             return error
 
-    outcomes = _each(one, list(above), threads)
+    outcomes = _batched(step, level - 1, done.tables[-1], threads, counter)
+    left = [region for region, outcome in zip(above, outcomes, strict=True) if outcome is None]
+    for region, outcome in zip(left, _each(one, left, threads), strict=True):
+        outcomes[region - above.start] = outcome
     relaxed = list(done.relaxed)
     tables = list(done.tables)
     # One after the other, in the order of the regions: their changes meet in the regions above.
@@ -133,6 +138,22 @@ def _level(step: SplitStep, level: int, done: Checkpoint, threads: int, counter:
             counter.add(len(step.children(region)))
     parts = [outcome for outcome in outcomes if isinstance(outcome, SparseTables)]
     return Checkpoint((*tables, SparseTables.joined(parts)), tuple(relaxed), step.unproved.value)
+
+
+def _batched(
+    step: SplitStep, level: int, tables: SparseTables, threads: int, counter: _Counter
+) -> list[SparseTables | Exception | None]:
+    """Return the children's tables of a level's regions that could be split at once, None for the others."""
+    whole = level_split(step, level)
+    if whole is None:
+        return [None] * tables.regions
+
+    def one(parents: range) -> list[SparseTables | None]:
+        found = whole(tables, parents)
+        counter.add(sum(part.regions for part in found if part is not None))
+        return found
+
+    return [part for found in _each(one, list(whole.batches(tables)), threads) for part in found]
 
 
 def _failsafe(
@@ -181,11 +202,11 @@ def _named(error: Exception, name: str) -> ProblemError | SolverError:
     return SolverError(message, error.solution) if isinstance(error, SolverError) else ProblemError(message)
 
 
-def _each(one: Callable[[int | None], ResultT], regions: Sequence[int | None], threads: int) -> list[ResultT]:
+def _each(one: Callable[[PartT], ResultT], parts: Sequence[PartT], threads: int) -> list[ResultT]:
     if threads <= 1:
-        return [one(region) for region in regions]
+        return [one(part) for part in parts]
     with ThreadPoolExecutor(threads) as pool:
-        return list(pool.map(one, regions))
+        return list(pool.map(one, parts))
 
 
 class _Counter:

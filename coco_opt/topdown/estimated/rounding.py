@@ -94,16 +94,16 @@ def nested_passes(queries: Sequence[Operator], constraints: Operator | None) -> 
     """
     kept: list[Operator] = [] if constraints is None else [constraints]
     wanted = [query for query in queries if not is_of_cells(query)]
-    if kept and not _nested(kept):
+    if kept and not nested(kept):
         return tuple(wanted[:1])
     for query in wanted:
-        if _nested([*kept, query]):
+        if nested([*kept, query]):
             kept.append(query)
     return tuple(kept[constraints is not None :])
 
 
-def _nested(operators: Sequence[Operator]) -> bool:
-    """Tell whether rows count cells once and are nested or disjoint, all of them."""
+def nested(operators: Sequence[Operator]) -> bool:
+    """Tell whether the rows of one or more queries count cells once and are nested or disjoint, all of them."""
     from coco_opt.kernels import table_rounding
 
     cells = operators[0].cells

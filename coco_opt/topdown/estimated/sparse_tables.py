@@ -47,6 +47,13 @@ class SparseTables:
         return cls(offsets, cells, tables[region, cells], tables.shape[1])
 
     @classmethod
+    def on(cls, cells: Ints, tables: Ints, size: int) -> SparseTables:
+        """Return tables int64[regions, kept cells] of some ``cells``, rising, of ``size``."""
+        region, place = np.nonzero(tables)
+        offsets = np.searchsorted(region, np.arange(len(tables) + 1))
+        return cls(offsets, cells[place], tables[region, place], size)
+
+    @classmethod
     def joined(cls, parts: Iterable[SparseTables]) -> SparseTables:
         """Return the tables of several parts, one after the other; ProblemError for none or other sizes."""
         each = list(parts)

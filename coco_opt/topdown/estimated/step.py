@@ -99,14 +99,15 @@ class SplitStep:
         rows = slice(regions.start - first, regions.stop - first)
         found = []
         for query in queries:
-            answers, variances = self._known(level, query)
+            answers, variances = self.known(level, query)
             if answers is not None:
                 weights = 1.0 / variances[rows] if self.method.weighting == "variance" else np.ones(len(regions))
                 operator = self.measured.queries[query].operator
                 found.append(SplitTerm(operator, answers[rows].astype(np.float64), weights))
         return found
 
-    def _known(self, level: int, query: int) -> tuple[NDArray[np.generic] | None, Floats]:
+    def known(self, level: int, query: int) -> tuple[NDArray[np.generic] | None, Floats]:
+        """Return what is known of a query's answers at a level [regions, answers], and its variances [regions]."""
         if self.stage is not None:
             return self.stage.trees[query].at(level)
         answers = self.measured.answers[level][query]

@@ -8,11 +8,13 @@ from time import perf_counter
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from coco_opt.errors import UnknownSolverError
 from coco_opt.problem import Problem
 from coco_opt.problems.sparse_rows import Floats
 from coco_opt.problems.topdown_split import SplitDual, TopdownSplit
+from coco_opt.problems.topdown_split.level import SplitLevel
 from coco_opt.problems.topdown_split.prices import best_parent, caps, gradient, impossible, mended
 from coco_opt.solution import Answer, Status
 
@@ -56,6 +58,15 @@ class SplitNewton:
         if answer.status is Status.ITERATION_LIMIT:
             answer = _by_others(problem, answer, search.contradicted)
         return replace(answer, seconds=perf_counter() - built, build_seconds=built - start)
+
+    def split_level(self, level: SplitLevel) -> tuple[Floats, NDArray[np.bool_]]:
+        """Return one descent of every parent's split, and which came to rest."""
+        from coco_opt.kernels import split_level
+
+        found, limits = np.empty(int(level.places[-1])), np.array([self.max_faces, self.max_steps])
+        options = self.tolerance, _ENERGY, _LEAST, limits
+        rested, _ = split_level.solve(level.columns, level.arrays, level.places, *options, found)
+        return found, rested
 
 
 def _by_others(problem: TopdownSplit, reached: Answer[Floats, SplitDual], suspect: bool) -> Answer[Floats, SplitDual]:

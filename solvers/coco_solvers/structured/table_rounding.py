@@ -6,9 +6,12 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, ClassVar
 
+import numpy as np
+
 from coco_opt.errors import UnknownSolverError
 from coco_opt.problem import Problem
 from coco_opt.problems.table_rounding import TableRounding
+from coco_opt.problems.table_rounding.level import Rounded, RoundingLevel
 from coco_opt.problems.table_rounding.transport import solve_nested
 from coco_opt.solution import Answer, Status
 
@@ -39,6 +42,17 @@ class ShortestPaths:
         if flow.unmet is not None:
             raise problem.unmet(*flow.unmet)
         return Answer(flow.table, Status.OPTIMAL, flow.prices, seconds=perf_counter() - start)
+
+    def round_level(self, level: RoundingLevel) -> Rounded:
+        """Round the children of many parents in passes, all of them flows."""
+        from coco_opt.kernels import round_level
+
+        whole = np.zeros(int(level.places[-1]), np.int64)
+        parents, passes = (level.starts, level.cells, level.people, level.first, level.children), level.passes
+        done, gaps, relative, solved = round_level.solve(
+            level.columns, parents, level.places, level.tables, passes, np.uint64(level.seed), whole
+        )
+        return Rounded(whole, done == 1, int(solved.sum()), float(gaps.max()), float(relative.max()))
 
     def _overlapping(self, problem: TableRounding) -> Answer[Any, Any]:
         from coco_solvers.generic.highs import HiGHS

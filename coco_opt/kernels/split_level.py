@@ -1,0 +1,233 @@
+"""Top-down splits of many parents in one call, where nothing but the parents' sums binds: answers and certificates.
+
+Every parent keeps the cells in which it holds people; the level's queries, given by columns once, are cut to those.
+Rows left with one cell are the curvature, the others the least squares of ``split_faces``. Tables of a parent lie one
+after the other as [kept cells, children], in the parents' order.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.kernels import split_certificate, split_faces
+from coco_opt.kernels.compile import compiled
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+Columns = tuple[Ints, Ints, Floats, Ints]
+"""The queries' rows by columns (starts, rows, values), and each row's query."""
+Level = tuple[Ints, Ints, Floats, Ints, Floats, Floats]
+"""Parents' starts in their cells, cells, people; starts in the children; answers [children, rows], weights
+[children, queries]."""
+
+_FLAT = 1e-4  # a cell whose own answers weigh less than this part of any other counts as not measured by itself
+_ROUNDING = 4.0 * np.finfo(np.float64).eps
+
+
+@compiled
+def _cut(columns: Columns, cells: Ints, rows: int) -> tuple[Ints, Ints, Ints, Floats]:
+    """Return which rows some cells meet, and the entries there: row, cell (both counted anew) and value."""
+    start, row, value, _ = columns
+    entries = 0
+    for c in cells:
+        entries += start[c + 1] - start[c]
+    number, met = np.full(rows, -1), np.empty(min(rows, entries), np.int64)
+    of_row, of_cell, weigh = np.empty(entries, np.int64), np.empty(entries, np.int64), np.empty(entries)
+    found, at = 0, 0
+    for k in range(cells.size):
+        for e in range(start[cells[k]], start[cells[k] + 1]):
+            if number[row[e]] < 0:
+                number[row[e]] = found
+                met[found] = row[e]
+                found += 1
+            of_row[at], of_cell[at], weigh[at] = number[row[e]], k, value[e]
+            at += 1
+    return met[:found], of_row, of_cell, weigh
+
+
+@compiled
+def _fitted(columns: Columns, level: Level, met: Ints, begin: int, end: int) -> tuple[Floats, Floats]:
+    """Return weights and answers [met rows, children] of some children."""
+    weight, target = np.empty((met.size, end - begin)), np.empty((met.size, end - begin))
+    for a in range(met.size):
+        for j in range(begin, end):
+            weight[a, j - begin] = level[5][j, columns[3][met[a]]]
+            target[a, j - begin] = level[4][j, met[a]]
+    return weight, target
+
+
+@compiled
+def _wide(start: Ints, of_row: Ints, of_cell: Ints, weigh: Floats) -> tuple[Ints, Ints, Ints, Floats]:
+    """Return the rows with several cells, and their entries with rows counted anew."""
+    number, kept, found = np.full(start.size - 1, -1), np.empty(start.size - 1, np.int64), 0
+    for a in range(start.size - 1):
+        if start[a + 1] - start[a] > 1:
+            number[a] = found
+            kept[found] = a
+            found += 1
+    entries = 0
+    for e in range(of_row.size):
+        entries += number[of_row[e]] >= 0
+    row, cell, value, at = np.empty(entries, np.int64), np.empty(entries, np.int64), np.empty(entries), 0
+    for e in range(of_row.size):
+        if number[of_row[e]] >= 0:
+            row[at], cell[at], value[at] = number[of_row[e]], of_cell[e], weigh[e]
+            at += 1
+    return kept[:found], row, cell, value
+
+
+@compiled
+def _error(start: Ints, cell: Ints, value: Floats, weight: Floats, target: Floats, x: Floats) -> float:
+    """Return the weighted sum of squared residuals."""
+    total = 0.0
+    product = split_certificate.products(start, cell, value, x)
+    for a in range(target.shape[0]):
+        for j in range(target.shape[1]):
+            total += weight[a, j] * (product[a, j] - target[a, j]) ** 2
+    return total
+
+
+@compiled
+def _flat(single: Floats, least: Floats) -> bool:
+    for c in range(single.shape[0]):
+        for j in range(single.shape[1]):
+            if single[c, j] <= 0.0 or single[c, j] < _FLAT * least[c, j]:
+                return True
+    return False
+
+
+@compiled
+def _largest(weight: Floats, target: Floats, sums: Floats) -> float:
+    largest = max(1.0, float(sums.max()))
+    for a in range(target.shape[0]):
+        for j in range(target.shape[1]):
+            if weight[a, j] > 0.0:
+                largest = max(largest, abs(float(target[a, j])))
+    return largest
+
+
+@compiled
+def _scaled(x: Floats, sums: Floats) -> None:
+    """Clip at 0 and meet the sums in proportion."""
+    for c in range(x.shape[0]):
+        now = 0.0
+        for j in range(x.shape[1]):
+            x[c, j] = max(0.0, x[c, j])
+            now += x[c, j]
+        for j in range(x.shape[1]):
+            x[c, j] = x[c, j] * (sums[c] / now) if now > 0.0 else sums[c] / x.shape[1]
+
+
+@compiled
+def _split(
+    columns: Columns, level: Level, p: int, rows: int, tolerance: float, energy: float, least: float, limits: Ints
+) -> tuple[bool, int, Floats]:
+    """Return whether one parent's split came to rest, the steps, and its tables."""
+    begin, end = level[3][p], level[3][p + 1]
+    cells, sums = level[1][level[0][p] : level[0][p + 1]], level[2][level[0][p] : level[0][p + 1]]
+    n, children = cells.size, end - begin
+    met, of_row, of_cell, weigh = _cut(columns, cells, rows)
+    weight, target = _fitted(columns, level, met, begin, end)
+    start, cell, value, _, _, _ = split_certificate.by_rows_and_columns(of_row, of_cell, weigh, met.size, n)
+    single, base = split_certificate.single_cells(start, cell, value, weight, target, n)
+    x = np.empty((n, children))
+    for c in range(n):
+        for j in range(children):
+            x[c, j] = sums[c] / children
+    kept, row, place, entry = _wide(start, of_row, of_cell, weigh)
+    w_start, w_cell, w_value, column_start, column_row, column_value = split_certificate.by_rows_and_columns(
+        row, place, entry, kept.size, n
+    )
+    w_weight, w_target = np.empty((kept.size, children)), np.empty((kept.size, children))
+    for a in range(kept.size):
+        for j in range(children):
+            w_weight[a, j], w_target[a, j] = weight[kept[a], j], target[kept[a], j]
+    _, lightest = split_certificate.wide_cells(column_start, column_row, column_value, w_weight)
+    if _flat(single, lightest):
+        return False, 0, x
+    allowed = tolerance * max(1.0, _error(start, cell, value, weight, target, x))
+    free, none = np.ones((n, children), np.bool_), np.zeros((0, children))
+    wrong, _, steps = split_faces.descend(
+        w_start, w_cell, w_value, column_start, column_row, column_value,
+        w_weight, w_target, none, none, none, single, base, sums,
+        x, free, least * _largest(weight, target, sums), energy * allowed, limits[0], limits[1],
+    )  # fmt: skip
+    _scaled(x, sums)
+    return wrong == 0, steps, x
+
+
+@compiled
+def solve(
+    columns: Columns,
+    level: Level,
+    places: Ints,
+    tolerance: float,
+    energy: float,
+    least: float,
+    limits: Ints,
+    found: Floats,
+) -> tuple[Flags, int]:
+    """Fill ``found`` with all parents' tables, parent p's from ``places[p]``; return which came to rest, and steps.
+
+    ``tolerance``, ``energy``, ``least`` and ``limits`` (faces, steps) are those of the method of faces; a parent whose
+    cells are not all measured by themselves is left to it.
+    """
+    parents = places.size - 1
+    rested, total, rows = np.zeros(parents, np.bool_), 0, columns[3].size
+    for p in range(parents):
+        rested[p], steps, x = _split(columns, level, p, rows, tolerance, energy, least, limits)
+        total += steps
+        flat = x.reshape(x.size)
+        for at in range(flat.size):
+            found[places[p] + at] = flat[at]
+    return rested, total
+
+
+@compiled
+def judge(columns: Columns, level: Level, places: Ints, found: Floats) -> tuple[Floats, Floats, Floats]:
+    """Return every parent's objective, certified gap and violation: the terms of ``problems.topdown_split``."""
+    parents, rows = places.size - 1, columns[3].size
+    objective, gap, violation = np.empty(parents), np.empty(parents), np.empty(parents)
+    for p in range(parents):
+        begin, end = level[3][p], level[3][p + 1]
+        cells, sums = level[1][level[0][p] : level[0][p + 1]], level[2][level[0][p] : level[0][p + 1]]
+        n, children = cells.size, end - begin
+        x = found[places[p] : places[p + 1]].copy().reshape((n, children))
+        met, of_row, of_cell, weigh = _cut(columns, cells, rows)
+        weight, target = _fitted(columns, level, met, begin, end)
+        start, cell, value, column_start, row, column_value = split_certificate.by_rows_and_columns(
+            of_row, of_cell, weigh, met.size, n
+        )
+        single, _ = split_certificate.single_cells(start, cell, value, weight, target, n)
+        product, total = split_certificate.products(start, cell, value, x), 0.0
+        for a in range(met.size):
+            for j in range(children):
+                residual = product[a, j] - target[a, j]
+                total += weight[a, j] * residual * residual
+                product[a, j] = 2.0 * weight[a, j] * residual
+        reduced = split_certificate.products(column_start, row, column_value, product)
+        price = split_certificate.parent_prices(reduced, x, single, sums)
+        cap, worst, paid = np.empty((n, children)), 0.0, 0.0
+        for c in range(n):
+            held = 0.0
+            for j in range(children):
+                cap[c, j] = sums[c]
+                reduced[c, j] -= price[c]
+                held += x[c, j]
+                worst = max(worst, -x[c, j])
+            off = abs(held - sums[c])
+            worst = max(worst, off)
+            paid += abs(price[c]) * max(0.0, off - _ROUNDING * sums[c])
+        # Rows that no kept cell meets are answers of nobody, off by what was answered.
+        unmet = np.ones(rows, np.bool_)
+        for a in met:
+            unmet[a] = False
+        for j in range(begin, end):
+            for a in range(rows):
+                if unmet[a]:
+                    total += level[5][j, columns[3][a]] * level[4][j, a] ** 2
+        objective[p], violation[p] = total, worst
+        gap[p] = split_certificate.cells_gap(reduced, x, single, cap) + paid
+    return objective, gap, violation

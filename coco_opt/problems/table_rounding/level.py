@@ -1,0 +1,56 @@
+"""Many roundings at once: the children of all parents of a level whose rows are nested, in passes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.problems.sparse_rows import Floats, Ints, SparseRows
+
+
+class Rounded(NamedTuple):
+    """Whole tables, the parents that they hold for, and the worst certified gaps of all passes, with their number."""
+
+    tables: Ints
+    done: NDArray[np.bool_]
+    solves: int
+    gap: float
+    relative_gap: float
+
+
+@dataclass(frozen=True, eq=False)
+class RoundingLevel:
+    """Fractional ``tables`` of several parents' children (see ``SplitLevel``) to round in passes.
+
+    ``rows`` are those of the passes' queries on all cells, nested, ``turn`` each row's pass, rising; ``passes`` their
+    number, the cells' pass after them. ``first`` is the region of each parent's first child; ``seed`` decides ties.
+    """
+
+    rows: SparseRows
+    turn: Ints
+    passes: int
+    starts: Ints
+    cells: Ints
+    people: Ints
+    first: Ints
+    children: Ints
+    places: Ints
+    tables: Floats
+    seed: int
+
+    @property
+    def columns(self) -> tuple[Ints, Ints, Ints]:
+        """Return the rows by columns and each row's pass, for kernels."""
+        return self.rows.column_start, self.rows.row, self.turn
+
+
+@runtime_checkable
+class LevelRounder(Protocol):
+    """A solver of ``table_rounding`` that takes many at once."""
+
+    def round_level(self, level: RoundingLevel) -> Rounded:
+        """Return whole tables with certified gaps; parents not ``done`` are left to ``solve``."""
+        ...

@@ -1,0 +1,71 @@
+"""Many splits at once: all parents of a level whose children only their sums bind, in the arrays kernels read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.problems.sparse_rows import Floats, Ints, SparseRows
+
+
+class Judged(NamedTuple):
+    """Every parent's objective, certified gap and violation, as ``TopdownSplit`` computes them, float64[parents]."""
+
+    objective: Floats
+    gap: Floats
+    violation: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class SplitLevel:
+    """The splits of several parents: ``rows`` are the queries' on all cells, ``query_of`` each row's query.
+
+    Parent p holds ``counts[starts[p]:starts[p + 1]]`` people in ``cells``, all above 0, and has the children
+    ``children[p]:children[p + 1]`` of ``answers`` float64[children, rows] and ``weights`` float64[children, queries].
+    Its tables lie in ``places[p]:places[p + 1]`` of a vector, [kept cells, children].
+    """
+
+    rows: SparseRows
+    query_of: Ints
+    starts: Ints
+    cells: Ints
+    counts: Floats
+    children: Ints
+    answers: Floats
+    weights: Floats
+
+    @cached_property
+    def places(self) -> Ints:
+        """Return where each parent's tables begin, and one end more."""
+        return np.concatenate([[0], np.cumsum(np.diff(self.starts) * np.diff(self.children))]).astype(np.int64)
+
+    def judge(self, found: Floats) -> Judged:
+        """Judge tables of all parents by what they were asked, whoever made them."""
+        from coco_opt.kernels import split_level
+
+        return Judged(*split_level.judge(self.columns, self.arrays, self.places, found))
+
+    @property
+    def columns(self) -> tuple[Ints, Ints, Floats, Ints]:
+        """Return the rows by columns and each row's query, for kernels."""
+        return self.rows.column_start, self.rows.row, self.rows.column_value, self.query_of
+
+    @property
+    def arrays(self) -> tuple[Ints, Ints, Floats, Ints, Floats, Floats]:
+        """Return parents, children, answers and weights, for kernels."""
+        return self.starts, self.cells, self.counts, self.children, self.answers, self.weights
+
+
+@runtime_checkable
+class LevelSplitter(Protocol):
+    """A solver of ``topdown_split`` that takes many at once."""
+
+    tolerance: float
+
+    def split_level(self, level: SplitLevel) -> tuple[Floats, NDArray[np.bool_]]:
+        """Return tables of all parents, and which are worth judging; others are left to ``solve``."""
+        ...

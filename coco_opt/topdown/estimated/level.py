@@ -1,0 +1,152 @@
+"""A level's splits and roundings in a few compiled calls, where nothing but the parents' tables binds the children.
+
+Building a problem object for each of thousands of small regions costs more than solving them. Here the level's rows are
+built once, and parents go to the solvers in batches; the split is judged by ``SplitLevel``. What a batch does not
+settle to its tolerance is left to the ordinary way, one region after the other; both are exact to that tolerance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from time import perf_counter
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.problems.sparse_rows import SparseRows, stacked
+from coco_opt.problems.table_rounding import TableRounding
+from coco_opt.problems.table_rounding.level import LevelRounder, RoundingLevel
+from coco_opt.problems.topdown_split import TopdownSplit
+from coco_opt.problems.topdown_split.level import LevelSplitter, SplitLevel
+from coco_opt.topdown.estimated.rounding import nested
+from coco_opt.topdown.estimated.sparse_tables import SparseTables
+from coco_opt.topdown.estimated.step import SplitStep
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+LEAST_PARENTS = 64
+"""Parents of a level from which batches pay for what their kernels take to load."""
+
+_SAFE = 0.5  # of the tolerance
+_NUMBERS = 1 << 21  # answers or cells of a batch
+
+
+@dataclass(frozen=True, eq=False)
+class LevelSplit:
+    """Splits many regions of one level at once; build it with ``level_split``."""
+
+    step: SplitStep
+    level: int
+    splitter: LevelSplitter
+    rounder: LevelRounder
+    queries: tuple[int, ...]
+    rows: SparseRows
+    query_of: Ints
+    passes: SparseRows
+    turn: Ints
+
+    def batches(self, above: SparseTables) -> Iterator[range]:
+        """Yield consecutive parents, counted in their level, whose numbers fit in memory together."""
+        hierarchy = self.step.measured.hierarchy
+        regions = hierarchy.level_range(self.level)
+        children = np.diff(hierarchy.first_child[regions.start : regions.stop + 1])
+        work = np.cumsum(children * np.maximum(np.diff(above.offsets), self.rows.shape[0]))
+        start = 0
+        while start < len(regions):
+            most = _NUMBERS + (work[start - 1] if start else 0)
+            stop = max(start + 1, int(np.searchsorted(work, most, side="right")))
+            yield range(start, stop)
+            start = stop
+
+    def __call__(self, above: SparseTables, parents: range) -> list[SparseTables | None]:
+        """Return the children's whole tables of consecutive parents, None for those left to the ordinary way."""
+        hierarchy, first = self.step.measured.hierarchy, self.step.measured.hierarchy.level_range(self.level).start
+        bounds = hierarchy.first_child[first + parents.start : first + parents.stop + 1]
+        offsets = above.offsets[parents.start : parents.stop + 1]
+        chosen = np.flatnonzero((np.diff(bounds) > 1) & (np.diff(offsets) > 0))
+        found: list[SparseTables | None] = [None] * len(parents)
+        if not chosen.size:
+            return found
+        cells = np.concatenate([np.arange(offsets[at], offsets[at + 1]) for at in chosen])
+        starts = np.concatenate([[0], np.cumsum(np.diff(offsets)[chosen])]).astype(np.int64)
+        regions = np.concatenate([np.arange(bounds[at], bounds[at + 1]) for at in chosen])
+        children = np.concatenate([[0], np.cumsum(np.diff(bounds)[chosen])]).astype(np.int64)
+        problem = self._problem(starts, above.cells[cells], above.counts[cells], children, regions)
+        tables, settled = self._split(problem)
+        level = RoundingLevel(
+            self.passes,
+            self.turn,
+            int(self.turn.max(initial=-1)) + 1,
+            starts,
+            above.cells[cells],
+            above.counts[cells],
+            bounds[chosen],
+            children,
+            problem.places,
+            tables,
+            self.step.method.seed or 0,
+        )
+        begun = perf_counter()
+        rounded = self.rounder.round_level(level)
+        seconds = perf_counter() - begun
+        self.step.solvers.count(TableRounding, rounded.solves, rounded.gap, rounded.relative_gap, 0.0, seconds)
+        for number, at in enumerate(chosen.tolist()):
+            if settled[number] and rounded.done[number]:
+                part = slice(int(problem.places[number]), int(problem.places[number + 1]))
+                kept = above.cells[offsets[at] : offsets[at + 1]]
+                found[at] = SparseTables.on(kept, rounded.tables[part].reshape(kept.size, -1).T, above.size)
+        return found
+
+    def _problem(self, starts: Ints, cells: Ints, counts: Ints, children: Ints, regions: Ints) -> SplitLevel:
+        hierarchy = self.step.measured.hierarchy
+        rows = regions - hierarchy.level_range(self.level + 1).start
+        answers, weights = np.empty((rows.size, self.rows.shape[0])), np.empty((rows.size, len(self.queries)))
+        at = 0
+        for number, query in enumerate(self.queries):
+            known, variances = self.step.known(self.level + 1, query)
+            assert known is not None
+            answers[:, at : at + known.shape[1]] = known[rows]
+            at += known.shape[1]
+            weights[:, number] = 1.0 / variances[rows] if self.step.method.weighting == "variance" else 1.0
+        people = counts.astype(np.float64)
+        return SplitLevel(self.rows, self.query_of, starts, cells, people, children, answers, weights)
+
+    def _split(self, problem: SplitLevel) -> tuple[Floats, NDArray[np.bool_]]:
+        """Return the tables, and which are certified."""
+        begun = perf_counter()
+        tables, rested = self.splitter.split_level(problem)
+        seconds, judged = perf_counter() - begun, problem.judge(tables)
+        allowed = _SAFE * self.splitter.tolerance * np.maximum(1.0, judged.objective)
+        most = np.maximum(1.0, np.maximum.reduceat(problem.counts, problem.starts[:-1]))
+        settled = rested & (judged.gap <= allowed) & (judged.violation <= TopdownSplit.feasibility_tolerance * most)
+        if settled.any():
+            relative = judged.gap / np.maximum(1.0, judged.objective)
+            gap, most_relative, violation = (
+                float(one[settled].max()) for one in (judged.gap, relative, judged.violation)
+            )
+            self.step.solvers.count(TopdownSplit, int(settled.sum()), gap, most_relative, violation, seconds)
+        return tables, settled
+
+
+def level_split(step: SplitStep, level: int) -> LevelSplit | None:
+    """Return what splits all regions of a level at once, or None where they must be split one by one."""
+    hierarchy, method = step.measured.hierarchy, step.method
+    below = hierarchy.level_range(level + 1)
+    if len(hierarchy.level_range(level)) < LEAST_PARENTS:
+        return None
+    splitter, rounder = step.solvers.solver(TopdownSplit), step.solvers.solver(TableRounding)
+    plain = len(step.groups) == 1 and method.rounding != "unbiased" and step.constraints(below) is None
+    if not plain or not isinstance(splitter, LevelSplitter) or not isinstance(rounder, LevelRounder):
+        return None
+    queries = tuple(query for query in step.groups[0][0] if step.known(level + 1, query)[0] is not None)
+    rounded = step.rounded[level + 1]
+    if not queries or (rounded and not nested(rounded)):
+        return None
+    every = np.arange(step.measured.schema.size)
+    operators = [step.measured.queries[query].operator for query in queries]
+    query_of = np.repeat(np.arange(len(operators)), [one.answers for one in operators])
+    turn = np.repeat(np.arange(len(rounded)), [one.answers for one in rounded])
+    rows, passes = stacked(operators, every), stacked(rounded, every)
+    return LevelSplit(step, level, splitter, rounder, queries, rows, query_of, passes, turn.astype(np.int64))

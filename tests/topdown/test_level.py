@@ -1,0 +1,150 @@
+"""Many splits and roundings at once: the answers and certificates of one problem after the other."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from coco_opt.choices import SolverChoices
+from coco_opt.histograms import Hierarchy
+from coco_opt.problems.topdown_split import TopdownSplit
+from coco_opt.problems.topdown_split.level import SplitLevel
+from coco_opt.problems.topdown_split.prices import best_parent, caps, gradient
+from coco_opt.topdown.answers import TableAnswers
+from coco_opt.topdown.estimated import level as levels
+from coco_opt.topdown.estimated.estimate import TablesResult, estimate_tables
+from coco_opt.topdown.estimated.level import LevelSplit, level_split
+from coco_opt.topdown.estimated.method import TopdownMethod
+from coco_opt.topdown.estimated.sparse_tables import SparseTables
+from coco_opt.topdown.estimated.step import split_step
+from coco_opt.topdown.schema import Schema
+from tests.topdown.estimation import check_tables, measured
+
+SCHEMA = Schema({"race": ("a", "b", "c"), "age": ("minor", "adult")})
+QUERIES = ["total", "race", "detail"]
+
+
+@pytest.fixture
+def batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take batches however few parents there are."""
+    monkeypatch.setattr(levels, "LEAST_PARENTS", 1)
+
+
+def ragged(rng: np.random.Generator) -> tuple[Hierarchy, np.ndarray]:
+    """Return a tree whose regions have 1 to 5 children, some of them empty, and its leaves' tables."""
+    paths = [
+        ("n", f"s{s}", f"s{s}c{c}", f"s{s}c{c}b{b}")
+        for s in range(3)
+        for c in range(int(rng.integers(1, 5)))
+        for b in range(int(rng.integers(1, 6)))
+    ]
+    tree = Hierarchy.from_paths(paths)
+    tables = rng.poisson(rng.gamma(0.4, 8.0, (len(paths), 6)))
+    tables[: max(1, len(paths) // 6)] = 0
+    return tree, tables
+
+
+def estimated(seed: int, method: TopdownMethod, choices: SolverChoices, threads: int = 1) -> TablesResult:
+    tree, tables = ragged(np.random.default_rng(seed))
+    measurement = measured(seed, tree, SCHEMA, tables, QUERIES, 3)
+    result = estimate_tables(measurement, method, choices, threads=threads)
+    check_tables(measurement, result)
+    return result
+
+
+@pytest.mark.usefixtures("batches")
+@pytest.mark.parametrize("rounding", ["passes", "nearest"])
+@pytest.mark.parametrize("estimation", ["full", "classic"])
+def test_batches_give_the_tables_of_one_problem_after_the_other(
+    monkeypatch: pytest.MonkeyPatch, estimation: str, rounding: str
+) -> None:
+    method = TopdownMethod(estimation, rounding=rounding)  # type: ignore[arg-type]
+    for seed in range(4):
+        at_once, threaded, singly = SolverChoices(), SolverChoices(), SolverChoices()
+        monkeypatch.setattr(levels, "LEAST_PARENTS", 1)
+        one = estimated(seed, method, at_once)
+        monkeypatch.setattr(levels, "_NUMBERS", 40)
+        same = estimated(seed, method, threaded, threads=2)
+        monkeypatch.setattr(levels, "LEAST_PARENTS", 10**6)
+        other = estimated(seed, method, singly)
+        for level in range(4):
+            np.testing.assert_array_equal(one.level(level), same.level(level))
+            np.testing.assert_array_equal(one.level(level), other.level(level))
+        for mine, single in zip(at_once.certificates, singly.certificates, strict=True):
+            assert (mine.problem, mine.solver) == (single.problem, single.solver)
+            assert mine.relative_gap == pytest.approx(single.relative_gap, rel=1e-3, abs=1e-12)
+            assert mine.violation <= 1e-9
+
+
+def prepared(seed: int) -> tuple[LevelSplit, SparseTables, range]:
+    """Return what splits the last level at once, its parents' true tables, and all of them."""
+    tree, tables = ragged(np.random.default_rng(seed))
+    measurement = measured(seed, tree, SCHEMA, tables, QUERIES, 3)
+    method = TopdownMethod(seed=3)
+    whole = level_split(split_step(TableAnswers.of(measurement), method, SolverChoices()), 2)
+    assert whole is not None
+    regions = tree.level_range(2)
+    return whole, SparseTables.of(tree.aggregate(tables)[regions.start : regions.stop]), range(len(regions))
+
+
+@pytest.mark.usefixtures("batches")
+@pytest.mark.parametrize("seed", range(3))
+def test_a_level_judges_tables_as_the_problems_do(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    whole, above, parents = prepared(seed)
+    kept: list[SplitLevel] = []
+    split = LevelSplit._split
+
+    def noted(self: LevelSplit, problem: SplitLevel) -> Any:
+        kept.append(problem)
+        return split(self, problem)
+
+    monkeypatch.setattr(LevelSplit, "_split", noted)
+    assert any(part is not None for part in whole(above, parents))
+    level = kept[0]
+    found, rested = whole.splitter.split_level(level)
+    assert rested.any()
+    rng, hierarchy = np.random.default_rng(seed), whole.step.measured.hierarchy
+    for tables in (found, found * rng.uniform(0.5, 1.5, found.size)):
+        judged = level.judge(tables)
+        chosen = [v for at, v in enumerate(hierarchy.level_range(2)) if np.diff(above.offsets)[at]]
+        chosen = [v for v in chosen if len(hierarchy.children(v)) > 1]
+        for number, region in enumerate(chosen):
+            children = hierarchy.children(region)
+            at = region - hierarchy.level_range(2).start
+            parent = above.dense(at, at + 1)[0].astype(np.float64)
+            problem = TopdownSplit(whole.step.terms(children, whole.queries), parent)
+            part = slice(int(level.places[number]), int(level.places[number + 1]))
+            table = tables[part].reshape(problem.kept.size, -1)
+            x = problem.expand(table)
+            assert judged.objective[number] == pytest.approx(problem.objective(x), rel=1e-9)
+            assert judged.violation[number] == pytest.approx(problem.violation(x), abs=1e-9)
+            none = np.zeros((0, len(children)))
+            gap = best_parent(problem, table, gradient(problem, table), caps(problem, table), none)[2]
+            assert judged.gap[number] == pytest.approx(gap, rel=1e-6, abs=1e-9)
+    bad = replace(level, counts=level.counts + 1.0).judge(found)
+    assert (bad.violation > 0.5).all()
+
+
+@pytest.mark.usefixtures("batches")
+def test_what_batches_cannot_take_goes_one_by_one() -> None:
+    tree, tables = ragged(np.random.default_rng(1))
+
+    def at_once(method: TopdownMethod, choices: SolverChoices, invariants: list[tuple[str, int]]) -> bool:
+        measurement = measured(1, tree, SCHEMA, tables, QUERIES, 3, invariants)
+        step = split_step(TableAnswers.of(measurement), replace(method, seed=1), choices)
+        return level_split(step, 2) is not None
+
+    assert at_once(TopdownMethod(), SolverChoices(), [])
+    assert not at_once(TopdownMethod(), SolverChoices({"topdown_split": "piqp"}), [])
+    assert not at_once(TopdownMethod(), SolverChoices({"table_rounding": "highs"}), [])
+    assert not at_once(TopdownMethod(rounding="unbiased"), SolverChoices(), [])
+    assert not at_once(TopdownMethod(), SolverChoices(), [("total", 3)])
+
+
+def test_few_regions_are_split_one_by_one() -> None:
+    tree, tables = ragged(np.random.default_rng(1))
+    measurement = measured(1, tree, SCHEMA, tables, QUERIES, 3)
+    assert level_split(split_step(TableAnswers.of(measurement), TopdownMethod(seed=1), SolverChoices()), 2) is None
