@@ -53,12 +53,13 @@ class Result(Protocol):
 class Plan:
     """The public half of a release, checked: whatever is still wrong afterwards lies in the private table.
 
-    ``detail`` is what the kind needs of its own to read and to ask.
+    ``detail`` is what the kind needs of its own to read and to ask; ``notes`` are what to know before paying.
     """
 
     config: Config
     asked: Asked
     detail: Any
+    notes: tuple[str, ...] = ()
 
     def on(self, asked: Asked, detail: Any) -> Plan:
         """Return the same plan of other public facts: of a look-alike."""

@@ -76,6 +76,8 @@ def planned(config: Config, reporter: Reporter) -> Plan:
     """
     with reporter.stage("Reading the public tables"):
         plan = kind_of(config).plan(config)
+    for note in plan.notes:
+        reporter.line(note)
     check_noise(plan.asked, source_of(config))
     return plan
 

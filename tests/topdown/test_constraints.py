@@ -12,11 +12,13 @@ import pytest
 
 from coco_opt.errors import ConfigError, HierarchyError, InputError, ProblemError
 from coco_opt.histograms import Hierarchy
-from coco_opt.releases import estimate, measure, release, render_report
+from coco_opt.releases import Silent, check, estimate, forecast, measure, release, render_report
 from coco_opt.topdown import LinearConstraint, Schema, estimate_tables
+from coco_opt.topdown.asked import proved
 from coco_opt.topdown.bounds import UNBOUNDED
 from coco_opt.topdown.constraint import parse_constraint
 from coco_opt.topdown.facilities import Facilities, FacilityType, zeros_of
+from coco_opt.topdown.facts.proof import Proof
 from coco_opt.topdown.kind.files import read_tables_release
 from tests.topdown.estimation import check_tables, measured
 from tests.topdown.persons import SEEDED, TOPDOWN, failing, write
@@ -211,3 +213,30 @@ def test_data_facts_need_replace_in_a_configuration(tmp_path: Path) -> None:
     outcome = release(write(tmp_path, SEEDED + 'neighbours = "replace"\n', topdown), tmp_path / "out")
     assert failing(outcome.folder) == []
     assert outcome.manifest["facts"][0]["source"] == "data"
+
+
+class Heard(Silent):
+    """A reporter that keeps its lines."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def line(self, text: str) -> None:
+        self.lines.append(text)
+
+
+def test_what_is_undecided_is_said_before_anything_is_paid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proved, "prove", lambda *_, **__: Proof("undecided", "not settled within 60 s"))
+    config, told = write(tmp_path, topdown=CONFIG), Heard()
+    check(config, reporter=told)
+    assert [line for line in told.lines if "UNDECIDED" in line and "not settled within 60 s" in line]
+    monkeypatch.undo()
+    assert "proved" in dict(forecast(config).predicted.notes)["Public facts"]
+
+
+def test_a_contradiction_stops_every_verb_before_payment(tmp_path: Path) -> None:
+    topdown = TOPDOWN + 'constraints = [{ holds = "2 * total = 7", level = "state", regions = ["land/s1"] }]\n'
+    config = write(tmp_path, topdown=topdown)
+    for verb in (check, forecast, measure):
+        with pytest.raises(InputError, match=r"'2 \* total = 7' in 'land/s1'"):
+            verb(config)

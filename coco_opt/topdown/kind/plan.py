@@ -66,7 +66,12 @@ def plan_tables(config: Config) -> Plan:
     )
     proof = proved(questions)
     asked = questions.asked(public.levels, public.region_ids)
-    return Plan(config, asked, TablesDetail(questions, workload, public, proof))
+    return Plan(config, asked, TablesDetail(questions, workload, public, proof), tuple(_undecided(proof)))
+
+
+def _undecided(proof: Proof) -> Iterator[str]:
+    if proof.verdict == "undecided":
+        yield f"UNDECIDED whether any whole table meets all public facts: {proof.how}; estimation may give way"
 
 
 def read_tables(plan: Plan) -> TableCounts:
