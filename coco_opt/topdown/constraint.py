@@ -34,6 +34,7 @@ SOURCE_WORDS: Mapping[Source, str] = {
 TOTAL = "total"
 LARGEST_COEFFICIENT = 2**20
 _LARGEST_SIDE = 2**40
+_MOST_DIGITS = 12
 
 _TOKEN = re.compile(r"\s*(?:(\[[^\[\]]*\])|(\d+)|(>=|<=|==|=|<|>)|([+*-])|([^\W\d]\w*))")
 _FORM = "a constraint reads 'a >= 2 * b + c', with counts by name, [conditions] or total"
@@ -185,28 +186,24 @@ def _tokens(text: str) -> Iterator[tuple[str, str]]:
 
 def _summands(tokens: Sequence[tuple[str, str]], text: str) -> Iterator[tuple[int, str | None]]:
     """Yield (coefficient, count) of one side, the count None for a number by itself."""
-    sign, weight, count, started = 1, None, None, False
     wrong = InputError("bad-constraint", f"{text!r} cannot be read: {_FORM}")
-    for kind, value in (*tokens, ("sign", "+")):
-        if kind == "sign" and value != "*":
-            if started:
-                if weight is None and count is None:
-                    raise wrong
-                yield sign * (1 if weight is None else weight), count
-                sign, weight, count, started = 1, None, None, False
-            if value == "-":
-                sign = -sign
-        elif kind == "sign":
-            if weight is None and count is None:
-                raise wrong
-        elif kind == "number" and weight is None and len(value) <= 12:
-            weight, started = int(value), True
-        elif kind == "count" and count is None:
-            count, started = value, True
-        else:
-            raise wrong
     if not tokens or tokens[-1][0] == "sign":
         raise wrong
+    sign, factors, wanted = 1, dict[str, str](), True  # a number and a count at most; whether one must come now
+    for kind, value in (*tokens, ("sign", "+")):
+        if kind == "sign" and (wanted if value == "*" else wanted and factors):
+            raise wrong
+        if kind == "sign" and value == "*":
+            wanted = True
+        elif kind == "sign":
+            if factors:
+                yield sign * int(factors.get("number", "1")), factors.get("count")
+                sign, factors, wanted = 1, {}, True
+            sign = -sign if value == "-" else sign
+        elif wanted and kind not in factors and (kind == "count" or len(value) <= _MOST_DIGITS):
+            factors[kind], wanted = value, False
+        else:
+            raise wrong
 
 
 def _conditions(count: str, schema: Schema, counts: Mapping[str, str], text: str) -> str:

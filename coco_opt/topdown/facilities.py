@@ -11,7 +11,7 @@ from coco_opt.errors import InputError
 from coco_opt.histograms.arrays import Int64Array
 from coco_opt.topdown.bounds import UNBOUNDED
 from coco_opt.topdown.constraint import LinearConstraint, Source
-from coco_opt.topdown.invariants import RegionBounds
+from coco_opt.topdown.invariants import LARGEST, RegionBounds
 from coco_opt.topdown.names import find
 from coco_opt.topdown.queries import parse_query
 from coco_opt.topdown.rules import parse_rule
@@ -34,6 +34,8 @@ class FacilityType:
     def __post_init__(self) -> None:
         if self.least < 0 or (self.most is not None and self.most < self.least):
             raise InputError("bad-facility", "a facility holds at least 0 persons, and at most no fewer than at least")
+        if max(self.least, self.most or 0) >= LARGEST:
+            raise InputError("too-large", "a facility holds fewer than 2^40 persons")
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -63,7 +65,7 @@ class Facilities:
             raise InputError("too-large", "facilities of a type in a region must be fewer than 2^20")
         query = parse_query(f"{self.attribute}[{', '.join(names)}]", schema)
         least = np.array([one.least for one in self.types.values()])
-        most = np.array([2**40 if one.most is None else one.most for one in self.types.values()])
+        most = np.array([LARGEST if one.most is None else one.most for one in self.types.values()])
         upper = np.where(self.counts > 0, np.minimum(self.counts * most, UNBOUNDED), 0)
         bounds = [RegionBounds(query, leaf_level, self.counts * least, upper, self.source)]
         return bounds, list(self._musts(schema, leaf_level))

@@ -58,6 +58,10 @@ def test_texts_are_read(text: str, terms: dict[str, int], lower: int, upper: int
         ("householders >= spouse", "did you mean 'spouses'"),
         ("householders >= ", "cannot be read"),
         ("2 3 >= spouses", "cannot be read"),
+        ("spouses 3 >= 2", "cannot be read"),
+        ("2 * - spouses >= 3", "cannot be read"),
+        ("2 * * spouses >= 3", "cannot be read"),
+        ("2 * 3 * spouses >= 3", "cannot be read"),
         ("[age = minr] <= 3", "did you mean 'minor'"),
         ("total - total <= 3", "says nothing"),
         ("spouses ! 3", "what is"),
@@ -200,6 +204,9 @@ def test_facilities_need_their_table_and_their_types(tmp_path: Path) -> None:
         measure(write(tmp_path, topdown=TOPDOWN + FACILITIES))
     with pytest.raises(InputError, match="no value of 'age'"):
         Facilities("age", {"elder": FacilityType()}, np.zeros((6, 1), np.int64)).facts(FAMILY, 2)
+    for least, most in ((2**62, None), (1, 2**63 - 1), (1, 10**30)):
+        with pytest.raises(InputError, match="too-large"):  # three of them would wrap around to few persons
+            FacilityType(least, most)
     assert zeros_of("age", {"old": FacilityType(may="a != x & b = y | z")}) == (
         "age = old & a = x",
         "age = old & b != y | z",

@@ -23,7 +23,7 @@ def check_exact(counts: TableCounts, questions: TableQuestions) -> None:
 
     Data that meet every public fact are themselves the proof. Elsewhere facts and exact answers, all public once they
     are released, are proved like public facts alone. Codes: inconsistent-bounds and inconsistent-facts, which name
-    regions and facts, and too-large; no count that is not declared exact is said.
+    regions and facts, and too-large; no count is said.
     """
     if not questions.invariants:
         return

@@ -136,4 +136,5 @@ def _nearest(system: FactSystem, x: Floats, lower: Ints, upper: Ints, rng: np.ra
 def _stacked(parts: list[csr_array]) -> csr_array:
     from scipy.sparse import csr_array, vstack
 
-    return csr_array(vstack([part for part in parts if part.shape[0]], format="csr"))
+    kept = [part for part in parts if part.shape[0]]
+    return csr_array(vstack(kept, format="csr")) if kept else parts[0]

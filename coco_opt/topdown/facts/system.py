@@ -113,11 +113,13 @@ class FactSystem:
         return bool((table >= 0).all()) and not self.broken(table)
 
     def words(self, row: FactRow, region: int) -> str:
-        """Return a fact of one region in words."""
+        """Return a fact of one region in words; of an exact answer without its value, which may not be paid for yet."""
         path = self.hierarchy.paths[self.hierarchy.level_range(row.level).start + region]
         low, high = int(row.lower[region]), int(row.upper[region])
         if row.relation:
             said = repr(row.label)
+        elif row.source == "data":
+            said = f"{row.label!r} as it is in the data,"
         elif low == high:
             said = f"{row.label!r} is {low:,}"
         elif high >= UNBOUNDED:
