@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,6 +22,7 @@ from coco_opt.topdown.estimated.step import implied_by, split_step
 from coco_opt.topdown.estimated.unproved import Tally
 from coco_opt.topdown.facts.presolve import tightened
 from coco_opt.topdown.facts.system import infinite
+from coco_opt.topdown.kind.checkpoints import LevelFiles
 from tests.topdown.estimation import check_tables, measured
 
 SCHEMA = Schema({"kind": ["a", "b", "c", "d"], "age": ["minor", "adult"]})
@@ -134,3 +137,32 @@ def test_a_failsafe_without_room_ends_with_the_minimal_schema() -> None:
     for implied in ("bounds", "cuts", "auto"):
         method = TopdownMethod("classic", implied=implied)  # type: ignore[arg-type]
         check_tables(measurement, estimate_tables(measurement, method, SolverChoices(fallback=True)))
+
+
+@pytest.mark.parametrize("implied", ["minimal_schema", "cuts"])
+def test_a_resumed_run_keeps_its_classes_and_cuts_and_solves_nothing_twice(implied: str, tmp_path: Path) -> None:
+    measurements, method = facilities(1), TopdownMethod(implied=implied)  # type: ignore[arg-type]
+    for level in range(2):
+        solvers, folder = SolverChoices(), tmp_path / str(level)
+        files = LevelFiles(folder, solvers)
+        whole = estimate_tables(
+            measurements,
+            method,
+            solvers,
+            after_level=lambda done, files=files, level=level: level != done.level or files.keep(done),
+        )
+        again = SolverChoices()
+        resumed = estimate_tables(measurements, method, again, resume_from=LevelFiles(folder, again).last())
+        assert whole.implied == resumed.implied
+        assert whole.implied.method == implied
+        for at in range(3):
+            np.testing.assert_array_equal(whole.level(at), resumed.level(at))
+        solved = [[replace(one, seconds=0.0) for one in done.certificates] for done in (whole, resumed)]
+        assert solved[0] == solved[1]
+
+
+def test_one_region_alone_has_no_row_of_several_variables() -> None:
+    tree = Hierarchy.from_paths([("land",)])
+    least = RegionBounds(parse_query("kind", SCHEMA), 0, np.array([[3, 0, 0, 2]]), np.full((1, 4), 9))
+    measurement = measured(2, tree, SCHEMA, np.full((1, 8), 2), ["detail"], bounds=[least])
+    check_tables(measurement, estimate_tables(measurement, TopdownMethod(implied="minimal_schema")))

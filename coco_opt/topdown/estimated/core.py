@@ -56,6 +56,13 @@ class CoreTables:
     system: FactSystem
     levels: tuple[Ints, ...]
 
+    @classmethod
+    def of(cls, system: FactSystem, leaves: Ints) -> CoreTables:
+        """Return the counts of all levels from those of the leaves; ProblemError where these break a fact."""
+        if leaves.shape != (system.leaves, system.classes.count) or not system.holds(leaves):
+            raise ProblemError("the counts of classes are those of other facts")
+        return cls(system, tuple(system.sums(leaves, level) for level in range(system.hierarchy.levels)))
+
     def forced(self, regions: range) -> Ints | None:
         """Return the tables of consecutive regions of one level where classes are single cells, None elsewhere."""
         classes = self.system.classes
@@ -108,7 +115,7 @@ def core_tables(measured: TableAnswers, solvers: SolverChoices, unproved: Tally,
             raise _impossible(system, proof.message)
         unproved.note(np.inf)
         whole = proof.witness
-    return CoreTables(system, tuple(system.sums(whole, level) for level in range(system.hierarchy.levels)))
+    return CoreTables.of(system, whole)
 
 
 def _impossible(system: FactSystem, message: str = "") -> ProblemError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -31,6 +32,16 @@ class Cutting:
     def count(self) -> int:
         """Return the number of cuts found."""
         return sum(len(cuts) for cuts in self.found.values())
+
+    @property
+    def sorted(self) -> tuple[tuple[int, Cut], ...]:
+        """Return all cuts with their regions, in the regions' order."""
+        return tuple((region, cut) for region in sorted(self.found) for cut in self.found[region])
+
+    def resume(self, cuts: Sequence[tuple[int, Cut]]) -> None:
+        """Go on from the cuts of an interrupted run."""
+        for region, cut in cuts:
+            self.found.setdefault(region, []).append(cut)
 
     def added(self, constraints: Constraints | None, regions: range) -> Constraints | None:
         """Return what binds consecutive regions with their cuts, one row for each set of weights."""

@@ -100,7 +100,7 @@ def estimate_tables(
     unfit = misfit(chosen, measured.plan, {one.level for one in facts.stated})
     if unfit is not None:
         raise ProblemError(unfit[1])
-    step = split_step(measured, chosen, used)
+    step = split_step(measured, chosen, used, None if resume_from is None else resume_from.core)
     if chosen.estimation == "bottom_up":
         if resume_from is not None:
             raise ProblemError("bottom-up estimation has one level to do and cannot resume")

@@ -18,6 +18,7 @@ from coco_opt.topdown.estimated.relaxed_split import relaxed_split, unsplit
 from coco_opt.topdown.estimated.sparse_tables import SparseTables
 from coco_opt.topdown.estimated.step import SplitStep
 from coco_opt.topdown.estimated.unproved import NOTHING_UNPROVED, Unproved
+from coco_opt.topdown.facts.cuts import Cut
 
 Ints = NDArray[np.int64]
 Progress = Callable[[int, int], None]
@@ -32,12 +33,15 @@ class Checkpoint:
     """What is done after a level: the whole tables of every level so far, root first, and the regions relaxed.
 
     A later level's failsafe can change tables of the levels above, so a checkpoint holds them all. ``unproved`` counts
-    the fits and roundings so far that were not proved nearest.
+    the fits and roundings so far that were not proved nearest. ``core`` are the classes' counts in all leaves and
+    ``cuts`` the constraints found so far, by region: splits that go on must keep the same.
     """
 
     tables: tuple[SparseTables, ...]
     relaxed: tuple[Relaxation, ...] = ()
     unproved: Unproved = NOTHING_UNPROVED
+    core: Ints | None = None
+    cuts: tuple[tuple[int, Cut], ...] = ()
 
     @property
     def level(self) -> int:
@@ -65,6 +69,8 @@ def top_down(
     _check_fit(step, done)
     if resume_from is not None:
         step.unproved.resume(done.unproved)
+        if step.cutting is not None:
+            step.cutting.resume(done.cuts)
     counter = _Counter(step.measured.hierarchy.regions, progress)
     counter.add(sum(tables.regions for tables in done.tables))
     for level in range(done.level + 1, step.measured.hierarchy.levels):
@@ -111,7 +117,7 @@ def _alone(step: SplitStep, region: int | None, counter: _Counter) -> SparseTabl
 def _level(step: SplitStep, level: int, done: Checkpoint, threads: int, counter: _Counter) -> Checkpoint:
     """Return the checkpoint with one level more."""
     if level == 0:
-        return Checkpoint((_alone(step, None, counter),), unproved=step.unproved.value)
+        return _done(step, (_alone(step, None, counter),), ())
     above = step.measured.hierarchy.level_range(level - 1)
 
     def one(region: int | None) -> SparseTables | Exception:
@@ -137,7 +143,13 @@ def _level(step: SplitStep, level: int, done: Checkpoint, threads: int, counter:
                 relaxed.append(_relaxation(step, region, change, failure))
             counter.add(len(step.children(region)))
     parts = [outcome for outcome in outcomes if isinstance(outcome, SparseTables)]
-    return Checkpoint((*tables, SparseTables.joined(parts)), tuple(relaxed), step.unproved.value)
+    return _done(step, (*tables, SparseTables.joined(parts)), tuple(relaxed))
+
+
+def _done(step: SplitStep, tables: tuple[SparseTables, ...], relaxed: tuple[Relaxation, ...]) -> Checkpoint:
+    core = None if step.core is None else step.core.levels[-1]
+    cuts = () if step.cutting is None else step.cutting.sorted
+    return Checkpoint(tables, relaxed, step.unproved.value, core, cuts)
 
 
 def _batched(

@@ -219,13 +219,20 @@ class SplitStep:
         return found
 
 
-def split_step(measured: TableAnswers, method: TopdownMethod, solvers: SolverChoices) -> SplitStep:
-    """Prepare the splits of a run; for estimation "full" this runs the linear stage's up pass."""
+def split_step(
+    measured: TableAnswers, method: TopdownMethod, solvers: SolverChoices, core_leaves: Ints | None = None
+) -> SplitStep:
+    """Prepare the splits of a run; for estimation "full" this runs the linear stage's up pass.
+
+    ``core_leaves`` are the classes' counts in the leaves where an interrupted run has solved them already.
+    """
     stage = linear_stage(measured) if method.estimation == "full" else None
     groups = method.groups([query.name for query in measured.queries])
     unproved, core, cutting = Tally(), None, None
     implied = implied_by(measured, method)
-    if implied == "minimal_schema":
+    if implied == "minimal_schema" and core_leaves is not None:
+        core = CoreTables.of(measured.invariants.system, core_leaves)
+    elif implied == "minimal_schema":
         core = core_tables(measured, solvers, unproved, method.seed)
     elif implied == "cuts":
         cutting = Cutting(CutOracle(measured.invariants.system))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import json
 import zipfile
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -22,6 +23,7 @@ from coco_opt.topdown.estimated.failsafe import Relaxation
 from coco_opt.topdown.estimated.recursion import Checkpoint
 from coco_opt.topdown.estimated.sparse_tables import SparseTables
 from coco_opt.topdown.estimated.unproved import Unproved
+from coco_opt.topdown.facts.cuts import Cut
 
 _STEM = "levels-"
 _ARRAYS = ("offsets", "cells", "counts")
@@ -52,6 +54,12 @@ class LevelFiles:
             "certificates": [asdict(row) for row in self._solvers.certificates],
         }
         arrays = {f"{name} {k}": getattr(table, name) for k, table in enumerate(done.tables) for name in _ARRAYS}
+        if done.core is not None:
+            arrays["core"] = done.core
+        if done.cuts:
+            arrays["cut regions"] = np.array([region for region, _ in done.cuts], np.int64)
+            arrays["cut weights"] = np.stack([cut.weights for _, cut in done.cuts])
+            arrays["cut uppers"] = np.array([cut.upper for _, cut in done.cuts], np.int64)
         content = io.BytesIO()
         np.savez(content, header=np.frombuffer(json.dumps(header).encode(), np.uint8), **arrays)
         write_private(path, [content.getbuffer()])
@@ -75,16 +83,24 @@ class LevelFiles:
 def _read(path: Path) -> tuple[dict[str, Any], Checkpoint]:
     with np.load(path, allow_pickle=False) as content:
         header = json.loads(content["header"].tobytes())
-        levels = (len(content.files) - 1) // len(_ARRAYS)
+        levels = sum(name.startswith(_ARRAYS[0]) for name in content.files)
         tables = tuple(
             SparseTables(content[f"offsets {k}"], content[f"cells {k}"], content[f"counts {k}"], header["size"])
             for k in range(levels)
         )
+        core = content["core"] if "core" in content.files else None
+        cuts = tuple(_cuts(content)) if "cut regions" in content.files else ()
     relaxed = tuple(
         Relaxation(**{**one, "changes": tuple((cell, change) for cell, change in one["changes"])})
         for one in header["relaxed"]
     )
-    return header, Checkpoint(tables, relaxed, Unproved(**header["unproved"]))
+    return header, Checkpoint(tables, relaxed, Unproved(**header["unproved"]), core, cuts)
+
+
+def _cuts(content: Any) -> Iterator[tuple[int, Cut]]:
+    regions, weights, uppers = (content[f"cut {name}"] for name in ("regions", "weights", "uppers"))
+    for region, row, upper in zip(regions.tolist(), weights, uppers.tolist(), strict=True):
+        yield region, Cut(row, upper)
 
 
 def _certificate(row: dict[str, Any]) -> Certificate:
