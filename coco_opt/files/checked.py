@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from coco_opt.histograms.arrays import Int64Array
 from coco_opt.histograms.hierarchy_build import is_one_name
@@ -86,7 +87,7 @@ def _tree_problem(names: list[str], parent: Int64Array, level: Int64Array) -> st
     return ""
 
 
-def is_safe(values: Int64Array) -> bool:
+def is_safe(values: npt.NDArray[Any]) -> bool:
     """Tell whether sums of these values stay far inside int64, so that a wrap cannot fake a total."""
     return bool(np.abs(values.astype(np.float64)).sum() < _LARGEST_SUM)
 

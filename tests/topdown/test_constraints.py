@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 from pathlib import Path
 
@@ -134,6 +135,27 @@ def test_a_release_holds_its_constraints_and_says_where_they_come_from(tmp_path:
     )
     pq.write_table(changed, outcome.folder / "constraints.parquet")
     assert any("does not hold" in one for one in failing(outcome.folder))
+
+
+@pytest.mark.parametrize(
+    ("file", "promise", "says"),
+    [
+        ("constraints.parquet", "constraints", "are not those of the manifest"),
+        ("invariants.parquet", "invariants", "leaves out answers of 'sex' by county"),
+    ],
+)
+def test_facts_that_are_left_out_are_found(tmp_path: Path, file: str, promise: str, says: str) -> None:
+    exact = 'invariants = [{ query = "sex", level = "county" }]\n'
+    folder = release(write(tmp_path, SEEDED + 'neighbours = "replace"\n', CONFIG + exact), tmp_path / "out").folder
+    assert failing(folder) == []
+    rows = pq.read_table(folder / file)
+    pq.write_table(rows.slice(0, 3), folder / file)
+    assert any(says in one for one in failing(folder))
+    (folder / file).unlink()
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["promises"].remove(promise)
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    assert any(one.startswith("facts: ") and promise in one for one in failing(folder))
 
 
 def test_constraints_stay_those_that_were_measured(tmp_path: Path) -> None:

@@ -141,7 +141,7 @@ def test_a_failsafe_without_room_ends_with_the_minimal_schema() -> None:
 
 @pytest.mark.parametrize("implied", ["minimal_schema", "cuts"])
 def test_a_resumed_run_keeps_its_classes_and_cuts_and_solves_nothing_twice(implied: str, tmp_path: Path) -> None:
-    measurements, method = facilities(1), TopdownMethod(implied=implied)  # type: ignore[arg-type]
+    measurements, method = facilities(2, rules=True), TopdownMethod(implied=implied)  # type: ignore[arg-type]
     for level in range(2):
         solvers, folder = SolverChoices(), tmp_path / str(level)
         files = LevelFiles(folder, solvers)
@@ -155,6 +155,7 @@ def test_a_resumed_run_keeps_its_classes_and_cuts_and_solves_nothing_twice(impli
         resumed = estimate_tables(measurements, method, again, resume_from=LevelFiles(folder, again).last())
         assert whole.implied == resumed.implied
         assert whole.implied.method == implied
+        assert whole.implied.cuts == (implied == "cuts")
         for at in range(3):
             np.testing.assert_array_equal(whole.level(at), resumed.level(at))
         solved = [[replace(one, seconds=0.0) for one in done.certificates] for done in (whole, resumed)]

@@ -87,6 +87,10 @@ def written(
         "private": True,
         "status": "private",
         "schema": plain_schema(schema),
+        "levels": list(asked.levels),
+        "facts": [
+            {"query": one.query.text, "level": asked.levels[one.level], "source": one.source} for one in exact or ()
+        ],
         "promises": [name for name in names if few or name != "microdata"] if promises is None else promises,
     }
     write_folder(folder, files, "manifest.json", lambda digests: as_json({**manifest, "files": dict(digests)}))

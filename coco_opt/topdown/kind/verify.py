@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -78,9 +78,25 @@ def checks_of(folder: Folder, block: int = _BLOCK) -> Iterator[Check]:
     yield rows
     if not rows.passed:
         return
+    facts = _unpromised(folder.manifest)
+    if facts:
+        yield Check("facts", passed=False, detail=facts)
     yield from (_PROMISES[name](content) for name in PROMISES if name in folder.manifest["promises"])
     if (folder.path / ESTIMATES).exists():
         yield _estimates(content)
+
+
+def _unpromised(manifest: Mapping[str, Any]) -> str:
+    """Return what the manifest states as a fact and does not promise to hold, "" for nothing."""
+    facts = manifest.get("facts")
+    if not isinstance(facts, list) or not all(
+        isinstance(one, dict) and ("query" in one or "terms" in one) for one in facts
+    ):
+        return "the manifest states no facts, or states them in another form"
+    for promise, key in ((INVARIANTS_HOLD, "query"), (CONSTRAINTS_HOLD, "terms")):
+        if promise not in manifest["promises"] and any(key in one for one in facts):
+            return f"the manifest states facts and does not promise that they hold: {promise}"
+    return ""
 
 
 def _integers(tables: Any) -> Check:
@@ -160,8 +176,8 @@ def _invariants(content: _Content) -> Check:
     failure, checked = "", 0
     try:
         failure, checked = _broken_invariant(content)
-    except CocoOptError as error:
-        failure = str(error)
+    except (CocoOptError, KeyError, TypeError, ValueError, IndexError) as error:
+        failure = str(error) or f"{EXACT} and the manifest's facts do not fit together"
     detail = failure or f"{checked:,} stated answers hold"
     return Check("invariants", not failure, detail)
 
@@ -170,6 +186,7 @@ def _broken_invariant(content: _Content) -> tuple[str, int]:
     """Return the first stated answer that the tables do not keep, "" if all hold, and how many there are."""
     stated = read_columns(content.folder / EXACT, EXACT_COLUMNS)
     region, places, failure = _stated_answers(content, stated, EXACT)
+    failure = failure or _left_out(content, region, places)
     if failure:
         return failure, 0
     lower, upper = int64_column(stated, "lower"), _upper(stated)
@@ -181,6 +198,24 @@ def _broken_invariant(content: _Content) -> tuple[str, int]:
             path = content.regions.names[region[rows[first]]]
             return f"{path!r}: {query.text}, {query.label(int(answers[first]))} is not as stated", 0
     return "", region.size
+
+
+def _left_out(content: _Content, region: Int64Array, places: Sequence[_Stated]) -> str:
+    """Return which of the manifest's facts about answers is not stated for every region of its level, "" for none."""
+    given = {query.text: (query, rows, answers) for query, rows, answers in places}
+    for one in content.manifest["facts"]:
+        if "query" not in one:
+            continue
+        missing = f"{EXACT} leaves out answers of {one['query']!r} by {one['level']}"
+        if one["query"] not in given:
+            return missing
+        query, rows, answers = given[one["query"]]
+        level = content.manifest["levels"].index(one["level"])
+        here = content.regions.level[region[rows]] == level
+        pairs = np.unique(region[rows[here]] * query.answers + answers[here])
+        if pairs.size < np.count_nonzero(content.regions.level == level) * query.answers:
+            return missing
+    return ""
 
 
 def _constraints(content: _Content) -> Check:
@@ -195,6 +230,8 @@ def _constraints(content: _Content) -> Check:
 def _broken_constraint(content: _Content) -> tuple[str, int]:
     """Return the first constraint that the tables do not keep, "" if all hold, and how many there are."""
     stated = read_columns(content.folder / CONSTRAINTS, CONSTRAINT_COLUMNS)
+    if stated.column("fact").null_count:
+        return f"{CONSTRAINTS}: a row names no constraint", 0
     region, fact = content.regions.at(stated.column("region")), int64_column(stated, "fact")
     if (region < 0).any():
         return f"{CONSTRAINTS}, row {first_of(region < 0) + 1}: no such region", 0
@@ -203,11 +240,18 @@ def _broken_constraint(content: _Content) -> tuple[str, int]:
         for name, none in (("lower", -UNBOUNDED), ("upper", UNBOUNDED))
     ]
     facts = content.manifest["facts"]
-    if not all("terms" in facts[one] for one in np.unique(fact).tolist()):
-        return f"{CONSTRAINTS}: a constraint is none of the manifest's", 0
+    if np.unique(fact).tolist() != [number for number, one in enumerate(facts) if "terms" in one]:
+        return f"{CONSTRAINTS}: the constraints are not those of the manifest", 0
+    levels = np.array([content.manifest["levels"].index(one["level"]) for one in facts], np.int64)
+    empty = (sides[0] <= -UNBOUNDED) & (sides[1] >= UNBOUNDED)
+    if empty.any() or (levels[fact] != content.regions.level[region]).any():
+        return f"{CONSTRAINTS}: a row states nothing, or of a region of another level", 0
     known = content.schema.position[content.cell]
     for one in np.unique(fact).tolist():
-        weights = row_of(tuple((int(weight), str(count)) for weight, count in facts[one]["terms"]), content.schema)
+        terms = tuple((int(weight), str(count)) for weight, count in facts[one]["terms"])
+        weights = row_of(terms, content.schema)
+        if not is_safe(np.abs(weights).max(initial=0) * content.persons.astype(np.float64)):
+            return f"{facts[one]['constraint']!r} does not add up within 64 bits", 0
         counted = np.where(known >= 0, weights[np.maximum(known, 0)], 0) * content.persons
         values = np.zeros(len(content.regions.names), np.int64)
         np.add.at(values, content.region, counted)
