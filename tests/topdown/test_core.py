@@ -21,7 +21,7 @@ from coco_opt.topdown.estimated import core
 from coco_opt.topdown.estimated.step import implied_by, split_step
 from coco_opt.topdown.estimated.unproved import Tally
 from coco_opt.topdown.facts.presolve import tightened
-from coco_opt.topdown.facts.system import infinite
+from coco_opt.topdown.facts.system import FactSystem, infinite
 from coco_opt.topdown.kind.checkpoints import LevelFiles
 from tests.topdown.estimation import check_tables, measured
 
@@ -167,3 +167,16 @@ def test_one_region_alone_has_no_row_of_several_variables() -> None:
     least = RegionBounds(parse_query("kind", SCHEMA), 0, np.array([[3, 0, 0, 2]]), np.full((1, 4), 9))
     measurement = measured(2, tree, SCHEMA, np.full((1, 8), 2), ["detail"], bounds=[least])
     check_tables(measurement, estimate_tables(measurement, TopdownMethod(implied="minimal_schema")))
+
+
+def test_chains_of_large_coefficients_leave_boxes_that_do_not_wrap() -> None:
+    tree, largest = Hierarchy.from_paths([("land",)]), 2**20
+    texts = [
+        "[kind = a] <= 999999999999",
+        *(f"[kind = {x}] <= {largest} * [kind = {y}]" for x, y in ("ba", "cb", "dc")),
+    ]
+    facts = FactSystem.of(tree, SCHEMA, [], [LinearConstraint.of(text, tree, SCHEMA) for text in texts])
+    lower, upper = tightened(facts)
+    assert (lower == 0).all()
+    assert (upper[0, :2] == [999999999999, largest * 999999999999]).all()
+    assert (upper[0, 2:] >= 2**60).all()  # c and d can be that many: no side may cut them off

@@ -11,6 +11,7 @@ from coco_opt.topdown.facts.system import FactSystem
 Ints = NDArray[np.int64]
 
 _ROUNDS = 8
+_FAR = 2**40
 
 
 def tightened(system: FactSystem) -> tuple[Ints, Ints]:
@@ -36,9 +37,11 @@ def tightened(system: FactSystem) -> tuple[Ints, Ints]:
 def _by_row(weights: Ints, side: Ints, used: Ints, lower: Ints, upper: Ints) -> None:
     """Tighten by sum of weight x variable <= side, UNBOUNDED for none."""
     least = np.where(weights > 0, lower[:, used], upper[:, used])
-    endless = least >= UNBOUNDED
-    parts = np.where(endless, 0, least) * weights
-    total, missing = parts.sum(axis=1), endless.sum(axis=1)
+    # Numbers beyond what facts state come from large coefficients. They tell nothing more, and products might wrap.
+    endless = least >= _FAR
+    finite = np.where(endless, 0, least)
+    parts, size = finite * weights, finite.astype(np.float64) @ np.abs(weights)
+    total, missing = parts.sum(axis=1), endless.sum(axis=1) + 2 * (size >= UNBOUNDED / 2)
     for place, (variable, weight) in enumerate(zip(used.tolist(), weights.tolist(), strict=True)):
         known = (side < UNBOUNDED) & (missing - endless[:, place] == 0)
         room = side - (total - parts[:, place])
