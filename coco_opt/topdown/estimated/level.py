@@ -137,7 +137,8 @@ def level_split(step: SplitStep, level: int) -> LevelSplit | None:
     if len(hierarchy.level_range(level)) < LEAST_PARENTS:
         return None
     splitter, rounder = step.solvers.solver(TopdownSplit), step.solvers.solver(TableRounding)
-    plain = len(step.groups) == 1 and method.rounding != "unbiased" and step.constraints(below) is None
+    free = step.constraints(below) is None and step.cutting is None  # cuts are found as regions are split
+    plain = len(step.groups) == 1 and method.rounding != "unbiased" and free
     if not plain or not isinstance(splitter, LevelSplitter) or not isinstance(rounder, LevelRounder):
         return None
     queries = tuple(query for query in step.groups[0][0] if step.known(level + 1, query)[0] is not None)
