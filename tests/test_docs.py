@@ -13,6 +13,7 @@ from types import ModuleType
 import pytest
 
 import coco_opt
+import coco_opt.errors
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
@@ -123,6 +124,14 @@ def test_what_a_page_asks_for_is_made(generated: ModuleType) -> None:
     assert "--publish" in verbs
     assert "`isotonic_l1`" in generated.NAMES["solvers"]()
     assert "`coco-opt reproduce kuo2018/joint`" in generated.NAMES["experiments"]()
+
+
+def test_the_catalogue_holds_what_errors_say(generated: ModuleType) -> None:
+    with pytest.raises(coco_opt.errors.InputError) as raised:
+        coco_opt.CountOfCounts([2, 1], [1, 1])
+    assert raised.value.message in generated.errors()[raised.value.code]
+    assert "the parent of region ... does not exist" in generated.errors()["orphan"]
+    assert "`not-increasing`" in generated.NAMES["errors"]()
 
 
 @pytest.mark.slow

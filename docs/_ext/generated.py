@@ -10,6 +10,7 @@ import types
 import typing
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
+from functools import cache
 from importlib.metadata import entry_points
 from itertools import pairwise
 from pathlib import Path
@@ -20,6 +21,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from typer.testing import CliRunner
 
+import coco_opt
 from coco_opt.cli import app
 from coco_opt.config.sections import SOLVERS_MODEL, EngineConfig, OutputConfig, PrivacyConfig
 from coco_opt.config.values import SolverChoice
@@ -38,6 +40,8 @@ _WORDS = {
     Fraction: "exact number in a text",
     SolverChoice: 'a solver\'s name, or { name = "...", option = value }',
 }
+_PLAIN = ("whole number", "number", "text", "table")
+_MESSAGES = 3  # of a code, those that need the fewest values
 _LIMITS = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}
 
 
@@ -118,9 +122,13 @@ def spelled(hint: Any) -> str:
         return " or ".join(f'`"{name}"`' for name in arguments)
     if origin in (typing.Union, types.UnionType):
         shown = [spelled(one) for one in arguments if one not in (type(None), Frame)]
-        return ", or ".join("a list of them" if one == f"list of {shown[0]}" else one for one in dict.fromkeys(shown))
+        return ", or ".join(
+            "a list of them" if one in (f"list of {shown[0]}", f"list of {shown[0]}s") else one
+            for one in dict.fromkeys(shown)
+        )
     if origin is tuple:
-        return f"list of {spelled(arguments[0])}"
+        each = spelled(arguments[0])
+        return f"list of {each}s" if each in _PLAIN else f"list of {each}"
     if origin is dict:
         return f"table of {spelled(arguments[1])} by name"
     if inspect.isclass(hint) and issubclass(hint, BaseModel):
@@ -183,6 +191,56 @@ def _experiments() -> str:
     return _table(("command", "what it computes", "source"), rows)
 
 
+@cache
+def errors() -> dict[str, list[str]]:
+    """Return the messages of every code that an InputError or HierarchyError is raised with, read from the source."""
+    found: dict[str, list[str]] = {}
+    for file in sorted(Path(coco_opt.__path__[0]).rglob("*.py")):
+        nodes = list(ast.walk(ast.parse(file.read_text(encoding="utf-8"))))
+        given = [node for node in nodes if isinstance(node, ast.Assign)]
+        for call in (node for node in nodes if isinstance(node, ast.Call) and len(node.args) > 1):
+            name, code = getattr(call.func, "id", ""), getattr(call.args[0], "value", None)
+            if name in ("InputError", "HierarchyError") and isinstance(code, str):
+                found.setdefault(code, []).extend(_texts(_given(call.args[1], given)))
+    return {
+        code: sorted({text for text in found[code] if re.search("[a-z]{2}", text)}, key=_holes)
+        for code in sorted(found)
+    }
+
+
+def _given(message: ast.expr, assignments: Iterable[ast.Assign]) -> ast.expr:
+    """Return a message, or where it is a name what that was given last above it."""
+    if not isinstance(message, ast.Name):
+        return message
+    above = [
+        one for one in assignments if getattr(one.targets[0], "id", "") == message.id and one.lineno < message.lineno
+    ]
+    return max(above, key=lambda one: one.lineno).value if above else message
+
+
+def _texts(message: ast.expr) -> Iterator[str]:
+    """Yield what a message may say; values are "..."."""
+    if isinstance(message, ast.Constant) and isinstance(message.value, str):
+        yield message.value
+    elif isinstance(message, ast.JoinedStr):
+        yield "".join(str(part.value) if isinstance(part, ast.Constant) else "..." for part in message.values)
+    elif isinstance(message, ast.IfExp):
+        yield from _texts(message.body)
+        yield from _texts(message.orelse)
+
+
+def _holes(text: str) -> tuple[int, int, str]:
+    return text.count("..."), len(text), text
+
+
+def _errors() -> str:
+    rows = [
+        (f"`{code}`", "; ".join(_escape(text) for text in texts[:_MESSAGES]) or "depends on what was given")
+        for code, texts in errors().items()
+    ]
+    return _table(("code", "what it says"), rows)
+
+
 def _summary(documented: type) -> str:
     return _escape((inspect.getdoc(documented) or "").partition("\n\n")[0].replace("\n", " "))
 
@@ -208,4 +266,5 @@ NAMES: dict[str, Callable[[], str]] = {
     "problems": _problems,
     "solvers": _solvers,
     "experiments": _experiments,
+    "errors": _errors,
 }
