@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import csv
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 import pytest
 from coco_experiments.bench import posterior as bench
-from coco_experiments.beyond import posterior
+from coco_experiments.beyond import posterior, wrong_priors
 from coco_experiments.kuo2018.cases import Case
 from coco_experiments.made import made_counts
 
-from coco_opt.groups.estimated.intervals import Intervals
+from coco_opt.choices import SolverChoices
+from coco_opt.groups.estimated.posterior.consistent import posterior_estimate
+from coco_opt.groups.estimated.posterior.sampler import SamplerOptions
+from coco_opt.histograms import CountOfCounts
 from tests.experiments.recorder import Recorder
 
 
@@ -29,19 +33,37 @@ def test_a_small_run_writes_errors_coverage_and_seconds(tmp_path: Path) -> None:
     with (tmp_path / "beyond" / "posterior_intervals.csv").open() as file:
         inside = [float(row["% inside"]) for row in csv.DictReader(file)]
     assert np.mean(inside) > 80
+    with (tmp_path / "beyond" / "wrong_priors.csv").open() as file:
+        (row, *_) = csv.DictReader(file)
+    assert float(row["times joint"]) < 1.1
 
 
-def test_coverage_counts_wide_intervals_only() -> None:
+def test_coverage_counts_wide_intervals_only_and_splits_ties() -> None:
     case = Case.of("made", made_counts(1, 1, 30, 5, np.random.default_rng(1)), 5)
-    dense = np.array([one.to_dense(5) for one in case.truth])
-    running = np.cumsum(dense, axis=1)
-    wide = dense.copy()
-    wide[0, 0] += 2
-    found = posterior.coverage_of(case, Intervals(0.9, dense, wide, running + 1, running + 3))
-    assert (found["of a size"][0].inside, found["of a size"][0].width) == (1.0, 2.0)
-    assert found["of a size"][0].uncertain == pytest.approx(1 / 6)
-    assert np.isnan(found["of a size"][1].inside)
-    assert found["of at most a size"][1].inside == 0.0
+    short = SamplerOptions(chains=2, burn_in=20, most_burn_in=40, settle=10, draws=20, thin=1, most_rounds=2)
+    noisy = posterior.Questions("", (0.0,) * 3, (Fraction(1, 3),) * 3).measured(case, 3)
+    found = posterior_estimate(noisy, SolverChoices(), sizes=True, options=short)
+    intervals = found.intervals(posterior.COVERAGE)
+    for counts, levels in posterior.coverage_of(case, found).items():
+        assert [len(classes) for classes in levels] == [3, 3, 3]
+        assert all(one.uncertain == 0.0 and np.isnan(one.inside) for classes in levels for one in classes[1:])
+        assert all(one.split <= one.inside for classes in levels for one in classes[:1])
+        assert counts in {"of at most a size", "of a size"}
+    sizes = np.array([one.to_dense(5) for one in case.truth])
+    wide = intervals.groups_lower[0] < intervals.groups_upper[0]
+    inside = (intervals.groups_lower[0] <= sizes[0]) & (sizes[0] <= intervals.groups_upper[0])
+    (root, *_), *_ = posterior.coverage_of(case, found)["of a size"]
+    assert root.uncertain == pytest.approx(wide.mean())
+    assert root.inside == pytest.approx(inside[wide].mean())
+
+
+def test_made_data_are_what_their_names_say() -> None:
+    tree, truth = wrong_priors.truth_of(wrong_priors.Made("one huge group a leaf", 50, Fraction(1)), 3)
+    assert truth[0].groups == 450
+    assert truth[0].to_dense(200)[180] == 9
+    assert truth[0].equals(CountOfCounts.total(truth[leaf] for leaf in tree.leaves))
+    _, spikes = wrong_priors.truth_of(wrong_priors.Made("two spikes", 50, Fraction(1)), 3)
+    assert np.flatnonzero(spikes[0].to_dense(200)).tolist() == [7, 40]
 
 
 def test_the_small_bench_is_right_and_written(tmp_path: Path) -> None:

@@ -9,12 +9,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import product
 from pathlib import Path
 from time import perf_counter
 
 import numpy as np
 from numpy.typing import NDArray
 
+from coco_experiments.beyond.wrong_priors import NAME as WRONG_PRIORS
+from coco_experiments.beyond.wrong_priors import cases as wrong_prior_cases
+from coco_experiments.beyond.wrong_priors import wrong_prior_table
 from coco_experiments.experiment import Cell, Outcome, Reporter, Table, write_csv
 from coco_experiments.kuo2018.answers import split_evenly
 from coco_experiments.kuo2018.cases import Case, hawaii_case, small_cases, taxi_case
@@ -26,8 +30,7 @@ from coco_experiments.statistics import Mean
 from coco_opt.choices import SolverChoices
 from coco_opt.groups import measure_hierarchy
 from coco_opt.groups.buckets import Buckets
-from coco_opt.groups.estimated.intervals import Intervals
-from coco_opt.groups.estimated.posterior.consistent import posterior_estimate
+from coco_opt.groups.estimated.posterior.consistent import PosteriorEstimate, posterior_estimate
 from coco_opt.histograms import CountOfCounts
 from coco_opt.privacy import Epsilon, Measurement, SeededNoise
 
@@ -40,7 +43,20 @@ GROWTH = (0.05, 0.1, 0.3, 0.5)  # of Hawaii's levels, root first
 TOWARDS_LEAVES = tuple(Fraction(share) for share in ("1/20", "1/20", "1/10", "4/5"))
 JOINT = "joint p = 1"
 COLUMNS = ("data", "K", "method", "level", "measured", "standard error", "runs", "times joint", "against joint, paired")
-INTERVAL_COLUMNS = ("data", "method", "level", "counts", "% uncertain", "% inside", "standard error", "mean width")
+CLASSES = ((0, 10), (10, 100), (100, None))  # of sizes, by which coverage is told apart
+INTERVAL_COLUMNS = (
+    "data",
+    "method",
+    "level",
+    "sizes",
+    "counts",
+    "% uncertain",
+    "% inside",
+    "standard error",
+    "% inside, ties split",
+    "its standard error",
+    "mean width",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +85,14 @@ class Questions:
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """Of one kind of counts at one level and seed: the shares uncertain and, of those, inside; their mean width."""
+    """Of one kind of counts, level, class of sizes and seed: the share uncertain, and of those inside.
+
+    ``inside`` counts interval ends in whole, ``split`` in part (mid-p); ``width`` is the mean.
+    """
 
     uncertain: float
     inside: float
+    split: float
     width: float
 
 
@@ -83,7 +103,7 @@ class Results:
     case: Case
     errors: dict[str, list[Levels]]
     seconds: dict[str, list[float]]
-    coverage: dict[tuple[str, str], list[list[Coverage]]]
+    coverage: dict[tuple[str, str], list[list[list[Coverage]]]]
     failures: list[str]
 
     def add(self, method: str, histograms: Sequence[CountOfCounts], seconds: float) -> None:
@@ -122,9 +142,8 @@ def results_of(case: Case, growth: tuple[float, ...] | None, seeds: Sequence[int
         for questions in questions_of(case, growth):
             noisy, start = questions.measured(case, seed), perf_counter()
             found = posterior_estimate(noisy, SolverChoices(), sizes=True)
-            intervals = found.intervals(COVERAGE)
             results.add(questions.name, found.histograms, perf_counter() - start)
-            for counts, levels in coverage_of(case, intervals).items():
+            for counts, levels in coverage_of(case, found).items():
                 results.coverage.setdefault((questions.name, counts), []).append(levels)
             if not found.convergence.converged:
                 reporter.note(f"{case.name}, {questions.name}, seed {seed}: the chains did not converge")
@@ -132,26 +151,47 @@ def results_of(case: Case, growth: tuple[float, ...] | None, seeds: Sequence[int
     return results
 
 
-def coverage_of(case: Case, intervals: Intervals) -> dict[str, list[Coverage]]:
-    """Return the coverage of both kinds of counts at every level, over the intervals of any width."""
+def coverage_of(case: Case, found: PosteriorEstimate) -> dict[str, list[list[Coverage]]]:
+    """Return the coverage of both kinds of counts, by level and class of sizes, over the intervals of any width."""
+    drawn, intervals = found.posterior, found.intervals(COVERAGE)
+    assert drawn.sizes is not None
     sizes = np.array([one.to_dense(case.max_size) for one in case.truth])
+    running = np.cumsum(sizes, axis=1)
+    middle = Fraction(str(COVERAGE))
     kinds = {
-        "of at most a size": (np.cumsum(sizes, axis=1), intervals.at_most_lower, intervals.at_most_upper),
-        "of a size": (sizes, intervals.groups_lower, intervals.groups_upper),
+        # The last cell of Hc is public, and certain.
+        "of at most a size": (
+            running[:, :-1],
+            intervals.at_most_lower[:, :-1],
+            intervals.at_most_upper[:, :-1],
+            drawn.cumulative.inside(running[:, :-1], middle),
+        ),
+        "of a size": (
+            sizes,
+            intervals.groups_lower,
+            intervals.groups_upper,
+            drawn.sizes.inside(sizes, middle),
+        ),
     }
-    return {name: [_coverage(case, level, *arrays) for level in range(case.levels)] for name, arrays in kinds.items()}
+    levels = [case.hierarchy.level == level for level in range(case.levels)]
+    return {
+        name: [
+            [_coverage(true[at, a:b], low[at, a:b], high[at, a:b], split[at, a:b]) for a, b in CLASSES] for at in levels
+        ]
+        for name, (true, low, high, split) in kinds.items()
+    }
 
 
 def _coverage(
-    case: Case, level: int, truth: NDArray[np.int64], lower: NDArray[np.int64], upper: NDArray[np.int64]
+    true: NDArray[np.int64], low: NDArray[np.int64], high: NDArray[np.int64], split: NDArray[np.float64]
 ) -> Coverage:
-    at = case.hierarchy.level == level
-    true, low, high = truth[at], lower[at], upper[at]
     wide = low < high
     if not wide.any():
-        return Coverage(0.0, float("nan"), 0.0)
+        return Coverage(0.0, float("nan"), float("nan"), 0.0)
     inside = (low <= true) & (true <= high)
-    return Coverage(float(wide.mean()), float(inside[wide].mean()), float((high - low)[wide].mean()))
+    return Coverage(
+        float(wide.mean()), float(inside[wide].mean()), float(split[wide].mean()), float((high - low)[wide].mean())
+    )
 
 
 def error_table(found: Sequence[Results]) -> Table:
@@ -178,21 +218,24 @@ def error_table(found: Sequence[Results]) -> Table:
 
 
 def interval_table(found: Sequence[Results]) -> Table:
-    """Return how often intervals hold the truth, by level and kind of counts."""
+    """Return how often intervals hold the truth, by level, class of sizes and kind of counts."""
     rows: list[tuple[Cell, ...]] = []
     for one in found:
         for (method, counts), seeds in one.coverage.items():
-            for level in range(one.case.levels):
-                of_level = [levels[level] for levels in seeds]
-                inside = Mean.of([100 * each.inside for each in of_level])
-                uncertain = 100 * float(np.mean([each.uncertain for each in of_level]))
-                width = float(np.mean([each.width for each in of_level]))
-                rows.append(
-                    (one.case.name, method, level, counts, uncertain, inside.value, inside.standard_error, width)
-                )
+            for level, (number, (low, end)) in product(range(one.case.levels), enumerate(CLASSES)):
+                every = [levels[level][number] for levels in seeds if levels[level][number].uncertain > 0.0]
+                if not every:
+                    continue
+                inside, split = (Mean.of([100 * getattr(each, name) for each in every]) for name in ("inside", "split"))
+                uncertain = 100 * float(np.mean([each.uncertain for each in every]))
+                width = float(np.mean([each.width for each in every]))
+                key: tuple[Cell, ...] = (one.case.name, method, level, f"{low}-{end - 1}" if end else f"{low}-", counts)
+                shown = inside.value, inside.standard_error, split.value, split.standard_error, width
+                rows.append((*key, uncertain, *shown))
     notes = (
         "Over the intervals that are wider than one number (% uncertain of all); both ends included.",
-        "Counts are whole and intervals hold at least their share, so narrow ones hold more.",
+        "Counts are whole and intervals hold at least their share, so narrow ones hold more: with ties split, a count",
+        "at an interval's end is inside in part (mid-p), and 90 % is what a right posterior gives.",
     )
     title = f"Intervals of {100 * COVERAGE:g} %: how often they hold the true count"
     return Table(title, INTERVAL_COLUMNS, tuple(rows), notes)
@@ -212,9 +255,10 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
     else:
         found = [results_of(taxi_case(data, TAXI_MAX_SIZE), None, SEEDS, reporter)]
         found.append(results_of(hawaii_case(data), GROWTH, SEEDS, reporter))
-    tables = error_table(found), interval_table(found), seconds_table(found)
+    wrong = wrong_prior_table(wrong_prior_cases(small=small), SMALL_SEEDS if small else SEEDS, reporter)
+    tables = error_table(found), interval_table(found), wrong, seconds_table(found)
     for table in tables:
         reporter.table(table)
-    names = (NAME, f"{NAME}_intervals", f"{NAME}_seconds")
+    names = (NAME, f"{NAME}_intervals", WRONG_PRIORS, f"{NAME}_seconds")
     files = tuple(write_csv(out / f"{name}.csv", table) for name, table in zip(names, tables, strict=True))
     return Outcome(tables, files, tuple(line for one in found for line in one.failures))
