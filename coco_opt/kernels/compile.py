@@ -58,6 +58,8 @@ def compiled(function: Callable[P, R]) -> Callable[P, R]:
 
     Where the cache folder cannot be written, compile in memory and say so once through the logger
     ``coco_opt``. A kernel may call compiled functions of its own file, and of others that its file imports by name.
+    It assigns entry by entry: a slice or a tuple assigned to an array brings broadcasting and its messages in, which
+    take seconds to compile; so does numpy's sort.
     """
     try:
         dispatcher: Any = numba.njit(cache=True, nogil=True)(function)

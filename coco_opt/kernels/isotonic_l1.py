@@ -113,20 +113,36 @@ def _fit_small(z: Any, begin: int, end: int, low: int, high: int, base: int, upp
 
 
 @compiled
+def _push(stack: Ints, waiting: int, begin: int, end: int, low: int, high: int, level: int) -> None:
+    """Put a segment on the stack: assigned one by one, for a tuple takes a second to compile."""
+    stack[waiting, 0] = begin
+    stack[waiting, 1] = end
+    stack[waiting, 2] = low
+    stack[waiting, 3] = high
+    stack[waiting, 4] = level
+
+
+@compiled
+def _pop(stack: Ints, waiting: int) -> tuple[int, int, int, int, int]:
+    return stack[waiting, 0], stack[waiting, 1], stack[waiting, 2], stack[waiting, 3], stack[waiting, 4]
+
+
+@compiled
 def _fit(z: Any, top: int, base: int, upper: bool, x: Ints) -> None:
     """Fit z (offsets 0..top from ``base``) into x; segments wait on an explicit stack."""
     above = np.empty(z.size // _BLOCK + 1, np.int64)
     sample = np.empty(_SAMPLES, np.int64)
     slopes = np.empty(_SMALL + 2, np.int64)
     stack = np.empty((_STACK, 5), np.int64)
-    stack[0] = 0, z.size, 0, top, 0
+    _push(stack, 0, 0, z.size, 0, top, 0)
     waiting = 1
     while waiting:
         waiting -= 1
-        begin, end, low, high, level = stack[waiting]
+        begin, end, low, high, level = _pop(stack, waiting)
         while end > begin:
             if low == high:
-                x[begin:end] = low + base
+                for i in range(begin, end):
+                    x[i] = low + base
                 break
             if end - begin <= _SMALL:
                 _fit_small(z, begin, end, low, high, base, upper, x, slopes)
@@ -134,7 +150,7 @@ def _fit(z: Any, top: int, base: int, upper: bool, x: Ints) -> None:
             t = _threshold(z, begin, end, low, high, level, sample)
             cut = begin + _cut(z[begin:end], t, upper, above)
             level += 1
-            stack[waiting] = cut, end, t + 1, high, level
+            _push(stack, waiting, cut, end, t + 1, high, level)
             waiting += 1
             end, high = cut, t
 
@@ -188,14 +204,15 @@ def fit(y: Ints, lo: int | None = None, hi: int | None = None, *, upper: bool = 
 def _fit_weighted(y: Ints, w: Floats, low: int, high: int, upper: bool, x: Ints) -> None:
     sample = np.empty(_SAMPLES, np.int64)
     stack = np.empty((_STACK, 5), np.int64)
-    stack[0] = 0, y.size, low, high, 0
+    _push(stack, 0, 0, y.size, low, high, 0)
     waiting = 1
     while waiting:
         waiting -= 1
-        begin, end, low, high, level = stack[waiting]
+        begin, end, low, high, level = _pop(stack, waiting)
         while end > begin:
             if low == high or end - begin == 1:
-                x[begin:end] = min(max(y[begin], low), high)
+                for i in range(begin, end):
+                    x[i] = min(max(y[begin], low), high)
                 break
             t = _threshold(y, begin, end, low, high, level, sample)
             walk, best, cut = 0.0, 0.0, begin
@@ -204,7 +221,7 @@ def _fit_weighted(y: Ints, w: Floats, low: int, high: int, upper: bool, x: Ints)
                 if walk < best or (walk == best and not upper):
                     best, cut = walk, i + 1
             level += 1
-            stack[waiting] = cut, end, t + 1, high, level
+            _push(stack, waiting, cut, end, t + 1, high, level)
             waiting += 1
             end, high = cut, t
 

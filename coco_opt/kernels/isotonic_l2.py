@@ -109,8 +109,9 @@ def _push_blocks(
         counts[top] = count
         if rising and clean:
             rest = blocks - i - 1
-            sums[top + 1 : top + 1 + rest] = new_sums[i + 1 : blocks]
-            counts[top + 1 : top + 1 + rest] = new_counts[i + 1 : blocks]
+            for k in range(1, rest + 1):
+                sums[top + k] = new_sums[i + k]
+                counts[top + k] = new_counts[i + k]
             return top + rest
     return top
 
@@ -194,7 +195,8 @@ def _expand(starts: Ints, means: Floats, lo: float, hi: float, out: Floats) -> N
         if end - begin == 1:
             out[begin] = value
         else:
-            out[begin:end] = value
+            for k in range(begin, end):
+                out[k] = value
 
 
 def _pool_units(y: NDArray[Any]) -> tuple[Ints, Floats, Floats]:

@@ -24,11 +24,9 @@ def add_upward(first_child: Ints, table: Any) -> None:
     """Replace the rows of inner regions by the sums of their children's, from the leaves up, in place."""
     for v in range(table.shape[0] - 1, -1, -1):
         begin, end = first_child[v], first_child[v + 1]
-        if begin < end:
-            table[v] = table[begin]
-        for c in range(begin + 1, end):
+        for c in range(begin, end):
             for i in range(table.shape[1]):
-                table[v, i] += table[c, i]
+                table[v, i] = table[c, i] + (table[v, i] if c > begin else 0)
 
 
 @compiled

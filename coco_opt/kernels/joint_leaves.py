@@ -118,12 +118,14 @@ def raise_prices(x: Floats, parent: Ints, top: Floats, cost: float, goal: float,
                 slope[i] -= z[i]
         if bound > best + 1e-12:
             best, stale = bound, 0
-            prices[:] = now
+            for i in range(n):
+                prices[i] = now[i]
         else:
             stale += 1
         if stale == 8:
             factor, stale = 0.5 * factor, 0
-            now[:] = prices
+            for i in range(n):
+                now[i] = prices[i]
         steep = 0.0
         for i in range(n):
             steep += slope[i] * slope[i]

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coco_opt.kernels.compile import compiled
+from coco_opt.kernels.sorting import sort
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -158,7 +159,7 @@ def cell_prices(x: Floats, parent: Ints) -> Floats:
             floor = np.floor(x[j, i])
             up -= int(floor)
             slopes[j] = 1.0 - 2.0 * (x[j, i] - floor)
-        slopes.sort()
+        sort(slopes)
         low = -1.0 if up <= 0 else (slopes[up - 1] if up <= n else 1.0)
         high = -1.0 if up < 0 else (slopes[up] if up < n else 1.0)
         prices[i] = min(max(0.0, low), high)
