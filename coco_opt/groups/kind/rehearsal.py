@@ -66,13 +66,12 @@ class Rehearsal:
         return np.array(found)
 
     def seconds(self, questions: Questions, method: GroupsMethod, solvers: SolverChoices, least: float = 0.3) -> float:
-        """Return the seconds of an estimation: the shortest of as many as take ``least`` seconds together."""
-        measurement, best, start = self._measured(questions, 0), np.inf, perf_counter()
-        while not np.isfinite(best) or perf_counter() - start < least:
-            before = perf_counter()
+        """Return the seconds of an estimation: the mean of as many as take ``least`` seconds together."""
+        measurement, done, start = self._measured(questions, 0), 0, perf_counter()
+        while done == 0 or perf_counter() - start < least:
             estimate_groups(measurement, method, solvers)
-            best = min(best, perf_counter() - before)
-        return best
+            done += 1
+        return (perf_counter() - start) / done
 
     def _measured(self, questions: Questions, run: int) -> Measurement:
         return measured(self._asked_of(questions), self._truth, SeededNoise(SEED + run))
