@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from functools import cache
-from time import perf_counter
+from time import perf_counter, process_time
 
-_WATCHED = 0.4  # seconds
-_STEPS = 20_000
-_REFERENCE = 1.9e-7  # seconds of a step on the idle machine on which stages were measured
+_STEPS = 300_000
+_REFERENCE = 0.057  # seconds of that many steps on the machine on which stages were measured
 
 
 class Clock:
@@ -26,13 +25,8 @@ class Clock:
 
 @cache
 def slowness() -> float:
-    """Return how many times longer than on an idle reference machine work takes here and now; measured once.
-
-    It takes 0.4 seconds: a busy machine favours a process for a moment, and shares fairly only then.
-    """
-    start, total, steps = perf_counter(), 0, 0
-    while perf_counter() - start < _WATCHED:
-        for step in range(_STEPS):
-            total += step * step % 7
-        steps += _STEPS
-    return (perf_counter() - start) / (_REFERENCE * steps)
+    """Return how many times longer a core of this machine computes than one of the reference; measured once."""
+    start, total = process_time(), 0
+    for step in range(_STEPS):
+        total += step * step % 7
+    return (process_time() - start) / _REFERENCE

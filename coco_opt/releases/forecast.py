@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Any
 
 from coco_opt.config.model import Config
@@ -15,6 +15,8 @@ from coco_opt.releases.expense import BYTES, stages_of
 from coco_opt.releases.kind import Expense, Forecast, Plan, Wanted
 from coco_opt.releases.measure import kind_of, planned
 from coco_opt.releases.reporter import Reporter, Silent
+
+_LEAST = 1e-3  # seconds of planning, at least
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,15 +104,17 @@ def forecast(
     Raises ConfigError, InputError, ProblemError.
     """
     told = Silent() if reporter is None else reporter
-    start = perf_counter()
+    start, spent = perf_counter(), process_time()
     plan = planned(config, told)
-    reading = perf_counter() - start
+    reading = process_time() - spent
     kind = kind_of(config)
     kind.method(config, plan.asked)
     predicted = kind.forecast(plan, Wanted(public, runs, rows, optimise), told)
     questions = tuple(_costs(plan))
     sealed = BYTES * sum(question.answers for question in questions)
-    return PlanForecast(plan, questions, predicted, sealed, stages_of(plan, predicted, reading))
+    # Whatever else runs on the machine, and how well threads share its cores: planning showed it, over some seconds.
+    busy = (perf_counter() - start) / max(process_time() - spent, _LEAST)
+    return PlanForecast(plan, questions, predicted, sealed, stages_of(plan, predicted, reading, busy))
 
 
 def _costs(plan: Plan) -> list[QuestionCost]:

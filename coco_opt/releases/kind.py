@@ -164,7 +164,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Expense:
-    """What a stage takes on this machine as it is now: seconds, and bytes beside the answers, at most at once."""
+    """What a stage takes: seconds of this machine's cores, and bytes beside the answers, at most at once."""
 
     seconds: float
     memory: int = 0

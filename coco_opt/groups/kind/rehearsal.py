@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from time import perf_counter
+from time import process_time
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,12 +66,12 @@ class Rehearsal:
         return np.array(found)
 
     def seconds(self, questions: Questions, method: GroupsMethod, solvers: SolverChoices, least: float = 0.3) -> float:
-        """Return the seconds of an estimation: the mean of as many as take ``least`` seconds together."""
-        measurement, done, start = self._measured(questions, 0), 0, perf_counter()
-        while done == 0 or perf_counter() - start < least:
+        """Return the cores' seconds of an estimation: the mean of as many as take ``least`` seconds together."""
+        measurement, done, start = self._measured(questions, 0), 0, process_time()
+        while done == 0 or process_time() - start < least:
             estimate_groups(measurement, method, solvers)
             done += 1
-        return (perf_counter() - start) / done
+        return (process_time() - start) / done
 
     def _measured(self, questions: Questions, run: int) -> Measurement:
         return measured(self._asked_of(questions), self._truth, SeededNoise(SEED + run))
