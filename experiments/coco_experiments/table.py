@@ -286,6 +286,12 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         kind="bench",
     ),
     Experiment(
+        name="bench/ingestion",
+        target="coco_experiments.bench.ingestion:run",
+        summary="20 million entities read from Parquet with all checks, beside DuckDB's group-by",
+        kind="bench",
+    ),
+    Experiment(
         name="bench/release",
         target="coco_experiments.bench.release:run",
         summary="Taxi on three levels from file to consistent histograms; the import of coco_opt",

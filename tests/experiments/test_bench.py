@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from coco_experiments.bench import isotonic_l1, isotonic_l2, release
+from coco_experiments.bench import ingestion, isotonic_l1, isotonic_l2, release
 from coco_experiments.bench.heap_isotonic_l1 import heap_fit
 from coco_experiments.bench.instances import INSTANCES
 from coco_experiments.bench.isotonic import over_instances
@@ -152,3 +152,14 @@ def test_small_bench_writes_csv_and_json(tmp_path: Path) -> None:
     assert [file.suffix for file in outcome.files] == [".csv", ".json"]
     (read,) = json.loads((tmp_path / "bench" / "release.json").read_text())
     assert [row["what"] for row in read["rows"]][-3:] == [release.WHOLE, release.REPORT, release.IMPORT]
+
+
+def test_ingestion_reads_what_duckdb_counts(tmp_path: Path) -> None:
+    outcome = ingestion.run(small=True, out=tmp_path, reporter=Recorder())
+    assert outcome.ok
+    (read,) = json.loads((tmp_path / "bench" / "ingestion.json").read_text())
+    assert [row["what"] for row in read["rows"]] == [ingestion.READ, ingestion.DUCKDB]
+    paths = ingestion.write_tables(tmp_path, 500, 4, np.random.default_rng(1))
+    counts, rows = ingestion.read_tables(*paths), ingestion.by_duckdb(*paths[:2])
+    assert ingestion.disagreements(counts, rows) == []
+    assert ingestion.disagreements(counts, rows[1:])
