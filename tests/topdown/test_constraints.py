@@ -244,6 +244,16 @@ def test_data_facts_need_replace_in_a_configuration(tmp_path: Path) -> None:
     assert outcome.manifest["facts"][0]["source"] == "data"
 
 
+def test_a_fact_that_is_said_to_be_in_the_data_and_is_not_is_refused_before_payment(tmp_path: Path) -> None:
+    topdown = TOPDOWN + 'constraints = [{ holds = "total <= 3", level = "state", source = "data" }]\n'
+    for verb in (check, measure):
+        with pytest.raises(
+            InputError, match=r"'total <= 3' is declared as taken from the data, and does not hold"
+        ) as caught:
+            verb(write(tmp_path, SEEDED + 'neighbours = "replace"\n', topdown))
+        assert caught.value.code == "false-fact"
+
+
 class Heard(Silent):
     """A reporter that keeps its lines."""
 

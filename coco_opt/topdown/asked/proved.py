@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from coco_opt.errors import InputError
 from coco_opt.topdown.asked.counts import TableCounts
 from coco_opt.topdown.facts.proof import TIME_LIMIT, Proof, prove
@@ -23,8 +25,10 @@ def check_exact(counts: TableCounts, questions: TableQuestions) -> None:
 
     Data that meet every public fact are themselves the proof. Elsewhere facts and exact answers, all public once they
     are released, are proved like public facts alone. Codes: inconsistent-bounds and inconsistent-facts, which name
-    regions and facts, and too-large; no count is said.
+    regions and facts, and too-large; no count is said. A fact that is said to be taken from the data must hold in them:
+    false-fact names it.
     """
+    _check_taken(counts, questions)
     if not questions.invariants:
         return
     if int(counts.counts.sum()) >= LARGEST:
@@ -41,6 +45,17 @@ def check_exact(counts: TableCounts, questions: TableQuestions) -> None:
     ]
     facts = Invariants(counts.hierarchy, counts.schema, (*questions.bounds, *exact), linear=questions.linear)
     _accepted(prove(facts.system))
+
+
+def _check_taken(counts: TableCounts, questions: TableQuestions) -> None:
+    """Refuse a fact that is declared as taken from the data and does not hold in them."""
+    taken = [replace(questions, bounds=(one,), linear=()) for one in questions.bounds if one.source == "data"]
+    taken += [replace(questions, bounds=(), linear=(one,)) for one in questions.linear if one.source == "data"]
+    for alone in taken:
+        if not meets(counts, alone):
+            name = alone.linear[0].text if alone.linear else alone.bounds[0].query.name
+            message = "is declared as taken from the data, and does not hold in them: correct it, or its source"
+            raise InputError("false-fact", f"the fact {name!r} {message}")
 
 
 def meets(counts: TableCounts, questions: TableQuestions) -> bool:
