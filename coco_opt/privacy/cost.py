@@ -30,6 +30,13 @@ class Sensitivity:
         if self.l1 < 1 or self.l2_squared < 1:
             raise ProblemError("a query has a sensitivity of at least 1")
 
+    def of_rows(self, rows: int) -> Sensitivity:
+        """Return by how much changing so many rows changes the answers: norms add up, so their squares grow by rows^2.
+
+        The bound is reached where all rows change the same answer.
+        """
+        return Sensitivity(self.l1 * rows, self.l2_squared * rows * rows)
+
 
 @dataclass(frozen=True)
 class Cost(ABC):

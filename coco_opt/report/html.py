@@ -7,6 +7,11 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
+from coco_opt.privacy.cost import Cost
+
+MOST_LEVELS = 12
+"""Levels of which a page shows a region of its own; a hierarchy may have hundreds."""
+
 GAP_NOTE = (
     "Certified gap",
     "Every step after the noise is an optimisation problem. The gap bounds how far an answer's objective can be "
@@ -74,6 +79,23 @@ def fallbacks_section(manifest: Mapping[str, Any]) -> str:
         return ""
     header = ("problem", "asked", "failed with", "answered by", "times")
     return f"<h2>Answers of other solvers</h2>\n{table(header, rows, numeric=4)}"
+
+
+def shown_levels(levels: int) -> list[int]:
+    """Return the levels of which the page shows a region: all of a few, the first and the last ones of many."""
+    ends = MOST_LEVELS // 2
+    return [level for level in range(levels) if level < ends or level >= levels - ends]
+
+
+def unit_note(cost: Cost, unit: str) -> tuple[str, str]:
+    """Return what the noise protects, one unit, and what is left of it for several together."""
+    several = "k times epsilon" if cost.unit == "epsilon" else "k x k times rho"
+    five = cost.amount * (5 if cost.unit == "epsilon" else 25)
+    text = (
+        f"Noise hides one {unit}: {cost}. Of k of them together, such as a whole household, {several} is the promise: "
+        f"for five, {cost.unit} = {five}. What all of a large group have in common may well show."
+    )
+    return "Whom noise protects", text
 
 
 def reading_section(notes: Iterable[tuple[str, str]]) -> str:

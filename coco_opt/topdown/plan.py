@@ -9,7 +9,7 @@ from fractions import Fraction
 
 from coco_opt.errors import ProblemError
 from coco_opt.privacy.budget import NEIGHBOURS, Neighbours
-from coco_opt.privacy.cost import Cost, total
+from coco_opt.privacy.cost import Cost, Sensitivity, total
 from coco_opt.privacy.laws import Law
 from coco_opt.topdown.queries import Query
 from coco_opt.topdown.strategy import Strategy
@@ -21,16 +21,20 @@ Costs = tuple[tuple[Cost, ...], ...]
 class TablePlan:
     """The cost of each query at each level, in one unit; a cost of 0 is not asked.
 
-    ``costs`` [levels][queries], root first. One person is in one region of a level, so a level's regions are charged
-    once, and the plan costs the sum. Raises ProblemError where all costs are zero or of several units, queries share a
-    name, or noise is too wide for 64 bits.
+    ``costs`` [levels][queries], root first. One row is in one region of a level, so a level's regions are charged once,
+    and the plan costs the sum. ``rows`` is the public maximum of rows a person, which multiplies the sensitivity of
+    every query: L1 by rows, squared L2 by rows^2. Raises ProblemError where all costs are zero or of several units,
+    queries share a name, or noise is too wide for 64 bits.
     """
 
     queries: tuple[Query, ...]
     costs: Costs
     neighbours: Neighbours = "add_remove"
+    rows: int = 1
 
     def __post_init__(self) -> None:
+        if self.rows < 1:
+            raise ProblemError("a person has at least one row")
         if self.neighbours not in NEIGHBOURS:
             raise ProblemError(f"unknown neighbours {self.neighbours!r}: use one of {', '.join(NEIGHBOURS)}")
         names = [query.name for query in self.queries]
@@ -47,10 +51,12 @@ class TablePlan:
             self.law(level, query)
 
     @classmethod
-    def of_levels(cls, strategy: Strategy, costs: Sequence[Cost], neighbours: Neighbours = "add_remove") -> TablePlan:
+    def of_levels(
+        cls, strategy: Strategy, costs: Sequence[Cost], neighbours: Neighbours = "add_remove", rows: int = 1
+    ) -> TablePlan:
         """Share the cost of each level, root first, by the strategy."""
         each = tuple(tuple(cost * share for share in strategy.shares) for cost in costs)
-        return cls(strategy.queries, each, neighbours)
+        return cls(strategy.queries, each, neighbours, rows)
 
     @classmethod
     def product(
@@ -98,12 +104,16 @@ class TablePlan:
         """Return what measuring costs: the sum over levels and queries."""
         return total(cost for level in self.costs for cost in level)
 
+    def sensitivity(self, query: int) -> Sensitivity:
+        """Return by how much one person changes the answers to a query in all regions of a level."""
+        return self.queries[query].sensitivity(self.neighbours).of_rows(self.rows)
+
     def law(self, level: int, query: int) -> Law:
         """Return the law of one answer's noise; raise ProblemError where the query is not asked."""
         asked, cost = self.queries[query], self.costs[level][query]
         if not cost:
             raise ProblemError(f"query {asked.name!r} is not asked at level {level}")
-        return cost.law(asked.sensitivity(self.neighbours))
+        return cost.law(self.sensitivity(query))
 
     def variance(self, level: int, query: int) -> float:
         """Return the exact variance of one answer's noise (people squared); infinite where not asked."""

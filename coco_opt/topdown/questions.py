@@ -23,6 +23,8 @@ from coco_opt.topdown.schema import Schema
 Int64 = NDArray[np.int64]
 
 KIND = "tables"
+ROWS = "rows_a_person"
+"""The fact, and the key of the configuration, that is the public maximum of rows a person; 1 where it is absent."""
 _LOWER, _UPPER = "bounds {} lower", "bounds {} upper"
 _LINEAR_LOWER, _LINEAR_UPPER = "constraint {} lower", "constraint {} upper"
 
@@ -85,6 +87,7 @@ class TableQuestions:
                 for level in range(asked.hierarchy.levels)
             ),
             asked.neighbours,
+            asked.facts.get(ROWS, 1),
         )
         exact = [Invariant(parse_query(text, schema), level) for level, text in asked.facts["invariants"]]
         return cls(asked.hierarchy, schema, plan, tuple(exact), tuple(_bounds(asked, schema)), tuple(_linear(asked)))
@@ -111,6 +114,7 @@ class TableQuestions:
                 "constraints": [
                     [one.level, one.text, [list(term) for term in one.terms], one.source] for one in self.linear
                 ],
+                **({ROWS: self.plan.rows} if self.plan.rows > 1 else {}),
             },
             tables=self._sides(),
             region_ids=tuple(region_ids),
@@ -126,7 +130,7 @@ class TableQuestions:
                 query=noisy_name(plan.queries[query]),
                 words=plan.queries[query].words,
                 size=plan.queries[query].answers,
-                sensitivity=plan.queries[query].sensitivity(plan.neighbours),
+                sensitivity=plan.sensitivity(query),
                 cost=plan.costs[level][query],
             )
             for level, query in plan.asked

@@ -13,7 +13,7 @@ from coco_opt.groups.estimated.estimate import GroupsMethod
 from coco_opt.groups.kind import plots
 from coco_opt.releases.kind import Shown
 from coco_opt.report.explorer import Explored, explorer_section
-from coco_opt.report.html import GAP_NOTE, reading_section, table
+from coco_opt.report.html import GAP_NOTE, reading_section, shown_levels, table, unit_note
 from coco_opt.report.plots import error_figure
 
 _NOTES = (
@@ -50,7 +50,7 @@ def sections_of(shown: Shown, errors: Mapping[str, Sequence[float]]) -> list[str
         _errors(shown.measurement.asked.levels, errors),
         explorer_section(_explored(shown, answers), _interval_words(shown)),
         _regions(shown, answers),
-        reading_section((*_NOTES, _ERROR_NOTE) if errors else _NOTES),
+        reading_section((*_NOTES, unit_note(shown.measurement.cost, "entity"), *([_ERROR_NOTE] if errors else []))),
     ]
 
 
@@ -168,7 +168,8 @@ def _interval_words(shown: Shown) -> str:
 def _regions(shown: Shown, answers: GroupsAnswers) -> str:
     truth = None if shown.truth is None else shown.truth.private.histograms()
     parts = []
-    for level, name in enumerate(shown.measurement.asked.levels):
+    for level in shown_levels(answers.hierarchy.levels):
+        name = shown.measurement.asked.levels[level]
         region = max(answers.hierarchy.level_range(level), key=lambda region: int(answers.group_counts[region]))
         path, groups = answers.hierarchy.paths[region], int(answers.group_counts[region])
         exact = None if truth is None else truth[region]

@@ -13,7 +13,7 @@ from coco_opt.ranges.estimated.universal import UniversalHistogram
 from coco_opt.ranges.kind.forecast import fan_out_name, words_of
 from coco_opt.ranges.measurement import IntervalCounts
 from coco_opt.releases.kind import Shown
-from coco_opt.report.html import reading_section, table
+from coco_opt.report.html import reading_section, table, unit_note
 from coco_opt.report.plots import GRID, INK, NOISE, TRUTH, picture
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def sections(shown: Shown) -> Sequence[str]:
         _figure(shown, histogram),
         _ranges(histogram),
         _quantiles(histogram),
-        reading_section(_NOTES),
+        reading_section((*_NOTES, unit_note(shown.measurement.cost, "entity"))),
     )
 
 

@@ -25,25 +25,32 @@ from coco_opt.topdown.asked.counts import TableCounts
 from coco_opt.topdown.schema import Schema
 
 COUNT = "count"
-RECORDS = Columns(first=("region_id",), optional=(COUNT,), others=True)
+PERSON = "person_id"
+RECORDS = Columns(first=("region_id", PERSON), optional=(COUNT,), others=True)
+"""All columns that may be called otherwise; which of them a table must have, a configuration says."""
 
 
-def read_records(public: PublicRegions, records: InputLike, schema: Schema) -> TableCounts:
+def read_records(
+    public: PublicRegions, records: InputLike, schema: Schema, rows_a_person: int | None = None
+) -> TableCounts:
     """Count private records by leaf and cell.
 
-    The file has the columns region_id, one for each attribute and perhaps count, in any order; others are ignored.
+    The file has the columns region_id, one for each attribute and perhaps count, in any order; others are ignored. With
+    ``rows_a_person`` it has a column person_id too, no count, and at most so many rows of one person: too-many-rows.
     Raises InputError: empty-file (no record), unknown-region, unknown-value (a value that the attribute does not have),
     structural-zero, null-id, space-in-id, missing-column, not-an-integer, negative-count, too-large and the codes of
     ``source.load``. O(rows).
     """
     source = Input.of(records, "records")
     with isolated([source]) as con:
-        table = load(con, "records", source, _columns(schema.attributes))
+        table = load(con, "records", source, _columns(schema.attributes, persons=rows_a_person is not None))
         checks.check_rows(table)
         where = {name: k for k, name in enumerate(table.names)}
         counted = COUNT in where and COUNT not in schema.attributes
         if counted:
             _check_counts(table, where[COUNT])
+        if rows_a_person is not None:
+            _check_persons(table, where[PERSON], rows_a_person, counted=counted)
         _check_regions(table, where["region_id"], public)
         for k, (name, values) in enumerate(schema.attributes.items()):
             _check_values(table, where[name], f"values{k}", values)
@@ -72,9 +79,23 @@ def _query(where: Mapping[str, int], schema: Schema, *, counted: bool) -> str:
         FROM records JOIN leaves ON c{where["region_id"]} = leaves.region {joins} GROUP BY ALL ORDER BY leaf, cell"""
 
 
-def _columns(attributes: Mapping[str, Sequence[str]]) -> Columns:
+def _columns(attributes: Mapping[str, Sequence[str]], *, persons: bool) -> Columns:
     optional = () if COUNT in attributes else (COUNT,)
-    return Columns(first=("region_id", *attributes), optional=optional, others=True)
+    first = ("region_id", PERSON, *attributes) if persons else ("region_id", *attributes)
+    return Columns(first=first, optional=optional, others=True)
+
+
+def _check_persons(table: Loaded, column: int, most: int, *, counted: bool) -> None:
+    """Raise InputError unless every row is of one person, and no person has more than ``most``."""
+    if counted:
+        message = f"a row of several persons has no {PERSON}: remove the column {COUNT!r} or topdown.rows_a_person"
+        raise InputError("unexpected-column", message, table.place())
+    checks.check_ids(table, (column,))
+    nth = f"SELECT rowid AS row, row_number() OVER (PARTITION BY c{column} ORDER BY rowid) AS nth FROM {{t}}"
+    if table.value(f"SELECT coalesce(max(n), 0) FROM (SELECT count(*) AS n FROM {{t}} GROUP BY c{column})") > most:
+        row = int(table.value(f"SELECT min(row) FROM ({nth}) WHERE nth > {most}"))
+        message = f"this person has more than {most} rows, the public maximum (topdown.rows_a_person)"
+        raise InputError("too-many-rows", message, table.place(row, column))
 
 
 def _check_counts(table: Loaded, column: int) -> None:

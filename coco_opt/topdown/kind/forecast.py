@@ -164,7 +164,7 @@ def _alone(questions: TableQuestions, level: int) -> LinearEstimates | None:
     plan = questions.plan
     if not any(plan.costs[level]):
         return None
-    own = TablePlan(plan.queries, (plan.costs[level],), plan.neighbours)
+    own = TablePlan(plan.queries, (plan.costs[level],), plan.neighbours, plan.rows)
     return best_linear(_unanswered(TableQuestions(Hierarchy.from_paths([("region",)]), questions.schema, own)))
 
 

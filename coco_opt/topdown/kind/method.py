@@ -16,7 +16,7 @@ from coco_opt.topdown.estimated.method import Pass, TopdownMethod, misfit
 from coco_opt.topdown.kind.plan import blamed, constraints_of, schema_of_config, workload_of
 from coco_opt.topdown.plan import TablePlan
 from coco_opt.topdown.queries import Query, parse_queries, parse_query
-from coco_opt.topdown.questions import TableQuestions
+from coco_opt.topdown.questions import ROWS, TableQuestions
 from coco_opt.topdown.schema import Schema
 
 
@@ -41,6 +41,8 @@ def method_of(config: Config, asked: Asked) -> TablesMethod:
         raise config.error("topdown.attributes", "are not the attributes, values and order that were measured")
     if schema.size != measured.size or (schema.allowed != measured.allowed).any():
         raise config.error("topdown.structural_zeros", "do not leave the cells that were measured")
+    if (section.rows_a_person or 1) != questions.plan.rows:
+        raise config.error("topdown.rows_a_person", f"was {questions.plan.rows} when this was measured")
     exact = {(one.query.text, asked.levels[one.level]) for one in questions.invariants}
     for number, one in enumerate(section.invariants):
         query = blamed(config, f"invariants.{number}.query", lambda text=one.query: parse_query(text, schema))
@@ -88,6 +90,7 @@ def asked_keys(asked: Asked) -> dict[str, Any]:
         "shares": _shares(plan),
         **({"invariants": exact} if exact else {}),
         **_constraint_keys(asked, questions.linear),
+        **({ROWS: plan.rows} if plan.rows > 1 else {}),
     }
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from coco_opt.releases.kind import Shown
 from coco_opt.report.explorer import Explored, explorer_section
-from coco_opt.report.html import GAP_NOTE, reading_section, table
+from coco_opt.report.html import GAP_NOTE, reading_section, shown_levels, table, unit_note
 from coco_opt.topdown.answers import TableAnswers
 from coco_opt.topdown.constraint import SOURCE_WORDS
 from coco_opt.topdown.estimated.best_linear import LinearEstimates, best_linear
@@ -59,7 +59,7 @@ def sections_of(shown: Shown, errors: Mapping[str, Sequence[float]]) -> list[str
         explorer_section(_explored(shown, measured)),
         _relaxed(shown),
         _unproved(shown),
-        reading_section(_NOTES),
+        reading_section((*_NOTES, unit_note(shown.measurement.cost, "person"), _rows_note(measured))),
     ]
 
 
@@ -70,6 +70,17 @@ def _summary(measured: TableAnswers) -> str:
         f"<p>Tables of persons by {escape(attributes)}: {schema.size:,} cells, for "
         f"{tree.regions:,} regions on {tree.levels} level(s) below {escape(tree.names[0])}.</p>"
     )
+
+
+def _rows_note(measured: TableAnswers) -> tuple[str, str]:
+    rows = measured.plan.rows
+    if rows == 1:
+        text = "One row of the records is taken to be one person: who has several rows is protected for each alone."
+    else:
+        text = (
+            f"A person may have up to {rows:,} rows, anywhere; the noise is wide enough to hide all of them together."
+        )
+    return "One person", text
 
 
 def _method(shown: Shown) -> str:
@@ -111,7 +122,7 @@ def _errors(levels: Sequence[str], errors: Mapping[str, Sequence[float]]) -> str
 
 
 def _answers(shown: Shown, linear: LinearEstimates) -> str:
-    parts = [_region(shown, linear, level) for level in range(shown.measurement.hierarchy.levels)]
+    parts = [_region(shown, linear, level) for level in shown_levels(shown.measurement.hierarchy.levels)]
     return (
         "<h2>Released beside unbiased estimates</h2>\n<p>The region with the most released persons of each level, "
         f"queries of at most {MOST_ANSWERS} answers.</p>\n" + "\n".join(parts)

@@ -86,7 +86,7 @@ def count_records(plan: Plan, records: InputLike) -> TableCounts:
     """Count records in the plan's regions and cells."""
     detail: TablesDetail = plan.detail
     assert detail.public is not None
-    counts = read_records(detail.public, records, detail.questions.schema)
+    counts = read_records(detail.public, records, detail.questions.schema, plan.config.method.rows_a_person)
     check_exact(counts, detail.questions)
     return counts
 
@@ -182,9 +182,9 @@ def _check_columns(config: Config) -> None:
 
 def table_plan_of(config: Config, schema: Schema, workload: tuple[Query, ...], costs: Sequence[Cost]) -> TablePlan:
     """Return what every query of every level costs, ``costs`` being those of the levels. Raises ConfigError."""
-    shares, neighbours = config.method.shares, config.privacy.neighbours
+    shares, neighbours, rows = config.method.shares, config.privacy.neighbours, config.method.rows_a_person or 1
     if shares == "uniform" or not isinstance(shares[0], tuple):
-        return TablePlan.of_levels(strategy_of(config, schema, workload), costs, neighbours)
+        return TablePlan.of_levels(strategy_of(config, schema, workload), costs, neighbours, rows)
     if len(shares) != len(costs):
         message = f"has {len(shares)} lists, but the hierarchy has {len(costs)} levels"
         raise config.error("topdown.shares", message)
@@ -193,7 +193,7 @@ def table_plan_of(config: Config, schema: Schema, workload: tuple[Query, ...], c
     for at, query in enumerate(queries):
         if not any(level[at] for level in each):
             raise config.error("topdown.shares", f"no level asks {query.text!r}: leave it out of the strategy")
-    return blamed(config, "shares", lambda: TablePlan(queries, each, neighbours))
+    return blamed(config, "shares", lambda: TablePlan(queries, each, neighbours, rows))
 
 
 def strategy_of(config: Config, schema: Schema, workload: tuple[Query, ...]) -> Strategy:

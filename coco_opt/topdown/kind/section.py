@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import Annotated, Any, ClassVar, Literal, get_args
@@ -14,7 +15,7 @@ from coco_opt.config.values import KeyedError, choice, split_shares
 from coco_opt.files.columns import HIERARCHY, Columns
 from coco_opt.topdown.asked.bounds_file import BOUNDS
 from coco_opt.topdown.asked.facilities_file import FACILITIES
-from coco_opt.topdown.asked.records import RECORDS
+from coco_opt.topdown.asked.records import PERSON, RECORDS
 from coco_opt.topdown.constraint import Source
 from coco_opt.topdown.estimated.method import Estimation, Implied, WholeRule
 
@@ -27,7 +28,7 @@ Shares = Literal["uniform"]
 def _texts(value: object) -> tuple[str, ...]:
     if not isinstance(value, (list, tuple)) or not value or not all(isinstance(text, str) and text for text in value):
         raise ValueError("must be a list of texts, and not be empty")
-    return tuple(value)
+    return tuple(unicodedata.normalize("NFC", text) for text in value)  # as tables are read
 
 
 def _attributes(value: object) -> dict[str, tuple[str, ...]]:
@@ -168,6 +169,7 @@ class TopdownSection(Section):
 
     ``workload`` is asked where the strategy is made of it; with a strategy of its own it says what to look at.
     ``shares`` are the queries' parts of each level's budget: one list for all levels, or a list a level, root first.
+    With ``rows_a_person`` the records name a person_id, and noise hides a person with so many rows; without it, one.
     """
 
     attributes: Annotated[dict[str, tuple[str, ...]], PlainValidator(_attributes)]
@@ -206,6 +208,14 @@ class TopdownSection(Section):
     """How what facts imply for the regions above is kept."""
     microdata: bool = False
     """Whether one row a person is written too."""
+    rows_a_person: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    """Asked: a public maximum of rows a person, told apart by the column person_id; unset: one row is one person."""
+
+    @model_validator(mode="after")
+    def _person_is_no_attribute(self) -> TopdownSection:
+        if self.rows_a_person is not None and PERSON in self.attributes:
+            raise KeyedError("attributes", f"{PERSON!r} tells persons apart where rows_a_person is given")
+        return self
 
     @model_validator(mode="after")
     def _order_fits(self) -> TopdownSection:
