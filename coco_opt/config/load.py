@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import re
 import tomllib
 import typing
 from collections.abc import Mapping
@@ -26,6 +27,8 @@ _SHARED: dict[str, type[BaseModel]] = {
     "output": OutputConfig,
 }
 _REQUIRED = ("data", "privacy")
+_DEEP_KEY = re.compile(r"""^[ \t\[]*(?:[\w"'-]+[ \t]*\.[ \t]*){40}""", re.MULTILINE)
+"""A key of so many parts that the parser, whose time grows with their square, would take minutes."""
 
 Mistakes = list[tuple[str, str]]
 
@@ -123,6 +126,8 @@ def _kind_of(raw: Mapping[str, Any], file: str | None) -> KindRow:
 
 def _parse_toml(text: str, file: str | None) -> dict[str, Any]:
     reason = ""
+    if _DEEP_KEY.search(text):
+        raise ConfigError("", "is not valid TOML: a key is nested too deeply", file)
     try:
         return tomllib.loads(text)
     except ValueError as error:  # tomllib's own errors, and numbers of thousands of digits

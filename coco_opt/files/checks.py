@@ -11,6 +11,8 @@ MAX_DIGITS = 18
 MAX_TOTAL = 4 * 10**18
 
 _OUTER_SPACE = r"'^[\s\p{Z}]|[\s\p{Z}]$'"
+_HIDDEN = r"'[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]'"
+_PLAIN = "'[!-~]([ -~]*[!-~])?'"
 _INTEGER = "'0|[1-9][0-9]*'"
 _SIGNED = "'0|-?[1-9][0-9]*'"
 
@@ -22,7 +24,7 @@ def check_rows(table: Loaded) -> None:
 
 
 def check_ids(table: Loaded, columns: Iterable[int]) -> None:
-    """Raise InputError null-id or space-in-id unless every entry is a string with no space around it."""
+    """Raise InputError null-id, space-in-id or control-in-id unless every entry is a string of seen characters."""
     for k in columns:
         check_present(table, k)
         check_spaces(table, k)
@@ -36,36 +38,38 @@ def check_present(table: Loaded, column: int) -> None:
 
 
 def check_spaces(table: Loaded, column: int) -> None:
-    """Raise InputError space-in-id where an entry starts or ends with a space: ids that only look equal."""
-    row = table.first_row(_outer_space(f"c{column}"))
+    """Raise InputError where ids would only look equal: space-in-id (at an end), control-in-id (seen by nobody)."""
+    row = table.first_row(_unplain(f"c{column}"))
     if row is not None:
-        raise _space_in_id(table, row, column)
+        raise _unplain_id(table, row, column)
 
 
 def check_known(table: Loaded, column: int, known: str, code: str, message: str) -> None:
-    """Raise InputError ``code``, or space-in-id, at the first entry that ``known`` (table.column) lacks."""
+    """Raise InputError ``code`` (or of ``check_spaces``) at the first entry that ``known`` (table.column) lacks."""
     other, _, key = known.partition(".")
     row = table.first_row(f"{known} IS NULL", f"{{t}} LEFT JOIN {other} ON c{column} = {other}.{key}")
     if row is None:
         return
-    if table.value(f"SELECT {_outer_space(f'c{column}')} FROM {{t}} WHERE rowid = {row}"):
-        raise _space_in_id(table, row, column)
+    if table.value(f"SELECT {_unplain(f'c{column}')} FROM {{t}} WHERE rowid = {row}"):
+        raise _unplain_id(table, row, column)
     raise InputError(code, message, table.place(row, column))
 
 
-def _outer_space(c: str) -> str:
-    """Return the condition for a space at either end; most ids never get as far as the pattern."""
-    first, last = f"ord({c})", f"ord(right({c}, 1))"
-    plain = f"{first} BETWEEN 33 AND 126 AND {last} BETWEEN 33 AND 126"
-    return f"NOT ({plain}) AND regexp_matches({c}, {_OUTER_SPACE})"
+def _unplain(c: str) -> str:
+    """Return the condition for a space at either end or a hidden character; most ids are plain at the first look."""
+    odd = f"(regexp_matches({c}, {_OUTER_SPACE}) OR regexp_matches({c}, {_HIDDEN}))"
+    return f"NOT regexp_full_match({c}, {_PLAIN}) AND {odd}"
 
 
-def _space_in_id(table: Loaded, row: int, column: int) -> InputError:
-    return InputError("space-in-id", "starts or ends with a space", table.place(row, column))
+def _unplain_id(table: Loaded, row: int, column: int) -> InputError:
+    if table.value(f"SELECT regexp_matches(c{column}, {_OUTER_SPACE}) FROM {{t}} WHERE rowid = {row}"):
+        return InputError("space-in-id", "starts or ends with a space", table.place(row, column))
+    message = "holds a character that nobody sees: a control character, a zero-width one or a byte order mark"
+    return InputError("control-in-id", message, table.place(row, column))
 
 
 def check_levels(table: Loaded, columns: Iterable[int]) -> None:
-    """Raise HierarchyError uneven-depth or InputError space-in-id unless every row names every level."""
+    """Raise HierarchyError uneven-depth or InputError space-in-id, control-in-id unless every row names every level."""
     for k in columns:
         row = table.first_row(f"c{k} IS NULL OR c{k} = ''")
         if row is not None:

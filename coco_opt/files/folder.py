@@ -10,8 +10,6 @@ import hashlib
 import io
 import json
 import os
-import re
-import secrets
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -25,12 +23,15 @@ import numpy as np
 from coco_opt.errors import InputError, Place
 from coco_opt.files.source import quietly
 from coco_opt.histograms.arrays import Int64Array
-from coco_opt.privacy.private_files import sync_folder
+from coco_opt.privacy.private_files import remove_leftovers, sync_folder, temporary_name
 
 MANIFEST = "manifest.json"
 REPORT = "report.html"
+SIGNATURE = "signature.json"
 
 ROWS_PER_GROUP = 1 << 20
+
+_SEAL = "seal"
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
@@ -39,13 +40,19 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     if not os.path.isfile(folder / MANIFEST):  # noqa: PTH113 - False too for a name that no file system takes
         raise InputError("file-not-found", "this is no release folder", Place(f"{folder.name}/{MANIFEST}"))
     text = quietly(folder / MANIFEST, lambda: (folder / MANIFEST).read_text(encoding="utf-8"))
-    try:
-        manifest = json.loads(text)
-    except (ValueError, RecursionError):
-        manifest = None
-    if not isinstance(manifest, dict):
+    manifest = parsed_json(text)
+    if manifest is None:
         raise InputError("bad-manifest", "is not a JSON object", place)
     return manifest
+
+
+def parsed_json(text: str | bytes) -> dict[str, Any] | None:
+    """Return a JSON object, None where the text is none."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
 
 
 def read_columns(path: Path, columns: Sequence[str]) -> Any:
@@ -140,7 +147,8 @@ def write_folder(folder: Path, files: Mapping[str, Content], name: str, index: I
     The index, the file ``name``, is written last, from the SHA-256 of every other file by file name. ``private``
     keeps the folder and its files to their owner (0700, 0600). Raises InputError: folder-exists, cannot-write.
     """
-    building = building_name(folder)
+    remove_leftovers(folder.parent, folder.name)
+    building = temporary_name(folder)
     try:
         digest = build_folder(building, files, name, index, private=private)
         return publish_folder(building, folder, digest, name)
@@ -150,32 +158,6 @@ def write_folder(folder: Path, files: Mapping[str, Content], name: str, index: I
 
 class FolderExistsError(InputError):
     """Something else lies where a folder was to be."""
-
-
-def building_name(folder: Path) -> Path:
-    """Return where a folder is built before it appears: a name of this process that no other writer takes."""
-    return folder.parent / f".{folder.name}.{os.getpid()}.{secrets.token_hex(8)}.partial"
-
-
-def remove_leftovers(folder: Path) -> None:
-    """Remove what interrupted processes left half-built beside a folder; those that live keep theirs."""
-    pattern = re.compile(rf"\.{re.escape(folder.name)}\.(\d+)\.[0-9a-f]{{16}}\.partial")
-    for path in folder.parent.iterdir() if folder.parent.is_dir() else ():
-        built = pattern.fullmatch(path.name)
-        if built and not _is_running(int(built[1])):
-            shutil.rmtree(path, ignore_errors=True)
-
-
-def _is_running(process: int) -> bool:
-    if os.name != "posix":
-        return True  # signal 0 would end it
-    try:
-        os.kill(process, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except PermissionError:
-        return True
-    return True
 
 
 def build_folder(building: Path, files: Mapping[str, Content], name: str, index: Index, *, private: bool) -> str:
@@ -290,6 +272,12 @@ def _array(data: Any, kind: str) -> Any:
     return pa.DictionaryArray.from_arrays(codes, pa.array(known, pa.string()))
 
 
+def sealed(index: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an index with its seal: the SHA-256 of its file without it, hexadecimal."""
+    plain = {name: value for name, value in index.items() if name != _SEAL}
+    return {**plain, _SEAL: hashlib.sha256(as_json(plain)).hexdigest()}
+
+
 def as_json(manifest: Mapping[str, Any]) -> bytes:
     """Return a manifest as a file; raise InputError (bad-manifest) where it is no JSON."""
     reason = ""
@@ -300,6 +288,25 @@ def as_json(manifest: Mapping[str, Any]) -> bytes:
     if reason:
         raise InputError("bad-manifest", f"the manifest cannot be written as JSON: {reason}")
     return (text + "\n").encode("utf-8")
+
+
+def write_file(path: Path, content: bytes) -> None:
+    """Write a new public file into a folder that is there, complete or not at all.
+
+    Raises InputError: folder-exists (the file is there already), cannot-write.
+    """
+    if os.path.lexists(path):
+        raise InputError("folder-exists", "exists already: remove it first", Place(path.name))
+    building, reason = temporary_name(path), ""
+    try:
+        _write_new(building, content, 0o644)
+        _rename(building, path)
+        return
+    except OSError as error:
+        reason = error.strerror or "unknown reason"
+    finally:
+        building.unlink(missing_ok=True)
+    raise InputError("cannot-write", f"could not be written: {reason}", Place(path.name))
 
 
 def _write_new(path: Path, content: Content, mode: int) -> str:

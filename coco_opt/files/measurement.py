@@ -25,7 +25,16 @@ import numpy as np
 
 from coco_opt.errors import CocoOptError, InputError, Place
 from coco_opt.files.ahead import ahead
-from coco_opt.files.folder import Coded, FileTable, as_json, file_digest, read_columns, read_parts, write_folder
+from coco_opt.files.folder import (
+    Coded,
+    FileTable,
+    as_json,
+    file_digest,
+    read_columns,
+    read_parts,
+    sealed,
+    write_folder,
+)
 from coco_opt.files.regions import REGIONS, region_table, stored_regions
 from coco_opt.files.source import quietly
 from coco_opt.files.versions import versions
@@ -76,7 +85,9 @@ def write_measurement(folder: Path, measurement: Measurement | Drawing, *, priva
     files = {PACKED if private else ANSWERS: answers, REGIONS: region_table(asked)}
     if asked.tables:
         files[FACTS] = _fact_table(asked.tables)
-    return write_folder(folder, files, INDEX, lambda digests: as_json(_index(measurement, digests)), private=private)
+    return write_folder(
+        folder, files, INDEX, lambda digests: as_json(sealed(_index(measurement, digests))), private=private
+    )
 
 
 def read_measurement(folder: str | Path, digest: str | None = None) -> tuple[Measurement, str]:
@@ -106,6 +117,11 @@ def is_measurement(folder: Path) -> bool:
     return os.path.isfile(folder / INDEX)  # noqa: PTH113 - False too for a name that no file system takes
 
 
+def read_index(folder: Path) -> dict[str, Any]:
+    """Return the index of a measurement; InputError (unknown-format, damaged-measurement) where it is none."""
+    return _parsed(quietly(folder / INDEX, (folder / INDEX).read_bytes), Place(f"{folder.name}/{INDEX}"))
+
+
 def _index(measurement: Measurement | Drawing, digests: Mapping[str, str]) -> dict[str, Any]:
     asked = measurement.asked
     return {
@@ -116,6 +132,7 @@ def _index(measurement: Measurement | Drawing, digests: Mapping[str, str]) -> di
         "cost": asked.cost.as_dict(),
         "neighbours": asked.neighbours,
         "noise": measurement.noise,
+        "receipt": measurement.receipt,
         "levels": list(asked.levels),
         "questions": [question_dict(question) for question in asked.questions],
         "facts": dict(asked.facts),
@@ -214,7 +231,7 @@ def _measurement(folder: Path, index: Mapping[str, Any]) -> Measurement:
     failure = ""
     try:
         hierarchy, levels, ids, numbers = stored_regions(folder)
-        questions = tuple(_question(plain) for plain in index["questions"])
+        questions = tuple(question_of(plain) for plain in index["questions"])
         tables = _facts(folder / FACTS) if FACTS in index["files"] else {}
         asked = Asked(
             kind=index["kind"],
@@ -230,7 +247,7 @@ def _measurement(folder: Path, index: Mapping[str, Any]) -> Measurement:
         _check_statements(index, asked)
         read = _packed_answers if PACKED in index["files"] else _answers
         answers = read(folder / (PACKED if PACKED in index["files"] else ANSWERS), asked)
-        return Measurement(asked, answers, index["noise"], index["private"])
+        return Measurement(asked, answers, index["noise"], index["private"], str(index.get("receipt", "")))
     except CocoOptError as error:
         failure = str(error)
     except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError, RecursionError):
@@ -249,7 +266,11 @@ def _check_statements(index: Mapping[str, Any], asked: Asked) -> None:
         raise InputError("damaged-measurement", f"it says {index['status']}, and its noise was {index['noise']!r}")
 
 
-def _question(plain: Mapping[str, Any]) -> Question:
+def question_of(plain: Mapping[str, Any]) -> Question:
+    """Return the question that ``question_dict`` wrote; InputError where its noise is not what its cost buys.
+
+    Raises LookupError, TypeError or ValueError where an entry is missing or wrong.
+    """
     facts = (plain["level"], plain["query"], plain["words"], plain["size"])
     if plain["law"] == "exact":
         return Question(*facts, None, None)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import csv
 import os
 import re
+import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -30,6 +31,8 @@ T = TypeVar("T")
 
 _HEADER_LIMIT = 1 << 20
 _BATCH = 1 << 20
+# Python's own limit of 131,072 characters a field would refuse what DuckDB reads: lines of up to 2 MB.
+csv.field_size_limit(max(csv.field_size_limit(), 1 << 21))
 _SETTINGS = (
     "SET temp_directory = ''",
     "SET autoinstall_known_extensions = false",
@@ -108,6 +111,8 @@ def isolated(inputs: Sequence[Input]) -> Iterator[duckdb.DuckDBPyConnection]:
 
 def load(con: duckdb.DuckDBPyConnection, table: str, source: Input, columns: Columns) -> Loaded:
     """Check a table's columns and bring it into DuckDB as text; a CSV file may use commas, semicolons or tabs.
+
+    Texts are brought into one Unicode normal form (NFC), so that what looks the same is the same.
 
     Raises InputError: file-not-found, unknown-format, empty-file, unreadable-file, malformed-row,
     out-of-memory and the codes of ``Columns.check``.
@@ -273,6 +278,7 @@ def _csv_header(path: Path, required: Sequence[str] = ()) -> tuple[list[str], st
     def read() -> list[tuple[list[str], str]]:
         with path.open("rb") as file:
             line = file.readline(_HEADER_LIMIT).decode("utf-8-sig")
+        line = unicodedata.normalize("NFC", line)
         return [(next(csv.reader([line], strict=True, delimiter=one), []), one) for one in _DELIMITERS]
 
     bad = Place(path.name, 1)
@@ -292,7 +298,7 @@ def _load_csv(
     columns = ", ".join(f"'f{k}': 'VARCHAR'" for k in range(width))
     options = f"delim = {_quoted(delimiter)}, {_CSV_OPTIONS}"
     source = f"read_csv({_quoted(_literal(path))}, columns = {{{columns}}}, {options})"
-    chosen = ", ".join(f"f{k} AS c{place}" for place, k in enumerate(kept))
+    chosen = ", ".join(f"nfc_normalize(f{k}) AS c{place}" for place, k in enumerate(kept))
     con.execute(f"CREATE TABLE {table} AS SELECT {chosen} FROM {source}")
 
 
@@ -321,7 +327,8 @@ def _load_arrow(con: duckdb.DuckDBPyConnection, table: str, data: Any, source: I
     # By name: asked for a column x, Arrow's reader returns one called "x.y" as well.
     texts = {f"c{at}": data.column(names[k]).cast(pa.string()) for at, k in enumerate(columns.kept(names))}
     con.register("arrow_source", pa.table(texts))
-    con.execute(f"CREATE TABLE {table} AS SELECT * FROM arrow_source")
+    chosen = ", ".join(f"nfc_normalize({name}) AS {name}" for name in texts)
+    con.execute(f"CREATE TABLE {table} AS SELECT {chosen} FROM arrow_source")
     con.unregister("arrow_source")
 
 

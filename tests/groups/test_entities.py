@@ -127,7 +127,7 @@ BAD_HIERARCHY = [
     ("several-roots", HIERARCHY + "r3,city,c\n", 4, None),
     ("uneven-depth", HIERARCHY + "r3,town,\n", 4, "part"),
     ("uneven-depth", HIERARCHY + 'r3,"",c\n', 4, "root"),
-    ("bad-name", HIERARCHY + "r3,town,c\x07d\n", 4, None),
+    ("control-in-id", HIERARCHY + "r3,town,c\x07d\n", 4, "part"),
     ("null-id", HIERARCHY + ",town,c\n", 4, "region_id"),
     ("space-in-id", HIERARCHY + "r3,town, c\n", 4, "part"),
     ("space-in-id", HIERARCHY + "r3 ,town,c\n", 4, "region_id"),
