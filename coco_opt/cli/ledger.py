@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import date
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from coco_opt.cli.console import fraction, write, write_json, write_table
 from coco_opt.cli.options import ConfigFile, Json, Version
-from coco_opt.errors import BudgetError, VerificationError
+from coco_opt.errors import BudgetError, InputError, VerificationError
 
 if TYPE_CHECKING:
     from coco_opt.config import Config
@@ -31,12 +32,16 @@ def ledger(
     forget: Annotated[
         str | None, typer.Option("--forget", metavar="RUN", help="Delete the measurement of a finished run for good.")
     ] = None,
+    forget_before: Annotated[
+        str | None,
+        typer.Option("--forget-before", metavar="DATE", help="The same of all that finished runs began before a day."),
+    ] = None,
     json: Json = False,
     version: Version = False,
 ) -> int:
     """Show what the budget ledger of a configuration says, and check its chain. Exit 1 if it is broken."""
     from coco_opt.config import load_config
-    from coco_opt.privacy.ledger_chain import Books
+    from coco_opt.releases import kept
     from coco_opt.releases.kept import abandon_run, forget_run, known_runs
     from coco_opt.releases.runs import ledger_of
 
@@ -47,11 +52,15 @@ def ledger(
         abandon_run(settings, abandon)
     if forget is not None:
         forget_run(settings, forget)
-    entries = ledger_of(settings).entries()
-    broken, books = "", Books()
+    if forget_before is not None:
+        kept.forget_before(settings, _day(forget_before))
+    book = ledger_of(settings)
+    entries = book.entries()
+    broken, books = "", book.chain()
     try:
         for entry in entries:
             books.add(entry)
+        book.whole(books, entries)
     except BudgetError as error:
         broken = str(error)
     runs = () if broken else known_runs(settings)
@@ -62,8 +71,18 @@ def ledger(
         if not broken:
             write(f"The chain of {books.length} entries holds. Head  {books.head}")
     if broken:
-        raise VerificationError(f"{broken}. Restore the ledger from a copy; nothing is spent on this one")
+        raise VerificationError(
+            f"{broken}. Restore the ledger from a copy: nothing is spent on this one, nothing was deleted"
+        )
     return 0
+
+
+def _day(text: str) -> date:
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        pass
+    raise InputError("bad-option", f"--forget-before {text}: write a day, such as 2026-01-31")
 
 
 def _grant(config: Config, amount: str) -> None:
@@ -153,4 +172,9 @@ def _write_tables(books: Books, entries: Sequence[Entry], runs: Sequence[KnownRu
 
 def _why_not(state: str) -> str:
     """Return why there is nothing to estimate."""
-    return {"RESERVED": "not measured yet: going on is free", "ABANDONED": "given up"}.get(state, "gone")
+    reasons = {
+        "RESERVED": "not measured yet: going on is free",
+        "ABANDONED": "given up",
+        "VOIDED": "voided: what it paid came back",
+    }
+    return reasons.get(state, "gone")

@@ -22,6 +22,10 @@ def measure(
     again: Annotated[
         bool, typer.Option("--again", help="Pay and draw anew, though these questions were measured already.")
     ] = False,
+    renamed: Annotated[
+        bool,
+        typer.Option("--renamed", help="Pay for data that the ledger knows as another dataset."),
+    ] = False,
     json: Json = False,
     version: Version = False,
 ) -> int:
@@ -33,7 +37,7 @@ def measure(
 
     settings = load_config(config)
     reporter = TerminalReporter(lines=not json)
-    measured = measure_data(settings, publish=publish, again=again, reporter=reporter)
+    measured = measure_data(settings, publish=publish, again=again, renamed=renamed, reporter=reporter)
     spent = spent_line(kind_of(settings), settings, measured.measurement)
     if json:
         write_json(

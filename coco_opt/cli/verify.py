@@ -19,23 +19,26 @@ if TYPE_CHECKING:
 
 
 def verify(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A release folder.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A release, or a published measurement.")],
     ledger: Annotated[
         Path | None,
         typer.Option("--ledger", metavar="CONFIG", help="Also compare what was paid, in this configuration's ledger."),
+    ] = None,
+    signed_by: Annotated[
+        Path | None,
+        typer.Option("--signed-by", metavar="PUBLIC", help="Also ask for a signature with this Ed25519 key (PEM)."),
     ] = None,
     json: Json = False,
     version: Version = False,
 ) -> int:
     """Check a release folder against its manifest; exit 0 if all holds, 1 if not."""
     from coco_opt.config import load_config
-    from coco_opt.releases import verify_release
-    from coco_opt.releases.verify import verify_paid
+    from coco_opt.releases.verify import verify_folder, verify_paid
 
     if not os.path.isdir(folder):  # noqa: PTH112 - False too for a name that no file system takes
         raise InputError("file-not-found", "no such release folder", Place(str(folder)))
     paid = [] if ledger is None else verify_paid(folder, load_config(ledger))
-    checks = [*verify_release(folder), *paid]
+    checks = [*verify_folder(folder, signed_by), *paid]
     failed = [check.name for check in checks if not check.passed]
     if json:
         write_json({"passed": not failed, "checks": [asdict(check) for check in checks]})

@@ -83,7 +83,7 @@ class Config:
 
 
 def _plain_section(section: BaseModel) -> dict[str, Any]:
-    hidden: tuple[str, ...] = (*getattr(section, "hidden", ()), "ledger", "columns")
+    hidden: tuple[str, ...] = (*getattr(section, "hidden", ()), "ledger", "witness", "columns")
     values = {name: getattr(section, name) for name in type(section).model_fields if name not in hidden}
     return {name: _plain(value) for name, value in values.items() if value is not None}
 

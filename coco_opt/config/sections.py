@@ -20,6 +20,7 @@ from coco_opt.config.values import (
     solver_choice,
     split_shares,
     table_input,
+    witness_place,
 )
 from coco_opt.files.columns import Columns
 from coco_opt.files.inputs import Frame, Input
@@ -83,8 +84,9 @@ class PrivacyConfig(Section):
 
     The whole budget is ``epsilon`` for mechanism "geometric"; for "discrete_gaussian" it is ``rho``, or ``epsilon``
     and ``delta`` together, which stand for the largest rho that implies them. ``dataset`` names the data in the
-    ``ledger``; ``total`` is what may be spent on it in all, in epsilon or rho by mechanism, stated when the first
-    release opens its account (default: what that release spends), and the ledger's from then on.
+    ``ledger``, whose head ``witness`` keeps elsewhere: a file, or a command as a list. ``total`` is what may be spent
+    on the data in all, in epsilon or rho by mechanism, stated when the first release opens its account (default: what
+    that release spends), and the ledger's from then on.
     """
 
     epsilon: Annotated[Fraction, PlainValidator(budget)] | None = None
@@ -107,6 +109,8 @@ class PrivacyConfig(Section):
     """The ledger's name of the data; required unless noise is "seeded"."""
     ledger: FilePath | None = None
     """The ledger's file; unset: `ledger.sqlite` in the private folder."""
+    witness: Annotated[Path | tuple[str, ...], PlainValidator(witness_place)] | None = None
+    """Where the ledger's head is kept too, out of reach of who restores it: a file, or a command as a list."""
     total: Annotated[Fraction, PlainValidator(budget)] | None = None
     """What may be spent on the data set in all; stated when its account opens."""
 
@@ -128,7 +132,7 @@ class PrivacyConfig(Section):
         mechanism = _MECHANISMS[type(cost)]
         how = {"mechanism": mechanism, "split": split, "neighbours": neighbours, "noise": noise}
         # Of whoever measured, not of who estimates: unknown here.
-        foreign = {"seed": None, "dataset": None, "total": None, "ledger": None}
+        foreign = dict.fromkeys(("seed", "dataset", "total", "ledger", "witness"))
         return self.model_copy(update={**stated, **how, **foreign})
 
     @model_validator(mode="after")

@@ -144,6 +144,15 @@ def table_input(value: object, info: ValidationInfo) -> Path | Frame:
     return value if isinstance(value, Frame) else file_path(value, info)
 
 
+def witness_place(value: object, info: ValidationInfo) -> Path | tuple[str, ...]:
+    """Read the path of a file, or a command as a list of its program and arguments."""
+    if isinstance(value, (list, tuple)):
+        if not value or not all(isinstance(part, str) and part and "\0" not in part for part in value):
+            raise ValueError("must be a path, or a command: a list of its program and arguments")
+        return tuple(value)
+    return file_path(value, info)
+
+
 def solver_choice(value: object) -> SolverChoice:
     """Read a solver's name, or a table of its name and options."""
     if isinstance(value, SolverChoice):

@@ -1,15 +1,17 @@
-"""The budget ledger on disk: append-only, hash-chained, paid before private data is opened, and never refunded.
+"""The budget ledger on disk: append-only, a keyed chain, paid before any noise is drawn.
 
 One SQLite file. A reservation is a transaction that holds the only write lock while it checks and pays, so of many
-concurrent starts on one budget one succeeds. The chain shows entries that were changed, or removed from the middle;
-that the last ones were cut off, or the file replaced by an older copy, shows only to who kept a later ``head``.
+concurrent starts on one budget one succeeds. Beside it lie its key, under which entries carry a MAC, and its head: the
+number and hash of the last entry, kept a second time, so that an older or emptied file is refused. Who can write all
+three can restore all three: only a witness elsewhere notices that.
 """
 
 from __future__ import annotations
 
+import hmac
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -17,22 +19,35 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from coco_opt.errors import BudgetError
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.errors import BudgetError, InputError
+from coco_opt.privacy.bookkeeping import read_record, write_record
 from coco_opt.privacy.budget import Neighbours, Unit
 from coco_opt.privacy.ledger_chain import Account, Books, Charge, Entry, Kind, Run, advance
-from coco_opt.privacy.private_files import readable_by_others, sync_folder
+from coco_opt.privacy.ledger_head import FileWitness, Head, Witness
+from coco_opt.privacy.private_files import FREE, foreign, sync_folder
+from coco_opt.privacy.run_key import KEY_BYTES
 
 _WAIT = 60.0  # seconds to wait for another process's transaction of some milliseconds
-_FORMAT = 1
-_COLUMNS = "sequence, kind, dataset, run, unit, amount, neighbours, digest, time, previous, hash"
+_FORMAT = 2
+_EARLIER = 1  # of version 0.1: no key, no fingerprints
+_OLD_COLUMNS = "sequence, kind, dataset, run, unit, amount, neighbours, digest, time, previous, hash"
+_COLUMNS = f"{_OLD_COLUMNS}, fingerprint"
 _SCHEMA = (
     "CREATE TABLE IF NOT EXISTS entries (sequence INTEGER PRIMARY KEY, kind TEXT NOT NULL, dataset TEXT NOT NULL, "
     "run TEXT NOT NULL, unit TEXT NOT NULL, amount TEXT NOT NULL, neighbours TEXT NOT NULL, digest TEXT NOT NULL, "
-    "time TEXT NOT NULL, previous TEXT NOT NULL, hash TEXT NOT NULL UNIQUE) STRICT",
+    "time TEXT NOT NULL, previous TEXT NOT NULL, hash TEXT NOT NULL UNIQUE, fingerprint TEXT NOT NULL DEFAULT '') "
+    "STRICT",
     "CREATE TRIGGER IF NOT EXISTS no_update BEFORE UPDATE ON entries "
     "BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END",
     "CREATE TRIGGER IF NOT EXISTS no_delete BEFORE DELETE ON entries "
     "BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END",
+    f"PRAGMA user_version = {_FORMAT}",
+)
+_UPGRADE = (
+    "ALTER TABLE entries ADD COLUMN fingerprint TEXT NOT NULL DEFAULT ''",
     f"PRAGMA user_version = {_FORMAT}",
 )
 
@@ -45,19 +60,35 @@ class Ledger:
     and after fork: a connection lives for one transaction.
     """
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Path, witness: Witness | None = None) -> None:
         self.path = Path(path)
+        self._key_path = self.path.with_name(f"{self.path.name}.key")
+        own = FileWitness(self.path.with_name(f"{self.path.name}.head"))
+        self._witnesses: tuple[Witness, ...] = (own,) if witness is None else (own, witness)
 
-    def reserve(self, run: str, charge: Charge, total: Fraction | None = None) -> Run:
+    def fingerprint(self, arrays: Iterable[NDArray[np.int64]]) -> str:
+        """Return a keyed digest of a private table's canonical form: who lacks the ledger's key learns nothing.
+
+        Whoever holds that key can test guesses of the table: it is private like the data.
+        """
+        code = hmac.new(self._key("fingerprint"), digestmod="sha256")
+        for array in arrays:
+            code.update(array.size.to_bytes(8, "little") + array.astype("<i8", copy=False).tobytes())
+        return code.hexdigest()
+
+    def reserve(self, run: str, charge: Charge, total: Fraction | None = None, *, renamed: bool = False) -> Run:
         """Pay for a run, durably, and return it; the same run with the same charge is returned and pays nothing.
 
         The first reservation on a dataset grants it ``total`` (its own amount unless given), in the charge's
-        unit; afterwards ``total`` must be what the ledger says.
+        unit; afterwards ``total`` must be what the ledger says. Data that were paid for under another dataset's name
+        are refused unless ``renamed``: their losses would add up in no account.
         """
         with self._writing() as page:
             known = page.books.runs.get(run)
             if known is not None:
                 return _same(known, charge, page.books.accounts[charge.dataset])
+            if not renamed:
+                _check_name(charge, page.books)
             account = page.books.accounts.get(charge.dataset)
             if account is None:
                 account = page.grant(charge, charge.amount if total is None else total)
@@ -92,16 +123,57 @@ class Ledger:
         """Record that a run will not be finished; what it paid stays spent."""
         self._advance(run, "ABANDONED", "")
 
+    def void(self, run: str) -> None:
+        """Record that a run's key met no data and is destroyed; what it paid comes back, its name is used up."""
+        self._advance(run, "VOIDED", "")
+
     def entries(self) -> list[Entry]:
-        """Return all entries as they lie in the file, unchecked; none where there is no file."""
-        if not self.path.exists():
+        """Return all entries as they lie in the file, their chain unchecked; none where there is no file."""
+        if not os.path.lexists(self.path):
             return []
         with self._connected() as connection:
-            return _read(connection) if _has_table(connection) else []
+            version = _version(connection)
+            return _read(connection, version) if version else []
+
+    def chain(self) -> Books:
+        """Return empty books that verify this ledger's entries as they are added; see ``whole``."""
+        keyed = os.path.lexists(self._key_path) or self._has_keyed_entries()
+        return Books(key=self._mac_key() if keyed else None)
+
+    def whole(self, books: Books, entries: list[Entry]) -> Books:
+        """Return books that every entry was added to; BudgetError where a head that was kept says that some are gone.
+
+        Nothing was deleted then, and nothing is: an older copy is put right by restoring the newest one.
+        """
+        for witness in self._witnesses:
+            if problem := witness.contradicts(books.length, [entry.hash for entry in entries]):
+                raise BudgetError(_older(self.path.name, problem))
+        return books
 
     def books(self) -> Books:
-        """Return verified accounts and runs; BudgetError where the chain is broken."""
-        return Books(self.entries())
+        """Return verified accounts and runs; BudgetError where the chain is broken, or a part of it is gone."""
+        return self._verified(self.entries())
+
+    def _verified(self, entries: list[Entry]) -> Books:
+        books = self.chain()
+        for entry in entries:
+            books.add(entry)
+        return self.whole(books, entries)
+
+    def _key(self, purpose: str) -> bytes:
+        """Return a key of the ledger for one purpose, from one secret that is drawn at the first call."""
+        if not os.path.lexists(self._key_path):
+            if self._has_keyed_entries():
+                name = self._key_path.name
+                raise BudgetError(f"{name}, the key under which the ledger was written, is gone: restore it. {FREE}")
+            _draw_key(self._key_path)
+        return hmac.digest(read_record(self._key_path), f"coco-opt ledger {purpose}".encode(), "sha256")
+
+    def _mac_key(self) -> bytes:
+        return self._key("entries")
+
+    def _has_keyed_entries(self) -> bool:
+        return any(entry.hash != entry.bare_hash() for entry in self.entries()[-1:])
 
     def _advance(self, run: str, kind: Kind, digest: str) -> None:
         with self._writing() as page:
@@ -110,27 +182,37 @@ class Ledger:
                 raise BudgetError(f"run {run} has no reservation in {self.path.name}")
             if kind == "MEASURED" and known.sealed and known.sealed != digest:
                 raise BudgetError(f"run {run} was {kind} with another content: noise is drawn once for a payment")
-            recorded = {"MEASURED": (known.sealed,), "RELEASED": known.outputs, "ABANDONED": ()}[kind]
-            if digest not in recorded or kind == "ABANDONED":
+            recorded = {"MEASURED": (known.sealed,), "RELEASED": known.outputs}.get(kind, ())
+            if digest not in recorded:
                 advance(known, kind, digest)
                 page.append(kind, known.charge, run, digest)
 
     @contextmanager
     def _writing(self) -> Iterator[_Page]:
+        """Open the books for one transaction; its end is told to the witnesses once it is on disk."""
+        key = self._mac_key()
+        if not os.path.lexists(self.path):
+            self._verified([])
         _create(self.path)
         with self._connected() as connection:
             connection.execute("BEGIN IMMEDIATE")
-            if not _has_table(connection):
-                for statement in _SCHEMA:
-                    connection.execute(statement)
-            yield _Page(connection, Books(_read(connection)))
+            version = _version(connection)
+            entries = _read(connection, version) if version else []
+            for statement in {0: _SCHEMA, _EARLIER: _UPGRADE}.get(version, ()):
+                connection.execute(statement)
+            page = _Page(connection, self._verified(entries), key)
+            before = page.books.length
+            yield page
             connection.execute("COMMIT")
+        if page.books.length > before:
+            for witness in self._witnesses:
+                witness.remember(Head(page.books.length, page.books.head))
 
     @contextmanager
     def _connected(self) -> Iterator[sqlite3.Connection]:
         """Open the file for one transaction, which is rolled back unless it was committed."""
-        if readable_by_others(self.path):
-            raise BudgetError(f"others can read the ledger {self.path.name}: run chmod 600 on it")
+        if reason := foreign(self.path):
+            raise BudgetError(f"the ledger {self.path.name} {reason}")
         failure = ""
         try:
             uri = f"{self.path.resolve().as_uri()}?mode=rw"
@@ -140,34 +222,52 @@ class Ledger:
                 connection.execute("PRAGMA journal_mode = DELETE")
                 yield connection
         except sqlite3.Error as error:
-            failure = type(error).__name__ if error.sqlite_errorname is None else error.sqlite_errorname
+            # Errors of the module itself, as for text that is no UTF-8, have no name of SQLite's.
+            failure = getattr(error, "sqlite_errorname", None) or type(error).__name__
         if failure:
-            message = f"the ledger {self.path.name} cannot be used ({failure}): try again, nothing is paid twice"
-            raise BudgetError(message)
+            raise BudgetError(f"the ledger {self.path.name} cannot be used ({failure}): {_way_on(failure)}. {FREE}")
 
     def __repr__(self) -> str:
         return f"Ledger({self.path.name!r})"
 
 
 class _Page:
-    """A transaction's connection, and the books it may append to."""
+    """A transaction's connection, the books it may append to, and the key of their entries."""
 
-    def __init__(self, connection: sqlite3.Connection, books: Books) -> None:
+    def __init__(self, connection: sqlite3.Connection, books: Books, key: bytes) -> None:
         self._connection = connection
         self.books = books
+        self._key = key
 
     def grant(self, charge: Charge, amount: Fraction) -> Account:
         self.append("GRANTED", replace(charge, amount=amount), "", "")
         return self.books.accounts[charge.dataset]
 
     def append(self, kind: Kind, charge: Charge, run: str, digest: str) -> None:
-        time = datetime.now(UTC).isoformat(timespec="seconds")
-        facts = (charge.dataset, run, charge.unit, charge.amount, charge.neighbours, digest, time, self.books.head)
-        entry = Entry(self.books.length + 1, kind, *facts).hashed()
+        facts = (charge.dataset, run, charge.unit, charge.amount, charge.neighbours, digest, now(), self.books.head)
+        fingerprint = charge.fingerprint if kind == "RESERVED" else ""
+        entry = Entry(self.books.length + 1, kind, *facts, fingerprint).keyed(self._key)
         self.books.add(entry)
         values = tuple(entry.as_dict()[name] for name in _COLUMNS.split(", "))
         marks = ", ".join("?" * len(values))
         self._connection.execute(f"INSERT INTO entries ({_COLUMNS}) VALUES ({marks})", values)
+
+
+def now() -> str:
+    """Return the time in UTC, to the second."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _draw_key(path: Path) -> None:
+    """Draw a key and keep it; of several processes one is the first."""
+    try:
+        write_record(path, os.urandom(KEY_BYTES))
+        return
+    except InputError as error:
+        if error.code == "file-exists":
+            return
+        failure = error.message
+    raise BudgetError(f"the key of a ledger, {path.name}, cannot be made in {path.parent}: {failure}")
 
 
 def _create(path: Path) -> None:
@@ -184,24 +284,43 @@ def _create(path: Path) -> None:
         raise BudgetError(f"the ledger {path.name} cannot be made in {path.parent}: {failure}")
 
 
-def _has_table(connection: sqlite3.Connection) -> bool:
-    """Tell whether the file holds a ledger; BudgetError where it holds something else."""
-    version = connection.execute("PRAGMA user_version").fetchone()[0]
+def _version(connection: sqlite3.Connection) -> int:
+    """Return the format of the file, 0 where it is empty; BudgetError where it holds something else."""
+    version: int = connection.execute("PRAGMA user_version").fetchone()[0]
     tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-    if version == _FORMAT:
-        return True
-    if tables or version:
-        raise BudgetError("this file is not a ledger of this version of coco-opt")
-    return False
+    if version in (_FORMAT, _EARLIER) or not (tables or version):
+        return version
+    raise BudgetError("this file is not a ledger of this version of coco-opt, and no new one is begun in its place")
 
 
-def _read(connection: sqlite3.Connection) -> list[Entry]:
-    rows = connection.execute(f"SELECT {_COLUMNS} FROM entries ORDER BY sequence").fetchall()
-    return [_entry(row) for row in rows]
+def _read(connection: sqlite3.Connection, version: int) -> list[Entry]:
+    """Return the entries; BudgetError where those of a keyed ledger carry bare hashes, which anybody can make."""
+    columns = _OLD_COLUMNS if version == _EARLIER else _COLUMNS
+    rows = connection.execute(f"SELECT {columns} FROM entries ORDER BY sequence").fetchall()
+    entries = [_entry(row) for row in rows]
+    if version == _FORMAT and entries and entries[-1].hash == entries[-1].bare_hash():
+        raise BudgetError(_older("of this configuration", "its entries carry no MAC"))
+    return entries
+
+
+def _way_on(failure: str) -> str:
+    """Return what to do about an error of SQLite."""
+    if failure in ("SQLITE_BUSY", "SQLITE_LOCKED"):
+        return "another process holds it, try again"
+    if failure == "SQLITE_FULL" or failure.startswith("SQLITE_IOERR"):
+        return "make room on its disk, or mend it"
+    return "if trying again does not help, restore it from a copy"
+
+
+def _older(name: str, problem: str) -> str:
+    return (
+        f"the ledger {name} is missing, emptied or an older copy: {problem}. Restore the newest one; nothing was "
+        f"deleted. {FREE}"
+    )
 
 
 def _entry(row: tuple[Any, ...]) -> Entry:
-    fields = dict(zip(_COLUMNS.split(", "), row, strict=True))
+    fields = dict(zip(_COLUMNS.split(", "), row, strict=False))
     try:
         amount = Fraction(fields.pop("amount"))
     except (ValueError, ZeroDivisionError):
@@ -211,11 +330,22 @@ def _entry(row: tuple[Any, ...]) -> Entry:
 
 def _same(run: Run, charge: Charge, account: Account) -> Run:
     """Return a run that is resumed; BudgetError where another charge goes by its name."""
-    if run.state == "ABANDONED":
-        raise BudgetError(f"run {run.name} was abandoned and cannot be resumed")
+    if run.state in ("ABANDONED", "VOIDED"):
+        raise BudgetError(f"run {run.name} was {run.state.lower()} and cannot be resumed")
     if (run.charge.dataset, run.charge.digest) != (charge.dataset, charge.digest) or run.cost != account.cost(charge):
         raise BudgetError(f"run {run.name} was reserved for other questions or another budget")
     return run
+
+
+def _check_name(charge: Charge, books: Books) -> None:
+    """Raise BudgetError where the same data were paid for under other names, and never under this one."""
+    names = books.fingerprints.get(charge.fingerprint, set())
+    if names and charge.dataset not in names:
+        raise BudgetError(
+            f"the ledger knows these data as dataset {min(names)!r}: state that as privacy.dataset. Under the name "
+            f"{charge.dataset!r} what they lose would be counted in two accounts; if that is meant, measure them with "
+            "'coco-opt measure CONFIG --renamed'"
+        )
 
 
 def _check_total(account: Account, unit: Unit, total: Fraction) -> None:

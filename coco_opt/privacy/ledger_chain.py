@@ -1,8 +1,14 @@
-"""The entries of a budget ledger, their hash chain, and what they add up to."""
+"""The entries of a budget ledger, their keyed chain, and what they add up to.
+
+An entry's hash is an HMAC under the ledger's key over all its fields and the hash before it: who can write the file and
+does not hold the key can neither change an entry nor add one. Entries of ledgers of version 0.1 carry a bare SHA-256;
+they may stand before the first keyed entry only.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import hmac
 import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
@@ -13,12 +19,17 @@ from coco_opt.errors import BudgetError
 from coco_opt.privacy.accounting import rho_of_epsilon
 from coco_opt.privacy.budget import Neighbours, Unit
 
-Kind = Literal["GRANTED", "RESERVED", "MEASURED", "RELEASED", "ABANDONED"]
+Kind = Literal["GRANTED", "RESERVED", "MEASURED", "RELEASED", "ABANDONED", "VOIDED"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 START = "0" * 64  # what the first entry names as its predecessor's hash
 
 _HASHED = ("sequence", "kind", "dataset", "run", "unit", "amount", "neighbours", "digest", "time", "previous")
-_BEFORE: dict[Kind, tuple[Kind, ...]] = {"MEASURED": ("RESERVED",), "RELEASED": ("MEASURED", "RELEASED")}
+_BEFORE: dict[Kind, tuple[Kind, ...]] = {
+    "MEASURED": ("RESERVED",),
+    "RELEASED": ("MEASURED", "RELEASED"),
+    "ABANDONED": ("RESERVED", "MEASURED"),
+    "VOIDED": ("RESERVED",),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +37,9 @@ class Entry:
     """One line of a ledger; ``hash`` covers all other fields, ``previous`` is the hash of the line before.
 
     GRANTED: ``amount`` more may be spent on ``dataset``. RESERVED: ``run`` spends ``amount``, ``digest`` is that of its
-    questions. MEASURED: ``digest`` of the sealed measurement. RELEASED, as often as it is estimated: ``digest`` of the
-    output. ABANDONED: the run will not be finished, and what it reserved stays spent.
+    questions, ``fingerprint`` the keyed one of its private table. MEASURED: ``digest`` of the sealed measurement.
+    RELEASED, as often as it is estimated: ``digest`` of the output. ABANDONED: the run will not be finished, and what
+    it reserved stays spent. VOIDED: its key met no data and is destroyed, and what it reserved comes back.
     """
 
     sequence: int
@@ -40,18 +52,23 @@ class Entry:
     digest: str
     time: str
     previous: str
+    fingerprint: str = ""
     hash: str = ""
 
-    def hashed(self) -> Entry:
+    def keyed(self, key: bytes) -> Entry:
         """Return the entry with its hash filled in."""
-        return replace(self, hash=self.content_hash())
+        return replace(self, hash=self.keyed_hash(key))
 
-    def content_hash(self) -> str:
-        """Return the SHA-256 of all fields but the hash, hexadecimal."""
-        return hashlib.sha256(self._content().encode()).hexdigest()
+    def keyed_hash(self, key: bytes) -> str:
+        """Return the HMAC-SHA256 of all fields but the hash, hexadecimal."""
+        return hmac.new(key, self._content((*_HASHED, "fingerprint")), "sha256").hexdigest()
 
-    def _content(self) -> str:
-        return json.dumps({name: str(getattr(self, name)) for name in _HASHED}, separators=(",", ":"))
+    def bare_hash(self) -> str:
+        """Return what version 0.1 wrote: the SHA-256 of all fields but the hash, hexadecimal."""
+        return hashlib.sha256(self._content(_HASHED)).hexdigest()
+
+    def _content(self, names: tuple[str, ...]) -> bytes:
+        return json.dumps({name: str(getattr(self, name)) for name in names}, separators=(",", ":")).encode()
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values, the amount as an exact fraction in a string."""
@@ -60,13 +77,17 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """What a run is about to spend: ``amount`` of epsilon or rho on a dataset, under the digest of the questions."""
+    """What a run is about to spend: ``amount`` of epsilon or rho on a dataset, under the digest of the questions.
+
+    ``fingerprint`` is the keyed one of the private table, hexadecimal ("": of version 0.1, which kept none here).
+    """
 
     dataset: str
     unit: Unit
     amount: Fraction
     neighbours: Neighbours
     digest: str
+    fingerprint: str = ""
 
     def __post_init__(self) -> None:
         if not self.dataset.strip() or self.amount <= 0:
@@ -110,7 +131,10 @@ class Account:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """How far a run got: ``state`` is the kind of its last entry; digests are "" until they are known."""
+    """How far a run got: ``state`` is the kind of its last entry; digests are "" until they are known.
+
+    ``receipt`` is the hash of its reservation: whoever has it cannot make it up without the ledger's key.
+    """
 
     name: str
     charge: Charge
@@ -118,6 +142,7 @@ class Run:
     state: Kind = "RESERVED"
     sealed: str = ""
     outputs: tuple[str, ...] = ()
+    receipt: str = ""
 
     @property
     def unfinished(self) -> bool:
@@ -126,13 +151,18 @@ class Run:
 
 
 class Books:
-    """The accounts and runs that verified entries add up to; entries are appended in order, or refused."""
+    """The accounts and runs that entries verified under ``key`` add up to; they are appended in order, or refused.
 
-    def __init__(self, entries: Iterable[Entry] = ()) -> None:
+    Without a key only entries of version 0.1 hold.
+    """
+
+    def __init__(self, entries: Iterable[Entry] = (), key: bytes | None = None) -> None:
         self.accounts: dict[str, Account] = {}
         self.runs: dict[str, Run] = {}
         self.length = 0
         self.head = START
+        self.keyed = False
+        self._key = key
         for entry in entries:
             self.add(entry)
 
@@ -141,10 +171,21 @@ class Books:
         where = f"entry {entry.sequence} of the ledger"
         if entry.sequence != self.length + 1 or entry.previous != self.head:
             raise BudgetError(f"{where} does not follow from the one before it: entries were removed or changed")
-        if entry.hash != entry.content_hash():
+        keyed = self._key is not None and hmac.compare_digest(entry.hash.encode(), entry.keyed_hash(self._key).encode())
+        bare = not self.keyed and not entry.fingerprint and entry.hash == entry.bare_hash()
+        if not keyed and not bare:
             raise BudgetError(f"{where} does not match its hash: it was changed after it was written")
         self._enter(entry, where)
-        self.length, self.head = entry.sequence, entry.hash
+        self.length, self.head, self.keyed = entry.sequence, entry.hash, keyed
+
+    @property
+    def fingerprints(self) -> dict[str, set[str]]:
+        """Return under which names of datasets every private table was paid for, by its keyed fingerprint."""
+        names: dict[str, set[str]] = {}
+        for run in self.runs.values():
+            if run.charge.fingerprint and run.state != "VOIDED":
+                names.setdefault(run.charge.fingerprint, set()).add(run.charge.dataset)
+        return names
 
     def _enter(self, entry: Entry, where: str) -> None:
         if entry.kind == "GRANTED":
@@ -154,7 +195,10 @@ class Books:
         elif entry.run not in self.runs or entry.kind not in KINDS:
             raise BudgetError(f"{where} is of a run without a reservation")
         else:
-            self.runs[entry.run] = advance(self.runs[entry.run], entry.kind, entry.digest)
+            run = self.runs[entry.run] = advance(self.runs[entry.run], entry.kind, entry.digest)
+            if entry.kind == "VOIDED":
+                account = self.accounts[run.charge.dataset]
+                self.accounts[account.dataset] = replace(account, spent=account.spent - run.cost)
 
     def _grant(self, entry: Entry) -> None:
         account = self.accounts.get(entry.dataset, Account(entry.dataset, entry.unit, entry.neighbours))
@@ -165,14 +209,13 @@ class Books:
         if account is None or entry.run in self.runs or entry.unit != account.unit or entry.amount > account.left:
             raise BudgetError(f"{where} reserves what was not granted, or twice for one run")
         self.accounts[entry.dataset] = replace(account, spent=account.spent + entry.amount)
-        charge = Charge(entry.dataset, entry.unit, entry.amount, entry.neighbours, entry.digest)
-        self.runs[entry.run] = Run(entry.run, charge, entry.amount)
+        facts = (entry.dataset, entry.unit, entry.amount, entry.neighbours, entry.digest, entry.fingerprint)
+        self.runs[entry.run] = Run(entry.run, Charge(*facts), entry.amount, receipt=entry.hash)
 
 
 def advance(run: Run, kind: Kind, digest: str) -> Run:
     """Return a run one state further; raise BudgetError for a step out of order or back."""
-    allowed = run.unfinished if kind == "ABANDONED" else run.state in _BEFORE.get(kind, ())
-    if not allowed:
+    if run.state not in _BEFORE.get(kind, ()):
         raise BudgetError(f"run {run.name} is {run.state}: it cannot become {kind}")
     sealed = digest if kind == "MEASURED" else run.sealed
     outputs = (*run.outputs, digest) if kind == "RELEASED" else run.outputs

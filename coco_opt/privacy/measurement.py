@@ -103,14 +103,15 @@ class Asked:
 class Measurement:
     """What was asked and the sealed answers, one entry a question; as private as a release of them would be.
 
-    ``noise`` names the source; ``private`` is False where its noise protects nobody. Raises ProblemError where answers
-    are not those of the questions.
+    ``noise`` names the source; ``private`` is False where its noise protects nobody. ``receipt`` is the hash of the
+    ledger's entry that paid, "" for none. Raises ProblemError where answers are not those of the questions.
     """
 
     asked: Asked
     answers: tuple[Answers, ...]
     noise: str
     private: bool
+    receipt: str = ""
 
     def __post_init__(self) -> None:
         if [one.question for one in self.answers] != list(self.asked.questions):
@@ -156,6 +157,7 @@ class Drawing:
     stream: Iterable[NoisyPart]
     noise: str
     private: bool
+    receipt: str = ""
 
     @property
     def status(self) -> str:
@@ -170,7 +172,7 @@ class Drawing:
         """Draw all noise and return the measurement, held in memory."""
         asked = self.asked
         answers = gathered(asked.questions, self.parts(), asked.hierarchy, asked.per_region)
-        return Measurement(asked, answers, self.noise, self.private)
+        return Measurement(asked, answers, self.noise, self.private, self.receipt)
 
 
 def question_dict(question: Question) -> dict[str, Any]:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import secrets
 import shutil
 import stat
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from coco_opt.errors import InputError, Place
 
 Chunk = bytes | memoryview
+FREE = "What was paid for stays paid: once this is put right, the same command goes on for free"
 _TEMPORARY = ".partial"
 
 
@@ -24,7 +27,7 @@ def write_private(path: Path, chunks: Iterable[Chunk]) -> None:
     time must be ensured by the caller.
     """
     _refuse_existing(path)
-    temporary = path.parent / f".{path.name}.{secrets.token_hex(8)}{_TEMPORARY}"
+    temporary = temporary_name(path)
     try:
         _write_new(temporary, chunks)
         _name(temporary, path)
@@ -33,8 +36,28 @@ def write_private(path: Path, chunks: Iterable[Chunk]) -> None:
     except OSError as error:
         reason = error.strerror or "unknown reason"
     finally:
-        temporary.unlink(missing_ok=True)
-    raise InputError("cannot-write", f"the private file could not be written: {reason}", Place(path.name))
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+    raise InputError("cannot-write", f"the private file could not be written: {reason}. {FREE}", Place(path.name))
+
+
+def replace_private(path: Path, chunks: Iterable[Chunk]) -> None:
+    """Write a file of mode 0600 in the place of an older one, durably: a reader sees the one or the other, whole.
+
+    Raises InputError (cannot-write).
+    """
+    temporary = temporary_name(path)
+    try:
+        _write_new(temporary, chunks)
+        temporary.replace(path)
+        sync_folder(path.parent)
+        return
+    except OSError as error:
+        reason = error.strerror or "unknown reason"
+    finally:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+    raise InputError("cannot-write", f"the private file could not be written: {reason}. {FREE}", Place(path.name))
 
 
 def _name(temporary: Path, path: Path) -> None:
@@ -69,21 +92,58 @@ def erase_private(path: Path) -> None:
     """
     if not path.exists():
         return
-    with path.open("r+b") as file:
-        file.write(bytes(path.stat().st_size))
-        file.flush()
-        os.fsync(file.fileno())
-    path.unlink()
-    sync_folder(path.parent)
+    try:
+        with path.open("r+b") as file:
+            file.write(bytes(path.stat().st_size))
+            file.flush()
+            os.fsync(file.fileno())
+        path.unlink()
+        sync_folder(path.parent)
+        return
+    except OSError as error:
+        reason = error.strerror or "unknown reason"
+    raise InputError("cannot-write", f"could not be erased: {reason}. {FREE}", Place(path.name))
+
+
+def temporary_name(path: Path) -> Path:
+    """Return where a file or folder is built before it appears: a name of this process that no other writer takes."""
+    return path.parent / f".{path.name}.{os.getpid()}.{secrets.token_hex(8)}{_TEMPORARY}"
+
+
+def remove_leftovers(folder: Path, name: str | None = None) -> None:
+    """Remove what interrupted processes left half-built in a folder, of one name or all; who lives keeps their own."""
+    pattern = re.compile(
+        rf"\.{'.+' if name is None else re.escape(name)}\.(\d+)\.[0-9a-f]{{16}}{re.escape(_TEMPORARY)}"
+    )
+    for path in folder.iterdir() if folder.is_dir() else ():
+        built = pattern.fullmatch(path.name)
+        if built and not _is_running(int(built[1])):
+            _remove(path)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _is_running(process: int) -> bool:
+    if os.name != "posix":
+        return True  # signal 0 would end it
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def remove_partial(folder: Path) -> None:
     """Remove what an interrupted write left in a folder; only while nobody else writes there."""
     for path in folder.glob(f".*{_TEMPORARY}"):
-        if path.is_dir():
-            shutil.rmtree(path)
-        else:
-            path.unlink(missing_ok=True)
+        _remove(path)
 
 
 def sync_folder(folder: Path) -> None:
@@ -98,14 +158,35 @@ def sync_folder(folder: Path) -> None:
 
 
 def make_private_folder(folder: Path) -> None:
-    """Make a folder of mode 0700 in an existing one, durably; it may exist already."""
-    folder.mkdir(mode=0o700, exist_ok=True)
-    sync_folder(folder.parent)
+    """Make a folder of mode 0700 in an existing one, durably; it may exist already.
+
+    Raises InputError (foreign-file) where it cannot be made, is a link, or is not its user's alone.
+    """
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        sync_folder(folder.parent)
+        reason = foreign(folder)
+    except OSError as error:
+        reason = f"cannot be made: {error.strerror}"
+    if reason:
+        raise InputError("foreign-file", f"{reason}. {FREE}", Place(folder.name))
 
 
-def readable_by_others(path: Path) -> bool:
-    """Tell whether anyone but the owner may touch a file."""
-    return os.name == "posix" and bool(stat.S_IMODE(path.stat().st_mode) & 0o077)
+def foreign(path: Path) -> str:
+    """Return why a private file or folder is not its user's alone (a link, another owner, open to others), or "".
+
+    Nothing is known of a path where nothing is. Raises OSError where it cannot be looked at.
+    """
+    if os.name != "posix" or not os.path.lexists(path):
+        return ""
+    seen = path.lstat()
+    if stat.S_ISLNK(seen.st_mode):
+        return "is a link: put the file or folder itself there"
+    if seen.st_uid != os.geteuid():
+        return "belongs to another user: run as its owner"
+    if stat.S_IMODE(seen.st_mode) & 0o077:
+        return f"others can read it: run chmod {'700' if stat.S_ISDIR(seen.st_mode) else '600'} on it"
+    return ""
 
 
 class FileLock:
@@ -120,12 +201,19 @@ class FileLock:
 
         With ``wait``, once the other gives it back.
         """
-        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
+        descriptor = self._open()
         if not _lock(descriptor, wait=wait):
             os.close(descriptor)
             return False
         self._descriptor = descriptor
         return True
+
+    def _open(self) -> int:
+        try:
+            return os.open(self._path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
+        except OSError as error:
+            reason = error.strerror or "unknown reason"
+        raise InputError("cannot-write", f"cannot be opened: {reason}. {FREE}", Place(self._path.name))
 
     def release(self) -> None:
         """Give the lock back."""

@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import hmac
-import json
+import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from coco_opt.errors import InputError, Place
-from coco_opt.privacy.private_files import (
-    FileLock,
-    erase_private,
-    make_private_folder,
-    readable_by_others,
-    remove_partial,
-    write_private,
-)
-from coco_opt.privacy.run_key import KEY_BYTES, RunKey
+from coco_opt.errors import InputError
+from coco_opt.privacy.bookkeeping import read_facts, read_record, write_facts, write_record
+from coco_opt.privacy.private_files import FileLock, erase_private, make_private_folder, remove_partial
+from coco_opt.privacy.run_key import RunKey
 
 _KEY = "key"
 _BINDING = "input"
@@ -51,7 +45,7 @@ class RunFolder:
     @property
     def has_key(self) -> bool:
         """Tell whether the noise key is there: from before the payment until the measurements are sealed."""
-        return (self.path / _KEY).exists()
+        return os.path.lexists(self.path / _KEY)
 
     @property
     def measurement(self) -> Path:
@@ -66,24 +60,19 @@ class RunFolder:
     @property
     def is_bound(self) -> bool:
         """Tell whether the run was bound to its input: from then on noise may have been drawn."""
-        return (self.path / _BINDING).exists()
+        return os.path.lexists(self.path / _BINDING)
 
     def key(self) -> RunKey:
         """Return the run's noise key, drawn and kept durably at the first call.
 
-        Raises InputError where others could have read it, or it is damaged.
+        Raises InputError where others could have read it, or it is damaged (see ``read_record``).
         """
         path = self.path / _KEY
-        if not path.exists():
-            key = RunKey.generate()
-            write_private(path, [key.to_bytes()])
-            return key
-        if readable_by_others(path):
-            raise InputError("open-key", "others can read the noise key: this run cannot be finished", Place(_KEY))
-        secret = path.read_bytes()
-        if len(secret) != KEY_BYTES:
-            raise InputError("lost-key", f"the noise key of run {self.name} is damaged: restore the private folder")
-        return RunKey.from_bytes(secret)
+        if self.has_key:
+            return RunKey.from_bytes(read_record(path))
+        key = RunKey.generate()
+        write_record(path, key.to_bytes())
+        return key
 
     def bind(self, fingerprint: bytes) -> None:
         """Keep the keyed fingerprint of the input durably; InputError (input-changed) where it is another one.
@@ -91,13 +80,13 @@ class RunFolder:
         The same noise on two inputs would show their difference, so a run measures one input only.
         """
         if not self.is_bound:
-            write_private(self.path / _BINDING, [fingerprint])
+            write_record(self.path / _BINDING, fingerprint)
         elif not self.holds(fingerprint):
             raise InputError("input-changed", f"the private table is not the one that run {self.name} measures")
 
     def holds(self, fingerprint: bytes) -> bool:
         """Tell whether the run is bound to the input of this fingerprint; ``is_bound`` must hold."""
-        return hmac.compare_digest((self.path / _BINDING).read_bytes(), fingerprint)
+        return hmac.compare_digest(read_record(self.path / _BINDING), fingerprint)
 
     def erase_key(self) -> None:
         """Overwrite and remove the noise key; nothing happens where it is gone."""
@@ -106,19 +95,21 @@ class RunFolder:
     def keep(self, name: str, facts: Mapping[str, Any]) -> None:
         """Keep private facts of the run durably under a name; later calls leave the first ones."""
         if not (self.path / f"{name}.json").exists():
-            write_private(self.path / f"{name}.json", [json.dumps(dict(facts), indent=2).encode()])
+            write_facts(self.path / f"{name}.json", facts)
 
     def kept(self, name: str) -> dict[str, Any]:
         """Return the facts kept under a name; {} without any, or where they cannot be read: none is needed to go on."""
         path = self.path / f"{name}.json"
         try:
-            return dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
-        except (ValueError, TypeError):
+            return read_facts(path) if path.exists() else {}
+        except InputError:
             return {}
 
     def forget(self) -> None:
-        """Delete the sealed measurement."""
+        """Delete the sealed measurement, and what was made of it here."""
         shutil.rmtree(self.measurement)
+        for path in (*self.path.glob("method-*"), *self.path.glob("released-*")):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
 
     def discard(self) -> None:
         """Remove the folder of a run that was never paid for, its key first."""

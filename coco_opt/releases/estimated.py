@@ -21,11 +21,11 @@ from coco_opt.files.folder import (
     arrow_table,
     as_json,
     build_folder,
-    building_name,
     publish_folder,
-    remove_leftovers,
+    sealed,
 )
 from coco_opt.files.regions import REGIONS, region_table
+from coco_opt.privacy.private_files import remove_leftovers, temporary_name
 from coco_opt.releases.kind import AnyKind, PageWriter, Shown
 from coco_opt.releases.measure import check_target
 from coco_opt.releases.reporter import Reporter, Silent
@@ -161,11 +161,11 @@ def _publish(
     processes may publish under one name: each builds under a name of its own.
     """
     first = default if out is None else out
-    remove_leftovers(first)
-    building = building_name(first)
+    remove_leftovers(first.parent, first.name)
+    building = temporary_name(first)
 
     def index(digests: Mapping[str, str]) -> bytes:
-        return as_json({**manifest, "files": dict(digests)})
+        return as_json(sealed({**manifest, "files": dict(digests)}))
 
     try:
         digest = build_folder(building, files, MANIFEST, index, private=False)

@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 
 from coco_opt.config.model import Config
@@ -14,7 +15,7 @@ from coco_opt.files.measurement import read_measurement
 from coco_opt.privacy.ledger_chain import Run
 from coco_opt.privacy.measurement import Measurement
 from coco_opt.privacy.run_folder import RunFolder
-from coco_opt.releases.runs import RUNS, ledger_of
+from coco_opt.releases.runs import RUNS, ledger_of, void_run
 
 SEEDED = "seeded"
 
@@ -71,9 +72,10 @@ def read_kept(config: Config, folder: Path) -> tuple[Measurement, str | None]:
 
 
 def abandon_run(config: Config, name: str) -> None:
-    """Give a run up that measured nothing, and erase its noise key; what it paid stays spent.
+    """Give a run up that measured nothing, and erase its noise key.
 
-    Raises BudgetError where it is unknown, in progress or measured.
+    What it paid comes back if its key never met the data, and stays spent otherwise. Raises BudgetError where it is
+    unknown, in progress or measured.
     """
     run = ledger_of(config).books().runs.get(name)
     folder = RunFolder(config.output.private / RUNS, name)
@@ -81,6 +83,8 @@ def abandon_run(config: Config, name: str) -> None:
         raise BudgetError(f"run {name} has no reservation in {ledger_of(config).path.name}")
     if run.state != "RESERVED" or folder.is_sealed:
         raise BudgetError(f"run {name} is {run.state}: estimate what it measured for free, or --forget it")
+    if void_run(ledger_of(config), folder, run):
+        return
     with _held(folder, "it cannot be given up"):
         ledger_of(config).abandon(name)
         folder.erase_key()
@@ -103,6 +107,19 @@ def forget_run(config: Config, name: str) -> None:
         if run.state == "RESERVED":
             raise BudgetError(f"run {name} is not finished: go on with it first, which is free")
         folder.forget()
+
+
+def forget_before(config: Config, day: date) -> tuple[str, ...]:
+    """Delete the measurements of all finished runs that began before a day (UTC), and return their names.
+
+    Raises BudgetError where one is in progress: what was deleted before it stays so.
+    """
+    start = f"{day:%Y%m%d}T"
+    old = [known for known in known_runs(config) if known.folder is not None and known.name < start]
+    forgotten = [known.name for known in old if known.run is None or known.run.state != "RESERVED"]
+    for name in forgotten:
+        forget_run(config, name)
+    return tuple(forgotten)
 
 
 @contextmanager

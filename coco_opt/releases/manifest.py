@@ -31,6 +31,7 @@ def manifest_of(
         "budget": budget_of(config, measurement),
         "levels": list(measurement.asked.levels),
         "measurement": measurement.asked.digest,
+        "receipt": measurement.receipt,
         "config": config.as_dict(),
         "versions": versions(),
         "promises": ["integers", *released.promises],

@@ -16,12 +16,12 @@ import numpy as np
 
 from coco_opt.config.model import Config
 from coco_opt.errors import InputError, Place, ProblemError
-from coco_opt.files.folder import building_name
 from coco_opt.files.measurement import read_measurement, write_measurement
 from coco_opt.kinds import kind_row
 from coco_opt.privacy.answers import NoisyPart, noisy_parts, offsets_of
 from coco_opt.privacy.measurement import Asked, Drawing, Measurement
 from coco_opt.privacy.noise import NoiseSource
+from coco_opt.privacy.private_files import temporary_name
 from coco_opt.privacy.run_folder import RunFolder
 from coco_opt.privacy.run_key import RunKey
 from coco_opt.privacy.secure import SecureNoise
@@ -32,7 +32,7 @@ from coco_opt.releases.kept import SEEDED
 from coco_opt.releases.kind import AnyKind, Plan, Private
 from coco_opt.releases.records import new_run_id, open_private_folder
 from coco_opt.releases.reporter import Reporter, Silent
-from coco_opt.releases.runs import PaidRun, fingerprint_of, opened_run
+from coco_opt.releases.runs import PaidRun, fingerprint_of, new_account, opened_run
 from coco_opt.releases.solvers import rehearse
 
 _BYTES = 8
@@ -97,25 +97,34 @@ def check(config: Config, *, reporter: Reporter | None = None) -> Checked:
 
 
 def measure(
-    config: Config, *, publish: Path | None = None, again: bool = False, reporter: Reporter | None = None
+    config: Config,
+    *,
+    publish: Path | None = None,
+    again: bool = False,
+    renamed: bool = False,
+    reporter: Reporter | None = None,
 ) -> Measured:
     """Check everything, pay, draw the noise and seal; the measurement can be estimated as often as wanted.
 
     The same questions of the same data are paid once: a later call returns the first measurement, unless ``again``. A
-    run that was interrupted goes on for free. ``publish`` writes the measurement to a new folder too. Seeded
+    run that was interrupted goes on for free. Data that the ledger knows as another dataset are refused, unless
+    ``renamed``. ``publish`` writes the measurement to a new folder too. Seeded
     noise pays nothing. Raises ConfigError, InputError, ProblemError, MissingPackageError and BudgetError before
     anything is paid.
     """
     told = Silent() if reporter is None else reporter
     if publish is not None:
         check_target(publish)
-    measured = measured_of(planned(config, told), again=again, keep=True, reporter=told, clock=Clock())
+    plan = planned(config, told)
+    measured = measured_of(plan, again=again, renamed=renamed, keep=True, reporter=told, clock=Clock())
     if publish is not None:
         write_measurement(publish, measured.measurement, private=False)
     return measured
 
 
-def measured_of(plan: Plan, *, again: bool, keep: bool, reporter: Reporter, clock: Clock) -> Measured:
+def measured_of(
+    plan: Plan, *, again: bool = False, renamed: bool = False, keep: bool, reporter: Reporter, clock: Clock
+) -> Measured:
     """Return the measurement of a plan, paid for where its noise is private; see ``measure``.
 
     Without ``keep`` a seeded measurement stays in memory.
@@ -128,15 +137,18 @@ def measured_of(plan: Plan, *, again: bool, keep: bool, reporter: Reporter, cloc
         return _seeded(plan, private, source, reporter, keep=keep)
     warm(plan.asked, source)
     fingerprint = fingerprint_of(config, private.arrays)
-    with opened_run(config, plan.asked, fingerprint, again=again) as run:
+    message = new_account(config)
+    with opened_run(config, plan.asked, fingerprint, again=again, renamed=renamed) as run:
         paid = not run.resumed
+        if message:
+            reporter.line(message)
         measurement = _of_run(run, plan, private, fingerprint, source, reporter)
         clock.lap("measure")
         return Measured(config, measurement, run.name, run.folder.measurement, paid, run.folder.kept("identity"))
 
 
 def _of_run(
-    run: PaidRun, plan: Plan, private: Private, fingerprint: bytes, source: NoiseSource, reporter: Reporter
+    run: PaidRun, plan: Plan, private: Private, fingerprint: str, source: NoiseSource, reporter: Reporter
 ) -> Measurement:
     def draw(key: RunKey) -> Drawing:
         run.folder.keep("identity", private.identity())
@@ -221,7 +233,7 @@ def check_target(folder: Path) -> None:
         folder.parent.mkdir(parents=True, exist_ok=True)
         if not os.access(folder.parent, os.W_OK):
             reason = "permission denied"
-        probe = building_name(folder)
+        probe = temporary_name(folder)
         probe.mkdir()
         probe.rmdir()
     except OSError as error:

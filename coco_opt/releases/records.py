@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import os
 import secrets
-import stat
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from coco_opt.errors import ConfigError, InputError
-from coco_opt.privacy.private_files import write_private
+from coco_opt.privacy.private_files import foreign, write_private
 from coco_opt.releases.kind import Result
 
 
@@ -24,14 +23,13 @@ def new_run_id() -> str:
 def open_private_folder(folder: Path) -> Path:
     """Create a folder only its owner can enter (0700), or check that it is one.
 
-    Raises ConfigError where it cannot be made or others can read it.
+    Raises ConfigError where it cannot be made, is a link or another user's, or others can enter it.
     """
     failure = ""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        mode = stat.S_IMODE(folder.stat().st_mode)
-        if os.name == "posix" and mode & 0o077:
-            failure = f"others can enter the folder {folder.name!r} (mode {mode:o}): run chmod 700 on it"
+        if reason := foreign(folder):
+            failure = f"the folder {folder.name!r}: {reason}"
         elif not os.access(folder, os.W_OK):
             failure = f"the folder {folder.name!r} cannot be written"
     except OSError as error:

@@ -67,7 +67,7 @@ def release(
     open_private_folder(config.output.private)
     clock.lap("read_public")
     try:
-        measured = measured_of(plan, again=False, keep=False, reporter=told, clock=clock)
+        measured = measured_of(plan, keep=False, reporter=told, clock=clock)
     except InputError as error:
         if error.code != "file-not-found" or (run := _measured_run(config, plan.asked)) is None:
             raise

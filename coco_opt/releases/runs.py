@@ -6,29 +6,28 @@ A run that stopped anywhere is taken up by the next call that asks the same ques
 
 from __future__ import annotations
 
-import hmac
-import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from coco_opt.config.model import Config
-from coco_opt.errors import BudgetError, InputError
+from coco_opt.errors import BudgetError, CocoOptError, InputError
 from coco_opt.files.measurement import read_measurement, write_measurement
 from coco_opt.privacy.ledger import Ledger
 from coco_opt.privacy.ledger_chain import Charge, Run
+from coco_opt.privacy.ledger_head import CommandWitness, FileWitness
 from coco_opt.privacy.measurement import Asked, Drawing, Measurement
-from coco_opt.privacy.private_files import FileLock, make_private_folder, readable_by_others, write_private
+from coco_opt.privacy.private_files import FREE, FileLock, make_private_folder, remove_leftovers
 from coco_opt.privacy.run_folder import RunFolder
-from coco_opt.privacy.run_key import KEY_BYTES, RunKey
+from coco_opt.privacy.run_key import RunKey
 from coco_opt.releases.records import new_run_id, open_private_folder
 
 LEDGER = "ledger.sqlite"
 RUNS = "runs"
-_FINGERPRINT_KEY = "fingerprint.key"
 
 Draw = Callable[[RunKey], Drawing]
 
@@ -52,7 +51,7 @@ class PaidRun:
         """Tell whether the measurement is there: nothing private is needed any more."""
         return self.folder.is_sealed or self._run.state != "RESERVED"
 
-    def measurement(self, fingerprint: bytes, draw: Draw) -> Measurement:
+    def measurement(self, fingerprint: str, draw: Draw) -> Measurement:
         """Return the sealed measurement as read back from disk, written as ``draw`` draws it if it is not sealed yet.
 
         ``draw`` is given the key of this run's noise on this input: any other input would have other noise. Afterwards
@@ -66,26 +65,29 @@ class PaidRun:
         self.folder.erase_key()
         return measurement
 
-    def _seal(self, fingerprint: bytes, draw: Draw) -> None:
+    def _seal(self, fingerprint: str, draw: Draw) -> None:
         if not self.folder.has_key:
             raise InputError(
                 "lost-key",
                 f"the noise key of run {self.name} is gone and nothing was sealed: restore the private folder, or "
                 f"give the run up with 'coco-opt ledger CONFIG --abandon {self.name}' (what it paid stays spent)",
             )
-        self.folder.bind(fingerprint)
+        self.folder.bind(fingerprint.encode())
         key = self.folder.key()
-        noise = RunKey(key.derive("coco-opt noise", self._run.charge.digest, fingerprint.hex()))
+        noise = RunKey(key.derive("coco-opt noise", self._run.charge.digest, fingerprint))
         try:
-            write_measurement(self.folder.measurement, draw(noise), private=True)
+            drawn = replace(draw(noise), receipt=self._run.receipt)
+            write_measurement(self.folder.measurement, drawn, private=True)
         finally:
             noise.erase()
             key.erase()
 
 
 def ledger_of(config: Config) -> Ledger:
-    """Return the configured ledger, by default the one in the private folder."""
-    return Ledger(config.privacy.ledger or config.output.private / LEDGER)
+    """Return the configured ledger, by default the one in the private folder, and who else remembers its head."""
+    witness = config.privacy.witness
+    other = FileWitness(witness) if isinstance(witness, Path) else None if witness is None else CommandWitness(witness)
+    return Ledger(config.privacy.ledger or config.output.private / LEDGER, other)
 
 
 def dataset_of(config: Config) -> str:
@@ -93,36 +95,32 @@ def dataset_of(config: Config) -> str:
     return config.privacy.dataset or config.name
 
 
-def charge_for(config: Config, asked: Asked) -> Charge:
-    """Return what a measurement spends, on what, bound to its questions."""
-    return Charge(dataset_of(config), asked.cost.unit, asked.cost.amount, asked.neighbours, asked.digest)
+def new_account(config: Config) -> str:
+    """Return what to say where a payment would open an account: nobody else knows of another ledger; "" elsewhere."""
+    ledger, dataset = ledger_of(config), dataset_of(config)
+    if dataset in ledger.books().accounts:
+        return ""
+    return (
+        f"This opened the account of dataset {dataset!r} in {ledger.path.name}: if these data were released before, by "
+        "another ledger, state that as privacy.ledger"
+    )
 
 
-def fingerprint_of(config: Config, arrays: Iterable[NDArray[np.int64]]) -> bytes:
-    """Return a keyed digest of a private table's canonical form: who lacks the private folder's key learns nothing.
+def charge_for(config: Config, asked: Asked, fingerprint: str) -> Charge:
+    """Return what a measurement spends, on what, bound to its questions and its private table."""
+    cost = asked.cost
+    return Charge(dataset_of(config), cost.unit, cost.amount, asked.neighbours, asked.digest, fingerprint)
 
-    Whoever holds that key can test guesses of the table: it is private like the data. Raises InputError (open-key,
-    lost-key) where others can read the key, or it is gone beside runs that were bound by it.
+
+def fingerprint_of(config: Config, private: Iterable[NDArray[np.int64]]) -> str:
+    """Return the ledger's keyed digest of a private table's canonical form, hexadecimal; see ``Ledger.fingerprint``.
+
+    Raises InputError and BudgetError where the ledger or its key are not what was left.
     """
-    code = hmac.new(_fingerprint_key(open_private_folder(config.output.private)), digestmod="sha256")
-    for array in arrays:
-        code.update(array.size.to_bytes(8, "little") + array.astype("<i8", copy=False).tobytes())
-    return code.digest()
-
-
-def _fingerprint_key(private: Path) -> bytes:
-    path = private / _FINGERPRINT_KEY
-    with _starting(private / RUNS) as root:
-        bound = any(RunFolder(root, run.name).is_bound for run in root.iterdir() if run.is_dir())
-        if not path.exists() and not bound:
-            write_private(path, [os.urandom(KEY_BYTES)])
-    if path.exists() and readable_by_others(path):
-        raise InputError("open-key", f"others can read {path.name} in the private folder: run chmod 600 on it")
-    key = path.read_bytes() if path.exists() else b""
-    if len(key) != KEY_BYTES:
-        message = f"{path.name} of the private folder, which tells its data apart, is lost: restore it"
-        raise InputError("lost-key", message)
-    return key
+    with _starting(open_private_folder(config.output.private) / RUNS) as root:
+        ledger = ledger_of(config)
+        _refuse_forgotten(ledger, root)
+        return ledger.fingerprint(private)
 
 
 @contextmanager
@@ -132,26 +130,30 @@ def _starting(root: Path) -> Iterator[Path]:
     lock = FileLock(root / "lock")
     lock.acquire(wait=True)
     try:
+        remove_leftovers(root.parent)
         yield root
     finally:
         lock.release()
 
 
 @contextmanager
-def opened_run(config: Config, asked: Asked, fingerprint: bytes, *, again: bool = False) -> Iterator[PaidRun]:
+def opened_run(
+    config: Config, asked: Asked, fingerprint: str, *, again: bool = False, renamed: bool = False
+) -> Iterator[PaidRun]:
     """Take up the run that asked these questions of this data, or start and pay one.
 
-    With ``again`` a run that was measured already is left alone, and another one is paid for. Raises BudgetError where
-    the budget does not allow it, and InputError (input-changed) where the same questions were asked of other data under
-    this dataset's name: before anything is spent.
+    With ``again`` a run that was measured already is left alone, and another one is paid for; with ``renamed`` data
+    that the ledger knows by another name are paid for under this one too. Raises BudgetError where the budget does not
+    allow it, and InputError (input-changed) where the same questions were asked of other data under this dataset's
+    name: before anything is spent.
     """
-    ledger, charge = ledger_of(config), charge_for(config, asked)
+    ledger, charge = ledger_of(config), charge_for(config, asked, fingerprint)
     with _starting(open_private_folder(config.output.private) / RUNS) as root:
         _sweep(ledger, root)
-        folder = _known_run(ledger, root, charge, fingerprint, again=again)
+        folder = _known_run(ledger, root, charge, again=again)
         resumed = folder is not None
         if folder is None:
-            folder = _started(ledger, root, charge, config)
+            folder = _started(ledger, root, charge, config, renamed=renamed)
     try:
         # Another process may have gone on with it before the lock was ours: the ledger says how far.
         yield PaidRun(ledger, folder, ledger.books().runs[folder.name], resumed=resumed)
@@ -159,20 +161,21 @@ def opened_run(config: Config, asked: Asked, fingerprint: bytes, *, again: bool 
         folder.release()
 
 
-def _known_run(ledger: Ledger, root: Path, charge: Charge, fingerprint: bytes, *, again: bool) -> RunFolder | None:
+def _known_run(ledger: Ledger, root: Path, charge: Charge, *, again: bool) -> RunFolder | None:
     """Return the claimed folder of a run of the same questions on this data, None without one.
 
     Whatever stands in the way of a run that was paid for is an error that says what to restore: only ``again`` may pay
-    for the same twice.
+    for the same twice. A reservation of other data that never met them is voided: its amount comes back.
     """
     changed: list[str] = []
     for run in ledger.books().runs.values():
         same = (run.charge.dataset, run.charge.digest) == (charge.dataset, charge.digest)
         folder = RunFolder(root, run.name)
-        if not same or run.state == "ABANDONED" or (again and _is_measured(run, folder)):
+        if not same or run.state in ("ABANDONED", "VOIDED") or (again and _is_measured(run, folder)):
             continue
-        if folder.is_bound and not folder.holds(fingerprint):
-            changed.append(run.name)
+        if run.charge.fingerprint != charge.fingerprint:
+            if not void_run(ledger, folder, run):
+                changed.append(run.name)
         elif not folder.path.is_dir() or (_is_measured(run, folder) and not folder.is_sealed):
             raise InputError(
                 "measurement-gone",
@@ -193,12 +196,29 @@ def _known_run(ledger: Ledger, root: Path, charge: Charge, fingerprint: bytes, *
     return None
 
 
+def void_run(ledger: Ledger, folder: RunFolder, run: Run) -> bool:
+    """Give back what a run reserved whose key met no data, and destroy the key; False where it may have met some.
+
+    The binding is written before the first noise: without one, none was drawn.
+    """
+    if run.state != "RESERVED" or not folder.path.is_dir() or not folder.claim():
+        return False
+    try:
+        if folder.is_bound or folder.is_sealed:
+            return False
+        folder.erase_key()
+        ledger.void(run.name)
+        return True
+    finally:
+        folder.release()
+
+
 def _is_measured(run: Run, folder: RunFolder) -> bool:
     """Tell whether noise was drawn and sealed: then it is estimated for free, and never drawn again."""
     return run.state != "RESERVED" or folder.is_sealed or not folder.path.is_dir()
 
 
-def _started(ledger: Ledger, root: Path, charge: Charge, config: Config) -> RunFolder:
+def _started(ledger: Ledger, root: Path, charge: Charge, config: Config, *, renamed: bool) -> RunFolder:
     """Draw a key, pay, and return the claimed folder; where the budget does not allow it nothing is left.
 
     The key is on disk before the payment, so that a payment always has one.
@@ -209,8 +229,8 @@ def _started(ledger: Ledger, root: Path, charge: Charge, config: Config) -> RunF
     try:
         folder.key().erase()
         folder.keep("ledger", {"path": str(ledger.path.resolve())})
-        ledger.reserve(folder.name, charge, config.privacy.total)
-    except BudgetError:
+        ledger.reserve(folder.name, charge, config.privacy.total, renamed=renamed)
+    except CocoOptError:
         # A commit may report an error after it became durable: a key that was paid for is never thrown away.
         if folder.name in ledger.books().runs:
             folder.release()
@@ -224,20 +244,35 @@ def _started(ledger: Ledger, root: Path, charge: Charge, config: Config) -> RunF
 
 
 def _sweep(ledger: Ledger, root: Path) -> None:
-    """Remove the folders of starts that died before they paid; refuse a ledger that forgot what was measured."""
-    paid, own = ledger.books().runs, ledger.path.resolve()
+    """Remove the folders of starts that died before they paid, once the ledger forgot nothing that was measured."""
+    own = ledger.path.resolve()
+    for folder in _refuse_forgotten(ledger, root):
+        if _ledger_of_run(folder, own) == own and folder.claim():
+            folder.discard()
+
+
+def _refuse_forgotten(ledger: Ledger, root: Path) -> list[RunFolder]:
+    """Return the folders of runs that the ledger does not know; BudgetError where one of them measured.
+
+    Then the ledger is missing, or an older copy, and nothing is deleted.
+    """
+    paid, own, unknown = ledger.books().runs, ledger.path.resolve(), []
     for path in root.iterdir():
         if not path.is_dir() or path.name in paid or path.name.startswith("."):
             continue
         folder = RunFolder(root, path.name)
         # Another ledger's run may have paid: then its folder names that ledger, for it is written before.
-        recorded = Path(folder.kept("ledger").get("path", own))
+        recorded = _ledger_of_run(folder, own)
         if recorded != own and recorded.exists():
             continue
         if folder.is_bound or folder.is_sealed:
             raise BudgetError(
                 f"the ledger {ledger.path.name} does not know run {path.name}, which measured: it is missing, or an "
-                f"older copy. Restore it, or state its path as privacy.ledger; nothing was deleted"
+                f"older copy. Restore it, or state its path as privacy.ledger; nothing was deleted. {FREE}"
             )
-        if recorded == own and folder.claim():
-            folder.discard()
+        unknown.append(folder)
+    return unknown
+
+
+def _ledger_of_run(folder: RunFolder, own: Path) -> Path:
+    return Path(folder.kept("ledger").get("path", own))

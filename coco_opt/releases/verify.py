@@ -5,6 +5,7 @@ From the raw files and without the code that wrote them; it never raises on bad 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,8 @@ from typing import Any
 from coco_opt.config.model import Config
 from coco_opt.errors import CocoOptError, InputError
 from coco_opt.files.checked import Check
-from coco_opt.files.folder import MANIFEST, file_digest, read_manifest
+from coco_opt.files.folder import MANIFEST, SIGNATURE, file_digest, read_manifest
+from coco_opt.files.measurement import INDEX, is_measurement, read_index, read_measurement
 from coco_opt.files.regions import checked_regions
 from coco_opt.kinds import kind_row
 from coco_opt.privacy.cost import cost_of
@@ -20,6 +22,36 @@ from coco_opt.privacy.ledger_chain import Books, Charge, Run
 from coco_opt.releases.kind import AnyKind, Folder
 from coco_opt.releases.manifest import FORMAT
 from coco_opt.releases.runs import ledger_of
+from coco_opt.releases.seal import budget_check, seal_check
+from coco_opt.releases.signing import signature_check
+
+
+def verify_folder(folder: str | Path, signed_by: Path | None = None) -> list[Check]:
+    """Check a release or a published measurement, and its signature where there is one or a public key is given.
+
+    Raises InputError (file-not-found, bad-key) where the key cannot be read.
+    """
+    folder = Path(folder)
+    checks = _measurement(folder) if is_measurement(folder) else verify_release(folder)
+    signed = signed_by is not None or os.path.lexists(folder / SIGNATURE)
+    return [*checks, signature_check(folder, signed_by)] if signed else checks
+
+
+def _measurement(folder: Path) -> list[Check]:
+    """Check a measurement: its files by digest, its index by its seal, and that nothing else lies there."""
+    try:
+        measurement, _ = read_measurement(folder)
+        index = read_index(folder)
+    except CocoOptError as error:
+        return [Check("files", passed=False, detail=str(error))]
+    foreign = sorted({path.name for path in folder.iterdir()} - {INDEX, SIGNATURE, *index["files"]})
+    detail = f"not of this measurement: {', '.join(foreign)}" if foreign else "all files are those that were written"
+    cost = f"{measurement.status}: {measurement.cost}"
+    return [
+        Check("files", not foreign, detail),
+        seal_check(folder / INDEX, index),
+        Check("cost", passed=True, detail=cost),
+    ]
 
 
 def verify_release(folder: str | Path) -> list[Check]:
@@ -33,10 +65,10 @@ def verify_release(folder: str | Path) -> list[Check]:
         kind: AnyKind = kind_row(str(manifest.get("kind"))).load()
     except InputError as error:
         return [Check("files", passed=False, detail=str(error))]
-    checks = [_files(folder, manifest), _manifest(manifest, kind)]
+    checks = [_files(folder, manifest), seal_check(folder / MANIFEST, manifest), _manifest(manifest, kind)]
     if not checks[-1].passed:
         return checks
-    return checks + list(_content(folder, manifest, kind))
+    return [*checks, budget_check(manifest), *_content(folder, manifest, kind)]
 
 
 def _files(folder: Path, manifest: Mapping[str, Any]) -> Check:
@@ -44,7 +76,7 @@ def _files(folder: Path, manifest: Mapping[str, Any]) -> Check:
     stated = manifest.get("files")
     if not isinstance(stated, dict):
         return Check("files", passed=False, detail=f"{MANIFEST} states no digests of files")
-    there = {path.name for path in folder.iterdir()} - {MANIFEST}
+    there = {path.name for path in folder.iterdir()} - {MANIFEST, SIGNATURE}
     foreign, missing = sorted(there - set(stated)), sorted(set(stated) - there)
     problem = ""
     if missing:
@@ -119,10 +151,12 @@ def _paid(manifest: Mapping[str, Any], books: Books) -> Check:
     if manifest["private"] is not True:
         return Check("paid", passed=False, detail="says NOT PRIVATE of questions that a run of this ledger measured")
     asked = _asked_in(manifest, books)
-    for run in asked:
+    for run in (run for run in asked if run.receipt == manifest["receipt"]):
         if _same_cost(Charge(run.charge.dataset, cost.unit, cost.amount, neighbours, ""), run, books):
             return Check("paid", passed=True, detail=f"{cost} of dataset {run.charge.dataset!r}, by run {run.name}")
-    if asked:
+    if asked and all(run.receipt != manifest["receipt"] for run in asked):
+        detail = "these questions were measured, and the receipt is of no payment of this ledger for them"
+    elif asked:
         detail = f"run {asked[-1].name} measured these questions at another cost than {cost} for {neighbours!r}"
     else:
         detail = "no run of this ledger measured these questions"

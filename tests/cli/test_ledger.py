@@ -70,7 +70,22 @@ def test_changed_data_are_refused_with_the_ways_on(tmp_path: Path, coco: Runner)
     assert "paid now" in coco("measure", config, "--again").out
     assert paid(tmp_path) == [*ONCE, "RESERVED", "MEASURED"]
     config.write_text(config.read_text().replace('"land"', '"land 2"'))
+    renamed = coco("release", config)
+    assert renamed.code == 3
+    assert "knows these data as dataset 'land'" in renamed.errors[0]
+    assert "paid now" in coco("measure", config, "--renamed").out
     assert coco("release", config).code == 0
+
+
+def test_measurements_are_forgotten_by_a_day(tmp_path: Path, coco: Runner) -> None:
+    config = write_groups(tmp_path, privacy=SECURE)
+    assert coco("release", config).code == 0
+    (run,) = json.loads(coco("ledger", config, "--forget-before", "2020-01-01", "--json").out)["runs"]
+    assert run["estimable"]
+    (run,) = json.loads(coco("ledger", config, "--forget-before", "2999-01-01", "--json").out)["runs"]
+    assert not run["estimable"]
+    assert "[measurement-gone]" in coco("release", config).errors[0]
+    assert "write a day" in coco("ledger", config, "--forget-before", "yesterday").errors[0]
 
 
 def test_a_broken_chain_is_shown_and_exit_1(tmp_path: Path, coco: Runner) -> None:

@@ -25,10 +25,12 @@ VERBS = (
     "estimate",
     "release",
     "verify",
+    "sign",
     "compare",
     "ledger",
     "audit",
     "solvers",
+    "errors",
     "reproduce",
     "bench",
     "cite",
@@ -142,7 +144,7 @@ def test_demo(tmp_path: Path, coco: Runner, monkeypatch: pytest.MonkeyPatch) -> 
     assert ran.out.startswith("NOT PRIVATE")
     (folder,) = Path("releases").iterdir()
     assert folder.name.startswith("demo-")
-    for words in ("bottom-up", "nation", "county", "10 of 10 checks hold", str(folder / "release" / "report.html")):
+    for words in ("bottom-up", "nation", "county", "12 of 12 checks hold", str(folder / "release" / "report.html")):
         assert words in ran.out
     page = (folder / "release" / "report.html").read_text(encoding="utf-8")
     assert "Error by level" in page

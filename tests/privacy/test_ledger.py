@@ -20,6 +20,7 @@ from coco_opt.privacy.ledger import Ledger
 from coco_opt.privacy.ledger_chain import START, Books, Charge, Entry
 
 ROOT = Path(__file__).resolve().parents[2]
+KEY = bytes(32)
 ONE = Charge("taxi", "epsilon", Fraction(1), "add_remove", "config")
 
 
@@ -114,10 +115,16 @@ def test_the_chain_shows_every_change(ledger: Ledger, tmp_path: Path) -> None:
     ledger.measured("r2", "seal")
     entries = ledger.entries()
     assert entries[0].previous == START
-    assert Books(entries).head == entries[-1].hash
+    key = ledger.chain()._key
+    assert Books(entries, key).head == ledger.books().head == entries[-1].hash
+    with pytest.raises(BudgetError):
+        Books(entries, b"another key")
+    with pytest.raises(BudgetError):
+        Books(entries)
     changes = {
         "kind": "RELEASED", "dataset": "other", "run": "x", "unit": "rho", "amount": Fraction(1, 8),
         "neighbours": "replace", "digest": "x", "time": "x", "previous": "x", "hash": "x", "sequence": 9,
+        "fingerprint": "x",
     }  # fmt: skip
     for place in range(len(entries)):
         for field, value in changes.items():
@@ -125,15 +132,15 @@ def test_the_chain_shows_every_change(ledger: Ledger, tmp_path: Path) -> None:
                 continue
             forged = [*entries[:place], replace(entries[place], **{field: value}), *entries[place + 1 :]]  # type: ignore[arg-type]
             with pytest.raises(BudgetError):
-                Books(forged)
+                Books(forged, key)
     for place in range(len(entries) - 1):
         with pytest.raises(BudgetError, match="removed or changed"):
-            Books([*entries[:place], *entries[place + 1 :]])
+            Books([*entries[:place], *entries[place + 1 :]], key)
         with pytest.raises(BudgetError, match="removed or changed"):
-            Books([*entries[:place], entries[place + 1], entries[place], *entries[place + 2 :]])
-    overdrawn = Entry(1, "RESERVED", "taxi", "r", "epsilon", Fraction(1), "add_remove", "", "", START).hashed()
+            Books([*entries[:place], entries[place + 1], entries[place], *entries[place + 2 :]], key)
+    overdrawn = Entry(1, "RESERVED", "taxi", "r", "epsilon", Fraction(1), "add_remove", "", "", START).keyed(KEY)
     with pytest.raises(BudgetError, match="not granted"):
-        Books([overdrawn])
+        Books([overdrawn], KEY)
 
 
 def test_the_table_refuses_changes_and_a_changed_one_is_not_spent_on(ledger: Ledger) -> None:
@@ -206,7 +213,8 @@ print(*(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks its starts")
 def test_fifty_concurrent_starts_one_wins(ledger: Ledger) -> None:
     for _ in range(3):
-        ledger.path.unlink(missing_ok=True)
+        for path in ledger.path.parent.glob("ledger*"):
+            path.unlink()
         done = subprocess.run(
             [sys.executable, "-c", FIFTY, str(ledger.path)], cwd=ROOT, capture_output=True, text=True, check=True
         )
@@ -247,14 +255,14 @@ def test_a_killed_reservation_is_whole_or_absent(ledger: Ledger, when: str) -> N
 
 def test_sums_are_exact_on_a_hundred_thousand_random_splits() -> None:
     rng = np.random.default_rng(3)
-    books, previous = Books(), START
+    books, previous = Books(key=KEY), START
     parts = rng.integers(1, 10**6, size=(100_000, 3))
     total = Fraction(100_000, 7)
 
     def add(kind: str, amount: Fraction, run: str) -> None:
         nonlocal previous
         facts = ("taxi", run, "epsilon", amount, "add_remove", "", "", previous)
-        entry = Entry(books.length + 1, kind, *facts).hashed()  # type: ignore[arg-type]
+        entry = Entry(books.length + 1, kind, *facts).keyed(KEY)  # type: ignore[arg-type]
         books.add(entry)
         previous = entry.hash
 

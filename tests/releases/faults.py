@@ -19,9 +19,10 @@ from typing import Any
 
 from coco_opt.config import load_config
 from coco_opt.errors import CocoOptError
-from coco_opt.privacy.ledger import Ledger
+from coco_opt.privacy import ledger
+from coco_opt.privacy.bookkeeping import write_record
 from coco_opt.privacy.run_key import RunKey
-from coco_opt.releases import release, render_report
+from coco_opt.releases import release, render_report, runs
 
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 NO_FAULT = 100  # the exit code of a run that ended before its fault
@@ -100,7 +101,7 @@ def digest_of(folder: Path) -> str:
 
 def report(folder: Path) -> dict[str, Any]:
     """Return what a run left: ledger kinds, digests of the sealed noise and of the release, key files."""
-    entries = Ledger(folder / "private" / "ledger.sqlite").entries()
+    entries = ledger.Ledger(folder / "private" / "ledger.sqlite").entries()
     seals = [digest_of(path) for path in folder.glob("private/runs/*/measurement")]
     return {
         "kinds": [entry.kind for entry in entries],
@@ -115,8 +116,10 @@ def main(base: Path, mode: str, stride: int) -> None:
     # The same keys in every round, so that all of them must draw the same noise.
     private = base / "template" / "private"
     private.mkdir(mode=0o700)
-    (private / "fingerprint.key").write_bytes(bytes(32))
-    (private / "fingerprint.key").chmod(0o600)
+    write_record(private / "ledger.sqlite.key", bytes(32))
+    # Nor may a receipt tell one round from another.
+    ledger.now = lambda: "2026-01-01T00:00:00+00:00"  # type: ignore[assignment]
+    runs.new_run_id = lambda: "20260101T000000Z-00000000"  # type: ignore[assignment]
     RunKey.generate = classmethod(lambda cls: cls(bytes(range(32))))  # type: ignore[assignment, method-assign]
     # The first round has no fault, and compiles in this process what its children then find compiled.
     print_round(base, 0, mode, released)

@@ -75,7 +75,7 @@ def config_in_place(folder: Path):  # type: ignore[no-untyped-def]
         ("entities", ENTITIES + ",g1\n", "null-id"),
         ("entities", ENTITIES + "zebra99,g77\n", "unknown-group"),
         ("groups", GROUPS + "g9,r7\n", "unknown-region"),
-        ("groups", "group_id;region_id\n", "no-header"),
+        ("groups", "group_id|region_id\n", "no-header"),
         ("hierarchy", "region_id,nation\nr0,land\nr0,land\n", "duplicate-region"),
     ],
 )
@@ -256,7 +256,7 @@ def test_a_lost_or_older_ledger_beside_measured_runs_is_refused_and_nothing_is_d
     path, kept = ledger(tmp_path).path, {path: path.stat().st_size for path in (tmp_path / "private").rglob("*")}
     content = path.read_bytes()
     path.unlink()
-    with pytest.raises(BudgetError, match="Restore it"):
+    with pytest.raises(BudgetError, match="Restore the newest one; nothing was deleted"):
         release(config)
     path.write_bytes(content)
     path.chmod(0o600)
@@ -285,18 +285,24 @@ def test_a_measured_run_is_not_given_up(tmp_path: Path) -> None:
     assert not release(config).paid
 
 
-def test_a_key_of_another_length_is_a_lost_one(tmp_path: Path) -> None:
+def test_a_damaged_or_lost_ledger_key_is_said_and_nothing_is_paid(tmp_path: Path) -> None:
     config = config_in(tmp_path, 'total = "9"')
     release(config)
-    key = tmp_path / "private" / "fingerprint.key"
-    for content in (key.read_bytes()[:31], b""):
+    key = tmp_path / "private" / "ledger.sqlite.key"
+    whole = key.read_bytes()
+    for content in (whole[:31], b"", whole[:-1] + b"x"):
         key.write_bytes(content)
-        with pytest.raises(InputError, match="lost-key"):
+        with pytest.raises(
+            InputError, match=r"ledger.sqlite.key: is not what was written: restore it.*goes on for free"
+        ):
             release(config)
     key.unlink()
-    with pytest.raises(InputError, match="lost-key"):
+    with pytest.raises(BudgetError, match="the key under which the ledger was written, is gone"):
         release(config)
+    key.write_bytes(whole)
+    key.chmod(0o600)
     assert entries(tmp_path) == ALL
+    assert not release(config).paid
 
 
 def test_whose_private_table_is_gone_is_told_what_needs_none(tmp_path: Path) -> None:
@@ -524,6 +530,7 @@ def test_a_run_stopped_at_any_step_goes_on_bit_for_bit(kind: str, mode: str, str
         assert step["after"]["release"] == whole["after"]["release"]
         assert step["before"]["release"] in (None, whole["after"]["release"])
         assert step["after"]["keys"] == 0
+        assert step["after"]["partial"] == []
     assert len({step["at"] for step in rounds}) == len(rounds)
 
 

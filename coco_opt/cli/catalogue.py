@@ -1,0 +1,174 @@
+"""The catalogue of errors, read from the program's own source: every code, what is said with it, and where."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+
+import coco_opt.errors
+from coco_opt.errors import CocoOptError
+
+_PACKAGES = ("coco_opt", "coco_solvers")
+_CODED = {"InputError": 0, "HierarchyError": 0, "FolderExistsError": 0, "Failure": 1}
+"""Where the code stands among the arguments; the message follows it."""
+_CODE = re.compile(r"[a-z]+(-[a-z0-9]+)*")
+_LEFT_OUT = "..."
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@dataclass(frozen=True, slots=True)
+class CodedError:
+    """A stable code, its exit code, the messages that go with it ("..." for what they fill in), and their modules."""
+
+    code: str
+    exit_code: int
+    messages: tuple[str, ...]
+    modules: tuple[str, ...]
+
+
+@cache
+def error_codes() -> Mapping[str, CodedError]:
+    """Return every code that the program can say, in alphabetical order. O(source); about a second."""
+    trees = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in _sources()}
+    forwarders = _forwarders(trees.values())
+    found = [(*one, module) for module, tree in trees.items() for one in _said(tree, forwarders)]
+    exits = {code: 2 for code, _, _ in found} | {"interrupted": 130, "unexpected": 1}
+    for kind in _classes():
+        found.append((kind.code, (kind.__doc__ or "").split("\n")[0].rstrip("."), kind.__module__))
+        exits[kind.code] = kind.exit_code
+    return {
+        code: CodedError(
+            code,
+            exits[code],
+            tuple(dict.fromkeys(message for other, message, _ in found if other == code and message)),
+            tuple(dict.fromkeys(module for other, _, module in found if other == code)),
+        )
+        for code in sorted(exits)
+    }
+
+
+def as_markdown() -> str:
+    """Return the catalogue as a page."""
+    lines = [
+        "# Errors",
+        "",
+        "Every error has a stable code: in brackets at the end of its line, and as `error.code` with `--json`. Made by",
+        "`make errors` from the source, where `...` stands for what a message fills in; no message holds a private",
+        "value. Exit codes: 1 a check failed; 2 bad usage, configuration, input or output; 3 budget refused; 4 a",
+        "solver missed its tolerance; 130 interrupted. Nothing that was paid for is lost by any of them.",
+    ]
+    for one in error_codes().values():
+        lines += [
+            "",
+            f"## {one.code}",
+            "",
+            f"Exit code {one.exit_code}; {', '.join(f'`{name}`' for name in one.modules)}.",
+            "",
+        ]
+        lines += [f"- {' '.join(message.split())}" for message in one.messages]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _sources() -> Iterator[tuple[str, Path]]:
+    for package in _PACKAGES:
+        spec = find_spec(package)
+        for folder in spec.submodule_search_locations or () if spec else ():
+            for path in sorted(Path(folder).rglob("*.py")):
+                parts = (package, *path.relative_to(folder).with_suffix("").parts)
+                yield ".".join(part for part in parts if part != "__init__"), path
+
+
+def _classes() -> list[type[CocoOptError]]:
+    """Return the kinds of errors that have one code for all their errors."""
+    kinds = [kind for kind in vars(coco_opt.errors).values() if isinstance(kind, type)]
+    return [kind for kind in kinds if issubclass(kind, CocoOptError) and "code" in vars(kind)]
+
+
+def _forwarders(trees: Iterable[ast.Module]) -> dict[str, tuple[int, str]]:
+    """Return functions that are given the code of the error they raise: at which place, and their own message."""
+    found = {}
+    for tree in trees:
+        for function in (node for node in ast.walk(tree) if isinstance(node, Function)):
+            names = [argument.arg for argument in function.args.args if argument.arg not in ("self", "cls")]
+            for call, place in _coded_calls(function):
+                code = call.args[place]
+                if isinstance(code, ast.Name) and code.id in names:
+                    found[function.name] = (names.index(code.id), _message(call, place, function))
+    return found
+
+
+def _said(tree: ast.Module, forwarders: Mapping[str, tuple[int, str]]) -> Iterator[tuple[str, str]]:
+    """Yield the codes and messages of a module's errors."""
+    for function in (node for node in ast.walk(tree) if isinstance(node, Function)):
+        for call, place in _coded_calls(function):
+            for code in _codes(call.args[place], function):
+                yield code, _message(call, place, function)
+        for call in (node for node in ast.walk(function) if isinstance(node, ast.Call)):
+            if _name(call) in forwarders:
+                place, message = forwarders[_name(call)]
+                if place < len(call.args) and isinstance(call.args[place], ast.Constant):
+                    for code in (text for text in _codes(call.args[place], function) if "-" in text):
+                        yield code, message or _message(call, place, function)
+
+
+def _coded_calls(function: Function) -> Iterator[tuple[ast.Call, int]]:
+    for node in ast.walk(function):
+        if isinstance(node, ast.Call) and _name(node) in _CODED and len(node.args) > _CODED[_name(node)]:
+            yield node, _CODED[_name(node)]
+
+
+def _name(call: ast.Call) -> str:
+    return getattr(call.func, "id", getattr(call.func, "attr", ""))
+
+
+def _codes(node: ast.expr, function: Function) -> list[str]:
+    """Return the codes that an expression can be: a text, or what a name of the function is set to."""
+    texts = {part.value for part in ast.walk(node) if isinstance(part, ast.Constant) and isinstance(part.value, str)}
+    if isinstance(node, ast.Name):
+        texts = {text for value in _set_to(node.id, function) for text in _codes(value, function)}
+    single = isinstance(node, ast.Constant)  # elsewhere a single word is no code
+    return sorted(text for text in texts if _CODE.fullmatch(text) and (single or "-" in text))
+
+
+def _message(call: ast.Call, place: int, function: Function) -> str:
+    """Return what is said, "" where it is not known."""
+    if len(call.args) <= place + 1:
+        return ""
+    given = call.args[place + 1]
+    if isinstance(given, ast.Name):
+        values = _set_to(given.id, function)
+        given = values[-1] if values else given
+    return _text(given)
+
+
+def _set_to(name: str, function: Function) -> list[ast.expr]:
+    """Return what a name of a function is set to, alone or as one of a tuple."""
+    found: list[ast.expr] = []
+    for node in ast.walk(function):
+        if not isinstance(node, ast.Assign):
+            continue
+        for target in node.targets:
+            if isinstance(target, ast.Name) and target.id == name:
+                found.append(node.value)
+            elif isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
+                pairs = zip(target.elts, node.value.elts, strict=True)
+                found += [value for one, value in pairs if isinstance(one, ast.Name) and one.id == name]
+    return found
+
+
+def _text(node: ast.expr) -> str:
+    """Return a text with dots in the place of what is filled in, "" for no text."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value
+    if isinstance(node, ast.JoinedStr):
+        parts = [str(one.value) if isinstance(one, ast.Constant) else _LEFT_OUT for one in node.values]
+        return "" if set(parts) <= {_LEFT_OUT} else "".join(parts)
+    if isinstance(node, ast.IfExp):
+        return _text(node.body) or _text(node.orelse)
+    return ""

@@ -1,0 +1,34 @@
+"""``coco-opt errors``: what every code of an error means."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from coco_opt.cli.console import write, write_json
+from coco_opt.cli.options import Json, Version
+from coco_opt.errors import InputError
+
+
+def errors(
+    code: Annotated[str | None, typer.Argument(metavar="[CODE]", help="One code; all of them without.")] = None,
+    json: Json = False,
+    version: Version = False,
+) -> int:
+    """Say what the code of an error means, or print the catalogue of all codes (ERRORS.md)."""
+    from coco_opt.cli.catalogue import as_markdown, error_codes
+
+    known = error_codes()
+    if code is not None and code not in known:
+        raise InputError("unknown-code", f"there is no error {code!r}: coco-opt errors lists them all")
+    if json:
+        write_json([asdict(one) for one in known.values() if code in (None, one.code)])
+    elif code is None:
+        write(as_markdown().rstrip())
+    else:
+        write(
+            "\n".join([f"{code}: exit code {known[code].exit_code}", *(f"- {text}" for text in known[code].messages)])
+        )
+    return 0

@@ -1,0 +1,60 @@
+"""Bookkeeping files of the private folder: small records with a checksum, read and written through one typed layer.
+
+Whatever is wrong with one is one error that names the file, says what to restore, and that going on is free.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from coco_opt.errors import InputError, Place
+from coco_opt.privacy.private_files import FREE, foreign, replace_private, write_private
+
+_MARK = b"coco-opt record 1 "
+_DIGEST = 64  # hexadecimal digits of a SHA-256
+
+
+def write_record(path: Path, content: bytes, *, replace: bool = False) -> None:
+    """Write a record durably, for its owner's eyes only; an older one stays, and is an error, unless ``replace``.
+
+    Raises InputError (file-exists, cannot-write).
+    """
+    chunks = [_MARK, hashlib.sha256(content).hexdigest().encode(), b"\n", content]
+    (replace_private if replace else write_private)(path, chunks)
+
+
+def read_record(path: Path) -> bytes:
+    """Return the content of a record; raise InputError: foreign-file, cannot-read, damaged-file."""
+    code, reason = "foreign-file", ""
+    try:
+        reason = foreign(path)
+        if not reason:
+            content = _opened(path.read_bytes())
+            if content is not None:
+                return content
+            code, reason = "damaged-file", "is not what was written: restore it from a copy of the private folder"
+    except OSError as error:
+        code, reason = "cannot-read", f"cannot be read: {error.strerror}"
+    raise InputError(code, f"{reason}. {FREE}", Place(f"{path.parent.name}/{path.name}"))
+
+
+def write_facts(path: Path, facts: Mapping[str, Any], *, replace: bool = False) -> None:
+    """Write a record of JSON-able facts; raises as ``write_record`` does."""
+    write_record(path, json.dumps(dict(facts), indent=2, sort_keys=True).encode(), replace=replace)
+
+
+def read_facts(path: Path) -> dict[str, Any]:
+    """Return the facts of a record; raises as ``read_record`` does."""
+    return dict(json.loads(read_record(path)))
+
+
+def _opened(stored: bytes) -> bytes | None:
+    """Return a record's content, None where its bytes are not those that were written."""
+    start = len(_MARK) + _DIGEST
+    content = stored[start + 1 :]
+    digest = hashlib.sha256(content).hexdigest().encode()
+    return content if stored[: start + 1] == _MARK + digest + b"\n" else None

@@ -1,0 +1,77 @@
+"""Bad inputs of some seventy classes: each is a typed error with its place, shows no value, and costs nothing."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from coco_opt.cli.catalogue import as_markdown, error_codes
+from tests.cli.bad_inputs import CLASSES, BadInput, draws
+from tests.cli.helpers import CANARY, ENTITIES, Runner, paid, write_groups
+
+PLACE = re.compile(r"\b\w+\.(csv|toml|parquet|xlsx|txt|gz|json)\b|\w+\d, |: \w+\d: |^error: \w+\d:")
+FAST, SLOW = 1, 30
+
+
+def refused(name: str, case: BadInput, folder: Path, coco: Runner) -> list[str]:
+    """Return what is wrong with how an input is refused."""
+    ran = coco("release", case.write(folder), "--json")
+    if ran.code not in (2, 3):
+        return [f"{name}: exit code {ran.code}: {ran.err[-300:]}"]
+    error = json.loads(ran.out)["error"]
+    wrong = [f"{name}: {error['code']} is no code for this: {error['message'][:200]}"] * (
+        error["code"] not in case.codes
+    )
+    wrong += [f"{name}: {error['code']} is not in the catalogue"] * (error["code"] not in error_codes())
+    for line in ran.errors:
+        wrong += [f"{name}: without a place: {line[:200]}"] * (PLACE.search(line) is None)
+        wrong += [f"{name}: shows a value: {line[:200]}"] * (CANARY in line)
+        wrong += [f"{name}: {len(line)} characters"] * (len(line) > 1500)
+    wrong += [f"{name}: {len(ran.errors)} lines"] * (not 1 <= len(ran.errors) <= 4)
+    wrong += [f"{name}: paid"] * bool(paid(folder))
+    return wrong
+
+
+@pytest.mark.parametrize("each", [FAST, pytest.param(SLOW, marks=pytest.mark.slow)])
+def test_every_bad_input_is_typed_placed_and_free(each: int, tmp_path: Path, coco: Runner) -> None:
+    assert len(CLASSES) >= 60
+    cases = list(draws(each))
+    assert each == FAST or len(cases) >= 2000
+    wrong = [
+        problem
+        for number, (name, case) in enumerate(cases)
+        for problem in refused(name, case, tmp_path / str(number), coco)
+    ]
+    assert wrong == []
+
+
+def test_trailing_commas_are_empty_fields_that_change_nothing(tmp_path: Path, coco: Runner) -> None:
+    """Spreadsheets write them; nothing can be misread by them."""
+    plain = write_groups(tmp_path / "plain")
+    commas = write_groups(tmp_path / "commas", entities=ENTITIES.replace("g2\n", "g2,\n").replace("g4\n", "g4,,\n"))
+    for config in (plain, commas):
+        assert coco("release", config, "--out", config.parent / "out").code == 0
+    one, other = ((config.parent / "out" / "histograms.parquet").read_bytes() for config in (plain, commas))
+    assert one == other
+
+
+def test_hundreds_of_levels_are_released_and_a_few_drawn(tmp_path: Path, coco: Runner) -> None:
+    levels = 150
+    header = ",".join(["region_id", *(f"level{k}" for k in range(levels))])
+    path = ",".join(f"n{k}" for k in range(levels - 1))
+    config = write_groups(tmp_path, hierarchy=f"{header}\nr1,{path},north\nr2,{path},south\n")
+    assert coco("release", config, "--out", tmp_path / "out").code == 0
+    assert coco("verify", tmp_path / "out").code == 0
+    assert (tmp_path / "out" / "report.html").read_text(encoding="utf-8").count("<h3>") <= 20
+
+
+def test_the_catalogue_of_errors_is_up_to_date(coco: Runner) -> None:
+    page = Path(__file__).resolve().parents[2] / "ERRORS.md"
+    assert page.read_text(encoding="utf-8") == as_markdown(), "run make errors"
+    ran = coco("errors", "control-in-id")
+    assert ran.code == 0
+    assert "holds a character that nobody sees" in ran.out
+    assert "[unknown-code]" in coco("errors", "no-such-code").errors[0]
