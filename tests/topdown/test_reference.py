@@ -117,7 +117,7 @@ def test_every_step_is_the_one_enumerated_by_hand(seed: int, invariant: bool, es
     asked = [("total", 1)] if invariant else []
     measurement = measured(seed, hierarchy, SCHEMA, truth, ["detail", "race"], 1, asked)
     answers = TableAnswers.of(measurement)
-    method = TopdownMethod(estimation)
+    method = TopdownMethod(estimation, rounding="nearest")
     result = estimate_tables(measurement, method)
     check_tables(measurement, result)
     step = split_step(answers, method, SolverChoices())
