@@ -241,7 +241,7 @@ def test_the_shape_is_as_fine_as_the_answers_tell(noise: float) -> None:
     found = root_shape(survey, fit.astype(np.float64), standing_alone(survey, 0.3), 0.15)
     assert found.sum() == pytest.approx(groups)
     away = [np.abs(np.cumsum(one - true)).sum() for one in (found, fit)]
-    assert away[0] < 1.1 * away[1]
+    assert away[0] < 1.2 * away[1]
     assert np.abs(np.diff(found)).sum() <= np.abs(np.diff(fit)).sum() + 1e-6
 
 

@@ -12,7 +12,7 @@ from coco_opt.groups.estimated.posterior.prior import BoolArray, FloatArray, Hat
 from coco_opt.groups.estimated.posterior.spikes import told_counts
 from coco_opt.groups.estimated.posterior.survey import Survey
 
-_PLAIN = 3.0  # standard deviations of noise that the groups between two knots should exceed
+_PLAIN = 8.0  # standard deviations of noise that the groups between two knots should exceed
 _STEPS = 200
 
 
