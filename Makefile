@@ -15,7 +15,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help env demo test check tests test-slow format docs notebooks errors bench lock clean
+.PHONY: help env demo test check tests test-slow format docs notebooks bench lock clean
 
 help: ## Print this list
 	@echo "usage: make TARGET"
@@ -63,9 +63,6 @@ docs: env ## Build the documentation; open docs/_build/index.html
 
 notebooks: env ## Execute the notebooks in place
 	@"$(BIN)/jupyter" execute --inplace notebooks/*.ipynb
-
-errors: env ## Write ERRORS.md, the catalogue of errors, from the source
-	@"$(BIN)/coco-opt" errors > ERRORS.md
 
 bench: env ## Kernels and certified solves beside their peers
 	@"$(BIN)/coco-opt" bench

@@ -58,10 +58,10 @@ def as_markdown() -> str:
     lines = [
         "# Errors",
         "",
-        "Every error has a stable code: in brackets at the end of its line, and as `error.code` with `--json`. Made by",
-        "`make errors` from the source, where `...` stands for what a message fills in; no message holds a private",
-        "value. Exit codes: 1 a check failed; 2 bad usage, configuration, input or output; 3 budget refused; 4 a",
-        "solver missed its tolerance; 130 interrupted. Nothing that was paid for is lost by any of them.",
+        "Every error has a stable code: in brackets at the end of its line, and as `error.code` with `--json`. `...`",
+        "stands for what a message fills in; no message holds a private value. Exit codes: 1 a check failed; 2 bad",
+        "usage, configuration, input or output; 3 budget refused; 4 a solver missed its tolerance; 130 interrupted.",
+        "Nothing that was paid for is lost by any of them.",
     ]
     for one in error_codes().values():
         lines += [

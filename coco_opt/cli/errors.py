@@ -17,7 +17,7 @@ def errors(
     json: Json = False,
     version: Version = False,
 ) -> int:
-    """Say what the code of an error means, or print the catalogue of all codes (ERRORS.md)."""
+    """Say what the code of an error means, or print the catalogue of all codes."""
     from coco_opt.cli.catalogue import as_markdown, error_codes
 
     known = error_codes()

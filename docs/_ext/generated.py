@@ -10,7 +10,6 @@ import types
 import typing
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
-from functools import cache
 from importlib.metadata import entry_points
 from itertools import pairwise
 from pathlib import Path
@@ -21,8 +20,8 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from typer.testing import CliRunner
 
-import coco_opt
 from coco_opt.cli import app
+from coco_opt.cli.catalogue import error_codes
 from coco_opt.config.sections import SOLVERS_MODEL, EngineConfig, OutputConfig, PrivacyConfig
 from coco_opt.config.values import SolverChoice
 from coco_opt.files.inputs import Frame
@@ -191,54 +190,16 @@ def _experiments() -> str:
     return _table(("command", "what it computes", "source"), rows)
 
 
-@cache
-def errors() -> dict[str, list[str]]:
-    """Return the messages of every code that an InputError or HierarchyError is raised with, read from the source."""
-    found: dict[str, list[str]] = {}
-    for file in sorted(Path(coco_opt.__path__[0]).rglob("*.py")):
-        nodes = list(ast.walk(ast.parse(file.read_text(encoding="utf-8"))))
-        given = [node for node in nodes if isinstance(node, ast.Assign)]
-        for call in (node for node in nodes if isinstance(node, ast.Call) and len(node.args) > 1):
-            name, code = getattr(call.func, "id", ""), getattr(call.args[0], "value", None)
-            if name in ("InputError", "HierarchyError") and isinstance(code, str):
-                found.setdefault(code, []).extend(_texts(_given(call.args[1], given)))
-    return {
-        code: sorted({text for text in found[code] if re.search("[a-z]{2}", text)}, key=_holes)
-        for code in sorted(found)
-    }
-
-
-def _given(message: ast.expr, assignments: Iterable[ast.Assign]) -> ast.expr:
-    """Return a message, or where it is a name what that was given last above it."""
-    if not isinstance(message, ast.Name):
-        return message
-    above = [
-        one for one in assignments if getattr(one.targets[0], "id", "") == message.id and one.lineno < message.lineno
-    ]
-    return max(above, key=lambda one: one.lineno).value if above else message
-
-
-def _texts(message: ast.expr) -> Iterator[str]:
-    """Yield what a message may say; values are "..."."""
-    if isinstance(message, ast.Constant) and isinstance(message.value, str):
-        yield message.value
-    elif isinstance(message, ast.JoinedStr):
-        yield "".join(str(part.value) if isinstance(part, ast.Constant) else "..." for part in message.values)
-    elif isinstance(message, ast.IfExp):
-        yield from _texts(message.body)
-        yield from _texts(message.orelse)
-
-
-def _holes(text: str) -> tuple[int, int, str]:
-    return text.count("..."), len(text), text
-
-
 def _errors() -> str:
     rows = [
-        (f"`{code}`", "; ".join(_escape(text) for text in texts[:_MESSAGES]) or "depends on what was given")
-        for code, texts in errors().items()
+        (
+            f"`{one.code}`",
+            str(one.exit_code),
+            "; ".join(map(_escape, one.messages[:_MESSAGES])) or "depends on what was given",
+        )
+        for one in error_codes().values()
     ]
-    return _table(("code", "what it says"), rows)
+    return _table(("code", "exit code", "what it says"), rows)
 
 
 def _summary(documented: type) -> str:
