@@ -18,6 +18,7 @@ _CODED = {"InputError": 0, "HierarchyError": 0, "FolderExistsError": 0, "Failure
 """Where the code stands among the arguments; the message follows it."""
 _CODE = re.compile(r"[a-z]+(-[a-z0-9]+)*")
 _LEFT_OUT = "..."
+_PAIR = 2
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -104,7 +105,12 @@ def _forwarders(trees: Iterable[ast.Module]) -> dict[str, tuple[int, str]]:
 
 
 def _said(tree: ast.Module, forwarders: Mapping[str, tuple[int, str]]) -> Iterator[tuple[str, str]]:
-    """Yield the codes and messages of a module's errors."""
+    """Yield the codes and messages of a module's errors, and of its constants that are both."""
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Tuple) and len(node.value.elts) == _PAIR:
+            code, message = (part.value if isinstance(part, ast.Constant) else None for part in node.value.elts)
+            if isinstance(code, str) and isinstance(message, str) and "-" in code and _CODE.fullmatch(code):
+                yield code, message
     for function in (node for node in ast.walk(tree) if isinstance(node, Function)):
         for call, place in _coded_calls(function):
             for code in _codes(call.args[place], function):

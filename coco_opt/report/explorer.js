@@ -20,6 +20,9 @@
   const lowered = paths.map((path, region) => (path + " " + (ids[region] ?? "")).toLowerCase());
   const figure = number => Number(number).toLocaleString("en", { maximumFractionDigits: 1 });
   const SHOWN = 50;
+  const probe = document.createElement("div");
+  probe.innerHTML = "<svg></svg>";
+  const pictures = probe.firstChild.namespaceURI;  // so that no address stands in the page
   const room = () => Math.max(320, Math.min(760, home.clientWidth || 720));  // pixels: letters keep their size
   let current = 0, other = -1, all = false;
 
@@ -33,7 +36,7 @@
     return made;
   };
   const drawn = (tag, attributes = {}, text) => {
-    const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
+    const made = document.createElementNS(pictures, tag);
     for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
     if (text !== undefined) made.textContent = text;
     return made;

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
+from unicodedata import normalize
 
 import numpy as np
 import numpy.typing as npt
@@ -170,8 +171,9 @@ def _check_attributes(attributes: Mapping[str, Sequence[str]]) -> None:
             raise InputError("bad-schema", f"attribute {name!r} needs at least one value")
         for value in values:
             check_name(value, f"a value of {name!r}")
-        if len(set(values)) < len(values):
-            twice = next(value for value in values if values.count(value) > 1)
+        plain = [normalize("NFC", value) for value in values]  # as the records' are compared
+        if len(set(plain)) < len(plain):
+            twice = next(value for value in plain if plain.count(value) > 1)
             raise InputError("bad-schema", f"attribute {name!r} has the value {twice!r} twice")
     cells = prod(len(values) for values in attributes.values())
     if cells > MAX_CELLS:

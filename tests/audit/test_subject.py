@@ -157,7 +157,7 @@ def test_noise_of_another_law_than_stated_is_caught(cost: Epsilon | Rho) -> None
 def test_an_answer_that_goes_round_its_noise_is_caught() -> None:
     def without(asked: Asked, parts: Any, source: NoiseSource) -> Measurement:
         honest = sealed(asked, parts, source)
-        last = replace(honest.answers[-1], values=np.concatenate([part.values for part in parts[-2:]]))
+        last = replace(honest.answers[-1], stored=np.concatenate([part.values for part in parts[-2:]]))
         return replace(honest, answers=(*honest.answers[:-1], last))
 
     def altered(asked: Asked, parts: Any, source: NoiseSource) -> Measurement:

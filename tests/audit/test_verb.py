@@ -116,7 +116,7 @@ def test_invariants_hold_and_bounds_are_left_out(tmp_path: Path, capsys: pytest.
     )
     assert _run(config) == 0
     out = capsys.readouterr().out
-    assert "public bounds left out" in out
+    assert "bounds and constraints left out" in out
     assert "one person in 'land/s" in out
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from coco_opt.errors import InputError
-from coco_opt.files.folder import as_json, file_digest, write_folder
+from coco_opt.files.folder import as_json, sealed, write_folder
 from coco_opt.files.regions import region_table
 from coco_opt.groups.asked.measure import asked_of
 from coco_opt.groups.asked.sizes import read_sizes
@@ -22,6 +21,7 @@ from coco_opt.histograms import CountOfCounts, Hierarchy
 from coco_opt.releases.manifest import FORMAT
 from coco_opt.releases.verify import verify_release
 from tests.groups.helpers import thirds
+from tests.releases.restated import restate, seeded_budget
 
 TREE = Hierarchy.from_paths([("n", "a"), ("n", "b"), ("n", "c")])
 IDS = (None, "r1", "r2", "r3")
@@ -33,8 +33,6 @@ MANIFEST: dict[str, Any] = {
     "kind": "groups",
     "promises": PROMISES,
     "max_size": 4,
-    "private": False,
-    "status": "NOT PRIVATE",
 }
 
 
@@ -56,7 +54,8 @@ def written(
         region_ids=ids,
     )
     files = {HISTOGRAMS: histogram_table(asked, histograms), "hierarchy.parquet": region_table(asked)}
-    write_folder(folder, files, "manifest.json", lambda digests: as_json({**manifest, "files": dict(digests)}))
+    whole = {**manifest, **seeded_budget(asked)}
+    write_folder(folder, files, "manifest.json", lambda digests: as_json(sealed({**whole, "files": dict(digests)})))
     return folder
 
 
@@ -107,7 +106,7 @@ def test_files_are_those_of_the_contract(folder: Path) -> None:
 def test_all_checks_pass_on_a_good_release(folder: Path) -> None:
     names = [check.name for check in verify_release(folder)]
     assert failed(folder) == []
-    assert names[:5] == ["files", "manifest", "hierarchy", "integers", "regions"]
+    assert names[:7] == ["files", "seal", "manifest", "budget", "hierarchy", "integers", "regions"]
     assert set(PROMISES) <= set(names)
 
 
@@ -133,12 +132,6 @@ def edit(folder: Path, file: str, change: Edit) -> None:
     change(columns)
     pq.write_table(pa.table(columns), path, write_page_checksum=True)
     restate(folder)
-
-
-def restate(folder: Path, **changes: Any) -> None:
-    manifest = json.loads((folder / "manifest.json").read_text())
-    files = {name: file_digest(folder / name) for name in manifest["files"]}
-    (folder / "manifest.json").write_text(json.dumps({**manifest, "files": files, **changes}))
 
 
 def put(column: str, row: int, value: object) -> Edit:

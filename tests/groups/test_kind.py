@@ -264,7 +264,8 @@ def test_a_page_for_every_query(query: str, leaves_only: bool) -> None:
         assert ElementTree.fromstring(picture).tag.endswith("svg")
         assert b"<script" not in picture
     assert "://" not in html
-    assert "<script" not in html
+    own = html[html.index("<script") : html.rindex("</script>")]  # the explorer, which has tests of its own
+    assert "<script" not in html.replace(own, "")
     assert "&lt;script src=&quot;x&quot;&gt;&amp;" in html
     assert "NOT PRIVATE: a test" in html
     assert ("not measured" in html) == leaves_only

@@ -16,7 +16,6 @@ import pytest
 from coco_opt.choices import SolverChoices
 from coco_opt.config import parse_config
 from coco_opt.errors import ConfigError, InputError, ProblemError
-from coco_opt.files.folder import file_digest
 from coco_opt.groups import GroupsAnswers, GroupsMethod, estimate_groups
 from coco_opt.groups.answers import buckets_of
 from coco_opt.groups.asked.measure import asked_of
@@ -36,6 +35,7 @@ from coco_opt.releases.kind import Wanted
 from coco_opt.releases.reporter import Silent
 from tests.groups.helpers import MAX_SIZE, assert_consistent, measured, thirds, three_levels
 from tests.groups.towns import SEEDED, config_of
+from tests.releases.restated import restate
 
 POSTERIOR = {"consistency": "posterior"}
 SHORT = SamplerOptions(chains=2, burn_in=20, most_burn_in=40, settle=10, draws=10, thin=1, most_rounds=1, threads=1)
@@ -339,9 +339,7 @@ def changed_copy(folder: Path, copy: Path, name: str, change: Callable[[dict[str
     columns = pq.read_table(copy / name).to_pydict()
     change(columns)
     pq.write_table(pa.table(columns), copy / name, write_page_checksum=True)
-    manifest = json.loads((copy / "manifest.json").read_text())
-    manifest["files"][name] = file_digest(copy / name)
-    (copy / "manifest.json").write_text(json.dumps(manifest))
+    restate(copy)
     return copy
 
 
@@ -392,8 +390,7 @@ def test_a_manifest_without_a_coverage_fails(folder: Path, tmp_path: Path) -> No
     copy.mkdir()
     for file in folder.iterdir():
         (copy / file.name).write_bytes(file.read_bytes())
-    manifest = json.loads((copy / "manifest.json").read_text())
-    (copy / "manifest.json").write_text(json.dumps({**manifest, "intervals": {"coverage": 2.0}}))
+    restate(copy, intervals={"coverage": 2.0})
     assert [check.name for check in verify_release(copy) if not check.passed] == ["intervals"]
 
 

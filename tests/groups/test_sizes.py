@@ -96,7 +96,7 @@ BAD_TABLES = [
     ("several-roots", SIZES + f"uk,wales,{S},1\n", 6, "nation"),
     ("uneven-depth", SIZES + f"us,,{S},1\n", 6, "state"),
     ("space-in-id", SIZES + f"us, ca,{S},1\n", 6, "state"),
-    ("bad-name", SIZES + f"us,c\x07a,{S},1\n", 6, None),
+    ("control-in-id", SIZES + f"us,c\x07a,{S},1\n", 6, "state"),
     ("malformed-row", SIZES + f"us,{S},1\n", 6, None),
     ("empty-file", "", None, None),
     ("empty-file", "nation,size,groups\n", None, None),

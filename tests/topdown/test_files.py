@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from coco_opt.errors import InputError
-from coco_opt.files.folder import Content, FileTable, as_json, read_manifest, write_folder
+from coco_opt.files.folder import Content, FileTable, as_json, read_manifest, sealed, write_folder
 from coco_opt.files.regions import checked_regions, region_table
 from coco_opt.groups.kind.files import read_release
 from coco_opt.histograms import Hierarchy
@@ -40,6 +40,7 @@ from coco_opt.topdown.queries import parse_query
 from coco_opt.topdown.questions import TableQuestions
 from coco_opt.topdown.schema import Schema, ValueGroups
 from coco_opt.topdown.strategy import Strategy
+from tests.releases.restated import seeded_budget
 
 SCHEMA = Schema(
     {"sex": ("female", "male"), "age": ("child", "adult", "old")},
@@ -84,8 +85,6 @@ def written(
     manifest = {
         "format": FORMAT,
         "kind": "tables",
-        "private": True,
-        "status": "private",
         "schema": plain_schema(schema),
         "levels": list(asked.levels),
         "facts": [
@@ -93,7 +92,8 @@ def written(
         ],
         "promises": [name for name in names if few or name != "microdata"] if promises is None else promises,
     }
-    write_folder(folder, files, "manifest.json", lambda digests: as_json({**manifest, "files": dict(digests)}))
+    whole = {**manifest, **seeded_budget(asked)}
+    write_folder(folder, files, "manifest.json", lambda digests: as_json(sealed({**whole, "files": dict(digests)})))
     return folder
 
 

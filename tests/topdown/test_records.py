@@ -141,7 +141,7 @@ def test_huge_counts_are_exact_or_refused(tmp_path: Path) -> None:
 
 
 def test_odd_values_are_matched_exactly(tmp_path: Path) -> None:
-    values = ("o'Neil", 'a "b"', "größe ≥ 3", "c;d", "%", "_", "NULL", "null", "é", "e\u0301", "A", "a")
+    values = ("o'Neil", 'a "b"', "größe ≥ 3", "c;d", "%", "_", "NULL", "null", "é", "A", "a")
     lines = [f'w,"{value.replace(chr(34), chr(34) * 2)}"' for value in values]
     (tmp_path / "hierarchy.csv").write_text(HIERARCHY)
     (tmp_path / "persons.csv").write_text("region_id,kind\n" + "\n".join(lines) + "\n", encoding="utf-8")

@@ -64,7 +64,7 @@ def joint(measurement: Measurement, solvers: SolverChoices, *, loss: Loss = "l1"
     tree, groups = Tree(answers.hierarchy.parent), answers.group_counts
     problem = (JointL1 if loss == "l1" else JointL2)(tree, table, groups, weights)
     fitted = np.asarray(solvers.solve(problem), dtype=np.float64)
-    gap = next(one.gap for one in solvers.certificates if one.problem == problem.kind)
+    gap = next((one.gap for one in solvers.certificates if one.problem == problem.kind), np.nan)
     gaps = _level_gaps(problem.losses(fitted), gap, answers)
     whole, unproved = round_tables(tree, fitted, groups, solvers)
     return JointEstimate(fitted, whole, groups, gaps, unproved)

@@ -1,0 +1,27 @@
+"""A release whose manifest is made to fit what was changed, as whoever wants to deceive would."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from coco_opt.files.folder import MANIFEST, as_json, file_digest, sealed
+
+
+def restate(folder: Path, **changes: Any) -> None:
+    """Write the manifest anew with other entries, the digests of the files as they are, and a seal that fits."""
+    manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    files = {name: file_digest(folder / name) for name in manifest["files"]}
+    (folder / MANIFEST).write_bytes(as_json(sealed({**manifest, "files": files, **changes})))
+
+
+def seeded_budget(asked: Any) -> dict[str, Any]:
+    """Return the entries of a manifest that say what seeded geometric noise as for ``asked`` cost."""
+    from coco_opt.privacy.measurement import question_dict
+
+    shared = {"neighbours": asked.neighbours, "noise": "seeded"}
+    questions = [{**question_dict(one), "level_name": asked.levels[one.level]} for one in asked.questions]
+    budget = {**asked.cost.as_dict(), "implied": asked.cost.implied(None), **shared, "questions": questions}
+    privacy = {"mechanism": "geometric", "epsilon": str(asked.cost.amount), **shared}
+    return {"budget": budget, "config": {"privacy": privacy}, "private": False, "status": "NOT PRIVATE"}
