@@ -253,6 +253,7 @@ def test_a_killed_reservation_is_whole_or_absent(ledger: Ledger, when: str) -> N
     assert [entry.kind for entry in ledger.entries()] == ["GRANTED", "RESERVED"]
 
 
+@pytest.mark.slow
 def test_sums_are_exact_on_a_hundred_thousand_random_splits() -> None:
     rng = np.random.default_rng(3)
     books, previous = Books(key=KEY), START

@@ -56,7 +56,7 @@ def estimated(seed: int, method: TopdownMethod, choices: SolverChoices, threads:
 
 
 @pytest.mark.usefixtures("batches")
-@pytest.mark.parametrize("rounding", ["passes", "nearest"])
+@pytest.mark.parametrize("rounding", [pytest.param("passes", marks=pytest.mark.slow), "nearest"])  # compiles a minute
 @pytest.mark.parametrize("estimation", ["full", "classic"])
 def test_batches_give_the_tables_of_one_problem_after_the_other(
     monkeypatch: pytest.MonkeyPatch, estimation: str, rounding: str
