@@ -152,7 +152,14 @@ class Ledger:
 
     def books(self) -> Books:
         """Return verified accounts and runs; BudgetError where the chain is broken, or a part of it is gone."""
-        return self._verified(self.entries())
+        while True:
+            entries = self.entries()
+            try:
+                return self._verified(entries)
+            except BudgetError:
+                # Another process may have written, and told the witnesses, since the entries were read.
+                if len(self.entries()) == len(entries):
+                    raise
 
     def _verified(self, entries: list[Entry]) -> Books:
         books = self.chain()

@@ -170,11 +170,15 @@ class Books:
         """Check an entry against the chain and the books and take it in; raise BudgetError where it does not fit."""
         where = f"entry {entry.sequence} of the ledger"
         if entry.sequence != self.length + 1 or entry.previous != self.head:
-            raise BudgetError(f"{where} does not follow from the one before it: entries were removed or changed")
+            raise BudgetError(
+                f"{where} does not follow from the one before it: entries were removed or changed; restore the ledger"
+            )
         keyed = self._key is not None and hmac.compare_digest(entry.hash.encode(), entry.keyed_hash(self._key).encode())
         bare = not self.keyed and not entry.fingerprint and entry.hash == entry.bare_hash()
         if not keyed and not bare:
-            raise BudgetError(f"{where} does not match its hash: it was changed after it was written")
+            raise BudgetError(
+                f"{where} does not match its hash: it was changed after it was written; restore the ledger"
+            )
         self._enter(entry, where)
         self.length, self.head, self.keyed = entry.sequence, entry.hash, keyed
 
