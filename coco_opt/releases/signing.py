@@ -55,14 +55,22 @@ def signature_check(folder: Path, public: Path | None) -> Check:
     try:
         if facts is None or as_json(facts) != content or (facts["format"], facts["signed"]) != (FORMAT, index.name):
             return Check("signature", passed=False, detail=problem)
-        key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(facts["public_key"]))
+        key = Ed25519PublicKey.from_public_bytes(_bytes(facts["public_key"]))
         if expected is not None and expected.public_bytes_raw() != key.public_bytes_raw():
             return Check("signature", passed=False, detail="it is signed with another key")
-        key.verify(bytes.fromhex(facts["signature"]), _message(index))
+        key.verify(_bytes(facts["signature"]), _message(index))
     except (InvalidSignature, ValueError, KeyError, TypeError):
         return Check("signature", passed=False, detail=problem)
     whose = "the given key" if expected is not None else f"the key {facts['public_key'][:16]}..., whoever holds it"
     return Check("signature", passed=True, detail=f"{index.name} is signed with {whose}")
+
+
+def _bytes(text: str) -> bytes:
+    """Return the bytes of a text in hexadecimal; ValueError for any other spelling than ours."""
+    content = bytes.fromhex(text)
+    if content.hex() != text:
+        raise ValueError("not as it was written")
+    return content
 
 
 def _index_of(folder: Path) -> Path:
