@@ -9,7 +9,7 @@ import secrets
 import shutil
 import stat
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -27,18 +27,7 @@ def write_private(path: Path, chunks: Iterable[Chunk]) -> None:
     time must be ensured by the caller.
     """
     _refuse_existing(path)
-    temporary = temporary_name(path)
-    try:
-        _write_new(temporary, chunks)
-        _name(temporary, path)
-        sync_folder(path.parent)
-        return
-    except OSError as error:
-        reason = error.strerror or "unknown reason"
-    finally:
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)
-    raise InputError("cannot-write", f"the private file could not be written: {reason}. {FREE}", Place(path.name))
+    _write(path, chunks, _name)
 
 
 def replace_private(path: Path, chunks: Iterable[Chunk]) -> None:
@@ -46,10 +35,15 @@ def replace_private(path: Path, chunks: Iterable[Chunk]) -> None:
 
     Raises InputError (cannot-write).
     """
+    _write(path, chunks, Path.replace)
+
+
+def _write(path: Path, chunks: Iterable[Chunk], name: Callable[[Path, Path], object]) -> None:
+    """Write a file under another name, give it its own by ``name`` once it is on disk, and make that durable."""
     temporary = temporary_name(path)
     try:
         _write_new(temporary, chunks)
-        temporary.replace(path)
+        name(temporary, path)
         sync_folder(path.parent)
         return
     except OSError as error:

@@ -69,7 +69,7 @@ class Estimated:
     @property
     def tables(self) -> tuple[str, ...]:
         """Return the names of its tables, such as "histograms", the main one first and "hierarchy" last."""
-        return tuple(Path(name).stem for name in self._all)
+        return tuple(Path(name).stem for name in (*self.files, REGIONS))
 
     def __getitem__(self, region: str) -> Any:
         """Return what was released of a region, by its path from the root."""
@@ -77,11 +77,11 @@ class Estimated:
 
     def to_arrow(self, table: str | None = None) -> pa.Table:
         """Return a table of the release, by default the main one; InputError (unknown-table)."""
-        names = dict(zip(self.tables, self._all.values(), strict=True))
         chosen = self.tables[0] if table is None else table
-        if chosen not in names:
-            raise InputError("unknown-table", f"there is no table {chosen!r}: there are {', '.join(names)}")
-        return arrow_table(names[chosen])
+        if chosen not in self.tables:
+            raise InputError("unknown-table", f"there is no table {chosen!r}: there are {', '.join(self.tables)}")
+        by_name = {Path(name).stem: content for name, content in self._all.items()}
+        return arrow_table(by_name[chosen])
 
     def to_pandas(self, table: str | None = None) -> pd.DataFrame:
         """Return a table as a pandas frame; see ``to_arrow``."""

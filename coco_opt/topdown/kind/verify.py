@@ -173,13 +173,17 @@ def _children_sum(content: _Content) -> Check:
 
 
 def _invariants(content: _Content) -> Check:
+    return _stated_kept("invariants", EXACT, "answers", lambda: _broken_invariant(content))
+
+
+def _stated_kept(name: str, file: str, what: str, broken: Callable[[], tuple[str, int]]) -> Check:
+    """Check what a file states of the tables: ``broken`` returns the first failure, "" for none, and their number."""
     failure, checked = "", 0
     try:
-        failure, checked = _broken_invariant(content)
+        failure, checked = broken()
     except (CocoOptError, KeyError, TypeError, ValueError, IndexError) as error:
-        failure = str(error) or f"{EXACT} and the manifest's facts do not fit together"
-    detail = failure or f"{checked:,} stated answers hold"
-    return Check("invariants", not failure, detail)
+        failure = str(error) or f"{file} and the manifest's facts do not fit together"
+    return Check(name, not failure, failure or f"{checked:,} stated {what} hold")
 
 
 def _broken_invariant(content: _Content) -> tuple[str, int]:
@@ -219,12 +223,7 @@ def _left_out(content: _Content, region: Int64Array, places: Sequence[_Stated]) 
 
 
 def _constraints(content: _Content) -> Check:
-    failure, checked = "", 0
-    try:
-        failure, checked = _broken_constraint(content)
-    except (CocoOptError, KeyError, TypeError, ValueError, IndexError) as error:
-        failure = str(error) or f"{CONSTRAINTS} and the manifest's facts do not fit together"
-    return Check("constraints", not failure, failure or f"{checked:,} stated constraints hold")
+    return _stated_kept("constraints", CONSTRAINTS, "constraints", lambda: _broken_constraint(content))
 
 
 def _broken_constraint(content: _Content) -> tuple[str, int]:
