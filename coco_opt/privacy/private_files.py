@@ -60,6 +60,7 @@ def _name(temporary: Path, path: Path) -> None:
         os.link(temporary, path)
     except FileExistsError:
         _refuse_existing(path)
+        raise  # removed since: another writer is at work
     except OSError:  # a file system without links
         _refuse_existing(path)
         temporary.rename(path)
@@ -132,12 +133,6 @@ def _is_running(process: int) -> bool:
     except PermissionError:
         return True
     return True
-
-
-def remove_partial(folder: Path) -> None:
-    """Remove what an interrupted write left in a folder; only while nobody else writes there."""
-    for path in folder.glob(f".*{_TEMPORARY}"):
-        _remove(path)
 
 
 def sync_folder(folder: Path) -> None:

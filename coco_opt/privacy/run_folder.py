@@ -11,7 +11,7 @@ from typing import Any
 
 from coco_opt.errors import InputError
 from coco_opt.privacy.bookkeeping import read_facts, read_record, write_facts, write_record
-from coco_opt.privacy.private_files import FileLock, erase_private, make_private_folder, remove_partial
+from coco_opt.privacy.private_files import FileLock, erase_private, make_private_folder, remove_leftovers
 from coco_opt.privacy.run_key import RunKey
 
 _KEY = "key"
@@ -35,7 +35,7 @@ class RunFolder:
         make_private_folder(self.path)
         if not self._lock.acquire():
             return False
-        remove_partial(self.path)
+        remove_leftovers(self.path)
         return True
 
     def release(self) -> None:

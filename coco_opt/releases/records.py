@@ -62,14 +62,9 @@ def write_private_record(folder: Path, name: str, record: Mapping[str, Any]) -> 
     """Write a JSON record that only its owner can read (0600), durably; one of the same release that is there stays."""
     path = folder / f"{name}.json"
     if not path.exists():
-        write_or_leave(path, (json.dumps(record, indent=2) + "\n").encode())
+        try:
+            write_private(path, [(json.dumps(record, indent=2) + "\n").encode()])
+        except InputError as error:
+            if error.code != "file-exists":  # what another process wrote in the meantime says the same
+                raise
     return path
-
-
-def write_or_leave(path: Path, content: bytes) -> None:
-    """Write a private file; what another process wrote there in the meantime says the same, and stays."""
-    try:
-        write_private(path, [content])
-    except InputError as error:
-        if error.code != "file-exists":
-            raise

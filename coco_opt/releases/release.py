@@ -12,13 +12,14 @@ from coco_opt.config.model import Config
 from coco_opt.errors import InputError, ProblemError
 from coco_opt.files.folder import MANIFEST, file_digest, read_manifest
 from coco_opt.privacy.measurement import Asked
+from coco_opt.privacy.private_files import replace_private
 from coco_opt.releases.clock import Clock
 from coco_opt.releases.estimate import estimated, method_digest
 from coco_opt.releases.estimated import Estimated
 from coco_opt.releases.kept import known_runs
 from coco_opt.releases.kind import PageWriter, Truth
 from coco_opt.releases.measure import Measured, check_target, kind_of, measured_of, planned, source_of
-from coco_opt.releases.records import open_private_folder, private_record, write_or_leave, write_private_record
+from coco_opt.releases.records import open_private_folder, private_record, write_private_record
 from coco_opt.releases.reporter import Reporter, Silent
 from coco_opt.releases.runs import ledger_of
 from coco_opt.releases.solvers import choices_of, rehearse
@@ -161,10 +162,8 @@ def _notes(folder: Path, config: Config) -> Path:
 
 def _note(scratch: Path, config: Config, folder: Path, digest: str) -> None:
     """Keep in the run's folder where the release of this method lies."""
-    path = _notes(scratch, config)
-    path.unlink(missing_ok=True)
     facts = {"folder": str(folder.absolute()), "manifest": digest}
-    write_or_leave(path, json.dumps(facts, indent=2).encode())
+    replace_private(_notes(scratch, config), [json.dumps(facts, indent=2).encode()])
 
 
 def _earlier(measured: Measured, config: Config) -> Path | None:

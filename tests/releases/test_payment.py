@@ -19,6 +19,7 @@ from coco_opt.errors import BudgetError, ConfigError, InputError
 from coco_opt.files.measurement import read_measurement
 from coco_opt.groups.asked.private import PrivateCounts
 from coco_opt.privacy import Ledger
+from coco_opt.privacy.run_folder import RunFolder
 from coco_opt.releases import check, estimate, measure, release, render_report, verify_release
 from coco_opt.releases.kept import abandon_run, forget_run
 from coco_opt.releases.verify import verify_paid
@@ -494,6 +495,20 @@ def test_of_concurrent_releases_one_pays(starts: int, tmp_path: Path) -> None:
     assert set(codes) <= {0, 1, 3}
     assert entries(tmp_path).count("RESERVED") == entries(tmp_path).count("MEASURED") == 1
     assert not list(tmp_path.glob("private/runs/*/key"))
+
+
+@pytest.mark.skipif(os.name != "posix", reason="kills processes")
+def test_who_takes_a_run_leaves_what_living_processes_write_there(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path, "run")
+    assert folder.claim()
+    folder.release()
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as living:
+        names = [f".released.json.{process}.{'0' * 16}.partial" for process in (living.pid, 2**22 + 1)]
+        for name in names:
+            (folder.path / name).touch()
+        assert folder.claim()
+        assert [name for name in names if (folder.path / name).exists()] == names[:1]
+        living.communicate(b"\n")
 
 
 @pytest.mark.skipif(os.name != "posix", reason="kills processes")
