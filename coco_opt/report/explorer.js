@@ -2,7 +2,8 @@
 // Every region of a release, from the data embedded in this page; nothing is fetched.
 (async () => {
   const home = document.getElementById("explorer");
-  const packed = Uint8Array.from(atob(document.getElementById("explorer-data").textContent), c => c.charCodeAt(0));
+  const letters = atob(document.getElementById("explorer-data").textContent), packed = new Uint8Array(letters.length);
+  for (let at = 0; at < letters.length; at++) packed[at] = letters.charCodeAt(at);
   let data;
   try {
     const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
@@ -18,6 +19,7 @@
   const escaped = name => name.replaceAll("\\", "\\\\").replaceAll("/", "\\/");
   names.forEach((name, region) => paths.push(region ? paths[parent[region]] + "/" + escaped(name) : name));
   const lowered = paths.map((path, region) => (path + " " + (ids[region] ?? "")).toLowerCase());
+  const largest = (least, numbers) => numbers.reduce((most, number) => Math.max(most, number), least);
   const figure = number => Number(number).toLocaleString("en", { maximumFractionDigits: 1 });
   const SHOWN = 50;
   const probe = document.createElement("div");
@@ -73,7 +75,7 @@
   }
   const finders = node("div", null, { class: "find" });
   finders.append(
-    finder("find", `Find one of ${figure(names.length)} regions`, region => { if (region >= 0) go(region); }),
+    finder("find", `Find one of ${figure(names.length)} ${words.places ?? "regions"}`, region => { if (region >= 0) go(region); }),
     finder("compare", "Compare with", region => { other = region; show(); }),
   );
   const heading = node("h3", "", { tabindex: "-1" });
@@ -100,12 +102,13 @@
     const mine = rowsOf(current), theirs = other >= 0 ? rowsOf(other) : [];
     const share = other >= 0;
     const height = (row, region, ends = values) => share ? 100 * ends[row] / Math.max(1, weight[region]) : ends[row];
-    const most = Math.max(1e-9, ...mine.map(row => height(row, current, upper ?? values)),
-      ...theirs.map(row => height(row, other)));
-    const last = Math.max(1, ...[...mine, ...theirs].map(row => keys[row]));
+    const most = largest(1e-9, [...mine.map(row => height(row, current, upper ?? values)), ...theirs.map(row => height(row, other))]);
+    const places = [...mine, ...theirs].map(row => keys[row]);
+    const first = data.from_zero ? 0 : -largest(-Infinity, places.map(place => -place)), last = largest(first + 1, places);
     const W = room(), H = 260, left = 52, right = 8, top = 8, bottom = 34;
-    const wide = last > 60, tall = !share && most > 60;
-    const x = size => left + (W - left - right) * (wide ? Math.log1p(size) / Math.log1p(last + 1) : (size + .5) / (last + 1));
+    const wide = data.from_zero && last > 60, tall = data.from_zero && !share && most > 60, across = W - left - right;
+    const apart = data.from_zero ? 1 : smallest(places);  // what two neighbouring bars are apart
+    const x = size => left + across * (wide ? Math.log1p(size) / Math.log1p(last + 1) : (size - first + apart / 2) / (last - first + apart));
     const scaled = value => tall ? Math.log1p(value) / Math.log1p(most) : value / most;
     const y = value => top + (H - top - bottom) * (1 - scaled(Math.max(0, value)));
     const svg = drawn("svg", { viewBox: `0 0 ${W} ${H}`, role: "img", "aria-label":
@@ -115,15 +118,15 @@
       svg.append(drawn("line", { class: "grid", x1: left, x2: W - right, y1: y(value), y2: y(value) }),
         drawn("text", { x: left - 6, y: y(value) + 4, "text-anchor": "end" }, figure(value)));
     }
-    const sizes = wide ? [0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 1e4, 1e5, 1e6].filter(size => size <= last) : steps(last, true);
+    const sizes = wide ? [0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 1e4, 1e5, 1e6].filter(size => size <= last) : steps(last, first, true);
     for (const size of sizes) svg.append(drawn("text", { x: x(size), y: H - bottom + 16, "text-anchor": "middle" }, figure(size)));
     svg.append(drawn("text", { x: (left + W) / 2, y: H - 4, "text-anchor": "middle" },
       `${words.key}${wide ? " (logarithmic)" : ""}; ${share ? "per cent of " : ""}${words.value}${tall ? " (logarithmic)" : ""}`));
-    const thick = Math.max(1.5, Math.min(28, wide ? 4 : .7 * (W - left - right) / (last + 1)));
+    const thick = Math.max(1.5, Math.min(28, wide ? 4 : .7 * across * apart / (last - first + apart)));
     for (const row of mine) {
       const at = x(keys[row]), to = y(height(row, current));
       const bar = drawn("rect", { class: "bar", x: at - thick / 2, width: thick, y: to, height: Math.max(0, H - bottom - to) });
-      bar.append(drawn("title", {}, `${words.key} ${key(row)}: ${figure(values[row])}`));
+      bar.append(drawn("title", {}, `${words.key} ${figure(keys[row])}: ${figure(values[row])}`));
       svg.append(bar);
       if (upper && upper[row] > lower[row]) {
         svg.append(drawn("line", { class: "range", x1: at, x2: at, y1: y(height(row, current, lower)), y2: y(height(row, current, upper)) }));
@@ -133,18 +136,23 @@
     svg.append(drawn("line", { class: "axis", x1: left, x2: W - right, y1: H - bottom, y2: H - bottom }));
     return svg;
   }
-  function steps(most, whole = false) {
-    let step = 10 ** Math.floor(Math.log10(most / 4 || 1));
-    for (const factor of [1, 2, 5, 10]) if (most / (step * factor) <= 6) { step *= factor; break; }
+  function steps(most, least = 0, whole = false) {
+    let step = 10 ** Math.floor(Math.log10((most - least) / 4 || 1));
+    for (const factor of [1, 2, 5, 10]) if ((most - least) / (step * factor) <= 6) { step *= factor; break; }
     if (whole) step = Math.max(1, Math.round(step));
-    return Array.from({ length: Math.floor(most / step) + 1 }, (_, k) => k * step);
+    const start = Math.ceil(least / step);
+    return Array.from({ length: Math.floor(most / step) - start + 1 }, (_, k) => (start + k) * step);
+  }
+  function smallest(places) {
+    const sorted = [...new Set(places)].sort((a, b) => a - b);
+    return sorted.slice(1).reduce((least, place, k) => Math.min(least, place - sorted[k]), Infinity) % Infinity || 1;
   }
 
   function bars() {
     const share = new Map(other >= 0 ? rowsOf(other).map(row => [keys[row], values[row] / Math.max(1, weight[other])]) : []);
     const mine = rowsOf(current).sort((a, b) => values[b] - values[a]).slice(0, 24);
     const of = row => values[row] / Math.max(1, weight[current]);
-    const most = Math.max(1e-9, ...mine.map(of), ...mine.map(row => share.get(keys[row]) ?? 0));
+    const most = largest(1e-9, [...mine.map(of), ...mine.map(row => share.get(keys[row]) ?? 0)]);
     const grid = node("div", null, { class: "bars", "aria-hidden": "true" });
     for (const row of mine) {
       const track = node("span", null, { class: "track" });
@@ -215,14 +223,15 @@
       line = [];
     };
     const tile = (region, left, top, width, height) => {
-      const link = drawn("a", { href: "#explorer", role: "link", "aria-label": `${label(region)}: ${figure(weight[region])} ${words.weight}` });
+      const link = drawn("a", { href: "#explorer", role: "link", "aria-label": `${names[region]} ${figure(weight[region])} ${words.weight}${ids[region] ? ", " + ids[region] : ""}` });
       link.addEventListener("click", event => { event.preventDefault(); go(region); });
       const rect = drawn("rect", { class: "tile", x: left, y: top, width, height });
       rect.append(drawn("title", {}, `${label(region)}: ${figure(weight[region])}`));
       link.append(rect);
       if (width > 7 * names[region].length + 8 && height > 18) {
-        link.append(drawn("text", { class: "tile-name", x: left + 5, y: top + 15 }, names[region]));
-        if (height > 34) link.append(drawn("text", { class: "tile-name", x: left + 5, y: top + 30 }, figure(weight[region])));
+        const text = drawn("text", { class: "tile-name", x: left + 5, y: top + 15 }, names[region]);
+        if (height > 34) text.append(" ", drawn("tspan", { x: left + 5, y: top + 30 }, figure(weight[region])));
+        link.append(text);
       }
       svg.append(link);
     };

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from coco_opt.histograms import Hierarchy
 
 Int64 = NDArray[np.int64]
+Numbers = NDArray[np.int64] | NDArray[np.float64]
 
 MOST_ROWS = 1_500_000
 """Rows that a page holds at most: deeper levels are left out, and the page says so."""
@@ -27,8 +28,9 @@ class Explored:
     """What a page shows of every region: rows (region, key, value), sorted by region, and what to call them.
 
     ``weight`` int64[regions] is a region's size (its groups, its persons). ``keys`` are whole numbers, or places in
-    ``labels``. ``lower`` and ``upper`` are the ends of the values' intervals, where there are any. ``words`` name the
-    weight, the key, the value and the rows, in the plural where there are many.
+    ``labels``; unless ``from_zero``, the axis begins at a region's first. ``lower`` and ``upper`` are the ends of the
+    values' intervals, where there are any. ``words`` name the weight, the key, the value and the rows, in the plural
+    where there are many, and the ``places`` where they are no regions.
     """
 
     hierarchy: Hierarchy
@@ -37,14 +39,15 @@ class Explored:
     weight: Int64
     regions: Int64
     keys: Int64
-    values: Int64
+    values: Numbers
     words: Mapping[str, str]
     labels: Sequence[str] | None = None
-    lower: Int64 | None = None
-    upper: Int64 | None = None
+    lower: Numbers | None = None
+    upper: Numbers | None = None
+    from_zero: bool = True
 
 
-def explorer_section(explored: Explored, intervals: str = "") -> str:
+def explorer_section(explored: Explored, intervals: str = "", title: str = "Every region") -> str:
     """Return the section: a program of a few kilobytes and its data, compressed; ``intervals`` says what they are."""
     levels, rows = _fitting(explored)
     note = ""
@@ -55,8 +58,8 @@ def explorer_section(explored: Explored, intervals: str = "") -> str:
     packed = base64.b64encode(gzip.compress(_payload(explored, levels, rows), mtime=0)).decode("ascii")
     program = (files("coco_opt.report") / "explorer.js").read_text(encoding="utf-8")
     return (
-        f"<h2>Every region</h2>\n{said}{note}"
-        '<section class="explorer" id="explorer" aria-label="Every region">'
+        f"<h2>{title}</h2>\n{said}{note}"
+        f'<section class="explorer" id="explorer" aria-label="{title}">'
         "<noscript>Choosing a region needs JavaScript; nothing is fetched.</noscript></section>\n"
         f'<script type="application/octet-stream" id="explorer-data">{packed}</script>\n<script>{program}</script>'
     )
@@ -85,6 +88,7 @@ def _payload(explored: Explored, levels: int, rows: int) -> bytes:
         "rows": np.bincount(explored.regions[:rows], minlength=regions).tolist(),
         "keys": explored.keys[:rows].tolist(),
         "values": explored.values[:rows].tolist(),
+        "from_zero": explored.from_zero,
         "labels": None if explored.labels is None else list(explored.labels),
         "lower": None if explored.lower is None else explored.lower[:rows].tolist(),
         "upper": None if explored.upper is None else explored.upper[:rows].tolist(),

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 INK, NOISE, TRUTH, GRID = "#1f4e79", "#c8553d", "#7a8b3a", "#dddddd"
 _COLOURS = (INK, NOISE, TRUTH, "#6b4c9a", "#888888")
 MAX_POINTS = 1_500
+_MOST_SHAPES = 300
+_DOTS = 200  # an inch, of what is drawn as an image
 _STYLE: Any = {
     "font.family": "sans-serif",
     "font.size": 9.0,
@@ -48,6 +50,11 @@ def thin(count: int, limit: int = MAX_POINTS) -> NDArray[np.int64]:
     if count <= limit:
         return np.arange(count)
     return np.unique(np.geomspace(1, count, limit).astype(np.int64) - 1)
+
+
+def is_many(points: NDArray[Any]) -> bool:
+    """Tell whether points are better drawn as an image: a browser takes a second to place thousands one by one."""
+    return points.size > _MOST_SHAPES
 
 
 def plain_symlog(set_scale: Callable[..., None], axis: Axis) -> None:
@@ -95,7 +102,7 @@ def picture(draw: Callable[[Sequence[Axes]], None], *, panels: int, height: floa
 
 def _data_uri(figure: Figure) -> str:
     buffer = io.BytesIO()
-    figure.savefig(buffer, format="svg", metadata=_NO_METADATA)
+    figure.savefig(buffer, format="svg", metadata=_NO_METADATA, dpi=_DOTS)
     drawing = buffer.getvalue()
     # The XML prologue names an external document type: the picture needs none.
     drawing = drawing[drawing.index(b"<svg") :]

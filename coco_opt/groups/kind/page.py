@@ -37,6 +37,21 @@ _ERROR_NOTE = (
     "or removed from groups to turn one into the other; the mean over the regions of a level. It can be shown "
     "only for made data.",
 )
+_LEAVES = (
+    "At the lowest levels bottom-up, with the whole budget on the leaves, usually errs less: here the leaves get a "
+    "part of the budget only, and the rest buys the levels above. "
+)
+_WORSE_AT = {
+    "bottom_up": "Errors of leaves add up: the higher a region, the further off it is. Methods that measure every "
+    "level err less there.",
+    "matching": f"{_LEAVES}Each region is fitted alone before regions are made to agree: joint estimation and the "
+    "posterior, which take seconds to minutes, err less on most data.",
+    "joint": f"{_LEAVES}Where most sizes have no group, matching on buckets and the posterior err less.",
+    "posterior": f"{_LEAVES}It leans on what regions have in common: one unlike all others is drawn towards them where "
+    "the noise leaves room.",
+    "convex": f"{_LEAVES}Cumulative counts, by joint estimation, err less on most data than counts of single sizes.",
+    "none": "Regions do not add up, and none learns from its neighbours: methods that make them agree err less.",
+}
 
 
 def sections_of(shown: Shown, errors: Mapping[str, Sequence[float]]) -> list[str]:
@@ -50,8 +65,29 @@ def sections_of(shown: Shown, errors: Mapping[str, Sequence[float]]) -> list[str
         _errors(shown.measurement.asked.levels, errors),
         explorer_section(_explored(shown, answers), _interval_words(shown)),
         _regions(shown, answers),
-        reading_section((*_NOTES, unit_note(shown.measurement.cost, "entity"), *([_ERROR_NOTE] if errors else []))),
+        reading_section(
+            (
+                *_NOTES,
+                _worse(shown, errors),
+                unit_note(shown.measurement.cost, "entity"),
+                *([_ERROR_NOTE] if errors else []),
+            )
+        ),
     ]
+
+
+def _worse(shown: Shown, errors: Mapping[str, Sequence[float]]) -> tuple[str, str]:
+    """Return what the method is worse at; of made data also the levels at which another one was measured better."""
+    released, *others = errors.items() if errors else [("", ())]
+    levels = shown.measurement.asked.levels
+    better = [
+        f"{levels[level]} ({name} {error:,.0f} against {mine:,.0f})"
+        for level, mine in enumerate(released[1])
+        for error, name in sorted((other[level], name) for name, other in others)[:1]
+        if error < mine
+    ]
+    found = f" On these made data, at: {', '.join(better)}." if better else ""
+    return "Where another method does better", _WORSE_AT[shown.method.consistency] + found
 
 
 def _summary(answers: GroupsAnswers) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
@@ -9,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from coco_opt.histograms import Hierarchy
 from coco_opt.ranges.estimated.universal import UniversalHistogram
 from coco_opt.ranges.kind.forecast import fan_out_name, words_of
 from coco_opt.ranges.measurement import IntervalCounts
 from coco_opt.releases.kind import Shown
+from coco_opt.report.explorer import Explored, explorer_section
 from coco_opt.report.html import reading_section, table, unit_note
 from coco_opt.report.plots import GRID, INK, NOISE, TRUTH, picture
 
@@ -21,6 +24,8 @@ if TYPE_CHECKING:
 
 _DRAWN = 300  # bars, each of as many cells as it takes
 _PARTS = 4
+_BARS = 40  # of a range to look at, each a range to look at in turn
+_MOST_RANGES = 40_000
 _SHARES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 _NOTES = (
@@ -45,6 +50,7 @@ def sections(shown: Shown) -> Sequence[str]:
         _figure(shown, histogram),
         _ranges(histogram),
         _quantiles(histogram),
+        _explorer(histogram),
         reading_section((*_NOTES, unit_note(shown.measurement.cost, "entity"))),
     )
 
@@ -123,3 +129,51 @@ def _quantiles(histogram: UniversalHistogram) -> str:
     ]
     text = "The first cell up to which the share of entities is reached."
     return f"<h2>Quantiles</h2>\n<p>{text}</p>\n{table(('share of entities', 'values of the cell'), rows)}"
+
+
+def _explorer(histogram: UniversalHistogram) -> str:
+    """Return ranges within ranges to look at, each with its parts, down to cells or as far as a page goes."""
+    edges, (begin, end, parent) = histogram.domain.edges, _nested(histogram.domain.cells)
+    answers = histogram.ranges(begin, end)
+    names = [
+        f"{low:,}" if low == high else f"{low:,} to {high:,}"
+        for low, high in zip(edges[begin].tolist(), (edges[end] - 1).tolist(), strict=True)
+    ]
+    tree = Hierarchy(parent, tuple(names))
+    narrowest = np.array(tree.leaves)  # their only bar is their own
+    of = np.concatenate([parent[1:], narrowest])
+    bars = np.concatenate([np.arange(1, tree.regions), narrowest])
+    estimate, error = answers.estimate[bars], answers.standard_error[bars]
+    explored = Explored(
+        tree,
+        ("all values", *("range" for _ in range(1, tree.levels))),
+        (),
+        np.maximum(answers.estimate, 0).round().astype(np.int64),
+        of,
+        edges[begin[bars]],
+        estimate.round(1),
+        {"weight": "entities", "key": "values from", "value": "entities", "rows": "parts", "places": "ranges"},
+        lower=(estimate - error).round(1),
+        upper=(estimate + error).round(1),
+        from_zero=False,
+    )
+    return explorer_section(explored, "Lines are one standard error on either side.", "Every range")
+
+
+def _nested(cells: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Return ranges of cells within each other, begin and end behind it, and each one's parent (-1), breadth first.
+
+    Every step has parts of one width, at most 40 in a range.
+    """
+    steps = max(1, math.ceil(math.log(cells) / math.log(_BARS) - 1e-9))
+    parts = max(2, math.ceil(cells ** (1 / steps) - 1e-9))
+    begins, parents, first = [np.zeros(1, np.int64)], [np.array([-1])], 0
+    for width in (parts**step for step in reversed(range(steps))):
+        begin = np.arange(0, cells, width)
+        if first + begin.size > _MOST_RANGES and len(begins) > 1:
+            break
+        parents.append(first + begin // (width * parts))
+        first += begins[-1].size
+        begins.append(begin)
+    ends = [np.append(begin[1:], cells) for begin in begins]
+    return np.concatenate(begins), np.concatenate(ends), np.concatenate(parents)
