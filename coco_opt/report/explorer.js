@@ -187,7 +187,7 @@
       link.click();
       setTimeout(() => URL.revokeObjectURL(link.href), 1000);
     } });
-    const details = node("details"), box = node("div", null, { class: "wide" });
+    const details = node("details"), box = node("div", null, { class: "wide", tabindex: "0", role: "group", "aria-label": "The figures" });
     details.open = all;
     box.append(table);
     details.append(node("summary", "The figures"), box);

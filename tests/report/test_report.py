@@ -73,7 +73,7 @@ def test_fallbacks_say_who_answered_why_and_how_often() -> None:
 
 def test_a_table_escapes_its_cells() -> None:
     assert html.table(("<a>",), [("&",)]) == (
-        '<div class="wide"><table>\n<thead><tr><th>&lt;a&gt;</th></tr></thead>\n'
+        '<div class="wide" tabindex="0" role="group" aria-label="Table of &lt;a&gt;"><table>\n<thead><tr><th>&lt;a&gt;</th></tr></thead>\n'
         "<tbody>\n<tr><td>&amp;</td></tr>\n</tbody>\n</table></div>"
     )
 
