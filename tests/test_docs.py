@@ -141,3 +141,10 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     page = (tmp_path / "reference" / "python.html").read_text(encoding="utf-8")
     assert all(f'id="coco_opt.{name}"' in page for name in coco_opt.__all__ if name != "__version__")
     assert "<code" in (tmp_path / "reference" / "configuration.html").read_text(encoding="utf-8")
+
+
+def test_every_attack_names_tests_that_there_are() -> None:
+    named = re.findall(r"`(test_\w+)`", (ROOT / "SECURITY.md").read_text(encoding="utf-8"))
+    assert len(named) > 15
+    written = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests" / "releases").glob("test_*.py"))
+    assert [name for name in named if f"\ndef {name}(" not in written] == []

@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import sqlite3
+import stat
 import sys
 from dataclasses import replace
 from fractions import Fraction
@@ -20,7 +21,6 @@ from scipy import stats
 from coco_opt.config import Config, load_config
 from coco_opt.errors import BudgetError, CocoOptError, ConfigError, InputError
 from coco_opt.files.folder import MANIFEST, as_json, sealed
-from coco_opt.files.measurement import read_measurement
 from coco_opt.privacy.bookkeeping import read_facts
 from coco_opt.privacy.run_key import RunKey
 from coco_opt.privacy.secure import SecureNoise
@@ -140,6 +140,35 @@ def test_another_private_folder_is_refused_by_the_witness(tmp_path: Path) -> Non
     assert not release(config).paid
 
 
+def test_another_private_folder_without_a_witness_is_told_and_shows_by_the_known_ledger(tmp_path: Path) -> None:
+    """No file can know of a folder that is gone: who runs it is told in one line, and the known ledger did not pay."""
+    config, told = config_in(tmp_path), Watch()
+    first = release(config, tmp_path / "first", reporter=told)
+    shutil.move(tmp_path / "private", tmp_path / "hidden")
+    again = Watch()
+    assert release(config, tmp_path / "second", reporter=again).paid
+    for watch in (told, again):
+        (line,) = (line for line in watch.lines if "opened the account" in line)
+        assert "if these data were released before, by another ledger, state that as privacy.ledger" in line
+    shutil.rmtree(tmp_path / "private")
+    shutil.move(tmp_path / "hidden", tmp_path / "private")
+    assert all(check.passed for check in verify_paid(first.folder, config))
+    assert not all(check.passed for check in verify_paid(tmp_path / "second", config))
+    assert entries(tmp_path) == ALL
+
+
+@posix
+@pytest.mark.parametrize("which", ["private", "ledger.sqlite", "ledger.sqlite.key", "ledger.sqlite.head", "runs"])
+def test_what_others_may_read_is_refused(which: str, tmp_path: Path) -> None:
+    release(config_in(tmp_path))
+    path = tmp_path / "private" if which == "private" else tmp_path / "private" / which
+    mode = stat.S_IMODE(path.stat().st_mode)
+    path.chmod(mode | 0o066)
+    refused(tmp_path, rf"others can read it: run chmod {mode:o} on it", error=CocoOptError)
+    path.chmod(mode)
+    assert not release(in_place(tmp_path)).paid
+
+
 @posix
 def test_a_witness_may_be_a_command(tmp_path: Path) -> None:
     script = tmp_path / "witness.py"
@@ -222,8 +251,8 @@ def test_giving_up_gives_back_only_what_met_no_data(tmp_path: Path) -> None:
         release(config)
 
 
-def test_two_copies_of_a_reserved_folder_draw_independent_noise_on_other_input(tmp_path: Path) -> None:
-    """The whole folder copied as it stood after the payment, one row changed: nothing of the difference is exact."""
+def test_of_two_copies_of_a_reserved_folder_only_the_same_input_is_taken_up(tmp_path: Path) -> None:
+    """The whole folder copied as it stood after the payment: bit for bit the same, or voided."""
     config = config_in(tmp_path / "one")
     with pytest.raises(StoppedError):
         release(config, reporter=Watch("Measuring"))
@@ -241,10 +270,39 @@ def test_two_copies_of_a_reserved_folder_draw_independent_noise_on_other_input(t
     # The changed copy cannot even take the reservation up: it is voided there, and another key is drawn.
     release(in_place(tmp_path / "changed"))
     assert "VOIDED" in entries(tmp_path / "changed")
-    other = next((tmp_path / "changed").glob("private/runs/*/measurement"))
-    first, second = (read_measurement(path)[0] for path in (with_one, other))
-    difference = np.concatenate([a.values - b.values for a, b in zip(first.answers, second.answers, strict=True)])
-    assert np.count_nonzero(difference) > 4
+
+
+@pytest.mark.parametrize("key", ["each its own", "one key"])
+def test_the_difference_of_two_copies_of_a_reserved_folder_has_the_law_of_independent_noise(
+    key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Chi-square; with one run key for both, nothing but the binding to the input stands between their streams."""
+    if key == "one key":
+        monkeypatch.setattr(RunKey, "generate", classmethod(lambda cls: cls(bytes(range(32)))))
+    one, changed = tmp_path / "one", tmp_path / "changed"
+    path = write(one, more='query = "sizes"')
+    path.write_text(path.read_text().replace("max_size = 9", "max_size = 20000"))
+    with pytest.raises(StoppedError):
+        measure(in_place(one), reporter=Watch("Measuring"))
+    next(one.glob("private/runs/*/input")).unlink()  # as if both had stopped before the binding
+    shutil.copytree(one, changed)
+    for record in changed.glob("private/runs/*/ledger.json"):
+        record.unlink()
+    (changed / "entities.csv").write_text(ENTITIES + "zebra99,g1\n")
+    answers = [measure(in_place(folder)).measurement.answers for folder in (one, changed)]
+    difference = np.concatenate([a.values - b.values for a, b in zip(*answers, strict=True)])
+    assert difference.size > 60_000
+    assert like_independent(difference, scale=4)  # sensitivity 2 of sizes, half of epsilon 1 a level
+
+
+def like_independent(difference: np.ndarray, scale: float) -> bool:
+    """Tell whether a chi-square test takes values for differences of independent double-geometric noise."""
+    a, reach = np.exp(-1 / scale), int(8 * scale)
+    single = (1 - a) / (1 + a) * a ** np.abs(np.arange(-600, 601))
+    law = np.convolve(single, single)[1200 - reach : 1201 + reach] * difference.size
+    counts = np.array([np.count_nonzero(difference == k) for k in range(-reach, reach + 1)])
+    rest = difference.size - counts.sum(), difference.size - law.sum()
+    return bool(stats.chisquare([*counts, rest[0]], [*law, rest[1]]).pvalue > 1e-4)
 
 
 @pytest.mark.parametrize("changed", ["input", "questions"])
@@ -256,15 +314,8 @@ def test_one_key_on_other_input_or_questions_is_other_noise(changed: str) -> Non
         SecureNoise(RunKey(run.derive("coco-opt noise", *pair))).stream(scale, measurement="m", region="r").draw(cells)
         for pair in labels
     )
-    a = np.exp(-0.5)
-    single = (1 - a) / (1 + a) * a ** np.abs(np.arange(-200, 201))
-    law = np.convolve(single, single)  # of the difference of two independent ones
-    reach = 15
-    expected = law[400 - reach : 401 + reach] * cells
-    counts = np.array([np.count_nonzero(first - second == k) for k in range(-reach, reach + 1)])
-    rest = cells - counts.sum(), cells - expected.sum()
-    found = stats.chisquare([*counts, rest[0]], [*expected, rest[1]])
-    assert found.pvalue > 1e-4
+    assert like_independent(first - second, scale=2)
+    assert not like_independent(first - first, scale=2)
     assert abs(np.corrcoef(first, second)[0, 1]) < 5 / np.sqrt(cells)
 
 

@@ -11,12 +11,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from coco_opt.config import load_config
 from coco_opt.errors import BudgetError, ConfigError, InputError
-from coco_opt.files.measurement import read_measurement
 from coco_opt.groups.asked.private import PrivateCounts
 from coco_opt.privacy import Ledger
 from coco_opt.privacy.run_folder import RunFolder
@@ -204,25 +202,6 @@ def test_rows_in_another_order_are_the_same_data(tmp_path: Path) -> None:
     head, *rows = ENTITIES.splitlines()
     (tmp_path / "entities.csv").write_text("\n".join([head, *reversed(rows)]) + "\n")
     assert not release(config).paid
-
-
-def test_a_copied_reservation_draws_other_noise_for_other_data(tmp_path: Path) -> None:
-    """Two copies of a reserved run, one row apart, must not show their difference under the same noise."""
-    config = config_in(tmp_path / "one")
-    with pytest.raises(StoppedError):
-        release(config, reporter=Watch("Measuring"))
-    (bound,) = (tmp_path / "one").glob("private/runs/*/input")
-    bound.unlink()
-    shutil.copytree(tmp_path / "one", tmp_path / "two")
-    shutil.copyfile(tmp_path / "one" / "private" / "ledger.sqlite", tmp_path / "two" / "private" / "ledger.sqlite")
-    for record in (tmp_path / "two").glob("private/runs/*/ledger.json"):
-        record.write_text(json.dumps({"path": str(tmp_path / "two" / "private" / "ledger.sqlite")}))
-    (tmp_path / "two" / "entities.csv").write_text(ENTITIES + "zebra99,g1\n")
-    release(config)
-    release(config_in_place(tmp_path / "two"))
-    one, two = (read_measurement(seals(tmp_path / name)[0])[0] for name in ("one", "two"))
-    differences = np.concatenate([a.values - b.values for a, b in zip(one.answers, two.answers, strict=True)])
-    assert np.count_nonzero(differences) > 4
 
 
 def test_a_total_allows_more_measurements_of_one_dataset(tmp_path: Path) -> None:
