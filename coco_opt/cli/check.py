@@ -37,7 +37,7 @@ def _files(config: Config) -> list[dict[str, Any]]:
     data = config.data
     values = ((key, getattr(data, key)) for key in type(data).model_fields)
     return [
-        {"key": key, "file": value.name, "private": key in data.hidden}
+        {"key": key, "file": value.name, "private": key in config.private_tables}
         for key, value in values
         if isinstance(value, Path)
     ]

@@ -67,6 +67,11 @@ class Config:
             raise self.error(key, f"has {len(values)} entries, but the hierarchy has {levels} levels")
         return values
 
+    @property
+    def private_tables(self) -> tuple[str, ...]:
+        """Return the keys of [data] that name private tables."""
+        return (*self.data.hidden, *self.method.hides)
+
     def as_dict(self) -> dict[str, Any]:
         """Return plain JSON-able values with defaults filled in, for public manifests.
 
@@ -79,7 +84,10 @@ class Config:
             self.section: self.method,
             "solvers": self.solvers,
         }
-        return {name: _plain_section(section) for name, section in sections.items()}
+        plain = {name: _plain_section(section) for name, section in sections.items()}
+        for key in self.private_tables:
+            plain["data"].pop(key, None)
+        return plain
 
 
 def _plain_section(section: BaseModel) -> dict[str, Any]:

@@ -48,6 +48,11 @@ class Section(BaseModel):
 
     hidden: ClassVar[tuple[str, ...]] = ()
 
+    @property
+    def hides(self) -> tuple[str, ...]:
+        """Return the keys of [data] whose tables are private because of what this section says."""
+        return ()
+
 
 class DataSection(Section):
     """Where the input lies: each table a file by its path or, in Python, a frame.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -87,8 +87,12 @@ def register_leaves(table: Loaded, leaf_ids: Sequence[tuple[str, int]]) -> None:
     table.con.register("leaves", pa.table(arrays))
 
 
-def region_table(asked: Asked) -> FileTable:
-    """Return hierarchy.parquet: region, region_id, parent, level, level_name, and the kind's numbers a region."""
+def region_table(asked: Asked, released: Mapping[str, Int64Array] | None = None) -> FileTable:
+    """Return hierarchy.parquet: region, region_id, parent, level, level_name, and the kind's numbers a region.
+
+    They are those that are public beforehand, and those ``released``.
+    """
+    numbers = {**asked.per_region, **(released or {})}
     tree = asked.hierarchy
     paths = np.array(tree.paths, dtype=object)
     parents = paths[np.maximum(tree.parent, 0)]
@@ -99,9 +103,9 @@ def region_table(asked: Asked) -> FileTable:
         "parent": parents,
         "level": tree.level.astype(np.int32),
         "level_name": np.array(asked.levels, dtype=object)[tree.level],
-        **asked.per_region,
+        **numbers,
     }
-    return FileTable.of(columns, {"level": "int32", **dict.fromkeys(asked.per_region, "int64")})
+    return FileTable.of(columns, {"level": "int32", **dict.fromkeys(numbers, "int64")})
 
 
 def stored_regions(folder: Path) -> tuple[Hierarchy, tuple[str, ...], tuple[str | None, ...], dict[str, Int64Array]]:

@@ -1,8 +1,8 @@
 """Differentially private hierarchical group sizes (Kuo et al. 2018): estimators, matching, merging, consistency.
 
-``asked`` runs before the noise: reading and counting, ``measure_hierarchy``, ``measure_group_counts``, and choosing a
-method on private data. ``estimated`` runs after it: post-processing of sealed measurements, and what experiments on
-made data compare it with. ``kind`` makes both a kind of release.
+``asked`` runs before the noise: reading and counting, ``measure_hierarchy``, and choosing a method on private data.
+``estimated`` runs after it: post-processing of sealed measurements, and what experiments on made data compare it with.
+``kind`` makes both a kind of release.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 from typing import Literal, cast
 
@@ -14,7 +15,8 @@ from coco_opt.errors import ProblemError
 from coco_opt.groups.buckets import Buckets
 from coco_opt.groups.queries import GROUPS, AskedQuery, check_query
 from coco_opt.histograms import Hierarchy
-from coco_opt.privacy import Answers, Asked, Law, Measurement
+from coco_opt.privacy import Answers, Asked, Law, Measurement, Question
+from coco_opt.privacy.cost import total
 
 Int64 = NDArray[np.int64]
 KIND = "groups"
@@ -27,6 +29,30 @@ def max_size_of(asked: Asked) -> int:
     if asked.kind != KIND:
         raise ProblemError(f"a measurement of {asked.kind}, not of groups")
     return int(asked.facts[MAX_SIZE])
+
+
+def has_private_counts(asked: Asked) -> bool:
+    """Tell whether the numbers of groups were asked for, with noise, and are no public fact."""
+    max_size_of(asked)
+    return GROUPS not in asked.per_region
+
+
+def size_questions(asked: Asked) -> tuple[Question, ...]:
+    """Return the questions about sizes: all but those that ask for private numbers of groups."""
+    return tuple(one for one in asked.questions if one.query != GROUPS)
+
+
+def counts_share_of(asked: Asked) -> Fraction | None:
+    """Return the part of each level's cost that asked for numbers of groups, None where they are public."""
+    if not has_private_counts(asked):
+        return None
+    spent = total(one.cost for one in count_questions(asked) if one.cost is not None)
+    return spent.amount / asked.cost.amount
+
+
+def count_questions(asked: Asked) -> tuple[Question, ...]:
+    """Return the questions that ask for private numbers of groups, root first; none where they are public."""
+    return tuple(one for one in asked.questions if one.query == GROUPS)
 
 
 def starts_name(level: int) -> str:
@@ -44,8 +70,8 @@ def buckets_of(asked: Asked, level: int) -> Buckets | None:
 class RegionAnswer:
     """One region's noisy answer: ``values`` int64, cells of its level's ``query`` (``coco_opt.groups.queries``).
 
-    ``groups`` G and ``max_size`` K are public; ``law`` is that of the noise of one cell; ``buckets`` are those of the
-    query "buckets", None for others.
+    ``groups`` G and ``max_size`` K are public or released; ``law`` is that of the noise of one cell; ``buckets`` are
+    those of the query "buckets", None for others.
     """
 
     query: AskedQuery
@@ -85,7 +111,8 @@ class GroupsAnswers:
     measurement: Measurement
 
     def __post_init__(self) -> None:
-        max_size_of(self.measurement.asked)
+        if has_private_counts(self.measurement.asked):
+            raise ProblemError("the numbers of groups were measured too: estimate them before regions are read")
         for level in self.measured_levels:
             check_query(self._levels[level].question.query)
 
@@ -96,7 +123,7 @@ class GroupsAnswers:
 
     @property
     def group_counts(self) -> Int64:
-        """Return the public number of groups of every region, int64[regions]."""
+        """Return the number of groups of every region, int64[regions]: public, or released before."""
         return self.measurement.asked.per_region[GROUPS]
 
     @property

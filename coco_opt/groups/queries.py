@@ -4,12 +4,17 @@ A region has G groups of sizes 0..K, larger ones counted as K (the public bound)
 size (the paper's naive query); "cumulative" is Hc[0..K-1], the groups of each size or smaller; "ranks" is Hg[1..G], the
 sizes of the groups in nondecreasing order. Kuo et al. 2018, section 4. "buckets" are sums of Hc over the buckets of a
 partition of its cells: what "cumulative" asks where a partition is given.
+
+Where the numbers of groups are private, G is asked too ("groups", one cell), and Hc is asked from above: "larger" is
+G - Hc[0..K-1], the groups of more than each size, and "larger_buckets" its sums. An empty group changes none of these
+cells and a group that comes or goes with its only entity one, where it would change all cells of Hc.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal, get_args
+from dataclasses import replace
+from typing import Literal, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,22 +26,28 @@ from coco_opt.privacy import NEIGHBOURS, Cost, Neighbours, Question, Sensitivity
 
 Query = Literal["sizes", "ranks", "cumulative"]
 QUERIES: tuple[Query, ...] = get_args(Query)
-AskedQuery = Literal["sizes", "ranks", "cumulative", "buckets"]
+AskedQuery = Literal["sizes", "ranks", "cumulative", "buckets", "larger", "larger_buckets"]
 ASKED_QUERIES: tuple[AskedQuery, ...] = get_args(AskedQuery)
 GROUPS = "groups"
-"""The name of the public number of groups of each region, which is also the number of its ranks."""
+"""The number of groups of each region: public, and then the number of its ranks, or else the question that asks it."""
+FROM_ABOVE: Mapping[AskedQuery, AskedQuery] = {"cumulative": "larger", "buckets": "larger_buckets"}
+"""What is asked in the place of a query where the numbers of groups are private."""
 
 _WORDS: Mapping[AskedQuery, str] = {
     "sizes": "groups of each size from 0 on",
     "ranks": "sizes of the groups, smallest first",
     "cumulative": "groups of each size from 0 on or smaller, the largest size left out",
     "buckets": "groups of each size or smaller, summed over the sizes of a bucket, the largest size left out",
+    "larger": "groups of more than each size from 0 on, the largest size left out",
+    "larger_buckets": "groups of more than each size, summed over the sizes of a bucket, the largest size left out",
 }
+_BELOW: Mapping[AskedQuery, AskedQuery] = {above: query for query, above in FROM_ABOVE.items()}
 # An entity moves one group by one size: two cells of H, one of Hc without its public last cell, one of Hg; clamping
 # sizes to K never adds to it. Replacing an entity moves one group down and one up, within a region or across two. Two
 # such moves of H share a cell where both groups have one size: it changes by 2 and its neighbours by 1, 6 squared. In
 # Hc and Hg the moves have opposite signs, so a shared cell cancels. A cell lies in one bucket: summing adds nothing,
-# and two cells of one bucket cancel too.
+# and two cells of one bucket cancel too. Where numbers of groups are private, a group may come or go with its only
+# entity, and empty ones by themselves: that is one cell of H, at most one of G - Hc, and one of the numbers of groups.
 _SENSITIVITIES: Mapping[tuple[AskedQuery, Neighbours], Sensitivity] = {
     ("sizes", "add_remove"): Sensitivity(2, 2),
     ("sizes", "replace"): Sensitivity(4, 6),
@@ -46,15 +57,24 @@ _SENSITIVITIES: Mapping[tuple[AskedQuery, Neighbours], Sensitivity] = {
     ("buckets", "replace"): Sensitivity(2, 2),
     ("ranks", "add_remove"): Sensitivity(1, 1),
     ("ranks", "replace"): Sensitivity(2, 2),
+    ("larger", "add_remove"): Sensitivity(1, 1),
+    ("larger", "replace"): Sensitivity(2, 2),
+    ("larger_buckets", "add_remove"): Sensitivity(1, 1),
+    ("larger_buckets", "replace"): Sensitivity(2, 2),
 }
+_OF_GROUPS: Mapping[Neighbours, Sensitivity] = {"add_remove": Sensitivity(1, 1), "replace": Sensitivity(2, 2)}
 
 
 def sensitivity(query: AskedQuery, neighbours: Neighbours) -> Sensitivity:
     """Return by how much neighbouring databases change a query's cells on a level; ProblemError for unknown names."""
     check_query(query)
+    _check_neighbours(neighbours)
+    return _SENSITIVITIES[query, neighbours]
+
+
+def _check_neighbours(neighbours: Neighbours) -> None:
     if neighbours not in NEIGHBOURS:
         raise ProblemError(f"unknown neighbours {neighbours!r}: use one of {', '.join(NEIGHBOURS)}")
-    return _SENSITIVITIES[query, neighbours]
 
 
 def check_query(query: str) -> None:
@@ -64,19 +84,49 @@ def check_query(query: str) -> None:
 
 
 def question(
-    level: int, query: Query, max_size: int, neighbours: Neighbours, cost: Cost, buckets: Buckets | None = None
+    level: int,
+    query: Query,
+    max_size: int,
+    neighbours: Neighbours,
+    cost: Cost,
+    buckets: Buckets | None = None,
+    *,
+    private_counts: bool = False,
 ) -> Question:
     """Return the question that asks every region of a level; raise ProblemError for unknown names.
 
-    ``buckets`` sum what "cumulative" asks; they must hold every cell.
+    ``buckets`` sum what "cumulative" asks; they must hold every cell. With ``private_counts`` no answer and no number
+    of answers tells the number of groups: cumulative counts are asked from above, and ranks raise ProblemError.
     """
     check_query(query)
     asked: AskedQuery = query
     if buckets is not None:
         _check_buckets(query, max_size, buckets)
         asked = query if buckets.of_cells(max_size) else "buckets"
+    if private_counts:
+        if query == "ranks":
+            raise ProblemError("ranks are as many as there are groups: with private numbers of groups ask 'cumulative'")
+        asked = FROM_ABOVE.get(asked, asked)
     size: int | str = GROUPS if query == "ranks" else cells(asked, max_size, 0, buckets)
     return Question(level, asked, _WORDS[asked], size, sensitivity(asked, neighbours), cost)
+
+
+def groups_question(level: int, neighbours: Neighbours, cost: Cost) -> Question:
+    """Return the question that asks every region of a level for its number of groups, where these are private."""
+    _check_neighbours(neighbours)
+    return Question(level, GROUPS, "number of groups", 1, _OF_GROUPS[neighbours], cost)
+
+
+def with_public_counts(asked: Question) -> Question:
+    """Return the question whose answers tell the same once the numbers of groups are released: Hc for G - Hc."""
+    query = plain_query(asked)
+    return asked if query == asked.query else replace(asked, query=query, words=_WORDS[query])
+
+
+def plain_query(asked: Question) -> AskedQuery:
+    """Return what a question is about, whether it was asked from above or not."""
+    query = cast(AskedQuery, asked.query)
+    return _BELOW.get(query, query)
 
 
 def _check_buckets(query: str, max_size: int, buckets: Buckets) -> None:
@@ -101,15 +151,19 @@ def exact_answers(
         return clamped.cumulative(max_size)[:-1]
     if query == "buckets":
         return _of(buckets).sums(clamped.cumulative(max_size)[:-1])
+    if query == "larger":
+        return clamped.groups - clamped.cumulative(max_size)[:-1]
+    if query == "larger_buckets":
+        return _of(buckets).sums(clamped.groups - clamped.cumulative(max_size)[:-1])
     check_query(query)
     return clamped.ranks()
 
 
 def cells(query: AskedQuery, max_size: int, groups: int, buckets: Buckets | None = None) -> int:
     """Return the number of cells of a region's answer."""
-    if query == "buckets":
+    if query in ("buckets", "larger_buckets"):
         return _of(buckets).count
-    return {"sizes": max_size + 1, "ranks": groups, "cumulative": max_size}[query]
+    return {"sizes": max_size + 1, "ranks": groups, "cumulative": max_size, "larger": max_size}[query]
 
 
 def _of(buckets: Buckets | None) -> Buckets:

@@ -157,7 +157,7 @@ def estimated(
     shown = Shown(
         manifest_of(config, measurement, solvers.certificates, released), spent, measurement, method, result, truth
     )
-    return Estimated(kind, shown, released.files, config.output.directory / name, own)
+    return Estimated(kind, shown, released.files, config.output.directory / name, own, numbers=released.numbers)
 
 
 def _estimate(kind: AnyKind, measurement: Measurement, method: Any, work: Work, reporter: Reporter) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from html import escape
 from itertools import count
 from pathlib import Path
@@ -25,6 +25,7 @@ from coco_opt.files.folder import (
     sealed,
 )
 from coco_opt.files.regions import REGIONS, region_table
+from coco_opt.histograms.arrays import Int64Array
 from coco_opt.privacy.private_files import remove_leftovers, temporary_name
 from coco_opt.releases.kind import AnyKind, PageWriter, Shown
 from coco_opt.releases.measure import check_target
@@ -40,8 +41,8 @@ if TYPE_CHECKING:
 class Estimated:
     """A release that was made and not written yet: everything in it is public, but for the ``truth`` of made data.
 
-    ``files`` are its tables by file name, the kind's own first. It exports itself as an Arrow stream of the first, so
-    that pandas, Polars, Arrow and DuckDB take it as it is.
+    ``files`` are its tables by file name, the kind's own first; ``numbers`` were made of the measurement, one a region.
+    It exports itself as an Arrow stream of the first, so that pandas, Polars, Arrow and DuckDB take it as it is.
     """
 
     kind: AnyKind
@@ -50,6 +51,7 @@ class Estimated:
     default: Path
     scratch: Path | None = None
     recorded: Callable[[str], None] | None = None
+    numbers: Mapping[str, Int64Array] = field(default_factory=dict)
 
     @property
     def manifest(self) -> Mapping[str, Any]:
@@ -136,7 +138,7 @@ class Estimated:
 
     @property
     def _all(self) -> Mapping[str, FileTable]:
-        return {**self.files, REGIONS: region_table(self.shown.measurement.asked)}
+        return {**self.files, REGIONS: region_table(self.shown.measurement.asked, self.numbers)}
 
     def __repr__(self) -> str:
         asked = self.shown.measurement.asked

@@ -96,13 +96,15 @@ class Work:
 class Released:
     """What a release publishes beside what the engine writes: tables by file name, and the kind's part of the manifest.
 
-    ``promises`` are names of properties that ``ReleaseKind.verify`` can check; ``notes`` are lines for the user.
+    ``promises`` are names of properties that ``ReleaseKind.verify`` can check; ``notes`` are lines for the user;
+    ``numbers`` int64[regions] were made of the measurement and stand beside the public ones in hierarchy.parquet.
     """
 
     files: Mapping[str, FileTable]
     promises: tuple[str, ...]
     manifest: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    numbers: Mapping[str, Int64] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False, slots=True)

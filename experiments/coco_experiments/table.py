@@ -88,6 +88,12 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         paper=f"{KUO2018}; beyond it",
     ),
     Experiment(
+        name="kuo2018/private_counts",
+        target="coco_experiments.kuo2018.private_counts:run",
+        summary="private numbers of groups beside public ones, by the share of the budget that asks for them",
+        paper=f"{KUO2018}; footnote 4",
+    ),
+    Experiment(
         name="kuo2018/l1_l2",
         target="coco_experiments.kuo2018.l1_l2:run",
         summary="absolute values against squares on the same noise: error, time, objective, whole values",

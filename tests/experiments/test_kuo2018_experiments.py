@@ -21,6 +21,7 @@ from coco_experiments.kuo2018 import (
     joint,
     mean_consistency,
     naive,
+    private_counts,
     selection,
     sweep,
     variances,
@@ -41,7 +42,19 @@ from coco_opt.groups.estimated.joint import joint as joint_estimate
 from tests.experiments.recorder import Recorder
 from tests.groups.helpers import assert_consistent, measured, three_levels
 
-EXPERIMENTS = (datasets, figure1, figure4, figure5, figure6, joint, mean_consistency, naive, selection, variances)
+EXPERIMENTS = (
+    datasets,
+    figure1,
+    figure4,
+    figure5,
+    figure6,
+    joint,
+    mean_consistency,
+    naive,
+    private_counts,
+    selection,
+    variances,
+)
 
 
 @pytest.fixture

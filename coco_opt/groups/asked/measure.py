@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from fractions import Fraction
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from coco_opt.errors import InputError, ProblemError
-from coco_opt.groups.answers import KIND, MAX_SIZE, buckets_of, max_size_of, starts_name
+from coco_opt.groups.answers import KIND, MAX_SIZE, buckets_of, has_private_counts, max_size_of, starts_name
+from coco_opt.groups.asked.group_counts import MAX_GROUPS, check_group_counts
 from coco_opt.groups.buckets import Buckets
-from coco_opt.groups.queries import GROUPS, Query, exact_answers, question
+from coco_opt.groups.queries import GROUPS, Query, exact_answers, groups_question, question
 from coco_opt.histograms import CountOfCounts, Hierarchy
 from coco_opt.histograms.arrays import as_int64
 from coco_opt.privacy import Asked, Cost, Exact, Measurement, Neighbours, NoiseSource, Question, add_noise
@@ -24,7 +26,7 @@ _SPREADS = 64  # noise beyond this many spreads has probability below 1e-27
 
 def asked_of(
     hierarchy: Hierarchy,
-    group_counts: ArrayLike,
+    group_counts: ArrayLike | None,
     *,
     queries: Sequence[Query],
     costs: Sequence[Cost],
@@ -33,13 +35,15 @@ def asked_of(
     levels: Sequence[str] = (),
     region_ids: Sequence[str | None] = (),
     buckets: Sequence[Buckets | None] = (),
+    counts_share: Fraction | None = None,
 ) -> Asked:
     """Return what is asked of groups: the query of every level whose cost is not zero, root first.
 
     ``group_counts`` int64[regions] and ``max_size`` are public; ``levels`` are the levels' names ("level 0", ... unless
     given); ``buckets``, one a level, are the sizes over which its cumulative counts are summed (None: single cells).
-    Raises ProblemError for parameters out of range, and where public facts alone do not keep every noisy value in 64
-    bits.
+    Where the numbers of groups are private, ``group_counts`` is None and ``counts_share``, between 0 and 1, is the part
+    of each level's cost that asks for them; the leaves' must be asked. Raises ProblemError for parameters out of range,
+    and where public facts alone do not keep every noisy value in 64 bits.
     """
     if not len(queries) == len(costs) == hierarchy.levels:
         raise ProblemError(f"{hierarchy.levels} levels need as many queries and costs")
@@ -48,31 +52,60 @@ def asked_of(
         raise ProblemError(f"{hierarchy.levels} levels need as many buckets, or none at all")
     if max_size < 1:
         raise ProblemError("max_size, the public bound on group sizes, must be at least 1")
-    counts = as_int64(group_counts, "the public numbers of groups").copy()
-    if counts.shape != (hierarchy.regions,) or counts.min() < 0:
-        raise ProblemError(f"{hierarchy.regions} regions need as many public numbers of groups, none negative")
+    counts = _public_counts(hierarchy, group_counts)
+    sizes_part, asked_counts = _parts_of_costs(costs, neighbours, counts, counts_share)
     rows = enumerate(zip(queries, costs, given, strict=True))
     questions = tuple(
-        question(level, query, max_size, neighbours, cost, sums) for level, (query, cost, sums) in rows if cost
+        question(level, query, max_size, neighbours, cost * sizes_part, sums, private_counts=counts is None)
+        for level, (query, cost, sums) in rows
+        if cost
     )
     tables: dict[str, Int64] = {}
     for one in questions:
         regions, sums, widest = hierarchy.level_range(one.level), given[one.level], 1
-        if one.query == "buckets" and sums is not None:
+        if one.query in ("buckets", "larger_buckets") and sums is not None:
             tables[starts_name(one.level)] = sums.begin
             widest = int((sums.end - sums.begin).max())
-        _check_values(one, int(counts[regions.start : regions.stop].max()), max_size, widest)
+        groups = MAX_GROUPS if counts is None else int(counts[regions.start : regions.stop].max())
+        _check_values(one, groups, max_size, widest)
+    for one in asked_counts:
+        _check_values(one, MAX_GROUPS, max_size, 1)
     return Asked(
         kind=KIND,
         hierarchy=hierarchy,
         levels=tuple(levels) or tuple(f"level {level}" for level in range(hierarchy.levels)),
-        questions=questions,
+        questions=(*asked_counts, *questions),
         neighbours=neighbours,
         facts={MAX_SIZE: max_size},
-        per_region={GROUPS: counts},
+        per_region={} if counts is None else {GROUPS: counts},
         tables=tables,
         region_ids=tuple(region_ids),
     )
+
+
+def _public_counts(hierarchy: Hierarchy, given: ArrayLike | None) -> Int64 | None:
+    if given is None:
+        return None
+    counts = as_int64(given, "the public numbers of groups").copy()
+    if counts.shape != (hierarchy.regions,) or counts.min() < 0:
+        raise ProblemError(f"{hierarchy.regions} regions need as many public numbers of groups, none negative")
+    return counts
+
+
+def _parts_of_costs(
+    costs: Sequence[Cost], neighbours: Neighbours, counts: Int64 | None, share: Fraction | None
+) -> tuple[Fraction, tuple[Question, ...]]:
+    """Return the part of each level's cost that asks about sizes, and the questions that ask for numbers of groups."""
+    if (counts is None) != (share is not None):
+        raise ProblemError("give either the public numbers of groups, or the share of the budget that asks for them")
+    if share is None:
+        return Fraction(1), ()
+    if not 0 < share < 1:
+        raise ProblemError("the share of the budget that asks for numbers of groups lies between 0 and 1")
+    if not costs[-1]:
+        raise ProblemError("private numbers of groups need the leaves' answers: give their level a share of the budget")
+    asked = (groups_question(level, neighbours, cost * share) for level, cost in enumerate(costs) if cost)
+    return 1 - share, tuple(asked)
 
 
 def _check_values(asked: Question, groups: int, max_size: int, width: int) -> None:
@@ -89,11 +122,16 @@ def exact_parts(asked: Asked, truth: Sequence[CountOfCounts]) -> Iterable[Exact]
     """Return the exact answers to all questions, one part a region; ``truth`` is PRIVATE, one histogram a region.
 
     Raises, before the first part is made, ProblemError where a region has no histogram and InputError
-    (group-count-mismatch) where one does not hold the public number of groups.
+    (group-count-mismatch) where one does not hold the public number of groups or, where they are private, these do not
+    sum.
     """
-    tree, counts = asked.hierarchy, asked.per_region[GROUPS]
+    tree = asked.hierarchy
     if len(truth) != tree.regions:
         raise ProblemError(f"{tree.regions} regions need as many histograms and group counts")
+    if has_private_counts(asked):
+        check_group_counts(tree, truth)
+        return _parts(asked, truth)
+    counts = asked.per_region[GROUPS]
     for one in asked.questions:
         for region in tree.level_range(one.level):
             check_groups(truth[region], tree.paths[region], int(counts[region]))
@@ -105,7 +143,10 @@ def _parts(asked: Asked, truth: Sequence[CountOfCounts]) -> Iterable[Exact]:
     for one in asked.questions:
         buckets = buckets_of(asked, one.level)
         for region in tree.level_range(one.level):
-            values = exact_answers(truth[region], one.query, max_size, buckets)  # type: ignore[arg-type]
+            if one.query == GROUPS:
+                values = np.array([truth[region].groups], np.int64)
+            else:
+                values = exact_answers(truth[region], one.query, max_size, buckets)  # type: ignore[arg-type]
             yield Exact(one, tree.paths[region], values)
 
 
@@ -130,7 +171,7 @@ def measured(
 def measure_hierarchy(
     truth: Sequence[CountOfCounts],
     hierarchy: Hierarchy,
-    group_counts: ArrayLike,
+    group_counts: ArrayLike | None,
     *,
     queries: Sequence[Query],
     costs: Sequence[Cost],
@@ -139,14 +180,17 @@ def measure_hierarchy(
     source: NoiseSource,
     progress: Progress | None = None,
     buckets: Sequence[Buckets | None] = (),
+    counts_share: Fraction | None = None,
 ) -> Measurement:
     """Return the noisy answers of all regions of the levels that have a budget.
 
     ``truth``, PRIVATE, and the public ``group_counts`` come one a region in the hierarchy's order; ``queries`` and
     ``costs`` one a level, root first (a cost of zero: not measured), and so do ``buckets``, over which cumulative
-    counts are summed (None: single cells; a level's buckets hold every size once). ``progress`` is told the answers
-    done and their number. Everything is checked before the first noise is drawn: raises ProblemError for public
-    parameters, InputError for a histogram without the public number of groups.
+    counts are summed (None: single cells; a level's buckets hold every size once). Where the numbers of groups are
+    private, ``group_counts`` is None and ``counts_share`` the part of each level's cost that asks for them (Kuo et al.
+    2018, footnote 4). ``progress`` is told the answers done and their number. Everything is checked before the first
+    noise is drawn: raises ProblemError for public parameters, InputError for a histogram without the public number of
+    groups.
     """
     asked = asked_of(
         hierarchy,
@@ -156,5 +200,6 @@ def measure_hierarchy(
         max_size=max_size,
         neighbours=neighbours,
         buckets=buckets,
+        counts_share=counts_share,
     )
     return measured(asked, truth, source, progress)

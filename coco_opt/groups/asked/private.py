@@ -17,7 +17,7 @@ from coco_opt.histograms.arrays import Int64Array, as_int64
 class PrivateCounts:
     """Hold the true counts of groups by size of every leaf, as runs in flat arrays.
 
-    ``group_counts`` int64[regions] is the public number of groups of every region. Leaf i (the i-th of
+    ``group_counts`` int64[regions] is the number of groups of every region, public or not. Leaf i (the i-th of
     ``hierarchy.leaves``) has ``counts[k]`` groups of ``sizes[k]`` entities for leaf_offsets[i] <= k <
     leaf_offsets[i + 1], sizes strictly increasing. ``rows_read`` is the number of rows of the private table,
     ``rows_counted`` how many of them the arrays hold. Raises InputError where arrays do not fit together. Its

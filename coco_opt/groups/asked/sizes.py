@@ -59,6 +59,17 @@ def read_public_sizes(sizes: InputLike, root: str | None = None) -> PublicGroups
     return PublicGroups(PublicRegions(tree, tuple(table.names[:-2]) or (_ONE_LEVEL,), ()), group_counts)
 
 
+def read_sizes_regions(sizes: InputLike, root: str | None = None) -> PublicRegions:
+    """Read only the regions of a table of counts, whose numbers of groups are private too.
+
+    Raises what ``read_sizes`` does of level columns; it looks at nothing else.
+    """
+    source = Input.of(sizes, "sizes")
+    with isolated([source]) as con:
+        table, tree = _open(con, source, root)
+    return PublicRegions(tree, tuple(table.names[:-2]) or (_ONE_LEVEL,), ())
+
+
 def _open(con: duckdb.DuckDBPyConnection, source: Input, root: str | None) -> tuple[Loaded, Hierarchy]:
     table = load(con, "sizes", source, SIZES)
     levels = len(table.names) - 2

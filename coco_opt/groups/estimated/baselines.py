@@ -155,6 +155,18 @@ def cumulative_distance(a: CountOfCounts, b: CountOfCounts, max_size: int) -> in
 def errors_by_level(
     hierarchy: Hierarchy, histograms: Sequence[CountOfCounts], truth: Sequence[CountOfCounts]
 ) -> FloatArray:
-    """Return the mean earth mover's distance of a region at each level, float64[levels], in entities."""
-    errors = np.array([emd(a, b) for a, b in zip(histograms, truth, strict=True)], dtype=np.float64)
+    """Return the mean earth mover's distance of a region at each level, float64[levels], in entities.
+
+    Where numbers of groups differ, empty groups are added to the fewer: an entity to add or remove counts one.
+    """
+    errors = np.array([_moved(a, b) for a, b in zip(histograms, truth, strict=True)], dtype=np.float64)
     return np.asarray(np.add.reduceat(errors, hierarchy.level_start[:-1]) / np.diff(hierarchy.level_start))
+
+
+def _moved(a: CountOfCounts, b: CountOfCounts) -> int:
+    most = max(a.groups, b.groups)
+    filled = (
+        one if one.groups == most else CountOfCounts.total([one, CountOfCounts.from_runs([0], [most - one.groups])])
+        for one in (a, b)
+    )
+    return emd(*filled)

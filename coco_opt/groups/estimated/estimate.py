@@ -19,6 +19,7 @@ from coco_opt.groups.estimated.consistency import bottom_up, matching, separate
 from coco_opt.groups.estimated.convex import convex
 from coco_opt.groups.estimated.estimates import SizeEstimate
 from coco_opt.groups.estimated.estimators import FitOptions, check_choice, estimate
+from coco_opt.groups.estimated.group_counts import with_group_counts
 from coco_opt.groups.estimated.intervals import Intervals
 from coco_opt.groups.estimated.joint import joint
 from coco_opt.groups.estimated.posterior.consistent import Convergence, posterior_estimate
@@ -99,6 +100,11 @@ class GroupsResult:
     convergence: Convergence | None = None
     level_gaps: NDArray[np.float64] | None = None
 
+    @property
+    def group_counts(self) -> NDArray[np.int64]:
+        """Return the released number of groups of every region, int64[regions]; the public one where it is public."""
+        return np.array([histogram.groups for histogram in self.histograms], np.int64)
+
     def __getitem__(self, region: str) -> CountOfCounts:
         return self.histograms[self.hierarchy.index(region)]
 
@@ -114,7 +120,8 @@ def estimate_groups(
 ) -> GroupsResult:
     """Estimate every region that the method reads, then make the regions agree by ``method.consistency``.
 
-    Reads a measurement only: it is post-processing and costs no privacy. ``progress`` is told the regions done
+    Reads a measurement only: it is post-processing and costs no privacy. Where the numbers of groups were measured too,
+    they are estimated first and stand for public ones. ``progress`` is told the regions done
     and their number (of "posterior": sweeps); ``threads`` work side by side, and the answer does not depend on them.
     ``also`` are more measurements of the same groups, of which "posterior" alone makes one estimate; costs add up.
     Raises ProblemError where the consistency method needs a region that was not measured, or cannot read what was
@@ -122,11 +129,13 @@ def estimate_groups(
     """
     check_threads(threads)
     method = GroupsMethod() if method is None else method
+    chosen = SolverChoices() if solvers is None else solvers
+    measurement = with_group_counts(measurement, chosen)
     answers = GroupsAnswers(measurement)
+    also = tuple(with_group_counts(one, counts=answers.group_counts) for one in also)
     hierarchy = answers.hierarchy
     if not isinstance(method.losses, str) and len(method.losses) != hierarchy.levels:
         raise ProblemError(f"{hierarchy.levels} levels need as many losses, not {len(method.losses)}")
-    chosen = SolverChoices() if solvers is None else solvers
     if also and method.consistency != "posterior":
         raise ProblemError(f"{method.consistency!r} reads one measurement: only 'posterior' estimates several together")
     if method.consistency == "posterior":

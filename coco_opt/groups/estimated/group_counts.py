@@ -1,17 +1,23 @@
-"""Whole numbers of groups from noisy ones (``coco_opt.groups.asked.group_counts`` measures them).
+"""Whole numbers of groups from noisy ones, and the answers about sizes read beside them (Kuo et al. 2018, footnote 4).
 
 The counts are fitted to the tree by nonnegative least squares, then rounded from the root down so that children sum to
-their parent.
+their parent. From then on they are what public counts are elsewhere: an answer from above, G - Hc + noise, becomes one
+of Hc, whose noise is of the same law.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from coco_opt.choices import SolverChoices
 from coco_opt.errors import ProblemError
-from coco_opt.privacy import Measurement
+from coco_opt.groups.answers import buckets_of, has_private_counts
+from coco_opt.groups.queries import GROUPS, plain_query, with_public_counts
+from coco_opt.privacy import Answers, Measurement
+from coco_opt.privacy.answers import Stored
 from coco_opt.problems import ControlledRounding, Tree, TreeLeastSquares
 
 Int64 = NDArray[np.int64]
@@ -20,6 +26,63 @@ FloatArray = NDArray[np.float64]
 _LEAST_VARIANCE = 1e-6  # noise of a smaller variance is zero but for one draw in a million
 _TELLING = 1e12  # times a leaf's variance nothing is told by a region's answer, divided by it nothing more
 _GRID_BITS = 20  # fractional digits kept before rounding, so that parents are exactly the sums of their children
+
+
+def with_group_counts(
+    measurement: Measurement, solvers: SolverChoices | None = None, counts: Int64 | None = None
+) -> Measurement:
+    """Return the answers about sizes as if the numbers of groups were public: estimated, or ``counts`` where given.
+
+    A measurement whose numbers of groups are public comes back as it is. Its cost is what the answers about sizes cost.
+    Raises what ``estimate_group_counts`` does.
+    """
+    asked = measurement.asked
+    if not has_private_counts(asked):
+        return measurement
+    groups = estimate_group_counts(measurement, solvers) if counts is None else counts
+    kept = [one for one in measurement.answers if one.question.query != GROUPS]
+    questions = tuple(with_public_counts(one.question) for one in kept)
+    answers = tuple(
+        Answers(question, one.offsets, _below(measurement, one, groups))
+        for question, one in zip(questions, kept, strict=True)
+    )
+    return replace(measurement, asked=replace(asked, questions=questions, per_region={GROUPS: groups}), answers=answers)
+
+
+def _below(measurement: Measurement, answers: Answers, groups: Int64) -> Int64 | Stored:
+    """Return answers from above as answers of Hc, others as they are stored."""
+    question = answers.question
+    if plain_query(question) == question.query:
+        return answers.stored
+    regions, cells = measurement.hierarchy.level_range(question.level), int(answers.offsets[1])
+    buckets = buckets_of(measurement.asked, question.level)
+    widths = np.ones(cells, np.int64) if buckets is None else buckets.end - buckets.begin
+    turned = FromAbove(answers, groups[regions.start : regions.stop], widths)
+    return turned.read(0, turned.size) if isinstance(answers.stored, np.ndarray) else turned
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class FromAbove:
+    """Answers G - Hc of a level turned into Hc as they are read: ``groups`` int64[regions], ``widths`` int64[cells].
+
+    Cell j of a region is G times the sizes that it sums, ``widths[j]``, less its answer.
+    """
+
+    answers: Answers
+    groups: Int64
+    widths: Int64
+
+    @property
+    def size(self) -> int:
+        """Return the number of answers."""
+        return int(self.answers.offsets[-1])
+
+    def read(self, begin: int, end: int) -> Int64:
+        """Return the answers ``begin`` .. ``end`` - 1."""
+        region, cell = np.divmod(np.arange(begin, end, dtype=np.int64), self.widths.size)
+        turned: Int64 = self.groups[region] * self.widths[cell] - self.answers.read(begin, end)
+        turned.setflags(write=False)
+        return turned
 
 
 def estimate_group_counts(measurement: Measurement, solvers: SolverChoices | None = None) -> Int64:
@@ -53,10 +116,12 @@ def estimate_group_counts(measurement: Measurement, solvers: SolverChoices | Non
 
 
 def noisy_counts(measurement: Measurement) -> tuple[Int64, FloatArray]:
-    """Return the noisy number of groups of every region, 0 where not measured, and its variance, infinite there."""
+    """Return the noisy number of groups of every region, 0 where not asked, and its variance, infinite there."""
     hierarchy = measurement.hierarchy
     values, variances = np.zeros(hierarchy.regions, np.int64), np.full(hierarchy.regions, np.inf)
     for answers in measurement.answers:
+        if answers.question.query != GROUPS:
+            continue
         regions = hierarchy.level_range(answers.question.level)
         values[regions.start : regions.stop] = answers.values
         variances[regions.start : regions.stop] = answers.question.law.variance

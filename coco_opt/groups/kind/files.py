@@ -15,7 +15,7 @@ from coco_opt.errors import InputError, Place
 from coco_opt.files.checked import positions
 from coco_opt.files.folder import FileTable, read_columns, read_manifest
 from coco_opt.files.regions import region_columns, stored_regions
-from coco_opt.groups.answers import KIND, MAX_SIZE, buckets_of, max_size_of
+from coco_opt.groups.answers import KIND, MAX_SIZE, buckets_of, has_private_counts, max_size_of, size_questions
 from coco_opt.groups.estimated.estimate import SLOW, GroupsMethod, GroupsResult
 from coco_opt.groups.estimated.intervals import Intervals
 from coco_opt.groups.estimated.posterior.consistent import Convergence
@@ -43,6 +43,11 @@ SUMS = "children_sum_to_parents"
 TABLE_PROMISES = ("nonnegative", "sizes_at_most_max_size", "group_totals", SUMS)
 PROMISES = (*TABLE_PROMISES, PROMISE, SUMMARY_PROMISE)
 
+PRIVATE_COUNTS = (
+    "The numbers of groups got noise too and were made to sum: an entity is hidden together with a group that it alone "
+    "is in. The regions are public."
+)
+
 _TYPES = {"level": "int32", "size": "int64", "groups": "int64"}
 
 
@@ -50,14 +55,21 @@ def released(asked: Asked, method: GroupsMethod, result: GroupsResult) -> Releas
     """Return the histograms as a table, what they keep to, and the manifest's account of the method."""
     promises = TABLE_PROMISES if method.consistency != "none" else TABLE_PROMISES[:-1]
     files = {HISTOGRAMS: histogram_table(asked, result.histograms)}
-    manifest: dict[str, Any] = {MAX_SIZE: max_size_of(asked), "method": _plain(method, asked)}
-    notes: tuple[str, ...] = ()
+    private = has_private_counts(asked)
+    manifest: dict[str, Any] = {
+        MAX_SIZE: max_size_of(asked),
+        "group_counts": "private" if private else "public",
+        "method": _plain(method, asked),
+    }
+    numbers = {GROUPS: result.group_counts} if private else {}
+    notes: tuple[str, ...] = (PRIVATE_COUNTS,) if private else ()
     if method.consistency in SLOW:
         manifest["unproved"] = {"worst_relative_gap": result.unproved}
     if result.level_gaps is not None:
         manifest["relative_gap_by_level"] = [None if math.isnan(gap) else gap for gap in result.level_gaps.tolist()]
     if result.convergence is not None:
-        manifest["convergence"], notes = _converged(result.convergence)
+        manifest["convergence"], lines = _converged(result.convergence)
+        notes = (*notes, *lines)
     if result.intervals is not None:
         promises = (*promises, PROMISE)
         files[INTERVALS] = interval_table(asked, result.histograms, result.intervals)
@@ -65,7 +77,7 @@ def released(asked: Asked, method: GroupsMethod, result: GroupsResult) -> Releas
             promises = (*promises, SUMMARY_PROMISE)
             files[SUMMARY_FILE] = summary_table(asked, result.intervals.summaries)
         manifest["intervals"] = {"coverage": result.intervals.coverage, "words": WORDS}
-    return Released(files, promises, manifest, notes)
+    return Released(files, promises, manifest, notes, numbers)
 
 
 def _converged(found: Convergence) -> tuple[dict[str, Any], tuple[str, ...]]:
@@ -90,7 +102,7 @@ def _converged(found: Convergence) -> tuple[dict[str, Any], tuple[str, ...]]:
 
 
 def _plain(method: GroupsMethod, asked: Asked) -> dict[str, Any]:
-    queries = {question.level: question.query for question in asked.questions}
+    queries = {question.level: question.query for question in size_questions(asked)}
     levels = range(asked.hierarchy.levels)
     buckets = [buckets_of(asked, level) for level in levels]
     return {

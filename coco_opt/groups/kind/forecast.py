@@ -17,13 +17,14 @@ from coco_opt.errors import ConfigError
 from coco_opt.groups.answers import max_size_of
 from coco_opt.groups.asked.private import PrivateCounts
 from coco_opt.groups.estimated.estimate import SLOW, Consistency, GroupsMethod
-from coco_opt.groups.kind.look_alike import read_look_alike
+from coco_opt.groups.kind.look_alike import read_look_alike, supposed_groups
 from coco_opt.groups.kind.method import method_of
 from coco_opt.groups.kind.rehearsal import (
     Questions,
     Rehearsal,
     branch_answers,
     branches_within,
+    cost_of_sizes,
     count_cells,
     extrapolated,
     part_of,
@@ -194,7 +195,7 @@ def linear_predictions(plan: Plan) -> list[Prediction]:
     if any(questions.buckets) or len(set(questions.queries)) > 1 or "ranks" in questions.queries:
         return []
     tree = plan.asked.hierarchy
-    noise = NoisePlan(plan.asked.cost, tuple(sensitivity(one, plan.asked.neighbours) for one in questions.queries))
+    noise = NoisePlan(cost_of_sizes(plan), tuple(sensitivity(one, plan.asked.neighbours) for one in questions.queries))
     found = []
     for stage in LINEAR_STAGES:
         own, split = _questions(plan, "bottom_up" if stage == "bottom_up" else "none")
@@ -253,7 +254,8 @@ def _memory(plan: Plan, method: Consistency) -> int:
     asked, cells = plan.asked, max_size_of(plan.asked)
     if method in SLOW:
         return _TABLES[method] * BYTES * asked.hierarchy.regions * cells
-    widest = max(cells if one.query != "ranks" else int(asked.per_region[GROUPS].max()) for one in asked.questions)
+    ranked = any(one.query == "ranks" for one in asked.questions)
+    widest = max(cells, int(asked.per_region[GROUPS].max())) if ranked else cells
     return _REGION_BYTES * widest
 
 
@@ -272,13 +274,13 @@ def _reading(plan: Plan, wanted: Wanted, part: LookAlike) -> Expense:
         seconds, size = _COUNT_ROW
         rows = counts.sizes.size * leaves if wanted.rows is None else wanted.rows
         return Expense(slowness() * seconds * rows, round(size * rows))
-    groups, rows = int(asked.per_region[GROUPS][0]), _entities(plan, wanted)
+    groups, rows = int(supposed_groups(plan)[0]), _entities(plan, wanted)
     (row, row_size), (group, group_size) = _ENTITY_ROW, _GROUP_ROW
     return Expense(slowness() * (row * rows + group * groups), row_size * rows + group_size * groups)
 
 
 def _entities(plan: Plan, wanted: Wanted) -> int:
-    return round(_ENTITIES * int(plan.asked.per_region[GROUPS][0])) if wanted.rows is None else wanted.rows
+    return round(_ENTITIES * int(supposed_groups(plan)[0])) if wanted.rows is None else wanted.rows
 
 
 def _rows_words(plan: Plan, wanted: Wanted) -> str:

@@ -20,6 +20,7 @@ from coco_opt.groups.answers import GroupsAnswers, RegionAnswer
 from coco_opt.groups.estimated.estimate import SLOW, GroupsMethod
 from coco_opt.groups.estimated.estimates import SizeEstimate
 from coco_opt.groups.estimated.estimators import estimate
+from coco_opt.groups.estimated.group_counts import with_group_counts
 from coco_opt.groups.estimated.joint import on_grid
 from coco_opt.groups.kind.method import method_of
 from coco_opt.privacy import Measurement
@@ -74,7 +75,8 @@ class CorruptedPav:
 
 def instances_of(measurement: Measurement, config: Config) -> list[Instance]:
     """Return one instance of every kind of problem that the answers about a region and its children pose."""
-    answers, method = GroupsAnswers(measurement), method_of(config, measurement.asked)
+    answers = GroupsAnswers(with_group_counts(measurement))
+    method = method_of(config, measurement.asked)
     level = answers.measured_levels[0]
     region = max(answers.hierarchy.level_range(level), key=lambda region: int(answers.group_counts[region]))
     top = _cells(answers[region])

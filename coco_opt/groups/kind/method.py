@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from coco_opt.config.model import Config
-from coco_opt.groups.answers import buckets_of, max_size_of
+from coco_opt.groups.answers import buckets_of, counts_share_of, has_private_counts, max_size_of, size_questions
 from coco_opt.groups.buckets import Buckets
 from coco_opt.groups.estimated.estimate import ONE_PROGRAM, Consistency, GroupsMethod, needed_levels
 from coco_opt.groups.kind.plan import buckets_of as configured_buckets
 from coco_opt.groups.kind.plan import queries_of
-from coco_opt.groups.queries import GROUPS
+from coco_opt.groups.queries import GROUPS, plain_query
 from coco_opt.privacy import Asked
 
 _NAMES = {"joint": "joint estimation", "convex": "the convex program"}
@@ -61,15 +61,27 @@ def _check_asked(config: Config, asked: Asked) -> None:
         raise config.error("groups.max_size", f"the measurement's is {max_size_of(asked)}")
     levels = asked.hierarchy.levels
     queries, buckets = queries_of(config, levels), configured_buckets(config, levels)
-    for question in asked.questions:
-        if queries[question.level] != ("cumulative" if question.query == "buckets" else question.query):
-            message = f"the measurement asked {question.query!r} of {asked.levels[question.level]!r}"
+    _check_counts(config, asked)
+    for question in size_questions(asked):
+        query = plain_query(question)
+        if queries[question.level] != ("cumulative" if query == "buckets" else query):
+            message = f"the measurement asked {query!r} of {asked.levels[question.level]!r}"
             raise config.error("groups.query", message)
         if not _same(buckets[question.level], buckets_of(asked, question.level), max_size_of(asked)):
             key = "groups.bucket_growth" if config.method.bucket_edges is None else "groups.bucket_edges"
             raise config.error(
                 key, f"the measurement asked {asked.levels[question.level]!r} for other buckets of sizes"
             )
+
+
+def _check_counts(config: Config, asked: Asked) -> None:
+    share, private = config.method.counts_share, has_private_counts(asked)
+    if private != (share is not None):
+        message = f'the measurement was made with group_counts = "{"private" if private else "public"}"'
+        raise config.error("groups.group_counts", message)
+    found = counts_share_of(asked)
+    if found != share:
+        raise config.error("groups.group_counts_share", f'the measurement\'s is "{found}"')
 
 
 def _same(configured: Buckets | None, asked: Buckets | None, max_size: int) -> bool:
@@ -80,7 +92,7 @@ def _same(configured: Buckets | None, asked: Buckets | None, max_size: int) -> b
 def _check_buckets(config: Config, asked: Asked) -> None:
     """Raise ConfigError where a method does not read buckets, or the posterior sizes."""
     consistency: Consistency = config.method.consistency
-    queries = {question.query for question in asked.questions}
+    queries = {plain_query(question) for question in size_questions(asked)}
     if consistency == "posterior" and "sizes" in queries:
         message = (
             "'posterior' reads cumulative counts, buckets of them, and ranks: ask another groups.query than 'sizes'"
@@ -96,7 +108,7 @@ def _check_buckets(config: Config, asked: Asked) -> None:
 
 def _check_queries(config: Config, asked: Asked) -> None:
     consistency: Consistency = config.method.consistency
-    queries, reads = {question.query for question in asked.questions}, _READS[consistency]
+    queries, reads = {plain_query(question) for question in size_questions(asked)}, _READS[consistency]
     if len(queries) > 1 or not queries <= set(reads):
         message = (
             f"{_NAMES[consistency]} reads one query on every measured level, {' or '.join(map(repr, reads))}, and "
@@ -125,6 +137,8 @@ def _check_matching(config: Config, asked: Asked) -> None:
     # Imported here: it brings the compiled kernels with it.
     from coco_opt.kernels.matching import MAX_GROUPS
 
+    if has_private_counts(asked):
+        return  # the number is not known before it is released: matching says so then
     if asked.hierarchy.levels > 1 and int(asked.per_region[GROUPS][0]) > MAX_GROUPS:
         message = f"matching takes at most {MAX_GROUPS:,} groups a region: choose another consistency"
         raise config.error("groups.consistency", message)

@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coco_opt.errors import ProblemError
-from coco_opt.groups.answers import max_size_of
+from coco_opt.groups.answers import has_private_counts, max_size_of
 from coco_opt.groups.asked.private import PrivateCounts
 from coco_opt.groups.estimated.estimate import GroupsResult
-from coco_opt.histograms import CountOfCounts
+from coco_opt.groups.queries import FROM_ABOVE, AskedQuery, exact_answers
+from coco_opt.histograms import CountOfCounts, Hierarchy
 from coco_opt.privacy import Asked
 from coco_opt.releases.kind import Neighbours
 
@@ -22,10 +23,13 @@ def neighbouring(counts: PrivateCounts, asked: Asked) -> Neighbours:
 
     Large groups stand alone in their cells, and a small leaf has little to hide in. "replace" takes the entity from
     the smallest nonempty other group of that leaf, or of another leaf. Sizes are clamped to the public bound first.
-    Raises ProblemError where no group can grow or give.
+    Where the numbers of groups are private, the entity brings a group of its own. Raises ProblemError where no group
+    can grow or give.
     """
     tree, max_size = counts.hierarchy, max_size_of(asked)
     leaves = [counts.leaf(leaf).clamp(max_size) for leaf in range(len(tree.leaves))]
+    if has_private_counts(asked):
+        return _with_a_group(tree, leaves, asked)
     order = sorted(range(len(leaves)), key=lambda leaf: leaves[leaf].groups)
     grown = next(((leaf, size) for leaf in order for size in _growing(leaves[leaf], max_size)), None)
     if grown is None:
@@ -44,13 +48,30 @@ def neighbouring(counts: PrivateCounts, asked: Asked) -> Neighbours:
     return Neighbours(PrivateCounts.of_leaves(tree, leaves), PrivateCounts.of_leaves(tree, changed), words)
 
 
-def resized(histogram: CountOfCounts, before: int, after: int) -> CountOfCounts:
-    """Return the histogram after one group of size ``before`` became one of size ``after``."""
+def _with_a_group(tree: Hierarchy, leaves: Sequence[CountOfCounts], asked: Asked) -> Neighbours:
+    """Return a pair in which the smallest leaf gains a group of one entity, "replace": which lived alone elsewhere."""
+    order = sorted(range(len(leaves)), key=lambda leaf: leaves[leaf].groups)
+    names, changed = tree.paths[tree.leaves.start :], list(leaves)
+    changed[order[0]] = CountOfCounts.total([leaves[order[0]], CountOfCounts.from_runs([1], [1])])
+    words = f"one entity in a group of its own added to {names[order[0]]!r}"
+    if asked.neighbours == "replace":
+        giver = next((leaf for leaf in order[1:] if 1 in leaves[leaf].sizes), None)
+        if giver is None:
+            raise ProblemError("no other leaf has a group of one entity: there is no neighbour to audit with")
+        changed[giver] = resized(leaves[giver], 1, None)
+        words += f", taken with its group from {names[giver]!r}"
+    return Neighbours(PrivateCounts.of_leaves(tree, leaves), PrivateCounts.of_leaves(tree, changed), words)
+
+
+def resized(histogram: CountOfCounts, before: int, after: int | None) -> CountOfCounts:
+    """Return the histogram after one group of size ``before`` became one of size ``after``, or for None went."""
     at = int(np.searchsorted(histogram.sizes, before))
     if at == histogram.distinct or histogram.sizes[at] != before:
         raise ProblemError("there is no group of that size to change")
     counts = histogram.counts.copy()
     counts[at] -= 1
+    if after is None:
+        return CountOfCounts.from_runs(histogram.sizes[counts > 0], counts[counts > 0])
     return CountOfCounts.from_runs(np.append(histogram.sizes, after), np.append(counts, 1))
 
 
@@ -70,16 +91,18 @@ def _giver(leaves: Sequence[CountOfCounts], order: Sequence[int], grown: int, si
 def cumulative_counts(asked: Asked, table: PrivateCounts | GroupsResult) -> Mapping[str, NDArray[Any]]:
     """Return the cumulative counts of every level's regions, one after the other, cells 0..max_size-1, int64.
 
-    One entity changes one cell a region by one. Of a table the cells from a region's largest group on are masked: there
-    the released count is the public number of groups nearly always, and its residual says nothing.
+    Where the numbers of groups are private, those above each size: the group that an entity brings changes all of the
+    others. One entity changes one cell a region by one. Of a table the cells from a region's largest group on are
+    masked: there the released count is the number of groups nearly always, and its residual says nothing.
     """
     tree, max_size = asked.hierarchy, max_size_of(asked)
     exact = isinstance(table, PrivateCounts)
+    query: AskedQuery = FROM_ABOVE["cumulative"] if has_private_counts(asked) else "cumulative"
     histograms = table.histograms() if isinstance(table, PrivateCounts) else table.histograms
     levels: dict[str, NDArray[Any]] = {}
     for level in range(tree.levels):
         regions = [histograms[region].clamp(max_size) for region in tree.level_range(level)]
-        counts = np.concatenate([one.cumulative(max_size)[:-1] for one in regions])
+        counts = np.concatenate([exact_answers(one, query, max_size) for one in regions])
         if exact:
             cells = np.arange(max_size)
             levels[asked.levels[level]] = np.ma.MaskedArray(

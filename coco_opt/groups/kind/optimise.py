@@ -19,8 +19,9 @@ from coco_opt.groups.asked.optimised import Growths, best_growths, even_law, mea
 from coco_opt.groups.asked.predicted import Predictor, Regions
 from coco_opt.groups.buckets import Buckets
 from coco_opt.groups.estimated.estimate import Consistency, GroupsMethod
-from coco_opt.groups.kind.rehearsal import Questions, Rehearsal, extrapolated, questions_of
-from coco_opt.groups.queries import GROUPS, sensitivity
+from coco_opt.groups.kind.look_alike import supposed_groups
+from coco_opt.groups.kind.rehearsal import Questions, Rehearsal, cost_of_sizes, extrapolated, questions_of
+from coco_opt.groups.queries import sensitivity
 from coco_opt.privacy.planner import NoisePlan, Shares, best_shares, uniform_shares
 from coco_opt.releases.kind import Figures, LookAlike, Plan
 from coco_opt.releases.reporter import Reporter
@@ -95,7 +96,7 @@ def _questions(plan: Plan, public: LookAlike | None, reporter: Reporter) -> _Cho
     asked, questions, max_size = plan.asked, questions_of(plan), max_size_of(plan.asked)
     if set(questions.queries) != {"cumulative"}:
         return None
-    tree, counts = asked.hierarchy, asked.per_region[GROUPS]
+    tree, counts = asked.hierarchy, supposed_groups(plan)
     regions = np.diff(tree.level_start).astype(np.float64)
     alike = Regions(regions, max(float(counts[0]), 1.0) / regions)
     laws = {"most groups small (1/s^2)": steep_law(max_size), "all sizes alike": even_law(max_size)}
@@ -122,7 +123,7 @@ def _questions(plan: Plan, public: LookAlike | None, reporter: Reporter) -> _Cho
 def _variances(plan: Plan, shares: Sequence[float]) -> FloatArray:
     """Return the noise of an answer at each level, float64[levels], infinite where the share is 0."""
     levels = len(shares)
-    noise = NoisePlan(plan.asked.cost, (sensitivity("cumulative", plan.asked.neighbours),) * levels)
+    noise = NoisePlan(cost_of_sizes(plan), (sensitivity("cumulative", plan.asked.neighbours),) * levels)
     return noise.variances(shares)
 
 

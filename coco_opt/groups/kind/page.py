@@ -8,8 +8,9 @@ from html import escape
 
 import numpy as np
 
-from coco_opt.groups.answers import GroupsAnswers
+from coco_opt.groups.answers import GroupsAnswers, count_questions, has_private_counts
 from coco_opt.groups.estimated.estimate import GroupsMethod
+from coco_opt.groups.estimated.group_counts import with_group_counts
 from coco_opt.groups.kind import plots
 from coco_opt.releases.kind import Shown
 from coco_opt.report.explorer import Explored, explorer_section
@@ -56,7 +57,7 @@ _WORSE_AT = {
 
 def sections_of(shown: Shown, errors: Mapping[str, Sequence[float]]) -> list[str]:
     """Return the sections as HTML; ``errors`` by method are empty where the truth is not known."""
-    answers = GroupsAnswers(shown.measurement)
+    answers = GroupsAnswers(with_group_counts(shown.measurement, counts=shown.result.group_counts))
     return [
         _summary(answers),
         _method(answers, shown.method),
@@ -69,7 +70,7 @@ def sections_of(shown: Shown, errors: Mapping[str, Sequence[float]]) -> list[str
             (
                 *_NOTES,
                 _worse(shown, errors),
-                unit_note(shown.measurement.cost, "entity"),
+                *_unit_notes(shown),
                 *([_ERROR_NOTE] if errors else []),
             )
         ),
@@ -88,6 +89,21 @@ def _worse(shown: Shown, errors: Mapping[str, Sequence[float]]) -> tuple[str, st
     ]
     found = f" On these made data, at: {', '.join(better)}." if better else ""
     return "Where another method does better", _WORSE_AT[shown.method.consistency] + found
+
+
+def _unit_notes(shown: Shown) -> list[tuple[str, str]]:
+    """Return whom noise protects, and what is hidden of groups where their numbers are private."""
+    notes, asked = [unit_note(shown.measurement.cost, "entity")], shown.measurement.asked
+    if not has_private_counts(asked):
+        return notes
+    each = ", ".join(f"{asked.levels[one.level]}: {one.law}" for one in count_questions(asked))
+    text = (
+        "They were measured too, then made whole, nonnegative and additive: the true ones stand nowhere here. Their "
+        f"noise: {each}. Noise hides an entity together with a group that it alone is in, and whether an empty group "
+        "exists. A whole group of s entities costs s times what the sizes cost, and once what the numbers do. The "
+        "regions are public."
+    )
+    return [*notes, ("Numbers of groups", text)]
 
 
 def _summary(answers: GroupsAnswers) -> str:

@@ -1,4 +1,7 @@
-"""What a configuration of groups asks, read and checked on public tables, and the private table that it is asked of."""
+"""What a configuration of groups asks, read and checked on public tables, and the private table that it is asked of.
+
+Where the numbers of groups are private, the hierarchy is all that a plan reads.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,12 @@ import numpy as np
 
 from coco_opt.config.model import Config
 from coco_opt.errors import InputError, Place
+from coco_opt.files.regions import PublicRegions, read_regions
+from coco_opt.groups.answers import has_private_counts
 from coco_opt.groups.asked.entities import PublicGroups, read_private, read_public
 from coco_opt.groups.asked.measure import asked_of
 from coco_opt.groups.asked.private import PrivateCounts
-from coco_opt.groups.asked.sizes import read_public_sizes, read_sizes
+from coco_opt.groups.asked.sizes import read_public_sizes, read_sizes, read_sizes_regions
 from coco_opt.groups.buckets import Buckets
 from coco_opt.groups.queries import GROUPS, Query
 from coco_opt.releases.kind import Plan
@@ -20,18 +25,25 @@ def plan_groups(config: Config) -> Plan:
 
     Raises ConfigError, InputError, HierarchyError, ProblemError.
     """
-    public = _read_public(config)
+    share = config.method.counts_share
+    public = _read_public(config) if share is None else _read_regions(config)
     levels = public.hierarchy.levels
+    costs = config.levels_cost(levels)
+    if share is not None and not costs[-1]:
+        message = 'leaves nothing for the last level, which group_counts = "private" needs: give it a share'
+        raise config.error("privacy.split", message)
+    regions = public.regions if isinstance(public, PublicGroups) else public
     asked = asked_of(
         public.hierarchy,
-        public.group_counts,
+        public.group_counts if isinstance(public, PublicGroups) else None,
         queries=queries_of(config, levels),
-        costs=config.levels_cost(levels),
+        costs=costs,
         max_size=config.method.max_size,
         neighbours=config.privacy.neighbours,
-        levels=public.regions.levels,
-        region_ids=public.regions.region_ids,
+        levels=regions.levels,
+        region_ids=regions.region_ids,
         buckets=buckets_of(config, levels),
+        counts_share=share,
     )
     return Plan(config, asked, public)
 
@@ -70,14 +82,25 @@ def _read_public(config: Config) -> PublicGroups:
     return read_public(data.given("groups"), data.given("hierarchy"))
 
 
+def _read_regions(config: Config) -> PublicRegions:
+    data = config.data
+    if data.sizes is not None:
+        return read_sizes_regions(data.given("sizes"), data.root)
+    return read_regions(data.given("hierarchy"))
+
+
 def read_counts(plan: Plan) -> PrivateCounts:
-    """Open the private table and count; raises InputError, whose message holds no private value."""
+    """Open the private tables and count; raises InputError, whose message holds no private value."""
     data, asked = plan.config.data, plan.asked
-    if data.sizes is None:
+    if data.sizes is None and not has_private_counts(asked):
         return read_private(plan.detail, data.given("entities"))
-    counts = read_sizes(data.given("sizes"), data.root)
+    if data.sizes is None:
+        counts = read_private(read_public(data.given("groups"), data.given("hierarchy")), data.given("entities"))
+    else:
+        counts = read_sizes(data.given("sizes"), data.root)
     same = counts.hierarchy.paths == asked.hierarchy.paths
-    if not same or not np.array_equal(counts.group_counts, asked.per_region[GROUPS]):
+    if not same or not (has_private_counts(asked) or np.array_equal(counts.group_counts, asked.per_region[GROUPS])):
+        table = "hierarchy" if data.sizes is None else "sizes"
         message = "its regions or numbers of groups are no longer those that were planned with: it changed meanwhile"
-        raise InputError("group-count-mismatch", message, Place(data.given("sizes").name))
+        raise InputError("group-count-mismatch", message, Place(data.given(table).name))
     return counts

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from time import process_time
 
 import numpy as np
 from numpy.typing import NDArray
 
 from coco_opt.choices import SolverChoices
-from coco_opt.groups.answers import max_size_of
+from coco_opt.groups.answers import counts_share_of, has_private_counts, max_size_of
 from coco_opt.groups.asked.measure import asked_of, measured
 from coco_opt.groups.asked.private import PrivateCounts
 from coco_opt.groups.buckets import Buckets
@@ -43,6 +44,11 @@ def questions_of(plan: Plan) -> Questions:
     """Return what a plan's configuration asks."""
     config, levels = plan.config, plan.asked.hierarchy.levels
     return Questions(queries_of(config, levels), buckets_of(config, levels), tuple(config.levels_cost(levels)))
+
+
+def cost_of_sizes(plan: Plan) -> Cost:
+    """Return what the answers about sizes cost: all, but for what private numbers of groups do."""
+    return plan.asked.cost * (1 - (counts_share_of(plan.asked) or Fraction(0)))
 
 
 class Rehearsal:
@@ -79,27 +85,28 @@ class Rehearsal:
     def _asked_of(self, questions: Questions) -> Asked:
         return asked_of(
             self.hierarchy,
-            self._asked.per_region[GROUPS],
+            None if has_private_counts(self._asked) else self._asked.per_region[GROUPS],
             queries=questions.queries,
             costs=questions.costs,
             max_size=max_size_of(self._asked),
             neighbours=self._asked.neighbours,
             buckets=questions.buckets,
+            counts_share=counts_share_of(self._asked),
         )
 
 
 def count_cells(asked: Asked, queries: Sequence[Query], buckets: Sequence[Buckets | None]) -> tuple[int, ...]:
-    """Return the noisy numbers that each level's query needs, root first; at least one."""
+    """Return the noisy numbers about sizes that each level's query needs, root first; at least one."""
     counted = []
     for level, (query, sums) in enumerate(zip(queries, buckets, strict=True)):
-        regions, groups = asked.hierarchy.level_range(level), asked.per_region[GROUPS]
+        regions = asked.hierarchy.level_range(level)
         if sums is not None:
             counted.append(max(sums.count * len(regions), 1))
             continue
         if query != "ranks":
             counted.append(cells(query, max_size_of(asked), 0) * len(regions))
             continue
-        counted.append(max(int(groups[regions.start : regions.stop].sum()), 1))
+        counted.append(max(int(asked.per_region[GROUPS][regions.start : regions.stop].sum()), 1))
     return tuple(counted)
 
 
@@ -107,7 +114,7 @@ def branch_answers(plan: Plan, branches: int) -> int:
     """Return the number of answers about the first so many children of every region."""
     questions = questions_of(plan)
     tree, where = plan.asked.hierarchy.first_branches(branches)
-    groups = {GROUPS: plan.asked.per_region[GROUPS][where]}
+    groups = {name: values[where] for name, values in plan.asked.per_region.items()}
     asked = replace(plan.asked, hierarchy=tree, per_region=groups, region_ids=())
     return sum(count_cells(asked, questions.queries, questions.buckets))
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from itertools import pairwise
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, PlainValidator, model_validator
 
 from coco_opt.config.sections import DataSection, Section, TableInput
-from coco_opt.config.values import KeyedError, choice, one_or_list
+from coco_opt.config.values import KeyedError, choice, one_or_list, probability
 from coco_opt.files.columns import ENTITIES, GROUPS, HIERARCHY, SIZES, Columns
 from coco_opt.groups.answers import Loss
 from coco_opt.groups.estimated.estimate import Consistency, VarianceRule
@@ -54,6 +55,7 @@ class GroupsData(DataSection):
 
 
 Starts = tuple[int, ...]
+GroupCounts = Literal["public", "private"]
 
 
 def _growth(value: object) -> float | tuple[float, ...]:
@@ -82,6 +84,9 @@ def _starts(value: object) -> Starts:
     return starts
 
 
+_COUNTS_SHARE = Fraction(1, 10)
+
+
 class GroupsSection(Section):
     """What is asked (``max_size``, ``query``, buckets) and how it is estimated (the rest, free to change).
 
@@ -97,6 +102,10 @@ class GroupsSection(Section):
     """Asked: cumulative counts are summed over buckets of max(1, c size) sizes; 0: every size alone."""
     bucket_edges: Annotated[Starts | tuple[Starts, ...] | None, PlainValidator(_edges)] = None
     """Asked: the sizes at which buckets begin, in place of `bucket_growth`; one list, or one a level."""
+    group_counts: Annotated[GroupCounts, choice(GroupCounts)] = "public"
+    """Asked: "private" for a confidential table of groups: their numbers get noise too, and are made to sum."""
+    group_counts_share: Annotated[Fraction | None, PlainValidator(probability)] = None
+    """Asked: the part of each level's budget that private numbers of groups get; unset: 1/10."""
     loss: Annotated[Loss | tuple[Loss, ...], one_or_list(Loss)] = "l1"
     """The loss of each region's own fit; one for all levels or one a level."""
     ties: Annotated[TieRule, choice(TieRule)] = "upper"
@@ -111,6 +120,25 @@ class GroupsSection(Section):
     """What weighs the sizes that "matching" merges: a formula, or redrawn noise."""
     intervals: Annotated[float | None, Field(ge=0.0, lt=1.0)] = None
     """"posterior" only: the coverage of intervals.parquet, 0 for none; unset: 0.9."""
+
+    @property
+    def counts_share(self) -> Fraction | None:
+        """Return the part of each level's budget that asks for numbers of groups, None where they are public."""
+        return (self.group_counts_share or _COUNTS_SHARE) if self.group_counts == "private" else None
+
+    @property
+    def hides(self) -> tuple[str, ...]:
+        """Return the keys of [data] that are private by this section."""
+        return ("groups",) if self.group_counts == "private" else ()
+
+    @model_validator(mode="after")
+    def _private_counts(self) -> GroupsSection:
+        queries = (self.query,) if isinstance(self.query, str) else self.query
+        if self.group_counts == "public" and self.group_counts_share is not None:
+            raise KeyedError("group_counts_share", 'is read where group_counts = "private" alone: remove it')
+        if self.group_counts == "private" and "ranks" in queries:
+            raise KeyedError("query", 'ranks are as many as groups: ask "cumulative" or "sizes" with private counts')
+        return self
 
     @model_validator(mode="after")
     def _buckets(self) -> GroupsSection:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from coco_opt.groups.answers import MAX_SIZE, buckets_of
+from coco_opt.groups.answers import MAX_SIZE, buckets_of, counts_share_of, size_questions
+from coco_opt.groups.queries import with_public_counts
 from coco_opt.privacy import Asked
 from coco_opt.releases.kind import Draft
 
@@ -22,6 +23,7 @@ max_size = 1000               # asked: public bound on a group's size, chosen wi
 query = "cumulative"          # asked: sizes | ranks | cumulative, or one a level
 # bucket_growth = 0.1         # asked: sums over buckets of 0.1 x size sizes (one a level; see  plan --optimise)
 # bucket_edges = [0, 1, 2, 5] # asked: or the sizes at which buckets begin
+# group_counts = "private"    # asked: where the groups table is confidential: its numbers of groups get noise too
 loss = "l1"                   # estimated, and free to change from here on: l1 | l2
 ties = "upper"                # upper | lower | midpoint, for loss l1
 consistency = "joint"         # joint | posterior (intervals) | matching (fastest) | convex | bottom_up | none
@@ -63,7 +65,8 @@ def draft_of(files: Mapping[str, Sequence[str]]) -> Draft:
 
 def asked_keys(asked: Asked) -> dict[str, Any]:
     """Return the keys of [groups] that ask what a measurement answers; a level that was not asked may say anything."""
-    queries = {question.level: question.query for question in asked.questions}
+    questions = [with_public_counts(one) for one in size_questions(asked)]
+    queries = {question.level: question.query for question in questions}
     anything = next(iter(queries.values()))
     levels = range(asked.hierarchy.levels)
     stated = [queries.get(level, anything) for level in levels]
@@ -71,4 +74,7 @@ def asked_keys(asked: Asked) -> dict[str, Any]:
     if "buckets" in queries.values():
         buckets = [buckets_of(asked, level) for level in levels]
         keys["bucket_edges"] = [[] if one is None else one.begin.tolist() for one in buckets]
+    share = counts_share_of(asked)
+    if share is not None:
+        keys.update(group_counts="private", group_counts_share=str(share))
     return keys

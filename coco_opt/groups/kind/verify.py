@@ -145,7 +145,7 @@ def _group_totals(content: _Content) -> Check:
     off = parents[below[parents] != content.totals[parents]]
     if off.size:
         return Check(name, passed=False, detail=f"the parts of {content.names[off[0]]!r} do not add up to it")
-    return Check(name, passed=True, detail=f"all regions have their public number of groups ({found.max():,})")
+    return Check(name, passed=True, detail=f"all regions have their stated number of groups ({found.max():,})")
 
 
 def _children_sum(content: _Content) -> Check:
