@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -55,12 +55,12 @@ class Measured:
     the rows it was made of, for the private record. ``config`` asked for it, and says how to estimate it.
     """
 
-    config: Config
+    config: Config = field(repr=False)
     measurement: Measurement
     run: str
     folder: Path | None
     paid: bool
-    identity: Mapping[str, int]
+    identity: Mapping[str, int] = field(repr=False)
 
 
 def kind_of(config: Config) -> AnyKind:
