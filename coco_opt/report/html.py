@@ -44,7 +44,8 @@ def table(header: Sequence[str], rows: Iterable[Sequence[object]], numeric: int 
     head = f"<thead><tr>{line(header, 'th')}</tr></thead>"
     # What scrolls sideways on a narrow screen must be reachable by keyboard, and say what it is.
     label = escape(f"Table of {', '.join(header)}")
-    return f'<div class="wide" tabindex="0" role="group" aria-label="{label}"><table>\n{head}\n<tbody>\n{body}\n</tbody>\n</table></div>'
+    opened = f'<div class="wide" tabindex="0" role="group" aria-label="{label}">'
+    return f"{opened}<table>\n{head}\n<tbody>\n{body}\n</tbody>\n</table></div>"
 
 
 def solvers_section(manifest: Mapping[str, Any]) -> str:

@@ -72,10 +72,9 @@ def test_fallbacks_say_who_answered_why_and_how_often() -> None:
 
 
 def test_a_table_escapes_its_cells() -> None:
-    assert html.table(("<a>",), [("&",)]) == (
-        '<div class="wide" tabindex="0" role="group" aria-label="Table of &lt;a&gt;"><table>\n<thead><tr><th>&lt;a&gt;</th></tr></thead>\n'
-        "<tbody>\n<tr><td>&amp;</td></tr>\n</tbody>\n</table></div>"
-    )
+    text = html.table(("<a>",), [("&",)])
+    assert 'aria-label="Table of &lt;a&gt;"' in text
+    assert "<thead><tr><th>&lt;a&gt;</th></tr></thead>\n<tbody>\n<tr><td>&amp;</td></tr>\n</tbody>" in text
 
 
 def test_terms_are_explained() -> None:
