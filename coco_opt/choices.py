@@ -83,6 +83,7 @@ class SolverChoices:
                 hint = f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(PROBLEMS)}"
                 raise UnknownSolverError(f"no kind of problem is called {kind!r}{hint}")
         self._solvers: dict[str, Solver] = {}
+        self._named: dict[tuple[str, tuple[str, ...]], tuple[Solver, ...]] = {}
         self._certificates: dict[str, Certificate] = {}
         self._lock = threading.Lock()
 
@@ -130,13 +131,20 @@ class SolverChoices:
 
         An answer of theirs that misses its tolerance, and one that is not installed, is passed over.
         """
-        rows = {row.name: row for row in built_in() if row.claims(type(problem)) and row.installed}
         if self._choices.get(problem.kind, "auto") == "auto":
-            for name in suited:
+            for solver in self._suited(type(problem), tuple(suited)):
                 with suppress(Exception):
-                    solver = rows[name].make()
                     return self._counted(problem, solver, solve(problem, solver))
         return self.solve(problem)
+
+    def _suited(self, problem: type[Problem[Any, Any]], names: tuple[str, ...]) -> tuple[Solver, ...]:
+        """Return the installed solvers of some names that can express a type of problem, made once."""
+        key = problem.kind, names
+        with self._lock:
+            if key not in self._named:
+                rows = {row.name: row for row in built_in() if row.claims(problem) and row.installed}
+                self._named[key] = tuple(rows[name].make() for name in names if name in rows)
+            return self._named[key]
 
     def _others(self, problem: Problem[Any, Any], tried: Solver) -> Iterator[Solver]:
         """Yield the installed built-in solvers that can express a problem of this size, exact ones first."""

@@ -214,6 +214,24 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         paper=f"{KIFER2019}; Implied constraints",
     ),
     Experiment(
+        name="kifer2019/census",
+        target="coco_experiments.kifer2019.census:run",
+        summary="48 census-like facts of 7 to 28 types by 100 to 1,000 blocks: all released, no failsafe",
+        paper=f"{KIFER2019}; Invariants, Failsafe",
+    ),
+    Experiment(
+        name="kifer2019/households",
+        target="coco_experiments.kifer2019.households:run",
+        summary="householders >= spouses + partners in 300 blocks, declared and not",
+        paper=f"{KIFER2019}; Invariants",
+    ),
+    Experiment(
+        name="kifer2019/rounding",
+        target="coco_experiments.kifer2019.rounding:run",
+        summary="totals of five identical children and of Hawaii's counties beside the linear estimate's",
+        paper=f"{KIFER2019}; beyond it",
+    ),
+    Experiment(
         name="kifer2019/zcdp",
         target="coco_experiments.kifer2019.zcdp:run",
         summary="variances of Laplace and Gaussian noise at six levels, published beside ours",
@@ -289,6 +307,12 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         name="bench/topdown",
         target="coco_experiments.bench.topdown:run",
         summary="tables of five levels: Hawaii with 7 and 2,016 cells, and twice the blocks",
+        kind="bench",
+    ),
+    Experiment(
+        name="bench/facts",
+        target="coco_experiments.bench.facts:run",
+        summary="Hawaii's blocks x 224 cells with totals and facilities, 28 types x 1,000 blocks, proofs",
         kind="bench",
     ),
     Experiment(

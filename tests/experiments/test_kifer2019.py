@@ -7,7 +7,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from coco_experiments.kifer2019 import dorm, facilities, facts, integrality, noise, redistricting, zcdp
+from coco_experiments.bench import facts as bench_facts
+from coco_experiments.kifer2019 import (
+    census,
+    dorm,
+    facilities,
+    facts,
+    households,
+    integrality,
+    noise,
+    redistricting,
+    rounding,
+    zcdp,
+)
 
 from tests.experiments.recorder import Recorder
 
@@ -79,6 +91,39 @@ def test_facilities_scale_without_failsafes(tmp_path: Path) -> None:
     outcome = facilities.run(small=True, out=tmp_path, reporter=Recorder())
     assert outcome.ok, outcome.failures
     assert {row["method"]: row["failsafes"] for row in outcome.tables[0].records()}["minimal_schema"] == 0
+
+
+def test_there_are_48_census_like_configurations_and_small_ones_are_released(tmp_path: Path) -> None:
+    configs = census.configs()
+    assert len(set(configs)) == 48
+    assert {types for types, *_ in configs} == {7, 14, 28}
+    assert {min(one[1] for one in configs), max(one[1] for one in configs)} == {100, 1_000}
+    outcome = census.run(small=True, out=tmp_path, reporter=Recorder())
+    assert outcome.ok, outcome.failures
+    assert {row["method"] for row in outcome.tables[0].records()} == {"auto", "cuts"}
+
+
+def test_declared_householders_are_enough_for_couples_and_others_are_not(tmp_path: Path) -> None:
+    table = households.people(np.random.default_rng(0), 50).reshape(50, 5, 2).sum(axis=2)
+    assert (table[:, 0] >= table[:, 1] + table[:, 2]).all()
+    outcome = households.run(small=True, out=tmp_path, reporter=Recorder())
+    assert outcome.ok, outcome.failures
+    broken = {(row["epsilon"], row["declared"]): row["broken"] for row in outcome.tables[0].records()}
+    assert all(bool(found) != declared for (_, declared), found in broken.items())
+
+
+def test_roundings_are_compared_on_the_same_noise(tmp_path: Path) -> None:
+    outcome = rounding.run(small=True, out=tmp_path, reporter=Recorder())
+    assert outcome.ok, outcome.failures
+    children, counties = outcome.tables
+    assert [row["child"] for row in children.records()] == [f"child {k}" for k in range(5)]
+    assert len(counties.records()) == len(rounding.EPSILONS) * len(rounding.WORKLOAD)
+
+
+def test_the_benchmark_of_facts_gives_every_verdict(tmp_path: Path) -> None:
+    outcome = bench_facts.run(small=True, out=tmp_path, reporter=Recorder())
+    assert outcome.ok, outcome.failures
+    assert len(outcome.tables[0].rows) == 9
 
 
 def test_facts_of_every_class_end_as_they_must(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -22,7 +21,7 @@ from coco_opt.topdown import (
 from coco_opt.topdown.asked.proved import proved
 from coco_opt.topdown.bounds import UNBOUNDED
 from coco_opt.topdown.facts.conflict import smallest_conflict
-from coco_opt.topdown.facts.intervals import empty_interval
+from coco_opt.topdown.facts.intervals import nested_conflict
 from coco_opt.topdown.facts.proof import prove
 from coco_opt.topdown.facts.system import FactSystem
 from tests.topdown.estimation import measured
@@ -66,17 +65,6 @@ def meeting(system: FactSystem) -> bool:
     return bool(good.any())
 
 
-def of_facts(system: FactSystem, facts: list[tuple[int, int]]) -> FactSystem:
-    """Return the system of some facts only, the others without sides."""
-    rows = []
-    for at, row in enumerate(system.rows):
-        kept = np.array([(at, region) in facts for region in range(row.lower.size)])
-        rows.append(
-            replace(row, lower=np.where(kept, row.lower, -UNBOUNDED), upper=np.where(kept, row.upper, UNBOUNDED))
-        )
-    return FactSystem(system.hierarchy, system.classes, tuple(rows))
-
-
 @pytest.mark.parametrize("nested", [True, False])
 def test_a_proof_agrees_with_enumeration(nested: bool) -> None:
     rng, verdicts = np.random.default_rng(4), set()
@@ -90,26 +78,50 @@ def test_a_proof_agrees_with_enumeration(nested: bool) -> None:
             assert witness is not None
             assert system.holds(witness)
         if system.by_sums:
-            assert (empty_interval(system) is None) == true
+            assert (nested_conflict(system) is None) == true
     assert {true for true, _ in verdicts} == {True, False}
     if not nested:
         assert any(how == "in whole numbers" for _, how in verdicts)
 
 
-def test_every_fact_of_a_conflict_is_needed() -> None:
+@pytest.mark.parametrize("nested", [True, False])
+def test_every_fact_of_a_conflict_is_needed(nested: bool) -> None:
+    """What the facts leave without any one of them is shown by a whole table, checked in integers."""
     rng, seen = np.random.default_rng(9), 0
-    while seen < 15:
-        system = random_system(rng, nested=False)
+    while seen < 20:
+        system = random_system(rng, nested=nested)
         if meeting(system):
             continue
         seen += 1
         found = smallest_conflict(system, 20.0)
         assert found is not None
         assert found.smallest
-        assert prove(of_facts(system, list(found.facts))).verdict == "conflict"
+        assert prove(system.only(found.facts)).verdict == "conflict"
         for fact in found.facts:
             rest = [other for other in found.facts if other != fact]
-            assert prove(of_facts(system, rest)).verdict == "holds"
+            assert prove(system.only(rest), witness=True).witness is not None
+
+
+def test_sums_that_cross_are_found_among_facts_that_do_not_nest() -> None:
+    tree = Hierarchy.from_paths([("land", f"town {b // 10}", f"block {b}") for b in range(200)])
+    schema = Schema({"a": ["x", "y", "z"], "b": ["0", "1"]})
+    people = np.random.default_rng(1).integers(0, 9, (200, 6))
+    a, b = parse_query("a", schema), parse_query("b", schema)
+    facts = [RegionBounds.exact(query, 2, query.operator.apply(people)) for query in (a, b)]
+    towns = b.operator.apply(people.reshape(20, 10, 6).sum(axis=1))
+    assert prove(FactSystem.of(tree, schema, [*facts, RegionBounds.exact(b, 1, towns)])).verdict == "holds"
+    towns[7] += [1, -1]
+    system = FactSystem.of(tree, schema, [*facts, RegionBounds.exact(b, 1, towns)])
+    parts = list(system.nested_parts())
+    assert not system.by_sums
+    assert all(part.by_sums for part in parts)
+    stated = [[row.stated.any() for row in part.rows] for part in parts]
+    assert np.any(stated, axis=0).all()
+    found = prove(system)
+    assert found.verdict == "conflict"
+    assert found.smallest
+    assert len(found.conflict) == 11
+    assert all("town 7" in fact for fact in found.conflict)
 
 
 def test_a_contradiction_is_named_by_region_and_fact_before_any_noise() -> None:

@@ -29,7 +29,7 @@ from coco_opt.topdown.invariants import Constraints
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-_MOST_SUITED = 50_000  # cells of all children up to which splits below exact classes are factorised
+_MOST_SUITED = 50_000  # cells of all children up to which splits below exact classes or under cuts are factorised
 _LEAST_TOLERANCE = 1e-6  # people; answers kept from an earlier pass are known to a solver's precision only
 
 
@@ -143,7 +143,8 @@ class SplitStep:
         Sums and constraints need not hold then: rounding makes them.
         """
         try:
-            suited = SUITED if self.core is not None and problem.variables <= _MOST_SUITED else ()
+            exact = self.core is not None or self.cutting is not None
+            suited = SUITED if exact and problem.variables <= _MOST_SUITED else ()
             return np.asarray(self.solvers.solve_suited(problem, suited), dtype=np.float64)
         except SolverError as error:
             found = error.solution

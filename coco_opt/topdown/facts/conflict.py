@@ -1,8 +1,10 @@
 """A smallest set of facts that exclude each other: without any one of them, the others can all hold.
 
-The prices of the least total violation name a set; facts are then left out one after the other while the rest still
-excludes itself (deletion filter). That fractional tables do not exist is proved by multipliers in exact rationals; that
-whole ones do not, by the solver alone, asked twice.
+Nested facts are followed sum by sum, exactly (``intervals``). Elsewhere the smallest region whose own facts exclude
+each other is looked for from above; the prices of the least total violation name a set of its facts, which are then
+left out one after the other while the rest still excludes itself (deletion filter). That no fractional table exists is
+proved by multipliers in exact rationals; that no whole one does is the word of a mixed-integer solver, which is asked
+about the named facts alone again, after presolve has seen them among all others.
 """
 
 from __future__ import annotations
@@ -16,17 +18,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from coco_opt.topdown.facts.intervals import empty_interval
+from coco_opt.topdown.facts.intervals import nested_conflict
 from coco_opt.topdown.facts.presolve import tightened
 from coco_opt.topdown.facts.programs import least_total, whole_program
-from coco_opt.topdown.facts.system import FactSystem
+from coco_opt.topdown.facts.system import Fact, FactSystem
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
-Fact = tuple[int, int]
 
 _NOTHING = 1e-7
 _DENOMINATOR = 10**4
@@ -45,28 +46,67 @@ class Conflict:
 def smallest_conflict(system: FactSystem, time_limit: float) -> Conflict | None:
     """Return facts that exclude each other, None where that could not be proved in time."""
     deadline = perf_counter() + time_limit
-    for facts in _suspects(system):
+    nested = conflict_by_sums(system)
+    if nested is not None or system.by_sums:
+        return nested
+    for facts in _suspects(system, deadline):
         found = _smallest_of(system, facts, deadline)
         if found is not None:
             return found
     return None
 
 
-def _suspects(system: FactSystem) -> Iterator[list[Fact]]:
-    """Yield facts that may exclude each other: those of one leaf or one region whose bounds cross, then all."""
+def conflict_by_sums(system: FactSystem) -> Conflict | None:
+    """Return nested facts whose sums cross, in exact integers, None where no nested ones do. O(rows x regions)."""
+    for part in (system,) if system.by_sums else system.nested_parts():
+        nested = nested_conflict(part)
+        if nested is not None:
+            return Conflict(tuple(nested), fractional=True, smallest=True)
+    return None
+
+
+def _suspects(system: FactSystem, deadline: float) -> Iterator[list[Fact]]:
+    """Yield facts that may exclude each other: those of a leaf whose bounds cross, of the smallest region, then all."""
     lower, upper = tightened(system)
     crossed = np.flatnonzero((lower > upper).any(axis=1))
     if crossed.size:
-        yield _within(system, system.hierarchy.levels - 1, int(crossed[0]))
-    empty = empty_interval(system) if system.by_sums else None
-    if empty is not None:
-        yield _within(system, *empty)
-    yield _within(system, 0, 0)
+        yield _within(system, system.hierarchy.levels - 1, int(crossed[0]), int(crossed[0]) + 1)
+    level, region = _smallest_region(system, deadline)
+    if level:
+        yield _within(system, level, region, region + 1)
+    yield _within(system, 0, 0, 1)
 
 
-def _within(system: FactSystem, level: int, region: int) -> list[Fact]:
-    """Return the facts of a region and of those in it."""
-    first, last = system.leaf_starts[level][region : region + 2]
+def _smallest_region(system: FactSystem, deadline: float) -> tuple[int, int]:
+    """Return a (level, region) whose own facts exclude each other while those of no part of it were found to."""
+    found, hierarchy = (0, 0), system.hierarchy
+    for level in range(1, hierarchy.levels):
+        first, above = hierarchy.level_range(level).start, hierarchy.level_range(level - 1).start
+        parts = hierarchy.children(above + found[1])
+        inner = _first_excluded(system, level, parts.start - first, parts.stop - first, deadline)
+        if inner is None:
+            break
+        found = (level, inner)
+    return found
+
+
+def _first_excluded(system: FactSystem, level: int, start: int, stop: int, deadline: float) -> int | None:
+    """Return the first of consecutive regions whose own facts exclude each other, by halves; None where none is found.
+
+    Facts of different regions of a level do not meet: they exclude each other where those of one region do.
+    """
+    if not _excludes(system, _within(system, level, start, stop), deadline):
+        return None
+    if stop - start == 1:
+        return start
+    middle = (start + stop) // 2
+    found = _first_excluded(system, level, start, middle, deadline)
+    return _first_excluded(system, level, middle, stop, deadline) if found is None else found
+
+
+def _within(system: FactSystem, level: int, start: int, stop: int) -> list[Fact]:
+    """Return the facts of consecutive regions of a level and of those in them."""
+    first, last = system.leaf_starts[level][start], system.leaf_starts[level][stop]
     found = []
     for at, row in enumerate(system.rows):
         if row.level >= level:
@@ -84,10 +124,11 @@ def _smallest_of(system: FactSystem, facts: Sequence[Fact], deadline: float) -> 
     total, prices = least_total(*_rows(system, facts), left)
     if np.isfinite(total) and total > _NOTHING:
         found = [fact for fact, price in zip(facts, prices, strict=True) if abs(price) > _NOTHING]
-        for fact in list(found):
-            rest = [other for other in found if other != fact]
-            if least_total(*_rows(system, rest))[0] > _NOTHING:
-                found = rest
+        alone = system.only(found)
+        nested = nested_conflict(alone) if alone.by_sums else None
+        if nested is not None:
+            return Conflict(tuple(nested), fractional=True, smallest=True)
+        found = _fewest(system, found, deadline)
         if not excluded(system, found):
             return None
         kept, smallest = _filtered(system, found, deadline)
@@ -97,6 +138,28 @@ def _smallest_of(system: FactSystem, facts: Sequence[Fact], deadline: float) -> 
         return None
     kept, smallest = _filtered(system, component, deadline)
     return Conflict(tuple(kept), fractional=False, smallest=smallest)
+
+
+def _fewest(system: FactSystem, facts: Sequence[Fact], deadline: float) -> list[Fact]:
+    """Return some of facts that no fractional table meets which none does either; all of them needed if time allows.
+
+    Where the rest still excludes itself without a fact, the rest's own prices leave out more.
+    """
+    kept, needed = list(facts), set[Fact]()
+    for fact in facts:
+        left = deadline - perf_counter()
+        if left <= 0:
+            break
+        if fact not in kept:
+            continue
+        rest = [other for other in kept if other != fact]
+        total, prices = least_total(*_rows(system, rest), left)
+        if np.isfinite(total) and total > _NOTHING:
+            priced = {other for other, price in zip(rest, prices, strict=True) if abs(price) > _NOTHING}
+            kept = [other for other in rest if other in priced | needed]
+        else:
+            needed.add(fact)
+    return kept
 
 
 def _filtered(system: FactSystem, facts: Sequence[Fact], deadline: float) -> tuple[list[Fact], bool]:

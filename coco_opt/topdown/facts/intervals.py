@@ -1,41 +1,106 @@
-"""Bounds of nested sets closed under sums: enough to decide them, in whole numbers too."""
+"""Bounds of nested sets closed under sums: enough to decide them, in whole numbers too, and to name a conflict."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from coco_opt.topdown.facts.system import FactSystem, infinite
+from coco_opt.topdown.facts.system import Fact, FactSystem, infinite
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 
-def empty_interval(system: FactSystem) -> tuple[int, int] | None:
-    """Return a (level, region) where the bounds of nested sets leave a set no count, None where all have some.
+@dataclass(frozen=True, eq=False, slots=True)
+class _Top:
+    """A set of classes in every region of a level: what it leaves its count, float64[regions], and why.
 
-    By sums from the smallest sets up, for systems whose facts are ``by_sums``.
-
-    ``tops`` are the largest sets met so far, disjoint by ``by_sums``, with what the sets within leave them in every
-    region of the level reached: numbers below 2^53, so floats hold them exactly.
+    ``row`` is the fact that states it, with the ``parts`` inside; None for the sums of one part over the level below,
+    whose regions begin at ``starts``. Counts are below 2^53, so floats hold them exactly.
     """
-    tops: list[tuple[Ints, Floats, Floats]] = []
+
+    mask: Ints
+    low: Floats
+    high: Floats
+    row: int | None
+    parts: tuple[_Top, ...]
+    starts: Ints
+
+    def below(self, region: int) -> range:
+        """Return the regions of the level below within one."""
+        return range(int(self.starts[region]), int(self.starts[region + 1]))
+
+
+def nested_conflict(system: FactSystem) -> list[Fact] | None:
+    """Return a smallest set of nested facts that exclude each other, None where all can hold; for ``by_sums`` systems.
+
+    Where a set's count crosses, either its own upper side is below the sum of disjoint lower sides within it, of which
+    the smallest are left out while the rest still exceeds it, or its own lower side is above the sum of upper sides
+    that cover it, each of which is needed. Without any one of the facts left, no sum crosses. O(rows x regions).
+    """
+    found = _crossed(system)
+    if found is None:
+        return None
+    top, region = found
+    lows, highs = _lows(system, top, region), _highs(system, top, region)
+    spare = sum(count for _, count in lows) - float(top.high[region])
+    kept = []
+    for fact, count in sorted(lows, key=lambda one: one[1]):
+        if spare - count > 0:
+            spare -= count
+        else:
+            kept.append(fact)
+    return sorted({*kept, *highs})
+
+
+def _crossed(system: FactSystem) -> tuple[_Top, int] | None:
+    """Return the first set and region whose bounds cross, by sums from the smallest sets up."""
+    tops: list[_Top] = []  # the largest sets met so far, disjoint by ``by_sums``
+    nothing = np.zeros(0, np.int64)
     for level in range(system.hierarchy.levels - 1, -1, -1):
         if level < system.hierarchy.levels - 1:
             here, below = system.hierarchy.level_range(level), system.hierarchy.level_range(level + 1)
-            starts = system.hierarchy.first_child[here.start : here.stop] - below.start
-            tops = [(mask, np.add.reduceat(low, starts), np.add.reduceat(high, starts)) for mask, low, high in tops]
-        own = [row for row in system.rows if row.level == level]
-        for row in sorted(own, key=lambda row: int(row.coefficients.sum())):
-            inside = [top for top in tops if (row.coefficients >= top[0]).all()]
-            rest = row.coefficients - sum((mask for mask, _, _ in inside), np.zeros_like(row.coefficients))
+            bounds = system.hierarchy.first_child[here.start : here.stop + 1] - below.start
+            tops = [_summed(top, bounds) for top in tops]
+        own = [(at, row) for at, row in enumerate(system.rows) if row.level == level and row.stated.any()]
+        for at, row in sorted(own, key=lambda one: int(one[1].coefficients.sum())):
+            inside = tuple(top for top in tops if (row.coefficients >= top.mask).all())
+            rest = row.coefficients - sum((top.mask for top in inside), np.zeros_like(row.coefficients))
             low, high = infinite(np.maximum(row.lower, 0)), infinite(row.upper)
-            low = np.maximum(low, sum((top[1] for top in inside), np.zeros_like(low)))
+            low = np.maximum(low, sum((top.low for top in inside), np.zeros_like(low)))
             if not rest.any():
-                high = np.minimum(high, sum((top[2] for top in inside), np.zeros_like(high)))
+                high = np.minimum(high, sum((top.high for top in inside), np.zeros_like(high)))
+            found = _Top(row.coefficients, low, high, at, inside, nothing)
             crossed = np.flatnonzero(low > high)
             if crossed.size:
-                return level, int(crossed[0])
-            kept = [top for top in tops if not (row.coefficients >= top[0]).all()]
-            tops = [*kept, (row.coefficients, low, high)]
+                return found, int(crossed[0])
+            tops = [*(top for top in tops if not (row.coefficients >= top.mask).all()), found]
     return None
+
+
+def _summed(top: _Top, bounds: Ints) -> _Top:
+    low, high = (np.add.reduceat(side, bounds[:-1]) for side in (top.low, top.high))
+    return _Top(top.mask, low, high, None, (top,), bounds)
+
+
+def _lows(system: FactSystem, top: _Top, region: int) -> list[tuple[Fact, float]]:
+    """Return the facts whose lower sides add up to what a set in a region has at least, and these sides."""
+    if not top.low[region]:
+        return []
+    if top.row is None:
+        return [one for part in top.below(region) for one in _lows(system, top.parts[0], part)]
+    own = max(int(system.rows[top.row].lower[region]), 0)
+    if own >= top.low[region]:
+        return [((top.row, region), float(own))]
+    return [one for part in top.parts for one in _lows(system, part, region)]
+
+
+def _highs(system: FactSystem, top: _Top, region: int) -> list[Fact]:
+    """Return the facts whose upper sides add up to what a set in a region has at most, which is finite."""
+    if top.row is None:
+        return [one for part in top.below(region) for one in _highs(system, top.parts[0], part)]
+    if int(system.rows[top.row].upper[region]) <= top.high[region]:
+        return [(top.row, region)]
+    return [one for part in top.parts for one in _highs(system, part, region)]

@@ -1,8 +1,9 @@
 """Prove, before anything is paid, that some whole table meets all facts, or name a smallest set that excludes itself.
 
-Where the facts' sets are nested over regions and classes, sums of bounds decide (``FactSystem.by_sums``). Elsewhere a
-mixed-integer program looks for one whole table, which is checked in integers: a table proves that all facts can hold.
-Where there is none, ``conflict`` finds the set to name. Whatever is not settled in time is UNDECIDED and said to be.
+Sums of bounds that cross exclude each other; where the facts' sets are nested over regions and classes, sums decide
+(``FactSystem.by_sums``). Elsewhere a mixed-integer program looks for one whole table, which is checked in integers: a
+table proves that all facts can hold. Where there is none, ``conflict`` finds the set to name. Whatever is not settled
+in time is UNDECIDED and said to be: nothing is refused for it, and estimation ends with tables or the facts to blame.
 """
 
 from __future__ import annotations
@@ -14,8 +15,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from coco_opt.topdown.facts.conflict import smallest_conflict
-from coco_opt.topdown.facts.intervals import empty_interval
+from coco_opt.topdown.facts.conflict import Conflict, conflict_by_sums, smallest_conflict
 from coco_opt.topdown.facts.programs import solve_whole
 from coco_opt.topdown.facts.system import FactSystem
 
@@ -63,7 +63,10 @@ def prove(system: FactSystem, *, time_limit: float = TIME_LIMIT, witness: bool =
     start = perf_counter()
     if not system.rows:
         return Proof("holds", "no facts", _nobody(system))
-    if system.by_sums and not witness and empty_interval(system) is None:
+    crossed = conflict_by_sums(system)
+    if crossed is not None:
+        return _refused(system, crossed, start)
+    if system.by_sums and not witness:
         return Proof("holds", "sums of bounds", seconds=perf_counter() - start)
     found = solve_whole(system, time_limit)
     if found.values is not None:
@@ -73,10 +76,14 @@ def prove(system: FactSystem, *, time_limit: float = TIME_LIMIT, witness: bool =
         left = max(1.0, time_limit - (perf_counter() - start))
         proved = smallest_conflict(system, left)
         if proved is not None:
-            words = tuple(system.words(system.rows[row], region) for row, region in proved.facts)
-            how = "in fractions" if proved.fractional else "in whole numbers"
-            return Proof("conflict", how, None, words, proved.smallest, perf_counter() - start)
+            return _refused(system, proved, start)
     return Proof("undecided", f"not settled within {time_limit:g} s", seconds=perf_counter() - start)
+
+
+def _refused(system: FactSystem, found: Conflict, start: float) -> Proof:
+    words = tuple(system.words(system.rows[row], region) for row, region in found.facts)
+    how = "in fractions" if found.fractional else "in whole numbers"
+    return Proof("conflict", how, None, words, found.smallest, perf_counter() - start)
 
 
 def _nobody(system: FactSystem) -> Ints:

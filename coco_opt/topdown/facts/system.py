@@ -5,8 +5,8 @@ lower  <=  sum over the leaves below a region and over classes of  row[class] x[
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
+Fact = tuple[int, int]
+"""A row of a system and a region, counted from 0 within the row's level."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -46,6 +48,25 @@ class FactRow:
         """Return the regions in which the row says anything: 0 is no lower side of a count."""
         low = self.lower > (0 if (self.coefficients >= 0).all() else -UNBOUNDED)
         return np.asarray(low | (self.upper < UNBOUNDED))
+
+    @property
+    def counts_once(self) -> bool:
+        """Return whether the row counts every class once or not at all."""
+        return bool(((self.coefficients == 0) | (self.coefficients == 1)).all())
+
+    def nests(self, other: FactRow) -> bool:
+        """Return whether two rows that count once have nested or disjoint sets of (leaf, class) in all regions."""
+        if not (self.coefficients & other.coefficients).any():
+            return True
+        inner = bool((other.coefficients >= self.coefficients).all())
+        outer = bool((self.coefficients >= other.coefficients).all())
+        return (self.level >= other.level and inner) or (other.level >= self.level and outer)
+
+    def without_sides(self, but: Sequence[int] = ()) -> FactRow:
+        """Return the row without sides but in some regions."""
+        lower, upper, here = np.full_like(self.lower, -UNBOUNDED), np.full_like(self.upper, UNBOUNDED), list(but)
+        lower[here], upper[here] = self.lower[here], self.upper[here]
+        return replace(self, lower=lower, upper=upper)
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,6 +99,14 @@ class FactSystem:
             weights, sides = row[classes.first], (given.lower, given.upper)
             rows.append(FactRow(given.level, weights, *sides, given.text, given.source, given.is_relation))
         return cls(hierarchy, classes, tuple(row for row in rows if row.stated.any()))
+
+    def only(self, facts: Collection[Fact]) -> FactSystem:
+        """Return the system of some facts alone: the same rows, without sides where nothing of theirs is kept."""
+        regions: dict[int, list[int]] = {}
+        for at, region in facts:
+            regions.setdefault(at, []).append(region)
+        rows = tuple(row.without_sides(regions.get(at, ())) for at, row in enumerate(self.rows))
+        return FactSystem(self.hierarchy, self.classes, rows)
 
     @property
     def leaves(self) -> int:
@@ -137,19 +166,25 @@ class FactSystem:
         So it is where all rows count classes once and the sets (regions below, classes) are nested or disjoint: each
         row is then the sum of the rows within it and of free cells, and intervals add up.
         """
-        sets = {(row.level, row.coefficients.tobytes()): row for row in self.rows}
-        masks = [(level, row.coefficients) for (level, _), row in sets.items()]
-        if any(((mask != 0) & (mask != 1)).any() for _, mask in masks) or len(masks) > _MOST_SETS:
+        sets = {(row.level, row.coefficients.tobytes()): row for row in self.rows if row.stated.any()}
+        rows = list(sets.values())
+        if len(rows) > _MOST_SETS or not all(row.counts_once for row in rows):
             return False
-        for at, (level, mask) in enumerate(masks):
-            for other, more in masks[:at]:
-                common = (mask & more).astype(bool)
-                if not common.any():
-                    continue
-                inner, outer = bool((more >= mask).all()), bool((mask >= more).all())
-                if not ((level >= other and inner) or (other >= level and outer)):
-                    return False
-        return True
+        return all(row.nests(other) for at, row in enumerate(rows) for other in rows[:at])
+
+    def nested_parts(self) -> Iterator[FactSystem]:
+        """Yield systems of some rows that ``by_sums`` decides, together of every row that counts classes once."""
+        rows = [(at, row) for at, row in enumerate(self.rows) if row.stated.any() and row.counts_once][:_MOST_SETS]
+        done: set[int] = set()
+        while len(done) < len(rows):
+            part: dict[int, FactRow] = {}
+            # What no part has yet comes first; then whatever nests with it.
+            for at, row in sorted(rows, key=lambda one: one[0] in done):
+                if all(row.nests(other) for other in part.values()):
+                    part[at] = row
+            done |= part.keys()
+            kept = tuple(row if at in part else row.without_sides() for at, row in enumerate(self.rows))
+            yield FactSystem(self.hierarchy, self.classes, kept)
 
     @cached_property
     def box(self) -> tuple[Ints, Ints]:

@@ -71,7 +71,11 @@ def plan_tables(config: Config) -> Plan:
 
 def _undecided(proof: Proof) -> Iterator[str]:
     if proof.verdict == "undecided":
-        yield f"UNDECIDED whether any whole table meets all public facts: {proof.how}; estimation may give way"
+        yield (
+            f"UNDECIDED whether any whole table meets all public facts ({proof.how}): neither such a table nor a "
+            "contradiction was found. Nothing is refused for it, but if there is none, no tables can be made after the "
+            "payment. To settle it before, state fewer facts that overlap, or the same ones for larger regions"
+        )
 
 
 def read_tables(plan: Plan) -> TableCounts:

@@ -102,12 +102,15 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
             reporter.progress(NAME, done, 3)
     elif not small:
         notes.append(f"{HAWAII} is not here: made blocks only.")
-    notes += [f"largest memory of this process so far: {_peak():,.0f} MB", "one element is one region; two threads"]
+    notes += [
+        f"largest memory of this process so far: {peak_megabytes():,.0f} MB",
+        "one element is one region; two threads",
+    ]
     title = f"Tables of five levels: median of {sizes.repeats} runs after one that compiles"
     return finish(NAME, title, rows, notes, wrong, out, reporter)
 
 
-def _peak() -> float:
+def peak_megabytes() -> float:
     """Return the peak resident memory in MB; Linux counts it in kB, macOS in bytes."""
     peak: Any = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return float(peak) / (1e6 if sys.platform == "darwin" else 1e3)

@@ -39,19 +39,28 @@ FAN_OUT = 10
 COLUMNS = ("types", "blocks", "method", "parents", "failsafes", "persons moved", "cuts", "error by type", "seconds")
 
 
-def blocks(types: int, count: int, seed: int) -> tuple[Measurement, np.ndarray]:
-    """Return a seeded measurement of made blocks, epsilon 1 over four levels, and the true table."""
+def blocks(types: int, count: int, seed: int, *, ages: int = 1, exact: bool = False) -> tuple[Measurement, np.ndarray]:
+    """Return a seeded measurement of made blocks, epsilon 1 over four levels, and the true table.
+
+    ``ages`` divide every type into cells that no fact tells apart. With ``exact`` the facts are the people of every
+    type in every block, else which types are there (at least one person for each facility, nobody without any).
+    """
     rng = np.random.default_rng([seed, types, count])
     tree = Hierarchy.from_paths(
         [("state", f"county {b // FAN_OUT**2}", f"tract {b // FAN_OUT}", f"block {b}") for b in range(count)]
     )
-    schema = Schema({"type": [f"type {k}" for k in range(types)]})
+    attributes = {"type": [f"type {k}" for k in range(types)]}
+    schema = Schema(attributes if ages == 1 else {**attributes, "age": [f"age {k}" for k in range(ages)]})
     share = np.minimum(0.9, 3.0 * rng.dirichlet(np.full(types, 0.7)))
     facilities = (rng.random((count, types)) < share) * rng.integers(1, 4, (count, types))
     facilities[~facilities.any(axis=1), 0] = 1
     people = facilities * (1 + rng.poisson(rng.gamma(0.7, 12.0, (count, types))))
     kinds = parse_query("type", schema)
     facts = RegionBounds(kinds, tree.levels - 1, facilities, np.where(facilities > 0, UNBOUNDED, 0))
+    if exact:
+        facts = RegionBounds(kinds, tree.levels - 1, people, people)
+    if ages > 1:
+        people = rng.multinomial(people, rng.dirichlet(np.full(ages, 2.0), types)).reshape(count, -1)
     plan = TablePlan.product(
         Strategy.uniform([parse_query("total", schema), parse_query("detail", schema)]),
         Epsilon(Fraction(1)),

@@ -56,8 +56,8 @@ SHOWN = ("total", "hispanic * race", "voting_age", "residence", "detail")
 COLUMNS = ("level", "regions", *(f"error of {text}" for text in SHOWN))
 
 
-def schema() -> Schema:
-    """Return ethnicity 2 x race 7 x voting age 2 x residence 8, without children in the army."""
+def schema(*, structural_zeros: bool = True) -> Schema:
+    """Return ethnicity 2 x race 7 x voting age 2 x residence 8: 224 cells, 210 without children in the army."""
     attributes = {
         "hispanic": ("no", "yes"),
         "race": (*RACES, SEVERAL),
@@ -69,13 +69,14 @@ def schema() -> Schema:
         "institutional": ["correctional", "juvenile", "nursing", "other_institution"],
         "other": ["college", "military", "other_quarters"],
     }
-    zeros = ("voting_age = under_18 & residence = military",)
+    zeros = ("voting_age = under_18 & residence = military",) if structural_zeros else ()
     return Schema(attributes, zeros, {"quarters": ValueGroups("residence", quarters)})
 
 
-def people(blocks: Blocks) -> TableCounts:
+def people(blocks: Blocks, *, structural_zeros: bool = True) -> TableCounts:
     """Return made tables of the schema's cells, combinations of races as one."""
-    fine, made = schema(), large_tables(blocks, structural_zeros=True)
+    fine = schema(structural_zeros=structural_zeros)
+    made = large_tables(blocks, structural_zeros=structural_zeros)
     codes = made.schema.decode(made.counts.cells)
     codes["race"] = np.minimum(codes["race"], len(RACES))
     leaf = np.repeat(np.arange(made.counts.offsets.size - 1), np.diff(made.counts.offsets))

@@ -1,0 +1,134 @@
+"""Rounding that sees the queries: totals of whole tables beside those of linear estimates, and of cells rounded alone.
+
+Five identical children of 200 cells (MADE) get no total for their place and one about as sure as the linear estimate's.
+Hawaii's counties (made cells within real counts, see ``coco_experiments.topdown.data``) are released at two budgets,
+half of it on totals; the workload's other answers are to lose nothing by the totals' going first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_experiments.experiment import Cell, Outcome, Reporter, Table, write_csv
+from coco_experiments.kifer2019.redistricting import people
+from coco_experiments.topdown.data import hawaii, made_blocks
+from coco_opt.histograms import Hierarchy
+from coco_opt.privacy import Epsilon, Measurement, SeededNoise
+from coco_opt.topdown import (
+    Query,
+    Schema,
+    Strategy,
+    TableCounts,
+    TablePlan,
+    TopdownMethod,
+    estimate_tables,
+    linear_estimates,
+    measure_tables,
+    parse_query,
+)
+
+Floats = NDArray[np.float64]
+
+NAME = "kifer2019/rounding"
+SEEDS, SMALL_SEEDS = 40, 4
+EPSILON, EPSILONS = 4, (4, 20)
+WORKLOAD = {"total": "1/2", "voting_age": "1/8", "residence": "1/8", "hispanic * race": "1/8", "detail": "1/8"}
+LINEAR, PASSES, NEAREST = "linear", "in passes", "nearest cells alone"
+MOST_SPREAD, MOST_ERROR, MOST_WORSE = 1.3, 1.2, 1.02
+CHILD_COLUMNS = ("child", "mean error", "standard error", "within 3", f"mean error, {NEAREST}")
+COUNTY_COLUMNS = ("epsilon", "query", LINEAR, PASSES, NEAREST, "passes / linear", "passes / nearest")
+NOTE = "Noise is seeded: NOT PRIVATE."
+
+
+def errors(measurement: Measurement, queries: Sequence[Query], truth: Sequence[Floats]) -> dict[str, list[Floats]]:
+    """Return what answers of level 1 are off, by way and query."""
+    linear = linear_estimates(measurement)
+    ways = {
+        PASSES: estimate_tables(measurement),
+        NEAREST: estimate_tables(measurement, TopdownMethod(rounding="nearest")),
+    }
+    found: dict[str, list[Floats]] = {LINEAR: [linear.answers(query.operator, 1) for query in queries]}
+    for name, one in ways.items():
+        found[name] = [one.answers(query.operator, 1).astype(np.float64) for query in queries]
+    return {name: [a - b for a, b in zip(answers, truth, strict=True)] for name, answers in found.items()}
+
+
+def identical(seeds: int, reporter: Reporter, steps: int) -> tuple[Table, list[str]]:
+    """Return the children's errors over seeds, and what is out of bounds."""
+    tree = Hierarchy.from_paths([("nation", f"child {k}") for k in range(5)])
+    schema = Schema({"a": [f"a{k}" for k in range(20)], "b": [f"b{k}" for k in range(10)]})
+    table = np.random.default_rng(0).poisson(1.0, 200)
+    counts = TableCounts.from_counts(tree, schema, np.tile(table, (5, 1)))
+    queries = [parse_query(text, schema) for text in ("total", "detail")]
+    plan = TablePlan.product(Strategy.uniform(queries), Epsilon(Fraction(EPSILON)), levels=2)
+    truth = [np.full((5, 1), float(table.sum()))]
+    found: dict[str, list[Floats]] = {LINEAR: [], PASSES: [], NEAREST: []}
+    for seed in range(seeds):
+        measurement = measure_tables(counts, plan, source=SeededNoise(seed))
+        for name, one in errors(measurement, queries[:1], truth).items():
+            found[name].append(one[0][:, 0])
+        reporter.progress(NAME, seed + 1, steps)
+    off = {name: np.array(one) for name, one in found.items()}
+    mean, error = off[PASSES].mean(axis=0), off[PASSES].std(axis=0, ddof=1) / np.sqrt(seeds)
+    alone, within = off[NEAREST].mean(axis=0), np.abs(mean) <= 3.0 * error
+    rows = tuple((f"child {k}", float(mean[k]), float(error[k]), bool(within[k]), float(alone[k])) for k in range(5))
+    spread = {name: float(one.std()) for name, one in off.items()}
+    each = ", ".join(f"{spread[name]:.3g} {name}" for name in spread)
+    notes = (f"{seeds} seeds, epsilon {EPSILON}. Standard deviation of a total: {each}. {NOTE}",)
+    wrong = [f"{row[0]}: the mean error of its total is over three standard errors" for row in rows if not row[3]]
+    if spread[PASSES] > MOST_SPREAD * spread[LINEAR]:
+        wrong.append(f"totals spread {spread[PASSES] / spread[LINEAR]:.2f} times as much as linear ones")
+    return Table("totals of five identical children of 200 cells", CHILD_COLUMNS, rows, notes), wrong
+
+
+def counties(leaves: TableCounts, seeds: int, reporter: Reporter, steps: int) -> tuple[Table, list[str]]:
+    """Return mean absolute errors of the counties' answers over seeds, and what is out of bounds."""
+    tree, schema = leaves.hierarchy, leaves.schema
+    here = tree.level_range(1)
+    top = Hierarchy.from_paths([(tree.names[0], tree.names[region]) for region in here])
+    queries = [parse_query(text, schema) for text in WORKLOAD]
+    counts = TableCounts.from_counts(top, schema, leaves.answers_of(parse_query("detail", schema).operator, here))
+    truth = [counts.answers_of(query.operator, top.leaves).astype(np.float64) for query in queries]
+    strategy = Strategy(tuple(queries), tuple(map(Fraction, WORKLOAD.values())))
+    rows: list[tuple[Cell, ...]] = []
+    wrong = []
+    for epsilon in EPSILONS:
+        plan = TablePlan.product(strategy, Epsilon(Fraction(epsilon)), levels=2)
+        sums = {name: np.zeros(len(queries)) for name in (LINEAR, PASSES, NEAREST)}
+        for seed in range(seeds):
+            measurement = measure_tables(counts, plan, source=SeededNoise(seed))
+            for name, off in errors(measurement, queries, truth).items():
+                sums[name] += [np.abs(one).mean() / seeds for one in off]
+            reporter.progress(NAME, seeds * (1 + EPSILONS.index(epsilon)) + seed + 1, steps)
+        for at, text in enumerate(WORKLOAD):
+            linear, passes, nearest = (float(sums[name][at]) for name in (LINEAR, PASSES, NEAREST))
+            rows.append((epsilon, text, linear, passes, nearest, passes / linear, passes / nearest))
+            if text == "total" and passes > MOST_ERROR * linear:
+                wrong.append(f"epsilon {epsilon}: totals are off {passes / linear:.2f} times as much as linear ones")
+            if passes > MOST_WORSE * nearest:
+                wrong.append(f"epsilon {epsilon}: {text!r} loses by passes: {passes / nearest:.3f} times the error")
+    title = f"Hawaii's counties of {schema.size} cells: mean absolute error of an answer, people"
+    return Table(title, COUNTY_COLUMNS, tuple(rows), (f"{seeds} seeds. {NOTE}",)), wrong
+
+
+def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
+    """Compare totals and workload; fails where a bound of the comparison is broken."""
+    seeds = SMALL_SEEDS if small else SEEDS
+    blocks = made_blocks(np.random.default_rng(7), 5, 2, 1, 8) if small else hawaii(data)
+    steps = seeds * (1 + len(EPSILONS))
+    parts = [
+        identical(seeds, reporter, steps),
+        counties(people(blocks, structural_zeros=False), seeds, reporter, steps),
+    ]
+    for table, _ in parts:
+        reporter.table(table)
+    names = ("children", "counties")
+    files = tuple(write_csv(out / f"{NAME}_{name}.csv", table) for name, (table, _) in zip(names, parts, strict=True))
+    # Means of few seeds prove nothing.
+    wrong = [] if small else [one for _, found in parts for one in found]
+    return Outcome(tuple(table for table, _ in parts), files, tuple(wrong))
