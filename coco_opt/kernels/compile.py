@@ -61,13 +61,26 @@ def compiled(function: Callable[P, R]) -> Callable[P, R]:
     It assigns entry by entry: a slice or a tuple assigned to an array brings broadcasting and its messages in, which
     take seconds to compile; so does numpy's sort.
     """
+    return _compiled(function, {})
+
+
+def compiled_in_place(function: Callable[P, R]) -> Callable[P, R]:
+    """Compile like ``compiled`` a kernel that makes no arrays: without counting references to those it is given.
+
+    Every look into a tuple of arrays is counted otherwise, with atomic operations that threads contend for. Those it
+    calls must be compiled in place too; one that makes an array does not compile.
+    """
+    return _compiled(function, {"_nrt": False})
+
+
+def _compiled(function: Callable[P, R], options: dict[str, Any]) -> Callable[P, R]:
     try:
-        dispatcher: Any = numba.njit(cache=True, nogil=True)(function)
+        dispatcher: Any = numba.njit(cache=True, nogil=True, **options)(function)
     except RuntimeError as error:  # numba's "no locator available for file ..."
         if "locator" not in str(error):
             raise
         _tell_once("no writable cache folder")
-        return cast("Callable[P, R]", numba.njit(nogil=True)(function))
+        return cast("Callable[P, R]", numba.njit(nogil=True, **options)(function))
     cache = getattr(dispatcher, "_cache", None)
     if cache is not None:
         _renew_with_imported(cache, function)

@@ -32,7 +32,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from coco_opt.kernels.compile import compiled
+from coco_opt.kernels.compile import compiled, compiled_in_place
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -171,7 +171,7 @@ def _shift_buckets(questions: Questions, residual: Ints, block: int, low: int, h
     return grown
 
 
-@compiled
+@compiled_in_place
 def _rank_of(values: Ints, size: int, count_equal: bool) -> int:
     """Return how many of the sorted values lie below ``size``, or are at most it."""
     low, high = 0, values.size
@@ -184,7 +184,7 @@ def _rank_of(values: Ints, size: int, count_equal: bool) -> int:
     return low
 
 
-@compiled
+@compiled_in_place
 def _shift_ranks(
     questions: Questions, residual: Ints, ranks: Ints, block: int, a: int, b: int, m: int, write: bool
 ) -> int:
@@ -309,7 +309,7 @@ def _try(questions: Questions, state: State, prior: Prior, plan: Plan, leaf: int
     return True
 
 
-@compiled
+@compiled_in_place
 def sweep(questions: Questions, state: State, prior: Prior, plan: Plan) -> int:
     """Propose ``plan.moves[leaf]`` moves in each leaf after the other; return how many were accepted.
 
@@ -324,7 +324,7 @@ def sweep(questions: Questions, state: State, prior: Prior, plan: Plan) -> int:
     return accepted
 
 
-@compiled
+@compiled_in_place
 def advance(
     questions: Questions, state: State, prior: Prior, plan: Plan, sweeps: int, counts: Floats, present: Floats
 ) -> int:
@@ -340,7 +340,7 @@ def advance(
     return accepted
 
 
-@compiled
+@compiled_in_place
 def log_likelihood(questions: Questions, state: State) -> float:
     """Return the log-likelihood of the state up to a constant of the answers; O(answers)."""
     total = 0.0
@@ -352,7 +352,7 @@ def log_likelihood(questions: Questions, state: State) -> float:
     return total
 
 
-@compiled
+@compiled_in_place
 def list_occupied(state: State) -> None:
     """Fill the lists of occupied sizes from the histograms."""
     for leaf in range(state.held.size):

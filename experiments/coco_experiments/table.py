@@ -102,7 +102,19 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     Experiment(
         name="beyond/posterior",
         target="coco_experiments.beyond.posterior:run",
-        summary="buckets and the posterior against joint estimation, Algorithm 1 and bottom-up; coverage of intervals",
+        summary="buckets and the posterior against joint estimation, Algorithm 1 and bottom-up; the planner's buckets",
+        paper=BEYOND,
+    ),
+    Experiment(
+        name="beyond/coverage",
+        target="coco_experiments.beyond.coverage:run",
+        summary="how often the posterior's intervals hold the true counts, by level and class of sizes, twenty seeds",
+        paper=BEYOND,
+    ),
+    Experiment(
+        name="beyond/wrong_priors",
+        target="coco_experiments.beyond.wrong_priors:run",
+        summary="the posterior against joint estimation where a smooth prior is wrong",
         paper=BEYOND,
     ),
     Experiment(

@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from coco_experiments.bench import posterior as bench
-from coco_experiments.beyond import posterior, wrong_priors
+from coco_experiments.beyond import coverage, posterior, wrong_priors
+from coco_experiments.beyond.questions import PLANNED, Questions, planned
 from coco_experiments.kuo2018.cases import Case
 from coco_experiments.made import made_counts
 
@@ -20,31 +21,46 @@ from coco_opt.histograms import CountOfCounts
 from tests.experiments.recorder import Recorder
 
 
-def test_a_small_run_writes_errors_coverage_and_seconds(tmp_path: Path) -> None:
+def rows_of(file: Path) -> list[dict[str, str]]:
+    with file.open() as opened:
+        return list(csv.DictReader(opened))
+
+
+def test_a_small_run_writes_errors_of_all_methods(tmp_path: Path) -> None:
     outcome = posterior.run(small=True, out=tmp_path, reporter=Recorder())
     assert outcome.ok
-    with (tmp_path / "beyond" / "posterior.csv").open() as file:
-        rows = list(csv.DictReader(file))
+    rows = rows_of(tmp_path / "beyond" / "posterior.csv")
     methods = {row["method"] for row in rows}
-    assert {"joint p = 1", "bottom-up Hc", "posterior, cells", "posterior, buckets"} <= methods
+    assert {"joint p = 1", "bottom-up Hc", "posterior, cells", "posterior, buckets", PLANNED} <= methods
     assert all(float(row["measured"]) >= 0 for row in rows)
     joint = [row for row in rows if row["method"] == "joint p = 1"]
     assert all(float(row["times joint"]) == 1 for row in joint)
-    with (tmp_path / "beyond" / "posterior_intervals.csv").open() as file:
-        inside = [float(row["% inside"]) for row in csv.DictReader(file)]
-    assert np.mean(inside) > 80
-    with (tmp_path / "beyond" / "wrong_priors.csv").open() as file:
-        (row, *_) = csv.DictReader(file)
+    chosen = rows_of(tmp_path / "beyond" / "posterior_planned.csv")
+    assert any(float(row["growth"]) > 0 for row in chosen)
+    of_cells = {(row["data"], row["level"]): row["measured"] for row in rows if row["method"] == "posterior, cells"}
+    assert all(row["cells"] == of_cells[row["data"], row["level"]] for row in chosen)
+
+
+def test_small_runs_write_coverage_and_wrong_priors(tmp_path: Path) -> None:
+    assert coverage.run(small=True, out=tmp_path, reporter=Recorder()).ok
+    assert np.mean([float(row["% inside"]) for row in rows_of(tmp_path / "beyond" / "coverage.csv")]) > 80
+    assert wrong_priors.run(small=True, out=tmp_path, reporter=Recorder()).ok
+    (row, *_) = rows_of(tmp_path / "beyond" / "wrong_priors.csv")
     assert float(row["times joint"]) < 1.1
+
+
+def test_the_planner_asks_cells_where_groups_are_dense() -> None:
+    dense = Case.of("made", made_counts(1, 1, 50_000, 5, np.random.default_rng(1)), 5)
+    assert planned(dense).growth == (0.0,) * 3
 
 
 def test_coverage_counts_wide_intervals_only_and_splits_ties() -> None:
     case = Case.of("made", made_counts(1, 1, 30, 5, np.random.default_rng(1)), 5)
     short = SamplerOptions(chains=2, burn_in=20, most_burn_in=40, settle=10, draws=20, thin=1, most_rounds=2)
-    noisy = posterior.Questions("", (0.0,) * 3, (Fraction(1, 3),) * 3).measured(case, 3)
+    noisy = Questions("", (0.0,) * 3, (Fraction(1, 3),) * 3).measured(case, 3)
     found = posterior_estimate(noisy, SolverChoices(), sizes=True, options=short)
-    intervals = found.intervals(posterior.COVERAGE)
-    for counts, levels in posterior.coverage_of(case, found).items():
+    intervals = found.intervals(coverage.COVERAGE)
+    for counts, levels in coverage.coverage_of(case, found).items():
         assert [len(classes) for classes in levels] == [3, 3, 3]
         assert all(one.uncertain == 0.0 and np.isnan(one.inside) for classes in levels for one in classes[1:])
         assert all(one.split <= one.inside for classes in levels for one in classes[:1])
@@ -52,7 +68,7 @@ def test_coverage_counts_wide_intervals_only_and_splits_ties() -> None:
     sizes = np.array([one.to_dense(5) for one in case.truth])
     wide = intervals.groups_lower[0] < intervals.groups_upper[0]
     inside = (intervals.groups_lower[0] <= sizes[0]) & (sizes[0] <= intervals.groups_upper[0])
-    (root, *_), *_ = posterior.coverage_of(case, found)["of a size"]
+    (root, *_), *_ = coverage.coverage_of(case, found)["of a size"]
     assert root.uncertain == pytest.approx(wide.mean())
     assert root.inside == pytest.approx(inside[wide].mean())
 

@@ -7,15 +7,31 @@ import logging
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+from numba import TypingError
 from numba.core import caching
+from numpy.typing import NDArray
 
 import coco_opt.kernels.compile as module
-from coco_opt.kernels.compile import compiled
+from coco_opt.kernels.compile import compiled, compiled_in_place
+
+IntArray = NDArray[np.int64]
 
 
 def _double(value: int) -> int:
     return 2 * value
+
+
+def _raise_row(pair: tuple[IntArray, IntArray], row: int) -> int:
+    values = pair[0][row]
+    for n in range(values.size):
+        values[n] += pair[1][n]
+    return int(values[0])
+
+
+def _new(values: IntArray) -> int:
+    return int(np.zeros(values.size, np.int64).size)
 
 
 @pytest.fixture(autouse=True)
@@ -55,6 +71,16 @@ def test_other_errors_of_the_decorator_are_not_hidden(monkeypatch: pytest.Monkey
     monkeypatch.setattr(module.numba, "njit", broken)
     with pytest.raises(RuntimeError, match="something else"):
         compiled(_double)
+
+
+def test_kernels_in_place_count_no_references_and_make_no_arrays() -> None:
+    pair = np.arange(6).reshape(2, 3), np.array([10, 20, 30])
+    counted, plain = compiled(_raise_row), compiled_in_place(_raise_row)
+    assert counted(pair, 1) == 13
+    assert plain(pair, 1) == 23
+    assert pair[0].tolist() == [[0, 1, 2], [23, 44, 65]]
+    with pytest.raises(TypingError):
+        compiled_in_place(_new)(pair[1])
 
 
 def test_a_change_in_a_shared_file_reaches_the_kernels_that_import_it(

@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from coco_experiments.experiment import Cell, Reporter, Table
-from coco_experiments.kuo2018.sweep import SEEDED
+from coco_experiments.experiment import Cell, Outcome, Reporter, Table, write_csv
+from coco_experiments.kuo2018.sweep import SEEDED, means_of
 from coco_opt.choices import SolverChoices
 from coco_opt.groups import measure_hierarchy
 from coco_opt.groups.estimated.estimate import Consistency, GroupsMethod, estimate_groups
@@ -21,12 +22,13 @@ from coco_opt.histograms import CountOfCounts, Hierarchy, emd
 from coco_opt.privacy import Epsilon, Measurement, SeededNoise
 
 NAME = "beyond/wrong_priors"
+SEEDS = (2018, 2019, 2020, 2021, 2022)
 LAWS = ("uniform", "two spikes", "Poisson", "one huge group a leaf")
 EPSILONS = (Fraction(1), Fraction(1, 20))
 GROUPS = (200, 4_000)
 MAX_SIZE = 200
 LEVELS = 3
-COLUMNS = ("sizes", "groups a leaf", "epsilon", "level", "joint", "posterior", "times joint", "runs")
+COLUMNS = ("sizes", "groups a leaf", "epsilon", "level", "joint", "posterior", "times joint", "paired", "runs")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +94,14 @@ def wrong_prior_table(cases: Sequence[Made], seeds: Sequence[int], reporter: Rep
     """Return the errors of both methods by case and level, and their quotient."""
     rows: list[tuple[Cell, ...]] = []
     for done, case in enumerate(cases, 1):
-        joint, posterior = np.mean([errors_of(case, seed) for seed in seeds], axis=0)
-        for level in range(LEVELS):
+        errors = np.array([errors_of(case, seed) for seed in seeds])
+        joint, posterior = errors.mean(axis=0)
+        differences = means_of([tuple(row) for row in errors[:, 1] - errors[:, 0]])
+        for level, difference in enumerate(differences):
             quotient = float(posterior[level] / joint[level]) if joint[level] else None
-            shown = float(joint[level]), float(posterior[level]), quotient, len(seeds)
+            error = difference.standard_error
+            paired = None if error is None else f"{difference.value:+,.1f} +- {error:,.1f}"
+            shown = float(joint[level]), float(posterior[level]), quotient, paired, len(seeds)
             rows.append((case.law, case.groups, str(case.epsilon), level, *shown))
         reporter.progress(NAME, done, len(cases))
     notes = (
@@ -110,3 +116,10 @@ def cases(*, small: bool) -> list[Made]:
     if small:
         return [Made("two spikes", GROUPS[0], EPSILONS[0])]
     return [Made(law, groups, epsilon) for law in LAWS for groups in GROUPS for epsilon in EPSILONS]
+
+
+def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
+    """Measure, print and write ``beyond/wrong_priors`` as CSV; small: one seed of one case. ``data`` are not read."""
+    table = wrong_prior_table(cases(small=small), SEEDS[:1] if small else SEEDS, reporter)
+    reporter.table(table)
+    return Outcome((table,), (write_csv(out / f"{NAME}.csv", table),))
