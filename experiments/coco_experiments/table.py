@@ -214,6 +214,12 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         paper=f"{KIFER2019}; Invariants, An Example",
     ),
     Experiment(
+        name="kifer2019/implied",
+        target="coco_experiments.kifer2019.implied:run",
+        summary="implied constraints by every method against enumeration on 500 random small instances",
+        paper=f"{KIFER2019}; Implied constraints",
+    ),
+    Experiment(
         name="kifer2019/facilities",
         target="coco_experiments.kifer2019.facilities:run",
         summary="3 to 28 facility types by 10 to 1,000 blocks: bounds, cuts and the minimal schema",

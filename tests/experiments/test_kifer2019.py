@@ -14,6 +14,7 @@ from coco_experiments.kifer2019 import (
     facilities,
     facts,
     households,
+    implied,
     integrality,
     noise,
     redistricting,
@@ -83,8 +84,21 @@ def test_every_method_gives_the_dorms_published_constraints(tmp_path: Path) -> N
     outcome = dorm.run(small=True, out=tmp_path, reporter=Recorder())
     assert outcome.ok, outcome.failures
     rows = outcome.tables[0].records()
-    assert [row["as published"] for row in rows] == [True] * 3
-    assert len({row["towns accepted"] for row in rows}) == 1
+    assert rows[0]["method"] == "published"
+    assert all(row["implies all published"] and row["implied by them"] for row in rows)
+    # F + C from 101 to 199 and F from 1 to 99, by hand
+    assert {row["towns accepted"] for row in rows} == {99 * 99}
+    weaker = [row for row in dorm.PUBLISHED if row.weights != (1, 1, 0)]
+    assert dorm.accepted(weaker) > 99 * 99
+    assert dorm.meets(dorm.REJECTED, weaker)
+
+
+def test_methods_agree_with_enumeration_on_small_instances(tmp_path: Path) -> None:
+    outcome = implied.run(small=True, out=tmp_path, reporter=Recorder())
+    assert outcome.ok, outcome.failures
+    rows = outcome.tables[0].records()
+    assert {row["class"] for row in rows} == set(implied.CLASSES)
+    assert all(0 < row["accepted"] < row["towns"] for row in rows)  # type: ignore[operator]
 
 
 def test_facilities_scale_without_failsafes(tmp_path: Path) -> None:

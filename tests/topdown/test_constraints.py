@@ -135,6 +135,13 @@ def test_a_release_holds_its_constraints_and_says_where_they_come_from(tmp_path:
     )
     pq.write_table(changed, outcome.folder / "constraints.parquet")
     assert any("does not hold" in one for one in failing(outcome.folder))
+    level = stated.column("level").to_numpy().copy()
+    level[4] += 1
+    place = stated.column_names.index("level")
+    pq.write_table(
+        stated.set_column(place, stated.schema.field(place), pa.array(level)), outcome.folder / "constraints.parquet"
+    )
+    assert any("row 5: not the region's level" in one for one in failing(outcome.folder))
 
 
 @pytest.mark.parametrize(
@@ -163,6 +170,13 @@ def test_constraints_stay_those_that_were_measured(tmp_path: Path) -> None:
     other = write(tmp_path, topdown=CONFIG.replace("<= 40", "<= 41"))
     with pytest.raises(ConfigError, match="not one that was stated"):
         estimate(found, other)
+    exact = 'invariants = [{ query = "sex", level = "county" }]\n'
+    with pytest.raises(ConfigError, match=r"constraints\] leave out 'women <= 3 \* men \+ 5'.*state it here too"):
+        estimate(found, write(tmp_path, topdown=TOPDOWN))
+    seen = measure(write(tmp_path, SEEDED + 'neighbours = "replace"\n', TOPDOWN + exact)).measurement
+    without = write(tmp_path, SEEDED + 'neighbours = "replace"\n', TOPDOWN)
+    with pytest.raises(ConfigError, match=r"invariants\] leave out 'sex' by 'county'"):
+        estimate(seen, without)
     again = estimate(found)
     again.save(tmp_path / "again")
     assert failing(tmp_path / "again") == []
@@ -224,6 +238,8 @@ def test_wrong_tables_of_facilities_are_refused(tmp_path: Path, rows: str, code:
 def test_facilities_need_their_table_and_their_types(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"needs data\.facilities"):
         measure(write(tmp_path, topdown=TOPDOWN + FACILITIES))
+    with pytest.raises(ConfigError, match=r"topdown\.facilities\.types\] names no type"):
+        write(tmp_path, topdown=TOPDOWN + '[topdown.facilities]\nattribute = "age"\ntypes = {}\n')
     with pytest.raises(InputError, match="no value of 'age'"):
         Facilities("age", {"elder": FacilityType()}, np.zeros((6, 1), np.int64)).facts(FAMILY, 2)
     for least, most in ((2**62, None), (1, 2**63 - 1), (1, 10**30)):

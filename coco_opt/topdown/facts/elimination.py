@@ -70,7 +70,7 @@ def irredundant(rows: Sequence[Inequality]) -> list[Inequality]:
     kept = [row for row in rows if any(row.weights) or row.side > 0]
     for row in list(reversed(kept)):
         rest = [other for other in kept if other is not row]
-        if _implied(row, rest):
+        if implied(row, rest):
             kept = rest
     return kept
 
@@ -87,7 +87,7 @@ def _tightest(rows: Iterable[Inequality]) -> list[Inequality]:
     return list(best.values())
 
 
-def _implied(row: Inequality, rest: Sequence[Inequality]) -> bool:
+def implied(row: Inequality, rest: Sequence[Inequality]) -> bool:
     """Return whether nonnegative multipliers of the rest give the row's weights and at least its side, exactly."""
     if not rest:
         return False

@@ -19,6 +19,8 @@ from coco_opt.topdown.queries import Query, parse_queries, parse_query
 from coco_opt.topdown.questions import ROWS, TableQuestions
 from coco_opt.topdown.schema import Schema
 
+_STAYS = "was stated when this was measured: the tables hold it all the same, so state it here too"
+
 
 @dataclass(frozen=True, eq=False, slots=True)
 class TablesMethod:
@@ -32,8 +34,8 @@ class TablesMethod:
 def method_of(config: Config, asked: Asked) -> TablesMethod:
     """Return the estimation that a configuration asks for.
 
-    Raises ConfigError where it cannot keep what must hold or read what was asked, and for attributes or structural
-    zeros that are not those of the measurement.
+    Raises ConfigError where it cannot keep what must hold or read what was asked, and for attributes, structural zeros,
+    invariants or constraints that are not those of the measurement, all of them.
     """
     section, questions = config.method, TableQuestions.of(asked)
     schema, measured = schema_of_config(config), questions.schema
@@ -48,11 +50,19 @@ def method_of(config: Config, asked: Asked) -> TablesMethod:
         query = blamed(config, f"invariants.{number}.query", lambda text=one.query: parse_query(text, schema))
         if (query.text, one.level) not in exact:
             raise config.error(f"topdown.invariants.{number}", "is not one that was measured")
+        exact.discard((query.text, one.level))
+    if exact:
+        text, level = min(exact)
+        raise config.error("topdown.invariants", f"leave out {text!r} by {level!r}, which {_STAYS}")
     measured_facts = {_key(one) for one in questions.linear}
-    stated = constraints_of(config, questions.hierarchy, asked.levels, schema)
+    stated = tuple(constraints_of(config, questions.hierarchy, asked.levels, schema))
     for number, constraint in enumerate(stated):
         if _key(constraint) not in measured_facts:
             raise config.error(f"topdown.constraints.{number}", "is not one that was stated when it was measured")
+    kept = {_key(one) for one in stated}
+    left_out = next((one for one in questions.linear if one.is_relation and _key(one) not in kept), None)
+    if left_out is not None:
+        raise config.error("topdown.constraints", f"leave out {left_out.text!r}, which {_STAYS}")
     passes = blamed(config, "passes", lambda: tuple(Pass(one.queries, one.tolerance) for one in section.passes))
     workload = workload_of(config, schema)
     order = blamed(config, "rounding_order", lambda: parse_queries(section.rounding_order or (), schema))

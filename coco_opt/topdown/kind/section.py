@@ -129,6 +129,15 @@ class FacilitiesConfig(Section):
     types: dict[str, FacilityConfig]
     """What a facility of each type holds, by the value of the attribute."""
 
+    @model_validator(mode="after")
+    def _some_types(self) -> FacilitiesConfig:
+        if not self.types:
+            raise KeyedError(
+                "types",
+                "names no type: give each type a table of its own (types.nursing = {}), or remove [topdown.facilities]",
+            )
+        return self
+
 
 class PassConfig(Section):
     """Queries fitted together; later passes keep their answers within ``tolerance`` persons."""

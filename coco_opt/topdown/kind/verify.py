@@ -245,6 +245,9 @@ def _broken_constraint(content: _Content) -> tuple[str, int]:
     empty = (sides[0] <= -UNBOUNDED) & (sides[1] >= UNBOUNDED)
     if empty.any() or (levels[fact] != content.regions.level[region]).any():
         return f"{CONSTRAINTS}: a row states nothing, or of a region of another level", 0
+    wrong = int64_column(stated, "level") != content.regions.level[region]
+    if wrong.any():
+        return f"{CONSTRAINTS}, row {first_of(wrong) + 1}: not the region's level", 0
     known = content.schema.position[content.cell]
     for one in np.unique(fact).tolist():
         terms = tuple((int(weight), str(count)) for weight, count in facts[one]["terms"])

@@ -1,0 +1,196 @@
+"""Implied constraints by every method against enumeration, on random small instances.
+
+Two leaves of at most three persons a cell, facts that a random table meets, and towns near those that can be split. A
+town is accepted where no implied constraint refuses it. Every method must accept what some leaves, enumerated, add up
+to; with known totals and bounds on single types nothing else, for whole numbers are claimed there. For facts that cross
+and for rules with coefficients fractional leaves are claimed: what elimination refuses in exact rationals must be
+refused. The proof before payment claims whole numbers everywhere.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_experiments.experiment import Cell, Outcome, Reporter, Table, write_csv
+from coco_opt.histograms import Hierarchy
+from coco_opt.topdown import UNBOUNDED, LinearConstraint, RegionBounds, Schema, parse_query
+from coco_opt.topdown.facts.cuts import CutOracle
+from coco_opt.topdown.facts.elimination import Inequality, eliminated
+from coco_opt.topdown.facts.proof import prove
+from coco_opt.topdown.facts.system import FactSystem
+
+Ints = NDArray[np.int64]
+
+NAME = "kifer2019/implied"
+INSTANCES, SMALL = 500, 8
+TREE = Hierarchy.from_paths([("town", "R1"), ("town", "R2")])
+MOST, TRIED = 3, 12
+NESTED, CROSSING, RULES = "types within known totals", "two marginals that cross", "rules with coefficients"
+CLASSES = (NESTED, CROSSING, RULES)
+COLUMNS = (
+    "class",
+    "method",
+    "claims",
+    "instances",
+    "towns",
+    "accepted",
+    "of them without whole leaves",
+    "wrongly refused",
+    "wrongly accepted",
+)
+Made = tuple[Schema, list[RegionBounds], list[LinearConstraint]]
+Accepts = Callable[[Ints], bool]
+
+
+def drawn(name: str, rng: np.random.Generator) -> Made:
+    """Return a schema of two to four cells, bounds and rules that some table of at most ``MOST`` a cell meets."""
+    if name == CROSSING:
+        schema = Schema({"a": ["x", "y"], "b": ["0", "1"]})
+    else:
+        schema = Schema({"kind": [f"k{k}" for k in range(int(rng.integers(2, 4)))]})
+    truth = rng.integers(0, MOST + 1, (2, schema.size))
+
+    def near(text: str, spare: int) -> RegionBounds:
+        query = parse_query(text, schema)
+        true = query.operator.apply(truth)
+        low, high = (rng.integers(0, spare + 1, true.shape) for _ in range(2))
+        most = MOST * query.operator.apply(np.ones((1, schema.size), np.int64))
+        return RegionBounds(query, 1, np.maximum(true - low, 0), np.minimum(true + high, most))
+
+    if name == NESTED:
+        return schema, [near("kind", 2), near("total", 0)], []
+    if name == CROSSING:
+        return schema, [near("detail", 2), near("a", 1), near("b", 0)], []
+    rules = []
+    for number in range(2):
+        weights = rng.integers(-2, 4, schema.size)
+        weights[int(rng.integers(schema.size))] = 2
+        terms = tuple((int(w), f"kind = k{k}") for k, w in enumerate(weights) if w)
+        most = truth @ weights + rng.integers(0, 2, 2)
+        rules.append(LinearConstraint(f"rule {number}", terms, 1, np.full(2, -UNBOUNDED), most))
+    return schema, [near("kind", 2)], rules
+
+
+def enumerated(schema: Schema, bounds: list[RegionBounds], rules: list[LinearConstraint]) -> set[tuple[int, ...]]:
+    """Return every town that some leaves add up to, each tried against each fact."""
+    every, leaves = np.array(list(product(range(MOST + 1), repeat=schema.size)), np.int64), []
+    for leaf in range(2):
+        good = np.ones(len(every), np.bool_)
+        for bound in bounds:
+            answers = bound.query.operator.apply(every)
+            good &= ((answers >= bound.lower[leaf]) & (answers <= bound.upper[leaf])).all(axis=1)
+        for rule in rules:
+            good &= every @ rule.row(schema) <= rule.upper[leaf]
+        leaves.append(every[good])
+    return {tuple(row) for row in (leaves[0][:, None] + leaves[1][None]).reshape(-1, schema.size).tolist()}
+
+
+def by_elimination(schema: Schema, bounds: list[RegionBounds], rules: list[LinearConstraint]) -> Accepts:
+    """Return which towns meet what exact elimination of the leaves' cells leaves."""
+    n = schema.size
+    rows = [Inequality.of(one, 0) for one in np.eye(3 * n, dtype=int)[: 2 * n].tolist()]
+
+    def at_most(weights: Ints, leaf: int, side: int) -> None:
+        row = np.zeros(3 * n, np.int64)
+        row[leaf * n : (leaf + 1) * n] = -weights
+        rows.append(Inequality.of(row.tolist(), -side))
+
+    for leaf in range(2):
+        for bound in bounds:
+            for weights, low, high in zip(
+                bound.query.operator.to_sparse().toarray().astype(np.int64),
+                bound.lower[leaf].tolist(),
+                bound.upper[leaf].tolist(),
+                strict=True,
+            ):
+                at_most(weights, leaf, high)
+                at_most(-weights, leaf, -low)
+        for rule in rules:
+            at_most(rule.row(schema), leaf, int(rule.upper[leaf]))
+    for cell in range(n):
+        link = [int(k % n == cell) * (1 if k < 2 * n else -1) for k in range(3 * n)]
+        rows += [Inequality.of(link, 0), Inequality.of([-w for w in link], 0)]
+    found = eliminated(rows, range(2 * n))
+    return lambda town: all(
+        sum(w * x for w, x in zip(row.weights, town.tolist(), strict=True)) >= row.side for row in found
+    )
+
+
+def methods(name: str, made: Made) -> dict[str, Accepts]:
+    """Return which towns every method accepts; the first is elimination."""
+    schema, bounds, rules = made
+    system = FactSystem.of(TREE, schema, bounds, rules)
+
+    def oracle(kind: str) -> Accepts:
+        cuts = CutOracle(system)
+        if kind == "projection":
+            cuts.__dict__["totals"] = None  # structure unknown: every answer from the linear program
+        assert cuts.kind == kind
+        return lambda town: cuts.violated(0, 0, system.classes.operator.apply(town[None])[0]) is None
+
+    def proof(town: Ints) -> bool:
+        exact = RegionBounds.exact(parse_query("detail", schema), 0, town[None])
+        return prove(FactSystem.of(TREE, schema, [*bounds, exact], rules)).verdict == "holds"
+
+    flows = {"max-flow cuts": oracle("flow")} if name == NESTED else {}
+    found = {"elimination": by_elimination(*made), **flows, "projection cuts (lifting)": oracle("projection")}
+    return {**found, "proof before payment": proof}
+
+
+def towns(rng: np.random.Generator, whole: set[tuple[int, ...]]) -> Ints:
+    """Return towns to try, near those that can be split."""
+    good = np.array(sorted(whole), np.int64)
+    near = good[rng.integers(len(good), size=TRIED)]
+    # People moved between cells keep the total, which is a fact of its own; people added do not.
+    moved = rng.integers(-1, 2, near.shape)
+    moved[::2, -1] -= moved[::2].sum(axis=1)
+    found: Ints = np.unique(np.maximum(near + moved * rng.integers(0, 3, (TRIED, 1)), 0), axis=0)
+    return found
+
+
+def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
+    """Try all instances; fails for a town wrongly refused, or wrongly accepted where that is claimed."""
+    instances = SMALL if small else INSTANCES
+    found: dict[tuple[str, str], Counter[str]] = {}
+    for seed in range(instances):
+        name = CLASSES[seed % len(CLASSES)]
+        rng = np.random.default_rng([seed, 13])
+        made = drawn(name, rng)
+        whole = enumerated(*made)
+        accepts = methods(name, made)
+        tried = towns(rng, whole)
+        fractional = [accepts["elimination"](town) for town in tried]
+        for method, accepted in accepts.items():
+            row = found.setdefault((name, method), Counter())
+            row["instances"] += 1
+            claims_whole = name == NESTED or method == "proof before payment"
+            for town, fraction in zip(tried, fractional, strict=True):
+                said, exists = accepted(town), tuple(town.tolist()) in whole
+                # A cut bounds from above: with the town's own total it is all there is.
+                if name == NESTED and method.startswith(("max-flow", "projection")):
+                    said = said and int(town.sum()) == sum(next(iter(whole)))
+                row["towns"] += 1
+                row["accepted"] += said
+                row["of them without whole leaves"] += said and not exists
+                row["wrongly refused"] += exists and not said
+                row["wrongly accepted"] += said and not (exists if claims_whole else fraction)
+        reporter.progress(NAME, seed + 1, instances)
+    rows: list[tuple[Cell, ...]] = []
+    failures = []
+    for (name, method), row in sorted(found.items(), key=lambda one: CLASSES.index(one[0][0])):
+        claims = "whole numbers" if name == NESTED or method == "proof before payment" else "fractions"
+        rows.append((name, method, claims, *(row[column] for column in COLUMNS[3:])))
+        if row["wrongly refused"] or row["wrongly accepted"]:
+            failures.append(
+                f"{name}, {method}: {row['wrongly refused']} wrongly refused, {row['wrongly accepted']} accepted"
+            )
+    notes = ("Whole towns; wrongly accepted: against enumeration, or elimination where fractions are claimed.",)
+    table = Table(f"implied constraints on {instances} random small instances", COLUMNS, tuple(rows), notes)
+    reporter.table(table)
+    return Outcome((table,), (write_csv(out / f"{NAME}.csv", table),), tuple(failures))
