@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from coco_opt.cli.console import write_json, write_table
+from coco_opt.cli.console import write, write_json, write_table
 from coco_opt.cli.options import Json, Version
 from coco_opt.errors import ConfigError, MissingPackageError, VerificationError
 
@@ -78,9 +78,12 @@ def _run(kind: str, names: Sequence[str], *, small: bool, out: Path, listing: bo
     for row in rows:
         outcome = row.run(small=small, out=out, reporter=_Quiet() if json else None)
         failures += [f"{row.name}: {failure}" for failure in outcome.failures]
-        results.append(_as_dict(row.name, outcome))
+        results.append(outcome.record(row.name))
     if json:
         write_json(results)
+    else:
+        for folder in dict.fromkeys(row.name.partition("/")[0] for row in rows):
+            write(f"Page  {out / folder}.html")
     if failures:
         raise VerificationError("\n".join(failures))
     return 0
@@ -91,16 +94,6 @@ def _list(rows: Sequence[Any], *, json: bool) -> None:
         write_json([{"name": row.name, "summary": row.summary} for row in rows])
     else:
         write_table("Experiments", ("name", "what"), [(row.name, row.summary) for row in rows], numeric=2)
-
-
-def _as_dict(name: str, outcome: Any) -> dict[str, Any]:
-    tables = [{"title": table.title, "notes": list(table.notes), "rows": table.records()} for table in outcome.tables]
-    return {
-        "name": name,
-        "tables": tables,
-        "files": [str(path) for path in outcome.files],
-        "failures": list(outcome.failures),
-    }
 
 
 class _Quiet:

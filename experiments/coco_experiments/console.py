@@ -38,9 +38,15 @@ class ConsoleReporter:
         shown = RichTable(title=table.title, title_justify="left", box=box.SIMPLE_HEAD)
         for name, right in zip(table.columns, numeric, strict=True):
             shown.add_column(name, justify="right" if right else "left")
-        for row in table.texts():
+        texts = table.texts()
+        for row in texts:
             shown.add_row(*row)
-        self._console.print(shown)
+        # Headings fold well, rows do not.
+        widths = [max(len(row[column]) for row in texts) for column in range(len(numeric))] if texts else []
+        if sum(widths) + 3 * len(widths) <= self._console.width:
+            self._console.print(shown)
+        else:
+            self.note(f"{table.title}: {len(texts):,} rows, too wide for this screen; on the page and in the CSV file")
         for note in table.notes:
             self.note(note)
 

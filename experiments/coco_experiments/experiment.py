@@ -11,12 +11,13 @@ import importlib
 import json
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal, Protocol, cast
 
 Cell = str | int | float | bool | None
 Kind = Literal["paper", "bench"]
+Verdict = Literal["reproduced", "refuted", "not comparable"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,17 +54,62 @@ def readable(cell: Cell) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class Statement:
+    """What a paper says, in short, and what was measured: whether it ``holds`` here, None where they do not compare.
+
+    ``where`` is the figure, table, theorem or section, ``why`` the cause where it does not hold or compare.
+    """
+
+    where: str
+    published: str
+    measured: str
+    holds: bool | None
+    why: str = ""
+
+    @property
+    def verdict(self) -> Verdict:
+        """Return the statement's fate in a word or two."""
+        return "not comparable" if self.holds is None else "reproduced" if self.holds else "refuted"
+
+    @property
+    def line(self) -> str:
+        """Return the statement as one line for people."""
+        cause = f" ({self.why})" if self.why else ""
+        return f"{self.verdict}: {self.where}: published: {self.published}; measured: {self.measured}{cause}"
+
+
+def statements_table(statements: Sequence[Statement]) -> Table:
+    """Return statements as a table."""
+    rows = tuple((one.where, one.published, one.measured, one.verdict, one.why) for one in statements)
+    return Table("What the paper says", ("where", "published", "measured", "verdict", "why"), rows)
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
-    """What an experiment leaves: its tables, the files written, and one line for every check that did not hold."""
+    """What an experiment leaves: its tables, the files written, and one line for every check that did not hold.
+
+    ``statements`` are what the paper says beside what was measured.
+    """
 
     tables: tuple[Table, ...]
     files: tuple[Path, ...] = ()
     failures: tuple[str, ...] = ()
+    statements: tuple[Statement, ...] = ()
 
     @property
     def ok(self) -> bool:
         """Return whether every check held."""
         return not self.failures
+
+    def record(self, name: str) -> dict[str, object]:
+        """Return what JSON says of the experiment ``name``."""
+        return {
+            "name": name,
+            "statements": [{**asdict(one), "verdict": one.verdict} for one in self.statements],
+            "tables": [{"title": one.title, "notes": list(one.notes), "rows": one.records()} for one in self.tables],
+            "files": [str(path) for path in self.files],
+            "failures": list(self.failures),
+        }
 
 
 class Reporter(Protocol):
@@ -111,14 +157,20 @@ class Experiment:
         """Run the experiment and write its files below ``out``.
 
         ``small`` takes seconds on made data; otherwise real data are read from ``data``, the environment's
-        COCO_OPT_DATA or ../shared/data. The default reporter prints with rich. Raises ConfigError where the data
-        are absent.
+        COCO_OPT_DATA or ../shared/data. The default reporter prints with rich. A page of the folder of ``name``
+        shows what was run into ``out`` so far. Raises ConfigError where the data are absent.
         """
         from coco_experiments.console import ConsoleReporter
+        from coco_experiments.page import write_page
 
         module, _, attribute = self.target.partition(":")
         function = cast("Run", getattr(importlib.import_module(module), attribute))
-        return function(small=small, out=out, reporter=reporter or ConsoleReporter(), data=data)
+        shown = reporter or ConsoleReporter()
+        outcome = function(small=small, out=out, reporter=shown, data=data)
+        for statement in outcome.statements:
+            shown.note(statement.line)
+        write_page(out, self, outcome, small=small)
+        return outcome
 
 
 def write_csv(path: Path, table: Table) -> Path:

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from coco_experiments.experiment import Outcome, Table
 
 from coco_opt._version import __version__
 from coco_opt.cli import app, experiments
@@ -184,11 +185,9 @@ def test_solvers(coco: Runner) -> None:
 
 
 def fake(name: str, kind: str, failures: tuple[str, ...] = ()) -> Any:
-    table = SimpleNamespace(title="t", notes=(), records=lambda: [{"a": 1}])
-
     def run(*, small: bool, out: Path, reporter: Any) -> Any:
         reporter.note("working")
-        return SimpleNamespace(tables=(table,), files=(out / "x.csv",), failures=failures)
+        return Outcome((Table("t", ("a",), ((1,),)),), (out / "x.csv",), failures)
 
     return SimpleNamespace(name=name, kind=kind, summary=f"about {name}", run=run)
 

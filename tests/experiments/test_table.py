@@ -12,7 +12,17 @@ from pathlib import Path
 
 import pytest
 from coco_experiments.console import ConsoleReporter
-from coco_experiments.experiment import Experiment, Outcome, Reporter, Table, readable, write_csv, write_json
+from coco_experiments.experiment import (
+    Experiment,
+    Outcome,
+    Reporter,
+    Statement,
+    Table,
+    readable,
+    statements_table,
+    write_csv,
+    write_json,
+)
 from coco_experiments.table import EXPERIMENTS
 
 from tests.experiments.recorder import Recorder
@@ -88,6 +98,45 @@ def test_json_holds_titles_notes_and_rows(tmp_path: Path) -> None:
     assert read["title"] == "A title"
     assert read["notes"] == ["a note"]
     assert read["rows"][1] == {"name": "two", "value": None, "ok": False}
+
+
+SAID = (
+    Statement("Table 1", "3 at <most>", "2.5", holds=True),
+    Statement("Table 2", "first", "second", holds=False, why="another sampler"),
+    Statement("Table 3", "7", "9", holds=None, why="other data"),
+)
+
+
+def test_a_statement_is_reproduced_refuted_or_not_comparable() -> None:
+    assert [row["verdict"] for row in statements_table(SAID).records()] == ["reproduced", "refuted", "not comparable"]
+    assert SAID[0].line == "reproduced: Table 1: published: 3 at <most>; measured: 2.5"
+    assert SAID[1].line.endswith("(another sampler)")
+
+
+def test_a_paper_has_one_page_of_all_its_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stand_in(*, small: bool, out: Path, reporter: Reporter, data: Path | None) -> Outcome:
+        return Outcome((TABLE,), (out / "kuo2018" / "a.png", out / "kuo2018" / "a.pdf"), statements=SAID)
+
+    recorder = Recorder()
+    for name in ("table3", "table4"):
+        monkeypatch.setattr(importlib.import_module(f"coco_experiments.kuo2018.{name}"), "run", stand_in)
+        next(row for row in EXPERIMENTS if row.name == f"kuo2018/{name}").run(out=tmp_path, reporter=recorder)
+    page = (tmp_path / "kuo2018.html").read_text()
+    assert recorder.notes == [one.line for one in SAID] * 2
+    assert page.count("<td>not comparable</td>") == 2
+    assert page.count("3 at &lt;most&gt;") == 2
+    assert page.count('src="kuo2018/a.png"') == 2
+    assert ".pdf" not in page
+    assert "<summary>A title</summary>" in page
+    assert "://" not in page
+
+
+def test_a_table_too_wide_for_the_screen_is_named_only() -> None:
+    output = io.StringIO()
+    ConsoleReporter(output, io.StringIO()).table(Table("Wide", ("a",), (("x" * 300,),), ("a note",)))
+    assert "x" * 50 not in output.getvalue()
+    assert "Wide: 1 rows, too wide" in output.getvalue()
+    assert "a note" in output.getvalue()
 
 
 def test_console_prints_cells_and_notes_and_no_progress_into_a_pipe() -> None:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coco_experiments.data import data_file
-from coco_experiments.experiment import Outcome, Reporter, Table, write_csv
+from coco_experiments.experiment import Outcome, Reporter, Statement, Table, write_csv
 from coco_experiments.flaxman2019.drawing import save
 from coco_experiments.flaxman2019.setting import (
     EPSILONS,
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 NAME = "flaxman2019/figure1"
 SEED = 12
 PLATEAU = (20.0, 100.0)
+PLATEAU_BAND = 0.1  # relative to the published mean: another seed, another database
 SAMPLERS: tuple[SamplerName, ...] = ("ratio", "exact")
 COLUMNS = (
     "mechanism",
@@ -147,7 +148,19 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
         write_csv(out / f"{NAME}_curves.csv", curves_table(ours, his)),
         *_draw(out / NAME, ours, his),
     ]
-    return Outcome((table,), tuple(files))
+    return Outcome((table,), tuple(files), statements=statements(table))
+
+
+def statements(table: Table) -> tuple[Statement, ...]:
+    """Return the plateaus of his curves beside ours, where his were read."""
+    found = []
+    for row in table.records():
+        published, mean = row[COLUMNS[5]], row[COLUMNS[3]]
+        if isinstance(published, float) and isinstance(mean, float):
+            near = abs(mean / published - 1.0) <= PLATEAU_BAND
+            where = f"Figure 1 (b), {row[COLUMNS[0]]}, mean loss of the plateau"
+            found.append(Statement(where, f"{published:.4f}", f"{mean:.4f}", near, "" if near else TAILS))
+    return tuple(found)
 
 
 def _draw(path: Path, ours: Panels, his: Panels | None) -> list[Path]:

@@ -11,9 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from coco_experiments.experiment import Outcome, Reporter, Table, write_csv
+from coco_experiments.experiment import Outcome, Reporter, Statement, Table, statements_table, write_csv
 from coco_experiments.hay2010.curves import AxisStyle, Curve, CurvePanel, draw
-from coco_experiments.hay2010.statements import Statement, statements_table
 from coco_experiments.hay2010.theory import Runs
 from coco_experiments.hay2010.unattributed import FIT, RAW, Floats, fit, noisy_ranks
 
@@ -74,16 +73,12 @@ def statements(noisy: Floats, fitted: Floats) -> list[Statement]:
 def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
     """Draw figure 3 and write CSV, PNG and PDF; needs no data. Small: fewer draws for the means."""
     noisy, fitted = draws(SMALL_SAMPLES if small else SAMPLES)
-    tables = (
-        table_of(noisy, fitted),
-        statements_table("Published statements on figure 3", statements(noisy, fitted)),
-    )
-    for table in tables:
-        reporter.table(table)
+    table, said = table_of(noisy, fitted), statements(noisy, fitted)
+    reporter.table(table)
     x = list(range(1, SEQUENCE.size + 1))
     lines = {"true counts": SEQUENCE.astype(float), RAW: noisy[0], FIT: fitted[0]}
     curves = tuple(Curve(name, x, values.tolist(), theory=name == "true counts") for name, values in lines.items())
     style = AxisStyle("rank", "count", "linear", "linear")
     files = draw(out / NAME, [[CurvePanel("one draw, epsilon 1", curves)]], style)
-    written = [write_csv(out / f"{NAME}.csv", tables[0]), write_csv(out / f"{NAME}_statements.csv", tables[1])]
-    return Outcome(tables, (*written, *files))
+    written = [write_csv(out / f"{NAME}.csv", table), write_csv(out / f"{NAME}_statements.csv", statements_table(said))]
+    return Outcome((table,), (*written, *files), statements=tuple(said))

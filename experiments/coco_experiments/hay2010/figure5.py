@@ -14,10 +14,9 @@ from pathlib import Path
 
 import numpy as np
 
-from coco_experiments.experiment import Cell, Outcome, Reporter, Table, write_csv
+from coco_experiments.experiment import Cell, Outcome, Reporter, Statement, Table, statements_table, write_csv
 from coco_experiments.hay2010.curves import AxisStyle, Curve, CurvePanel, draw
 from coco_experiments.hay2010.data import SNAP, Counts, made, unattributed
-from coco_experiments.hay2010.statements import Statement, statements_table
 from coco_experiments.hay2010.theory import Runs, noisy_ranks_deviation, noisy_ranks_error
 from coco_experiments.hay2010.unattributed import (
     ESTIMATORS,
@@ -265,9 +264,10 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
     tables = {
         "": table_of(results, samples),
         "_theorem2": theory_table(results),
-        "_statements": statements_table("Published statements on unattributed histograms", statements(results)),
     }
     for table in tables.values():
         reporter.table(table)
+    said = statements(results)
     files = [write_csv(out / f"{NAME}{suffix}.csv", table) for suffix, table in tables.items()]
-    return Outcome(tuple(tables.values()), (*files, *_plot(out, results)), failures_in(results))
+    files += [write_csv(out / f"{NAME}_statements.csv", statements_table(said)), *_plot(out, results)]
+    return Outcome(tuple(tables.values()), tuple(files), failures_in(results), tuple(said))

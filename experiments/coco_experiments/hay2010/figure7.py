@@ -12,10 +12,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from coco_experiments.experiment import Outcome, Reporter, Table, write_csv
+from coco_experiments.experiment import Outcome, Reporter, Statement, Table, statements_table, write_csv
 from coco_experiments.hay2010.curves import AxisStyle, Curve, CurvePanel, draw
 from coco_experiments.hay2010.data import NET_TRACE_SOURCE, Counts, made, original_or_look_alike
-from coco_experiments.hay2010.statements import Statement, statements_table
 from coco_experiments.hay2010.unattributed import FIT, Floats, fit, noisy_ranks
 
 Ints = NDArray[np.int64]
@@ -110,8 +109,7 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
     samples = SMALL_SAMPLES if small else SAMPLES
     errors = position_errors(counts.ranks, samples, reporter)
     table = table_of(counts, errors, samples)
-    said = statements_table("Published statements on figure 7", statements(table))
+    said = statements(table)
     reporter.table(table)
-    reporter.table(said)
-    files = [write_csv(out / f"{NAME}.csv", table), write_csv(out / f"{NAME}_statements.csv", said)]
-    return Outcome((table, said), (*files, *_plot(out, counts, errors)))
+    files = [write_csv(out / f"{NAME}.csv", table), write_csv(out / f"{NAME}_statements.csv", statements_table(said))]
+    return Outcome((table,), (*files, *_plot(out, counts, errors)), statements=tuple(said))

@@ -11,8 +11,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from coco_experiments.experiment import Statement
 from coco_experiments.hay2010.data import Counts
-from coco_experiments.hay2010.statements import Statement
 from coco_experiments.hay2010.strategies import (
     FIT,
     FIT_LEAVES,

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from coco_experiments.experiment import Cell, Outcome, Reporter, Table, write_csv
+from coco_experiments.experiment import Cell, Outcome, Reporter, Statement, Table, write_csv
 from coco_opt.choices import SolverChoices
 from coco_opt.histograms import Hierarchy
 from coco_opt.privacy import Epsilon, Measurement, SeededNoise
@@ -167,7 +167,18 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
     reporter.progress(NAME, len(methods) + 1, len(methods) + 1)
     table = Table("implied constraints of the college town", COLUMNS, tuple(rows), tuple(notes))
     reporter.table(table)
-    return Outcome((table,), (write_csv(out / f"{NAME}.csv", table),), tuple(failures))
+    said = tuple(
+        Statement(
+            f"slides, the college town, by {name}",
+            "F >= 1, C >= 2, M >= 1, F <= 99, C + F >= 101, C + F + M = 200; (49, 50, 101) cannot be split",
+            f"{'those and' if enough else 'not all of those, and'} {'no more' if no_more else 'others'}; "
+            f"{count:,} towns accepted, (49, 50, 101) {refused}",
+            bool(enough and no_more and refused == "refused"),
+        )
+        for name, _, enough, no_more, count, refused in rows
+        if name != "published"
+    )
+    return Outcome((table,), (write_csv(out / f"{NAME}.csv", table),), tuple(failures), said)
 
 
 def _words(weights: tuple[int, ...], side: Fraction) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from fractions import Fraction
 from pathlib import Path
 
-from coco_experiments.experiment import Cell, Outcome, Reporter, Table, write_csv
+from coco_experiments.experiment import Cell, Outcome, Reporter, Statement, Table, write_csv
 from coco_opt.privacy import Epsilon, Rho
 from coco_opt.privacy.accounting import rho_of_epsilon_delta
 from coco_opt.privacy.cost import Sensitivity
@@ -52,8 +52,15 @@ def rows() -> list[tuple[Cell, ...]]:
                 rho_of_epsilon_delta(Fraction(epsilon), delta, conversion) for conversion in ("standard", "tight")
             )
             drawn = (Rho(rho) * Fraction(1, LEVELS)).law(PERSON).variance
-            name = f"1e-{len(str(delta.denominator)) - 1}"
-            row = (name, epsilon, "Gaussian", published, gaussian_variance(rho), drawn, gaussian_variance(tight))
+            row = (
+                _name(delta),
+                epsilon,
+                "Gaussian",
+                published,
+                gaussian_variance(rho),
+                drawn,
+                gaussian_variance(tight),
+            )
             found.append(row)
     return found
 
@@ -72,4 +79,21 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
         if abs(float(str(row["formula"])) - float(str(row["published"]))) > HALF_A_DIGIT
     ]
     reporter.progress(NAME, 1, 1)
-    return Outcome((table,), (write_csv(out / f"{NAME}.csv", table),), tuple(failures))
+    said = tuple(
+        Statement(
+            f"slides, delta {delta}, epsilon 1 to {len(values)}",
+            ", ".join(f"{value:g}" for value in values),
+            ", ".join(f"{row['formula']:.1f}" for row in table.records() if row["delta"] == delta),
+            not any(failure.startswith(f"delta {delta},") for failure in failures),
+        )
+        for delta, values in _published().items()
+    )
+    return Outcome((table,), (write_csv(out / f"{NAME}.csv", table),), tuple(failures), said)
+
+
+def _published() -> dict[str, tuple[float, ...]]:
+    return {"0": LAPLACE} | {_name(delta): variances for delta, variances in PUBLISHED.items()}
+
+
+def _name(delta: Fraction) -> str:
+    return f"1e-{len(str(delta.denominator)) - 1}"

@@ -14,11 +14,13 @@ from pathlib import Path
 
 import numpy as np
 
-from coco_experiments.experiment import Cell, Outcome, Reporter, Table, write_csv
+from coco_experiments.experiment import Cell, Outcome, Reporter, Statement, Table, write_csv
+from coco_experiments.kuo2018.cases import not_comparable
 from coco_experiments.kuo2018.sweep import BARS, SEEDS, SMALL_SEEDS
 from coco_experiments.kuo2018.table3 import (
     CLIPPED,
     EPSILON,
+    MAX_SIZE,
     VARIANTS,
     DataSet,
     clipped_error,
@@ -124,4 +126,19 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
     table = Table(f"Naive estimation, one region, epsilon 1, {len(seeds)} runs (entities)", COLUMNS, tuple(rows), notes)
     reporter.table(table)
     files = comparison(out / NAME, panels, "mean earth mover's distance (entities)", log=True)
-    return Outcome((table,), (write_csv(out / f"{NAME}.csv", table), *files), failures_in(table))
+    written = (write_csv(out / f"{NAME}.csv", table), *files)
+    return Outcome((table,), written, failures_in(table), statements(table))
+
+
+def statements(table: Table) -> tuple[Statement, ...]:
+    """Return the published errors of the naive estimate beside the stated problem's and clipping's."""
+    found = []
+    for row in table.records():
+        published, clipped, stated, size = (row[COLUMNS[place]] for place in (1, 2, 6, 9))
+        if published is None:
+            continue
+        measured = f"{stated:,.0f} as stated, {clipped:,.0f} clipped without the sum, at K = {MAX_SIZE:,}"
+        why = f"K is not stated; clipping would give it at K = {size:,.0f}"
+        where = f"section 6.2.1, {row['data']}, naive"
+        found.append(Statement(where, f"{published:,.0f}", measured, None, not_comparable(str(row["data"])) or why))
+    return tuple(found)
