@@ -224,3 +224,18 @@ def test_a_contradiction_among_many_blocks_is_found_in_its_own_region(level: int
     assert found.smallest
     assert all(("block 1234'" if level == 2 else "town 30") in fact for fact in found.conflict)
     assert len(found.conflict) == (4 if level == 2 else 41)
+
+
+def test_a_contradiction_of_coefficients_is_found_in_its_own_block_among_many() -> None:
+    tree = Hierarchy.from_paths([("land", f"town {b // 50}", f"block {b}") for b in range(2_000)])
+    rules = [
+        LinearConstraint.of(f"2 * [a = {x}] + [a = {y}] <= 3", tree, SCHEMA, source="public") for x, y in ("xy", "yx")
+    ]
+    more = "[a = x] + [a = y] + [a = z] >= 4"
+    rest = LinearConstraint.of("[a = z] <= 1", tree, SCHEMA, regions=["land/town 7/block 391"])
+    held = prove(FactSystem.of(tree, SCHEMA, [], [*rules, LinearConstraint.of(more, tree, SCHEMA)]))
+    assert held.verdict == "holds"
+    found = prove(FactSystem.of(tree, SCHEMA, [], [*rules, rest, LinearConstraint.of(more, tree, SCHEMA)]))
+    assert (found.verdict, found.smallest) == ("conflict", True)
+    assert len(found.conflict) == 4
+    assert all("block 391'" in fact for fact in found.conflict)

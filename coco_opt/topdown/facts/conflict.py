@@ -71,7 +71,8 @@ def _suspects(system: FactSystem, deadline: float) -> Iterator[list[Fact]]:
     crossed = np.flatnonzero((lower > upper).any(axis=1))
     if crossed.size:
         yield _within(system, system.hierarchy.levels - 1, int(crossed[0]), int(crossed[0]) + 1)
-    level, region = _smallest_region(system, deadline)
+    now = perf_counter()
+    level, region = _smallest_region(system, now + (deadline - now) / 2)  # what is left names the facts
     if level:
         yield _within(system, level, region, region + 1)
     yield _within(system, 0, 0, 1)

@@ -46,13 +46,14 @@ def method_of(config: Config, asked: Asked) -> TablesMethod:
     if (section.rows_a_person or 1) != questions.plan.rows:
         raise config.error("topdown.rows_a_person", f"was {questions.plan.rows} when this was measured")
     exact = {(one.query.text, asked.levels[one.level]) for one in questions.invariants}
+    given = set()
     for number, one in enumerate(section.invariants):
         query = blamed(config, f"invariants.{number}.query", lambda text=one.query: parse_query(text, schema))
         if (query.text, one.level) not in exact:
             raise config.error(f"topdown.invariants.{number}", "is not one that was measured")
-        exact.discard((query.text, one.level))
-    if exact:
-        text, level = min(exact)
+        given.add((query.text, one.level))
+    if exact - given:
+        text, level = min(exact - given)
         raise config.error("topdown.invariants", f"leave out {text!r} by {level!r}, which {_STAYS}")
     measured_facts = {_key(one) for one in questions.linear}
     stated = tuple(constraints_of(config, questions.hierarchy, asked.levels, schema))
