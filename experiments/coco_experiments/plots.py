@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,9 +11,17 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
 Values = tuple[float | None, ...]
+
+PAGE = 7.2
+"""Inches across a page of text: figures are drawn at the size at which they are read."""
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#8c6d31", "#777777", "#6a3d9a")
+"""Okabe and Ito's palette, told apart with any kind of sight, and three more."""
+MARKS = "osD^v<>Pdh*"
+_MANY_DECADES = 300.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,49 +33,107 @@ class Panel:
     errors: Mapping[str, Values] = field(default_factory=dict)
 
 
-def comparison(path: Path, panels: Mapping[str, Panel], ylabel: str, *, log: bool = False) -> list[Path]:
-    """Write ``path``.png and ``path``.pdf, one panel beside the other; return the files.
+def styled() -> AbstractContextManager[None]:
+    """Return the style of every figure: colours told apart by all, no frame, and text that stays text in a PDF."""
+    from cycler import cycler
+    from matplotlib import rc_context
 
-    Bars from zero on a linear axis; points on a logarithmic one, where a bar's length would mean nothing.
+    return rc_context(
+        {
+            "axes.prop_cycle": cycler(color=COLOURS),
+            "axes.spines.top": False,
+            "axes.spines.right": False,
+            "axes.titlelocation": "left",
+            "axes.titlesize": 9.0,
+            "axes.labelsize": 8.0,
+            "font.size": 8.0,
+            "legend.frameon": False,
+            "pdf.fonttype": 42,
+            "svg.fonttype": "none",
+        }
+    )
+
+
+def width_of(columns: int) -> float:
+    """Return the inches across a figure of panels side by side: a page of text for two or three, a part for one."""
+    return 4.6 if columns == 1 else max(PAGE, 2.4 * columns)
+
+
+def plain(axis: Axis) -> None:
+    """Label a logarithmic axis 10, 100, 1,000, and between them only where it spans little."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    low, high = sorted(axis.get_view_interval())
+    few = low > 0 and high / low < _MANY_DECADES
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if few else (1.0,)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}" if value >= 1 else f"{value:g}"))
+    axis.set_minor_formatter(NullFormatter())
+
+
+def comparison(path: Path, panels: Mapping[str, Panel], xlabel: str, *, log: bool = False) -> list[Path]:
+    """Write ``path``.png and ``path``.pdf, a row a label, at the width of a page of text; return the files.
+
+    A linear axis starts at zero. Neighbouring panels with the same labels name them once.
     """
+    with styled():
+        return _comparison(path, panels, xlabel, log=log)
+
+
+def _comparison(path: Path, panels: Mapping[str, Panel], xlabel: str, *, log: bool) -> list[Path]:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(1.5 + 4.2 * len(panels), 5.0), layout="constrained")
-    FigureCanvasAgg(figure)
     names = list(dict.fromkeys(name for panel in panels.values() for name in panel.series))
-    for place, (title, panel) in enumerate(panels.items(), 1):
-        axes = figure.add_subplot(1, len(panels), place)
+    columns = min(2, len(panels))
+    rows = -(-len(panels) // columns)
+    tallest = max(len(panel.labels) for panel in panels.values())
+    each = 0.5 + tallest * max(0.2, 0.11 * len(names))
+    figure = Figure(figsize=(PAGE, 0.7 + rows * each), layout="constrained")
+    FigureCanvasAgg(figure)
+    shown = list(panels.values())
+    for place, (title, panel) in enumerate(panels.items()):
+        axes = figure.add_subplot(rows, columns, place + 1)
         _draw(axes, panel, names, log=log)
         axes.set_title(title)
-        axes.set_ylabel(ylabel if place == 1 else "")
+        axes.set_xlabel(xlabel if place >= len(panels) - columns else "")
+        if place % columns and panel.labels == shown[place - 1].labels:
+            axes.tick_params(labelleft=False)
     handles = {
         label: handle for axes in figure.axes for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
     }
-    columns = max(1, min(len(names), 2 * len(panels)))
-    figure.legend(list(handles.values()), list(handles), loc="outside upper center", ncols=columns, fontsize=9)
-    return _saved(figure, path)
+    figure.legend(list(handles.values()), list(handles), loc="outside upper center", ncols=min(4, len(names)))
+    return saved(figure, path)
 
 
 def _draw(axes: Axes, panel: Panel, names: Sequence[str], *, log: bool) -> None:
-    """Draw one panel; a series has the colour of its place in ``names``, the same in every panel."""
-    width = 0.8 / max(1, len(panel.series))
+    """Draw one panel; a series has the colour and mark of its place in ``names``, the same in every panel."""
+    apart = 0.7 / max(1, len(panel.series))
     for number, (name, values) in enumerate(panel.series.items()):
         shown = [(i, value) for i, value in enumerate(values) if value is not None]
         lengths = panel.errors.get(name)
         whiskers = None if lengths is None else [lengths[i] or 0.0 for i, _ in shown]
-        places = [i + (number - (len(panel.series) - 1) / 2) * width for i, _ in shown]
-        heights = [value for _, value in shown]
+        places = [i + (number - (len(panel.series) - 1) / 2) * apart for i, _ in shown]
         style = names.index(name)
-        if log:
-            mark, colour = "osD^v<>P"[style % 8], f"C{style % 10}"
-            axes.errorbar(places, heights, whiskers, fmt=mark, color=colour, label=name, capsize=2)
-        else:
-            axes.bar(places, heights, width, yerr=whiskers, color=f"C{style % 10}", label=name, capsize=2)
+        axes.errorbar(
+            [value for _, value in shown],
+            places,
+            xerr=whiskers,
+            fmt=MARKS[style % len(MARKS)],
+            color=f"C{style % len(COLOURS)}",
+            markersize=4,
+            linewidth=1.0,
+            label=name,
+            capsize=2,
+        )
     if log:
-        axes.set_yscale("log")
-    axes.set_xticks(range(len(panel.labels)), panel.labels, rotation=35, ha="right", fontsize=8)
-    axes.grid(axis="y", alpha=0.3)
+        axes.set_xscale("log")
+        plain(axes.xaxis)
+    else:
+        axes.set_xlim(left=min(0.0, axes.get_xlim()[0]))
+    axes.set_yticks(range(len(panel.labels)), panel.labels)
+    axes.set_ylim(len(panel.labels) - 0.5, -0.5)
+    axes.tick_params(axis="y", length=0)
+    axes.grid(axis="x", alpha=0.3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,14 +165,22 @@ def lines(
     marks: bool = True,
 ) -> list[Path]:
     """Write ``path``.png and ``path``.pdf, panels in rows of any length, one legend for all; return the files."""
+    with styled():
+        return _lines(path, rows, (xlabel, ylabel), (xscale, yscale), marks=marks)
+
+
+def _lines(
+    path: Path, rows: Sequence[Sequence[LinePanel]], labels: tuple[str, str], scales: tuple[str, str], *, marks: bool
+) -> list[Path]:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
+    (xlabel, ylabel), (xscale, yscale) = labels, scales
     width = max(len(row) for row in rows)
     names = list(dict.fromkeys(line.name for row in rows for panel in row for line in panel.lines))
     header = 0.5 + 0.2 * -(-len(names) // 3)
-    height = header + 3.2 * len(rows)
-    figure = Figure(figsize=(1.0 + 3.8 * width, height))
+    height = header + 2.5 * len(rows)
+    figure = Figure(figsize=(width_of(width), height))
     FigureCanvasAgg(figure)
     # Set by hand: a constrained layout draws every panel several times, half a minute for a page of them.
     figure.subplots_adjust(left=0.09, right=0.98, bottom=0.6 / height, top=1.0 - (header + 0.2) / height, hspace=0.32)
@@ -117,13 +192,15 @@ def lines(
             axes.set_yscale(yscale)
             for line in panel.lines:
                 handles[line.name] = _line(axes, line, names.index(line.name), marks=marks)
+            if yscale == "log":
+                plain(axes.yaxis)
             axes.set_title(panel.title, fontsize=9)
             axes.set_ylabel(ylabel if place == 0 else "", fontsize=8)
             axes.set_xlabel(xlabel if number == len(rows) - 1 else "")
             _ticks(axes, panel, xscale)
             axes.grid(alpha=0.3)
     figure.legend([handles[name] for name in names], names, loc="upper center", ncols=3, fontsize=8)
-    return _saved(figure, path)
+    return saved(figure, path)
 
 
 def _ticks(axes: Axes, panel: LinePanel, xscale: str) -> None:
@@ -135,21 +212,24 @@ def _ticks(axes: Axes, panel: LinePanel, xscale: str) -> None:
 
 
 def _line(axes: Axes, line: Line, number: int, *, marks: bool) -> Artist:
-    colour = f"C{number % 10}"
+    colour = f"C{number % len(COLOURS)}"
     if not line.errors:
         return axes.plot(line.x, line.y, "--" if marks else "-", color=colour, linewidth=1.0)[0]
-    mark = "osD^v<>Pdh*"[number % 11]
+    mark = MARKS[number % len(MARKS)]
     drawn = axes.errorbar(
         line.x, line.y, line.errors, color=colour, marker=mark, markersize=4, linewidth=1.0, capsize=2
     )
     return drawn.lines[0]
 
 
-def _saved(figure: Figure, path: Path) -> list[Path]:
+def saved(figure: Figure, path: Path) -> list[Path]:
+    """Write a figure as ``path``.png and ``path``.pdf; return the files."""
     path.parent.mkdir(parents=True, exist_ok=True)
     files = [path.with_name(f"{path.name}.{kind}") for kind in ("png", "pdf")]
     for file in files:
         # Without dates the same numbers give the same file.
         metadata = {"Software": None} if file.suffix == ".png" else {"CreationDate": None}
         figure.savefig(file, dpi=150, metadata=metadata)
+        # The layout found for the first file is the second one's: finding it takes a third of the drawing.
+        figure.set_layout_engine("none")
     return files

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coco_experiments.experiment import Outcome, Reporter, Table, write_csv
-from coco_experiments.flaxman2019.drawing import save
 from coco_experiments.flaxman2019.setting import EPSILONS, MOVED, NOT_PRIVATE, PAPERS, SMALL, Database
+from coco_experiments.plots import saved
 from coco_opt.audit.bounds import LowerBound, lower_bound
 from coco_opt.audit.counting import MECHANISMS, MechanismName, mechanism, population
 from coco_opt.audit.direct import DirectEstimate, direct_estimate
@@ -104,7 +104,7 @@ def _draw(path: Path, found: dict[MechanismName, DirectEstimate]) -> list[Path]:
     FigureCanvasAgg(figure)
     for place, (name, one) in enumerate(found.items(), 1):
         _panel(figure.add_subplot(1, len(found), place), name, one)
-    return save(figure, path)
+    return saved(figure, path)
 
 
 def _panel(axes: Axes, name: MechanismName, found: DirectEstimate) -> None:

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from coco_experiments.data import data_file
 from coco_experiments.experiment import Outcome, Reporter, Statement, Table, write_csv
-from coco_experiments.flaxman2019.drawing import save
 from coco_experiments.flaxman2019.setting import (
     EPSILONS,
     HIS_NAMES,
@@ -29,6 +28,7 @@ from coco_experiments.flaxman2019.setting import (
     Database,
     residuals,
 )
+from coco_experiments.plots import saved
 from coco_opt.audit.counting import MECHANISMS, MechanismName, SamplerName
 from coco_opt.audit.privacy_loss import CAVEAT, PrivacyLoss, empirical_privacy_loss
 
@@ -176,7 +176,7 @@ def _draw(path: Path, ours: Panels, his: Panels | None) -> list[Path]:
         _loss_panel(axes[1][place], panels["b"], f"(b) {title}")
     axes[0][0].set_ylabel("cells")
     axes[1][0].set_ylabel("empirical privacy loss")
-    return save(figure, path)
+    return saved(figure, path)
 
 
 def _residual_panel(axes: Axes, curves: dict[MechanismName, Curve], title: str) -> None:

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from coco_experiments.experiment import Outcome, Reporter, Table, write_csv
-from coco_experiments.flaxman2019.drawing import save
 from coco_experiments.flaxman2019.setting import EPSILONS, MOVED, NOT_PRIVATE, PAPERS, SMALL, TAILS, Database, residuals
+from coco_experiments.plots import saved
 from coco_experiments.statistics import Mean
 from coco_opt.audit.counting import MechanismName, SamplerName, budget_loss
 from coco_opt.audit.privacy_loss import BANDWIDTH, CAVEAT, PERCENTILE, empirical_privacy_loss, residual_range
@@ -156,7 +156,7 @@ def _draw(path: Path, found: list[Found]) -> list[Path]:
         _panel(figure.add_subplot(2, 3, place), [one for one in found if one.point.factor == factor])
     handles, names = figure.axes[0].get_legend_handles_labels()
     figure.legend(handles, names, loc="outside upper center", ncols=6, fontsize=8, frameon=False)
-    return save(figure, path)
+    return saved(figure, path)
 
 
 def _panel(axes: Axes, found: list[Found]) -> None:

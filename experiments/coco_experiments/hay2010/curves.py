@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from coco_experiments.plots import plain, saved, styled, width_of
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
@@ -45,11 +47,16 @@ class AxisStyle:
 
 def draw(path: Path, rows: Sequence[Sequence[CurvePanel]], style: AxisStyle) -> list[Path]:
     """Write ``path``.png and ``path``.pdf, panels in rows; return the files."""
+    with styled():
+        return _drawn(path, rows, style)
+
+
+def _drawn(path: Path, rows: Sequence[Sequence[CurvePanel]], style: AxisStyle) -> list[Path]:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     width = max(len(row) for row in rows)
-    figure = Figure(figsize=(1.0 + 4.2 * width, 0.9 + 3.8 * len(rows)), layout="constrained")
+    figure = Figure(figsize=(width_of(width), 0.6 + 2.6 * len(rows)), layout="constrained")
     FigureCanvasAgg(figure)
     for number, row in enumerate(rows):
         for place, panel in enumerate(row):
@@ -60,14 +67,8 @@ def draw(path: Path, rows: Sequence[Sequence[CurvePanel]], style: AxisStyle) -> 
     handles = {
         label: handle for axes in figure.axes for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
     }
-    figure.legend(list(handles.values()), list(handles), loc="outside upper center", ncols=4, fontsize=8)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    files = [path.with_name(f"{path.name}.{kind}") for kind in ("png", "pdf")]
-    for file in files:
-        # Without dates the same numbers give the same file.
-        metadata = {"Software": None} if file.suffix == ".png" else {"CreationDate": None}
-        figure.savefig(file, dpi=150, metadata=metadata)
-    return files
+    figure.legend(list(handles.values()), list(handles), loc="outside upper center", ncols=2 if width == 1 else 4)
+    return saved(figure, path)
 
 
 def _draw(axes: Axes, panel: CurvePanel, style: AxisStyle) -> None:
@@ -85,6 +86,9 @@ def _draw(axes: Axes, panel: CurvePanel, style: AxisStyle) -> None:
         )
     axes.set_xscale(style.xscale)
     axes.set_yscale(style.yscale)
+    for scale, axis in ((style.xscale, axes.xaxis), (style.yscale, axes.yaxis)):
+        if scale == "log":
+            plain(axis)
     if style.yscale == "symlog":
         axes.set_ylim(bottom=0.0)
     axes.set_title(panel.title, fontsize=10)
