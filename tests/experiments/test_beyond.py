@@ -32,6 +32,7 @@ def test_a_small_run_writes_errors_of_all_methods(tmp_path: Path) -> None:
     rows = rows_of(tmp_path / "beyond" / "posterior.csv")
     methods = {row["method"] for row in rows}
     assert {"joint p = 1", "bottom-up Hc", "posterior, cells", "posterior, buckets", PLANNED} <= methods
+    assert "Algorithm 1, buckets" in methods
     assert all(float(row["measured"]) >= 0 for row in rows)
     joint = [row for row in rows if row["method"] == "joint p = 1"]
     assert all(float(row["times joint"]) == 1 for row in joint)

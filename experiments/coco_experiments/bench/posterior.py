@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, process_time
 
 import numpy as np
 
@@ -44,12 +44,13 @@ def measured(case: Case, growth: tuple[float, ...]) -> Measurement:
     )
 
 
-def timed(measurement: Measurement, threads: int) -> tuple[GroupsResult, float]:
-    """Return the estimate with its intervals and the seconds it took."""
+def timed(measurement: Measurement, threads: int) -> tuple[GroupsResult, float, float]:
+    """Return the estimate with its intervals, the seconds it took, and the processor's seconds."""
     losses: list[Loss] = ["l1"] * measurement.hierarchy.levels
     method = GroupsMethod(tuple(losses), consistency="posterior", intervals=0.9)
-    start = perf_counter()
-    return estimate_groups(measurement, method, SolverChoices(), threads=threads), perf_counter() - start
+    start, used = perf_counter(), process_time()
+    found = estimate_groups(measurement, method, SolverChoices(), threads=threads)
+    return found, perf_counter() - start, process_time() - used
 
 
 def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
@@ -63,15 +64,16 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
     rows: list[Row] = []
     wrong: list[str] = []
     for done, (case, growth, limit) in enumerate(zip(tables, asked, LIMITS, strict=False), 1):
-        result, seconds = run_one(measured(case, growth))
+        result, seconds, used = run_one(measured(case, growth))
         cells = case.counts.hierarchy.regions * case.max_size
         what = f"{WHAT}, {'buckets' if growth else 'cells'}"
         rows.append(Row(case.name, what, cells, seconds, limit=None if small else limit))
         found = result.convergence
         assert found is not None
         notes.append(
-            f"{case.name}: prior {found.prior}, {found.draws:,} draws of {found.sweeps:,} sweeps, converged: "
-            f"{found.converged}; table's relative gap {result.certificates[0].relative_gap:.1g}"
+            f"{case.name}: {used:.1f} processor seconds; prior {found.prior}, {found.draws:,} draws of "
+            f"{found.sweeps:,} sweeps, converged: {found.converged}; table's relative gap "
+            f"{result.certificates[0].relative_gap:.1g}"
         )
         totals = [one.groups for one in result.histograms]
         if totals != case.counts.group_counts.tolist():

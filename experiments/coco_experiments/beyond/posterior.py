@@ -21,6 +21,7 @@ from coco_experiments.kuo2018.joint import TAXI_MAX_SIZE
 from coco_experiments.kuo2018.methods import jointly, leaves_only, matched
 from coco_experiments.kuo2018.sweep import BARS, SEEDED, means_of
 from coco_opt.choices import SolverChoices
+from coco_opt.groups.estimated.estimate import GroupsMethod, estimate_groups
 from coco_opt.groups.estimated.posterior.consistent import posterior_estimate
 from coco_opt.histograms import CountOfCounts
 
@@ -28,6 +29,7 @@ NAME = "beyond/posterior"
 SEEDS = (2018, 2019, 2020, 2021, 2022)
 SMALL_SEEDS = SEEDS[:1]
 JOINT = "joint p = 1"
+ALGORITHM_1 = "Algorithm 1, "  # of the posterior's buckets: what better questions do without a prior
 COLUMNS = ("data", "K", "method", "level", "measured", "standard error", "runs", "times joint", "against joint, paired")
 PLANNED_COLUMNS = ("data", "level", "growth", "cells", "planner's", "times cells", "against cells, paired")
 
@@ -65,6 +67,10 @@ def results_of(case: Case, asked: Sequence[Questions], seeds: Sequence[int], rep
             noisy, start = questions.measured(case, seed), perf_counter()
             found = posterior_estimate(noisy, SolverChoices())
             results.add(questions.name, found.histograms, perf_counter() - start)
+            if any(questions.growth):
+                start = perf_counter()
+                alone = estimate_groups(noisy, GroupsMethod("l1", consistency="matching"), SolverChoices())
+                results.add(ALGORITHM_1 + questions.words, alone.histograms, perf_counter() - start)
             if not found.convergence.converged:
                 reporter.note(f"{case.name}, {questions.name}, seed {seed}: the chains did not converge")
         reporter.progress(f"{NAME} {case.name}", done, len(seeds))

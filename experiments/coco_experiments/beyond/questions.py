@@ -19,8 +19,9 @@ from coco_opt.privacy.planner import NoisePlan
 
 EPSILON = Fraction(1)
 NEIGHBOURS: Neighbours = "add_remove"
-CELLS = "posterior, cells"
-PLANNED = "posterior, planner's buckets"
+_READ = "posterior, "
+CELLS = _READ + "cells"
+PLANNED = _READ + "planner's buckets"
 GROWTH = (0.05, 0.1, 0.3, 0.5)  # of Hawaii's levels, root first
 TOWARDS_LEAVES = tuple(Fraction(share) for share in ("1/20", "1/20", "1/10", "4/5"))
 
@@ -32,6 +33,11 @@ class Questions:
     name: str
     growth: tuple[float, ...]
     split: tuple[Fraction, ...]
+
+    @property
+    def words(self) -> str:
+        """What is asked, without the posterior."""
+        return self.name.removeprefix(_READ)
 
     def measured(self, case: Case, seed: int) -> Measurement:
         """Return the noisy answers under a seed; NOT PRIVATE."""
@@ -61,8 +67,8 @@ def grown(case: Case, growth: tuple[float, ...]) -> list[Questions]:
     words = "(" + ", ".join(f"{float(share):.3g}" for share in leaves) + ")"
     even = split_evenly(Fraction(1), case.levels)
     return [
-        Questions("posterior, buckets", growth, even),
-        Questions(f"posterior, buckets, split {words}", growth, leaves),
+        Questions(_READ + "buckets", growth, even),
+        Questions(f"{_READ}buckets, split {words}", growth, leaves),
     ]
 
 
