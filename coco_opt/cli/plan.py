@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -86,7 +87,7 @@ def _write_tables(found: PlanForecast) -> None:
 def _time(seconds: float, stages: Mapping[str, Expense]) -> str:
     """Return the seconds of a release, stage by stage."""
     each = ", ".join(f"{name} {figure(stage.seconds)}" for name, stage in stages.items())
-    return f"about {figure(seconds)} s on this machine as busy as it is now, once compiled: {each}"
+    return f"about {figure(seconds)} s of this machine's cores ({os.cpu_count()}, idle), once compiled: {each}"
 
 
 def _cost(cost: Cost | None) -> str:

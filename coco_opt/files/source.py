@@ -109,9 +109,12 @@ def isolated(inputs: Sequence[Input]) -> Iterator[duckdb.DuckDBPyConnection]:
         con.close()
 
 
-def load(con: duckdb.DuckDBPyConnection, table: str, source: Input, columns: Columns) -> Loaded:
+def load(
+    con: duckdb.DuckDBPyConnection, table: str, source: Input, columns: Columns, only: Sequence[str] = ()
+) -> Loaded:
     """Check a table's columns and bring it into DuckDB as text; a CSV file may use commas, semicolons or tabs.
 
+    ``only`` names those to bring where not all are wanted, as they are called here.
     Texts are brought into one Unicode normal form (NFC), so that what looks the same is the same.
 
     Raises InputError: file-not-found, unknown-format, empty-file, unreadable-file, malformed-row,
@@ -119,24 +122,28 @@ def load(con: duckdb.DuckDBPyConnection, table: str, source: Input, columns: Col
     """
     called = columns.renamed(source.columns)
     where, delimiter = source.where, ","
+    ours = {user: own for own, user in source.columns.items()}
+
+    def wanted(names: Sequence[str]) -> list[int]:
+        return [k for k in called.kept(names) if not only or ours.get(names[k], names[k]) in only]
+
     if isinstance(where, Frame):
         names = list(where.table.column_names)
         called.check(names, source.name, None)
-        kept = called.kept(names)
-        quietly(source, lambda: _load_arrow(con, table, where.table, source, called))
+        kept = wanted(names)
+        quietly(source, lambda: _load_arrow(con, table, where.table, source, called, kept))
     else:
         _check_file(where)
         if source.is_csv:
             names, delimiter = _csv_header(where, called.required)
             called.check(names, source.name, 1)
-            kept = called.kept(names)
+            kept = wanted(names)
             quietly(source, lambda: _load_csv(con, table, where, delimiter, len(names), kept))
         else:
             names = quietly(source, lambda: _parquet_names(where))
             called.check(names, source.name, None)
-            kept = called.kept(names)
-            quietly(source, lambda: _load_parquet(con, table, where, source, called))
-    ours = {user: own for own, user in source.columns.items()}
+            kept = wanted(names)
+            quietly(source, lambda: _load_parquet(con, table, where, source, called, kept))
     shown = tuple(names[k] for k in kept)
     return Loaded(con, table, source, tuple(ours.get(name, name) for name in shown), shown, delimiter)
 
@@ -309,23 +316,27 @@ def _parquet_names(path: Path) -> list[str]:
         return list(file.schema_arrow.names)
 
 
-def _load_parquet(con: duckdb.DuckDBPyConnection, table: str, path: Path, source: Input, columns: Columns) -> None:
+def _load_parquet(
+    con: duckdb.DuckDBPyConnection, table: str, path: Path, source: Input, columns: Columns, kept: Sequence[int]
+) -> None:
     import pyarrow.parquet as pq
 
     with pq.ParquetFile(path, page_checksum_verification=True) as file:
         _check_types(file.schema_arrow, source.name, columns)
         every = file.schema_arrow.names
-        data = file.read([every[k] for k in columns.kept(every)])
-    _load_arrow(con, table, data, source, columns)
+        data = file.read([every[k] for k in kept])
+    # By name: asked for a column x, Arrow's reader returns one called "x.y" as well.
+    _load_arrow(con, table, data, source, columns, [data.column_names.index(every[k]) for k in kept])
 
 
-def _load_arrow(con: duckdb.DuckDBPyConnection, table: str, data: Any, source: Input, columns: Columns) -> None:
+def _load_arrow(
+    con: duckdb.DuckDBPyConnection, table: str, data: Any, source: Input, columns: Columns, kept: Sequence[int]
+) -> None:
     import pyarrow as pa
 
     _check_types(data.schema, source.name, columns)
     names = data.column_names
-    # By name: asked for a column x, Arrow's reader returns one called "x.y" as well.
-    texts = {f"c{at}": data.column(names[k]).cast(pa.string()) for at, k in enumerate(columns.kept(names))}
+    texts = {f"c{at}": data.column(names[k]).cast(pa.string()) for at, k in enumerate(kept)}
     con.register("arrow_source", pa.table(texts))
     chosen = ", ".join(f"nfc_normalize({name}) AS {name}" for name in texts)
     con.execute(f"CREATE TABLE {table} AS SELECT {chosen} FROM arrow_source")

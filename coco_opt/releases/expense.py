@@ -1,7 +1,8 @@
 """What a release takes, stage by stage: seconds and memory, from public facts and what planning it took.
 
-A stage that no kind knows more of is timed by constants, measured once and scaled by how slow this machine's cores are
-(``coco_opt.releases.clock.slowness``); all are scaled by how busy it is. Kernels count as compiled.
+Seconds are those of the cores: what a clock shows on an idle machine, or less where threads share the work. A stage
+that no kind knows more of is timed by constants, measured once and scaled by how slow this machine's cores are
+(``coco_opt.releases.clock.slowness``). Kernels count as compiled.
 """
 
 from __future__ import annotations
@@ -26,11 +27,10 @@ _NANOSECONDS: Mapping[type[Law], Mapping[str, float]] = {  # a draw at scale or 
 _NOTHING = Expense(0.0)
 
 
-def stages_of(plan: Plan, predicted: Forecast, public: float, busy: float) -> dict[str, Expense] | None:
+def stages_of(plan: Plan, predicted: Forecast, public: float) -> dict[str, Expense] | None:
     """Return the stages of a release by name; None where its kind does not predict the estimation.
 
-    ``public`` are the cores' seconds that reading the public tables took just now, ``busy`` how many seconds pass by
-    the clock for one of theirs.
+    ``public`` are the cores' seconds that reading the public tables took just now.
     """
     if predicted.estimating is None:
         return None
@@ -39,14 +39,13 @@ def stages_of(plan: Plan, predicted: Forecast, public: float, busy: float) -> di
     measuring = slow * (_MEASURE + _SEAL * answers) + asking.seconds + slow * _noise_seconds(plan)
     sealing = _PART_BYTES * min(answers, _PART) + asking.memory
     held = BYTES * answers
-    stages = {
+    return {
         "start": Expense(slow * _START, _BASE),
         "read": Expense(public + reading.seconds, _BASE + reading.memory),
         "measure": Expense(measuring, _BASE + held + sealing),
         "estimate": Expense(predicted.estimating.seconds, _BASE + held + predicted.estimating.memory),
         "write": Expense(writing.seconds, _BASE + held + writing.memory),
     }
-    return {name: Expense(busy * stage.seconds, stage.memory) for name, stage in stages.items()}
 
 
 def count_answers(plan: Plan) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from time import perf_counter, process_time
+from time import process_time
 from typing import Any
 
 from coco_opt.config.model import Config
@@ -15,8 +15,6 @@ from coco_opt.releases.expense import BYTES, stages_of
 from coco_opt.releases.kind import Expense, Forecast, Plan, Wanted
 from coco_opt.releases.measure import kind_of, planned
 from coco_opt.releases.reporter import Reporter, Silent
-
-_LEAST = 1e-3  # seconds of planning, at least
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +62,7 @@ class PlanForecast:
 
     @property
     def seconds(self) -> float | None:
-        """Return the wall seconds of a release on this machine as it is now, kernels compiled."""
+        """Return the seconds of this machine's cores that a release takes, kernels compiled."""
         return None if self.stages is None else sum(stage.seconds for stage in self.stages.values())
 
     @property
@@ -104,17 +102,15 @@ def forecast(
     Raises ConfigError, InputError, ProblemError.
     """
     told = Silent() if reporter is None else reporter
-    start, spent = perf_counter(), process_time()
-    plan = planned(config, told)
-    reading = process_time() - spent
+    start = process_time()
+    plan = planned(config, told, outline=True)
+    reading = process_time() - start
     kind = kind_of(config)
     kind.method(config, plan.asked)
     predicted = kind.forecast(plan, Wanted(public, runs, rows, optimise), told)
     questions = tuple(_costs(plan))
     sealed = BYTES * sum(question.answers for question in questions)
-    # Whatever else runs on the machine, and how well threads share its cores: planning showed it, over some seconds.
-    busy = (perf_counter() - start) / max(process_time() - spent, _LEAST)
-    return PlanForecast(plan, questions, predicted, sealed, stages_of(plan, predicted, reading, busy))
+    return PlanForecast(plan, questions, predicted, sealed, stages_of(plan, predicted, reading))
 
 
 def _costs(plan: Plan) -> list[QuestionCost]:

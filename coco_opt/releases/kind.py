@@ -243,6 +243,9 @@ class ReleaseKind(Protocol[PrivateT, MethodT, ResultT]):
     def plan(self, config: Config) -> Plan:
         """Read the public tables and decide what is asked; raise ConfigError, InputError, ProblemError."""
 
+    def outline(self, config: Config) -> Plan:
+        """Return the plan as a prediction needs it: no private table is ever read by it, and ids may be unread."""
+
     def read(self, plan: Plan) -> PrivateT:
         """Open the private table and count: the only private step. InputError messages hold no value."""
 

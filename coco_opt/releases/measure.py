@@ -69,13 +69,14 @@ def kind_of(config: Config) -> AnyKind:
     return kind
 
 
-def planned(config: Config, reporter: Reporter) -> Plan:
-    """Read the public tables and check everything that does not need the private one.
+def planned(config: Config, reporter: Reporter, *, outline: bool = False) -> Plan:
+    """Read the public tables and check everything that does not need the private one; ``outline`` is for predictions.
 
     Raises ConfigError, InputError, ProblemError, MissingPackageError.
     """
+    kind = kind_of(config)
     with reporter.stage("Reading the public tables"):
-        plan = kind_of(config).plan(config)
+        plan = kind.outline(config) if outline else kind.plan(config)
     for note in plan.notes:
         reporter.line(note)
     check_noise(plan.asked, source_of(config))

@@ -286,6 +286,12 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         kind="bench",
     ),
     Experiment(
+        name="bench/plan",
+        target="coco_experiments.bench.plan:run",
+        summary="what plans take, and what they predict beside releases, in the cores' seconds and in memory",
+        kind="bench",
+    ),
+    Experiment(
         name="bench/tree",
         target="coco_experiments.bench.tree:run",
         summary="least squares on trees against OpenDP's consistent tree and Clarabel",

@@ -16,7 +16,7 @@ from coco_opt.files import checks
 from coco_opt.files.columns import ENTITIES, GROUPS, HIERARCHY
 from coco_opt.files.inputs import Input, InputLike
 from coco_opt.files.regions import PublicRegions, read_tree, register_leaves
-from coco_opt.files.source import Loaded, isolated, load, quietly
+from coco_opt.files.source import Loaded, batches_of, isolated, load, quietly
 from coco_opt.groups.asked.private import PrivateCounts
 from coco_opt.groups.asked.whole_ids import REPEATED, UNKNOWN, GroupTable, count_entities, read_group_table
 from coco_opt.histograms import Hierarchy
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 Runs = tuple[Int64Array, Int64Array, Int64Array]
 
+_NO_REGION = ("unknown-region", "this region is not in the hierarchy")
+
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
 class PublicGroups:
@@ -34,12 +36,17 @@ class PublicGroups:
 
     ``group_counts`` int64[regions]; ``group_leaf`` tells each group's leaf, counted from 0 within ``hierarchy.leaves``:
     by its id where ids are whole numbers, else as an Arrow table with the columns id (string) and leaf (int64), one row
-    a group; None where groups have no ids. A group no entity names has size 0.
+    a group; None where groups have no ids, or were counted only. A group no entity names has size 0.
     """
 
     regions: PublicRegions
     group_counts: Int64Array
     group_leaf: Any = None
+
+    @property
+    def whole(self) -> bool:
+        """Tell whether the groups' ids are whole numbers, which are counted much faster than texts."""
+        return isinstance(self.group_leaf, GroupTable)
 
     @property
     def hierarchy(self) -> Hierarchy:
@@ -76,6 +83,31 @@ def read_public(groups: InputLike, hierarchy: InputLike) -> PublicGroups:
     leaf = group_leaf.column("leaf").to_numpy()
     counts = np.bincount(leaf, minlength=len(tree.leaves)).astype(np.int64)
     return PublicGroups(regions, tree.aggregate(counts), group_leaf)
+
+
+def read_group_counts(groups: InputLike, hierarchy: InputLike) -> PublicGroups:
+    """Read every region's number of groups: what a prediction needs; ids that are texts are not looked at.
+
+    Raises what ``read_public`` does, but for what is wrong with ids.
+    """
+    listed, tree_of = Input.of(groups, "groups"), Input.of(hierarchy, "hierarchy")
+    opened = batches_of(listed, GROUPS)
+    if opened is not None and opened.whole(0):
+        return read_public(groups, hierarchy)  # whole numbers are read as fast as they are counted
+    with isolated([tree_of, listed]) as con:
+        table = load(con, "hierarchy", tree_of, HIERARCHY)
+        regions = read_tree(table)
+        tree = regions.hierarchy
+        register_leaves(table, regions.leaf_ids)
+        loaded = load(con, "groups", listed, GROUPS, only=("region_id",))
+        checks.check_rows(loaded)
+        checks.check_present(loaded, 0)
+        checks.check_known(loaded, 0, "leaves.region", *_NO_REGION)
+        found = loaded.fetch("SELECT leaf, count(*) FROM {t} JOIN leaves ON c0 = region GROUP BY leaf")
+    counts = np.zeros(len(tree.leaves), np.int64)
+    for leaf, number in found:
+        counts[leaf] = number
+    return PublicGroups(regions, tree.aggregate(counts))
 
 
 def read_private(public: PublicGroups, entities: InputLike) -> PrivateCounts:
@@ -125,8 +157,7 @@ def _check_groups(table: Loaded) -> None:
     checks.check_rows(table)
     checks.check_present(table, 1)
     checks.check_ids(table, (0,))
-    message = "this region is not in the hierarchy"
-    checks.check_known(table, 1, "leaves.region", "unknown-region", message)
+    checks.check_known(table, 1, "leaves.region", *_NO_REGION)
     if table.value("SELECT count(*) - count(DISTINCT c0) FROM {t}"):
         row, moved = checks.second_row(table, "c0", "c1")
         if moved:

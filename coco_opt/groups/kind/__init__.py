@@ -68,6 +68,12 @@ class GroupsKind:
 
         return plan_groups(config)
 
+    def outline(self, config: Config) -> Plan:
+        """Return the plan from the public numbers of groups, without their ids."""
+        from coco_opt.groups.kind.plan import plan_groups
+
+        return plan_groups(config, counted=True)
+
     def read(self, plan: Plan) -> PrivateCounts:
         """Open the private table and count every leaf's groups by size."""
         from coco_opt.groups.kind.plan import read_counts

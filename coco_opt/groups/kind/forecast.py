@@ -15,6 +15,7 @@ from typing import Any
 from coco_opt.choices import SolverChoices
 from coco_opt.errors import ConfigError
 from coco_opt.groups.answers import max_size_of
+from coco_opt.groups.asked.entities import PublicGroups
 from coco_opt.groups.asked.private import PrivateCounts
 from coco_opt.groups.estimated.estimate import SLOW, Consistency, GroupsMethod
 from coco_opt.groups.kind.look_alike import read_look_alike, supposed_groups
@@ -52,7 +53,9 @@ _TOO_MANY = 4  # times its answers: then a slow method is not compared
 
 _TABLES: Mapping[Consistency, int] = {"posterior": 45, "joint": 17, "convex": 10}  # of regions x sizes in memory
 _REGION_BYTES = 100  # a cell of the widest region, where regions are fitted one after the other
-_ENTITY_ROW, _GROUP_ROW, _COUNT_ROW = (1.2e-6, 92), (5e-7, 110), (3e-6, 300)  # seconds and bytes a row
+# Seconds and bytes a row: of ids that are whole numbers outside CSV files, of texts, and of counts made elsewhere.
+_WHOLE, _TEXTS = ((2.4e-7, 10), (1.2e-7, 30)), ((1.05e-6, 92), (1.1e-6, 110))
+_COUNT_ROW = (3e-6, 300)
 _ENTITIES = 2.5  # a group, unless declared
 _LOADING = 1.0  # seconds of loading compiled kernels, at most
 _REGION, _CELL = 2.2e-4, 1.6e-8  # seconds of asking
@@ -267,15 +270,16 @@ def _asking(plan: Plan) -> Expense:
 
 def _reading(plan: Plan, wanted: Wanted, part: LookAlike) -> Expense:
     """Return what reading the private table takes, from its rows as declared or supposed."""
-    asked = plan.asked
-    if plan.config.data.sizes is not None:
+    asked, data = plan.asked, plan.config.data
+    if data.sizes is not None:
         counts: PrivateCounts = part.private
         leaves = len(asked.hierarchy.leaves) / len(counts.hierarchy.leaves)
         seconds, size = _COUNT_ROW
         rows = counts.sizes.size * leaves if wanted.rows is None else wanted.rows
         return Expense(slowness() * seconds * rows, round(size * rows))
     groups, rows = int(supposed_groups(plan)[0]), _entities(plan, wanted)
-    (row, row_size), (group, group_size) = _ENTITY_ROW, _GROUP_ROW
+    known = isinstance(plan.detail, PublicGroups) and plan.detail.whole and not data.given("entities").is_csv
+    (row, row_size), (group, group_size) = _WHOLE if known else _TEXTS
     return Expense(slowness() * (row * rows + group * groups), row_size * rows + group_size * groups)
 
 

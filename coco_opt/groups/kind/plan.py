@@ -11,7 +11,7 @@ from coco_opt.config.model import Config
 from coco_opt.errors import InputError, Place
 from coco_opt.files.regions import PublicRegions, read_regions
 from coco_opt.groups.answers import has_private_counts
-from coco_opt.groups.asked.entities import PublicGroups, read_private, read_public
+from coco_opt.groups.asked.entities import PublicGroups, read_group_counts, read_private, read_public
 from coco_opt.groups.asked.measure import asked_of
 from coco_opt.groups.asked.private import PrivateCounts
 from coco_opt.groups.asked.sizes import read_public_sizes, read_sizes, read_sizes_regions
@@ -20,13 +20,13 @@ from coco_opt.groups.queries import GROUPS, Query
 from coco_opt.releases.kind import Plan
 
 
-def plan_groups(config: Config) -> Plan:
-    """Read the public tables and decide what is asked of each level.
+def plan_groups(config: Config, *, counted: bool = False) -> Plan:
+    """Read the public tables and decide what is asked of each level; ``counted`` reads no id of a group.
 
     Raises ConfigError, InputError, HierarchyError, ProblemError.
     """
     share = config.method.counts_share
-    public = _read_public(config) if share is None else _read_regions(config)
+    public = _read_public(config, counted) if share is None else _read_regions(config)
     levels = public.hierarchy.levels
     costs = config.levels_cost(levels)
     if share is not None and not costs[-1]:
@@ -75,11 +75,12 @@ def buckets_of(config: Config, levels: int) -> tuple[Buckets | None, ...]:
     return tuple(found)
 
 
-def _read_public(config: Config) -> PublicGroups:
+def _read_public(config: Config, counted: bool) -> PublicGroups:
     data = config.data
     if data.sizes is not None:
         return read_public_sizes(data.given("sizes"), data.root)
-    return read_public(data.given("groups"), data.given("hierarchy"))
+    read = read_group_counts if counted else read_public
+    return read(data.given("groups"), data.given("hierarchy"))
 
 
 def _read_regions(config: Config) -> PublicRegions:

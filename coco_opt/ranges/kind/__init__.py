@@ -98,6 +98,10 @@ class RangesKind:
         asked = ask_ranges(domain, cost, neighbours=neighbours, outside=section.outside, label=REGION)
         return Plan(config, asked, domain)
 
+    def outline(self, config: Config) -> Plan:
+        """Return the whole plan."""
+        return self.plan(config)
+
     def read(self, plan: Plan) -> CellCounts:
         """Count the private values by cell."""
         return read_values(plan.config.data.given("values"), plan.detail, plan.config.method.outside)

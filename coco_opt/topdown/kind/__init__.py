@@ -69,6 +69,10 @@ class TablesKind:
 
         return plan_tables(config)
 
+    def outline(self, config: Config) -> Plan:
+        """Return the whole plan."""
+        return self.plan(config)
+
     def read(self, plan: Plan) -> TableCounts:
         """Open the private table and count persons by leaf and cell."""
         from coco_opt.topdown.kind.plan import read_tables

@@ -98,6 +98,9 @@ class TotalsKind:
         asked = self._asked(config, public.hierarchy, public.levels, public.region_ids)
         return Plan(config, asked, public)
 
+    def outline(self, config: Config) -> Plan:
+        return self.plan(config)
+
     def _asked(self, config: Config, tree: Hierarchy, levels: tuple[str, ...], ids: tuple[str | None, ...]) -> Asked:
         changed = 2 if config.privacy.neighbours == "replace" else 1
         questions = [
