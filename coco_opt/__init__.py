@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from coco_opt.groups import GroupsResult as GroupsResult
     from coco_opt.groups import estimate_groups as estimate_groups
     from coco_opt.groups import measure_hierarchy as measure_hierarchy
-    from coco_opt.groups.kind.files import read_release as read_release
+    from coco_opt.groups.kind.files import read_groups_release as read_groups_release
     from coco_opt.histograms import CountOfCounts as CountOfCounts
     from coco_opt.histograms import Hierarchy as Hierarchy
     from coco_opt.histograms import emd as emd
@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from coco_opt.releases import estimate as estimate
     from coco_opt.releases import forecast as forecast
     from coco_opt.releases import measure as measure
+    from coco_opt.releases import read_release as read_release
     from coco_opt.releases import release as release
     from coco_opt.releases import render_report as render_report
     from coco_opt.releases import verify_release as verify_release
@@ -81,7 +82,7 @@ _NAMES = {
     "config": ("Config", "configure", "load_config", "parse_config"),
     "files.measurement": ("read_measurement", "write_measurement"),
     "groups": ("GroupsMethod", "GroupsResult", "estimate_groups", "measure_hierarchy"),
-    "groups.kind.files": ("read_release",),
+    "groups.kind.files": ("read_groups_release",),
     "histograms": ("CountOfCounts", "Hierarchy", "emd"),
     "privacy": ("DiscreteGaussian", "Epsilon", "Geometric", "Measurement", "OpenDPNoise", "Rho", "SeededNoise"),
     "problem": ("Problem",),
@@ -102,7 +103,17 @@ _NAMES = {
     "ranges": ("UniversalHistogram", "measure_ranges", "measure_sorted"),
     "ranges.kind.files": ("read_ranges_release",),
     "registry": ("backends", "make_solver"),
-    "releases": ("check", "compare", "estimate", "forecast", "measure", "release", "render_report", "verify_release"),
+    "releases": (
+        "check",
+        "compare",
+        "estimate",
+        "forecast",
+        "measure",
+        "read_release",
+        "release",
+        "render_report",
+        "verify_release",
+    ),
     "solution": ("Solution", "Status"),
     "solving": ("solve", "solve_many"),
     "topdown": (

@@ -7,6 +7,7 @@ from coco_opt.releases.estimate import estimate
 from coco_opt.releases.estimated import Estimated
 from coco_opt.releases.forecast import PlanForecast, forecast
 from coco_opt.releases.measure import Checked, Measured, check, measure
+from coco_opt.releases.read import read_release
 from coco_opt.releases.release import Outcome, release
 from coco_opt.releases.report import render_report
 from coco_opt.releases.reporter import Progress, Reporter, Silent
@@ -27,6 +28,7 @@ __all__ = [
     "estimate",
     "forecast",
     "measure",
+    "read_release",
     "release",
     "render_report",
     "verify_release",

@@ -261,6 +261,9 @@ class ReleaseKind(Protocol[PrivateT, MethodT, ResultT]):
     def release(self, measurement: Measurement, method: MethodT, result: ResultT, config: Config) -> Released:
         """Return what is published of a result."""
 
+    def open(self, folder: Path) -> Any:
+        """Return the content of a release folder as a value of this kind; ``verify`` judges it. Raises InputError."""
+
     def verify(self, folder: Folder) -> Iterator[Check]:
         """Check the kind's files from the raw columns, and every promise; what cannot be checked fails."""
 

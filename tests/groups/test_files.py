@@ -16,7 +16,7 @@ from coco_opt.files.folder import as_json, sealed, write_folder
 from coco_opt.files.regions import region_table
 from coco_opt.groups.asked.measure import asked_of
 from coco_opt.groups.asked.sizes import read_sizes
-from coco_opt.groups.kind.files import HISTOGRAMS, histogram_table, read_release
+from coco_opt.groups.kind.files import HISTOGRAMS, histogram_table, read_groups_release
 from coco_opt.histograms import CountOfCounts, Hierarchy
 from coco_opt.releases.manifest import FORMAT
 from coco_opt.releases.verify import verify_release
@@ -69,7 +69,7 @@ def failed(folder: Path) -> list[str]:
 
 
 def test_round_trip(folder: Path) -> None:
-    release = read_release(folder)
+    release = read_groups_release(folder)
     assert release.hierarchy.paths == TREE.paths
     assert (release.levels, release.region_ids) == (("nation", "state"), IDS)
     assert release.group_counts.tolist() == [5, 3, 2, 0]
@@ -113,13 +113,13 @@ def test_all_checks_pass_on_a_good_release(folder: Path) -> None:
 def test_a_release_without_any_group_is_fine(tmp_path: Path) -> None:
     folder = written(tmp_path / "empty", histograms=[CountOfCounts.empty()] * 4)
     assert failed(folder) == []
-    assert read_release(folder).histograms[0].groups == 0
+    assert read_groups_release(folder).histograms[0].groups == 0
 
 
 def test_one_region_is_a_release(tmp_path: Path) -> None:
     folder = written(tmp_path / "one", Hierarchy.from_paths([("only",)]), [LEAVES[0]], ids=())
     assert failed(folder) == []
-    assert read_release(folder).histograms[0].equals(LEAVES[0])
+    assert read_groups_release(folder).histograms[0].equals(LEAVES[0])
 
 
 Edit = Callable[[dict[str, list[Any]]], None]
@@ -248,11 +248,11 @@ def test_missing_and_damaged_files(folder: Path, name: str) -> None:
     (folder / name).write_bytes(content[: len(content) // 2])
     assert "files" in failed(folder)
     with pytest.raises(InputError, match=r"unreadable-file|bad-manifest"):
-        read_release(folder)
+        read_groups_release(folder)
     (folder / name).unlink()
     assert "files" in failed(folder)
     with pytest.raises(InputError, match="file-not-found"):
-        read_release(folder)
+        read_groups_release(folder)
 
 
 @pytest.mark.parametrize(
@@ -270,14 +270,14 @@ def test_missing_and_damaged_files(folder: Path, name: str) -> None:
 def test_reading_refuses_what_is_no_release(folder: Path, file: str, change: Edit, code: str) -> None:
     edit(folder, file, change)
     with pytest.raises(InputError) as caught:
-        read_release(folder)
+        read_groups_release(folder)
     assert caught.value.code == code
 
 
 def test_a_release_of_another_kind_is_refused(folder: Path) -> None:
     restate(folder, kind="tables")
     with pytest.raises(InputError, match="other-release"):
-        read_release(folder)
+        read_groups_release(folder)
 
 
 def test_taxi_round_trip(shared_data: Path, tmp_path: Path) -> None:
@@ -285,6 +285,6 @@ def test_taxi_round_trip(shared_data: Path, tmp_path: Path) -> None:
     histograms = counts.histograms()
     folder = written(tmp_path / "taxi", counts.hierarchy, histograms, {**MANIFEST, "max_size": 100_000}, ids=())
     assert failed(folder) == []
-    again = read_release(folder)
+    again = read_groups_release(folder)
     assert again.hierarchy.paths == counts.hierarchy.paths
     assert all(a.equals(b) for a, b in zip(again.histograms, histograms, strict=True))

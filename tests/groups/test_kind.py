@@ -20,7 +20,7 @@ from coco_opt.groups.asked.private import PrivateCounts
 from coco_opt.groups.estimated.estimate import CONSISTENCIES, GroupsMethod, estimate_groups
 from coco_opt.groups.kind import GROUPS, plots
 from coco_opt.groups.kind.demo import demo_truth, write_demo
-from coco_opt.groups.kind.files import read_release
+from coco_opt.groups.kind.files import read_groups_release
 from coco_opt.groups.kind.neighbours import neighbouring
 from coco_opt.histograms import CountOfCounts, Hierarchy
 from coco_opt.kinds import kind_row
@@ -105,7 +105,7 @@ def test_one_measurement_is_estimated_by_every_method(consistency: str, tmp_path
     method = other.manifest["method"]
     assert (method["consistency"], method["queries"]) == (consistency, ["cumulative"] * 2)
     assert other.manifest["max_size"] == 12
-    again = read_release(folder)
+    again = read_groups_release(folder)
     assert again.levels == ("nation", "state")
     assert again.group_counts.tolist() == GROUPS.plan(config_of(tmp_path)).asked.per_region["groups"].tolist()
 
@@ -137,7 +137,7 @@ def test_every_query_is_released_under_rho(query: str, neighbours: str, tmp_path
 def test_a_huge_budget_returns_the_truth(query: str, budget: str, tmp_path: Path) -> None:
     config = config_of(tmp_path, budget=budget, privacy=SEEDED, query=query)
     truth = GROUPS.read(GROUPS.plan(config)).histograms()
-    found = read_release(release(config, tmp_path / "out").folder).histograms
+    found = read_groups_release(release(config, tmp_path / "out").folder).histograms
     assert all(a.equals(b) for a, b in zip(found, truth, strict=True))
 
 

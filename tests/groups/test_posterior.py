@@ -26,7 +26,7 @@ from coco_opt.groups.estimated.posterior.sampler import SamplerOptions
 from coco_opt.groups.estimated.posterior.spikes import standing_alone, told_counts
 from coco_opt.groups.estimated.posterior.survey import survey_of
 from coco_opt.groups.kind import GROUPS
-from coco_opt.groups.kind.files import read_release
+from coco_opt.groups.kind.files import read_groups_release
 from coco_opt.histograms import CountOfCounts, Hierarchy, emd
 from coco_opt.privacy import Epsilon, Rho
 from coco_opt.releases import estimate, release, render_report, verify_release
@@ -198,7 +198,7 @@ def test_a_measurement_is_restated_and_estimated_anew(tmp_path: Path) -> None:
     again = estimate(measurement, config).save(tmp_path / "again")
     assert (again / "histograms.parquet").read_bytes() == (tmp_path / "first/histograms.parquet").read_bytes()
     assert (again / "intervals.parquet").read_bytes() == (tmp_path / "first/intervals.parquet").read_bytes()
-    read = read_release(again)
+    read = read_groups_release(again)
     for place, region in enumerate(read.hierarchy.paths):
         found, known = read.intervals(region), made.result.intervals
         for name in ("groups_lower", "groups_upper", "at_most_lower", "at_most_upper"):
@@ -208,7 +208,7 @@ def test_a_measurement_is_restated_and_estimated_anew(tmp_path: Path) -> None:
     assert not (without.save() / "intervals.parquet").exists()
     assert "intervals" not in without.manifest["promises"]
     with pytest.raises(InputError, match="no-intervals"):
-        read_release(without.save(tmp_path / "none")).intervals("land")
+        read_groups_release(without.save(tmp_path / "none")).intervals("land")
     other = config_of(tmp_path, privacy=SEEDED, bucket_growth=[0, 0.7], **POSTERIOR)
     with pytest.raises(ConfigError, match="other buckets"):
         estimate(measurement, other)
@@ -321,7 +321,7 @@ def test_intervals_are_those_of_the_contract(folder: Path) -> None:
         "at_most_upper int64",
     ]
     rows = table.to_pandas()
-    released = read_release(folder)
+    released = read_groups_release(folder)
     dense = {path: one.cumulative(12) for path, one in zip(released.hierarchy.paths, released.histograms, strict=True)}
     assert (
         rows["at_most"] == [dense[region][size] for region, size in zip(rows["region"], rows["size"], strict=True)]
@@ -400,7 +400,7 @@ def test_a_manifest_without_a_coverage_fails(folder: Path, tmp_path: Path) -> No
 def test_summaries_are_those_of_the_released_histograms(folder: Path) -> None:
     rows = pq.read_table(folder / "summaries.parquet").to_pandas()
     assert list(rows.columns) == ["level", "level_name", "region", "region_id", "summary", "value", "lower", "upper"]
-    released = read_release(folder)
+    released = read_groups_release(folder)
     for path, one in zip(released.hierarchy.paths, released.histograms, strict=True):
         sizes = one.ranks()
         own = rows[rows["region"] == path].set_index("summary")["value"]

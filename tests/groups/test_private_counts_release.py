@@ -14,7 +14,7 @@ from coco_opt.errors import ConfigError, InputError
 from coco_opt.files.folder import read_columns
 from coco_opt.groups.answers import counts_share_of
 from coco_opt.groups.kind import GROUPS
-from coco_opt.groups.kind.files import PRIVATE_COUNTS, read_release
+from coco_opt.groups.kind.files import PRIVATE_COUNTS, read_groups_release
 from coco_opt.privacy import Epsilon
 from coco_opt.releases import check, estimate, forecast, measure, release, render_report, verify_release
 from coco_opt.releases.runs import ledger_of
@@ -36,7 +36,7 @@ def test_a_paid_release_keeps_its_promises_and_publishes_no_true_count(tmp_path:
     assert manifest["budget"]["epsilon"] == "1"
     queries = {one["query"] for one in manifest["budget"]["questions"]}
     assert queries == {"groups", "larger"}
-    read = read_release(made.folder)
+    read = read_groups_release(made.folder)
     assert [one.groups for one in read.histograms] == read.group_counts.tolist()
     summed = read.hierarchy.aggregate(read.group_counts[read.hierarchy.leaves.start :])
     assert summed.tolist() == read.group_counts.tolist()

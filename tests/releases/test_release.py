@@ -13,7 +13,7 @@ import pytest
 from coco_opt.config import Config, parse_config
 from coco_opt.errors import BudgetError, ConfigError, InputError, ProblemError
 from coco_opt.groups.asked.sizes import read_sizes
-from coco_opt.groups.kind.files import read_release
+from coco_opt.groups.kind.files import read_groups_release
 from coco_opt.groups.queries import QUERIES, sensitivity
 from coco_opt.privacy import NEIGHBOURS, Ledger, Neighbours
 from coco_opt.privacy.accounting import epsilon_of_rho, rho_of_epsilon_delta
@@ -60,7 +60,7 @@ def errors(outcome: Outcome, folder: Path) -> list[float]:
 def test_every_method_keeps_its_promises(query: str, loss: str, consistency: str, tmp_path: Path) -> None:
     outcome = release(sized(tmp_path, query=query, loss=loss, consistency=consistency), tmp_path / "out")
     assert ("children_sum_to_parents" in held(outcome)) == (consistency != "none")
-    assert read_release(tmp_path / "out").hierarchy.regions == 4
+    assert read_groups_release(tmp_path / "out").hierarchy.regions == 4
     kinds = {"sizes": {"simplex_projection", "controlled_rounding"}}.get(query, {f"isotonic_{loss}"})
     if consistency == "matching":
         kinds = kinds | {"group_matching"}
@@ -225,4 +225,4 @@ def test_what_is_no_release_is_said_to_be_none(tmp_path: Path) -> None:
     (check,) = verify_release(tmp_path)
     assert not check.passed
     with pytest.raises(InputError):
-        read_release(tmp_path)
+        read_groups_release(tmp_path)

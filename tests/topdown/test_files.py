@@ -16,7 +16,7 @@ import pytest
 from coco_opt.errors import InputError
 from coco_opt.files.folder import Content, FileTable, as_json, read_manifest, sealed, write_folder
 from coco_opt.files.regions import checked_regions, region_table
-from coco_opt.groups.kind.files import read_release
+from coco_opt.groups.kind.files import read_groups_release
 from coco_opt.histograms import Hierarchy
 from coco_opt.privacy import Asked, Epsilon
 from coco_opt.releases import verify_release
@@ -321,7 +321,7 @@ def test_huge_counts_are_exact(tmp_path: Path) -> None:
 def test_a_reader_names_another_kind(tmp_path: Path) -> None:
     folder = release(tmp_path / "out")
     with pytest.raises(InputError, match=r"is a release of 'tables'.*other-release"):
-        read_release(folder)
+        read_groups_release(folder)
     manifest = json.loads((folder / "manifest.json").read_text())
     (folder / "manifest.json").write_text(json.dumps({**manifest, "kind": "groups"}))
     with pytest.raises(InputError, match=r"is a release of 'groups'.*other-release"):

@@ -16,7 +16,7 @@ from coco_opt.groups.asked.measure import exact_parts
 from coco_opt.groups.asked.private import PrivateCounts
 from coco_opt.groups.estimated.baselines import errors_by_level
 from coco_opt.groups.estimated.estimate import GroupsMethod, GroupsResult, estimate_groups
-from coco_opt.groups.kind.files import PROMISES, TABLE_PROMISES, released
+from coco_opt.groups.kind.files import PROMISES, TABLE_PROMISES, Release, read_groups_release, released
 from coco_opt.groups.kind.method import method_of
 from coco_opt.groups.kind.section import GroupsData, GroupsSection
 from coco_opt.groups.kind.template import asked_keys, draft_of, file_key_of
@@ -95,6 +95,10 @@ class GroupsKind:
     def release(self, measurement: Measurement, method: GroupsMethod, result: GroupsResult, config: Config) -> Released:
         """Return histograms.parquet, the files of intervals where there are any, and the method for the manifest."""
         return released(measurement.asked, method, result)
+
+    def open(self, folder: Path) -> Release:
+        """Return the histograms of a release folder."""
+        return read_groups_release(folder)
 
     def verify(self, folder: Folder) -> Iterator[Check]:
         """Check histograms.parquet and the files of intervals from their raw columns, and every promise."""

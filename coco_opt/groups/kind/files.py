@@ -182,7 +182,7 @@ class Release:
         return f"Release({self.hierarchy!r}, {int(self.group_counts[0]):,} groups)"
 
 
-def read_release(folder: str | Path) -> Release:
+def read_groups_release(folder: str | Path) -> Release:
     """Read a release folder of groups; use ``verify_release`` to judge its content.
 
     Raises InputError: file-not-found, unreadable-file, bad-manifest, other-release, missing-column, bad-order,

@@ -22,7 +22,7 @@ from coco_opt.ranges.asked.values import CellCounts, read_values
 from coco_opt.ranges.domain import DomainTree
 from coco_opt.ranges.estimated.universal import Estimator, UniversalHistogram
 from coco_opt.ranges.fan_out import choose_fan_out
-from coco_opt.ranges.kind.files import RANGES_FILE, range_table
+from coco_opt.ranges.kind.files import RANGES_FILE, range_table, read_ranges_release
 from coco_opt.ranges.kind.forecast import forecast_of
 from coco_opt.ranges.kind.instances import instances
 from coco_opt.ranges.kind.look_alike import made_cells
@@ -134,6 +134,10 @@ class RangesKind:
         promises = promises_of(method.estimator, result.histogram.domain.fan_out)
         facts = {**measurement.asked.facts, "estimator": method.estimator}
         return Released({RANGES_FILE: range_table(result.histogram)}, promises, {NAME: facts})
+
+    def open(self, folder: Path) -> UniversalHistogram:
+        """Return the histogram of a release folder."""
+        return read_ranges_release(folder)
 
     def verify(self, folder: Folder) -> Iterator[Check]:
         """Check the intervals, the promises and every standard error."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +38,9 @@ from coco_opt.topdown.kind.section import TablesData, TopdownSection
 from coco_opt.topdown.kind.template import draft_of, file_key_of
 from coco_opt.topdown.kind.verify import ALWAYS, PROMISES
 from coco_opt.topdown.questions import KIND
+
+if TYPE_CHECKING:
+    from coco_opt.topdown.kind.files import TablesRelease
 
 
 class TablesKind:
@@ -106,6 +109,12 @@ class TablesKind:
         from coco_opt.topdown.kind.published import released
 
         return released(measurement, method, result, config)
+
+    def open(self, folder: Path) -> TablesRelease:
+        """Return the tables of a release folder."""
+        from coco_opt.topdown.kind.files import read_tables_release
+
+        return read_tables_release(folder)
 
     def verify(self, folder: Folder) -> Iterator[Check]:
         """Check the tables from their raw columns, and every promise."""

@@ -201,7 +201,7 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
             rows.append(measured(case, Path(folder)))
         reporter.progress(NAME, done, len(listed))
     notes = (
-        f"A plan is to take {PLAN_LIMIT:g} s of the cores at most, a prediction to lie within the factor of the release.",
+        f"A plan is to take {PLAN_LIMIT:g} s of the cores at most; 'within' is the factor that predictions may be off.",
         "Seconds of the cores are user and system time of the whole process. Noise is seeded: NOT PRIVATE.",
     )
     table = Table("Plans beside their releases", COLUMNS, tuple(rows), notes)

@@ -158,6 +158,9 @@ class TotalsKind:
         table = FileTable.of({**columns, "total": result.totals}, {"level": "int32", "total": "double"})
         return Released({TOTALS_FILE: table}, self.promises if method else ())
 
+    def open(self, folder: Path) -> Any:
+        return read_columns(folder / TOTALS_FILE, ())
+
     def verify(self, folder: Folder) -> Iterator[Check]:
         table = read_columns(folder.path / TOTALS_FILE, ("region", "total"))
         known = folder.regions.at(table.column("region"))
