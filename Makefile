@@ -44,6 +44,7 @@ check: env ## Linters, types and layers only
 	@"$(BIN)/ruff" check $(CODE)
 	@"$(BIN)/ruff" format --check $(CODE)
 	@"$(BIN)/mypy"
+	@"$(BIN)/mypy" docs/every_name.py
 	@"$(BIN)/lint-imports" --no-logo --no-cache
 
 tests: env

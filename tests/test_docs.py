@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import os
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -54,6 +56,19 @@ def test_every_example_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: p
     for number, block in enumerate(blocks(page), start=1):
         code = compile(block, f"{page_name(page)}, python block {number}", "exec", dont_inherit=True)
         exec(code, module.__dict__)
+
+
+def test_every_public_name_has_an_example_that_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``make check`` runs mypy on the same script."""
+    script = DOCS / "every_name.py"
+    used = {
+        node.attr
+        for node in ast.walk(ast.parse(script.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "co"
+    }
+    assert set(coco_opt.__all__) == used & set(coco_opt.__all__), set(coco_opt.__all__) - used
+    monkeypatch.chdir(tmp_path)
+    runpy.run_path(str(script))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=page_name)

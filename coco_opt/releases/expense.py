@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from coco_opt.privacy.answers import offsets_of
+from coco_opt.privacy.answers import DENSE, offsets_of
 from coco_opt.privacy.laws import DiscreteGaussian, Geometric, Law
 from coco_opt.releases.clock import slowness
 from coco_opt.releases.kind import Expense, Forecast, Plan
@@ -17,8 +17,9 @@ from coco_opt.releases.kind import Expense, Forecast, Plan
 BYTES = 8
 _START = 1.0  # the interpreter and its imports
 _MEASURE = 1.2  # ledger, keys, the sampler's tables, what they import
-_SEAL = 1.1e-7  # an answer written, hashed, and read back
+_SEAL = 1e-8  # an answer packed, written, hashed, and read back
 _BASE = 330_000_000  # bytes of the interpreter and its packages
+_PACKED = 0.4  # bytes of an answer beyond ``DENSE``: they are read piece by piece from where they are sealed
 _PART, _PART_BYTES = 1 << 20, 90  # answers written at once, and the bytes of one meanwhile
 _NANOSECONDS: Mapping[type[Law], Mapping[str, float]] = {  # a draw at scale or deviation 10
     Geometric: {"secure": 6.0, "opendp": 8500.0, "seeded": 20.0},
@@ -38,7 +39,7 @@ def stages_of(plan: Plan, predicted: Forecast, public: float) -> dict[str, Expen
     writing, slow = predicted.writing or _NOTHING, slowness()
     measuring = slow * (_MEASURE + _SEAL * answers) + asking.seconds + slow * _noise_seconds(plan)
     sealing = _PART_BYTES * min(answers, _PART) + asking.memory
-    held = BYTES * answers
+    held = BYTES * min(answers, DENSE) + round(_PACKED * max(answers - DENSE, 0))
     return {
         "start": Expense(slow * _START, _BASE),
         "read": Expense(public + reading.seconds, _BASE + reading.memory),
