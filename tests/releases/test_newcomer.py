@@ -54,13 +54,13 @@ def by_command_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> pd.Data
     said = capsys.readouterr()
     for name in COLUMNS.values():
         assert name in said.out + said.err
-    config = folder / "config.toml"
+    config = folder / "coco-opt.toml"
     text = config.read_text(encoding="utf-8")
     text = re.sub(r"^max_size = .*$", "max_size = 20", text, flags=re.MULTILINE)
     text = re.sub(r"^(dataset|epsilon|noise) = .*\n", "", text, flags=re.MULTILINE)
     config.write_text(text.replace("[privacy]", '[privacy]\nepsilon = "1"\nnoise = "seeded"\nseed = 11'), "utf-8")
     for verb in ("check", "plan", "release"):
-        assert main([verb, "config.toml"]) == 0, capsys.readouterr()
+        assert main([verb, "coco-opt.toml"]) == 0, capsys.readouterr()
     (released,) = (folder / "releases").iterdir()
     assert main(["verify", str(released)]) == 0
     assert "fails" not in capsys.readouterr().out
@@ -86,6 +86,7 @@ def by_frames(library: str, folder: Path) -> pd.DataFrame:
     return co.read_release(saved).to_pandas()
 
 
+@pytest.mark.slow
 def test_every_way_in_gives_the_same_verified_release(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -93,7 +93,7 @@ def run_verb(folder: Path, *arguments: str) -> Run:
 
 
 def measured(case: Case, folder: Path) -> tuple[Cell, ...]:
-    """Return the row of a case: planned once and released once, each after a first time that compiles what is missing."""
+    """Return the row of a case: planned and released once, after a first time that compiles what is missing."""
     sections = {"privacy": {"epsilon": "1", "noise": "seeded", "seed": 1}, **case.write(folder)}
     (folder / "case.toml").write_text(_toml(sections), encoding="utf-8")
     declared = () if case.rows is None else ("--rows", str(case.rows))
