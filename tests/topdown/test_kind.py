@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -61,6 +62,23 @@ def test_every_method_releases_what_it_promises(tmp_path: Path, estimation: str,
         "report.html",
     }
     assert "<h2>Solvers and certificates</h2>" in (outcome.folder / "report.html").read_text()
+
+
+def test_estimates_are_looked_at_a_row_group_at_a_time(tmp_path: Path) -> None:
+    folder = release(write(tmp_path), tmp_path / "out").folder
+    file = folder / "estimates.parquet"
+    rows = pq.read_table(file)
+    pq.write_table(rows, file, row_group_size=7)
+    assert pq.ParquetFile(file).num_row_groups > 3
+    assert not [one for one in failing(folder) if one.startswith("estimates")]
+    pq.write_table(pa.concat_tables([rows, rows.slice(0, 1)]), file, row_group_size=7)
+    assert any("an answer of a region occurs twice" in one for one in failing(folder))
+    errors = rows.column("standard_error").to_pylist()
+    errors[9] = -1.0
+    place = rows.column_names.index("standard_error")
+    changed = rows.set_column(place, rows.schema.field(place), pa.array(errors, pa.float64()))
+    pq.write_table(changed, file, row_group_size=7)
+    assert any("row 10: an estimate or its standard error" in one for one in failing(folder))
 
 
 def test_without_much_noise_the_release_is_the_data(tmp_path: Path) -> None:

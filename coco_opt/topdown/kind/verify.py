@@ -265,14 +265,19 @@ def _broken_constraint(content: _Content) -> tuple[str, int]:
     return "", region.size
 
 
-def _stated_answers(content: _Content, stated: Any, file: str) -> tuple[Int64Array, list[_Stated], str]:
-    """Return the region of every row of answers, the rows and answers of each query, and what is wrong with them."""
-    region = content.regions.at(stated.column("region"))
+def _stated_answers(
+    content: _Content, stated: Any, file: str, before: int = 0
+) -> tuple[Int64Array, list[_Stated], str]:
+    """Return the region of every row of answers, the rows and answers of each query, and what is wrong with them.
+
+    ``before`` are the file's rows before these.
+    """
+    region, first = content.regions.at(stated.column("region")), before + 1
     if (region < 0).any():
-        return region, [], f"{file}, row {first_of(region < 0) + 1}: no such region"
+        return region, [], f"{file}, row {first_of(region < 0) + first}: no such region"
     wrong = int64_column(stated, "level") != content.regions.level[region]
     if wrong.any():
-        return region, [], f"{file}, row {first_of(wrong) + 1}: not the region's level"
+        return region, [], f"{file}, row {first_of(wrong) + first}: not the region's level"
     found: list[_Stated] = []
     texts = stated.column("query").combine_chunks().dictionary_encode()
     codes = np.asarray(texts.indices.to_numpy(zero_copy_only=False), np.int64)
@@ -289,17 +294,23 @@ def _stated_answers(content: _Content, stated: Any, file: str) -> tuple[Int64Arr
 def _estimates(content: _Content) -> Check:
     """Look at every estimate: of a known region and answer, once, finite, with a standard error of at least 0."""
     failure, rows = "", 0
+    seen: dict[str, list[Int64Array]] = {}  # places of a query's answers; rows are read a group at a time
     try:
-        stated = read_columns(content.folder / ESTIMATES, ESTIMATE_COLUMNS)
-        _, _, failure = _stated_answers(content, stated, ESTIMATES)
-        keys = stated.select(["region", "query", "answer"])
-        if not failure and keys.group_by(keys.column_names).aggregate([]).num_rows < stated.num_rows:
+        for stated in read_parts(content.folder / ESTIMATES, ESTIMATE_COLUMNS):
+            region, places, failure = _stated_answers(content, stated, ESTIMATES, rows)
+            for query, of_query, answers in places:
+                seen.setdefault(query.text, []).append(region[of_query] * query.answers + answers)
+            value, error = (np.asarray(stated.column(name).to_numpy(), np.float64) for name in ESTIMATE_COLUMNS[-2:])
+            wrong = ~(np.isfinite(value) & np.isfinite(error) & (error >= 0))
+            if not failure and wrong.any():
+                row = rows + first_of(wrong) + 1
+                failure = f"{ESTIMATES}, row {row}: an estimate or its standard error is no number"
+            if failure:
+                break
+            rows += stated.num_rows
+        every = [np.concatenate(parts) for parts in seen.values()]
+        if not failure and any(np.unique(places).size < places.size for places in every):
             failure = f"{ESTIMATES}: an answer of a region occurs twice"
-        value, error = (np.asarray(stated.column(name).to_numpy(), np.float64) for name in ESTIMATE_COLUMNS[-2:])
-        wrong = ~(np.isfinite(value) & np.isfinite(error) & (error >= 0))
-        if not failure and wrong.any():
-            failure = f"{ESTIMATES}, row {first_of(wrong) + 1}: an estimate or its standard error is no number"
-        rows = stated.num_rows
     except (CocoOptError, ValueError) as error:
         failure = str(error)
     return Check("estimates", not failure, failure or f"{rows:,} estimates are of known answers")
