@@ -19,7 +19,6 @@ from coco_opt.audit.residuals import ResidualCounts
 from coco_opt.audit.scores import Sides, measured_scores
 from coco_opt.audit.subject import Pair, PrivateT, Progress, ResultT, Sources, Subject
 from coco_opt.privacy import NoiseSource
-from coco_opt.privacy.cost import total
 
 DRAWS = 200_000
 RUNS = 100
@@ -102,7 +101,7 @@ def audit_release(
     rows = [*_measured_rows(subject, pair, sources, draws, confidence)]
     losses: dict[str, PrivacyLoss] = {}
     if runs:
-        claimed = subject.epsilon(subject.claimed)
+        claimed = subject.epsilon()
         released = released_runs(subject, pair, runs, sources, progress)
         for part, residuals in released.residuals.items():
             row, loss = _estimated_row(f"release, {part}", claimed, runs, residuals)
@@ -127,11 +126,11 @@ def _measured_rows(
         for side, columns in zip(whole, scores, strict=True):
             side += columns
         questions = asked.at(level)
-        claimed = subject.epsilon(total(one.cost for one in questions if one.cost is not None))
+        claimed = subject.epsilon(questions)
         what = f"measurement, {asked.levels[level]} ({', '.join(one.query for one in questions)})"
         claims.add(claimed)
         yield AuditRow(what, claimed, draws, bound=_bound(subject, scores, confidence))
-    claimed = subject.epsilon(subject.claimed)
+    claimed = subject.epsilon()
     if len(levels) > 1 or claims != {claimed}:
         yield AuditRow(TOGETHER, claimed, draws, bound=_bound(subject, whole, confidence))
 

@@ -10,7 +10,8 @@ from typing import Any, Generic, Protocol, TypeVar
 from numpy.typing import NDArray
 
 from coco_opt.audit.residuals import Ints
-from coco_opt.privacy import Asked, Cost, Exact, Measurement, NoiseSource, add_noise
+from coco_opt.privacy import Asked, Cost, Exact, Measurement, NoiseSource, Question, add_noise
+from coco_opt.privacy.composition import Composition
 from coco_opt.privacy.directed import round_above
 
 PrivateT = TypeVar("PrivateT")
@@ -67,9 +68,16 @@ class Subject(Generic[PrivateT, ResultT]):
     seal: Callable[[Asked, Sequence[Exact], NoiseSource], Measurement] = sealed
     release_all: Callable[[Ints], Statistics] | None = None
 
-    def epsilon(self, cost: Cost) -> Fraction:
-        """Return the epsilon that a cost claims at ``failure``: exact where it is pure, else rounded up."""
-        epsilon, failure = cost.guarantee(self.delta)
+    def epsilon(self, questions: Sequence[Question] | None = None) -> Fraction:
+        """Return the epsilon that questions claim at ``failure``, None: all of them as ``claimed`` states.
+
+        Exact where it is pure, else that of their composition, rounded up.
+        """
+        asked = self.asked.questions if questions is None else questions
+        known = Composition.of(asked)
+        # Questions that cost more than is claimed must not raise the claim.
+        stated = known if questions is not None or known.cost == self.claimed else Composition(self.claimed, None)
+        epsilon, failure = stated.guarantee(self.delta)
         return round_above(epsilon, _DIGITS) if failure else epsilon
 
     @property

@@ -49,16 +49,18 @@ def audit(
     from coco_opt.audit import audit_release
     from coco_opt.config import load_config
     from coco_opt.kinds import kind_row
+    from coco_opt.releases.measure import planned
+    from coco_opt.releases.reporter import Silent
 
     settings = load_config(config)
     kind: AnyKind = kind_row(settings.kind).load()
     reporter, noise = TerminalReporter(lines=not json), noise_of(settings, seed)
     with reporter.stage("Reading the data"):
-        like = kind.look_alike(kind.plan(settings), public, _BRANCHES)
+        like = kind.look_alike(planned(settings, Silent()), public, _BRANCHES)
         subject, pair = subject_of(kind, like.plan), kind.neighbours(like)
     with reporter.stage("Releasing") as progress:
         found = audit_release(subject, pair, noise, draws=draws, runs=runs, confidence=confidence, progress=progress)
-    files = [] if out is None else _write_files(out, found, like.words, float(subject.epsilon(subject.claimed)))
+    files = [] if out is None else _write_files(out, found, like.words, float(subject.epsilon()))
     if json:
         write_json(_as_dict(found, like.words, files))
     else:

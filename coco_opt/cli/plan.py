@@ -71,7 +71,7 @@ def _write_tables(found: PlanForecast) -> None:
     memory = "" if found.memory is None else f"about {size(found.memory)}; "
     write_facts(
         [
-            ("Cost", f"{_cost(found.cost)}; {found.cost.meaning(found.plan.config.privacy.delta)}"),
+            ("Cost", f"{_cost(found.cost)}; {found.meaning}"),
             *predicted.notes,
             *([("Time", _time(found.seconds, found.stages))] if found.seconds is not None and found.stages else []),
             ("Memory", f"{memory}the measurement, before compression, {size(found.sealed)}"),

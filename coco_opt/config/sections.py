@@ -7,7 +7,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PlainValidator, create_model, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator, PrivateAttr, create_model, model_validator
 
 from coco_opt.config.values import (
     KeyedError,
@@ -88,10 +88,10 @@ class PrivacyConfig(Section):
     """What is spent and how noise is drawn; all amounts are exact fractions.
 
     The whole budget is ``epsilon`` for mechanism "geometric"; for "discrete_gaussian" it is ``rho``, or ``epsilon``
-    and ``delta`` together, which stand for the largest rho that implies them. ``dataset`` names the data in the
-    ``ledger``, whose head ``witness`` keeps elsewhere: a file, or a command as a list. ``total`` is what may be spent
-    on the data in all, in epsilon or rho by mechanism, stated when the first release opens its account (default: what
-    that release spends), and the ledger's from then on.
+    and ``delta`` together, which stand for the largest rho that the questions may cost. ``dataset`` names the data in
+    the ``ledger``, whose head ``witness`` keeps elsewhere: a file, or a command as a list. ``total`` is what may be
+    spent on the data in all, in epsilon or rho by mechanism, stated when the first release opens its account (default:
+    what that release spends), and the ledger's from then on.
     """
 
     epsilon: Annotated[Fraction, PlainValidator(budget)] | None = None
@@ -118,18 +118,29 @@ class PrivacyConfig(Section):
     """Where the ledger's head is kept too, out of reach of who restores it: a file, or a command as a list."""
     total: Annotated[Fraction, PlainValidator(budget)] | None = None
     """What may be spent on the data set in all; stated when its account opens."""
+    _bought: Fraction | None = PrivateAttr(None)
+
+    @property
+    def pair(self) -> tuple[Fraction, Fraction] | None:
+        """Return (epsilon, delta) where the budget is stated so."""
+        return None if self.epsilon is None or self.delta is None else (self.epsilon, self.delta)
+
+    def buying(self, rho: Fraction) -> PrivacyConfig:
+        """Return the same section once it is known what (epsilon, delta) buys: more than zCDP alone says."""
+        known = self.model_copy()
+        known._bought = rho
+        return known
 
     @property
     def cost(self) -> Cost:
-        """Return the whole budget; (epsilon, delta) becomes the largest rho that implies it."""
+        """Return the whole budget; (epsilon, delta) becomes what it buys, a rho that implies it until that is known."""
         if self.mechanism == "geometric":
             assert self.epsilon is not None
             return Epsilon(self.epsilon)
         if self.rho is not None:
             return Rho(self.rho)
-        assert self.epsilon is not None
-        assert self.delta is not None
-        return Rho(rho_of_epsilon_delta(self.epsilon, self.delta))
+        assert self.pair is not None
+        return Rho(self._bought or rho_of_epsilon_delta(*self.pair))
 
     def measured(self, cost: Cost, split: tuple[Fraction, ...], neighbours: str, noise: str) -> PrivacyConfig:
         """Return the section that says what a measurement cost and how its noise was drawn, whatever this one says."""

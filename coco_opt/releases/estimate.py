@@ -24,7 +24,7 @@ from coco_opt.releases.estimated import Estimated
 from coco_opt.releases.kept import kept_measurement, read_kept
 from coco_opt.releases.kind import AnyKind, Shown, Truth, Work
 from coco_opt.releases.manifest import manifest_of, spent_line
-from coco_opt.releases.measure import Measured
+from coco_opt.releases.measure import Measured, with_bought
 from coco_opt.releases.reporter import Reporter, Silent
 from coco_opt.releases.runs import ledger_of
 from coco_opt.releases.solvers import choices_of
@@ -88,12 +88,11 @@ def _level_costs(asked: Asked) -> tuple[Cost, ...]:
 def _as_measured(config: Config, measurement: Measurement) -> Config:
     """Return a configuration whose privacy is the measurement's: the manifest must not claim another."""
     asked, privacy = measurement.asked, config.privacy
-    said: tuple[Cost, ...] = ()
-    with suppress(ConfigError):  # shares for another number of levels
-        said = config.levels_cost(asked.hierarchy.levels)
     same = (privacy.neighbours, privacy.noise) == (asked.neighbours, measurement.noise)
-    if same and said == _level_costs(asked):
-        return config
+    for known in (config, with_bought(config, asked)) if same else ():
+        with suppress(ConfigError):  # shares for another number of levels
+            if known.levels_cost(asked.hierarchy.levels) == _level_costs(asked):
+                return known
     return replace(config, privacy=_privacy_of(measurement, privacy))
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from coco_opt.config.model import Config
 from coco_opt.privacy.answers import offsets_of
+from coco_opt.privacy.composition import Composition
 from coco_opt.privacy.cost import Cost
 from coco_opt.releases.expense import BYTES, stages_of
 from coco_opt.releases.kind import Expense, Forecast, Plan, Wanted
@@ -61,6 +62,11 @@ class PlanForecast:
         return self.plan.asked.cost
 
     @property
+    def meaning(self) -> str:
+        """Return in a few words what else the cost means."""
+        return Composition.of(self.plan.asked.questions).meaning(self.plan.config.privacy.delta)
+
+    @property
     def seconds(self) -> float | None:
         """Return the seconds of this machine's cores that a release takes, kernels compiled."""
         return None if self.stages is None else sum(stage.seconds for stage in self.stages.values())
@@ -76,7 +82,7 @@ class PlanForecast:
         stages = None if self.stages is None else {name: asdict(stage) for name, stage in self.stages.items()}
         return {
             **self.cost.as_dict(),
-            "implied": self.cost.implied(delta),
+            "implied": Composition.of(self.plan.asked.questions).implied(delta),
             "questions": [question.as_dict() for question in self.questions],
             **self.predicted.plain,
             **({"lines": list(self.predicted.lines)} if self.predicted.lines else {}),

@@ -9,6 +9,7 @@ from coco_opt.choices import Certificate
 from coco_opt.config.model import Config
 from coco_opt.files.versions import versions
 from coco_opt.privacy.answers import Question
+from coco_opt.privacy.composition import Composition
 from coco_opt.privacy.measurement import Measurement, question_dict
 from coco_opt.releases.kind import AnyKind, Released
 
@@ -42,12 +43,13 @@ def manifest_of(
 def budget_of(config: Config, measurement: Measurement) -> dict[str, Any]:
     """Return what a measurement cost, what that implies, and what each question cost at each level."""
     asked, privacy = measurement.asked, config.privacy
-    pair = {"epsilon": str(privacy.epsilon), "delta": str(privacy.delta)}
-    stated = {"asked": pair} if privacy.epsilon is not None and privacy.delta is not None else {}
+    stated = (
+        {} if privacy.pair is None else {"asked": dict(zip(("epsilon", "delta"), map(str, privacy.pair), strict=True))}
+    )
     return {
         **asked.cost.as_dict(),
         **stated,
-        "implied": asked.cost.implied(privacy.delta),
+        "implied": Composition.of(asked.questions).implied(privacy.delta),
         "neighbours": asked.neighbours,
         "noise": measurement.noise,
         "questions": [{**question_dict(one), "level_name": asked.levels[one.level]} for one in asked.questions],
@@ -66,7 +68,7 @@ def spent_line(kind: AnyKind, config: Config, measurement: Measurement) -> str:
     exact = dict.fromkeys(f"{one.query} by {asked.levels[one.level]}" for one in asked.questions if one.exact)
     besides = f"; published without noise: {', '.join(exact)}" if exact else ""
     neighbours = WORDS[asked.neighbours].format(unit=kind.unit)
-    meaning = asked.cost.meaning(config.privacy.delta)
+    meaning = Composition.of(asked.questions).meaning(config.privacy.delta)
     return (
         f"PRIVATE: {asked.cost} spent ({shares}; {meaning}), {measurement.noise} noise, "
         f"neighbours differ by {neighbours}{besides}"

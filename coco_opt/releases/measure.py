@@ -8,8 +8,8 @@ and the measurement sealed (``releases.runs``).
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +19,7 @@ from coco_opt.errors import InputError, Place, ProblemError
 from coco_opt.files.measurement import read_measurement, write_measurement
 from coco_opt.kinds import kind_row
 from coco_opt.privacy.answers import NoisyPart, noisy_parts, offsets_of
+from coco_opt.privacy.composition import Composition, bought, shares_of
 from coco_opt.privacy.measurement import Asked, Drawing, Measurement
 from coco_opt.privacy.noise import NoiseSource
 from coco_opt.privacy.private_files import temporary_name
@@ -76,11 +77,32 @@ def planned(config: Config, reporter: Reporter, *, outline: bool = False) -> Pla
     """
     kind = kind_of(config)
     with reporter.stage("Reading the public tables"):
-        plan = kind.outline(config) if outline else kind.plan(config)
+        read = kind.outline if outline else kind.plan
+        plan = _bought(read(config), read)
     for note in plan.notes:
         reporter.line(note)
     check_noise(plan.asked, source_of(config))
     return plan
+
+
+def _bought(plan: Plan, read: Callable[[Config], Plan]) -> Plan:
+    """Return a plan that spends all that (epsilon, delta) buys for its questions, where the budget is stated so.
+
+    ``read`` plans again: what is asked may depend on the budget, so that other questions are held to the pair again.
+    """
+    pair, config = plan.config.privacy.pair, with_bought(plan.config, plan.asked)
+    if pair is None or config.privacy.cost == plan.asked.cost:
+        return plan
+    more = read(config)
+    return more if Composition.of(more.asked.questions).delta(pair[0]) <= pair[1] else plan
+
+
+def with_bought(config: Config, asked: Asked) -> Config:
+    """Return a configuration that knows what its (epsilon, delta) buys for these questions; as it is without a pair."""
+    pair = config.privacy.pair
+    if pair is None or config.privacy.mechanism == "geometric":
+        return config
+    return replace(config, privacy=config.privacy.buying(bought(*pair, shares_of(asked.questions))))
 
 
 def check(config: Config, *, reporter: Reporter | None = None) -> Checked:

@@ -14,8 +14,10 @@ from coco_opt.errors import CocoOptError
 from coco_opt.files.checked import Check
 from coco_opt.files.folder import as_json, sealed
 from coco_opt.files.measurement import question_of
-from coco_opt.privacy.accounting import rho_of_epsilon_delta
+from coco_opt.privacy.composition import Composition
 from coco_opt.privacy.cost import Cost, Epsilon, Rho, cost_of, total
+
+_LAST_DIGIT = Fraction(2, 10**6)
 
 
 def seal_check(path: Path, index: Mapping[str, Any]) -> Check:
@@ -45,9 +47,16 @@ def _contradiction(manifest: Mapping[str, Any], budget: Mapping[str, Any], priva
     delta = Fraction(privacy["delta"]) if "delta" in privacy else None
     if asked != cost:
         return f"the budget says {cost}, and its questions cost {asked}"
-    if _configured(privacy) != cost:
+    whole = Composition.of(questions)
+    if "rho" not in privacy and privacy["mechanism"] == "discrete_gaussian":
+        pair = Fraction(privacy["epsilon"]), Fraction(privacy["delta"])
+        if budget["asked"] != {"epsilon": str(pair[0]), "delta": str(pair[1])}:
+            return "budget and configuration differ in the (epsilon, delta) that was asked for"
+        if whole.delta(pair[0]) > pair[1]:
+            return f"the budget says {cost}, beyond the ({pair[0]}, {pair[1]}) that its configuration asks for"
+    elif _configured(privacy) != cost:
         return f"the budget says {cost}, and its configuration asks {_configured(privacy)}"
-    if budget["implied"] != cost.implied(delta):
+    if not _alike(budget["implied"], whole.implied(delta)):
         return "the budget implies other guarantees than it says"
     if (budget["neighbours"], budget["noise"]) != (privacy["neighbours"], privacy["noise"]):
         return "budget and configuration differ in neighbours or noise"
@@ -56,10 +65,23 @@ def _contradiction(manifest: Mapping[str, Any], budget: Mapping[str, Any], priva
     return ""
 
 
+def _alike(stated: Any, found: Any) -> bool:
+    """Tell whether guarantees are the same but for the last digits of floating-point sums, in which machines differ."""
+    if isinstance(found, Mapping):
+        return (
+            isinstance(stated, Mapping)
+            and stated.keys() == found.keys()
+            and all(_alike(stated[key], value) for key, value in found.items())
+        )
+    try:
+        one, two = Fraction(stated), Fraction(found)
+    except ValueError:
+        return bool(stated == found)
+    return abs(one - two) <= _LAST_DIGIT * two
+
+
 def _configured(privacy: Mapping[str, Any]) -> Cost:
-    """Return the whole budget that a manifest's configuration asks for."""
-    if "rho" in privacy:
-        return Rho(Fraction(privacy["rho"]))
+    """Return the whole budget that a manifest's configuration states as one amount."""
     if privacy["mechanism"] == "geometric":
         return Epsilon(Fraction(privacy["epsilon"]))
-    return Rho(rho_of_epsilon_delta(Fraction(privacy["epsilon"]), Fraction(privacy["delta"])))
+    return Rho(Fraction(privacy["rho"]))

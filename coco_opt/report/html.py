@@ -7,8 +7,12 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
+from coco_opt.privacy.composition import Composition
 from coco_opt.privacy.cost import Cost
+from coco_opt.privacy.directed import round_above
+from coco_opt.privacy.measurement import Measurement
 
+_DIGITS = 4  # of an epsilon, rounded up
 MOST_LEVELS = 12
 """Levels of which a page shows a region of its own; a hierarchy may have hundreds."""
 
@@ -99,6 +103,19 @@ def unit_note(cost: Cost, unit: str) -> tuple[str, str]:
         f"for five, {cost.unit} = {five}. What all of a large group have in common may well show."
     )
     return "Whom noise protects", text
+
+
+def guarantee_note(measurement: Measurement) -> tuple[str, str]:
+    """Return what all noisy answers guarantee together: epsilon by delta, and what the two mean."""
+    pairs = Composition.of(measurement.asked.questions).curve()
+    listed = ", ".join(f"{float(round_above(epsilon, _DIGITS)):g} at {float(delta):g}" for delta, epsilon in pairs)
+    kept = "keep" if measurement.private else "would keep, if their noise were private,"
+    text = (
+        "Whatever is looked for in this release is at most e^epsilon times as likely with one of them as without, but "
+        f"for cases of probability delta in all. All its noisy answers together {kept} epsilon by delta: {listed}. One "
+        "guarantee read at several places: it is not spent several times."
+    )
+    return "What the budget means", text
 
 
 def reading_section(notes: Iterable[tuple[str, str]]) -> str:

@@ -100,6 +100,12 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         paper=f"{KUO2018}; beyond it",
     ),
     Experiment(
+        name="beyond/loss_distributions",
+        target="coco_experiments.beyond.loss_distributions:run",
+        summary="noise saved at equal (epsilon, delta) by composing privacy loss distributions",
+        paper=BEYOND,
+    ),
+    Experiment(
         name="beyond/posterior",
         target="coco_experiments.beyond.posterior:run",
         summary="buckets and the posterior against joint estimation, Algorithm 1 and bottom-up; the planner's buckets",

@@ -111,16 +111,16 @@ def test_first_score_is_the_log_likelihood_ratio(law: Geometric | DiscreteGaussi
 def test_honest_noise_loses_no_more_than_it_claims(cost: Epsilon | Rho, neighbours: Neighbours) -> None:
     subject = toy(cost, neighbours)
     # A replaced entity changes twice as many answers half as much each, of which many must be unlikely together.
-    assert 0.3 < _bound(subject, couple(neighbours)) <= float(subject.epsilon(subject.claimed))
+    assert 0.3 < _bound(subject, couple(neighbours)) <= float(subject.epsilon())
 
 
 def test_a_rho_is_held_to_what_it_implies_at_its_delta() -> None:
     subject = toy(Rho(Fraction(1, 2)))
     assert subject.failure == 1e-6
-    assert 5 < subject.epsilon(subject.claimed) < 6
+    assert 4.75 < subject.epsilon() < 5
     stated = toy(Rho(Fraction(1, 2)), delta=Fraction(1, 100))
     assert stated.failure == 0.01
-    assert 2 < stated.epsilon(stated.claimed) < 3
+    assert 2 < stated.epsilon() < 3
     assert toy(delta=Fraction(1, 100)).failure == 0
 
 

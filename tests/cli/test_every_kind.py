@@ -10,9 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from coco_opt.privacy.accounting import rho_of_epsilon_delta
 from tests.cli.helpers import KINDS, SECURE, Data, Runner, paid
 
-GAUSSIAN = 'mechanism = "discrete_gaussian"\nepsilon = "1"\ndelta = "1/1000000"\n' + SECURE
+GAUSSIAN = 'mechanism = "discrete_gaussian"\n'
+LONG = GAUSSIAN + 'rho = "123456789/9876543210"\n' + SECURE
+PAIR = GAUSSIAN + 'epsilon = "1"\ndelta = "1/1000000"\n' + SECURE
 
 
 @pytest.fixture(params=sorted(KINDS))
@@ -56,13 +59,33 @@ def test_plan_states_costs_from_public_facts_alone(data: Data, tmp_path: Path, c
 
 
 def test_long_fractions_are_shown_as_decimals_and_kept_in_json(data: Data, tmp_path: Path, coco: Runner) -> None:
-    config = data.write(tmp_path, privacy=GAUSSIAN)
+    config = data.write(tmp_path, privacy=LONG)
     rho = json.loads(coco("plan", config, "--json", "--runs", "1").out)["rho"]
     assert len(rho) > 16
     shown = coco("plan", config, "--runs", "1").out
     assert f"rho = {rho}" not in shown
     assert f"rho = ~{float(Fraction(rho)):.6g}" in shown
-    assert "epsilon at most 1 at delta = 1/1000000" in shown
+    assert "at delta = 1/1000000" in shown
+
+
+def test_a_pair_buys_more_than_zcdp_says_and_what_is_released_keeps_it(
+    data: Data, tmp_path: Path, coco: Runner
+) -> None:
+    config = data.write(tmp_path, privacy=PAIR)
+    assert coco("release", config, "--out", tmp_path / "out", "--json").code == 0
+    budget = json.loads((tmp_path / "out" / "manifest.json").read_text())["budget"]
+    planned = json.loads(coco("plan", config, "--json", "--runs", "1").out)
+    assert planned["rho"] == budget["rho"]
+    assert planned["implied"] == budget["implied"]
+    assert budget["asked"] == {"epsilon": "1", "delta": "1/1000000"}
+    zcdp = rho_of_epsilon_delta(Fraction(1), Fraction(1, 10**6))
+    assert Fraction(21, 20) < Fraction(budget["rho"]) / zcdp < Fraction(6, 5)
+    assert Fraction(99, 100) < Fraction(budget["implied"]["curve"]["1/1000000"]) <= 1
+    assert "would keep" not in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    assert "All its noisy answers together keep epsilon by delta: " in (tmp_path / "out" / "report.html").read_text()
+    assert coco("verify", tmp_path / "out", "--ledger", config).code == 0
+    assert coco("release", config, "--out", tmp_path / "again").code == 0
+    assert paid(tmp_path).count("RESERVED") == 1
 
 
 def test_measured_once_estimated_in_every_way(data: Data, tmp_path: Path, coco: Runner) -> None:

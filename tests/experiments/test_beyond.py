@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from coco_experiments.bench import posterior as bench
-from coco_experiments.beyond import coverage, posterior, wrong_priors
+from coco_experiments.beyond import coverage, loss_distributions, posterior, wrong_priors
 from coco_experiments.beyond.questions import PLANNED, Questions, planned
 from coco_experiments.kuo2018.cases import Case
 from coco_experiments.made import made_counts
@@ -87,3 +87,16 @@ def test_the_small_bench_is_right_and_written(tmp_path: Path) -> None:
     outcome = bench.run(small=True, out=tmp_path, reporter=Recorder())
     assert outcome.ok
     assert [file.suffix for file in outcome.files] == [".csv", ".json"]
+
+
+def test_loss_distributions_save_noise_on_both_allocations() -> None:
+    kuo, census = loss_distributions.allocations().values()
+    assert sum(share for share, _ in kuo) == sum(share for share, _ in census) == 1
+    assert len(census) == 55
+    kept = {"Kuo, three levels": kuo}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loss_distributions, "allocations", lambda: kept)  # the other takes seconds
+        (row,) = loss_distributions.rows(loss_distributions.PAIRS[2:3])
+    saved, reached = row[-2:]
+    assert 0.12 < float(str(saved)) < 0.14
+    assert 0.99 < float(str(reached)) <= 1

@@ -18,10 +18,16 @@ def restate(folder: Path, **changes: Any) -> None:
 
 def seeded_budget(asked: Any) -> dict[str, Any]:
     """Return the entries of a manifest that say what seeded geometric noise as for ``asked`` cost."""
+    from coco_opt.privacy.composition import Composition
     from coco_opt.privacy.measurement import question_dict
 
     shared = {"neighbours": asked.neighbours, "noise": "seeded"}
     questions = [{**question_dict(one), "level_name": asked.levels[one.level]} for one in asked.questions]
-    budget = {**asked.cost.as_dict(), "implied": asked.cost.implied(None), **shared, "questions": questions}
+    budget = {
+        **asked.cost.as_dict(),
+        "implied": Composition.of(asked.questions).implied(),
+        **shared,
+        "questions": questions,
+    }
     privacy = {"mechanism": "geometric", "epsilon": str(asked.cost.amount), **shared}
     return {"budget": budget, "config": {"privacy": privacy}, "private": False, "status": "NOT PRIVATE"}

@@ -19,6 +19,7 @@ from coco_opt.privacy import NEIGHBOURS, Ledger, Neighbours
 from coco_opt.privacy.accounting import epsilon_of_rho, rho_of_epsilon_delta
 from coco_opt.releases import Outcome, release, render_report, verify_release
 from coco_opt.releases.kind import Truth
+from coco_opt.releases.seal import budget_check
 from tests.releases.towns import Watch, config_in
 
 SIZES = "nation,state,size,groups\n" + "".join(
@@ -109,21 +110,30 @@ def test_gaussian_noise_is_charged_in_rho(query: str, neighbours: Neighbours, tm
     budget, delta = outcome.manifest["budget"], Fraction(1, 10**6)
     assert budget["rho"] == "1/2"
     assert not {"epsilon", "asked"} & set(budget)
-    assert budget["implied"]["epsilon"] == str(epsilon_of_rho(Fraction(1, 2), delta))
+    assert Fraction(budget["implied"]["epsilon"]) < epsilon_of_rho(Fraction(1, 2), delta)
+    assert budget["implied"]["curve"]["1/1000000"] == budget["implied"]["epsilon"]
     squared = sensitivity(query, neighbours).l2_squared  # type: ignore[arg-type]
     for question, rho in zip(budget["questions"], (Fraction(1, 10), Fraction(2, 5)), strict=True):
         assert question["cost"] == {"rho": str(rho)}
         assert question["variance"] == str(squared / (2 * rho))
 
 
-def test_epsilon_and_delta_become_the_largest_rho_that_implies_them(tmp_path: Path) -> None:
+def test_epsilon_and_delta_become_the_largest_rho_that_their_questions_may_cost(tmp_path: Path) -> None:
     delta = Fraction(1, 10**9)
     pair = f'mechanism = "discrete_gaussian"\nepsilon = "1"\ndelta = "{delta}"\nnoise = "seeded"\nseed = 1'
-    budget = release(sized(tmp_path, pair), tmp_path / "out").manifest["budget"]
+    manifest = release(sized(tmp_path, pair), tmp_path / "out").manifest
+    assert budget_check(manifest).passed
+    for section in (manifest["budget"]["asked"], manifest["config"]["privacy"]):
+        assert section["epsilon"] == "1"
+        section["epsilon"] = "9/10"  # better than what was bought
+    assert "beyond the (9/10, " in budget_check(manifest).detail
+    budget = manifest["budget"]
+    budget["asked"]["epsilon"] = "1"
+    assert "differ in the (epsilon, delta)" in budget_check(manifest).detail
     rho = Fraction(budget["rho"])
-    assert rho == rho_of_epsilon_delta(Fraction(1), delta)
+    assert Fraction(11, 10) < rho / rho_of_epsilon_delta(Fraction(1), delta) < Fraction(13, 10)
     assert budget["asked"] == {"epsilon": "1", "delta": str(delta)}
-    assert Fraction(999_999, 10**6) < Fraction(budget["implied"]["epsilon"]) <= 1
+    assert Fraction(9_999, 10**4) < Fraction(budget["implied"]["epsilon"]) <= 1
 
 
 @pytest.mark.parametrize("privacy", [SEEDED.replace('"1"', '"400"'), RHO.replace('"1/2"', '"2000"')])

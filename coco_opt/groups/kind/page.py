@@ -14,7 +14,7 @@ from coco_opt.groups.estimated.group_counts import with_group_counts
 from coco_opt.groups.kind import plots
 from coco_opt.releases.kind import Shown
 from coco_opt.report.explorer import Explored, explorer_section
-from coco_opt.report.html import GAP_NOTE, reading_section, shown_levels, table, unit_note
+from coco_opt.report.html import GAP_NOTE, guarantee_note, reading_section, shown_levels, table, unit_note
 from coco_opt.report.plots import error_figure
 
 _NOTES = (
@@ -93,7 +93,8 @@ def _worse(shown: Shown, errors: Mapping[str, Sequence[float]]) -> tuple[str, st
 
 def _unit_notes(shown: Shown) -> list[tuple[str, str]]:
     """Return whom noise protects, and what is hidden of groups where their numbers are private."""
-    notes, asked = [unit_note(shown.measurement.cost, "entity")], shown.measurement.asked
+    asked = shown.measurement.asked
+    notes = [unit_note(shown.measurement.cost, "entity"), guarantee_note(shown.measurement)]
     if not has_private_counts(asked):
         return notes
     each = ", ".join(f"{asked.levels[one.level]}: {one.law}" for one in count_questions(asked))

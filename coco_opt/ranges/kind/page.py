@@ -16,7 +16,7 @@ from coco_opt.ranges.kind.forecast import fan_out_name, words_of
 from coco_opt.ranges.measurement import IntervalCounts
 from coco_opt.releases.kind import Shown
 from coco_opt.report.explorer import Explored, explorer_section
-from coco_opt.report.html import reading_section, table, unit_note
+from coco_opt.report.html import guarantee_note, reading_section, table, unit_note
 from coco_opt.report.plots import GRID, INK, NOISE, TRUTH, picture
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def sections(shown: Shown) -> Sequence[str]:
         _ranges(histogram),
         _quantiles(histogram),
         _explorer(histogram),
-        reading_section((*_NOTES, unit_note(shown.measurement.cost, "entity"))),
+        reading_section((*_NOTES, unit_note(shown.measurement.cost, "entity"), guarantee_note(shown.measurement))),
     )
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from coco_opt.releases.kind import Shown
 from coco_opt.report.explorer import Explored, explorer_section
-from coco_opt.report.html import GAP_NOTE, reading_section, shown_levels, table, unit_note
+from coco_opt.report.html import GAP_NOTE, guarantee_note, reading_section, shown_levels, table, unit_note
 from coco_opt.topdown.answers import TableAnswers
 from coco_opt.topdown.constraint import SOURCE_WORDS
 from coco_opt.topdown.estimated.best_linear import LinearEstimates, best_linear
@@ -59,7 +59,14 @@ def sections_of(shown: Shown, errors: Mapping[str, Sequence[float]]) -> list[str
         explorer_section(_explored(shown, measured)),
         _relaxed(shown),
         _unproved(shown),
-        reading_section((*_NOTES, unit_note(shown.measurement.cost, "person"), _rows_note(measured))),
+        reading_section(
+            (
+                *_NOTES,
+                unit_note(shown.measurement.cost, "person"),
+                guarantee_note(shown.measurement),
+                _rows_note(measured),
+            )
+        ),
     ]
 
 
