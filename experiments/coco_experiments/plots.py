@@ -35,8 +35,7 @@ class Panel:
 
 def styled() -> AbstractContextManager[None]:
     """Return the style of every figure: colours told apart by all, no frame, and text that stays text in a PDF."""
-    from cycler import cycler
-    from matplotlib import rc_context
+    from matplotlib import cycler, rc_context
 
     return rc_context(
         {
