@@ -35,7 +35,8 @@ class Panel:
 
 def styled() -> AbstractContextManager[None]:
     """Return the style of every figure: colours told apart by all, no frame, and text that stays text in a PDF."""
-    from matplotlib import cycler, rc_context
+    from matplotlib import rc_context
+    from matplotlib.rcsetup import cycler
 
     return rc_context(
         {
