@@ -39,6 +39,7 @@ from coco_opt.cli.options import Version
 from coco_opt.errors import CocoOptError
 
 INTERRUPTED = 130
+_INTERRUPTED = "interrupted. What was paid for, if anything was, stays paid: the same command goes on for free"
 UNEXPECTED = 1
 BAD_USAGE = 2
 
@@ -124,7 +125,7 @@ def _run(arguments: list[str]) -> tuple[int, Failure | None]:
         result = command.main(args=arguments, prog_name="coco-opt", standalone_mode=False)
         return (result if isinstance(result, int) else 0), None
     except (KeyboardInterrupt, typer.Abort):
-        return INTERRUPTED, Failure(INTERRUPTED, "interrupted", "interrupted")
+        return INTERRUPTED, Failure(INTERRUPTED, "interrupted", _INTERRUPTED)
     except CocoOptError as error:
         return error.exit_code, Failure(error.exit_code, error.code, str(error))
     except SystemExit as stop:

@@ -182,6 +182,13 @@ class PrivacyConfig(Section):
             raise KeyedError("epsilon", "is required beside delta")
         return self
 
+    @model_validator(mode="after")
+    def _within_total(self) -> PrivacyConfig:
+        asked = self.rho if self.epsilon is None else self.epsilon
+        if self.total is not None and asked is not None and self.delta is None and asked > self.total:
+            raise KeyedError("total", f"is {self.total}, less than the {asked} that is asked for at once")
+        return self
+
     def _check_pure(self) -> None:
         for key in ("rho", "delta"):
             if getattr(self, key) is not None:

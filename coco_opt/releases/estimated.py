@@ -11,7 +11,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from coco_opt.errors import InputError
+from coco_opt.errors import InputError, MissingPackageError
 from coco_opt.files.folder import (
     MANIFEST,
     REPORT,
@@ -92,8 +92,10 @@ class Estimated:
 
     def to_polars(self, table: str | None = None) -> pl.DataFrame:
         """Return a table as a Polars frame, where Polars is installed; see ``to_arrow``."""
-        import polars as pl
-
+        try:
+            import polars as pl
+        except ModuleNotFoundError:
+            raise MissingPackageError("polars", "a Polars frame") from None
         return pl.DataFrame(self.to_arrow(table))
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:

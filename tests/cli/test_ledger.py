@@ -133,3 +133,9 @@ def test_an_interrupted_run_is_resumed_or_given_up(
     refused = coco("release", config)
     assert refused.code == 3
     assert "0 of 2 is left" in refused.errors[0]
+
+
+def test_a_total_below_what_is_asked_is_refused_before_any_table_is_opened(tmp_path: Path, coco: Runner) -> None:
+    ran = coco("check", write_groups(tmp_path, privacy=SECURE + '\ntotal = "1/2"'))
+    assert ran.code == 2
+    assert "[privacy.total] is 1/2, less than the" in ran.err
