@@ -62,7 +62,7 @@ class LossDistribution:
 
     def delta(self, epsilon: Fraction | float) -> float:
         """Return an upper bound on the smallest delta of (epsilon, delta)-differential privacy, at most 1."""
-        above = -np.expm1(_below(epsilon) - self.points)
+        above = -np.expm1(np.minimum(_below(epsilon) - self.points, 0.0))
         inside = above > 0
         finite: float = _raised(float(np.sum(self.masses[inside] * above[inside])), self.masses.size)
         return min(1.0, finite + self.infinite)

@@ -79,10 +79,21 @@ def planned(config: Config, reporter: Reporter, *, outline: bool = False) -> Pla
     with reporter.stage("Reading the public tables"):
         read = kind.outline if outline else kind.plan
         plan = _bought(read(config), read)
-    for note in plan.notes:
+    for note in (*plan.notes, *_doubled(plan.asked)):
         reporter.line(note)
     check_noise(plan.asked, source_of(config))
     return plan
+
+
+def _doubled(asked: Asked) -> Iterator[str]:
+    """Say which levels have the regions of the level above once more: often a column that is no level."""
+    counts = np.diff(asked.hierarchy.level_start)
+    for level in np.flatnonzero(counts[1:] == counts[:-1]) + 1:
+        above, name = asked.levels[level - 1], asked.levels[level]
+        yield (
+            f"Note: every region of level {above!r} has one region of {name!r} below it, which says nothing new for "
+            f"its share of the budget: if {name!r} is no level, leave its column out of the hierarchy"
+        )
 
 
 def _bought(plan: Plan, read: Callable[[Config], Plan]) -> Plan:
