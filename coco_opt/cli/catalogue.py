@@ -104,12 +104,16 @@ def _forwarders(trees: Iterable[ast.Module]) -> dict[str, tuple[int, str]]:
     return found
 
 
+def _is_coded(text: str) -> bool:
+    return "-" in text and _CODE.fullmatch(text) is not None
+
+
 def _said(tree: ast.Module, forwarders: Mapping[str, tuple[int, str]]) -> Iterator[tuple[str, str]]:
     """Yield the codes and messages of a module's errors, and of its constants that are both."""
     for node in tree.body:
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Tuple) and len(node.value.elts) == _PAIR:
             code, message = (part.value if isinstance(part, ast.Constant) else None for part in node.value.elts)
-            if isinstance(code, str) and isinstance(message, str) and "-" in code and _CODE.fullmatch(code):
+            if isinstance(code, str) and isinstance(message, str) and _is_coded(code) and not _is_coded(message):
                 yield code, message
     for function in (node for node in ast.walk(tree) if isinstance(node, Function)):
         for call, place in _coded_calls(function):

@@ -85,9 +85,9 @@ class LossDistribution:
 
     def times(self, count: int) -> LossDistribution:
         """Return the distribution of the sum of ``count`` such losses, count >= 1. O(log count) sums."""
-        half = self.times(count // 2) if count > 1 else self
         if count == 1:
             return self
+        half = self.times(count // 2)
         return half + half if count % 2 == 0 else half + half + self
 
 

@@ -107,7 +107,7 @@
     const first = data.from_zero ? 0 : -largest(-Infinity, places.map(place => -place)), last = largest(first + 1, places);
     const W = room(), H = 260, left = 52, right = 8, top = 8, bottom = 34;
     const wide = data.from_zero && last > 60, tall = data.from_zero && !share && most > 60, across = W - left - right;
-    const apart = data.from_zero ? 1 : smallest(places);  // what two neighbouring bars are apart
+    const apart = data.from_zero ? 1 : nearest(places);  // what two neighbouring bars are apart
     const x = size => left + across * (wide ? Math.log1p(size) / Math.log1p(last + 1) : (size - first + apart / 2) / (last - first + apart));
     const scaled = value => tall ? Math.log1p(value) / Math.log1p(most) : value / most;
     const y = value => top + (H - top - bottom) * (1 - scaled(Math.max(0, value)));
@@ -143,9 +143,10 @@
     const start = Math.ceil(least / step);
     return Array.from({ length: Math.floor(most / step) - start + 1 }, (_, k) => (start + k) * step);
   }
-  function smallest(places) {
+  function nearest(places) {
     const sorted = [...new Set(places)].sort((a, b) => a - b);
-    return sorted.slice(1).reduce((least, place, k) => Math.min(least, place - sorted[k]), Infinity) % Infinity || 1;
+    const apart = sorted.slice(1).map((place, k) => place - sorted[k]);
+    return apart.length ? -largest(-Infinity, apart.map(one => -one)) : 1;
   }
 
   function bars() {

@@ -52,9 +52,9 @@ def thin(count: int, limit: int = MAX_POINTS) -> NDArray[np.int64]:
     return np.unique(np.geomspace(1, count, limit).astype(np.int64) - 1)
 
 
-def is_many(points: NDArray[Any]) -> bool:
-    """Tell whether points are better drawn as an image: a browser takes a second to place thousands one by one."""
-    return points.size > _MOST_SHAPES
+def dots(axes: Axes, x: NDArray[Any], y: NDArray[Any], mark: str, **style: Any) -> None:
+    """Draw points: many as an image, for a browser takes a second to place thousands one by one."""
+    axes.plot(x, y, mark, rasterized=x.size > _MOST_SHAPES, **style)
 
 
 def plain_symlog(set_scale: Callable[..., None], axis: Axis) -> None:

@@ -13,12 +13,10 @@ from collections.abc import Mapping
 from html import escape
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from coco_experiments.experiment import Experiment, Outcome, readable
 from coco_opt.report.html import document, table
-
-if TYPE_CHECKING:
-    from coco_experiments.experiment import Experiment, Outcome
 
 _RECORDS = "_record.json"
 _FIGURES = (".png",)
@@ -69,8 +67,6 @@ def _section(record: Mapping[str, Any]) -> str:
 
 def _table(one: Mapping[str, Any]) -> str:
     """Return a table folded away under its title: a paper has thousands of figures."""
-    from coco_experiments.experiment import readable
-
     rows = one["rows"]
     header = tuple(rows[0]) if rows else ()
     shown = table(header, [[readable(row[name]) for name in header] for row in rows])

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -22,6 +22,17 @@ COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#0
 """Okabe and Ito's palette, told apart with any kind of sight, and three more."""
 MARKS = "osD^v<>Pdh*"
 _MANY_DECADES = 300.0
+_STYLE: Any = {
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.titlelocation": "left",
+    "axes.titlesize": 9.0,
+    "axes.labelsize": 8.0,
+    "font.size": 8.0,
+    "legend.frameon": False,
+    "pdf.fonttype": 42,
+    "svg.fonttype": "none",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,25 +44,14 @@ class Panel:
     errors: Mapping[str, Values] = field(default_factory=dict)
 
 
-def styled() -> AbstractContextManager[None]:
-    """Return the style of every figure: colours told apart by all, no frame, and text that stays text in a PDF."""
+@contextmanager
+def styled() -> Iterator[None]:
+    """Draw in the style of every figure: colours told apart by all, no frame, and text that stays text in a PDF."""
     from matplotlib import rc_context
     from matplotlib.rcsetup import cycler
 
-    return rc_context(
-        {
-            "axes.prop_cycle": cycler(color=COLOURS),
-            "axes.spines.top": False,
-            "axes.spines.right": False,
-            "axes.titlelocation": "left",
-            "axes.titlesize": 9.0,
-            "axes.labelsize": 8.0,
-            "font.size": 8.0,
-            "legend.frameon": False,
-            "pdf.fonttype": 42,
-            "svg.fonttype": "none",
-        }
-    )
+    with rc_context({**_STYLE, "axes.prop_cycle": cycler(color=COLOURS)}):
+        yield
 
 
 def width_of(columns: int) -> float:
@@ -70,16 +70,12 @@ def plain(axis: Axis) -> None:
     axis.set_minor_formatter(NullFormatter())
 
 
+@styled()
 def comparison(path: Path, panels: Mapping[str, Panel], xlabel: str, *, log: bool = False) -> list[Path]:
     """Write ``path``.png and ``path``.pdf, a row a label, at the width of a page of text; return the files.
 
     A linear axis starts at zero. Neighbouring panels with the same labels name them once.
     """
-    with styled():
-        return _comparison(path, panels, xlabel, log=log)
-
-
-def _comparison(path: Path, panels: Mapping[str, Panel], xlabel: str, *, log: bool) -> list[Path]:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -154,6 +150,7 @@ class LinePanel:
     lines: tuple[Line, ...]
 
 
+@styled()
 def lines(
     path: Path,
     rows: Sequence[Sequence[LinePanel]],
@@ -165,17 +162,9 @@ def lines(
     marks: bool = True,
 ) -> list[Path]:
     """Write ``path``.png and ``path``.pdf, panels in rows of any length, one legend for all; return the files."""
-    with styled():
-        return _lines(path, rows, (xlabel, ylabel), (xscale, yscale), marks=marks)
-
-
-def _lines(
-    path: Path, rows: Sequence[Sequence[LinePanel]], labels: tuple[str, str], scales: tuple[str, str], *, marks: bool
-) -> list[Path]:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    (xlabel, ylabel), (xscale, yscale) = labels, scales
     width = max(len(row) for row in rows)
     names = list(dict.fromkeys(line.name for row in rows for panel in row for line in panel.lines))
     header = 0.5 + 0.2 * -(-len(names) // 3)

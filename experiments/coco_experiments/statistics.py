@@ -24,6 +24,11 @@ class Mean:
         spread = float(np.std(values, ddof=1)) / math.sqrt(runs) if runs > 1 else None
         return cls(float(np.mean(values)), spread, runs)
 
+    @property
+    def signed(self) -> str | None:
+        """Return a mean difference and its standard error in words, None for a single run."""
+        return None if self.standard_error is None else f"{self.value:+,.1f} +- {self.standard_error:,.1f}"
+
 
 @dataclass(frozen=True, slots=True)
 class Reference:

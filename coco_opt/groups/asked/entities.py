@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 Runs = tuple[Int64Array, Int64Array, Int64Array]
 
-_NO_REGION = ("unknown-region", "this region is not in the hierarchy")
-
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
 class PublicGroups:
@@ -102,7 +100,7 @@ def read_group_counts(groups: InputLike, hierarchy: InputLike) -> PublicGroups:
         loaded = load(con, "groups", listed, GROUPS, only=("region_id",))
         checks.check_rows(loaded)
         checks.check_present(loaded, 0)
-        checks.check_known(loaded, 0, "leaves.region", *_NO_REGION)
+        _check_regions(loaded, 0)
         found = loaded.fetch("SELECT leaf, count(*) FROM {t} JOIN leaves ON c0 = region GROUP BY leaf")
     counts = np.zeros(len(tree.leaves), np.int64)
     for leaf, number in found:
@@ -153,11 +151,15 @@ def fetch_runs(con: duckdb.DuckDBPyConnection, query: str) -> Runs:
     return leaf, size, groups
 
 
+def _check_regions(table: Loaded, column: int) -> None:
+    checks.check_known(table, column, "leaves.region", "unknown-region", "this region is not in the hierarchy")
+
+
 def _check_groups(table: Loaded) -> None:
     checks.check_rows(table)
     checks.check_present(table, 1)
     checks.check_ids(table, (0,))
-    checks.check_known(table, 1, "leaves.region", *_NO_REGION)
+    _check_regions(table, 1)
     if table.value("SELECT count(*) - count(DISTINCT c0) FROM {t}"):
         row, moved = checks.second_row(table, "c0", "c1")
         if moved:

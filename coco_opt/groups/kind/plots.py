@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from coco_opt.groups.answers import RegionAnswer
 from coco_opt.groups.queries import exact_answers
 from coco_opt.histograms import CountOfCounts
-from coco_opt.report.plots import GRID, INK, NOISE, TRUTH, is_many, picture, plain_symlog, thin
+from coco_opt.report.plots import GRID, INK, NOISE, TRUTH, dots, picture, plain_symlog, thin
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -49,28 +49,10 @@ def _draw_histogram(
     if answer is not None:
         sizes, noisy = answer.histogram()
         kept = thin(sizes.size)
-        axes.plot(
-            sizes[kept], noisy[kept], ".", color=NOISE, markersize=3, alpha=0.5, label="noisy", rasterized=is_many(kept)
-        )
+        dots(axes, sizes[kept], noisy[kept], ".", color=NOISE, markersize=3, alpha=0.5, label="noisy")
     if truth is not None:
-        axes.plot(
-            truth.sizes,
-            truth.counts,
-            "_",
-            color=TRUTH,
-            markersize=7,
-            label="true (made data)",
-            rasterized=is_many(truth.sizes),
-        )
-    axes.plot(
-        estimate.sizes,
-        estimate.counts,
-        "o",
-        color=INK,
-        markersize=3,
-        label="released",
-        rasterized=is_many(estimate.sizes),
-    )
+        dots(axes, truth.sizes, truth.counts, "_", color=TRUTH, markersize=7, label="true (made data)")
+    dots(axes, estimate.sizes, estimate.counts, "o", color=INK, markersize=3, label="released")
     plain_symlog(axes.set_xscale, axes.xaxis)
     plain_symlog(axes.set_yscale, axes.yaxis)
     axes.set(xlabel="group size (people)", ylabel="groups", title="Groups of each size")
@@ -83,7 +65,7 @@ def _draw_residual(axes: Axes, answer: RegionAnswer, estimate: CountOfCounts) ->
     kept = thin(at.size)
     deviation = answer.law.variance**0.5
     axes.axhspan(-deviation, deviation, color=GRID, alpha=0.6, linewidth=0)
-    axes.plot(at[kept], difference[kept], ".", color=NOISE, markersize=3, alpha=0.6, rasterized=is_many(kept))
+    dots(axes, at[kept], difference[kept], ".", color=NOISE, markersize=3, alpha=0.6)
     axes.axhline(0.0, color=INK, linewidth=1)
     plain_symlog(axes.set_xscale, axes.xaxis)
     axes.set_xlim(left=-0.2)

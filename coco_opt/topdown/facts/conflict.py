@@ -45,10 +45,15 @@ class Conflict:
 
 def smallest_conflict(system: FactSystem, time_limit: float) -> Conflict | None:
     """Return facts that exclude each other, None where that could not be proved in time."""
-    deadline = perf_counter() + time_limit
     nested = conflict_by_sums(system)
-    if nested is not None or system.by_sums:
-        return nested
+    return conflict_by_programs(system, time_limit) if nested is None else nested
+
+
+def conflict_by_programs(system: FactSystem, time_limit: float) -> Conflict | None:
+    """Return facts that exclude each other, of a system in which no sums cross; None where none was proved to."""
+    if system.by_sums:
+        return None
+    deadline = perf_counter() + time_limit
     for facts in _suspects(system, deadline):
         found = _smallest_of(system, facts, deadline)
         if found is not None:

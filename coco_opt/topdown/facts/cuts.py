@@ -48,9 +48,13 @@ class Cut:
 
 @dataclass(frozen=True, eq=False)
 class CutOracle:
-    """Tells whether class counts of a region extend to its leaves under all facts below it."""
+    """Tells whether class counts of a region extend to its leaves under all facts below it.
+
+    By maximum flow where leaves' totals are known, unless ``flows`` is False: then always by projection.
+    """
 
     system: FactSystem
+    flows: bool = True
 
     @cached_property
     def box(self) -> tuple[Ints, Ints]:
@@ -60,6 +64,8 @@ class CutOracle:
     @cached_property
     def totals(self) -> Ints | None:
         """Return every leaf's known total int64[leaves] where nothing else but single classes is bound, else None."""
+        if not self.flows:
+            return None
         last, found = self.system.hierarchy.levels - 1, None
         for row in self.system.rows:
             single = np.count_nonzero(row.coefficients) == 1 and row.coefficients.max() == 1

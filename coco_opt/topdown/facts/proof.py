@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from coco_opt.topdown.facts.conflict import Conflict, conflict_by_sums, smallest_conflict
+from coco_opt.topdown.facts.conflict import Conflict, conflict_by_programs, conflict_by_sums
 from coco_opt.topdown.facts.programs import solve_whole
 from coco_opt.topdown.facts.system import FactSystem
 
@@ -74,7 +74,7 @@ def prove(system: FactSystem, *, time_limit: float = TIME_LIMIT, witness: bool =
         return Proof("holds", "a whole table was found", table, seconds=perf_counter() - start)
     if found.infeasible:
         left = max(1.0, time_limit - (perf_counter() - start))
-        proved = smallest_conflict(system, left)
+        proved = conflict_by_programs(system, left)
         if proved is not None:
             return _refused(system, proved, start)
     return Proof("undecided", f"not settled within {time_limit:g} s", seconds=perf_counter() - start)

@@ -11,12 +11,11 @@ from collections.abc import Callable
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
-from time import perf_counter, process_time
 from typing import Any
 
 import numpy as np
 
-from coco_experiments.bench.rows import Row, finish
+from coco_experiments.bench.rows import Row, clocked, finish
 from coco_experiments.bench.topdown import peak_megabytes
 from coco_experiments.data import find_data_file
 from coco_experiments.experiment import Outcome, Reporter
@@ -49,13 +48,6 @@ HAWAII_LIMIT, TYPES_LIMIT, PROOF_LIMIT, MEMORY_LIMIT = 60.0, 10.0, 30.0, 1000.0
 THREADS = 2
 
 
-def clocked(call: Callable[[], Any]) -> tuple[float, float, Any]:
-    """Return wall seconds, CPU seconds of this process and the value of one call."""
-    start, used = perf_counter(), process_time()
-    value = call()
-    return perf_counter() - start, process_time() - used, value
-
-
 def facilities(counts: TableCounts) -> RegionBounds:
     """Return which types of group quarters every block has: one person at least lives in each, nobody in others."""
     query = parse_query("residence", counts.schema)
@@ -67,9 +59,13 @@ def facilities(counts: TableCounts) -> RegionBounds:
 
 def exact(counts: TableCounts, text: str, level: int) -> RegionBounds:
     """Return a query's true answers in the regions of a level as public facts."""
-    query = parse_query(text, counts.schema)
-    answers = counts.answers_of(query.operator, counts.hierarchy.level_range(level))
-    return RegionBounds(query, level, answers, answers)
+    operator = parse_query(text, counts.schema).operator
+    return stated(counts, text, level, counts.answers_of(operator, counts.hierarchy.level_range(level)))
+
+
+def stated(counts: TableCounts, text: str, level: int, answers: np.ndarray) -> RegionBounds:
+    """Return a query's answers in the regions of a level, whatever the true ones are, as public facts."""
+    return RegionBounds(parse_query(text, counts.schema), level, answers, answers)
 
 
 def measured(counts: TableCounts) -> Measurement:
@@ -103,17 +99,14 @@ def cases(counts: TableCounts) -> list[tuple[str, list[RegionBounds], bool]]:
     wrong_ages[tract] += [1, -1]
     wrong_state = totals.lower.sum(axis=0, keepdims=True) - 1
 
-    def stated(text: str, level: int, answers: np.ndarray) -> RegionBounds:
-        return RegionBounds(parse_query(text, counts.schema), level, answers, answers)
-
     crossing = [homes, totals, ages, kinds]
     return [
         ("totals and facilities", [homes, totals], True),
         ("totals, facilities, two marginals that cross", crossing, True),
         ("one block too small", [RegionBounds(homes.query, last, crowded, open_to), totals], False),
-        ("one tract too small", [homes, totals, stated("total", last - 2, wrong_tract)], False),
-        ("one tract of other ages", [*crossing, stated("voting_age", last - 2, wrong_ages)], False),
-        ("the state too small", [homes, totals, stated("total", 0, wrong_state)], False),
+        ("one tract too small", [homes, totals, stated(counts, "total", last - 2, wrong_tract)], False),
+        ("one tract of other ages", [*crossing, stated(counts, "voting_age", last - 2, wrong_ages)], False),
+        ("the state too small", [homes, totals, stated(counts, "total", 0, wrong_state)], False),
     ]
 
 

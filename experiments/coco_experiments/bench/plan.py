@@ -144,7 +144,8 @@ def _persons(blocks: Callable[[], Blocks]) -> Callable[[Path], Any]:
     def write(folder: Path) -> Any:
         import pandas as pd
 
-        tables = small_tables(blocks())
+        made = blocks()
+        tables = small_tables(made)
         tree, schema = tables.hierarchy, tables.schema
         leaves = [tree.paths[leaf].split("/") for leaf in tree.leaves]
         levels = [f"level{level}" for level in range(tree.levels)]
@@ -154,7 +155,7 @@ def _persons(blocks: Callable[[], Blocks]) -> Callable[[Path], Any]:
         cells = [("no", race) for race in schema.attributes["race"][:-1]] + [("yes", "any")]
         rows = [
             (leaf[-1], *cell, int(count))
-            for leaf, counts in zip(leaves, blocks().people, strict=True)
+            for leaf, counts in zip(leaves, made.people, strict=True)
             for cell, count in zip(cells, counts, strict=True)
             if count
         ]
@@ -164,7 +165,7 @@ def _persons(blocks: Callable[[], Blocks]) -> Callable[[Path], Any]:
             "data": {"records": "records.parquet", "hierarchy": "hierarchy.csv"},
             "topdown": {
                 "attributes": {name: list(values) for name, values in schema.attributes.items()},
-                "structural_zeros": ["hispanic = no & race = any", "hispanic = yes & race != any"],
+                "structural_zeros": list(schema.structural_zeros),
                 "workload": ["total", "hispanic * race"],
             },
         }

@@ -5,12 +5,11 @@ from __future__ import annotations
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
-from time import perf_counter, process_time
 
 import numpy as np
 
 from coco_experiments.bench.joint import Case, cases
-from coco_experiments.bench.rows import Row, finish
+from coco_experiments.bench.rows import Row, clocked, finish
 from coco_experiments.experiment import Outcome, Reporter
 from coco_experiments.made import made_counts
 from coco_opt.choices import SolverChoices
@@ -48,9 +47,8 @@ def timed(measurement: Measurement, threads: int) -> tuple[GroupsResult, float, 
     """Return the estimate with its intervals, the seconds it took, and the processor's seconds."""
     losses: list[Loss] = ["l1"] * measurement.hierarchy.levels
     method = GroupsMethod(tuple(losses), consistency="posterior", intervals=0.9)
-    start, used = perf_counter(), process_time()
-    found = estimate_groups(measurement, method, SolverChoices(), threads=threads)
-    return found, perf_counter() - start, process_time() - used
+    seconds, used, found = clocked(lambda: estimate_groups(measurement, method, SolverChoices(), threads=threads))
+    return found, seconds, used
 
 
 def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:

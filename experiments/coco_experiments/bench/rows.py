@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from time import perf_counter, process_time
+from typing import TypeVar
 
 from coco_experiments.experiment import Cell, Outcome, Reporter, Table, write_csv, write_json
+
+T = TypeVar("T")
 
 COLUMNS = ("instance", "what", "n", "seconds", "ns an element", "against", "times faster", "target", "met")
 
@@ -53,6 +57,13 @@ class Row:
             target,
             self.met,
         )
+
+
+def clocked(call: Callable[[], T]) -> tuple[float, float, T]:
+    """Return wall seconds, CPU seconds of this process and the value of one call."""
+    start, used = perf_counter(), process_time()
+    value = call()
+    return perf_counter() - start, process_time() - used, value
 
 
 def worst(rows: Sequence[Row], what: str) -> str:

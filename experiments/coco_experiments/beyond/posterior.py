@@ -87,9 +87,7 @@ def error_table(found: Sequence[Results]) -> Table:
             for level, (mean, difference) in enumerate(zip(means_of(runs), differences, strict=True)):
                 own: tuple[Cell, ...] = (one.case.name, one.case.max_size, method, level)
                 quotient = mean.value / float(beside[:, level].mean()) if beside[:, level].any() else None
-                error = difference.standard_error
-                paired = None if error is None else f"{difference.value:+,.1f} +- {error:,.1f}"
-                rows.append((*own, mean.value, mean.standard_error, mean.runs, quotient, paired))
+                rows.append((*own, mean.value, mean.standard_error, mean.runs, quotient, difference.signed))
     notes = (
         SEEDED,
         BARS,
@@ -109,10 +107,9 @@ def planned_table(found: Sequence[Results]) -> Table:
         own, beside = np.array(one.errors[PLANNED]), np.array(one.errors[CELLS])
         differences = means_of([tuple(row) for row in own - beside])
         for level, growth in enumerate(one.asked[PLANNED].growth):
-            mean, mean_cells, error = own[:, level].mean(), beside[:, level].mean(), differences[level].standard_error
-            paired = None if error is None else f"{differences[level].value:+,.1f} +- {error:,.1f}"
-            quotient = float(mean / mean_cells) if mean_cells else None
-            rows.append((one.case.name, level, growth, float(mean_cells), float(mean), quotient, paired))
+            mean, mean_cells = float(own[:, level].mean()), float(beside[:, level].mean())
+            quotient = mean / mean_cells if mean_cells else None
+            rows.append((one.case.name, level, growth, mean_cells, mean, quotient, differences[level].signed))
     notes = (
         "What plan --optimise chooses from public facts alone: regions, groups and K, no public data.",
         "A data set that is missing here is asked for its cells by the planner too.",

@@ -99,9 +99,7 @@ def wrong_prior_table(cases: Sequence[Made], seeds: Sequence[int], reporter: Rep
         differences = means_of([tuple(row) for row in errors[:, 1] - errors[:, 0]])
         for level, difference in enumerate(differences):
             quotient = float(posterior[level] / joint[level]) if joint[level] else None
-            error = difference.standard_error
-            paired = None if error is None else f"{difference.value:+,.1f} +- {error:,.1f}"
-            shown = float(joint[level]), float(posterior[level]), quotient, paired, len(seeds)
+            shown = float(joint[level]), float(posterior[level]), quotient, difference.signed, len(seeds)
             rows.append((case.law, case.groups, str(case.epsilon), level, *shown))
         reporter.progress(NAME, done, len(cases))
     notes = (

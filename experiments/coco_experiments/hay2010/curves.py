@@ -45,13 +45,9 @@ class AxisStyle:
     marks: bool = True
 
 
+@styled()
 def draw(path: Path, rows: Sequence[Sequence[CurvePanel]], style: AxisStyle) -> list[Path]:
     """Write ``path``.png and ``path``.pdf, panels in rows; return the files."""
-    with styled():
-        return _drawn(path, rows, style)
-
-
-def _drawn(path: Path, rows: Sequence[Sequence[CurvePanel]], style: AxisStyle) -> list[Path]:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

@@ -100,9 +100,7 @@ def elimination() -> list[Inequality]:
 
 def cutting(*, lifted: bool) -> list[Inequality]:
     """Return the cuts that towns near the corners need, by flows or by projecting the regions' tables (lifting)."""
-    oracle = CutOracle(FactSystem.of(TOWN, SCHEMA, facts()))
-    if lifted:
-        oracle.__dict__["totals"] = None  # structure unknown: every answer from the linear program
+    oracle = CutOracle(FactSystem.of(TOWN, SCHEMA, facts()), flows=not lifted)
     found = list(EVERYBODY)  # the town's own fact
     near = (0, 1, 2, 48, 49, 50, 98, 99, 100, 101)
     corners = [(f, c, 2 * STUDENTS - f - c) for f, c in product(near, near)]

@@ -17,6 +17,7 @@ from coco_experiments.experiment import Cell, Outcome, Reporter, Table, write_cs
 from coco_experiments.kuo2018.answers import split_evenly
 from coco_experiments.kuo2018.cases import Case, hawaii_case, small_cases, taxi_case
 from coco_experiments.kuo2018.draws import Levels, mean_by_level
+from coco_experiments.kuo2018.joint import TAXI_MAX_SIZE
 from coco_experiments.kuo2018.sweep import BARS, SEEDED, means_of
 from coco_experiments.plots import Panel, comparison
 from coco_experiments.statistics import Mean
@@ -27,7 +28,6 @@ from coco_opt.privacy import Epsilon, SeededNoise
 NAME = "kuo2018/private_counts"
 EPSILON = Fraction(1)
 SEEDS = (2018, 2019, 2020, 2021, 2022)
-TAXI_MAX_SIZE = 5_000
 SHARES = (None, Fraction(1, 20), Fraction(1, 10), Fraction(1, 5), Fraction(2, 5))
 METHODS = (GroupsMethod(consistency="joint"), GroupsMethod(consistency="matching"))
 COLUMNS = (

@@ -202,19 +202,23 @@ def statements(results: Sequence[Result]) -> tuple[Statement, ...]:
         near = all(abs(mean / value - 1.0) <= STATED_BAND for mean, value in zip(means, one.published, strict=True))
         where = f"Table 4, {one.case}, {one.method}, one seed"
         found.append(Statement(where, _levels(one.published), _levels(means), None if why else near, why))
-    for winner in (one for one in results if one.noise == INDEPENDENT and one.method == TOP_DOWN.name):
-        other = next(
-            one for one in results if (one.case, one.noise, one.method) == (winner.case, INDEPENDENT, BOTTOM_UP.name)
-        )
-        if winner.published is None:
-            continue
-        ratios = [mine.value / its.value for mine, its in zip(winner.means, other.means, strict=True)]
-        measured = f"errors of top-down are {', '.join(f'{ratio:.2f}' for ratio in ratios)} times bottom-up's, by level"
-        why = not_comparable(winner.case) or (ONE_SEED_CAUSE if ratios[0] >= 1.0 else "")
-        holds = None if not_comparable(winner.case) else ratios[0] < 1.0
-        where = f"Table 4, {winner.case}, independent noise"
-        found.append(Statement(where, "top-down is more accurate than bottom-up at the root", measured, holds, why))
+    alone = {(one.case, one.method): one for one in results if one.noise == INDEPENDENT}
+    for (case, method), one in alone.items():
+        if method == TOP_DOWN.name and one.published is not None:
+            found.append(_independent(one, alone[case, BOTTOM_UP.name]))
     return tuple(found)
+
+
+def _independent(top_down: Result, bottom_up: Result) -> Statement:
+    ratios = [mine.value / its.value for mine, its in zip(top_down.means, bottom_up.means, strict=True)]
+    incomparable, holds = not_comparable(top_down.case), ratios[0] < 1.0
+    return Statement(
+        f"Table 4, {top_down.case}, independent noise",
+        "top-down is more accurate than bottom-up at the root",
+        f"errors of top-down are {', '.join(f'{ratio:.2f}' for ratio in ratios)} times bottom-up's, by level",
+        None if incomparable else holds,
+        incomparable or ("" if holds else ONE_SEED_CAUSE),
+    )
 
 
 def _levels(values: Sequence[float]) -> str:
