@@ -28,6 +28,12 @@ def verify(
         Path | None,
         typer.Option("--signed-by", metavar="PUBLIC", help="Also ask for a signature with this Ed25519 key (PEM)."),
     ] = None,
+    earlier: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--earlier", metavar="DIR", help="Where a release lies that this one agrees with, if not beside it."
+        ),
+    ] = None,
     json: Json = False,
     version: Version = False,
 ) -> int:
@@ -38,7 +44,7 @@ def verify(
     if not os.path.isdir(folder):  # noqa: PTH112 - False too for a name that no file system takes
         raise InputError("file-not-found", "no such release folder", Place(str(folder)))
     paid = [] if ledger is None else verify_paid(folder, load_config(ledger))
-    checks = [*verify_folder(folder, signed_by), *paid]
+    checks = [*verify_folder(folder, signed_by, earlier or ()), *paid]
     failed = [check.name for check in checks if not check.passed]
     if json:
         write_json({"passed": not failed, "checks": [asdict(check) for check in checks]})

@@ -132,11 +132,15 @@ class Shown:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Folder:
-    """A release folder whose shared files were found sound: its manifest, and its regions by row."""
+    """A release folder whose shared files were found sound: its manifest, and its regions by row.
+
+    ``earlier`` are folders where releases that it builds on may lie, besides its own parent.
+    """
 
     path: Path
     manifest: Mapping[str, Any]
     regions: Regions
+    earlier: tuple[Path, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

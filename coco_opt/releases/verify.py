@@ -6,7 +6,8 @@ From the raw files and without the code that wrote them; it never raises on bad 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +27,14 @@ from coco_opt.releases.seal import budget_check, seal_check
 from coco_opt.releases.signing import signature_check
 
 
-def verify_folder(folder: str | Path, signed_by: Path | None = None) -> list[Check]:
+def verify_folder(folder: str | Path, signed_by: Path | None = None, earlier: Sequence[str | Path] = ()) -> list[Check]:
     """Check a release or a published measurement, and its signature where there is one or a public key is given.
 
+    ``earlier`` is as in ``verify_release``.
     Raises InputError (file-not-found, bad-key) where the key cannot be read.
     """
     folder = Path(folder)
-    checks = _measurement(folder) if is_measurement(folder) else verify_release(folder)
+    checks = _measurement(folder) if is_measurement(folder) else verify_release(folder, earlier)
     signed = signed_by is not None or os.path.lexists(folder / SIGNATURE)
     return [*checks, signature_check(folder, signed_by)] if signed else checks
 
@@ -54,8 +56,11 @@ def _measurement(folder: Path) -> list[Check]:
     ]
 
 
-def verify_release(folder: str | Path) -> list[Check]:
-    """Check that a release folder is whole and holds what its manifest promises. O(rows log rows)."""
+def verify_release(folder: str | Path, earlier: Sequence[str | Path] = ()) -> list[Check]:
+    """Check that a release folder is whole and holds what its manifest promises. O(rows log rows).
+
+    Releases that it agrees with are looked for beside it and in ``earlier``, their folders or folders that hold them.
+    """
     folder = Path(folder)
     try:
         manifest = read_manifest(folder)
@@ -68,7 +73,7 @@ def verify_release(folder: str | Path) -> list[Check]:
     checks = [_files(folder, manifest), seal_check(folder / MANIFEST, manifest), _manifest(manifest, kind)]
     if not checks[-1].passed:
         return checks
-    return [*checks, budget_check(manifest), *_content(folder, manifest, kind)]
+    return [*checks, budget_check(manifest), *_content(folder, manifest, kind, earlier)]
 
 
 def _files(folder: Path, manifest: Mapping[str, Any]) -> Check:
@@ -105,14 +110,16 @@ def _manifest(manifest: Mapping[str, Any], kind: AnyKind) -> Check:
     return Check("manifest", not problem, problem or f"promises {len(promises or [])} properties")
 
 
-def _content(folder: Path, manifest: Mapping[str, Any], kind: AnyKind) -> Iterator[Check]:
+def _content(
+    folder: Path, manifest: Mapping[str, Any], kind: AnyKind, earlier: Sequence[str | Path]
+) -> Iterator[Check]:
     """Yield the checks of the shared files, then the kind's; promises that cannot be checked count as broken."""
     failure, seen = "", set()
     try:
         regions, check = checked_regions(folder)
         yield check
         if regions is not None:
-            for check in kind.verify(Folder(folder, manifest, regions)):
+            for check in kind.verify(Folder(folder, manifest, regions, tuple(map(Path, earlier)))):
                 seen.add(check.name)
                 yield check
     except CocoOptError as error:
@@ -133,7 +140,12 @@ def verify_paid(folder: str | Path, config: Config) -> list[Check]:
         manifest, books = read_manifest(Path(folder)), ledger_of(config).books()
         if manifest["private"] is False and not _asked_in(manifest, books):
             return [Check("paid", passed=True, detail="NOT PRIVATE: there was nothing to pay")]
-        return [_paid(manifest, books), _recorded(file_digest(path), books)]
+        earlier = [
+            replace(_paid(one, books), name=f"paid: {one['release']}")
+            for one in manifest.get("agrees_with", ())
+            if one["private"]
+        ]
+        return [_paid(manifest, books), _recorded(file_digest(path), books), *earlier]
     except (KeyError, TypeError, ValueError):
         failure = f"{MANIFEST} does not say what was measured at which cost"
     except CocoOptError as error:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,8 @@ class TableAnswers:
     """The noisy answers of every asked query in every region, in the hierarchy's order, with what is public.
 
     ``answers`` [levels][queries] are int64[regions of the level, answers of the query], read-only, or None where
-    nothing was asked; ``invariants`` are all exact answers and bounds, closed under sums. Raises ProblemError where
+    nothing was asked; ``invariants`` are all exact answers and bounds, closed under sums, ``earlier`` what is said of
+    the releases that they agree with. Raises ProblemError where
     the parts do not fit together.
     """
 
@@ -36,6 +37,7 @@ class TableAnswers:
     plan: TablePlan
     answers: Levels
     invariants: Invariants
+    earlier: tuple[Mapping[str, Any], ...] = ()
 
     def __post_init__(self) -> None:
         answers = tuple(tuple(level) for level in self.answers)
@@ -59,7 +61,8 @@ class TableAnswers:
 
     def __reduce__(self) -> tuple[Callable[..., TableAnswers], tuple[Any, ...]]:
         # Unpickled arrays are writable: going through the constructor makes them read-only again.
-        return TableAnswers, (self.hierarchy, self.schema, self.plan, self.answers, self.invariants)
+        parts = self.hierarchy, self.schema, self.plan, self.answers, self.invariants, self.earlier
+        return TableAnswers, parts
 
     @classmethod
     def of(cls, measurement: Measurement) -> TableAnswers:
@@ -79,12 +82,17 @@ class TableAnswers:
             for one, question in zip(asked.invariants, asked.exact, strict=True)
         ]
         facts = Invariants(asked.hierarchy, asked.schema, (*asked.bounds, *exact), asked.invariants, asked.linear)
-        return cls(asked.hierarchy, asked.schema, asked.plan, answers, facts)
+        return cls(asked.hierarchy, asked.schema, asked.plan, answers, facts, asked.earlier)
 
     @property
     def queries(self) -> tuple[Query, ...]:
         """Return the queries of the plan."""
         return self.plan.queries
+
+    @property
+    def alone(self) -> TableAnswers:
+        """Return the same without what earlier releases say: their answers have noise of their own."""
+        return replace(self, invariants=self.invariants.but("release"))
 
     def variance(self, level: int, query: int) -> float:
         """Return the exact variance of one answer's noise; infinite where the query was not asked."""

@@ -23,13 +23,17 @@ from coco_opt.topdown.names import nearest
 from coco_opt.topdown.rules import parse_rule
 from coco_opt.topdown.schema import Schema
 
-Source = Literal["structural", "public", "data"]
+StatedSource = Literal["structural", "public", "data"]
 """Where a fact comes from: true of every possible table, known from elsewhere, or taken from the private data."""
+Source = StatedSource | Literal["release"]
+"""The same, or published in an earlier release that this one agrees with."""
+SOURCES: tuple[str, ...] = (*get_args(StatedSource), "release")
 
 SOURCE_WORDS: Mapping[Source, str] = {
     "structural": "structural: true of every possible table",
     "public": "public: known from elsewhere",
     "data": "taken from the data: published as it is, without noise",
+    "release": "published in an earlier release, with which this one agrees",
 }
 TOTAL = "total"
 LARGEST_COEFFICIENT = 2**20
@@ -67,8 +71,8 @@ class LinearConstraint:
     source: Source = "structural"
 
     def __post_init__(self) -> None:
-        if self.source not in get_args(Source):
-            raise InputError("bad-constraint", f"{self.text!r}: source must be one of {', '.join(get_args(Source))}")
+        if self.source not in SOURCES:
+            raise InputError("bad-constraint", f"{self.text!r}: source must be one of {', '.join(SOURCES)}")
         if not self.terms or any(not 0 < abs(weight) <= LARGEST_COEFFICIENT for weight, _ in self.terms):
             message = f"needs a count, and coefficients other than 0 and up to {LARGEST_COEFFICIENT:,}"
             raise InputError("bad-constraint", f"{self.text!r} {message}")

@@ -180,6 +180,14 @@ class Invariants:
         """Return all facts as they were stated."""
         return (*self.bounds, *self.linear)
 
+    def but(self, source: Source) -> Invariants:
+        """Return the facts that do not come from one source."""
+        if all(one.source != source for one in self.stated):
+            return self
+        bounds = tuple(one for one in self.bounds if one.source != source)
+        linear = tuple(one for one in self.linear if one.source != source)
+        return Invariants(self.hierarchy, self.schema, bounds, self.declared, linear)
+
     @cached_property
     def system(self) -> FactSystem:
         """Return all stated facts over the leaves."""

@@ -25,6 +25,8 @@ Int64 = NDArray[np.int64]
 KIND = "tables"
 ROWS = "rows_a_person"
 """The fact, and the key of the configuration, that is the public maximum of rows a person; 1 where it is absent."""
+AGREES = "agrees_with"
+"""The fact, and the key of the configuration and of the manifest, that is the earlier releases to agree with."""
 _LOWER, _UPPER = "bounds {} lower", "bounds {} upper"
 _LINEAR_LOWER, _LINEAR_UPPER = "constraint {} lower", "constraint {} upper"
 
@@ -33,6 +35,7 @@ _LINEAR_LOWER, _LINEAR_UPPER = "constraint {} lower", "constraint {} upper"
 class TableQuestions:
     """All that is public before the noise: regions, cells, what each query costs, what is exact and what is bounded.
 
+    ``earlier`` says of which releases, as JSON-able values, the bounds and constraints of source "release" are.
     Raises ProblemError where the parts do not fit together, or exact answers meet neighbours that add or remove a
     person; InputError (inconsistent-bounds) for bounds that no table satisfies.
     """
@@ -43,12 +46,14 @@ class TableQuestions:
     invariants: tuple[Invariant, ...] = ()
     bounds: tuple[RegionBounds, ...] = ()
     linear: tuple[LinearConstraint, ...] = ()
+    earlier: tuple[Mapping[str, Any], ...] = ()
 
     def __post_init__(self) -> None:
         distinct = {(one.level, one.query.text): one for one in self.invariants}
         object.__setattr__(self, "invariants", tuple(distinct.values()))
         object.__setattr__(self, "bounds", tuple(self.bounds))
         object.__setattr__(self, "linear", tuple(self.linear))
+        object.__setattr__(self, "earlier", tuple(self.earlier))
         if self.plan.levels != self.hierarchy.levels:
             raise ProblemError(f"the plan is for {self.plan.levels} levels, the hierarchy has {self.hierarchy.levels}")
         for query in self.plan.queries:
@@ -90,7 +95,8 @@ class TableQuestions:
             asked.facts.get(ROWS, 1),
         )
         exact = [Invariant(parse_query(text, schema), level) for level, text in asked.facts["invariants"]]
-        return cls(asked.hierarchy, schema, plan, tuple(exact), tuple(_bounds(asked, schema)), tuple(_linear(asked)))
+        bounds, linear, earlier = _bounds(asked, schema), _linear(asked), asked.facts.get(AGREES, ())
+        return cls(asked.hierarchy, schema, plan, tuple(exact), tuple(bounds), tuple(linear), tuple(earlier))
 
     def asked(self, levels: Sequence[str] = (), region_ids: Sequence[str | None] = ()) -> Asked:
         """Return the public half of a measurement, read back by ``of``.
@@ -115,6 +121,7 @@ class TableQuestions:
                     [one.level, one.text, [list(term) for term in one.terms], one.source] for one in self.linear
                 ],
                 **({ROWS: self.plan.rows} if self.plan.rows > 1 else {}),
+                **({AGREES: [dict(one) for one in self.earlier]} if self.earlier else {}),
             },
             tables=self._sides(),
             region_ids=tuple(region_ids),

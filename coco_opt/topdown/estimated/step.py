@@ -143,7 +143,7 @@ class SplitStep:
         Sums and constraints need not hold then: rounding makes them.
         """
         try:
-            exact = self.core is not None or self.cutting is not None
+            exact = self.core is not None or self.cutting is not None or bool(self.measured.earlier)
             suited = SUITED if exact and problem.variables <= _MOST_SUITED else ()
             return np.asarray(self.solvers.solve_suited(problem, suited), dtype=np.float64)
         except SolverError as error:

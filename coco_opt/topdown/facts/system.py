@@ -157,7 +157,7 @@ class FactSystem:
             said = f"{row.label!r} is at most {high:,}"
         else:
             said = f"{row.label!r} is {low:,} to {high:,}"
-        return f"{said} in {path!r}"
+        return f"{said} in {path!r}" + (", as published before" if row.source == "release" else "")
 
     @cached_property
     def by_sums(self) -> bool:

@@ -42,7 +42,7 @@ def read_look_alike(plan: Plan, path: Path) -> LookAlike:
     Bounds and constraints are not asked: they are of other people.
     """
     detail: TablesDetail = plan.detail
-    questions = replace(detail.questions, bounds=(), linear=())
+    questions = replace(detail.questions, bounds=(), linear=(), earlier=())
     asked = questions.asked(plan.asked.levels, plan.asked.region_ids)
     like = plan.on(asked, TablesDetail(questions, detail.workload, detail.public))
     return LookAlike(like, count_records(like, path), f"the public records {path.name}{_left_out(detail.questions)}")

@@ -16,7 +16,7 @@ from coco_opt.topdown.estimated.method import Pass, TopdownMethod, misfit
 from coco_opt.topdown.kind.plan import blamed, constraints_of, schema_of_config, workload_of
 from coco_opt.topdown.plan import TablePlan
 from coco_opt.topdown.queries import Query, parse_queries, parse_query
-from coco_opt.topdown.questions import ROWS, TableQuestions
+from coco_opt.topdown.questions import AGREES, ROWS, TableQuestions
 from coco_opt.topdown.schema import Schema
 
 _STAYS = "was stated when this was measured: the tables hold it all the same, so state it here too"
@@ -64,6 +64,9 @@ def method_of(config: Config, asked: Asked) -> TablesMethod:
     left_out = next((one for one in questions.linear if one.is_relation and _key(one) not in kept), None)
     if left_out is not None:
         raise config.error("topdown.constraints", f"leave out {left_out.text!r}, which {_STAYS}")
+    if len(section.agrees_with) != len(questions.earlier):
+        names = ", ".join(repr(one["release"]) for one in questions.earlier) or "none"
+        raise config.error(f"topdown.{AGREES}", f"are not the releases agreed with when this was measured: {names}")
     passes = blamed(config, "passes", lambda: tuple(Pass(one.queries, one.tolerance) for one in section.passes))
     workload = workload_of(config, schema)
     order = blamed(config, "rounding_order", lambda: parse_queries(section.rounding_order or (), schema))
@@ -102,6 +105,7 @@ def asked_keys(asked: Asked) -> dict[str, Any]:
         **({"invariants": exact} if exact else {}),
         **_constraint_keys(asked, questions.linear),
         **({ROWS: plan.rows} if plan.rows > 1 else {}),
+        **({AGREES: [one["release"] for one in questions.earlier]} if questions.earlier else {}),
     }
 
 
@@ -110,7 +114,7 @@ def _constraint_keys(asked: Asked, linear: Sequence[LinearConstraint]) -> dict[s
     found = []
     for one in linear:
         bound = (one.lower > -UNBOUNDED) | (one.upper < UNBOUNDED)
-        if not one.is_relation or not bound.any():
+        if not one.is_relation or one.source == "release" or not bound.any():
             continue
         low, high = int(one.lower[bound][0]), int(one.upper[bound][0])
         side = f"= {low}" if low == high else f">= {low}" if low > -UNBOUNDED else f"<= {high}"

@@ -8,13 +8,16 @@ from typing import Any
 
 import numpy as np
 
+from coco_opt.privacy.cost import cost_of
 from coco_opt.releases.kind import Shown
 from coco_opt.report.explorer import Explored, explorer_section
 from coco_opt.report.html import GAP_NOTE, guarantee_note, reading_section, shown_levels, table, unit_note
 from coco_opt.topdown.answers import TableAnswers
 from coco_opt.topdown.constraint import SOURCE_WORDS
 from coco_opt.topdown.estimated.best_linear import LinearEstimates, best_linear
+from coco_opt.topdown.kind.earlier import account_line
 from coco_opt.topdown.kind.files import CellRuns
+from coco_opt.topdown.questions import AGREES
 
 _CELLS = 8  # changed cells of a relaxed region that are shown
 _IMPLIED = {
@@ -54,8 +57,9 @@ def sections_of(shown: Shown, errors: Mapping[str, Sequence[float]]) -> list[str
         _summary(measured),
         _method(shown),
         _facts(shown),
+        _earlier(shown, measured),
         _errors(shown.measurement.asked.levels, errors),
-        _answers(shown, best_linear(measured)),
+        _answers(shown, best_linear(measured.alone)),
         explorer_section(_explored(shown, measured)),
         _relaxed(shown),
         _unproved(shown),
@@ -116,6 +120,29 @@ def _facts(shown: Shown) -> str:
     how = _IMPLIED[implied["method"]].format(**implied)
     facts_table = table(("level", "fact", "where it comes from"), rows, numeric=3)
     return f"<h2>What holds exactly</h2>\n{facts_table}\n<p class='note'>{escape(how)}</p>"
+
+
+def _earlier(shown: Shown, measured: TableAnswers) -> str:
+    said = shown.manifest.get(AGREES, [])
+    if not said:
+        return ""
+    rows = [
+        (one["release"], one["level_name"], _shared(one), str(cost_of(one["budget"])), one["manifest"][:16])
+        for one in said
+    ]
+    header = ("release", "exact in every region of", "on", "cost", "SHA-256 of its manifest")
+    asked = shown.measurement.asked
+    line = account_line(asked.cost, asked.neighbours, measured.earlier)
+    return (
+        f"<h2>Earlier releases</h2>\n<p>{escape(line)}.</p>\n{table(header, rows, numeric=5)}\n<p class='note'>These "
+        "tables repeat what was published there, errors and all, in these regions and above.</p>"
+    )
+
+
+def _shared(one: Mapping[str, Any]) -> str:
+    if "groups" in one:
+        return "; ".join(f"{what}: {conditions}" for what, conditions in one["groups"].items())
+    return " * ".join(one["on"]) or "total"
 
 
 def _errors(levels: Sequence[str], errors: Mapping[str, Sequence[float]]) -> str:

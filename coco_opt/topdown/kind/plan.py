@@ -23,10 +23,11 @@ from coco_opt.topdown.constraint import LinearConstraint
 from coco_opt.topdown.facilities import Facilities, FacilityType, zeros_of
 from coco_opt.topdown.facts.proof import Proof
 from coco_opt.topdown.invariants import Invariant, RegionBounds, Stated
+from coco_opt.topdown.kind.earlier import Earlier, account_line, check_account, earlier_of
 from coco_opt.topdown.kind.files import RESERVED
 from coco_opt.topdown.plan import TablePlan
 from coco_opt.topdown.queries import Query, parse_queries, parse_query
-from coco_opt.topdown.questions import TableQuestions
+from coco_opt.topdown.questions import AGREES, TableQuestions
 from coco_opt.topdown.schema import Schema, ValueGroups
 from coco_opt.topdown.strategy import Strategy
 
@@ -55,18 +56,29 @@ def plan_tables(config: Config) -> Plan:
     workload = workload_of(config, schema)
     public = read_regions(config.data.given("hierarchy"))
     bounds, linear = facts_of(config, public, schema)
+    earlier = _earlier(config, public, schema)
     costs = config.levels_cost(public.hierarchy.levels)
     questions = TableQuestions(
         public.hierarchy,
         schema,
         table_plan_of(config, schema, workload, costs),
         _invariants(config, public, schema),
-        bounds,
-        linear,
+        (*bounds, *earlier.bounds),
+        (*linear, *earlier.linear),
+        earlier.said,
     )
     proof = proved(questions)
     asked = questions.asked(public.levels, public.region_ids)
-    return Plan(config, asked, TablesDetail(questions, workload, public, proof), tuple(_undecided(proof)))
+    notes = [] if not earlier.said else [account_line(asked.cost, asked.neighbours, earlier.said)]
+    return Plan(config, asked, TablesDetail(questions, workload, public, proof), (*notes, *_undecided(proof)))
+
+
+def _earlier(config: Config, public: PublicRegions, schema: Schema) -> Earlier:
+    """Return what the releases bind that these tables are to agree with. Raises ConfigError."""
+    releases, counts = config.method.agrees_with, config.method.counts
+    earlier = blamed(config, AGREES, lambda: earlier_of(releases, public.hierarchy, public.levels, schema, counts))
+    check_account(config, earlier.said)
+    return earlier
 
 
 def _undecided(proof: Proof) -> Iterator[str]:

@@ -13,6 +13,7 @@ from coco_opt.releases.kind import Released
 from coco_opt.topdown.answers import TableAnswers
 from coco_opt.topdown.estimated.best_linear import LinearEstimates, best_linear, is_full, trees_are_best
 from coco_opt.topdown.estimated.estimate import TablesResult
+from coco_opt.topdown.kind.earlier import account_line, spent_in_all
 from coco_opt.topdown.kind.files import (
     CONSTRAINTS,
     ESTIMATES,
@@ -29,12 +30,13 @@ from coco_opt.topdown.kind.files import (
 from coco_opt.topdown.kind.method import TablesMethod
 from coco_opt.topdown.kind.verify import ALWAYS, CONSTRAINTS_HOLD, INVARIANTS_HOLD, MICRODATA_AGREE
 from coco_opt.topdown.plain import plain_schema
+from coco_opt.topdown.questions import AGREES
 
 
 def released(measurement: Measurement, method: TablesMethod, result: TablesResult, config: Config) -> Released:
     """Return the tables beside unbiased estimates, what holds exactly, and microdata where they are asked for."""
     asked, measured = measurement.asked, TableAnswers.of(measurement)
-    linear, facts = best_linear(measured), measured.invariants
+    linear, facts = best_linear(measured.alone), measured.invariants.but("release")
     runs = CellRuns.of(result.tables)
     estimates, left_out = estimate_table(asked, linear, method.workload)
     files: dict[str, FileTable] = {TABLES: cell_table(asked, result.schema, runs)}
@@ -45,6 +47,8 @@ def released(measurement: Measurement, method: TablesMethod, result: TablesResul
     if facts.linear:
         files[CONSTRAINTS] = constraint_table(asked, facts.linear, len(facts.bounds))
         promises.append(CONSTRAINTS_HOLD)
+    if measured.earlier:
+        promises.append(AGREES)
     if estimates is not None:
         files[ESTIMATES] = estimates
     if config.method.microdata:
@@ -68,6 +72,7 @@ def _manifest(asked: Asked, method: TablesMethod, measured: TableAnswers, result
         },
         "exact": exact,
         "facts": list(_facts(asked, measured)),
+        **(_agrees(asked, measured) if measured.earlier else {}),
         "implied": asdict(result.implied),
         "relaxed": [
             {
@@ -87,10 +92,11 @@ def _manifest(asked: Asked, method: TablesMethod, measured: TableAnswers, result
 
 
 def _facts(asked: Asked, measured: TableAnswers) -> Iterator[dict[str, Any]]:
-    """Yield every fact that the tables keep, and where it comes from."""
-    for one in measured.invariants.bounds:
+    """Yield every fact that the tables keep, and where it comes from; those of earlier releases stand in these."""
+    facts = measured.invariants.but("release")
+    for one in facts.bounds:
         yield {"query": one.query.text, "level": asked.levels[one.level], "source": one.source}
-    for constraint in measured.invariants.linear:
+    for constraint in facts.linear:
         yield {
             "constraint": constraint.text,
             "terms": [list(term) for term in constraint.terms],
@@ -99,15 +105,27 @@ def _facts(asked: Asked, measured: TableAnswers) -> Iterator[dict[str, Any]]:
         }
 
 
+def _agrees(asked: Asked, measured: TableAnswers) -> dict[str, Any]:
+    """Return the earlier releases that these tables agree with, each bound by digest, and what all cost together."""
+    earlier = [{**one, "level_name": asked.levels[one["level"]]} for one in measured.earlier]
+    return {AGREES: earlier, "spent_in_all": spent_in_all(asked.cost, asked.neighbours, earlier)}
+
+
 def _notes(
     asked: Asked, method: TablesMethod, measured: TableAnswers, linear: LinearEstimates, left_out: Sequence[int]
 ) -> Iterator[str]:
     """Yield what the files do not say by themselves."""
+    if measured.earlier:
+        yield account_line(asked.cost, asked.neighbours, measured.earlier)
+        yield (
+            "Unbiased estimates are of this measurement alone: the earlier releases' answers have errors of their own, "
+            "which standard errors would not show"
+        )
     levels = range(measured.plan.levels)
     for query in method.workload:
         if not all(linear.determines(query.operator, level).all() for level in levels):
             yield f"Not determined by what is measured: {query.text!r}; its released answers rest on others alone"
-    if not is_full(linear) and not trees_are_best(measured):
+    if not is_full(linear) and not trees_are_best(measured.alone):
         yield (
             "Unbiased estimates are made query by query, without what is exact: their errors are as stated, but with "
             "so many cells not everything that was measured is used"

@@ -6,17 +6,18 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from fractions import Fraction
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, get_args
 
-from pydantic import Field, PlainValidator, model_validator
+from pydantic import BeforeValidator, Field, PlainValidator, model_validator
 
-from coco_opt.config.sections import DataSection, Section, TableInput
+from coco_opt.config.sections import DataSection, FilePath, Section, TableInput
 from coco_opt.config.values import KeyedError, choice, split_shares
 from coco_opt.files.columns import HIERARCHY, Columns
 from coco_opt.topdown.asked.bounds_file import BOUNDS
 from coco_opt.topdown.asked.facilities_file import FACILITIES
 from coco_opt.topdown.asked.records import PERSON, RECORDS
-from coco_opt.topdown.constraint import Source
+from coco_opt.topdown.constraint import StatedSource
 from coco_opt.topdown.estimated.method import Estimation, Implied, WholeRule
 
 MAX_VALUES = 100_000
@@ -102,7 +103,7 @@ class ConstraintConfig(Section):
     """The column of the hierarchy in whose regions it holds; unset: the leaves."""
     regions: Texts = ()
     """Paths from the root that restrict it to the regions in them."""
-    source: Annotated[Source, choice(Source)] = "structural"
+    source: Annotated[StatedSource, choice(StatedSource)] = "structural"
     """Where it comes from; manifest and page say so."""
 
 
@@ -124,7 +125,7 @@ class FacilitiesConfig(Section):
 
     attribute: str
     """The attribute some of whose values are types of facilities."""
-    source: Annotated[Source, choice(Source)] = "public"
+    source: Annotated[StatedSource, choice(StatedSource)] = "public"
     """Where the counts of facilities come from."""
     types: dict[str, FacilityConfig]
     """What a facility of each type holds, by the value of the attribute."""
@@ -137,6 +138,34 @@ class FacilitiesConfig(Section):
                 "names no type: give each type a table of its own (types.nursing = {}), or remove [topdown.facilities]",
             )
         return self
+
+
+def _shared(value: object) -> tuple[str, ...]:
+    """Return a list of names, which may be empty."""
+    return () if isinstance(value, (list, tuple)) and not value else _texts(value)
+
+
+def _releases(value: object) -> object:
+    """Return one release, or a list of them, as a list of tables."""
+    given = value if isinstance(value, (list, tuple)) else [value]
+    return [{"release": one} if isinstance(one, (str, Path)) else one for one in given]
+
+
+class AgreesConfig(Section):
+    """An earlier release whose answers these tables keep exactly, cell by cell and region by region.
+
+    ``on`` names the attributes of earlier tables to agree on (all of them unless given; [] is the total alone).
+    ``persons`` and ``householders`` are for a release of groups: conditions, or names in ``counts``.
+    """
+
+    release: FilePath
+    """The folder of the earlier release."""
+    on: Annotated[tuple[str, ...], PlainValidator(_shared)] | None = None
+    """Attributes of earlier tables to agree on; unset: all of them."""
+    persons: str | None = None
+    """Who is in an earlier release's groups, such as "residence = household"; unset: everybody."""
+    householders: str | None = None
+    """Of whom every earlier group that is not empty has exactly one, such as "relation = householder"."""
 
 
 class PassConfig(Section):
@@ -203,8 +232,10 @@ class TopdownSection(Section):
     """Asked: linear constraints between answers."""
     facilities: FacilitiesConfig | None = None
     """Facilities by type, which `data.facilities` counts by region."""
-    bounds_source: Annotated[Source, choice(Source)] = "public"
+    bounds_source: Annotated[StatedSource, choice(StatedSource)] = "public"
     """Where the bounds come from; manifest and page say so."""
+    agrees_with: Annotated[tuple[AgreesConfig, ...], BeforeValidator(_releases), Field(strict=False)] = ()
+    """Asked: earlier releases whose answers these tables keep exactly: a folder, or a list of folders or tables."""
     passes: Annotated[tuple[PassConfig, ...], Field(strict=False)] = ()
     """Queries in order of importance, fitted one after the other; none: all at once."""
     estimation: Annotated[Estimation, choice(Estimation)] = "full"

@@ -16,6 +16,7 @@ from coco_opt.histograms.arrays import Int64Array
 from coco_opt.releases.kind import Folder
 from coco_opt.topdown.bounds import UNBOUNDED
 from coco_opt.topdown.constraint import row_of
+from coco_opt.topdown.kind.agreement import Tables, agreement_checks
 from coco_opt.topdown.kind.files import (
     CONSTRAINT_COLUMNS,
     CONSTRAINTS,
@@ -30,6 +31,7 @@ from coco_opt.topdown.kind.files import (
 )
 from coco_opt.topdown.plain import schema_of
 from coco_opt.topdown.queries import Query, parse_query
+from coco_opt.topdown.questions import AGREES
 from coco_opt.topdown.schema import Schema
 
 _Stated = tuple[Query, Int64Array, Int64Array]
@@ -37,7 +39,7 @@ _Stated = tuple[Query, Int64Array, Int64Array]
 _BLOCK = 1 << 10  # regions whose answers are dense at a time
 ALWAYS = ("nonnegative", "structural_zeros", "children_sum_to_parents")
 INVARIANTS_HOLD, CONSTRAINTS_HOLD, MICRODATA_AGREE = "invariants", "constraints", "microdata"
-PROMISES = (*ALWAYS, INVARIANTS_HOLD, CONSTRAINTS_HOLD, MICRODATA_AGREE)
+PROMISES = (*ALWAYS, INVARIANTS_HOLD, CONSTRAINTS_HOLD, MICRODATA_AGREE, AGREES)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -81,7 +83,9 @@ def checks_of(folder: Folder, block: int = _BLOCK) -> Iterator[Check]:
     facts = _unpromised(folder.manifest)
     if facts:
         yield Check("facts", passed=False, detail=facts)
-    yield from (_PROMISES[name](content) for name in PROMISES if name in folder.manifest["promises"])
+    yield from (_PROMISES[name](content) for name in _PROMISES if name in folder.manifest["promises"])
+    if AGREES in folder.manifest["promises"]:
+        yield from agreement_checks(folder, schema, _counted(content))
     if (folder.path / ESTIMATES).exists():
         yield _estimates(content)
 
@@ -93,10 +97,19 @@ def _unpromised(manifest: Mapping[str, Any]) -> str:
         isinstance(one, dict) and ("query" in one or "terms" in one) for one in facts
     ):
         return "the manifest states no facts, or states them in another form"
+    if AGREES in manifest and AGREES not in manifest["promises"]:
+        return f"the manifest names earlier releases and does not promise to agree with them: {AGREES}"
     for promise, key in ((INVARIANTS_HOLD, "query"), (CONSTRAINTS_HOLD, "terms")):
         if promise not in manifest["promises"] and any(key in one for one in facts):
             return f"the manifest states facts and does not promise that they hold: {promise}"
     return ""
+
+
+def _counted(content: _Content) -> Tables:
+    """Return regions, allowed cells and persons of the rows whose cells can occur; others break another promise."""
+    known = content.schema.position[content.cell]
+    used = known >= 0
+    return content.region[used], known[used], content.persons[used]
 
 
 def _integers(tables: Any) -> Check:
