@@ -132,6 +132,15 @@ BACKENDS: tuple[Backend, ...] = (
         size_limits={"isotonic_l2": 1_000, "simplex_projection": 1_000},
     ),
     Backend(
+        name="hipo",
+        target="coco_solvers.generic.highs:HiPO",
+        summary="HiPO of HiGHS: interior point for LP and QP",
+        forms=("lp", "qp"),
+        packages=("highspy", "highspy_extras"),
+        extra="hipo",
+        size_limit=200_000,
+    ),
+    Backend(
         name="piqp",
         target="coco_solvers.generic.piqp:PIQP",
         summary="PIQP: proximal interior point",

@@ -1,11 +1,11 @@
-"""HiGHS through highspy: linear, quadratic and mixed-integer programs, handed over as arrays."""
+"""HiGHS and its HiPO through highspy: linear, quadratic and mixed-integer programs, handed over as arrays."""
 
 # highspy's types cover only part of its calls.
 # mypy: disable-error-code="no-untyped-call"
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
@@ -28,18 +28,12 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class HiGHS(ProgramSolver):
-    """HiGHS: simplex, interior point or PDLP for LP, an active set for QP, branch and cut for MILP.
+class _ThroughHiGHS(ProgramSolver):
+    """What every algorithm of HiGHS shares: options, the model handed over, the answer read back.
 
-    ``method`` applies to linear programs; ``max_iter`` counts simplex, interior-point, PDLP or active-set
-    iterations, or nodes (None: HiGHS's own limit, but 1,000 + 20 (n + m) for the active set, which can cycle);
     ``time_limit`` is in seconds; ``form`` picks one writing of a problem that has several.
     """
 
-    name: ClassVar[str] = "highs"
-    accepts: ClassVar[tuple[type[LinearProgram], ...]] = tuple(FORMS.values())
-
-    method: Literal["choose", "simplex", "ipm", "pdlp"] = "choose"
     form: FormName | None = None
     presolve: bool = True
     threads: int = 1
@@ -47,11 +41,10 @@ class HiGHS(ProgramSolver):
     time_limit: float | None = None
     primal_feasibility_tolerance: float = 1e-9
     dual_feasibility_tolerance: float = 1e-9
-    mip_rel_gap: float = 0.0
     tolerance: float = 1e-7
 
     def solve_program(self, program: LinearProgram) -> ProgramAnswer:
-        """Solve a linear, quadratic or mixed-integer program."""
+        """Solve a program of an accepted form."""
         import highspy
 
         # Workers are kept per thread from the first run on, and a later run with another number would fail.
@@ -60,7 +53,7 @@ class HiGHS(ProgramSolver):
         highs = highspy.Highs()
         for option, (field, value) in self._settings(program).items():
             if highs.setOptionValue(option, value) == highspy.HighsStatus.kError:
-                raise ConfigError(f"solvers.highs.{field}", f"HiGHS refuses the value {value!r}")
+                raise ConfigError(f"solvers.{self.name}.{field}", f"HiGHS refuses the value {value!r}")
         failed = highs.passModel(_model(program)) == highspy.HighsStatus.kError
         if not failed:
             failed = highs.run() == highspy.HighsStatus.kError
@@ -71,26 +64,87 @@ class HiGHS(ProgramSolver):
 
     def _settings(self, program: LinearProgram) -> dict[str, tuple[str, Any]]:
         """Return HiGHS's option names with this class's field and value for each."""
-        primal = ("primal_feasibility_tolerance", self.primal_feasibility_tolerance)
         settings: dict[str, tuple[str, Any]] = {
             "output_flag": ("output", False),
             "presolve": ("presolve", "on" if self.presolve else "off"),
             "threads": ("threads", self.threads),
-            "primal_feasibility_tolerance": primal,
+            "primal_feasibility_tolerance": ("primal_feasibility_tolerance", self.primal_feasibility_tolerance),
             "dual_feasibility_tolerance": ("dual_feasibility_tolerance", self.dual_feasibility_tolerance),
-            "mip_feasibility_tolerance": primal,
-            "mip_rel_gap": ("mip_rel_gap", self.mip_rel_gap),
         }
+        if self.time_limit is not None:
+            settings["time_limit"] = ("time_limit", self.time_limit)
+        return settings
+
+
+@dataclass(frozen=True)
+class HiGHS(_ThroughHiGHS):
+    """HiGHS: simplex, interior point or PDLP for LP, an active set for QP, branch and cut for MILP.
+
+    ``method`` applies to linear programs; ``max_iter`` counts simplex, interior-point, PDLP or active-set
+    iterations, or nodes (None: HiGHS's own limit, but 1,000 + 20 (n + m) for the active set, which can cycle).
+    """
+
+    name: ClassVar[str] = "highs"
+    accepts: ClassVar[tuple[type[LinearProgram], ...]] = tuple(FORMS.values())
+
+    method: Literal["choose", "simplex", "ipm", "pdlp"] = "choose"
+    mip_rel_gap: float = 0.0
+
+    def _settings(self, program: LinearProgram) -> dict[str, tuple[str, Any]]:
+        settings = super()._settings(program)
+        settings["mip_feasibility_tolerance"] = settings["primal_feasibility_tolerance"]
+        settings["mip_rel_gap"] = ("mip_rel_gap", self.mip_rel_gap)
         if program.form == "lp":
             # For any other form a method chosen by name would drop the quadratic term or the integrality.
             settings["solver"] = ("method", self.method)
-        if self.time_limit is not None:
-            settings["time_limit"] = ("time_limit", self.time_limit)
         limit = self.max_iter
         if limit is None and program.form == "qp":
             limit = 1000 + 20 * (program.variables + program.rows)
         if limit is not None:
             settings |= dict.fromkeys(_LIMITS[program.form], ("max_iter", limit))
+        return settings
+
+
+@dataclass(frozen=True)
+class HiPO(_ThroughHiGHS):
+    """HiPO, the interior-point method of HiGHS with a factorisation of its own, for LP and QP.
+
+    ``gap_tolerance`` bounds the relative duality gap; ``max_iter`` counts interior-point iterations.
+    """
+
+    name: ClassVar[str] = "hipo"
+    accepts: ClassVar[tuple[type[LinearProgram], ...]] = (LinearProgram, QuadraticProgram)
+
+    gap_tolerance: float = 1e-10
+
+    def solve_program(self, program: LinearProgram) -> ProgramAnswer:
+        """Solve a linear or quadratic program."""
+        from scipy.sparse import csc_array, csr_array
+
+        # Rows without bounds crash HiPO of HiGHS 1.15, or break its answer.
+        bounded = np.flatnonzero((program.row_lower > -np.inf) | (program.row_upper < np.inf))
+        if bounded.size == program.rows:
+            return super().solve_program(program)
+        answer = super().solve_program(
+            replace(
+                program,
+                A=csc_array(csr_array(program.A)[bounded]),
+                row_lower=program.row_lower[bounded],
+                row_upper=program.row_upper[bounded],
+            )
+        )
+        if answer.dual is None:
+            return answer
+        rows = np.zeros(program.rows)
+        rows[bounded] = answer.dual.rows
+        return replace(answer, dual=replace(answer.dual, rows=rows))
+
+    def _settings(self, program: LinearProgram) -> dict[str, tuple[str, Any]]:
+        settings = super()._settings(program)
+        settings["solver"] = ("solver", "hipo")
+        settings["ipm_optimality_tolerance"] = ("gap_tolerance", self.gap_tolerance)
+        if self.max_iter is not None:
+            settings["ipm_iteration_limit"] = ("max_iter", self.max_iter)
         return settings
 
 
