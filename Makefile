@@ -15,7 +15,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help env demo test check tests test-slow format docs notebooks bench lock clean
+.PHONY: help env demo test check tests test-slow mutants faults format docs notebooks bench lock clean
 
 help: ## Print this list
 	@echo "usage: make TARGET"
@@ -53,6 +53,12 @@ tests: env
 # pytest's exit status 5 means that no test carries the marker.
 test-slow: env ## The statistical tests that take minutes
 	@"$(BIN)/python" -m pytest -m slow || { status=$$?; [ $$status -eq 5 ] && echo "no test is marked slow" || exit $$status; }
+
+mutants: env ## Plant faults in the package one by one; each must be noticed by the test named for it
+	@"$(BIN)/python" -m tests.mutation --workers $(WORKERS)
+
+faults: env ## Stop releases of every kind at every operation and take them up again (an hour)
+	@COCO_OPT_FAULTS=all "$(BIN)/python" -m pytest -n $(WORKERS) -m slow -rP tests/releases/test_faults.py
 
 format: env ## Rewrite the code in the project's format
 	@"$(BIN)/ruff" check --fix $(CODE)

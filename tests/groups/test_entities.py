@@ -183,6 +183,8 @@ BAD_ENTITIES = [
     ("null-id", ENTITIES + ',"1"\n', 10, "entity_id"),
     ("space-in-id", ENTITIES + f" {C},1\n", 10, "entity_id"),
     ("space-in-id", ENTITIES + f"{C},1\t\n", 10, "group_id"),
+    ("control-in-id", ENTITIES + f"{C}\u200b,1\n", 10, "entity_id"),
+    ("control-in-id", ENTITIES + f"{C},1\ufeff\n", 10, "group_id"),
     ("empty-file", "", None, None),
     ("empty-file", "entity_id,group_id\n", None, None),
     ("no-header", f"{C},1\nZoe,2\n", 1, None),

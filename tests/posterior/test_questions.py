@@ -10,8 +10,8 @@ import pytest
 
 from coco_opt.errors import ProblemError
 from coco_opt.groups.buckets import Buckets
-from coco_opt.groups.estimated.posterior.survey import Answers, Ranks, Survey, compiled_questions, residuals
-from coco_opt.privacy import Geometric
+from coco_opt.groups.estimated.posterior.survey import Answers, Ranks, Survey, code_of, compiled_questions, residuals
+from coco_opt.privacy import DiscreteGaussian, Geometric, Law
 from tests.posterior import tiny
 
 NOISE = Geometric(Fraction(1))
@@ -100,6 +100,14 @@ def test_residuals_equal_first_principles(question: Buckets | Ranks) -> None:
         table = tiny.table_of(survey, state)
         residual, _ = residuals(survey, table)
         np.testing.assert_array_equal(residual, tiny.truth(survey.answers[0], table[0], 3) - values)
+
+
+@pytest.mark.parametrize("law", [Geometric(Fraction(7, 3)), DiscreteGaussian(Fraction(7, 3))], ids=str)
+def test_the_steepness_of_a_law_is_that_of_its_likelihood(law: Law) -> None:
+    code, steepness = code_of(law)
+    noise = np.arange(-9, 10)
+    growth = np.abs(noise) if code == 0 else noise * noise
+    np.testing.assert_allclose(-steepness * growth, law.log_weight(noise), rtol=1e-14)
 
 
 def test_paths_list_the_answers_of_a_leaf_and_its_ancestors() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from decimal import Context, Decimal
 from fractions import Fraction
 
@@ -26,7 +27,7 @@ from coco_opt.privacy.accounting import (
     rho_of_epsilon,
     rho_of_epsilon_delta,
 )
-from coco_opt.privacy.cost import Rho, Sensitivity, total
+from coco_opt.privacy.cost import DELTA, Rho, Sensitivity, total
 from coco_opt.privacy.directed import (
     exp_above,
     exp_below,
@@ -95,6 +96,53 @@ def test_tight_is_the_infimum_over_orders(rho: Fraction, delta: Fraction) -> Non
     grid = orders * float(rho) + (log - np.log(orders)) / above_one - np.log1p(1 / above_one)
     expected = max(0.0, float(grid.min()))
     assert float(epsilon_of_rho(rho, delta)) == pytest.approx(expected, rel=1e-5, abs=1e-9)
+
+
+FINE = Context(prec=60)
+
+
+def exactly(value: Fraction) -> Decimal:
+    return FINE.divide(Decimal(value.numerator), Decimal(value.denominator))
+
+
+def least(bound: Callable[[Decimal, Decimal], Decimal]) -> Fraction:
+    """Return the minimum of ``bound(a, a - 1)`` over orders a > 1 to some forty digits, by thirds of ln(a - 1)."""
+    low, high = Decimal(-8), Decimal(12)
+
+    def at(log: Decimal) -> Decimal:
+        above_one = FINE.exp(log)
+        return bound(FINE.add(above_one, 1), above_one)
+
+    for _ in range(130):
+        third = (high - low) / 3
+        low, high = (low, high - third) if at(low + third) <= at(high - third) else (low + third, high)
+    return Fraction(at(low))
+
+
+@pytest.mark.parametrize("rho", ["1/7", "1/97", "3"])
+@pytest.mark.parametrize("delta", ["1/1000003", "1/77"])
+def test_every_conversion_is_rounded_in_the_safe_direction(rho: str, delta: str) -> None:
+    """To the last of the digits that are stated, against sixty."""
+    amount, failure = Fraction(rho), Fraction(delta)
+    spent, log = exactly(amount), FINE.ln(exactly(1 / failure))
+    standard = Fraction(spent + 2 * FINE.sqrt(FINE.multiply(spent, log)))
+    assert standard <= epsilon_of_rho(amount, failure, "standard") <= standard * (1 + Fraction(1, 10**14))
+    found = epsilon_of_rho(amount, failure)
+    tight = least(lambda a, b: a * spent + FINE.divide(log - FINE.ln(a), b) - FINE.ln(FINE.divide(a, b)))
+    assert tight <= found <= tight * (1 + Fraction(1, 10**13))
+    epsilon = exactly(found)
+    logarithm = least(lambda a, b: b * (a * spent - epsilon) - FINE.ln(b) - a * FINE.ln(FINE.divide(a, b)))
+    lost = Fraction(FINE.exp(exactly(logarithm)))
+    assert lost <= delta_of_rho(amount, found) <= lost * (1 + Fraction(1, 10**13))
+    root = FINE.sqrt(log + spent) - FINE.sqrt(log)
+    bought = rho_of_epsilon_delta(amount, failure, "standard")  # the same number as a budget in epsilon
+    assert bought <= Fraction(root * root) <= bought * (1 + Fraction(1, 10**13))
+
+
+@pytest.mark.parametrize("rho", ["1/7", "1/97", "3", "22/7"])
+def test_what_is_shown_of_a_rho_holds(rho: str) -> None:
+    shown = Rho(Fraction(rho)).meaning().partition("at most ")[2].partition(" ")[0]
+    assert 0 <= Fraction(shown) - epsilon_of_rho(Fraction(rho), DELTA) <= Fraction(1, 10**4)
 
 
 @given(st.fractions(min_value=Fraction(1, 100), max_value=4, max_denominator=100), amounts)

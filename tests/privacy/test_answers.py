@@ -119,9 +119,13 @@ def test_noise_goes_on_every_answer_but_those_declared_exact() -> None:
         np.testing.assert_array_equal(row.values, other.values)
     assert answers[2].values.tolist() == [2, 0, 3]
     assert answers[2].table().shape == (3, 1)
-    stream = SeededNoise(3).stream(Fraction(3, 2), measurement="ranks", region="land/west")
-    expected = stream.add_to(np.array([0, 0, 7]))
-    np.testing.assert_array_equal(answers[1].region(2), expected)
+    for part, scale, found in (
+        (PARTS[0], Fraction(3), answers[0].region(0)),
+        (PARTS[1], Fraction(3, 2), answers[1].region(0)),
+        (PARTS[3], Fraction(3, 2), answers[1].region(2)),
+    ):
+        stream = SeededNoise(3).stream(scale, measurement=part.question.query, region=part.label)
+        np.testing.assert_array_equal(found, stream.add_to(part.values))
 
 
 def test_a_stream_is_drawn_once() -> None:

@@ -7,6 +7,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -15,9 +16,11 @@ import numpy as np
 import pytest
 
 from coco_opt.errors import BudgetError
+from coco_opt.privacy import ledger as module
 from coco_opt.privacy.budget import sequential, split
 from coco_opt.privacy.ledger import Ledger
 from coco_opt.privacy.ledger_chain import START, Books, Charge, Entry
+from coco_opt.privacy.ledger_head import FileWitness, Head
 
 ROOT = Path(__file__).resolve().parents[2]
 KEY = bytes(32)
@@ -141,6 +144,88 @@ def test_the_chain_shows_every_change(ledger: Ledger, tmp_path: Path) -> None:
     overdrawn = Entry(1, "RESERVED", "taxi", "r", "epsilon", Fraction(1), "add_remove", "", "", START).keyed(KEY)
     with pytest.raises(BudgetError, match="not granted"):
         Books([overdrawn], KEY)
+
+
+def test_an_entry_of_another_history_does_not_follow(ledger: Ledger, tmp_path: Path) -> None:
+    """Two copies of a ledger that grew apart: every entry has its MAC, and its place, and still they do not mix."""
+    ledger.reserve("a", charge("1/3"), total=Fraction(1))
+    for path in ledger.path.parent.glob("ledger*"):
+        shutil.copy(path, tmp_path / path.name.replace("ledger", "other", 1))
+    other = Ledger(tmp_path / "other.sqlite")
+    for one, run in ((ledger, "b"), (other, "c")):
+        one.reserve(run, charge("1/3"))
+        one.reserve("d", charge("1/9"))
+    ours, theirs, key = ledger.entries(), other.entries(), ledger.chain()._key
+    assert Books(theirs, key).length == Books(ours, key).length == 4
+    with pytest.raises(BudgetError, match="entry 4 of the ledger does not follow"):
+        Books([*ours[:3], theirs[3]], key)
+
+
+def test_no_plain_entry_follows_a_keyed_one() -> None:
+    """Version 0.1 wrote plain hashes, which anybody can make: they stand before the first MAC or nowhere."""
+    facts = ("taxi", "", "epsilon", Fraction(1), "add_remove", "", "")
+    first = Entry(1, "GRANTED", *facts, START)
+    for one in (replace(first, hash=first.bare_hash()), first.keyed(KEY)):
+        books = Books([one], KEY)
+        bare = Entry(2, "GRANTED", *facts, one.hash)
+        bare = replace(bare, hash=bare.bare_hash())
+        if books.keyed:
+            with pytest.raises(BudgetError, match="does not match its hash"):
+                books.add(bare)
+        else:
+            books.add(bare)
+            books.add(Entry(3, "GRANTED", *facts, bare.hash).keyed(KEY))
+            assert books.keyed
+
+
+def test_an_overdrawn_history_is_refused() -> None:
+    """However well its entries are chained and keyed."""
+    granted = Entry(1, "GRANTED", "taxi", "", "epsilon", Fraction(1), "add_remove", "", "", START).keyed(KEY)
+    facts = ("epsilon", Fraction(2, 3), "add_remove", "", "")
+    one = Entry(2, "RESERVED", "taxi", "one", *facts, granted.hash).keyed(KEY)
+    two = Entry(3, "RESERVED", "taxi", "two", *facts, one.hash).keyed(KEY)
+    assert Books([granted, one], KEY).accounts["taxi"].left == Fraction(1, 3)
+    with pytest.raises(BudgetError, match="not granted"):
+        Books([granted, one, two], KEY)
+
+
+def test_a_head_is_compared_by_its_hash_and_not_only_by_its_place(tmp_path: Path) -> None:
+    witness = FileWitness(tmp_path / "head")
+    witness.remember(Head(2, "b"))
+    assert witness.contradicts(3, ["a", "b", "c"]) == ""
+    assert "entry 2 is not the one" in witness.contradicts(3, ["a", "x", "c"])
+    witness.remember(Head(1, "a"))
+    assert "remembers 2" in witness.contradicts(1, ["a"])
+
+
+def test_a_reservation_holds_the_ledger_before_it_reads_it(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever decided on what it read before others wrote could pay what is no longer left."""
+    ledger.reserve("a", charge("1/3"), total=Fraction(1))
+    read, held = module._read, []
+
+    def reading(connection: sqlite3.Connection, version: int) -> list[Entry]:
+        with closing(sqlite3.connect(ledger.path, timeout=0, isolation_level=None)) as other:
+            try:
+                other.execute("BEGIN IMMEDIATE")
+                held.append(False)
+            except sqlite3.OperationalError:
+                held.append(True)
+        return read(connection, version)
+
+    monkeypatch.setattr(module, "_read", reading)
+    with ledger._writing() as page:
+        assert page.books.length == 2
+    assert held == [True]
+
+
+def test_a_fingerprint_needs_the_ledgers_key_and_tells_tables_apart(ledger: Ledger, tmp_path: Path) -> None:
+    one, two = np.arange(5), np.arange(5, 9)
+    found = ledger.fingerprint([one, two])
+    assert ledger.fingerprint([one.copy(), two.copy()]) == found
+    (tmp_path / "elsewhere").mkdir()
+    assert Ledger(tmp_path / "elsewhere" / "ledger.sqlite").fingerprint([one, two]) != found
+    others = ([two, one], [np.arange(4), np.arange(4, 9)], [np.arange(9)], [one, two, two[:0]], [one, two + 1])
+    assert len({found, *(ledger.fingerprint(arrays) for arrays in others)}) == 1 + len(others)
 
 
 def test_the_table_refuses_changes_and_a_changed_one_is_not_spent_on(ledger: Ledger) -> None:

@@ -15,7 +15,7 @@ from coco_opt.errors import ProblemError
 from coco_opt.privacy import DiscreteGaussian, Epsilon, Geometric, Law, Question, Rho, Sensitivity
 from coco_opt.privacy.accounting import delta_of_rho, rho_of_epsilon_delta
 from coco_opt.privacy.composition import Composition, bought
-from coco_opt.privacy.loss_distributions import UncountableError, changes, composed, one_answer
+from coco_opt.privacy.loss_distributions import LossDistribution, UncountableError, changes, composed, one_answer
 
 ONE = Sensitivity(1, 1)
 
@@ -100,6 +100,14 @@ def test_far_tails_and_rounded_budgets_stay_above() -> None:
     deltas = [found.delta(epsilon) for epsilon in np.linspace(0, 3, 50)]
     assert all(low >= high > 0 for low, high in itertools.pairwise(deltas))
     assert found.delta(-50) == 1
+
+
+def test_an_infinite_loss_is_part_of_delta() -> None:
+    """Outcomes that only one of two neighbours can give are lost at every epsilon."""
+    one = LossDistribution(0.5, 0, np.array([0.5, 0.25]), 0.25)
+    assert one.delta(100) == 0.25
+    assert (one + one).delta(100) >= 7 / 16
+    assert one.times(3).delta(100) >= 37 / 64
 
 
 def test_what_cannot_be_counted_is_said() -> None:

@@ -1,21 +1,28 @@
-"""Releases in forked children that are killed, or whose disk is full, at a chosen step; run as a script.
+"""Releases in forked children that are stopped at a chosen operation or time, and taken up again; run as a script.
 
-Arguments: a folder with ``run.toml`` in ``template``; "kill" or "full"; of how many steps one is tried. Prints one JSON
-line a step: the exit codes of the interrupted run and of the next one, what the ledger then says, and digests of noise
-and release.
+``python -m tests.releases.faults FOLDER MODE POINTS [SEED]``: a folder with ``run.toml`` in ``template``; a mode; how
+many points are tried, drawn by the seed, or "all". Modes: "kill" (SIGKILL), "full" (ENOSPC) and "broken" (EIO) at one
+change to the file system; "timed" (killed by a signal) and "interrupt" (as by Ctrl-C) at a time. Prints one JSON line a
+point: the exit codes of the interrupted run and of the next one, what the ledger then says, and digests of noise and
+release.
 """
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import io
 import json
 import os
+import random
 import shutil
 import signal
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from types import FrameType
+from typing import Any, Literal, get_args
 
 from coco_opt.config import load_config
 from coco_opt.errors import CocoOptError
@@ -24,10 +31,38 @@ from coco_opt.privacy.bookkeeping import write_record
 from coco_opt.privacy.run_key import RunKey
 from coco_opt.releases import release, render_report, runs
 
+Mode = Literal["kill", "full", "broken", "timed", "interrupt"]
+MODES: tuple[Mode, ...] = get_args(Mode)
+TIMES = 100  # a release's duration is cut into so many
+
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 NO_FAULT = 100  # the exit code of a run that ended before its fault
+INTERRUPTED = 130
 NEVER = 10**9
-_EVENTS = {"os.rename", "os.remove", "os.mkdir", "os.rmdir"}
+_EVENTS = {"os.rename", "os.link", "os.remove", "os.mkdir", "os.rmdir", "os.chmod"}
+_ERRORS = {"full": errno.ENOSPC, "broken": errno.EIO}
+
+
+class Steps(io.RawIOBase):
+    """A new file, each write to which is a step."""
+
+    def __init__(self, file: Any, step: Callable[[], None]) -> None:
+        self._file, self._step = file, step
+
+    def write(self, data: Any) -> int:
+        self._step()
+        return int(self._file.write(data))
+
+    def flush(self) -> None:
+        if not self._file.closed:
+            self._file.flush()
+
+    def fileno(self) -> int:
+        return int(self._file.fileno())
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
 
 
 class Fault:
@@ -36,18 +71,23 @@ class Fault:
     def __init__(self) -> None:
         self.at = -1
         self.seen = 0
-        self.mode = "kill"
+        self.mode: Mode = "kill"
         self.folder = ""
-        self._fsync = os.fsync
+        self._fsync, self._fdopen = os.fsync, os.fdopen
         os.fsync = self._sync
+        os.fdopen = self._open  # type: ignore[assignment]
         sys.addaudithook(self._hear)
 
-    def arm(self, folder: Path, at: int, mode: str) -> None:
+    def arm(self, folder: Path, at: int, mode: Mode) -> None:
         self.folder, self.at, self.mode, self.seen = str(folder), at, mode, 0
 
     def _sync(self, descriptor: Any) -> None:
         self._step()
         self._fsync(descriptor)
+
+    def _open(self, descriptor: int, mode: str = "r", *options: Any, **named: Any) -> Any:
+        file = self._fdopen(descriptor, mode, *options, **named)
+        return Steps(file, self._step) if self.folder and mode == "wb" else file
 
     def _hear(self, event: str, arguments: tuple[Any, ...]) -> None:
         if not self.folder:
@@ -62,32 +102,48 @@ class Fault:
             return
         if self.mode == "kill":
             os.kill(os.getpid(), signal.SIGKILL)
-        raise OSError(28, "No space left on device")
+        if self.mode in _ERRORS:
+            raise OSError(_ERRORS[self.mode], os.strerror(_ERRORS[self.mode]))
 
 
 FAULT = Fault()
 
 
-def released(folder: Path, at: int, mode: str) -> int:
+def set_timer(mode: Mode, seconds: float) -> None:
+    """Stop this process after so many seconds, in whatever it is doing."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGALRM, interrupt if mode == "interrupt" else signal.SIG_DFL)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+
+
+def released(folder: Path, at: int, mode: Mode, seconds: float = 0.0) -> int:
     """Run one release with a fault armed; return an exit code, NO_FAULT where no fault was met."""
     FAULT.arm(folder, at, mode)
     config = load_config(folder / "run.toml")
     try:
+        if seconds:
+            set_timer(mode, seconds)
         release(config, folder / "out", page=render_report)
+        signal.setitimer(signal.ITIMER_REAL, 0)
     except CocoOptError as error:
         return error.exit_code
     except OSError:
         return 5
+    except KeyboardInterrupt:
+        return INTERRUPTED
     return NO_FAULT if FAULT.seen < at else 0
 
 
-def in_a_child(folder: Path, at: int, mode: str) -> int:
+def in_a_child(folder: Path, at: int, mode: Mode, seconds: float = 0.0) -> int:
     """Return the exit code of a release in a forked child, negative for a signal."""
     child = os.fork()
     if not child:
         code = 99
         try:
-            code = released(folder, at, mode)
+            code = released(folder, at, mode, seconds)
         finally:
             os._exit(code)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
@@ -112,7 +168,8 @@ def report(folder: Path) -> dict[str, Any]:
     }
 
 
-def main(base: Path, mode: str, stride: int) -> None:
+def main(base: Path, mode: Mode, points: int | None, seed: int = 0) -> None:
+    """Try ``points`` points, all where it is None."""
     # The same keys in every round, so that all of them must draw the same noise.
     private = base / "template" / "private"
     private.mkdir(mode=0o700)
@@ -122,25 +179,34 @@ def main(base: Path, mode: str, stride: int) -> None:
     runs.new_run_id = lambda: "20260101T000000Z-00000000"  # type: ignore[assignment]
     RunKey.generate = classmethod(lambda cls: cls(bytes(range(32))))  # type: ignore[assignment, method-assign]
     # The first round has no fault, and compiles in this process what its children then find compiled.
-    print_round(base, 0, mode, released)
-    at = 1
-    while print_round(base, at, mode, in_a_child) != NO_FAULT:
-        at += stride
+    print_round(base, 0, mode, 0.0, released)
+    operations = FAULT.seen
+    start = time.monotonic()
+    print_round(base, NEVER, mode, 0.0, in_a_child)
+    duration = time.monotonic() - start
+    timed = mode in ("timed", "interrupt")
+    every = range(1, 1 + (TIMES if timed else operations))
+    chosen = every if points is None or points >= len(every) else random.Random(seed).sample(every, points)
+    for at in sorted(chosen):
+        print_round(base, NEVER if timed else at, mode, duration * at / TIMES if timed else 0.0, in_a_child)
 
 
-def print_round(base: Path, at: int, mode: str, first: Callable[[Path, int, str], int]) -> int:
-    """Interrupt a release at one step, run the next one, print what happened, and return the first one's code."""
+def print_round(
+    base: Path, at: int, mode: Mode, seconds: float, first: Callable[[Path, int, Mode, float], int]
+) -> None:
+    """Interrupt a release at one step or time, run the next one, and print what happened."""
     folder = base / f"step{at}"
     shutil.copytree(base / "template", folder)
-    code = first(folder, at or NEVER, mode)
+    code = first(folder, at or NEVER, mode, seconds)
     before = report(folder)
-    second = code if code == NO_FAULT else in_a_child(folder, NEVER, mode)
-    line = {"at": at, "code": code, "second": second, "before": before, "after": report(folder)}
+    second = code if code == NO_FAULT else in_a_child(folder, NEVER, "kill")
+    line = {"at": seconds or at, "code": code, "second": second, "before": before, "after": report(folder)}
     sys.stdout.write(json.dumps(line) + "\n")
     sys.stdout.flush()
     shutil.rmtree(folder)
-    return code
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]))
+    if sys.argv[2] not in MODES:
+        sys.exit(f"unknown mode {sys.argv[2]!r}: use one of {', '.join(MODES)}")
+    main(Path(sys.argv[1]), sys.argv[2], None if sys.argv[3] == "all" else int(sys.argv[3]), *map(int, sys.argv[4:]))

@@ -376,6 +376,9 @@ def test_a_ledger_of_version_0_1_is_read_and_goes_on_under_a_key(tmp_path: Path)
 
 
 FOLDER_EDITS = {
+    "epsilon in both places": lambda m: [
+        part.update(epsilon="1/100") for part in (m["budget"], m["config"]["privacy"])
+    ],
     "epsilon": lambda m: m["budget"].update(epsilon="1/100"),
     "epsilon of the configuration": lambda m: m["config"]["privacy"].update(epsilon="1/100"),
     "a scale": lambda m: m["budget"]["questions"][0].update(scale="1"),
@@ -435,6 +438,17 @@ def test_an_edited_estimate_a_deleted_and_a_foreign_file_are_found(released: Pat
 def test_verify_compares_with_what_was_paid(released: Path) -> None:
     checks = verify_paid(released / "out", in_place(released))
     assert [(check.name, check.passed) for check in checks] == [("paid", True), ("recorded", True)]
+
+
+def test_a_receipt_of_another_payment_is_found(released: Path, tmp_path: Path) -> None:
+    """The same questions at the same cost are no payment for this measurement."""
+    shutil.copytree(released / "out", tmp_path / "out")
+    path = tmp_path / "out" / MANIFEST
+    manifest = json.loads(path.read_text())
+    path.write_bytes(as_json(sealed({**manifest, "receipt": manifest["receipt"][::-1]})))
+    (paid,) = (check for check in verify_paid(tmp_path / "out", in_place(released)) if check.name == "paid")
+    assert not paid.passed
+    assert "the receipt is of no payment" in paid.detail
 
 
 def test_no_private_name_is_public(released: Path) -> None:

@@ -201,6 +201,7 @@ def test_no_truth_beside_a_private_release(tmp_path: Path) -> None:
     with pytest.raises(ProblemError, match="truth"):
         release(config, tmp_path / "out", truth=Truth(read_sizes(tmp_path / "sizes.csv")))
     assert not (tmp_path / "out").exists()
+    assert not (tmp_path / "private").exists()  # nothing was paid for it
     outcome = release(config, tmp_path / "out")
     assert outcome.manifest["status"] == "private"
     assert outcome.made is not None

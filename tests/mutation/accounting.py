@@ -1,0 +1,138 @@
+"""Mutants of what a cost means: conversions, composition, privacy loss distributions and their rounding."""
+
+from __future__ import annotations
+
+from tests.mutation.mutant import Mutant
+
+_ACCOUNTING, _LOSS = "tests/privacy/test_accounting.py::", "tests/privacy/test_loss_distributions.py::"
+
+MUTANTS = (
+    Mutant(
+        "epsilon is rounded down in a conversion",
+        "a page states an epsilon that does not hold",
+        "coco_opt/privacy/accounting.py",
+        "return round_above(min(standard, max(above, Fraction(0))))",
+        "return round_below(min(standard, max(above, Fraction(0))))",
+        (f"{_ACCOUNTING}test_every_conversion_is_rounded_in_the_safe_direction",),
+    ),
+    Mutant(
+        "the standard epsilon is rounded down",
+        "a page states an epsilon that does not hold",
+        "coco_opt/privacy/accounting.py",
+        "return round_above(standard)",
+        "return round_below(standard)",
+        (f"{_ACCOUNTING}test_every_conversion_is_rounded_in_the_safe_direction",),
+    ),
+    Mutant(
+        "delta is rounded down in a conversion",
+        "a page states a delta that does not hold",
+        "coco_opt/privacy/accounting.py",
+        "return min(round_above(exp_above(",
+        "return min(round_below(exp_above(",
+        (f"{_ACCOUNTING}test_every_conversion_is_rounded_in_the_safe_direction",),
+    ),
+    Mutant(
+        "rho is rounded up in a conversion",
+        "a budget of (epsilon, delta) buys more than it allows",
+        "coco_opt/privacy/accounting.py",
+        "low = round_below((epsilon / (sqrt_above(log + epsilon) + sqrt_above(log))) ** 2)",
+        "low = round_above((epsilon / (sqrt_above(log + epsilon) + sqrt_above(log))) ** 2)",
+        (f"{_ACCOUNTING}test_every_conversion_is_rounded_in_the_safe_direction",),
+    ),
+    Mutant(
+        "a Renyi divergence is rounded down",
+        "a manifest implies a divergence that does not hold",
+        "coco_opt/privacy/accounting.py",
+        "return round_above(ln_above(above) / (order - 1))",
+        "return round_below(ln_above(above) / (order - 1))",
+        (f"{_ACCOUNTING}test_renyi_of_pure_is_that_of_randomised_response",),
+    ),
+    Mutant(
+        "the words round epsilon down",
+        "the page of a release states an epsilon that does not hold",
+        "coco_opt/privacy/cost.py",
+        "float(round_above(self.epsilon(at), _SHOWN_DIGITS))",
+        "float(self.epsilon(at))",
+        (f"{_ACCOUNTING}test_what_is_shown_of_a_rho_holds",),
+    ),
+    Mutant(
+        "directed rounding keeps the nearest number",
+        "every certified bound may lie on the wrong side by its last digit",
+        "coco_opt/privacy/directed.py",
+        "_quotient(x, _UP)).next_plus(_UP))",
+        "_quotient(x, _UP)))",
+        (f"{_ACCOUNTING}test_directed_rounding_brackets_the_number",),
+    ),
+    Mutant(
+        "pure epsilon implies too little rho",
+        "an account in rho is charged half for a pure release",
+        "coco_opt/privacy/accounting.py",
+        "return epsilon * epsilon / 2",
+        "return epsilon * epsilon / 4",
+        (f"{_ACCOUNTING}test_what_a_pure_release_implies",),
+    ),
+    Mutant(
+        "a replaced entity costs rho twice, not four times",
+        "the statement about groups of two is wrong by a factor of two",
+        "coco_opt/privacy/accounting.py",
+        '(2 if unit == "epsilon" else 4)',
+        "2",
+        (f"{_ACCOUNTING}test_costs_compose_exactly",),
+    ),
+    Mutant(
+        "the corollary's last term has another sign",
+        "an epsilon below the infimum over orders is stated",
+        "coco_opt/privacy/accounting.py",
+        "/ (order - 1) + ln_above(1 - 1 / order)",
+        "/ (order - 1) + 2 * ln_above(1 - 1 / order)",
+        (f"{_ACCOUNTING}test_tight_is_the_infimum_over_orders",),
+    ),
+    Mutant(
+        "rows of a person add up to the root",
+        "persons of several rows have too little Gaussian noise",
+        "coco_opt/privacy/cost.py",
+        "self.l2_squared * rows * rows",
+        "self.l2_squared * rows",
+        ("tests/topdown/test_persons.py::test_no_neighbours_differ_by_more_and_some_by_as_much",),
+    ),
+    Mutant(
+        "an infinite loss is forgotten",
+        "delta lacks the outcomes that only one of two neighbours can give",
+        "coco_opt/privacy/loss_distributions.py",
+        "return min(1.0, finite + self.infinite)",
+        "return min(1.0, finite)",
+        (f"{_LOSS}test_an_infinite_loss_is_part_of_delta",),
+    ),
+    Mutant(
+        "losses are rounded down to the grid",
+        "delta is below the true one",
+        "coco_opt/privacy/loss_distributions.py",
+        "found = np.bincount(places, down, size) + np.bincount(places + 1, up, size)",
+        "found = np.bincount(places, down + up, size)",
+        (f"{_LOSS}test_delta_is_at_least_brute_force_and_hardly_more",),
+    ),
+    Mutant(
+        "the mildest change stands for all",
+        "neighbours that change the answers most lose more than is stated",
+        "coco_opt/privacy/loss_distributions.py",
+        "tail = _raised(tails.max(axis=0), size)",
+        "tail = _raised(tails.min(axis=0), size)",
+        (f"{_LOSS}test_all_ways_to_change_answers_within_a_sensitivity_are_covered",),
+    ),
+    Mutant(
+        "one answer too few is composed",
+        "the last level of a release costs nothing",
+        "coco_opt/privacy/loss_distributions.py",
+        "return half + half if count % 2 == 0 else half + half + self",
+        "return half + half",
+        (f"{_LOSS}test_delta_is_at_least_brute_force_and_hardly_more",),
+    ),
+    Mutant(
+        "an epsilon between two is rounded down",
+        "the curve of a manifest does not hold",
+        "coco_opt/privacy/composition.py",
+        "return min(known, round_above(high, _DIGITS))",
+        "return min(known, round_below(high, _DIGITS))",
+        (f"{_LOSS}test_a_composition_takes_the_smaller_of_what_it_knows",),
+    ),
+)
