@@ -157,7 +157,7 @@ def _as_dict(found: Audit, what: str, files: Sequence[Path]) -> dict[str, object
 def _write_files(folder: Path, found: Audit, what: str, claimed: float) -> list[Path]:
     import json as json_module
 
-    from coco_opt.audit.plots import plot_losses
+    from coco_opt.report.losses import plot_losses
 
     reason = ""
     try:

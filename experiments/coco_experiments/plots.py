@@ -1,38 +1,22 @@
-"""Measured beside reference and published values, written without a display."""
+"""Measured beside reference and published values, a row a label, written without a display."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from coco_experiments.looks import Look, looks
+from coco_opt.report.style import PAGE, fitted_legend, plain, saved, styled
 
 if TYPE_CHECKING:
-    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
-    from matplotlib.axis import Axis
-    from matplotlib.figure import Figure
 
 Values = tuple[float | None, ...]
 
-PAGE = 7.2
-"""Inches across a page of text: figures are drawn at the size at which they are read."""
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#8c6d31", "#777777", "#6a3d9a")
-"""Okabe and Ito's palette, told apart with any kind of sight, and three more."""
-MARKS = "osD^v<>Pdh*"
-_MANY_DECADES = 300.0
-_STYLE: Any = {
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.titlelocation": "left",
-    "axes.titlesize": 9.0,
-    "axes.labelsize": 8.0,
-    "font.size": 8.0,
-    "legend.frameon": False,
-    "pdf.fonttype": 42,
-    "svg.fonttype": "none",
-}
+_MOST_IN_A_LEGEND = 4
+_LONG = 30  # letters of a label
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,78 +28,96 @@ class Panel:
     errors: Mapping[str, Values] = field(default_factory=dict)
 
 
-@contextmanager
-def styled() -> Iterator[None]:
-    """Draw in the style of every figure: colours told apart by all, no frame, and text that stays text in a PDF."""
-    from matplotlib import rc_context
-    from matplotlib.rcsetup import cycler
-
-    with rc_context({**_STYLE, "axes.prop_cycle": cycler(color=COLOURS)}):
-        yield
-
-
-def width_of(columns: int) -> float:
-    """Return the inches across a figure of panels side by side: a page of text for two or three, a part for one."""
-    return 4.6 if columns == 1 else max(PAGE, 2.4 * columns)
-
-
-def plain(axis: Axis) -> None:
-    """Label a logarithmic axis 10, 100, 1,000, and between them only where it spans little."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
-
-    low, high = sorted(axis.get_view_interval())
-    few = low > 0 and high / low < _MANY_DECADES
-    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if few else (1.0,)))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}" if value >= 1 else f"{value:g}"))
-    axis.set_minor_formatter(NullFormatter())
-
-
 @styled()
 def comparison(path: Path, panels: Mapping[str, Panel], xlabel: str, *, log: bool = False) -> list[Path]:
     """Write ``path``.png and ``path``.pdf, a row a label, at the width of a page of text; return the files.
 
-    A linear axis starts at zero. Neighbouring panels with the same labels name them once.
+    A linear axis starts at zero. Neighbouring panels with the same labels name them once. A legend names few series;
+    of many each has rows of its own, named beside them.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    names = list(dict.fromkeys(name for panel in panels.values() for name in panel.series))
-    columns = min(2, len(panels))
+    names = [
+        name
+        for name in dict.fromkeys(name for panel in panels.values() for name in panel.series)
+        if any(value is not None for panel in panels.values() for value in panel.series.get(name, ()))
+    ]
+    named = len(names) > _MOST_IN_A_LEGEND
+    shown = [_rows_of_series(panel) if named else panel for panel in panels.values()]
+    columns = 1 if _too_wide(shown) else min(2, len(panels))
     rows = -(-len(panels) // columns)
-    tallest = max(len(panel.labels) for panel in panels.values())
-    each = 0.5 + tallest * max(0.2, 0.11 * len(names))
+    tallest = max(len(panel.labels) for panel in shown)
+    each = 0.5 + tallest * (0.15 if named else max(0.2, 0.11 * len(names)))
     figure = Figure(figsize=(PAGE, 0.7 + rows * each), layout="constrained")
     FigureCanvasAgg(figure)
-    shown = list(panels.values())
-    for place, (title, panel) in enumerate(panels.items()):
+    for place, (title, panel) in enumerate(zip(panels, shown, strict=True)):
         axes = figure.add_subplot(rows, columns, place + 1)
-        _draw(axes, panel, names, log=log)
+        _draw(axes, panel, looks(names), log=log, apart=not named)
         axes.set_title(title)
         axes.set_xlabel(xlabel if place >= len(panels) - columns else "")
         if place % columns and panel.labels == shown[place - 1].labels:
             axes.tick_params(labelleft=False)
-    handles = {
-        label: handle for axes in figure.axes for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
-    }
-    figure.legend(list(handles.values()), list(handles), loc="outside upper center", ncols=min(4, len(names)))
+        if named:
+            _bands(axes, panel.labels)
+    if len(names) > 1 and not named:
+        handles = {
+            label: handle
+            for axes in figure.axes
+            for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
+        }
+        fitted_legend(figure, handles, 4, loc="outside upper center")
     return saved(figure, path)
 
 
-def _draw(axes: Axes, panel: Panel, names: Sequence[str], *, log: bool) -> None:
-    """Draw one panel; a series has the colour and mark of its place in ``names``, the same in every panel."""
-    apart = 0.7 / max(1, len(panel.series))
-    for number, (name, values) in enumerate(panel.series.items()):
-        shown = [(i, value) for i, value in enumerate(values) if value is not None]
+def _too_wide(panels: Sequence[Panel]) -> bool:
+    """Return whether panels side by side would leave no room beside their labels, which they do not share."""
+    alike = all(panel.labels == panels[0].labels for panel in panels)
+    return not alike and max(len(label) for panel in panels for label in panel.labels) > _LONG
+
+
+def _rows_of_series(panel: Panel) -> Panel:
+    """Return the panel with a row for every label and series: the label over them, the series' names beside them."""
+    labels: list[str] = []
+    series: dict[str, list[float | None]] = {name: [] for name in panel.series}
+    errors: dict[str, list[float | None]] = {name: [] for name in panel.errors}
+    for at, label in enumerate(panel.labels):
+        labels += [label, *(f"  {name}" for name in panel.series)]
+        for name, values in panel.series.items():
+            series[name] += [None, *(values[at] if name == other else None for other in panel.series)]
+            if name in errors:
+                errors[name] += [None, *(panel.errors[name][at] if name == other else None for other in panel.series)]
+    return Panel(
+        tuple(labels),
+        {name: tuple(values) for name, values in series.items()},
+        {name: tuple(values) for name, values in errors.items()},
+    )
+
+
+def _bands(axes: Axes, labels: Sequence[str]) -> None:
+    """Tell the labels over groups of rows from the names of rows, by weight and by a line."""
+    for at, (text, label) in enumerate(zip(axes.get_yticklabels(), labels, strict=True)):
+        text.set_fontsize(7)
+        if not label.startswith(" "):
+            text.set_fontweight("bold")
+            axes.axhline(at, color="#dddddd", linewidth=0.8, zorder=0)
+
+
+def _draw(axes: Axes, panel: Panel, styles: Mapping[str, Look], *, log: bool, apart: bool = True) -> None:
+    """Draw one panel; a series has one look in every panel, ``apart`` from the others of its row."""
+    own = [name for name in panel.series if name in styles]
+    step = 0.7 / max(1, len(own)) if apart else 0.0
+    for number, name in enumerate(own):
+        shown = [(i, value) for i, value in enumerate(panel.series[name]) if value is not None]
         lengths = panel.errors.get(name)
-        whiskers = None if lengths is None else [lengths[i] or 0.0 for i, _ in shown]
-        places = [i + (number - (len(panel.series) - 1) / 2) * apart for i, _ in shown]
-        style = names.index(name)
+        look = styles[name]
         axes.errorbar(
             [value for _, value in shown],
-            places,
-            xerr=whiskers,
-            fmt=MARKS[style % len(MARKS)],
-            color=f"C{style % len(COLOURS)}",
+            [i + (number - (len(own) - 1) / 2) * step for i, _ in shown],
+            xerr=None if lengths is None else [lengths[i] or 0.0 for i, _ in shown],
+            fmt=look.mark,
+            color=look.colour,
+            markerfacecolor="white" if look.hollow else look.colour,
             markersize=4,
             linewidth=1.0,
             label=name,
@@ -130,95 +132,3 @@ def _draw(axes: Axes, panel: Panel, names: Sequence[str], *, log: bool) -> None:
     axes.set_ylim(len(panel.labels) - 0.5, -0.5)
     axes.tick_params(axis="y", length=0)
     axes.grid(axis="x", alpha=0.3)
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """A named line; ``errors`` are half-lengths of its bars, none for lines of theory, which are dashed."""
-
-    name: str
-    x: tuple[float, ...]
-    y: tuple[float, ...]
-    errors: tuple[float, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class LinePanel:
-    """One panel of lines under a title."""
-
-    title: str
-    lines: tuple[Line, ...]
-
-
-@styled()
-def lines(
-    path: Path,
-    rows: Sequence[Sequence[LinePanel]],
-    xlabel: str,
-    ylabel: str,
-    *,
-    xscale: str = "log",
-    yscale: str = "log",
-    marks: bool = True,
-) -> list[Path]:
-    """Write ``path``.png and ``path``.pdf, panels in rows of any length, one legend for all; return the files."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    width = max(len(row) for row in rows)
-    names = list(dict.fromkeys(line.name for row in rows for panel in row for line in panel.lines))
-    header = 0.5 + 0.2 * -(-len(names) // 3)
-    height = header + 2.5 * len(rows)
-    figure = Figure(figsize=(width_of(width), height))
-    FigureCanvasAgg(figure)
-    # Set by hand: a constrained layout draws every panel several times, half a minute for a page of them.
-    figure.subplots_adjust(left=0.09, right=0.98, bottom=0.6 / height, top=1.0 - (header + 0.2) / height, hspace=0.32)
-    handles: dict[str, Artist] = {}
-    for number, row in enumerate(rows):
-        for place, panel in enumerate(row):
-            axes = figure.add_subplot(len(rows), width, number * width + place + 1)
-            axes.set_xscale(xscale)
-            axes.set_yscale(yscale)
-            for line in panel.lines:
-                handles[line.name] = _line(axes, line, names.index(line.name), marks=marks)
-            if yscale == "log":
-                plain(axes.yaxis)
-            axes.set_title(panel.title, fontsize=9)
-            axes.set_ylabel(ylabel if place == 0 else "", fontsize=8)
-            axes.set_xlabel(xlabel if number == len(rows) - 1 else "")
-            _ticks(axes, panel, xscale)
-            axes.grid(alpha=0.3)
-    figure.legend([handles[name] for name in names], names, loc="upper center", ncols=3, fontsize=8)
-    return saved(figure, path)
-
-
-def _ticks(axes: Axes, panel: LinePanel, xscale: str) -> None:
-    axes.tick_params(which="both", labelsize=7)
-    points = sorted({x for line in panel.lines for x in line.x})
-    if xscale == "log" and len(points) <= 8:
-        axes.set_xticks(points, [f"{x:.3g}" for x in points])
-        axes.set_xticks([], minor=True)
-
-
-def _line(axes: Axes, line: Line, number: int, *, marks: bool) -> Artist:
-    colour = f"C{number % len(COLOURS)}"
-    if not line.errors:
-        return axes.plot(line.x, line.y, "--" if marks else "-", color=colour, linewidth=1.0)[0]
-    mark = MARKS[number % len(MARKS)]
-    drawn = axes.errorbar(
-        line.x, line.y, line.errors, color=colour, marker=mark, markersize=4, linewidth=1.0, capsize=2
-    )
-    return drawn.lines[0]
-
-
-def saved(figure: Figure, path: Path) -> list[Path]:
-    """Write a figure as ``path``.png and ``path``.pdf; return the files."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    files = [path.with_name(f"{path.name}.{kind}") for kind in ("png", "pdf")]
-    for file in files:
-        # Without dates the same numbers give the same file.
-        metadata = {"Software": None} if file.suffix == ".png" else {"CreationDate": None}
-        figure.savefig(file, dpi=150, metadata=metadata)
-        # The layout found for the first file is the second one's: finding it takes a third of the drawing.
-        figure.set_layout_engine("none")
-    return files

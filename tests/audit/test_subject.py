@@ -22,7 +22,6 @@ from coco_opt.audit import (
     released_runs,
     witness,
 )
-from coco_opt.audit.plots import plot_losses
 from coco_opt.audit.recording import recorded
 from coco_opt.audit.rows import DIRECT, TOGETHER
 from coco_opt.audit.scores import release_scores, scalar_draws, score_places, scores
@@ -41,6 +40,7 @@ from coco_opt.privacy import (
     Rho,
     SeededNoise,
 )
+from coco_opt.report.losses import plot_losses
 from tests.audit.helpers import (
     TABLE,
     AnySubject,

@@ -32,7 +32,7 @@ def test_table3_small_run_writes_its_files(tmp_path: Path) -> None:
     outcome = table3.run(small=True, out=tmp_path, reporter=recorder)
     assert outcome.ok
     assert recorder.tables == list(outcome.tables)
-    assert recorder.steps[-1] == ("kuo2018/table3 made", 3, 3)
+    assert recorder.steps[-1] == ("kuo2018/table3 made data", 3, 3)
     assert sorted(outcome.files) == sorted(tmp_path.glob("kuo2018/*"))
     _check_files(tmp_path, "kuo2018/table3", len(table3.VARIANTS) + 1)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from coco_experiments import plots
+from coco_experiments import curves, plots
 from coco_experiments.experiment import Table
 from coco_experiments.kuo2018 import (
     datasets,
@@ -30,6 +30,7 @@ from coco_experiments.kuo2018.answers import split_evenly
 from coco_experiments.kuo2018.cases import Case, small_cases, top
 from coco_experiments.kuo2018.draws import Draws
 from coco_experiments.kuo2018.table3 import CLIPPED, small_data_set
+from coco_experiments.looks import looks
 from coco_experiments.made import made_counts
 from coco_experiments.statistics import Mean
 from hypothesis import given, settings
@@ -93,7 +94,7 @@ def test_figure1_splits_the_distance_by_size() -> None:
 def test_figure1_draws_every_step_of_the_error() -> None:
     case = top(small_cases()[0], 1)
     panel = figure1.panels(case, 1)[1]
-    (line,) = panel.lines
+    (line,) = panel.curves
     gaps = figure1.gaps(Draws(case, 1), "Hc")[: case.truth[0].max_size + 1]
     at = np.searchsorted(np.array(line.x), np.arange(gaps.size), side="right") - 1
     assert np.array_equal(np.array(line.y)[at], gaps)
@@ -192,13 +193,33 @@ def test_variances_are_compared_on_the_same_measurements(case: Case) -> None:
     assert rows[3][-1] == pytest.approx(means["bootstrap"][0].value / means["paper"][0].value)
 
 
-def test_a_series_has_one_colour_in_every_panel() -> None:
+def test_a_series_has_one_look_in_every_panel() -> None:
     from matplotlib.figure import Figure
 
     axes = Figure().add_subplot()
-    plots._draw(axes, plots.Panel(("a",), {"third": (1.0,)}), ["first", "second", "third"], log=True)
+    styles = looks(["first", "second", "third"])
+    plots._draw(axes, plots.Panel(("a",), {"third": (1.0,)}), styles, log=True)
     (container,) = axes.containers
-    assert container.lines[0].get_color() == "C2"
+    assert container.lines[0].get_color() == styles["third"].colour
+    assert len({look.colour for look in styles.values()}) == 3
+
+
+def test_a_method_looks_the_same_in_all_figures_and_its_variants_are_hollow() -> None:
+    level, levels = looks(["matching Hc x Hc", "omniscient"]), looks(["bottom-up Hc", "matching Hc x Hc x Hc"])
+    assert level["matching Hc x Hc"] == levels["matching Hc x Hc x Hc"]
+    first, second = looks(["matching Hc x Hg", "matching Hc x Hg, average half up"]).values()
+    assert (first.colour, first.mark, first.hollow, second.hollow) == (second.colour, second.mark, False, True)
+    assert looks(["exact H~, unrounded"]).popitem()[1].colour == looks(["H~"])["H~"].colour
+
+
+def test_names_beside_lines_keep_apart_and_inside() -> None:
+    rng = np.random.default_rng(4)
+    for _ in range(20):
+        heights = np.sort(rng.random(6))
+        spread = curves._spread(heights, 0.1)
+        assert np.all(np.diff(spread) >= 0.1 - 1e-12)
+        assert spread[-1] <= 1.0 + 1e-12
+    assert curves._spread(np.array([0.2, 0.8]), 0.1).tolist() == [0.2, 0.8]
 
 
 @given(seed=st.integers(0, 10_000))

@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 
 from coco_experiments.experiment import Outcome, Reporter, Table, write_csv
 from coco_experiments.flaxman2019.setting import EPSILONS, MOVED, NOT_PRIVATE, PAPERS, SMALL, Database
-from coco_experiments.plots import saved
+from coco_experiments.looks import looks
 from coco_opt.audit.bounds import LowerBound, lower_bound
 from coco_opt.audit.counting import MECHANISMS, MechanismName, mechanism, population
 from coco_opt.audit.direct import DirectEstimate, direct_estimate
+from coco_opt.report.style import PAGE, fitted_legend, saved, styled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -96,21 +97,26 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
     return Outcome((table,), (write_csv(out / f"{NAME}.csv", table), *_draw(out / NAME, found)))
 
 
+@styled()
 def _draw(path: Path, found: dict[MechanismName, DirectEstimate]) -> list[Path]:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(13.0, 4.2), layout="constrained")
+    figure = Figure(figsize=(PAGE, 2.8), layout="constrained")
     FigureCanvasAgg(figure)
-    for place, (name, one) in enumerate(found.items(), 1):
-        _panel(figure.add_subplot(1, len(found), place), name, one)
+    panels = figure.subplots(1, len(found), squeeze=False)[0]
+    for axes, (name, one) in zip(panels, found.items(), strict=True):
+        _panel(axes, name, one)
+    panels[0].set_ylabel("log-ratio of frequencies,\nD over D'")
+    handles, labels = panels[0].get_legend_handles_labels()
+    fitted_legend(figure, dict(zip(labels, handles, strict=True)), 3, loc="outside upper center")
     return saved(figure, path)
 
 
 def _panel(axes: Axes, name: MechanismName, found: DirectEstimate) -> None:
-    axes.plot(found.k, found.equal, ".", markersize=4, alpha=0.5, label="error = k")
-    axes.plot(found.k, found.at_least, "-", label="error \u2265 k")
+    axes.plot(found.k, found.equal, ".", color="C4", markersize=4, label="error = k")
+    axes.plot(found.k, found.at_least, "-", color=looks([name])[name].colour, linewidth=1.1, label="error \u2265 k")
     for sign in (-1, 1):
-        axes.axhline(sign * EPSILONS[name], color="black", linestyle=":")
-    axes.set(title=f"{name}, epsilon {EPSILONS[name]:g} (dotted)", xlabel="k (people)", ylabel="log-ratio, D over D'")
-    axes.legend(frameon=False, fontsize=8)
+        axes.axhline(sign * EPSILONS[name], color="black", linestyle=":", label="budget" if sign > 0 else None)
+    axes.set(title=f"{name}, epsilon {EPSILONS[name]:g}", xlabel="k (people)")
+    axes.grid(alpha=0.3)

@@ -28,9 +28,10 @@ from coco_experiments.flaxman2019.setting import (
     Database,
     residuals,
 )
-from coco_experiments.plots import saved
+from coco_experiments.looks import looks
 from coco_opt.audit.counting import MECHANISMS, MechanismName, SamplerName
 from coco_opt.audit.privacy_loss import CAVEAT, PrivacyLoss, empirical_privacy_loss
+from coco_opt.report.style import PAGE, fitted_legend, saved, styled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -52,7 +53,7 @@ COLUMNS = (
     "residual range K",
 )
 CURVES = ("panel", "mechanism", "epsilon", "whose", "error", "value")
-_COLOURS = {"GDPC": "#1f4e79", "RDPC": "#c8553d", "ADPC": "#7a8b3a"}
+_BIN = 5  # people: single ones of 1,000 cells are a thicket
 
 Floats = NDArray[np.float64]
 Losses = dict[MechanismName, PrivacyLoss]
@@ -163,37 +164,56 @@ def statements(table: Table) -> tuple[Statement, ...]:
     return tuple(found)
 
 
+@styled()
 def _draw(path: Path, ours: Panels, his: Panels | None) -> list[Path]:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     columns = {"measured": ours} if his is None else {"published": his, "measured": ours}
-    figure = Figure(figsize=(1.0 + 5.0 * len(columns), 7.4), layout="constrained")
+    figure = Figure(figsize=(4.6 if his is None else PAGE, 5.2), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.subplots(2, len(columns), sharex=True, sharey="row", squeeze=False)
     for place, (title, panels) in enumerate(columns.items()):
-        _residual_panel(axes[0][place], panels["a"], f"(a) {title}")
-        _loss_panel(axes[1][place], panels["b"], f"(b) {title}")
-    axes[0][0].set_ylabel("cells")
+        _residual_panel(axes[0][place], panels["a"], f"(a) how far cells are off, {title}")
+        _loss_panel(axes[1][place], panels["b"], f"(b) loss, {title}", first=place == 0)
+    axes[0][0].set_ylabel(f"cells in {_BIN} people")
     axes[1][0].set_ylabel("empirical privacy loss")
+    handles, labels = axes[0][0].get_legend_handles_labels()
+    fitted_legend(figure, dict(zip(labels, handles, strict=True)), 3, loc="outside upper center")
     return saved(figure, path)
 
 
 def _residual_panel(axes: Axes, curves: dict[MechanismName, Curve], title: str) -> None:
     for name, curve in curves.items():
+        at, cells = _in_bins(curve)
         label = f"{name}, epsilon {EPSILONS[name]:g}"
-        axes.step(curve.error, curve.value, where="mid", color=_COLOURS[name], linewidth=0.8, label=label)
-    axes.set_title(title, loc="left")
-    axes.legend(frameon=False, fontsize=8)
+        axes.step(at, cells, where="mid", color=looks([name])[name].colour, linewidth=1.0, label=label)
+    axes.set_title(title)
+    axes.grid(alpha=0.3)
 
 
-def _loss_panel(axes: Axes, curves: dict[MechanismName, Curve], title: str) -> None:
+def _in_bins(curve: Curve) -> tuple[Floats, Floats]:
+    """Return the middles of wider bins and the cells in them; a curve read off a figure has gaps."""
+    bins = np.floor(curve.error / _BIN).astype(np.int64)
+    first = int(bins.min())
+    cells: Floats = np.bincount(bins - first, curve.value).astype(np.float64)
+    middles: Floats = (np.arange(cells.size) + first + 0.5).astype(np.float64) * _BIN
+    return middles, cells
+
+
+def _loss_panel(axes: Axes, curves: dict[MechanismName, Curve], title: str, *, first: bool) -> None:
+    axes.axhspan(0.02, 0.03, color="#dddddd", alpha=0.6, linewidth=0)
+    axes.axhspan(-0.03, -0.02, color="#dddddd", alpha=0.6, linewidth=0)
     for name, curve in curves.items():
-        axes.plot(curve.error, curve.value, color=_COLOURS[name], linewidth=1.4, label=name)
+        colour = looks([name])[name].colour
+        axes.plot(curve.error, curve.value, color=colour, linewidth=1.2)
         for sign in (-1, 1):
-            axes.axhline(sign * EPSILONS[name], color=_COLOURS[name], linestyle=":", linewidth=0.9)
-        axes.text(-200, EPSILONS[name], f"budget of {name}: {EPSILONS[name]:g}", fontsize=7, va="bottom")
-    axes.axhspan(0.02, 0.03, color="#dddddd", alpha=0.5, linewidth=0)
-    axes.axhspan(-0.03, -0.02, color="#dddddd", alpha=0.5, linewidth=0)
-    axes.set(xlabel="error (people); dotted: the budget spent; band: 0.025 \u00b1 0.005", ylim=(-0.115, 0.115))
-    axes.set_title(title, loc="left")
+            axes.axhline(sign * EPSILONS[name], color=colour, linestyle=":", linewidth=0.9)
+        if first:
+            words = f"budget of {name}: {EPSILONS[name]:g}"
+            place = axes.get_yaxis_transform()
+            white = {"facecolor": "white", "alpha": 0.7, "linewidth": 0, "pad": 0.5}
+            axes.text(0.02, EPSILONS[name] + 0.002, words, fontsize=7, va="bottom", transform=place, bbox=white)
+    axes.set(xlabel="error (people); band: 0.025 \u00b1 0.005", ylim=(-0.115, 0.115))
+    axes.set_title(title)
+    axes.grid(alpha=0.3)

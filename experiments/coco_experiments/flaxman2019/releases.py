@@ -18,7 +18,6 @@ from coco_experiments.experiment import Outcome, Reporter, Table, write_csv
 from coco_experiments.flaxman2019 import histograms
 from coco_experiments.flaxman2019.subjects import audited_groups, groups_pair
 from coco_experiments.made import made_counts
-from coco_opt.audit.plots import plot_losses
 from coco_opt.audit.privacy_loss import CAVEAT, PrivacyLoss
 from coco_opt.audit.rows import Audit, audit_release
 from coco_opt.groups import GroupsMethod, Query
@@ -26,6 +25,7 @@ from coco_opt.groups.answers import Loss
 from coco_opt.groups.asked.private import PrivateCounts
 from coco_opt.groups.estimated.estimate import Consistency
 from coco_opt.privacy import Cost, Epsilon, SeededNoise
+from coco_opt.report.losses import plot_losses
 
 NAME = "flaxman2019/releases"
 METHODS: dict[str, Consistency] = {"Algorithm 1": "matching", "bottom-up": "bottom_up"}

@@ -10,24 +10,29 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from coco_experiments.curves import AxisStyle, Curve, CurvePanel, draw
 from coco_experiments.experiment import Outcome, Reporter, Table, write_csv
 from coco_experiments.flaxman2019.setting import EPSILONS, MOVED, NOT_PRIVATE, PAPERS, SMALL, TAILS, Database, residuals
-from coco_experiments.plots import saved
 from coco_experiments.statistics import Mean
 from coco_opt.audit.counting import MechanismName, SamplerName, budget_loss
 from coco_opt.audit.privacy_loss import BANDWIDTH, CAVEAT, PERCENTILE, empirical_privacy_loss, residual_range
 from coco_opt.audit.residuals import ResidualCounts
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 NAME = "flaxman2019/sweep"
 SEEDS = tuple(range(5))
 SMALL_SEEDS = SEEDS[:2]
 PLATEAU = (20 / 184, 100 / 184)  # of the range K at the default percentile
 SAMPLER: SamplerName = "exact"
+FACTORS = {
+    "N": ("number of people", "N"),
+    "J": ("depth of the tree", "J (levels)"),
+    "mu": ("people a cell", "mu"),
+    "epsilon, times": ("budget", "times the figure's epsilon"),
+    "bandwidth": ("bandwidth", "standard deviations"),
+    "percentile": ("range looked at", "percentile"),
+}
+"""What moves: the title of its panel and the label of its axis."""
 COLUMNS = (
     "factor",
     "value",
@@ -146,33 +151,21 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
 
 
 def _draw(path: Path, found: list[Found]) -> list[Path]:
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     factors = list(dict.fromkeys(one.point.factor for one in found))
-    figure = Figure(figsize=(13.0, 7.0), layout="constrained")
-    FigureCanvasAgg(figure)
-    for place, factor in enumerate(factors, 1):
-        _panel(figure.add_subplot(2, 3, place), [one for one in found if one.point.factor == factor])
-    handles, names = figure.axes[0].get_legend_handles_labels()
-    figure.legend(handles, names, loc="outside upper center", ncols=6, fontsize=8, frameon=False)
-    return saved(figure, path)
+    panels = [_panel(factor, [one for one in found if one.point.factor == factor]) for factor in factors]
+    style = AxisStyle("", "empirical privacy loss\nover the budget", yscale="linear", ylim=(0.0, 3.0))
+    return draw(path, [panels[at : at + 3] for at in range(0, len(panels), 3)], style)
 
 
-def _panel(axes: Axes, found: list[Found]) -> None:
-    from matplotlib.ticker import NullFormatter
-
+def _panel(factor: str, found: list[Found]) -> CurvePanel:
+    curves = []
     for name in EPSILONS:
         each = [one for one in found if one.mechanism == name]
         values = [one.point.value for one in each]
         budgets = [budget_loss(one.epsilon, SAMPLER) for one in each]
-        plateaus = [one.plateau.value / budget for one, budget in zip(each, budgets, strict=True)]
-        maxima = [one.maximum.value / budget for one, budget in zip(each, budgets, strict=True)]
-        (line,) = axes.plot(values, plateaus, "o-", label=f"{name}, plateau")
-        axes.plot(values, maxima, "x:", color=line.get_color(), label=f"{name}, maximum")
-    axes.axhline(1.0, color="black", linestyle=":", linewidth=0.8)
-    factor = found[0].point.factor
-    if factor not in ("J", "percentile"):
-        axes.set_xscale("log")
-        axes.xaxis.set_minor_formatter(NullFormatter())
-    axes.set(xlabel=factor, ylabel="|EPL|, of the budget", ylim=(0, 3))
+        for what, means in (("plateau", [one.plateau for one in each]), ("maximum", [one.maximum for one in each])):
+            shares = [mean.value / budget for mean, budget in zip(means, budgets, strict=True)]
+            curves.append(Curve(f"{name}, {what}", values, shares))
+    curves.append(Curve("budget", values, [1.0] * len(values), theory=True))
+    title, xlabel = FACTORS[factor]
+    return CurvePanel(title, tuple(curves), xlabel, "linear" if factor in ("J", "percentile") else "log")

@@ -132,4 +132,4 @@ def made(size: int) -> Counts:
     """Return small made counts over a domain of ``size`` (a power of 2, at least 256) for quick runs."""
     rng = np.random.default_rng([SEED, size])
     totals = Totals(size, size // 8, size, size // 4, 12)
-    return Counts("made", MADE, place(counts_with(totals, rng), "clustered", rng))
+    return Counts("made data", MADE, place(counts_with(totals, rng), "clustered", rng))

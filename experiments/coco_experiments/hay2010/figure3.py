@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
+from coco_experiments.curves import AxisStyle, Curve, CurvePanel, draw
 from coco_experiments.experiment import Outcome, Reporter, Statement, Table, statements_table, write_csv
-from coco_experiments.hay2010.curves import AxisStyle, Curve, CurvePanel, draw
 from coco_experiments.hay2010.theory import Runs
 from coco_experiments.hay2010.unattributed import FIT, RAW, Floats, fit, noisy_ranks
 

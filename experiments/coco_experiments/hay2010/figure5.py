@@ -14,8 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
+from coco_experiments.curves import AxisStyle, Curve, CurvePanel, draw
 from coco_experiments.experiment import Cell, Outcome, Reporter, Statement, Table, statements_table, write_csv
-from coco_experiments.hay2010.curves import AxisStyle, Curve, CurvePanel, draw
 from coco_experiments.hay2010.data import SNAP, Counts, made, unattributed
 from coco_experiments.hay2010.theory import Runs, noisy_ranks_deviation, noisy_ranks_error
 from coco_experiments.hay2010.unattributed import (
@@ -64,7 +64,7 @@ THEORY_COLUMNS = (
     FIT,
     "bound sum 2H(n_r)/eps^2",
     "share of bound",
-    "Theorem 2, constants 1",
+    "Theorem 2",
 )
 
 
@@ -247,9 +247,9 @@ def _curves(ones: list[Measured]) -> tuple[Curve, ...]:
     measured = [Curve(name, x, [one.errors[name].value for one in ones]) for name in (RAW, SORTED, FIT)]
     return (
         *measured,
-        Curve(f"exact {RAW}: 2n/eps^2", x, [noisy_ranks_error(ones[0].n, e) for e in x], theory=True),
-        Curve(f"bound {FIT}: sum 2 H(n_r)/eps^2", x, [one.bound for one in ones], theory=True),
-        Curve("Theorem 2, constants 1", x, [one.runs.theorem2(e) for one, e in zip(ones, x, strict=True)], theory=True),
+        Curve(f"exact {RAW}", x, [noisy_ranks_error(ones[0].n, e) for e in x], theory=True),
+        Curve(f"bound {FIT}", x, [one.bound for one in ones], theory=True),
+        Curve("Theorem 2", x, [one.runs.theorem2(e) for one, e in zip(ones, x, strict=True)], theory=True),
     )
 
 

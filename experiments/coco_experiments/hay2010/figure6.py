@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
+from coco_experiments.curves import AxisStyle, Curve, CurvePanel, draw
 from coco_experiments.experiment import Cell, Outcome, Reporter, Table, statements_table, write_csv
-from coco_experiments.hay2010.curves import AxisStyle, Curve, CurvePanel, draw
 from coco_experiments.hay2010.data import Counts, made, universal
 from coco_experiments.hay2010.range_statements import statements
 from coco_experiments.hay2010.strategies import (

@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from coco_experiments.curves import AxisStyle, Curve, CurvePanel, draw
 from coco_experiments.experiment import Outcome, Reporter, Statement, Table, statements_table, write_csv
-from coco_experiments.hay2010.curves import AxisStyle, Curve, CurvePanel, draw
 from coco_experiments.hay2010.data import NET_TRACE_SOURCE, Counts, made, original_or_look_alike
 from coco_experiments.hay2010.unattributed import FIT, Floats, fit, noisy_ranks
 
@@ -96,10 +96,10 @@ def _plot(out: Path, data: Counts, errors: Floats) -> list[Path]:
     root = np.sqrt(errors[::-1][:drawn])
     curves = (
         Curve("true counts", x, truth.tolist()),
-        Curve(f"root mean squared error of {FIT}", x, root.tolist()),
-        Curve("that of S~", x, [np.sqrt(2.0) / float(EPSILON)] * drawn, theory=True),
+        Curve(f"error of {FIT}", x, root.tolist()),
+        Curve("error of S~", x, [np.sqrt(2.0) / float(EPSILON)] * drawn, theory=True),
     )
-    style = AxisStyle("rank, largest count first", "count, or error", "log", "symlog", marks=False)
+    style = AxisStyle("rank, largest count first", "count, or root mean squared error", "log", "symlog", marks=False)
     return draw(out / NAME, [[CurvePanel(f"{data.label}, epsilon 1", curves)]], style)
 
 

@@ -11,9 +11,9 @@ from typing import cast
 
 import numpy as np
 
+from coco_experiments.curves import AxisStyle, Curve, CurvePanel, draw
 from coco_experiments.experiment import Outcome, Reporter, Statement, Table, write_csv
 from coco_experiments.hay2010.all_ranges import Extremes, extremes
-from coco_experiments.hay2010.curves import AxisStyle, Curve, CurvePanel, draw
 from coco_experiments.hay2010.strategies import Ranges, fit_variances, node_numbers
 from coco_experiments.hay2010.theory import most_improved_factor
 from coco_opt.ranges.domain import DomainTree
@@ -118,7 +118,7 @@ def _plot(out: Path, factors: Table) -> list[Path]:
     by_fan_out: dict[str, list[tuple[float, float, float]]] = {}
     for row in factors.rows:
         fan_out, height, bound, _, exact = (0.0 if cell is None else float(cell) for cell in row[:5])
-        by_fan_out.setdefault(f"{fan_out:.0f}-ary", []).append((height, exact, bound))
+        by_fan_out.setdefault(f"{fan_out:.0f} children a node", []).append((height, exact, bound))
     panels = []
     for title, points in by_fan_out.items():
         x = [height for height, _, _ in points]
@@ -126,7 +126,7 @@ def _plot(out: Path, factors: Table) -> list[Path]:
         panels.append(
             CurvePanel(title, (exact_curve, Curve("Theorem 4 (iv)", x, [b for *_, b in points], theory=True)))
         )
-    style = AxisStyle("height", "error of H~ over that of H-bar", "linear", "linear")
+    style = AxisStyle("height of the tree", "error of H~ over that of H-bar", "linear", "linear")
     return draw(out / NAME, [panels], style)
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from coco_experiments.curves import AxisStyle, Curve, CurvePanel, draw
 from coco_experiments.experiment import Outcome, Reporter, Table, write_csv
-from coco_experiments.hay2010.curves import AxisStyle, Curve, CurvePanel, draw
 from coco_experiments.hay2010.strategies import RAW_FIT, RAW_NODES, RAW_UNIT
 from coco_experiments.hay2010.theory import useful_error
 from coco_opt.kernels import tree_passes

@@ -13,12 +13,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from coco_experiments.curves import AxisStyle, Curve, CurvePanel, draw
 from coco_experiments.experiment import Cell, Outcome, Reporter, Table, write_csv
 from coco_experiments.kuo2018.cases import Case, housing_case, small_cases, taxi_case, top, white_case
 from coco_experiments.kuo2018.draws import Draws
 from coco_experiments.kuo2018.methods import queries_of
 from coco_experiments.kuo2018.sweep import BARS, SEEDED, SEEDS, SMALL_SEEDS
-from coco_experiments.plots import Line, LinePanel, lines
 from coco_experiments.statistics import Mean
 
 NAME = "kuo2018/figure1"
@@ -70,7 +70,7 @@ def _parts(bound: int, largest: int) -> tuple[slice, slice]:
     return slice(0, bound + 1), slice(min(bound + 1, largest), largest + 1)
 
 
-def panels(case: Case, seed: int) -> list[LinePanel]:
+def panels(case: Case, seed: int) -> list[CurvePanel]:
     """Return one panel an estimator, the signed error of one seed at every size up to the largest."""
     found = []
     for estimator in ESTIMATORS:
@@ -78,8 +78,8 @@ def panels(case: Case, seed: int) -> list[LinePanel]:
         # Only where the error changes: the line is a step function of ten thousands of equal cells.
         kept = np.flatnonzero(np.diff(error, prepend=error[0] - 1, append=error[-1] - 1)[:-1])
         x, y = np.repeat(kept, 2)[1:], np.repeat(error[kept], 2)[:-1]
-        step = Line("Hc' - Hc", tuple(x.tolist()), tuple(float(value) for value in y))
-        found.append(LinePanel(f"{case.name}, {estimator}", (step,)))
+        step = Curve("Hc' - Hc", tuple(x.tolist()), tuple(float(value) for value in y))
+        found.append(CurvePanel(f"{case.name}, estimated by {estimator}", (step,)))
     return found
 
 
@@ -102,6 +102,8 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
     )
     reporter.table(table)
     drawn = [panels(case, seeds[0]) for case in cases]
-    style = {"xscale": "symlog", "yscale": "symlog"}
-    files = lines(out / NAME, drawn, "group size (entities)", "error of Hc (groups)", marks=False, **style)
+    style = AxisStyle(
+        "size (entities)", "estimated minus true number\nof groups up to a size", "symlog", "symlog", marks=False
+    )
+    files = draw(out / NAME, drawn, style)
     return Outcome((table,), (write_csv(out / f"{NAME}.csv", table), *files))

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
+from coco_experiments.curves import AxisStyle, Curve, CurvePanel, draw
 from coco_experiments.data import hawaiian
 from coco_experiments.experiment import Outcome, Reporter, write_csv
 from coco_experiments.kuo2018.cases import MAX_SIZE, Case, hawaii_case, small_cases, taxi_case, top, west_coast
@@ -42,7 +43,6 @@ from coco_experiments.kuo2018.l1_l2_tables import (
     verdict_table,
 )
 from coco_experiments.kuo2018.sweep import BARS, SEEDED, SEEDS
-from coco_experiments.plots import Line, LinePanel, lines
 from coco_experiments.statistics import Reference
 from coco_opt.groups import Query
 from coco_opt.groups.answers import Loss
@@ -212,20 +212,20 @@ def curves(path: Path, duels: Sequence[Duel]) -> list[Path]:
     for case in dict.fromkeys(one.case for one in duels):
         own = [one for one in duels if one.case == case]
         rows.append([_panel(case, level, own) for level in sorted({one.level for one in own})])
-    return lines(path, rows, "total epsilon", f"error of {P2} / error of {P1}", yscale="linear")
+    return draw(path, rows, AxisStyle("total epsilon", f"error of {P2} / error of {P1}", yscale="linear"))
 
 
-def _panel(case: str, level: int, duels: Sequence[Duel]) -> LinePanel:
+def _panel(case: str, level: int, duels: Sequence[Duel]) -> CurvePanel:
     at_level = [one for one in duels if one.level == level and one.step != BOTTOM_UP and one.ratio is not None]
     drawn = []
     for name in dict.fromkeys(_label(one) for one in at_level):
         own = [one for one in at_level if _label(one) == name]
         bars = [(one.difference.standard_error or 0.0) / one.means[0].value for one in own]
         x = tuple(float(one.epsilon) for one in own)
-        drawn.append(Line(name, x, tuple(one.ratio or 0.0 for one in own), tuple(bars)))
+        drawn.append(Curve(name, x, tuple(one.ratio or 0.0 for one in own), tuple(bars)))
     ends = tuple(sorted({float(one.epsilon) for one in at_level}))
-    drawn.append(Line("equal", ends, (1.0,) * len(ends)))
-    return LinePanel(f"{case}, level {level}", tuple(drawn))
+    drawn.append(Curve("equal", ends, (1.0,) * len(ends), theory=True))
+    return CurvePanel(f"{case}, level {level}", tuple(drawn))
 
 
 def _label(one: Duel) -> str:

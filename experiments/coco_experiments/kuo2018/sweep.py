@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
+from coco_experiments.curves import AxisStyle, Curve, CurvePanel, draw
 from coco_experiments.experiment import Cell, Outcome, Reporter, Table, write_csv
 from coco_experiments.kuo2018.answers import split_evenly
 from coco_experiments.kuo2018.cases import Case
 from coco_experiments.kuo2018.draws import Draws, Levels, errors_by_level, omniscient_line
 from coco_experiments.kuo2018.methods import Method
-from coco_experiments.plots import Line, LinePanel, lines
 from coco_experiments.statistics import Mean
 
 SEEDS = tuple(range(2018, 2028))  # ten, as in the paper
@@ -134,19 +134,19 @@ def _means_and_lines(group: Sequence[Point]) -> tuple[list[Mean], list[float]]:
 
 def curves(path: Path, points: Sequence[Point]) -> list[Path]:
     """Draw error against epsilon a level: a row a case, a column a level, a line a method; return the files."""
-    rows: list[list[LinePanel]] = []
+    rows: list[list[CurvePanel]] = []
     for case in dict.fromkeys(point.case for point in points):
         own = [point for point in points if point.case == case]
         rows.append([_panel(case, level, own) for level in range(len(own[0].line))])
-    return lines(path, rows, "epsilon a level", "mean earth mover's distance (entities)")
+    return draw(path, rows, AxisStyle("epsilon a level", "mean earth mover's\ndistance (entities)"))
 
 
-def _panel(case: str, level: int, points: Sequence[Point]) -> LinePanel:
+def _panel(case: str, level: int, points: Sequence[Point]) -> CurvePanel:
     drawn = []
     for method in dict.fromkeys(point.method for point in points):
         own = [point for point in points if point.method == method]
         drawn.append(
-            Line(
+            Curve(
                 method,
                 tuple(float(point.epsilon) / len(point.line) for point in own),
                 tuple(point.means[level].value for point in own),
@@ -154,8 +154,8 @@ def _panel(case: str, level: int, points: Sequence[Point]) -> LinePanel:
             )
         )
     one = {float(point.epsilon) / len(point.line): point.line[level] for point in points}
-    drawn.append(Line("omniscient", tuple(one), tuple(one.values())))
-    return LinePanel(f"{case}, level {level}", tuple(drawn))
+    drawn.append(Curve("omniscient", tuple(one), tuple(one.values()), theory=True))
+    return CurvePanel(f"{case}, level {level}", tuple(drawn))
 
 
 def finish(

@@ -134,7 +134,7 @@ def _nation(case: Case, published: Mapping[str, float]) -> DataSet:
 def small_data_set() -> DataSet:
     """Return made data that no published value belongs to."""
     sizes = group_sizes(5_000, SMALL_MAX_SIZE // 4, np.random.default_rng(3))
-    return DataSet("made", CountOfCounts.from_ranks(sizes), SMALL_MAX_SIZE)
+    return DataSet("made data", CountOfCounts.from_ranks(sizes), SMALL_MAX_SIZE)
 
 
 def errors_of_seed(data: DataSet, seed: int, solvers: SolverChoices | None = None) -> dict[str, int]:

@@ -1,0 +1,206 @@
+"""Measured points and curves of theory over a quantity that moves, written without a display."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_experiments.looks import Look, looks
+from coco_opt.report.style import PAGE, fitted_legend, number, plain, saved, styled
+
+if TYPE_CHECKING:
+    from matplotlib.artist import Artist
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Scale = Literal["linear", "log", "symlog"]
+
+_ONE = 4.6  # inches across a figure of one panel
+_PANEL = 2.1  # inches of a row of panels
+_BETWEEN = 0.5  # inches, for the labels of ticks
+_MOST_IN_A_LEGEND = 4
+_LETTERS = 20  # of all labels of ticks at the measured points, and a space each
+_NAME = 7.0  # points of a name beside a line
+_APART = 0.13  # inches between two names
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """A named line; ``errors`` are half-lengths of its bars. Measured ones have marks, those of theory are dashed."""
+
+    name: str
+    x: Sequence[float]
+    y: Sequence[float]
+    errors: Sequence[float] = ()
+    theory: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CurvePanel:
+    """One panel of curves under a title; its own label and scale of x where it has one."""
+
+    title: str
+    curves: tuple[Curve, ...]
+    xlabel: str = ""
+    xscale: Scale | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AxisStyle:
+    """Labels and scales shared by all panels of a figure; ``marks`` at the points that were measured."""
+
+    xlabel: str
+    ylabel: str
+    xscale: Scale = "log"
+    yscale: Scale = "log"
+    marks: bool = True
+    ylim: tuple[float, float] | None = None
+
+
+@styled()
+def draw(path: Path, rows: Sequence[Sequence[CurvePanel]], style: AxisStyle) -> list[Path]:
+    """Write ``path``.png and ``path``.pdf, panels in rows of any length; return the files.
+
+    A legend names few curves; many are named where they end, in the last panel of each row.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    width = max(len(row) for row in rows)
+    names = list(dict.fromkeys(curve.name for row in rows for panel in row for curve in panel.curves))
+    named = len(names) > _MOST_IN_A_LEGEND
+    styles = looks(names)
+    figure = Figure(figsize=(_ONE if width == 1 and not named else PAGE, 4.0))
+    FigureCanvasAgg(figure)
+    own_labels = any(panel.xlabel for row in rows for panel in row)
+    handles: dict[str, Artist] = {}
+    for line, row in enumerate(rows):
+        for place, panel in enumerate(row):
+            axes = figure.add_subplot(len(rows), width, line * width + place + 1)
+            handles |= _draw(axes, panel, styles, style)
+            axes.set_ylabel(style.ylabel if place == 0 else "")
+            below = line == len(rows) - 1 or place >= len(rows[line + 1])
+            axes.set_xlabel(panel.xlabel or (style.xlabel if below else ""))
+    if len(names) == 1 or named:
+        _arrange(figure, (len(rows), width), 0.0, _widest(figure, names) if named else 0.0, own_labels=own_labels)
+        places = np.cumsum([len(row) for row in rows]) - 1
+        for row, at in zip(rows, places, strict=True) if named else ():
+            if len(row) == width:
+                _name_curves(figure, figure.axes[at], row[-1], styles, marks=style.marks)
+    else:
+        legend = fitted_legend(figure, handles, 4, loc="upper center")
+        _arrange(figure, (len(rows), width), legend.get_window_extent().height / figure.dpi, 0.0, own_labels=own_labels)
+    return saved(figure, path)
+
+
+def _arrange(figure: Figure, shape: tuple[int, int], above: float, beside: float, *, own_labels: bool) -> None:
+    """Set the figure's height and margins by hand, so many inches left ``above`` and ``beside`` the panels.
+
+    A constrained layout draws every panel several times, half a minute for a page of them.
+    """
+    rows, columns = shape
+    width, between, top = figure.get_figwidth(), 0.75 if own_labels else 0.5, 0.3 + above
+    left, right = 0.75, 0.12 + beside
+    panel = (width - left - right - _BETWEEN * (columns - 1)) / columns
+    height = top + rows * _PANEL + (rows - 1) * between + 0.5
+    figure.set_figheight(height)
+    figure.subplots_adjust(
+        left=left / width,
+        right=1.0 - right / width,
+        bottom=0.5 / height,
+        top=1.0 - top / height,
+        hspace=between / _PANEL,
+        wspace=_BETWEEN / panel,
+    )
+
+
+def _widest(figure: Figure, names: Sequence[str]) -> float:
+    """Return the inches that the widest name needs beside a panel, its line and mark included."""
+    widths = []
+    for name in names:
+        text = figure.text(0, 0, name, fontsize=_NAME)
+        widths.append(text.get_window_extent().width / figure.dpi)
+        text.remove()
+    return 0.55 + max(widths)
+
+
+def _draw(axes: Axes, panel: CurvePanel, styles: Mapping[str, Look], style: AxisStyle) -> dict[str, Artist]:
+    from matplotlib.ticker import MaxNLocator
+
+    axes.set_xscale(panel.xscale or style.xscale)
+    axes.set_yscale(style.yscale)
+    drawn = {curve.name: _curve(axes, curve, styles[curve.name], marks=style.marks) for curve in panel.curves}
+    if style.ylim is not None:
+        axes.set_ylim(*style.ylim)
+    elif style.yscale == "symlog" and axes.get_ylim()[0] > -1.0:
+        axes.set_ylim(bottom=0.0)
+    points = sorted({x for curve in panel.curves for x in curve.x})
+    for axis in (axes.xaxis, axes.yaxis):
+        if axis.get_scale() != "linear":
+            plain(axis)
+    labels = [number(x) for x in points]
+    if axes.get_xscale() == "log" and sum(map(len, labels)) + len(labels) <= _LETTERS:
+        axes.set_xticks(points, labels)
+        axes.set_xticks([], minor=True)
+    elif axes.get_xscale() == "linear" and all(x == int(x) for x in points):
+        axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
+    axes.tick_params(which="both", labelsize=7)
+    axes.set_title(panel.title)
+    axes.grid(alpha=0.3)
+    return drawn
+
+
+def _curve(axes: Axes, curve: Curve, look: Look, *, marks: bool) -> Artist:
+    own = _line(curve, look, marks=marks)
+    if not any(curve.errors):
+        return axes.plot(list(curve.x), list(curve.y), **own)[0]
+    bars = {**own, "capsize": 2, "elinewidth": 0.9}
+    return axes.errorbar(list(curve.x), list(curve.y), list(curve.errors), **bars).lines[0]
+
+
+def _line(curve: Curve, look: Look, *, marks: bool) -> dict[str, Any]:
+    """Return how a curve is drawn: theory dashed and without marks, variants dotted with hollow marks."""
+    own = {"color": look.colour, "linewidth": 1.1, "label": curve.name}
+    if curve.theory or not marks:
+        return {**own, "linestyle": "--" if curve.theory else "-"}
+    inside = "white" if look.hollow else look.colour
+    return {
+        **own,
+        "linestyle": ":" if look.hollow else "-",
+        "marker": look.mark,
+        "markersize": 4,
+        "markerfacecolor": inside,
+    }
+
+
+def _name_curves(figure: Figure, axes: Axes, panel: CurvePanel, styles: Mapping[str, Look], *, marks: bool) -> None:
+    """Write every curve's name to the right of where it ends, a line in its colour between; names kept apart."""
+    box = axes.get_window_extent()
+    wide, high = box.width / figure.dpi, box.height / figure.dpi
+    ends = np.array([max(zip(curve.x, curve.y, strict=True)) for curve in panel.curves])
+    places = axes.transAxes.inverted().transform(axes.transData.transform(ends))
+    order = np.argsort(places[:, 1])
+    heights = _spread(np.clip(places[order, 1], 0.0, 1.0), _APART / high)
+    edge = 1.0 + 0.22 / wide
+    for at, height in zip(order, heights, strict=True):
+        curve, look = panel.curves[at], styles[panel.curves[at].name]
+        own = _line(curve, look, marks=marks) | {"clip_on": False, "transform": axes.transAxes, "label": ""}
+        ends_at = min(max(float(places[at, 1]), 0.0), 1.0)
+        axes.plot([float(places[at, 0]), edge], [ends_at, height], **own | {"marker": "", "linewidth": 0.6})
+        axes.plot([edge + 0.02 / wide, edge + 0.2 / wide], [height] * 2, **own | {"markevery": (1, 2)})
+        axes.text(edge + 0.28 / wide, height, curve.name, fontsize=_NAME, va="center", transform=axes.transAxes)
+
+
+def _spread(heights: NDArray[np.float64], apart: float) -> NDArray[np.float64]:
+    """Return sorted heights moved as little as needed, in squares, to lie ``apart``: isotonic regression."""
+    from scipy.optimize import isotonic_regression
+
+    steps = apart * np.arange(heights.size)
+    fitted = isotonic_regression(heights - steps).x
+    spread: NDArray[np.float64] = np.minimum(fitted, 1.0 - apart * (heights.size - 1)) + steps
+    return spread
