@@ -1,9 +1,10 @@
 """Measuring the privacy that is really lost: Flaxman's estimates (2019) and sound lower bounds, for every release.
 
 ``audit_release`` audits a ``Subject``, a release of any kind on two neighbouring tables; ``coco-opt audit`` makes one
-of a configuration. Flaxman's own counting mechanisms are ``counting``. An estimate from residuals is neither an upper
-nor a lower bound; ``lower_bound`` is sound at its confidence. Both are for data that nobody needs to protect: made
-data, public data, or a look-alike. Names are imported when first used: estimates need no compiled kernel.
+of a configuration. Flaxman's own counting mechanisms are ``counting``. ``lost`` is what the noise of a pair lets
+through, exactly; ``lower_bound`` is sound at its confidence; an estimate from residuals is neither an upper nor a lower
+bound. All are for data that nobody needs to protect: made data, public data, or a look-alike. Names are imported when
+first used: estimates need no compiled kernel.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from coco_opt.audit.counting import population as population
     from coco_opt.audit.direct import DirectEstimate as DirectEstimate
     from coco_opt.audit.direct import direct_estimate as direct_estimate
+    from coco_opt.audit.exact import lost as lost
     from coco_opt.audit.privacy_loss import CAVEAT as CAVEAT
     from coco_opt.audit.privacy_loss import PrivacyLoss as PrivacyLoss
     from coco_opt.audit.privacy_loss import empirical_privacy_loss as empirical_privacy_loss
@@ -45,6 +47,7 @@ _NAMES = {
     "bounds": ("CONFIDENCE", "Event", "LowerBound", "expected_bound", "lower_bound"),
     "counting": ("MECHANISMS", "UniformTree", "children_of", "mechanism", "population"),
     "direct": ("DirectEstimate", "direct_estimate"),
+    "exact": ("lost",),
     "privacy_loss": ("CAVEAT", "PrivacyLoss", "empirical_privacy_loss"),
     "raking": ("rake",),
     "recording": ("Differing", "witness"),

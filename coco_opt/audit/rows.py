@@ -1,9 +1,13 @@
-"""The audit of a release of any kind: what is measured, what is released, how much privacy each is seen to lose."""
+"""The audit of a release of any kind: what is measured, what is released, how much privacy each is seen to lose.
+
+Three figures, of unlike strength: what the noisy answers of the pair lose is exact; a lower bound is sound at its
+confidence; an estimate from residuals is neither an upper nor a lower bound.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
@@ -12,13 +16,15 @@ from typing import Any
 import numpy as np
 
 from coco_opt.audit.bounds import CONFIDENCE, LowerBound, lower_bound
+from coco_opt.audit.exact import lost
 from coco_opt.audit.privacy_loss import CAVEAT, PrivacyLoss, empirical_privacy_loss
-from coco_opt.audit.recording import witness
+from coco_opt.audit.recording import Differing, witness
 from coco_opt.audit.released import released_runs
 from coco_opt.audit.residuals import ResidualCounts
 from coco_opt.audit.scores import Sides, measured_scores
-from coco_opt.audit.subject import Pair, PrivateT, Progress, ResultT, Sources, Subject
-from coco_opt.privacy import NoiseSource
+from coco_opt.audit.subject import Pair, PrivateT, Progress, ResultT, Sources, Subject, stated_epsilon
+from coco_opt.privacy import Cost, NoiseSource
+from coco_opt.privacy.composition import DELTAS, Composition
 
 DRAWS = 200_000
 RUNS = 100
@@ -31,7 +37,9 @@ DIRECT = "release, direct"
 class AuditRow:
     """One thing audited: the epsilon claimed for it, the estimate from residuals and the sound bound, where there are.
 
-    ``runs`` is the number of runs a side.
+    ``lost`` is the epsilon that the pair loses by its noisy answers, at the claim's delta and rounded up where it is
+    not 0; ``excess`` by how much it is above the claim, exactly, in epsilon or rho. ``runs`` is the number of runs a
+    side.
     """
 
     what: str
@@ -40,11 +48,13 @@ class AuditRow:
     estimate: float | None = None
     bound: LowerBound | None = None
     note: str = ""
+    lost: Fraction | None = None
+    excess: Fraction = Fraction(0)
 
     @property
     def violated(self) -> bool:
-        """Tell whether more privacy is lost than claimed, at the bound's confidence."""
-        return self.bound is not None and self.bound.epsilon > self.claimed
+        """Tell whether more privacy is lost than claimed: exactly, or at the bound's confidence."""
+        return self.excess > 0 or (self.bound is not None and self.bound.epsilon > self.claimed)
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values for JSON and CSV."""
@@ -52,6 +62,7 @@ class AuditRow:
         return {
             "what": self.what,
             "epsilon_claimed": str(self.claimed),
+            "epsilon_lost": None if self.lost is None else str(self.lost),
             "runs": self.runs,
             "estimate": self.estimate,
             "lower_bound": None if bound is None else bound.epsilon,
@@ -68,16 +79,23 @@ class AuditRow:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Audit:
-    """The rows of an audit, on which neighbours, and the curves of the estimates by what they belong to."""
+    """The rows of an audit, on which neighbours, and the curves of the estimates by what they belong to.
+
+    ``claimed`` is the whole cost as stated, ``lost`` what the pair loses of it, exactly. ``curve`` holds everything
+    together and the release once more at other deltas, where the claim has any.
+    """
 
     neighbours: str
+    claimed: Cost
+    lost: Cost
     rows: tuple[AuditRow, ...]
+    curve: tuple[AuditRow, ...]
     losses: Mapping[str, PrivacyLoss]
 
     @property
     def violated(self) -> tuple[AuditRow, ...]:
-        """Return the rows whose sound bound lies above the claim."""
-        return tuple(row for row in self.rows if row.violated)
+        """Return the rows in which more is lost than claimed."""
+        return tuple(row for row in (*self.rows, *self.curve) if row.violated)
 
 
 def audit_release(
@@ -98,8 +116,10 @@ def audit_release(
     VerificationError where an answer reaches the output without its noise or an exact one differs, ProblemError where
     nothing measured differs. O(draws x changed answers + runs x one release).
     """
-    rows = [*_measured_rows(subject, pair, sources, draws, confidence)]
+    cells = witness(subject, pair)
+    rows, measured = _measured_rows(subject, cells, sources, draws, confidence)
     losses: dict[str, PrivacyLoss] = {}
+    found: dict[str, Sides] = {TOGETHER: measured}
     if runs:
         claimed = subject.epsilon()
         released = released_runs(subject, pair, runs, sources, progress)
@@ -108,16 +128,19 @@ def audit_release(
             rows.append(row)
             losses.update({} if loss is None else {row.what: loss})
         if runs >= 2:
+            found[DIRECT] = released.scores
             rows.append(AuditRow(DIRECT, claimed, runs, bound=_bound(subject, released.scores, confidence)))
-    return Audit(pair.words, tuple(rows), losses)
+    whole = lost(cells)
+    curve = _curve(subject.claim(), whole, found, confidence) if subject.failure else ()
+    return Audit(pair.words, subject.claimed, whole.cost, tuple(rows), tuple(curve), losses)
 
 
 def _measured_rows(
-    subject: Subject[PrivateT, ResultT], pair: Pair[PrivateT], sources: Sources, draws: int, confidence: float
-) -> Iterator[AuditRow]:
-    cells = witness(subject, pair)
+    subject: Subject[PrivateT, ResultT], cells: Sequence[Differing], sources: Sources, draws: int, confidence: float
+) -> tuple[list[AuditRow], Sides]:
+    """Return a row for each level and one for all together, and the scores of these."""
     asked, whole = subject.asked, (np.zeros((draws, 2)), np.zeros((draws, 2)))
-    claims: set[Fraction] = set()
+    rows: list[AuditRow] = []
     levels = sorted({cell.question.level for cell in cells})
     for number, level in enumerate(levels):
         # Two sides a level: every call opens sources of its own, so that no two levels share noise.
@@ -126,13 +149,38 @@ def _measured_rows(
         for side, columns in zip(whole, scores, strict=True):
             side += columns
         questions = asked.at(level)
-        claimed = subject.epsilon(questions)
         what = f"measurement, {asked.levels[level]} ({', '.join(one.query for one in questions)})"
-        claims.add(claimed)
-        yield AuditRow(what, claimed, draws, bound=_bound(subject, scores, confidence))
-    claimed = subject.epsilon()
-    if len(levels) > 1 or claims != {claimed}:
-        yield AuditRow(TOGETHER, claimed, draws, bound=_bound(subject, whole, confidence))
+        rows.append(_measured_row(subject, what, of_level, subject.claim(questions), scores, confidence))
+    together = _measured_row(subject, TOGETHER, cells, subject.claim(), whole, confidence)
+    if len(levels) > 1 or {row.claimed for row in rows} != {together.claimed}:
+        rows.append(together)
+    return rows, whole
+
+
+def _measured_row(
+    subject: Subject[PrivateT, ResultT],
+    what: str,
+    cells: Sequence[Differing],
+    claim: Composition,
+    scores: Sides,
+    confidence: float,
+) -> AuditRow:
+    through = lost(cells)
+    excess = max(through.cost.amount - claim.cost.amount, Fraction(0))
+    claimed, leaked = (stated_epsilon(one, subject.delta) for one in (claim, through))
+    bound = _bound(subject, scores, confidence)
+    return AuditRow(what, claimed, len(scores[0]), bound=bound, lost=leaked, excess=excess)
+
+
+def _curve(
+    claim: Composition, through: Composition, found: Mapping[str, Sides], confidence: float
+) -> Iterator[AuditRow]:
+    """Yield the claim at each delta where one is stated, what the pair loses there, and the bound."""
+    for delta in DELTAS:
+        claimed, leaked = (stated_epsilon(one, delta) for one in (claim, through))
+        for what, scores in found.items():
+            bound = lower_bound(*scores, confidence=confidence, delta=float(delta))
+            yield AuditRow(what, claimed, len(scores[0]), bound=bound, lost=leaked if what == TOGETHER else None)
 
 
 def _of_side(sources: Sources, number: int, side: int) -> NoiseSource:

@@ -48,6 +48,12 @@ def sealed(asked: Asked, exact: Sequence[Exact], source: NoiseSource) -> Measure
     return Measurement(asked, answers, source.name, source.private)
 
 
+def stated_epsilon(guaranteed: Composition, delta: Fraction | None) -> Fraction:
+    """Return the epsilon of a guarantee: exact where it is pure, else at ``delta`` (None: a millionth), rounded up."""
+    epsilon, failure = guaranteed.guarantee(delta)
+    return round_above(epsilon, _DIGITS) if failure else epsilon
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class Subject(Generic[PrivateT, ResultT]):
     """A release of any kind, in four steps: exact answers, noise, estimation, the counts that are looked at.
@@ -68,17 +74,15 @@ class Subject(Generic[PrivateT, ResultT]):
     seal: Callable[[Asked, Sequence[Exact], NoiseSource], Measurement] = sealed
     release_all: Callable[[Ints], Statistics] | None = None
 
-    def epsilon(self, questions: Sequence[Question] | None = None) -> Fraction:
-        """Return the epsilon that questions claim at ``failure``, None: all of them as ``claimed`` states.
-
-        Exact where it is pure, else that of their composition, rounded up.
-        """
-        asked = self.asked.questions if questions is None else questions
-        known = Composition.of(asked)
+    def claim(self, questions: Sequence[Question] | None = None) -> Composition:
+        """Return what questions are claimed to guarantee together, None: all of them as ``claimed`` states."""
+        known = Composition.of(self.asked.questions if questions is None else questions)
         # Questions that cost more than is claimed must not raise the claim.
-        stated = known if questions is not None or known.cost == self.claimed else Composition(self.claimed, None)
-        epsilon, failure = stated.guarantee(self.delta)
-        return round_above(epsilon, _DIGITS) if failure else epsilon
+        return known if questions is not None or known.cost == self.claimed else Composition(self.claimed, None)
+
+    def epsilon(self, questions: Sequence[Question] | None = None) -> Fraction:
+        """Return the epsilon of a claim at ``failure``: exact where it is pure, else rounded up."""
+        return stated_epsilon(self.claim(questions), self.delta)
 
     @property
     def failure(self) -> float:

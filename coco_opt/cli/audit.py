@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from coco_opt.cli.console import TerminalReporter, figure, write, write_json, write_table
+from coco_opt.cli.console import TerminalReporter, figure, fraction, write, write_json, write_table
 from coco_opt.cli.options import ConfigFile, Json, Version
 from coco_opt.errors import InputError, Place, VerificationError
 
@@ -22,9 +22,15 @@ if TYPE_CHECKING:
 
 _LARGEST = 10_000  # denominator of a claim that is printed as a fraction
 _BRANCHES = 2  # children of each region of made data: the noise of a region does not depend on the others
-_BOUNDS = ("what", "epsilon claimed", "runs a side", "lower bound", "note")
+_BOUNDS = ("what", "epsilon claimed", "lost by this pair", "runs a side", "lower bound", "note")
+_CURVE = ("delta", "what", "epsilon claimed", "lost by this pair", "lower bound", "note")
 _NO_BOUND = "neither an upper nor a lower bound"
 _ESTIMATES = ("what", "runs", "estimate", "note")
+_NO_ALARM = (
+    f"None of these says that more is lost than allowed, or less: each is {_NO_BOUND}. What counts stands above them.",
+    "They take the law of residuals for that of the noise. Released counts are often exactly right and seldom a little",
+    "wrong, for nothing is below zero: that falls steeply, loses nothing, and can make an estimate many times epsilon.",
+)
 
 
 def audit(
@@ -45,7 +51,7 @@ def audit(
     json: Json = False,
     version: Version = False,
 ) -> int:
-    """Estimate and bound the privacy lost on made or public data; spends nothing. Exit 1 if a bound beats its claim."""
+    """Measure, bound and estimate the privacy lost on made or public data; spends nothing. Exit 1 if a claim fails."""
     from coco_opt.audit import audit_release
     from coco_opt.config import load_config
     from coco_opt.kinds import kind_row
@@ -104,23 +110,47 @@ def write_report(found: Audit, what: str, confidence: float, noise: str) -> None
     write("No private table was opened and no privacy budget was spent.")
     write(f"Neighbours: {found.neighbours}.")
     bounds = [row for row in found.rows if row.bound is not None]
-    write_table("Sound lower bounds on the privacy lost", _BOUNDS, [_bound_cells(row) for row in bounds])
+    write_table("What is lost, and sound lower bounds on it", _BOUNDS, [_bound_cells(row) for row in bounds])
+    write(_exactly(found))
     write(f"Epsilon is at least the lower bound, with confidence {confidence:g} for each row on its own.")
     for delta in sorted({row.bound.delta for row in bounds if row.bound is not None and row.bound.delta}):
-        write(f"A claim is the epsilon that rho implies at delta = {delta:g}; bounds hold at the same delta.")
+        write(f"A claim is the epsilon that holds at delta = {delta:g}. Losses and bounds are at the same delta.")
+    if found.curve:
+        write("")
+        write_table("The claim at other deltas", _CURVE, [_curve_cells(row) for row in found.curve], numeric=2)
     if not found.violated:
-        write("No bound lies above its claim. That is no proof: a bound can be far below what is lost.")
+        write("Nothing lies above its claim. That is no proof: other neighbours may lose more than these.")
     estimates = [row for row in found.rows if row.bound is None]
     if estimates:
         write("")
         write_table(f"Estimates from residuals, {_NO_BOUND}", _ESTIMATES, [_estimate_cells(row) for row in estimates])
-        write(f"One above the claim is no violation, and one below it no assurance: each is {_NO_BOUND}.")
-        write("Correlations between counts are not seen, and residuals of estimated counts differ in law.")
+        for line in _NO_ALARM:
+            write(line)
+
+
+def _exactly(found: Audit) -> str:
+    """Return what the pair loses of the whole cost, in its own unit."""
+    share = "all" if found.lost == found.claimed else f"{figure(float(found.lost.amount / found.claimed.amount), 3)}"
+    unit = "" if share == "all" else " times"
+    return (
+        f"These neighbours lose {found.lost.unit} = {fraction(found.lost.amount)} by the noisy answers, exactly: "
+        f"{share}{unit} of the {fraction(found.claimed.amount)} claimed. What is made of these answers loses no more."
+    )
 
 
 def _bound_cells(row: AuditRow) -> tuple[str, ...]:
-    bound = figure(None if row.bound is None else row.bound.epsilon, 3)
-    return row.what, _claim(row.claimed), f"{row.runs:,}", bound, "ABOVE THE CLAIM" if row.violated else row.note
+    lower = None if row.bound is None else row.bound.epsilon
+    lost = "-" if row.lost is None else _claim(row.lost)
+    return row.what, _claim(row.claimed), lost, f"{row.runs:,}", figure(lower, 3), _verdict_cell(row)
+
+
+def _curve_cells(row: AuditRow) -> tuple[str, ...]:
+    what, claimed, lost, _, lower, note = _bound_cells(row)
+    return "-" if row.bound is None else f"{row.bound.delta:g}", what, claimed, lost, lower, note
+
+
+def _verdict_cell(row: AuditRow) -> str:
+    return "ABOVE THE CLAIM" if row.violated else row.note
 
 
 def _estimate_cells(row: AuditRow) -> tuple[str, ...]:
@@ -136,7 +166,7 @@ def _claim(epsilon: Fraction) -> str:
 
 def verdict(found: Audit) -> int:
     """Return 0; raise VerificationError, naming the rows, where a bound lies above its claim."""
-    above = ", ".join(row.what for row in found.violated)
+    above = ", ".join(dict.fromkeys(row.what for row in found.violated))
     if above:
         raise VerificationError(f"more privacy is lost than claimed: {above}")
     return 0
@@ -148,8 +178,11 @@ def _as_dict(found: Audit, what: str, files: Sequence[Path]) -> dict[str, object
     return {
         "data": what,
         "neighbours": found.neighbours,
+        "claimed": found.claimed.as_dict(),
+        "lost": found.lost.as_dict(),
         "estimate": CAVEAT,
         "rows": [row.as_dict() for row in found.rows],
+        "curve": [row.as_dict() for row in found.curve],
         "files": [str(file) for file in files],
     }
 

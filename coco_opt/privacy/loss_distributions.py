@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import heapq
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
@@ -98,10 +99,16 @@ def composed(parts: Iterable[tuple[Law, Sensitivity]], *, coarser: int = 1) -> L
     power of two, makes the grid so, and the bound looser. O(points^2) for each different part. Raises
     UncountableError where the ways to change them are too many to go through.
     """
-    counted: dict[tuple[Law, tuple[Changes, ...]], int] = {}
-    for law, sensitivity in parts:
-        key = law, changes(sensitivity)
-        counted[key] = counted.get(key, 0) + 1
+    return _composed(((law, changes(sensitivity)) for law, sensitivity in parts), coarser)
+
+
+def of_changes(parts: Iterable[tuple[Law, int]]) -> LossDistribution:
+    """Return a distribution above that of answers that two neighbours change by just so much, as ``composed`` does."""
+    return _composed(((law, ((abs(change),),)) for law, change in parts), 1)
+
+
+def _composed(parts: Iterable[tuple[Law, tuple[Changes, ...]]], coarser: int) -> LossDistribution:
+    counted = Counter(parts)
     if not counted:
         raise ProblemError("nothing was asked, so there is no loss to add up")
     step = _step(counted) * coarser

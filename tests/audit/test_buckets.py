@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from coco_opt.audit import audit_release, lower_bound, measured_scores, released_runs, witness
 from coco_opt.audit.rows import TOGETHER
 from coco_opt.privacy import NEIGHBOURS, Exact, Neighbours
+from coco_opt.privacy.composition import DELTAS
 from tests.audit.helpers import AnySubject, half_the_sensitivity, sources, with_questions
 from tests.audit.kinds import PURE, RHO, Audited, audited
 
@@ -67,8 +69,31 @@ def test_buckets_that_share_a_cell_are_caught(tmp_path: Path) -> None:
     assert bound(of_shared_cells(case.subject), case) > 1.0
 
 
+POSTERIOR = ('query = "cumulative"', 'query = "ranks"', "bucket_growth = 0.5", "bucket_edges = [0, 1, 3]")
+
+
+@pytest.mark.parametrize("asked", POSTERIOR)
+@pytest.mark.parametrize("privacy", [PURE, RHO], ids=["epsilon", "rho"])
+def test_questions_of_the_posterior_lose_what_is_claimed_and_half_their_sensitivity_is_seen(
+    privacy: str, asked: str, tmp_path: Path
+) -> None:
+    section = f'[groups]\nmax_size = 6\n{asked}\nconsistency = "posterior"'
+    case = audited("groups", tmp_path, f'{privacy}\nneighbours = "replace"', section=section)
+    honest = audit_release(case.subject, case.pair, sources(7), draws=2, runs=0)
+    assert honest.lost.amount <= honest.claimed.amount
+    assert honest.violated == ()
+    found = audit_release(with_questions(case.subject, half_the_sensitivity), case.pair, sources(7), draws=2, runs=0)
+    # The loss of the pair is exact: no draw is needed to see that it is above the claim.
+    assert found.lost.amount > found.claimed.amount
+    assert TOGETHER in {row.what for row in found.violated}
+
+
 @pytest.mark.slow
-def test_releases_by_the_posterior_lose_at_most_epsilon(tmp_path: Path) -> None:
-    case = case_of(tmp_path)
+@pytest.mark.parametrize("privacy", [PURE, RHO], ids=["epsilon", "rho"])
+def test_releases_by_the_posterior_lose_at_most_epsilon(privacy: str, tmp_path: Path) -> None:
+    case = case_of(tmp_path, privacy=privacy)
     runs = released_runs(case.subject, case.pair, 150, sources(11))
-    assert 0.0 <= lower_bound(*runs.scores).epsilon <= 1.0
+    claim = case.subject.claim()
+    for delta in (Fraction(0), *DELTAS) if privacy == PURE else DELTAS:
+        found = lower_bound(*runs.scores, delta=float(delta)).epsilon
+        assert 0.0 <= found <= float(claim.guarantee(delta or None)[0])

@@ -17,6 +17,7 @@ from coco_opt.errors import InputError, VerificationError
 from tests.audit.helpers import half_the_sensitivity, sources, with_questions
 from tests.audit.kinds import KINDS, PURE, RHO, audited, config_of
 
+PAIR = 'mechanism = "discrete_gaussian"\nepsilon = "1"\ndelta = "1/1000000"'
 SIZES = "nation,state,size,groups\nland,s0,0,1\nland,s0,2,3\nland,s1,1,4\nland,s1,5,2\n"
 RECORDS = "region_id,sex,age\n" + "r0,male,old\nr3,female,child\nr2,female,old\n" * 9
 VALUES = "value\n" + "0\n0\n3\n7\n" * 5
@@ -58,7 +59,7 @@ def test_made_data_stand_in_for_the_private_table(
     assert "Neighbours: one " in out
     assert measured in out
     assert "release, direct" in out
-    assert "No bound lies above its claim. That is no proof" in out
+    assert "Nothing lies above its claim. That is no proof" in out
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -69,7 +70,7 @@ def test_no_estimate_stands_beside_a_claim(kind: str, tmp_path: Path, capsys: py
     assert "claimed" in bounds
     assert "claimed" not in estimates
     assert estimates.startswith(", neither an upper nor a lower bound")
-    assert "One above the claim is no violation" in estimates
+    assert "None of these says that more is lost than allowed" in estimates
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -95,6 +96,25 @@ def test_gaussian_noise_is_held_to_what_its_rho_implies(
     rows = json.loads(capsys.readouterr().out)["rows"]
     assert {row["delta"] for row in rows if row["lower_bound"] is not None} == {1e-6}
     assert Fraction(19, 4) < Fraction(rows[-1]["epsilon_claimed"]) < 5
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("privacy", [PURE, RHO, PAIR], ids=["epsilon", "rho", "pair"])
+def test_what_the_pair_loses_is_said_exactly(
+    kind: str, privacy: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = config_of(kind, tmp_path, privacy)
+    assert _run(config, json=True) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["lost"] == found["claimed"]
+    together = [row for row in found["rows"] if row["what"].startswith(("all", "measurement, all"))][-1]
+    assert Fraction(together["epsilon_lost"]) == pytest.approx(Fraction(together["epsilon_claimed"]), rel=1e-4)
+    assert bool(found["curve"]) == (privacy != PURE)
+    for row in found["curve"]:
+        assert row["lower_bound"] <= Fraction(row["epsilon_claimed"])
+        assert row["epsilon_lost"] is None or Fraction(row["epsilon_lost"]) <= Fraction(row["epsilon_claimed"]) * 1.001
+    _run(config)
+    assert "by the noisy answers, exactly: all of the" in capsys.readouterr().out
 
 
 def test_an_epsilon_and_delta_are_held_to_that_delta(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -150,7 +170,7 @@ def test_what_is_printed_of_a_violation(tmp_path: Path, capsys: pytest.CaptureFi
     verb.write_report(audit_release(faulty, case.pair, sources(8), draws=40_000, runs=0), "made data", 0.999, "seeded")
     out = capsys.readouterr().out
     assert "ABOVE THE CLAIM" in out
-    assert "No bound lies above" not in out
+    assert "Nothing lies above" not in out
 
 
 def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
