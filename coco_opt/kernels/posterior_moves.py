@@ -7,11 +7,13 @@ the probability of Metropolis et al. 1953 and Hastings 1970, in logarithms
 
     log prior(h') / prior(h) + log likelihood(h') / likelihood(h) + log proposal(h' -> h) / proposal(h -> h').
 
-A proposal draws a uniformly among the occupied sizes; m is 1, or log-uniform, P(m) = log(1 + 1/m) / log(1 + h_a) on
-1..h_a; b is drawn from the leaf's own law g, or is a + d or a - d with d from a fixed list. Which of these four it is
-does not depend on the state, so each alone is a reversible kernel, and so is their mixture. Hence with n occupied sizes
+A proposal draws a uniformly among the occupied sizes, or is a group's, uniformly among the leaf's groups; m is 1, or
+log-uniform, P(m) = log(1 + 1/m) / log(1 + h_a) on 1..h_a; b is drawn from the leaf's own law g, or is a + d or a - d
+with d from a fixed list. Which of these eight it is does not depend on the state, so each alone is a reversible kernel,
+and so is their mixture. Hence with n occupied sizes
 
-    log proposal ratio = log n(h) / n(h')
+    log proposal ratio = log n(h) / n(h')               where a is a size's
+                         + log (h_b + m) / h_a                  where a is a group's
                          + log log(1 + h_a) / log(1 + h_b + m)  where m is log-uniform
                          + log g_a / g_b                        where b is drawn from g.
 
@@ -33,6 +35,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coco_opt.kernels.compile import compiled, compiled_in_place
+from coco_opt.kernels.drawing import below, uniform
+from coco_opt.kernels.posterior_shares import Basis, Shares, draw
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -72,7 +76,8 @@ class Questions(NamedTuple):
 class State(NamedTuple):
     """One chain: histograms int64[leaves, K + 1], the lists of occupied sizes, and per answer the residual.
 
-    ``ranks`` has the present value of every rank answer, at the answer's place; ``words`` the generator's state.
+    ``ranks`` has the present value of every rank answer, at the answer's place; ``factors`` (leaves, hats) those of the
+    leaves' laws of sizes (multinomial); ``words`` the generator's state.
     """
 
     histograms: Ints
@@ -81,19 +86,23 @@ class State(NamedTuple):
     held: Ints
     residual: Ints
     ranks: Ints
+    factors: Floats
     words: Words
 
 
 class Prior(NamedTuple):
-    """The prior of all leaves, float64[leaves, K + 1] each, in logarithms; what the kind does not use may be empty.
+    """The prior of all leaves, float64[leaves, K + 1] each; what the kind does not use may be empty.
 
-    ``rate`` log pi (multinomial); ``none``, ``some``, ``more``: log(1 - q), log(q (1 - rho)) and log rho (increments).
-    ``log_draw`` is log g, with g in alias tables (Walker 1977; Vose 1991): size k is kept with chance ``keep``, else
-    ``alias``.
+    Multinomial: size k has the chance pi(k) = shape[k] ((1 - part[k]) f[left[k]] + part[k] f[left[k] + 1]) with the
+    factors f of a leaf's ``State``; shape, left and part are (K + 1,). Increments, in logarithms: ``none``, ``some``
+    and ``more`` are log(1 - q), log(q (1 - rho)) and log rho. ``log_draw`` is log g, with g in alias tables (Walker
+    1977; Vose 1991): size k is kept with chance ``keep``, else ``alias``.
     """
 
     kind: int
-    rate: Floats
+    shape: Floats
+    left: Ints
+    part: Floats
     none: Floats
     some: Floats
     more: Floats
@@ -103,9 +112,14 @@ class Prior(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """How moves are drawn: ``moves`` int64[leaves] a sweep, the shares of draws from g and of several groups, steps."""
+    """How moves are drawn: ``moves`` int64[leaves] a sweep, the shares of draws from g and of several groups, steps.
+
+    ``by_group`` float64[leaves] is the share that takes a group's size, out of ``groups`` int64[leaves] groups.
+    """
 
     moves: Ints
+    by_group: Floats
+    groups: Ints
     independent: float
     several: float
     steps: Ints
@@ -114,23 +128,6 @@ class Plan(NamedTuple):
 def _inlined(function: Callable[P, R]) -> Callable[P, R]:
     """Compile into its callers' own code: passing on bundles of some thirty arrays costs more than a move does."""
     return cast("Callable[P, R]", numba.njit(inline="always", nogil=True)(function))
-
-
-@_inlined
-def _uniform(words: Words) -> float:
-    """Return a number in (0, 1) and step the generator: SplitMix64 (Steele, Lea and Flood 2014)."""
-    words[0] += np.uint64(0x9E3779B97F4A7C15)
-    z = words[0]
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    z = z ^ (z >> np.uint64(31))
-    return (float(z >> np.uint64(11)) + 0.5) * (1.0 / 9007199254740992.0)
-
-
-@_inlined
-def _below(words: Words, n: int) -> int:
-    """Return a whole number 0 .. n - 1; its chances are even to one part in 2^53 / n."""
-    return min(int(_uniform(words) * n), n - 1)
 
 
 @_inlined
@@ -244,12 +241,20 @@ def _log_count(prior: Prior, leaf: int, size: int, count: int) -> float:
 
 
 @_inlined
-def _log_prior_ratio(prior: Prior, leaf: int, a: int, b: int, m: int, at_a: int, at_b: int) -> float:
+def _chance(prior: Prior, state: State, leaf: int, size: int) -> float:
+    """Return pi of one size of a multinomial prior."""
+    left, part, factors = prior.left[size], prior.part[size], state.factors[leaf]
+    return float(prior.shape[size] * ((1.0 - part) * factors[left] + part * factors[left + 1]))
+
+
+@_inlined
+def _log_prior_ratio(prior: Prior, state: State, leaf: int, a: int, b: int, m: int, at_a: int, at_b: int) -> float:
     """Return the change of the log prior when m of the at_a groups of size a join the at_b of size b."""
     if prior.kind == MULTINOMIAL:
-        rates = float(m * (prior.rate[leaf, b] - prior.rate[leaf, a]))
+        rate = _chance(prior, state, leaf, b) / _chance(prior, state, leaf, a)
         if m == 1:
-            return rates + math.log(at_a / (at_b + 1.0))
+            return math.log(rate * (at_a / (at_b + 1.0)))
+        rates = m * math.log(rate)
         leaving = math.lgamma(at_a + 1.0) - math.lgamma(at_a - m + 1.0)
         return rates + leaving + math.lgamma(at_b + 1.0) - math.lgamma(at_b + m + 1.0)
     leaving = _log_count(prior, leaf, a, at_a - m) - _log_count(prior, leaf, a, at_a)
@@ -278,30 +283,40 @@ def _try(questions: Questions, state: State, prior: Prior, plan: Plan, leaf: int
     """Propose one move and tell whether it was accepted."""
     words, counts, held = state.words, state.histograms[leaf], state.held[leaf]
     sizes = counts.size
-    a = int(state.occupied[leaf, _below(words, held)])
-    several, independent = _uniform(words) < plan.several, _uniform(words) < plan.independent
+    by_group = uniform(words) < plan.by_group[leaf]
+    if by_group:
+        n, left = 0, below(words, plan.groups[leaf])
+        while left >= counts[state.occupied[leaf, n]]:
+            left -= counts[state.occupied[leaf, n]]
+            n += 1
+        a = int(state.occupied[leaf, n])
+    else:
+        a = int(state.occupied[leaf, below(words, held)])
+    several, independent = uniform(words) < plan.several, uniform(words) < plan.independent
     m = 1
     if several:
-        m = min(int(math.exp(_uniform(words) * math.log(counts[a] + 1.0))), counts[a])
+        m = min(int(math.exp(uniform(words) * math.log(counts[a] + 1.0))), counts[a])
     if independent:
-        b = _below(words, sizes)
-        if _uniform(words) >= prior.keep[leaf, b]:
+        b = below(words, sizes)
+        if uniform(words) >= prior.keep[leaf, b]:
             b = int(prior.alias[leaf, b])
     else:
-        step = plan.steps[_below(words, plan.steps.size)]
-        b = a + step if _uniform(words) < 0.5 else a - step
+        step = plan.steps[below(words, plan.steps.size)]
+        b = a + step if uniform(words) < 0.5 else a - step
     if b < 0 or b >= sizes or b == a:
         return False
     at_a, at_b = counts[a], counts[b]
-    ratio = _log_prior_ratio(prior, leaf, a, b, m, at_a, at_b)
+    ratio = _log_prior_ratio(prior, state, leaf, a, b, m, at_a, at_b)
     held_after = held + (1 if at_b == 0 else 0) - (1 if at_a == m else 0)
-    if held_after != held:
+    if by_group:
+        ratio += math.log((at_b + m) / at_a)
+    elif held_after != held:
         ratio += math.log(held / held_after)
     if several and at_a != at_b + m:
         ratio += math.log(math.log(at_a + 1.0) / math.log(at_b + m + 1.0))
     if independent:
         ratio += prior.log_draw[leaf, a] - prior.log_draw[leaf, b]
-    needed = math.log(_uniform(words)) - ratio
+    needed = math.log(uniform(words)) - ratio
     if _shift(questions, state, leaf, a, b, m, False) < needed:
         return False
     _shift(questions, state, leaf, a, b, m, True)
@@ -326,11 +341,24 @@ def sweep(questions: Questions, state: State, prior: Prior, plan: Plan) -> int:
 
 @compiled_in_place
 def advance(
-    questions: Questions, state: State, prior: Prior, plan: Plan, sweeps: int, counts: Floats, present: Floats
+    questions: Questions,
+    state: State,
+    prior: Prior,
+    plan: Plan,
+    basis: Basis,
+    shares: Shares,
+    sweeps: int,
+    counts: Floats,
+    present: Floats,
 ) -> int:
-    """Take so many sweeps; add each size's counts, and whether there are any, to float64[leaves, K + 1] after each."""
+    """Take so many sweeps, drawing the leaves' laws of sizes before each where ``basis`` has regions.
+
+    Adds each size's counts, and whether there are any, to float64[leaves, K + 1] after each.
+    """
     accepted = 0
     for _ in range(sweeps):
+        if basis.parent.size > 0:
+            draw(basis, shares, state.histograms, state.occupied, state.held, state.factors, state.words)
         accepted += sweep(questions, state, prior, plan)
         for leaf in range(state.held.size):
             for n in range(state.held[leaf]):

@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coco_opt.kernels.compile import compiled
+from coco_opt.kernels.drawing import uniform
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -72,17 +73,6 @@ class Rows(NamedTuple):
     start: Ints
     powers: Floats
     words: Words
-
-
-@compiled
-def _uniform(state: Words) -> float:
-    """Return a number in (0, 1) and step the generator: SplitMix64 (Steele, Lea and Flood 2014)."""
-    state[0] += np.uint64(0x9E3779B97F4A7C15)
-    z = state[0]
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    z = z ^ (z >> np.uint64(31))
-    return (float(z >> np.uint64(11)) + 0.5) * (1.0 / 9007199254740992.0)
 
 
 @compiled
@@ -240,7 +230,7 @@ def _draw(window: Window, prior: Increments, total: int, alpha: Floats, jump: Fl
     sum_of = 0.0
     for j in range(last.size):
         sum_of += last[j] * _last_weight(total - low[cells - 1] - j, prior.q[cells], prior.rho[cells])
-    left = _uniform(state) * sum_of
+    left = uniform(state) * sum_of
     x = low[cells - 1] - 1
     for j in range(last.size):
         part = last[j] * _last_weight(total - low[cells - 1] - j, prior.q[cells], prior.rho[cells])
@@ -257,9 +247,9 @@ def _draw(window: Window, prior: Increments, total: int, alpha: Floats, jump: Fl
         same = before[x - bottom] if bottom <= x < end else 0.0
         q, rho = prior.q[i], prior.rho[i]
         go = q * (1.0 - rho) * rest
-        if _uniform(state) * ((1.0 - q) * same + go) >= (1.0 - q) * same:
+        if uniform(state) * ((1.0 - q) * same + go) >= (1.0 - q) * same:
             # J(x) = a(x - 1) + rho a(x - 2) + ...: take the first term that brings the rest below zero.
-            rest *= _uniform(state)
+            rest *= uniform(state)
             z = x - 1
             power = 1.0
             if z >= end:

@@ -198,7 +198,7 @@ MUTANTS = (
         "sizes of small regions are drawn from the whole country's law",
         "coco_opt/groups/estimated/posterior/prior.py",
         "chances[at] = above * hats.values(self._factors[at])",
-        "chances[at] = self._shape[None] * hats.values(self._factors[at])",
+        "chances[at] = self.shape[None] * hats.values(self._factors[at])",
         (f"{_MODEL}test_learning_climbs_the_likelihood_and_borrows_from_the_parent",),
     ),
     Mutant(

@@ -124,7 +124,7 @@ def test_the_posterior_is_nearer_than_the_leaves_fits() -> None:
     ours = theirs = 0
     for seed in range(3):
         survey, true = made((0.1, 0.3, 0.5), seed)
-        found = sample_posterior(survey, seed, options=SHORT)
+        found = sample_posterior(survey, seed, options=replace(SHORT, draws=100))
         table = np.empty(true.shape, np.int64)
         posterior_record.cumulate(PARENT, survey.leaves, start_histograms(survey), table)
         ours += int(np.abs(found.lower_median - true).sum())

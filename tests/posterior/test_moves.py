@@ -101,13 +101,15 @@ def test_moves_draw_from_the_enumerated_posterior(case: str, law: str, increment
     assert distance(moved(chain, states, DRAWS, 3), wanted) < 5.0
 
 
+@pytest.mark.parametrize("by_group", [0.0, 1.0])
 @pytest.mark.parametrize(("several", "independent"), [(0.0, 0.0), (1.0, 0.0), (0.0, 1.0), (1.0, 1.0)])
-def test_each_kind_of_move_alone_keeps_the_posterior(several: float, independent: float) -> None:
+def test_each_kind_of_move_alone_keeps_the_posterior(several: float, independent: float, by_group: float) -> None:
     survey = Survey(PARENT, GROUPS, MAX_SIZE, answers(CASES["buckets by level"], "geometric"))
     prior = tiny.some_prior(2, MAX_SIZE, increments=False)
     states, wanted = tiny.posterior(survey, prior)
     chain = MoveChain(survey, compiled_questions(survey), states[-1], np.uint64(2))
-    chain.use(prior, MoveTables(survey, prior, MoveOptions(several=several, independent=independent, furthest=3)))
+    options = MoveOptions(several=several, independent=independent, by_group=by_group, furthest=3)
+    chain.use(prior, MoveTables(survey, prior, options))
     chain.advance(100)
     assert distance(moved(chain, states, DRAWS, 6), wanted) < 5.0
 

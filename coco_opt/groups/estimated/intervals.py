@@ -40,8 +40,8 @@ class Intervals:
 
     Arrays are int64[regions, K + 1], or int64[K + 1] of one region. Every interval holds its released count;
     ``summaries`` are those of regions' means, quantiles and the like, where they are known. ``coverage`` is the chance
-    that one holds the true count, under the posterior and at least: the prior is learned from the same answers and is
-    no part of the promise.
+    that one holds the true count, under the posterior and at least. What is unknown of a region's law of sizes is part
+    of it; the shape over all regions is learned from the same answers, and is no part of the promise.
     """
 
     coverage: float

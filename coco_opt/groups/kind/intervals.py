@@ -26,9 +26,9 @@ PROMISE = "intervals"
 COUNTS = ("size", "groups_lower", "groups_upper", "at_most", "at_most_lower", "at_most_upper")
 COLUMNS = ("level", "level_name", "region", "region_id", *COUNTS)
 WORDS = (
-    "equal-tailed intervals of each count alone under the posterior of the release's method, whose prior is learned "
-    "from the same noisy answers; each holds its released count; in none of the intervals has a size without a row any "
-    "groups, nor groups at most its size other than the released number"
+    "equal-tailed intervals of each count alone under the posterior of the release's method, whose shape over all "
+    "regions is learned from the same noisy answers; each holds its released count; in none of the intervals has a "
+    "size without a row any groups, nor groups at most its size other than the released number"
 )
 
 _TYPES = {"level": "int32", **dict.fromkeys(COUNTS, "int64")}

@@ -162,7 +162,7 @@ def _posterior(shown: Shown) -> str:
         f"answers. {state}: {found.draws:,} draws of {found.sweeps:,} sweeps; {found.unsettled:,} of "
         f"{shown.result.hierarchy.regions:,} regions have a count that chains place differently (worst R-hat "
         f"{found.r_hat:.3g}, least effective size {found.effective:,.0f}; one in twenty of a level is allowed). "
-        f"When the prior was frozen it had last moved for {100 * found.prior_moved:.2g} % of all groups."
+        f"What is expected of the prior moved last for {100 * found.prior_moved:.2g} % of all groups."
     ]
     if shown.result.unproved:
         lines.append(
@@ -172,7 +172,7 @@ def _posterior(shown: Shown) -> str:
         lines.append(
             f"Intervals of {100 * intervals.coverage:g} % lie in intervals.parquet: for each region and size alone, "
             "the true count is inside with at least that chance under the posterior. They hold the released counts. "
-            "The prior is learned and no part of the promise; many intervals at once miss more often than one. "
+            "The model is no part of the promise; many intervals at once miss more often than one. "
             "Those of each region's mean, quantiles, share of groups of one and largest size lie in summaries.parquet."
         )
     return f"<h2>Posterior</h2>\n<p>{escape(' '.join(lines))}</p>"

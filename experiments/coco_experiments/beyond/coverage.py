@@ -39,6 +39,7 @@ COLUMNS = (
     "% inside, ties split",
     "its standard error",
     "mean width",
+    "runs",
 )
 
 Levels = dict[str, list[list["Coverage"]]]  # by kind of counts, level and class
@@ -100,16 +101,12 @@ def _coverage(
     )
 
 
-def coverages(case: Case, questions: Questions, seeds: Sequence[int], reporter: Reporter) -> list[Levels]:
-    """Return the coverage under every seed."""
-    found = []
-    for done, seed in enumerate(seeds, 1):
-        estimate = posterior_estimate(questions.measured(case, seed), SolverChoices(), sizes=True)
-        if not estimate.convergence.converged:
-            reporter.note(f"{case.name}, {questions.name}, seed {seed}: the chains did not converge")
-        found.append(coverage_of(case, estimate))
-        reporter.progress(f"{NAME} {case.name}", done, len(seeds))
-    return found
+def measured(case: Case, questions: Questions, seed: int, reporter: Reporter) -> Levels:
+    """Return the coverage under one seed."""
+    estimate = posterior_estimate(questions.measured(case, seed), SolverChoices(), sizes=True)
+    if not estimate.convergence.converged:
+        reporter.note(f"{case.name}, {questions.name}, seed {seed}: the chains did not converge")
+    return coverage_of(case, estimate)
 
 
 def interval_rows(case: Case, questions: Questions, found: Sequence[Levels]) -> list[tuple[Cell, ...]]:
@@ -125,13 +122,27 @@ def interval_rows(case: Case, questions: Questions, found: Sequence[Levels]) -> 
             uncertain = 100 * float(np.mean([each.uncertain for each in every]))
             width = float(np.mean([each.width for each in every]))
             key = case.name, questions.name, level, f"{low}-{end - 1}" if end else f"{low}-", counts
-            shown = inside.value, inside.standard_error, split.value, split.standard_error, width
+            shown = inside.value, inside.standard_error, split.value, split.standard_error, width, inside.runs
             rows.append((*key, uncertain, *shown))
     return rows
 
 
+def table_of(asked: Sequence[tuple[Case, Questions]], found: Sequence[Sequence[Levels]]) -> Table:
+    """Return the table of what was found so far, a list of seeds' levels a case."""
+    rows = [row for (case, one), levels in zip(asked, found, strict=True) for row in interval_rows(case, one, levels)]
+    notes = (
+        SEEDED,
+        f"Seeds from {SEEDS[0]} on, fixed beforehand; even split, total epsilon 1.",
+        "Over the intervals that are wider than one number (% uncertain of all); both ends included.",
+        "Counts are whole and intervals hold at least their share, so narrow ones hold more: with ties split, a count",
+        "at an interval's end is inside in part (mid-p), and 90 % is what a right posterior gives.",
+    )
+    title = f"Intervals of {100 * COVERAGE:g} %: how often they hold the true count"
+    return Table(title, COLUMNS, tuple(rows), notes)
+
+
 def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
-    """Measure, print and write ``beyond/coverage`` as CSV; small: one seed on made data."""
+    """Measure, print and write ``beyond/coverage`` as CSV, anew after every seed; small: one seed on made data."""
     if small:
         dense, _, blocks = small_cases(60)
         asked = [(dense, cells(dense)), (blocks, grown(blocks, GROWTH[-3:])[0])]
@@ -139,15 +150,13 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
         taxi, hawaii = taxi_case(data, TAXI_MAX_SIZE), hawaii_case(data)
         asked = [(taxi, cells(taxi)), (hawaii, grown(hawaii, GROWTH)[0])]
     seeds = SEEDS[:1] if small else SEEDS
-    rows = [row for case, one in asked for row in interval_rows(case, one, coverages(case, one, seeds, reporter))]
-    notes = (
-        SEEDED,
-        f"Seeds {seeds[0]} to {seeds[-1]}, fixed beforehand; even split, total epsilon 1.",
-        "Over the intervals that are wider than one number (% uncertain of all); both ends included.",
-        "Counts are whole and intervals hold at least their share, so narrow ones hold more: with ties split, a count",
-        "at an interval's end is inside in part (mid-p), and 90 % is what a right posterior gives.",
-    )
-    title = f"Intervals of {100 * COVERAGE:g} %: how often they hold the true count"
-    table = Table(title, COLUMNS, tuple(rows), notes)
+    found: list[list[Levels]] = [[] for _ in asked]
+    for done, seed in enumerate(seeds, 1):
+        for (case, one), levels in zip(asked, found, strict=True):
+            levels.append(measured(case, one, seed, reporter))
+        # Hours of seeds: what is done outlives a run that is stopped.
+        table = table_of(asked, found)
+        file = write_csv(out / f"{NAME}.csv", table)
+        reporter.progress(NAME, done, len(seeds))
     reporter.table(table)
-    return Outcome((table,), (write_csv(out / f"{NAME}.csv", table),))
+    return Outcome((table,), (file,))

@@ -16,6 +16,7 @@ from coco_opt.errors import SolverError
 from coco_opt.groups.estimated.posterior.prior import (
     BoolArray,
     FloatArray,
+    Hats,
     IntArray,
     PriorOptions,
     SizeChances,
@@ -25,6 +26,7 @@ from coco_opt.groups.estimated.posterior.survey import Survey, residuals
 
 if TYPE_CHECKING:
     from coco_opt.kernels.posterior_moves import Plan, Prior, Questions
+    from coco_opt.kernels.posterior_shares import Basis, Shares
 
 _STEPS = 256
 _LEAST_MOVES = 4
@@ -34,24 +36,43 @@ _LEAST_MOVES = 4
 class MoveOptions:
     """How moves are proposed: their number a sweep for each size expected to be occupied, and their kinds' shares.
 
-    ``independent`` are drawn from the leaf's own law of sizes, the others go up to ``furthest`` sizes; ``several``
-    take more than one group.
+    ``by_group`` take a group of the leaf at random, the others an occupied size; of leaves expected to have more than
+    ``most_looked_at`` sizes none do, for a group is found by looking through the sizes. ``independent`` are drawn from
+    the leaf's own law of sizes, the others go up to ``furthest`` sizes; ``several`` take more than one group.
     """
 
     per_size: float = 4.0
+    by_group: float = 0.8
+    most_looked_at: float = 100.0
     independent: float = 0.3
     several: float = 0.2
     furthest: int = 299
 
 
 @dataclass(frozen=True, eq=False, slots=True)
+class Scattered:
+    """Laws of sizes that are drawn along (``kernels.posterior_shares``): a shape float64[K + 1] of sum 1 under hats.
+
+    ``strength`` is that of the root, and the mean of the others' own prior.
+    """
+
+    shape: FloatArray
+    hats: Hats
+    strength: float
+
+
+@dataclass(frozen=True, eq=False, slots=True)
 class Learned:
-    """A prior of the leaves: ``chances`` float64[leaves, K + 1] (pi, or an increment's share of the mean); q, rho."""
+    """A prior of the leaves: ``chances`` float64[leaves, K + 1] (pi, or an increment's share of the mean); q, rho.
+
+    Where pi is ``scattered``, ``chances`` is what is expected of it, and tells what to propose alone.
+    """
 
     chances: FloatArray
     q: FloatArray
     rho: FloatArray
     increments: bool
+    scattered: Scattered | None = None
 
 
 class SizeLearner:
@@ -60,6 +81,7 @@ class SizeLearner:
     def __init__(self, survey: Survey, shape: FloatArray, alone: BoolArray, options: PriorOptions) -> None:
         self._survey = survey
         self._chances = SizeChances(survey.parent, shape, alone, options)
+        self._strength = options.borrowed
 
     def learn(self, counts: FloatArray, present: FloatArray) -> Learned:
         """Return the prior one step on."""
@@ -68,8 +90,9 @@ class SizeLearner:
         full[self._survey.leaves] = counts
         for region in range(parent.size - 1, 0, -1):
             full[parent[region]] += full[region]
-        none = np.zeros((1, 1))
-        return Learned(self._chances.learn(full)[self._survey.leaves], none, none, increments=False)
+        none, own = np.zeros((1, 1)), self._chances
+        scattered = Scattered(own.shape, own.hats, self._strength)
+        return Learned(own.learn(full)[self._survey.leaves], none, none, increments=False, scattered=scattered)
 
 
 class IncrementLearner:
@@ -101,10 +124,13 @@ class _Means:
 
 
 class MoveTables:
-    """A prior and the plan of moves as the kernels read them; read only, so that all chains share them."""
+    """A prior and the plan of moves as the kernels read them; read only, so that all chains share them.
+
+    A law of sizes that is not scattered has a hat of its own at every size, and ``factors`` (leaves, hats) that stay.
+    """
 
     def __init__(self, survey: Survey, prior: Learned, options: MoveOptions) -> None:
-        from coco_opt.kernels import posterior_moves
+        from coco_opt.kernels import posterior_moves, posterior_shares
 
         groups = survey.groups[survey.leaves].astype(np.float64)[:, None]
         draw = np.ascontiguousarray(prior.chances)
@@ -115,18 +141,35 @@ class MoveTables:
             expected = prior.q.sum(axis=1)
             with np.errstate(divide="ignore"):
                 tables = np.log1p(-prior.q), np.log(prior.q * (1.0 - prior.rho)), np.log(np.maximum(prior.rho, 1e-300))
-            kind, rate = posterior_moves.INCREMENTS, np.zeros((1, 1))
+            kind = posterior_moves.INCREMENTS
         else:
             expected = -np.expm1(groups * np.log1p(-np.minimum(draw, 1.0 - 1e-12))).sum(axis=1)
             none = np.zeros((1, 1))
             tables = none, none, none
-            kind, rate = posterior_moves.MULTINOMIAL, log_draw
+            kind = posterior_moves.MULTINOMIAL
+        sizes = draw.shape[1]
+        hats = Hats(np.arange(sizes), np.zeros(sizes), sizes + 1)
+        shape, parent, strength = np.ones(sizes), np.zeros(0, np.int64), 1.0
+        self.factors = np.concatenate([draw, np.zeros((draw.shape[0], 1))], axis=1)
+        if prior.scattered is not None:
+            shape, hats, strength = prior.scattered.shape, prior.scattered.hats, prior.scattered.strength
+            parent = survey.parent
+            self.factors = np.ones((draw.shape[0], hats.count))
+        mass = hats.sums(shape[None])[0]
         moves = np.ceil(options.per_size * expected).astype(np.int64)
         spread = (np.arange(_STEPS) + 0.5) / _STEPS
         steps = np.floor(float(min(options.furthest, survey.max_size) + 1) ** spread).astype(np.int64)
-        self.prior: Prior = posterior_moves.Prior(kind, rate, *tables, log_draw, keep, alias)
+        self.prior: Prior = posterior_moves.Prior(kind, shape, hats.left, hats.share, *tables, log_draw, keep, alias)
+        self.basis: Basis = posterior_shares.Basis(
+            parent, survey.levels(), survey.leaves, hats.left, hats.share, mass, strength
+        )
         self.plan: Plan = posterior_moves.Plan(
-            np.maximum(moves, _LEAST_MOVES), options.independent, options.several, steps
+            np.maximum(moves, _LEAST_MOVES),
+            np.where(expected <= options.most_looked_at, options.by_group, 0.0),
+            survey.groups[survey.leaves],
+            options.independent,
+            options.several,
+            steps,
         )
 
 
@@ -148,26 +191,40 @@ class MoveChain:
             np.zeros(shape[0], np.int64),
             residual,
             ranks,
+            np.zeros((1, 1)),
             np.array([word], np.uint64),
         )
         posterior_moves.list_occupied(self._state)
         self._means = _Means(np.zeros(shape), np.zeros(shape))
         self._tables: MoveTables | None = None
+        self._shares: Shares | None = None
         self.proposed = self.accepted = 0
 
     def use(self, prior: Learned, tables: MoveTables | None = None) -> None:
         """Go on under another prior; ``tables`` may be shared by all chains."""
+        from coco_opt.kernels import posterior_shares
+
         self._tables = tables or MoveTables(self._survey, prior, MoveOptions())
+        basis = self._tables.basis
+        if basis.parent.size == 0 or self._shares is None:
+            self._state = self._state._replace(factors=self._tables.factors.copy())
+            regions = basis.parent.size
+            weights = np.tile(basis.mass, (regions, 1))
+            strengths = np.full(int(basis.level.max()) + 1, basis.strength)
+            self._shares = posterior_shares.Shares(
+                weights, strengths, np.zeros(weights.shape, np.int64), np.zeros((strengths.size, 2))
+            )
 
     def advance(self, sweeps: int) -> None:
         """Take so many sweeps."""
         from coco_opt.kernels import posterior_moves
 
         assert self._tables is not None
-        prior, plan = self._tables.prior, self._tables.plan
+        assert self._shares is not None
+        prior, plan, basis = self._tables.prior, self._tables.plan, self._tables.basis
         means = self._means
         self.accepted += posterior_moves.advance(
-            self._questions, self._state, prior, plan, sweeps, means.counts, means.present
+            self._questions, self._state, prior, plan, basis, self._shares, sweeps, means.counts, means.present
         )
         self.proposed += sweeps * int(plan.moves.sum())
         means.sweeps += sweeps

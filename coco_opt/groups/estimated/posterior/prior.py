@@ -87,10 +87,12 @@ def increment_prior(jumps: FloatArray, increments: FloatArray, reach: float) -> 
 class PriorOptions:
     """How the prior is learned.
 
-    "multinomial": each group of a leaf has size k with chance pi(k), its parent's times factors that vary over about
-    k +- reach k, with ``borrowed`` groups of the parent's pi counted in (``SizeChances``); the root's is a shape found
-    in the answers (``shape``), smoothed over at most k +- ``root_reach`` k, and has about ``floor`` everywhere. Sizes
-    that answers tell to stand out are not smoothed (``spikes``). "increments": the count of size k is 0 with
+    "multinomial": each group of a leaf has size k with chance pi(k), a shape found in the answers (``shape``) times
+    factors that vary over about k +- reach k. A region's are scattered about its parent's as if ``borrowed`` groups of
+    the parent's were seen in it at first guess; how many, by level, and the factors are drawn along
+    (``kernels.posterior_shares``), and moves are proposed from what is expected of them (``SizeChances``). The shape
+    is smoothed over at most k +- ``root_reach`` k, and has about ``floor`` everywhere. Sizes that answers tell to stand
+    out are not smoothed (``spikes``). "increments": the count of size k is 0 with
     chance 1 - q, else 1 + geometric(rho), each leaf's own, smoothed over ``increment_reach``. It borrows nothing from
     parents and errs more, on Taxi too, but is quick where only cells were asked and leaves have many groups.
     """
@@ -156,7 +158,7 @@ class Hats:
 
 
 class SizeChances:
-    """pi of all regions: a region's is its parent's times a combination of hats, the root's a given shape's.
+    """What is expected of pi of all regions: a combination of hats times its parent's, the root's times a given shape.
 
     One step of expectation maximisation (Dempster, Laird and Rubin 1977) brings the factors towards the regions' mean
     counts. Where a region has its parent's proportions nothing changes, however often it is repeated: what is smooth
@@ -164,22 +166,23 @@ class SizeChances:
     """
 
     def __init__(self, parent: IntArray, shape: FloatArray, alone: BoolArray, options: PriorOptions) -> None:
-        self._parent, self._options = parent, options
-        self._hats = Hats.by_reach(alone, options.reach)
-        self._shape = shape / max(shape.sum(), 1e-300) + options.floor
-        self._shape /= self._shape.sum()
-        self._factors = np.ones((parent.size, self._hats.count))
+        self.parent, self._options = parent, options
+        self.hats = Hats.by_reach(alone, options.reach)
+        self.shape = shape / max(shape.sum(), 1e-300) + options.floor
+        self.shape /= self.shape.sum()
+        self._factors = np.ones((parent.size, self.hats.count))
         level = np.zeros(parent.size, np.int64)
         for region in range(1, parent.size):
             level[region] = level[parent[region]] + 1
+        self.level = level
         self._levels = [np.flatnonzero(level == one) for one in range(int(level.max()) + 1)]
 
     def learn(self, counts: FloatArray, steps: int = 1) -> FloatArray:
         """Return pi float64[regions, K + 1], rows of sum 1, after so many steps towards mean counts; O(regions K)."""
-        borrowed, hats = self._options.borrowed, self._hats
+        borrowed, hats = self._options.borrowed, self.hats
         chances = np.empty_like(counts)
         for at in self._levels:
-            above = self._shape[None] if at[0] == 0 else chances[self._parent[at]]
+            above = self.shape[None] if at[0] == 0 else chances[self.parent[at]]
             groups = counts[at].sum(axis=1)[:, None]
             mass = hats.sums(above)
             for _ in range(steps):

@@ -1,8 +1,10 @@
 """The posterior of all histograms of a hierarchy, from noisy answers to any questions about them.
 
-Post-processing only: answers, laws, the hierarchy and the numbers of groups are public. A prior is learned from the
-answers while the chains burn in and is then frozen, so that what is recorded is the posterior under one prior; chains
-go on until split R-hat and effective sizes hold or a cap is reached. Every draw is a whole consistent table.
+Post-processing only: answers, laws, the hierarchy and the numbers of groups are public. The shape of the sizes is
+found in the answers and held; how regions scatter about it is unknown and drawn along, so that intervals know of it
+(or, of an increment prior, learned while the chains burn in and then frozen). What is proposed is learned while chains
+burn in; they go on until split R-hat and effective sizes hold or a cap is reached. Every draw is a whole consistent
+table.
 """
 
 from __future__ import annotations
@@ -53,12 +55,12 @@ _LAG = 4  # updates of the prior over which its movement is measured
 class SamplerOptions:
     """How long to sample, and when to stop.
 
-    The prior is learned anew every ``update_every`` sweeps until, over four of them, it moved for at most the part
-    ``prior_moves`` of all groups (total variation, leaves weighed by their groups); then chains take ``settle`` sweeps
-    under it. That is at least ``burn_in`` sweeps in all and about ``most_burn_in`` at most. Then come rounds of
-    ``draws`` draws, ``thin`` sweeps apart, until at every level 95 % of the regions' scalars have split R-hat at most
-    ``r_hat`` and half of them an effective size of at least ``effective``, and not before ``least_rounds``; or until
-    ``most_rounds``.
+    What is expected of the prior is learned anew every ``update_every`` sweeps until, over four of them, it moved for
+    at most the part ``prior_moves`` of all groups (total variation, leaves weighed by their groups); then chains take
+    ``settle`` sweeps more. That is at least ``burn_in`` sweeps in all and about ``most_burn_in`` at most. Then come
+    rounds of ``draws`` draws, ``thin`` sweeps apart, until at every level 95 % of the regions' scalars have split R-hat
+    at most ``r_hat`` and half of them an effective size of at least ``effective``, and not before ``least_rounds``; or
+    until ``most_rounds``.
     """
 
     chains: int = 4
@@ -69,8 +71,8 @@ class SamplerOptions:
     settle: int = 20
     draws: int = 25
     thin: int = 2
-    r_hat: float = 1.05
-    effective: float = 200.0
+    r_hat: float = 1.1
+    effective: float = 100.0
     least_rounds: int = 2
     most_rounds: int = 40
     threads: int | None = None

@@ -1,0 +1,154 @@
+"""Laws of sizes drawn along with the groups: against enumeration, and intervals that hold what they promise."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import numba
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import special, stats
+
+from coco_opt.groups.buckets import Buckets
+from coco_opt.groups.estimated.posterior.chains import Learned, MoveChain, MoveOptions, MoveTables, Scattered
+from coco_opt.groups.estimated.posterior.prior import Hats
+from coco_opt.groups.estimated.posterior.sampler import SamplerOptions, sample_posterior
+from coco_opt.groups.estimated.posterior.survey import Answers, Survey, compiled_questions
+from coco_opt.kernels import drawing, posterior_moves
+from coco_opt.privacy import Geometric
+from tests.posterior import tiny
+from tests.posterior.test_model import geometric
+from tests.posterior.test_moves import EDGES, GROUPS, MAX_SIZE, PARENT, answers, distance, frequencies
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+STRENGTH = 3.0
+
+
+def scattered() -> Scattered:
+    """Sizes 0 .. 3 under hats at 0, 1 and 3: size 2 is half of each of the last two."""
+    shape = np.array([0.4, 0.3, 0.1, 0.2])
+    return Scattered(shape, Hats.at([0, 1, 3], np.zeros(MAX_SIZE + 1, bool)), STRENGTH)
+
+
+def log_chances(state: IntArray, alpha: FloatArray, law: FloatArray) -> FloatArray:
+    """Return the log-chance of one leaf's histogram for every row of Dirichlet parameters (draws, 3).
+
+    ``law`` (3, sizes) are the B_j. Summed over how many groups of size 2 are of the middle hat.
+    """
+    groups, terms = int(state.sum()), []
+    for middle in range(int(state[2]) + 1):
+        counts = np.array([state[0], state[1] + middle, state[3] + state[2] - middle])
+        each = np.array([law[0, 0], law[1, 1], law[1, 2], law[2, 2], law[2, 3]])
+        times = np.array([state[0], state[1], middle, state[2] - middle, state[3]])
+        ways = special.gammaln(groups + 1) - special.gammaln(times + 1).sum() + (times * np.log(each)).sum()
+        strength = alpha.sum(axis=1)
+        drawn = special.gammaln(strength) - special.gammaln(strength + groups)
+        drawn += (special.gammaln(alpha + counts) - special.gammaln(alpha)).sum(axis=1)
+        terms.append(ways + drawn)
+    found: FloatArray = special.logsumexp(terms, axis=0)
+    return found
+
+
+def enumerated(survey: Survey, prior: Scattered) -> tuple[list[IntArray], FloatArray]:
+    """Return all states and their chances: leaves' weights summed out exactly, the root's and the strength by draws."""
+    rng = np.random.default_rng(8)
+    mass = prior.hats.sums(prior.shape[None])[0]
+    some = mass > 0.0
+    law = (np.stack([prior.hats.values(np.eye(mass.size)[j]) for j in np.flatnonzero(some)]) * prior.shape) / mass[
+        some, None
+    ]
+    root = rng.dirichlet(STRENGTH * mass[some], 40_000)
+    alpha = rng.gamma(1.0, STRENGTH, 40_000)[:, None] * root + 1e-30
+    states = tiny.states(survey)
+    of_leaf: dict[bytes, FloatArray] = {}
+    for state in states:
+        for row in state:
+            of_leaf.setdefault(row.tobytes(), log_chances(row, alpha, law))
+    logs = []
+    for state in states:
+        told = sum((of_leaf[row.tobytes()] for row in state), start=np.zeros(alpha.shape[0]))
+        mean = special.logsumexp(told) - np.log(told.size)
+        logs.append(tiny.log_likelihood(survey, tiny.table_of(survey, state)) + mean)
+    chances = np.exp(np.array(logs) - max(logs))
+    return states, chances / chances.sum()
+
+
+@numba.njit(nogil=True)  # type: ignore[untyped-decorator]
+def _trace(
+    questions: Any, state: Any, prior: Any, plan: Any, basis: Any, shares: Any, counts: Any, thin: int, found: Any
+) -> None:
+    for n in range(found.shape[0]):
+        posterior_moves.advance(questions, state, prior, plan, basis, shares, thin, counts, counts)
+        found[n] = state.histograms
+
+
+def test_weights_and_groups_together_draw_from_the_enumerated_posterior() -> None:
+    survey = Survey(PARENT, GROUPS, MAX_SIZE, answers([EDGES, None, EDGES], "geometric"))
+    prior = scattered()
+    states, wanted = enumerated(survey, prior)
+    none = np.zeros((1, 1))
+    learned = Learned(np.tile(prior.shape, (2, 1)), none, none, increments=False, scattered=prior)
+    chain = MoveChain(survey, compiled_questions(survey), states[0], np.uint64(1))
+    chain.use(learned, MoveTables(survey, learned, MoveOptions(several=0.4, independent=0.5, furthest=3)))
+    chain.advance(200)
+    assert chain._tables is not None
+    tables, found = chain._tables, np.empty((10_000, *states[0].shape), np.int64)
+    _trace(
+        chain._questions,
+        chain._state,
+        tables.prior,
+        tables.plan,
+        tables.basis,
+        chain._shares,
+        np.zeros(states[0].shape),
+        12,
+        found,
+    )
+    seen = frequencies(found, states)
+    assert distance(seen, wanted) < 5.0
+    # The distance has power: a prior that holds the leaves to the shape is told apart.
+    _, held = tiny.posterior(survey, Learned(learned.chances, none, none, increments=False))
+    assert distance(seen, held) > 20.0
+
+
+@pytest.mark.parametrize("shape", [0.02, 0.7, 1.0, 40.0])
+def test_gamma_draws_have_their_law(shape: float) -> None:
+    words = np.array([5], np.uint64)
+    drawn = np.array([drawing.gamma(words, shape) for _ in range(4_000)])
+    assert stats.kstest(drawn, stats.gamma(shape).cdf).pvalue > 1e-4
+
+
+@pytest.mark.slow
+def test_intervals_hold_truths_drawn_from_the_prior() -> None:
+    """Sixteen leaves in four regions, sizes scattered about a skewed law: 90 % hold, ties split, at every level."""
+    parent = np.array([-1, 0, 0, 0, 0, *np.repeat([1, 2, 3, 4], 4)])
+    max_size, groups, noise = 40, 60, 4.0
+    shape = 1.0 / (1.0 + np.arange(max_size + 1.0)) ** 1.5
+    options = SamplerOptions(chains=2, draws=50, effective=150.0)
+    found = []
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        laws = [rng.dirichlet(200.0 * shape / shape.sum())]
+        for v in range(1, parent.size):
+            laws.append(rng.dirichlet((60.0 if v < 5 else 12.0) * laws[parent[v]] + 1e-9))
+        sizes = np.zeros((parent.size, max_size + 1), np.int64)
+        for v in range(parent.size - 1, -1, -1):
+            if v >= 5:
+                sizes[v] = rng.multinomial(groups, laws[v])
+            if v > 0:
+                sizes[parent[v]] += sizes[v]
+        rows, question = np.cumsum(sizes, axis=1)[:, :-1], Buckets.cells(max_size)
+        noisy = [
+            Answers(v, question, row + geometric(rng, noise, max_size), Geometric(Fraction(4)))
+            for v, row in enumerate(rows)
+        ]
+        survey = Survey(parent, sizes.sum(axis=1), max_size, noisy)
+        drawn = sample_posterior(survey, seed, options=options, sizes=True)
+        assert drawn.sizes is not None
+        inside = drawn.sizes.inside(sizes, Fraction(9, 10))
+        found.append([inside[at, :10].mean() for at in (slice(0, 1), slice(1, 5), slice(5, None))])
+    mean, error = np.mean(found, axis=0), np.std(found, axis=0, ddof=1) / np.sqrt(len(found))
+    assert (np.abs(mean - 0.9) < 0.02 + 2.0 * error).all(), (mean, error)
