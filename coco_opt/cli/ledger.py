@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,8 +16,10 @@ if TYPE_CHECKING:
     from coco_opt.config import Config
     from coco_opt.privacy.ledger_chain import Books, Entry
     from coco_opt.releases.kept import KnownRun
+    from coco_opt.releases.together import Together
 
 _DIGITS = 12  # of a digest, in a table
+_SHOWN = 4  # digits of a guarantee, rounded up
 _AMOUNTS = ("GRANTED", "RESERVED")
 
 
@@ -44,6 +46,7 @@ def ledger(
     from coco_opt.releases import kept
     from coco_opt.releases.kept import abandon_run, forget_run, known_runs
     from coco_opt.releases.runs import ledger_of
+    from coco_opt.releases.together import together
 
     settings = load_config(config)
     if grant is not None:
@@ -64,10 +67,12 @@ def ledger(
     except BudgetError as error:
         broken = str(error)
     runs = () if broken else known_runs(settings)
+    found = [together(account, runs) for account in books.accounts.values()] if not broken else []
+    guarantees = {one.account.dataset: one for one in found if one is not None}
     if json:
-        write_json(_as_json(books, entries, runs, broken))
+        write_json(_as_json(books, entries, runs, guarantees, broken))
     else:
-        _write_tables(books, entries, runs)
+        _write_tables(books, entries, runs, guarantees)
         if not broken:
             write(f"The chain of {books.length} entries holds. Head  {books.head}")
     if broken:
@@ -98,7 +103,9 @@ def _grant(config: Config, amount: str) -> None:
     book.grant(dataset, parse_epsilon(amount), account.unit, account.neighbours)
 
 
-def _as_json(books: Books, entries: Sequence[Entry], runs: Sequence[KnownRun], broken: str) -> dict[str, Any]:
+def _as_json(
+    books: Books, entries: Sequence[Entry], runs: Sequence[KnownRun], guarantees: Mapping[str, Together], broken: str
+) -> dict[str, Any]:
     accounts = [
         {
             "dataset": account.dataset,
@@ -107,6 +114,7 @@ def _as_json(books: Books, entries: Sequence[Entry], runs: Sequence[KnownRun], b
             "total": str(account.total),
             "spent": str(account.spent),
             "left": str(account.left),
+            "together": _together_dict(guarantees.get(account.dataset)),
         }
         for account in books.accounts.values()
     ]
@@ -117,6 +125,34 @@ def _as_json(books: Books, entries: Sequence[Entry], runs: Sequence[KnownRun], b
         "runs": [_run_dict(known) for known in runs],
         "entries": [entry.as_dict() for entry in entries],
     }
+
+
+def _together_dict(found: Together | None) -> dict[str, Any] | None:
+    """Return what all runs of an account guarantee: epsilon by delta, and how that was found."""
+    if found is None:
+        return None
+    by = "sum" if found.guaranteed.loss is None else "loss_distributions"
+    curve = {str(delta): str(epsilon) for delta, epsilon in found.guaranteed.curve()}
+    return {"composition": by, "curve": curve, "unknown_runs": list(found.unknown)}
+
+
+def _together_line(found: Together) -> str:
+    """Return the same in a line."""
+    from coco_opt.privacy.cost import DELTA
+    from coco_opt.privacy.directed import round_above
+
+    account = found.account
+    both = (found.guaranteed, found.by_sum)
+    epsilon, by_sum = (f"{float(round_above(one.epsilon(DELTA), _SHOWN)):g}" for one in both)
+    start = f"All that was spent on {account.dataset!r} keeps epsilon <= {epsilon} at delta = {DELTA}"
+    if found.unknown:
+        return f"{start}, by the sum alone: what run {found.unknown[0]} asked is not kept"
+    if found.guaranteed.loss is None:
+        return f"{start}, by the sum alone: its questions are too many to compose"
+    return (
+        f"{start} where no question was chosen by earlier answers: their privacy loss distributions composed. "
+        f"The sum says {by_sum}, also where some were"
+    )
 
 
 def _run_dict(known: KnownRun) -> dict[str, Any]:
@@ -133,7 +169,9 @@ def _run_dict(known: KnownRun) -> dict[str, Any]:
     }
 
 
-def _write_tables(books: Books, entries: Sequence[Entry], runs: Sequence[KnownRun]) -> None:
+def _write_tables(
+    books: Books, entries: Sequence[Entry], runs: Sequence[KnownRun], guarantees: Mapping[str, Together]
+) -> None:
     accounts = [
         (
             account.dataset,
@@ -144,6 +182,8 @@ def _write_tables(books: Books, entries: Sequence[Entry], runs: Sequence[KnownRu
         for account in books.accounts.values()
     ]
     write_table("Budgets", ("dataset", "unit", "neighbours", "total", "spent", "left"), accounts, numeric=3)
+    for found in guarantees.values():
+        write(_together_line(found))
     kept = [
         (
             row["run"],

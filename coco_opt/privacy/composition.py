@@ -43,6 +43,11 @@ class Composition:
         noisy = tuple(_noisy(questions))
         return cls(total(cost for cost, _ in noisy), _loss(noisy))
 
+    @classmethod
+    def of_spent(cls, cost: Cost, questions: Iterable[Question]) -> Composition:
+        """Compose the questions of several runs that cost so much together, be they under one law or several."""
+        return cls(cost, _loss(tuple(_noisy(questions))))
+
     def delta(self, epsilon: Fraction) -> Fraction:
         """Return a delta at which ``epsilon`` >= 0 holds, rounded up; 0 where pure epsilon-privacy implies it."""
         if isinstance(self.cost, Epsilon):

@@ -6,11 +6,15 @@ import json
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
 from coco_opt.cli.console import TerminalReporter
+from coco_opt.privacy import Epsilon, Rho, Sensitivity
+from coco_opt.privacy.accounting import epsilon_of_rho
+from coco_opt.privacy.loss_distributions import composed
 from coco_opt.releases import Progress
 from tests.cli.helpers import ENTITIES, SECURE, Runner, paid, write_groups, write_sizes
 
@@ -42,6 +46,7 @@ def test_a_spent_budget_is_exit_3_until_more_is_granted(tmp_path: Path, coco: Ru
     for words in (*ONCE, "land", "The chain of 4 entries holds"):
         assert words in text.out
     granted = json.loads(coco("ledger", config, "--grant", "3/2", "--json").out)
+    assert granted["accounts"][0].pop("together")["composition"] == "loss_distributions"
     assert granted["accounts"] == [
         {
             "dataset": "land",
@@ -56,6 +61,49 @@ def test_a_spent_budget_is_exit_3_until_more_is_granted(tmp_path: Path, coco: Ru
     assert len(json.loads(coco("ledger", config, "--json").out)["runs"]) == 2
     assert coco("measure", config, "--again").code == 3
     assert coco("ledger", config, "--grant", "-1").code == 2
+
+
+def test_what_all_runs_keep_together_is_less_than_their_sum_says(tmp_path: Path, coco: Runner) -> None:
+    rho = 'mechanism = "discrete_gaussian"\nrho = "1/100"\ntotal = "1"\n'
+    config = write_groups(tmp_path, privacy=rho + SECURE)
+    given = [
+        ("max_size = 20", "max_size = 21"),
+        ("max_size = 21", "max_size = 22"),
+        (rho, 'epsilon = "1/10"\n'),  # pure epsilon costs epsilon^2 / 2 of rho
+    ]
+    assert coco("measure", config).code == 0
+    for old, new in given:
+        config.write_text(config.read_text().replace(old, new))
+        assert coco("measure", config).code == 0
+    found = json.loads(coco("ledger", config, "--json").out)
+    (account,), runs = found["accounts"], found["runs"]
+    spent = Fraction(3, 100) + Fraction(1, 200)
+    assert Fraction(account["spent"]) == spent
+    together = account["together"]
+    assert (together["composition"], together["unknown_runs"]) == ("loss_distributions", [])
+    levels = [Sensitivity(1, 1)] * 2
+    laws = [Rho(Fraction(1, 200)).law(one) for one in levels] * 3 + [
+        Epsilon(Fraction(1, 20)).law(one) for one in levels
+    ]
+    known = composed([(law, Sensitivity(1, 1)) for law in laws])
+    for delta, epsilon in together["curve"].items():
+        assert known.delta(Fraction(epsilon)) == pytest.approx(float(Fraction(delta)), rel=1e-3)
+        assert Fraction(epsilon) < Fraction(95, 100) * epsilon_of_rho(spent, Fraction(delta))
+    assert "where no question was chosen by earlier answers" in coco("ledger", config).out
+    coco("ledger", config, "--forget", runs[1]["run"])
+    together = json.loads(coco("ledger", config, "--json").out)["accounts"][0]["together"]
+    assert (together["composition"], together["unknown_runs"]) == ("sum", [runs[1]["run"]])
+    assert Fraction(together["curve"]["1/1000000"]) == epsilon_of_rho(spent, Fraction(1, 10**6))
+    assert f"by the sum alone: what run {runs[1]['run']} asked is not kept" in coco("ledger", config).out
+
+
+def test_a_measurement_that_is_not_the_sealed_one_tells_no_questions(tmp_path: Path, coco: Runner) -> None:
+    config = write_groups(tmp_path, privacy=SECURE)
+    assert coco("measure", config).code == 0
+    (index,) = (tmp_path / "private" / "runs").glob("*/measurement/measurement.json")
+    index.write_bytes(index.read_bytes().replace(b'"1/2"', b'"1/9"'))
+    (account,) = json.loads(coco("ledger", config, "--json").out)["accounts"]
+    assert account["together"]["composition"] == "sum"
 
 
 def test_changed_data_are_refused_with_the_ways_on(tmp_path: Path, coco: Runner) -> None:
