@@ -15,7 +15,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help env demo test check tests test-slow mutants faults format docs notebooks bench lock clean
+.PHONY: help env demo test check tests test-slow mutants faults evidence format docs notebooks bench lock clean
 
 help: ## Print this list
 	@echo "usage: make TARGET"
@@ -59,6 +59,9 @@ mutants: env ## Plant faults in the package one by one; each must be noticed by 
 
 faults: env ## Stop releases of every kind at every operation and take them up again (an hour)
 	@COCO_OPT_FAULTS=all "$(BIN)/python" -m pytest -n $(WORKERS) -m slow -rP tests/releases/test_faults.py
+
+evidence: env ## Run the tests behind every promise of SECURITY.md, one promise after the other (an hour)
+	@"$(BIN)/python" -m tests.evidence --run
 
 format: env ## Rewrite the code in the project's format
 	@"$(BIN)/ruff" check --fix $(CODE)

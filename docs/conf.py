@@ -8,6 +8,7 @@ from pathlib import Path
 from coco_opt import __version__
 
 sys.path.insert(0, str(Path(__file__).parent / "_ext"))
+sys.path.insert(0, str(Path(__file__).parents[1]))  # the page of evidence is made of a table of the tests
 
 project = "coco-opt"
 author = "The coco-opt contributors"

@@ -16,6 +16,7 @@ import pytest
 
 import coco_opt
 from coco_opt.cli.catalogue import error_codes
+from tests.evidence import ROWS, defined, markdown, promises
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
@@ -156,6 +157,19 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     page = (tmp_path / "reference" / "python.html").read_text(encoding="utf-8")
     assert all(f'id="coco_opt.{name}"' in page for name in coco_opt.__all__ if name != "__version__")
     assert "<code" in (tmp_path / "reference" / "configuration.html").read_text(encoding="utf-8")
+
+
+def test_every_promise_has_evidence_whose_tests_there_are() -> None:
+    """A promise without a row, a row without a promise, and a test that is gone fail here."""
+    assert len(promises()) > 15
+    assert tuple(dict.fromkeys(row.promise for row in ROWS)) == promises()
+    for row in ROWS:
+        assert row.tests
+        for node in row.tests:
+            file, _, name = node.partition("::")
+            assert name in defined(file), node
+    for promise in promises():
+        assert f"| **{promise}** |" in markdown()
 
 
 def test_every_attack_names_tests_that_there_are() -> None:

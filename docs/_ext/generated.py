@@ -202,6 +202,12 @@ def _errors() -> str:
     return _table(("code", "exit code", "what it says"), rows)
 
 
+def _evidence() -> str:
+    from tests.evidence import markdown
+
+    return markdown()
+
+
 def _summary(documented: type) -> str:
     return _escape((inspect.getdoc(documented) or "").partition("\n\n")[0].replace("\n", " "))
 
@@ -228,4 +234,5 @@ NAMES: dict[str, Callable[[], str]] = {
     "solvers": _solvers,
     "experiments": _experiments,
     "errors": _errors,
+    "evidence": _evidence,
 }

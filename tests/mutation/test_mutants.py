@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import os
 import subprocess
 import sys
-from functools import cache
 
 import pytest
 
+from tests.evidence import defined
 from tests.mutation.mutant import ROOT, Mutant
 from tests.mutation.table import MUTANTS
 
@@ -36,13 +35,6 @@ print(*(one.verdict for one in run([harmless, unseen], 1)), sep=", ")
 """
 
 forks = pytest.mark.skipif(os.name != "posix", reason="forks")
-
-
-@cache
-def defined(file: str) -> frozenset[str]:
-    """Return the names of a file's tests."""
-    tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
-    return frozenset(one.name for one in tree.body if isinstance(one, ast.FunctionDef))
 
 
 def test_the_table_is_large_and_holds_what_once_survived() -> None:

@@ -1,4 +1,4 @@
-"""A thousand strings planted in the private table: found nowhere after success, error and kill -9."""
+"""A thousand strings planted in the private table of every kind: found nowhere after success, error and kill -9."""
 
 from __future__ import annotations
 
@@ -14,11 +14,15 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import ArrowInvalid
 
-from tests.releases.towns import STAGES, write
+from tests.cli.helpers import KINDS, SECURE
+from tests.releases.towns import STAGES
 
 ROOT = Path(__file__).resolve().parents[2]
 PLANTED = 1000
 MARK = "canary"
+PRIVATE = {"groups": "entities", "tables": "records", "ranges": "values"}
+OTHERS = ("tables", "ranges")
+SEX, AGE = ("female", "male"), ("child", "adult", "old")
 
 RUN = """
 import os, signal, sys
@@ -49,12 +53,22 @@ def canaries() -> list[str]:
     return [f"{MARK}{7919 * (number + 1) % 100_003:05d}x{number}" for number in range(PLANTED)]
 
 
-def planted(folder: Path, *, wrong: str = "") -> Path:
-    """Write tables whose entities are all canaries, the last row as ``wrong``."""
-    config = write(folder)
-    rows = [f"{name},g{number % 7}" for number, name in enumerate(canaries())]
-    (folder / "entities.csv").write_text("\n".join(["entity_id,group_id", *rows, *([wrong] if wrong else [])]) + "\n")
-    return config
+def planted(folder: Path, kind: str = "groups", *, wrong: str = "") -> Path:
+    """Write a private table with a canary in every row, the last row as ``wrong``; return the configuration.
+
+    They are the ids of entities, the ids of persons, and a column beside the values that nobody asked for.
+    """
+    data = KINDS[kind]
+    if kind == "groups":
+        head, rows = "entity_id,group_id", [f"{name},g{1 + number % 5}" for number, name in enumerate(canaries())]
+    elif kind == "tables":
+        cells = [f"r{1 + number % 2},{SEX[number % 2]},{AGE[number % 3]}" for number in range(PLANTED)]
+        head, rows = "region_id,sex,age,person_id", [f"{a},{b}" for a, b in zip(cells, canaries(), strict=True)]
+    else:
+        head, rows = "value,remark", [f"{number % 9},{name}" for number, name in enumerate(canaries())]
+    more = "rows_a_person = 1" if kind == "tables" else ""
+    table = "\n".join([head, *rows, *([wrong] if wrong else [])]) + "\n"
+    return data.write(folder, privacy=SECURE, more=more, **{PRIVATE[kind]: table})
 
 
 def released(config: Path, stop: str = "") -> subprocess.CompletedProcess[str]:
@@ -84,7 +98,8 @@ def texts(path: Path) -> Iterator[str]:
 
 def found(folder: Path, said: str = "") -> list[str]:
     """Return where a canary is, but in the private table itself."""
-    places = [path for path in folder.rglob("*") if path.is_file() and path.name != "entities.csv"]
+    private = {f"{name}.csv" for name in PRIVATE.values()}
+    places = [path for path in folder.rglob("*") if path.is_file() and path.name not in private]
     assert places
     return [str(path) for path in places if any(MARK in text for text in texts(path))] + ["output"] * (MARK in said)
 
@@ -98,33 +113,51 @@ def test_canaries_are_seen_where_they_are(tmp_path: Path) -> None:
     assert config.exists()
 
 
-def test_none_is_found_after_success(tmp_path: Path) -> None:
-    done = released(planted(tmp_path))
+@pytest.mark.parametrize("kind", ["groups", *(pytest.param(kind, marks=pytest.mark.slow) for kind in OTHERS)])
+def test_none_is_found_after_success(kind: str, tmp_path: Path) -> None:
+    done = released(planted(tmp_path, kind))
     assert done.returncode == 0, done.stderr
-    assert list(tmp_path.rglob("histograms.parquet"))
+    assert list(tmp_path.rglob("manifest.json"))
     assert found(tmp_path, done.stdout + done.stderr) == []
 
 
+FIRST = f"{MARK}99999,{MARK}00001"
+WRONG = {
+    "unknown group": ("groups", FIRST),
+    "open quote": ("groups", f'{MARK}99999,"g1'),
+    "an entity twice": ("groups", f"{canaries()[0]},g1"),
+    "control": ("groups", f"{MARK}\x0799999,g1"),
+    "unknown region": ("tables", f"{MARK}1,male,old,{MARK}2"),
+    "unknown value": ("tables", f"r1,{MARK}1,old,{MARK}2"),
+    "too many fields": ("tables", f"r1,male,old,{MARK}2,{MARK}3"),
+    "a person twice": ("tables", f"r1,male,old,{canaries()[0]}"),
+    "no number": ("ranges", FIRST),
+    "an odd quote": ("ranges", f'3,"{MARK}"99999'),
+    "too few fields": ("ranges", f"{MARK}99999"),
+}
+
+
 @pytest.mark.parametrize(
-    "wrong",
-    [
-        f"{MARK}99999,{MARK}00001",
-        pytest.param(f'{MARK}99999,"g1', marks=pytest.mark.slow),
-        pytest.param(f"{canaries()[0]},g1", marks=pytest.mark.slow),
-        pytest.param(f"{MARK}\x0799999,g1", marks=pytest.mark.slow),
-    ],
-    ids=["unknown group", "open quote", "twice", "control"],
+    ("kind", "wrong"),
+    [pytest.param(*row, marks=pytest.mark.slow if n else (), id=name) for n, (name, row) in enumerate(WRONG.items())],
 )
-def test_none_is_found_after_an_error(wrong: str, tmp_path: Path) -> None:
-    done = released(planted(tmp_path, wrong=wrong))
+def test_none_is_found_after_an_error(kind: str, wrong: str, tmp_path: Path) -> None:
+    done = released(planted(tmp_path, kind, wrong=wrong))
     assert "error: " in done.stderr
     assert "Traceback" not in done.stderr
     assert found(tmp_path, done.stdout + done.stderr) == []
 
 
 @pytest.mark.skipif(os.name != "posix", reason="kill -9 is POSIX's")
-@pytest.mark.parametrize("stage", [STAGES[1], *(pytest.param(stage, marks=pytest.mark.slow) for stage in STAGES[2:])])
-def test_none_is_found_after_kill_9(stage: str, tmp_path: Path) -> None:
-    done = released(planted(tmp_path), stage)
+@pytest.mark.parametrize(
+    ("kind", "stage"),
+    [
+        ("groups", STAGES[1]),
+        *(pytest.param("groups", stage, marks=pytest.mark.slow) for stage in STAGES[2:]),
+        *(pytest.param(kind, stage, marks=pytest.mark.slow) for kind in OTHERS for stage in STAGES[1:]),
+    ],
+)
+def test_none_is_found_after_kill_9(kind: str, stage: str, tmp_path: Path) -> None:
+    done = released(planted(tmp_path, kind), stage)
     assert done.returncode == -signal.SIGKILL
     assert found(tmp_path, done.stdout + done.stderr) == []
