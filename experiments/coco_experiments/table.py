@@ -280,6 +280,12 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         paper=f"{KIFER2019}; Abowd et al. 2022",
     ),
     Experiment(
+        name="kifer2019/stages",
+        target="coco_experiments.kifer2019.stages:run",
+        summary="two and three stages that agree exactly against one: error and bias at equal budget, on Hawaii",
+        paper=f"{KIFER2019}; Incremental Schema Extension",
+    ),
+    Experiment(
         name="bench/isotonic_l2",
         target="coco_experiments.bench.isotonic_l2:run",
         summary="isotonic regression in squares against SciPy and scikit-learn",

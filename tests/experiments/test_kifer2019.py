@@ -19,6 +19,7 @@ from coco_experiments.kifer2019 import (
     noise,
     redistricting,
     rounding,
+    stages,
     zcdp,
 )
 
@@ -69,6 +70,19 @@ def test_shares_of_the_redistricting_data_are_whole() -> None:
     assert {len(level) for level in redistricting.SHARES} == {len(redistricting.QUERIES)}
     assert sum(redistricting.LEVEL_SHARES) == 4099 - 104
     assert Fraction(256, 100) == redistricting.RHO
+
+
+def test_stages_agree_exactly_and_an_edited_one_is_found(tmp_path: Path) -> None:
+    outcome = stages.run(small=True, out=tmp_path, reporter=Recorder())
+    assert outcome.ok, outcome.failures
+    seen = dict(outcome.tables[-1].rows)
+    assert seen["spent in all"] == "epsilon = 1"
+    assert "stage-1" in str(seen["an edited first stage"])
+    assert len(outcome.tables[0].rows) == 2 * 3 * 6
+    assert stages.worse(np.ones((2, 3, 5, 3))) == []
+    ratios = np.ones((2, 3, 5, 3))
+    ratios[1, 2, :, 0] = 1.2
+    assert stages.worse(ratios) == ["3 stages, county totals exact: race has 1.20 times the error of one stage"]
 
 
 def test_a_small_redistricting_release_is_verified(tmp_path: Path) -> None:

@@ -1,0 +1,255 @@
+"""Tables released in one, two and three stages that agree exactly: what agreement costs in error, at equal budget.
+
+Hawaii's blocks: race (7 cells), by ethnicity (14), by voting age and residence (224; the cells are MADE within the real
+counts of the blocks, see ``redistricting``). One stage asks the three queries at once; two publish race first, three
+race, then race by ethnicity, each later stage keeping what is out. All ask the same queries at the same shares of the
+same budget, so what differs is that a later measurement cannot improve what was published before. With and without
+exact totals of counties. The first seed goes through files and the whole engine: released, verified, and verified again
+with an edited first stage.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from time import process_time
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from coco_experiments.experiment import Cell, Outcome, Reporter, Table, write_csv
+from coco_experiments.kifer2019.redistricting import LEVELS, people
+from coco_experiments.topdown.data import hawaii, made_blocks
+from coco_opt.config import configure
+from coco_opt.privacy import Epsilon, SeededNoise
+from coco_opt.releases import release, verify_release
+from coco_opt.topdown.asked.counts import TableCounts
+from coco_opt.topdown.asked.measure import measure_tables
+from coco_opt.topdown.estimated.estimate import TablesResult, estimate_tables
+from coco_opt.topdown.invariants import Invariant, RegionBounds
+from coco_opt.topdown.kind.earlier import agreed_tables
+from coco_opt.topdown.kind.files import CellRuns, TablesRelease
+from coco_opt.topdown.plan import TablePlan
+from coco_opt.topdown.queries import parse_queries, parse_query
+from coco_opt.topdown.schema import Schema
+from coco_opt.topdown.strategy import Strategy
+
+Floats = NDArray[np.float64]
+
+NAME = "kifer2019/stages"
+QUERIES = ("race", "hispanic * race", "detail")
+SHARES = (Fraction(1, 2), Fraction(1, 4), Fraction(1, 4))
+EPSILON = Fraction(1)
+ATTRIBUTES = (("race",), ("hispanic", "race"), ("hispanic", "race", "voting_age", "residence"))
+STAGES: dict[int, tuple[tuple[int, ...], ...]] = {1: ((0, 1, 2),), 2: ((0,), (1, 2)), 3: ((0,), (1,), (2,))}
+"""The queries that each stage asks, by the number of stages; the last of them says which attributes it has."""
+CONSTRAINTS = ("none", "county totals exact")
+COUNTY = 1
+SEEDS = (1, 2)
+MOST = 1.10
+"""What the error of stages may be over that of one, in the geometric mean over levels."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Run:
+    """What some stages ended with, and what they took: by stage, processor seconds of measuring and estimating."""
+
+    result: TablesResult
+    seconds: tuple[float, ...]
+    differing: int
+
+
+def part_of(counts: TableCounts, stage: int) -> TableCounts:
+    """Return the private table of a stage: the persons by its attributes alone."""
+    names = ATTRIBUTES[stage]
+    schema = Schema({name: counts.schema.attributes[name] for name in names})
+    codes = counts.schema.decode(counts.cells)
+    leaf = np.repeat(np.arange(counts.offsets.size - 1), np.diff(counts.offsets))
+    cells = schema.encode({name: codes[name] for name in names})
+    return TableCounts.from_microdata(counts.hierarchy, schema, leaf, cells, counts.counts)
+
+
+def run_stages(counts: TableCounts, stages: int, seed: int, exact: bool) -> Run:
+    """Release in some stages, in memory; later ones agree with the one before."""
+    tree, published, differing = counts.hierarchy, None, 0
+    seconds: list[float] = []
+    for number, queries in enumerate(STAGES[stages]):
+        private = part_of(counts, queries[-1])
+        share = sum(SHARES[at] for at in queries)
+        asked = parse_queries([QUERIES[at] for at in queries], private.schema)
+        strategy = Strategy(asked, [SHARES[at] / share for at in queries])
+        neighbours: Any = "replace" if exact else "add_remove"
+        plan = TablePlan.product(strategy, Epsilon(EPSILON * share), tree.levels, neighbours=neighbours)
+        begun = process_time()
+        bounds = [] if published is None else [agreed_tables(published, tree, LEVELS, private.schema)[0]]
+        measurement = measure_tables(
+            private,
+            plan,
+            source=SeededNoise(10 * seed + number),
+            invariants=[Invariant(parse_query("total", private.schema), COUNTY)] if exact else [],
+            bounds=bounds,
+        )
+        result = estimate_tables(measurement)
+        seconds.append(process_time() - begun)
+        differing += sum(_differing(result, one) for one in bounds)
+        ids = (None,) * tree.regions
+        published = TablesRelease(tree, LEVELS, ids, private.schema, CellRuns.of(result.tables), {})
+    return Run(result, tuple(seconds), differing)
+
+
+def _differing(result: TablesResult, published: RegionBounds) -> int:
+    """Return how many published answers of the last level a later release does not keep."""
+    return int(np.count_nonzero(result.answers(published.query.operator, published.level) != published.lower))
+
+
+def errors_of(counts: TableCounts, result: TablesResult) -> tuple[Floats, Floats]:
+    """Return mean absolute error and mean error over cells that are not empty, float64[levels, queries] (people)."""
+    queries = parse_queries(QUERIES, counts.schema)
+    absolute, bias = (np.zeros((counts.hierarchy.levels, len(queries))) for _ in range(2))
+    for level in range(counts.hierarchy.levels):
+        for at, query in enumerate(queries):
+            true = counts.answers_of(query.operator, counts.hierarchy.level_range(level))
+            error = result.answers(query.operator, level) - true
+            absolute[level, at] = np.abs(error).mean()
+            bias[level, at] = error[true > 0].mean() if (true > 0).any() else 0.0
+    return absolute, bias
+
+
+def through_files(counts: TableCounts, folder: Path) -> tuple[dict[str, str], list[str]]:
+    """Release three stages by the whole engine and verify; return what was seen and what failed."""
+    tree, earlier = counts.hierarchy, None
+    regions = {"region_id": [f"r{at}" for at in range(len(tree.leaves))]}
+    paths = [tree.paths[leaf].split("/") for leaf in tree.leaves]
+    regions |= {name: [path[at] for path in paths] for at, name in enumerate(LEVELS)}
+    outcome, failures = None, []
+    for stage in range(len(ATTRIBUTES)):
+        private = part_of(counts, stage)
+        values, codes = private.schema.attributes, private.schema.decode(private.cells)
+        leaf = np.repeat(np.arange(private.offsets.size - 1), np.diff(private.offsets))
+        records: dict[str, Any] = {"region_id": np.array(regions["region_id"])[leaf]}
+        records |= {name: np.array(values[name])[codes[name]] for name in values}
+        topdown = {"attributes": values, "workload": ["race"], "strategy": [QUERIES[stage]]}
+        config = configure(
+            folder=folder,
+            name=f"stage-{stage + 1}",
+            data={"records": pa.table({**records, "count": private.counts}), "hierarchy": pa.table(regions)},
+            privacy={"epsilon": str(EPSILON * SHARES[stage]), "noise": "seeded", "seed": stage},
+            topdown=topdown if earlier is None else {**topdown, "agrees_with": str(earlier)},
+        )
+        outcome = release(config, folder / config.name)
+        earlier = outcome.folder
+        failures += [f"{config.name}: {one.name}: {one.detail}" for one in verify_release(earlier) if not one.passed]
+    assert outcome is not None
+    spent = outcome.manifest["spent_in_all"][0]["epsilon"]
+    if Fraction(spent) != EPSILON:
+        failures.append(f"the last manifest says that epsilon {spent} was spent in all")
+    found = _edited(folder / "stage-1", outcome.folder)
+    if not found:
+        failures.append("verify of the last stage did not find the edited first one")
+    return {"spent in all": f"epsilon = {spent}", "an edited first stage": found or "not found"}, failures
+
+
+def _edited(earlier: Path, later: Path) -> str:
+    """Move a person between two rows of an earlier release; return what verify of the later one says of it."""
+    rows = pq.read_table(earlier / "tables.parquet")
+    persons = rows.column("persons").to_numpy().copy()
+    persons[-2:] += [1, -1] if persons[-1] > 1 else [-1, 1]
+    at = rows.column_names.index("persons")
+    pq.write_table(rows.set_column(at, rows.schema.field(at), pa.array(persons)), earlier / "tables.parquet")
+    failed = [one for one in verify_release(later) if not one.passed]
+    return "; ".join(one.detail for one in failed if one.name == "agrees_with")
+
+
+def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
+    """Compare, release and verify; fails where stages disagree, are worse by a tenth, or an edit is not found."""
+    blocks = made_blocks(np.random.default_rng(7)) if small else hawaii(data)
+    counts = people(blocks, structural_zeros=False)
+    seeds = SEEDS[:1] if small else SEEDS
+    shape = len(CONSTRAINTS), len(STAGES), len(seeds), counts.hierarchy.levels, len(QUERIES)
+    absolute, bias = np.zeros(shape), np.zeros(shape)
+    seconds: dict[tuple[int, int], list[tuple[float, ...]]] = {}
+    failures: list[str] = []
+    done, total = 0, len(CONSTRAINTS) * len(seeds) * len(STAGES) + 1
+    for at, constraint in enumerate(CONSTRAINTS):
+        for place, seed in enumerate(seeds):
+            for row, stages in enumerate(STAGES):
+                found = run_stages(counts, stages, seed, exact=at > 0)
+                absolute[at, row, place], bias[at, row, place] = errors_of(counts, found.result)
+                seconds.setdefault((at, stages), []).append(found.seconds)
+                if found.differing:
+                    failures.append(f"{stages} stages, {constraint}: {found.differing} answers differ")
+                done += 1
+                reporter.progress(NAME, done, total)
+    with tempfile.TemporaryDirectory() as name:
+        seen, wrong = through_files(counts, Path(name))
+    reporter.progress(NAME, total, total)
+    made = (error_table(absolute.mean(axis=2)), bias_table(bias.mean(axis=2)), seconds_table(seconds), seen_table(seen))
+    for table in made:
+        reporter.table(table)
+    if not small:  # a few made blocks with one seed say little about errors
+        failures += worse(absolute.mean(axis=2))
+    files = [
+        write_csv(out / f"{NAME}_{part}.csv", table)
+        for table, part in zip(made, ("errors", "bias", "seconds", "seen"), strict=True)
+    ]
+    return Outcome(made, tuple(files), (*failures, *wrong))
+
+
+def worse(absolute: Floats) -> list[str]:
+    """Return where stages have more than ``MOST`` times the error of one [constraints, stages, levels, queries]."""
+    ratios = np.exp(np.log(absolute[:, 1:] / absolute[:, :1]).mean(axis=2))
+    return [
+        f"{list(STAGES)[1 + row]} stages, {CONSTRAINTS[at]}: {QUERIES[query]} has {ratios[at, row, query]:.2f} times "
+        "the error of one stage"
+        for at, row, query in np.argwhere(ratios > MOST).tolist()
+    ]
+
+
+def error_table(absolute: Floats) -> Table:
+    """Return errors and their ratios to one stage, by constraint, query and level, with means over levels."""
+    rows: list[tuple[Cell, ...]] = []
+    for at, constraint in enumerate(CONSTRAINTS):
+        for query, text in enumerate(QUERIES):
+            here = absolute[at, :, :, query]
+            ratios = here[1:] / here[:1]
+            for level, name in enumerate(LEVELS):
+                rows.append((constraint, text, name, *here[:, level].tolist(), *ratios[:, level].tolist()))
+            means = np.exp(np.log(ratios).mean(axis=1)).tolist()
+            rows.append((constraint, text, "geometric mean", None, None, None, *means))
+    columns = ("constraints", "query", "level", "one stage", "two", "three", "two / one", "three / one")
+    notes = (
+        "Noise is seeded: NOT PRIVATE. Budget 1 in all; race has half of it, the others a quarter each.",
+        "Exact totals need neighbours that replace a person, which doubles the noise.",
+    )
+    return Table("mean absolute error of an answer (people)", columns, tuple(rows), notes)
+
+
+def bias_table(bias: Floats) -> Table:
+    """Return the mean error of answers that are not empty."""
+    rows = tuple(
+        (constraint, text, name, *bias[at, :, level, query].tolist())
+        for at, constraint in enumerate(CONSTRAINTS)
+        for query, text in enumerate(QUERIES)
+        for level, name in enumerate(LEVELS)
+    )
+    columns = ("constraints", "query", "level", "one stage", "two", "three")
+    return Table("bias: mean error of answers with any person (people)", columns, rows)
+
+
+def seconds_table(seconds: dict[tuple[int, int], list[tuple[float, ...]]]) -> Table:
+    """Return the processor seconds of each stage's measuring and estimating, least over seeds."""
+    rows = tuple(
+        (CONSTRAINTS[at], stages, " + ".join(f"{one:.1f}" for one in np.min(found, axis=0).tolist()))
+        for (at, stages), found in seconds.items()
+    )
+    return Table("processor seconds by stage, least of the seeds", ("constraints", "stages", "seconds"), rows)
+
+
+def seen_table(seen: dict[str, str]) -> Table:
+    """Return what the released folders say."""
+    return Table("three stages through files", ("what", "seen"), tuple(seen.items()))
