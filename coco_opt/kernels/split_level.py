@@ -27,7 +27,7 @@ _ROUNDING = 4.0 * np.finfo(np.float64).eps
 
 
 @compiled
-def _cut(columns: Columns, cells: Ints, rows: int) -> tuple[Ints, Ints, Ints, Floats]:
+def cut(columns: Columns, cells: Ints, rows: int) -> tuple[Ints, Ints, Ints, Floats]:
     """Return which rows some cells meet, and the entries there: row, cell (both counted anew) and value."""
     start, row, value, _ = columns
     entries = 0
@@ -48,7 +48,7 @@ def _cut(columns: Columns, cells: Ints, rows: int) -> tuple[Ints, Ints, Ints, Fl
 
 
 @compiled
-def _fitted(columns: Columns, level: Level, met: Ints, begin: int, end: int) -> tuple[Floats, Floats]:
+def fitted(columns: Columns, level: Level, met: Ints, begin: int, end: int) -> tuple[Floats, Floats]:
     """Return weights and answers [met rows, children] of some children."""
     weight, target = np.empty((met.size, end - begin)), np.empty((met.size, end - begin))
     for a in range(met.size):
@@ -128,8 +128,8 @@ def _split(
     begin, end = level[3][p], level[3][p + 1]
     cells, sums = level[1][level[0][p] : level[0][p + 1]], level[2][level[0][p] : level[0][p + 1]]
     n, children = cells.size, end - begin
-    met, of_row, of_cell, weigh = _cut(columns, cells, rows)
-    weight, target = _fitted(columns, level, met, begin, end)
+    met, of_row, of_cell, weigh = cut(columns, cells, rows)
+    weight, target = fitted(columns, level, met, begin, end)
     start, cell, value, _, _, _ = split_certificate.by_rows_and_columns(of_row, of_cell, weigh, met.size, n)
     single, base = split_certificate.single_cells(start, cell, value, weight, target, n)
     x = np.empty((n, children))
@@ -195,8 +195,8 @@ def judge(columns: Columns, level: Level, places: Ints, found: Floats) -> tuple[
         cells, sums = level[1][level[0][p] : level[0][p + 1]], level[2][level[0][p] : level[0][p + 1]]
         n, children = cells.size, end - begin
         x = found[places[p] : places[p + 1]].copy().reshape((n, children))
-        met, of_row, of_cell, weigh = _cut(columns, cells, rows)
-        weight, target = _fitted(columns, level, met, begin, end)
+        met, of_row, of_cell, weigh = cut(columns, cells, rows)
+        weight, target = fitted(columns, level, met, begin, end)
         start, cell, value, column_start, row, column_value = split_certificate.by_rows_and_columns(
             of_row, of_cell, weigh, met.size, n
         )

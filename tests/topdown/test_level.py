@@ -3,24 +3,35 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import pytest
+from coco_solvers.structured.split import SplitNewton
 
 from coco_opt.choices import SolverChoices
 from coco_opt.histograms import Hierarchy
-from coco_opt.problems.topdown_split import TopdownSplit
-from coco_opt.problems.topdown_split.level import SplitLevel
+from coco_opt.privacy import Epsilon, SeededNoise
+from coco_opt.problems.sparse_rows import stacked
+from coco_opt.problems.topdown_split import LinearRows, SplitTerm, TopdownSplit
+from coco_opt.problems.topdown_split.level import Prices, SplitLevel
 from coco_opt.problems.topdown_split.prices import best_parent, caps, gradient
+from coco_opt.solving import solve
 from coco_opt.topdown.answers import TableAnswers
+from coco_opt.topdown.asked.counts import TableCounts
+from coco_opt.topdown.asked.measure import measure_tables
 from coco_opt.topdown.estimated import level as levels
 from coco_opt.topdown.estimated.estimate import TablesResult, estimate_tables
 from coco_opt.topdown.estimated.level import LevelSplit, level_split
 from coco_opt.topdown.estimated.method import TopdownMethod
 from coco_opt.topdown.estimated.sparse_tables import SparseTables
 from coco_opt.topdown.estimated.step import split_step
+from coco_opt.topdown.invariants import RegionBounds
+from coco_opt.topdown.plan import TablePlan
+from coco_opt.topdown.queries import parse_queries, parse_query
 from coco_opt.topdown.schema import Schema
+from coco_opt.topdown.strategy import Strategy
 from tests.topdown.estimation import check_tables, measured
 
 SCHEMA = Schema({"race": ("a", "b", "c"), "age": ("minor", "adult")})
@@ -148,3 +159,71 @@ def test_few_regions_are_split_one_by_one() -> None:
     tree, tables = ragged(np.random.default_rng(1))
     measurement = measured(1, tree, SCHEMA, tables, QUERIES, 3)
     assert level_split(split_step(TableAnswers.of(measurement), TopdownMethod(seed=1), SolverChoices()), 2) is None
+
+
+@pytest.mark.parametrize("queries", [["detail"], ["total", "race", "detail"], ["race", "age", "detail"]])
+@pytest.mark.parametrize("classes", ["race", "age", "race[a, b]"])
+def test_splits_below_exact_counts_are_those_of_a_general_solver(queries: list[str], classes: str) -> None:
+    rng = np.random.default_rng(len(queries) + len(classes))
+    known = parse_query(classes, SCHEMA).operator
+    asked = [parse_query(text, SCHEMA).operator for text in queries]
+    tables = [rng.poisson(rng.gamma(0.5, 6.0, (int(rng.integers(2, 7)), 6))) for _ in range(12)]
+    tables = [table for table in tables if table.any()]
+    answers = [[one.apply(table) + rng.normal(0, 9, (len(table), one.answers)) for one in asked] for table in tables]
+    weights = [rng.uniform(0.1, 2.0, (len(table), len(asked))) for table in tables]
+    parents = [table.sum(axis=0) for table in tables]
+    kept = [np.flatnonzero(parent) for parent in parents]
+    every = np.arange(6)
+    level = SplitLevel(
+        stacked(asked, every),
+        np.repeat(np.arange(len(asked)), [one.answers for one in asked]),
+        np.cumsum([0, *(one.size for one in kept)]),
+        np.concatenate(kept),
+        np.concatenate([parent[one] for parent, one in zip(parents, kept, strict=True)]).astype(float),
+        np.cumsum([0, *(len(table) for table in tables)]),
+        np.concatenate([np.hstack(one) for one in answers]),
+        np.concatenate(weights),
+        known.labels,
+        np.concatenate([known.apply(table) for table in tables]).astype(float),
+    )
+    found, ended, prices = SplitNewton().split_exact(level)
+    judged = level.judge(found, prices)
+    assert ended.all()
+    assert (judged.violation <= 1e-9).all()
+    for p, table in enumerate(tables):
+        exact = known.apply(table).astype(float)
+        terms = [
+            SplitTerm(one, mine, weights[p][:, at])
+            for at, (one, mine) in enumerate(zip(asked, answers[p], strict=True))
+        ]
+        problem = TopdownSplit(terms, parents[p].astype(float), LinearRows(known, exact, exact))
+        x = problem.expand(found[level.places[p] : level.places[p + 1]].reshape(kept[p].size, -1))
+        assert problem.objective(x) == pytest.approx(judged.objective[p], rel=1e-9)
+        assert judged.objective[p] == pytest.approx(problem.objective(solve(problem, "piqp").value), rel=1e-5, abs=1e-5)
+        assert judged.gap[p] <= 1e-6 * max(1.0, judged.objective[p])
+    wrong = level.judge(found, Prices.none(level))
+    assert (wrong.gap >= judged.gap).all()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_batches_keep_what_was_published_as_single_problems_do(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    tree, tables = ragged(np.random.default_rng(seed))
+    query = parse_query("race", SCHEMA)
+    published = query.operator.apply(np.random.default_rng(9 + seed).poisson(tables + 0.2))
+    bounds = RegionBounds(query, 3, published, published, "release")
+    counts = TableCounts.from_counts(tree, SCHEMA, tables)
+    plan = TablePlan.product(Strategy.uniform(parse_queries(["age", "detail"], SCHEMA)), Epsilon(Fraction(1)), 4)
+    measurement = measure_tables(counts, plan, source=SeededNoise(seed), bounds=[bounds])
+    at_once = estimate_tables(measurement)
+    check_tables(measurement, at_once)
+    monkeypatch.setattr(levels.ExactClasses, "of", lambda _: None)
+    singly = estimate_tables(measurement)
+    for level in range(4):
+        assert (at_once.answers(query.operator, level) == singly.answers(query.operator, level)).all()
+        distance = [np.abs(one.level(level) - tree_tables(tree, tables, level)).sum() for one in (at_once, singly)]
+        assert abs(distance[0] - distance[1]) <= 0.2 * max(distance) + 8
+
+
+def tree_tables(tree: Hierarchy, tables: np.ndarray, level: int) -> np.ndarray:
+    regions = tree.level_range(level)
+    return tree.aggregate(tables)[regions.start : regions.stop]

@@ -1,4 +1,7 @@
-"""Many splits at once: all parents of a level whose children only their sums bind, in the arrays kernels read."""
+"""Many splits at once, in the arrays kernels read: all parents of a level whose children nothing binds but sums.
+
+Those are the parents' cells and, where they are given, the children's exact counts of classes of cells.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +23,27 @@ class Judged(NamedTuple):
     violation: Floats
 
 
+class Prices(NamedTuple):
+    """Prices of the parents' sums, one a kept cell in the parents' order, and of exact counts [children, classes]."""
+
+    cells: Floats
+    classes: Floats
+
+    @classmethod
+    def none(cls, level: SplitLevel) -> Prices:
+        """Return prices that are all 0."""
+        assert level.exact is not None
+        return cls(np.zeros(level.cells.size), np.zeros(level.exact.shape))
+
+
 @dataclass(frozen=True, eq=False)
 class SplitLevel:
     """The splits of several parents: ``rows`` are the queries' on all cells, ``query_of`` each row's query.
 
     Parent p holds ``counts[starts[p]:starts[p + 1]]`` people in ``cells``, all above 0, and has the children
     ``children[p]:children[p + 1]`` of ``answers`` float64[children, rows] and ``weights`` float64[children, queries].
-    Its tables lie in ``places[p]:places[p + 1]`` of a vector, [kept cells, children].
+    Its tables lie in ``places[p]:places[p + 1]`` of a vector, [kept cells, children]. ``classes`` int64[all cells] says
+    in which class a cell counts (-1: none), ``exact`` float64[children, classes] how many each child has of each.
     """
 
     rows: SparseRows
@@ -37,16 +54,23 @@ class SplitLevel:
     children: Ints
     answers: Floats
     weights: Floats
+    classes: Ints | None = None
+    exact: Floats | None = None
 
     @cached_property
     def places(self) -> Ints:
         """Return where each parent's tables begin, and one end more."""
         return np.concatenate([[0], np.cumsum(np.diff(self.starts) * np.diff(self.children))]).astype(np.int64)
 
-    def judge(self, found: Floats) -> Judged:
-        """Judge tables of all parents by what they were asked, whoever made them."""
-        from coco_opt.kernels import split_level
+    def judge(self, found: Floats, prices: Prices | None = None) -> Judged:
+        """Judge tables of all parents by what they were asked, whoever made them, under prices where classes bind."""
+        from coco_opt.kernels import split_exact, split_level
 
+        if self.classes is not None:
+            assert self.exact is not None
+            priced = Prices.none(self) if prices is None else prices
+            asked = self.columns, self.arrays, self.places, self.classes, self.exact
+            return Judged(*split_exact.judge(*asked, found, priced.cells, priced.classes))
         return Judged(*split_level.judge(self.columns, self.arrays, self.places, found))
 
     @property
@@ -68,4 +92,8 @@ class LevelSplitter(Protocol):
 
     def split_level(self, level: SplitLevel) -> tuple[Floats, NDArray[np.bool_]]:
         """Return tables of all parents, and which are worth judging; others are left to ``solve``."""
+        ...
+
+    def split_exact(self, level: SplitLevel) -> tuple[Floats, NDArray[np.bool_], Prices]:
+        """Return the same, with prices, of a level whose children's counts of classes are known."""
         ...

@@ -1,5 +1,8 @@
 """A level's splits and roundings in a few compiled calls, where nothing but the parents' tables binds the children.
 
+Or exact counts of classes of cells as well, such as all that an earlier release has published of every region: these
+are the first pass of the rounding, which keeps them.
+
 Building a problem object for each of thousands of small regions costs more than solving them. Here the level's rows are
 built once, and parents go to the solvers in batches; the split is judged by ``SplitLevel``. What a batch does not
 settle to its tolerance is left to the ordinary way, one region after the other; both are exact to that tolerance.
@@ -14,6 +17,7 @@ from time import perf_counter
 import numpy as np
 from numpy.typing import NDArray
 
+from coco_opt.operators import Operator
 from coco_opt.problems.sparse_rows import SparseRows, stacked
 from coco_opt.problems.table_rounding import TableRounding
 from coco_opt.problems.table_rounding.level import LevelRounder, RoundingLevel
@@ -22,6 +26,7 @@ from coco_opt.problems.topdown_split.level import LevelSplitter, SplitLevel
 from coco_opt.topdown.estimated.rounding import nested
 from coco_opt.topdown.estimated.sparse_tables import SparseTables
 from coco_opt.topdown.estimated.step import SplitStep
+from coco_opt.topdown.invariants import Constraints
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -31,6 +36,40 @@ LEAST_PARENTS = 64
 
 _SAFE = 0.5  # of the tolerance
 _NUMBERS = 1 << 21  # answers or cells of a batch
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class ExactClasses:
+    """Exact counts int64[regions, classes] of classes of cells in the regions of a level; ``labels`` int64[cells].
+
+    ``labels`` are -1 for cells of no class. ``known`` bool[regions] says of which regions all counts are exact.
+    """
+
+    operator: Operator
+    labels: Ints
+    counts: Ints
+    known: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, constraints: Constraints) -> ExactClasses | None:
+        """Return what constraints say where each counts cells once and no cell counts twice, None elsewhere."""
+        matrix = constraints.operator.to_sparse().tocsc()
+        if (np.diff(matrix.indptr) > 1).any() or (matrix.data != 1.0).any():
+            return None
+        labels = np.full(matrix.shape[1], -1, np.int64)
+        labels[np.diff(matrix.indptr) > 0] = matrix.indices
+        exact = (constraints.lower == constraints.upper).all(axis=1)
+        return cls(constraints.operator, labels, constraints.lower, exact) if exact.any() else None
+
+    def of_parents(self, bounds: Ints) -> NDArray[np.bool_]:
+        """Return which parents, whose children lie between consecutive bounds in their level, have exact children."""
+        return np.asarray(np.logical_and.reduceat(self.known[: bounds[-1]], bounds[:-1]))
+
+    def holds(self, cells: Ints, tables: Ints, regions: Ints) -> bool:
+        """Return whether whole tables int64[cells, regions] keep the counts."""
+        sums, label = np.zeros((self.counts.shape[1], regions.size), np.int64), self.labels[cells]
+        np.add.at(sums, label[label >= 0], tables[label >= 0])
+        return bool((self.counts[regions] == sums.T).all())
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,6 +85,7 @@ class LevelSplit:
     query_of: Ints
     passes: SparseRows
     turn: Ints
+    known: ExactClasses | None = None
 
     def batches(self, above: SparseTables) -> Iterator[range]:
         """Yield consecutive parents, counted in their level, whose numbers fit in memory together."""
@@ -65,7 +105,10 @@ class LevelSplit:
         hierarchy, first = self.step.measured.hierarchy, self.step.measured.hierarchy.level_range(self.level).start
         bounds = hierarchy.first_child[first + parents.start : first + parents.stop + 1]
         offsets = above.offsets[parents.start : parents.stop + 1]
-        chosen = np.flatnonzero((np.diff(bounds) > 1) & (np.diff(offsets) > 0))
+        open_parents = (np.diff(bounds) > 1) & (np.diff(offsets) > 0)
+        if self.known is not None:
+            open_parents &= self.known.of_parents(bounds - hierarchy.level_range(self.level + 1).start)
+        chosen = np.flatnonzero(open_parents)
         found: list[SparseTables | None] = [None] * len(parents)
         if not chosen.size:
             return found
@@ -96,7 +139,10 @@ class LevelSplit:
             if settled[number] and rounded.done[number]:
                 part = slice(int(problem.places[number]), int(problem.places[number + 1]))
                 kept = above.cells[offsets[at] : offsets[at + 1]]
-                found[at] = SparseTables.on(kept, rounded.tables[part].reshape(kept.size, -1).T, above.size)
+                whole = rounded.tables[part].reshape(kept.size, -1)
+                here = regions[children[number] : children[number + 1]] - hierarchy.level_range(self.level + 1).start
+                if self.known is None or self.known.holds(kept, whole, here):
+                    found[at] = SparseTables.on(kept, whole.T, above.size)
         return found
 
     def _problem(self, starts: Ints, cells: Ints, counts: Ints, children: Ints, regions: Ints) -> SplitLevel:
@@ -111,13 +157,20 @@ class LevelSplit:
             at += known.shape[1]
             weights[:, number] = 1.0 / variances[rows] if self.step.method.weighting == "variance" else 1.0
         people = counts.astype(np.float64)
-        return SplitLevel(self.rows, self.query_of, starts, cells, people, children, answers, weights)
+        labels, exact = (
+            (None, None) if self.known is None else (self.known.labels, self.known.counts[rows].astype(float))
+        )
+        return SplitLevel(self.rows, self.query_of, starts, cells, people, children, answers, weights, labels, exact)
 
     def _split(self, problem: SplitLevel) -> tuple[Floats, NDArray[np.bool_]]:
         """Return the tables, and which are certified."""
         begun = perf_counter()
-        tables, rested = self.splitter.split_level(problem)
-        seconds, judged = perf_counter() - begun, problem.judge(tables)
+        prices = None
+        if problem.classes is None:
+            tables, rested = self.splitter.split_level(problem)
+        else:
+            tables, rested, prices = self.splitter.split_exact(problem)
+        seconds, judged = perf_counter() - begun, problem.judge(tables, prices)
         allowed = _SAFE * self.splitter.tolerance * np.maximum(1.0, judged.objective)
         most = np.maximum(1.0, np.maximum.reduceat(problem.counts, problem.starts[:-1]))
         settled = rested & (judged.gap <= allowed) & (judged.violation <= TopdownSplit.feasibility_tolerance * most)
@@ -134,15 +187,17 @@ def level_split(step: SplitStep, level: int) -> LevelSplit | None:
     """Return what splits all regions of a level at once, or None where they must be split one by one."""
     hierarchy, method = step.measured.hierarchy, step.method
     below = hierarchy.level_range(level + 1)
-    if len(hierarchy.level_range(level)) < LEAST_PARENTS:
+    constraints = step.constraints(below)
+    known = None if constraints is None else ExactClasses.of(constraints)
+    if len(hierarchy.level_range(level)) < (LEAST_PARENTS if known is None else 1):
         return None
     splitter, rounder = step.solvers.solver(TopdownSplit), step.solvers.solver(TableRounding)
-    free = step.constraints(below) is None and step.cutting is None  # cuts are found as regions are split
+    free = (constraints is None or known is not None) and step.cutting is None  # cuts are found as regions are split
     plain = len(step.groups) == 1 and method.rounding != "unbiased" and free
     if not plain or not isinstance(splitter, LevelSplitter) or not isinstance(rounder, LevelRounder):
         return None
     queries = tuple(query for query in step.groups[0][0] if step.known(level + 1, query)[0] is not None)
-    rounded = step.rounded[level + 1]
+    rounded = (*(() if known is None else (known.operator,)), *step.rounded[level + 1])
     if not queries or (rounded and not nested(rounded)):
         return None
     every = np.arange(step.measured.schema.size)
@@ -150,4 +205,4 @@ def level_split(step: SplitStep, level: int) -> LevelSplit | None:
     query_of = np.repeat(np.arange(len(operators)), [one.answers for one in operators])
     turn = np.repeat(np.arange(len(rounded)), [one.answers for one in rounded])
     rows, passes = stacked(operators, every), stacked(rounded, every)
-    return LevelSplit(step, level, splitter, rounder, queries, rows, query_of, passes, turn.astype(np.int64))
+    return LevelSplit(step, level, splitter, rounder, queries, rows, query_of, passes, turn.astype(np.int64), known)

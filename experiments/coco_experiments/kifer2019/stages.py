@@ -76,17 +76,20 @@ def part_of(counts: TableCounts, stage: int) -> TableCounts:
 
 def run_stages(counts: TableCounts, stages: int, seed: int, exact: bool) -> Run:
     """Release in some stages, in memory; later ones agree with the one before."""
-    tree, published, differing = counts.hierarchy, None, 0
+    tree, differing = counts.hierarchy, 0
+    published: TablesRelease | None = None
     seconds: list[float] = []
     for number, queries in enumerate(STAGES[stages]):
         private = part_of(counts, queries[-1])
         share = sum(SHARES[at] for at in queries)
         asked = parse_queries([QUERIES[at] for at in queries], private.schema)
-        strategy = Strategy(asked, [SHARES[at] / share for at in queries])
+        strategy = Strategy(asked, tuple(SHARES[at] / share for at in queries))
         neighbours: Any = "replace" if exact else "add_remove"
         plan = TablePlan.product(strategy, Epsilon(EPSILON * share), tree.levels, neighbours=neighbours)
         begun = process_time()
-        bounds = [] if published is None else [agreed_tables(published, tree, LEVELS, private.schema)[0]]
+        bounds: list[RegionBounds] = []
+        if published is not None:
+            bounds.append(agreed_tables(published, tree, LEVELS, private.schema)[0])
         measurement = measure_tables(
             private,
             plan,

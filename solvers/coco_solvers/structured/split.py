@@ -14,7 +14,7 @@ from coco_opt.errors import UnknownSolverError
 from coco_opt.problem import Problem
 from coco_opt.problems.sparse_rows import Floats
 from coco_opt.problems.topdown_split import SplitDual, TopdownSplit
-from coco_opt.problems.topdown_split.level import SplitLevel
+from coco_opt.problems.topdown_split.level import Prices, SplitLevel
 from coco_opt.problems.topdown_split.prices import best_parent, caps, gradient, impossible, mended
 from coco_opt.solution import Answer, Status
 
@@ -67,6 +67,16 @@ class SplitNewton:
         options = self.tolerance, _ENERGY, _LEAST, limits
         rested, _ = split_level.solve(level.columns, level.arrays, level.places, *options, found)
         return found, rested
+
+    def split_exact(self, level: SplitLevel) -> tuple[Floats, NDArray[np.bool_], Prices]:
+        """Return every parent's split below exact counts of classes by interior points, which ended, and its prices."""
+        from coco_opt.kernels import split_exact
+
+        assert level.classes is not None
+        assert level.exact is not None
+        found, prices = np.empty(int(level.places[-1])), Prices.none(level)
+        asked = level.columns, level.arrays, level.places, level.classes, level.exact
+        return found, split_exact.solve(*asked, self.tolerance, found, *prices), prices
 
 
 def _by_others(problem: TopdownSplit, reached: Answer[Floats, SplitDual], suspect: bool) -> Answer[Floats, SplitDual]:
