@@ -295,3 +295,15 @@ CASES: Mapping[str, Case] = {
     "cells": _ranges('cells = 9\nfan_out = "cells"'),
     "edges": _ranges('edges = [0, 1, 3, 6, 7, 9]\nfan_out = 2\noutside = "clamp"'),
 }
+
+_STAGES = {
+    "ages": 'attributes = { age = ["child", "adult", "old"] }\nworkload = ["age"]',
+    "sexes": f'{_ATTRIBUTES}\nworkload = ["age * sex"]\nagrees_with = "ages"',
+}
+STAGES: Files = {
+    f"{name}.toml": (
+        f'[data]\n{_TABLE_DATA}\n[privacy]\nepsilon = "1"\ntotal = "2"\ndataset = "made"\n[topdown]\n{section}\n'
+    )
+    for name, section in _STAGES.items()
+}
+"""Configurations of two releases of the tables, of which the later one agrees with the earlier one, for epsilon 2."""

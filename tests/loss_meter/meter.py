@@ -39,7 +39,6 @@ Files = Mapping[str, str]
 Command = Sequence[str]
 
 FINGERPRINT = "f" * 64
-RUN = "20260101T000000Z-00000000"
 _TIME = "2026-01-01T00:00:00+00:00"
 _LAWS: Mapping[str, Callable[[Fraction], Law]] = {"laplace": Geometric, "gaussian": DiscreteGaussian}
 _WARMING = "warming up"  # drawn under a key of its own, and thrown away
@@ -51,13 +50,19 @@ ROOT = Path(__file__).resolve().parents[2]
 class Noise:
     """What was sent to each stream of noise and what came back; with ``answers`` what comes back is what stands there.
 
-    ``strange`` are streams that ``answers`` does not hold so.
+    ``strange`` are streams that ``answers`` does not hold so; ``runs`` is how many runs there were.
     """
 
     answers: Mapping[Labels, Ints] | None = None
     sent: dict[Labels, Ints] = field(default_factory=dict)
     given: dict[Labels, Ints] = field(default_factory=dict)
     strange: list[Labels] = field(default_factory=list)
+    runs: int = 0
+
+    def new_run(self) -> str:
+        """Return the id of the next run."""
+        self.runs += 1
+        return f"20260101T000000Z-{self.runs:08x}"
 
     def add(self, labels: Labels, out: Ints, draw: Callable[[], None]) -> None:
         """Put noise on ``out``: drawn, or such that the answers are those that were recorded."""
@@ -245,7 +250,7 @@ def frozen(noise: Noise) -> Iterator[None]:
         (secure.CellStream, "_add", add),
         (ledger, "now", lambda: _TIME),
         (ledger.Ledger, "fingerprint", lambda self, arrays: FINGERPRINT),
-        (runs, "new_run_id", lambda: RUN),
+        (runs, "new_run_id", noise.new_run),
         (run_folder.RunKey, "generate", classmethod(lambda cls: cls(bytes(range(32))))),
     )
     before = [(owner, name, owner.__dict__[name]) for owner, name, _ in replaced]

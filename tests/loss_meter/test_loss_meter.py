@@ -14,7 +14,7 @@ import pytest
 
 from coco_opt.privacy import DiscreteGaussian, Geometric, Neighbours
 from coco_opt.privacy.loss_distributions import one_answer
-from tests.loss_meter.cases import CASES, LAWS, PAIR, Case
+from tests.loss_meter.cases import CASES, LAWS, PAIR, STAGES, Case
 from tests.loss_meter.faults import FAULTS
 from tests.loss_meter.hockey_stick import deltas
 from tests.loss_meter.meter import FINGERPRINT, Execute, Ran, Reading, in_a_process, in_this_process, read, run
@@ -123,6 +123,18 @@ def test_an_epsilon_and_delta_are_kept_and_nearly_reached(name: str, tmp_path: P
     assert max(check(first, one, method) for one in found) == 1
     lowest = [deltas(((one.law, one.amount) for one in pair.changes), Fraction(2))[0] for pair in found if pair.changes]
     assert 0.99e-6 < max(lowest) <= 1e-6
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pair", CASES["workload"].pairs["add_remove"])
+def test_no_byte_of_two_releases_that_agree_differs(pair: str, tmp_path: Path) -> None:
+    case, commands = CASES["workload"], [["release", f"{name}.toml", "--out", name] for name in ("ages", "sexes")]
+    first = run(tmp_path / "work", {**case.files, **STAGES}, commands)
+    assert set(first.codes) == {b"0"}, first.public
+    changed = case.pairs["add_remove"][pair]
+    found = read(first, run(tmp_path / "work", {**case.files, **STAGES, **changed}, commands, first.noise.given))
+    assert found.differing == ()
+    assert found.epsilon == 2
 
 
 @pytest.mark.parametrize("fault", FAULTS)
