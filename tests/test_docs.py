@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import importlib.util
 import os
 import re
@@ -140,6 +141,25 @@ def test_what_a_page_asks_for_is_made(generated: ModuleType) -> None:
     assert "--publish" in verbs
     assert "`isotonic_l1`" in generated.NAMES["solvers"]()
     assert "`coco-opt reproduce kuo2018/joint`" in generated.NAMES["experiments"]()
+
+
+def test_every_experiment_with_a_figure_is_in_the_gallery(generated: ModuleType) -> None:
+    from coco_experiments import curves, plots
+    from coco_experiments.kuo2018 import sweep
+    from coco_experiments.table import EXPERIMENTS
+
+    from coco_opt.report import losses, style
+
+    drawing = (plots.comparison, curves.draw, sweep.curves, sweep.finish, losses.plot_losses, style.saved)
+    page = generated.NAMES["gallery"]()
+    for row in EXPERIMENTS:
+        module = importlib.import_module(row.target.partition(":")[0])
+        draws = any(value in drawing for value in vars(module).values() if callable(value))
+        assert draws == bool(row.shows), row.name
+        picture = generated.PICTURES / f"{row.name.replace('/', '-')}.png"
+        assert picture.is_file() == draws, f"python docs/gallery_pictures.py makes {picture.name}"
+        assert (f"coco-opt reproduce {row.name}" in page) == draws
+    assert sum(picture.stat().st_size for picture in generated.PICTURES.glob("*.png")) < 1_500_000
 
 
 def test_the_page_of_errors_holds_every_code(generated: ModuleType) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -32,6 +33,7 @@ def compare(
     ] = None,
     size: Annotated[int, typer.Option("--size", min=2, help="Most unknowns of a problem.")] = 2_000,
     csv_file: Annotated[Path | None, typer.Option("--csv", help="Also write the rows to this file.")] = None,
+    page: Annotated[Path | None, typer.Option("--page", help="Also write one HTML page, with profiles.")] = None,
     json: Json = False,
     version: Version = False,
 ) -> int:
@@ -42,11 +44,15 @@ def compare(
     comparison = compare_solvers(settings, measurement, size=size, reporter=TerminalReporter(lines=not json))
     if csv_file is not None:
         _write_csv(csv_file, comparison)
+    if page is not None:
+        _write_page(page, comparison)
     if json:
         write_json({"data": comparison.data, "rows": [row.as_dict() for row in comparison.rows]})
     else:
         write(comparison.data[0].upper() + comparison.data[1:])
         _write_tables(comparison)
+        if page is not None:
+            write(f"Page  {page}")
     return _verdict(comparison, lines=not json)
 
 
@@ -100,12 +106,23 @@ def _cells(row: Row) -> tuple[str, ...]:
 def _write_csv(path: Path, comparison: Comparison) -> None:
     from coco_opt.releases.compare import columns
 
+    rows = StringIO(newline="")
+    writer = csv.DictWriter(rows, columns())
+    writer.writeheader()
+    writer.writerows(row.as_dict() for row in comparison.rows)
+    _write_text(path, rows.getvalue())
+
+
+def _write_page(path: Path, comparison: Comparison) -> None:
+    from coco_opt.releases.compared import render_comparison
+
+    _write_text(path, render_comparison(comparison))
+
+
+def _write_text(path: Path, text: str) -> None:
     reason = ""
     try:
-        with path.open("w", encoding="utf-8", newline="") as file:
-            writer = csv.DictWriter(file, columns())
-            writer.writeheader()
-            writer.writerows(row.as_dict() for row in comparison.rows)
+        path.write_text(text, encoding="utf-8", newline="")
     except OSError as error:
         reason = error.strerror or "unknown reason"
     if reason:

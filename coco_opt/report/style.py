@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from coco_opt.report.chart import tick
+
 if TYPE_CHECKING:
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
@@ -19,6 +21,7 @@ COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#0
 MARKS = "osD^v<>Pdh"
 _DOTS = 150  # an inch
 _MANY_DECADES = 300.0
+_TICKS = 6  # decades labelled along an axis
 _STYLE: Any = {
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -49,16 +52,9 @@ def plain(axis: Axis) -> None:
     if axis.get_scale() == "log":
         low, high = sorted(axis.get_view_interval())
         few = low > 0 and high / low < _MANY_DECADES
-        axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if few else (1.0,)))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))
+        axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if few else (1.0,), numticks=_TICKS))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: tick(value)))
     axis.set_minor_formatter(NullFormatter())
-
-
-def number(value: float) -> str:
-    """Return a tick's label: 0.01, 5, 1,000, 20M."""
-    if abs(value) >= 1e6:
-        return f"{value / 1e6:,.4g}M"
-    return f"{value:,.0f}" if abs(value) >= 1 else f"{value:g}"
 
 
 def fitted_legend(figure: Figure, handles: dict[str, Any], columns: int, **place: Any) -> Legend:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import json
 import re
 import textwrap
 import types
@@ -29,6 +30,7 @@ from coco_opt.kinds import kind_rows
 from coco_opt.problems import PROBLEMS
 from coco_opt.registry import backends
 
+PICTURES = Path(__file__).parents[1] / "pictures" / "gallery"
 _MARK = re.compile(r"^<!-- generated: ([a-z-]+) -->$", re.MULTILINE)
 _WORDS = {
     bool: "true or false",
@@ -190,6 +192,25 @@ def _experiments() -> str:
     return _table(("command", "what it computes", "source"), rows)
 
 
+def _gallery() -> str:
+    """Return every figure with what it shows and its command; ``docs/gallery_pictures.py`` made the pictures."""
+    (point,) = (one for one in entry_points(group="coco_opt.experiments") if one.name == "coco_experiments")
+    made = json.loads((PICTURES / "made.json").read_text(encoding="utf-8"))
+    parts: dict[str, list[str]] = {}
+    for one in point.load():
+        if one.shows:
+            folder, _, name = one.name.partition("/")
+            small = " --small" if made[one.name] else ""
+            figure = f"```{{figure}} pictures/gallery/{folder}-{name}.png\n:alt: {one.shows}\n:width: 100%\n\n"
+            caption = f"{_escape(one.shows)} {'Made data' if small else 'Real data, or none needed'}.\n```"
+            command = f"```console\n$ coco-opt reproduce {one.name}{small}\n```"
+            heading = _escape(one.paper.rpartition("; ")[2])
+            parts.setdefault(one.paper.partition(";")[0], []).append(
+                f"### {one.name}: {heading}\n\n{figure}{caption}\n\n{command}"
+            )
+    return "\n\n".join(f"## {paper}\n\n" + "\n\n".join(figures) for paper, figures in parts.items())
+
+
 def _errors() -> str:
     rows = [
         (
@@ -233,6 +254,7 @@ NAMES: dict[str, Callable[[], str]] = {
     "problems": _problems,
     "solvers": _solvers,
     "experiments": _experiments,
+    "gallery": _gallery,
     "errors": _errors,
     "evidence": _evidence,
 }

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coco_experiments.looks import Look, looks
-from coco_opt.report.style import PAGE, fitted_legend, number, plain, saved, styled
+from coco_opt.report.chart import tick
+from coco_opt.report.style import PAGE, fitted_legend, plain, saved, styled
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -143,14 +144,16 @@ def _draw(axes: Axes, panel: CurvePanel, styles: Mapping[str, Look], style: Axis
     for axis in (axes.xaxis, axes.yaxis):
         if axis.get_scale() != "linear":
             plain(axis)
-    labels = [number(x) for x in points]
+    if axes.get_xscale() == "log" and len(points) == 1:
+        axes.set_xlim(points[0] / 2.0, points[0] * 2.0)
+    labels = [tick(x) for x in points]
     if axes.get_xscale() == "log" and sum(map(len, labels)) + len(labels) <= _LETTERS:
         axes.set_xticks(points, labels)
         axes.set_xticks([], minor=True)
     elif axes.get_xscale() == "linear" and all(x == int(x) for x in points):
         axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
     axes.tick_params(which="both", labelsize=7)
-    axes.set_title(panel.title)
+    axes.set_title(panel.title, fontsize=8.0)
     axes.grid(alpha=0.3)
     return drawn
 
@@ -166,8 +169,10 @@ def _curve(axes: Axes, curve: Curve, look: Look, *, marks: bool) -> Artist:
 def _line(curve: Curve, look: Look, *, marks: bool) -> dict[str, Any]:
     """Return how a curve is drawn: theory dashed and without marks, variants dotted with hollow marks."""
     own = {"color": look.colour, "linewidth": 1.1, "label": curve.name}
-    if curve.theory or not marks:
-        return {**own, "linestyle": "--" if curve.theory else "-"}
+    if curve.theory:
+        return {**own, "linestyle": "--"}
+    if not marks:
+        return {**own, "linestyle": "-", "linewidth": 0.8}
     inside = "white" if look.hollow else look.colour
     return {
         **own,

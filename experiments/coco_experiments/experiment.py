@@ -137,7 +137,8 @@ class Experiment:
     """One row of the experiment table; describes an experiment without importing it.
 
     ``name`` is "folder/module" ("kuo2018/table3"), ``target`` is "module:function" (a ``Run``). ``kind`` says which
-    verb lists it: "paper" for reproduce, "bench" for bench.
+    verb lists it: "paper" for reproduce, "bench" for bench. ``shows`` is what its figure shows, in a sentence, for the
+    gallery; "" where it draws none.
     """
 
     name: str
@@ -145,6 +146,7 @@ class Experiment:
     summary: str
     paper: str = ""
     kind: Kind = "paper"
+    shows: str = ""
 
     def run(
         self,

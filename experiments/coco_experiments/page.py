@@ -9,17 +9,21 @@ from __future__ import annotations
 import json
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from html import escape
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from coco_experiments.experiment import Experiment, Outcome, readable
+from coco_opt.report.chart import Axis, line_chart, tick
 from coco_opt.report.html import document, table
 
 _RECORDS = "_record.json"
 _FIGURES = (".png",)
+_RUNS = 5  # recorded of the bench
+_LEAST = 1e-7  # seconds on a logarithmic axis
 _PACKAGES = ("coco-opt", "numpy", "scipy", "numba", "highspy", "osqp")
 
 
@@ -37,6 +41,9 @@ def write_page(out: Path, experiment: Experiment, outcome: Outcome, *, small: bo
     }
     path = out / f"{experiment.name}{_RECORDS}"
     path.parent.mkdir(parents=True, exist_ok=True)
+    if experiment.kind == "bench":
+        earlier = json.loads(path.read_text(encoding="utf-8")).get("runs", []) if path.is_file() else []
+        record["runs"] = [*earlier, _run(record)][-_RUNS:]
     path.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     records = [json.loads(one.read_text(encoding="utf-8")) for one in sorted((out / folder).glob(f"*{_RECORDS}"))]
     page = out / f"{folder}.html"
@@ -59,10 +66,54 @@ def _section(record: Mapping[str, Any]) -> str:
             for path in record["files"]
             if path.endswith(_FIGURES)
         ),
+        *(_scaling(one["rows"]) for one in record["tables"] if "runs" in record),
         *(_table(one) for one in record["tables"]),
+        _runs(record.get("runs", [])),
         f"<p class='note'>{escape(record['machine'])}; {escape(_versions(record['versions']))}</p>",
     ]
     return "\n".join(part for part in parts if part)
+
+
+def _run(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is kept of a run of the bench: when and on what, and the seconds of every row."""
+    rows = (row for table in record["tables"] for row in table["rows"])
+    return {
+        "when": datetime.now(UTC).strftime("%Y-%m-%d %H:%M"),
+        "on": f"{record['machine']}; coco-opt {record['versions']['coco-opt']}"
+        + ("; small" if record["small"] else ""),
+        "seconds": {f"{row['instance']}, {row['what']}, n = {row['n']:,}": row["seconds"] for row in rows},
+    }
+
+
+def _runs(runs: Sequence[Mapping[str, Any]]) -> str:
+    """Return the recorded runs, newest first, folded away: a column a run."""
+    if not runs:
+        return ""
+    newest = list(reversed(runs))
+    what = dict.fromkeys(name for run in newest for name in run["seconds"])
+    header = ("seconds of", *(f"{run['when']} UTC, {run['on']}" for run in newest))
+    rows = [(name, *(readable(run["seconds"].get(name)) for run in newest)) for name in what]
+    return f"<details><summary>Recorded runs: {len(runs)}</summary>\n{table(header, rows)}</details>"
+
+
+def _scaling(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return a chart of seconds by size for every instance that was timed at several sizes."""
+    by_instance: dict[str, dict[str, list[tuple[float, float]]]] = {}
+    for row in rows:
+        by_instance.setdefault(row["instance"], {}).setdefault(row["what"], []).append((row["n"], row["seconds"]))
+    charts = []
+    for instance, found in by_instance.items():
+        lines = {name: sorted(points) for name, points in found.items()}
+        if len({n for points in lines.values() for n, _ in points}) > 1:
+            x, y = (
+                Axis.over(label, [max(_LEAST, point[at]) for points in lines.values() for point in points])
+                for at, label in enumerate(("unknowns", "seconds"))
+            )
+            last = "; ".join(
+                f"{name} {tick(points[-1][1])} s at {tick(points[-1][0])}" for name, points in lines.items()
+            )
+            charts.append(f"<h3>{escape(instance)}</h3>\n{line_chart(lines, x, y, f'Seconds by size: {last}')}")
+    return "\n".join(charts)
 
 
 def _table(one: Mapping[str, Any]) -> str:

@@ -20,84 +20,104 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         target="coco_experiments.kuo2018.table3:run",
         summary="one region: error of the naive, rank and cumulative estimators on four data sets",
         paper=f"{KUO2018}; poster, Table 3",
+        shows="Error of the cumulative (Hc), rank (Hg) and naive estimates of one region, measured beside the "
+        "published table: the naive ones are orders of magnitude worse.",
     ),
     Experiment(
         name="kuo2018/table4",
         target="coco_experiments.kuo2018.table4:run",
         summary="three levels: bottom-up against top-down matching, independent noise and one seed for all",
         paper=f"{KUO2018}; poster, Table 4",
+        shows="Three levels by bottom-up and by matching, with independent noise and with one seed for all levels, "
+        "as the published code had it.",
     ),
     Experiment(
         name="kuo2018/figure1",
         target="coco_experiments.kuo2018.figure1:run",
         summary="where in the sizes the errors of the rank and cumulative estimates lie",
         paper=f"{KUO2018}; Figure 1",
+        shows="Where the error lies: rank estimates err at small sizes, cumulative ones at large sizes.",
     ),
     Experiment(
         name="kuo2018/figure4",
         target="coco_experiments.kuo2018.figure4:run",
         summary="merging by variance against plain averages, two levels",
         paper=f"{KUO2018}; Figure 4",
+        shows="Merging parent and children by their variances (full) against plain averages (hollow), two levels.",
     ),
     Experiment(
         name="kuo2018/figure5",
         target="coco_experiments.kuo2018.figure5:run",
         summary="every combination of estimators on two levels beside the omniscient line",
         paper=f"{KUO2018}; Figure 5",
+        shows="Every combination of rank and cumulative estimates at two levels, beside the omniscient line of the "
+        "paper.",
     ),
     Experiment(
         name="kuo2018/figure6",
         target="coco_experiments.kuo2018.figure6:run",
         summary="three levels without and with consistency",
         paper=f"{KUO2018}; Figure 6",
+        shows="Three levels without and with consistency, by epsilon, beside the omniscient line of the paper.",
     ),
     Experiment(
         name="kuo2018/naive",
         target="coco_experiments.kuo2018.naive:run",
         summary="the naive estimate clipped and as stated, beside the published errors",
         paper=f"{KUO2018}; section 6.2.1",
+        shows="The naive estimate as the paper states its problem, and clipped at zero without the sum, beside the "
+        "published errors.",
     ),
     Experiment(
         name="kuo2018/datasets",
         target="coco_experiments.kuo2018.datasets:run",
         summary="every method on every data set, level and epsilon, and the best",
         paper=f"{KUO2018}; section 6.2, beyond it",
+        shows="The methods on every data set and level, by epsilon: no consistency, matching, joint, bottom-up.",
     ),
     Experiment(
         name="kuo2018/selection",
         target="coco_experiments.kuo2018.selection:run",
         summary="choosing a method by its noisy error: what is chosen and its price",
         paper=f"{KUO2018}; section 6.2, Algorithm selection",
+        shows="What choosing a method by its noisy error costs, beside the methods it chooses from.",
     ),
     Experiment(
         name="kuo2018/mean_consistency",
         target="coco_experiments.kuo2018.mean_consistency:run",
         summary="mean-consistency shown failing: negative, fractional, wrong totals",
         paper=f"{KUO2018}; section 5",
+        shows="Mean-consistency of noisy histograms is two orders worse than matching; of whole estimates it is "
+        "close, but its tables are neither whole nor nonnegative.",
     ),
     Experiment(
         name="kuo2018/variances",
         target="coco_experiments.kuo2018.variances:run",
         summary="Algorithm 1 with the paper's variances, those of a parametric bootstrap, and the true errors",
         paper=f"{KUO2018}; section 5.1, beyond it",
+        shows="Algorithm 1 with the paper's variances, those of a bootstrap, the true errors, and plain averages.",
     ),
     Experiment(
         name="kuo2018/joint",
         target="coco_experiments.kuo2018.joint:run",
         summary="joint estimation of all regions against Algorithm 1 and bottom-up",
         paper=f"{KUO2018}; beyond it",
+        shows="All regions in one convex program against matching and bottom-up, by level.",
     ),
     Experiment(
         name="kuo2018/private_counts",
         target="coco_experiments.kuo2018.private_counts:run",
         summary="private numbers of groups beside public ones, by the share of the budget that asks for them",
         paper=f"{KUO2018}; footnote 4",
+        shows="What confidential numbers of groups cost, by the share of the budget that asks for them.",
     ),
     Experiment(
         name="kuo2018/l1_l2",
         target="coco_experiments.kuo2018.l1_l2:run",
         summary="absolute values against squares on the same noise: error, time, objective, whole values",
         paper=f"{KUO2018}; beyond it",
+        shows="Error of squares over that of absolute values on the same noise: below one squares win, which they "
+        "mostly do with discrete Gaussian noise.",
     ),
     Experiment(
         name="beyond/loss_distributions",
@@ -128,72 +148,89 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         target="coco_experiments.flaxman2019.figure1:run",
         summary="residuals and empirical privacy loss of three counting mechanisms, his curves beside ours",
         paper=f"{FLAXMAN2019}; Figure 1",
+        shows="Errors of three mechanisms and the privacy loss read off them: the whole budget of GDPC, half of "
+        "ADPC's, a quarter of RDPC's.",
     ),
     Experiment(
         name="flaxman2019/plateaus",
         target="coco_experiments.flaxman2019.plateaus:run",
         summary="what of Figure 1 does not depend on the seed, over 15 databases",
         paper=f"{FLAXMAN2019}; Figure 1",
+        shows="What of Flaxman's Figure 1 does not depend on the seed, over 15 databases.",
     ),
     Experiment(
         name="flaxman2019/direct",
         target="coco_experiments.flaxman2019.direct:run",
         summary="the direct estimate: 500 runs on each of two neighbours",
         paper=f"{FLAXMAN2019}; section 2.3",
+        shows="Log-ratios of frequencies on two neighbouring databases: 500 runs a side tell little.",
     ),
     Experiment(
         name="flaxman2019/sweep",
         target="coco_experiments.flaxman2019.sweep:run",
         summary="the less-obvious estimate over N, J, mu, epsilon, bandwidth and percentile",
         paper=f"{FLAXMAN2019}; section 2.3",
+        shows="The estimate as one factor moves: its plateau is steady, its maximum follows the tails.",
     ),
     Experiment(
         name="flaxman2019/releases",
         target="coco_experiments.flaxman2019.releases:run",
         summary="the privacy lost by whole releases of Taxi: Algorithm 1 and bottom-up",
         paper=f"{FLAXMAN2019}; section 4, asked for there",
+        shows="The privacy lost by whole releases of groups, by level, with the budget claimed.",
     ),
     Experiment(
         name="flaxman2019/bounds",
         target="coco_experiments.flaxman2019.bounds:run",
         summary="sound lower bounds for each mechanism and estimator, and planted faults they catch",
         paper=f"{FLAXMAN2019}; section 4, beyond it",
+        shows="Sound lower bounds beside the budgets claimed; the last rows are planted faults, caught above the "
+        "claim.",
     ),
     Experiment(
         name="hay2010/figure3",
         target="coco_experiments.hay2010.figure3:run",
         summary="isotonic regression of one noisy sequence, drawn",
         paper=f"{HAY2010}; Figure 3, Example 5",
+        shows="One noisy sequence and its isotonic regression: the runs of equal counts come back.",
     ),
     Experiment(
         name="hay2010/figure5",
         target="coco_experiments.hay2010.figure5:run",
         summary="unattributed histograms: error of S~, S~r and S-bar on look-alikes and degree sequences",
         paper=f"{HAY2010}; Figure 5, Theorem 2",
+        shows="Unattributed histograms by epsilon: S-bar is below the noisy and the sorted answers by orders of "
+        "magnitude where counts repeat.",
     ),
     Experiment(
         name="hay2010/figure6",
         target="coco_experiments.hay2010.figure6:run",
         summary="universal histograms: error of range queries by L~, H~ and H-bar",
         paper=f"{HAY2010}; Figure 6, Theorem 4 (iii)",
+        shows="Universal histograms by the size of a range: unit counts win on short ranges, the consistent tree on "
+        "long ones.",
     ),
     Experiment(
         name="hay2010/figure7",
         target="coco_experiments.hay2010.figure7:run",
         summary="where in an unattributed histogram the error lies",
         paper=f"{HAY2010}; Figure 7, Appendix C",
+        shows="Where the error lies: at the ends of runs of equal counts; in their middle it vanishes.",
     ),
     Experiment(
         name="hay2010/theorem4",
         target="coco_experiments.hay2010.theorem4:run",
         summary="exact variances of H-bar and H~ over every range; the range that gains most",
         paper=f"{HAY2010}; Theorem 4",
+        shows="How much consistency gains on the range that gains most, exactly computed, above the theorem's bound "
+        "at every height.",
     ),
     Experiment(
         name="hay2010/usefulness",
         target="coco_experiments.hay2010.usefulness:run",
         summary="the largest error over all ranges against the usefulness bound",
         paper=f"{HAY2010}; Appendix E",
+        shows="The largest error over all ranges stays below the bound of the usefulness theorem.",
     ),
     Experiment(
         name="topdown/hawaii",
@@ -355,6 +392,12 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         name="bench/ingestion",
         target="coco_experiments.bench.ingestion:run",
         summary="20 million entities read from Parquet with all checks, beside DuckDB's group-by",
+        kind="bench",
+    ),
+    Experiment(
+        name="bench/scaling",
+        target="coco_experiments.bench.scaling:run",
+        summary="seconds of every solver by size, up to a million unknowns, drawn on the page",
         kind="bench",
     ),
     Experiment(

@@ -163,7 +163,9 @@ def test_demo(tmp_path: Path, coco: Runner, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_compare_says_what_it_measured_and_what_it_caught(tmp_path: Path, coco: Runner) -> None:
-    ran = coco("compare", write_sizes(tmp_path), "--size", "4")
+    page = tmp_path / "compare.html"
+    ran = coco("compare", write_sizes(tmp_path), "--size", "4", "--page", page)
+    assert "performance profile" in page.read_text().lower()
     assert ran.out.startswith("NOT PRIVATE: seeded noise on the data of 'run'; no privacy budget was spent")
     assert "The planted wrong answer was caught." in ran.out
     unwritable = coco("compare", tmp_path / "run.toml", "--size", "4", "--csv", "/proc/rows.csv")

@@ -11,6 +11,8 @@ from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
+from coco_experiments.bench import scaling
+from coco_experiments.bench.rows import finish
 from coco_experiments.console import ConsoleReporter
 from coco_experiments.experiment import (
     Experiment,
@@ -23,8 +25,11 @@ from coco_experiments.experiment import (
     write_csv,
     write_json,
 )
+from coco_experiments.page import write_page
 from coco_experiments.table import EXPERIMENTS
 
+from coco_opt.problems import IsotonicL1
+from coco_opt.registry import candidates
 from tests.experiments.recorder import Recorder
 
 TABLE = Table("A title", ("name", "value", "ok"), (("one", 1.25, True), ("two", None, False)), ("a note",))
@@ -128,6 +133,20 @@ def test_a_paper_has_one_page_of_all_its_runs(tmp_path: Path, monkeypatch: pytes
     assert page.count('src="kuo2018/a.png"') == 2
     assert ".pdf" not in page
     assert "<summary>A title</summary>" in page
+    assert "://" not in page
+
+
+def test_the_page_of_the_bench_draws_sizes_and_keeps_runs(tmp_path: Path) -> None:
+    row = next(row for row in EXPERIMENTS if row.name == "bench/scaling")
+    name, (backend, *_) = "isotonic, absolute values", candidates(IsotonicL1)
+    rows, wrong = scaling.rows_of(name, backend, (20, 40), 1.0)
+    assert ([one.n for one in rows], wrong) == ([20, 40], [])
+    outcome = finish(row.name, "Seconds by size", rows, (), (), tmp_path, Recorder())
+    for _ in range(7):
+        page = write_page(tmp_path, row, outcome, small=True).read_text()
+    assert page.count('class="chart"') == 1
+    assert "<summary>Recorded runs: 5</summary>" in page
+    assert f"{name}, {backend.name}, n = 40" in page
     assert "://" not in page
 
 

@@ -1,5 +1,6 @@
 // What the report pages promise, tried in a browser: no violation of accessibility, no horizontal scroll at 400 pixels,
 // nothing fetched, ready within 2 seconds. With --pictures FOLDER also the documentation's pictures of the first page.
+// Pages of compare, reproduce and bench are tried likewise; they have no explorer.
 //   npm install --no-save axe-core playwright-core
 //   node tests/report/browser.mjs [--pictures docs/pictures] releases/NAME/report.html ...
 import { readFileSync } from "node:fs";
@@ -20,7 +21,7 @@ async function opened(browser, file, width, colorScheme) {
   page.on("request", asked => { if (!/^(file|data|blob):/.test(asked.url())) wrong.push(`asks for ${asked.url()}`); });
   const start = Date.now();
   await page.goto(pathToFileURL(file).href);
-  await page.waitForSelector("#explorer h3");
+  if (await page.locator("#explorer").count()) await page.waitForSelector("#explorer h3");
   return { page, wrong, milliseconds: Date.now() - start };
 }
 
@@ -37,7 +38,8 @@ async function tried(browser, file, width, scheme) {
   const { page, wrong, milliseconds } = await opened(browser, file, width, scheme);
   const over = () => page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth);
   if (await over() > 0) wrong.push("scrolls sideways");
-  await compare(page);
+  if (await page.locator("#explorer").count()) await compare(page);
+  else await page.evaluate(() => document.querySelectorAll("details").forEach(part => { part.open = true; }));
   if (await over() > 0) wrong.push("scrolls sideways once a region is chosen");
   await page.evaluate(axe);
   for (const found of (await page.evaluate(() => axe.run())).violations) {

@@ -114,7 +114,7 @@ def _draw(path: Path, found: dict[MechanismName, DirectEstimate]) -> list[Path]:
 
 
 def _panel(axes: Axes, name: MechanismName, found: DirectEstimate) -> None:
-    axes.plot(found.k, found.equal, ".", color="C4", markersize=4, label="error = k")
+    axes.plot(found.k, found.equal, ".", color="C8", markersize=3, label="error = k")
     axes.plot(found.k, found.at_least, "-", color=looks([name])[name].colour, linewidth=1.1, label="error \u2265 k")
     for sign in (-1, 1):
         axes.axhline(sign * EPSILONS[name], color="black", linestyle=":", label="budget" if sign > 0 else None)
