@@ -159,6 +159,17 @@ ROWS = (
         ),
     ),
     Evidence(
+        "Neighbours",
+        "outside auditors: dp-recorder replays neighbours of every kind, DP Auditorium bounds delta by a million draws",
+        "inputs of noise within the sensitivity, no byte after it differs; not rejected, and half the noise is (left "
+        "out where these packages are not installed)",
+        _of(
+            "audit",
+            "test_referees::test_dp_recorder_replays_a_neighbour",
+            "test_dp_auditorium_does_not_reject_the_noise_and_rejects_half_of_it",
+        ),
+    ),
+    Evidence(
         "Numbers of groups",
         "a true count in a public file; every neighbour, a group that comes or goes with its entity among them",
         "none published; the stated sensitivities hold and are reached; an audit finds no more than epsilon",
