@@ -116,6 +116,10 @@ with TemporaryDirectory() as name:
     outcome = co.release(census, folder / "persons")
     assert set(co.read_tables_release(outcome.folder).to_pandas()["sex"]) <= {"f", "m"}
 
+    theirs = pd.DataFrame([{"geocode": "all", "query_name": "sex_dpq", "value": [17, 11], "variance": 8.0}])
+    theirs.to_parquet(folder / "theirs.parquet")
+    assert co.read_noisy_measurements(folder / "theirs.parquet", census).status == "as its publisher states"
+
     (folder / "visits.csv").write_text("value\n3\n1\n4\n1\n5\n")
     text = '[data]\nvalues = "visits.csv"\n[privacy]\nepsilon = "1"\nnoise = "seeded"\nseed = 7\n[ranges]\ncells = 8\n'
     (folder / "visits.toml").write_text(text)

@@ -25,6 +25,7 @@ from coco_opt.cli import (
     errors,
     estimate,
     experiments,
+    import_,
     init,
     ledger,
     measure,
@@ -70,6 +71,7 @@ _VERBS: tuple[tuple[Callable[..., int], str, str], ...] = (
     (check.check, "Read and check all input; draw nothing, pay nothing.", "check coco-opt.toml"),
     (plan.plan, "Predict cost, error, time and memory; public data only.", "plan coco-opt.toml"),
     (measure.measure, "Check, pay, draw noise, seal: the step that costs.", "measure coco-opt.toml --publish noisy"),
+    (import_.import_, "Take noisy answers that others published.", "import coco-opt.toml US.parquet --out theirs"),
     (estimate.estimate, "Make a release of a measurement, for free.", "estimate noisy coco-opt.toml --out releases/b"),
     (release.release, "Measure once and estimate: the main job.", "release coco-opt.toml"),
     (
@@ -88,7 +90,7 @@ _VERBS: tuple[tuple[Callable[..., int], str, str], ...] = (
     (experiments.bench, "Time kernels beside their peers, in one run.", "bench isotonic_l2"),
 )
 for _verb, _summary, _example in _VERBS:
-    app.command(_verb.__name__, short_help=_summary, epilog=f"Example:  coco-opt {_example}")(_verb)
+    app.command(_verb.__name__.rstrip("_"), short_help=_summary, epilog=f"Example:  coco-opt {_example}")(_verb)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""``coco-opt estimate``: a release from a measurement, free."""
+"""``coco-opt estimate``: a release from one measurement or several, free."""
 
 from __future__ import annotations
 
@@ -10,32 +10,49 @@ import typer
 from coco_opt.cli.console import TerminalReporter
 from coco_opt.cli.options import Json, Version
 from coco_opt.cli.release import write_release
+from coco_opt.errors import InputError, Place
 
-MeasurementName = Annotated[
-    str, typer.Argument(metavar="MEASUREMENT", help="The folder of a measurement, or with CONFIG the id of a run.")
+Given = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="MEASUREMENT... [CONFIG]",
+        help="The folder of a measurement, or with CONFIG the id of a run; several of the same data are estimated "
+        "together. CONFIG says how to estimate, and where to write; the kind's defaults without.",
+    ),
 ]
 
 
 def estimate(
-    measurement: MeasurementName,
-    config: Annotated[
-        Path | None,
-        typer.Argument(metavar="[CONFIG]", help="How to estimate, and where to write; the kind's defaults without."),
-    ] = None,
+    measurements: Given,
     out: Annotated[Path | None, typer.Option("--out", help="The release folder; it must not exist.")] = None,
     json: Json = False,
     version: Version = False,
 ) -> int:
-    """Make a release of a measurement, under any method and solvers; opens no private table and costs nothing."""
+    """Make a release of a measurement, under any method and solvers; opens no private table and costs nothing.
+
+    Several measurements of the same data make one release: what each says adds to the others, and so do their costs.
+    """
     from coco_opt.config import load_config
-    from coco_opt.releases import estimate as estimate_measurement
+    from coco_opt.releases import estimate as estimate_measurements
     from coco_opt.releases import render_report
     from coco_opt.releases.measure import check_target
 
+    names, config = named(measurements)
     settings = None if config is None else load_config(config)
     reporter = TerminalReporter(lines=not json)
     if out is not None:
         check_target(out)
-    made = estimate_measurement(measurement, settings, reporter=reporter)
+    made = estimate_measurements(names, settings, reporter=reporter)
     write_release(made.save(out, page=render_report, reporter=reporter), made.manifest, json=json, spent=made.spent)
     return 0
+
+
+def named(given: list[str]) -> tuple[list[str], Path | None]:
+    """Return the measurements and the configuration that were named: the last is one where it is a file of TOML."""
+    *names, last = given
+    path = Path(last)
+    if path.suffix != ".toml" and not path.is_file():
+        return given, None
+    if not names:
+        raise InputError("file-not-found", "is a configuration: name a measurement before it", Place(path.name))
+    return names, path

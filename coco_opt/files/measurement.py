@@ -51,7 +51,7 @@ from coco_opt.privacy.answers import (
 )
 from coco_opt.privacy.cost import Sensitivity, cost_of
 from coco_opt.privacy.laws import law_of
-from coco_opt.privacy.measurement import Asked, Drawing, Measurement, question_dict
+from coco_opt.privacy.measurement import FOREIGN, Asked, Drawing, Measurement, question_dict, status_of
 from coco_opt.privacy.packed import Packed, PackedAnswers
 
 FORMAT = "coco-opt measurement 1"
@@ -78,9 +78,12 @@ def write_measurement(folder: Path, measurement: Measurement | Drawing, *, priva
     """Write a new folder that appears complete or not at all; return the SHA-256 of its index, hexadecimal.
 
     ``private`` keeps it to its owner and packs the answers; the same measurement gives the same bytes each time. What
-    is still being drawn is written as it comes. Raises InputError: folder-exists, cannot-write. O(answers).
+    is still being drawn is written as it comes. Raises InputError: folder-exists, cannot-write, one-measurement (for
+    several in one). O(answers).
     """
     asked = measurement.asked
+    if isinstance(measurement, Measurement) and measurement.also:
+        raise InputError("one-measurement", "several measurements are kept in a folder each", Place(folder.name))
     answers = _packed_table(measurement) if private else _answer_table(measurement)
     files = {PACKED if private else ANSWERS: answers, REGIONS: region_table(asked)}
     if asked.tables:
@@ -257,12 +260,14 @@ def _measurement(folder: Path, index: Mapping[str, Any]) -> Measurement:
 
 def _check_statements(index: Mapping[str, Any], asked: Asked) -> None:
     """Check what the index says beside the questions: what these answers are, and whether noise protects anybody."""
-    if index["digest"] != asked.digest:
+    # Who wrote a measurement elsewhere need not know how this program names its questions.
+    stated = index.get("digest", asked.digest) if index["noise"] == FOREIGN else index["digest"]
+    if stated != asked.digest:
         raise InputError("damaged-measurement", "its digest is not that of its questions")
     private = index["private"]
-    if not isinstance(private, bool) or index["status"] != ("private" if private else "NOT PRIVATE"):
+    if not isinstance(private, bool) or index["status"] != status_of(private, index["noise"]):
         raise InputError("damaged-measurement", "its status contradicts itself")
-    if private is (index["noise"] == "seeded"):
+    if private is (index["noise"] in ("seeded", FOREIGN)):
         raise InputError("damaged-measurement", f"it says {index['status']}, and its noise was {index['noise']!r}")
 
 

@@ -16,7 +16,7 @@ from typing import Any
 from coco_opt.errors import ProblemError
 from coco_opt.privacy.accounting import delta_of_rho, rho_of_epsilon_delta
 from coco_opt.privacy.answers import Question
-from coco_opt.privacy.cost import DELTA, Cost, Epsilon, Rho, Sensitivity, total
+from coco_opt.privacy.cost import DELTA, Cost, Epsilon, Rho, Sensitivity, cost_together, total
 from coco_opt.privacy.directed import round_above, round_below
 from coco_opt.privacy.loss_distributions import LossDistribution, UncountableError, composed
 
@@ -39,9 +39,9 @@ class Composition:
 
     @classmethod
     def of(cls, questions: Iterable[Question]) -> Composition:
-        """Compose all noisy questions; ProblemError where there is none."""
+        """Compose all noisy questions, of one law or of several; ProblemError where there is none."""
         noisy = tuple(_noisy(questions))
-        return cls(total(cost for cost, _ in noisy), _loss(noisy))
+        return cls(cost_together(cost for cost, _ in noisy), _loss(noisy))
 
     @classmethod
     def of_spent(cls, cost: Cost, questions: Iterable[Question]) -> Composition:

@@ -173,6 +173,20 @@ def cost_of(plain: Mapping[str, Any]) -> Cost:
     raise InputError("unknown-cost", f"a cost is stated in {' or '.join(COSTS)}, as a fraction in a string")
 
 
+def cost_together(costs: Iterable[Cost]) -> Cost:
+    """Return what noise of several laws costs together: the sum in one unit, else in rho.
+
+    An answer of pure epsilon costs a rho of epsilon^2 / 2 (Bun and Steinke 2016, propositions 1.4 and 1.7).
+    """
+    listed = list(costs)
+    return total(listed if len({one.unit for one in listed}) == 1 else [in_rho(one) for one in listed])
+
+
+def in_rho(cost: Cost) -> Rho:
+    """Return the rho that a cost implies."""
+    return cost if isinstance(cost, Rho) else Rho(cost.amount**2 / 2)
+
+
 def total(costs: Iterable[Cost]) -> Cost:
     """Return the sum of costs of one unit; raise ProblemError without any or for several units."""
     listed = list(costs)

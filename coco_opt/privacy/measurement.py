@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -15,9 +15,13 @@ from coco_opt.errors import ProblemError
 from coco_opt.histograms.hierarchy import Hierarchy
 from coco_opt.privacy.answers import LEAST_PIECE, Answers, NoisyPart, Question, gathered, offsets_of
 from coco_opt.privacy.budget import NEIGHBOURS, Neighbours
-from coco_opt.privacy.cost import Cost, total
+from coco_opt.privacy.cost import Cost, cost_together, total
 
 Int64 = NDArray[np.int64]
+
+FOREIGN = "foreign"
+"""The noise of who published answers that were not measured here: what protects whom is as they state."""
+AS_STATED = "as its publisher states"
 
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
@@ -103,8 +107,10 @@ class Asked:
 class Measurement:
     """What was asked and the sealed answers, one entry a question; as private as a release of them would be.
 
-    ``noise`` names the source; ``private`` is False where its noise protects nobody. ``receipt`` is the hash of the
-    ledger's entry that paid, "" for none. Raises ProblemError where answers are not those of the questions.
+    ``noise`` names the source; ``private`` is False where its noise protects nobody, or was drawn elsewhere
+    (``FOREIGN``). ``receipt`` is the hash of the ledger's entry that paid, "" for none. ``also`` are more measurements
+    of the same data, to be estimated together with this one (``coco_opt.privacy.together``). Raises ProblemError where
+    answers are not those of the questions.
     """
 
     asked: Asked
@@ -112,6 +118,7 @@ class Measurement:
     noise: str
     private: bool
     receipt: str = ""
+    also: tuple[Measurement, ...] = ()
 
     def __post_init__(self) -> None:
         if [one.question for one in self.answers] != list(self.asked.questions):
@@ -127,14 +134,48 @@ class Measurement:
         return self.asked.hierarchy
 
     @property
+    def every(self) -> tuple[Measurement, ...]:
+        """Return the measurements that are estimated together: this one first, alone where there are no others."""
+        return (replace(self, also=()), *self.also) if self.also else (self,)
+
+    @property
+    def questions(self) -> tuple[Question, ...]:
+        """Return the questions of all measurements that are estimated together."""
+        return tuple(question for one in (self, *self.also) for question in one.asked.questions)
+
+    @property
     def cost(self) -> Cost:
-        """Return what the measurement cost."""
-        return self.asked.cost
+        """Return what the measurements cost together: a sum, in rho where their units differ."""
+        return cost_together(question.cost for question in self.questions if question.cost is not None)
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Return where the noise of the measurements came from, each source once."""
+        return tuple(dict.fromkeys(one.noise for one in (self, *self.also)))
 
     @property
     def status(self) -> str:
-        """Return "private", or "NOT PRIVATE" where the noise can be drawn again."""
-        return "private" if self.private else "NOT PRIVATE"
+        """Return "private", "NOT PRIVATE" where noise can be drawn again, or "as its publisher states"; the least."""
+        stated = [status_of(one.private, one.noise) for one in (self, *self.also)]
+        return next((words for words in ("NOT PRIVATE", AS_STATED) if words in stated), "private")
+
+    @property
+    def protects(self) -> bool:
+        """Tell whether the noise of all measurements that are estimated together was drawn here, and protects."""
+        return all(one.private for one in (self, *self.also))
+
+    @property
+    def identity(self) -> str:
+        """Return the hexadecimal digest of all that was asked: of one measurement that of its questions."""
+        return identity_of(one.asked.digest for one in (self, *self.also)) if self.also else self.asked.digest
+
+    @property
+    def content(self) -> str:
+        """Return the hexadecimal SHA-256 of this measurement's questions and answers, however they are kept."""
+        code = hashlib.sha256(self.asked.digest.encode())
+        for one in self.answers:
+            code.update(np.ascontiguousarray(one.values, dtype="<i8").data)
+        return code.hexdigest()
 
     def parts(self) -> Iterator[NoisyPart]:
         """Yield the answers question after question, small regions together and large ones alone."""
@@ -162,7 +203,7 @@ class Drawing:
     @property
     def status(self) -> str:
         """Return "private", or "NOT PRIVATE" where the noise can be drawn again."""
-        return "private" if self.private else "NOT PRIVATE"
+        return status_of(self.private, self.noise)
 
     def parts(self) -> Iterator[NoisyPart]:
         """Yield the answers, for the only time."""
@@ -173,6 +214,16 @@ class Drawing:
         asked = self.asked
         answers = gathered(asked.questions, self.parts(), asked.hierarchy, asked.per_region)
         return Measurement(asked, answers, self.noise, self.private, self.receipt)
+
+
+def status_of(private: bool, noise: str) -> str:
+    """Return in words whom noise protects, by its source: "NOT PRIVATE" where it can be drawn again."""
+    return "private" if private else AS_STATED if noise == FOREIGN else "NOT PRIVATE"
+
+
+def identity_of(digests: Iterable[str]) -> str:
+    """Return the digest of what several measurements asked, by the digests of each, in their order."""
+    return hashlib.sha256("\n".join(digests).encode()).hexdigest()
 
 
 def question_dict(question: Question) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -18,16 +19,20 @@ from coco_opt.config.sections import SOLVERS_MODEL, EngineConfig, OutputConfig, 
 from coco_opt.errors import CocoOptError, ConfigError, InputError, Place, ProblemError, SolverError
 from coco_opt.files.measurement import is_measurement, read_measurement
 from coco_opt.kinds import kind_row
-from coco_opt.privacy.cost import Cost
-from coco_opt.privacy.measurement import Asked, Measurement
+from coco_opt.privacy.cost import Cost, in_rho
+from coco_opt.privacy.measurement import Measurement
+from coco_opt.privacy.together import together
 from coco_opt.releases.estimated import Estimated
 from coco_opt.releases.kept import kept_measurement, read_kept
 from coco_opt.releases.kind import AnyKind, Shown, Truth, Work
-from coco_opt.releases.manifest import manifest_of, spent_line
+from coco_opt.releases.manifest import manifest_of, noise_of, spent_line
 from coco_opt.releases.measure import Measured, with_bought
 from coco_opt.releases.reporter import Reporter, Silent
 from coco_opt.releases.runs import ledger_of
 from coco_opt.releases.solvers import choices_of
+
+Given = Measurement | Measured | str | Path
+"""A measurement, what ``measure`` returned, a measurement's folder or a run's id."""
 
 _FREE = (
     "Nothing more is to be paid: change the method or a solver in the configuration and run the same command again, or "
@@ -72,55 +77,65 @@ def config_of(measurement: Measurement, name: str = "release") -> Config:
 
 
 def _privacy_of(measurement: Measurement, privacy: PrivacyConfig) -> PrivacyConfig:
-    asked = measurement.asked
-    shares = tuple(cost.amount / asked.cost.amount for cost in _level_costs(asked))
-    return privacy.measured(asked.cost, shares, asked.neighbours, measurement.noise)
+    cost = measurement.cost
+    shares = tuple(one.amount / cost.amount for one in _level_costs(measurement))
+    return privacy.measured(cost, shares, measurement.asked.neighbours, noise_of(measurement.sources))
 
 
-def _level_costs(asked: Asked) -> tuple[Cost, ...]:
-    costs = [asked.cost * 0] * asked.hierarchy.levels
-    for question in asked.questions:
+def _level_costs(measurement: Measurement) -> tuple[Cost, ...]:
+    """Return the cost of each level, in the unit of the whole."""
+    whole = measurement.cost
+    costs = [whole * 0] * measurement.hierarchy.levels
+    for question in measurement.questions:
         if question.cost is not None:
-            costs[question.level] += question.cost
+            costs[question.level] += question.cost if question.cost.unit == whole.unit else in_rho(question.cost)
     return tuple(costs)
 
 
 def _as_measured(config: Config, measurement: Measurement) -> Config:
     """Return a configuration whose privacy is the measurement's: the manifest must not claim another."""
     asked, privacy = measurement.asked, config.privacy
-    same = (privacy.neighbours, privacy.noise) == (asked.neighbours, measurement.noise)
+    same = (privacy.neighbours, privacy.noise) == (asked.neighbours, measurement.noise) and not measurement.also
     for known in (config, with_bought(config, asked)) if same else ():
         with suppress(ConfigError):  # shares for another number of levels
-            if known.levels_cost(asked.hierarchy.levels) == _level_costs(asked):
+            if known.levels_cost(asked.hierarchy.levels) == _level_costs(measurement):
                 return known
     return replace(config, privacy=_privacy_of(measurement, privacy))
 
 
 def estimate(
-    measurement: Measurement | Measured | str | Path,
+    measurement: Given | Sequence[Given],
     config: Config | None = None,
     *,
     reporter: Reporter | None = None,
 ) -> Estimated:
     """Make a release of a measurement, by the method and solvers of a configuration; costs nothing and writes nothing.
 
-    ``measurement`` is one, what ``measure`` returned, a folder, or a run's id; without a configuration that which
-    measured serves, or its kind's defaults. What comes back lies in memory: ``Estimated.save`` writes its folder, and
-    records it in the ledger where a run of the configuration measured. Raises InputError, ConfigError where the method
-    cannot read what was asked, and SolverError where every solver failed.
+    ``measurement`` is one, what ``measure`` returned, a folder, or a run's id; or a list of several of the same data,
+    which are estimated together (tables; groups by their posterior): their costs add up. Without a configuration that
+    which measured first serves, or its kind's defaults. What comes back lies in memory: ``Estimated.save`` writes its
+    folder, and records it in the ledger where runs of the configuration measured. Raises InputError
+    (measurements-differ, measurement-twice, one-measurement), ConfigError where the method cannot read what was asked,
+    and SolverError where every solver failed.
     """
     told = Silent() if reporter is None else reporter
-    if config is None and isinstance(measurement, Measured):
-        config = measurement.config
-    noisy, run = _read(measurement, config, told)
+    given = [measurement] if isinstance(measurement, (Measurement, Measured, str, Path)) else list(measurement)
+    if config is None and given and isinstance(given[0], Measured):
+        config = given[0].config
+    read = [_read(one, config, told) for one in given]
+    noisy, runs = together([one for one, _ in read]), [run for _, run in read if run is not None]
     wanted = config_of(noisy) if config is None else _as_measured(config, noisy)
-    made = estimated(wanted, noisy, f"{wanted.name}-{noisy.asked.digest[:12]}", reporter=told)
-    return made if config is None or run is None else replace(made, recorded=partial(ledger_of(config).released, run))
+    made = estimated(wanted, noisy, f"{wanted.name}-{noisy.identity[:12]}", reporter=told)
+    return made if config is None or not runs else replace(made, recorded=partial(_record, config, runs))
 
 
-def _read(
-    given: Measurement | Measured | str | Path, config: Config | None, reporter: Reporter
-) -> tuple[Measurement, str | None]:
+def _record(config: Config, runs: Sequence[str], digest: str) -> None:
+    """Write into the ledger what was released of each run's measurement."""
+    for run in runs:
+        ledger_of(config).released(run, digest)
+
+
+def _read(given: Given, config: Config | None, reporter: Reporter) -> tuple[Measurement, str | None]:
     """Return a measurement and the run of the configuration that made it, None for none."""
     if isinstance(given, Measured):
         return given.measurement, given.run if given.measurement.private else None
@@ -142,9 +157,9 @@ def estimated(
 ) -> Estimated:
     """Estimate; ``name`` is the default folder's, and ``scratch`` keeps finished parts. See ``estimate``."""
     kind = kind_for(config, measurement)
-    if truth is not None and measurement.private:
+    if truth is not None and any(one.private for one in measurement.every):
         raise ProblemError("the truth beside a private release would undo its privacy: give none")
-    method, solvers = kind.method(config, measurement.asked), choices_of(config)
+    method, solvers = method_for(kind, config, measurement), choices_of(config)
     spent = spent_line(kind, config, measurement)
     reporter.line(spent)
     own = None if scratch is None else scratch / f"method-{method_digest(config)}"
@@ -169,6 +184,15 @@ def _estimate(kind: AnyKind, measurement: Measurement, method: Any, work: Work, 
         except ProblemError as error:
             failure = ProblemError(f"{error}. {_FREE}")
     raise failure
+
+
+def method_for(kind: AnyKind, config: Config, measurement: Measurement) -> Any:
+    """Return the post-processing that a configuration asks for; InputError where it takes one measurement only."""
+    also = [one.asked for one in measurement.also]
+    if also and not kind.takes_several:
+        message = f"{kind.name} are estimated from one measurement at a time: give one"
+        raise InputError("one-measurement", message)
+    return kind.method(config, measurement.asked, *also)
 
 
 def kind_for(config: Config, measurement: Measurement) -> AnyKind:

@@ -224,7 +224,8 @@ class ReleaseKind(Protocol[PrivateT, MethodT, ResultT]):
 
     ``name`` stands in measurements and manifests, ``section`` in the configuration; ``unit`` is whom noise protects, in
     one word (entity, person). ``data_model`` and ``section_model`` are its parts of the configuration. ``promises`` are
-    what a release can promise, ``least`` what each of them does.
+    what a release can promise, ``least`` what each of them does. ``takes_several``: whether several measurements of the
+    same data can be estimated together (``Measurement.also``).
     """
 
     name: ClassVar[str]
@@ -234,6 +235,7 @@ class ReleaseKind(Protocol[PrivateT, MethodT, ResultT]):
     section_model: ClassVar[type[Section]]
     promises: ClassVar[tuple[str, ...]]
     least: ClassVar[tuple[str, ...]]
+    takes_several: ClassVar[bool]
 
     def file_key(self, columns: Sequence[str]) -> str | None:
         """Return the key of [data] that a file with these columns would fill, None for none."""
@@ -256,8 +258,11 @@ class ReleaseKind(Protocol[PrivateT, MethodT, ResultT]):
     def ask(self, plan: Plan, private: PrivateT) -> Iterable[Exact]:
         """Return the exact answers to all questions of the plan, part after part; before the noise."""
 
-    def method(self, config: Config, asked: Asked) -> MethodT:
-        """Return the post-processing a configuration asks for; ConfigError where it cannot read what was asked."""
+    def method(self, config: Config, asked: Asked, *also: Asked) -> MethodT:
+        """Return the post-processing a configuration asks for; ConfigError where it cannot read what was asked.
+
+        ``also`` is what further measurements asked that are estimated together, where the kind ``takes_several``.
+        """
 
     def estimate(self, measurement: Measurement, method: MethodT, work: Work) -> ResultT:
         """Post-process a measurement; nothing private is in reach. Raises SolverError, ProblemError."""

@@ -15,7 +15,9 @@ from coco_opt.files.checked import Check
 from coco_opt.files.folder import as_json, sealed
 from coco_opt.files.measurement import question_of
 from coco_opt.privacy.composition import Composition
-from coco_opt.privacy.cost import Cost, Epsilon, Rho, cost_of, total
+from coco_opt.privacy.cost import Cost, Epsilon, Rho, cost_of, cost_together
+from coco_opt.privacy.measurement import AS_STATED, FOREIGN, identity_of
+from coco_opt.releases.manifest import OF, noise_of, sources_of
 
 _LAST_DIGIT = Fraction(2, 10**6)
 
@@ -43,7 +45,7 @@ def _contradiction(manifest: Mapping[str, Any], budget: Mapping[str, Any], priva
     """Return what contradicts what, "" for nothing."""
     cost = cost_of(budget)
     questions = [question_of(plain) for plain in budget["questions"]]
-    asked = total(question.cost for question in questions if question.cost is not None)
+    asked = cost_together(question.cost for question in questions if question.cost is not None)
     delta = Fraction(privacy["delta"]) if "delta" in privacy else None
     if asked != cost:
         return f"the budget says {cost}, and its questions cost {asked}"
@@ -60,8 +62,34 @@ def _contradiction(manifest: Mapping[str, Any], budget: Mapping[str, Any], priva
         return "the budget implies other guarantees than it says"
     if (budget["neighbours"], budget["noise"]) != (privacy["neighbours"], privacy["noise"]):
         return "budget and configuration differ in neighbours or noise"
-    if manifest["private"] is (budget["noise"] == "seeded"):
+    sources = sources_of(budget["noise"])
+    wanted = "NOT PRIVATE" if "seeded" in sources else AS_STATED if FOREIGN in sources else "private"
+    if manifest["status"] != wanted or manifest["private"] is not (wanted == "private"):
         return f"it says {manifest['status']}, and its noise was {budget['noise']!r}"
+    return _of_several(manifest, budget) if "measurements" in manifest else ""
+
+
+def _of_several(manifest: Mapping[str, Any], budget: Mapping[str, Any]) -> str:
+    """Return what contradicts what in the account of several measurements, "" for nothing."""
+    entries, questions = manifest["measurements"], budget["questions"]
+    numbers = range(1, len(entries) + 1)
+    if len(entries) < 2 or any(question[OF] not in numbers for question in questions):
+        return "its questions are not those of its measurements"
+    if len({entry["answers"] for entry in entries}) < len(entries):
+        return "it counts a measurement twice"
+    if identity_of(entry["measurement"] for entry in entries) != manifest["measurement"]:
+        return "the digest of its measurements is not theirs"
+    if noise_of(list(dict.fromkeys(entry["noise"] for entry in entries))) != budget["noise"]:
+        return "its measurements have other noise than its budget says"
+    for number, entry in zip(numbers, entries, strict=True):
+        own = [question_of(one) for one in questions if one[OF] == number]
+        asked = cost_together(one.cost for one in own if one.cost is not None)
+        if asked != cost_of(entry):
+            return f"measurement {number} says {cost_of(entry)}, and its questions cost {asked}"
+        if (entry["status"] == "private") is not entry["private"] or entry["private"] is (
+            entry["noise"] in ("seeded", FOREIGN)
+        ):
+            return f"measurement {number} says {entry['status']}, and its noise was {entry['noise']!r}"
     return ""
 
 

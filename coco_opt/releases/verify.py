@@ -20,6 +20,7 @@ from coco_opt.files.regions import checked_regions
 from coco_opt.kinds import kind_row
 from coco_opt.privacy.cost import cost_of
 from coco_opt.privacy.ledger_chain import Books, Charge, Run
+from coco_opt.privacy.measurement import AS_STATED, FOREIGN, Measurement
 from coco_opt.releases.kind import AnyKind, Folder
 from coco_opt.releases.manifest import FORMAT
 from coco_opt.releases.runs import ledger_of
@@ -51,9 +52,16 @@ def _measurement(folder: Path) -> list[Check]:
     cost = f"{measurement.status}: {measurement.cost}"
     return [
         Check("files", not foreign, detail),
-        seal_check(folder / INDEX, index),
+        _sealed_here(folder, index, measurement),
         Check("cost", passed=True, detail=cost),
     ]
+
+
+def _sealed_here(folder: Path, index: Mapping[str, Any], measurement: Measurement) -> Check:
+    """Check the seal; what was written elsewhere may have none."""
+    if measurement.noise == FOREIGN and "seal" not in index:
+        return Check("seal", passed=True, detail="not sealed: written elsewhere, a signature would bind it")
+    return seal_check(folder / INDEX, index)
 
 
 def verify_release(folder: str | Path, earlier: Sequence[str | Path] = ()) -> list[Check]:
@@ -105,7 +113,7 @@ def _manifest(manifest: Mapping[str, Any], kind: AnyKind) -> Check:
         problem = f"does not promise what every release of {kind.name} keeps: {', '.join(missing)}"
     elif not isinstance(manifest.get("private"), bool):
         problem = "does not say whether the release is private"
-    elif manifest.get("status") != ("private" if manifest["private"] else "NOT PRIVATE"):
+    elif manifest.get("status") not in (("private",) if manifest["private"] else ("NOT PRIVATE", AS_STATED)):
         problem = "its status contradicts itself"
     return Check("manifest", not problem, problem or f"promises {len(promises or [])} properties")
 
@@ -138,19 +146,30 @@ def verify_paid(folder: str | Path, config: Config) -> list[Check]:
     path, failure = Path(folder) / MANIFEST, ""
     try:
         manifest, books = read_manifest(Path(folder)), ledger_of(config).books()
-        if manifest["private"] is False and not _asked_in(manifest, books):
-            return [Check("paid", passed=True, detail="NOT PRIVATE: there was nothing to pay")]
+        told = _statements(manifest)
+        if not any(one["private"] is not False or _asked_in(one, books) for one in told):
+            detail = f"{manifest['status']}: there was nothing to pay here"
+            return [Check("paid", passed=True, detail=detail)]
+        owed = [one for one in told if len(told) == 1 or one["private"] is not False or _asked_in(one, books)]
         earlier = [
             replace(_paid(one, books), name=f"paid: {one['release']}")
             for one in manifest.get("agrees_with", ())
             if one["private"]
         ]
-        return [_paid(manifest, books), _recorded(file_digest(path), books), *earlier]
+        return [*(_paid(one, books) for one in owed), _recorded(file_digest(path), books), *earlier]
     except (KeyError, TypeError, ValueError):
         failure = f"{MANIFEST} does not say what was measured at which cost"
     except CocoOptError as error:
         failure = str(error)
     return [Check("paid", passed=False, detail=failure)]
+
+
+def _statements(manifest: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return what a manifest says of each of its measurements, as it says it of the only one."""
+    if "measurements" not in manifest:
+        return [manifest]
+    neighbours = manifest["budget"]["neighbours"]
+    return [{**one, "budget": {**one, "neighbours": neighbours}} for one in manifest["measurements"]]
 
 
 def _asked_in(manifest: Mapping[str, Any], books: Books) -> list[Run]:

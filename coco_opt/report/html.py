@@ -107,9 +107,9 @@ def unit_note(cost: Cost, unit: str) -> tuple[str, str]:
 
 def guarantee_note(measurement: Measurement) -> tuple[str, str]:
     """Return what all noisy answers guarantee together: epsilon by delta, and what the two mean."""
-    pairs = Composition.of(measurement.asked.questions).curve()
+    pairs = Composition.of(measurement.questions).curve()
     listed = ", ".join(f"{float(round_above(epsilon, _DIGITS)):g} at {float(delta):g}" for delta, epsilon in pairs)
-    kept = "keep" if measurement.private else "would keep, if their noise were private,"
+    kept = "keep" if measurement.protects else "would keep, if their noise were private,"
     text = (
         "Whatever is looked for in this release is at most e^epsilon times as likely with one of them as without, but "
         f"for cases of probability delta in all. All its noisy answers together {kept} epsilon by delta: {listed}. One "

@@ -401,6 +401,12 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         kind="bench",
     ),
     Experiment(
+        name="bench/noisy_measurements",
+        target="coco_experiments.bench.noisy_measurements:run",
+        summary="A million rows of published noisy measurements read with all checks, beside bare pyarrow",
+        kind="bench",
+    ),
+    Experiment(
         name="bench/release",
         target="coco_experiments.bench.release:run",
         summary="Taxi on three levels from file to consistent histograms; the import of coco_opt",

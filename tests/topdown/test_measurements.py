@@ -237,7 +237,7 @@ def test_answers_that_do_not_fit_the_plan_are_refused(mutate: str) -> None:
     elif mutate == "shape":
         answers[0][0] = np.zeros((2, 1), np.int64)
     elif mutate == "dtype":
-        answers[0][0] = np.zeros((1, 1))
+        answers[0][0] = np.zeros((1, 1), np.float32)
     else:
         answers.pop()
     with pytest.raises(ProblemError):

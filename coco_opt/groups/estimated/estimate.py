@@ -123,7 +123,8 @@ def estimate_groups(
     Reads a measurement only: it is post-processing and costs no privacy. Where the numbers of groups were measured too,
     they are estimated first and stand for public ones. ``progress`` is told the regions done
     and their number (of "posterior": sweeps); ``threads`` work side by side, and the answer does not depend on them.
-    ``also`` are more measurements of the same groups, of which "posterior" alone makes one estimate; costs add up.
+    ``also`` are more measurements of the same groups beside those that the measurement brings, of which "posterior"
+    alone makes one estimate; costs add up.
     Raises ProblemError where the consistency method needs a region that was not measured, or cannot read what was
     asked; SolverError where a solver misses its tolerance.
     """
@@ -132,7 +133,7 @@ def estimate_groups(
     chosen = SolverChoices() if solvers is None else solvers
     measurement = with_group_counts(measurement, chosen)
     answers = GroupsAnswers(measurement)
-    also = tuple(with_group_counts(one, counts=answers.group_counts) for one in also)
+    also = tuple(with_group_counts(one, counts=answers.group_counts) for one in (*measurement.also, *also))
     hierarchy = answers.hierarchy
     if not isinstance(method.losses, str) and len(method.losses) != hierarchy.levels:
         raise ProblemError(f"{hierarchy.levels} levels need as many losses, not {len(method.losses)}")

@@ -49,6 +49,7 @@ class GroupsKind:
     section_model: ClassVar[type[Section]] = GroupsSection
     promises: ClassVar[tuple[str, ...]] = PROMISES
     least: ClassVar[tuple[str, ...]] = TABLE_PROMISES[:-1]
+    takes_several: ClassVar[bool] = True
 
     def file_key(self, columns: Sequence[str]) -> str | None:
         """Return the key of [data] that a file with these columns would fill."""
@@ -84,9 +85,9 @@ class GroupsKind:
         """Return the exact answers, one part a region."""
         return exact_parts(plan.asked, private.histograms())
 
-    def method(self, config: Config, asked: Asked) -> GroupsMethod:
+    def method(self, config: Config, asked: Asked, *also: Asked) -> GroupsMethod:
         """Return the estimation that a configuration asks for."""
-        return method_of(config, asked)
+        return method_of(config, asked, *also)
 
     def estimate(self, measurement: Measurement, method: GroupsMethod, work: Work) -> GroupsResult:
         """Estimate every region and make the regions agree."""

@@ -18,14 +18,17 @@ _READS = {"joint": ("cumulative",), "convex": ("sizes", "cumulative")}
 _COVERAGE = 0.9
 
 
-def method_of(config: Config, asked: Asked) -> GroupsMethod:
-    """Return the estimation that a configuration asks for.
+def method_of(config: Config, asked: Asked, *also: Asked) -> GroupsMethod:
+    """Return the estimation that a configuration asks for; its questions must be those of the first measurement.
 
     Raises ConfigError where it cannot read what was asked: nothing is paid by then, or everything is and another
     method is free.
     """
     section = config.method
     _check_asked(config, asked)
+    if also and section.consistency != "posterior":
+        message = f'"{section.consistency}" reads one measurement: only "posterior" estimates several together'
+        raise config.error("groups.consistency", message)
     coverage = _coverage(config)
     losses = config.per_level(section.loss, asked.hierarchy.levels, "groups.loss")
     _check_buckets(config, asked)

@@ -76,6 +76,7 @@ class RangesKind:
     section_model: ClassVar[type[Section]] = RangesSection
     promises: ClassVar[tuple[str, ...]] = PROMISES
     least: ClassVar[tuple[str, ...]] = ("finite", "standard_errors")
+    takes_several: ClassVar[bool] = False
 
     def file_key(self, columns: Sequence[str]) -> str | None:
         """Return the key of [data] that a file with these columns would fill."""
@@ -110,7 +111,7 @@ class RangesKind:
         """Return the exact counts of all intervals."""
         return (exact_intervals(plan.asked, plan.detail, private.cells),)
 
-    def method(self, config: Config, asked: Asked) -> RangesMethod:
+    def method(self, config: Config, asked: Asked, *also: Asked) -> RangesMethod:
         """Return the estimator; ConfigError where the configuration states another domain or tree."""
         section: RangesSection = config.method
         domain, outside = domain_of(asked.facts), asked.facts["outside"]

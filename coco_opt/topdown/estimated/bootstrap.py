@@ -19,6 +19,7 @@ from coco_opt.errors import ProblemError
 from coco_opt.privacy.answers import Exact, add_noise
 from coco_opt.privacy.measurement import Measurement
 from coco_opt.privacy.seeded import SeededNoise
+from coco_opt.topdown.answers import TableAnswers
 from coco_opt.topdown.estimated.estimate import TablesResult, estimate_tables
 from coco_opt.topdown.estimated.method import TopdownMethod
 from coco_opt.topdown.queries import Query
@@ -60,7 +61,7 @@ def bootstrap(
     """
     if replicates < 1:
         raise ProblemError("a bootstrap needs at least one replicate")
-    asked = tuple(queries) or TableQuestions.of(measurement.asked).plan.queries
+    asked = tuple(queries) or TableAnswers.of(measurement).queries
     truth = [[result.answers(query.operator, level) for query in asked] for level in range(len(result.tables))]
     sums = np.zeros((4, len(truth), len(asked)))
     for replicate in range(replicates):
@@ -79,11 +80,15 @@ def bootstrap(
 
 
 def redrawn(measurement: Measurement, result: TablesResult, seed: int) -> Measurement:
-    """Return the same questions answered by the released tables, with seeded noise."""
-    asked, source = measurement.asked, SeededNoise(seed)
-    parts = _parts(TableQuestions.of(asked), result)
-    answers = add_noise(asked.questions, parts, asked.hierarchy, asked.per_region, source)
-    return Measurement(asked, answers, source.name, source.private)
+    """Return the same questions of all measurements answered by the released tables, with seeded noise."""
+    again = []
+    for number, one in enumerate(measurement.every):
+        # Each measurement has noise of its own: streams are named by what was asked, which may be the same.
+        source = SeededNoise(seed if not number else _seed(seed, number))
+        parts = _parts(TableQuestions.of(one.asked), result)
+        answers = add_noise(one.asked.questions, parts, one.hierarchy, one.asked.per_region, source)
+        again.append(Measurement(one.asked, answers, source.name, source.private))
+    return replace(again[0], also=tuple(again[1:]))
 
 
 def _parts(questions: TableQuestions, result: TablesResult) -> Iterator[Exact]:

@@ -97,7 +97,8 @@ def estimate_tables(
     used = SolverChoices() if solvers is None else solvers
     measured = TableAnswers.of(measurement)
     facts = measured.invariants
-    unfit = misfit(chosen, measured.plan, {one.level for one in facts.stated})
+    names, levels = [query.name for query in measured.queries], {level for level, _ in measured.asked}
+    unfit = misfit(chosen, names, levels, measured.hierarchy.levels, {one.level for one in facts.stated})
     if unfit is not None:
         raise ProblemError(unfit[1])
     step = split_step(measured, chosen, used, None if resume_from is None else resume_from.core)

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from coco_opt.errors import ProblemError
-from coco_opt.topdown.plan import TablePlan
 from coco_opt.topdown.queries import Query
 
 Estimation = Literal["full", "classic", "bottom_up"]
@@ -93,16 +92,19 @@ class TopdownMethod:
         return (*found, (rest, 0.0)) if rest else tuple(found)
 
 
-def misfit(method: TopdownMethod, plan: TablePlan, bound: Collection[int]) -> tuple[str, str] | None:
-    """Return the option of a method that cannot read what a plan asks, or keep what binds levels, and why; or None.
+def misfit(
+    method: TopdownMethod, queries: Sequence[str], asked: Collection[int], levels: int, bound: Collection[int]
+) -> tuple[str, str] | None:
+    """Return the option of a method that cannot read what was asked, or keep what binds levels, and why; or None.
 
-    ``bound`` are the levels that exact answers or bounds speak of.
+    ``queries`` are the names of what was asked, ``asked`` the levels of ``levels`` at which anything was, and ``bound``
+    those that exact answers or bounds speak of.
     """
-    leaves, asked = plan.levels - 1, {level for level, _ in plan.asked}
+    leaves = levels - 1
     if method.estimation == "bottom_up" and any(level < leaves for level in bound):
         reason = "bottom_up sums the leaves and cannot keep what must hold above them: use 'full' or 'classic'"
         return "estimation", reason
-    needed = range(plan.levels) if method.estimation == "classic" else (leaves,)
+    needed = range(levels) if method.estimation == "classic" else (leaves,)
     missing = next((level for level in needed if level not in asked), None)
     if missing is not None:
         other = ", or use 'full'" if missing < leaves else ""
@@ -111,7 +113,7 @@ def misfit(method: TopdownMethod, plan: TablePlan, bound: Collection[int]) -> tu
     if method.rounding == "unbiased" and bound:
         return "rounding", "unbiased rounding keeps the parents' tables only: with invariants or bounds use 'passes'"
     try:
-        method.groups([query.name for query in plan.queries])
+        method.groups(queries)
     except ProblemError as error:
         return "passes", str(error)
     return None

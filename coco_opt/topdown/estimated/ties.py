@@ -23,9 +23,9 @@ _STEP, _FIRST, _SECOND = (np.uint64(k) for k in (0x9E3779B97F4A7C15, 0xBF58476D1
 
 
 def seed_of(measurement: Measurement) -> int:
-    """Return a seed from all that was asked and answered: the same measurement has the same one, on any machine."""
-    code = hashlib.sha256(f"coco-opt rounding {measurement.asked.digest}".encode())
-    for one in measurement.answers:
+    """Return a seed from all that was asked and answered: the same measurements have the same one, on any machine."""
+    code = hashlib.sha256(f"coco-opt rounding {measurement.identity}".encode())
+    for one in (answers for each in measurement.every for answers in each.answers):
         code.update(np.ascontiguousarray(one.values, dtype="<i8").data)
     return int.from_bytes(code.digest()[:8], "little")
 

@@ -53,6 +53,7 @@ class TablesKind:
     section_model: ClassVar[type[Section]] = TopdownSection
     promises: ClassVar[tuple[str, ...]] = PROMISES
     least: ClassVar[tuple[str, ...]] = ALWAYS
+    takes_several: ClassVar[bool] = True
 
     def file_key(self, columns: Sequence[str]) -> str | None:
         """Return the key of [data] that a file with these columns would fill."""
@@ -86,9 +87,9 @@ class TablesKind:
         """Return the exact answers, a block of regions at a time."""
         return exact_parts(private, plan.detail.questions)
 
-    def method(self, config: Config, asked: Asked) -> TablesMethod:
+    def method(self, config: Config, asked: Asked, *also: Asked) -> TablesMethod:
         """Return the estimation that a configuration asks for."""
-        return method_of(config, asked)
+        return method_of(config, asked, *also)
 
     def estimate(self, measurement: Measurement, method: TablesMethod, work: Work) -> TablesResult:
         """Split every region's table among its parts, level by level from the root."""

@@ -142,7 +142,10 @@ def _unanswered(questions: TableQuestions) -> TableAnswers:
         )
         for level in range(plan.levels)
     )
-    return TableAnswers(hierarchy, questions.schema, plan, answers, _made_facts(questions))
+    variances = np.array(
+        [[plan.variance(level, at) for at in range(len(plan.queries))] for level in range(plan.levels)]
+    )
+    return TableAnswers(hierarchy, questions.schema, plan.queries, answers, variances, _made_facts(questions))
 
 
 def _made_facts(questions: TableQuestions) -> Invariants:

@@ -15,6 +15,7 @@ from coco_opt.topdown.constraint import LinearConstraint
 from coco_opt.topdown.estimated.method import Pass, TopdownMethod, misfit
 from coco_opt.topdown.kind.plan import blamed, constraints_of, schema_of_config, workload_of
 from coco_opt.topdown.plan import TablePlan
+from coco_opt.topdown.pooled import pooled_queries
 from coco_opt.topdown.queries import Query, parse_queries, parse_query
 from coco_opt.topdown.questions import AGREES, ROWS, TableQuestions
 from coco_opt.topdown.schema import Schema
@@ -31,8 +32,8 @@ class TablesMethod:
     workload: tuple[Query, ...]
 
 
-def method_of(config: Config, asked: Asked) -> TablesMethod:
-    """Return the estimation that a configuration asks for.
+def method_of(config: Config, asked: Asked, *also: Asked) -> TablesMethod:
+    """Return the estimation that a configuration asks for, of one measurement or of several together.
 
     Raises ConfigError where it cannot keep what must hold or read what was asked, and for attributes, structural zeros,
     invariants or constraints that are not those of the measurement, all of them.
@@ -79,7 +80,9 @@ def method_of(config: Config, asked: Asked) -> TablesMethod:
         implied=section.implied,
     )
     bound = {one.level for one in questions.invariants} | {one.level for one in questions.stated}
-    unfit = misfit(method, questions.plan, bound)
+    queries, _ = pooled_queries([questions, *(TableQuestions.of(one) for one in also)])
+    levels = {one.level for each in (asked, *also) for one in each.questions if not one.exact}
+    unfit = misfit(method, [query.name for query in queries], levels, asked.hierarchy.levels, bound)
     if unfit is not None:
         raise config.error(f"topdown.{unfit[0]}", unfit[1])
     return TablesMethod(method, schema, workload)

@@ -84,7 +84,7 @@ def _summary(measured: TableAnswers) -> str:
 
 
 def _rows_note(measured: TableAnswers) -> tuple[str, str]:
-    rows = measured.plan.rows
+    rows = measured.rows
     if rows == 1:
         text = "One row of the records is taken to be one person: who has several rows is protected for each alone."
     else:
@@ -95,19 +95,22 @@ def _rows_note(measured: TableAnswers) -> tuple[str, str]:
 
 
 def _method(shown: Shown) -> str:
-    asked, method = shown.measurement.asked, shown.method.topdown
+    measurement, method = shown.measurement, shown.method.topdown
     rows = [
         (
-            asked.levels[one.level],
+            *([f"measurement {number}"] if measurement.also else []),
+            measurement.asked.levels[one.level],
             one.words,
             "none: declared public" if one.cost is None else str(one.cost),
             "-" if one.exact else str(one.law),
         )
-        for one in asked.questions
+        for number, each in enumerate(measurement.every, start=1)
+        for one in each.asked.questions
     ]
     order = ", ".join(query.text for query in method.rounding_order)
     how = f"Estimation: {method.estimation}, rounding: {method.rounding}{f' ({order}, cells)' if order else ''}."
-    questions = table(("level", "question", "cost", "noise"), rows, numeric=4)
+    header = (*(["asked by"] if measurement.also else []), "level", "question", "cost", "noise")
+    questions = table(header, rows, numeric=len(header))
     return f"<h2>Questions and method</h2>\n{questions}\n<p class='note'>{escape(how)}</p>"
 
 

@@ -121,7 +121,7 @@ def _notes(
             "Unbiased estimates are of this measurement alone: the earlier releases' answers have errors of their own, "
             "which standard errors would not show"
         )
-    levels = range(measured.plan.levels)
+    levels = range(measured.hierarchy.levels)
     for query in method.workload:
         if not all(linear.determines(query.operator, level).all() for level in levels):
             yield f"Not determined by what is measured: {query.text!r}; its released answers rest on others alone"
@@ -133,5 +133,5 @@ def _notes(
     if left_out:
         names = ", ".join(repr(asked.levels[level]) for level in left_out)
         yield f"No unbiased estimates of {names}: too many cells, or a solver failed on them"
-    if method.topdown.estimation == "bottom_up" and any(level < levels[-1] for level, _ in measured.plan.asked):
+    if method.topdown.estimation == "bottom_up" and any(level < levels[-1] for level, _ in measured.asked):
         yield "bottom_up reads the leaves alone: what was spent on the levels above is not used"

@@ -82,6 +82,7 @@ class TotalsKind:
     section_model = TotalsSection
     promises = ("nonnegative",)
     least = ()
+    takes_several = False
 
     def file_key(self, columns: Sequence[str]) -> str | None:
         return "persons" if "person_id" in columns else "hierarchy" if len(columns) > 2 else None
@@ -135,7 +136,7 @@ class TotalsKind:
             for region in tree.level_range(question.level):
                 yield Exact(question, tree.paths[region], private.regions[region : region + 1].copy())
 
-    def method(self, config: Config, asked: Asked) -> bool:
+    def method(self, config: Config, asked: Asked, *also: Asked) -> bool:
         if not isinstance(config.method, TotalsSection):
             raise ConfigError("totals", "is required")
         return config.method.nonnegative

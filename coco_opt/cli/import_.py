@@ -1,0 +1,53 @@
+"""``coco-opt import``: noisy answers that somebody else published, as a measurement to be estimated here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from coco_opt.cli.console import TerminalReporter, quoted, write, write_facts, write_json
+from coco_opt.cli.options import ConfigFile, Json, Version
+
+
+def import_(
+    config: ConfigFile,
+    files: Annotated[
+        list[Path],
+        typer.Argument(metavar="FILES...", help="Parquet files of noisy measurements, or folders of them."),
+    ],
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="The measurement's folder; it must not exist.")],
+    json: Json = False,
+    version: Version = False,
+) -> int:
+    """Write noisy answers that somebody else published, in the layout of the 2020 Census, as a measurement.
+
+    CONFIG gives the hierarchy, whose names are the geocodes, attributes, groupings and structural zeros. What the noise
+    protects is as its publisher states: nothing is measured here, and no ledger is touched.
+    """
+    from coco_opt.config import load_config
+    from coco_opt.files.measurement import write_measurement
+    from coco_opt.releases.manifest import spent_line
+    from coco_opt.releases.measure import check_target, kind_of
+    from coco_opt.topdown.kind.foreign import read_noisy_measurements
+
+    settings = load_config(config)
+    check_target(out)
+    with TerminalReporter(lines=not json).stage("Reading what was published"):
+        measurement = read_noisy_measurements(files, settings)
+    write_measurement(out, measurement, private=False)
+    spent = spent_line(kind_of(settings), settings, measurement)
+    answers = sum(one.stored.size for one in measurement.answers)
+    if json:
+        places = {"measurement": str(out), "answers": answers}
+        write_json({"status": measurement.status, "spent": spent, **measurement.cost.as_dict(), **places})
+        return 0
+    write(f"{spent}.")
+    write_facts(
+        [
+            ("Measurement", f"{out}, {answers:,} answers to {len(measurement.answers):,} questions"),
+            ("Estimate it", f"coco-opt estimate {quoted(out)} {quoted(config)}"),
+        ]
+    )
+    return 0
