@@ -28,11 +28,9 @@ ALL = [
 FAST: Sequence[tuple[str, str, Neighbours, str]] = (
     ("cumulative", "geometric", "add_remove", "joint"),
     ("buckets by edges", "gaussian", "add_remove", "posterior"),
-    ("ranks", "geometric", "replace", "matching"),
     ("private counts", "geometric", "add_remove", "none"),
     ("workload", "geometric", "add_remove", "full"),
     ("rows a person", "gaussian", "add_remove", "unbiased"),
-    ("invariants", "geometric", "replace", "classic"),
     ("tree", "gaussian", "replace", "nonnegative"),
     ("cells", "geometric", "replace", "zeroed"),
 )
