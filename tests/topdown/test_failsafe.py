@@ -18,7 +18,7 @@ from coco_opt.solution import Answer, Status
 from coco_opt.solving import judge
 from coco_opt.topdown.bounds import UNBOUNDED
 from coco_opt.topdown.estimated.estimate import estimate_tables
-from coco_opt.topdown.estimated.failsafe import Bound, least, relaxed_rows
+from coco_opt.topdown.estimated.failsafe import NO_TABLES_FIT, Bound, least, relaxed_rows
 from coco_opt.topdown.estimated.method import TopdownMethod
 from coco_opt.topdown.estimated.recursion import Checkpoint
 from coco_opt.topdown.invariants import RegionBounds
@@ -57,6 +57,7 @@ def test_a_town_that_cannot_be_split_gives_way_least(estimation: str) -> None:
     if estimation == "classic":
         assert [one.path for one in result.relaxed] == ["state/town"]
         assert result.relaxed[0].moved == 20
+        assert result.relaxed[0].why == NO_TABLES_FIT
         assert town[:2].sum() == 100
 
 

@@ -37,12 +37,16 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
+NO_TABLES_FIT = "no whole tables of its parts that keep to their facts add up to the table that it had"
+"""Why a table had to change: the least change is above none, whatever a solver said before."""
+
+
 @dataclass(frozen=True, slots=True)
 class Relaxation:
     """A region whose table had to change so that it could be split: ``moved`` people changed cells in it and above.
 
     Where its total had to change too, ``moved`` is the larger of the people added and the people taken. ``changes`` are
-    cells in words and by how many people each changed, the largest first, and ``why`` is what failed before.
+    cells in words and by how many people each changed, the largest first, and ``why`` says in words why.
     """
 
     region: int

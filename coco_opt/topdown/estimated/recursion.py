@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coco_opt.errors import ProblemError, SolverError
-from coco_opt.topdown.estimated.failsafe import Relaxation
+from coco_opt.topdown.estimated.failsafe import NO_TABLES_FIT, Relaxation
 from coco_opt.topdown.estimated.level import level_split
 from coco_opt.topdown.estimated.relaxed_split import relaxed_split, unsplit
 from coco_opt.topdown.estimated.sparse_tables import SparseTables
@@ -140,7 +140,7 @@ def _level(step: SplitStep, level: int, done: Checkpoint, threads: int, counter:
         if isinstance(failure, Exception):
             outcomes[at], tables, change = _failsafe(step, region, tables, failure)
             if change.any():
-                relaxed.append(_relaxation(step, region, change, failure))
+                relaxed.append(_relaxation(step, region, change))
             counter.add(len(step.children(region)))
     parts = [outcome for outcome in outcomes if isinstance(outcome, SparseTables)]
     return _done(step, (*tables, SparseTables.joined(parts)), tuple(relaxed))
@@ -188,11 +188,11 @@ def _failsafe(
     raise _named(failure, step.name(region))
 
 
-def _relaxation(step: SplitStep, region: int, change: Ints, failure: Exception) -> Relaxation:
+def _relaxation(step: SplitStep, region: int, change: Ints) -> Relaxation:
     moved = max(int(np.maximum(change, 0).sum()), int(np.maximum(-change, 0).sum()))
     cells = sorted(np.flatnonzero(change).tolist(), key=lambda cell: (-abs(int(change[cell])), cell))[:_CHANGES]
     changes = tuple((step.measured.schema.label(cell), int(change[cell])) for cell in cells)
-    return Relaxation(region, step.measured.hierarchy.paths[region], moved, changes, str(failure))
+    return Relaxation(region, step.measured.hierarchy.paths[region], moved, changes, NO_TABLES_FIT)
 
 
 def _with_change(
