@@ -1,8 +1,7 @@
-"""Laws of sizes drawn along with the groups: against enumeration, and intervals that hold what they promise."""
+"""Laws of sizes drawn along with the groups: the sampler's stationary law against enumeration, and gamma draws."""
 
 from __future__ import annotations
 
-from fractions import Fraction
 from typing import Any
 
 import numba
@@ -11,15 +10,11 @@ import pytest
 from numpy.typing import NDArray
 from scipy import special, stats
 
-from coco_opt.groups.buckets import Buckets
 from coco_opt.groups.estimated.posterior.chains import Learned, MoveChain, MoveOptions, MoveTables, Scattered
 from coco_opt.groups.estimated.posterior.prior import Hats
-from coco_opt.groups.estimated.posterior.sampler import SamplerOptions, sample_posterior
-from coco_opt.groups.estimated.posterior.survey import Answers, Survey, compiled_questions
+from coco_opt.groups.estimated.posterior.survey import Survey, compiled_questions
 from coco_opt.kernels import drawing, posterior_moves
-from coco_opt.privacy import Geometric
 from tests.posterior import tiny
-from tests.posterior.test_model import geometric
 from tests.posterior.test_moves import EDGES, GROUPS, MAX_SIZE, PARENT, answers, distance, frequencies
 
 FloatArray = NDArray[np.float64]
@@ -119,36 +114,3 @@ def test_gamma_draws_have_their_law(shape: float) -> None:
     words = np.array([5], np.uint64)
     drawn = np.array([drawing.gamma(words, shape) for _ in range(4_000)])
     assert stats.kstest(drawn, stats.gamma(shape).cdf).pvalue > 1e-4
-
-
-@pytest.mark.slow
-def test_intervals_hold_truths_drawn_from_the_prior() -> None:
-    """Sixteen leaves in four regions, sizes scattered about a skewed law: 90 % hold, ties split, at every level."""
-    parent = np.array([-1, 0, 0, 0, 0, *np.repeat([1, 2, 3, 4], 4)])
-    max_size, groups, noise = 40, 60, 4.0
-    shape = 1.0 / (1.0 + np.arange(max_size + 1.0)) ** 1.5
-    options = SamplerOptions(chains=2, draws=50, effective=150.0)
-    found = []
-    for seed in range(30):
-        rng = np.random.default_rng(seed)
-        laws = [rng.dirichlet(200.0 * shape / shape.sum())]
-        for v in range(1, parent.size):
-            laws.append(rng.dirichlet((60.0 if v < 5 else 12.0) * laws[parent[v]] + 1e-9))
-        sizes = np.zeros((parent.size, max_size + 1), np.int64)
-        for v in range(parent.size - 1, -1, -1):
-            if v >= 5:
-                sizes[v] = rng.multinomial(groups, laws[v])
-            if v > 0:
-                sizes[parent[v]] += sizes[v]
-        rows, question = np.cumsum(sizes, axis=1)[:, :-1], Buckets.cells(max_size)
-        noisy = [
-            Answers(v, question, row + geometric(rng, noise, max_size), Geometric(Fraction(4)))
-            for v, row in enumerate(rows)
-        ]
-        survey = Survey(parent, sizes.sum(axis=1), max_size, noisy)
-        drawn = sample_posterior(survey, seed, options=options, sizes=True)
-        assert drawn.sizes is not None
-        inside = drawn.sizes.inside(sizes, Fraction(9, 10))
-        found.append([inside[at, :10].mean() for at in (slice(0, 1), slice(1, 5), slice(5, None))])
-    mean, error = np.mean(found, axis=0), np.std(found, axis=0, ddof=1) / np.sqrt(len(found))
-    assert (np.abs(mean - 0.9) < 0.02 + 2.0 * error).all(), (mean, error)
