@@ -96,6 +96,7 @@ with TemporaryDirectory() as name:
     )
     assert co.check(config).plan.asked.cost == epsilon
     assert co.forecast(config).cost == epsilon
+    assert co.choose(config, Fraction(1, 10)).left.amount == Fraction(9, 10)
     measured = co.measure(config)
     made = co.estimate(measured)
     groups = made.save(folder / "groups", page=co.render_report)

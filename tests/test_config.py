@@ -82,7 +82,7 @@ def test_defaults_are_those_of_the_contract() -> None:
     assert (config.kind, config.section) == ("groups", "groups")
     groups = config.method
     assert (groups.query, groups.loss, groups.ties) == ("cumulative", "l1", "upper")
-    assert (groups.consistency, groups.merge, groups.rounding) == ("matching", "weighted", "half_up")
+    assert (groups.consistency, groups.merge, groups.rounding) == ("joint", "weighted", "half_up")
     assert groups.variances == "formula"
     assert (config.solvers.chosen(), config.solvers.fallback) == ({}, True)
     assert config.engine.workers == 2

@@ -19,6 +19,7 @@ import typer
 from coco_opt.cli import (
     audit,
     check,
+    choose,
     cite,
     compare,
     demo,
@@ -70,6 +71,7 @@ _VERBS: tuple[tuple[Callable[..., int], str, str], ...] = (
     (init.init, "Write a first config for the tables in this folder.", "init persons.csv homes.csv areas.csv"),
     (check.check, "Read and check all input; draw nothing, pay nothing.", "check coco-opt.toml"),
     (plan.plan, "Predict cost, error, time and memory; public data only.", "plan coco-opt.toml"),
+    (choose.choose, "Choose the question by a noisy answer.", "choose coco-opt.toml --share 1/50"),
     (measure.measure, "Check, pay, draw noise, seal: the step that costs.", "measure coco-opt.toml --publish noisy"),
     (import_.import_, "Take noisy answers that others published.", "import coco-opt.toml US.parquet --out theirs"),
     (estimate.estimate, "Make a release of a measurement, for free.", "estimate noisy coco-opt.toml --out releases/b"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Sequence
 from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from coco_opt.cli.console import TerminalReporter, figure, write, write_json, write_table
+from coco_opt.cli.estimate import settings_for
 from coco_opt.cli.options import Json, Version
 from coco_opt.errors import InputError, Place, VerificationError
 
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from coco_opt.releases import Comparison
     from coco_opt.releases.compare import Row
 
-_HEADER = ("solver", "unknowns", "status", "objective", "- exact", "gap", "violation", "seconds", "ties", "note")
+_HEADER = ("solver", "unknowns", "status", "objective", "- first", "gap", "violation", "seconds", "ties", "note")
 
 
 def compare(
@@ -37,7 +39,10 @@ def compare(
     json: Json = False,
     version: Version = False,
 ) -> int:
-    """Solve one problem of each kind with every solver; spends nothing. Exit 4 if one misses its tolerance."""
+    """Solve one problem of each kind with every solver; spends nothing.
+
+    Exit 4 if a solver that the configuration uses misses its tolerance; that of others is a result.
+    """
     from coco_opt.releases import compare as compare_solvers
 
     settings, measurement = _posed(target, config)
@@ -62,7 +67,7 @@ def _posed(target: str, config: Path | None) -> tuple[Config, Measurement | None
     from coco_opt.files.measurement import read_measurement
     from coco_opt.releases.estimate import config_of, find_measurement
 
-    path, settings = Path(target), None if config is None else load_config(config)
+    path, settings = Path(target), None if config is None else settings_for(target, config)
     if settings is None and (path.is_file() or path.suffix == ".toml"):
         return load_config(path), None
     measurement, _ = read_measurement(find_measurement(target, settings))
@@ -73,12 +78,18 @@ def _verdict(comparison: Comparison, *, lines: bool) -> int:
     if not comparison.caught:
         raise VerificationError("the planted wrong answer was certified: do not trust these certificates")
     said = ["The planted wrong answer was caught."]
-    missed = ", ".join(f"{row.solver} on {row.problem} ({row.status})" for row in comparison.missed)
-    if missed:
-        said.append(f"Not certified within tolerance: {missed}.")
+    failed = [row for row in comparison.missed if row.used]
+    if failed:
+        said.append(f"Not certified within tolerance, though your configuration uses it: {_named(failed)}.")
+    if others := [row for row in comparison.missed if not row.used]:
+        said.append(f"Not certified within tolerance, and not used by your configuration: {_named(others)}.")
     if lines:
         write(" ".join(said))
-    return 4 if missed else 0
+    return 4 if failed else 0
+
+
+def _named(rows: Sequence[Row]) -> str:
+    return ", ".join(f"{row.solver} on {row.problem} ({row.status})" for row in rows)
 
 
 def _write_tables(comparison: Comparison) -> None:

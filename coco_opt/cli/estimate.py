@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,6 +11,9 @@ from coco_opt.cli.console import TerminalReporter
 from coco_opt.cli.options import Json, Version
 from coco_opt.cli.release import write_release
 from coco_opt.errors import InputError, Place
+
+if TYPE_CHECKING:
+    from coco_opt.config import Config
 
 Given = Annotated[
     list[str],
@@ -32,13 +35,12 @@ def estimate(
 
     Several measurements of the same data make one release: what each says adds to the others, and so do their costs.
     """
-    from coco_opt.config import load_config
     from coco_opt.releases import estimate as estimate_measurements
     from coco_opt.releases import render_report
     from coco_opt.releases.measure import check_target
 
     names, config = named(measurements)
-    settings = None if config is None else load_config(config)
+    settings = None if config is None else settings_for(names[0], config)
     reporter = TerminalReporter(lines=not json)
     if out is not None:
         check_target(out)
@@ -56,3 +58,16 @@ def named(given: list[str]) -> tuple[list[str], Path | None]:
     if not names:
         raise InputError("file-not-found", "is a configuration: name a measurement before it", Place(path.name))
     return names, path
+
+
+def settings_for(measurement: str, config: Path) -> Config:
+    """Read a configuration that estimates a measurement: of a folder, it need not say again what was asked."""
+    from coco_opt.config import load_config
+    from coco_opt.files.measurement import read_measurement
+    from coco_opt.releases.estimate import find_measurement, read_config
+
+    try:
+        folder = find_measurement(measurement, None)
+    except InputError:
+        return load_config(config)  # a run's id: the configuration says where its folder is
+    return read_config(read_measurement(folder)[0], config)

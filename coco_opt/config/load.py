@@ -33,12 +33,15 @@ _DEEP_KEY = re.compile(r"""^[ \t\[]*(?:[\w"'-]+[ \t]*\.[ \t]*){40}""", re.MULTIL
 Mistakes = list[tuple[str, str]]
 
 
-def load_config(path: str | Path) -> Config:
-    """Read the TOML config of a release of any kind; raise ConfigError with one line for every mistake."""
+def load_config(path: str | Path, like: Config | None = None) -> Config:
+    """Read the TOML config of a release of any kind; raise ConfigError with one line for every mistake.
+
+    ``like`` stands for [data] or [privacy] where the file leaves one out, and then for keys of the kind's own.
+    """
     path = Path(path)
     failure = "cannot be read"
     try:
-        return parse_config(path.read_text(encoding="utf-8-sig"), path.parent, file=path.name)
+        return parse_config(path.read_text(encoding="utf-8-sig"), path.parent, file=path.name, like=like)
     except FileNotFoundError:
         failure = "no such config file"
     except UnicodeDecodeError:
@@ -48,15 +51,26 @@ def load_config(path: str | Path) -> Config:
     raise ConfigError("", failure, str(path))
 
 
-def parse_config(source: str | Mapping[str, Any], folder: str | Path, file: str | None = None) -> Config:
-    """Check a config given as TOML text or as a dictionary; paths are relative to ``folder``."""
+def parse_config(
+    source: str | Mapping[str, Any], folder: str | Path, file: str | None = None, like: Config | None = None
+) -> Config:
+    """Check a config given as TOML text or as a dictionary; paths are relative to ``folder``. See ``load_config``."""
     raw = _parse_toml(source, file) if isinstance(source, str) else dict(source)
+    if like is not None and set(_REQUIRED) <= set(raw):
+        like = None
+    if like is not None:
+        _check_section(raw, like, file)
+        own = raw.get(like.section, {})
+        raw = {**raw, like.section: {**like.stated(like.section), **own} if isinstance(own, Mapping) else own}
     row = _kind_of(raw, file)
     kind = row.load()
     models = {"data": kind.data_model, **_SHARED, row.section: kind.section_model}
     mistakes: Mistakes = [(name, _unknown_section(name, models)) for name in raw if name not in models]
     values: dict[str, Any] = {}
     for name, model in models.items():
+        if like is not None and name not in raw and name in _REQUIRED:
+            values[name] = getattr(like, name)
+            continue
         if name in _REQUIRED and name not in raw:
             mistakes.append((name, "this section is required"))
             continue
@@ -107,6 +121,14 @@ def configure(
         }
         config = replace(parse_config(merged, folder), name=base.name, file=base.file)
     return config if name is None else replace(config, name=name)
+
+
+def _check_section(raw: Mapping[str, Any], like: Config, file: str | None) -> None:
+    """Raise ConfigError where a file without [data] or [privacy] is of another kind than what stands for them."""
+    for row in kind_rows():
+        if row.section in raw and row.name != like.kind:
+            message = f"the measurement is of the kind {like.kind!r}: use a [{like.section}] section"
+            raise ConfigError(row.section, message, file)
 
 
 def _kind_of(raw: Mapping[str, Any], file: str | None) -> KindRow:

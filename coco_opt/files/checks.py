@@ -44,14 +44,23 @@ def check_spaces(table: Loaded, column: int) -> None:
         raise _unplain_id(table, row, column)
 
 
-def check_known(table: Loaded, column: int, known: str, code: str, message: str) -> None:
-    """Raise InputError ``code`` (or of ``check_spaces``) at the first entry that ``known`` (table.column) lacks."""
+def check_known(table: Loaded, column: int, known: str, code: str, message: str, where: str) -> None:
+    """Raise InputError ``code`` (or of ``check_spaces``) at the first entry that ``known`` (table.column) lacks.
+
+    ``where`` says in words what ``known`` is, such as "'area' of areas.csv".
+    """
     other, _, key = known.partition(".")
     row = table.first_row(f"{known} IS NULL", f"{{t}} LEFT JOIN {other} ON c{column} = {other}.{key}")
     if row is None:
         return
     if table.value(f"SELECT {_unplain(f'c{column}')} FROM {{t}} WHERE rowid = {row}"):
         raise _unplain_id(table, row, column)
+    same = f"ltrim({known}, '0') = ltrim(c{column}, '0')"
+    if table.value(f"SELECT count(*) FROM {{t}}, {other} WHERE {{t}}.rowid = {row} AND {same}"):
+        message += (
+            f", but is but for leading zeros: {table.shown[column]!r} of {table.source.name} and {where} were written "
+            "differently, often as numbers in one and as text in the other. Write both as text, with all their zeros"
+        )
     raise InputError(code, message, table.place(row, column))
 
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 
 from coco_opt.errors import InputError, Place
 
+_SHOWN = 12  # names of columns in a message
+
 
 @dataclass(frozen=True, slots=True)
 class Columns:
@@ -87,11 +89,20 @@ class Columns:
             raise InputError("no-header", message, Place(file, header_row))
         if missing:
             place = Place(file, header_row, missing[0])
-            raise InputError("missing-column", f"the columns must be {self.describe()}", place)
+            raise InputError("missing-column", f"the columns must be {self.describe()}; {_listed(names)}", place)
 
     def _shown(self, names: Sequence[str], position: int) -> str:
         hidden = self.private and names[position] not in self.required
         return f"#{position + 1}" if hidden else names[position]
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Say what columns a table has: one that has some of the right ones has a header, and no data in its place."""
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return (
+        f"the table has {', '.join(map(repr, names[:_SHOWN]))}{more}: say what a column is called there by columns = "
+        '{ name = "its name there" } in [data]'
+    )
 
 
 ENTITIES = Columns(first=("entity_id", "group_id"), others=True)

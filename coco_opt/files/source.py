@@ -42,6 +42,7 @@ _SETTINGS = (
     "SET threads = 2",
 )
 _DELIMITERS = (",", ";", "\t")
+_ENDS = {"\n": "LF (Unix)", "\r\n": "CRLF (Windows)", "\r": "CR (old Mac)"}
 _CSV_OPTIONS = (
     "header = true, quote = '\"', escape = '\"', comment = '', nullstr = '', "
     "null_padding = false, ignore_errors = false, auto_detect = false, strict_mode = true, "
@@ -138,7 +139,8 @@ def load(
             names, delimiter = _csv_header(where, called.required)
             called.check(names, source.name, 1)
             kept = wanted(names)
-            quietly(source, lambda: _load_csv(con, table, where, delimiter, len(names), kept))
+            with _line_ends_named(where, source.name):
+                quietly(source, lambda: _load_csv(con, table, where, delimiter, len(names), kept))
         else:
             names = quietly(source, lambda: _parquet_names(where))
             called.check(names, source.name, None)
@@ -266,6 +268,39 @@ def _classified(name: str, kind: str, text: str) -> InputError:
     if "reached an invalid state" in text:
         return InputError("malformed-row", "mixes kinds of line ends, or has a misplaced quote", place)
     return InputError("unreadable-file", "is damaged, truncated or not of its format", place)
+
+
+@contextmanager
+def _line_ends_named(path: Path, name: str) -> Iterator[None]:
+    """Say at which row of a CSV file its line ends change, where reading it failed and they do."""
+    failure: InputError
+    try:
+        yield
+        return
+    except InputError as error:
+        failure = error
+    changed = quietly(path, lambda: _changed_line_end(path)) if failure.code == "malformed-row" else None
+    if changed is not None:
+        row, before, after = changed
+        message = f"ends in {after}, and the rows before it in {before}: save the file with one kind of line ends"
+        failure = InputError("malformed-row", message, Place(name, row))
+    raise failure
+
+
+def _changed_line_end(path: Path) -> tuple[int, str, str] | None:
+    """Return the first row that ends otherwise than the first one, and both ends in words; quoted ones are text."""
+    with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
+        ends, quoted_now, row = "", False, 0
+        for line in file:  # at \n, \r and \r\n alike, each kept as it is
+            quoted_now ^= line.count('"') % 2 == 1
+            end = line[len(line.rstrip("\r\n")) :]
+            if quoted_now or not end:
+                continue
+            row += 1
+            if ends and end != ends and end in _ENDS:
+                return row, _ENDS[ends], _ENDS[end]
+            ends = ends or end
+    return None
 
 
 def _check_file(path: Path) -> None:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from coco_opt.errors import ProblemError
 from coco_opt.groups.buckets import Buckets
+from coco_opt.groups.choice import CHOICE
 from coco_opt.groups.queries import GROUPS, AskedQuery, check_query
 from coco_opt.histograms import Hierarchy
 from coco_opt.privacy import Answers, Asked, Law, Measurement, Question
@@ -38,8 +39,8 @@ def has_private_counts(asked: Asked) -> bool:
 
 
 def size_questions(asked: Asked) -> tuple[Question, ...]:
-    """Return the questions about sizes: all but those that ask for private numbers of groups."""
-    return tuple(one for one in asked.questions if one.query != GROUPS)
+    """Return the questions about sizes: not those that ask for private numbers of groups, or for which query to ask."""
+    return tuple(one for one in asked.questions if one.query not in (GROUPS, CHOICE))
 
 
 def counts_share_of(asked: Asked) -> Fraction | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from coco_opt.releases.choose import Choice, choose
 from coco_opt.releases.compare import Comparison, compare
 from coco_opt.releases.estimate import estimate
 from coco_opt.releases.estimated import Estimated
@@ -15,6 +16,7 @@ from coco_opt.releases.verify import verify_release
 
 __all__ = [
     "Checked",
+    "Choice",
     "Comparison",
     "Estimated",
     "Measured",
@@ -24,6 +26,7 @@ __all__ = [
     "Reporter",
     "Silent",
     "check",
+    "choose",
     "compare",
     "estimate",
     "forecast",

@@ -31,8 +31,10 @@ _MADE_DATA_SEED = 7
 class Row:
     """One solver on one problem of ``unknowns`` unknowns.
 
-    ``difference`` is the objective minus the fast exact solver's on the same problem, divided by it (or 1);
-    ``seconds`` is wall time in the solver without writing the program. Figures are None where nothing came back.
+    ``difference`` is the objective minus that of the first row, the solver that "auto" takes, on the same problem,
+    divided by it (or 1): negative where that one stopped within its tolerance. ``seconds`` is wall time in the solver
+    without writing the program. Figures are None where nothing came back. ``used`` says that an estimation by the
+    configuration would ask this solver.
     """
 
     problem: str
@@ -47,6 +49,7 @@ class Row:
     seconds: float | None = None
     honours_ties: bool = False
     planted: bool = False
+    used: bool = False
     note: str = ""
 
     @property
@@ -142,15 +145,15 @@ def compare_instances(
     rows: list[Row] = []
     with told.stage("Solving") as progress:
         for done, (instance, at, backend) in enumerate(jobs, start=1):
-            rows.extend(_rows(instance, backend, size, chosen, plant=at == 0))
+            rows.extend(_rows(instance, backend, size, chosen, first=at == 0))
             progress(done, len(jobs))
     return Comparison(data, tuple(rows))
 
 
 def _rows(
-    instance: Instance, backend: Backend, size: int, chosen: Mapping[str, Solver], *, plant: bool
+    instance: Instance, backend: Backend, size: int, chosen: Mapping[str, Solver], *, first: bool
 ) -> Iterator[Row]:
-    """Yield the row of one backend, and with ``plant`` that of the instance's planted fault, if it has one."""
+    """Yield the row of one backend, and of the ``first`` one that of the instance's planted fault, if it has one."""
     limit = backend.limit(instance.kind)
     wanted = min(size, instance.largest)
     problem = instance.make(min(wanted, limit))
@@ -164,10 +167,14 @@ def _rows(
         solver = backend.make()
     reference = solve(problem).objective
     _warm_up(solver, instance)
+    configured = chosen.get(instance.kind)
+    row = partial(row, used=first if configured is None else configured.name == backend.name)
     yield _judged(row, problem, solver, backend.name, reference, note)
-    if plant and instance.planted is not None:
+    if first and instance.planted is not None:
         planted = instance.planted
-        yield _judged(partial(row, planted=True), problem, planted, planted.name, reference, "planted, to be caught")
+        yield _judged(
+            partial(row, planted=True, used=False), problem, planted, planted.name, reference, "planted, to be caught"
+        )
 
 
 def _warm_up(solver: Solver, instance: Instance) -> None:

@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from coco_opt.config.load import load_config
 from coco_opt.config.model import Config
 from coco_opt.config.sections import SOLVERS_MODEL, EngineConfig, OutputConfig, PrivacyConfig, Section
 from coco_opt.errors import CocoOptError, ConfigError, InputError, Place, ProblemError, SolverError
@@ -74,6 +75,14 @@ def config_of(measurement: Measurement, name: str = "release") -> Config:
         engine=EngineConfig(),
         output=OutputConfig(),
     )
+
+
+def read_config(measurement: Measurement, path: str | Path) -> Config:
+    """Read how to estimate a measurement: what the file leaves out of [data], [privacy] and its questions is known.
+
+    Raises ConfigError.
+    """
+    return load_config(path, like=config_of(measurement))
 
 
 def _privacy_of(measurement: Measurement, privacy: PrivacyConfig) -> PrivacyConfig:

@@ -77,6 +77,16 @@ class Estimated:
         """Return what was released of a region, by its path from the root."""
         return self.result[region]
 
+    def intervals(self, region: str) -> Any:
+        """Return the intervals of a region by its path from the root, as the saved release does.
+
+        Raises InputError (no-intervals) where this release has none.
+        """
+        found = getattr(self.result, "intervals_of", None)
+        if found is None:
+            raise InputError("no-intervals", f"a release of {self.kind.name} has no intervals of regions by this name")
+        return found(region)
+
     def to_arrow(self, table: str | None = None) -> pa.Table:
         """Return a table of the release, by default the main one; InputError (unknown-table)."""
         chosen = self.tables[0] if table is None else table

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ from coco_opt.config.sections import DataSection, Section
 from coco_opt.files.checked import Check, Regions
 from coco_opt.files.folder import FileTable
 from coco_opt.privacy.answers import Exact
+from coco_opt.privacy.cost import Cost
 from coco_opt.privacy.measurement import Asked, Measurement
 from coco_opt.releases.instances import Instance
 from coco_opt.releases.reporter import Progress, Reporter
@@ -53,17 +54,19 @@ class Result(Protocol):
 class Plan:
     """The public half of a release, checked: whatever is still wrong afterwards lies in the private table.
 
-    ``detail`` is what the kind needs of its own to read and to ask; ``notes`` are what to know before paying.
+    ``detail`` is what the kind needs of its own to read and to ask; ``notes`` are what to know before paying. ``again``
+    plans what was read of the public tables under another budget; None: they are read again for it.
     """
 
     config: Config
     asked: Asked
     detail: Any
     notes: tuple[str, ...] = ()
+    again: Callable[[Config], Plan] | None = field(default=None, repr=False)
 
     def on(self, asked: Asked, detail: Any) -> Plan:
         """Return the same plan of other public facts: of a look-alike."""
-        return replace(self, asked=asked, detail=detail)
+        return replace(self, asked=asked, detail=detail, again=None)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -219,6 +222,26 @@ class Draft:
     data: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """What noisy answers advise to ask: ``keys`` of the kind's section to write, and a table that says why."""
+
+    keys: Mapping[str, Any]
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+@runtime_checkable
+class Choosing(Protocol):
+    """A kind of release whose questions can be chosen by the data, for a part of the budget."""
+
+    def choice(self, plan: Plan, cost: Cost) -> Asked:
+        """Return what asks, at a cost, which questions to ask in place of the plan's; raises ProblemError."""
+
+    def chosen(self, config: Config, measurement: Measurement) -> Chosen:
+        """Return what the noisy answers to that advise; nothing private is in reach."""
+
+
 class ReleaseKind(Protocol[PrivateT, MethodT, ResultT]):
     """A kind of release; one immutable value fulfils it.
 
@@ -244,7 +267,7 @@ class ReleaseKind(Protocol[PrivateT, MethodT, ResultT]):
         """Return a first configuration for files of these columns, by key of [data]; some may be missing."""
 
     def section_of(self, asked: Asked) -> Mapping[str, Any]:
-        """Return the keys of its section that ask what a measurement answers; the other keys have defaults."""
+        """Return the keys of its section that ask what a measurement answers, and any whose default cannot read it."""
 
     def plan(self, config: Config) -> Plan:
         """Read the public tables and decide what is asked; raise ConfigError, InputError, ProblemError."""

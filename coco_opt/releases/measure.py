@@ -35,17 +35,29 @@ from coco_opt.releases.records import new_run_id, open_private_folder
 from coco_opt.releases.reporter import Reporter, Silent
 from coco_opt.releases.runs import PaidRun, fingerprint_of, new_account, opened_run
 from coco_opt.releases.solvers import rehearse
+from coco_opt.releases.standing import Standing, standing_of
 
 _BYTES = 8
 _WARMING = 4  # draws that bring the samplers' tables and packages in
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
 class Checked:
-    """What a check read: the public plan, and the identity of the private rows, for their owner's eyes only."""
+    """What a check read: the public plan, and the identity of the private rows, for their owner's eyes only.
+
+    ``standing`` says what would be paid, and whether the dataset's account allows it.
+    """
 
     plan: Plan
     identity: Mapping[str, int]
+    standing: Standing
+
+    def __repr__(self) -> str:
+        asked = self.plan.asked
+        levels = ", ".join(asked.levels)
+        return (
+            f"Checked: every row is fine; {asked.kind} by {levels} for {asked.cost}. Would pay: {self.standing.words}"
+        )
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -99,12 +111,13 @@ def _doubled(asked: Asked) -> Iterator[str]:
 def _bought(plan: Plan, read: Callable[[Config], Plan]) -> Plan:
     """Return a plan that spends all that (epsilon, delta) buys for its questions, where the budget is stated so.
 
-    ``read`` plans again: what is asked may depend on the budget, so that other questions are held to the pair again.
+    It is planned again: what is asked may depend on the budget, so that other questions are held to the pair again. The
+    public tables are not, where the plan knows how; else ``read`` does all of it.
     """
     pair, config = plan.config.privacy.pair, with_bought(plan.config, plan.asked)
     if pair is None or config.privacy.cost == plan.asked.cost:
         return plan
-    more = read(config)
+    more = (plan.again or read)(config)
     return more if Composition.of(more.asked.questions).delta(pair[0]) <= pair[1] else plan
 
 
@@ -127,7 +140,7 @@ def check(config: Config, *, reporter: Reporter | None = None) -> Checked:
     kind_of(config).method(config, plan.asked)
     private = _read(plan, told)
     check_memory(plan.asked)
-    return Checked(plan, private.identity())
+    return Checked(plan, private.identity(), standing_of(config, plan.asked))
 
 
 def measure(

@@ -54,8 +54,19 @@ KINDS = {
     "groups": Data(
         {"entities": ENTITIES, "groups": GROUPS, "hierarchy": HIERARCHY},
         "[groups]\nmax_size = 20",
-        'consistency = "joint"',
-        frozenset({"isotonic_l2", "isotonic_l1", "simplex_projection", "controlled_rounding", "group_matching"}),
+        'consistency = "matching"',
+        frozenset(
+            {
+                "isotonic_l2",
+                "isotonic_l1",
+                "simplex_projection",
+                "controlled_rounding",
+                "group_matching",
+                "joint_l1",
+                "joint_l2",
+                "cumulative_rounding",
+            }
+        ),
     ),
     "tables": Data(
         {"records": RECORDS, "hierarchy": HIERARCHY},

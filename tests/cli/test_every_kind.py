@@ -230,3 +230,46 @@ def test_compare_takes_made_data_or_a_measurement_where_noise_is_private(
         assert "nothing more is spent" in found["data"]
         assert {row["problem"] for row in found["rows"]} == data.problems
     assert paid(tmp_path) == ["GRANTED", "RESERVED", "MEASURED"]
+
+
+def test_estimating_a_published_measurement_needs_nothing_that_it_does_not_use(
+    data: Data, tmp_path: Path, coco: Runner
+) -> None:
+    config, published = data.write(tmp_path, privacy=SECURE, more=data.other), tmp_path / "open"
+    assert coco("measure", config, "--publish", published).code == 0
+    section = data.section.splitlines()[0]
+    short = tmp_path / "short.toml"
+    short.write_text(f"{section}\n{data.other}\n", encoding="utf-8")
+    for name, file in (("long", config), ("short", short)):
+        assert coco("estimate", published, file, "--out", tmp_path / name).code == 0
+    manifests = [json.loads((tmp_path / name / "manifest.json").read_text()) for name in ("long", "short")]
+    long, short_files = ({k: v for k, v in one["files"].items() if k.endswith(".parquet")} for one in manifests)
+    assert long == short_files
+    assert manifests[0]["budget"]["questions"] == manifests[1]["budget"]["questions"]
+    assert coco("verify", tmp_path / "short").code == 0
+    assert coco("compare", published, "--config", short, "--size", "3").code == 0
+    (tmp_path / "other.toml").write_text(f"[{'ranges' if section != '[ranges]' else 'groups'}]\n", encoding="utf-8")
+    assert f"use a {section} section" in coco("estimate", published, tmp_path / "other.toml").err
+
+
+def test_check_says_what_is_left_and_whether_it_fits(data: Data, tmp_path: Path, coco: Runner) -> None:
+    config = data.write(tmp_path, privacy=f'{SECURE}\ntotal = "3/2"')
+    assert "opens one of epsilon = 3/2" in coco("check", config).out
+    assert paid(tmp_path) == []
+    assert coco("measure", config).code == 0
+    ran = coco("check", config)
+    assert ran.code == 0
+    assert "was paid to ask the same" in ran.out
+    config.write_text(config.read_text().replace('epsilon = "1"', 'epsilon = "2/3"'), encoding="utf-8")
+    ran = coco("check", config)
+    assert ran.code == 3
+    assert "DOES NOT FIT: 1/2 of epsilon = 3/2 is left" in ran.out
+    assert "--grant" in ran.out
+    found = coco("check", config, "--json")
+    assert found.code == 3
+    assert json.loads(found.out)["budget"]["left"] == "1/2"
+    config.write_text(config.read_text().replace('epsilon = "2/3"', 'epsilon = "1/2"'), encoding="utf-8")
+    assert "fits: 1/2 of epsilon = 3/2 is left" in coco("check", config).out
+    assert coco("measure", config).code == 0
+    seeded = data.write(tmp_path / "seeded")
+    assert "pays nothing" in coco("check", seeded).out

@@ -242,7 +242,10 @@ def test_a_solver_without_its_package(tmp_path: Path, coco: Runner, monkeypatch:
 
 def test_too_many_groups_to_match_are_found_before_the_payment(tmp_path: Path, coco: Runner) -> None:
     config = write_sizes(
-        tmp_path, f"country,county,size,groups\nland,north,1,{10**12}\nland,south,2,3\n", privacy=SECURE
+        tmp_path,
+        f"country,county,size,groups\nland,north,1,{10**12}\nland,south,2,3\n",
+        privacy=SECURE,
+        more='consistency = "matching"',
     )
     assert "matching takes at most" in told(coco("release", config))
     assert paid(tmp_path) == []
@@ -256,7 +259,7 @@ def test_a_negative_size_is_not_shown(tmp_path: Path, coco: Runner) -> None:
 
 
 def test_a_solver_that_misses_its_tolerance_is_replaced_and_named(tmp_path: Path, coco: Runner) -> None:
-    crippled = '[solvers]\nisotonic_l1 = { name = "osqp", max_iter = 1 }'
+    crippled = 'consistency = "matching"\n[solvers]\nisotonic_l1 = { name = "osqp", max_iter = 1 }'
     config = write_sizes(tmp_path, privacy=SECURE, more=crippled)
     ran = coco("release", config, "--out", tmp_path / "out")
     assert ran.code == 0
@@ -395,3 +398,42 @@ def test_an_empty_file_name_is_no_path(kind: str, tmp_path: Path, coco: Runner) 
     assert f"[data.{key}] must be a path" in told(coco("check", config))
     config.write_text(config.read_text().replace('""', f'"{os.sep}"'))
     assert coco("check", config).code == 2
+
+
+def test_zeros_lost_between_two_tables_are_named_with_both_columns_and_the_cure(tmp_path: Path, coco: Runner) -> None:
+    lost = {"groups": GROUPS.replace(",r1", ",001").replace(",r2", ",002"), "hierarchy": HIERARCHY.replace("\nr", "\n")}
+    line = told(coco("check", write_groups(tmp_path, **lost)))
+    for words in (
+        "[unknown-region]",
+        "groups.csv, row 2",
+        "'region_id' of groups.csv and 'region_id' of hierarchy.csv",
+    ):
+        assert words in line
+    assert "Write both as text, with all their zeros" in line
+    line = told(coco("check", write_groups(tmp_path, **LOST_ZEROS)))
+    assert "'group_id' of entities.csv and 'group_id' of the groups table" in line
+    assert "zeros" not in told(coco("check", write_groups(tmp_path, entities=ENTITIES + "e99,g77\n")))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("entity_id,group_id\ne1,g1\r\ne2,g2\n", "row 2: ends in CRLF (Windows), and the rows before it in LF (Unix)"),
+        ("entity_id,group_id\r\ne1,g1\r\ne2,g2\ne3,g3\r\n", "row 3: ends in LF (Unix), and the rows before it in CRLF"),
+        ('entity_id,group_id\r\n"e\n1",g1\r\ne2,g2\n', "row 3: ends in LF"),
+    ],
+)
+def test_the_row_where_line_ends_change_is_named(text: str, words: str, tmp_path: Path, coco: Runner) -> None:
+    config = write_groups(tmp_path)
+    (tmp_path / "entities.csv").write_bytes(text.encode())
+    line = told(coco("check", config))
+    assert words in line
+    assert "save the file with one kind of line ends" in line
+
+
+def test_a_missing_column_lists_those_there_are_but_no_first_row_of_data(tmp_path: Path, coco: Runner) -> None:
+    line = told(coco("check", write_groups(tmp_path, groups="group_id,area\ng1,r1\n")))
+    assert "the table has 'group_id', 'area': say what a column is called there by columns = {" in line
+    wide = ",".join(["group_id", *(f"c{k}" for k in range(20))])
+    assert "'c10' and 9 more:" in told(coco("check", write_groups(tmp_path, groups=f"{wide}\n")))
+    assert CANARY not in told(coco("check", write_groups(tmp_path, entities=f"{CANARY},g1\n")))

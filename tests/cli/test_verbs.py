@@ -21,6 +21,7 @@ VERBS = (
     "demo",
     "init",
     "check",
+    "choose",
     "plan",
     "measure",
     "import",

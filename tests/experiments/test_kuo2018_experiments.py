@@ -227,7 +227,7 @@ def test_names_beside_lines_keep_apart_and_inside() -> None:
 def test_every_kind_of_variances_gives_a_consistent_release(seed: int) -> None:
     hierarchy, truth = three_levels(np.random.default_rng(seed))
     noisy = measured(hierarchy, truth, seed=seed)
-    method = GroupsMethod(losses=("l1",) * 3)
+    method = GroupsMethod(losses=("l1",) * 3, consistency="matching")
     found = variances.compare_variances(noisy, truth, method, rng=np.random.default_rng(seed), replicates=2)
     assert tuple(found) == variances.VARIANCES
     for histograms in found.values():
@@ -244,7 +244,7 @@ def test_better_variances_merge_better_on_taxi(shared_data: Path) -> None:
     sums: dict[str, Any] = {}
     for seed in (2018, 2019, 2020):
         noisy = measured(taxi.hierarchy, truth, seed=seed, max_size=5_000)
-        rng, method = np.random.default_rng(seed), GroupsMethod(losses=("l1",) * 3)
+        rng, method = np.random.default_rng(seed), GroupsMethod(losses=("l1",) * 3, consistency="matching")
         for kind, histograms in variances.compare_variances(noisy, truth, method, rng=rng).items():
             sums[kind] = sums.get(kind, 0.0) + errors_by_level(taxi.hierarchy, histograms, truth) / 3
     assert (sums["bootstrap"][:2] < 0.97 * sums["paper"][:2]).all()

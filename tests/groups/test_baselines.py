@@ -143,7 +143,9 @@ def test_every_combination_of_levels_can_be_released(queries: tuple[str, ...]) -
     losses = tuple("l2" if query == "ranks" else "l1" for query in queries)
 
     mixed = measured(hierarchy, truth, queries, seed=2)
-    assert_consistent(hierarchy, truth, estimate_groups(mixed, GroupsMethod(losses=losses)).histograms)
+    assert_consistent(
+        hierarchy, truth, estimate_groups(mixed, GroupsMethod(losses=losses, consistency="matching")).histograms
+    )
     alone = estimate_groups(mixed, GroupsMethod(losses=losses, consistency="none")).histograms
     for level, query in enumerate(queries):
         pure = estimate_groups(
@@ -154,7 +156,9 @@ def test_every_combination_of_levels_can_be_released(queries: tuple[str, ...]) -
 
 def test_errors_are_means_of_distances_by_level() -> None:
     hierarchy, truth = three_levels(np.random.default_rng(2))
-    released = estimate_groups(measured(hierarchy, truth), GroupsMethod(losses=("l1",) * 3)).histograms
+    released = estimate_groups(
+        measured(hierarchy, truth), GroupsMethod(losses=("l1",) * 3, consistency="matching")
+    ).histograms
     errors = errors_by_level(hierarchy, released, truth)
     for level in range(3):
         here = hierarchy.level_range(level)

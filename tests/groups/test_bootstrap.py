@@ -105,7 +105,7 @@ def test_with_errors_counts_one_group_more() -> None:
 def of_release(seed: int, **settings: Any) -> tuple[CountOfCounts, ...]:
     hierarchy, truth = three_levels(np.random.default_rng(seed))
     threads = settings.pop("threads", 1)
-    method = GroupsMethod(losses=("l1",) * 3, **settings)
+    method = GroupsMethod(**{"losses": ("l1",) * 3, "consistency": "matching", **settings})
     return estimate_groups(measured(hierarchy, truth, seed=seed), method, threads=threads).histograms
 
 
@@ -118,11 +118,11 @@ def test_a_release_with_redraws_repeats_whatever_the_threads() -> None:
 
 @pytest.mark.parametrize("change", [{"merge": "average"}, {"consistency": "bottom_up"}, {"consistency": "joint"}])
 def test_nothing_is_redrawn_for_methods_that_read_no_variances(change: dict[str, Any]) -> None:
-    method = GroupsMethod(losses=("l1",) * 3, variances="bootstrap", **change)
+    method = GroupsMethod(**{"losses": ("l1",) * 3, "variances": "bootstrap", "consistency": "matching", **change})
     assert not method.redraws
     plain, redrawn = of_release(4, **change), of_release(4, variances="bootstrap", **change)
     assert all(a.equals(b) for a, b in zip(plain, redrawn, strict=True))
-    assert GroupsMethod(losses=("l1",) * 3, variances="bootstrap").redraws
+    assert GroupsMethod(losses=("l1",) * 3, variances="bootstrap", consistency="matching").redraws
 
 
 def test_redraws_are_a_function_of_the_place_alone() -> None:

@@ -76,13 +76,13 @@ def test_joint_needs_one_loss_and_cumulative_counts() -> None:
 @given(st.integers(0, 10_000), st.sampled_from(QUERIES), st.sampled_from(QUERIES), st.sampled_from(QUERIES))
 def test_any_mix_of_estimators_stays_consistent(seed: int, root: str, state: str, county: str) -> None:
     hierarchy, truth = three_levels(np.random.default_rng(seed))
-    method = GroupsMethod(losses=("l1", "l2", "l1"))
+    method = GroupsMethod(losses=("l1", "l2", "l1"), consistency="matching")
     assert_consistent(hierarchy, truth, release(hierarchy, truth, method, [root, state, county], seed=seed))
 
 
 def test_threads_and_repetition_change_nothing() -> None:
     hierarchy, truth = three_levels(np.random.default_rng(4))
-    method = GroupsMethod(losses=("l1",) * 3)
+    method = GroupsMethod(losses=("l1",) * 3, consistency="matching")
     once = release(hierarchy, truth, method, ["cumulative"] * 3)
     again = release(hierarchy, truth, method, ["cumulative"] * 3, threads=2)
     assert all(a.equals(b) for a, b in zip(once, again, strict=True))
@@ -90,7 +90,7 @@ def test_threads_and_repetition_change_nothing() -> None:
 
 def test_solvers_chosen_by_kind_give_consistent_releases() -> None:
     hierarchy, truth = three_levels(np.random.default_rng(5))
-    method = GroupsMethod(losses=("l1", "l2", "l1"))
+    method = GroupsMethod(losses=("l1", "l2", "l1"), consistency="matching")
     solvers = SolverChoices({"isotonic_l1": "highs", "isotonic_l2": "clarabel", "group_matching": "scipy"})
     released = release(hierarchy, truth, method, ["cumulative"] * 3, solvers=solvers)
     assert_consistent(hierarchy, truth, released)
@@ -103,20 +103,20 @@ def test_regions_without_groups_stay_empty() -> None:
     full = CountOfCounts.from_runs([1, 2, 5], [30, 20, 4])
     truth = [full, full, CountOfCounts.empty()]
     for query in QUERIES:
-        released = release(hierarchy, truth, GroupsMethod(losses=("l1", "l1")), [query] * 2)
+        released = release(hierarchy, truth, GroupsMethod(losses=("l1", "l1"), consistency="matching"), [query] * 2)
         assert_consistent(hierarchy, truth, released)
 
 
 def test_one_region_needs_no_consistency() -> None:
     hierarchy = Hierarchy.from_paths([("n",)])
     truth = [CountOfCounts.from_runs([1, 4], [10, 5])]
-    released = release(hierarchy, truth, GroupsMethod(losses=("l1",)), ["cumulative"])
+    released = release(hierarchy, truth, GroupsMethod(losses=("l1",), consistency="matching"), ["cumulative"])
     assert released[0].groups == 15
 
 
 def test_matching_needs_every_level() -> None:
     hierarchy, truth = three_levels(np.random.default_rng(6))
-    method = GroupsMethod(losses=("l1",) * 3)
+    method = GroupsMethod(losses=("l1",) * 3, consistency="matching")
     with pytest.raises(ProblemError, match="give it a share"):
         release(hierarchy, truth, method, ["cumulative"] * 3, shares=[None, Fraction(1, 2), Fraction(1, 2)])
 
@@ -186,4 +186,4 @@ def test_a_method_has_one_loss_a_level() -> None:
     truth = [CountOfCounts.from_runs([1], [2])] * 2
     noisy = measured(hierarchy, truth)
     with pytest.raises(ProblemError, match="2 levels need as many losses, not 3"):
-        estimate_groups(noisy, GroupsMethod(losses=("l1",) * 3))
+        estimate_groups(noisy, GroupsMethod(losses=("l1",) * 3, consistency="matching"))

@@ -213,7 +213,7 @@ def test_released_counts_are_compared_below_the_largest_true_group(tmp_path: Pat
     assert exact.size == 3 * 12
     assert np.ma.count(exact) == 4 + 4 + 3  # sizes below the largest group of north, south, east
     noisy = measured(like.plan.asked.hierarchy, pair.first.histograms(), seed=None)
-    result = estimate_groups(noisy, GroupsMethod(("l1", "l1")))
+    result = estimate_groups(noisy, GroupsMethod(("l1", "l1"), consistency="matching"))
     np.testing.assert_array_equal(GROUPS.statistics(like.plan.asked, result)["state"], exact.data)
 
 

@@ -158,7 +158,7 @@ def test_programs_of_cells_refuse_buckets_in_python_too() -> None:
         with pytest.raises(ProblemError):
             estimate_groups(noisy, GroupsMethod(("l1",) * 3, consistency=name))
     with pytest.raises(ProblemError, match="'posterior'"):
-        GroupsMethod(("l1",), intervals=0.9)
+        GroupsMethod(("l1",), intervals=0.9, consistency="matching")
     sizes = measured(hierarchy, truth, "sizes")
     with pytest.raises(ProblemError, match="sizes"):
         estimate_groups(sizes, GroupsMethod(("l1",) * 3, consistency="posterior"))
@@ -203,10 +203,13 @@ def test_a_measurement_is_restated_and_estimated_anew(tmp_path: Path) -> None:
         found, known = read.intervals(region), made.result.intervals
         for name in ("groups_lower", "groups_upper", "at_most_lower", "at_most_upper"):
             assert getattr(found, name).tolist() == getattr(known, name)[place].tolist()
+            assert getattr(found, name).tolist() == getattr(made.intervals(region), name).tolist()
         assert found.coverage == 0.9
     without = estimate(measurement, config_of(tmp_path, bucket_growth=[0, 0.5], intervals=0, **POSTERIOR))
     assert not (without.save() / "intervals.parquet").exists()
     assert "intervals" not in without.manifest["promises"]
+    with pytest.raises(InputError, match="no-intervals"):
+        without.intervals("land")
     with pytest.raises(InputError, match="no-intervals"):
         read_groups_release(without.save(tmp_path / "none")).intervals("land")
     other = config_of(tmp_path, privacy=SEEDED, bucket_growth=[0, 0.7], **POSTERIOR)

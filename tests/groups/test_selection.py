@@ -163,7 +163,7 @@ def one_region(groups: CountOfCounts, max_size: int, seed: int) -> PrivateGroups
 
 
 def of_query(query: str, epsilon: Fraction) -> Candidate:
-    return Candidate.of_method(query, GroupsMethod(losses=("l2",)), [query], [epsilon])
+    return Candidate.of_method(query, GroupsMethod(losses=("l2",), consistency="matching"), [query], [epsilon])
 
 
 RANK_WINS = CountOfCounts.from_runs(range(50, 2_000, 65), [1] * 30)  # few groups, far apart
@@ -198,7 +198,7 @@ def test_no_record_is_kept_of_runs_that_lost(monkeypatch: pytest.MonkeyPatch) ->
             made.append(self)
 
     monkeypatch.setattr("coco_opt.groups.asked.selection.SolverChoices", Recorded)
-    method = GroupsMethod(losses=("l2",))
+    method = GroupsMethod(losses=("l2",), consistency="matching")
     candidate = Candidate.of_method("ranks", method, ["ranks"], [Fraction(1)], {"isotonic_l2": "pav"})
     data = one_region(RANK_WINS, 3_000, 5)
     stopped = random_stopping_selection(data, [candidate], epsilon=Fraction(1), scale=Fraction(30))

@@ -18,7 +18,9 @@ SEEDED = 'noise = "seeded"\nseed = 5'
 def config_of(folder: Path, *, privacy: str = "", budget: str = 'epsilon = "1"', **groups: object) -> Config:
     """Write the table and return the configuration of its release; of dataset "towns" unless its noise is seeded."""
     (folder / "sizes.csv").write_text(SIZES)
-    lines = "\n".join(f"{key} = {json.dumps(value)}" for key, value in {"max_size": 12, **groups}.items())
+    lines = "\n".join(
+        f"{key} = {json.dumps(value)}" for key, value in {"max_size": 12, "consistency": "matching", **groups}.items()
+    )
     dataset = "" if "seeded" in privacy else 'dataset = "towns"'
     text = f'[data]\nsizes = "sizes.csv"\n[privacy]\n{budget}\n{dataset}\n{privacy}\n[groups]\n{lines}\n'
     return parse_config(text, folder, file="towns.toml")

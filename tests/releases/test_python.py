@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,8 @@ import pytest
 import coco_opt as co
 from coco_opt.errors import BudgetError, ConfigError, InputError
 from coco_opt.files.folder import read_columns
+from coco_opt.releases.measure import planned
+from coco_opt.releases.reporter import Silent
 
 polars = pytest.importorskip("polars", reason="Polars is not installed")
 
@@ -107,3 +111,30 @@ def test_a_configuration_is_changed_key_by_key_and_mistakes_are_named(tmp_path: 
         co.configure(config, ranges={"cells": 5})
     with pytest.raises(ConfigError, match="a float is not exact"):
         co.configure(config, privacy={"epsilon": 0.5})
+
+
+def test_a_check_prints_itself_in_a_line(tmp_path: Path) -> None:
+    shown = str(co.check(configured("groups", "pandas", tmp_path)))
+    assert shown.startswith("Checked: every row is fine; groups by nation, part for epsilon = 1.")
+    assert "pays nothing" in shown
+    assert len(shown) < 200
+    assert "\n" not in shown
+
+
+@pytest.mark.parametrize("kind", ["groups", "tables"])
+def test_public_tables_are_read_once_whatever_the_budget_is_stated_in(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair = {"mechanism": "discrete_gaussian", "epsilon": "1", "delta": "1/1000000", "noise": "seeded", "seed": 5}
+    config = configured(kind, "pandas", tmp_path)
+    rho = co.configure(config, privacy={"mechanism": "discrete_gaussian", "epsilon": None, "rho": "1/50"})
+    stated = replace(rho, privacy=type(rho.privacy).model_validate(pair))
+    module = import_module(f"coco_opt.{'groups' if kind == 'groups' else 'topdown'}.kind.plan")
+    name, calls = "read_public" if kind == "groups" else "read_regions", []
+    reader = getattr(module, name)
+    monkeypatch.setattr(module, name, lambda *given: calls.append(given) or reader(*given))
+    plan = planned(stated, Silent())
+    assert len(calls) == 1
+    # More than zCDP alone would buy: it was planned again, for the budget that these questions use up.
+    assert plan.asked.cost.amount > stated.privacy.cost.amount
+    assert plan.config.privacy.cost == plan.asked.cost

@@ -34,7 +34,9 @@ RHO = 'mechanism = "discrete_gaussian"\nrho = "1/2"\nnoise = "seeded"\nseed = 9\
 def sized(folder: Path, privacy: str = SEEDED, more: str = "", **groups: object) -> Config:
     """Return a configuration over a table of counts."""
     (folder / "sizes.csv").write_text(SIZES)
-    lines = "\n".join(f"{key} = {json.dumps(value)}" for key, value in {"max_size": 12, **groups}.items())
+    lines = "\n".join(
+        f"{key} = {json.dumps(value)}" for key, value in {"max_size": 12, "consistency": "matching", **groups}.items()
+    )
     text = f'[data]\nsizes = "sizes.csv"\n[privacy]\n{privacy}\n[groups]\n{lines}\n{more}'
     return parse_config(text, folder, file="towns.toml")
 
@@ -92,7 +94,7 @@ def test_a_method_refuses_levels_that_were_not_measured(tmp_path: Path) -> None:
 
 def test_questions_and_costs_by_level(tmp_path: Path) -> None:
     privacy = 'noise = "seeded"\nseed = 1\nsplit = ["1/4", "3/4"]'
-    config = config_in(tmp_path, privacy, epsilon="2", more='query = ["ranks", "cumulative"]')
+    config = config_in(tmp_path, privacy, epsilon="2", more='query = ["ranks", "cumulative"]\nconsistency = "matching"')
     outcome = release(config, tmp_path / "out")
     held(outcome)
     questions = outcome.manifest["budget"]["questions"]

@@ -75,7 +75,7 @@ def read_public(groups: InputLike, hierarchy: InputLike) -> PublicGroups:
         if whole is not None:
             return PublicGroups(regions, tree.aggregate(whole[1]), whole[0])
         register_leaves(table, regions.leaf_ids)
-        _check_groups(load(con, "groups", listed, GROUPS))
+        _check_groups(load(con, "groups", listed, GROUPS), table)
         query = "SELECT c0 AS id, leaf FROM groups JOIN leaves ON c1 = region"
         group_leaf: Any = quietly(listed, lambda: con.sql(query).to_arrow_table())
     leaf = group_leaf.column("leaf").to_numpy()
@@ -100,7 +100,7 @@ def read_group_counts(groups: InputLike, hierarchy: InputLike) -> PublicGroups:
         loaded = load(con, "groups", listed, GROUPS, only=("region_id",))
         checks.check_rows(loaded)
         checks.check_present(loaded, 0)
-        _check_regions(loaded, 0)
+        _check_regions(loaded, 0, table)
         found = loaded.fetch("SELECT leaf, count(*) FROM {t} JOIN leaves ON c0 = region GROUP BY leaf")
     counts = np.zeros(len(tree.leaves), np.int64)
     for leaf, number in found:
@@ -133,7 +133,8 @@ def read_private(public: PublicGroups, entities: InputLike) -> PrivateCounts:
         runs = quietly(source, lambda: _count_sizes(con))
         rows, counted = table.rows(), int((runs[1] * runs[2]).sum())
         if counted < rows:
-            checks.check_known(table, 1, "group_leaf.id", *UNKNOWN)
+            where = f"{table.shown[1]!r} of the groups table"
+            checks.check_known(table, 1, "group_leaf.id", *UNKNOWN, where)
     return from_runs(public.hierarchy, public.group_counts, runs, rows, counted)
 
 
@@ -151,15 +152,16 @@ def fetch_runs(con: duckdb.DuckDBPyConnection, query: str) -> Runs:
     return leaf, size, groups
 
 
-def _check_regions(table: Loaded, column: int) -> None:
-    checks.check_known(table, column, "leaves.region", "unknown-region", "this region is not in the hierarchy")
+def _check_regions(table: Loaded, column: int, tree: Loaded) -> None:
+    where = f"{tree.shown[0]!r} of {tree.source.name}"
+    checks.check_known(table, column, "leaves.region", "unknown-region", "this region is not in the hierarchy", where)
 
 
-def _check_groups(table: Loaded) -> None:
+def _check_groups(table: Loaded, tree: Loaded) -> None:
     checks.check_rows(table)
     checks.check_present(table, 1)
     checks.check_ids(table, (0,))
-    _check_regions(table, 1)
+    _check_regions(table, 1, tree)
     if table.value("SELECT count(*) - count(DISTINCT c0) FROM {t}"):
         row, moved = checks.second_row(table, "c0", "c1")
         if moved:

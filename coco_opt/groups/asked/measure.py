@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -12,6 +13,7 @@ from coco_opt.errors import InputError, ProblemError
 from coco_opt.groups.answers import KIND, MAX_SIZE, buckets_of, has_private_counts, max_size_of, starts_name
 from coco_opt.groups.asked.group_counts import MAX_GROUPS, check_group_counts
 from coco_opt.groups.buckets import Buckets
+from coco_opt.groups.choice import CHOICE, choice_question, lead_of_ranks
 from coco_opt.groups.queries import GROUPS, Query, exact_answers, groups_question, question
 from coco_opt.histograms import CountOfCounts, Hierarchy
 from coco_opt.histograms.arrays import as_int64
@@ -83,6 +85,17 @@ def asked_of(
     )
 
 
+def choice_of(asked: Asked, cost: Cost) -> Asked:
+    """Return the question which query to ask of each level, at ``cost``, about what ``asked`` would ask of.
+
+    ProblemError where the numbers of groups are private, for then ranks cannot be asked.
+    """
+    if has_private_counts(asked):
+        raise ProblemError("ranks are as many as there are groups: with private numbers of groups there is no choice")
+    question = choice_question(asked.hierarchy.levels, asked.neighbours, cost)
+    return replace(asked, questions=(question,), tables={})
+
+
 def _public_counts(hierarchy: Hierarchy, given: ArrayLike | None) -> Int64 | None:
     if given is None:
         return None
@@ -141,6 +154,13 @@ def exact_parts(asked: Asked, truth: Sequence[CountOfCounts]) -> Iterable[Exact]
 def _parts(asked: Asked, truth: Sequence[CountOfCounts]) -> Iterable[Exact]:
     tree, max_size = asked.hierarchy, max_size_of(asked)
     for one in asked.questions:
+        if one.query == CHOICE:
+            leads = [
+                sum(lead_of_ranks(truth[region], max_size) for region in tree.level_range(level))
+                for level in range(tree.levels)
+            ]
+            yield Exact(one, tree.paths[0], np.array(leads, np.int64))
+            continue
         buckets = buckets_of(asked, one.level)
         for region in tree.level_range(one.level):
             if one.query == GROUPS:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coco_opt.choices import Certificate, SolverChoices
-from coco_opt.errors import ProblemError
+from coco_opt.errors import InputError, ProblemError
 from coco_opt.groups.answers import GroupsAnswers, Loss
 from coco_opt.groups.estimated.bootstrap import bootstrap_variances, public_redraws
 from coco_opt.groups.estimated.consistency import bottom_up, matching, separate
@@ -20,7 +20,7 @@ from coco_opt.groups.estimated.convex import convex
 from coco_opt.groups.estimated.estimates import SizeEstimate
 from coco_opt.groups.estimated.estimators import FitOptions, check_choice, estimate
 from coco_opt.groups.estimated.group_counts import with_group_counts
-from coco_opt.groups.estimated.intervals import Intervals
+from coco_opt.groups.estimated.intervals import NO_INTERVALS, Intervals
 from coco_opt.groups.estimated.joint import joint
 from coco_opt.groups.estimated.posterior.consistent import Convergence, posterior_estimate
 from coco_opt.histograms import CountOfCounts, Hierarchy
@@ -51,7 +51,7 @@ class GroupsMethod:
 
     losses: Loss | tuple[Loss, ...] = "l1"
     ties: TieRule = "upper"
-    consistency: Consistency = "matching"
+    consistency: Consistency = "joint"
     merge: Merge = "weighted"
     rounding: Rounding = "half_up"
     variances: VarianceRule = "formula"
@@ -107,6 +107,12 @@ class GroupsResult:
 
     def __getitem__(self, region: str) -> CountOfCounts:
         return self.histograms[self.hierarchy.index(region)]
+
+    def intervals_of(self, region: str) -> Intervals:
+        """Return the intervals of a region by its path from the root; InputError (no-intervals) without any."""
+        if self.intervals is None:
+            raise InputError("no-intervals", NO_INTERVALS)
+        return self.intervals.of(self.hierarchy.index(region))
 
 
 def estimate_groups(

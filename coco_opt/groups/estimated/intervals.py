@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 Float64 = NDArray[np.float64]
 Int64 = NDArray[np.int64]
 
+NO_INTERVALS = 'has no intervals: estimate the measurement with consistency = "posterior"'
+
 QUANTILES = (Fraction(1, 4), Fraction(1, 2), Fraction(3, 4), Fraction(9, 10))
 """Of the sizes of a region's groups: those with intervals of their own."""
 SUMMARIES = (
@@ -50,3 +52,8 @@ class Intervals:
     at_most_lower: Int64
     at_most_upper: Int64
     summaries: SummaryIntervals | None = None
+
+    def of(self, region: int) -> Intervals:
+        """Return those of one region's counts, by its number."""
+        ends = (self.groups_lower, self.groups_upper, self.at_most_lower, self.at_most_upper)
+        return Intervals(self.coverage, *(end[region] for end in ends))

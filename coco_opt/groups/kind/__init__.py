@@ -12,17 +12,19 @@ from coco_opt.config.model import Config
 from coco_opt.config.sections import DataSection, Section
 from coco_opt.files.checked import Check
 from coco_opt.groups.answers import KIND
-from coco_opt.groups.asked.measure import exact_parts
+from coco_opt.groups.asked.measure import choice_of, exact_parts
 from coco_opt.groups.asked.private import PrivateCounts
+from coco_opt.groups.choice import chosen_queries, noisy_leads
 from coco_opt.groups.estimated.baselines import errors_by_level
-from coco_opt.groups.estimated.estimate import GroupsMethod, GroupsResult, estimate_groups
+from coco_opt.groups.estimated.estimate import ONE_PROGRAM, GroupsMethod, GroupsResult, estimate_groups
 from coco_opt.groups.kind.files import PROMISES, TABLE_PROMISES, Release, read_groups_release, released
 from coco_opt.groups.kind.method import method_of
 from coco_opt.groups.kind.section import GroupsData, GroupsSection
 from coco_opt.groups.kind.template import asked_keys, draft_of, file_key_of
-from coco_opt.privacy import Asked, Exact, Measurement
+from coco_opt.privacy import Asked, Cost, Exact, Measurement
 from coco_opt.releases.instances import Instance
 from coco_opt.releases.kind import (
+    Chosen,
     Draft,
     Folder,
     Forecast,
@@ -74,6 +76,23 @@ class GroupsKind:
         from coco_opt.groups.kind.plan import plan_groups
 
         return plan_groups(config, counted=True)
+
+    def choice(self, plan: Plan, cost: Cost) -> Asked:
+        """Return the question whether to ask each level for ranks or for cumulative counts."""
+        return choice_of(plan.asked, cost)
+
+    def chosen(self, config: Config, measurement: Measurement) -> Chosen:
+        """Return the query that promises the smaller error on each level, and by how much."""
+        queries, leads = chosen_queries(measurement), noisy_leads(measurement)
+        same = len(set(queries)) == 1
+        keys: dict[str, Any] = {"query": queries[0] if same else list(queries)}
+        if "ranks" in queries and config.method.consistency in ONE_PROGRAM:
+            keys["consistency"] = "matching"  # the one that reads any query; free to change
+        rows = tuple(
+            (level, query, f"{lead:,.0f}")
+            for level, query, lead in zip(measurement.asked.levels, queries, leads, strict=True)
+        )
+        return Chosen(keys, ("level", "ask", "lead of ranks over cumulative counts (noisy)"), rows)
 
     def read(self, plan: Plan) -> PrivateCounts:
         """Open the private table and count every leaf's groups by size."""

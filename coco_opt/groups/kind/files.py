@@ -17,7 +17,7 @@ from coco_opt.files.folder import FileTable, read_columns, read_manifest
 from coco_opt.files.regions import region_columns, stored_regions
 from coco_opt.groups.answers import KIND, MAX_SIZE, buckets_of, has_private_counts, max_size_of, size_questions
 from coco_opt.groups.estimated.estimate import SLOW, GroupsMethod, GroupsResult
-from coco_opt.groups.estimated.intervals import Intervals
+from coco_opt.groups.estimated.intervals import NO_INTERVALS, Intervals
 from coco_opt.groups.estimated.posterior.consistent import Convergence
 from coco_opt.groups.kind.intervals import (
     INTERVALS,
@@ -152,8 +152,7 @@ class Release:
         Raises InputError (no-intervals) where the release has none: only consistency "posterior" gives any.
         """
         if self.released_intervals is None:
-            message = 'has no intervals: estimate the measurement with consistency = "posterior"'
-            raise InputError("no-intervals", message, Place(INTERVALS))
+            raise InputError("no-intervals", NO_INTERVALS, Place(INTERVALS))
         place = self.hierarchy.index(region)
         return self.released_intervals.of(place, self.histograms[place], int(self.manifest[MAX_SIZE]))
 

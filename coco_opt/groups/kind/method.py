@@ -60,6 +60,9 @@ def _coverage(config: Config) -> float:
 
 def _check_asked(config: Config, asked: Asked) -> None:
     """Raise ConfigError where the configuration asks something else than the measurement answers."""
+    if not size_questions(asked):
+        message = "the measurement says which query to ask, and nothing of sizes: write that query, then measure"
+        raise config.error("groups.query", message)
     if config.method.max_size != max_size_of(asked):
         raise config.error("groups.max_size", f"the measurement's is {max_size_of(asked)}")
     levels = asked.hierarchy.levels

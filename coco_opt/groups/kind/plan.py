@@ -5,6 +5,8 @@ Where the numbers of groups are private, the hierarchy is all that a plan reads.
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from coco_opt.config.model import Config
@@ -25,9 +27,13 @@ def plan_groups(config: Config, *, counted: bool = False) -> Plan:
 
     Raises ConfigError, InputError, HierarchyError, ProblemError.
     """
-    share = config.method.counts_share
-    public = _read_public(config, counted) if share is None else _read_regions(config)
-    levels = public.hierarchy.levels
+    public = _read_public(config, counted) if config.method.counts_share is None else _read_regions(config)
+    return _planned(config, public)
+
+
+def _planned(config: Config, public: PublicGroups | PublicRegions) -> Plan:
+    """Return the plan for public tables that were read."""
+    share, levels = config.method.counts_share, public.hierarchy.levels
     costs = config.levels_cost(levels)
     if share is not None and not costs[-1]:
         message = 'leaves nothing for the last level, which group_counts = "private" needs: give it a share'
@@ -45,7 +51,7 @@ def plan_groups(config: Config, *, counted: bool = False) -> Plan:
         buckets=buckets_of(config, levels),
         counts_share=share,
     )
-    return Plan(config, asked, public)
+    return Plan(config, asked, public, again=partial(_planned, public=public))
 
 
 def queries_of(config: Config, levels: int) -> tuple[Query, ...]:

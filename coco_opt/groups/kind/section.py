@@ -110,7 +110,7 @@ class GroupsSection(Section):
     """The loss of each region's own fit; one for all levels or one a level."""
     ties: Annotated[TieRule, choice(TieRule)] = "upper"
     """Which of several optima of absolute values is taken."""
-    consistency: Annotated[Consistency, choice(Consistency)] = "matching"
+    consistency: Annotated[Consistency, choice(Consistency)] = "joint"
     """How regions are made to agree."""
     merge: Annotated[Merge, choice(Merge)] = "weighted"
     """"matching" only: how the two sizes of matched groups are merged."""

@@ -64,16 +64,21 @@ def draft_of(files: Mapping[str, Sequence[str]]) -> Draft:
 
 
 def asked_keys(asked: Asked) -> dict[str, Any]:
-    """Return the keys of [groups] that ask what a measurement answers; a level that was not asked may say anything."""
+    """Return the keys of [groups] that ask what a measurement answers, and a method where the default reads it not.
+
+    A level that was not asked may say anything.
+    """
     questions = [with_public_counts(one) for one in size_questions(asked)]
     queries = {question.level: question.query for question in questions}
-    anything = next(iter(queries.values()))
+    anything = next(iter(queries.values()), "cumulative")
     levels = range(asked.hierarchy.levels)
     stated = [queries.get(level, anything) for level in levels]
     keys = {"max_size": asked.facts[MAX_SIZE], "query": ["cumulative" if one == "buckets" else one for one in stated]}
     if "buckets" in queries.values():
         buckets = [buckets_of(asked, level) for level in levels]
         keys["bucket_edges"] = [[] if one is None else one.begin.tolist() for one in buckets]
+    if set(queries.values()) - {"cumulative"}:
+        keys["consistency"] = "matching"  # the default, joint, reads cumulative counts of single sizes
     share = counts_share_of(asked)
     if share is not None:
         keys.update(group_counts="private", group_counts_share=str(share))

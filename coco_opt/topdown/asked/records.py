@@ -107,7 +107,8 @@ def _check_counts(table: Loaded, column: int) -> None:
 def _check_regions(table: Loaded, column: int, public: PublicRegions) -> None:
     register_leaves(table, public.leaf_ids)
     checks.check_present(table, column)
-    checks.check_known(table, column, "leaves.region", "unknown-region", "this region is not in the hierarchy")
+    message, where = "this region is not in the hierarchy", f"{table.shown[column]!r} of the hierarchy"
+    checks.check_known(table, column, "leaves.region", "unknown-region", message, where)
 
 
 def _check_values(table: Loaded, column: int, name: str, values: Sequence[str]) -> None:
@@ -118,7 +119,7 @@ def _check_values(table: Loaded, column: int, name: str, values: Sequence[str]) 
     checks.check_present(table, column)
     known = ", ".join(values[:6]) + (", ..." if len(values) > 6 else "")
     message = f"is not a value of this attribute, whose values are {known}"
-    checks.check_known(table, column, f"{name}.value", "unknown-value", message)
+    checks.check_known(table, column, f"{name}.value", "unknown-value", message, "the values listed")
 
 
 def _check_zeros(table: Loaded, forbidden: NDArray[np.bool_], first: Int64Array) -> None:

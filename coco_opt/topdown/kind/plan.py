@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 from coco_opt.config.model import Config
@@ -57,20 +58,25 @@ def plan_tables(config: Config) -> Plan:
     public = read_regions(config.data.given("hierarchy"))
     bounds, linear = facts_of(config, public, schema)
     earlier = _earlier(config, public, schema)
-    costs = config.levels_cost(public.hierarchy.levels)
-    questions = TableQuestions(
-        public.hierarchy,
-        schema,
-        table_plan_of(config, schema, workload, costs),
-        _invariants(config, public, schema),
-        (*bounds, *earlier.bounds),
-        (*linear, *earlier.linear),
-        earlier.said,
-    )
-    proof = proved(questions)
-    asked = questions.asked(public.levels, public.region_ids)
-    notes = [] if not earlier.said else [account_line(asked.cost, asked.neighbours, earlier.said)]
-    return Plan(config, asked, TablesDetail(questions, workload, public, proof), (*notes, *_undecided(proof)))
+    invariants = _invariants(config, public, schema)
+
+    def planned(config: Config, proof: Proof | None = None) -> Plan:
+        questions = TableQuestions(
+            public.hierarchy,
+            schema,
+            table_plan_of(config, schema, workload, config.levels_cost(public.hierarchy.levels)),
+            invariants,
+            (*bounds, *earlier.bounds),
+            (*linear, *earlier.linear),
+            earlier.said,
+        )
+        proof = proved(questions) if proof is None else proof  # about the facts alone, whatever is spent
+        asked = questions.asked(public.levels, public.region_ids)
+        notes = [] if not earlier.said else [account_line(asked.cost, asked.neighbours, earlier.said)]
+        detail = TablesDetail(questions, workload, public, proof)
+        return Plan(config, asked, detail, (*notes, *_undecided(proof)), partial(planned, proof=proof))
+
+    return planned(config)
 
 
 def _earlier(config: Config, public: PublicRegions, schema: Schema) -> Earlier:

@@ -85,7 +85,7 @@ def choices_of(levels: int) -> list[tuple[str, ...]]:
 def compare(case: Case, choice: Sequence[str], seeds: Sequence[int], replicates: int) -> Means:
     """Return the mean errors by level of Algorithm 1 with each kind of variances."""
     losses: dict[str, Loss] = {"Hc": "l1", "Hg": "l2"}
-    method = GroupsMethod(tuple(losses[name] for name in choice))
+    method = GroupsMethod(tuple(losses[name] for name in choice), consistency="matching")
     runs: dict[str, list[Levels]] = {name: [] for name in VARIANCES}
     for seed in seeds:
         noisy = Draws(case, seed).measurement(queries_of(choice), split_evenly(EPSILON, case.levels))
