@@ -8,10 +8,11 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 _PIPE_WIDTH = 180
 _LONGEST_FRACTION = 16
+_MINUTE, _HOUR = 60, 3600
+_FIRST_WORD = 60.0  # seconds of a stage after which a pipe is told how long is left
 _UNITS = ("B", "kB", "MB", "GB", "TB")
 _GONE = (errno.EPIPE, errno.EBADF)  # nobody reads any more: no failure of ours
 
@@ -181,7 +184,8 @@ def _console() -> Console:
 class TerminalReporter:
     """Lines to standard output, or without ``lines`` (beside JSON) to standard error; stages to standard error.
 
-    A terminal shows a stage as a bar that disappears, a pipe as one line when it begins.
+    A terminal shows a stage as a bar that disappears, a pipe as one line when it begins; both say how long is left of a
+    long one, the pipe ever less often.
     """
 
     def __init__(self, *, lines: bool = True) -> None:
@@ -199,15 +203,46 @@ class TerminalReporter:
         """Show a stage of the work while its body runs."""
         if not sys.stderr.isatty():
             _say(label)
-            yield lambda done, total: None
+            yield _Left(label, _say).progress
             return
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        said = TextColumn("{task.fields[left]}")
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), said)
         with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-            task = bar.add_task(label, total=None)
-            yield lambda done, total: bar.update(task, completed=done, total=total)
+            task, start = bar.add_task(label, total=None, left=""), monotonic()
+            yield lambda done, total: bar.update(
+                task, completed=done, total=total, left=time_left(monotonic() - start, done, total)
+            )
+
+
+class _Left:
+    """Says of a stage how long is left, after a minute first and then each time after twice as long."""
+
+    def __init__(self, label: str, say: Callable[[str], None], clock: Callable[[], float] = monotonic) -> None:
+        self._label, self._say, self._clock = label, say, clock
+        self._start, self._next = clock(), _FIRST_WORD
+
+    def progress(self, done: int, total: int) -> None:
+        """Take note of how far the stage got; threads may call it."""
+        gone = self._clock() - self._start
+        if gone >= self._next and 0 < done < total:
+            self._next = 2 * gone
+            self._say(f"{self._label}: {100 * done // total} % done, {time_left(gone, done, total)}")
+
+
+def time_left(seconds: float, done: int, total: int) -> str:
+    """Return in words how long is left of work that took so long until now; "" where nothing tells."""
+    if not 0 < done < total:
+        return ""
+    left = seconds * (total - done) / done
+    if left < _MINUTE:
+        return "less than a minute left"
+    if left < 2 * _HOUR:
+        minutes = round(left / _MINUTE)
+        return f"about {minutes} minute{'s' if minutes > 1 else ''} left"
+    return f"about {round(left / _HOUR)} hours left"
 
 
 def _say(text: str) -> None:

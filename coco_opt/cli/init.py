@@ -105,6 +105,8 @@ def init(
     _write_new(out, _text_of(chosen, draft, out))
     for key, column in chosen.columns.items():
         write(f"Taken as {key}: column {column!r} of {', '.join(chosen.with_column(column))}")
+    for line in draft.taken:
+        write(f"Taken as {line}")
     missing = [key for key in draft.files if key not in chosen.files]
     first = f"fill in the tables not found ({', '.join(missing)}), " if missing else ""
     write(

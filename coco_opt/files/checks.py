@@ -44,7 +44,9 @@ def check_spaces(table: Loaded, column: int) -> None:
         raise _unplain_id(table, row, column)
 
 
-def check_known(table: Loaded, column: int, known: str, code: str, message: str, where: str) -> None:
+def check_known(
+    table: Loaded, column: int, known: str, code: str, message: str, where: str = "the ids that are known"
+) -> None:
     """Raise InputError ``code`` (or of ``check_spaces``) at the first entry that ``known`` (table.column) lacks.
 
     ``where`` says in words what ``known`` is, such as "'area' of areas.csv".

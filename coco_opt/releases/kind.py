@@ -212,7 +212,7 @@ class Draft:
 
     ``files`` are the keys of [data] that it needs, each with a note of what the file must hold; ``data`` are further
     lines of [data], ``section`` is the text of the kind's own section. ``replaced`` says in words what is public where
-    neighbours = "replace", ``left`` what the user must still do.
+    neighbours = "replace", ``left`` what the user must still do, ``taken`` what columns were taken for.
     """
 
     files: Mapping[str, str]
@@ -220,6 +220,7 @@ class Draft:
     replaced: str
     left: str
     data: tuple[str, ...] = ()
+    taken: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ _DATA = {
 }
 # Each asks something of sensitivity 2, so that it can be taken for half.
 _SECTION = {
-    "groups": '[groups]\nmax_size = 6\nquery = "sizes"',
+    "groups": '[groups]\nmax_size = 6\nquery = "sizes"\nconsistency = "matching"',
     "tables": (
         '[topdown]\nattributes = { sex = ["female", "male"], age = ["child", "adult", "old"] }\n'
         'workload = ["cumulative(age)", "detail"]\nstrategy = ["cumulative(age)"]'

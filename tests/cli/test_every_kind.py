@@ -8,6 +8,7 @@ import re
 from fractions import Fraction
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from coco_opt.privacy.accounting import rho_of_epsilon_delta
@@ -273,3 +274,29 @@ def test_check_says_what_is_left_and_whether_it_fits(data: Data, tmp_path: Path,
     assert coco("measure", config).code == 0
     seeded = data.write(tmp_path / "seeded")
     assert "pays nothing" in coco("check", seeded).out
+
+
+@pytest.mark.parametrize("delimiter", [",", ";"])
+def test_tables_are_written_as_csv_that_spreadsheets_open(
+    data: Data, delimiter: str, tmp_path: Path, coco: Runner
+) -> None:
+    folder, out = tmp_path / "release", tmp_path / "tables"
+    assert coco("release", data.write(tmp_path), "--out", folder).code == 0
+    assert coco("export", folder, "--out", out, "--delimiter", delimiter).code == 0
+    assert coco("verify", folder).code == 0
+    tables = sorted(folder.glob("*.parquet"))
+    assert sorted(path.stem for path in out.iterdir()) == [path.stem for path in tables]
+    for path in tables:
+        text = out / f"{path.stem}.csv"
+        assert text.read_bytes().startswith(b"\xef\xbb\xbf")
+        known = pd.read_parquet(path)
+        with text.open(encoding="utf-8-sig", newline="") as file:
+            rows = list(csv.reader(file, delimiter=delimiter))
+        assert rows[0] == list(known.columns)
+        assert len(rows) - 1 == len(known)
+        if {"size", "groups"} <= set(known.columns):
+            place = rows[0].index("groups")
+            assert [int(row[place]) for row in rows[1:]] == known["groups"].tolist()
+    assert "[folder-exists]" in coco("export", folder, "--out", out).err
+    assert "[file-not-found]" in coco("export", tmp_path, "--out", tmp_path / "none").err
+    assert not (tmp_path / "none").exists()

@@ -231,3 +231,19 @@ def test_further_columns_hide_no_table(coco: Runner) -> None:
     write(people="age,entity_id,group_id\n3,a,1\n", homes="group_id,region_id,tenure\n1,r1,own\n", areas=HIERARCHY)
     assert coco("init").code == 0
     assert "NOT FOUND" not in CONFIG.read_text()
+
+
+def test_ids_among_persons_columns_are_no_attributes_and_what_was_taken_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, coco: Runner
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    header = "region_id,PersNr,person_id,Sex,age,piano,count\n"
+    (tmp_path / "persons.csv").write_text(header, encoding="utf-8")
+    (tmp_path / "regions.csv").write_text("region_id,country\nr1,land\n", encoding="utf-8")
+    ran = coco("init")
+    assert ran.code == 0, ran
+    assert "Taken as attributes: 'Sex', 'age', 'piano'" in ran.out
+    assert "Taken as ids, and left out of the attributes: 'PersNr', 'person_id'" in ran.out
+    text = (tmp_path / "coco-opt.toml").read_text(encoding="utf-8")
+    assert "# person_id = []" in text
+    assert '"total", "Sex", "age", "piano"' in text

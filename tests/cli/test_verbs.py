@@ -28,6 +28,7 @@ VERBS = (
     "estimate",
     "release",
     "verify",
+    "export",
     "sign",
     "compare",
     "ledger",

@@ -24,10 +24,10 @@ def write(folder: Path, privacy: str = "", *, epsilon: str = "1", more: str = ""
         (folder / f"{table}.csv").write_text(text)
     data = "\n".join(f'{table} = "{table}.csv"' for table in ("entities", "groups", "hierarchy"))
     dataset = "" if "dataset" in privacy else 'dataset = "towns"'
+    method = "" if "consistency" in more else 'consistency = "matching"'
     path = folder / f"{name}.toml"
-    path.write_text(
-        f'[data]\n{data}\n[privacy]\nepsilon = "{epsilon}"\n{dataset}\n{privacy}\n[groups]\nmax_size = 9\n{more}\n'
-    )
+    paid = f'[privacy]\nepsilon = "{epsilon}"\n{dataset}\n{privacy}\n'
+    path.write_text(f"[data]\n{data}\n{paid}[groups]\nmax_size = 9\n{method}\n{more}\n")
     return path
 
 

@@ -9,6 +9,9 @@ from collections.abc import Mapping, Sequence
 from coco_opt.releases.kind import Draft
 
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+# Told by the name alone: how many values a private column has is not looked at.
+_ID = re.compile(r"(^|[_ .-])(id|nr|no|number|key|uuid|guid)$|^pid$")
+_CAMEL = re.compile(r"[a-z](Id|ID|Nr|No)$")
 _FILES = {
     "records": "region_id, one column an attribute, perhaps count: private",
     "hierarchy": "region_id, then levels, root first: public",
@@ -46,9 +49,12 @@ def file_key_of(columns: Sequence[str]) -> str | None:
 
 def draft_of(files: Mapping[str, Sequence[str]]) -> Draft:
     """Return a configuration with the attributes that the records' header names, their values left to fill in."""
-    names = [name for name in files.get("records", ()) if name not in ("region_id", "count")]
+    columns = [name for name in files.get("records", ()) if name not in ("region_id", "count")]
+    ids = [name for name in columns if _is_id(name)]
+    names = [name for name in columns if name not in ids]
     levels = files.get("hierarchy", ())[1:] or ("level",)
     lines = [f"{f'{_key(name)} = []':<30}# fill in, such as " + '["a", "b"] or "0..115"\n' for name in names]
+    lines += [f"{f'# {_key(name)} = []':<30}# left out: by its name an id, which is no attribute\n" for name in ids]
     section = _SECTION.format(
         workload=_text(["total", *names]),
         crossed=_text(" * ".join(names[:2]) if len(names) > 1 else "sex * age"),
@@ -61,7 +67,20 @@ def draft_of(files: Mapping[str, Sequence[str]]) -> Draft:
         replaced="persons' records may change while their number is public",
         left="list every attribute's values, check epsilon",
         data=() if "bounds" in files else (_BOUNDS,),
+        taken=_taken(names, ids) if columns else (),
     )
+
+
+def _is_id(name: str) -> bool:
+    return bool(_ID.search(name.lower()) or _CAMEL.search(name))
+
+
+def _taken(names: Sequence[str], ids: Sequence[str]) -> tuple[str, ...]:
+    """Say what each column of the records was taken for."""
+    said = [f"attributes: {', '.join(map(repr, names))}"] if names else []
+    if ids:
+        said.append(f"ids, and left out of the attributes: {', '.join(map(repr, ids))}")
+    return tuple(said)
 
 
 def _key(name: str) -> str:

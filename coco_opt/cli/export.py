@@ -1,0 +1,48 @@
+"""``coco-opt export``: the tables of a release or a measurement as CSV, for spreadsheets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from coco_opt.cli.console import write, write_json
+from coco_opt.cli.options import Json, Version
+from coco_opt.errors import InputError, Place
+
+
+def export(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A release folder, or a published measurement.")],
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="DIR", help="Where the CSV files go, a new folder; DIR-csv without.")
+    ] = None,
+    delimiter: Annotated[
+        str,
+        typer.Option("--delimiter", help="What separates fields: a comma, or a semicolon as many spreadsheets want."),
+    ] = ",",
+    json: Json = False,
+    version: Version = False,
+) -> int:
+    """Write every table of a release, or of a published measurement, as a CSV file that spreadsheets open.
+
+    UTF-8 with a byte order mark, so that they show every letter. The folder itself stays as it is: it is what
+    ``verify`` checks and what a manifest vouches for.
+    """
+    from coco_opt.files.csv import write_csv_files
+    from coco_opt.releases.measure import check_target
+
+    if delimiter not in (",", ";"):
+        raise InputError("bad-option", "--delimiter is a comma or a semicolon")
+    target = folder.with_name(f"{folder.resolve().name}-csv") if out is None else out
+    check_target(target)
+    files = write_csv_files(folder, target, delimiter)
+    if not files:
+        raise InputError(
+            "file-not-found", "holds no table: give a release folder or a published measurement", Place(folder.name)
+        )
+    if json:
+        write_json({"folder": str(target), "files": [path.name for path in files]})
+        return 0
+    write(f"Wrote {', '.join(path.name for path in files)} to {target}")
+    return 0
