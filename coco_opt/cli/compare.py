@@ -125,7 +125,7 @@ def _write_csv(path: Path, comparison: Comparison) -> None:
 
 
 def _write_page(path: Path, comparison: Comparison) -> None:
-    from coco_opt.releases.compared import render_comparison
+    from coco_opt.releases.compare_page import render_comparison
 
     _write_text(path, render_comparison(comparison))
 

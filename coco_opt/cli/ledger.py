@@ -15,8 +15,8 @@ from coco_opt.errors import BudgetError, InputError, VerificationError
 if TYPE_CHECKING:
     from coco_opt.config import Config
     from coco_opt.privacy.ledger_chain import Books, Entry
+    from coco_opt.releases.guarantee import Together
     from coco_opt.releases.kept import KnownRun
-    from coco_opt.releases.together import Together
 
 _DIGITS = 12  # of a digest, in a table
 _SHOWN = 4  # digits of a guarantee, rounded up
@@ -44,9 +44,9 @@ def ledger(
     """Show what the budget ledger of a configuration says, and check its chain. Exit 1 if it is broken."""
     from coco_opt.config import load_config
     from coco_opt.releases import kept
+    from coco_opt.releases.guarantee import together
     from coco_opt.releases.kept import abandon_run, forget_run, known_runs
     from coco_opt.releases.runs import ledger_of
-    from coco_opt.releases.together import together
 
     settings = load_config(config)
     if grant is not None:

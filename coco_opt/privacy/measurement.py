@@ -109,7 +109,7 @@ class Measurement:
 
     ``noise`` names the source; ``private`` is False where its noise protects nobody, or was drawn elsewhere
     (``FOREIGN``). ``receipt`` is the hash of the ledger's entry that paid, "" for none. ``also`` are more measurements
-    of the same data, to be estimated together with this one (``coco_opt.privacy.together``). Raises ProblemError where
+    of the same data, to be estimated together with this one (``coco_opt.privacy.several``). Raises ProblemError where
     answers are not those of the questions.
     """
 

@@ -22,7 +22,7 @@ from coco_opt.files.measurement import is_measurement, read_measurement
 from coco_opt.kinds import kind_row
 from coco_opt.privacy.cost import Cost, in_rho
 from coco_opt.privacy.measurement import Measurement
-from coco_opt.privacy.together import together
+from coco_opt.privacy.several import together
 from coco_opt.releases.estimated import Estimated
 from coco_opt.releases.kept import kept_measurement, read_kept
 from coco_opt.releases.kind import AnyKind, Shown, Truth, Work

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from coco_opt.privacy.together import differ
+from coco_opt.privacy.several import differ
 from coco_opt.topdown.invariants import RegionBounds
 from coco_opt.topdown.queries import Query, parse_query
 from coco_opt.topdown.questions import TableQuestions

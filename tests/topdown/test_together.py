@@ -17,7 +17,7 @@ from coco_opt.errors import ConfigError, InputError
 from coco_opt.files.folder import as_json, sealed
 from coco_opt.operators import total
 from coco_opt.privacy import Cost, Epsilon, Measurement, Rho, SeededNoise
-from coco_opt.privacy.together import together
+from coco_opt.privacy.several import together
 from coco_opt.releases.verify import verify_paid
 from coco_opt.topdown.answers import TableAnswers
 from coco_opt.topdown.asked.counts import TableCounts

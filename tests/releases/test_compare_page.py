@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from coco_opt.releases.compare import Comparison, Row
-from coco_opt.releases.compared import AUTO, profiles, render_comparison
+from coco_opt.releases.compare_page import AUTO, profiles, render_comparison
 from coco_opt.report.chart import Axis, line_chart, tick
 
 ROWS = (
