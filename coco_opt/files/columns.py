@@ -89,20 +89,21 @@ class Columns:
             raise InputError("no-header", message, Place(file, header_row))
         if missing:
             place = Place(file, header_row, missing[0])
-            raise InputError("missing-column", f"the columns must be {self.describe()}; {_listed(names)}", place)
+            raise InputError("missing-column", f"the columns must be {self.describe()}; {self._listed(names)}", place)
 
     def _shown(self, names: Sequence[str], position: int) -> str:
         hidden = self.private and names[position] not in self.required
         return f"#{position + 1}" if hidden else names[position]
 
-
-def _listed(names: Sequence[str]) -> str:
-    """Say what columns a table has: one that has some of the right ones has a header, and no data in its place."""
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return (
-        f"the table has {', '.join(map(repr, names[:_SHOWN]))}{more}: say what a column is called there by columns = "
-        '{ name = "its name there" } in [data]'
-    )
+    def _listed(self, names: Sequence[str]) -> str:
+        """Say what columns a table has: of a private one those alone that were asked for."""
+        named = [name for name in names if not self.private or name in self.required]
+        unseen = len(names) - len(named[:_SHOWN])
+        shown = ", ".join([*map(repr, named[:_SHOWN]), *([f"{unseen} not shown"] if unseen else [])])
+        return (
+            f"the table has {shown}: say what a column is called there by columns = "
+            '{ name = "its name there" } in [data]'
+        )
 
 
 ENTITIES = Columns(first=("entity_id", "group_id"), others=True)

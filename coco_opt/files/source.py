@@ -139,8 +139,7 @@ def load(
             names, delimiter = _csv_header(where, called.required)
             called.check(names, source.name, 1)
             kept = wanted(names)
-            with _line_ends_named(where, source.name):
-                quietly(source, lambda: _load_csv(con, table, where, delimiter, len(names), kept))
+            _naming_line_ends(where, source.name, lambda: _load_csv(con, table, where, delimiter, len(names), kept))
         else:
             names = quietly(source, lambda: _parquet_names(where))
             called.check(names, source.name, None)
@@ -270,12 +269,11 @@ def _classified(name: str, kind: str, text: str) -> InputError:
     return InputError("unreadable-file", "is damaged, truncated or not of its format", place)
 
 
-@contextmanager
-def _line_ends_named(path: Path, name: str) -> Iterator[None]:
-    """Say at which row of a CSV file its line ends change, where reading it failed and they do."""
+def _naming_line_ends(path: Path, name: str, action: Callable[[], None]) -> None:
+    """Run ``action`` quietly; say at which row of a CSV file its line ends change, where it failed and they do."""
     failure: InputError
     try:
-        yield
+        quietly(path, action)
         return
     except InputError as error:
         failure = error
