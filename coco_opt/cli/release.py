@@ -42,20 +42,32 @@ def write_release(folder: Path, manifest: Mapping[str, Any], *, json: bool, **fa
         write_json({"status": manifest["status"], **places, **facts, "solvers": manifest["solvers"]})
         return
     rows = [
-        (problem, row["solver"], f"{row['solves']:,}", figure(row["worst_gap"]), figure(row["worst_violation"]), note)
+        (problem, row["solver"], f"{row['solves']:,}", *map(figure, worst), note)
         for problem, row in manifest["solvers"].items()
+        for worst in [(row["worst_gap"], row["worst_relative_gap"], row["worst_violation"])]
         for note in [_fallbacks(row)]
     ]
-    write_table("Solvers", ("problem", "solver", "solved", "worst gap", "worst violation", "note"), rows, numeric=2)
+    header = ("problem", "solver", "solved", "worst gap", "relative", "worst violation", "note")
+    write_table("Solvers", header, rows, numeric=2)
     record = facts.get("private_record")
     write_facts(
         [
             ("Release", folder),
             ("Report", report),
+            *_unused(manifest),
             *([("Private record", record)] if record else []),
             ("Check it with", f"coco-opt verify {quoted(folder)}"),
         ]
     )
+
+
+def _unused(manifest: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the solvers chosen for problems that this release had none of, as a fact; none where all were used."""
+    chosen = [key for key, one in manifest["config"].get("solvers", {}).items() if isinstance(one, Mapping)]
+    unused = [key for key in chosen if key not in manifest["solvers"]]
+    if not unused:
+        return []
+    return [("Not used", f"of [solvers] {', '.join(unused)}: this method has no such problem; it solves those above")]
 
 
 def _fallbacks(row: Mapping[str, Any]) -> str:

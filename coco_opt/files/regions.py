@@ -71,7 +71,7 @@ def read_tree(table: Loaded) -> PublicRegions:
     if table.value("SELECT count(*) - count(DISTINCT c0) FROM {t}"):
         row, moved = checks.second_row(table, "c0", f"concat_ws('/', {columns})")
         code, what = ("two-parents", "lies at two places") if moved else ("duplicate-region", "occurs twice")
-        raise HierarchyError(code, f"this region {what} in the hierarchy", table.place(row, 0))
+        raise HierarchyError(code, f"this region {what} in the hierarchy: give each one row", table.place(row, 0))
     rows = table.fetch(f"SELECT c0, {columns} FROM {{t}} ORDER BY rowid")
     tree = Hierarchy.from_paths([row[1:] for row in rows], table.place)
     first = tree.leaves.start

@@ -96,6 +96,16 @@ def _check_parents(parent: Int64Array, names: Sequence[str]) -> None:
         raise _several_roots([names[int(root)] for root in roots[:3]])
 
 
+def _twice(path: str, first: Place | None, place: Place | None) -> HierarchyError:
+    known = f" (first in row {first.row})" if first is not None and first.row is not None else ""
+    return HierarchyError(
+        "duplicate-region",
+        f"{path!r} occurs twice{known}: the last level must name each region within its parent, so give two regions "
+        "of one name different ones, or add a last level that tells them apart, such as their ids",
+        place,
+    )
+
+
 def _several_roots(names: Sequence[str], place: Place | None = None) -> HierarchyError:
     shown = ", ".join(repr(name) for name in names[:3])
     return HierarchyError("several-roots", f"more than one region has no parent: {shown}", place)
@@ -245,9 +255,8 @@ def _check_level(
     if level == 0 and len(ids) > 1:
         raise _several_roots([name for _, name in ids], _place(place, codes.index(1)))
     if level == depth - 1 and len(ids) < len(rows):
-        seen: set[int] = set()
+        seen: dict[int, int] = {}
         for row, code in enumerate(codes):
             if code in seen:
-                path = joined(rows[row])
-                raise HierarchyError("duplicate-region", f"{path!r} occurs twice", _place(place, row))
-            seen.add(code)
+                raise _twice(joined(rows[row]), _place(place, seen[code]), _place(place, row))
+            seen[code] = row

@@ -228,6 +228,14 @@ def test_bad_solver_choices(choice: str, words: str, tmp_path: Path, coco: Runne
     assert paid(tmp_path) == ONCE
 
 
+def test_a_release_names_chosen_solvers_that_it_had_no_problem_for(tmp_path: Path, coco: Runner) -> None:
+    config = write_sizes(tmp_path, more='[solvers]\nisotonic_l1 = "highs"')
+    unused = "of [solvers] isotonic_l1: this method has no such problem"
+    assert unused in " ".join(coco("release", config).out.split())
+    config.write_text(config.read_text().replace("max_size = 20", 'max_size = 20\nconsistency = "matching"'))
+    assert "of [solvers]" not in coco("release", config).out
+
+
 def test_a_solver_without_its_package(tmp_path: Path, coco: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     config = write_sizes(tmp_path, privacy=SECURE, more='[solvers]\nisotonic_l1 = "piqp"')
     with monkeypatch.context() as patch:
@@ -435,5 +443,8 @@ def test_a_missing_column_lists_those_there_are_but_no_first_row_of_data(tmp_pat
     line = told(coco("check", write_groups(tmp_path, groups="group_id,area\ng1,r1\n")))
     assert "the table has 'group_id', 'area': say what a column is called there by columns = {" in line
     wide = ",".join(["group_id", *(f"c{k}" for k in range(20))])
-    assert "'c10' and 9 more:" in told(coco("check", write_groups(tmp_path, groups=f"{wide}\n")))
+    assert "'c10', 9 not shown:" in told(coco("check", write_groups(tmp_path, groups=f"{wide}\n")))
     assert CANARY not in told(coco("check", write_groups(tmp_path, entities=f"{CANARY},g1\n")))
+    line = told(coco("check", write_groups(tmp_path, entities=f"entity_id,{CANARY}\n")))
+    assert "the table has 'entity_id', 1 not shown:" in line
+    assert CANARY not in line

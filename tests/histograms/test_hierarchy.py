@@ -117,7 +117,7 @@ def test_errors_name_the_region_and_its_place() -> None:
 
     with pytest.raises(HierarchyError, match=r"hierarchy\.csv, row 4: 'a' has two parents: 'r' and 'x'"):
         Hierarchy.from_edges(["a", "x", "a"], ["r", "r", "x"], place)
-    with pytest.raises(HierarchyError, match=r"row 3: 'r/a' occurs twice"):
+    with pytest.raises(HierarchyError, match=r"row 3: 'r/a' occurs twice \(first in row 2\): the last level must name"):
         Hierarchy.from_paths([("r", "a"), ("r", "a")], place)
     with pytest.raises(HierarchyError, match=r"row 3: more than one region has no parent: 'r', 's'"):
         Hierarchy.from_paths([("r", "a"), ("s", "a")], place)

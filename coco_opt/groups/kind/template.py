@@ -33,7 +33,7 @@ rounding = "half_up"          # half_up | half_even
 variances = "formula"         # formula | bootstrap (slower, merges better), for consistency matching, merge weighted
 
 [solvers]                     # the default is the fast exact one; see  coco-opt solvers
-# isotonic_l1 = "highs"
+# joint_l1 = "highs"           # the problem of the consistency and loss above; a release lists those it solved
 """
 
 
