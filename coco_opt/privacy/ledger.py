@@ -368,5 +368,6 @@ def _refusal(account: Account, cost: Fraction, books: Books) -> str:
     hint = f"; unfinished and paid for: {', '.join(waiting)}" if waiting else ""
     return (
         f"{account.unit} = {cost} was asked of dataset {account.dataset!r}, and {account.left} of "
-        f"{account.total} is left: a spent budget does not come back{hint}"
+        f"{account.total} is left: a spent budget does not come back; ask for less, or allow more with "
+        f"'coco-opt ledger CONFIG --grant AMOUNT'{hint}"
     )
