@@ -152,7 +152,7 @@ def test_what_batches_cannot_take_goes_one_by_one() -> None:
     assert not at_once(TopdownMethod(), SolverChoices({"topdown_split": "piqp"}), [])
     assert not at_once(TopdownMethod(), SolverChoices({"table_rounding": "highs"}), [])
     assert not at_once(TopdownMethod(rounding="unbiased"), SolverChoices(), [])
-    assert not at_once(TopdownMethod(), SolverChoices(), [("total", 3)])
+    assert at_once(TopdownMethod(), SolverChoices(), [("total", 3)])
 
 
 def test_few_regions_are_split_one_by_one() -> None:
