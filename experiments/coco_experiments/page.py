@@ -23,6 +23,7 @@ from coco_opt.report.html import document, table
 _RECORDS = "_record.json"
 _FIGURES = (".png",)
 _RUNS = 5  # recorded of the bench
+_CALL = {"instance", "what", "n", "seconds"}  # columns of the bench's table of timed calls
 _LEAST = 1e-7  # seconds on a logarithmic axis
 _PACKAGES = ("coco-opt", "numpy", "scipy", "numba", "highspy", "osqp")
 
@@ -81,8 +82,16 @@ def _run(record: Mapping[str, Any]) -> dict[str, Any]:
         "when": datetime.now(UTC).strftime("%Y-%m-%d %H:%M"),
         "on": f"{record['machine']}; coco-opt {record['versions']['coco-opt']}"
         + ("; small" if record["small"] else ""),
-        "seconds": {f"{row['instance']}, {row['what']}, n = {row['n']:,}": row["seconds"] for row in rows},
+        "seconds": {name: seconds for row in rows for name, seconds in _seconds(row).items()},
     }
+
+
+def _seconds(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the seconds of a row by name: of a timed call, or of every column in seconds of another table."""
+    if row.keys() >= _CALL:
+        return {f"{row['instance']}, {row['what']}, n = {row['n']:,}": row["seconds"]}
+    first = next(iter(row.values()))
+    return {f"{first}: {name}": value for name, value in row.items() if name.endswith((" s", "seconds"))}
 
 
 def _runs(runs: Sequence[Mapping[str, Any]]) -> str:
@@ -100,6 +109,8 @@ def _scaling(rows: Sequence[Mapping[str, Any]]) -> str:
     """Return a chart of seconds by size for every instance that was timed at several sizes."""
     by_instance: dict[str, dict[str, list[tuple[float, float]]]] = {}
     for row in rows:
+        if not row.keys() >= _CALL:
+            continue
         by_instance.setdefault(row["instance"], {}).setdefault(row["what"], []).append((row["n"], row["seconds"]))
     charts = []
     for instance, found in by_instance.items():

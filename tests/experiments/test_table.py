@@ -150,6 +150,15 @@ def test_the_page_of_the_bench_draws_sizes_and_keeps_runs(tmp_path: Path) -> Non
     assert "://" not in page
 
 
+def test_the_page_of_the_bench_keeps_the_seconds_of_any_table(tmp_path: Path) -> None:
+    row = next(row for row in EXPERIMENTS if row.name == "bench/plan")
+    plans = Table("Plans", ("case", "plan, clock s", "release MB"), (("one region", 1.5, 20.0),))
+    page = write_page(tmp_path, row, Outcome((plans,), ()), small=True).read_text()
+    assert "one region: plan, clock s" in page
+    assert "one region: release MB" not in page
+    assert 'class="chart"' not in page
+
+
 def test_a_table_too_wide_for_the_screen_is_named_only() -> None:
     output = io.StringIO()
     ConsoleReporter(output, io.StringIO()).table(Table("Wide", ("a",), (("x" * 300,),), ("a note",)))
