@@ -1,19 +1,26 @@
-"""The versions of the packages that shape a measurement or a release, for their files."""
+"""On what something ran: the versions of packages, and the machine in words."""
 
 from __future__ import annotations
 
+import os
 import platform
+from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 
-_PACKAGES = ("coco-opt", "numpy", "scipy", "numba", "duckdb", "pyarrow", "opendp")
+_SHAPING = ("coco-opt", "numpy", "scipy", "numba", "duckdb", "pyarrow", "opendp")
 
 
-def versions() -> dict[str, str]:
-    """Return the versions of Python and of the packages that are installed."""
+def versions(packages: Sequence[str] = _SHAPING) -> dict[str, str]:
+    """Return the versions of Python and of those packages that are installed; those that shape a release if unsaid."""
     known = {"python": platform.python_version()}
-    for package in _PACKAGES:
+    for package in packages:
         try:
             known[package] = version(package)
         except PackageNotFoundError:
             continue
     return known
+
+
+def machine() -> str:
+    """Return the kind of processor, the cores and the Python in words, for whoever reads times."""
+    return f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"

@@ -165,7 +165,7 @@ def _part(
                 own[c] = k
     factors, asked = np.empty((children, all_rows, all_rows)), np.zeros((all_rows, children))
     scaled, whole, right = np.empty((all_rows, n)), np.empty((n, n)), np.empty(n)
-    column = np.empty(all_rows)
+    column, slack = np.empty(all_rows), np.empty((n, children))  # slack: by how much a dual row is missed
     for _ in range(_STEPS):
         g = _slopes(rows, weight, target, single, base, x)
         gap = 0.0
@@ -232,15 +232,17 @@ def _part(
         dx, dz = np.zeros((n, children)), np.zeros((n, children))
         dprice, du = np.zeros(n), np.zeros((all_rows, children))
         centre = 0.0
+        for c in range(n):
+            for j in range(children):
+                slack[c, j] = g[c, j] - price[c] - z[c, j]
+                for k in range(hard):
+                    slack[c, j] -= rows[soft + k, c] * class_price[k, j]
         for turn in range(2):  # the affine step, then the corrected one
             for c in range(n):
                 for j in range(children):
                     if not shut[c, j]:
-                        dual = g[c, j] - price[c] - z[c, j]
-                        for k in range(hard):
-                            dual -= rows[soft + k, c] * class_price[k, j]
                         wanted = centre * mu - x[c, j] * z[c, j] - (dx[c, j] * dz[c, j] if turn else 0.0)
-                        b[c, j] = wanted / x[c, j] - dual
+                        b[c, j] = wanted / x[c, j] - slack[c, j]
             dx, du = _moves(rows, factors, theta, b, asked, np.zeros(n))
             for c in range(n):
                 right[c] = sums[c]
@@ -253,10 +255,7 @@ def _part(
             for c in range(n):
                 for j in range(children):
                     if not shut[c, j]:
-                        dual = g[c, j] - price[c] - z[c, j]
-                        for k in range(hard):
-                            dual -= rows[soft + k, c] * class_price[k, j]
-                        dz[c, j] = (b[c, j] + dual) - z[c, j] / x[c, j] * dx[c, j]
+                        dz[c, j] = (b[c, j] + slack[c, j]) - z[c, j] / x[c, j] * dx[c, j]
             if turn == 0:
                 step = min(1.0, _longest(x, dx, shut), _longest(z, dz, shut))
                 after = 0.0
@@ -473,26 +472,14 @@ def judge(
     class_price: Floats,
 ) -> tuple[Floats, Floats, Floats]:
     """Return every parent's objective, gap certified by the prices, and violation, as ``split_level.judge`` does."""
-    parents, rows, classes = places.size - 1, columns[3].size, exact.shape[1]
+    parents, classes = places.size - 1, exact.shape[1]
     objective, gap, violation = np.empty(parents), np.empty(parents), np.empty(parents)
     for p in range(parents):
         begin, end = level[3][p], level[3][p + 1]
         cells, sums = level[1][level[0][p] : level[0][p + 1]], level[2][level[0][p] : level[0][p + 1]]
         n, children = cells.size, end - begin
         x = found[places[p] : places[p + 1]].copy().reshape((n, children))
-        met, of_row, of_cell, weigh = split_level.cut(columns, cells, rows)
-        weight, target = split_level.fitted(columns, level, met, begin, end)
-        start, cell, value, column_start, row, column_value = split_certificate.by_rows_and_columns(
-            of_row, of_cell, weigh, met.size, n
-        )
-        single, _ = split_certificate.single_cells(start, cell, value, weight, target, n)
-        product, total = split_certificate.products(start, cell, value, x), 0.0
-        for a in range(met.size):
-            for j in range(children):
-                residual = product[a, j] - target[a, j]
-                total += weight[a, j] * residual * residual
-                product[a, j] = 2.0 * weight[a, j] * residual
-        reduced = split_certificate.products(column_start, row, column_value, product)
+        total, single, reduced = split_level.misfit(columns, level, p, x)
         cap, worst, paid, counted = np.empty((n, children)), 0.0, 0.0, np.zeros((classes, children))
         for c in range(n):
             price, k, held = cell_price[level[0][p] + c], labels[cells[c]], 0.0
@@ -513,13 +500,6 @@ def judge(
                 off = abs(counted[k, j] - exact[begin + j, k])
                 worst = max(worst, off)
                 paid += abs(class_price[begin + j, k]) * max(0.0, off - _ROUNDING * exact[begin + j, k])
-        unmet = np.ones(rows, np.bool_)  # rows that no kept cell meets are answers of nobody
-        for a in met:
-            unmet[a] = False
-        for j in range(begin, end):
-            for a in range(rows):
-                if unmet[a]:
-                    total += level[5][j, columns[3][a]] * level[4][j, a] ** 2
         objective[p], violation[p] = total, worst
         gap[p] = split_certificate.cells_gap(reduced, x, single, cap) + paid
     return objective, gap, violation

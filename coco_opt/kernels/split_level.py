@@ -186,28 +186,43 @@ def solve(
 
 
 @compiled
+def misfit(columns: Columns, level: Level, p: int, x: Floats) -> tuple[float, Floats, Floats]:
+    """Return parent p's objective at its table x [cells, children], its curvature by cell alone and its gradient."""
+    rows, begin, end = columns[3].size, level[3][p], level[3][p + 1]
+    met, of_row, of_cell, weigh = cut(columns, level[1][level[0][p] : level[0][p + 1]], rows)
+    weight, target = fitted(columns, level, met, begin, end)
+    start, cell, value, column_start, row, column_value = split_certificate.by_rows_and_columns(
+        of_row, of_cell, weigh, met.size, x.shape[0]
+    )
+    single, _ = split_certificate.single_cells(start, cell, value, weight, target, x.shape[0])
+    product, total = split_certificate.products(start, cell, value, x), 0.0
+    for a in range(met.size):
+        for j in range(end - begin):
+            residual = product[a, j] - target[a, j]
+            total += weight[a, j] * residual * residual
+            product[a, j] = 2.0 * weight[a, j] * residual
+    # Rows that no kept cell meets are answers of nobody, off by what was answered.
+    unmet = np.ones(rows, np.bool_)
+    for a in met:
+        unmet[a] = False
+    for j in range(begin, end):
+        for a in range(rows):
+            if unmet[a]:
+                total += level[5][j, columns[3][a]] * level[4][j, a] ** 2
+    return total, single, split_certificate.products(column_start, row, column_value, product)
+
+
+@compiled
 def judge(columns: Columns, level: Level, places: Ints, found: Floats) -> tuple[Floats, Floats, Floats]:
     """Return every parent's objective, certified gap and violation: the terms of ``problems.topdown_split``."""
-    parents, rows = places.size - 1, columns[3].size
+    parents = places.size - 1
     objective, gap, violation = np.empty(parents), np.empty(parents), np.empty(parents)
     for p in range(parents):
         begin, end = level[3][p], level[3][p + 1]
         cells, sums = level[1][level[0][p] : level[0][p + 1]], level[2][level[0][p] : level[0][p + 1]]
         n, children = cells.size, end - begin
         x = found[places[p] : places[p + 1]].copy().reshape((n, children))
-        met, of_row, of_cell, weigh = cut(columns, cells, rows)
-        weight, target = fitted(columns, level, met, begin, end)
-        start, cell, value, column_start, row, column_value = split_certificate.by_rows_and_columns(
-            of_row, of_cell, weigh, met.size, n
-        )
-        single, _ = split_certificate.single_cells(start, cell, value, weight, target, n)
-        product, total = split_certificate.products(start, cell, value, x), 0.0
-        for a in range(met.size):
-            for j in range(children):
-                residual = product[a, j] - target[a, j]
-                total += weight[a, j] * residual * residual
-                product[a, j] = 2.0 * weight[a, j] * residual
-        reduced = split_certificate.products(column_start, row, column_value, product)
+        total, single, reduced = misfit(columns, level, p, x)
         price = split_certificate.parent_prices(reduced, x, single, sums)
         cap, worst, paid = np.empty((n, children)), 0.0, 0.0
         for c in range(n):
@@ -220,14 +235,6 @@ def judge(columns: Columns, level: Level, places: Ints, found: Floats) -> tuple[
             off = abs(held - sums[c])
             worst = max(worst, off)
             paid += abs(price[c]) * max(0.0, off - _ROUNDING * sums[c])
-        # Rows that no kept cell meets are answers of nobody, off by what was answered.
-        unmet = np.ones(rows, np.bool_)
-        for a in met:
-            unmet[a] = False
-        for j in range(begin, end):
-            for a in range(rows):
-                if unmet[a]:
-                    total += level[5][j, columns[3][a]] * level[4][j, a] ** 2
         objective[p], violation[p] = total, worst
         gap[p] = split_certificate.cells_gap(reduced, x, single, cap) + paid
     return objective, gap, violation

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Mapping
 from html import escape
-from importlib.metadata import version
-from os import cpu_count
 
+from coco_opt.files.versions import machine, versions
 from coco_opt.releases.compare import Comparison, Row
 from coco_opt.report.chart import Axis, line_chart
 from coco_opt.report.html import GAP_NOTE, document, reading_section, table
@@ -144,15 +142,5 @@ def _figure(value: float | None) -> str:
 
 
 def _machine() -> str:
-    found = ", ".join(f"{name} {number}" for name in _PACKAGES if (number := _version(name)))
-    cores = f"{platform.machine()}, {cpu_count()} cores, Python {platform.python_version()}"
-    return f"One run on {cores}: compare the times of one page only. {found}."
-
-
-def _version(name: str) -> str:
-    from importlib.metadata import PackageNotFoundError
-
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return ""
+    found = ", ".join(f"{name} {number}" for name, number in versions(_PACKAGES).items() if name != "python")
+    return f"One run on {machine()}: compare the times of one page only. {found}."

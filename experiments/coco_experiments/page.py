@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from html import escape
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from coco_experiments.experiment import Experiment, Outcome, readable
+from coco_opt.files.versions import machine, versions
 from coco_opt.report.chart import Axis, line_chart, tick
 from coco_opt.report.html import document, table
 
@@ -36,8 +35,8 @@ def write_page(out: Path, experiment: Experiment, outcome: Outcome, *, small: bo
         "summary": experiment.summary,
         "paper": experiment.paper,
         "small": small,
-        "machine": f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}",
-        "versions": {name: version(name) for name in _PACKAGES},
+        "machine": machine(),
+        "versions": {name: number for name, number in versions(_PACKAGES).items() if name != "python"},
         "files": [Path(os.path.relpath(path, out)).as_posix() for path in outcome.files],
     }
     path = out / f"{experiment.name}{_RECORDS}"
