@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, cast
 
 import numba
+import numpy as np
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+# For what a loop starts from and a kernel is called with: it would be compiled once more for a literal.
+ZERO = cast("int", np.int64(0))
 
 _log = logging.getLogger("coco_opt")
 _told = False
@@ -51,6 +56,12 @@ def _renew_with_imported(cache: Any, function: Callable[..., Any]) -> None:
             imported[value.__module__] = other._source_stamp
     if imported:
         cache._cache_file._source_stamp = (cache._cache_file._source_stamp, *sorted(imported.items()))
+
+
+def kept_on_disk(kernel: Callable[..., Any]) -> bool:
+    """Tell whether anything compiled of a kernel lies on disk, of this version of its file or an earlier one."""
+    cache = getattr(getattr(kernel, "_cache", None), "_cache_file", None)
+    return cache is not None and Path(cache._index_path).is_file()
 
 
 def compiled(function: Callable[P, R]) -> Callable[P, R]:

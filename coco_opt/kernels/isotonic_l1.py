@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coco_opt.errors import ProblemError
-from coco_opt.kernels.compile import compiled
+from coco_opt.kernels.compile import ZERO, compiled
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -134,7 +134,7 @@ def _fit(z: Any, top: int, base: int, upper: bool, x: Ints) -> None:
     sample = np.empty(_SAMPLES, np.int64)
     slopes = np.empty(_SMALL + 2, np.int64)
     stack = np.empty((_STACK, 5), np.int64)
-    _push(stack, 0, 0, z.size, 0, top, 0)
+    _push(stack, ZERO, ZERO, z.size, ZERO, top, ZERO)
     waiting = 1
     while waiting:
         waiting -= 1
@@ -204,7 +204,7 @@ def fit(y: Ints, lo: int | None = None, hi: int | None = None, *, upper: bool = 
 def _fit_weighted(y: Ints, w: Floats, low: int, high: int, upper: bool, x: Ints) -> None:
     sample = np.empty(_SAMPLES, np.int64)
     stack = np.empty((_STACK, 5), np.int64)
-    _push(stack, 0, 0, y.size, low, high, 0)
+    _push(stack, ZERO, ZERO, y.size, low, high, ZERO)
     waiting = 1
     while waiting:
         waiting -= 1

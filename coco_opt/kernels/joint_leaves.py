@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 from numpy.typing import NDArray
 
-from coco_opt.kernels.compile import compiled
+from coco_opt.kernels.compile import ZERO, compiled
 from coco_opt.kernels.heap import pop, push
 
 Floats = NDArray[np.float64]
@@ -42,7 +42,7 @@ def _flatten(at: Floats, weight: Floats, size: int, slope: float, top: float) ->
 @compiled
 def fit_absolute(y: Floats, a: Floats, w: float, top: float, z: Floats, at: Floats, weight: Floats) -> None:
     """Write an optimal row for p = 1 into z (n,); ``at`` and ``weight`` are scratch of the same length."""
-    size = 0
+    size = ZERO
     slope = 0.0  # of the prefix's cost right of its last breakpoint; never positive once that is flattened
     for i in range(y.size):
         push(at, weight, size, min(max(y[i], 0.0), top), 2.0 * w)
@@ -60,7 +60,7 @@ def fit_rounding(x: Floats, a: Floats, top: float, z: Floats, at: Floats, weight
     Between whole numbers the cost is interpolated, which leaves its value at them: a fractional cell has breakpoints
     at its floor and its ceiling. ``at`` and ``weight`` are scratch of length 2 n; top is whole.
     """
-    size = 0
+    size = ZERO
     slope = 0.0
     for i in range(x.size):
         floor = np.floor(x[i])

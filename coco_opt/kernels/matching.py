@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from coco_opt.errors import ProblemError
-from coco_opt.kernels.compile import compiled
+from coco_opt.kernels.compile import ZERO, compiled
 
 Int64Array = npt.NDArray[np.int64]
 SizeArray = npt.NDArray[np.int64] | npt.NDArray[np.float64]
@@ -118,7 +118,7 @@ def _match(
 ) -> Int64Array:
     """Run Algorithm 2; a member is one child's groups of one size, a pool all members of that size."""
     out = np.empty(3 * (parent_left.size + run_left.size + 16), np.int64)
-    used, p, t = 0, 0, 0
+    used, p, t = ZERO, ZERO, 0
     for k in range(pool_first.size - 1):
         first, stop = pool_first[k], pool_first[k + 1]
         left = member_left[first:stop]
