@@ -365,9 +365,10 @@ def _check_total(account: Account, unit: Unit, total: Fraction) -> None:
 
 def _refusal(account: Account, cost: Fraction, books: Books) -> str:
     waiting = [run.name for run in books.runs.values() if run.unfinished and run.charge.dataset == account.dataset]
-    hint = f"; unfinished and paid for: {', '.join(waiting)}" if waiting else ""
+    hint = f"; paid for and not yet released: {', '.join(waiting)}" if waiting else ""
+    instead = f"ask for at most {account.left}, or " if account.left > 0 else ""
     return (
         f"{account.unit} = {cost} was asked of dataset {account.dataset!r}, and {account.left} of "
-        f"{account.total} is left: a spent budget does not come back; ask for less, or allow more with "
+        f"{account.total} is left: a spent budget does not come back; {instead}allow more with "
         f"'coco-opt ledger CONFIG --grant AMOUNT'{hint}"
     )

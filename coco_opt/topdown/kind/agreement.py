@@ -62,8 +62,7 @@ def _failure(folder: Folder, schema: Schema, tables: Tables, one: Mapping[str, A
         stated = one["release"] if key == "name" else one.get(key, [])
         if stated != manifest.get(key, []):
             return f"{found.name} is not as it is described here: {key}"
-    stated_cost = {**one["budget"]}
-    if any(manifest["budget"].get(key) != value for key, value in stated_cost.items()):
+    if any(manifest["budget"].get(key) != value for key, value in one["budget"].items()):
         return f"{found.name} did not cost what is said here"
     compare = _groups_differ if "groups" in one else _tables_differ
     return compare(found, folder.regions, schema, tables, one)
