@@ -87,6 +87,16 @@ class Estimated:
             raise InputError("no-intervals", f"a release of {self.kind.name} has no intervals of regions by this name")
         return found(region)
 
+    def unbiased(self, *regions: str) -> Any:
+        """Return the unbiased counts of a region by its path from the root, or the sums of several, variances too.
+
+        Raises InputError: no-unbiased where this release has none, not-measured, repeated-region.
+        """
+        found = getattr(self.result, "unbiased_of", None)
+        if found is None:
+            raise InputError("no-unbiased", f"a release of {self.kind.name} has no unbiased counts by this name")
+        return found(*regions)
+
     def to_arrow(self, table: str | None = None) -> pa.Table:
         """Return a table of the release, by default the main one; InputError (unknown-table)."""
         chosen = self.tables[0] if table is None else table

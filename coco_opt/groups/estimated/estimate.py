@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Lock
 from typing import Literal, get_args
 
@@ -23,6 +23,7 @@ from coco_opt.groups.estimated.group_counts import with_group_counts
 from coco_opt.groups.estimated.intervals import NO_INTERVALS, Intervals
 from coco_opt.groups.estimated.joint import joint
 from coco_opt.groups.estimated.posterior.consistent import Convergence, posterior_estimate
+from coco_opt.groups.estimated.unbiased import NO_UNBIASED, UnbiasedCounts, UnbiasedEstimates
 from coco_opt.histograms import CountOfCounts, Hierarchy
 from coco_opt.kernels.merging import Merge, Rounding
 from coco_opt.privacy import Measurement
@@ -46,7 +47,8 @@ class GroupsMethod:
     ``variances`` "formula" (section 5.1 of the paper) or "bootstrap" (``coco_opt.groups.estimated.bootstrap``, about
     twenty fits more a region, redrawn from seeds that anyone can compute) weigh what ``consistency`` "matching" merges
     with ``merge`` "weighted"; other methods read no variances, and none are redrawn for them. "posterior" reads no
-    loss, and alone gives ``intervals``: their coverage, 0 for none. Raises ProblemError for an unknown choice.
+    loss, and alone gives ``intervals``: their coverage, 0 for none. ``unbiased``: give signed, unbiased counts of every
+    measured region beside the table, whatever the method. Raises ProblemError for an unknown choice.
     """
 
     losses: Loss | tuple[Loss, ...] = "l1"
@@ -56,6 +58,7 @@ class GroupsMethod:
     rounding: Rounding = "half_up"
     variances: VarianceRule = "formula"
     intervals: float = 0.0
+    unbiased: bool = False
 
     def __post_init__(self) -> None:
         check_choice("consistency", self.consistency, CONSISTENCIES)
@@ -89,7 +92,7 @@ class GroupsResult:
 
     ``unproved`` is the largest relative gap of a whole table that was not proved nearest, 0 where none was taken;
     ``intervals`` and ``convergence`` are those of the posterior, None for other methods; ``level_gaps`` float64[levels]
-    those of joint estimation (``JointEstimate``).
+    those of joint estimation (``JointEstimate``), ``unbiased`` what the method was asked to give beside the table.
     """
 
     hierarchy: Hierarchy
@@ -99,6 +102,7 @@ class GroupsResult:
     intervals: Intervals | None = None
     convergence: Convergence | None = None
     level_gaps: NDArray[np.float64] | None = None
+    unbiased: UnbiasedEstimates | None = None
 
     @property
     def group_counts(self) -> NDArray[np.int64]:
@@ -113,6 +117,15 @@ class GroupsResult:
         if self.intervals is None:
             raise InputError("no-intervals", NO_INTERVALS)
         return self.intervals.of(self.hierarchy.index(region))
+
+    def unbiased_of(self, *regions: str) -> UnbiasedCounts:
+        """Return the unbiased counts of a region by its path from the root, or the sums of several, variances too.
+
+        Raises InputError: no-unbiased without any, and what ``UnbiasedEstimates.of`` does.
+        """
+        if self.unbiased is None:
+            raise InputError("no-unbiased", NO_UNBIASED)
+        return self.unbiased.of(*regions)
 
 
 def estimate_groups(
@@ -137,6 +150,20 @@ def estimate_groups(
     check_threads(threads)
     method = GroupsMethod() if method is None else method
     chosen = SolverChoices() if solvers is None else solvers
+    result = _estimated(measurement, method, chosen, threads, progress, also)
+    if not method.unbiased:
+        return result
+    return replace(result, unbiased=UnbiasedEstimates(replace(measurement, also=(*measurement.also, *also))))
+
+
+def _estimated(
+    measurement: Measurement,
+    method: GroupsMethod,
+    chosen: SolverChoices,
+    threads: int,
+    progress: Progress | None,
+    also: Sequence[Measurement],
+) -> GroupsResult:
     measurement = with_group_counts(measurement, chosen)
     answers = GroupsAnswers(measurement)
     also = tuple(with_group_counts(one, counts=answers.group_counts) for one in (*measurement.also, *also))

@@ -19,6 +19,7 @@ from coco_opt.groups.answers import KIND, MAX_SIZE, buckets_of, has_private_coun
 from coco_opt.groups.estimated.estimate import SLOW, GroupsMethod, GroupsResult
 from coco_opt.groups.estimated.intervals import NO_INTERVALS, Intervals
 from coco_opt.groups.estimated.posterior.consistent import Convergence
+from coco_opt.groups.estimated.unbiased import NO_UNBIASED, UnbiasedCounts
 from coco_opt.groups.kind.intervals import (
     INTERVALS,
     PROMISE,
@@ -28,6 +29,9 @@ from coco_opt.groups.kind.intervals import (
     read_intervals,
 )
 from coco_opt.groups.kind.summaries import SUMMARY_FILE, SUMMARY_PROMISE, summary_table
+from coco_opt.groups.kind.unbiased import PROMISE as UNBIASED_PROMISE
+from coco_opt.groups.kind.unbiased import UNBIASED, ReleasedUnbiased, unbiased_table
+from coco_opt.groups.kind.unbiased import WORDS as UNBIASED_WORDS
 from coco_opt.groups.queries import GROUPS
 from coco_opt.histograms import CountOfCounts, Hierarchy
 from coco_opt.histograms.arrays import Int64Array, as_int64
@@ -41,7 +45,7 @@ HISTOGRAMS = "histograms.parquet"
 HISTOGRAM_COLUMNS = ("level", "level_name", "region", "region_id", "size", "groups")
 SUMS = "children_sum_to_parents"
 TABLE_PROMISES = ("nonnegative", "sizes_at_most_max_size", "group_totals", SUMS)
-PROMISES = (*TABLE_PROMISES, PROMISE, SUMMARY_PROMISE)
+PROMISES = (*TABLE_PROMISES, PROMISE, SUMMARY_PROMISE, UNBIASED_PROMISE)
 
 PRIVATE_COUNTS = (
     "The numbers of groups got noise too and were made to sum: an entity is hidden together with a group that it alone "
@@ -77,6 +81,10 @@ def released(asked: Asked, method: GroupsMethod, result: GroupsResult) -> Releas
             promises = (*promises, SUMMARY_PROMISE)
             files[SUMMARY_FILE] = summary_table(asked, result.intervals.summaries)
         manifest["intervals"] = {"coverage": result.intervals.coverage, "words": WORDS}
+    if result.unbiased is not None:
+        promises = (*promises, UNBIASED_PROMISE)
+        files[UNBIASED] = unbiased_table(result.unbiased)
+        manifest["unbiased"] = {"words": UNBIASED_WORDS}
     return Released(files, promises, manifest, notes, numbers)
 
 
@@ -115,6 +123,7 @@ def _plain(method: GroupsMethod, asked: Asked) -> dict[str, Any]:
         "rounding": method.rounding,
         "variances": method.variances,
         "intervals": method.intervals,
+        "unbiased": method.unbiased,
     }
 
 
@@ -135,7 +144,8 @@ class Release:
 
     ``levels`` are the names of the hierarchy's levels, ``region_ids`` the regions' ids in the user's files;
     ``group_counts`` int64[regions] and ``histograms``, one a region, in the order of ``hierarchy``;
-    ``released_intervals`` are the rows of intervals.parquet, None where there is none.
+    ``released_intervals`` are the rows of intervals.parquet, None where there is none, ``released_unbiased`` those of
+    unbiased.parquet, read when they are asked for.
     """
 
     hierarchy: Hierarchy
@@ -145,6 +155,7 @@ class Release:
     histograms: tuple[CountOfCounts, ...]
     manifest: Mapping[str, Any]
     released_intervals: ReleasedIntervals | None = None
+    released_unbiased: ReleasedUnbiased | None = None
 
     def intervals(self, region: str) -> Intervals:
         """Return the intervals of a region by its path from the root: of H and Hc, int64[max_size + 1] each.
@@ -155,6 +166,15 @@ class Release:
             raise InputError("no-intervals", NO_INTERVALS, Place(INTERVALS))
         place = self.hierarchy.index(region)
         return self.released_intervals.of(place, self.histograms[place], int(self.manifest[MAX_SIZE]))
+
+    def unbiased(self, *regions: str) -> UnbiasedCounts:
+        """Return the unbiased counts of a region by its path from the root, or the sums of several, variances too.
+
+        Raises InputError: no-unbiased where the release has none, and what ``ReleasedUnbiased.of`` does.
+        """
+        if self.released_unbiased is None:
+            raise InputError("no-unbiased", NO_UNBIASED, Place(UNBIASED))
+        return self.released_unbiased.of(*regions)
 
     def __getitem__(self, region: str) -> CountOfCounts:
         """Return the histogram of a region by its path from the root."""
@@ -200,7 +220,8 @@ def read_groups_release(folder: str | Path) -> Release:
     stated = manifest.get("intervals")
     if isinstance(stated, Mapping):
         found = read_intervals(folder, hierarchy, float(stated["coverage"]), int(manifest[MAX_SIZE]))
-    return Release(hierarchy, levels, ids, numbers[GROUPS], histograms, manifest, found)
+    unbiased = ReleasedUnbiased(folder / UNBIASED, hierarchy) if UNBIASED_PROMISE in manifest["promises"] else None
+    return Release(hierarchy, levels, ids, numbers[GROUPS], histograms, manifest, found, unbiased)
 
 
 def _split(hierarchy: Hierarchy, rows: Any) -> tuple[CountOfCounts, ...]:

@@ -47,6 +47,7 @@ def method_of(config: Config, asked: Asked, *also: Asked) -> GroupsMethod:
         rounding=section.rounding,
         variances=section.variances,
         intervals=coverage,
+        unbiased=section.unbiased,
     )
 
 

@@ -127,6 +127,8 @@ def _method(answers: GroupsAnswers, method: GroupsMethod) -> str:
         f"rounding {method.rounding}, ties {method.ties}. "
         f"Sizes above {answers.max_size:,} count as {answers.max_size:,}."
     )
+    if method.unbiased:
+        how += " Counts that are right on average, signed, with exact variances, lie in unbiased.parquet: add those up."
     shown = table(("level", "query", "noise", "loss"), rows, numeric=4)
     return f"<h2>Questions and method</h2>\n{shown}\n<p class='note'>{escape(how)}</p>"
 

@@ -120,6 +120,8 @@ class GroupsSection(Section):
     """What weighs the sizes that "matching" merges: a formula, or redrawn noise."""
     intervals: Annotated[float | None, Field(ge=0.0, lt=1.0)] = None
     """"posterior" only: the coverage of intervals.parquet, 0 for none; unset: 0.9."""
+    unbiased: bool = False
+    """Whether unbiased.parquet lies beside: signed, unbiased counts with exact variances, which add up over regions."""
 
     @property
     def counts_share(self) -> Fraction | None:

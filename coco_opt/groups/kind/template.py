@@ -28,6 +28,7 @@ loss = "l1"                   # estimated, and free to change from here on: l1 |
 ties = "upper"                # upper | lower | midpoint, for loss l1
 consistency = "joint"         # joint | posterior (intervals) | matching (fastest) | convex | bottom_up | none
 # intervals = 0.9             # coverage of intervals.parquet, for consistency posterior; 0: none
+# unbiased = true             # signed, unbiased counts beside: for those who add regions up
 merge = "weighted"            # weighted | average
 rounding = "half_up"          # half_up | half_even
 variances = "formula"         # formula | bootstrap (slower, merges better), for consistency matching, merge weighted

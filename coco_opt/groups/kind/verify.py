@@ -14,6 +14,8 @@ from coco_opt.files.regions import REGION_COLUMNS, REGIONS
 from coco_opt.groups.kind.files import HISTOGRAM_COLUMNS, HISTOGRAMS
 from coco_opt.groups.kind.intervals import INTERVALS, PROMISE, interval_check
 from coco_opt.groups.kind.summaries import SUMMARY_FILE, SUMMARY_PROMISE, summary_check
+from coco_opt.groups.kind.unbiased import PROMISE as UNBIASED_PROMISE
+from coco_opt.groups.kind.unbiased import UNBIASED, unbiased_check
 from coco_opt.groups.queries import GROUPS
 from coco_opt.histograms.arrays import Int64Array
 from coco_opt.releases.kind import Folder
@@ -69,6 +71,8 @@ def checks_of(folder: Folder) -> Iterator[Check]:
             yield interval_check(folder, (content.region, content.sizes, content.groups), content.totals, max_size)
         if SUMMARY_PROMISE in folder.manifest["promises"] or (folder.path / SUMMARY_FILE).exists():
             yield summary_check(folder, (content.region, content.sizes, content.groups), content.totals)
+        if UNBIASED_PROMISE in folder.manifest["promises"] or (folder.path / UNBIASED).exists():
+            yield unbiased_check(folder, content.totals, max_size)
 
 
 def _integers(folder: Folder, rows: Any) -> Check:

@@ -1,0 +1,259 @@
+"""Signed, unbiased counts from the noisy answers alone, for those who add regions up.
+
+An answer is the exact count plus noise of mean zero, and every region's noise is drawn apart. What is linear in one
+region's own answers is therefore right on average, has an exact variance, and adds up over regions together with its
+variance. Nothing is clipped, pooled or made to agree, so that counts are negative and fractional as they come.
+
+A row is about the sizes ``size`` to ``last_size``, which are those of a bucket where cumulative counts were asked in
+buckets: what a bucket does not tell apart is not estimated. With E the sum of G - Hc over a row's n sizes, which counts
+the entities that groups have beyond their first ``size``, up to ``last_size`` + 1:
+
+* cumulative counts and buckets: E = n G - y, and n G - E is the sum of Hc;
+* ranks: the sum of all G answers is E of one row over all sizes below the largest, and nothing else is linear in them;
+* sizes: G - sum H is subtracted evenly from all cells first, the least squares of what must add up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.errors import InputError, ProblemError
+from coco_opt.groups.answers import buckets_of, has_private_counts, max_size_of
+from coco_opt.groups.buckets import Buckets
+from coco_opt.groups.queries import GROUPS, plain_query
+from coco_opt.privacy import Answers, Measurement
+
+Float64 = NDArray[np.float64]
+Int64 = NDArray[np.int64]
+
+NO_UNBIASED = "has no unbiased estimates: estimate the measurement with unbiased = true"
+
+_ROWS = 1 << 18  # held at once, unless one region has more
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class UnbiasedCounts:
+    """Unbiased estimates by rows of sizes ``size`` to ``last_size`` int64[rows], and their exact variances.
+
+    Others are float64[..., rows]: ``entities`` that groups have beyond their first ``size``, up to ``last_size`` + 1
+    (all rows together: every entity, sizes counted as the bound at most); groups of a size of the row or smaller
+    (``at_most``, the mean over its sizes); ``groups`` of the row's one size, NaN where the answers do not tell them.
+    Rows of one region are not independent of each other; regions are.
+    """
+
+    size: Int64
+    last_size: Int64
+    entities: Float64
+    entities_variance: Float64
+    at_most: Float64
+    at_most_variance: Float64
+    groups: Float64
+    groups_variance: Float64
+
+    def of(self, place: int) -> UnbiasedCounts:
+        """Return those of one of several regions, by its place among them."""
+        return UnbiasedCounts(self.size, self.last_size, *(one[place] for one in self._figures))
+
+    def same_rows(self, other: UnbiasedCounts) -> bool:
+        """Tell whether both have rows of the same sizes."""
+        return np.array_equal(self.size, other.size) and np.array_equal(self.last_size, other.last_size)
+
+    @property
+    def _figures(self) -> tuple[Float64, ...]:
+        return tuple(getattr(self, one.name) for one in fields(self)[2:])
+
+    def added(self, other: UnbiasedCounts) -> UnbiasedCounts:
+        """Return the sums with those of other regions, variances too; ProblemError for rows of other sizes."""
+        if not self.same_rows(other):
+            raise ProblemError(
+                "only regions that were asked for the same buckets of sizes add up: add those of a level"
+            )
+        sums = (a + b for a, b in zip(self._figures, other._figures, strict=True))
+        return UnbiasedCounts(self.size, self.last_size, *sums)
+
+    def averaged(self, other: UnbiasedCounts) -> UnbiasedCounts:
+        """Return the means of two independent estimates of the same counts, weighed by 1 / variance."""
+        found: list[Float64] = []
+        first, second = self._figures, other._figures
+        for a, va, b, vb in zip(first[::2], first[1::2], second[::2], second[1::2], strict=True):
+            weight = np.divide(vb, va + vb, out=np.ones_like(va), where=va + vb > 0.0)
+            found += [a * weight + b * (1.0 - weight), va * weight]
+        return UnbiasedCounts(self.size, self.last_size, *found)
+
+
+def together(counts: Sequence[UnbiasedCounts]) -> UnbiasedCounts:
+    """Return the sums over regions, each given once; ProblemError where they were asked for other buckets of sizes."""
+    total, *others = counts
+    for one in others:
+        total = total.added(one)
+    return total
+
+
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
+class UnbiasedEstimates:
+    """The unbiased estimates of a measurement's regions, computed as they are read; none of levels that were not asked.
+
+    Of several measurements those that asked a level for rows of the same sizes as the first that asked it are averaged.
+    """
+
+    measurement: Measurement
+
+    def of(self, *regions: str) -> UnbiasedCounts:
+        """Return those of a region, by its path from the root, or the sums of several, variances added up too.
+
+        Raises InputError: not-measured where nothing was asked of a region's level, repeated-region; ProblemError for
+        no region and for regions of other buckets.
+        """
+        places = checked_regions([self.measurement.hierarchy.index(region) for region in regions])
+        found = []
+        for name, region in zip(regions, places, strict=True):
+            level = int(self.measurement.hierarchy.level[region])
+            sources = self._sources(level)
+            if not sources:
+                raise not_measured(name)
+            place = region - self.measurement.hierarchy.level_range(level).start
+            found.append(_averaged([one.read(place, place + 1) for one in sources]).of(0))
+        return together(found)
+
+    def parts(self) -> Iterator[tuple[Int64, UnbiasedCounts]]:
+        """Yield consecutive regions in the hierarchy's order, by their numbers, and their estimates [regions, rows]."""
+        for level in range(self.measurement.hierarchy.levels):
+            sources = self._sources(level)
+            if not sources:
+                continue
+            regions = self.measurement.hierarchy.level_range(level)
+            step = max(1, _ROWS // sources[0].size.size)
+            for begin in range(0, len(regions), step):
+                end = min(begin + step, len(regions))
+                numbers = np.arange(regions.start + begin, regions.start + end)
+                yield numbers, _averaged([one.read(begin, end) for one in sources])
+
+    def _sources(self, level: int) -> list[_Level]:
+        found = [_Level.of(one, level) for one in (self.measurement, *self.measurement.also)]
+        asked = [one for one in found if one is not None]
+        return [one for one in asked if np.array_equal(one.size, asked[0].size)]
+
+
+def checked_regions(places: Sequence[int]) -> Sequence[int]:
+    """Return the numbers of regions to add up; ProblemError for none, InputError (repeated-region) for one twice."""
+    if not places:
+        raise ProblemError("name a region, or several to add up")
+    if len(set(places)) < len(places):
+        raise InputError("repeated-region", "a region counts once in a sum: its noise is the same both times")
+    return places
+
+
+def not_measured(region: str) -> InputError:
+    """Return the refusal of a region of whose level nothing was asked."""
+    return InputError("not-measured", f"nothing was asked of the level of {region!r}: add up the regions below it")
+
+
+def _averaged(counts: Sequence[UnbiasedCounts]) -> UnbiasedCounts:
+    mean, *others = counts
+    for one in others:
+        mean = mean.averaged(one)
+    return mean
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Level:
+    """One measurement's answers about a level: rows by first size, ``size`` int64[rows], the last of which is K alone.
+
+    ``counts`` are noisy numbers of groups, None where they are public: then ``groups`` int64[regions] are.
+    """
+
+    answers: Answers
+    size: Int64
+    max_size: int
+    groups: Int64
+    counts: Answers | None
+
+    @classmethod
+    def of(cls, measurement: Measurement, level: int) -> _Level | None:
+        """Return what was asked of a level, None where nothing was."""
+        asked = measurement.asked
+        here = {one.question.query: one for one in measurement.answers if one.question.level == level}
+        counts = here.pop(GROUPS, None)
+        answers = next((one for one in here.values() if not one.question.exact), None)
+        if answers is None or (counts is None and has_private_counts(asked)):
+            return None
+        max_size = max_size_of(asked)
+        regions = asked.hierarchy.level_range(level)
+        none = np.zeros(len(regions), np.int64)
+        groups = none if counts is not None else asked.per_region[GROUPS][regions.start : regions.stop]
+        buckets = buckets_of(asked, level) or Buckets.cells(max_size)
+        begin = np.zeros(1, np.int64) if answers.question.query == "ranks" else buckets.begin
+        return cls(answers, np.append(begin, max_size), max_size, groups, counts)
+
+    def read(self, begin: int, end: int) -> UnbiasedCounts:
+        """Return the estimates of the level's regions ``begin`` .. ``end`` - 1."""
+        groups, spread = self.groups[begin:end].astype(np.float64), 0.0
+        if self.counts is not None:
+            groups, spread = self.counts.read(begin, end).astype(np.float64), self.counts.question.law.variance
+        values, of = self._values(begin, end), self.answers.question
+        if of.query == "sizes":
+            return self._of_sizes(values.astype(np.float64), groups[:, None], spread)
+        width = np.diff(self.size).astype(np.float64)
+        variance = np.full(values.shape, of.law.variance)
+        entities = values.astype(np.float64)
+        if of.query == "ranks":
+            variance *= groups[:, None]
+        elif plain_query(of) == of.query:
+            entities = width * groups[:, None] - entities
+        return self._of_entities(entities, variance, groups[:, None], spread)
+
+    def _values(self, begin: int, end: int) -> Int64:
+        """Return the answers int64[regions, cells]; of ranks their sums, int64[regions, 1]."""
+        offsets = self.answers.offsets[begin : end + 1]
+        values = self.answers.read(int(offsets[0]), int(offsets[-1]))
+        if self.answers.question.query != "ranks":
+            return values.reshape(end - begin, -1)
+        running = np.append(0, np.cumsum(values))
+        sums: Int64 = np.diff(running[offsets - offsets[0]])[:, None]
+        return sums
+
+    def _of_entities(self, entities: Float64, variance: Float64, groups: Float64, spread: float) -> UnbiasedCounts:
+        """Return the estimates from entities by bucket, of independent noise, and groups [regions, 1], public or noisy.
+
+        Both float64[regions, buckets]; ``spread`` is the groups' variance, 0 where they are public.
+        """
+        width, none = np.diff(self.size).astype(np.float64), np.zeros((len(entities), 1))
+        at_most = groups - np.hstack([entities / width, none])
+        spreads = spread + np.hstack([variance / width**2, none])
+        # Groups of a size are those of more than the size before, G for none, less those of more than the size itself.
+        alone = np.append(width == 1.0, True) & np.insert(width == 1.0, 0, True)
+        of_size = np.hstack([groups, entities]) - np.hstack([entities, none])
+        of_spread = np.hstack([np.full((len(entities), 1), spread), variance]) + np.hstack([variance, none])
+        of_size[:, ~alone], of_spread[:, ~alone] = np.nan, np.nan
+        last = np.append(self.size[1:] - 1, self.max_size)
+        figures = (np.hstack([entities, none]), np.hstack([variance, none]), at_most, spreads, of_size, of_spread)
+        return UnbiasedCounts(self.size, last, *figures)
+
+    def _of_sizes(self, cells: Float64, groups: Float64, spread: float) -> UnbiasedCounts:
+        """Return the estimates from noisy groups of each size [regions, K + 1] and groups [regions, 1]."""
+        noise = self.answers.question.law.variance
+        share = noise / (cells.shape[1] * noise + spread)
+        fitted = cells - share * (cells.sum(axis=1, keepdims=True) - groups)
+        at_most = np.cumsum(fitted, axis=1)
+
+        def variance(summed: Int64) -> Float64:
+            """Return the variance of so many fitted cells together, the same in every region."""
+            found = np.maximum(summed * noise - summed**2 * (noise * share), 0.0)
+            return np.broadcast_to(found, cells.shape).copy()
+
+        below = np.arange(1, cells.shape[1] + 1)
+        larger = at_most[:, -1:] - at_most
+        return UnbiasedCounts(
+            self.size,
+            self.size,
+            larger,
+            variance(cells.shape[1] - below),
+            at_most,
+            variance(below),
+            fitted,
+            variance(np.ones_like(below)),
+        )
