@@ -33,6 +33,8 @@ _PLACES = {
     "joint": 7,
     "Hc joint": 7,
     "joint p = 1": 7,
+    "posterior": 2,
+    "relative entropy": 4,
     "joint p = 2": 9,
     "Hc convex program": 2,
     "omniscient": 8,

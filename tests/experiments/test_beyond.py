@@ -31,11 +31,11 @@ def test_a_small_run_writes_errors_of_all_methods(tmp_path: Path) -> None:
     assert outcome.ok
     rows = rows_of(tmp_path / "beyond" / "posterior.csv")
     methods = {row["method"] for row in rows}
-    assert {"joint p = 1", "bottom-up Hc", "posterior, cells", "posterior, buckets", PLANNED} <= methods
-    assert "Algorithm 1, buckets" in methods
+    assert {"joint, cells", "bottom-up", "posterior, cells", "posterior, buckets", PLANNED} <= methods
+    assert "matching, buckets" in methods
     assert all(float(row["measured"]) >= 0 for row in rows)
-    joint = [row for row in rows if row["method"] == "joint p = 1"]
-    assert all(float(row["times joint"]) == 1 for row in joint)
+    joint = [row for row in rows if row["method"] == "joint, cells"]
+    assert all(float(row["times joint, cells"]) == 1 for row in joint)
     chosen = rows_of(tmp_path / "beyond" / "posterior_planned.csv")
     assert any(float(row["growth"]) > 0 for row in chosen)
     of_cells = {(row["data"], row["level"]): row["measured"] for row in rows if row["method"] == "posterior, cells"}

@@ -21,6 +21,8 @@ EPSILON = Fraction(1)
 NEIGHBOURS: Neighbours = "add_remove"
 _READ = "posterior, "
 CELLS = _READ + "cells"
+BUCKETS = _READ + "buckets"
+LEAVES = "cells of the leaves"
 PLANNED = _READ + "planner's buckets"
 GROWTH = (0.05, 0.1, 0.3, 0.5)  # of Hawaii's levels, root first
 TOWARDS_LEAVES = tuple(Fraction(share) for share in ("1/20", "1/20", "1/10", "4/5"))
@@ -39,15 +41,15 @@ class Questions:
         """What is asked, without the posterior."""
         return self.name.removeprefix(_READ)
 
-    def measured(self, case: Case, seed: int) -> Measurement:
-        """Return the noisy answers under a seed; NOT PRIVATE."""
+    def measured(self, case: Case, seed: int, epsilon: Fraction = EPSILON) -> Measurement:
+        """Return the noisy answers under a seed, for a total epsilon; NOT PRIVATE."""
         buckets = [Buckets.by_growth(case.max_size, growth) if growth else None for growth in self.growth]
         return measure_hierarchy(
             case.truth,
             case.hierarchy,
             case.counts.group_counts,
             queries=["cumulative"] * case.levels,
-            costs=[Epsilon(EPSILON * share) for share in self.split],
+            costs=[Epsilon(epsilon * share) for share in self.split],
             max_size=case.max_size,
             neighbours=NEIGHBOURS,
             source=SeededNoise(seed),
@@ -60,6 +62,11 @@ def cells(case: Case) -> Questions:
     return Questions(CELLS, (0.0,) * case.levels, split_evenly(Fraction(1), case.levels))
 
 
+def leaves_alone(case: Case) -> Questions:
+    """Return every cell of the leaves, with the whole budget."""
+    return Questions(LEAVES, (0.0,) * case.levels, (Fraction(0),) * (case.levels - 1) + (Fraction(1),))
+
+
 def grown(case: Case, growth: tuple[float, ...]) -> list[Questions]:
     """Return buckets of a given growth by the even split, and by one that leaves most to the leaves."""
     leaves = TOWARDS_LEAVES[-case.levels :]
@@ -67,18 +74,18 @@ def grown(case: Case, growth: tuple[float, ...]) -> list[Questions]:
     words = "(" + ", ".join(f"{float(share):.3g}" for share in leaves) + ")"
     even = split_evenly(Fraction(1), case.levels)
     return [
-        Questions(_READ + "buckets", growth, even),
-        Questions(f"{_READ}buckets, split {words}", growth, leaves),
+        Questions(BUCKETS, growth, even),
+        Questions(f"{BUCKETS}, split {words}", growth, leaves),
     ]
 
 
-def planned(case: Case) -> Questions:
+def planned(case: Case, epsilon: Fraction = EPSILON) -> Questions:
     """Return what ``plan --optimise`` chooses from public facts alone, without public data: regions, groups and K."""
     regions = np.diff(case.hierarchy.level_start).astype(np.float64)
     alike = Regions(regions, max(float(case.counts.group_counts[0]), 1.0) / regions)
     predictors = [Predictor(alike, law(case.max_size)) for law in (steep_law, even_law)]
     split = split_evenly(Fraction(1), case.levels)
-    noise = NoisePlan(Epsilon(EPSILON), (sensitivity("cumulative", NEIGHBOURS),) * case.levels)
+    noise = NoisePlan(Epsilon(epsilon), (sensitivity("cumulative", NEIGHBOURS),) * case.levels)
     variances = noise.variances([float(share) for share in split])
     _, best = best_growths(predictors, case.max_size, variances, [True] * case.levels)
     return Questions(PLANNED, best.growths, split)

@@ -1,0 +1,106 @@
+"""The posterior's convex relative: one relative-entropy program for all regions, with a dual certificate.
+
+Its prior is learned from its own solution, three times over; the last is rounded to whole tables like joint
+estimation's. The posterior and joint estimation read the same noise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from time import process_time
+
+import numpy as np
+
+from coco_experiments.beyond.questions import CELLS, Questions, cells
+from coco_experiments.beyond.relative_entropy import RelativeEntropy, learned, solved
+from coco_experiments.beyond.study import JOINT, Result, Way, error_table, finish, seconds_table, study, usual_ways
+from coco_experiments.experiment import Cell, Outcome, Reporter, Table
+from coco_experiments.kuo2018.cases import Case, hawaii_case, small_cases, taxi_case, top
+from coco_opt.choices import SolverChoices
+from coco_opt.groups.answers import GroupsAnswers
+from coco_opt.groups.estimated.estimators import FitOptions, estimate
+from coco_opt.groups.estimated.joint import round_tables
+from coco_opt.groups.estimated.nearest import whole_histograms
+from coco_opt.histograms import CountOfCounts
+from coco_opt.problems.tree import Tree
+
+NAME = "beyond/convex_relative"
+SEEDS = (2018, 2019)
+LEARNED = 3  # times
+RELATIVE = "relative entropy, cells"
+TAXI_CUTS = (300, 1_000)  # sizes from here on count as this one: every size of a leaf is a cone
+COLUMNS = ("data", "K", "seed", "unknown counts", "answers", "objective", "relative gap", "processor seconds")
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Certified:
+    """The last program of a run: its objective, certified gap, and the processor seconds of its solver alone."""
+
+    case: Case
+    seed: int
+    problem: RelativeEntropy
+    objective: float
+    gap: float
+    seconds: float
+
+
+def relative(case: Case, questions: Questions, seed: int) -> tuple[list[CountOfCounts], Certified, float]:
+    """Return whole tables, the last program, and the seconds of all; the leaves' own fits teach the first prior."""
+    answers = GroupsAnswers(questions.measured(case, seed))
+    start = process_time()
+    tree, groups = answers.hierarchy, answers.group_counts
+    alone = [estimate(answers[leaf], FitOptions("l1"), SolverChoices()).histogram for leaf in tree.leaves]
+    h = np.array([one.to_dense(case.max_size) for one in alone], np.float64)
+    for _ in range(LEARNED):
+        problem = RelativeEntropy.of(answers, learned(tree, h, groups))
+        begin = process_time()
+        h, prices = solved(problem)
+        seconds = process_time() - begin
+    fitted = np.cumsum(tree.aggregate(h), axis=1)[:, :-1]
+    whole, _ = round_tables(Tree(tree.parent), fitted, groups, SolverChoices())
+    spent = process_time() - start
+    last = Certified(case, seed, problem, *problem.certified(h, prices), seconds)
+    return whole_histograms(whole, groups), last, spent
+
+
+def certificates(found: Sequence[Certified]) -> Table:
+    """Return one row a program: its size, and what its prices certify."""
+    rows: list[tuple[Cell, ...]] = []
+    for one in found:
+        size = one.problem.prior.size, one.problem.bounds.size
+        certified = one.objective, one.gap / max(one.objective, 1.0), one.seconds
+        rows.append((one.case.name, one.case.max_size, one.seed, *size, *certified))
+    notes = (
+        f"The last of {LEARNED} programs a run, each with the prior that the one before teaches. CVXPY and Clarabel.",
+        "The gap is to the bound of the solver's prices, cut off to their box and computed here.",
+    )
+    return Table("Relative entropy: dual certificates", COLUMNS, tuple(rows), notes)
+
+
+def real_cases(folder: Path | None) -> list[Case]:
+    """Return Hawaii's state and counties, and Taxi with its sizes cut."""
+    return [top(hawaii_case(folder), 2), *(taxi_case(folder, cut) for cut in TAXI_CUTS)]
+
+
+def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
+    """Measure, print and write ``beyond/convex_relative`` as CSV; small: one seed on made data."""
+    cases = small_cases(30)[2:] if small else real_cases(data)
+    seeds = SEEDS[:1] if small else SEEDS
+    found: list[Result] = []
+    programs: list[Certified] = []
+    for case in cases:
+        ways = [*usual_ways(case), Way(CELLS, "posterior", cells(case))]
+        result = Result(case, Way(RELATIVE, "joint", cells(case)))
+        for seed in seeds:
+            histograms, last, seconds = relative(case, cells(case), seed)
+            programs.append(last)
+            result.add(histograms, seconds)
+        found += [*study(NAME, case, ways, seeds, reporter), result]
+    tables = {
+        "": error_table("The convex relative, total epsilon 1", found, JOINT),
+        "_certificates": certificates(programs),
+        "_seconds": seconds_table(found),
+    }
+    return finish(NAME, out, tables, found, (), reporter)

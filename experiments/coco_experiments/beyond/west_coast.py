@@ -1,0 +1,37 @@
+"""The posterior against all methods on housing made from the 2010 census, and on look-alikes of race by blocks.
+
+California, Oregon and Washington, three levels, 137 regions; total epsilon 1, even split but for bottom-up, and the
+questions that the planner chooses from public facts. Housing follows the paper's recipe from table H13; how blocks lie
+in counties is made.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from coco_experiments.beyond.posterior import ways_of, with_planned
+from coco_experiments.beyond.questions import cells
+from coco_experiments.beyond.study import MATCHING, Result, error_table, finish, panels, seconds_table, study
+from coco_experiments.experiment import Outcome, Reporter
+from coco_experiments.kuo2018.cases import hawaiian_case, housing_case, small_cases, west_coast, white_case
+from coco_experiments.plots import comparison
+
+NAME = "beyond/west_coast"
+SEEDS = (2018,)  # millions of cells by every method
+
+
+def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
+    """Measure, print and write ``beyond/west_coast`` as CSV, PNG and PDF; small: made data."""
+    if small:
+        cases = small_cases(30)[1:2]
+    else:
+        cases = [west_coast(case) for case in (housing_case(data), white_case(data), hawaiian_case(data))]
+    found: list[Result] = []
+    for case in cases:
+        questions = with_planned(case, [cells(case)])[-1:]
+        found += study(NAME, case, ways_of(case, questions), SEEDS, reporter)
+    notes = ("Bottom-up spends all on the leaves. Where no planner's buckets are shown it asks for cells.",)
+    errors = error_table("West Coast, total epsilon 1", found, MATCHING, notes=notes)
+    tables = {"": errors, "_seconds": seconds_table(found)}
+    figure = comparison(out / NAME, panels(found), "mean distance (entities) a region", log=True)
+    return finish(NAME, out, tables, found, figure, reporter)
