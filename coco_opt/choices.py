@@ -6,8 +6,9 @@ import difflib
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from copy import copy
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from coco_opt.errors import CocoOptError, SolverError, UnknownSolverError
 from coco_opt.problem import Problem
@@ -59,11 +60,27 @@ class Certificate:
         )
 
     def fell_back(self, fallback: Fallback) -> Certificate:
-        """Return the certificate with one more failure counted in."""
+        """Return the certificate with one more failure counted in, or several alike."""
         same = {(one.solver, one.reason, one.used): one for one in self.fallbacks}
         key = (fallback.solver, fallback.reason, fallback.used)
-        same[key] = replace(fallback, times=same[key].times + 1) if key in same else fallback
+        same[key] = replace(fallback, times=same[key].times + fallback.times) if key in same else fallback
         return replace(self, fallbacks=tuple(same[name] for name in sorted(same)))
+
+    def and_all(self, other: Certificate) -> Certificate:
+        """Return the certificate of all that this one and another one of the same problem count."""
+        names = dict.fromkeys((*self.solver.split(", "), *other.solver.split(", ")))
+        both = replace(
+            self,
+            solver=", ".join(names),
+            solves=self.solves + other.solves,
+            gap=max(self.gap, other.gap),
+            relative_gap=max(self.relative_gap, other.relative_gap),
+            violation=max(self.violation, other.violation),
+            seconds=self.seconds + other.seconds,
+        )
+        for fallback in other.fallbacks:
+            both = both.fell_back(fallback)
+        return both
 
 
 class SolverChoices:
@@ -197,6 +214,26 @@ class SolverChoices:
         """Count in what an interrupted run had solved already."""
         with self._lock:
             self._certificates.update({row.problem: row for row in certificates})
+
+    def fresh(self) -> Self:
+        """Return the same choices with no certificates earned yet: those of one task, for ``merge``."""
+        other = copy(self)
+        other._certificates, other._lock = {}, threading.Lock()
+        return other
+
+    def merge(self, certificates: Iterable[Certificate]) -> None:
+        """Count in what a task has solved by choices that were ``fresh``."""
+        with self._lock:
+            for row in certificates:
+                known = self._certificates.get(row.problem)
+                self._certificates[row.problem] = row if known is None else known.and_all(row)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Locks do not travel, and solvers that were made are made again.
+        return {**self.__dict__, "_lock": None, "_solvers": {}, "_named": {}}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update({**state, "_lock": threading.Lock()})
 
     @property
     def certificates(self) -> tuple[Certificate, ...]:

@@ -6,6 +6,7 @@ No message ever holds a private value; raise them with ``from None`` wherever th
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 
 class CocoOptError(Exception):
@@ -16,6 +17,16 @@ class CocoOptError(Exception):
 
     exit_code = 2
     code = "refused"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # An error's arguments are not those of its class: one that comes from another process is put together.
+        return _put_together, (type(self), self.args, self.__dict__)
+
+
+def _put_together(kind: type[CocoOptError], arguments: tuple[Any, ...], state: dict[str, Any]) -> CocoOptError:
+    error = kind.__new__(kind, *arguments)
+    error.__dict__.update(state)
+    return error
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,3 +123,9 @@ class SolverError(CocoOptError):
     def __init__(self, message: str, solution: object | None = None) -> None:
         self.solution = solution
         super().__init__(message)
+
+
+class WorkerError(CocoOptError):
+    """Work cannot be run as it is asked for: an unknown executor, workers that die, a folder they do not see."""
+
+    code = "workers"

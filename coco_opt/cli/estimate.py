@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from coco_opt.cli.console import TerminalReporter
-from coco_opt.cli.options import Json, Version
+from coco_opt.cli.options import Address, Executor, Json, Version, Workers, engine_of
 from coco_opt.cli.release import write_release
 from coco_opt.errors import InputError, Place
 
@@ -28,6 +28,9 @@ Given = Annotated[
 def estimate(
     measurements: Given,
     out: Annotated[Path | None, typer.Option("--out", help="The release folder; it must not exist.")] = None,
+    executor: Executor = None,
+    workers: Workers = None,
+    address: Address = None,
     json: Json = False,
     version: Version = False,
 ) -> int:
@@ -44,7 +47,8 @@ def estimate(
     reporter = TerminalReporter(lines=not json)
     if out is not None:
         check_target(out)
-    made = estimate_measurements(names, settings, reporter=reporter)
+    engine = engine_of(settings, executor, workers, address)
+    made = estimate_measurements(names, settings, engine=engine, reporter=reporter)
     write_release(made.save(out, page=render_report, reporter=reporter), made.manifest, json=json, spent=made.spent)
     return 0
 

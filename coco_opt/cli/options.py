@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from coco_opt._version import __version__
 from coco_opt.cli.console import write
+
+if TYPE_CHECKING:
+    from coco_opt.config import Config, EngineConfig
 
 
 def _print_version(asked: bool) -> None:
@@ -22,4 +25,29 @@ Version = Annotated[
     typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and stop."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table; errors too.")]
+Executor = Annotated[
+    str | None,
+    typer.Option("--executor", help="Who runs the tasks of the estimation, in place of engine.executor."),
+]
+Workers = Annotated[int | None, typer.Option("--workers", help="How many work side by side, for engine.workers.")]
+Address = Annotated[
+    str | None, typer.Option("--address", help='The scheduler of a running cluster, for --executor dask: "tcp://...".')
+]
 ConfigFile = Annotated[Path, typer.Argument(metavar="CONFIG", help="The configuration, a TOML file.")]
+
+
+def engine_of(
+    config: Config | None, executor: str | None, workers: int | None, address: str | None
+) -> EngineConfig | None:
+    """Return [engine] as the command line has it; None where neither it nor a configuration says anything.
+
+    Another executor leaves behind the keys of the one before it. Raises ConfigError.
+    """
+    from coco_opt.config import EngineConfig, engine_with
+
+    given = {"executor": executor, "workers": workers, "address": address}
+    stated = {name: value for name, value in given.items() if value is not None}
+    base = EngineConfig() if config is None else config.engine
+    if executor is not None and executor != base.executor:
+        base = EngineConfig(workers=base.workers)
+    return engine_with(base, stated) if stated else None

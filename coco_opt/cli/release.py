@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from coco_opt.cli.console import TerminalReporter, figure, quoted, write_facts, write_json, write_table
-from coco_opt.cli.options import ConfigFile, Json, Version
+from coco_opt.cli.options import Address, ConfigFile, Executor, Json, Version, Workers, engine_of
 
 
 def release(
     config: ConfigFile,
     out: Annotated[Path | None, typer.Option("--out", help="The release folder; it must not exist.")] = None,
+    executor: Executor = None,
+    workers: Workers = None,
+    address: Address = None,
     json: Json = False,
     version: Version = False,
 ) -> int:
@@ -24,7 +28,11 @@ def release(
     from coco_opt.releases import render_report
 
     reporter = TerminalReporter(lines=not json)
-    outcome = make_release(load_config(config), out, reporter=reporter, page=render_report)
+    settings = load_config(config)
+    engine = engine_of(settings, executor, workers, address)
+    if engine is not None:
+        settings = replace(settings, engine=engine)
+    outcome = make_release(settings, out, reporter=reporter, page=render_report)
     facts: dict[str, Any] = {"run": outcome.run, "paid": outcome.paid}
     if outcome.record is not None:
         facts["private_record"] = str(outcome.record)

@@ -6,7 +6,7 @@ valid one. Paths are relative to the config file. A kind of release brings the m
 
 from __future__ import annotations
 
-from coco_opt.config.load import configure, load_config, parse_config
+from coco_opt.config.load import configure, engine_with, load_config, parse_config
 from coco_opt.config.model import Config
 from coco_opt.config.sections import EngineConfig, OutputConfig, PrivacyConfig, Section, SolversConfig
 from coco_opt.config.values import SolverChoice
@@ -20,6 +20,7 @@ __all__ = [
     "SolverChoice",
     "SolversConfig",
     "configure",
+    "engine_with",
     "load_config",
     "parse_config",
 ]

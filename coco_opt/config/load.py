@@ -123,6 +123,17 @@ def configure(
     return config if name is None else replace(config, name=name)
 
 
+def engine_with(engine: EngineConfig, keys: Mapping[str, Any], folder: str | Path = ".") -> EngineConfig:
+    """Return how work is run with some keys changed; paths are relative to ``folder``. Raises ConfigError."""
+    stated = {name: getattr(engine, name) for name in engine.model_fields_set}
+    mistakes: Mistakes = []
+    try:
+        return EngineConfig.model_validate({**stated, **keys}, context={"folder": Path(folder)})
+    except ValidationError as error:
+        mistakes = [_explain(dict(entry), "engine", _SHARED) for entry in error.errors(include_url=False)]
+    raise _together(mistakes, None)
+
+
 def _check_section(raw: Mapping[str, Any], like: Config, file: str | None) -> None:
     """Raise ConfigError where a file without [data] or [privacy] is of another kind than what stands for them."""
     for row in kind_rows():

@@ -15,6 +15,7 @@ from coco_opt.config.values import (
     budget,
     choice,
     dataset_name,
+    executor_name,
     file_path,
     probability,
     solver_choice,
@@ -22,6 +23,7 @@ from coco_opt.config.values import (
     table_input,
     witness_place,
 )
+from coco_opt.execution import Executor, executor_row, open_executor
 from coco_opt.files.columns import Columns
 from coco_opt.files.inputs import Frame, Input
 from coco_opt.privacy.accounting import rho_of_epsilon_delta
@@ -221,10 +223,33 @@ SOLVERS_MODEL: type[SolversConfig] = create_model("SolversConfig", __base__=Solv
 
 
 class EngineConfig(Section):
-    """How the work is spread over this machine; the answer does not depend on it."""
+    """How estimation is spread over processors and machines; the answer does not depend on it, bit for bit.
 
+    Reading private tables and drawing noise stay in the one process that pays.
+    """
+
+    executor: Annotated[str, PlainValidator(executor_name)] = "threads"
+    """Who runs the tasks of an estimation: "threads", "processes", "dask", or one that another package adds."""
     workers: Annotated[int, Field(ge=1, le=1024)] = 2
-    """Threads that work side by side; the answer does not depend on them."""
+    """Threads or processes that work side by side; of a running cluster it is the cluster's own number."""
+    address: Annotated[str, Field(min_length=1)] | None = None
+    """Of "dask" only: the scheduler of a running cluster, such as "tcp://10.0.0.1:8786"; unset: one is made here."""
+    scratch: FilePath | None = None
+    """Where workers hand on what they made; of a cluster, a folder that all machines see. Unset: a temporary one."""
+
+    def open(self) -> Executor:
+        """Return the executor, to be used as a context manager; WorkerError, MissingPackageError."""
+        return open_executor(self.executor, self.workers, scratch=self.scratch, address=self.address)
+
+    @model_validator(mode="after")
+    def _options_fit(self) -> EngineConfig:
+        known = executor_row(self.executor).options
+        for key in ("address", "scratch"):
+            if getattr(self, key) is not None and key not in known:
+                raise KeyedError(
+                    key, f"executor {self.executor!r} takes none: leave it out, or choose another executor"
+                )
+        return self
 
 
 class OutputConfig(Section):

@@ -13,6 +13,7 @@ from typing import Any, cast, get_args
 
 from pydantic import PlainValidator, ValidationInfo
 
+from coco_opt.execution import executor_rows
 from coco_opt.files.inputs import ArrowStream, Frame, is_frame
 
 Option = str | int | float | bool
@@ -109,6 +110,11 @@ def choice(named: Any) -> PlainValidator:
     """Accept one of the names of a literal type: choices are spelled once, where they are made."""
     names = get_args(named)
     return PlainValidator(lambda value: _choose(value, names))
+
+
+def executor_name(value: object) -> str:
+    """Read the name of an executor of the table; ValueError naming the nearest for another."""
+    return _choose(value, tuple(row.name for row in executor_rows()))
 
 
 def one_or_list(named: Any) -> PlainValidator:

@@ -17,6 +17,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -324,7 +325,7 @@ def _packed_answers(path: Path, asked: Asked) -> tuple[Answers, ...]:
     for place, question in enumerate(asked.questions):
         offsets = offsets_of(question, asked.hierarchy, asked.per_region)
         starts, rows = pieces.of(place, int(offsets[-1]))
-        found.append(Answers(question, offsets, PackedAnswers(starts, pieces.loader(rows))))
+        found.append(Answers(question, offsets, PackedAnswers(starts, _Loader(pieces, rows))))
     if sum(one.stored.size for one in found) > DENSE:
         return tuple(found)
     return tuple(Answers(one.question, one.offsets, one.values) for one in found)
@@ -337,6 +338,7 @@ class _Pieces:
         import pyarrow.parquet as pq
 
         self._path = path
+        self._stamp = _stamp(path)
         self._lock = Lock()
         self._kept: dict[int, Any] = {}
         names = ("question", "start", "count", "width")
@@ -345,6 +347,10 @@ class _Pieces:
         self._group = np.repeat(np.arange(len(parts)), [part.num_rows for part in parts])
         self._within = np.concatenate([np.arange(0), *(np.arange(part.num_rows) for part in parts)])
         self._file = quietly(path, lambda: pq.ParquetFile(path, page_checksum_verification=True))
+
+    def __reduce__(self) -> tuple[Callable[[Path, tuple[int, int]], _Pieces], tuple[Path, tuple[int, int]]]:
+        # Answers go to other processes as the path of their file, of which each reads what it needs.
+        return _reopened, (self._path.resolve(), self._stamp)
 
     def of(self, place: int, total: int) -> tuple[Int64Array, Int64Array]:
         """Return where the pieces of a question start, one entry more than pieces, and the rows they lie in."""
@@ -357,11 +363,8 @@ class _Pieces:
             raise InputError("damaged-measurement", message, Place(self._path.name))
         return starts, rows
 
-    def loader(self, rows: Int64Array) -> Callable[[int], Packed]:
-        """Return what brings the pieces that lie in ``rows``."""
-        return lambda piece: self._piece(int(rows[piece]))
-
-    def _piece(self, row: int) -> Packed:
+    def piece(self, row: int) -> Packed:
+        """Return the piece that lies in a row."""
         group = int(self._group[row])
         with self._lock:
             if group not in self._kept:
@@ -373,6 +376,32 @@ class _Pieces:
         differences, wide = (table.column(name)[int(self._within[row])].as_buffer() for name in ("differences", "wide"))
         count, width = (int(self._rows[name][row]) for name in ("count", "width"))
         return Packed(count, width, memoryview(differences), memoryview(wide))
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Loader:
+    """Brings the pieces that lie in some rows of a packed file."""
+
+    pieces: _Pieces
+    rows: Int64Array
+
+    def __call__(self, piece: int) -> Packed:
+        return self.pieces.piece(int(self.rows[piece]))
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    status = quietly(path, path.stat)
+    return status.st_size, status.st_mtime_ns
+
+
+def _reopened(path: Path, stamp: tuple[int, int]) -> _Pieces:
+    """Open in another process the file that was checked in the first; InputError where it is not there unchanged."""
+    if not path.is_file():
+        message = "is not seen by a worker: workers of other machines need the measurement under the same path"
+        raise InputError("file-not-found", message, Place(path.name))
+    if _stamp(path) != stamp:
+        raise InputError("damaged-measurement", "changed while it was read: restore it", Place(path.name))
+    return _Pieces(path)
 
 
 def _whole_numbers(path: Path, parts: Sequence[Any], name: str) -> Int64Array:

@@ -10,7 +10,8 @@ from __future__ import annotations
 from coco_opt.groups.answers import GroupsAnswers, RegionAnswer
 from coco_opt.groups.asked.measure import measure_hierarchy
 from coco_opt.groups.buckets import Buckets
-from coco_opt.groups.estimated.estimate import GroupsMethod, GroupsResult, estimate_groups
+from coco_opt.groups.estimated.estimate import GroupsResult, estimate_groups
+from coco_opt.groups.estimated.method import GroupsMethod
 from coco_opt.groups.queries import QUERIES, Query, exact_answers, sensitivity
 
 __all__ = [

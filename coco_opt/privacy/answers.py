@@ -124,7 +124,7 @@ class Answers:
 
     def __reduce__(self) -> tuple[Callable[..., Answers], tuple[Any, ...]]:
         # Unpickled arrays are writable: going through the constructor makes them read-only again.
-        return Answers, (self.question, self.offsets, self.values)
+        return Answers, (self.question, self.offsets, self.stored)
 
     @property
     def regions(self) -> int:

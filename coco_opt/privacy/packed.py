@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,8 +60,17 @@ class Packed:
         values[aside] = wide
         return np.cumsum(values, out=values)
 
+    def __reduce__(self) -> tuple[Callable[..., Packed], tuple[Any, ...]]:
+        # As arrays the bytes can lie beside what is pickled, and be mapped into memory (``coco_opt.execution.handed``).
+        arrays = (np.frombuffer(part, np.uint8) for part in (self.differences, self.wide))
+        return _unpacked, (self.count, self.width, *arrays)
+
     def __repr__(self) -> str:
         return f"Packed({self.count:,} answers in {len(self.differences) + len(self.wide):,} bytes)"
+
+
+def _unpacked(count: int, width: int, differences: NDArray[np.uint8], wide: NDArray[np.uint8]) -> Packed:
+    return Packed(count, width, differences.data, wide.data)
 
 
 class PackedAnswers:
@@ -73,6 +83,9 @@ class PackedAnswers:
         self._starts = starts
         self._load = load
         self._last: tuple[int, Int64] = (-1, np.empty(0, np.int64))
+
+    def __reduce__(self) -> tuple[Callable[..., PackedAnswers], tuple[Any, ...]]:
+        return PackedAnswers, (self._starts, self._load)
 
     @property
     def size(self) -> int:

@@ -116,13 +116,15 @@ def estimate(
     measurement: Given | Sequence[Given],
     config: Config | None = None,
     *,
+    engine: EngineConfig | None = None,
     reporter: Reporter | None = None,
 ) -> Estimated:
     """Make a release of a measurement, by the method and solvers of a configuration; costs nothing and writes nothing.
 
     ``measurement`` is one, what ``measure`` returned, a folder, or a run's id; or a list of several of the same data,
     which are estimated together (tables; groups by their posterior): their costs add up. Without a configuration that
-    which measured first serves, or its kind's defaults. What comes back lies in memory: ``Estimated.save`` writes its
+    which measured first serves, or its kind's defaults; ``engine`` says how the work is run, whatever the configuration
+    does. What comes back lies in memory: ``Estimated.save`` writes its
     folder, and records it in the ledger where runs of the configuration measured. Raises InputError
     (measurements-differ, measurement-twice, one-measurement), ConfigError where the method cannot read what was asked,
     and SolverError where every solver failed.
@@ -134,6 +136,7 @@ def estimate(
     read = [_read(one, config, told) for one in given]
     noisy, runs = together([one for one, _ in read]), [run for _, run in read if run is not None]
     wanted = config_of(noisy) if config is None else _as_measured(config, noisy)
+    wanted = wanted if engine is None else replace(wanted, engine=engine)
     made = estimated(wanted, noisy, f"{wanted.name}-{noisy.identity[:12]}", reporter=told)
     return made if config is None or not runs else replace(made, recorded=partial(_record, config, runs))
 
@@ -172,8 +175,9 @@ def estimated(
     spent = spent_line(kind, config, measurement)
     reporter.line(spent)
     own = None if scratch is None else scratch / f"method-{method_digest(config)}"
-    work = Work(solvers, config.engine.workers, scratch=own)
-    result = _estimate(kind, measurement, method, work, reporter)
+    with config.engine.open() as executor:
+        work = Work(solvers, config.engine.workers, scratch=own, executor=executor)
+        result = _estimate(kind, measurement, method, work, reporter)
     released = kind.release(measurement, method, result, config)
     for note in released.notes:
         reporter.line(note)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from coco_opt.choices import Certificate, SolverChoices
 from coco_opt.config.model import Config
 from coco_opt.config.sections import DataSection, Section
+from coco_opt.execution import Executor, Threads
 from coco_opt.files.checked import Check, Regions
 from coco_opt.files.folder import FileTable
 from coco_opt.privacy.answers import Exact
@@ -83,8 +84,9 @@ class LookAlike:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Work:
-    """What an estimation works with: solvers, threads, whom it tells, and where it may keep finished parts.
+    """What an estimation works with: solvers, an executor, whom it tells, and where it may keep finished parts.
 
+    ``threads`` are for what no executor runs: a kind may start as many in this process.
     ``scratch`` is a private folder of the run, None where nothing is kept; what lies there was made by the same method
     from the same measurement. Losing it costs time only.
     """
@@ -93,6 +95,7 @@ class Work:
     threads: int = 1
     progress: Progress | None = None
     scratch: Path | None = None
+    executor: Executor = field(default_factory=Threads)
 
 
 @dataclass(frozen=True, eq=False, slots=True)

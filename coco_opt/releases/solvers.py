@@ -5,6 +5,7 @@ from __future__ import annotations
 from coco_opt.choices import SolverChoices
 from coco_opt.config.model import Config
 from coco_opt.errors import CocoOptError, ConfigError, MissingPackageError, UnknownSolverError
+from coco_opt.execution import executor_row
 from coco_opt.problems import PROBLEMS
 from coco_opt.registry import backend, make_solver
 from coco_opt.solver import Solver
@@ -46,8 +47,9 @@ def choices_of(config: Config) -> SolverChoices:
 def rehearse(config: Config) -> None:
     """Let each chosen solver answer a tiny public problem: wrong options show here, before anything is paid.
 
-    Raises ConfigError for one that breaks, MissingPackageError.
+    Raises ConfigError for one that breaks, MissingPackageError for it and for the executor.
     """
+    executor_row(config.engine.executor).check()
     for kind, solver in solvers_of(config).items():
         failure = _failure(kind, solver)
         if failure:

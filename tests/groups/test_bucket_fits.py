@@ -18,8 +18,9 @@ from coco_opt.choices import SolverChoices
 from coco_opt.groups import RegionAnswer
 from coco_opt.groups.answers import Loss
 from coco_opt.groups.buckets import Buckets
-from coco_opt.groups.estimated.estimate import GroupsMethod, VarianceRule, estimate_groups
+from coco_opt.groups.estimated.estimate import estimate_groups
 from coco_opt.groups.estimated.estimators import FitOptions, estimate
+from coco_opt.groups.estimated.method import GroupsMethod, VarianceRule
 from coco_opt.privacy import Geometric
 from coco_opt.problems import IsotonicL1, IsotonicL2
 from coco_opt.releases import release, verify_release

@@ -13,7 +13,8 @@ from coco_opt.choices import SolverChoices
 from coco_opt.config import Config
 from coco_opt.errors import InputError
 from coco_opt.groups.estimated.baselines import errors_by_level
-from coco_opt.groups.estimated.estimate import GroupsMethod, estimate_groups
+from coco_opt.groups.estimated.estimate import estimate_groups
+from coco_opt.groups.estimated.method import GroupsMethod
 from coco_opt.groups.kind import GROUPS
 from coco_opt.groups.kind.forecast import Rehearsed, rehearsed
 from coco_opt.groups.kind.look_alike import made_look_alike, read_look_alike

@@ -17,7 +17,8 @@ from coco_opt.config import load_config
 from coco_opt.errors import ConfigError, InputError, ProblemError
 from coco_opt.groups import QUERIES, GroupsAnswers
 from coco_opt.groups.asked.private import PrivateCounts
-from coco_opt.groups.estimated.estimate import CONSISTENCIES, GroupsMethod, estimate_groups
+from coco_opt.groups.estimated.estimate import estimate_groups
+from coco_opt.groups.estimated.method import CONSISTENCIES, GroupsMethod
 from coco_opt.groups.kind import GROUPS, plots
 from coco_opt.groups.kind.demo import demo_truth, write_demo
 from coco_opt.groups.kind.files import read_groups_release

@@ -39,7 +39,8 @@ from numpy.typing import NDArray
 from coco_opt.choices import SolverChoices
 from coco_opt.errors import ProblemError
 from coco_opt.groups.asked.measure import asked_of, check_groups, measure_hierarchy
-from coco_opt.groups.estimated.estimate import GroupsMethod, estimate_groups
+from coco_opt.groups.estimated.estimate import estimate_groups
+from coco_opt.groups.estimated.method import GroupsMethod
 from coco_opt.groups.queries import Query
 from coco_opt.histograms import CountOfCounts, Hierarchy, emd
 from coco_opt.privacy import NEIGHBOURS, Epsilon, Measurement, Neighbours, NoiseSource, NoiseStream

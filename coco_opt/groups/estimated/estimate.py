@@ -3,87 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from threading import Lock
-from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from coco_opt.choices import Certificate, SolverChoices
 from coco_opt.errors import InputError, ProblemError
-from coco_opt.groups.answers import GroupsAnswers, Loss
-from coco_opt.groups.estimated.bootstrap import bootstrap_variances, public_redraws
-from coco_opt.groups.estimated.consistency import bottom_up, matching, separate
+from coco_opt.execution import Executor, Threads
+from coco_opt.groups.answers import GroupsAnswers
 from coco_opt.groups.estimated.convex import convex
-from coco_opt.groups.estimated.estimates import SizeEstimate
-from coco_opt.groups.estimated.estimators import FitOptions, check_choice, estimate
 from coco_opt.groups.estimated.group_counts import with_group_counts
 from coco_opt.groups.estimated.intervals import NO_INTERVALS, Intervals
 from coco_opt.groups.estimated.joint import joint
+from coco_opt.groups.estimated.method import GroupsMethod, needed_levels
 from coco_opt.groups.estimated.posterior.consistent import Convergence, posterior_estimate
+from coco_opt.groups.estimated.subtrees import estimate_subtrees
 from coco_opt.groups.estimated.unbiased import NO_UNBIASED, UnbiasedCounts, UnbiasedEstimates
 from coco_opt.histograms import CountOfCounts, Hierarchy
-from coco_opt.kernels.merging import Merge, Rounding
 from coco_opt.privacy import Measurement
-from coco_opt.problems.isotonic import TieRule
 from coco_opt.solving import check_threads
 
-Consistency = Literal["posterior", "joint", "convex", "matching", "bottom_up", "none"]
-VarianceRule = Literal["formula", "bootstrap"]
 Progress = Callable[[int, int], None]
-CONSISTENCIES: tuple[Consistency, ...] = get_args(Consistency)
-ONE_PROGRAM: tuple[Consistency, ...] = ("joint", "convex")
-"""The methods that fit all regions in one program: they take a while, need one loss and do not read every query."""
-SLOW: tuple[Consistency, ...] = ("posterior", *ONE_PROGRAM)
-"""The methods that take seconds where the others take milliseconds."""
-
-
-@dataclass(frozen=True, slots=True)
-class GroupsMethod:
-    """The post-processing of a groups release: losses (one, or one a level, root first) and how regions agree.
-
-    ``variances`` "formula" (section 5.1 of the paper) or "bootstrap" (``coco_opt.groups.estimated.bootstrap``, about
-    twenty fits more a region, redrawn from seeds that anyone can compute) weigh what ``consistency`` "matching" merges
-    with ``merge`` "weighted"; other methods read no variances, and none are redrawn for them. "posterior" reads no
-    loss, and alone gives ``intervals``: their coverage, 0 for none. ``unbiased``: give signed, unbiased counts of every
-    measured region beside the table, whatever the method. Raises ProblemError for an unknown choice.
-    """
-
-    losses: Loss | tuple[Loss, ...] = "l1"
-    ties: TieRule = "upper"
-    consistency: Consistency = "joint"
-    merge: Merge = "weighted"
-    rounding: Rounding = "half_up"
-    variances: VarianceRule = "formula"
-    intervals: float = 0.0
-    unbiased: bool = False
-
-    def __post_init__(self) -> None:
-        check_choice("consistency", self.consistency, CONSISTENCIES)
-        check_choice("merge", self.merge, get_args(Merge))
-        check_choice("variances", self.variances, get_args(VarianceRule))
-        for loss in {self.losses} if isinstance(self.losses, str) else set(self.losses):
-            FitOptions(loss, self.ties, self.rounding)
-        if not 0.0 <= self.intervals < 1.0 or (self.intervals and self.consistency != "posterior"):
-            raise ProblemError("intervals have a coverage from 0 (none) to below 1, and only 'posterior' gives any")
-        if self.consistency in ONE_PROGRAM and not isinstance(self.losses, str) and len(set(self.losses)) > 1:
-            name = "joint estimation" if self.consistency == "joint" else "the convex program"
-            raise ProblemError(f"{name} fits all levels with one loss: give every level the same")
-
-    def fit_options(self, level: int) -> FitOptions:
-        """Return how the regions of one level are fitted."""
-        return FitOptions(self.loss(level), self.ties, self.rounding)
-
-    def loss(self, level: int) -> Loss:
-        """Return the loss of one level."""
-        return self.losses if isinstance(self.losses, str) else self.losses[level]
-
-    @property
-    def redraws(self) -> bool:
-        """Tell whether every region is fitted again to redrawn noise: bootstrap variances that are read."""
-        return self.variances == "bootstrap" and self.consistency == "matching" and self.merge == "weighted"
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -134,6 +75,7 @@ def estimate_groups(
     solvers: SolverChoices | None = None,
     *,
     threads: int = 1,
+    executor: Executor | None = None,
     progress: Progress | None = None,
     also: Sequence[Measurement] = (),
 ) -> GroupsResult:
@@ -141,7 +83,9 @@ def estimate_groups(
 
     Reads a measurement only: it is post-processing and costs no privacy. Where the numbers of groups were measured too,
     they are estimated first and stand for public ones. ``progress`` is told the regions done
-    and their number (of "posterior": sweeps); ``threads`` work side by side, and the answer does not depend on them.
+    and their number (of "posterior": sweeps). ``threads`` work side by side, or the workers of an ``executor``; the
+    answer does not depend on them. "posterior", "joint" and "convex" couple all regions: the posterior's sweeps run in
+    threads whatever the executor, and one program is its solver's own concern.
     ``also`` are more measurements of the same groups beside those that the measurement brings, of which "posterior"
     alone makes one estimate; costs add up.
     Raises ProblemError where the consistency method needs a region that was not measured, or cannot read what was
@@ -185,61 +129,15 @@ def _estimated(
     if method.consistency == "convex":
         histograms = convex(measurement, chosen, loss=method.loss(0))
     else:
-        estimates = _estimates(answers, method, chosen, threads, progress)
-        histograms = _agreeing(hierarchy, estimates, method, chosen)
+        _check_levels(answers, method)
+        histograms = estimate_subtrees(answers, method, chosen, executor or Threads(threads), progress)
     return GroupsResult(hierarchy, tuple(histograms), chosen.certificates)
 
 
-def _agreeing(
-    hierarchy: Hierarchy, estimates: Sequence[SizeEstimate], method: GroupsMethod, solvers: SolverChoices
-) -> list[CountOfCounts]:
-    if method.consistency == "bottom_up":
-        return bottom_up(hierarchy, estimates)
-    if method.consistency == "none":
-        return separate(estimates)
-    return matching(hierarchy, estimates, solvers, merge=method.merge, rounding=method.rounding)
-
-
-def needed_levels(consistency: Consistency, levels: int) -> tuple[int, ...]:
-    """Return the levels whose answers a consistency method cannot do without."""
-    if consistency in SLOW:
-        return ()
-    return (levels - 1,) if consistency == "bottom_up" else tuple(range(levels))
-
-
-def _estimates(
-    answers: GroupsAnswers, method: GroupsMethod, solvers: SolverChoices, threads: int, progress: Progress | None
-) -> list[SizeEstimate]:
-    """Return the estimates of all regions in order; empty ones for regions that the method does not read."""
-    needed = needed_levels(method.consistency, answers.hierarchy.levels)
-    for level in needed:
+def _check_levels(answers: GroupsAnswers, method: GroupsMethod) -> None:
+    for level in needed_levels(method.consistency, answers.hierarchy.levels):
         if level not in answers.measured_levels:
             raise ProblemError(
                 f"level {level} was not measured, and consistency {method.consistency!r} needs it: give it a share of "
                 "the budget"
             )
-    level_of = answers.hierarchy.level
-    regions = [region for level in needed for region in answers.hierarchy.level_range(level)]
-    done: list[int] = []
-    lock = Lock()
-
-    def one(region: int) -> SizeEstimate:
-        answer, options = answers[region], method.fit_options(int(level_of[region]))
-        result = estimate(answer, options, solvers)
-        if method.redraws:
-            result = bootstrap_variances(answer, result, options, solvers, rng=public_redraws(region))
-        with lock:
-            done.append(region)
-            if progress is not None:
-                progress(len(done), len(regions))
-        return result
-
-    estimates = [SizeEstimate.from_histogram(CountOfCounts.empty(), 0.0)] * len(answers)
-    if threads <= 1:
-        found = [one(region) for region in regions]
-    else:
-        with ThreadPoolExecutor(threads) as pool:
-            found = list(pool.map(one, regions))
-    for region, estimated in zip(regions, found, strict=True):
-        estimates[region] = estimated
-    return estimates

@@ -16,7 +16,8 @@ from coco_opt.groups.asked.measure import choice_of, exact_parts
 from coco_opt.groups.asked.private import PrivateCounts
 from coco_opt.groups.choice import chosen_queries, noisy_leads
 from coco_opt.groups.estimated.baselines import errors_by_level
-from coco_opt.groups.estimated.estimate import ONE_PROGRAM, GroupsMethod, GroupsResult, estimate_groups
+from coco_opt.groups.estimated.estimate import GroupsResult, estimate_groups
+from coco_opt.groups.estimated.method import ONE_PROGRAM, GroupsMethod
 from coco_opt.groups.kind.files import PROMISES, TABLE_PROMISES, Release, read_groups_release, released
 from coco_opt.groups.kind.method import method_of
 from coco_opt.groups.kind.section import GroupsData, GroupsSection
@@ -110,7 +111,9 @@ class GroupsKind:
 
     def estimate(self, measurement: Measurement, method: GroupsMethod, work: Work) -> GroupsResult:
         """Estimate every region and make the regions agree."""
-        return estimate_groups(measurement, method, work.solvers, threads=work.threads, progress=work.progress)
+        return estimate_groups(
+            measurement, method, work.solvers, threads=work.threads, executor=work.executor, progress=work.progress
+        )
 
     def release(self, measurement: Measurement, method: GroupsMethod, result: GroupsResult, config: Config) -> Released:
         """Return histograms.parquet, the files of intervals where there are any, and the method for the manifest."""

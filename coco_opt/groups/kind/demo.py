@@ -18,7 +18,8 @@ from coco_opt.groups.answers import Loss
 from coco_opt.groups.asked.entities import read_tables
 from coco_opt.groups.asked.measure import measure_hierarchy
 from coco_opt.groups.asked.private import PrivateCounts
-from coco_opt.groups.estimated.estimate import Consistency, GroupsMethod, GroupsResult, estimate_groups
+from coco_opt.groups.estimated.estimate import GroupsResult, estimate_groups
+from coco_opt.groups.estimated.method import Consistency, GroupsMethod
 from coco_opt.groups.queries import Query
 from coco_opt.privacy import Epsilon, SeededNoise
 from coco_opt.releases.kind import Truth

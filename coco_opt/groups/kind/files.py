@@ -16,8 +16,9 @@ from coco_opt.files.checked import positions
 from coco_opt.files.folder import FileTable, read_columns, read_manifest
 from coco_opt.files.regions import region_columns, stored_regions
 from coco_opt.groups.answers import KIND, MAX_SIZE, buckets_of, has_private_counts, max_size_of, size_questions
-from coco_opt.groups.estimated.estimate import SLOW, GroupsMethod, GroupsResult
+from coco_opt.groups.estimated.estimate import GroupsResult
 from coco_opt.groups.estimated.intervals import NO_INTERVALS, Intervals
+from coco_opt.groups.estimated.method import SLOW, GroupsMethod
 from coco_opt.groups.estimated.posterior.consistent import Convergence
 from coco_opt.groups.estimated.unbiased import NO_UNBIASED, UnbiasedCounts
 from coco_opt.groups.kind.intervals import (

@@ -17,7 +17,7 @@ from coco_opt.errors import ConfigError
 from coco_opt.groups.answers import max_size_of
 from coco_opt.groups.asked.entities import PublicGroups
 from coco_opt.groups.asked.private import PrivateCounts
-from coco_opt.groups.estimated.estimate import SLOW, Consistency, GroupsMethod
+from coco_opt.groups.estimated.method import SLOW, Consistency, GroupsMethod
 from coco_opt.groups.kind.look_alike import read_look_alike, supposed_groups
 from coco_opt.groups.kind.method import method_of
 from coco_opt.groups.kind.rehearsal import (

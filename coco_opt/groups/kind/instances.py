@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from coco_opt.choices import SolverChoices
 from coco_opt.config.model import Config
 from coco_opt.groups.answers import GroupsAnswers, RegionAnswer
-from coco_opt.groups.estimated.estimate import SLOW, GroupsMethod
 from coco_opt.groups.estimated.estimates import SizeEstimate
 from coco_opt.groups.estimated.estimators import estimate
 from coco_opt.groups.estimated.group_counts import with_group_counts
 from coco_opt.groups.estimated.joint import on_grid
+from coco_opt.groups.estimated.method import SLOW, GroupsMethod
 from coco_opt.groups.kind.method import method_of
 from coco_opt.privacy import Measurement
 from coco_opt.problem import Problem

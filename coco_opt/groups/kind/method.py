@@ -7,7 +7,7 @@ import numpy as np
 from coco_opt.config.model import Config
 from coco_opt.groups.answers import buckets_of, counts_share_of, has_private_counts, max_size_of, size_questions
 from coco_opt.groups.buckets import Buckets
-from coco_opt.groups.estimated.estimate import ONE_PROGRAM, Consistency, GroupsMethod, needed_levels
+from coco_opt.groups.estimated.method import ONE_PROGRAM, Consistency, GroupsMethod, needed_levels
 from coco_opt.groups.kind.plan import buckets_of as configured_buckets
 from coco_opt.groups.kind.plan import queries_of
 from coco_opt.groups.queries import GROUPS, plain_query

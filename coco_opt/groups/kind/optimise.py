@@ -18,7 +18,7 @@ from coco_opt.groups.answers import max_size_of
 from coco_opt.groups.asked.optimised import Growths, best_growths, even_law, mean_logarithm, steep_law
 from coco_opt.groups.asked.predicted import Predictor, Regions
 from coco_opt.groups.buckets import Buckets
-from coco_opt.groups.estimated.estimate import Consistency, GroupsMethod
+from coco_opt.groups.estimated.method import Consistency, GroupsMethod
 from coco_opt.groups.kind.look_alike import supposed_groups
 from coco_opt.groups.kind.rehearsal import Questions, Rehearsal, cost_of_sizes, extrapolated, questions_of
 from coco_opt.groups.queries import sensitivity

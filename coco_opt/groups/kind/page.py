@@ -9,8 +9,8 @@ from html import escape
 import numpy as np
 
 from coco_opt.groups.answers import GroupsAnswers, count_questions, has_private_counts
-from coco_opt.groups.estimated.estimate import GroupsMethod
 from coco_opt.groups.estimated.group_counts import with_group_counts
+from coco_opt.groups.estimated.method import GroupsMethod
 from coco_opt.groups.kind import plots
 from coco_opt.releases.kind import Shown
 from coco_opt.report.explorer import Explored, explorer_section

@@ -20,7 +20,8 @@ from coco_opt.groups.asked.measure import asked_of, measured
 from coco_opt.groups.asked.private import PrivateCounts
 from coco_opt.groups.buckets import Buckets
 from coco_opt.groups.estimated.baselines import errors_by_level
-from coco_opt.groups.estimated.estimate import GroupsMethod, estimate_groups
+from coco_opt.groups.estimated.estimate import estimate_groups
+from coco_opt.groups.estimated.method import GroupsMethod
 from coco_opt.groups.kind.look_alike import SEED, asked_like, made_look_alike
 from coco_opt.groups.kind.plan import buckets_of, queries_of
 from coco_opt.groups.queries import GROUPS, Query, cells

@@ -13,7 +13,7 @@ from coco_opt.config.sections import DataSection, Section, TableInput
 from coco_opt.config.values import KeyedError, choice, one_or_list, probability
 from coco_opt.files.columns import ENTITIES, GROUPS, HIERARCHY, SIZES, Columns
 from coco_opt.groups.answers import Loss
-from coco_opt.groups.estimated.estimate import Consistency, VarianceRule
+from coco_opt.groups.estimated.method import Consistency, VarianceRule
 from coco_opt.groups.queries import Query
 from coco_opt.kernels.merging import Merge, Rounding
 from coco_opt.problems.isotonic import TieRule

@@ -16,7 +16,8 @@ from coco_opt.choices import SolverChoices
 from coco_opt.groups import measure_hierarchy
 from coco_opt.groups.answers import Loss
 from coco_opt.groups.buckets import Buckets
-from coco_opt.groups.estimated.estimate import GroupsMethod, GroupsResult, estimate_groups
+from coco_opt.groups.estimated.estimate import GroupsResult, estimate_groups
+from coco_opt.groups.estimated.method import GroupsMethod
 from coco_opt.privacy import Epsilon, Measurement, SeededNoise
 
 NAME = "bench/posterior"

@@ -17,7 +17,8 @@ from coco_experiments.experiment import Cell, Outcome, Reporter, Table, write_cs
 from coco_experiments.kuo2018.sweep import SEEDED, means_of
 from coco_opt.choices import SolverChoices
 from coco_opt.groups import measure_hierarchy
-from coco_opt.groups.estimated.estimate import Consistency, GroupsMethod, estimate_groups
+from coco_opt.groups.estimated.estimate import estimate_groups
+from coco_opt.groups.estimated.method import Consistency, GroupsMethod
 from coco_opt.histograms import CountOfCounts, Hierarchy, emd
 from coco_opt.privacy import Epsilon, Measurement, SeededNoise
 

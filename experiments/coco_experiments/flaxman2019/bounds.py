@@ -28,7 +28,7 @@ from coco_opt.audit.scores import measured_scores, scalar_draws
 from coco_opt.audit.subject import Sources
 from coco_opt.groups import GroupsMethod, Query
 from coco_opt.groups.answers import Loss
-from coco_opt.groups.estimated.estimate import Consistency
+from coco_opt.groups.estimated.method import Consistency
 from coco_opt.histograms import CountOfCounts, Hierarchy
 from coco_opt.privacy import Cost, Epsilon, Geometric, Neighbours, NoiseSource, SeededNoise, Sensitivity, resolve_noise
 

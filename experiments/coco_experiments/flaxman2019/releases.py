@@ -23,7 +23,7 @@ from coco_opt.audit.rows import Audit, audit_release
 from coco_opt.groups import GroupsMethod, Query
 from coco_opt.groups.answers import Loss
 from coco_opt.groups.asked.private import PrivateCounts
-from coco_opt.groups.estimated.estimate import Consistency
+from coco_opt.groups.estimated.method import Consistency
 from coco_opt.privacy import Cost, Epsilon, SeededNoise
 from coco_opt.report.losses import plot_losses
 

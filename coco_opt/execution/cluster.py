@@ -1,0 +1,89 @@
+"""A Dask cluster: one of this machine, made for the work, or a running one by its address."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from coco_opt.errors import WorkerError
+from coco_opt.execution.elsewhere import Elsewhere, Part, run_part
+
+SECONDS = 30
+"""How long a running cluster may take to answer."""
+
+
+class Dask(Elsewhere):
+    """Tasks of a Dask cluster: ``workers`` processes of this machine or, with ``address``, those of a running cluster.
+
+    Dask runs the tasks of a worker that died on another. Workers of other machines need the same version of coco-opt
+    and a ``scratch`` folder that they see under the same path, and the measurement's folder likewise.
+    """
+
+    name = "dask"
+
+    def __init__(self, workers: int = 2, scratch: Path | None = None, address: str | None = None) -> None:
+        super().__init__(workers, scratch)
+        self._address = address
+        self._cluster: Any = None
+        self._client: Any = None
+
+    def start(self, ready: Callable[[], object]) -> None:
+        """Connect, or start a local cluster, and have its workers call ``ready``."""
+        self._connected().run(ready, wait=False)
+
+    def run(self, parts: Sequence[Part]) -> Iterator[int]:
+        """Run parts and yield the places of those that are done."""
+        distributed = import_module("dask.distributed")
+        client = self._connected()
+        # Names of their own: equal ones would be taken for work that is done already.
+        keys = [f"coco-opt-{parts[0].work.parent.name}-{part.place}-{os.urandom(6).hex()}" for part in parts]
+        futures = client.map(run_part, list(parts), key=keys, pure=False, retries=2)
+        killed = False
+        try:
+            for _, place in distributed.as_completed(futures, loop=client.loop, with_results=True):
+                yield place
+        except distributed.KilledWorker:
+            killed = True
+        finally:
+            client.cancel(futures)
+        if killed:
+            raise WorkerError(
+                "Dask gave a task up whose workers died again and again: killed, or out of memory (use fewer "
+                "engine.workers)"
+            )
+
+    def stop(self) -> None:
+        """Leave the cluster, and end it where it was made here."""
+        if self._client is not None:
+            self._client.close()
+        if self._cluster is not None:
+            self._cluster.close()
+        self._client = self._cluster = None
+
+    def _connected(self) -> Any:
+        if self._client is not None:
+            return self._client
+        distributed = import_module("dask.distributed")
+        where = self._address
+        if where is None:
+            # Keys of its own: whoever else is on this machine could have its workers run anything.
+            where = self._cluster = distributed.LocalCluster(
+                n_workers=self.workers,
+                threads_per_worker=1,
+                processes=True,
+                dashboard_address="127.0.0.1:0",
+                security=True,
+            )
+        failed = False
+        try:
+            self._client = distributed.Client(where, timeout=SECONDS, set_as_default=False)
+        except (OSError, ValueError):
+            failed = True
+        if failed or self._client is None:
+            raise WorkerError(f"no Dask scheduler answers at {self._address}: start one, or leave engine.address out")
+        if self._address is not None:
+            self.workers = max(1, len(self._client.nthreads()))
+        return self._client

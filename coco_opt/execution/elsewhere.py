@@ -1,0 +1,149 @@
+"""What executors share whose tasks run in other processes: values and results in a folder, tasks that name paths.
+
+A result is a file, renamed into place when it is whole: its existing is the mark that the task is done. A worker that
+dies leaves no such file; its task is run again and writes the same bytes.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from coco_opt.errors import CocoOptError, WorkerError
+from coco_opt.execution.executor import Done, Shared, check_workers, mapped_here
+from coco_opt.execution.handed import ByPath, read_value, write_value
+
+ItemT = TypeVar("ItemT")
+ResultT = TypeVar("ResultT")
+ValueT = TypeVar("ValueT")
+
+PREFIX = "coco-opt-work-"
+"""How the folders begin that are made below a scratch folder."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One task: the file of what is done with all items, the place of this item, and where its result goes."""
+
+    work: Path
+    place: int
+    result: Path
+
+
+def run_part(part: Part) -> int:
+    """Run a task and write its result, or the error that it ends in; return its place. A worker's only function."""
+    if not part.result.exists():
+        work: ByPath[tuple[Callable[[Any], Any], Sequence[Any]]] = ByPath(part.work)
+        task, items = work.value
+        try:
+            outcome: tuple[Any, CocoOptError | None] = (task(items[part.place]), None)
+        except CocoOptError as error:
+            outcome = (None, error)
+        write_value(part.result, outcome)
+    return part.place
+
+
+class Elsewhere(ABC):
+    """Hands work on by path; ``scratch`` is a folder that all workers see (None: a temporary one).
+
+    Raises WorkerError for fewer than one worker, and for a scratch folder that cannot be used.
+    """
+
+    name: str
+
+    def __init__(self, workers: int, scratch: Path | None = None) -> None:
+        check_workers(workers)
+        self.workers = workers
+        self._numbers = count()
+        self._scratch = scratch
+        self._folder: Path | None = None
+
+    @abstractmethod
+    def start(self, ready: Callable[[], object]) -> None:
+        """Begin to start workers and have each call ``ready``, without waiting."""
+
+    @abstractmethod
+    def run(self, parts: Sequence[Part]) -> Iterator[int]:
+        """Run parts in workers and yield the places of those that are done; each may be run more than once."""
+
+    @abstractmethod
+    def stop(self) -> None:
+        """End all workers."""
+
+    @property
+    def folder(self) -> Path:
+        """Return the folder of this executor's files, for its owner alone, made at the first call."""
+        if self._folder is None:
+            reason = ""
+            try:
+                if self._scratch is not None:
+                    self._scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
+                self._folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=self._scratch)).resolve()
+            except OSError as error:
+                reason = error.strerror or "unknown reason"
+            if self._folder is None:
+                raise WorkerError(f"the scratch folder cannot be used ({reason}): set engine.scratch to another")
+        return self._folder
+
+    @contextmanager
+    def share(self, value: ValueT) -> Iterator[Shared[ValueT]]:
+        """Write a value to a file that workers map."""
+        path = self.folder / f"shared-{next(self._numbers)}"
+        _written(path, value)
+        try:
+            yield ByPath(path)
+        finally:
+            path.unlink(missing_ok=True)
+
+    def map(self, task: Callable[[ItemT], ResultT], items: Sequence[ItemT], done: Done | None = None) -> list[ResultT]:
+        """Return the results of a task for all items, in their order; see ``Executor``. One item is run here."""
+        if len(items) < 2:
+            return mapped_here(task, items, done)
+        folder = self.folder / f"map-{next(self._numbers)}"
+        folder.mkdir(mode=0o700)
+        try:
+            _written(folder / "work", (task, list(items)))
+            parts = [Part(folder / "work", place, folder / f"part-{place}") for place in range(len(items))]
+            found: dict[int, Any] = {}
+            for place in self.run(parts):
+                if place in found:
+                    continue
+                value, failure = read_value(parts[place].result)
+                if failure is not None:
+                    raise failure
+                found[place] = value
+                if done is not None:
+                    done(place)
+            return [cast(ResultT, found[place]) for place in range(len(items))]
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def close(self) -> None:
+        """End all workers and remove what was handed on."""
+        self.stop()
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder = None
+
+    def __enter__(self) -> Elsewhere:
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self.close()
+
+
+def _written(path: Path, value: object) -> None:
+    reason = ""
+    try:
+        write_value(path, value)
+    except OSError as error:
+        reason = error.strerror or "unknown reason"
+    if reason:
+        raise WorkerError(f"work cannot be handed on ({reason}): set engine.scratch to a folder with room")

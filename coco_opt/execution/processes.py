@@ -1,0 +1,97 @@
+"""Processes of this machine, started afresh: they inherit no memory, so no private table and no key."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import connection, get_context, parent_process
+from pathlib import Path
+
+from coco_opt.errors import WorkerError
+from coco_opt.execution.elsewhere import Elsewhere, Part, run_part
+
+MOST_DEATHS = 3
+"""Times that the workers of one map may die before it is given up."""
+
+
+class Processes(Elsewhere):
+    """A pool of ``workers`` processes, which stays until it is closed.
+
+    A killed worker breaks the pool: another is started, and what was not done is run again. A script must start its
+    work below ``if __name__ == "__main__":``, for every worker imports it.
+    """
+
+    name = "processes"
+
+    def __init__(self, workers: int = 2, scratch: Path | None = None) -> None:
+        super().__init__(workers, scratch)
+        self._pool: ProcessPoolExecutor | None = None
+
+    def start(self, ready: Callable[[], object]) -> None:
+        """Start all workers and have them call ``ready``, without waiting."""
+        pool = self._opened()
+        for _ in range(self.workers):
+            pool.submit(ready)
+
+    def run(self, parts: Sequence[Part]) -> Iterator[int]:
+        """Run parts and yield the places of those that are done."""
+        left, deaths = {part.place: part for part in parts}, 0
+        while left:
+            try:
+                for place in self._finished(list(left.values())):
+                    del left[place]
+                    yield place
+            except BrokenProcessPool:
+                self._abandon()
+                deaths += 1
+                if deaths > MOST_DEATHS:
+                    raise WorkerError(
+                        f"worker processes died {deaths} times: killed, out of memory (use fewer engine.workers), or a "
+                        'script without if __name__ == "__main__":'
+                    ) from None
+
+    def _finished(self, parts: Sequence[Part]) -> Iterator[int]:
+        pool = self._opened()
+        running: set[Future[int]] = {pool.submit(run_part, part) for part in parts}
+        while running:
+            ended, running = wait(running, return_when=FIRST_COMPLETED)
+            for future in ended:
+                yield future.result()
+
+    def stop(self) -> None:
+        """End all workers at once, also those that are at work."""
+        self._abandon()
+
+    def _opened(self) -> ProcessPoolExecutor:
+        if self._pool is None:
+            self._pool = ProcessPoolExecutor(self.workers, mp_context=get_context("spawn"), initializer=_begin)
+        return self._pool
+
+    def _abandon(self) -> None:
+        if self._pool is None:
+            return
+        # What runs would be finished first, by the pool's own way to end; nobody waits for it here.
+        processes = list((getattr(self._pool, "_processes", None) or {}).values())
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._pool = None
+        for process in processes:
+            process.kill()
+        for process in processes:
+            process.join()
+
+
+def _begin() -> None:
+    """Make a worker leave interrupts to its parent, and end with it however that ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = parent_process()
+    if parent is not None:
+        threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()
+
+
+def _end_with(parent: int) -> None:
+    connection.wait([parent])
+    os._exit(1)

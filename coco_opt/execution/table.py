@@ -1,0 +1,120 @@
+"""The table of executors, found by name as solvers are: an executor is one file and one row.
+
+A package outside this repository adds rows of its own through the entry-point group ``coco_opt.executors``.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, cast
+
+from coco_opt.errors import MissingPackageError, WorkerError
+from coco_opt.execution.executor import Executor
+
+GROUP = "coco_opt.executors"
+
+_log = logging.getLogger("coco_opt")
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutorRow:
+    """One row of a table of executors; describes one without importing it.
+
+    ``target`` is ``"module:Class"``, which takes ``workers`` and the ``options`` named (``scratch``, ``address``).
+    """
+
+    name: str
+    target: str
+    summary: str
+    options: tuple[str, ...] = ()
+    packages: tuple[str, ...] = ()
+    extra: str | None = None
+
+    @property
+    def installed(self) -> bool:
+        """Return whether the packages it needs can be found (they are not imported)."""
+        return all(find_spec(package) is not None for package in self.packages)
+
+    def check(self) -> None:
+        """Raise MissingPackageError where a package that it needs is absent."""
+        for package in self.packages:
+            if find_spec(package) is None:
+                raise MissingPackageError(package, f"executor {self.name!r}", self.extra)
+
+    def open(self, workers: int, **options: Any) -> Executor:
+        """Return an executor; MissingPackageError where its package is absent, WorkerError for an option it lacks.
+
+        Options that are None are left out.
+        """
+        given = {name: value for name, value in options.items() if value is not None}
+        for name in given:
+            if name not in self.options:
+                raise WorkerError(f"executor {self.name!r} takes no {name}: leave engine.{name} out")
+        self.check()
+        module, _, attribute = self.target.partition(":")
+        return cast(Executor, getattr(importlib.import_module(module), attribute)(workers, **given))
+
+
+EXECUTORS = (
+    ExecutorRow("threads", "coco_opt.execution.executor:Threads", "threads of this process"),
+    ExecutorRow("processes", "coco_opt.execution.processes:Processes", "processes of this machine", ("scratch",)),
+    ExecutorRow(
+        "dask",
+        "coco_opt.execution.cluster:Dask",
+        "a Dask cluster: one made here, or a running one by its address",
+        ("scratch", "address"),
+        ("dask", "distributed"),
+        "dask",
+    ),
+)
+
+
+@cache
+def executor_rows() -> tuple[ExecutorRow, ...]:
+    """Return every row, built-in first; a third party's table that cannot be loaded is left out with a warning.
+
+    Raises WorkerError where two rows have one name.
+    """
+    rows = list(EXECUTORS)
+    for point in sorted(entry_points(group=GROUP), key=lambda point: point.name):
+        for row in _rows(point):
+            if any(row.name == known.name for known in rows):
+                raise WorkerError(f"two tables define the executor {row.name!r}; one is {point.value}")
+            rows.append(row)
+    return tuple(rows)
+
+
+def executor_row(name: str) -> ExecutorRow:
+    """Return the row of a name; WorkerError naming the nearest."""
+    rows = {row.name: row for row in executor_rows()}
+    if name not in rows:
+        near = difflib.get_close_matches(name, rows, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(rows)}"
+        raise WorkerError(f"no executor is called {name!r}{hint}")
+    return rows[name]
+
+
+def open_executor(
+    name: str = "threads", workers: int = 1, *, scratch: Path | None = None, address: str | None = None
+) -> Executor:
+    """Return an executor by name, to be used as a context manager.
+
+    Raises WorkerError and MissingPackageError.
+    """
+    return executor_row(name).open(workers, scratch=scratch, address=address)
+
+
+def _rows(point: EntryPoint) -> Iterable[ExecutorRow]:
+    try:
+        return cast(Iterable[ExecutorRow], point.load())
+    except Exception as error:
+        _log.warning("the table of executors %s is left out: %s: %s", point.value, type(error).__name__, error)
+        return ()

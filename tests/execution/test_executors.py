@@ -1,0 +1,171 @@
+"""Executors: results in order, errors whole, killed workers survived, nothing left behind."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from coco_opt.errors import InputError, MissingPackageError, Place, WorkerError
+from coco_opt.execution import EXECUTORS, Executor, ExecutorRow, Threads, executor_row, executor_rows, open_executor
+from coco_opt.execution.handed import read_value, write_value
+from tests.execution.tasks import ByFiles, KillsOnce, Scaled, always_dies, breaks, fails_at_three, negated, pid_after
+
+NAMES = ("threads", "by files", "processes", "dask")
+
+
+@pytest.fixture(scope="module", params=NAMES)
+def executor(request: pytest.FixtureRequest) -> Iterator[Executor]:
+    """Return every executor with two workers, started once."""
+    made = ByFiles(2) if request.param == "by files" else open_executor(request.param, 2)
+    with made as opened:
+        yield opened
+
+
+def test_results_come_in_order_and_each_is_told_once(executor: Executor) -> None:
+    told: list[int] = []
+    assert executor.map(negated, range(7), told.append) == [-item for item in range(7)]
+    assert sorted(told) == list(range(7))
+    assert executor.map(negated, [5], told.append) == [-5]
+    assert executor.map(negated, []) == []
+
+
+def test_shared_values_reach_every_task_unchanged(executor: Executor) -> None:
+    big = np.arange(100_000.0)
+    with executor.share(big) as shared:
+        found = executor.map(Scaled(shared), [1, 2, 3])
+    for factor, product in zip((1, 2, 3), found, strict=True):
+        np.testing.assert_array_equal(product, factor * big)
+
+
+def test_an_error_of_a_task_is_the_error_of_the_map_as_it_was(executor: Executor) -> None:
+    with pytest.raises(InputError, match="negative-size") as caught:
+        executor.map(fails_at_three, range(6))
+    assert (caught.value.code, caught.value.place) == ("negative-size", Place("sizes.csv", 7, "size"))
+    with pytest.raises(ZeroDivisionError, match="of the worker"):
+        executor.map(breaks, range(3))
+    assert executor.map(negated, range(3)) == [0, -1, -2]
+
+
+@pytest.mark.parametrize("name", ["processes", "dask"])
+def test_a_killed_worker_costs_its_task_a_second_run(name: str, tmp_path: Path) -> None:
+    with open_executor(name, 2) as made:
+        task = KillsOnce(negated, 4, tmp_path / "killed")
+        assert made.map(task, range(9)) == [-item for item in range(9)]
+        assert (tmp_path / "killed").exists()
+
+
+def test_workers_that_always_die_end_the_map() -> None:
+    with open_executor("processes", 2) as made, pytest.raises(WorkerError, match="died 4 times"):
+        made.map(always_dies, range(3))
+
+
+@pytest.mark.parametrize("name", NAMES[1:])
+def test_work_lies_in_a_folder_of_its_owner_and_goes_with_it(name: str, tmp_path: Path) -> None:
+    scratch = tmp_path / "scratch"
+    made = ByFiles(2, scratch) if name == "by files" else open_executor(name, 2, scratch=scratch)
+    with made as opened, opened.share(np.arange(9)) as shared:
+        (folder,) = scratch.iterdir()
+        assert folder.stat().st_mode & 0o777 == 0o700
+        opened.map(Scaled(shared), [1, 2])
+    assert list(scratch.iterdir()) == []
+
+
+def test_a_scratch_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with ByFiles(2, tmp_path / "file" / "scratch") as made, pytest.raises(WorkerError, match=r"engine\.scratch"):
+        made.map(negated, range(3))
+
+
+def test_values_are_written_whole_or_not_at_all(tmp_path: Path) -> None:
+    value = {"a": np.arange(5), "empty": np.zeros((0, 3)), "text": "x", "wide": np.arange(6.0).reshape(2, 3).T}
+    write_value(tmp_path / "value", value)
+    read = read_value(tmp_path / "value")
+    for name, array in value.items():
+        np.testing.assert_array_equal(read[name], array)
+    assert not read["a"].flags.writeable
+    with pytest.raises(AttributeError):
+        write_value(tmp_path / "other", lambda: None)
+    assert [path.name for path in tmp_path.iterdir()] == ["value"]
+
+
+def test_no_worker_outlives_its_executor() -> None:
+    with open_executor("processes", 2) as made:
+        pids = set(made.map(pid_after, [0.1] * 4))
+    assert os.getpid() not in pids
+    assert not [pid for pid in pids if alive(pid)]
+
+
+@pytest.mark.parametrize("stop", ["SIGINT", "SIGKILL"])
+def test_no_worker_outlives_a_stopped_program(stop: str, tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        textwrap.dedent(f"""
+            import os, signal, threading, time
+            from coco_opt.execution import open_executor
+            from tests.execution.tasks import pid_after
+
+            if __name__ == "__main__":
+                with open_executor("processes", 2) as made:
+                    print(*set(made.map(pid_after, [0.3] * 4)), flush=True)
+                    threading.Timer(0.5, os.kill, (os.getpid(), signal.{stop})).start()
+                    made.map(pid_after, [60.0] * 4)
+        """)
+    )
+    begun = time.monotonic()
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, cwd=Path.cwd(), timeout=60)
+    assert done.returncode != 0
+    pids = [int(pid) for pid in done.stdout.split()]
+    assert pids
+    while any(map(alive, pids)) and time.monotonic() < begun + 50:
+        time.sleep(0.05)
+    assert not any(map(alive, pids))
+
+
+def alive(pid: int) -> bool:
+    try:
+        status = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return status.rpartition(")")[2].split()[0] != "Z"
+
+
+def test_names_options_and_packages_are_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert (
+        [row.name for row in executor_rows()][:3] == [row.name for row in EXECUTORS] == ["threads", "processes", "dask"]
+    )
+    with pytest.raises(WorkerError, match="did you mean 'processes'"):
+        executor_row("process")
+    with pytest.raises(WorkerError, match="takes no address"):
+        open_executor("processes", 2, address="tcp://somewhere:1")
+    with pytest.raises(WorkerError, match="at least 1"):
+        Threads(0)
+    absent = ExecutorRow("far", "nowhere:Far", "", packages=("coco_nowhere",), extra="far")
+    with pytest.raises(MissingPackageError, match=r"pip install 'coco-opt\[far\]'"):
+        absent.open(2)
+
+
+def test_an_address_where_nobody_answers_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("coco_opt.execution.cluster.SECONDS", 1)
+    with (
+        open_executor("dask", 2, address="tcp://127.0.0.1:9") as made,
+        pytest.raises(WorkerError, match="no Dask scheduler"),
+    ):
+        made.map(negated, range(3))
+
+
+def test_a_running_cluster_is_used_and_left_running() -> None:
+    from dask.distributed import LocalCluster
+
+    with LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0") as cluster:
+        for _ in range(2):
+            with open_executor("dask", 7, address=cluster.scheduler_address) as made:
+                assert made.map(negated, range(3)) == [0, -1, -2]
+                assert made.workers == 1
