@@ -94,7 +94,8 @@ def estimate_groups(
     check_threads(threads)
     method = GroupsMethod() if method is None else method
     chosen = SolverChoices() if solvers is None else solvers
-    result = _estimated(measurement, method, chosen, threads, progress, also)
+    run_by = Threads(int(threads)) if executor is None else executor
+    result = _estimated(measurement, method, chosen, threads, run_by, progress, also)
     if not method.unbiased:
         return result
     return replace(result, unbiased=UnbiasedEstimates(replace(measurement, also=(*measurement.also, *also))))
@@ -105,6 +106,7 @@ def _estimated(
     method: GroupsMethod,
     chosen: SolverChoices,
     threads: int,
+    executor: Executor,
     progress: Progress | None,
     also: Sequence[Measurement],
 ) -> GroupsResult:
@@ -130,7 +132,7 @@ def _estimated(
         histograms = convex(measurement, chosen, loss=method.loss(0))
     else:
         _check_levels(answers, method)
-        histograms = estimate_subtrees(answers, method, chosen, executor or Threads(threads), progress)
+        histograms = estimate_subtrees(answers, method, chosen, executor, progress)
     return GroupsResult(hierarchy, tuple(histograms), chosen.certificates)
 
 
