@@ -22,7 +22,8 @@ from coco_experiments.kuo2018.sweep import BARS, SEEDED, means_of
 from coco_experiments.plots import Panel
 from coco_experiments.statistics import Mean
 from coco_opt.choices import SolverChoices
-from coco_opt.groups.estimated.estimate import Consistency, GroupsMethod, GroupsResult, estimate_groups
+from coco_opt.groups.estimated.estimate import GroupsResult, estimate_groups
+from coco_opt.groups.estimated.method import Consistency, GroupsMethod
 from coco_opt.histograms import CountOfCounts
 from coco_opt.privacy import Measurement
 
