@@ -13,8 +13,13 @@ import numpy as np
 P = ParamSpec("P")
 R = TypeVar("R")
 
-# For what a loop starts from and a kernel is called with: it would be compiled once more for a literal.
-ZERO = cast("int", np.int64(0))
+
+def constant(value: int) -> int:
+    """Return a whole number to call kernels with: for a literal they would be compiled once more."""
+    return cast("int", np.int64(value))
+
+
+ZERO = constant(0)
 
 _log = logging.getLogger("coco_opt")
 _told = False

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from coco_opt.errors import ProblemError
 from coco_opt.kernels.compile import ZERO, compiled
+from coco_opt.kernels.sorting import nth_smallest
 
 Int64Array = npt.NDArray[np.int64]
 SizeArray = npt.NDArray[np.int64] | npt.NDArray[np.float64]
@@ -31,31 +32,6 @@ class Matches(NamedTuple):
 
 
 @compiled
-def _nth_smallest(values: Int64Array, n: int) -> int:
-    """Return the entry of rank ``n`` (from 0) by Hoare's selection, in place; O(len) on average."""
-    low, high = 0, values.size - 1
-    while low < high:
-        pivot = values[(low + high) // 2]
-        i, j = low, high
-        while i <= j:
-            while values[i] < pivot:
-                i += 1
-            while values[j] > pivot:
-                j -= 1
-            if i <= j:
-                values[i], values[j] = values[j], values[i]
-                i += 1
-                j -= 1
-        if n <= j:
-            high = j
-        elif n >= i:
-            low = i
-        else:
-            break
-    return int(values[n])
-
-
-@compiled
 def _shares(left: Int64Array, take: int, pool: int) -> Int64Array:
     """Split ``take`` <= ``pool`` = sum(left) in proportion to ``left`` by largest fractions."""
     shares = np.empty(left.size, np.int64)
@@ -67,7 +43,7 @@ def _shares(left: Int64Array, take: int, pool: int) -> Int64Array:
         fractions[k] = shares[k] * pool - product  # negated: the largest comes first
         missing -= shares[k]
     if missing > 0:
-        bound = _nth_smallest(fractions.copy(), missing - 1)
+        bound = nth_smallest(fractions.copy(), missing - 1)
         ties = missing
         for k in range(left.size):
             if fractions[k] < bound:

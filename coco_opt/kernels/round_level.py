@@ -18,20 +18,21 @@ from coco_opt.kernels import (
     table_rounding_flow,
     table_rounding_prices,
 )
-from coco_opt.kernels.compile import compiled
+from coco_opt.kernels.compile import compiled, compiled_in_place, constant
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+Flags = NDArray[np.bool_]
 Columns = tuple[Ints, Ints, Ints]
 """The passes' rows by columns (starts, rows), and each row's pass, rising."""
 Level = tuple[Ints, Ints, Ints, Ints, Ints]
 """Parents' starts in their cells, cells, people; the region of each parent's first child; starts in the children."""
 
-_PRECISION, _ROUNDS = 1e-6, 20
+_PRECISION, _ROUNDS = 1e-6, constant(20)
 _STEP, _FIRST, _SECOND = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
 
-@compiled
+@compiled_in_place
 def _mixed(state: np.uint64) -> np.uint64:
     state = (state ^ (state >> np.uint64(30))) * _FIRST
     state = (state ^ (state >> np.uint64(27))) * _SECOND
@@ -126,6 +127,65 @@ def _answers_gap(
     return error, gap
 
 
+@compiled_in_place
+def _enclose(x: Floats, low: Ints, high: Ints, room: Ints) -> None:
+    """Write floors, ceilings and the room between them."""
+    for j in range(x.shape[0]):
+        for c in range(x.shape[1]):
+            low[j, c], high[j, c] = np.int64(np.floor(x[j, c])), np.int64(np.ceil(x[j, c]))
+            room[j, c] = high[j, c] - low[j, c]
+
+
+@compiled_in_place
+def _bind(
+    x: Floats,
+    low: Ints,
+    begin: Ints,
+    cell: Ints,
+    least: Floats,
+    most: Floats,
+    fixed: Floats,
+    before: int,
+    binds: Flags,
+    aim: Floats,
+    lower: Floats,
+    upper: Floats,
+) -> bool:
+    """Write which rows bind, their sides (the first ``before``) or aims; return whether the sides can be reached."""
+    for j in range(binds.shape[0]):
+        for r in range(binds.shape[1]):
+            binds[j, r] = least[j, r] < most[j, r]
+            lower[j, r], upper[j, r], aim[j, r] = 0.0, np.inf, -1.0
+            if r < before:
+                lower[j, r] = upper[j, r] = fixed[j, r]
+                if fixed[j, r] < least[j, r] or fixed[j, r] > most[j, r]:
+                    return False
+            else:
+                aim[j, r] = 0.0
+                for e in range(begin[r], begin[r + 1]):
+                    aim[j, r] += x[j, cell[e]] - low[j, cell[e]]
+    return True
+
+
+@compiled_in_place
+def _tell_apart(prices: Floats, before: int, sides: Floats) -> None:
+    """Write the prices of the first ``before`` rows, the rest 0; turn the others into those of answers' distances."""
+    for j in range(prices.shape[0]):
+        for r in range(prices.shape[1]):
+            sides[j, r] = prices[j, r] if r < before else 0.0
+            if r >= before:
+                prices[j, r] = min(1.0, max(-1.0, -prices[j, r]))
+
+
+@compiled_in_place
+def _distance(held: Ints, x: Floats) -> float:
+    total = 0.0
+    for j in range(x.shape[0]):
+        for c in range(x.shape[1]):
+            total += abs(held[j, c] - x[j, c])
+    return total
+
+
 @compiled
 def _pass(
     x: Floats, sums: Ints, rows: tuple[Ints, Ints, Ints, Ints], fixed: Floats, cells: bool, held: Ints
@@ -137,55 +197,35 @@ def _pass(
     begin, cell, kept, asked = rows
     children, count = x.shape[0], kept.size
     before = count if cells else count - asked[0]
-    low, high = np.empty(x.shape, np.int64), np.empty(x.shape, np.int64)
-    for j in range(children):
-        for c in range(x.shape[1]):
-            low[j, c], high[j, c] = np.int64(np.floor(x[j, c])), np.int64(np.ceil(x[j, c]))
+    low, high, room = np.empty(x.shape, np.int64), np.empty(x.shape, np.int64), np.empty(x.shape, np.int64)
+    _enclose(x, low, high, room)
     value = np.ones(cell.size)
-    least, most = table_rounding.reach(begin, cell, value, high - low)
-    binds, aim = np.zeros((children, count), np.bool_), np.full((children, count), -1.0)
-    lower, upper = np.zeros((children, count)), np.full((children, count), np.inf)
-    for j in range(children):
-        for r in range(count):
-            binds[j, r] = least[j, r] < most[j, r]
-            if r < before:
-                lower[j, r] = upper[j, r] = fixed[j, r]
-                if fixed[j, r] < least[j, r] or fixed[j, r] > most[j, r]:
-                    return False, 0.0, 0.0
-            else:
-                aim[j, r] = 0.0
-                for e in range(begin[r], begin[r + 1]):
-                    aim[j, r] += x[j, cell[e]] - low[j, cell[e]]
-    nested, leaf, up = table_rounding.nest(begin, cell, value, high - low, binds)
+    least, most = table_rounding.reach(begin, cell, value, room)
+    binds, aim = np.empty((children, count), np.bool_), np.empty((children, count))
+    lower, upper = np.empty((children, count)), np.empty((children, count))
+    if not _bind(x, low, begin, cell, least, most, fixed, before, binds, aim, lower, upper):
+        return False, 0.0, 0.0
+    nested, leaf, up = table_rounding.nest(begin, cell, value, room, binds)
     cell_price, row_price = np.zeros(x.shape[1]), np.zeros((children, count))
     if not nested or table_rounding.largest_fractions(x, low, high, sums, held, cell_price) >= 0:
         return False, 0.0, 0.0
     if not cells:
-        cell_price[:] = 0.0
+        cell_price.fill(0.0)
     elif count:
         table_rounding_prices.ascend(x, low, high, begin, cell, up, lower, upper, held, cell_price, row_price, _ROUNDS)
     unit = 1.0 if cells else 0.0
     if table_rounding_flow.solve(x, low, high, leaf, up, lower, upper, held, cell_price, row_price, aim, unit) >= 0:
         return False, 0.0, 0.0
-    price = np.zeros((children, count))
-    for j in range(children):
-        for r in range(before):
-            price[j, r] = row_price[j, r]
+    price = np.empty((children, count))
+    _tell_apart(row_price, before, price)
     slope = table_rounding_certificate.slopes(begin, cell, value, price, cell_price)
     if cells:
-        error = 0.0
-        for j in range(children):
-            for c in range(x.shape[1]):
-                error += abs(held[j, c] - x[j, c])
-        return True, error, table_rounding_certificate.cells(held, low, high, x, slope)
-    for j in range(children):
-        for r in range(before, count):
-            row_price[j, r] = min(1.0, max(-1.0, -row_price[j, r]))
+        return True, _distance(held, x), table_rounding_certificate.cells(held, low, high, x, slope)
     error, gap = _answers_gap(held, low, high, aim, begin, cell, slope, row_price, before)
     return True, error, gap
 
 
-@compiled
+@compiled_in_place
 def _kept_whole(held: Ints, sums: Ints, rows: tuple[Ints, Ints, Ints, Ints], x: Floats, fixed: Floats) -> bool:
     """Tell whether tables are floors or ceilings that keep the sums and what rows of earlier passes hold."""
     begin, cell, kept, asked = rows
@@ -205,6 +245,45 @@ def _kept_whole(held: Ints, sums: Ints, rows: tuple[Ints, Ints, Ints, Ints], x: 
             if carries != fixed[j, r]:
                 return False
     return True
+
+
+@compiled_in_place
+def _read(carried: Floats, kept: Ints, fixed: Floats) -> None:
+    """Write what the rows ``kept`` of earlier passes hold above the least tables, [children, rows]."""
+    for j in range(fixed.shape[0]):
+        for r in range(kept.size):
+            fixed[j, r] = carried[j, kept[r]]
+
+
+@compiled_in_place
+def _note(held: Ints, x: Floats, rows: tuple[Ints, Ints, Ints, Ints], carried: Floats) -> None:
+    """Note what the rows of a pass hold above the least tables."""
+    begin, cell, kept, asked = rows
+    for j in range(held.shape[0]):
+        for r in range(kept.size - asked[0], kept.size):
+            total = 0
+            for e in range(begin[r], begin[r + 1]):
+                total += held[j, cell[e]] - np.int64(np.floor(x[j, cell[e]]))
+            carried[j, kept[r]] = total
+
+
+@compiled_in_place
+def _write(x: Floats, opened: Ints, held: Ints, people: Ints, whole: Ints) -> bool:
+    """Write a parent's tables [cells, children] as whole numbers; tell whether they sum to its people."""
+    children = x.shape[1]
+    for c in range(x.shape[0]):
+        for j in range(children):
+            whole[c * children + j] = np.int64(np.rint(x[c, j]))
+    for at in range(opened.size):
+        for j in range(children):
+            whole[opened[at] * children + j] = held[j, at]
+    summed = True
+    for c in range(x.shape[0]):
+        total = 0
+        for j in range(children):
+            total += whole[c * children + j]
+        summed = summed and total == people[c]
+    return summed
 
 
 @compiled
@@ -232,12 +311,10 @@ def solve(
             last = number == passes
             given = _untied(x, opened, cells, level[3][p], seed, number)
             rows = _rows(columns, cells, opened, number)
-            fixed = np.zeros((children, rows[2].size))
-            for j in range(children):
-                for r in range(rows[2].size):
-                    fixed[j, r] = carried[j, rows[2][r]]
             if not last and rows[3][0] == 0:
                 continue
+            fixed = np.empty((children, rows[2].size))
+            _read(carried, rows[2], fixed)
             went, error, gap = _pass(given, sums, rows, fixed, last, held)
             if not went or not _kept_whole(held, sums, rows, given, fixed):
                 rounded[p] = 0
@@ -245,22 +322,7 @@ def solve(
             worst[number] = max(worst[number], gap)
             relative[number] = max(relative[number], gap / max(1.0, error))
             solved[number] += 1
-            for j in range(children):
-                for r in range(rows[2].size - rows[3][0], rows[2].size):
-                    total = 0
-                    for e in range(rows[0][r], rows[0][r + 1]):
-                        total += held[j, rows[1][e]] - np.int64(np.floor(given[j, rows[1][e]]))
-                    carried[j, rows[2][r]] = total
-        for c in range(cells.size):
-            for j in range(children):
-                whole[places[p] + c * children + j] = np.int64(np.rint(x[c, j]))
-        for at in range(opened.size):
-            for j in range(children):
-                whole[places[p] + opened[at] * children + j] = held[j, at]
-        for c in range(cells.size):
-            total = 0
-            for j in range(children):
-                total += whole[places[p] + c * children + j]
-            if total != people[c]:
-                rounded[p] = 0
+            _note(held, given, rows, carried)
+        if not _write(x, opened, held, people, whole[places[p] : places[p + 1]]):
+            rounded[p] = 0
     return rounded, worst, relative, solved

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, TypeVar
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -10,7 +12,53 @@ from coco_opt.kernels.compile import compiled
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
+NumberT = TypeVar("NumberT", np.int64, np.float64)
+
 _GAP = 12
+
+
+@compiled
+def nth_smallest(values: NDArray[NumberT], n: int) -> Any:
+    """Return the entry of rank ``n`` (from 0) by Hoare's selection, in place; O(len) on average."""
+    low, high = 0, values.size - 1
+    while low < high:
+        pivot = values[(low + high) // 2]
+        i, j = low, high
+        while i <= j:
+            while values[i] < pivot:
+                i += 1
+            while values[j] > pivot:
+                j -= 1
+            if i <= j:
+                values[i], values[j] = values[j], values[i]
+                i += 1
+                j -= 1
+        if n <= j:
+            high = j
+        elif n >= i:
+            low = i
+        else:
+            break
+    return values[n]
+
+
+@compiled
+def falling(keys: NDArray[NumberT], order: Ints) -> None:
+    """Write the places of the keys into ``order``, the largest first, equal ones as they stand (Shell 1959)."""
+    for k in range(keys.size):
+        order[k] = k
+    gap = keys.size
+    while gap > 1:
+        gap = 1 if gap < _GAP else gap * 5 // 11
+        for m in range(gap, keys.size):
+            place, k = order[m], m
+            while k >= gap:
+                other = order[k - gap]
+                if keys[other] > keys[place] or (keys[other] == keys[place] and other < place):
+                    break
+                order[k] = other
+                k -= gap
+            order[k] = place
 
 
 @compiled

@@ -19,7 +19,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from coco_opt.kernels.compile import compiled
+from coco_opt.kernels.compile import compiled, compiled_in_place
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -30,7 +30,7 @@ _TIGHT = 1e-7
 _PATIENCE = 6  # faces without fewer wrong signs until the method counts as cycling
 
 
-@compiled
+@compiled_in_place
 def _apply(start: Ints, index: Ints, value: Floats, x: Floats, out: Floats) -> None:
     children = x.shape[1]
     for a in range(start.size - 1):
@@ -42,7 +42,7 @@ def _apply(start: Ints, index: Ints, value: Floats, x: Floats, out: Floats) -> N
                 out[a, j] += v * x[c, j]
 
 
-@compiled
+@compiled_in_place
 def _add_adjoint(start: Ints, index: Ints, value: Floats, y: Floats, out: Floats) -> None:
     children = y.shape[1]
     for c in range(start.size - 1):
@@ -68,7 +68,7 @@ def _precondition(r: Floats, inverse: Floats, share: Floats, summed: bool, z: Fl
     return float(products.sum())
 
 
-@compiled
+@compiled_in_place
 def _onto_face(x: Floats, free: Flags, h: Floats, sums: Floats, inverse: Floats, share: Floats) -> None:
     """Fix the cells that are not free at 0 and spread what the sums lack over the free ones."""
     summed = sums.size > 0
@@ -86,7 +86,7 @@ def _onto_face(x: Floats, free: Flags, h: Floats, sums: Floats, inverse: Floats,
                 x[c, j] += inverse[c, j] * share[c] * lacking
 
 
-@compiled
+@compiled_in_place
 def _choose_sides(
     product: Floats, asked: int, stiff: Floats, low: Floats, high: Floats, used: Floats, aim: Floats
 ) -> int:
@@ -103,7 +103,7 @@ def _choose_sides(
     return changed
 
 
-@compiled
+@compiled_in_place
 def _descent(
     column_start: Ints,
     row: Ints,
@@ -197,7 +197,7 @@ def _diagonal(column_start: Ints, row: Ints, column_value: Floats, weight: Float
     return h
 
 
-@compiled
+@compiled_in_place
 def _wrong_signs(
     x: Floats, g: Floats, free: Flags, h: Floats, inverse: Floats, share: Floats, summed: bool, least: float
 ) -> int:

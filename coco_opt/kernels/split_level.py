@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coco_opt.kernels import split_certificate, split_faces
-from coco_opt.kernels.compile import compiled
+from coco_opt.kernels.compile import compiled, compiled_in_place
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -89,7 +89,7 @@ def _error(start: Ints, cell: Ints, value: Floats, weight: Floats, target: Float
     return total
 
 
-@compiled
+@compiled_in_place
 def _flat(single: Floats, least: Floats) -> bool:
     for c in range(single.shape[0]):
         for j in range(single.shape[1]):
@@ -108,7 +108,7 @@ def _largest(weight: Floats, target: Floats, sums: Floats) -> float:
     return largest
 
 
-@compiled
+@compiled_in_place
 def _scaled(x: Floats, sums: Floats) -> None:
     """Clip at 0 and meet the sums in proportion."""
     for c in range(x.shape[0]):

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coco_opt.kernels.compile import compiled
+from coco_opt.kernels.sorting import falling
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -37,7 +38,7 @@ def nest(start: Ints, cell: Ints, value: Floats, room: Ints, binds: Bools) -> tu
     children, cells = room.shape
     rows = start.size - 1
     leaf, up = np.full((children, cells), -1), np.full((children, rows), -2)
-    size = np.zeros(rows, np.int64)
+    size, order = np.zeros(rows, np.int64), np.empty(rows, np.int64)
     for j in range(children):
         for r in range(rows):
             size[r] = -1
@@ -48,7 +49,9 @@ def nest(start: Ints, cell: Ints, value: Floats, room: Ints, binds: Bools) -> tu
                         if value[a] != 1.0:
                             return False, leaf, up
                         size[r] += 1
-        for r in np.argsort(-size, kind="mergesort"):
+        falling(size, order)
+        for k in range(rows):
+            r = order[k]
             if size[r] < 0:
                 break
             around = np.int64(-3)
@@ -71,7 +74,7 @@ def largest_fractions(x: Floats, low: Ints, high: Ints, total: Ints, held: Ints,
     Ties go to the first child. Return the first cell whose total is out of reach, or -1.
     """
     children, cells = x.shape
-    fraction = np.empty(children)
+    fraction, order = np.empty(children), np.empty(children, np.int64)
     for c in range(cells):
         need = total[c]
         most = -1.0
@@ -84,7 +87,9 @@ def largest_fractions(x: Floats, low: Ints, high: Ints, total: Ints, held: Ints,
                 most = max(most, fraction[j])
         price[c] = 1.0 if most < 0.0 else 1.0 - 2.0 * most
         if need > 0 and most > 0.0:
-            for j in np.argsort(-fraction, kind="mergesort"):
+            falling(fraction, order)
+            for k in range(children):
+                j = order[k]
                 if need == 0 or fraction[j] == 0.0:
                     break
                 held[j, c] += 1

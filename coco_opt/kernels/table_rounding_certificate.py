@@ -17,7 +17,8 @@ def slopes(start: Ints, cell: Ints, value: Floats, rows: Floats, parent: Floats)
     children = rows.shape[0]
     out = np.empty((children, parent.size))
     for j in range(children):
-        out[j] = parent
+        for c in range(parent.size):
+            out[j, c] = parent[c]
         for r in range(start.size - 1):
             if rows[j, r] != 0.0:
                 for a in range(start[r], start[r + 1]):

@@ -16,7 +16,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from coco_opt.kernels.compile import compiled
+from coco_opt.kernels.compile import ZERO, compiled, compiled_in_place, constant
+from coco_opt.kernels.sorting import falling
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -26,11 +27,13 @@ rows' aims, negative where carrying costs nothing; 1 or 0, what a person's dista
 Search = tuple[Floats, Ints, Ints, Ints, Ints]
 """Distances; each node's predecessor, arc and kind of arc [nodes, 3]; heap, places in it; nodes seen."""
 
-_MORE, _LESS, _OUT, _BACK = 0, 1, 2, 3  # a cell of a child gains, loses; a row carries more, less
+# A cell of a child gains, loses; a row carries more, less.
+_MORE, _LESS, _OUT, _BACK = constant(0), constant(1), constant(2), constant(3)
+_NO_ROW = constant(-1)
 _PLENTY = 2**61
 
 
-@compiled
+@compiled_in_place
 def _dearer(x: float, held: int) -> float:
     """Return what one person more costs in a cell that holds ``held``."""
     if held + 1 <= x:
@@ -40,7 +43,7 @@ def _dearer(x: float, held: int) -> float:
     return 1.0 - 2.0 * (x - held)
 
 
-@compiled
+@compiled_in_place
 def _row_dearer(aim: float, carries: int) -> float:
     """Return what one person more costs in a row that carries ``carries``."""
     return 0.0 if aim < 0.0 else _dearer(aim, carries)
@@ -77,7 +80,7 @@ def _load(
     rows = up.shape[1]
     sink = cells + children * rows
     carries, excess = np.zeros((children, rows), np.int64), np.zeros(sink + 1, np.int64)
-    depth = np.empty(rows, np.int64)
+    depth, order = np.empty(rows, np.int64), np.empty(rows, np.int64)
     for j in range(children):
         for c in range(cells):
             people = held[j, c] - low[j, c]
@@ -91,7 +94,9 @@ def _load(
                 if above < 0:
                     break
                 above = up[j, above]
-        for r in np.argsort(-depth, kind="mergesort"):
+        falling(depth, order)
+        for k in range(rows):
+            r = order[k]
             if depth[r] < 0:
                 break
             node = cells + j * rows + r
@@ -106,7 +111,7 @@ def _load(
     return carries, excess
 
 
-@compiled
+@compiled_in_place
 def _sift(heap: Ints, place: Ints, distance: Floats, at: int, size: int) -> None:
     """Restore the heap order around one entry."""
     node = heap[at]
@@ -127,7 +132,7 @@ def _sift(heap: Ints, place: Ints, distance: Floats, at: int, size: int) -> None
     place[node] = at
 
 
-@compiled
+@compiled_in_place
 def _relax(node: int, length: float, origin: int, arc: int, kind: int, search: Search, size: int) -> int:
     """Note a shorter way to a node; return the heap's new size."""
     distance, before, heap, place, seen = search
@@ -144,7 +149,7 @@ def _relax(node: int, length: float, origin: int, arc: int, kind: int, search: S
     return size
 
 
-@compiled
+@compiled_in_place
 def _from_cell(c: int, graph: Graph, held: Ints, potential: Floats, search: Search, size: int, most: float) -> int:
     """Go from a cell to every child whose table has room there."""
     x, _, high, leaf, up, _, _, _, _, _, _, unit = graph
@@ -160,7 +165,7 @@ def _from_cell(c: int, graph: Graph, held: Ints, potential: Floats, search: Sear
     return size
 
 
-@compiled
+@compiled_in_place
 def _from_members(
     u: int, j: int, r: int, graph: Graph, held: Ints, potential: Floats, search: Search, size: int, most: float
 ) -> int:
@@ -178,7 +183,7 @@ def _from_members(
     return size
 
 
-@compiled
+@compiled_in_place
 def _from_around(
     u: int, j: int, r: int, graph: Graph, carries: Ints, potential: Floats, search: Search, size: int, most: float
 ) -> int:
@@ -196,7 +201,7 @@ def _from_around(
     return size
 
 
-@compiled
+@compiled_in_place
 def _from_row(
     u: int, graph: Graph, held: Ints, carries: Ints, potential: Floats, search: Search, size: int, most: float
 ) -> int:
@@ -213,7 +218,7 @@ def _from_row(
     return _from_members(u, j, r, graph, held, potential, search, size, most)
 
 
-@compiled
+@compiled_in_place
 def _from_sink(
     graph: Graph, held: Ints, carries: Ints, potential: Floats, search: Search, size: int, most: float
 ) -> int:
@@ -223,7 +228,7 @@ def _from_sink(
     rows, sink = up.shape[1], potential.size - 1
     so_far = search[0][sink]
     for j in range(children):
-        size = _from_around(sink, j, -1, graph, carries, potential, search, size, most)
+        size = _from_around(sink, j, _NO_ROW, graph, carries, potential, search, size, most)
         if parent:
             size = _from_members(sink, j, rows, graph, held, potential, search, size, most)
             continue
@@ -236,7 +241,7 @@ def _from_sink(
     return size
 
 
-@compiled
+@compiled_in_place
 def _nearest_lack(
     source: int, graph: Graph, held: Ints, carries: Ints, excess: Ints, potential: Floats, search: Search
 ) -> int:
@@ -256,7 +261,7 @@ def _nearest_lack(
         if size > 0:
             heap[0] = heap[size]
             place[heap[0]] = 0
-            _sift(heap, place, distance, 0, size)
+            _sift(heap, place, distance, ZERO, size)
         if u < cells:
             size = _from_cell(u, graph, held, potential, search, size, most)
         elif u < sink:
@@ -269,7 +274,7 @@ def _nearest_lack(
     return -1
 
 
-@compiled
+@compiled_in_place
 def _before_kink(now: int, here: float, more: bool, room: int) -> int:
     """Return how many of ``room`` people can come (or go) at the price of the first, around a number ``here``."""
     to_kink = np.int64(np.floor(here)) - now if more else now - np.int64(np.ceil(here))
@@ -277,7 +282,7 @@ def _before_kink(now: int, here: float, more: bool, room: int) -> int:
     return int(room if beyond else min(float(room), max(1.0, float(to_kink))))
 
 
-@compiled
+@compiled_in_place
 def _same_price(kind: int, arc: int, graph: Graph, held: Ints, carries: Ints) -> int:
     """Return how many people can go along an arc at its present price."""
     x, low, high, _, up, lower, upper, _, _, _, aim, _ = graph
@@ -291,7 +296,7 @@ def _same_price(kind: int, arc: int, graph: Graph, held: Ints, carries: Ints) ->
     return _before_kink(held[j, c], x[j, c], more, high[j, c] - held[j, c] if more else held[j, c] - low[j, c])
 
 
-@compiled
+@compiled_in_place
 def _send(source: int, target: int, graph: Graph, held: Ints, carries: Ints, excess: Ints, search: Search) -> None:
     """Send along the way found what its ends and its arcs allow at one price."""
     before = search[1]
@@ -335,7 +340,7 @@ def _settle(graph: Graph, held: Ints, carries: Ints, excess: Ints, potential: Fl
     return -1
 
 
-@compiled
+@compiled_in_place
 def _culprit(stuck: int, excess: Ints, cells: int) -> int:
     """Return the row, counted over all children, that a failed search accuses: where people are stuck, or lacking."""
     if stuck < excess.size - 1:
@@ -362,7 +367,7 @@ def _potentials(up: Ints, row_price: Floats, cell_price: Floats, cells: int) -> 
     return out
 
 
-@compiled
+@compiled_in_place
 def _read_prices(potential: Floats, up: Ints, row_price: Floats, cell_price: Floats, cells: int) -> None:
     """Set prices to the potentials' differences."""
     children, rows = up.shape

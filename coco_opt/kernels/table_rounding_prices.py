@@ -10,17 +10,19 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from coco_opt.kernels.compile import compiled
+from coco_opt.kernels.compile import ZERO, compiled, compiled_in_place, constant
+from coco_opt.kernels.sorting import nth_smallest
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Marks = NDArray[np.int8]
 
 _CLOSED = 2
+_NOBODY = constant(-1)
 _PROGRESS = 0.7  # what a round must leave of the unmet people at most to be worth another
 
 
-@compiled
+@compiled_in_place
 def _wanted(has: int, price: float, lower: float, upper: float) -> float:
     """Return how many people more a row should have at its price."""
     if price > 0.0 or (price == 0.0 and has < lower):
@@ -30,7 +32,7 @@ def _wanted(has: int, price: float, lower: float, upper: float) -> float:
     return 0.0
 
 
-@compiled
+@compiled_in_place
 def _best(value: Floats, mark: Marks, wanted: int, without: int) -> int:
     """Return the child of a cell that gives a person (mark 1) at least loss or takes one (0) at least cost, or -1."""
     best = -1
@@ -60,14 +62,18 @@ def _gaps(j: int, cells: Ints, more: bool, value: Floats, mark: Marks, best: Int
 @compiled
 def _step(gap: Floats, moved: int) -> tuple[float, float]:
     """Return the largest of the ``moved`` least gaps, and a change of price between it and the next one."""
+    ordered = gap.copy()
     if moved == gap.size:
-        return float(gap.max()), float(gap.max())
-    ordered = np.partition(gap, moved)
-    last = float(ordered[:moved].max())
-    return last, last + 0.5 * (float(ordered[moved]) - last)
+        last = float(nth_smallest(ordered, moved - 1))
+        return last, last
+    above = float(nth_smallest(ordered, moved))
+    last = -np.inf
+    for k in range(moved):  # selection leaves the smaller ones before it
+        last = max(last, ordered[k])
+    return last, last + 0.5 * (above - last)
 
 
-@compiled
+@compiled_in_place
 def _reprice(j: int, cells: Ints, change: float, value: Floats, mark: Marks, best: Ints) -> None:
     """Lower the values of a child's cells, and see who is now best in them."""
     for c in cells:
@@ -75,7 +81,7 @@ def _reprice(j: int, cells: Ints, change: float, value: Floats, mark: Marks, bes
         for wanted in range(2):
             now = best[c, wanted]
             if now == j or (now >= 0 and mark[c, now] != wanted):
-                best[c, wanted] = _best(value[c], mark[c], wanted, -1)
+                best[c, wanted] = _best(value[c], mark[c], wanted, _NOBODY)
             elif mark[c, j] != wanted:
                 continue
             elif now < 0 or (value[c, j] > value[c, now] if wanted == 1 else value[c, j] < value[c, now]):
@@ -93,13 +99,15 @@ def _move(j: int, cells: Ints, wanted: float, price: float, value: Floats, mark:
     last, step = _step(gap, moved)
     if (price < 0.0) == more and price != 0.0:  # a price may reach zero but not cross it
         step = min(step, abs(price))
-    ties = moved - int((gap < last).sum())
+    ties = moved
+    for a in range(gap.size):
+        ties -= gap[a] < last
     for a in range(gap.size):
         if gap[a] > last or gap[a] > step or (gap[a] == last and ties == 0):
             continue
         ties -= gap[a] == last
         c = place[a]
-        mark[c, j], mark[c, rival[a]] = (1, 0) if more else (0, 1)
+        mark[c, j], mark[c, rival[a]] = 1 if more else 0, 0 if more else 1
         # Naming j makes the next step look at all children of this cell again.
         best[c, 0] = best[c, 1] = j
     change = step if more else -step
@@ -135,7 +143,8 @@ def ascend(
             mark[c, j] = _CLOSED if high[j, c] == low[j, c] else held[j, c] - low[j, c]
     best = np.empty((cells, 2), np.int64)
     for c in range(cells):
-        best[c, 0], best[c, 1] = _best(value[c], mark[c], 0, -1), _best(value[c], mark[c], 1, -1)
+        for wanted in range(2):
+            best[c, wanted] = _best(value[c], mark[c], wanted, _NOBODY)
     before = np.inf
     for _ in range(rounds):
         unmet = 0.0
@@ -143,13 +152,13 @@ def ascend(
             for r in range(up.shape[1]):
                 if up[j, r] == -2:
                     continue
-                members, has = cell[start[r] : start[r + 1]], 0
+                members, has = cell[start[r] : start[r + 1]], ZERO
                 for c in members:
                     has += mark[c, j] == 1
-                wanted = _wanted(has, row_price[j, r], lower[j, r], upper[j, r])
-                if wanted != 0.0:
-                    unmet += abs(wanted)
-                    row_price[j, r] += _move(j, members, wanted, row_price[j, r], value, mark, best)
+                lacking = _wanted(has, row_price[j, r], lower[j, r], upper[j, r])
+                if lacking != 0.0:
+                    unmet += abs(lacking)
+                    row_price[j, r] += _move(j, members, lacking, row_price[j, r], value, mark, best)
         if unmet > _PROGRESS * before or unmet == 0.0:
             break
         before = unmet
