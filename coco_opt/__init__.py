@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from coco_opt.problems import IsotonicL2 as IsotonicL2
     from coco_opt.problems import JointL1 as JointL1
     from coco_opt.problems import JointL2 as JointL2
+    from coco_opt.problems import JointSumsL1 as JointSumsL1
+    from coco_opt.problems import JointSumsL2 as JointSumsL2
     from coco_opt.problems import SimplexProjection as SimplexProjection
     from coco_opt.problems import TableRounding as TableRounding
     from coco_opt.problems import TopdownSplit as TopdownSplit
@@ -95,6 +97,8 @@ _NAMES = {
         "IsotonicL2",
         "JointL1",
         "JointL2",
+        "JointSumsL1",
+        "JointSumsL2",
         "SimplexProjection",
         "TableRounding",
         "TopdownSplit",

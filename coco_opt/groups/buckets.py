@@ -7,6 +7,7 @@ as many groups as the noise can tell.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -77,3 +78,9 @@ class Buckets:
         running = np.concatenate([np.zeros((*table.shape[:-1], 1), np.int64), np.cumsum(table, axis=-1)], axis=-1)
         summed: IntArray = running[..., self.end] - running[..., self.begin]
         return summed
+
+
+def common_cells(buckets: Iterable[Buckets | None], max_size: int) -> Buckets:
+    """Return the stretches of sizes below ``max_size`` that none of these partitions tells apart; None: every size."""
+    starts = [(np.arange(max_size) if one is None else one.begin) for one in buckets]
+    return Buckets.from_starts(np.unique(np.concatenate(starts)), max_size)

@@ -12,6 +12,7 @@ from coco_opt.problems.group_matching import Flow, GroupMatching
 from coco_opt.problems.integer_tree import IntegerTreeL1, IntegerTreeL2
 from coco_opt.problems.isotonic import IsotonicL1, IsotonicL2
 from coco_opt.problems.joint import JointL1, JointL2
+from coco_opt.problems.joint_sums import JointSumsL1, JointSumsL2
 from coco_opt.problems.simplex_projection import SimplexProjection
 from coco_opt.problems.table_rounding import TableRounding
 from coco_opt.problems.topdown_split import TopdownSplit
@@ -29,6 +30,8 @@ PROBLEMS: dict[str, type[Problem[Any, Any]]] = {
         TreeLeastAbsolute,
         JointL1,
         JointL2,
+        JointSumsL1,
+        JointSumsL2,
         CumulativeRounding,
         ExpectedDistance,
         IntegerTreeL1,
@@ -51,6 +54,8 @@ __all__ = [
     "IsotonicL2",
     "JointL1",
     "JointL2",
+    "JointSumsL1",
+    "JointSumsL2",
     "Marginals",
     "SimplexProjection",
     "TableRounding",

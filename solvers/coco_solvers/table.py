@@ -71,6 +71,13 @@ BACKENDS: tuple[Backend, ...] = (
         packages=("numba",),
     ),
     Backend(
+        name="alternating-sums",
+        target="coco_solvers.structured.joint_sums:AlternatingSums",
+        summary="tree projection, isotonic regression and shifts of buckets in turn, compiled",
+        kinds=("joint_sums_l1", "joint_sums_l2"),
+        packages=("numba",),
+    ),
+    Backend(
         name="unit-schedules",
         target="coco_solvers.structured.joint:UnitSchedules",
         summary="schedules of units, pairwise moves and certifying prices, compiled",

@@ -71,16 +71,19 @@ def test_every_query_poses_a_problem_of_every_kind(query: str, tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("consistency", "kinds"),
+    ("consistency", "kinds", "growth"),
     [
-        ("joint", {"joint_l1", "joint_l2", "cumulative_rounding"}),
-        ("convex", {"integer_tree_l1", "integer_tree_l2"}),
-        ("posterior", {"expected_distance"}),
-        ("matching", set()),
+        ("joint", {"joint_l1", "joint_l2", "cumulative_rounding"}, 0),
+        ("joint", {"joint_sums_l1", "joint_sums_l2"}, [0, 0.5]),
+        ("convex", {"integer_tree_l1", "integer_tree_l2"}, 0),
+        ("posterior", {"expected_distance"}, 0),
+        ("matching", set(), 0),
     ],
 )
-def test_the_programs_of_the_configured_method_are_compared(tmp_path: Path, consistency: str, kinds: set[str]) -> None:
-    comparison = compare(config_of(tmp_path, privacy=SEEDED, consistency=consistency), size=40)
+def test_the_programs_of_the_configured_method_are_compared(
+    tmp_path: Path, consistency: str, kinds: set[str], growth: object
+) -> None:
+    comparison = compare(config_of(tmp_path, privacy=SEEDED, consistency=consistency, bucket_growth=growth), size=40)
     assert comparison.caught
     assert {row.problem for row in comparison.rows} == EACH | kinds
     for kind in kinds:

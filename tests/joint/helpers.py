@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from coco_opt import SolverChoices
 from coco_opt.problem import Problem
 from coco_opt.problems.joint import JointFit
+from coco_opt.problems.joint_sums import JointSums
 from coco_opt.problems.tree import Tree
 from coco_opt.solver import Solver
 
@@ -59,6 +60,19 @@ def instance(kind: type[JointFit], name: str, seed: int = 1, cells: int = 24) ->
     tree, y, groups, _ = noisy_tables(TREES[name], cells, seed)
     weights = np.random.default_rng(seed).choice([0.2, 0.5, 1.5], tree.nodes)
     return kind(tree, y, groups, weights)
+
+
+def sums_instance(kind: type[JointSums], name: str, seed: int = 1, cells: int = 12) -> JointSums:
+    """Return a noisy problem from sums on one of the trees: other buckets in every region, cells of 1 to 4 sizes."""
+    rng = np.random.default_rng(seed)
+    tree, y, groups, _ = noisy_tables(TREES[name], cells, seed)
+    begins = rng.random(y.shape) < 0.5
+    begins[:, 0] = True
+    widths = rng.integers(1, 5, cells)
+    rows = np.add.reduceat((y * widths).ravel(), np.flatnonzero(begins))
+    table = np.zeros(y.shape)
+    table[begins] = rows
+    return kind(tree, table, begins, groups, rng.choice([0.2, 0.5, 1.5], tree.nodes), widths)
 
 
 def fractional_family(seed: int, children: int, cells: int) -> tuple[Floats, Ints, Ints]:

@@ -254,13 +254,13 @@ CASES: Mapping[str, Case] = {
     "sizes": _groups('query = "sizes"', ("none", "matching", "convex", "bottom_up")),
     "ranks": _groups('query = "ranks"', ("none", "matching", "bottom_up", "posterior")),
     "cumulative": _groups('query = "cumulative"', _ALL),
-    "buckets by growth": _groups("bucket_growth = 0.5", ("none", "matching", "bottom_up", "posterior")),
+    "buckets by growth": _groups("bucket_growth = 0.5", ("none", "matching", "joint", "bottom_up", "posterior")),
     "buckets by edges": _groups("bucket_edges = [0, 1, 3]", ("none", "matching", "bottom_up", "posterior")),
     "mixed levels": _groups(
         'query = ["ranks", "cumulative", "cumulative"]', ("none", "matching", "bottom_up", "posterior")
     ),
     "mixed buckets": _groups(
-        "bucket_edges = [[0, 2, 4], [0, 1, 3], []]", ("none", "matching", "bottom_up", "posterior")
+        "bucket_edges = [[0, 2, 4], [0, 1, 3], []]", ("none", "matching", "joint", "bottom_up", "posterior")
     ),
     # Neighbours never change two numbers of groups at the root: one entity that comes and one that goes keep the sum.
     "private counts": _groups('group_counts = "private"', _ALL, pairs=PRIVATE_PAIRS, reached=("add_remove",)),

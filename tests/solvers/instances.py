@@ -18,11 +18,13 @@ from coco_opt.problems import (
     IsotonicL2,
     JointL1,
     JointL2,
+    JointSumsL1,
+    JointSumsL2,
     SimplexProjection,
     TableRounding,
 )
 from coco_opt.problems.table_rounding import IntegerRows
-from tests.joint.helpers import TREES, fractional_family, instance
+from tests.joint.helpers import TREES, fractional_family, instance, sums_instance
 from tests.topdown.splits import CASES
 from tests.tree.instances import random_absolute, random_squares, random_whole, sparse_histogram
 
@@ -64,6 +66,11 @@ def moderate(seed: int = 11) -> Instances:
         **{
             f"{kind.kind}-{name.replace(' ', '-')}-noisy": instance(kind, name)
             for kind in (JointL1, JointL2)
+            for name in TREES
+        },
+        **{
+            f"{kind.kind}-{name.replace(' ', '-')}-noisy": sums_instance(kind, name)
+            for kind in (JointSumsL1, JointSumsL2)
             for name in TREES
         },
         **{f"split-{name}": problem for name, problem in CASES.items()},

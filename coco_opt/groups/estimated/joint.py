@@ -3,6 +3,11 @@
 All noisy cumulative counts are fitted together (``coco_opt.problems.joint``); the root's row is rounded half up
 and each region's children are rounded to its row (``coco_opt.problems.CumulativeRounding``), so that the histograms
 are whole, nonnegative, of the public numbers of groups, and add up.
+
+Where a level was asked for buckets, the program is the one from sums (``coco_opt.problems.joint_sums``) on the common
+cells of all levels: the stretches of sizes that no level's buckets tell apart. Answers say nothing of the shape inside
+a cell. Counts rise evenly between the middles of the cells, as they do where a region's buckets are fitted alone; the
+rule is linear and the same in every region, so that parents stay the sums of their children.
 """
 
 from __future__ import annotations
@@ -15,12 +20,14 @@ from numpy.typing import NDArray
 from coco_opt.choices import SolverChoices
 from coco_opt.errors import ProblemError
 from coco_opt.groups.answers import GroupsAnswers, Loss
+from coco_opt.groups.buckets import Buckets, common_cells
 from coco_opt.groups.estimated.estimators import LOSSES, check_choice
 from coco_opt.groups.estimated.nearest import nearest, whole_histograms
 from coco_opt.histograms import CountOfCounts
 from coco_opt.privacy import Measurement
 from coco_opt.problems.cumulative_rounding import CumulativeRounding
 from coco_opt.problems.joint import JointL1, JointL2
+from coco_opt.problems.joint_sums import JointSumsL1, JointSumsL2
 from coco_opt.problems.tree import Tree
 
 FloatArray = NDArray[np.float64]
@@ -31,7 +38,7 @@ _GRID_BITS = 20  # fractional digits kept before rounding, so that parents are e
 
 @dataclass(frozen=True, eq=False, slots=True)
 class JointEstimate:
-    """The fitted tables before and after rounding, in groups, cells 0 .. max_size - 1, in the hierarchy's order.
+    """The fitted tables before and after rounding, in groups, sizes 0 .. max_size - 1, in the hierarchy's order.
 
     ``level_gaps`` float64[levels] are the fit's certified gap over the loss of each level alone: no other tables lower
     the whole loss by more than that share of the level's. A level that nothing was asked of has none (nan).
@@ -52,22 +59,74 @@ class JointEstimate:
 
 
 def joint(measurement: Measurement, solvers: SolverChoices, *, loss: Loss = "l1") -> JointEstimate:
-    """Return the joint estimate of all regions from cumulative answers, whatever levels were measured.
+    """Return the joint estimate of all regions from cumulative counts or buckets of them, at any measured levels.
 
     loss "l1" weighs a level by 1 / scale of its noise (maximum likelihood), "l2" by 1 / variance. Raises ProblemError
     where a measured level asked another query, SolverError where the fit misses its tolerance. Memory: about
-    sixteen tables of regions x max_size numbers.
+    sixteen tables of regions x max_size numbers, from buckets four.
     """
     check_choice("loss", loss, LOSSES)
     answers = GroupsAnswers(measurement)
-    table, weights = _data(answers, loss)
+    _check_queries(answers)
     tree, groups = Tree(answers.hierarchy.parent), answers.group_counts
-    problem = (JointL1 if loss == "l1" else JointL2)(tree, table, groups, weights)
+    cells = _common_cells(answers)
+    problem = _problem(answers, tree, loss) if cells is None else _from_sums(answers, tree, loss, cells)
     fitted = np.asarray(solvers.solve(problem), dtype=np.float64)
     gap = next((one.gap for one in solvers.certificates if one.problem == problem.kind), np.nan)
     gaps = _level_gaps(problem.losses(fitted), gap, answers)
+    if cells is not None:
+        fitted = _rising(fitted, cells, groups)
     whole, unproved = round_tables(tree, fitted, groups, solvers)
     return JointEstimate(fitted, whole, groups, gaps, unproved)
+
+
+def _check_queries(answers: GroupsAnswers) -> None:
+    for level in answers.measured_levels:
+        if answers.query(level) not in ("cumulative", "buckets"):
+            raise ProblemError(
+                f"level {level} was asked for its {answers.query(level)}: joint estimation needs the query "
+                "'cumulative' on every measured level"
+            )
+
+
+def _common_cells(answers: GroupsAnswers) -> Buckets | None:
+    """Return the stretches of sizes that no measured level's buckets tell apart, None where all ask single sizes."""
+    buckets = [answers.buckets(level) for level in answers.measured_levels]
+    return None if all(one is None for one in buckets) else common_cells(buckets, answers.max_size)
+
+
+def _problem(answers: GroupsAnswers, tree: Tree, loss: Loss) -> JointL1 | JointL2:
+    """Return the program on single sizes: answers (regions, max_size), zeros where nothing was measured."""
+    table = np.zeros((len(answers), answers.max_size))
+    for level in answers.measured_levels:
+        regions = answers.hierarchy.level_range(level)
+        table[regions.start : regions.stop] = answers.table(level)
+    return (JointL1 if loss == "l1" else JointL2)(tree, table, answers.group_counts, answers.weights(loss))
+
+
+def _from_sums(answers: GroupsAnswers, tree: Tree, loss: Loss, cells: Buckets) -> JointSumsL1 | JointSumsL2:
+    """Return the program on common cells; a region that was not measured has one bucket, of weight 0."""
+    table, begins = np.zeros((2, len(answers), cells.count))
+    begins[:, 0] = 1.0
+    for level in answers.measured_levels:
+        regions, buckets = answers.hierarchy.level_range(level), answers.buckets(level)
+        at = np.arange(cells.count) if buckets is None else np.searchsorted(cells.begin, buckets.begin)
+        table[regions.start : regions.stop, at] = answers.table(level)
+        begins[regions.start : regions.stop, at] = 1.0
+    widths, weights = cells.end - cells.begin, answers.weights(loss)
+    return (JointSumsL1 if loss == "l1" else JointSumsL2)(tree, table, begins, answers.group_counts, weights, widths)
+
+
+def _rising(fitted: FloatArray, cells: Buckets, groups: IntArray) -> FloatArray:
+    """Return rows (regions, max_size) that rise evenly between the middles of cells, from fits (regions, cells)."""
+    middles = np.append(0.5 * (cells.begin + cells.end - 1), cells.end[-1])
+    heights = np.column_stack([fitted, groups])
+    place = np.interp(np.arange(int(cells.end[-1])), middles, np.arange(middles.size))
+    left = np.floor(place).astype(np.int64)
+    part = place - left
+    rows: FloatArray = heights[:, left]
+    rows += part * (heights[:, np.minimum(left + 1, cells.count)] - rows)
+    return rows
 
 
 def _level_gaps(losses: FloatArray, gap: float, answers: GroupsAnswers) -> FloatArray:
@@ -77,20 +136,6 @@ def _level_gaps(losses: FloatArray, gap: float, answers: GroupsAnswers) -> Float
     asked = list(answers.measured_levels)
     gaps[asked] = gap / np.maximum(np.add.reduceat(losses, starts)[asked], 1.0)
     return gaps
-
-
-def _data(answers: GroupsAnswers, loss: Loss) -> tuple[FloatArray, FloatArray]:
-    """Return the noisy table (regions, max_size), zeros where nothing was measured, and the regions' weights."""
-    table = np.zeros((len(answers), answers.max_size))
-    for level in answers.measured_levels:
-        if answers.query(level) != "cumulative":
-            raise ProblemError(
-                f"level {level} was asked for its {answers.query(level)}: joint estimation needs the query "
-                "'cumulative' on every measured level"
-            )
-        regions = answers.hierarchy.level_range(level)
-        table[regions.start : regions.stop] = answers.table(level)
-    return table, answers.weights(loss)
 
 
 def round_tables(tree: Tree, fitted: FloatArray, groups: IntArray, solvers: SolverChoices) -> tuple[IntArray, float]:

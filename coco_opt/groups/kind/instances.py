@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from coco_opt.choices import SolverChoices
 from coco_opt.config.model import Config
 from coco_opt.groups.answers import GroupsAnswers, RegionAnswer
+from coco_opt.groups.buckets import Buckets, common_cells
 from coco_opt.groups.estimated.estimates import SizeEstimate
 from coco_opt.groups.estimated.estimators import estimate
 from coco_opt.groups.estimated.group_counts import with_group_counts
@@ -36,6 +37,8 @@ from coco_opt.problems import (
     IsotonicL2,
     JointL1,
     JointL2,
+    JointSumsL1,
+    JointSumsL2,
     Marginals,
     SimplexProjection,
     Tree,
@@ -81,11 +84,15 @@ def instances_of(measurement: Measurement, config: Config) -> list[Instance]:
     region = max(answers.hierarchy.level_range(level), key=lambda region: int(answers.group_counts[region]))
     top = _cells(answers[region])
     below = level + 1 in answers.measured_levels
-    children = [_cells(answers[child]) for child in answers.hierarchy.children(region)] if below else []
+    asked = [answers[child] for child in answers.hierarchy.children(region)] if below else []
+    children = [_cells(one) for one in asked]
     solvers = SolverChoices()
     found = _of_region(top, method, solvers)
     if children and top.groups:
         found.append(_matching(top, children, method, level, solvers))
+    family = [answers[region], *asked]
+    if children and method.consistency == "joint" and any(one.buckets is not None for one in family):
+        return [*found, *_from_sums(family)]
     return [*found, *_programs([top, *children], method)] if children else found
 
 
@@ -166,6 +173,29 @@ def _programs(answers: Sequence[RegionAnswer], method: GroupsMethod) -> list[Ins
         Instance("joint_l1", table.size, lambda n: JointL1(tree, cut(n), groups, absolute)),
         Instance("joint_l2", table.size, lambda n: JointL2(tree, cut(n), groups, squares)),
         Instance("cumulative_rounding", table.size, lambda n: _rounded_joint(tree, cut(n), groups, squares)),
+    ]
+
+
+def _from_sums(answers: Sequence[RegionAnswer]) -> list[Instance]:
+    """Return the programs of "joint" in both losses on the common cells of a family's buckets."""
+    cells = common_cells([one.buckets for one in answers], answers[0].max_size)
+    tree = Tree(np.array([-1] + [0] * (len(answers) - 1)))
+    table, begins = np.zeros((2, len(answers), cells.count))
+    for row, one in enumerate(answers):
+        at = np.searchsorted(cells.begin, (one.buckets or Buckets.cells(one.max_size)).begin)
+        table[row, at], begins[row, at] = one.values, 1.0
+    groups = np.array([one.groups for one in answers], np.int64)
+    absolute = np.array([one.law.absolute_weight for one in answers])
+    squares = np.array([one.law.square_weight for one in answers])
+    widths = cells.end - cells.begin
+
+    def problem(kind: type[JointSumsL1] | type[JointSumsL2], unknowns: int, weights: Floats) -> AnyProblem:
+        kept = slice(0, max(1, min(cells.count, unknowns // len(answers))))
+        return kind(tree, table[:, kept], begins[:, kept], groups, weights, widths[kept])
+
+    return [
+        Instance("joint_sums_l1", table.size, lambda n: problem(JointSumsL1, n, absolute)),
+        Instance("joint_sums_l2", table.size, lambda n: problem(JointSumsL2, n, squares)),
     ]
 
 

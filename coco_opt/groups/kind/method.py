@@ -14,7 +14,7 @@ from coco_opt.groups.queries import GROUPS, plain_query
 from coco_opt.privacy import Asked
 
 _NAMES = {"joint": "joint estimation", "convex": "the convex program"}
-_READS = {"joint": ("cumulative",), "convex": ("sizes", "cumulative")}
+_READS = {"joint": ("cumulative", "buckets"), "convex": ("sizes", "cumulative")}
 _COVERAGE = 0.9
 
 
@@ -105,10 +105,10 @@ def _check_buckets(config: Config, asked: Asked) -> None:
             "'posterior' reads cumulative counts, buckets of them, and ranks: ask another groups.query than 'sizes'"
         )
         raise config.error("groups.consistency", message)
-    if consistency in ONE_PROGRAM and "buckets" in queries:
+    if consistency == "convex" and "buckets" in queries:
         message = (
-            f"{_NAMES[consistency]} reads single cells, not buckets of sizes: use 'posterior', 'matching', 'bottom_up' "
-            "or 'none', or leave the buckets out"
+            f"{_NAMES[consistency]} reads single cells, not buckets of sizes: use 'joint', 'posterior', 'matching', "
+            "'bottom_up' or 'none', or leave the buckets out"
         )
         raise config.error("groups.consistency", message)
 
@@ -116,9 +116,10 @@ def _check_buckets(config: Config, asked: Asked) -> None:
 def _check_queries(config: Config, asked: Asked) -> None:
     consistency: Consistency = config.method.consistency
     queries, reads = {plain_query(question) for question in size_questions(asked)}, _READS[consistency]
-    if len(queries) > 1 or not queries <= set(reads):
+    if not queries <= set(reads) or (consistency == "convex" and len(queries) > 1):
+        named = "'cumulative'" if consistency == "joint" else " or ".join(map(repr, reads))
         message = (
-            f"{_NAMES[consistency]} reads one query on every measured level, {' or '.join(map(repr, reads))}, and "
+            f"{_NAMES[consistency]} reads one query on every measured level, {named}, and "
             f"{', '.join(sorted(queries))} was asked: choose another consistency, or before measuring another "
             "groups.query"
         )

@@ -18,7 +18,7 @@ from coco_opt.groups.answers import max_size_of
 from coco_opt.groups.asked.optimised import Growths, best_growths, even_law, mean_logarithm, steep_law
 from coco_opt.groups.asked.predicted import Predictor, Regions
 from coco_opt.groups.buckets import Buckets
-from coco_opt.groups.estimated.method import Consistency, GroupsMethod
+from coco_opt.groups.estimated.method import ONE_PROGRAM, Consistency, GroupsMethod
 from coco_opt.groups.kind.look_alike import supposed_groups
 from coco_opt.groups.kind.rehearsal import Questions, Rehearsal, cost_of_sizes, extrapolated, questions_of
 from coco_opt.groups.queries import sensitivity
@@ -33,7 +33,7 @@ LEAST_RUNS = 3
 _SPLITS = 60  # tried
 _GAIN = 0.03  # of the mean logarithm of errors, for which another split is proposed
 _BEYOND = 2.0  # standard errors
-_READERS: tuple[Consistency, ...] = ("posterior", "matching")  # of buckets
+_READERS: tuple[Consistency, ...] = ("posterior", "joint", "matching")  # of buckets
 _BUCKETS = ", buckets"
 
 Candidates = Mapping[str, tuple[Questions, GroupsMethod]]
@@ -63,8 +63,11 @@ def optimised(
         growths = chosen.growths.growths
         notes.append(("Laws", f"supposed sizes: {' and '.join(chosen.laws)}"))
         if any(growths):
+            method = next(iter(candidates.values()))[1]
+            losses = {method.loss(level) for level in range(plan.asked.hierarchy.levels)}
             for name in _READERS:
-                every[name + _BUCKETS] = _with_buckets(plan, growths, next(iter(candidates.values()))[1], name)
+                if name not in ONE_PROGRAM or len(losses) == 1:
+                    every[name + _BUCKETS] = _with_buckets(plan, growths, method, name)
     runs = max(runs, LEAST_RUNS)
     errors = _rehearsed(plan, part, every, runs, reporter)
     tables.append(_rehearsed_figures(plan, errors))

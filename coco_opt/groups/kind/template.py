@@ -78,8 +78,8 @@ def asked_keys(asked: Asked) -> dict[str, Any]:
     if "buckets" in queries.values():
         buckets = [buckets_of(asked, level) for level in levels]
         keys["bucket_edges"] = [[] if one is None else one.begin.tolist() for one in buckets]
-    if set(queries.values()) - {"cumulative"}:
-        keys["consistency"] = "matching"  # the default, joint, reads cumulative counts of single sizes
+    if set(queries.values()) - {"cumulative", "buckets"}:
+        keys["consistency"] = "matching"  # the default, joint, reads cumulative counts
     share = counts_share_of(asked)
     if share is not None:
         keys.update(group_counts="private", group_counts_share=str(share))

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from time import perf_counter
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from coco_opt.errors import UnknownSolverError
 from coco_opt.problem import Problem
 from coco_opt.problems.cumulative_rounding import CumulativeRounding
 from coco_opt.problems.joint import JointFit, JointL1, JointL2
+from coco_opt.problems.joint_sums import JointSums
 from coco_opt.problems.tree import Tree
 from coco_opt.solution import Answer, Status
 
@@ -34,10 +35,10 @@ class AlternatingDirections:
     """Douglas-Rachford splitting, rounds of O(cells), stopped by the certified gap.
 
     The gap is brought below ``tolerance`` of the objective and then, for as long as that takes at most three times the
-    rounds, below ``level_tolerance`` of the smallest level's share of it (by the number of measured regions): a few
-    upper rows are a small part of an objective of thousands of leaves, and would be left loose. ``penalty`` scales the
-    penalties, which are chosen from the data: for p = 1 a region's weight over how far separate monotone fits of its
-    level are from adding up, for p = 2 three times its weight. ``threads`` (None: all cores) do not change the answer.
+    rounds, below ``level_tolerance`` of the loss of that measured level whose loss is least (or 1): a few upper rows
+    are a small part of an objective of thousands of leaves, and would be left loose. ``penalty`` scales the penalties,
+    which are chosen from the data: for p = 1 a region's weight over how far separate monotone fits of its level are
+    from adding up, for p = 2 three times its weight. ``threads`` (None: all cores) do not change the answer.
     The start is every region's own fit. Among optima (p = 1) the answer is the one it converges to: no corner of the
     optimal face, and measured midway between those with the fewest and the most entities.
     """
@@ -58,7 +59,7 @@ class AlternatingDirections:
         measured, keep = problem.pruned()
         threads = max(1, min(self.threads or os.cpu_count() or 1, measured.y.shape[1], keep.size))
         with ThreadPoolExecutor(threads) as pool:
-            search = _Search(measured, _Rounds(measured, self.penalty, pool, threads), threads)
+            search = Search(measured, _Rounds(measured, self.penalty, pool, threads), threads)
             status = search.run(self.tolerance, self.level_tolerance, self.max_iter)
         value = problem.expand(search.point, keep)
         prices = np.zeros(problem.y.shape)
@@ -66,7 +67,7 @@ class AlternatingDirections:
         return Answer(value, status, prices, search.rounds.done, perf_counter() - start)
 
 
-def _depths(tree: Tree) -> NDArray[np.int64]:
+def depths(tree: Tree) -> NDArray[np.int64]:
     """Return every region's number of regions above it."""
     depth = np.zeros(tree.nodes, np.int64)
     for v in range(1, tree.nodes):
@@ -74,20 +75,28 @@ def _depths(tree: Tree) -> NDArray[np.int64]:
     return depth
 
 
-def _least_share(problem: JointFit) -> float:
-    """Return the part of the measured regions that lie on the level with fewest of them."""
-    levels = _depths(problem.tree)[problem.weights > 0.0]
-    return float(np.unique(levels, return_counts=True)[1].min() / levels.size)
+class Rounds(Protocol):
+    """A splitting that takes rounds: ``m`` its monotone table, of which the leaves' rows are read."""
+
+    m: Floats
+    done: int
+
+    def take(self, rounds: int) -> None:
+        """Take some rounds."""
+
+    def prices(self) -> Floats:
+        """Return the multipliers that the state implies."""
 
 
-class _Search:
+class Search:
     """The best point and the best prices met so far, and the gap between them."""
 
-    def __init__(self, problem: JointFit, rounds: _Rounds, threads: int) -> None:
+    def __init__(self, problem: JointFit | JointSums, rounds: Rounds, threads: int = 1) -> None:
         self.problem, self.rounds, self.threads = problem, rounds, threads
         self.point: Floats = np.zeros(problem.y.shape)
-        self.prices: Floats = np.zeros(problem.y.shape)
+        self.prices: Floats = np.zeros(0)
         self._objective, self._bound = np.inf, -np.inf
+        self._level, self._least = depths(problem.tree), 0.0
 
     def run(self, tolerance: float, level_tolerance: float, max_iter: int) -> Status:
         """Take rounds until the gap is within the tolerances or a limit is met; look at it ever less often."""
@@ -97,7 +106,7 @@ class _Search:
             allowed = 0.99 * tolerance * max(1.0, self._objective)  # the judge sums in another order
             if gap <= allowed and status is not Status.OPTIMAL:
                 status, limit = Status.OPTIMAL, min(limit, _POLISH * max(self.rounds.done, 10))
-            aim = min(allowed, level_tolerance * _least_share(self.problem) * self._objective)
+            aim = min(allowed, level_tolerance * self._least)
             if gap <= aim or self.rounds.done >= limit:
                 return status
             if not np.isfinite(gap):
@@ -107,13 +116,22 @@ class _Search:
 
     def _look(self) -> float:
         point = self.problem.sums(self.rounds.m)
-        prices = self.problem.tightened(self.rounds.prices(), self.threads)
-        objective, gap = self.problem.objective(point), self.problem.gap(point, prices)
-        if objective - gap > self._bound:
+        prices = self.rounds.prices()
+        if isinstance(self.problem, JointFit):
+            prices = self.problem.tightened(prices, self.threads)
+        losses, gap = self.problem.losses(point), self.problem.gap(point, prices)
+        objective = float(losses.sum())
+        if objective - gap > self._bound or not self.prices.size:
             self._bound, self.prices = objective - gap, prices
         if objective < self._objective:
             self._objective, self.point = objective, point
+            self._least = self._least_loss(losses)
         return min(gap, self._objective - self._bound)
+
+    def _least_loss(self, losses: Floats) -> float:
+        """Return the loss of the measured level whose loss is least, at least 1."""
+        measured = np.unique(self._level[self.problem.weights > 0.0])
+        return max(1.0, float(np.bincount(self._level, losses)[measured].min()))
 
 
 class _Rounds:
@@ -155,7 +173,7 @@ class _Rounds:
         tree, weights = self._problem.tree, self._problem.weights
         passes = self._kernel.pass_weights(tree.first_child, np.ones(tree.nodes))
         far = self._kernel.displacement(tree.first_child, tree.parent, *passes, self.m, self._width)
-        depth = _depths(tree)
+        depth = depths(tree)
         level = np.bincount(depth, far) / np.bincount(depth)
         typical = float(np.abs(self.m - self._problem.y).mean(axis=1)[weights > 0].mean()) or 1.0
         return np.maximum(level, typical if tree.nodes == 1 else _LEAST * typical)[depth]

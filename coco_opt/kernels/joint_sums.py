@@ -1,0 +1,37 @@
+"""The nearest nondecreasing rows to a table of cells that stand for several sizes each."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.kernels.compile import compiled
+
+Floats = NDArray[np.float64]
+
+
+@compiled
+def monotone(table: Floats, widths: Floats, top: Floats, near: Floats) -> None:
+    """Write into ``near`` the nondecreasing rows within [0, top_v] nearest in sum_c widths_c (near - table)^2.
+
+    Pool adjacent violators: blocks of cells hold their weighted sum and their width, and rise strictly.
+    """
+    regions, cells = table.shape
+    sums, spans, ends = np.empty(cells), np.empty(cells), np.empty(cells, np.int64)
+    for v in range(regions):
+        block = -1
+        for c in range(cells):
+            total, span = widths[c] * table[v, c], widths[c]
+            while block >= 0 and sums[block] * span >= total * spans[block]:
+                total += sums[block]
+                span += spans[block]
+                block -= 1
+            block += 1
+            sums[block], spans[block], ends[block] = total, span, c + 1
+        at = 0
+        value = 0.0
+        for k in range(block + 1):
+            value = min(max(sums[k] / spans[k], value), top[v])  # never below the block before, whatever is rounded
+            for c in range(at, ends[k]):
+                near[v, c] = value
+            at = ends[k]

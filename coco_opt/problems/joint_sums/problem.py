@@ -1,0 +1,242 @@
+"""Joint estimation from sums: consistent cumulative tables nearest to noisy sums over buckets, in one convex program.
+
+Given a tree of regions, known numbers of groups G_v, cells c of widths n_c, and for each region a partition of its
+cells into buckets B of consecutive ones, whose sums were answered by y_v[B]::
+
+    minimise  sum_v w_v sum_B |sum_{c in B} n_c x_v[c] - y_v[B]|^p
+    subject to  x_v nondecreasing in c,  0 <= x_v <= G_v,  x_parent = sum of the children's x in every cell.
+
+It is ``coco_opt.problems.joint`` with the questions' linear map in it. A cell stands for n_c single sizes that no
+region tells apart: replacing the values of all regions in them by their means keeps order, bounds, tree and every sum,
+so that some optimum of the program over single sizes is constant there. Where widths are 1 and every cell is a bucket,
+both problems are one; of one region it is isotonic regression of the buckets' means, weighed by the buckets' widths for
+p = 1 and by their squares for p = 2.
+
+Multipliers are a price s for each answer, |s| <= w_v for p = 1, and 0 where w_v = 0; a cell's price is n_c times that
+of its bucket. With these the certified gaps are those of ``coco_opt.problems.joint.problem``, of losses by bucket.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from coco_opt.errors import ProblemError
+from coco_opt.forms import FloatArray
+from coco_opt.problem import Problem, plain_answer
+from coco_opt.problems.joint.data import checked_groups, checked_table, checked_weights
+from coco_opt.problems.tree.data import IntArray, Tree
+
+
+@dataclass(frozen=True, eq=False, init=False)
+class JointSums(Problem[NDArray[Any], FloatArray]):
+    """Base of both losses: data, constraints and certificate.
+
+    tree: a Tree or its parent array (regions,); y (regions, cells): the answer about a bucket stands at the cell where
+    it begins, what stands elsewhere is not read; begins (regions, cells): whether a bucket of the region begins there,
+    always true of the first; groups (regions,) whole, a parent's being the sum of its children's; weights (regions,) or
+    one number, nonnegative; widths (cells,) whole, at least 1. Values are float64 (regions, cells). Raises ProblemError
+    for anything else.
+    """
+
+    tree: Tree
+    y: FloatArray
+    begins: NDArray[np.bool_]
+    groups: IntArray
+    weights: FloatArray
+    widths: IntArray
+
+    def __init__(
+        self,
+        tree: Tree | ArrayLike,
+        y: ArrayLike,
+        begins: ArrayLike,
+        groups: ArrayLike,
+        weights: ArrayLike = 1.0,
+        widths: ArrayLike = 1,
+    ) -> None:
+        shape = tree if isinstance(tree, Tree) else Tree(tree)
+        table = checked_table(y, shape)
+        given = {
+            "y": table,
+            "begins": _checked_begins(begins, table.shape),
+            "groups": checked_groups(groups, shape),
+            "weights": checked_weights(weights, shape),
+            "widths": _checked_widths(widths, table.shape[1]),
+        }
+        object.__setattr__(self, "tree", shape)
+        for name, values in given.items():
+            values.setflags(write=False)
+            object.__setattr__(self, name, values)
+
+    @classmethod
+    def examples(cls) -> Mapping[str, Self]:
+        """Return one region, unlike buckets of parents and children, single cells, regions not asked, large counts."""
+        tree = [-1, 0, 0, 1, 1, 2]
+        rows = np.array([[3, 9, 8, 15], [5, 4, 4, 9], [2, 10, 7, 6], [-1, 2, 5, 4], [4, 3, 2, 5], [8, 1, 8, 7]])
+        begins = np.array([[1, 1, 1, 1], [1, 0, 1, 1], [1, 1, 0, 1], [1, 0, 0, 1], [1, 0, 1, 0], [1, 0, 0, 0]], bool)
+        groups = [16, 9, 7, 4, 5, 7]
+        return {
+            "tiny": cls([-1, 0], [[2, 1], [4, 0]], [[1, 1], [1, 0]], [3, 3]),
+            "one-region": cls([-1], [[-1, 9, 0, 7, 12]], [[1, 1, 0, 1, 1]], [9], widths=[1, 2, 1, 3, 1]),
+            "one-bucket": cls([-1, 0, 0], [[40], [11], [29]], np.ones((3, 1)), [12, 4, 8], [1.0, 0.5, 2.0], [5]),
+            "no-groups": cls([-1, 0], [[2, -1], [1, 0]], [[1, 1], [1, 0]], [0, 0]),
+            "cells": cls(tree, rows, np.ones((6, 4)), groups),
+            "levels": cls(tree, rows, begins, groups, widths=[1, 1, 2, 3]),
+            "half-measured": cls(tree, rows, begins, groups, [1.0, 0.0, 0.5, 2.0, 0.0, 0.0], [1, 1, 2, 3]),
+            "large-counts": cls(tree, 10**5 * rows, begins, 10**5 * np.array(groups), widths=[1, 1, 2, 3]),
+        }
+
+    @property
+    def variables(self) -> int:
+        """Return the number of cells of all regions."""
+        return self.y.size
+
+    @property
+    def starts(self) -> IntArray:
+        """Return where the buckets of all regions begin among all cells, region by region, int64[answers]."""
+        return np.flatnonzero(self.begins)
+
+    @property
+    def answers(self) -> FloatArray:
+        """Return the answers of all regions one after the other, float64[answers]."""
+        noisy: FloatArray = self.y[self.begins]
+        return noisy
+
+    @property
+    def answer_weights(self) -> FloatArray:
+        """Return the weight of every answer, float64[answers]."""
+        return np.repeat(self.weights, self.begins.sum(axis=1))
+
+    @property
+    def scale(self) -> float:
+        """Return the largest magnitude in the data, at least 1."""
+        return max(1.0, float(np.abs(self.answers).max(initial=0.0)), float(self.groups.max()))
+
+    def bucket_sums(self, x: NDArray[Any]) -> FloatArray:
+        """Return the sums that the questions ask of a table (regions, cells), float64[answers]."""
+        return np.asarray(np.add.reduceat((x * self.widths).ravel(), self.starts), np.float64)
+
+    def cell_prices(self, prices: FloatArray) -> FloatArray:
+        """Return the price of every cell (regions, cells) from those of the answers."""
+        lengths = np.diff(self.starts, append=self.y.size)
+        return np.repeat(prices, lengths).reshape(self.y.shape) * self.widths
+
+    def residuals(self, x: NDArray[Any]) -> FloatArray:
+        """Return sum less answer for every answer, float64[answers]."""
+        return self.bucket_sums(x) - self.answers
+
+    def accept(self, answer: Any) -> NDArray[Any]:
+        """Return the answer as int64 or float64."""
+        return plain_answer(answer)
+
+    def violation(self, x: NDArray[Any]) -> float:
+        """Return the largest decrease in a row, excess over a bound or error of a sum."""
+        x = plain_answer(x)
+        if x.shape != self.y.shape or not np.isfinite(x).all():
+            return np.inf
+        decrease = -float(np.diff(x, axis=1).min(initial=0.0))
+        beyond = max(-float(x.min(initial=0.0)), float((x - self.groups[:, None]).max(initial=0.0)))
+        return max(decrease, beyond, float(np.abs(x - self.sums(x)).max(initial=0.0)))
+
+    def repair(self, x: NDArray[Any]) -> NDArray[Any]:
+        """Return the sums of the leaves' rows, each projected on the nondecreasing ones within its bounds."""
+        if x.shape != self.y.shape or not np.isfinite(x).all():
+            return x
+        return self.sums(self.nearest_rows(np.array(x, dtype=np.float64)))
+
+    def nearest_rows(self, table: FloatArray) -> FloatArray:
+        """Return the nearest nondecreasing rows within each region's bounds, cells weighed by their widths."""
+        from coco_opt.kernels import joint_sums
+
+        near = np.empty(table.shape)
+        joint_sums.monotone(table, self.widths.astype(np.float64), self.groups.astype(np.float64), near)
+        return near
+
+    def sums(self, table: NDArray[Any]) -> NDArray[Any]:
+        """Return a table (regions, cells) with the rows of inner regions replaced by their children's sums."""
+        from coco_opt.kernels import joint_certificate
+
+        total = np.array(table, order="C")
+        joint_certificate.add_upward(self.tree.first_child, total)
+        return total
+
+    def multipliers(self, x: NDArray[Any]) -> FloatArray:
+        """Rebuild prices from x: the losses' slopes, 0 at a kink. Exact for an optimal x if p = 2."""
+        return self.slopes(self.residuals(np.asarray(x, dtype=np.float64)))
+
+    def admissible(self, multipliers: FloatArray) -> FloatArray:
+        """Return the nearest valid prices; zeros for a wrong shape."""
+        prices = np.asarray(multipliers, dtype=np.float64)
+        if prices.shape != (int(self.begins.sum()),):
+            return np.zeros(int(self.begins.sum()))
+        return self.limited(np.where(np.isfinite(prices), prices, 0.0))
+
+    def gap(self, x: NDArray[Any], multipliers: FloatArray) -> float:
+        """Return the certified gap: what losses and leaves' rows are above the least that the prices allow."""
+        from coco_opt.kernels import joint_certificate
+
+        values, prices = np.asarray(x, dtype=np.float64), self.limited(multipliers)
+        cells, leaves = self.cell_prices(prices), np.flatnonzero(self.tree.is_leaf)
+        paths = joint_certificate.path_sums(self.tree.parent, leaves, cells) + cells[leaves]
+        order = joint_certificate.leaves_gap(values[leaves], paths, self.groups[leaves].astype(np.float64))
+        return self.loss_gap(self.residuals(values), prices) + float(order)
+
+    @property
+    def resolution(self) -> float:
+        """Return what the rounding of suffix sums of prices costs: each is off by their digits, all groups pay."""
+        eps, depth = float(np.finfo(np.float64).eps), 1 + int(np.log2(self.tree.nodes))
+        price = float(np.abs(self.slopes(np.ones(self.starts.size))).max(initial=0.0))
+        return float(eps * self.widths.sum() * depth * price * float(self.groups[0]))
+
+    def objective(self, x: NDArray[Any]) -> float:
+        """Return the sum of all regions' losses."""
+        return float(self.losses(x).sum())
+
+    def losses(self, x: NDArray[Any]) -> FloatArray:
+        """Return each region's weighted loss (regions,)."""
+        each = self.answer_losses(self.residuals(np.asarray(x, np.float64)))
+        region = np.repeat(np.arange(self.tree.nodes), self.begins.sum(axis=1))
+        return np.asarray(np.bincount(region, each, self.tree.nodes), np.float64)
+
+    @abstractmethod
+    def answer_losses(self, residual: FloatArray) -> FloatArray:
+        """Return the weighted loss of every answer [answers]."""
+
+    @abstractmethod
+    def slopes(self, residual: FloatArray) -> FloatArray:
+        """Return the losses' derivatives at residuals [answers]."""
+
+    @abstractmethod
+    def limited(self, prices: FloatArray) -> FloatArray:
+        """Return a copy of prices [answers] moved to the nearest valid ones."""
+
+    @abstractmethod
+    def loss_gap(self, residual: FloatArray, prices: FloatArray) -> float:
+        """Return the sum over all answers of loss + conjugate - price times residual, each nonnegative."""
+
+    @abstractmethod
+    def shifts(self, residual: FloatArray, spans: FloatArray, penalty: FloatArray) -> FloatArray:
+        """Return t [answers] least in loss(residual + span t) + penalty span t^2 / 2, spans being sums of widths."""
+
+
+def _checked_begins(begins: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.bool_]:
+    given = np.asarray(begins)
+    if given.shape != shape or given.dtype.kind not in "biuf" or not np.isin(given, (0, 1)).all():
+        raise ProblemError("begins must tell of every region and cell whether a bucket begins there, 0 or 1")
+    found = given.astype(np.bool_)
+    if not found[:, 0].all():
+        raise ProblemError("a bucket must begin at the first cell of every region")
+    return found
+
+
+def _checked_widths(widths: ArrayLike, cells: int) -> IntArray:
+    given = np.asarray(widths)
+    if given.shape not in ((), (cells,)) or given.dtype.kind not in "iu" or (given < 1).any():
+        raise ProblemError(f"widths must be whole numbers of at least 1, one for each of the {cells} cells")
+    return np.array(np.broadcast_to(given, (cells,)), np.int64)
