@@ -102,7 +102,9 @@ class Elsewhere(ABC):
         finally:
             path.unlink(missing_ok=True)
 
-    def map(self, task: Callable[[ItemT], ResultT], items: Sequence[ItemT], done: Done | None = None) -> list[ResultT]:
+    def map(
+        self, task: Callable[[ItemT], ResultT], items: Sequence[ItemT], done: Done[ResultT] | None = None
+    ) -> list[ResultT]:
         """Return the results of a task for all items, in their order; see ``Executor``. One item is run here."""
         if len(items) < 2:
             return mapped_here(task, items, done)
@@ -120,7 +122,7 @@ class Elsewhere(ABC):
                     raise failure
                 found[place] = value
                 if done is not None:
-                    done(place)
+                    done(place, value)
             return [cast(ResultT, found[place]) for place in range(len(items))]
         finally:
             shutil.rmtree(folder, ignore_errors=True)

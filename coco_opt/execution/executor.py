@@ -15,8 +15,8 @@ ResultT = TypeVar("ResultT")
 ValueT = TypeVar("ValueT")
 ValueT_co = TypeVar("ValueT_co", covariant=True)
 
-Done = Callable[[int], None]
-"""Told the place of an item whose result is there, once each, in the order they finish, by the thread that maps."""
+Done = Callable[[int, ResultT], None]
+"""Told the place of an item and its result, once each, in the order they finish, by the thread that maps."""
 
 
 class Shared(Protocol[ValueT_co]):
@@ -44,7 +44,9 @@ class Executor(Protocol):
     def share(self, value: ValueT) -> AbstractContextManager[Shared[ValueT]]:
         """Hold a value where all tasks find it, until the block ends."""
 
-    def map(self, task: Callable[[ItemT], ResultT], items: Sequence[ItemT], done: Done | None = None) -> list[ResultT]:
+    def map(
+        self, task: Callable[[ItemT], ResultT], items: Sequence[ItemT], done: Done[ResultT] | None = None
+    ) -> list[ResultT]:
         """Return the results of a task for all items, in their order.
 
         What the first item to fail raises ends the others. Raises WorkerError where workers die again and again.
@@ -85,7 +87,9 @@ class Threads:
         """Hold a value, which every thread sees as it is."""
         yield Here(value)
 
-    def map(self, task: Callable[[ItemT], ResultT], items: Sequence[ItemT], done: Done | None = None) -> list[ResultT]:
+    def map(
+        self, task: Callable[[ItemT], ResultT], items: Sequence[ItemT], done: Done[ResultT] | None = None
+    ) -> list[ResultT]:
         """Return the results of a task for all items, in their order; see ``Executor``."""
         if self.workers == 1 or len(items) < 2:
             return mapped_here(task, items, done)
@@ -95,7 +99,7 @@ class Threads:
             for future in as_completed(futures):
                 future.result()
                 if done is not None:
-                    done(futures[future])
+                    done(futures[future], future.result())
             return [future.result() for future in futures]
         finally:
             pool.shutdown(cancel_futures=True)
@@ -110,13 +114,15 @@ class Threads:
         self.close()
 
 
-def mapped_here(task: Callable[[ItemT], ResultT], items: Sequence[ItemT], done: Done | None = None) -> list[ResultT]:
+def mapped_here(
+    task: Callable[[ItemT], ResultT], items: Sequence[ItemT], done: Done[ResultT] | None = None
+) -> list[ResultT]:
     """Return the results of all items, one after the other in the calling thread."""
     results = []
     for place, item in enumerate(items):
         results.append(task(item))
         if done is not None:
-            done(place)
+            done(place, results[-1])
     return results
 
 

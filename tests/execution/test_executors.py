@@ -30,10 +30,10 @@ def executor(request: pytest.FixtureRequest) -> Iterator[Executor]:
 
 
 def test_results_come_in_order_and_each_is_told_once(executor: Executor) -> None:
-    told: list[int] = []
-    assert executor.map(negated, range(7), told.append) == [-item for item in range(7)]
-    assert sorted(told) == list(range(7))
-    assert executor.map(negated, [5], told.append) == [-5]
+    told: list[tuple[int, int]] = []
+    assert executor.map(negated, range(7), lambda *done: told.append(done)) == [-item for item in range(7)]
+    assert sorted(told) == [(item, -item) for item in range(7)]
+    assert executor.map(negated, [5], lambda *done: told.append(done)) == [-5]
     assert executor.map(negated, []) == []
 
 

@@ -26,7 +26,7 @@ from coco_opt.topdown.estimated.estimate import TablesResult, estimate_tables
 from coco_opt.topdown.estimated.level import LevelSplit, level_split
 from coco_opt.topdown.estimated.method import TopdownMethod
 from coco_opt.topdown.estimated.sparse_tables import SparseTables
-from coco_opt.topdown.estimated.step import split_step
+from coco_opt.topdown.estimated.step import SplitStep, split_step
 from coco_opt.topdown.invariants import RegionBounds
 from coco_opt.topdown.plan import TablePlan
 from coco_opt.topdown.queries import parse_queries, parse_query
@@ -90,34 +90,35 @@ def test_batches_give_the_tables_of_one_problem_after_the_other(
             assert mine.violation <= 1e-9
 
 
-def prepared(seed: int) -> tuple[LevelSplit, SparseTables, range]:
-    """Return what splits the last level at once, its parents' true tables, and all of them."""
+def prepared(seed: int) -> tuple[SplitStep, LevelSplit, SparseTables, range]:
+    """Return a step, what splits the last level at once, its parents' true tables, and all of them."""
     tree, tables = ragged(np.random.default_rng(seed))
     measurement = measured(seed, tree, SCHEMA, tables, QUERIES, 3)
     method = TopdownMethod(seed=3)
-    whole = level_split(split_step(TableAnswers.of(measurement), method, SolverChoices()), 2)
+    step = split_step(TableAnswers.of(measurement), method, SolverChoices())
+    whole = level_split(step, 2)
     assert whole is not None
     regions = tree.level_range(2)
-    return whole, SparseTables.of(tree.aggregate(tables)[regions.start : regions.stop]), range(len(regions))
+    return step, whole, SparseTables.of(tree.aggregate(tables)[regions.start : regions.stop]), range(len(regions))
 
 
 @pytest.mark.usefixtures("batches")
 @pytest.mark.parametrize("seed", range(3))
 def test_a_level_judges_tables_as_the_problems_do(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
-    whole, above, parents = prepared(seed)
+    step, whole, above, parents = prepared(seed)
     kept: list[SplitLevel] = []
     split = LevelSplit._split
 
-    def noted(self: LevelSplit, problem: SplitLevel) -> Any:
+    def noted(self: LevelSplit, step: SplitStep, problem: SplitLevel) -> Any:
         kept.append(problem)
-        return split(self, problem)
+        return split(self, step, problem)
 
     monkeypatch.setattr(LevelSplit, "_split", noted)
-    assert any(part is not None for part in whole(above, parents))
+    assert any(part is not None for part in whole(step, above, parents))
     level = kept[0]
     found, rested = whole.splitter.split_level(level)
     assert rested.any()
-    rng, hierarchy = np.random.default_rng(seed), whole.step.measured.hierarchy
+    rng, hierarchy = np.random.default_rng(seed), step.measured.hierarchy
     for tables in (found, found * rng.uniform(0.5, 1.5, found.size)):
         judged = level.judge(tables)
         chosen = [v for at, v in enumerate(hierarchy.level_range(2)) if np.diff(above.offsets)[at]]
@@ -126,7 +127,7 @@ def test_a_level_judges_tables_as_the_problems_do(monkeypatch: pytest.MonkeyPatc
             children = hierarchy.children(region)
             at = region - hierarchy.level_range(2).start
             parent = above.dense(at, at + 1)[0].astype(np.float64)
-            problem = TopdownSplit(whole.step.terms(children, whole.queries), parent)
+            problem = TopdownSplit(step.terms(children, whole.queries), parent)
             part = slice(int(level.places[number]), int(level.places[number + 1]))
             table = tables[part].reshape(problem.kept.size, -1)
             x = problem.expand(table)

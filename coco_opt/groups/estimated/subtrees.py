@@ -97,7 +97,7 @@ def estimate_subtrees(
     count = _Count(len(hierarchy.leaves) if method.consistency == "bottom_up" else hierarchy.regions, progress)
     with executor.share(answers) as shared:
         chunks = [chunk for level in above for chunk in _chunks(hierarchy.level_range(level), executor.workers)]
-        fits = executor.map(RegionFits(shared, method, solvers), chunks, lambda place: count.add(len(chunks[place])))
+        fits = executor.map(RegionFits(shared, method, solvers), chunks, lambda place, _: count.add(len(chunks[place])))
         estimates = [one for found, certificates in fits for one in found]
         for _, certificates in fits:
             solvers.merge(certificates)
@@ -133,7 +133,7 @@ def _mapped(
         else len(_levels_below(hierarchy, chunk)[-1])
         for chunk in chunks
     ]
-    found = executor.map(task, chunks, lambda place: count.add(fitted[place]))
+    found = executor.map(task, chunks, lambda place, _: count.add(fitted[place]))
     for _, certificates in found:
         task.solvers.merge(certificates)
     return [part for part, _ in found]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -9,6 +12,7 @@ from numpy.typing import NDArray
 
 from coco_opt.choices import Certificate, SolverChoices
 from coco_opt.errors import InputError, ProblemError, SolverError
+from coco_opt.execution import Executor, Threads
 from coco_opt.histograms import Hierarchy
 from coco_opt.operators import Operator
 from coco_opt.privacy.measurement import Measurement
@@ -17,6 +21,7 @@ from coco_opt.topdown.answers import TableAnswers
 from coco_opt.topdown.estimated.best_linear import LinearEstimates, best_linear
 from coco_opt.topdown.estimated.core import core_fits
 from coco_opt.topdown.estimated.failsafe import Relaxation
+from coco_opt.topdown.estimated.linear import linear_stage
 from coco_opt.topdown.estimated.method import TopdownMethod, misfit
 from coco_opt.topdown.estimated.recursion import AfterLevel, Checkpoint, Progress, bottom_up, top_down
 from coco_opt.topdown.estimated.sparse_tables import SparseTables
@@ -76,49 +81,67 @@ def estimate_tables(
     solvers: SolverChoices | None = None,
     *,
     threads: int = 1,
+    executor: Executor | None = None,
     progress: Progress | None = None,
     after_level: AfterLevel | None = None,
     resume_from: Checkpoint | None = None,
 ) -> TablesResult:
     """Return whole nonnegative tables that add up and satisfy the measurement's invariants and bounds.
 
-    Reads the measurement only: it is post-processing and costs no privacy. ``threads`` split regions side by side, and
-    the answer does not depend on them; ``progress`` is told the regions done and their number. ``after_level`` is given
-    what is done after each level, and ``resume_from`` goes on from there (top-down estimations only). With fallback
-    solvers (``SolverChoices``) tables that hold end every fit that solvers miss, and ``unproved`` counts them; where
-    even the failsafe finds no room, all is made anew from the minimal schema, which always has it. Raises
-    ProblemError for a method that cannot read what was measured and where no tables satisfy the constraints,
-    SolverError where a solver misses its tolerance; both name the region.
+    Reads the measurement only: it is post-processing and costs no privacy. ``threads`` split regions side by side, or
+    the workers of an ``executor``, and the answer does not depend on them; ``progress`` is told the regions done and
+    their number. ``after_level`` is given what is done after each level, and ``resume_from`` goes on from there
+    (top-down estimations only). With fallback solvers (``SolverChoices``) tables that hold end every fit that solvers
+    miss, and ``unproved`` counts them; where even the failsafe finds no room, all is made anew from the minimal schema,
+    which always has it. Raises ProblemError for a method that cannot read what was measured and where no tables satisfy
+    the constraints, SolverError where a solver misses its tolerance; both name the region.
     """
     check_threads(threads)
+    run_by = Threads(int(threads)) if executor is None else executor
     chosen = TopdownMethod() if method is None else method
-    if chosen.seed is None:
-        chosen = replace(chosen, seed=seed_of(measurement))
     used = SolverChoices() if solvers is None else solvers
-    measured = TableAnswers.of(measurement)
+    with _seeding(measurement, chosen, run_by.workers) as seed:
+        measured = TableAnswers.of(measurement)
+        _check_method(measured, chosen)
+        stage = linear_stage(measured) if chosen.estimation == "full" else None
+        chosen = replace(chosen, seed=seed())
     facts = measured.invariants
-    names, levels = [query.name for query in measured.queries], {level for level, _ in measured.asked}
-    unfit = misfit(chosen, names, levels, measured.hierarchy.levels, {one.level for one in facts.stated})
-    if unfit is not None:
-        raise ProblemError(unfit[1])
-    step = split_step(measured, chosen, used, None if resume_from is None else resume_from.core)
+    step = split_step(measured, chosen, used, None if resume_from is None else resume_from.core, stage)
     if chosen.estimation == "bottom_up":
         if resume_from is not None:
             raise ProblemError("bottom-up estimation has one level to do and cannot resume")
-        done = bottom_up(step, threads=threads, progress=progress)
+        done = bottom_up(step, executor=run_by, progress=progress)
         if after_level is not None:
             after_level(done)
     else:
         try:
-            done = top_down(step, threads=threads, progress=progress, after_level=after_level, resume_from=resume_from)
+            done = top_down(step, executor=run_by, progress=progress, after_level=after_level, resume_from=resume_from)
         except (ProblemError, SolverError):
             # Tables made from above may leave no room below. The classes of all regions at once always have it.
             if not used.fallback or not facts or step.core is not None or not core_fits(facts.system):
                 raise
-            step = split_step(measured, replace(chosen, implied="minimal_schema"), used)
-            done = top_down(step, threads=threads, progress=progress)
+            step = split_step(measured, replace(chosen, implied="minimal_schema"), used, stage=stage)
+            done = top_down(step, executor=run_by, progress=progress)
     tables, relaxed, unproved = done.tables, done.relaxed, done.unproved
     return TablesResult(measured.hierarchy, measured.schema, tables, relaxed, used.certificates, unproved, step.implied)
+
+
+@contextmanager
+def _seeding(measurement: Measurement, method: TopdownMethod, workers: int) -> Iterator[Callable[[], int]]:
+    """Give what returns the seed of ties: all answers go into it, so with several workers a thread makes it beside."""
+    if method.seed is not None or workers == 1:
+        yield lambda: seed_of(measurement) if method.seed is None else method.seed
+        return
+    with ThreadPoolExecutor(1) as beside:
+        yield beside.submit(seed_of, measurement).result
+
+
+def _check_method(measured: TableAnswers, method: TopdownMethod) -> None:
+    facts = measured.invariants
+    names, levels = [query.name for query in measured.queries], {level for level, _ in measured.asked}
+    unfit = misfit(method, names, levels, measured.hierarchy.levels, {one.level for one in facts.stated})
+    if unfit is not None:
+        raise ProblemError(unfit[1])
 
 
 def linear_estimates(measurement: Measurement, *, full: bool | None = None) -> LinearEstimates:

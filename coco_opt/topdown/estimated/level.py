@@ -17,6 +17,7 @@ from time import perf_counter
 import numpy as np
 from numpy.typing import NDArray
 
+from coco_opt.histograms import Hierarchy
 from coco_opt.operators import Operator
 from coco_opt.problems.sparse_rows import SparseRows, stacked
 from coco_opt.problems.table_rounding import TableRounding
@@ -36,6 +37,8 @@ LEAST_PARENTS = 64
 
 _SAFE = 0.5  # of the tolerance
 _NUMBERS = 1 << 21  # answers or cells of a batch
+_LEAST_NUMBERS = 1 << 14  # below which a batch is mostly glue
+_A_WORKER = 4  # batches, so that none waits long for the last
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -74,9 +77,8 @@ class ExactClasses:
 
 @dataclass(frozen=True, eq=False)
 class LevelSplit:
-    """Splits many regions of one level at once; build it with ``level_split``."""
+    """Splits many regions of one level at once, by any step of the run; build it with ``level_split``."""
 
-    step: SplitStep
     level: int
     splitter: LevelSplitter
     rounder: LevelRounder
@@ -87,22 +89,25 @@ class LevelSplit:
     turn: Ints
     known: ExactClasses | None = None
 
-    def batches(self, above: SparseTables) -> Iterator[range]:
-        """Yield consecutive parents, counted in their level, whose numbers fit in memory together."""
-        hierarchy = self.step.measured.hierarchy
+    def batches(self, hierarchy: Hierarchy, above: SparseTables, workers: int = 1) -> Iterator[range]:
+        """Yield consecutive parents, counted in their level, whose numbers fit in memory together.
+
+        Several workers get some batches each; how parents are put together changes no answer.
+        """
         regions = hierarchy.level_range(self.level)
         children = np.diff(hierarchy.first_child[regions.start : regions.stop + 1])
         work = np.cumsum(children * np.maximum(np.diff(above.offsets), self.rows.shape[0]))
+        size = _NUMBERS if workers == 1 else max(_LEAST_NUMBERS, min(_NUMBERS, int(work[-1]) // (_A_WORKER * workers)))
         start = 0
         while start < len(regions):
-            most = _NUMBERS + (work[start - 1] if start else 0)
+            most = size + (work[start - 1] if start else 0)
             stop = max(start + 1, int(np.searchsorted(work, most, side="right")))
             yield range(start, stop)
             start = stop
 
-    def __call__(self, above: SparseTables, parents: range) -> list[SparseTables | None]:
+    def __call__(self, step: SplitStep, above: SparseTables, parents: range) -> list[SparseTables | None]:
         """Return the children's whole tables of consecutive parents, None for those left to the ordinary way."""
-        hierarchy, first = self.step.measured.hierarchy, self.step.measured.hierarchy.level_range(self.level).start
+        hierarchy, first = step.measured.hierarchy, step.measured.hierarchy.level_range(self.level).start
         bounds = hierarchy.first_child[first + parents.start : first + parents.stop + 1]
         offsets = above.offsets[parents.start : parents.stop + 1]
         open_parents = (np.diff(bounds) > 1) & (np.diff(offsets) > 0)
@@ -116,8 +121,8 @@ class LevelSplit:
         starts = np.concatenate([[0], np.cumsum(np.diff(offsets)[chosen])]).astype(np.int64)
         regions = np.concatenate([np.arange(bounds[at], bounds[at + 1]) for at in chosen])
         children = np.concatenate([[0], np.cumsum(np.diff(bounds)[chosen])]).astype(np.int64)
-        problem = self._problem(starts, above.cells[cells], above.counts[cells], children, regions)
-        tables, settled = self._split(problem)
+        problem = self._problem(step, starts, above.cells[cells], above.counts[cells], children, regions)
+        tables, settled = self._split(step, problem)
         level = RoundingLevel(
             self.passes,
             self.turn,
@@ -129,12 +134,12 @@ class LevelSplit:
             children,
             problem.places,
             tables,
-            self.step.method.seed or 0,
+            step.method.seed or 0,
         )
         begun = perf_counter()
         rounded = self.rounder.round_level(level)
         seconds = perf_counter() - begun
-        self.step.solvers.count(TableRounding, rounded.solves, rounded.gap, rounded.relative_gap, 0.0, seconds)
+        step.solvers.count(TableRounding, rounded.solves, rounded.gap, rounded.relative_gap, 0.0, seconds)
         for number, at in enumerate(chosen.tolist()):
             if settled[number] and rounded.done[number]:
                 part = slice(int(problem.places[number]), int(problem.places[number + 1]))
@@ -145,24 +150,26 @@ class LevelSplit:
                     found[at] = SparseTables.on(kept, whole.T, above.size)
         return found
 
-    def _problem(self, starts: Ints, cells: Ints, counts: Ints, children: Ints, regions: Ints) -> SplitLevel:
-        hierarchy = self.step.measured.hierarchy
+    def _problem(
+        self, step: SplitStep, starts: Ints, cells: Ints, counts: Ints, children: Ints, regions: Ints
+    ) -> SplitLevel:
+        hierarchy = step.measured.hierarchy
         rows = regions - hierarchy.level_range(self.level + 1).start
         answers, weights = np.empty((rows.size, self.rows.shape[0])), np.empty((rows.size, len(self.queries)))
         at = 0
         for number, query in enumerate(self.queries):
-            known, variances = self.step.known(self.level + 1, query)
+            known, variances = step.known(self.level + 1, query)
             assert known is not None
             answers[:, at : at + known.shape[1]] = known[rows]
             at += known.shape[1]
-            weights[:, number] = 1.0 / variances[rows] if self.step.method.weighting == "variance" else 1.0
+            weights[:, number] = 1.0 / variances[rows] if step.method.weighting == "variance" else 1.0
         people = counts.astype(np.float64)
         labels, exact = (
             (None, None) if self.known is None else (self.known.labels, self.known.counts[rows].astype(float))
         )
         return SplitLevel(self.rows, self.query_of, starts, cells, people, children, answers, weights, labels, exact)
 
-    def _split(self, problem: SplitLevel) -> tuple[Floats, NDArray[np.bool_]]:
+    def _split(self, step: SplitStep, problem: SplitLevel) -> tuple[Floats, NDArray[np.bool_]]:
         """Return the tables, and which are certified."""
         begun = perf_counter()
         prices = None
@@ -179,7 +186,7 @@ class LevelSplit:
             gap, most_relative, violation = (
                 float(one[settled].max()) for one in (judged.gap, relative, judged.violation)
             )
-            self.step.solvers.count(TopdownSplit, int(settled.sum()), gap, most_relative, violation, seconds)
+            step.solvers.count(TopdownSplit, int(settled.sum()), gap, most_relative, violation, seconds)
         return tables, settled
 
 
@@ -205,4 +212,4 @@ def level_split(step: SplitStep, level: int) -> LevelSplit | None:
     query_of = np.repeat(np.arange(len(operators)), [one.answers for one in operators])
     turn = np.repeat(np.arange(len(rounded)), [one.answers for one in rounded])
     rows, passes = stacked(operators, every), stacked(rounded, every)
-    return LevelSplit(step, level, splitter, rounder, queries, rows, query_of, passes, turn.astype(np.int64), known)
+    return LevelSplit(level, splitter, rounder, queries, rows, query_of, passes, turn.astype(np.int64), known)

@@ -1,19 +1,23 @@
-"""The recursion from the root to the leaves: parents of a level are independent, levels follow each other."""
+"""The recursion from the root to the leaves: parents of a level are independent, levels follow each other.
+
+Parents, some at a time, are the tasks of an executor; failsafes are not, for their changes meet in the regions above.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from threading import Lock
+from itertools import pairwise
 from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from coco_opt.choices import Certificate
 from coco_opt.errors import ProblemError, SolverError
+from coco_opt.execution import Executor, Shared, Threads
 from coco_opt.topdown.estimated.failsafe import NO_TABLES_FIT, Relaxation
-from coco_opt.topdown.estimated.level import level_split
+from coco_opt.topdown.estimated.level import LevelSplit, level_split
 from coco_opt.topdown.estimated.relaxed_split import relaxed_split, unsplit
 from coco_opt.topdown.estimated.sparse_tables import SparseTables
 from coco_opt.topdown.estimated.step import SplitStep
@@ -23,8 +27,10 @@ from coco_opt.topdown.facts.cuts import Cut
 Ints = NDArray[np.int64]
 Progress = Callable[[int, int], None]
 PartT = TypeVar("PartT")
-ResultT = TypeVar("ResultT")
+ItemT = TypeVar("ItemT")
 
+_TASKS = 64  # of one level, at most
+_A_WORKER = 8  # tasks, at least, where there are many workers
 _CHANGES = 50  # changed cells that a failsafe's record names
 
 
@@ -50,17 +56,86 @@ class Checkpoint:
 
 
 AfterLevel = Callable[[Checkpoint], None]
+Tables = SparseTables | Exception | None
+"""The whole tables of a region's children, why there are none, or None where another way is to be taken."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Splits:
+    """What a task made: one outcome a parent, and what the run's step is to take note of."""
+
+    outcomes: tuple[Tables, ...]
+    certificates: tuple[Certificate, ...]
+    unproved: Unproved
+    cuts: tuple[tuple[int, Cut], ...]
+
+    @classmethod
+    def of(cls, outcomes: Sequence[Tables], own: SplitStep) -> Splits:
+        """Return what a task made by a step of its own."""
+        cuts = () if own.cutting is None else own.cutting.sorted
+        return cls(tuple(outcomes), own.solvers.certificates, own.unproved.value, cuts)
+
+    @property
+    def regions(self) -> int:
+        """Return the number of regions that have tables."""
+        return sum(one.regions for one in self.outcomes if isinstance(one, SparseTables))
+
+    def note(self, step: SplitStep) -> None:
+        """Count into the run's step what the task's own step has counted."""
+        step.solvers.merge(self.certificates)
+        step.unproved.merge(self.unproved)
+        if step.cutting is not None:
+            step.cutting.resume(self.cuts)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class ParentsAtOnce:
+    """The task to split consecutive parents of a level in compiled calls, those that can be."""
+
+    step: Shared[SplitStep]
+    level: Shared[tuple[SparseTables, LevelSplit]]
+
+    def __call__(self, parents: range) -> Splits:
+        """Split parents, counted in their level."""
+        own, (above, whole) = self.step.value.fresh(), self.level.value
+        return Splits.of(whole(own, above, parents), own)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class ParentsOneByOne:
+    """The task to split some parents of a level, the first of which is region ``first``, one after the other."""
+
+    step: Shared[SplitStep]
+    above: Shared[SparseTables]
+    first: int
+
+    def __call__(self, parents: Sequence[int]) -> Splits:
+        """Split parents, by their regions."""
+        own, above = self.step.value.fresh(), self.above.value
+        return Splits.of([_split(own, above, region, region - self.first) for region in parents], own)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class LeavesAlone:
+    """The task to fit and round the children of some regions, bound by no parent."""
+
+    step: Shared[SplitStep]
+
+    def __call__(self, parents: Sequence[int | None]) -> Splits:
+        """Fit the children of some regions; of None the root."""
+        own = self.step.value.fresh()
+        return Splits.of([_alone(own, region) for region in parents], own)
 
 
 def top_down(
     step: SplitStep,
     *,
-    threads: int = 1,
+    executor: Executor | None = None,
     progress: Progress | None = None,
     after_level: AfterLevel | None = None,
     resume_from: Checkpoint | None = None,
 ) -> Checkpoint:
-    """Split every level in turn; the answer does not depend on ``threads``.
+    """Split every level in turn; the answer does not depend on the ``executor`` (default: this thread).
 
     ``progress`` is told the regions done and their number. Raises ProblemError or SolverError naming the region, and
     ProblemError for a checkpoint of another hierarchy or schema.
@@ -73,10 +148,12 @@ def top_down(
             step.cutting.resume(done.cuts)
     counter = _Counter(step.measured.hierarchy.regions, progress)
     counter.add(sum(tables.regions for tables in done.tables))
-    for level in range(done.level + 1, step.measured.hierarchy.levels):
-        done = _level(step, level, done, threads, counter)
-        if after_level is not None:
-            after_level(done)
+    run_by = Threads() if executor is None else executor
+    with run_by.share(step) as shared:
+        for level in range(done.level + 1, step.measured.hierarchy.levels):
+            done = _level(step, shared, level, done, run_by, counter)
+            if after_level is not None:
+                after_level(done)
     return done
 
 
@@ -88,13 +165,15 @@ def _check_fit(step: SplitStep, done: Checkpoint) -> None:
         raise ProblemError("the checkpoint to resume from is of another hierarchy or schema")
 
 
-def bottom_up(step: SplitStep, *, threads: int = 1, progress: Progress | None = None) -> Checkpoint:
+def bottom_up(step: SplitStep, *, executor: Executor | None = None, progress: Progress | None = None) -> Checkpoint:
     """Fit and round the leaves alone, and sum them: for measurements that bind nothing above (``method.misfit``)."""
     hierarchy = step.measured.hierarchy
     counter = _Counter(hierarchy.regions, progress)
-    groups = [None] if hierarchy.levels == 1 else list(hierarchy.level_range(hierarchy.levels - 2))
-    outcomes = _each(lambda region: _alone(step, region, counter), groups, threads)
-    levels = [SparseTables.joined(outcomes)]
+    parents = [None] if hierarchy.levels == 1 else list(hierarchy.level_range(hierarchy.levels - 2))
+    run_by = Threads() if executor is None else executor
+    with run_by.share(step) as shared:
+        outcomes = _mapped(step, LeavesAlone(shared), _chunks(parents, run_by.workers), run_by, counter)
+    levels = [SparseTables.joined(one for one in outcomes if isinstance(one, SparseTables))]
     for level in range(hierarchy.levels - 2, -1, -1):
         regions = hierarchy.level_range(level)
         levels.append(levels[-1].summed(hierarchy.first_child[regions.start : regions.stop] - regions.stop))
@@ -102,35 +181,40 @@ def bottom_up(step: SplitStep, *, threads: int = 1, progress: Progress | None = 
     return Checkpoint(tuple(reversed(levels)), unproved=step.unproved.value)
 
 
-def _alone(step: SplitStep, region: int | None, counter: _Counter) -> SparseTables:
+def _alone(step: SplitStep, region: int | None) -> SparseTables:
     try:
-        return counter.added(SparseTables.of(step.split(region, None)))
+        return SparseTables.of(step.split(region, None))
     except (ProblemError, SolverError) as error:
         failure = error
     try:
-        return counter.added(SparseTables.of(unsplit(step, region, failure)))
+        return SparseTables.of(unsplit(step, region, failure))
     except (ProblemError, SolverError) as error:
         failure = error
     raise _named(failure, step.name(region))
 
 
-def _level(step: SplitStep, level: int, done: Checkpoint, threads: int, counter: _Counter) -> Checkpoint:
+def _split(step: SplitStep, above: SparseTables, region: int, place: int) -> SparseTables | Exception:
+    try:
+        return SparseTables.of(step.split(region, above.dense(place, place + 1)[0]))
+    except (ProblemError, SolverError) as error:
+        return error
+
+
+def _level(
+    step: SplitStep, shared: Shared[SplitStep], level: int, done: Checkpoint, executor: Executor, counter: _Counter
+) -> Checkpoint:
     """Return the checkpoint with one level more."""
     if level == 0:
-        return _done(step, (_alone(step, None, counter),), ())
+        root = _alone(step, None)
+        counter.add(1)
+        return _done(step, (root,), ())
     above = step.measured.hierarchy.level_range(level - 1)
-
-    def one(region: int | None) -> SparseTables | Exception:
-        assert region is not None
-        try:
-            table = done.tables[-1].dense(region - above.start, region - above.start + 1)[0]
-            return counter.added(SparseTables.of(step.split(region, table)))
-        except (ProblemError, SolverError) as error:
-            return error
-
-    outcomes = _batched(step, level - 1, done.tables[-1], threads, counter)
+    outcomes = _batched(step, shared, level - 1, done.tables[-1], executor, counter)
     left = [region for region, outcome in zip(above, outcomes, strict=True) if outcome is None]
-    for region, outcome in zip(left, _each(one, left, threads), strict=True):
+    with executor.share(done.tables[-1]) as tables_above:
+        task = ParentsOneByOne(shared, tables_above, above.start)
+        found = _mapped(step, task, _chunks(left, executor.workers), executor, counter)
+    for region, outcome in zip(left, found, strict=True):
         outcomes[region - above.start] = outcome
     relaxed = list(done.relaxed)
     tables = list(done.tables)
@@ -153,19 +237,41 @@ def _done(step: SplitStep, tables: tuple[SparseTables, ...], relaxed: tuple[Rela
 
 
 def _batched(
-    step: SplitStep, level: int, tables: SparseTables, threads: int, counter: _Counter
-) -> list[SparseTables | Exception | None]:
+    step: SplitStep,
+    shared: Shared[SplitStep],
+    level: int,
+    tables: SparseTables,
+    executor: Executor,
+    counter: _Counter,
+) -> list[Tables]:
     """Return the children's tables of a level's regions that could be split at once, None for the others."""
     whole = level_split(step, level)
     if whole is None:
         return [None] * tables.regions
+    batches = list(whole.batches(step.measured.hierarchy, tables, executor.workers))
+    with executor.share((tables, whole)) as held:
+        return _mapped(step, ParentsAtOnce(shared, held), batches, executor, counter)
 
-    def one(parents: range) -> list[SparseTables | None]:
-        found = whole(tables, parents)
-        counter.add(sum(part.regions for part in found if part is not None))
-        return found
 
-    return [part for found in _each(one, list(whole.batches(tables)), threads) for part in found]
+def _mapped(
+    step: SplitStep,
+    task: Callable[[ItemT], Splits],
+    items: Sequence[ItemT],
+    executor: Executor,
+    counter: _Counter,
+) -> list[Tables]:
+    """Return the outcomes of all items, and take note of what their tasks counted, in the items' order."""
+    found = executor.map(task, items, lambda place, splits: counter.add(splits.regions))
+    for splits in found:
+        splits.note(step)
+    return [outcome for splits in found for outcome in splits.outcomes]
+
+
+def _chunks(parents: Sequence[PartT], workers: int) -> list[Sequence[PartT]]:
+    """Return parents cut into tasks of about equally many."""
+    tasks = min(len(parents), max(_TASKS, _A_WORKER * workers))
+    ends = [len(parents) * k // tasks for k in range(tasks + 1)] if tasks else []
+    return [parents[begin:end] for begin, end in pairwise(ends)]
 
 
 def _failsafe(
@@ -214,25 +320,13 @@ def _named(error: Exception, name: str) -> ProblemError | SolverError:
     return SolverError(message, error.solution) if isinstance(error, SolverError) else ProblemError(message)
 
 
-def _each(one: Callable[[PartT], ResultT], parts: Sequence[PartT], threads: int) -> list[ResultT]:
-    if threads <= 1:
-        return [one(part) for part in parts]
-    with ThreadPoolExecutor(threads) as pool:
-        return list(pool.map(one, parts))
-
-
 class _Counter:
-    """Tells how many regions are done, from any thread."""
+    """Tells how many regions are done."""
 
     def __init__(self, regions: int, progress: Progress | None) -> None:
-        self._done, self._regions, self._progress, self._lock = 0, regions, progress, Lock()
+        self._done, self._regions, self._progress = 0, regions, progress
 
     def add(self, regions: int) -> None:
-        with self._lock:
-            self._done += regions
-            if self._progress is not None and regions:
-                self._progress(self._done, self._regions)
-
-    def added(self, tables: SparseTables) -> SparseTables:
-        self.add(tables.regions)
-        return tables
+        self._done += regions
+        if self._progress is not None and regions:
+            self._progress(self._done, self._regions)

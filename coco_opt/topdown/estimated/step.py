@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,6 +75,11 @@ class SplitStep:
             oracle = self.cutting.oracle
             return ImpliedRecord("cuts", oracle.system.classes.count, self.cutting.count, oracle.kind)
         return BY_BOUNDS
+
+    def fresh(self) -> SplitStep:
+        """Return the same step with nothing counted yet: that of one task, whose counts are added to the run's."""
+        cutting = None if self.cutting is None else replace(self.cutting, found={})
+        return replace(self, solvers=self.solvers.fresh(), unproved=Tally(), cutting=cutting)
 
     def children(self, region: int | None) -> range:
         """Return the children of a region, or for None the root alone."""
@@ -226,13 +231,18 @@ class SplitStep:
 
 
 def split_step(
-    measured: TableAnswers, method: TopdownMethod, solvers: SolverChoices, core_leaves: Ints | None = None
+    measured: TableAnswers,
+    method: TopdownMethod,
+    solvers: SolverChoices,
+    core_leaves: Ints | None = None,
+    stage: LinearStage | None = None,
 ) -> SplitStep:
-    """Prepare the splits of a run; for estimation "full" this runs the linear stage's up pass.
+    """Prepare the splits of a run; for estimation "full" this runs the linear stage's up pass, unless it is given.
 
     ``core_leaves`` are the classes' counts in the leaves where an interrupted run has solved them already.
     """
-    stage = linear_stage(measured) if method.estimation == "full" else None
+    if stage is None and method.estimation == "full":
+        stage = linear_stage(measured)
     groups = method.groups([query.name for query in measured.queries])
     unproved, core, cutting = Tally(), None, None
     implied = implied_by(measured, method)

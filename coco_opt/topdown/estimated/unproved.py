@@ -43,6 +43,16 @@ class Tally:
         with self._lock:
             self.value = self.value.and_one(gap)
 
+    def merge(self, more: Unproved) -> None:
+        """Count in what a task has counted."""
+        with self._lock:
+            known = self.value
+            gap = max(known.gap, more.gap)
+            self.value = Unproved(known.steps + more.steps, gap, known.unknown + more.unknown)
+
+    def __reduce__(self) -> tuple[type[Tally], tuple[()]]:
+        return Tally, ()  # locks do not travel; whoever counts elsewhere begins anew
+
     def resume(self, before: Unproved) -> None:
         """Go on from the count of an interrupted run."""
         with self._lock:

@@ -100,6 +100,7 @@ class TablesKind:
             method.topdown,
             work.solvers,
             threads=work.threads,
+            executor=work.executor,
             progress=work.progress,
             after_level=None if files is None else files.keep,
             resume_from=None if files is None else files.last(),

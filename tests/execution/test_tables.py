@@ -1,0 +1,137 @@
+"""Tables estimated by every executor: the same tables, relaxed regions, cuts, certificates and checkpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import coco_opt.topdown.estimated.level as levels
+from coco_opt.execution import Executor, Threads, open_executor
+from coco_opt.files.measurement import read_measurement, write_measurement
+from coco_opt.histograms import Hierarchy
+from coco_opt.privacy import Measurement
+from coco_opt.topdown import TopdownMethod, estimate_tables
+from coco_opt.topdown.estimated.estimate import TablesResult
+from coco_opt.topdown.estimated.recursion import Checkpoint
+from coco_opt.topdown.invariants import RegionBounds
+from coco_opt.topdown.queries import parse_query
+from coco_opt.topdown.schema import Schema
+from tests.execution.tasks import ByFiles, Killing
+from tests.topdown.estimation import measured
+
+SCHEMA = Schema({"race": ["a", "b"], "age": ["minor", "adult"]})
+
+
+def tree(rng: np.random.Generator) -> tuple[Hierarchy, np.ndarray]:
+    paths = [
+        ("n", f"s{s}", f"s{s}c{c}", f"s{s}c{c}b{b}")
+        for s in range(3)
+        for c in range(int(rng.integers(1, 5)))
+        for b in range(int(rng.integers(1, 5)))
+    ]
+    return Hierarchy.from_paths(paths), rng.poisson(rng.gamma(0.5, 4.0, (len(paths), SCHEMA.size))).astype(np.int64)
+
+
+def plain(seed: int) -> Measurement:
+    hierarchy, leaves = tree(np.random.default_rng(seed))
+    return measured(seed, hierarchy, SCHEMA, leaves, ["total", "race", "detail"], 2)
+
+
+def bound(seed: int) -> Measurement:
+    """Return a measurement whose facts of two overlapping queries cut and relax regions."""
+    rng = np.random.default_rng(seed)
+    hierarchy, leaves = tree(rng)
+    tables, facts = hierarchy.aggregate(leaves), []
+    for text, level in (("race", 3), ("age", 3), ("race", 2), ("age", 1)):
+        query, regions = parse_query(text, SCHEMA), hierarchy.level_range(level)
+        true = query.operator.apply(tables[regions.start : regions.stop])
+        spare = rng.integers(0, 2, true.shape)
+        facts.append(RegionBounds(query, level, np.maximum(true - spare, 0), true + rng.integers(0, 2, true.shape)))
+    return measured(seed, hierarchy, SCHEMA, leaves, ["detail"], 1, [("total", 1)], facts)
+
+
+def same(a: TablesResult, b: TablesResult) -> bool:
+    figures = [
+        (
+            one.relaxed,
+            one.unproved,
+            one.implied,
+            [(row.problem, row.solver, row.solves, row.gap, row.violation, row.fallbacks) for row in one.certificates],
+            [(table.offsets.tolist(), table.cells.tolist(), table.counts.tolist()) for table in one.tables],
+        )
+        for one in (a, b)
+    ]
+    return figures[0] == figures[1]
+
+
+def cuts_of(done: Checkpoint) -> list[tuple[int, list[int], int]]:
+    return [(region, cut.weights.tolist(), cut.upper) for region, cut in done.cuts]
+
+
+CASES: dict[str, tuple[Callable[[int], Measurement], TopdownMethod]] = {
+    "full": (plain, TopdownMethod("full")),
+    "unbiased": (plain, TopdownMethod("classic", rounding="unbiased")),
+    "bottom up": (plain, TopdownMethod("bottom_up")),
+    "relaxed": (bound, TopdownMethod("classic", implied="bounds")),
+    "cuts": (bound, TopdownMethod("classic", implied="cuts")),
+    "minimal schema": (bound, TopdownMethod("classic", implied="minimal_schema")),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_workers_and_executors_change_nothing(case: str) -> None:
+    made, method = CASES[case]
+    relaxed = cuts = 0
+    for seed in range(2):
+        noisy, done = made(seed), list[Checkpoint]()
+        once = estimate_tables(noisy, method, after_level=done.append)
+        relaxed, cuts = relaxed + len(once.relaxed), cuts + once.implied.cuts
+        for workers in (2, 5):
+            with ByFiles(workers) as files:
+                for executor in (Threads(workers), files):
+                    again, told = list[Checkpoint](), list[tuple[int, int]]()
+                    found = estimate_tables(
+                        noisy,
+                        method,
+                        executor=executor,
+                        after_level=again.append,
+                        progress=lambda *at, told=told: told.append(at),  # type: ignore[misc]
+                    )
+                    assert same(once, found)
+                    assert [cuts_of(one) for one in again] == [cuts_of(one) for one in done]
+                    assert told[-1] == (noisy.hierarchy.regions,) * 2
+    assert (relaxed > 0, cuts > 0) == (case == "relaxed", case == "cuts")
+
+
+@pytest.fixture
+def batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(levels, "LEAST_PARENTS", 1)
+    monkeypatch.setattr(levels, "_LEAST_NUMBERS", 8)
+
+
+@pytest.mark.usefixtures("batches")
+def test_batches_of_any_size_give_the_same_tables() -> None:
+    noisy = plain(3)
+    once = estimate_tables(noisy, TopdownMethod(rounding="nearest"))
+    for workers in (2, 7):
+        with ByFiles(workers) as files:
+            assert same(once, estimate_tables(noisy, TopdownMethod(rounding="nearest"), executor=files))
+
+
+@pytest.mark.parametrize("name", ["processes", "dask"])
+def test_processes_and_dask_read_the_sealed_file_and_survive_a_kill(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("coco_opt.files.measurement.DENSE", 0)  # so that answers stay in their file
+    noisy = bound(1)
+    method = TopdownMethod("classic", implied="cuts")
+    write_measurement(tmp_path / "sealed", noisy, private=True)
+    sealed, _ = read_measurement(tmp_path / "sealed")
+    with open_executor(name, 2) as executor:
+        killing: Executor = Killing(executor, tmp_path, maps=3)  # type: ignore[assignment]
+        found = estimate_tables(sealed, method, executor=killing)
+    assert (tmp_path / "killed").exists()
+    assert same(estimate_tables(noisy, method), found)
