@@ -361,6 +361,20 @@ ROWS = (
         ),
     ),
     Evidence(
+        "What does not fit in memory",
+        "100,000 planted entities counted with 20 MB for the database: what lies where meanwhile, and after success, "
+        "refusals, a full disk and kill -9",
+        "rows spilled into a folder of mode 0700, none left",
+        _of(
+            "files",
+            "test_spill::test_texts_that_do_not_fit_are_counted_all_the_same",
+            "test_refusals_name_the_row_and_leave_nothing",
+            "test_a_full_disk_is_said",
+            "test_what_a_killed_process_left_is_removed_by_the_next",
+            "test_who_is_at_work_keeps_their_folder",
+        ),
+    ),
+    Evidence(
         "Messages",
         "1,000 strings planted in the private table of each kind, sought in every file and all output after success, "
         "eleven kinds of errors and kill -9",

@@ -11,11 +11,11 @@ import csv
 import os
 import re
 import unicodedata
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
@@ -30,17 +30,19 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _HEADER_LIMIT = 1 << 20
-_BATCH = 1 << 20
+_BATCH = 1 << 20  # rows
+_BUFFER = 1 << 20  # bytes of a file
 # Python's own limit of 131,072 characters a field would refuse what DuckDB reads: lines of up to 2 MB.
 csv.field_size_limit(max(csv.field_size_limit(), 1 << 21))
 _SETTINGS = (
-    "SET temp_directory = ''",
     "SET autoinstall_known_extensions = false",
     "SET autoload_known_extensions = false",
     "SET python_enable_replacements = false",
     "SET preserve_insertion_order = true",
     "SET threads = 2",
 )
+_MEMORY = "1GB"  # where DuckDB may write to disk: a process then stays below 2 GB
+_DISK_FULL = "the table does not fit in memory, nor on the disk of the private folder: free some of it"
 _DELIMITERS = (",", ";", "\t")
 _ENDS = {"\n": "LF (Unix)", "\r\n": "CRLF (Windows)", "\r": "CR (old Mac)"}
 _CSV_OPTIONS = (
@@ -91,14 +93,21 @@ class Loaded:
 
 
 @contextmanager
-def isolated(inputs: Sequence[Input]) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Open an in-memory DuckDB that can read the files among ``inputs`` and nothing else, and never writes to disk."""
+def isolated(inputs: Sequence[Input], spill: Path | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Open an in-memory DuckDB that can read the files among ``inputs`` and nothing else, and writes nowhere.
+
+    Given a private folder (``files.spill``), it takes little memory and puts there what it has no room for, rows as
+    they are.
+    """
     import duckdb
 
     con = duckdb.connect(":memory:")
     try:
         for setting in _SETTINGS:
             con.execute(setting)
+        con.execute(f"SET temp_directory = {_quoted('' if spill is None else str(spill))}")
+        if spill is not None:
+            con.execute(f"SET memory_limit = '{_MEMORY}'")
         # A name with * ? or [ is looked up by its escaped form first, then opened by its own.
         files = [one.path for one in inputs if one.path is not None]
         allowed = ", ".join(_quoted(name) for path in files for name in (str(path), _literal(path)))
@@ -121,30 +130,25 @@ def load(
     Raises InputError: file-not-found, unknown-format, empty-file, unreadable-file, malformed-row,
     out-of-memory and the codes of ``Columns.check``.
     """
-    called = columns.renamed(source.columns)
-    where, delimiter = source.where, ","
-    ours = {user: own for own, user in source.columns.items()}
+    called, ours = columns.renamed(source.columns), {user: own for own, user in source.columns.items()}
+    delimiter = ","
 
     def wanted(names: Sequence[str]) -> list[int]:
         return [k for k in called.kept(names) if not only or ours.get(names[k], names[k]) in only]
 
-    if isinstance(where, Frame):
-        names = list(where.table.column_names)
-        called.check(names, source.name, None)
-        kept = wanted(names)
-        quietly(source, lambda: _load_arrow(con, table, where.table, source, called, kept))
-    else:
+    opened = batches_of(source, columns)
+    if opened is None:
+        where = cast("Path", source.where)
         _check_file(where)
-        if source.is_csv:
-            names, delimiter = _csv_header(where, called.required)
-            called.check(names, source.name, 1)
-            kept = wanted(names)
-            _naming_line_ends(where, source.name, lambda: _load_csv(con, table, where, delimiter, len(names), kept))
-        else:
-            names = quietly(source, lambda: _parquet_names(where))
-            called.check(names, source.name, None)
-            kept = wanted(names)
-            quietly(source, lambda: _load_parquet(con, table, where, source, called, kept))
+        names, delimiter = _csv_header(where, called.required)
+        called.check(names, source.name, 1)
+        kept = wanted(names)
+        _naming_line_ends(where, source.name, lambda: _load_csv(con, table, where, delimiter, len(names), kept))
+    else:
+        names = list(opened.schema.names)
+        kept = wanted(names)
+        some = replace(opened, kept=tuple(kept))
+        quietly(source, lambda: load_texts(con, table, some.texts(), len(kept)))
     shown = tuple(names[k] for k in kept)
     return Loaded(con, table, source, tuple(ours.get(name, name) for name in shown), shown, delimiter)
 
@@ -165,17 +169,30 @@ class Batches:
         return bool(kinds.is_integer(kind) and not kinds.is_uint64(kind))
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
-        """Yield the Arrow arrays of the columns, a million rows at a time; any number of times."""
+        """Yield the Arrow arrays of the columns, a million rows at a time; any number of times. Texts are coded."""
+        return self._read([self._names[k] for k in range(len(self.kept)) if not self.whole(k)])
+
+    def texts(self) -> Iterator[tuple[Any, ...]]:
+        """Yield the same as Arrow arrays of strings."""
+        import pyarrow as pa
+
+        return (tuple(array.cast(pa.string()) for array in arrays) for arrays in self._read())
+
+    @property
+    def _names(self) -> list[str]:
+        return [self.schema.names[k] for k in self.kept]
+
+    def _read(self, coded: Sequence[str] = ()) -> Iterator[tuple[Any, ...]]:
         import pyarrow.parquet as pq
 
-        names = [self.schema.names[k] for k in self.kept]
-        where = self.source.where
+        names, where = self._names, self.source.where
         if isinstance(where, Frame):
             for batch in where.table.select(list(self.kept)).to_batches(max_chunksize=_BATCH):
                 yield tuple(batch.columns)
             return
-        texts = [name for column, name in enumerate(names) if not self.whole(column)]
-        with pq.ParquetFile(where, page_checksum_verification=True, read_dictionary=texts) as file:
+        # Unless told otherwise, Arrow reads a whole file ahead, and a whole column of a group of rows at once.
+        options = {"page_checksum_verification": True, "pre_buffer": False, "buffer_size": _BUFFER}
+        with pq.ParquetFile(where, read_dictionary=list(coded), **options) as file:
             for batch in file.iter_batches(batch_size=_BATCH, columns=names):
                 # By name: asked for a column x, Arrow's reader returns one called "x.y" as well.
                 yield tuple(batch.column(batch.schema.get_field_index(name)) for name in names)
@@ -251,7 +268,10 @@ def quietly(source: Path | Input, action: Callable[[], T]) -> T:
 def _classified(name: str, kind: str, text: str) -> InputError:
     """Choose a code and a row number from a foreign error; nothing else of its text is used."""
     if kind in ("OutOfMemoryException", "ArrowMemoryError", "MemoryError"):
-        return InputError("out-of-memory", "the table does not fit in memory", Place(name))
+        full = "max_temp_directory_size" in text
+        return InputError("out-of-memory", _DISK_FULL if full else "the table does not fit in memory", Place(name))
+    if "No space left" in text:
+        return InputError("out-of-memory", _DISK_FULL, Place(name))
     if kind in ("BinderException", "CatalogException", "ParserException", "ResourceInUseException"):
         return InputError("internal", f"could not be read, a bug here ({kind}): please report it", Place(name))
     line = re.search(r"CSV Error on Line: (\d+)", text)
@@ -349,31 +369,36 @@ def _parquet_names(path: Path) -> list[str]:
         return list(file.schema_arrow.names)
 
 
-def _load_parquet(
-    con: duckdb.DuckDBPyConnection, table: str, path: Path, source: Input, columns: Columns, kept: Sequence[int]
-) -> None:
-    import pyarrow.parquet as pq
+def load_texts(con: duckdb.DuckDBPyConnection, table: str, arrays: Iterable[tuple[Any, ...]], columns: int) -> None:
+    """Fill a new table with text columns c0, c1, ... from batches of Arrow strings, in their order and NFC.
 
-    with pq.ParquetFile(path, page_checksum_verification=True) as file:
-        _check_types(file.schema_arrow, source.name, columns)
-        every = file.schema_arrow.names
-        data = file.read([every[k] for k in kept])
-    # By name: asked for a column x, Arrow's reader returns one called "x.y" as well.
-    _load_arrow(con, table, data, source, columns, [data.column_names.index(every[k]) for k in kept])
-
-
-def _load_arrow(
-    con: duckdb.DuckDBPyConnection, table: str, data: Any, source: Input, columns: Columns, kept: Sequence[int]
-) -> None:
+    What stops the batches, Ctrl-C too, is raised as it is; DuckDB would wrap it.
+    """
+    import duckdb
     import pyarrow as pa
 
-    _check_types(data.schema, source.name, columns)
-    names = data.column_names
-    texts = {f"c{at}": data.column(names[k]).cast(pa.string()) for at, k in enumerate(kept)}
-    con.register("arrow_source", pa.table(texts))
-    chosen = ", ".join(f"nfc_normalize({name}) AS {name}" for name in texts)
-    con.execute(f"CREATE TABLE {table} AS SELECT {chosen} FROM arrow_source")
-    con.unregister("arrow_source")
+    schema = pa.schema([(f"c{k}", pa.string()) for k in range(columns)])
+    stopped: list[BaseException] = []
+
+    def batches() -> Iterator[Any]:
+        try:
+            for batch in arrays:
+                yield pa.record_batch(list(batch), schema=schema)
+        except (Exception, KeyboardInterrupt) as error:
+            stopped.append(error)
+            raise
+
+    con.register("arrow_source", pa.RecordBatchReader.from_batches(schema, batches()))
+    chosen = ", ".join(f"nfc_normalize({name}) AS {name}" for name in schema.names)
+    try:
+        con.execute(f"CREATE TABLE {table} AS SELECT {chosen} FROM arrow_source")
+    except duckdb.Error:
+        if not stopped:
+            raise
+    finally:
+        con.unregister("arrow_source")
+    if stopped:
+        raise stopped[0]
 
 
 def _check_types(schema: Any, name: str, columns: Columns) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from coco_opt.errors import ConfigError, InputError
+from coco_opt.files.spill import remove_spilled
 from coco_opt.privacy.private_files import foreign, write_private
 from coco_opt.releases.kind import Result
 
@@ -21,7 +22,7 @@ def new_run_id() -> str:
 
 
 def open_private_folder(folder: Path) -> Path:
-    """Create a folder only its owner can enter (0700), or check that it is one.
+    """Create a folder only its owner can enter (0700), or check that it is one, without what killed processes spilled.
 
     Raises ConfigError where it cannot be made, is a link or another user's, or others can enter it.
     """
@@ -36,6 +37,7 @@ def open_private_folder(folder: Path) -> Path:
         failure = f"the folder {folder.name!r} cannot be made: {error.strerror}"
     if failure:
         raise ConfigError("output.private", failure)
+    remove_spilled(folder)
     return folder
 
 

@@ -53,7 +53,7 @@ def test_whole_ids_count_as_their_texts_do(
         groups, entities = ({name: v.astype(kind) for name, v in one.items()} for one in (groups, entities))
         texts = read_tables(parquet("e.parquet", as_text(entities)), parquet("g.parquet", as_text(groups)), hierarchy)
         public = read_public(parquet("g.parquet", groups), hierarchy)
-        assert isinstance(public.group_leaf, GroupTable)
+        assert isinstance(public.groups, GroupTable)
         with monkeypatch.context() as only:
             only.setattr(reader, "load", None)  # the reader of texts is not asked
             assert same(texts, read_private(public, parquet("e.parquet", entities)))
@@ -114,7 +114,7 @@ def test_entities_are_refused_in_the_same_words(
     for change in changes:
         entities = change(entities)  # type: ignore[assignment]
     public = read_public(parquet("g.parquet", groups), write("h.csv", HIERARCHY))
-    assert isinstance(public.group_leaf, GroupTable)
+    assert isinstance(public.groups, GroupTable)
     errors: list[InputError] = []
     for columns in (entities, as_text(entities)):
         path: Path = parquet("e.parquet", columns)

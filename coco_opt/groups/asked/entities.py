@@ -7,7 +7,8 @@ text, columns go by name, and whatever could be misread is a typed error that sh
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,7 +17,8 @@ from coco_opt.files import checks
 from coco_opt.files.columns import ENTITIES, GROUPS, HIERARCHY
 from coco_opt.files.inputs import Input, InputLike
 from coco_opt.files.regions import PublicRegions, read_tree, register_leaves
-from coco_opt.files.source import Loaded, batches_of, isolated, load, quietly
+from coco_opt.files.source import Loaded, batches_of, isolated, load, load_texts, quietly
+from coco_opt.files.spill import spilling
 from coco_opt.groups.asked.private import PrivateCounts
 from coco_opt.groups.asked.whole_ids import REPEATED, UNKNOWN, GroupTable, count_entities, read_group_table
 from coco_opt.histograms import Hierarchy
@@ -30,21 +32,21 @@ Runs = tuple[Int64Array, Int64Array, Int64Array]
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
 class PublicGroups:
-    """The public half of the input: the regions, every region's number of groups, and each group's leaf.
+    """The public half of the input: the regions, every region's number of groups, and what tells each group's leaf.
 
-    ``group_counts`` int64[regions]; ``group_leaf`` tells each group's leaf, counted from 0 within ``hierarchy.leaves``:
-    by its id where ids are whole numbers, else as an Arrow table with the columns id (string) and leaf (int64), one row
-    a group; None where groups have no ids, or were counted only. A group no entity names has size 0.
+    ``group_counts`` int64[regions]; ``groups`` holds the leaves by id where ids are whole numbers; where they are texts
+    it is the checked table, which is read again beside the entities, for it may be as large; None where groups have no
+    ids, or were counted only. A group no entity names has size 0.
     """
 
     regions: PublicRegions
     group_counts: Int64Array
-    group_leaf: Any = None
+    groups: GroupTable | Input | None = None
 
     @property
     def whole(self) -> bool:
         """Tell whether the groups' ids are whole numbers, which are counted much faster than texts."""
-        return isinstance(self.group_leaf, GroupTable)
+        return isinstance(self.groups, GroupTable)
 
     @property
     def hierarchy(self) -> Hierarchy:
@@ -55,19 +57,22 @@ class PublicGroups:
         return f"PublicGroups({self.hierarchy!r}, {int(self.group_counts[0]):,} groups)"
 
 
-def read_tables(entities: InputLike, groups: InputLike, hierarchy: InputLike) -> PrivateCounts:
+def read_tables(
+    entities: InputLike, groups: InputLike, hierarchy: InputLike, spill: Path | None = None
+) -> PrivateCounts:
     """Read the three tables of the paper (Kuo et al. 2018, section 3), the public two first."""
-    return read_private(read_public(groups, hierarchy), entities)
+    return read_private(read_public(groups, hierarchy, spill), entities, spill)
 
 
-def read_public(groups: InputLike, hierarchy: InputLike) -> PublicGroups:
+def read_public(groups: InputLike, hierarchy: InputLike, spill: Path | None = None) -> PublicGroups:
     """Read groups (group_id, region_id) and hierarchy (region_id, then one column a level, root first).
 
+    ``spill`` is a private folder: a large table is read in little memory, and what has no room lies there meanwhile.
     Raises HierarchyError where the regions form no tree, and InputError: null-id, space-in-id,
     unknown-region, duplicate-group, group-in-two-leaves, empty-file and the codes of ``source.load``.
     """
     listed, tree_of = Input.of(groups, "groups"), Input.of(hierarchy, "hierarchy")
-    with isolated([tree_of, listed]) as con:
+    with spilling(spill, [listed]) as folder, isolated([tree_of, listed], folder) as con:
         table = load(con, "hierarchy", tree_of, HIERARCHY)
         regions = read_tree(table)
         tree = regions.hierarchy
@@ -75,12 +80,10 @@ def read_public(groups: InputLike, hierarchy: InputLike) -> PublicGroups:
         if whole is not None:
             return PublicGroups(regions, tree.aggregate(whole[1]), whole[0])
         register_leaves(table, regions.leaf_ids)
-        _check_groups(load(con, "groups", listed, GROUPS), table)
-        query = "SELECT c0 AS id, leaf FROM groups JOIN leaves ON c1 = region"
-        group_leaf: Any = quietly(listed, lambda: con.sql(query).to_arrow_table())
-    leaf = group_leaf.column("leaf").to_numpy()
-    counts = np.bincount(leaf, minlength=len(tree.leaves)).astype(np.int64)
-    return PublicGroups(regions, tree.aggregate(counts), group_leaf)
+        loaded = load(con, "groups", listed, GROUPS)
+        _check_groups(loaded, table)
+        counts = _groups_of_leaves(loaded, 1, len(tree.leaves))
+    return PublicGroups(regions, tree.aggregate(counts), listed)
 
 
 def read_group_counts(groups: InputLike, hierarchy: InputLike) -> PublicGroups:
@@ -101,41 +104,59 @@ def read_group_counts(groups: InputLike, hierarchy: InputLike) -> PublicGroups:
         checks.check_rows(loaded)
         checks.check_present(loaded, 0)
         _check_regions(loaded, 0, table)
-        found = loaded.fetch("SELECT leaf, count(*) FROM {t} JOIN leaves ON c0 = region GROUP BY leaf")
-    counts = np.zeros(len(tree.leaves), np.int64)
-    for leaf, number in found:
-        counts[leaf] = number
+        counts = _groups_of_leaves(loaded, 0, len(tree.leaves))
     return PublicGroups(regions, tree.aggregate(counts))
 
 
-def read_private(public: PublicGroups, entities: InputLike) -> PrivateCounts:
+def read_private(public: PublicGroups, entities: InputLike, spill: Path | None = None) -> PrivateCounts:
     """Read entities (entity_id, group_id) and count every leaf's groups by size; O(rows).
 
-    Whole numbers are counted batch by batch, anything else by DuckDB.
+    Whole numbers are counted batch by batch, anything else by DuckDB. ``spill`` is a private folder: large tables of
+    texts are read in little memory, and what has no room lies there meanwhile.
 
     Raises InputError: empty-file, null-id, space-in-id, duplicate-entity, unknown-group and the codes of
     ``source.load``.
     """
-    source, group_leaf = Input.of(entities, "entities"), public.group_leaf
-    if isinstance(group_leaf, GroupTable):
-        counted_whole = count_entities(group_leaf, source)
+    source, groups = Input.of(entities, "entities"), public.groups
+    if isinstance(groups, GroupTable):
+        counted_whole = count_entities(groups, source)
         if counted_whole is not None:
             runs, rows = counted_whole
             return from_runs(public.hierarchy, public.group_counts, runs, rows, int((runs[1] * runs[2]).sum()))
-        group_leaf = group_leaf.texts()
-    with isolated([source]) as con:
+    read = [source, groups] if isinstance(groups, Input) else [source]
+    with spilling(spill, read) as folder, isolated(read, folder) as con:
         table = load(con, "entities", source, ENTITIES)
         checks.check_rows(table)
         checks.check_present(table, 1)
         checks.check_ids(table, (0,))
         checks.check_unique(table, (0,), *REPEATED, 0)
-        con.register("group_leaf", group_leaf)
+        _relate_groups(con, public)
         runs = quietly(source, lambda: _count_sizes(con))
         rows, counted = table.rows(), int((runs[1] * runs[2]).sum())
         if counted < rows:
             where = f"{table.shown[1]!r} of the groups table"
             checks.check_known(table, 1, "group_leaf.id", *UNKNOWN, where)
     return from_runs(public.hierarchy, public.group_counts, runs, rows, counted)
+
+
+def _relate_groups(con: duckdb.DuckDBPyConnection, public: PublicGroups) -> None:
+    """Give the connection a relation ``group_leaf`` (id, leaf), one row a group.
+
+    Raises InputError unreadable-file where the table is no longer the one that was checked.
+    """
+    groups = public.groups
+    if isinstance(groups, GroupTable):
+        load_texts(con, "groups", groups.texts(), 2)
+        con.execute("CREATE VIEW group_leaf AS SELECT c0 AS id, c1::BIGINT AS leaf FROM groups")
+        return
+    assert groups is not None
+    table, tree = load(con, "groups", groups, GROUPS), public.hierarchy
+    register_leaves(table, public.regions.leaf_ids)
+    counts = _groups_of_leaves(table, 1, len(tree.leaves))
+    known = public.group_counts[tree.leaves.start :]
+    if table.rows() != known.sum() or not np.array_equal(counts, known) or _repeats_a_group(table):
+        raise InputError("unreadable-file", "was changed while it was read", table.place())
+    con.execute("CREATE VIEW group_leaf AS SELECT c0 AS id, leaf FROM groups JOIN leaves ON c1 = region")
 
 
 def from_runs(tree: Hierarchy, group_counts: Int64Array, runs: Runs, read: int, counted: int) -> PrivateCounts:
@@ -162,12 +183,26 @@ def _check_groups(table: Loaded, tree: Loaded) -> None:
     checks.check_present(table, 1)
     checks.check_ids(table, (0,))
     _check_regions(table, 1, tree)
-    if table.value("SELECT count(*) - count(DISTINCT c0) FROM {t}"):
+    if _repeats_a_group(table):
         row, moved = checks.second_row(table, "c0", "c1")
         if moved:
             message = "this group lies in another leaf in an earlier row"
             raise InputError("group-in-two-leaves", message, table.place(row, 0))
         raise InputError("duplicate-group", "this group occurs in an earlier row", table.place(row, 0))
+
+
+def _repeats_a_group(table: Loaded) -> bool:
+    return bool(table.value("SELECT count(*) - count(DISTINCT c0) FROM {t}"))
+
+
+def _groups_of_leaves(table: Loaded, region: int, leaves: int) -> Int64Array:
+    """Return the number of groups of each leaf, whose region's id is in a column; int64[leaves]."""
+    counts = np.zeros(leaves, np.int64)
+    for leaf, number in table.fetch(
+        f"SELECT leaf, count(*) FROM {{t}} JOIN leaves ON c{region} = region GROUP BY leaf"
+    ):
+        counts[leaf] = number
+    return counts
 
 
 def _count_sizes(con: duckdb.DuckDBPyConnection) -> Runs:

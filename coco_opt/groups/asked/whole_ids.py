@@ -6,7 +6,7 @@ not take (text, ids too far apart) or refuses of the public table is left to the
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,13 +37,15 @@ class GroupTable:
     first: int
     leaf: Int32Array
 
-    def texts(self) -> Any:
-        """Return an Arrow table with the columns id (string) and leaf (int64), one row a group."""
+    def texts(self) -> Iterator[tuple[Any, Any]]:
+        """Yield batches of Arrow strings: the groups' ids and their leaves."""
         import pyarrow as pa
 
-        there = np.flatnonzero(self.leaf >= 0)
-        ids = pa.array(there + self.first).cast(pa.string())
-        return pa.table({"id": ids, "leaf": pa.array(self.leaf[there].astype(np.int64))})
+        for at in range(0, self.leaf.size, _CHUNK):
+            part = self.leaf[at : at + _CHUNK]
+            there = np.flatnonzero(part >= 0)
+            ids, leaves = pa.array(there + (self.first + at)), pa.array(part[there])
+            yield ids.cast(pa.string()), leaves.cast(pa.string())
 
 
 def read_group_table(source: Input, leaf_of: Mapping[str, int], leaves: int) -> tuple[GroupTable, Int64Array] | None:

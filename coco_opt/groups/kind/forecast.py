@@ -56,6 +56,7 @@ _REGION_BYTES = 100  # a cell of the widest region, where regions are fitted one
 # Seconds and bytes a row: of ids that are whole numbers outside CSV files, of texts, and of counts made elsewhere.
 _WHOLE, _TEXTS = ((2.4e-7, 10), (1.2e-7, 30)), ((1.05e-6, 92), (1.1e-6, 110))
 _COUNT_ROW = (3e-6, 300)
+_SPILLED = 1_600_000_000  # bytes in memory at most of tables of texts, which lie on disk beyond
 _ENTITIES = 2.5  # a group, unless declared
 _LOADING = 1.0  # seconds of loading compiled kernels, at most
 _REGION, _CELL = 2.2e-4, 1.6e-8  # seconds of asking
@@ -280,7 +281,8 @@ def _reading(plan: Plan, wanted: Wanted, part: LookAlike) -> Expense:
     groups, rows = int(supposed_groups(plan)[0]), _entities(plan, wanted)
     known = isinstance(plan.detail, PublicGroups) and plan.detail.whole and not data.given("entities").is_csv
     (row, row_size), (group, group_size) = _WHOLE if known else _TEXTS
-    return Expense(slowness() * (row * rows + group * groups), row_size * rows + group_size * groups)
+    size = row_size * rows + group_size * groups
+    return Expense(slowness() * (row * rows + group * groups), size if known else min(size, _SPILLED))
 
 
 def _entities(plan: Plan, wanted: Wanted) -> int:

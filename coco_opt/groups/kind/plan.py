@@ -13,7 +13,7 @@ from coco_opt.config.model import Config
 from coco_opt.errors import InputError, Place
 from coco_opt.files.regions import PublicRegions, read_regions
 from coco_opt.groups.answers import has_private_counts
-from coco_opt.groups.asked.entities import PublicGroups, read_group_counts, read_private, read_public
+from coco_opt.groups.asked.entities import PublicGroups, read_group_counts, read_private, read_public, read_tables
 from coco_opt.groups.asked.measure import asked_of
 from coco_opt.groups.asked.private import PrivateCounts
 from coco_opt.groups.asked.sizes import read_public_sizes, read_sizes, read_sizes_regions
@@ -85,8 +85,9 @@ def _read_public(config: Config, counted: bool) -> PublicGroups:
     data = config.data
     if data.sizes is not None:
         return read_public_sizes(data.given("sizes"), data.root)
-    read = read_group_counts if counted else read_public
-    return read(data.given("groups"), data.given("hierarchy"))
+    if counted:
+        return read_group_counts(data.given("groups"), data.given("hierarchy"))
+    return read_public(data.given("groups"), data.given("hierarchy"), config.output.private)
 
 
 def _read_regions(config: Config) -> PublicRegions:
@@ -98,11 +99,11 @@ def _read_regions(config: Config) -> PublicRegions:
 
 def read_counts(plan: Plan) -> PrivateCounts:
     """Open the private tables and count; raises InputError, whose message holds no private value."""
-    data, asked = plan.config.data, plan.asked
+    data, asked, spill = plan.config.data, plan.asked, plan.config.output.private
     if data.sizes is None and not has_private_counts(asked):
-        return read_private(plan.detail, data.given("entities"))
+        return read_private(plan.detail, data.given("entities"), spill)
     if data.sizes is None:
-        counts = read_private(read_public(data.given("groups"), data.given("hierarchy")), data.given("entities"))
+        counts = read_tables(data.given("entities"), data.given("groups"), data.given("hierarchy"), spill)
     else:
         counts = read_sizes(data.given("sizes"), data.root)
     same = counts.hierarchy.paths == asked.hierarchy.paths

@@ -1,0 +1,91 @@
+"""Folders for what DuckDB cannot hold in memory: the owner's alone, and gone once it is done, however it ends.
+
+DuckDB writes rows there in clear text. What a killed process left is removed by the next one that opens the private
+folder: a folder whose lock is free belongs to nobody.
+"""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from coco_opt.errors import InputError, Place
+from coco_opt.files.inputs import Frame, Input
+from coco_opt.privacy.private_files import FileLock, make_private_folder
+
+LARGE = 1 << 26
+"""The bytes of tables, as they are given, from which DuckDB may write to disk."""
+
+_NAME, _LOCK = ".spill-", "lock"
+_FOLDERS = f"{_NAME}*"
+_GATE = ".spill.lock"  # held while folders are made or removed
+
+
+@contextmanager
+def spilling(private: Path | None, inputs: Sequence[Input]) -> Iterator[Path | None]:
+    """Make a new folder within the private one, itself made if need be, and remove it with all it holds at the end.
+
+    None where the tables are small, or without a private folder. Raises InputError (foreign-file, cannot-write) where
+    the private folder cannot be made or written, or is not its user's alone.
+    """
+    if private is not None:
+        remove_spilled(private)
+    if private is None or sum(map(_bytes_of, inputs)) < LARGE:
+        yield None
+        return
+    folder, lock = _made(private)
+    try:
+        yield folder
+    finally:
+        lock.release()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def remove_spilled(private: Path) -> None:
+    """Remove what killed processes left in a private folder; who is at work keeps their own."""
+    if not any(private.glob(_FOLDERS)):
+        return
+    with _gate(private):
+        for folder in private.glob(_FOLDERS):
+            lock = FileLock(folder / _LOCK)
+            with suppress(InputError):  # removed by its owner meanwhile
+                if lock.acquire():
+                    lock.release()
+                    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _made(private: Path) -> tuple[Path, FileLock]:
+    """Return a new folder and the lock that says it is used."""
+    reason = ""
+    try:
+        private.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private_folder(private)
+        with _gate(private):
+            folder = private / f"{_NAME}{secrets.token_hex(8)}"
+            folder.mkdir(mode=0o700)
+            lock = FileLock(folder / _LOCK)
+            lock.acquire()
+            return folder, lock
+    except OSError as error:
+        reason = error.strerror or "unknown reason"
+    raise InputError("cannot-write", f"no folder can be made in it: {reason}", Place(private.name))
+
+
+@contextmanager
+def _gate(private: Path) -> Iterator[None]:
+    gate = FileLock(private / _GATE)
+    gate.acquire(wait=True)
+    try:
+        yield
+    finally:
+        gate.release()
+
+
+def _bytes_of(source: Input) -> int:
+    where = source.where
+    if isinstance(where, Frame):
+        return int(where.table.nbytes)
+    return where.stat().st_size if where.is_file() else 0
