@@ -17,12 +17,14 @@ from coco_opt.groups.choice import CHOICE
 from coco_opt.groups.queries import GROUPS, AskedQuery, check_query
 from coco_opt.histograms import Hierarchy
 from coco_opt.privacy import Answers, Asked, Law, Measurement, Question
+from coco_opt.privacy.answers import DENSE, Stored
 from coco_opt.privacy.cost import total
 
 Int64 = NDArray[np.int64]
 KIND = "groups"
 MAX_SIZE = "max_size"
 Loss = Literal["l1", "l2"]
+_PIECE = 1 << 20
 
 
 def max_size_of(asked: Asked) -> int:
@@ -68,11 +70,29 @@ def buckets_of(asked: Asked, level: int) -> Buckets | None:
 
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
-class RegionAnswer:
-    """One region's noisy answer: ``values`` int64, cells of its level's ``query`` (``coco_opt.groups.queries``).
+class Portion:
+    """Answers ``begin`` .. ``end`` - 1 of those to a question, read where they are asked for."""
 
-    ``groups`` G and ``max_size`` K are public or released; ``law`` is that of the noise of one cell; ``buckets`` are
-    those of the query "buckets", None for others.
+    answers: Answers
+    begin: int
+    end: int
+
+    @property
+    def size(self) -> int:
+        """Return their number."""
+        return self.end - self.begin
+
+    def read(self, begin: int, end: int) -> Int64:
+        """Return the answers ``begin`` .. ``end`` - 1 among them, read-only."""
+        return self.answers.read(self.begin + begin, self.begin + end)
+
+
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
+class RegionAnswer:
+    """One region's noisy answer: cells of its level's ``query`` (``coco_opt.groups.queries``), int64.
+
+    ``stored`` holds them, or reads them from where they are; ``groups`` G and ``max_size`` K are public or released;
+    ``law`` is that of the noise of one cell; ``buckets`` are those of the query "buckets", None for others.
     """
 
     query: AskedQuery
@@ -80,8 +100,24 @@ class RegionAnswer:
     groups: int
     max_size: int
     law: Law
-    values: Int64
+    stored: Int64 | Stored
     buckets: Buckets | None = None
+
+    @property
+    def values(self) -> Int64:
+        """Return all cells, brought into memory where they are not: 8 bytes each."""
+        return self.stored if isinstance(self.stored, np.ndarray) else self.stored.read(0, self.stored.size)
+
+    @property
+    def large(self) -> bool:
+        """Tell whether the cells are too many to be held beside others as large: read ``pieces`` of them."""
+        return self.stored.size > DENSE
+
+    def pieces(self) -> Iterator[tuple[int, Int64]]:
+        """Yield all cells, a million at a time (none: one empty piece): the place of the first of them, and them."""
+        for at in range(0, max(self.stored.size, 1), _PIECE):
+            end = min(at + _PIECE, self.stored.size)
+            yield at, self.stored[at:end] if isinstance(self.stored, np.ndarray) else self.stored.read(at, end)
 
     def histogram(self) -> tuple[Int64, NDArray[np.float64]]:
         """Return the sizes and the noisy number of groups of each, as the answer alone tells.
@@ -90,8 +126,10 @@ class RegionAnswer:
         differences of their means are told, one a bucket, at the first size of the later one.
         """
         if self.query == "ranks":
-            sizes, counts = np.unique(self.values, return_counts=True)
-            return sizes, counts.astype(np.float64)
+            counted = [np.unique(piece, return_counts=True) for _, piece in self.pieces()]
+            sizes, place = np.unique(np.concatenate([one[0] for one in counted]), return_inverse=True)
+            counts = np.concatenate([one[1] for one in counted]).astype(np.float64)
+            return sizes, np.bincount(place, counts, sizes.size).astype(np.float64)
         if self.buckets is not None:
             means = self.values / (self.buckets.end - self.buckets.begin)
             starts = np.append(self.buckets.begin, self.max_size)
@@ -188,10 +226,12 @@ class GroupsAnswers:
         level = int(self.hierarchy.level[region])
         if level not in self._levels:
             return None
-        values = self._levels[level].region(region - int(self.hierarchy.level_start[level]))
+        answers, place = self._levels[level], region - int(self.hierarchy.level_start[level])
+        portion = Portion(answers, int(answers.offsets[place]), int(answers.offsets[place + 1]))
+        stored = portion if portion.size > DENSE else portion.read(0, portion.size)
         path, groups = self.hierarchy.paths[region], int(self.group_counts[region])
         law, buckets = self._laws[level], self._buckets[level]
-        return RegionAnswer(self.query(level), path, groups, self.max_size, law, values, buckets)
+        return RegionAnswer(self.query(level), path, groups, self.max_size, law, stored, buckets)
 
     def __getitem__(self, region: int) -> RegionAnswer:
         """Return a region's answer; raise ProblemError where its level was not measured."""

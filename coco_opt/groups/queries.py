@@ -12,7 +12,7 @@ cells and a group that comes or goes with its only entity one, where it would ch
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Literal, cast, get_args
 
@@ -33,6 +33,7 @@ GROUPS = "groups"
 FROM_ABOVE: Mapping[AskedQuery, AskedQuery] = {"cumulative": "larger", "buckets": "larger_buckets"}
 """What is asked in the place of a query where the numbers of groups are private."""
 
+_PIECE = 1 << 20
 _WORDS: Mapping[AskedQuery, str] = {
     "sizes": "groups of each size from 0 on",
     "ranks": "sizes of the groups, smallest first",
@@ -157,6 +158,21 @@ def exact_answers(
         return _of(buckets).sums(clamped.groups - clamped.cumulative(max_size)[:-1])
     check_query(query)
     return clamped.ranks()
+
+
+def rank_pieces(histogram: CountOfCounts, max_size: int) -> Iterator[NDArray[np.int64]]:
+    """Yield the exact ranks, int64[G] in all, a million at a time (one empty piece of no group); clamped as above.
+
+    As private as the histogram is. Memory is that of a piece, whatever G is.
+    """
+    sizes, stops = histogram.clamp(max_size).rank_runs()
+    groups = histogram.groups
+    for begin in range(0, max(groups, 1), _PIECE):
+        end = min(begin + _PIECE, groups)
+        runs = slice(int(np.searchsorted(stops, begin, "right")), int(np.searchsorted(stops, end, "left")) + 1)
+        ends = np.clip(stops[runs], begin, end)
+        lengths = ends - np.append(begin, ends[:-1])
+        yield np.repeat(sizes[runs], lengths)
 
 
 def cells(query: AskedQuery, max_size: int, groups: int, buckets: Buckets | None = None) -> int:

@@ -14,7 +14,7 @@ from coco_opt.groups.answers import KIND, MAX_SIZE, buckets_of, has_private_coun
 from coco_opt.groups.asked.group_counts import MAX_GROUPS, check_group_counts
 from coco_opt.groups.buckets import Buckets
 from coco_opt.groups.choice import CHOICE, choice_question, lead_of_ranks
-from coco_opt.groups.queries import GROUPS, Query, exact_answers, groups_question, question
+from coco_opt.groups.queries import GROUPS, Query, exact_answers, groups_question, question, rank_pieces
 from coco_opt.histograms import CountOfCounts, Hierarchy
 from coco_opt.histograms.arrays import as_int64
 from coco_opt.privacy import Asked, Cost, Exact, Measurement, Neighbours, NoiseSource, Question, add_noise
@@ -163,6 +163,9 @@ def _parts(asked: Asked, truth: Sequence[CountOfCounts]) -> Iterable[Exact]:
             continue
         buckets = buckets_of(asked, one.level)
         for region in tree.level_range(one.level):
+            if one.query == "ranks":
+                yield from (Exact(one, tree.paths[region], piece) for piece in rank_pieces(truth[region], max_size))
+                continue
             if one.query == GROUPS:
                 values = np.array([truth[region].groups], np.int64)
             else:

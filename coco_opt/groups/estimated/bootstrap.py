@@ -86,6 +86,6 @@ def bootstrap_variances(
     for _ in range(replicates):
         source = SeededNoise(int(rng.integers(2**62)))
         stream = answer.law.opened(source, measurement=answer.query, region=answer.region)
-        again = replace(answer, values=stream.add_to(exact))
+        again = replace(answer, stored=stream.add_to(exact))
         errors += squared_errors(estimated, estimate(again, options, solvers).histogram)
     return with_errors(estimated, errors, replicates)

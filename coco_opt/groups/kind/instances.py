@@ -102,7 +102,7 @@ def _cells(answer: RegionAnswer) -> RegionAnswer:
         return answer
     widths = answer.buckets.end - answer.buckets.begin
     means = np.floor(answer.values / widths + 0.5).astype(np.int64)
-    return replace(answer, query="cumulative", values=np.repeat(means, widths), buckets=None)
+    return replace(answer, query="cumulative", stored=np.repeat(means, widths), buckets=None)
 
 
 def _cumulative(answer: RegionAnswer) -> Ints:

@@ -38,9 +38,14 @@ def region_figure(answer: RegionAnswer | None, estimate: CountOfCounts, truth: C
     return picture(draw, panels=2 if answer is not None else 1, height=2.6)
 
 
-def residuals(answer: RegionAnswer, estimate: CountOfCounts) -> NDArray[np.int64]:
-    """Return the noisy value of each measured cell minus the released one."""
-    return answer.values - exact_answers(estimate, answer.query, answer.max_size, answer.buckets)
+def residuals(answer: RegionAnswer, estimate: CountOfCounts, cells: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the noisy value of some measured cells, in increasing order, minus the released one."""
+    if answer.query != "ranks":
+        exact = exact_answers(estimate, answer.query, answer.max_size, answer.buckets)
+        return (answer.values - exact)[cells]
+    sizes, stops = estimate.clamp(answer.max_size).rank_runs()
+    noisy = [piece[cells[slice(*np.searchsorted(cells, [at, at + piece.size]))] - at] for at, piece in answer.pieces()]
+    return np.concatenate([np.empty(0, np.int64), *noisy]) - sizes[np.searchsorted(stops, cells, side="right")]
 
 
 def _draw_histogram(
@@ -60,12 +65,12 @@ def _draw_histogram(
 
 
 def _draw_residual(axes: Axes, answer: RegionAnswer, estimate: CountOfCounts) -> None:
-    difference = residuals(answer, estimate)
-    at = np.arange(difference.size) + (answer.query == "ranks") if answer.buckets is None else answer.buckets.begin
-    kept = thin(at.size)
+    kept = thin(answer.stored.size)
+    difference = residuals(answer, estimate, kept)
+    at = kept + (answer.query == "ranks") if answer.buckets is None else answer.buckets.begin[kept]
     deviation = answer.law.variance**0.5
     axes.axhspan(-deviation, deviation, color=GRID, alpha=0.6, linewidth=0)
-    dots(axes, at[kept], difference[kept], ".", color=NOISE, markersize=3, alpha=0.6)
+    dots(axes, at, difference, ".", color=NOISE, markersize=3, alpha=0.6)
     axes.axhline(0.0, color=INK, linewidth=1)
     plain_symlog(axes.set_xscale, axes.xaxis)
     axes.set_xlim(left=-0.2)

@@ -1,0 +1,73 @@
+"""Ranks of very many groups are asked, kept and fitted piece by piece: the same bits as all at once."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import coco_opt.groups.answers
+import coco_opt.groups.queries
+import coco_opt.privacy.answers
+from coco_opt.choices import SolverChoices
+from coco_opt.groups import GroupsAnswers, RegionAnswer, measure_hierarchy
+from coco_opt.groups.estimated.estimators import FitOptions, estimate
+from coco_opt.groups.kind import plots
+from coco_opt.groups.queries import exact_answers, rank_pieces
+from coco_opt.histograms import CountOfCounts, Hierarchy
+from coco_opt.privacy import Epsilon, SeededNoise
+
+TOWN = CountOfCounts(np.array([0, 1, 2, 9, 40]), np.array([3, 400, 120, 77, 1]))
+LARGEST = 30
+
+
+@pytest.fixture
+def in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Treat a hundred answers as very many."""
+    monkeypatch.setattr(coco_opt.groups.answers, "DENSE", 100)
+    monkeypatch.setattr(coco_opt.groups.answers, "_PIECE", 7)
+    monkeypatch.setattr(coco_opt.groups.queries, "_PIECE", 11)
+    monkeypatch.setattr(coco_opt.privacy.answers, "DENSE", 100)
+    monkeypatch.setattr(coco_opt.privacy.answers, "_LARGEST_PIECE", 64)
+
+
+def measured() -> RegionAnswer:
+    measurement = measure_hierarchy(
+        [TOWN],
+        Hierarchy.from_paths([("town",)]),
+        [TOWN.groups],
+        queries=["ranks"],
+        costs=[Epsilon(Fraction(1, 2))],
+        max_size=LARGEST,
+        neighbours="add_remove",
+        source=SeededNoise(3),
+    )
+    return GroupsAnswers(measurement)[0]
+
+
+@pytest.mark.parametrize("histogram", [TOWN, CountOfCounts.empty(), CountOfCounts(np.array([5]), np.array([22]))])
+def test_pieces_are_the_ranks_in_order(histogram: CountOfCounts, in_pieces: None) -> None:
+    pieces = list(rank_pieces(histogram, LARGEST))
+    assert np.concatenate(pieces).tolist() == exact_answers(histogram, "ranks", LARGEST).tolist()
+    assert all(piece.size == 11 for piece in pieces[:-1])
+
+
+def test_streamed_ranks_have_the_same_bits(request: pytest.FixtureRequest) -> None:
+    whole = measured()
+    cells = np.array([0, 6, 7, 8, 300, TOWN.groups - 1])
+    assert not whole.large
+    fits = {loss: estimate(whole, FitOptions(loss=loss), SolverChoices()) for loss in ("l1", "l2")}  # type: ignore[arg-type]
+    told, apart = whole.histogram(), plots.residuals(whole, TOWN, cells)
+    request.getfixturevalue("in_pieces")
+    streamed = measured()
+    assert streamed.large
+    assert not isinstance(streamed.stored, np.ndarray)
+    assert max(piece.size for _, piece in streamed.pieces()) == 7
+    assert streamed.values.tolist() == whole.values.tolist()
+    for loss, expected in fits.items():
+        found = estimate(streamed, FitOptions(loss=loss), SolverChoices())  # type: ignore[arg-type]
+        for name in ("sizes", "counts", "variances"):
+            assert getattr(found, name).tolist() == getattr(expected, name).tolist()
+    assert all(np.array_equal(one, other) for one, other in zip(streamed.histogram(), told, strict=True))
+    assert plots.residuals(streamed, TOWN, cells).tolist() == apart.tolist()
