@@ -440,7 +440,19 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     Experiment(
         name="bench/ingestion",
         target="coco_experiments.bench.ingestion:run",
-        summary="20 million entities read from Parquet with all checks, beside DuckDB's group-by",
+        summary="20 million entities read from Parquet with all checks, whole ids and texts, beside DuckDB's group-by",
+        kind="bench",
+    ),
+    Experiment(
+        name="bench/ingestion_large",
+        target="coco_experiments.bench.ingestion:run_large",
+        summary="the same of 100 million entities: ten minutes and 15 GB of disk",
+        kind="bench",
+    ),
+    Experiment(
+        name="bench/rank",
+        target="coco_experiments.bench.rank:run",
+        summary="ranks of 240.9 million groups streamed, and their exact shortcut with its chi-square",
         kind="bench",
     ),
     Experiment(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from coco_experiments.bench import ingestion, isotonic_l1, isotonic_l2, release
+from coco_experiments.bench.apart import Apart, apart
 from coco_experiments.bench.heap_isotonic_l1 import heap_fit
 from coco_experiments.bench.instances import INSTANCES
 from coco_experiments.bench.isotonic import over_instances
@@ -42,7 +44,11 @@ def test_rows_judge_ratios_and_limits() -> None:
     assert replace(row, ratio=1.1).met is False
     assert replace(row, target=None).met is None
     assert replace(row, target=None, limit=0.0005).met is False
-    assert row.cells() == ("i", "w", 1_000, 0.001, 1_000.0, "peer", 1.5, ">= 1.2 times", True)
+    assert row.cells() == ("i", "w", 1_000, 0.001, 1_000.0, None, None, "peer", 1.5, ">= 1.2 times", True)
+    both = replace(row, cpu=0.002, peak=300.0, peak_limit=299.0)
+    assert both.met is False
+    assert both.cells()[5:] == (0.002, 300.0, "peer", 1.5, ">= 1.2 times, <= 299 MB", False)
+    assert replace(both, peak_limit=300.0).met is True
 
 
 def test_worst_instance_is_the_least_ratio() -> None:
@@ -158,8 +164,23 @@ def test_ingestion_reads_what_duckdb_counts(tmp_path: Path) -> None:
     outcome = ingestion.run(small=True, out=tmp_path, reporter=Recorder())
     assert outcome.ok
     (read,) = json.loads((tmp_path / "bench" / "ingestion.json").read_text())
-    assert [row["what"] for row in read["rows"]] == [ingestion.READ, ingestion.DUCKDB]
-    paths = ingestion.write_tables(tmp_path, 500, 4, np.random.default_rng(1))
-    counts, rows = ingestion.read_tables(*paths), ingestion.by_duckdb(*paths[:2])
-    assert ingestion.disagreements(counts, rows) == []
-    assert ingestion.disagreements(counts, rows[1:])
+    assert [row["what"] for row in read["rows"]] == 2 * [ingestion.READ, ingestion.DUCKDB]
+    assert all(row["peak MB"] > 10 and row["cores' seconds"] > 0 for row in read["rows"])
+
+
+def test_a_wrong_count_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    def wrong(target: str, folder: str) -> Apart:
+        return Apart(1.0, 1.0, 1.0, [[1, 2, 3 + target.endswith("duckdb")]])
+
+    monkeypatch.setattr(ingestion, "apart", wrong)
+    _, (line,) = ingestion.rows_of(ingestion.Case(50, texts=True, repeats=1), 3)
+    assert "not DuckDB's" in line
+
+
+def test_a_call_apart_tells_its_own_time_and_memory() -> None:
+    found = apart("math:factorial", 30)
+    assert found.value == math.factorial(30)
+    assert found.seconds >= 0
+    assert found.peak > 5
+    with pytest.raises(RuntimeError, match="math:sqrt failed: ValueError"):
+        apart("math:sqrt", -1)

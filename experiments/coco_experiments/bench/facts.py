@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from coco_experiments.bench.apart import peak_megabytes
 from coco_experiments.bench.rows import Row, clocked, finish
-from coco_experiments.bench.topdown import peak_megabytes
 from coco_experiments.data import find_data_file
 from coco_experiments.experiment import Outcome, Reporter
 from coco_experiments.kifer2019.facilities import blocks

@@ -12,14 +12,27 @@ from coco_experiments.experiment import Cell, Outcome, Reporter, Table, write_cs
 
 T = TypeVar("T")
 
-COLUMNS = ("instance", "what", "n", "seconds", "ns an element", "against", "times faster", "target", "met")
+COLUMNS = (
+    "instance",
+    "what",
+    "n",
+    "seconds",
+    "ns an element",
+    "cores' seconds",
+    "peak MB",
+    "against",
+    "times faster",
+    "target",
+    "met",
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
     """One measured thing: ``ratio`` is the peer's time divided by its own, ``target`` the least ratio to reach.
 
-    A row with ``limit`` instead has a largest number of seconds.
+    ``limit`` is the largest number of seconds. What ran in a process of its own has its seconds of all cores, ``cpu``,
+    and its largest memory in MB, ``peak``, which ``peak_limit`` bounds.
     """
 
     instance: str
@@ -30,21 +43,35 @@ class Row:
     ratio: float | None = None
     target: float | None = None
     limit: float | None = None
+    cpu: float | None = None
+    peak: float | None = None
+    peak_limit: float | None = None
 
     @property
     def met(self) -> bool | None:
-        """Return whether the target is reached, None where there is none."""
-        if self.target is not None and self.ratio is not None:
-            return self.ratio >= self.target
-        return None if self.limit is None else self.seconds <= self.limit
+        """Return whether every target is reached, None where there is none."""
+        reached = [
+            measured >= 0.0
+            for measured in (
+                None if self.target is None or self.ratio is None else self.ratio - self.target,
+                None if self.limit is None else self.limit - self.seconds,
+                None if self.peak_limit is None or self.peak is None else self.peak_limit - self.peak,
+            )
+            if measured is not None
+        ]
+        return all(reached) if reached else None
 
     def cells(self) -> tuple[Cell, ...]:
         """Return the row of the table."""
-        target: Cell = None
-        if self.target is not None:
-            target = f">= {self.target:g} times"
-        elif self.limit is not None:
-            target = f"<= {self.limit:g} s"
+        targets = [
+            text
+            for bound, text in (
+                (self.target, f">= {self.target or 0:.3g} times"),
+                (self.limit, f"<= {self.limit or 0:g} s"),
+                (self.peak_limit, f"<= {self.peak_limit or 0:,g} MB"),
+            )
+            if bound is not None
+        ]
         each = 1e9 * self.seconds / self.n if self.n else None
         return (
             self.instance,
@@ -52,9 +79,11 @@ class Row:
             self.n,
             self.seconds,
             each,
+            self.cpu,
+            self.peak,
             self.peer,
             self.ratio,
-            target,
+            ", ".join(targets) or None,
             self.met,
         )
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import resource
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from coco_experiments.bench.apart import peak_megabytes
 from coco_experiments.bench.rows import Row, finish
 from coco_experiments.bench.timing import take_turns
 from coco_experiments.data import find_data_file
@@ -108,9 +106,3 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
     ]
     title = f"Tables of five levels: median of {sizes.repeats} runs after one that compiles"
     return finish(NAME, title, rows, notes, wrong, out, reporter)
-
-
-def peak_megabytes() -> float:
-    """Return the peak resident memory in MB; Linux counts it in kB, macOS in bytes."""
-    peak: Any = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return float(peak) / (1e6 if sys.platform == "darwin" else 1e3)
