@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coco_opt.errors import ProblemError
-from coco_opt.groups.buckets import Buckets
+from coco_opt.groups.buckets import Buckets, Scheme, Split
 from coco_opt.groups.choice import CHOICE
 from coco_opt.groups.queries import GROUPS, AskedQuery, check_query
 from coco_opt.histograms import Hierarchy
@@ -69,6 +69,17 @@ def buckets_of(asked: Asked, level: int) -> Buckets | None:
     return None if starts is None else Buckets.from_starts(starts, max_size_of(asked))
 
 
+def split_name(level: int) -> str:
+    """Return the name of the public table of the size from which on a level's ranks are asked."""
+    return f"ranks above, level {level}"
+
+
+def split_of(asked: Asked, level: int) -> Split | None:
+    """Return the size at which the question of a level is split; None where it is not, or nothing is asked."""
+    at = asked.tables.get(split_name(level))
+    return None if at is None else Split(int(at[0]))
+
+
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
 class Portion:
     """Answers ``begin`` .. ``end`` - 1 of those to a question, read where they are asked for."""
@@ -92,7 +103,8 @@ class RegionAnswer:
     """One region's noisy answer: cells of its level's ``query`` (``coco_opt.groups.queries``), int64.
 
     ``stored`` holds them, or reads them from where they are; ``groups`` G and ``max_size`` K are public or released;
-    ``law`` is that of the noise of one cell; ``buckets`` are those of the query "buckets", None for others.
+    ``law`` is that of the noise of one cell; ``buckets`` are those of the query "buckets", ``split`` that of
+    the query "split", None for others.
     """
 
     query: AskedQuery
@@ -102,6 +114,12 @@ class RegionAnswer:
     law: Law
     stored: Int64 | Stored
     buckets: Buckets | None = None
+    split: Split | None = None
+
+    @property
+    def scheme(self) -> Scheme | None:
+        """Return the buckets or the split, None for single cells, ranks and sizes."""
+        return self.buckets if self.split is None else self.split
 
     @property
     def values(self) -> Int64:
@@ -134,10 +152,20 @@ class RegionAnswer:
             means = self.values / (self.buckets.end - self.buckets.begin)
             starts = np.append(self.buckets.begin, self.max_size)
             return starts, np.diff(means, prepend=0.0, append=float(self.groups))
+        if self.split is not None:
+            return self._split_histogram(self.split.at)
         cells = self.values
         if self.query == "cumulative":
             cells = np.diff(np.append(cells, self.groups), prepend=0)
         return np.arange(cells.size, dtype=np.int64), cells.astype(np.float64)
+
+    def _split_histogram(self, at: int) -> tuple[Int64, NDArray[np.float64]]:
+        """Return the sizes below a split with the differences of cells, and as many noisy ranks as these leave."""
+        cells, ranks = self.values[:at], self.values[at:]
+        above = min(max(self.groups - int(cells[-1]), 0), self.groups)
+        sizes, counts = np.unique(np.maximum(ranks[self.groups - above :], at), return_counts=True)
+        below = np.diff(cells, prepend=0).astype(np.float64)
+        return np.append(np.arange(at), sizes), np.append(below, counts.astype(np.float64))
 
     def __repr__(self) -> str:
         return f"RegionAnswer({self.query} of {self.region!r}, {self.groups:,} groups, {self.law})"
@@ -181,6 +209,10 @@ class GroupsAnswers:
     @cached_property
     def _buckets(self) -> dict[int, Buckets | None]:
         return {level: buckets_of(self.measurement.asked, level) for level in self._levels}
+
+    @cached_property
+    def _splits(self) -> dict[int, Split | None]:
+        return {level: split_of(self.measurement.asked, level) for level in self._levels}
 
     @property
     def measured_levels(self) -> tuple[int, ...]:
@@ -231,7 +263,8 @@ class GroupsAnswers:
         stored = portion if portion.size > DENSE else portion.read(0, portion.size)
         path, groups = self.hierarchy.paths[region], int(self.group_counts[region])
         law, buckets = self._laws[level], self._buckets[level]
-        return RegionAnswer(self.query(level), path, groups, self.max_size, law, stored, buckets)
+        split = self._splits[level]
+        return RegionAnswer(self.query(level), path, groups, self.max_size, law, stored, buckets, split)
 
     def __getitem__(self, region: int) -> RegionAnswer:
         """Return a region's answer; raise ProblemError where its level was not measured."""

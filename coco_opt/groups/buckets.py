@@ -80,6 +80,30 @@ class Buckets:
         return summed
 
 
+@dataclass(frozen=True, slots=True)
+class Split:
+    """The cells 0 .. ``at`` - 1 of Hc, then the sizes of *all* groups in order, those below ``at`` counted as ``at``.
+
+    An entity more or less takes a group from one size to the next, s to s + 1: below ``at`` that is one cell and no
+    rank, for both sizes count as ``at``; from ``at`` on it is one rank and no cell. Either boundary one further would
+    count the step at ``at`` - 1 or at ``at`` in both. Ranks of the groups above ``at`` alone would tell their number.
+    """
+
+    at: int
+
+    def __post_init__(self) -> None:
+        if self.at < 1:
+            raise ProblemError("a split is at a size of at least 1")
+
+    def answers(self, cumulative: IntArray, ranks: IntArray) -> IntArray:
+        """Return the true answers from Hc[0..K-1] and the sorted sizes up to K, int64[at + G]."""
+        return np.concatenate([cumulative[: self.at], np.maximum(ranks, self.at)])
+
+
+Scheme = Buckets | Split
+"""What is asked of cumulative counts in place of single cells."""
+
+
 def common_cells(buckets: Iterable[Buckets | None], max_size: int) -> Buckets:
     """Return the stretches of sizes below ``max_size`` that none of these partitions tells apart; None: every size."""
     starts = [(np.arange(max_size) if one is None else one.begin) for one in buckets]

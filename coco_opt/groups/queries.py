@@ -3,7 +3,8 @@
 A region has G groups of sizes 0..K, larger ones counted as K (the public bound). "sizes" is H[0..K], the groups of each
 size (the paper's naive query); "cumulative" is Hc[0..K-1], the groups of each size or smaller; "ranks" is Hg[1..G], the
 sizes of the groups in nondecreasing order. Kuo et al. 2018, section 4. "buckets" are sums of Hc over the buckets of a
-partition of its cells: what "cumulative" asks where a partition is given.
+partition of its cells: what "cumulative" asks where a partition is given. "split" asks for Hc below a public size T and
+for max(Hg, T), the sizes from T on, of all groups (``coco_opt.groups.buckets.Split``).
 
 Where the numbers of groups are private, G is asked too ("groups", one cell), and Hc is asked from above: "larger" is
 G - Hc[0..K-1], the groups of more than each size, and "larger_buckets" its sums. An empty group changes none of these
@@ -20,13 +21,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coco_opt.errors import ProblemError
-from coco_opt.groups.buckets import Buckets
+from coco_opt.groups.buckets import Buckets, Scheme, Split
 from coco_opt.histograms import CountOfCounts
 from coco_opt.privacy import NEIGHBOURS, Cost, Neighbours, Question, Sensitivity
 
 Query = Literal["sizes", "ranks", "cumulative"]
 QUERIES: tuple[Query, ...] = get_args(Query)
-AskedQuery = Literal["sizes", "ranks", "cumulative", "buckets", "larger", "larger_buckets"]
+AskedQuery = Literal["sizes", "ranks", "cumulative", "buckets", "split", "larger", "larger_buckets"]
 ASKED_QUERIES: tuple[AskedQuery, ...] = get_args(AskedQuery)
 GROUPS = "groups"
 """The number of groups of each region: public, and then the number of its ranks, or else the question that asks it."""
@@ -39,6 +40,7 @@ _WORDS: Mapping[AskedQuery, str] = {
     "ranks": "sizes of the groups, smallest first",
     "cumulative": "groups of each size from 0 on or smaller, the largest size left out",
     "buckets": "groups of each size or smaller, summed over the sizes of a bucket, the largest size left out",
+    "split": "groups of each size below a public one or smaller, then the sizes of all groups, those below it as it is",
     "larger": "groups of more than each size from 0 on, the largest size left out",
     "larger_buckets": "groups of more than each size, summed over the sizes of a bucket, the largest size left out",
 }
@@ -47,8 +49,9 @@ _BELOW: Mapping[AskedQuery, AskedQuery] = {above: query for query, above in FROM
 # sizes to K never adds to it. Replacing an entity moves one group down and one up, within a region or across two. Two
 # such moves of H share a cell where both groups have one size: it changes by 2 and its neighbours by 1, 6 squared. In
 # Hc and Hg the moves have opposite signs, so a shared cell cancels. A cell lies in one bucket: summing adds nothing,
-# and two cells of one bucket cancel too. Where numbers of groups are private, a group may come or go with its only
-# entity, and empty ones by themselves: that is one cell of H, at most one of G - Hc, and one of the numbers of groups.
+# and two cells of one bucket cancel too. In a split a move is one cell or one rank, never both (``Split``). Where
+# numbers of groups are private, a group may come or go with its only entity, and empty ones by themselves: that is one
+# cell of H, at most one of G - Hc, and one of the numbers of groups.
 _SENSITIVITIES: Mapping[tuple[AskedQuery, Neighbours], Sensitivity] = {
     ("sizes", "add_remove"): Sensitivity(2, 2),
     ("sizes", "replace"): Sensitivity(4, 6),
@@ -56,6 +59,8 @@ _SENSITIVITIES: Mapping[tuple[AskedQuery, Neighbours], Sensitivity] = {
     ("cumulative", "replace"): Sensitivity(2, 2),
     ("buckets", "add_remove"): Sensitivity(1, 1),
     ("buckets", "replace"): Sensitivity(2, 2),
+    ("split", "add_remove"): Sensitivity(1, 1),
+    ("split", "replace"): Sensitivity(2, 2),
     ("ranks", "add_remove"): Sensitivity(1, 1),
     ("ranks", "replace"): Sensitivity(2, 2),
     ("larger", "add_remove"): Sensitivity(1, 1),
@@ -90,25 +95,30 @@ def question(
     max_size: int,
     neighbours: Neighbours,
     cost: Cost,
-    buckets: Buckets | None = None,
+    buckets: Scheme | None = None,
     *,
     private_counts: bool = False,
 ) -> Question:
     """Return the question that asks every region of a level; raise ProblemError for unknown names.
 
-    ``buckets`` sum what "cumulative" asks; they must hold every cell. With ``private_counts`` no answer and no number
-    of answers tells the number of groups: cumulative counts are asked from above, and ranks raise ProblemError.
+    ``buckets`` sum what "cumulative" asks; they must hold every cell. A ``Split`` asks ranks from a size on. With
+    ``private_counts`` no answer and no number of answers tells the number of groups: cumulative counts are asked from
+    above, and ranks raise ProblemError.
     """
     check_query(query)
     asked: AskedQuery = query
-    if buckets is not None:
+    if isinstance(buckets, Split):
+        _check_split(query, max_size, buckets)
+        asked = "split"
+    elif buckets is not None:
         _check_buckets(query, max_size, buckets)
         asked = query if buckets.of_cells(max_size) else "buckets"
     if private_counts:
-        if query == "ranks":
+        if asked in ("ranks", "split"):
             raise ProblemError("ranks are as many as there are groups: with private numbers of groups ask 'cumulative'")
         asked = FROM_ABOVE.get(asked, asked)
-    size: int | str = GROUPS if query == "ranks" else cells(asked, max_size, 0, buckets)
+    size: int | str = GROUPS if asked == "ranks" else f"{GROUPS} + {_split_of(buckets).at}" if asked == "split" else 0
+    size = size or cells(asked, max_size, 0, buckets)
     return Question(level, asked, _WORDS[asked], size, sensitivity(asked, neighbours), cost)
 
 
@@ -130,6 +140,13 @@ def plain_query(asked: Question) -> AskedQuery:
     return _BELOW.get(query, query)
 
 
+def _check_split(query: str, max_size: int, split: Split) -> None:
+    if query != "cumulative":
+        raise ProblemError(f"a split asks cumulative counts below a size: it cannot be asked with the query {query!r}")
+    if split.at >= max_size:
+        raise ProblemError(f"a split must be below max_size = {max_size:,}: from there on every rank is the same")
+
+
 def _check_buckets(query: str, max_size: int, buckets: Buckets) -> None:
     if query != "cumulative":
         raise ProblemError(f"buckets are sums of cumulative counts: they cannot be asked with the query {query!r}")
@@ -139,9 +156,11 @@ def _check_buckets(query: str, max_size: int, buckets: Buckets) -> None:
 
 
 def exact_answers(
-    histogram: CountOfCounts, query: AskedQuery, max_size: int, buckets: Buckets | None = None
+    histogram: CountOfCounts, query: AskedQuery, max_size: int, buckets: Scheme | None = None
 ) -> NDArray[np.int64]:
-    """Return a region's cells before the noise, int64[K + 1, K, buckets or G], sizes clamped to ``max_size`` = K first.
+    """Return a region's cells before the noise, int64, their sizes clamped to ``max_size`` = K first.
+
+    They are K + 1, K, as many as buckets, G, or for a split T + G.
 
     As private as the histogram is.
     """
@@ -152,6 +171,8 @@ def exact_answers(
         return clamped.cumulative(max_size)[:-1]
     if query == "buckets":
         return _of(buckets).sums(clamped.cumulative(max_size)[:-1])
+    if query == "split":
+        return _split_of(buckets).answers(clamped.cumulative(max_size)[:-1], clamped.ranks())
     if query == "larger":
         return clamped.groups - clamped.cumulative(max_size)[:-1]
     if query == "larger_buckets":
@@ -175,14 +196,22 @@ def rank_pieces(histogram: CountOfCounts, max_size: int) -> Iterator[NDArray[np.
         yield np.repeat(sizes[runs], lengths)
 
 
-def cells(query: AskedQuery, max_size: int, groups: int, buckets: Buckets | None = None) -> int:
+def cells(query: AskedQuery, max_size: int, groups: int, buckets: Scheme | None = None) -> int:
     """Return the number of cells of a region's answer."""
+    if query == "split":
+        return _split_of(buckets).at + groups
     if query in ("buckets", "larger_buckets"):
         return _of(buckets).count
     return {"sizes": max_size + 1, "ranks": groups, "cumulative": max_size, "larger": max_size}[query]
 
 
-def _of(buckets: Buckets | None) -> Buckets:
-    if buckets is None:
+def _split_of(scheme: Scheme | None) -> Split:
+    if not isinstance(scheme, Split):
+        raise ProblemError("the query 'split' needs the size that it is at")
+    return scheme
+
+
+def _of(buckets: Scheme | None) -> Buckets:
+    if not isinstance(buckets, Buckets):
         raise ProblemError("the query 'buckets' needs the buckets that it sums over")
     return buckets

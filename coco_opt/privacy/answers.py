@@ -38,7 +38,7 @@ class Question:
     ``query`` names it among the questions of its level, ``words`` say what its answers count. ``sensitivity`` is by
     how much neighbours change the answers of the whole level, ``cost`` what asking is charged: None, for both, where
     the exact answers are declared public. ``size`` is the number of answers a region, or the name of the public
-    numbers, one a region, that tell it.
+    numbers, one a region, that tell it, with " + " and a number where so many more are asked.
     """
 
     level: int
@@ -70,7 +70,8 @@ class Question:
         """Return the number of answers of each of the level's ``regions``, the first of which is ``first``."""
         if isinstance(self.size, int):
             return np.full(regions, self.size, np.int64)
-        return tables[self.size][first : first + regions]
+        name, _, more = self.size.partition(" + ")
+        return tables[name][first : first + regions] + int(more or 0)
 
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from coco_opt.errors import ProblemError
-from coco_opt.groups.buckets import Buckets
+from coco_opt.groups.buckets import Buckets, Split
 from coco_opt.groups.queries import QUERIES, Query, cells, exact_answers, sensitivity
 from coco_opt.histograms import CountOfCounts
 from coco_opt.privacy import NEIGHBOURS, Neighbours
@@ -185,6 +185,96 @@ def test_exact_answers_to_buckets_are_sums_of_cells() -> None:
     assert cells("buckets", 5, 5, buckets) == 3
     with pytest.raises(ProblemError, match="needs the buckets"):
         exact_answers(histogram, "buckets", 5)
+
+
+def split_by_definition(sizes: tuple[int, ...], at: int, clamp: int) -> Ints:
+    """Compute a split from its definition: groups up to each size below it, then max(size, at) of all, in order."""
+    below = [sum(min(size, clamp) <= bound for size in sizes) for bound in range(at)]
+    return np.array([*below, *sorted(max(min(size, clamp), at) for size in sizes)], np.int64)
+
+
+def change_of_split(before: tuple[int, ...], after: tuple[int, ...], at: int, clamp: int) -> Ints:
+    """Return by how much what is asked of a region changes."""
+    old, new = (
+        exact_answers(CountOfCounts.from_ranks(sorted(one)), "split", clamp, Split(at)) for one in (before, after)
+    )
+    return new - old
+
+
+@given(sizes=st.lists(st.integers(0, 9), max_size=9).map(tuple), clamp=st.integers(2, 12), at=st.integers(1, 11))
+def test_splits_are_their_definition(sizes: tuple[int, ...], clamp: int, at: int) -> None:
+    at = min(at, clamp - 1)
+    found = exact_answers(CountOfCounts.from_ranks(list(sizes)), "split", clamp, Split(at))
+    np.testing.assert_array_equal(found, split_by_definition(sizes, at, clamp))
+    assert found.size == cells("split", clamp, len(sizes), Split(at))
+
+
+@pytest.mark.parametrize("neighbours", NEIGHBOURS)
+@pytest.mark.parametrize("clamp", [2, 3, 5])
+def test_a_split_changes_by_no_more_than_one_question(neighbours: Neighbours, clamp: int) -> None:
+    """Every size to split at, every pair of small databases, clamped ones too; every split reaches what is declared."""
+    claimed = sensitivity("split", neighbours)
+    for at in range(1, clamp):
+        changes = [
+            change_of_split(sizes, other, at, clamp)
+            for groups in range(1, 4)
+            for sizes in combinations_with_replacement(range(7), groups)
+            for other in neighbours_of(sizes, neighbours)
+        ]
+        assert max(int(np.abs(change).sum()) for change in changes) == claimed.l1
+        assert max(int((change**2).sum()) for change in changes) == claimed.l2_squared
+
+
+@pytest.mark.parametrize("neighbours", NEIGHBOURS)
+def test_splits_of_twenty_thousand_random_pairs(neighbours: Neighbours) -> None:
+    rng, claimed = np.random.default_rng(13), sensitivity("split", neighbours)
+    worst = 0
+    for _ in range(20_000):
+        clamp = int(rng.integers(2, 40))
+        split = Split(int(rng.integers(1, clamp)))
+        left = rng.integers(1, 45, int(rng.integers(2, 12)))
+        right = left.copy()
+        grown, shrunk = rng.permutation(left.size)[:2]
+        right[grown] += 1
+        if neighbours == "replace":
+            right[shrunk] -= 1
+        ranked = [np.sort(np.minimum(one, clamp)) for one in (left, right)]
+        counts = [np.bincount(one, minlength=clamp + 1).cumsum()[:-1] for one in ranked]
+        before, after = (split.answers(*both) for both in zip(counts, ranked, strict=True))
+        change = after - before
+        worst = max(worst, int(np.abs(change).sum()))
+        assert np.abs(change).sum() <= claimed.l1
+        assert (change**2).sum() <= claimed.l2_squared
+    assert worst == claimed.l1
+
+
+@pytest.mark.parametrize(("cells_to", "ranks_from"), [(1, 0), (0, -1)])
+def test_splits_that_are_off_by_one_would_cost_twice(cells_to: int, ranks_from: int) -> None:
+    # What the definition prevents: cells 0 .. T with max(size, T), or 0 .. T - 1 with max(size, T - 1).
+    def wrong(sizes: tuple[int, ...]) -> Ints:
+        below = [sum(size <= bound for size in sizes) for bound in range(2 + cells_to)]
+        return np.array([*below, *sorted(max(size, 2 + ranks_from) for size in sizes)])
+
+    pairs = [(sizes, other) for sizes in product(range(5), repeat=2) for other in neighbours_of(sizes, "add_remove")]
+    assert max(int(np.abs(wrong(other) - wrong(sizes)).sum()) for sizes, other in pairs) == 2
+
+
+def test_an_entity_moved_between_regions_changes_a_split_in_each() -> None:
+    claimed, worst = sensitivity("split", "replace"), (0, 0)
+    for left in combinations_with_replacement(range(4), 2):
+        for right in combinations_with_replacement(range(4), 2):
+            for moved in neighbours_of(left + right, "replace"):
+                sides = ((left, moved[:2]), (right, moved[2:]))
+                change = np.concatenate([change_of_split(a, b, 2, 3) for a, b in sides])
+                worst = max(worst, (int(np.abs(change).sum()), int((change**2).sum())))
+    assert worst == (claimed.l1, claimed.l2_squared)
+
+
+def test_a_split_without_its_size_is_refused() -> None:
+    with pytest.raises(ProblemError, match="needs the size"):
+        exact_answers(CountOfCounts.empty(), "split", 5)
+    with pytest.raises(ProblemError, match="at least 1"):
+        Split(0)
 
 
 def test_unknown_names_are_refused() -> None:

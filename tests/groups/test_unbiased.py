@@ -15,7 +15,7 @@ import pytest
 
 from coco_opt.errors import InputError, ProblemError
 from coco_opt.groups import GroupsMethod, estimate_groups
-from coco_opt.groups.buckets import Buckets
+from coco_opt.groups.buckets import Buckets, Split
 from coco_opt.groups.estimated import unbiased as module
 from coco_opt.groups.estimated.unbiased import UnbiasedCounts, UnbiasedEstimates
 from coco_opt.groups.kind.files import read_groups_release
@@ -33,6 +33,7 @@ QUESTIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "buckets": ("cumulative", {"buckets": [WIDE] * 3}),
     "one bucket": ("cumulative", {"buckets": [Buckets.from_edges([0, MAX_SIZE])] * 3}),
     "ranks": ("ranks", {}),
+    "split": ("cumulative", {"buckets": [Split(3), Split(MAX_SIZE - 1), Split(1)]}),
     "sizes": ("sizes", {}),
     "private counts": ("cumulative", PRIVATE),
     "private counts, buckets": ("cumulative", {**PRIVATE, "buckets": [WIDE] * 3}),
@@ -167,6 +168,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "cells": {},
     "buckets": {"bucket_growth": [0.5, 0]},
     "ranks": {"query": ["ranks", "cumulative"]},
+    "split": {"rank_above": [3, 0]},
     "sizes": {"query": "sizes"},
     "private": {"group_counts": "private", "bucket_growth": [0, 0.5]},
 }

@@ -259,6 +259,8 @@ CASES: Mapping[str, Case] = {
     "mixed levels": _groups(
         'query = ["ranks", "cumulative", "cumulative"]', ("none", "matching", "bottom_up", "posterior")
     ),
+    "split": _groups("rank_above = 3", ("none", "matching", "bottom_up", "posterior")),
+    "mixed splits": _groups("rank_above = [1, 0, 5]", ("none", "matching", "bottom_up", "posterior")),
     "mixed buckets": _groups(
         "bucket_edges = [[0, 2, 4], [0, 1, 3], []]", ("none", "matching", "joint", "bottom_up", "posterior")
     ),

@@ -10,9 +10,18 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from coco_opt.errors import InputError, ProblemError
-from coco_opt.groups.answers import KIND, MAX_SIZE, buckets_of, has_private_counts, max_size_of, starts_name
+from coco_opt.groups.answers import (
+    KIND,
+    MAX_SIZE,
+    buckets_of,
+    has_private_counts,
+    max_size_of,
+    split_name,
+    split_of,
+    starts_name,
+)
 from coco_opt.groups.asked.group_counts import MAX_GROUPS, check_group_counts
-from coco_opt.groups.buckets import Buckets
+from coco_opt.groups.buckets import Buckets, Scheme, Split
 from coco_opt.groups.choice import CHOICE, choice_question, lead_of_ranks
 from coco_opt.groups.queries import GROUPS, Query, exact_answers, groups_question, question, rank_pieces
 from coco_opt.histograms import CountOfCounts, Hierarchy
@@ -36,7 +45,7 @@ def asked_of(
     neighbours: Neighbours,
     levels: Sequence[str] = (),
     region_ids: Sequence[str | None] = (),
-    buckets: Sequence[Buckets | None] = (),
+    buckets: Sequence[Scheme | None] = (),
     counts_share: Fraction | None = None,
 ) -> Asked:
     """Return what is asked of groups: the query of every level whose cost is not zero, root first.
@@ -65,7 +74,9 @@ def asked_of(
     tables: dict[str, Int64] = {}
     for one in questions:
         regions, sums, widest = hierarchy.level_range(one.level), given[one.level], 1
-        if one.query in ("buckets", "larger_buckets") and sums is not None:
+        if isinstance(sums, Split):
+            tables[split_name(one.level)] = np.array([sums.at], np.int64)
+        elif one.query in ("buckets", "larger_buckets") and isinstance(sums, Buckets):
             tables[starts_name(one.level)] = sums.begin
             widest = int((sums.end - sums.begin).max())
         groups = MAX_GROUPS if counts is None else int(counts[regions.start : regions.stop].max())
@@ -123,7 +134,7 @@ def _parts_of_costs(
 
 def _check_values(asked: Question, groups: int, max_size: int, width: int) -> None:
     widest = _SPREADS * asked.law.spread
-    largest = groups * (max_size + widest) if asked.query == "ranks" else groups * width
+    largest = groups * (max_size + widest) if asked.query in ("ranks", "split") else groups * width
     if largest > MAX_VALUE:
         raise ProblemError(
             f"an answer about the {asked.query} of {groups:,} groups of sizes up to {max_size:,} may not fit in 64 "
@@ -161,7 +172,7 @@ def _parts(asked: Asked, truth: Sequence[CountOfCounts]) -> Iterable[Exact]:
             ]
             yield Exact(one, tree.paths[0], np.array(leads, np.int64))
             continue
-        buckets = buckets_of(asked, one.level)
+        scheme = split_of(asked, one.level) or buckets_of(asked, one.level)
         for region in tree.level_range(one.level):
             if one.query == "ranks":
                 yield from (Exact(one, tree.paths[region], piece) for piece in rank_pieces(truth[region], max_size))
@@ -169,7 +180,7 @@ def _parts(asked: Asked, truth: Sequence[CountOfCounts]) -> Iterable[Exact]:
             if one.query == GROUPS:
                 values = np.array([truth[region].groups], np.int64)
             else:
-                values = exact_answers(truth[region], one.query, max_size, buckets)  # type: ignore[arg-type]
+                values = exact_answers(truth[region], one.query, max_size, scheme)  # type: ignore[arg-type]
             yield Exact(one, tree.paths[region], values)
 
 
@@ -202,18 +213,18 @@ def measure_hierarchy(
     neighbours: Neighbours,
     source: NoiseSource,
     progress: Progress | None = None,
-    buckets: Sequence[Buckets | None] = (),
+    buckets: Sequence[Scheme | None] = (),
     counts_share: Fraction | None = None,
 ) -> Measurement:
     """Return the noisy answers of all regions of the levels that have a budget.
 
     ``truth``, PRIVATE, and the public ``group_counts`` come one a region in the hierarchy's order; ``queries`` and
     ``costs`` one a level, root first (a cost of zero: not measured), and so do ``buckets``, over which cumulative
-    counts are summed (None: single cells; a level's buckets hold every size once). Where the numbers of groups are
-    private, ``group_counts`` is None and ``counts_share`` the part of each level's cost that asks for them (Kuo et al.
-    2018, footnote 4). ``progress`` is told the answers done and their number. Everything is checked before the first
-    noise is drawn: raises ProblemError for public parameters, InputError for a histogram without the public number of
-    groups.
+    counts are summed or split (None: single cells; a level's buckets hold every size once). Where the numbers of groups
+    are private, ``group_counts`` is None and ``counts_share`` the part of each level's cost that asks for them (Kuo et
+    al. 2018, footnote 4). ``progress`` is told the answers done and their number. Everything is checked before the
+    first noise is drawn: raises ProblemError for public parameters, InputError for a histogram without the public
+    number of groups.
     """
     asked = asked_of(
         hierarchy,

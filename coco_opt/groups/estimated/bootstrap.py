@@ -82,7 +82,7 @@ def bootstrap_variances(
     supposed = estimated.histogram
     if supposed.groups == 0:
         return estimated
-    exact = exact_answers(supposed, answer.query, answer.max_size, answer.buckets)
+    exact = exact_answers(supposed, answer.query, answer.max_size, answer.scheme)
     for _ in range(replicates):
         source = SeededNoise(int(rng.integers(2**62)))
         stream = answer.law.opened(source, measurement=answer.query, region=answer.region)

@@ -8,9 +8,12 @@ Each estimator is a named optimisation problem followed by rounding, and gives e
 * cumulative: isotonic regression of the noisy cumulative counts; 2 v / H[j] (section 5.1.2);
 * buckets: isotonic regression of the buckets' means, weighed by their widths n; 2 v / (n^2 H[j]) + (n^2 - 1) / 12.
 
-The last is isotonic regression of the sums: a nondecreasing row with its cells replaced by their bucket's mean has the
-same sums and is nondecreasing within the same bounds. So some best row is constant in every bucket, where the loss is
-that of the means with weights n (p = 1) or n^2 (p = 2). What is taken rises evenly between the buckets' middles
+* split: isotonic regression of the cells, which tells how many groups are below the split, and of the ranks, of which
+  the largest that are left are taken; each as above.
+
+That of buckets is isotonic regression of the sums: a nondecreasing row with its cells replaced by their bucket's mean
+has the same sums and is nondecreasing within the same bounds. So some best row is constant in every bucket, where the
+loss is that of the means with weights n (p = 1) or n^2 (p = 2). What is taken rises evenly between the buckets' middles
 instead: jumps at the edges would put all groups of a bucket at its first size.
 
 Here v is the law's nominal variance: 2 s^2 for geometric noise of scale s, as in the paper, sigma^2 for Gaussian noise.
@@ -130,6 +133,23 @@ def _pooled(answer: RegionAnswer) -> tuple[FloatArray, IntArray]:
     return sums / lengths, lengths
 
 
+def _split(answer: RegionAnswer, options: FitOptions, solvers: SolverChoices) -> SizeEstimate:
+    assert answer.split is not None
+    at = answer.split.at
+    rising = _whole(_isotonic(answer.values[:at], answer.groups, options, solvers), options.rounding)
+    counts = np.diff(rising, prepend=0)
+    kept, below = counts > 0, int(rising[-1])
+    # Sizes below the split count as it among the ranks: the first ``below`` ranks belong to them.
+    fitted = np.maximum(_isotonic(answer.values[at:], answer.max_size, options, solvers)[below:], at)
+    starts = np.flatnonzero(np.append(True, np.diff(fitted) > SAME_BLOCK)) if fitted.size else np.zeros(0, np.int64)
+    pooled, noise = np.diff(starts, append=fitted.size), answer.law.nominal_variance
+    return SizeEstimate(
+        np.append(np.flatnonzero(kept), _whole(fitted[starts], options.rounding)),
+        np.append(counts[kept], pooled),
+        np.append(2.0 * noise / counts[kept], noise / pooled),
+    )
+
+
 def _isotonic(
     values: NDArray[Any], upper: int, options: FitOptions, solvers: SolverChoices, weights: FloatArray | None = None
 ) -> NDArray[Any]:
@@ -147,4 +167,5 @@ _ESTIMATORS: Mapping[AskedQuery, Callable[[RegionAnswer, FitOptions, SolverChoic
     "ranks": _ranks,
     "cumulative": _cumulative,
     "buckets": _buckets,
+    "split": _split,
 }

@@ -10,6 +10,7 @@ the entities that groups have beyond their first ``size``, up to ``last_size`` +
 
 * cumulative counts and buckets: E = n G - y, and n G - E is the sum of Hc;
 * ranks: the sum of all G answers is E of one row over all sizes below the largest, and nothing else is linear in them;
+* a split at T: cells below T, and the sum of the ranks less G T is E of one row from T on;
 * sizes: G - sum H is subtracted evenly from all cells first, the least squares of what must add up.
 """
 
@@ -22,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coco_opt.errors import InputError, ProblemError
-from coco_opt.groups.answers import buckets_of, has_private_counts, max_size_of
+from coco_opt.groups.answers import buckets_of, has_private_counts, max_size_of, split_of
 from coco_opt.groups.buckets import Buckets
 from coco_opt.groups.queries import GROUPS, plain_query
 from coco_opt.privacy import Answers, Measurement
@@ -185,8 +186,11 @@ class _Level:
         regions = asked.hierarchy.level_range(level)
         none = np.zeros(len(regions), np.int64)
         groups = none if counts is not None else asked.per_region[GROUPS][regions.start : regions.stop]
-        buckets = buckets_of(asked, level) or Buckets.cells(max_size)
-        begin = np.zeros(1, np.int64) if answers.question.query == "ranks" else buckets.begin
+        begin, split = (buckets_of(asked, level) or Buckets.cells(max_size)).begin, split_of(asked, level)
+        if answers.question.query == "ranks":
+            begin = np.zeros(1, np.int64)
+        elif split is not None:
+            begin = np.arange(split.at + 1)
         return cls(answers, np.append(begin, max_size), max_size, groups, counts)
 
     def read(self, begin: int, end: int) -> UnbiasedCounts:
@@ -202,19 +206,25 @@ class _Level:
         entities = values.astype(np.float64)
         if of.query == "ranks":
             variance *= groups[:, None]
+        elif of.query == "split":
+            entities[:, :-1] = groups[:, None] - entities[:, :-1]
+            entities[:, -1] -= groups * self.size[-2]
+            variance[:, -1] *= groups
         elif plain_query(of) == of.query:
             entities = width * groups[:, None] - entities
         return self._of_entities(entities, variance, groups[:, None], spread)
 
     def _values(self, begin: int, end: int) -> Int64:
-        """Return the answers int64[regions, cells]; of ranks their sums, int64[regions, 1]."""
-        offsets = self.answers.offsets[begin : end + 1]
+        """Return the answers int64[regions, cells], of ranks their sum as one cell, the last one of a split."""
+        offsets, query = self.answers.offsets[begin : end + 1], self.answers.question.query
         values = self.answers.read(int(offsets[0]), int(offsets[-1]))
-        if self.answers.question.query != "ranks":
+        if query not in ("ranks", "split"):
             return values.reshape(end - begin, -1)
+        first = offsets[:-1] - offsets[0]
+        cells = values[first[:, None] + np.arange(self.size.size - 2)]
         running = np.append(0, np.cumsum(values))
-        sums: Int64 = np.diff(running[offsets - offsets[0]])[:, None]
-        return sums
+        sums = running[offsets[1:] - offsets[0]] - running[first + cells.shape[1]]
+        return np.column_stack([cells, sums])
 
     def _of_entities(self, entities: Float64, variance: Float64, groups: Float64, spread: float) -> UnbiasedCounts:
         """Return the estimates from entities by bucket, of independent noise, and groups [regions, 1], public or noisy.

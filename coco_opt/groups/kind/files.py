@@ -15,7 +15,15 @@ from coco_opt.errors import InputError, Place
 from coco_opt.files.checked import positions
 from coco_opt.files.folder import FileTable, read_columns, read_manifest
 from coco_opt.files.regions import region_columns, stored_regions
-from coco_opt.groups.answers import KIND, MAX_SIZE, buckets_of, has_private_counts, max_size_of, size_questions
+from coco_opt.groups.answers import (
+    KIND,
+    MAX_SIZE,
+    buckets_of,
+    has_private_counts,
+    max_size_of,
+    size_questions,
+    split_of,
+)
 from coco_opt.groups.estimated.estimate import GroupsResult
 from coco_opt.groups.estimated.intervals import NO_INTERVALS, Intervals
 from coco_opt.groups.estimated.method import SLOW, GroupsMethod
@@ -117,6 +125,7 @@ def _plain(method: GroupsMethod, asked: Asked) -> dict[str, Any]:
     return {
         "queries": [queries.get(level) for level in levels],
         "bucket_starts": [None if one is None else one.begin.tolist() for one in buckets],
+        "rank_above": [None if one is None else one.at for one in (split_of(asked, level) for level in levels)],
         "losses": [method.loss(level) for level in levels],
         "ties": method.ties,
         "consistency": method.consistency,

@@ -258,7 +258,7 @@ def _memory(plan: Plan, method: Consistency) -> int:
     asked, cells = plan.asked, max_size_of(plan.asked)
     if method in SLOW:
         return _TABLES[method] * BYTES * asked.hierarchy.regions * cells
-    ranked = any(one.query == "ranks" for one in asked.questions)
+    ranked = any(one.query in ("ranks", "split") for one in asked.questions)
     widest = max(cells, int(asked.per_region[GROUPS].max())) if ranked else cells
     return _REGION_BYTES * widest
 

@@ -98,6 +98,11 @@ def instances_of(measurement: Measurement, config: Config) -> list[Instance]:
 
 def _cells(answer: RegionAnswer) -> RegionAnswer:
     """Return an answer about buckets as one about single sizes: every size of a bucket has its mean."""
+    if answer.split is not None:
+        sizes, counts = answer.histogram()
+        held = np.bincount(np.clip(sizes, 0, answer.max_size), counts, answer.max_size + 1)
+        values = np.cumsum(held)[:-1].astype(np.int64)
+        return replace(answer, query="cumulative", stored=values, split=None)
     if answer.buckets is None:
         return answer
     widths = answer.buckets.end - answer.buckets.begin

@@ -5,8 +5,15 @@ from __future__ import annotations
 import numpy as np
 
 from coco_opt.config.model import Config
-from coco_opt.groups.answers import buckets_of, counts_share_of, has_private_counts, max_size_of, size_questions
-from coco_opt.groups.buckets import Buckets
+from coco_opt.groups.answers import (
+    buckets_of,
+    counts_share_of,
+    has_private_counts,
+    max_size_of,
+    size_questions,
+    split_of,
+)
+from coco_opt.groups.buckets import Buckets, Scheme, Split
 from coco_opt.groups.estimated.method import ONE_PROGRAM, Consistency, GroupsMethod, needed_levels
 from coco_opt.groups.kind.plan import buckets_of as configured_buckets
 from coco_opt.groups.kind.plan import queries_of
@@ -71,10 +78,14 @@ def _check_asked(config: Config, asked: Asked) -> None:
     _check_counts(config, asked)
     for question in size_questions(asked):
         query = plain_query(question)
-        if queries[question.level] != ("cumulative" if query == "buckets" else query):
+        if queries[question.level] != ("cumulative" if query in ("buckets", "split") else query):
             message = f"the measurement asked {query!r} of {asked.levels[question.level]!r}"
             raise config.error("groups.query", message)
-        if not _same(buckets[question.level], buckets_of(asked, question.level), max_size_of(asked)):
+        scheme, split = buckets[question.level], split_of(asked, question.level)
+        if (scheme if isinstance(scheme, Split) else None) != split:
+            message = f"the measurement asked {asked.levels[question.level]!r} for ranks from another size on"
+            raise config.error("groups.rank_above", message)
+        if split is None and not _same(scheme, buckets_of(asked, question.level), max_size_of(asked)):
             key = "groups.bucket_growth" if config.method.bucket_edges is None else "groups.bucket_edges"
             raise config.error(
                 key, f"the measurement asked {asked.levels[question.level]!r} for other buckets of sizes"
@@ -91,9 +102,10 @@ def _check_counts(config: Config, asked: Asked) -> None:
         raise config.error("groups.group_counts_share", f'the measurement\'s is "{found}"')
 
 
-def _same(configured: Buckets | None, asked: Buckets | None, max_size: int) -> bool:
+def _same(configured: Scheme | None, asked: Buckets | None, max_size: int) -> bool:
     cells = Buckets.cells(max_size)
-    return np.array_equal((configured or cells).begin, (asked or cells).begin)
+    begin = configured.begin if isinstance(configured, Buckets) else cells.begin
+    return np.array_equal(begin, (asked or cells).begin)
 
 
 def _check_buckets(config: Config, asked: Asked) -> None:
@@ -103,6 +115,12 @@ def _check_buckets(config: Config, asked: Asked) -> None:
     if consistency == "posterior" and "sizes" in queries:
         message = (
             "'posterior' reads cumulative counts, buckets of them, and ranks: ask another groups.query than 'sizes'"
+        )
+        raise config.error("groups.consistency", message)
+    if consistency in ONE_PROGRAM and "split" in queries:
+        message = (
+            f"{_NAMES[consistency]} reads no ranks, as rank_above asks: use 'posterior', 'matching', 'bottom_up' or "
+            "'none', or leave rank_above out"
         )
         raise config.error("groups.consistency", message)
     if consistency == "convex" and "buckets" in queries:

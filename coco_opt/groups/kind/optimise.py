@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from coco_opt.groups.answers import max_size_of
 from coco_opt.groups.asked.optimised import Growths, best_growths, even_law, mean_logarithm, steep_law
 from coco_opt.groups.asked.predicted import Predictor, Regions
-from coco_opt.groups.buckets import Buckets
+from coco_opt.groups.buckets import Buckets, Split
 from coco_opt.groups.estimated.method import ONE_PROGRAM, Consistency, GroupsMethod
 from coco_opt.groups.kind.look_alike import supposed_groups
 from coco_opt.groups.kind.rehearsal import Questions, Rehearsal, cost_of_sizes, extrapolated, questions_of
@@ -97,7 +97,7 @@ class _Chosen:
 
 def _questions(plan: Plan, public: LookAlike | None, reporter: Reporter) -> _Chosen | None:
     asked, questions, max_size = plan.asked, questions_of(plan), max_size_of(plan.asked)
-    if set(questions.queries) != {"cumulative"}:
+    if set(questions.queries) != {"cumulative"} or any(isinstance(one, Split) for one in questions.buckets):
         return None
     tree, counts = asked.hierarchy, supposed_groups(plan)
     regions = np.diff(tree.level_start).astype(np.float64)

@@ -8,7 +8,7 @@ from html import escape
 
 import numpy as np
 
-from coco_opt.groups.answers import GroupsAnswers, count_questions, has_private_counts
+from coco_opt.groups.answers import GroupsAnswers, count_questions, has_private_counts, split_of
 from coco_opt.groups.estimated.group_counts import with_group_counts
 from coco_opt.groups.estimated.method import GroupsMethod
 from coco_opt.groups.kind import plots
@@ -147,7 +147,9 @@ def _level_gaps(shown: Shown) -> str:
 
 
 def _query(answers: GroupsAnswers, level: int) -> str:
-    buckets = answers.buckets(level)
+    buckets, split = answers.buckets(level), split_of(answers.measurement.asked, level)
+    if split is not None:
+        return f"cumulative below size {split.at:,}, ranks from there on"
     if buckets is None:
         return answers.query(level)
     return f"cumulative, {answers.max_size:,} sizes in {buckets.count:,} buckets"

@@ -17,7 +17,7 @@ from coco_opt.groups.asked.entities import PublicGroups, read_group_counts, read
 from coco_opt.groups.asked.measure import asked_of
 from coco_opt.groups.asked.private import PrivateCounts
 from coco_opt.groups.asked.sizes import read_public_sizes, read_sizes, read_sizes_regions
-from coco_opt.groups.buckets import Buckets
+from coco_opt.groups.buckets import Buckets, Scheme, Split
 from coco_opt.groups.queries import GROUPS, Query
 from coco_opt.releases.kind import Plan
 
@@ -60,11 +60,32 @@ def queries_of(config: Config, levels: int) -> tuple[Query, ...]:
     return queries
 
 
-def buckets_of(config: Config, levels: int) -> tuple[Buckets | None, ...]:
-    """Return the buckets of sizes each level is asked for, root first, None for single sizes.
+def buckets_of(config: Config, levels: int) -> tuple[Scheme | None, ...]:
+    """Return the buckets or the split of sizes each level is asked for, root first, None for single sizes.
 
-    ConfigError where a level has another query than "cumulative", whose answers alone are summed.
+    ConfigError where a level has another query than "cumulative", whose answers alone are summed or split, or both.
     """
+    splits, found = _splits(config, levels), list[Scheme | None](_buckets(config, levels))
+    for level, split in enumerate(splits):
+        if split is not None:
+            if found[level] is not None:
+                message = f"level {level} has buckets too: give one of the two a level, 0 for the other"
+                raise config.error("groups.rank_above", message)
+            found[level] = split
+    return tuple(found)
+
+
+def _splits(config: Config, levels: int) -> tuple[Split | None, ...]:
+    key = "groups.rank_above"
+    found = [Split(at) if at else None for at in config.per_level(config.method.rank_above, levels, key)]
+    for level, (query, split) in enumerate(zip(queries_of(config, levels), found, strict=True)):
+        if split is not None and query != "cumulative":
+            message = f"splits cumulative counts, and level {level} is asked for its {query}: give one a level, 0 there"
+            raise config.error(key, message)
+    return tuple(found)
+
+
+def _buckets(config: Config, levels: int) -> tuple[Buckets | None, ...]:
     method = config.method
     key = "groups.bucket_growth" if method.bucket_edges is None else "groups.bucket_edges"
     if method.bucket_edges is None:

@@ -21,6 +21,7 @@ _AXES = {
     "cumulative": "group size (groups up to that size)",
     "buckets": "first size of the bucket (its sum)",
     "ranks": "rank of the group (its size)",
+    "split": "group size up to the split, then rank of the group",
 }
 
 
@@ -41,7 +42,7 @@ def region_figure(answer: RegionAnswer | None, estimate: CountOfCounts, truth: C
 def residuals(answer: RegionAnswer, estimate: CountOfCounts, cells: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the noisy value of some measured cells, in increasing order, minus the released one."""
     if answer.query != "ranks":
-        exact = exact_answers(estimate, answer.query, answer.max_size, answer.buckets)
+        exact = exact_answers(estimate, answer.query, answer.max_size, answer.scheme)
         return (answer.values - exact)[cells]
     sizes, stops = estimate.clamp(answer.max_size).rank_runs()
     noisy = [piece[cells[slice(*np.searchsorted(cells, [at, at + piece.size]))] - at] for at, piece in answer.pieces()]

@@ -18,7 +18,7 @@ from coco_opt.choices import SolverChoices
 from coco_opt.groups.answers import counts_share_of, has_private_counts, max_size_of
 from coco_opt.groups.asked.measure import asked_of, measured
 from coco_opt.groups.asked.private import PrivateCounts
-from coco_opt.groups.buckets import Buckets
+from coco_opt.groups.buckets import Scheme, Split
 from coco_opt.groups.estimated.baselines import errors_by_level
 from coco_opt.groups.estimated.estimate import estimate_groups
 from coco_opt.groups.estimated.method import GroupsMethod
@@ -37,7 +37,7 @@ class Questions:
     """What a rehearsal asks of each level, root first; a cost of zero asks nothing."""
 
     queries: tuple[Query, ...]
-    buckets: tuple[Buckets | None, ...]
+    buckets: tuple[Scheme | None, ...]
     costs: tuple[Cost, ...]
 
 
@@ -96,18 +96,20 @@ class Rehearsal:
         )
 
 
-def count_cells(asked: Asked, queries: Sequence[Query], buckets: Sequence[Buckets | None]) -> tuple[int, ...]:
+def count_cells(asked: Asked, queries: Sequence[Query], buckets: Sequence[Scheme | None]) -> tuple[int, ...]:
     """Return the noisy numbers about sizes that each level's query needs, root first; at least one."""
     counted = []
     for level, (query, sums) in enumerate(zip(queries, buckets, strict=True)):
         regions = asked.hierarchy.level_range(level)
-        if sums is not None:
+        ranked = query == "ranks" or isinstance(sums, Split)
+        if sums is not None and not isinstance(sums, Split):
             counted.append(max(sums.count * len(regions), 1))
             continue
-        if query != "ranks":
+        if not ranked:
             counted.append(cells(query, max_size_of(asked), 0) * len(regions))
             continue
-        counted.append(max(int(asked.per_region[GROUPS][regions.start : regions.stop].sum()), 1))
+        groups = int(asked.per_region[GROUPS][regions.start : regions.stop].sum())
+        counted.append(max(groups + (sums.at if isinstance(sums, Split) else 0) * len(regions), 1))
     return tuple(counted)
 
 

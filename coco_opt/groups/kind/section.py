@@ -70,6 +70,14 @@ def _one_growth(value: object) -> float:
     return float(value)
 
 
+def _sizes_from_one(value: object) -> int | tuple[int, ...]:
+    every = list(value) if isinstance(value, (list, tuple)) and value else [value]
+    sizes = [entry for entry in every if type(entry) is int and entry >= 0]
+    if len(sizes) < len(every):
+        raise ValueError("must be a size of at least 1 (0: no ranks), or a list of them, one a level")
+    return tuple(sizes) if isinstance(value, (list, tuple)) else sizes[0]
+
+
 def _edges(value: object) -> Starts | tuple[Starts, ...]:
     if isinstance(value, (list, tuple)) and value and all(isinstance(entry, (list, tuple)) for entry in value):
         return tuple(_starts(entry) if len(entry) else () for entry in value)
@@ -102,6 +110,8 @@ class GroupsSection(Section):
     """Asked: cumulative counts are summed over buckets of max(1, c size) sizes; 0: every size alone."""
     bucket_edges: Annotated[Starts | tuple[Starts, ...] | None, PlainValidator(_edges)] = None
     """Asked: the sizes at which buckets begin, in place of `bucket_growth`; one list, or one a level."""
+    rank_above: Annotated[int | tuple[int, ...], PlainValidator(_sizes_from_one)] = 0
+    """Asked: cumulative counts of sizes below this, and the sizes of all groups in order from it on; 0: no ranks."""
     group_counts: Annotated[GroupCounts, choice(GroupCounts)] = "public"
     """Asked: "private" for a confidential table of groups: their numbers get noise too, and are made to sum."""
     group_counts_share: Annotated[Fraction | None, PlainValidator(probability)] = None
@@ -138,6 +148,11 @@ class GroupsSection(Section):
         queries = (self.query,) if isinstance(self.query, str) else self.query
         if self.group_counts == "public" and self.group_counts_share is not None:
             raise KeyedError("group_counts_share", 'is read where group_counts = "private" alone: remove it')
+        splits = (self.rank_above,) if isinstance(self.rank_above, int) else self.rank_above
+        if any(at >= self.max_size for at in splits):
+            raise KeyedError("rank_above", f"must lie below max_size = {self.max_size}: all ranks are alike there")
+        if self.group_counts == "private" and any(splits):
+            raise KeyedError("rank_above", "ranks are as many as groups: leave it out with private counts")
         if self.group_counts == "private" and "ranks" in queries:
             raise KeyedError("query", 'ranks are as many as groups: ask "cumulative" or "sizes" with private counts')
         return self

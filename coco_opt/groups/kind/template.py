@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from coco_opt.groups.answers import MAX_SIZE, buckets_of, counts_share_of, size_questions
+from coco_opt.groups.answers import MAX_SIZE, buckets_of, counts_share_of, size_questions, split_of
 from coco_opt.groups.queries import with_public_counts
 from coco_opt.privacy import Asked
 from coco_opt.releases.kind import Draft
@@ -23,6 +23,7 @@ max_size = 1000               # asked: public bound on a group's size, chosen wi
 query = "cumulative"          # asked: sizes | ranks | cumulative, or one a level
 # bucket_growth = 0.1         # asked: sums over buckets of 0.1 x size sizes (one a level; see  plan --optimise)
 # bucket_edges = [0, 1, 2, 5] # asked: or the sizes at which buckets begin
+# rank_above = 50             # asked: or the sizes of groups in order from this one on, counts below it
 # group_counts = "private"    # asked: where the groups table is confidential: its numbers of groups get noise too
 loss = "l1"                   # estimated, and free to change from here on: l1 | l2
 ties = "upper"                # upper | lower | midpoint, for loss l1
@@ -74,10 +75,14 @@ def asked_keys(asked: Asked) -> dict[str, Any]:
     anything = next(iter(queries.values()), "cumulative")
     levels = range(asked.hierarchy.levels)
     stated = [queries.get(level, anything) for level in levels]
-    keys = {"max_size": asked.facts[MAX_SIZE], "query": ["cumulative" if one == "buckets" else one for one in stated]}
+    named = ["cumulative" if one in ("buckets", "split") else one for one in stated]
+    keys: dict[str, Any] = {"max_size": asked.facts[MAX_SIZE], "query": named}
     if "buckets" in queries.values():
         buckets = [buckets_of(asked, level) for level in levels]
         keys["bucket_edges"] = [[] if one is None else one.begin.tolist() for one in buckets]
+    if "split" in queries.values():
+        splits = [split_of(asked, level) for level in levels]
+        keys["rank_above"] = [0 if one is None else one.at for one in splits]
     if set(queries.values()) - {"cumulative", "buckets"}:
         keys["consistency"] = "matching"  # the default, joint, reads cumulative counts
     share = counts_share_of(asked)

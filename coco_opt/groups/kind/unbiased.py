@@ -207,6 +207,9 @@ def _other_noise(
         variance = np.full(here.sum(), question.law.variance)
         if question.query == "ranks":
             variance *= rows.totals[here]
+        if question.query == "split":
+            at = int(str(question.size).rpartition(" ")[2])
+            variance = np.where(rows.first[here] == at, variance * rows.totals[here], variance)
         wrong[here] |= ~_near(figures["entities_variance"][here], variance)
         wrong[here] |= ~_near(figures["at_most_variance"][here], spread + variance / width[here] ** 2)
     return wrong

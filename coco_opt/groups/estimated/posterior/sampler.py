@@ -44,7 +44,7 @@ from coco_opt.groups.estimated.posterior.recorded import (
 )
 from coco_opt.groups.estimated.posterior.shape import root_shape
 from coco_opt.groups.estimated.posterior.spikes import standing_alone
-from coco_opt.groups.estimated.posterior.survey import Answers, Survey, compiled_questions, residuals
+from coco_opt.groups.estimated.posterior.survey import Answers, Ranks, Survey, compiled_questions, residuals
 
 Progress = Callable[[int, int], None]
 
@@ -398,6 +398,11 @@ def start_histograms(survey: Survey) -> IntArray:
     for one in survey.answers:
         if one.region not in fits:
             fits[one.region] = _fit(one, int(survey.groups[one.region]), survey.max_size)
+        elif isinstance(one.question, Ranks) and one.question.floor > 0:
+            # The upper part of a split: below its size the cells before it tell more.
+            row = fits[one.region].copy()
+            row[one.question.floor :] = _fit(one, int(survey.groups[one.region]), survey.max_size)[one.question.floor :]
+            fits[one.region] = np.maximum.accumulate(row)
     rows = np.zeros((survey.leaves.size, survey.max_size), np.int64)
     for place, leaf in enumerate(survey.leaves):
         region = int(leaf)

@@ -130,6 +130,12 @@ def survey_of(answers: GroupsAnswers, *others: GroupsAnswers) -> Survey:
                 raise ProblemError(
                     f"region {answer.region!r} was asked for its sizes: the posterior reads cumulative or ranks"
                 )
+            if answer.split is not None:
+                at = answer.split.at
+                cells = same.setdefault((b"", bytes(str(at), "ascii")), Buckets.cells(at))
+                found.append(Answers(region, cells, answer.values[:at], answer.law))
+                found.append(Answers(region, Ranks(at), answer.values[at:], answer.law))
+                continue
             question: Buckets | Ranks = Ranks()
             if answer.query != "ranks":
                 asked = answer.buckets or Buckets.cells(answers.max_size)
