@@ -18,6 +18,7 @@ from coco_opt.config.load import load_config
 from coco_opt.config.model import Config
 from coco_opt.config.sections import SOLVERS_MODEL, EngineConfig, OutputConfig, PrivacyConfig, Section
 from coco_opt.errors import CocoOptError, ConfigError, InputError, Place, ProblemError, SolverError
+from coco_opt.execution import Executor, Threads
 from coco_opt.files.measurement import is_measurement, read_measurement
 from coco_opt.kinds import kind_row
 from coco_opt.privacy.cost import Cost, in_rho
@@ -30,7 +31,7 @@ from coco_opt.releases.manifest import manifest_of, noise_of, spent_line
 from coco_opt.releases.measure import Measured, with_bought
 from coco_opt.releases.reporter import Reporter, Silent
 from coco_opt.releases.runs import ledger_of
-from coco_opt.releases.solvers import choices_of
+from coco_opt.releases.solvers import choices_of, warm_worker
 
 Given = Measurement | Measured | str | Path
 """A measurement, what ``measure`` returned, a measurement's folder or a run's id."""
@@ -133,11 +134,14 @@ def estimate(
     given = [measurement] if isinstance(measurement, (Measurement, Measured, str, Path)) else list(measurement)
     if config is None and given and isinstance(given[0], Measured):
         config = given[0].config
-    read = [_read(one, config, told) for one in given]
-    noisy, runs = together([one for one, _ in read]), [run for _, run in read if run is not None]
-    wanted = config_of(noisy) if config is None else _as_measured(config, noisy)
-    wanted = wanted if engine is None else replace(wanted, engine=engine)
-    made = estimated(wanted, noisy, f"{wanted.name}-{noisy.identity[:12]}", reporter=told)
+    engine = engine or (EngineConfig() if config is None else config.engine)
+    with engine.open() as executor:
+        executor.start(warm_worker)
+        read = [_read(one, config, told) for one in given]
+        noisy, runs = together([one for one, _ in read]), [run for _, run in read if run is not None]
+        wanted = replace(config_of(noisy) if config is None else _as_measured(config, noisy), engine=engine)
+        name = f"{wanted.name}-{noisy.identity[:12]}"
+        made = estimated(wanted, noisy, name, reporter=told, executor=executor)
     return made if config is None or not runs else replace(made, recorded=partial(_record, config, runs))
 
 
@@ -166,8 +170,12 @@ def estimated(
     reporter: Reporter,
     truth: Truth | None = None,
     scratch: Path | None = None,
+    executor: Executor | None = None,
 ) -> Estimated:
-    """Estimate; ``name`` is the default folder's, and ``scratch`` keeps finished parts. See ``estimate``."""
+    """Estimate; ``name`` is the default folder's, and ``scratch`` keeps finished parts. See ``estimate``.
+
+    ``executor`` runs the tasks (default: threads, as many as the configuration has workers).
+    """
     kind = kind_for(config, measurement)
     if truth is not None and any(one.private for one in measurement.every):
         raise ProblemError("the truth beside a private release would undo its privacy: give none")
@@ -175,9 +183,9 @@ def estimated(
     spent = spent_line(kind, config, measurement)
     reporter.line(spent)
     own = None if scratch is None else scratch / f"method-{method_digest(config)}"
-    with config.engine.open() as executor:
-        work = Work(solvers, config.engine.workers, scratch=own, executor=executor)
-        result = _estimate(kind, measurement, method, work, reporter)
+    workers = config.engine.workers
+    work = Work(solvers, workers, scratch=own, executor=Threads(workers) if executor is None else executor)
+    result = _estimate(kind, measurement, method, work, reporter)
     released = kind.release(measurement, method, result, config)
     for note in released.notes:
         reporter.line(note)

@@ -10,6 +10,7 @@ from typing import Any
 
 from coco_opt.config.model import Config
 from coco_opt.errors import InputError, ProblemError
+from coco_opt.execution import Executor
 from coco_opt.files.folder import MANIFEST, file_digest, read_manifest
 from coco_opt.privacy.measurement import Asked
 from coco_opt.privacy.private_files import replace_private
@@ -17,12 +18,12 @@ from coco_opt.releases.clock import Clock
 from coco_opt.releases.estimate import estimated, method_digest
 from coco_opt.releases.estimated import Estimated
 from coco_opt.releases.kept import known_runs
-from coco_opt.releases.kind import PageWriter, Truth
+from coco_opt.releases.kind import PageWriter, Plan, Truth
 from coco_opt.releases.measure import Measured, check_target, kind_of, measured_of, planned, source_of
 from coco_opt.releases.records import open_private_folder, private_record, write_private_record
 from coco_opt.releases.reporter import Reporter, Silent
 from coco_opt.releases.runs import ledger_of
-from coco_opt.releases.solvers import choices_of, rehearse
+from coco_opt.releases.solvers import choices_of, rehearse, warm_worker
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -67,21 +68,27 @@ def release(
         check_target(_probe(config) if out is None else out)
     open_private_folder(config.output.private)
     clock.lap("read_public")
+    with config.engine.open() as executor:
+        executor.start(warm_worker)
+        measured = _measured(config, plan, told, clock)
+        return _made(config, measured, executor, out, told, clock, page, truth)
+
+
+def _measured(config: Config, plan: Plan, reporter: Reporter, clock: Clock) -> Measured:
     try:
-        measured = measured_of(plan, keep=False, reporter=told, clock=clock)
+        return measured_of(plan, keep=False, reporter=reporter, clock=clock)
     except InputError as error:
         if error.code != "file-not-found" or (run := _measured_run(config, plan.asked)) is None:
             raise
         hint = f"run {run} measured these questions: coco-opt estimate {run} CONFIG needs no private table"
         gone = InputError(error.code, f"{error.message}; {hint}", error.place)
-    else:
-        return _made(config, measured, out, told, clock, page, truth)
     raise gone
 
 
 def _made(
     config: Config,
     measured: Measured,
+    executor: Executor,
     out: Path | None,
     reporter: Reporter,
     clock: Clock,
@@ -97,7 +104,7 @@ def _made(
             return Outcome(earlier, None, measured.run, paid=False, made=None, manifest=manifest)
     # How a run was paid stands in its own measurement, whatever was written into the file since.
     privacy = config.privacy.model_copy(update={"noise": measured.measurement.noise})
-    return _finish(replace(config, privacy=privacy), measured, out, reporter, clock, page, truth)
+    return _finish(replace(config, privacy=privacy), measured, executor, out, reporter, clock, page, truth)
 
 
 def _measured_run(config: Config, asked: Asked) -> str | None:
@@ -125,6 +132,7 @@ def _is_own(config: Config, asked: Asked, out: Path) -> bool:
 def _finish(
     config: Config,
     measured: Measured,
+    executor: Executor,
     out: Path | None,
     reporter: Reporter,
     clock: Clock,
@@ -135,7 +143,9 @@ def _finish(
     name = f"{config.name}-{measured.run}"
     scratch = None if measured.folder is None else measured.folder.parent
     try:
-        made = estimated(config, measured.measurement, name, reporter=reporter, truth=truth, scratch=scratch)
+        made = estimated(
+            config, measured.measurement, name, reporter=reporter, truth=truth, scratch=scratch, executor=executor
+        )
         clock.lap("estimate")
         folder, digest = made.publish(out, page=page, reporter=reporter)
         clock.lap("write")

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
+
 from coco_opt.choices import SolverChoices
 from coco_opt.config.model import Config
 from coco_opt.errors import CocoOptError, ConfigError, MissingPackageError, UnknownSolverError
 from coco_opt.execution import executor_row
+from coco_opt.kinds import kind_rows
 from coco_opt.problems import PROBLEMS
 from coco_opt.registry import backend, make_solver
 from coco_opt.solver import Solver
@@ -54,6 +57,13 @@ def rehearse(config: Config) -> None:
         failure = _failure(kind, solver)
         if failure:
             raise config.error(f"solvers.{kind}", failure)
+
+
+def warm_worker() -> None:
+    """Import what takes a worker the longest: it can while the measurement is still being made or read."""
+    for row in kind_rows():
+        row.load()
+    importlib.import_module("numba")
 
 
 def _failure(kind: str, solver: Solver) -> str:

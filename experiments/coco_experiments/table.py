@@ -456,6 +456,12 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         kind="bench",
     ),
     Experiment(
+        name="bench/executors",
+        target="coco_experiments.bench.executors:run",
+        summary="estimation by threads, processes and Dask beside one thread, on a made nation and Hawaii's tables",
+        kind="bench",
+    ),
+    Experiment(
         name="bench/scaling",
         target="coco_experiments.bench.scaling:run",
         summary="seconds of every solver by size, up to a million unknowns, drawn on the page",

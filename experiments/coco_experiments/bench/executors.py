@@ -1,0 +1,164 @@
+"""Who runs the work: one thread, two threads, two processes, two Dask workers, on a nation and on Hawaii's tables.
+
+Every candidate estimates the same sealed measurement, read from its file, by workers that are started and warm; what
+starting them takes has rows of its own. All answers must be the same, to the bit.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from coco_experiments.bench.rows import Row, finish
+from coco_experiments.bench.timing import take_turns
+from coco_experiments.bench.topdown import HAWAII, LARGE_SETTING, SETTING
+from coco_experiments.data import find_data_file
+from coco_experiments.experiment import Outcome, Reporter
+from coco_experiments.made import made_counts
+from coco_experiments.topdown.data import hawaii, large_tables, made_blocks, small_tables
+from coco_opt.execution import Executor, Threads, executor_row, open_executor
+from coco_opt.files.measurement import read_measurement, write_measurement
+from coco_opt.groups.asked.measure import asked_of, exact_parts
+from coco_opt.groups.estimated.estimate import estimate_groups
+from coco_opt.groups.estimated.method import GroupsMethod
+from coco_opt.privacy import Epsilon, Measurement, SeededNoise
+from coco_opt.privacy.answers import noisy_parts
+from coco_opt.privacy.measurement import Drawing
+from coco_opt.topdown.estimated.estimate import estimate_tables
+
+NAME = "bench/executors"
+WORKERS = 2
+TARGETS: Mapping[str, float | None] = {"threads": None, "processes": 1.6, "dask": 1.4}
+REPEATS, SMALL_REPEATS = 3, 1
+SERIAL = "one thread"
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A sealed measurement to estimate, and how: returns the arrays of the answer."""
+
+    name: str
+    measurement: Measurement
+    estimate: Callable[[Measurement, Executor], list[np.ndarray[Any, Any]]]
+
+
+def nation(folder: Path, *, small: bool) -> Measurement:
+    """Seal cumulative counts of a made nation, 3,111 counties in 51 states, sizes up to 100,000; return it as read."""
+    states, counties, groups, most = (4, 5, 50, 200) if small else (51, 61, 1_000, 100_000)
+    counts = made_counts(states, counties, groups, most, np.random.default_rng(1))
+    truth = counts.histograms()
+    asked = asked_of(
+        counts.hierarchy,
+        np.array([one.groups for one in truth]),
+        queries=["cumulative"] * 3,
+        costs=[Epsilon(Fraction(1, 3))] * 3,
+        max_size=most,
+        neighbours="add_remove",
+    )
+    source = SeededNoise(1)
+    drawn = noisy_parts(asked.questions, exact_parts(asked, truth), asked.hierarchy, asked.per_region, source)
+    write_measurement(folder, Drawing(asked, drawn, source.name, source.private), private=True)
+    return read_measurement(folder)[0]
+
+
+def of_groups(measurement: Measurement, executor: Executor) -> list[np.ndarray[Any, Any]]:
+    """Estimate groups by matching, and return all histograms."""
+    found = estimate_groups(measurement, GroupsMethod(consistency="matching"), executor=executor)
+    return [array for one in found.histograms for array in (one.sizes, one.counts)]
+
+
+def of_tables(measurement: Measurement, executor: Executor) -> list[np.ndarray[Any, Any]]:
+    """Estimate tables, and return those of all levels."""
+    found = estimate_tables(measurement, executor=executor)
+    return [array for one in found.tables for array in (one.offsets, one.cells, one.counts)]
+
+
+def cases(folder: Path, data: Path | None, *, small: bool) -> tuple[list[Case], list[str]]:
+    """Return the measurements, sealed below a folder, and notes on what was made."""
+    notes: list[str] = []
+    if small or find_data_file(HAWAII, data) is None:
+        size = (2, 2, 2, 5) if small else (5, 70, 3, 24)
+        blocks, name = made_blocks(np.random.default_rng(3), *size), "made blocks"
+        if not small:
+            notes.append(f"{HAWAII} is not here: made blocks of its number instead.")
+    else:
+        blocks, name = hawaii(data), "Hawaii"
+    found = [
+        Case(
+            "made nation" if small else "made nation, 3,111 counties", nation(folder / "nation", small=small), of_groups
+        )
+    ]
+    for cells, make, setting in ((7, small_tables, SETTING), (2_016, large_tables, LARGE_SETTING)):
+        write_measurement(folder / f"tables-{cells}", setting.measure(make(blocks), 1), private=True)
+        found.append(Case(f"{name}, {cells:,} cells", read_measurement(folder / f"tables-{cells}")[0], of_tables))
+    return found, notes
+
+
+def digest(arrays: Iterable[np.ndarray[Any, Any]]) -> str:
+    """Return a digest of arrays, bit for bit."""
+    code = hashlib.sha256()
+    for array in arrays:
+        code.update(np.ascontiguousarray(array).data)
+    return code.hexdigest()
+
+
+def rows_of(case: Case, executors: Mapping[str, Executor], repeats: int) -> tuple[list[Row], list[str]]:
+    """Return one row an executor, beside one thread, and a line for each answer that is another."""
+    calls = {name: partial(case.estimate, case.measurement, executor) for name, executor in executors.items()}
+    timings = take_turns(calls, repeats)
+    serial, regions = timings[SERIAL], case.measurement.hierarchy.regions
+    rows = [Row(case.name, SERIAL, regions, serial.median)]
+    rows += [
+        Row(case.name, f"{name}, {WORKERS}", regions, timings[name].median, SERIAL, timings[name].ratio(serial), target)
+        for name, target in TARGETS.items()
+        if name in timings
+    ]
+    expected = digest(serial.value)
+    wrong = [
+        f"{case.name}: {name} gives another answer" for name, one in timings.items() if digest(one.value) != expected
+    ]
+    return rows, wrong
+
+
+def started(name: str) -> float:
+    """Return the seconds until a new executor has done its first tasks."""
+    begun = perf_counter()
+    with open_executor(name, WORKERS) as executor:
+        executor.map(abs, range(WORKERS * 2))
+        return perf_counter() - begun
+
+
+def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
+    """Time every installed executor on made counties and on Hawaii's tables, or on tiny ones."""
+    names = [name for name in TARGETS if executor_row(name).installed]
+    rows: list[Row] = []
+    wrong: list[str] = []
+    with TemporaryDirectory() as temporary, ExitStack() as stack:
+        made, notes = cases(Path(temporary), data, small=small)
+        executors: dict[str, Executor] = {SERIAL: Threads(1)}
+        for name in names:
+            executors[name] = stack.enter_context(open_executor(name, WORKERS))
+        for done, case in enumerate(made, 1):
+            more, faulty = rows_of(case, executors, SMALL_REPEATS if small else REPEATS)
+            rows, wrong = rows + more, wrong + faulty
+            reporter.progress(NAME, done, len(made))
+    if not small:
+        rows += [Row("start", f"{name}, {WORKERS}", 0, started(name)) for name in names]
+    load = os.getloadavg()[0]
+    notes += [
+        f"{os.cpu_count()} cores; load of the last minute {load:.1f}"
+        + (": THE MACHINE IS BUSY, the ratios say little" if load > WORKERS + 1 else ""),
+        "Workers are warm; noise is seeded: NOT PRIVATE. One element is one region.",
+    ]
+    return finish(NAME, "Estimation by executor: median of the runs", rows, notes, wrong, out, reporter)
