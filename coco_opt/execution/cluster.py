@@ -29,10 +29,15 @@ class Dask(Elsewhere):
         self._address = address
         self._cluster: Any = None
         self._client: Any = None
+        self._warming: list[Any] = []  # futures that are let go are given up
 
     def start(self, ready: Callable[[], object]) -> None:
         """Connect, or start a local cluster, and have its workers call ``ready``."""
-        self._connected().run(ready, wait=False)
+        client = self._connected()
+        self._warming = [
+            client.submit(_called, ready, workers=[worker], pure=False, key=f"coco-opt-warm-{os.urandom(6).hex()}")
+            for worker in client.nthreads()
+        ]
 
     def run(self, parts: Sequence[Part]) -> Iterator[int]:
         """Run parts and yield the places of those that are done."""
@@ -57,6 +62,7 @@ class Dask(Elsewhere):
 
     def stop(self) -> None:
         """Leave the cluster, and end it where it was made here."""
+        self._warming = []
         if self._client is not None:
             self._client.close()
         if self._cluster is not None:
@@ -87,3 +93,7 @@ class Dask(Elsewhere):
         if self._address is not None:
             self.workers = max(1, len(self._client.nthreads()))
         return self._client
+
+
+def _called(ready: Callable[[], object]) -> None:
+    ready()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -68,7 +69,8 @@ class Processes(Elsewhere):
 
     def _opened(self) -> ProcessPoolExecutor:
         if self._pool is None:
-            self._pool = ProcessPoolExecutor(self.workers, mp_context=get_context("spawn"), initializer=_begin)
+            context, folder = get_context("spawn"), self.folder
+            self._pool = ProcessPoolExecutor(self.workers, context, initializer=_begin, initargs=(folder,))
         return self._pool
 
     def _abandon(self) -> None:
@@ -84,14 +86,15 @@ class Processes(Elsewhere):
             process.join()
 
 
-def _begin() -> None:
-    """Make a worker leave interrupts to its parent, and end with it however that ends."""
+def _begin(folder: Path) -> None:
+    """Make a worker leave interrupts to its parent, and end with it however that ends, and the folder with them."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = parent_process()
     if parent is not None:
-        threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()
+        threading.Thread(target=_end_with, args=(parent.sentinel, folder), daemon=True).start()
 
 
-def _end_with(parent: int) -> None:
+def _end_with(parent: int, folder: Path) -> None:
     connection.wait([parent])
+    shutil.rmtree(folder, ignore_errors=True)
     os._exit(1)

@@ -30,6 +30,7 @@ def executor(request: pytest.FixtureRequest) -> Iterator[Executor]:
 
 
 def test_results_come_in_order_and_each_is_told_once(executor: Executor) -> None:
+    executor.start(os.getpid)
     told: list[tuple[int, int]] = []
     assert executor.map(negated, range(7), lambda *done: told.append(done)) == [-item for item in range(7)]
     assert sorted(told) == [(item, -item) for item in range(7)]
@@ -108,25 +109,29 @@ def test_no_worker_outlives_a_stopped_program(stop: str, tmp_path: Path) -> None
     script = tmp_path / "script.py"
     script.write_text(
         textwrap.dedent(f"""
-            import os, signal, threading, time
+            import os, signal, threading
+            from pathlib import Path
             from coco_opt.execution import open_executor
             from tests.execution.tasks import pid_after
 
             if __name__ == "__main__":
-                with open_executor("processes", 2) as made:
+                with open_executor("processes", 2, scratch=Path("scratch")) as made:
                     print(*set(made.map(pid_after, [0.3] * 4)), flush=True)
                     threading.Timer(0.5, os.kill, (os.getpid(), signal.{stop})).start()
                     made.map(pid_after, [60.0] * 4)
         """)
     )
     begun = time.monotonic()
-    done = subprocess.run([sys.executable, script], capture_output=True, text=True, cwd=Path.cwd(), timeout=60)
+    paths = os.pathsep.join(path for path in sys.path if path)
+    found = {**os.environ, "PYTHONPATH": paths}
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, cwd=tmp_path, env=found, timeout=60)
     assert done.returncode != 0
     pids = [int(pid) for pid in done.stdout.split()]
     assert pids
     while any(map(alive, pids)) and time.monotonic() < begun + 50:
         time.sleep(0.05)
     assert not any(map(alive, pids))
+    assert list((tmp_path / "scratch").iterdir()) == []
 
 
 def alive(pid: int) -> bool:
