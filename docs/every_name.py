@@ -60,6 +60,9 @@ assert co.solve(co.TreeLeastAbsolute(family, [6, 2, 1])).objective == 3
 rows = [[1, 3], [0, 2], [0, 1]]
 assert co.solve(co.JointL1(family, rows, [4, 2, 2])).objective <= 1
 assert co.solve(co.JointL2(family, rows, [4, 2, 2])).objective <= 1
+sums, begins = [[1, 3], [2, 0], [0, 1]], [[1, 1], [1, 0], [1, 1]]
+assert co.solve(co.JointSumsL1(family, sums, begins, [4, 2, 2])).objective <= 1
+assert co.solve(co.JointSumsL2(family, sums, begins, [4, 2, 2])).objective <= 1
 for split in co.TopdownSplit.examples().values():
     assert co.solve(split).violation <= 1e-6
 for rounding in co.TableRounding.examples().values():
