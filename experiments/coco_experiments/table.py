@@ -445,7 +445,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     ),
     Experiment(
         name="bench/ingestion_large",
-        target="coco_experiments.bench.ingestion:run_large",
+        target="coco_experiments.bench.ingestion_large:run",
         summary="the same of 100 million entities: ten minutes and 15 GB of disk",
         kind="bench",
     ),
@@ -471,6 +471,18 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         name="bench/noisy_measurements",
         target="coco_experiments.bench.noisy_measurements:run",
         summary="A million rows of published noisy measurements read with all checks, beside bare pyarrow",
+        kind="bench",
+    ),
+    Experiment(
+        name="bench/nation",
+        target="coco_experiments.bench.nation:run",
+        summary="a private release of 3,109 counties, K = 100,000: seconds, memory, the sealed file",
+        kind="bench",
+    ),
+    Experiment(
+        name="bench/first_call",
+        target="coco_experiments.bench.first_call:run",
+        summary="the demo on an empty cache of kernels, and once they are there",
         kind="bench",
     ),
     Experiment(

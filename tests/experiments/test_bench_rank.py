@@ -18,6 +18,7 @@ def test_a_made_nation_has_its_groups_and_sizes() -> None:
     assert (made.groups, made.distinct) == (240_908_081, 2_352)
 
 
+@pytest.mark.slow
 def test_small_ranks_are_timed_and_hold_the_chi_square(tmp_path: Path) -> None:
     recorder = Recorder()
     outcome = rank.run(small=True, out=tmp_path, reporter=recorder)

@@ -21,7 +21,8 @@ from coco_experiments.bench.rows import clocked
 class Apart:
     """One run: wall seconds and seconds of all cores of the call alone, peak MB of its whole process, what it returned.
 
-    Starting Python and importing the module are in the memory and not in the seconds; what the call imports is in both.
+    Processes that the call starts and waits for are in the cores' seconds, not in the memory. Starting Python and
+    importing the module are in the memory and not in the seconds; what the call imports is in both.
     """
 
     seconds: float
@@ -60,10 +61,18 @@ def peak_megabytes() -> float:
     return float(peak) / (1e6 if sys.platform == "darwin" else 1e3)
 
 
+def _helpers_seconds() -> float:
+    """Return the cores' seconds of processes that this one started and waited for."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def _main(target: str, arguments: str) -> None:
     module, _, name = target.partition(":")
     function = getattr(importlib.import_module(module), name)
+    helped = _helpers_seconds()
     seconds, cpu, value = clocked(lambda: function(*json.loads(arguments)))
+    cpu += _helpers_seconds() - helped
     # A zero byte stands before the answer, whatever was printed until then.
     sys.stdout.write("\0" + json.dumps(asdict(Apart(seconds, cpu, peak_megabytes(), value))))
 

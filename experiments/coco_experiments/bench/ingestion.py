@@ -21,7 +21,7 @@ from coco_experiments.bench.timing import Timing
 from coco_experiments.experiment import Outcome, Reporter
 from coco_opt.groups.asked.entities import read_tables
 
-NAME, LARGE_NAME = "bench/ingestion", "bench/ingestion_large"
+NAME = "bench/ingestion"
 LEAVES, SMALL_LEAVES = 3_109, 30
 READ, DUCKDB = "three tables, all checks", "DuckDB, the same group-by and checks"
 TARGET, MEMORY = 1 / 1.5, 2000.0  # times DuckDB's speed; MB
@@ -45,7 +45,6 @@ class Case:
 
 
 CASES = (Case(20_000_000, texts=False, repeats=3), Case(20_000_000, texts=True, repeats=1))
-LARGE = (Case(100_000_000, texts=False, repeats=1), Case(100_000_000, texts=True, repeats=1))
 SMALL = (Case(20_000, texts=False, repeats=1), Case(20_000, texts=True, repeats=1))
 
 
@@ -175,8 +174,3 @@ def measured(name: str, cases: tuple[Case, ...], leaves: int, out: Path, reporte
 def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
     """Time the reading of made tables of 20 million entities, whole ids and texts (small: 20,000)."""
     return measured(NAME, SMALL if small else CASES, SMALL_LEAVES if small else LEAVES, out, reporter)
-
-
-def run_large(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
-    """Time the same of 100 million entities, which takes ten minutes and 15 GB of disk (small: 20,000)."""
-    return measured(LARGE_NAME, SMALL if small else LARGE, SMALL_LEAVES if small else LEAVES, out, reporter)

@@ -25,6 +25,7 @@ COLUMNS = (
     "target",
     "met",
 )
+_APART = ("cores' seconds", "peak MB")
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +116,11 @@ def finish(
     reporter: Reporter,
 ) -> Outcome:
     """Print the table and write it as CSV and JSON; only wrong answers fail, never a missed time."""
-    table = Table(title, COLUMNS, tuple(row.cells() for row in rows), tuple(notes))
+    cells = [row.cells() for row in rows]
+    # Most rows are not measured apart: two empty columns would make their tables too wide for a screen.
+    kept = [at for at, name in enumerate(COLUMNS) if name not in _APART or any(one[at] is not None for one in cells)]
+    columns = tuple(COLUMNS[at] for at in kept)
+    table = Table(title, columns, tuple(tuple(one[at] for at in kept) for one in cells), tuple(notes))
     reporter.table(table)
     files = (write_csv(out / f"{name}.csv", table), write_json(out / f"{name}.json", [table]))
     return Outcome((table,), files, tuple(failures))

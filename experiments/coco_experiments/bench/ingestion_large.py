@@ -1,0 +1,19 @@
+"""The reading of three tables of 100 million entities in 40 million groups, beside DuckDB's: see ``ingestion``.
+
+It takes ten minutes and 15 GB of disk.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from coco_experiments.bench.ingestion import LEAVES, SMALL, SMALL_LEAVES, Case, measured
+from coco_experiments.experiment import Outcome, Reporter
+
+NAME = "bench/ingestion_large"
+LARGE = (Case(100_000_000, texts=False, repeats=1), Case(100_000_000, texts=True, repeats=1))
+
+
+def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
+    """Time the reading of made tables of 100 million entities, whole ids and texts (small: 20,000)."""
+    return measured(NAME, SMALL if small else LARGE, SMALL_LEAVES if small else LEAVES, out, reporter)

@@ -1,0 +1,124 @@
+"""A nation released from its files: 3,109 counties, three levels, K = 100,000, private, in a process of its own.
+
+Cumulative counts in both losses, fitted, matched, certified and written with every file and page.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+
+from coco_experiments.bench.apart import apart
+from coco_experiments.bench.release import write_sizes
+from coco_experiments.bench.rows import Row, finish
+from coco_experiments.data import find_data_file
+from coco_experiments.experiment import Outcome, Reporter
+from coco_experiments.kuo2018.housing import COUNTIES, census_households, housing, made_households
+from coco_opt.choices import SolverChoices
+from coco_opt.config import parse_config
+from coco_opt.groups import measure_hierarchy
+from coco_opt.groups.answers import Loss
+from coco_opt.groups.asked.private import PrivateCounts
+from coco_opt.groups.estimated.estimate import estimate_groups
+from coco_opt.groups.estimated.method import GroupsMethod
+from coco_opt.privacy import Epsilon, SeededNoise
+from coco_opt.privacy.answers import DENSE
+from coco_opt.releases import release, render_report, verify_release
+
+NAME = "bench/nation"
+MAX_SIZE, SMALL_MAX_SIZE, COMPARED_SIZE = 100_000, 200, 2_000
+SEED = 2018
+LOSSES: tuple[Loss, ...] = ("l1", "l2")
+SECONDS_LIMIT, MEMORY_LIMIT, SEALED_LIMIT = 12.0, 1000.0, 250.0  # MB
+WHAT = "private release, all files, loss"
+
+
+def counts_of(*, small: bool, data: Path | None) -> tuple[str, PrivateCounts]:
+    """Return households by county with the tail of Kuo et al., and what they are called."""
+    if not small and find_data_file(COUNTIES, data) is not None:
+        return "housing, 3,109 counties", housing(census_households(data), SEED)
+    states, counties = (3, 4) if small else (51, 61)
+    made = made_households(states, counties, 2_000, np.random.default_rng(SEED))
+    return f"MADE households, {states * counties:,} counties", housing(made, SEED)
+
+
+def released(folder: str, loss: str, max_size: int) -> dict[str, float]:
+    """Release the counts that lie in a folder into "release LOSS"; return megabytes of the seal and of the release."""
+    place = Path(folder)
+    content = {
+        "data": {"sizes": "sizes.csv"},
+        "privacy": {"epsilon": "1", "dataset": f"nation {loss}"},
+        "groups": {"max_size": max_size, "query": "cumulative", "loss": loss, "consistency": "matching"},
+        "output": {"private": f"private {loss}"},
+    }
+    outcome = release(parse_config(content, place), place / f"release {loss}", page=render_report)
+    sealed = sum(path.stat().st_size for path in (place / f"private {loss}").glob("runs/*/measurement/*"))
+    written = sum(path.stat().st_size for path in outcome.folder.iterdir())
+    return {"sealed": sealed / 1e6, "written": written / 1e6}
+
+
+def same_bits(counts: PrivateCounts, loss: Loss, max_size: int) -> bool:
+    """Tell whether packed answers and the same ones as arrays in memory are estimated alike, in every region."""
+    tree, levels = counts.hierarchy, counts.hierarchy.levels
+    packed = measure_hierarchy(
+        [histogram.clamp(max_size) for histogram in counts.histograms()],
+        tree,
+        counts.group_counts,
+        queries=["cumulative"] * levels,
+        costs=[Epsilon(Fraction(1, levels))] * levels,
+        max_size=max_size,
+        neighbours="add_remove",
+        source=SeededNoise(SEED),
+    )
+    plain = replace(packed, answers=tuple(replace(one, stored=one.values.copy()) for one in packed.answers))
+    method = GroupsMethod((loss,) * levels, consistency="matching")
+    one, other = (estimate_groups(measured, method, SolverChoices()) for measured in (packed, plain))
+    return all(a.equals(b) for a, b in zip(one.histograms, other.histograms, strict=True))
+
+
+def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
+    """Time private releases of both losses (small: 12 counties, K = 200); wrong is a failed check or another bit."""
+    name, counts = counts_of(small=small, data=data)
+    max_size, compared = (SMALL_MAX_SIZE, SMALL_MAX_SIZE) if small else (MAX_SIZE, COMPARED_SIZE)
+    regions = counts.hierarchy.regions
+    rows, notes, wrong = [], [], []
+    target = "coco_experiments.bench.nation:released"
+    for done, loss in enumerate(LOSSES, 1):
+        with TemporaryDirectory() as tiny:  # compiles
+            write_sizes(Path(tiny, "sizes.csv"), counts_of(small=True, data=None)[1])
+            apart(target, tiny, loss, SMALL_MAX_SIZE)
+        with TemporaryDirectory() as folder:
+            write_sizes(Path(folder, "sizes.csv"), counts)
+            found = apart(target, folder, loss, max_size)
+            checks = verify_release(Path(folder, f"release {loss}"))
+        wrong += [f"loss {loss}: {one.name}: {one.detail}" for one in checks if not one.passed]
+        rows.append(
+            Row(
+                name,
+                f"{WHAT} {loss}",
+                regions * max_size,
+                found.seconds,
+                limit=SECONDS_LIMIT,
+                cpu=found.cpu,
+                peak=found.peak,
+                peak_limit=MEMORY_LIMIT,
+            )
+        )
+        seal = found.value["sealed"]
+        notes.append(
+            f"loss {loss}: the sealed answers take {seal:,.1f} MB (at most {SEALED_LIMIT:g}: "
+            f"{'yes' if seal <= SEALED_LIMIT else 'no'}), the release {found.value['written']:,.1f} MB"
+        )
+        if not same_bits(counts, loss, compared):
+            wrong.append(f"loss {loss}: packed answers are estimated otherwise than arrays")
+        reporter.progress(NAME, done, len(LOSSES))
+    if regions * compared > DENSE:
+        notes.append(f"equal noise, K = {compared:,}: packed answers and arrays are estimated to the same bits")
+    notes.append("one element is one noisy cell; reading, paying, sealing and the page are in the times")
+    return finish(
+        NAME, f"A nation of {regions:,} regions, K = {max_size:,}: one run each", rows, notes, wrong, out, reporter
+    )
