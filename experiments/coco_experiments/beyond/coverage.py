@@ -5,8 +5,10 @@ Total epsilon 1, independent noise, even split, growth of buckets fixed beforeha
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from fractions import Fraction
 from itertools import product
 from pathlib import Path
@@ -14,6 +16,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+import coco_opt
 from coco_experiments.beyond.questions import GROWTH, Questions, cells, grown
 from coco_experiments.experiment import Cell, Outcome, Reporter, Table, write_csv
 from coco_experiments.kuo2018.cases import Case, hawaii_case, small_cases, taxi_case
@@ -101,6 +104,43 @@ def _coverage(
     )
 
 
+class Kept:
+    """What was found so far, in a file: seeds take a minute each, and a run that was stopped goes on where it was.
+
+    What other code found is left out.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self._file, self._code = file, _digest_of_code()
+        self.found: dict[str, Levels] = {}
+        if file.exists():
+            read = json.loads(file.read_text())
+            if read["code"] == self._code:
+                for key, kinds in read["found"].items():
+                    self.found[key] = {
+                        kind: [[Coverage(*one) for one in level] for level in levels] for kind, levels in kinds.items()
+                    }
+
+    def keep(self, key: str, levels: Levels) -> None:
+        """Add one seed of one case."""
+        self.found[key] = levels
+        found = {
+            name: {kind: [[astuple(one) for one in level] for level in rows] for kind, rows in kinds.items()}
+            for name, kinds in self.found.items()
+        }
+        self._file.parent.mkdir(parents=True, exist_ok=True)
+        self._file.write_text(json.dumps({"code": self._code, "found": found}))
+
+
+def _digest_of_code() -> str:
+    """Return a digest of the estimator's source files."""
+    code = hashlib.sha256()
+    root = Path(coco_opt.__file__).parent
+    for file in sorted([*root.glob("groups/**/*.py"), *root.glob("kernels/*.py")]):
+        code.update(file.read_bytes())
+    return code.hexdigest()
+
+
 def measured(case: Case, questions: Questions, seed: int, reporter: Reporter) -> Levels:
     """Return the coverage under one seed."""
     estimate = posterior_estimate(questions.measured(case, seed), SolverChoices(), sizes=True)
@@ -150,11 +190,14 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
         taxi, hawaii = taxi_case(data, TAXI_MAX_SIZE), hawaii_case(data)
         asked = [(taxi, cells(taxi)), (hawaii, grown(hawaii, GROWTH)[0])]
     seeds = SEEDS[:1] if small else SEEDS
+    kept = Kept(out / f"{NAME}_seeds.json")
     found: list[list[Levels]] = [[] for _ in asked]
     for done, seed in enumerate(seeds, 1):
         for (case, one), levels in zip(asked, found, strict=True):
-            levels.append(measured(case, one, seed, reporter))
-        # Hours of seeds: what is done outlives a run that is stopped.
+            key = f"{case.name}, {one.name}, {seed}"
+            if key not in kept.found:
+                kept.keep(key, measured(case, one, seed, reporter))
+            levels.append(kept.found[key])
         table = table_of(asked, found)
         file = write_csv(out / f"{NAME}.csv", table)
         reporter.progress(NAME, done, len(seeds))
