@@ -17,8 +17,17 @@ and so is their mixture. Hence with n occupied sizes
                          + log log(1 + h_a) / log(1 + h_b + m)  where m is log-uniform
                          + log g_a / g_b                        where b is drawn from g.
 
+An exchange takes a group of size a of one leaf and one of size b of another below the same ancestor, both sizes drawn
+uniformly among the occupied ones, and gives each the other's size: sums above both stay, so that it goes where the
+answers about sums would let no single group go. Its proposal ratio is log n(h) n(g) / n(h') n(g').
+
 The prior is a product over sizes: multinomial, log P = -log h! + h log pi, or increments 0 with probability 1 - q and
-else 1 + geometric(rho). The number of moves a leaf gets is fixed beforehand: it must not depend on the state.
+else 1 + geometric(rho). Or the law of sizes is scattered (``kernels.posterior_shares``): then every group is of one of
+its size's two hats, counts above are those of a size and hat, and with the weights summed out the prior of a leaf is
+Polya's urn, prod_j Gamma(alpha_j + n_j) prod B_j(k)^c / c! for c groups of size k and hat j and n_j of hat j. A group's
+hat is drawn by the share of its size's groups, and that of its new size by the share of the hats.
+
+The number of moves a leaf gets is fixed beforehand: it must not depend on the state.
 
 Invariants: residual = (linear map of the state) - answer, for all blocks; ``occupied[leaf, :held[leaf]]`` lists the
 sizes with h > 0 and ``place`` is its inverse. Moves and their ratios are our own.
@@ -36,7 +45,7 @@ from numpy.typing import NDArray
 
 from coco_opt.kernels.compile import compiled, compiled_in_place
 from coco_opt.kernels.drawing import below, uniform
-from coco_opt.kernels.posterior_shares import Basis, Shares, draw
+from coco_opt.kernels.posterior_shares import Basis, Shares, draw_collapsed
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -45,7 +54,8 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 GEOMETRIC, GAUSSIAN = 0, 1
-MULTINOMIAL, INCREMENTS = 0, 1
+MULTINOMIAL, INCREMENTS, SCATTERED = 0, 1, 2
+_DRAW_EVERY = 2  # sweeps
 RANKS = -1
 CELLS = 0
 
@@ -76,8 +86,11 @@ class Questions(NamedTuple):
 class State(NamedTuple):
     """One chain: histograms int64[leaves, K + 1], the lists of occupied sizes, and per answer the residual.
 
-    ``ranks`` has the present value of every rank answer, at the answer's place; ``factors`` (leaves, hats) those of the
-    leaves' laws of sizes (multinomial); ``words`` the generator's state.
+    ``ranks`` has the present value of every rank answer, at the answer's place; ``words`` the generator's state.
+    Multinomial: ``factors`` (leaves, hats) are those of the leaves' laws of sizes, ``shape`` (K + 1,) what they are of.
+    Scattered: ``factors`` are scratch; ``upper`` int64[leaves, K + 1] counts the groups that are of the later of their
+    size's two hats, ``of_hat`` int64[regions, hats] groups by hat, ``alpha`` (leaves, hats) are the parameters of the
+    Dirichlet law of a leaf's weights and ``mass`` (hats,) is the shape's.
     """
 
     histograms: Ints
@@ -87,6 +100,11 @@ class State(NamedTuple):
     residual: Ints
     ranks: Ints
     factors: Floats
+    shape: Floats
+    upper: Ints
+    of_hat: Ints
+    alpha: Floats
+    mass: Floats
     words: Words
 
 
@@ -94,15 +112,17 @@ class Prior(NamedTuple):
     """The prior of all leaves, float64[leaves, K + 1] each; what the kind does not use may be empty.
 
     Multinomial: size k has the chance pi(k) = shape[k] ((1 - part[k]) f[left[k]] + part[k] f[left[k] + 1]) with the
-    factors f of a leaf's ``State``; shape, left and part are (K + 1,). Increments, in logarithms: ``none``, ``some``
+    factors f of a leaf's ``State``; shape, left and part are (K + 1,). Scattered: the same with weights that are
+    summed out, so that the labelled groups of a leaf follow a law of Polya's urn; ``region`` int64[leaves] are the
+    leaves' regions. Increments, in logarithms: ``none``, ``some``
     and ``more`` are log(1 - q), log(q (1 - rho)) and log rho. ``log_draw`` is log g, with g in alias tables (Walker
     1977; Vose 1991): size k is kept with chance ``keep``, else ``alias``.
     """
 
     kind: int
-    shape: Floats
     left: Ints
     part: Floats
+    region: Ints
     none: Floats
     some: Floats
     more: Floats
@@ -115,9 +135,15 @@ class Plan(NamedTuple):
     """How moves are drawn: ``moves`` int64[leaves] a sweep, the shares of draws from g and of several groups, steps.
 
     ``by_group`` float64[leaves] is the share that takes a group's size, out of ``groups`` int64[leaves] groups.
+    Exchanges are with a leaf below ``above[leaf, level]``, the leaf's ancestor at a level (-1: none); below region v
+    there are the leaves ``under[under_start[v]:under_start[v + 1]]``.
     """
 
     moves: Ints
+    exchanges: Ints
+    above: Ints
+    under_start: Ints
+    under: Ints
     by_group: Floats
     groups: Ints
     independent: float
@@ -218,11 +244,14 @@ def _shift_ranks(
 
 
 @_inlined
-def _shift(questions: Questions, state: State, leaf: int, a: int, b: int, m: int, write: bool) -> float:
-    """Return the change of the log-likelihood when m groups of a leaf go from size a to b; ``write`` does it."""
+def _shift(questions: Questions, state: State, leaf: int, a: int, b: int, m: int, spared: int, write: bool) -> float:
+    """Return the change of the log-likelihood when m groups of a leaf go from size a to b; ``write`` does it.
+
+    The last ``spared`` blocks of the leaf's path are left as they are.
+    """
     low, high, by = min(a, b), max(a, b), m if b < a else -m
     change = 0.0
-    for p in range(questions.path_start[leaf], questions.path_start[leaf + 1]):
+    for p in range(questions.path_start[leaf], questions.path_start[leaf + 1] - spared):
         block = questions.path[p]
         if questions.scheme[block] == RANKS:
             grown = _shift_ranks(questions, state.residual, state.ranks, block, a, b, m, write)
@@ -244,7 +273,7 @@ def _log_count(prior: Prior, leaf: int, size: int, count: int) -> float:
 def _chance(prior: Prior, state: State, leaf: int, size: int) -> float:
     """Return pi of one size of a multinomial prior."""
     left, part, factors = prior.left[size], prior.part[size], state.factors[leaf]
-    return float(prior.shape[size] * ((1.0 - part) * factors[left] + part * factors[left + 1]))
+    return float(state.shape[size] * ((1.0 - part) * factors[left] + part * factors[left + 1]))
 
 
 @_inlined
@@ -259,6 +288,33 @@ def _log_prior_ratio(prior: Prior, state: State, leaf: int, a: int, b: int, m: i
         return rates + leaving + math.lgamma(at_b + 1.0) - math.lgamma(at_b + m + 1.0)
     leaving = _log_count(prior, leaf, a, at_a - m) - _log_count(prior, leaf, a, at_a)
     return leaving + _log_count(prior, leaf, b, at_b + m) - _log_count(prior, leaf, b, at_b)
+
+
+@_inlined
+def _log_urn_ratio(
+    prior: Prior, state: State, leaf: int, a: int, b: int, m: int, at_a: int, at_b: int, upper_a: bool, upper_b: bool
+) -> float:
+    """Return the change of the log prior when m of at_a groups of a size and hat join the at_b of another."""
+    hat_a, hat_b = prior.left[a] + (1 if upper_a else 0), prior.left[b] + (1 if upper_b else 0)
+    rate = state.shape[b] * _share(prior, b, upper_b) / state.mass[hat_b]
+    rate /= state.shape[a] * _share(prior, a, upper_a) / state.mass[hat_a]
+    told, alpha = state.of_hat[prior.region[leaf]], state.alpha[leaf]
+    if m == 1:
+        urn = 1.0 if hat_a == hat_b else (alpha[hat_b] + told[hat_b]) / (alpha[hat_a] + told[hat_a] - 1.0)
+        return math.log(rate * urn * (at_a / (at_b + 1.0)))
+    found = m * math.log(rate)
+    found += math.lgamma(at_a + 1.0) - math.lgamma(at_a - m + 1.0)
+    found += math.lgamma(at_b + 1.0) - math.lgamma(at_b + m + 1.0)
+    if hat_a != hat_b:
+        found += math.lgamma(alpha[hat_b] + told[hat_b] + m) - math.lgamma(alpha[hat_b] + told[hat_b])
+        found += math.lgamma(alpha[hat_a] + told[hat_a] - m) - math.lgamma(alpha[hat_a] + told[hat_a])
+    return found
+
+
+@_inlined
+def _share(prior: Prior, size: int, upper: bool) -> float:
+    """Return the share of a size in the later of its two hats, or the earlier."""
+    return float(prior.part[size] if upper else 1.0 - prior.part[size])
 
 
 @_inlined
@@ -293,9 +349,13 @@ def _try(questions: Questions, state: State, prior: Prior, plan: Plan, leaf: int
     else:
         a = int(state.occupied[leaf, below(words, held)])
     several, independent = uniform(words) < plan.several, uniform(words) < plan.independent
+    at_a, upper_a, upper_b = counts[a], False, False
+    if prior.kind == SCATTERED:
+        upper_a = uniform(words) * counts[a] < state.upper[leaf, a]
+        at_a = state.upper[leaf, a] if upper_a else counts[a] - state.upper[leaf, a]
     m = 1
     if several:
-        m = min(int(math.exp(uniform(words) * math.log(counts[a] + 1.0))), counts[a])
+        m = min(int(math.exp(uniform(words) * math.log(at_a + 1.0))), at_a)
     if independent:
         b = below(words, sizes)
         if uniform(words) >= prior.keep[leaf, b]:
@@ -305,9 +365,17 @@ def _try(questions: Questions, state: State, prior: Prior, plan: Plan, leaf: int
         b = a + step if uniform(words) < 0.5 else a - step
     if b < 0 or b >= sizes or b == a:
         return False
-    at_a, at_b = counts[a], counts[b]
-    ratio = _log_prior_ratio(prior, state, leaf, a, b, m, at_a, at_b)
-    held_after = held + (1 if at_b == 0 else 0) - (1 if at_a == m else 0)
+    at_b = counts[b]
+    if prior.kind == SCATTERED:
+        upper_b = uniform(words) < prior.part[b]
+        at_b = state.upper[leaf, b] if upper_b else counts[b] - state.upper[leaf, b]
+        ratio = _log_urn_ratio(prior, state, leaf, a, b, m, at_a, at_b, upper_a, upper_b)
+        ratio += math.log(_share(prior, a, upper_a) / _share(prior, b, upper_b))
+        if not by_group:
+            ratio += math.log((at_b + m) / (counts[b] + m) * (counts[a] / at_a))
+    else:
+        ratio = _log_prior_ratio(prior, state, leaf, a, b, m, at_a, at_b)
+    held_after = held + (1 if counts[b] == 0 else 0) - (1 if counts[a] == m else 0)
     if by_group:
         ratio += math.log((at_b + m) / at_a)
     elif held_after != held:
@@ -317,16 +385,101 @@ def _try(questions: Questions, state: State, prior: Prior, plan: Plan, leaf: int
     if independent:
         ratio += prior.log_draw[leaf, a] - prior.log_draw[leaf, b]
     needed = math.log(uniform(words)) - ratio
-    if _shift(questions, state, leaf, a, b, m, False) < needed:
+    if _shift(questions, state, leaf, a, b, m, 0, False) < needed:
         return False
-    _shift(questions, state, leaf, a, b, m, True)
+    _shift(questions, state, leaf, a, b, m, 0, True)
     _regroup(state, leaf, a, b, m)
+    if prior.kind == SCATTERED:
+        _relabel(prior, state, leaf, a, b, m, upper_a, upper_b)
+    return True
+
+
+@_inlined
+def _relabel(prior: Prior, state: State, leaf: int, a: int, b: int, m: int, upper_a: bool, upper_b: bool) -> None:
+    """Move m groups in the counts by hat."""
+    told = state.of_hat[prior.region[leaf]]
+    told[prior.left[a] + (1 if upper_a else 0)] -= m
+    told[prior.left[b] + (1 if upper_b else 0)] += m
+    if upper_a:
+        state.upper[leaf, a] -= m
+    if upper_b:
+        state.upper[leaf, b] += m
+
+
+@_inlined
+def _partner(plan: Plan, leaf: int, words: Words) -> int:
+    """Return another leaf below the leaf's ancestor at a level drawn evenly, or -1 where there is none."""
+    above = plan.above[leaf, below(words, plan.above.shape[1])]
+    if above < 0:
+        return -1
+    first, count = plan.under_start[above], plan.under_start[above + 1] - plan.under_start[above]
+    other = int(plan.under[first + below(words, count)])
+    return -1 if other == leaf else other
+
+
+@_inlined
+def _try_exchange(questions: Questions, state: State, prior: Prior, plan: Plan, leaf: int) -> bool:
+    """Propose that a group of a leaf and one of another change sizes; tell whether it was accepted."""
+    words = state.words
+    other = _partner(plan, leaf, words)
+    if other < 0 or state.held[other] == 0:
+        return False
+    a = int(state.occupied[leaf, below(words, state.held[leaf])])
+    b = int(state.occupied[other, below(words, state.held[other])])
+    if a == b:
+        return False
+    ours, theirs = state.histograms[leaf], state.histograms[other]
+    ours_a, ours_b, theirs_a, theirs_b = ours[a], ours[b], theirs[a], theirs[b]
+    upper_a = upper_b = False
+    if prior.kind == SCATTERED:
+        upper_a = uniform(words) * ours_a < state.upper[leaf, a]
+        upper_b = uniform(words) * theirs_b < state.upper[other, b]
+        if upper_a:
+            ours_a, theirs_a = state.upper[leaf, a], state.upper[other, a]
+        else:
+            ours_a, theirs_a = ours_a - state.upper[leaf, a], theirs_a - state.upper[other, a]
+        if upper_b:
+            ours_b, theirs_b = state.upper[leaf, b], state.upper[other, b]
+        else:
+            ours_b, theirs_b = ours_b - state.upper[leaf, b], theirs_b - state.upper[other, b]
+        ratio = _log_urn_ratio(prior, state, leaf, a, b, 1, ours_a, ours_b, upper_a, upper_b)
+        ratio += _log_urn_ratio(prior, state, other, b, a, 1, theirs_b, theirs_a, upper_b, upper_a)
+        back = (ours_b + 1) / (ours[b] + 1) * ((theirs_a + 1) / (theirs[a] + 1))
+        ratio += math.log(back / (ours_a / ours[a] * (theirs_b / theirs[b])))
+    else:
+        ratio = _log_prior_ratio(prior, state, leaf, a, b, 1, ours_a, ours_b)
+        ratio += _log_prior_ratio(prior, state, other, b, a, 1, theirs_b, theirs_a)
+    held, others = state.held[leaf], state.held[other]
+    held_after = held + (1 if ours[b] == 0 else 0) - (1 if ours[a] == 1 else 0)
+    others_after = others + (1 if theirs[a] == 0 else 0) - (1 if theirs[b] == 1 else 0)
+    ratio += math.log(held / held_after * (others / others_after))
+    needed = math.log(uniform(words)) - ratio
+    # The answers about what is above both, at the ends of their paths, do not change.
+    last, others_last = questions.path_start[leaf + 1], questions.path_start[other + 1]
+    spared = 0
+    while (
+        spared < last - questions.path_start[leaf]
+        and spared < others_last - questions.path_start[other]
+        and questions.path[last - 1 - spared] == questions.path[others_last - 1 - spared]
+    ):
+        spared += 1
+    change = _shift(questions, state, leaf, a, b, 1, spared, False)
+    change += _shift(questions, state, other, b, a, 1, spared, False)
+    if change < needed:
+        return False
+    _shift(questions, state, leaf, a, b, 1, spared, True)
+    _shift(questions, state, other, b, a, 1, spared, True)
+    _regroup(state, leaf, a, b, 1)
+    _regroup(state, other, b, a, 1)
+    if prior.kind == SCATTERED:
+        _relabel(prior, state, leaf, a, b, 1, upper_a, upper_b)
+        _relabel(prior, state, other, b, a, 1, upper_b, upper_a)
     return True
 
 
 @compiled_in_place
 def sweep(questions: Questions, state: State, prior: Prior, plan: Plan) -> int:
-    """Propose ``plan.moves[leaf]`` moves in each leaf after the other; return how many were accepted.
+    """Propose ``plan.moves[leaf]`` moves and then the exchanges in each leaf; return how many were accepted.
 
     O(levels x buckets crossed) a move.
     """
@@ -336,6 +489,8 @@ def sweep(questions: Questions, state: State, prior: Prior, plan: Plan) -> int:
             continue
         for _ in range(plan.moves[leaf]):
             accepted += _try(questions, state, prior, plan, leaf)
+        for _ in range(plan.exchanges[leaf]):
+            accepted += _try_exchange(questions, state, prior, plan, leaf)
     return accepted
 
 
@@ -351,14 +506,24 @@ def advance(
     counts: Floats,
     present: Floats,
 ) -> int:
-    """Take so many sweeps, drawing the leaves' laws of sizes before each where ``basis`` has regions.
+    """Take so many sweeps, drawing what is unknown of the laws of sizes before every second one if it is scattered.
 
     Adds each size's counts, and whether there are any, to float64[leaves, K + 1] after each.
     """
     accepted = 0
-    for _ in range(sweeps):
-        if basis.parent.size > 0:
-            draw(basis, shares, state.histograms, state.occupied, state.held, state.factors, state.words)
+    for n in range(sweeps):
+        if prior.kind == SCATTERED and n % _DRAW_EVERY == 0:
+            draw_collapsed(
+                basis,
+                shares,
+                state.histograms,
+                state.occupied,
+                state.held,
+                state.upper,
+                state.alpha,
+                state.factors,
+                state.words,
+            )
         accepted += sweep(questions, state, prior, plan)
         for leaf in range(state.held.size):
             for n in range(state.held[leaf]):

@@ -286,7 +286,7 @@ def _weigh_cell(
 
 
 @compiled
-def _weigh(window: Window, answers: CellAnswers, region: int, row: Ints, powers: Floats, weight: Floats) -> None:
+def weigh(window: Window, answers: CellAnswers, region: int, row: Ints, powers: Floats, weight: Floats) -> None:
     """Fill in the likelihood of every state of a row, given the other rows, up to one factor a cell.
 
     powers[b, d] = exp(-d steepness_b). The product of geometric laws is itself geometric between the values at which
@@ -403,7 +403,7 @@ def sweep(answers: CellAnswers, rows: Rows, prior: Increments) -> bool:
     complete = True
     for r in range(values.shape[0]):
         window, own = Window(rows.low[r], rows.start[r]), Increments(prior.q[r], prior.rho[r])
-        _weigh(window, answers, r, values[r], rows.powers, weight)
+        weigh(window, answers, r, values[r], rows.powers, weight)
         if _filter(window, weight, own, rows.totals[r], alpha, jump) == -np.inf:
             complete = False
             continue

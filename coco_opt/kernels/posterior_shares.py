@@ -1,15 +1,17 @@
 """How regions share their groups out over sizes: a hierarchical Dirichlet prior, drawn along with the groups.
 
-The law of sizes of region v is a mixture of fixed laws B_j, pi_v(k) = sum_j w_vj B_j(k), with
+The law of sizes of region v is a mixture of laws B_j, pi_v(k) = sum_j w_vj B_j(k), with
 B_j(k) = shape(k) hat_j(k) / mass_j and mass_j = sum_k shape(k) hat_j(k): hats that add up to 1, so that w = mass gives
-the shape back. The weights of a region are scattered about its parent's,
+the shape back (drawn too: ``kernels.posterior_shape``). The weights of a region are scattered about its parent's, and
+the root's about the masses of the shape's base,
 
-    w_root ~ Dirichlet(s_0 mass),   w_v ~ Dirichlet(s_l w_parent),   s_l ~ gamma(1, mean s_0) for every level l below.
+    w_root ~ Dirichlet(s_0 mass),   w_v ~ Dirichlet(s_l w_parent),   s_l ~ gamma(1, mean s) for every level l below.
 
 Given the groups all of it is drawn exactly (Gibbs sampling): the hat each group is of; by the franchise of Teh et al.
 2006, sections 5.1 and 5.3, how many of a region's groups were drawn from its parent anew ("tables"), which count as
 groups of the parent; the strengths s_l from groups and tables (Escobar and West 1995; Teh et al., appendix A); then the
-weights from the root down.
+weights from the root down. Of the leaves these are needed where whole rows are drawn (``draw``); groups are moved with
+them summed out (``draw_collapsed``), for a leaf's groups and its weights hold each other fast.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from numpy.typing import NDArray
 
 from coco_opt.kernels.compile import compiled_in_place
 from coco_opt.kernels.drawing import gamma, uniform
+from coco_opt.kernels.posterior_shape import Scales, Shape, draw_shape
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -34,8 +37,9 @@ _LEAST_ROOT = 0.1  # groups that every hat has at the root
 class Basis(NamedTuple):
     """The tree, each region's level, the regions that are leaves, and the hats with their masses, which sum to 1.
 
-    Size k has the share 1 - ``part[k]`` in hat ``left[k]`` and the rest in the one after it. ``strength`` is s_0.
-    Without regions weights stay as they are.
+    Size k has the share 1 - ``part[k]`` in hat ``left[k]`` and the rest in the one after it; ``mass`` is that of the
+    shape that chains begin with, and ``scales`` are its blocks. ``strength`` is s, ``root`` s_0. Without regions
+    weights stay as they are.
     """
 
     parent: Ints
@@ -45,6 +49,8 @@ class Basis(NamedTuple):
     part: Floats
     mass: Floats
     strength: float
+    root: float
+    scales: Scales
 
 
 class Shares(NamedTuple):
@@ -54,6 +60,8 @@ class Shares(NamedTuple):
     strengths: Floats
     counts: Ints
     told: Floats
+    mass: Floats
+    shape: Shape
 
 
 @compiled_in_place
@@ -63,43 +71,146 @@ def draw(
     histograms: Ints,
     occupied: NDArray[np.int32],
     held: Ints,
+    upper: Ints,
     factors: Floats,
     words: Words,
 ) -> None:
     """Draw all weights anew given the groups; ``factors`` (leaves, hats) become the leaves' w / mass. O(groups)."""
-    weights, strengths, counts = shares.weights, shares.strengths, shares.counts
-    hats = basis.mass.size
+    weights, mass = shares.weights, shares.mass
+    _draw_above(basis, shares, histograms, occupied, held, upper, factors, words)
+    for leaf in range(held.size):
+        v = basis.leaves[leaf]
+        if v > 0:
+            _draw_weights(basis, shares, v, words)
+        for j in range(mass.size):
+            factors[leaf, j] = weights[v, j] / mass[j] if mass[j] > 0.0 else 0.0
+
+
+@compiled_in_place
+def draw_collapsed(
+    basis: Basis,
+    shares: Shares,
+    histograms: Ints,
+    occupied: NDArray[np.int32],
+    held: Ints,
+    upper: Ints,
+    alpha: Floats,
+    factors: Floats,
+    words: Words,
+) -> None:
+    """Draw all but the leaves' weights anew, which are summed out: ``alpha`` (leaves, hats) become their parameters.
+
+    They are drawn once to tell which hat each group is of, and forgotten.
+    """
+    mass = shares.mass
+    for leaf in range(held.size):
+        told = shares.counts[basis.leaves[leaf]]
+        for j in range(mass.size):
+            some = mass[j] > 0.0 and held[leaf] > 0
+            factors[leaf, j] = max(gamma(words, alpha[leaf, j] + told[j]), _LEAST) / mass[j] if some else 0.0
+    _draw_above(basis, shares, histograms, occupied, held, upper, factors, words)
+    set_alpha(basis, shares, alpha)
+
+
+@compiled_in_place
+def set_alpha(basis: Basis, shares: Shares, alpha: Floats) -> None:
+    """Fill in the parameters (leaves, hats) of the Dirichlet law of the leaves' weights."""
+    for leaf in range(alpha.shape[0]):
+        for j in range(alpha.shape[1]):
+            alpha[leaf, j] = max(_parameter(basis, shares, basis.leaves[leaf], j), _LEAST)
+
+
+@compiled_in_place
+def _parameter(basis: Basis, shares: Shares, region: int, hat: int) -> float:
+    """Return a parameter of the Dirichlet law of a region's weights."""
+    if region == 0:
+        return float(max(basis.root * basis.mass[hat], _LEAST_ROOT))
+    return float(shares.strengths[basis.level[region]] * shares.weights[basis.parent[region], hat])
+
+
+@compiled_in_place
+def _draw_weights(basis: Basis, shares: Shares, region: int, words: Words) -> None:
+    """Draw a region's weights given its parent's and its counts."""
+    weights, counts = shares.weights[region], shares.counts[region]
+    total = 0.0
+    for j in range(weights.size):
+        some = basis.mass[j] > 0.0
+        weights[j] = max(gamma(words, _parameter(basis, shares, region, j) + counts[j]), _LEAST) if some else 0.0
+        total += weights[j]
+    for j in range(weights.size):
+        weights[j] /= total
+
+
+@compiled_in_place
+def _draw_above(
+    basis: Basis,
+    shares: Shares,
+    histograms: Ints,
+    occupied: NDArray[np.int32],
+    held: Ints,
+    upper: Ints,
+    factors: Floats,
+    words: Words,
+) -> None:
+    """Draw the groups' hats given the leaves' factors, then the shape, tables, strengths and all inner weights."""
+    strengths, counts = shares.strengths, shares.counts
     for v in range(counts.shape[0]):
-        for j in range(hats):
+        for j in range(counts.shape[1]):
             counts[v, j] = 0
     for leaf in range(held.size):
         _count_hats(
-            basis, histograms[leaf], occupied[leaf, : held[leaf]], factors[leaf], counts[basis.leaves[leaf]], words
+            basis,
+            histograms[leaf],
+            occupied[leaf, : held[leaf]],
+            factors[leaf],
+            counts[basis.leaves[leaf]],
+            upper[leaf],
+            words,
         )
+    _redraw_shape(basis, shares, histograms, occupied, held, words)
     _draw_tables(basis, shares, words)
     for level in range(1, strengths.size):
         strengths[level] = max(gamma(words, shares.told[level, 0]) / shares.told[level, 1], _LEAST)
+    leaf = 0
     for v in range(counts.shape[0]):
-        total = 0.0
-        for j in range(hats):
-            if v == 0:
-                alpha = max(basis.strength * basis.mass[j], _LEAST_ROOT)
-            else:
-                alpha = strengths[basis.level[v]] * weights[basis.parent[v], j]
-            weights[v, j] = max(gamma(words, alpha + counts[v, j]), _LEAST) if basis.mass[j] > 0.0 else 0.0
-            total += weights[v, j]
-        for j in range(hats):
-            weights[v, j] /= total
+        if leaf < basis.leaves.size and basis.leaves[leaf] == v and v > 0:
+            leaf += 1
+            continue
+        _draw_weights(basis, shares, v, words)
+
+
+@compiled_in_place
+def _redraw_shape(
+    basis: Basis, shares: Shares, histograms: Ints, occupied: NDArray[np.int32], held: Ints, words: Words
+) -> None:
+    """Draw the shape given all groups and their hats."""
+    groups, of_hat = shares.shape.groups, shares.shape.of_hat
+    for size in range(groups.size):
+        groups[size] = 0.0
+    for j in range(of_hat.size):
+        of_hat[j] = 0.0
     for leaf in range(held.size):
-        for j in range(hats):
-            factors[leaf, j] = weights[basis.leaves[leaf], j] / basis.mass[j] if basis.mass[j] > 0.0 else 0.0
+        for n in range(held[leaf]):
+            size = occupied[leaf, n]
+            groups[size] += histograms[leaf, size]
+        for j in range(of_hat.size):
+            of_hat[j] += shares.counts[basis.leaves[leaf], j]
+    draw_shape(basis.scales, shares.shape, basis.left, basis.part, shares.mass, words)
 
 
 @compiled_in_place
 def _count_hats(
-    basis: Basis, histogram: Ints, occupied: NDArray[np.int32], factors: Floats, counts: Ints, words: Words
+    basis: Basis,
+    histogram: Ints,
+    occupied: NDArray[np.int32],
+    factors: Floats,
+    counts: Ints,
+    upper: Ints,
+    words: Words,
 ) -> None:
-    """Draw which hat each group of a leaf is of, and count them."""
+    """Draw which hat each group of a leaf is of, and count them; ``upper`` (K + 1,) those of the later one by size."""
+    for size in range(upper.size):
+        upper[size] = 0
     for n in range(occupied.size):
         size = occupied[n]
         j, part, groups = basis.left[size], basis.part[size], histogram[size]
@@ -112,6 +223,7 @@ def _count_hats(
         for _ in range(groups):
             drawn += uniform(words) < chance
         counts[j + 1] += drawn
+        upper[size] = drawn
         counts[j] += groups - drawn
 
 

@@ -90,15 +90,16 @@ def test_moves_equal_the_exact_posterior_of_one_region() -> None:
 
 
 @pytest.mark.parametrize(
-    ("growths", "prior"),
+    ("growths", "groups", "prior"),
     [
-        ((0.1, 0.3, 0.5), PriorOptions()),
-        ((0.0, 0.0, 0.0), PriorOptions(kind="increments", increment_reach=0.3)),
-        ((0.1, 0.0, 0.3), PriorOptions(kind="increments", increment_reach=0.3)),
+        ((0.1, 0.3, 0.5), 60, PriorOptions()),
+        ((0.0, 0.0, 0.0), 150, PriorOptions()),
+        ((0.0, 0.0, 0.0), 60, PriorOptions(kind="increments", increment_reach=0.3)),
+        ((0.1, 0.0, 0.3), 60, PriorOptions(kind="increments", increment_reach=0.3)),
     ],
 )
-def test_same_bits_for_every_number_of_threads(growths: tuple[float, ...], prior: PriorOptions) -> None:
-    survey, true = made(growths)
+def test_same_bits_for_every_number_of_threads(growths: tuple[float, ...], groups: int, prior: PriorOptions) -> None:
+    survey, true = made(growths, groups=groups)
     one, two = (sample_posterior(survey, 5, prior=prior, options=replace(SHORT, threads=n)) for n in (1, 2))
     np.testing.assert_array_equal(one.cumulative.counts, two.cumulative.counts)
     np.testing.assert_array_equal(one.mean, two.mean)
@@ -305,7 +306,9 @@ def test_wrong_starts_and_options_are_refused() -> None:
         SamplerOptions(chains=0)
 
 
-@pytest.mark.parametrize("wrong", [{"reach": 1.0}, {"root_reach": -0.1}, {"borrowed": 0.0}, {"floor": 0.0}])
+@pytest.mark.parametrize(
+    "wrong", [{"reach": 1.0}, {"root_reach": -0.1}, {"borrowed": 0.0}, {"root_borrowed": 0.0}, {"floor": 0.0}]
+)
 def test_priors_that_leave_sizes_without_a_chance_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(ProblemError):
         PriorOptions(**wrong)  # type: ignore[arg-type]

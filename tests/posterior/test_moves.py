@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from coco_opt.groups.buckets import Buckets
-from coco_opt.groups.estimated.posterior.chains import MoveChain, MoveOptions, MoveTables, RowChain
+from coco_opt.groups.estimated.posterior.chains import Learned, MoveChain, MoveOptions, MoveTables, RowChain
 from coco_opt.groups.estimated.posterior.survey import Answers, Ranks, Survey, compiled_questions, residuals
 from coco_opt.kernels import posterior_moves
 from coco_opt.privacy import DiscreteGaussian, Geometric, Law
@@ -108,10 +108,41 @@ def test_each_kind_of_move_alone_keeps_the_posterior(several: float, independent
     prior = tiny.some_prior(2, MAX_SIZE, increments=False)
     states, wanted = tiny.posterior(survey, prior)
     chain = MoveChain(survey, compiled_questions(survey), states[-1], np.uint64(2))
-    options = MoveOptions(several=several, independent=independent, by_group=by_group, furthest=3)
+    options = MoveOptions(several=several, independent=independent, by_group=by_group, furthest=3, exchanges=0.0)
     chain.use(prior, MoveTables(survey, prior, options))
     chain.advance(100)
     assert distance(moved(chain, states, DRAWS, 6), wanted) < 5.0
+
+
+@pytest.mark.parametrize("increments", [False, True])
+def test_exchanges_keep_the_posterior(increments: bool) -> None:
+    """Most steps are exchanges, which alone would hold every sum; ranks are asked of a leaf, and buckets above."""
+    survey = Survey(PARENT, GROUPS, MAX_SIZE, answers([EDGES, Ranks(), CELLS], "geometric"))
+    prior = tiny.some_prior(2, MAX_SIZE, increments=increments)
+    states, wanted = tiny.posterior(survey, prior)
+    chain = MoveChain(survey, compiled_questions(survey), states[-1], np.uint64(4))
+    chain.use(prior, MoveTables(survey, prior, MoveOptions(exchanges=8.0, furthest=3)))
+    chain.advance(100)
+    assert distance(moved(chain, states, DRAWS, 3), wanted) < 5.0
+
+
+def test_exchanges_swap_what_sums_pin() -> None:
+    """Two leaves of one group, whose sizes only the root was asked for, sharply: each must be seen with either."""
+    values = np.array([0, 1, 1, 1, 1, 2, 2, 2])
+    cells = Buckets.cells(8)
+    found = [Answers(0, cells, values, Geometric(Fraction(1, 20)))]
+    survey = Survey(PARENT, np.array([2, 1, 1]), 8, found)
+    start = np.zeros((2, 9), np.int64)
+    start[0, 1] = start[1, 5] = 1
+    prior = Learned(np.full((2, 9), 1 / 9), np.zeros((1, 1)), np.zeros((1, 1)), increments=False)
+    first = {}
+    for exchanges in (0.0, 1.0):
+        chain = MoveChain(survey, compiled_questions(survey), start, np.uint64(3))
+        chain.use(prior, MoveTables(survey, prior, MoveOptions(exchanges=exchanges)))
+        chain.advance(400)
+        first[exchanges] = chain.take_means()[0][0]
+    assert first[0.0][1] == 1.0
+    assert first[1.0][[1, 5]] == pytest.approx([0.5, 0.5], abs=0.1)
 
 
 def test_a_wrong_prior_is_noticed() -> None:

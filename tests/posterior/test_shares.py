@@ -10,35 +10,42 @@ import pytest
 from numpy.typing import NDArray
 from scipy import special, stats
 
-from coco_opt.groups.estimated.posterior.chains import Learned, MoveChain, MoveOptions, MoveTables, Scattered
+from coco_opt.groups.estimated.posterior.chains import (
+    CountRowChain,
+    Learned,
+    MoveChain,
+    MoveOptions,
+    MoveTables,
+    Scattered,
+)
 from coco_opt.groups.estimated.posterior.prior import Hats
-from coco_opt.groups.estimated.posterior.survey import Survey, compiled_questions
-from coco_opt.kernels import drawing, posterior_moves
+from coco_opt.groups.estimated.posterior.survey import Survey, compiled_questions, residuals
+from coco_opt.kernels import drawing, posterior_moves, posterior_shape
 from tests.posterior import tiny
-from tests.posterior.test_moves import EDGES, GROUPS, MAX_SIZE, PARENT, answers, distance, frequencies
+from tests.posterior.test_moves import CELLS, EDGES, GROUPS, LAWS, MAX_SIZE, PARENT, answers, distance, frequencies
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
-STRENGTH = 3.0
+STRENGTH, ROOT = 3.0, 2.0
 
 
 def scattered() -> Scattered:
     """Sizes 0 .. 3 under hats at 0, 1 and 3: size 2 is half of each of the last two."""
     shape = np.array([0.4, 0.3, 0.1, 0.2])
-    return Scattered(shape, Hats.at([0, 1, 3], np.zeros(MAX_SIZE + 1, bool)), STRENGTH)
+    return Scattered(shape, Hats.at([0, 1, 3], np.zeros(MAX_SIZE + 1, bool)), STRENGTH, ROOT)
 
 
 def log_chances(state: IntArray, alpha: FloatArray, law: FloatArray) -> FloatArray:
     """Return the log-chance of one leaf's histogram for every row of Dirichlet parameters (draws, 3).
 
-    ``law`` (3, sizes) are the B_j. Summed over how many groups of size 2 are of the middle hat.
+    ``law`` (draws, 3, sizes) are the B_j. Summed over how many groups of size 2 are of the middle hat.
     """
     groups, terms = int(state.sum()), []
     for middle in range(int(state[2]) + 1):
         counts = np.array([state[0], state[1] + middle, state[3] + state[2] - middle])
-        each = np.array([law[0, 0], law[1, 1], law[1, 2], law[2, 2], law[2, 3]])
+        each = law[:, [0, 1, 1, 2, 2], [0, 1, 2, 2, 3]]
         times = np.array([state[0], state[1], middle, state[2] - middle, state[3]])
-        ways = special.gammaln(groups + 1) - special.gammaln(times + 1).sum() + (times * np.log(each)).sum()
+        ways = special.gammaln(groups + 1) - special.gammaln(times + 1).sum() + (times * np.log(each)).sum(axis=1)
         strength = alpha.sum(axis=1)
         drawn = special.gammaln(strength) - special.gammaln(strength + groups)
         drawn += (special.gammaln(alpha + counts) - special.gammaln(alpha)).sum(axis=1)
@@ -47,15 +54,29 @@ def log_chances(state: IntArray, alpha: FloatArray, law: FloatArray) -> FloatArr
     return found
 
 
-def enumerated(survey: Survey, prior: Scattered) -> tuple[list[IntArray], FloatArray]:
-    """Return all states and their chances: leaves' weights summed out exactly, the root's and the strength by draws."""
+def laws(prior: Scattered, shapes: FloatArray) -> FloatArray:
+    """Return the B_j (draws, 3, sizes) of shapes (draws, sizes)."""
+    some = np.flatnonzero(prior.hats.sums(prior.base[None])[0] > 0.0)
+    hats = np.stack([prior.hats.values(np.eye(prior.hats.count)[j]) for j in some])
+    found: FloatArray = hats * shapes[:, None]
+    return found / found.sum(axis=2, keepdims=True)
+
+
+def enumerated(survey: Survey, prior: Scattered, *, loose: bool = True) -> tuple[list[IntArray], FloatArray]:
+    """Return all states and their chances: leaves' weights summed out exactly, all else by draws.
+
+    Sizes 1 to 3 depart from the base by factors of mean 1 and one precision, unless the shape is not ``loose``.
+    """
     rng = np.random.default_rng(8)
-    mass = prior.hats.sums(prior.shape[None])[0]
+    mass = prior.hats.sums(prior.base[None])[0]
     some = mass > 0.0
-    law = (np.stack([prior.hats.values(np.eye(mass.size)[j]) for j in np.flatnonzero(some)]) * prior.shape) / mass[
-        some, None
-    ]
-    root = rng.dirichlet(STRENGTH * mass[some], 40_000)
+    ends = np.log([posterior_shape.LEAST_PRECISION, posterior_shape.MOST_PRECISION])
+    precision = np.exp(rng.uniform(*ends, 40_000))[:, None]
+    factors = np.ones((40_000, MAX_SIZE + 1))
+    if loose:
+        factors[:, 1:] = rng.gamma(precision, 1.0, (40_000, MAX_SIZE)) / precision
+    law = laws(prior, prior.base * np.maximum(factors, 1e-200))
+    root = rng.dirichlet(ROOT * mass[some], 40_000)
     alpha = rng.gamma(1.0, STRENGTH, 40_000)[:, None] * root + 1e-30
     states = tiny.states(survey)
     of_leaf: dict[bytes, FloatArray] = {}
@@ -85,7 +106,7 @@ def test_weights_and_groups_together_draw_from_the_enumerated_posterior() -> Non
     prior = scattered()
     states, wanted = enumerated(survey, prior)
     none = np.zeros((1, 1))
-    learned = Learned(np.tile(prior.shape, (2, 1)), none, none, increments=False, scattered=prior)
+    learned = Learned(np.tile(prior.base, (2, 1)), none, none, increments=False, scattered=prior)
     chain = MoveChain(survey, compiled_questions(survey), states[0], np.uint64(1))
     chain.use(learned, MoveTables(survey, learned, MoveOptions(several=0.4, independent=0.5, furthest=3)))
     chain.advance(200)
@@ -104,9 +125,31 @@ def test_weights_and_groups_together_draw_from_the_enumerated_posterior() -> Non
     )
     seen = frequencies(found, states)
     assert distance(seen, wanted) < 5.0
-    # The distance has power: a prior that holds the leaves to the shape is told apart.
+    # The distance has power: a prior that holds the shape to its base, or the leaves to the shape, is told apart.
+    _, stiff = enumerated(survey, prior, loose=False)
+    assert distance(seen, stiff) > 5.0
     _, held = tiny.posterior(survey, Learned(learned.chances, none, none, increments=False))
     assert distance(seen, held) > 20.0
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_rows_and_weights_together_draw_from_the_enumerated_posterior(law: str) -> None:
+    survey = Survey(PARENT, GROUPS, MAX_SIZE, answers([CELLS, None, CELLS], law))
+    prior = scattered()
+    states, wanted = enumerated(survey, prior)
+    none = np.zeros((1, 1))
+    learned = Learned(np.tile(prior.base, (2, 1)), none, none, increments=False, scattered=prior)
+    chain = CountRowChain(survey, compiled_questions(survey), states[0], np.uint64(1))
+    chain.use(learned, MoveTables(survey, learned, MoveOptions()))
+    chain.within(np.zeros((2, MAX_SIZE), np.int64), np.full((2, MAX_SIZE), 9))
+    found = np.empty((8_000, *states[0].shape), np.int64)
+    for n in range(found.shape[0]):
+        chain.advance(4)
+        found[n] = chain._state.histograms
+    assert distance(frequencies(found, states), wanted) < 5.0
+    table = np.empty((3, MAX_SIZE), np.int64)
+    chain.fill(table)
+    np.testing.assert_array_equal(chain._state.residual, residuals(survey, table)[0])
 
 
 @pytest.mark.parametrize("shape", [0.02, 0.7, 1.0, 40.0])

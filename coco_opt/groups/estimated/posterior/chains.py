@@ -1,7 +1,7 @@
 """Markov chains over the tables of a hierarchy, and the prior they share: thin shells around the compiled sweeps.
 
-``MoveChain`` takes any questions (Metropolis moves of groups); ``RowChain`` only answers about single cells and
-increment priors, and then draws whole rows of cumulative counts, which mixes far better in dense regions.
+``MoveChain`` takes any questions (Metropolis moves of groups). Of answers about single cells whole rows of cumulative
+counts can be drawn, which mixes far better in dense regions: by ``CountRowChain``, or ``RowChain`` of increment priors.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from coco_opt.groups.estimated.posterior.prior import (
     PriorOptions,
     SizeChances,
     increment_prior,
+    smooth_law,
 )
 from coco_opt.groups.estimated.posterior.survey import Survey, residuals
 
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
 _STEPS = 256
 _LEAST_MOVES = 4
+_PRECISION = 20.0  # of the shape's factors, to begin with
+_FLATTER = 0.6  # power of the law that half of the independent moves are drawn from: rare sizes are tried more often
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,27 +41,31 @@ class MoveOptions:
 
     ``by_group`` take a group of the leaf at random, the others an occupied size; of leaves expected to have more than
     ``most_looked_at`` sizes none do, for a group is found by looking through the sizes. ``independent`` are drawn from
-    the leaf's own law of sizes, the others go up to ``furthest`` sizes; ``several`` take more than one group.
+    the leaf's own law of sizes or a flatter one, the others go up to ``furthest`` sizes; ``several`` take more than one
+    group. For each move there are ``exchanges`` of groups between leaves.
     """
 
     per_size: float = 4.0
-    by_group: float = 0.8
+    by_group: float = 0.4
     most_looked_at: float = 100.0
-    independent: float = 0.3
+    independent: float = 0.6
     several: float = 0.2
     furthest: int = 299
+    exchanges: float = 0.3
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Scattered:
-    """Laws of sizes that are drawn along (``kernels.posterior_shares``): a shape float64[K + 1] of sum 1 under hats.
+    """Laws of sizes that are drawn along (``kernels.posterior_shares``): a ``base`` float64[K + 1] of sum 1 under hats.
 
-    ``strength`` is that of the root, and the mean of the others' own prior.
+    The root is scattered about the base with the strength ``root``; the others about their parents, with strengths
+    whose prior has the mean ``strength``.
     """
 
-    shape: FloatArray
+    base: FloatArray
     hats: Hats
     strength: float
+    root: float
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -81,7 +88,9 @@ class SizeLearner:
     def __init__(self, survey: Survey, shape: FloatArray, alone: BoolArray, options: PriorOptions) -> None:
         self._survey = survey
         self._chances = SizeChances(survey.parent, shape, alone, options)
-        self._strength = options.borrowed
+        hats = self._chances.hats
+        law = smooth_law(shape, hats, alone) + options.floor
+        self._scattered = Scattered(law / law.sum(), hats, options.borrowed, options.root_borrowed)
 
     def learn(self, counts: FloatArray, present: FloatArray) -> Learned:
         """Return the prior one step on."""
@@ -90,9 +99,8 @@ class SizeLearner:
         full[self._survey.leaves] = counts
         for region in range(parent.size - 1, 0, -1):
             full[parent[region]] += full[region]
-        none, own = np.zeros((1, 1)), self._chances
-        scattered = Scattered(own.shape, own.hats, self._strength)
-        return Learned(own.learn(full)[self._survey.leaves], none, none, increments=False, scattered=scattered)
+        none, found = np.zeros((1, 1)), self._chances.learn(full)[self._survey.leaves]
+        return Learned(found, none, none, increments=False, scattered=self._scattered)
 
 
 class IncrementLearner:
@@ -130,10 +138,11 @@ class MoveTables:
     """
 
     def __init__(self, survey: Survey, prior: Learned, options: MoveOptions) -> None:
-        from coco_opt.kernels import posterior_moves, posterior_shares
+        from coco_opt.kernels import posterior_moves, posterior_shape, posterior_shares
 
         groups = survey.groups[survey.leaves].astype(np.float64)[:, None]
-        draw = np.ascontiguousarray(prior.chances)
+        flatter = prior.chances**_FLATTER
+        draw = np.ascontiguousarray(0.5 * prior.chances + 0.5 * flatter / flatter.sum(axis=1, keepdims=True))
         keep, alias = np.empty_like(draw), np.empty(draw.shape, np.int32)
         posterior_moves.alias_tables(draw, keep, alias)
         log_draw = np.log(draw)
@@ -143,34 +152,81 @@ class MoveTables:
                 tables = np.log1p(-prior.q), np.log(prior.q * (1.0 - prior.rho)), np.log(np.maximum(prior.rho, 1e-300))
             kind = posterior_moves.INCREMENTS
         else:
-            expected = -np.expm1(groups * np.log1p(-np.minimum(draw, 1.0 - 1e-12))).sum(axis=1)
+            expected = -np.expm1(groups * np.log1p(-np.minimum(prior.chances, 1.0 - 1e-12))).sum(axis=1)
             none = np.zeros((1, 1))
             tables = none, none, none
-            kind = posterior_moves.MULTINOMIAL
+            kind = posterior_moves.MULTINOMIAL if prior.scattered is None else posterior_moves.SCATTERED
         sizes = draw.shape[1]
         hats = Hats(np.arange(sizes), np.zeros(sizes), sizes + 1)
-        shape, parent, strength = np.ones(sizes), np.zeros(0, np.int64), 1.0
-        self.factors = np.concatenate([draw, np.zeros((draw.shape[0], 1))], axis=1)
+        shape, parent, strength, root = np.ones(sizes), np.zeros(0, np.int64), 1.0, 1.0
+        self.factors = np.concatenate([prior.chances, np.zeros((draw.shape[0], 1))], axis=1)
         if prior.scattered is not None:
-            shape, hats, strength = prior.scattered.shape, prior.scattered.hats, prior.scattered.strength
-            parent = survey.parent
+            shape, hats = prior.scattered.base, prior.scattered.hats
+            strength, root, parent = prior.scattered.strength, prior.scattered.root, survey.parent
             self.factors = np.ones((draw.shape[0], hats.count))
         mass = hats.sums(shape[None])[0]
         moves = np.ceil(options.per_size * expected).astype(np.int64)
         spread = (np.arange(_STEPS) + 0.5) / _STEPS
         steps = np.floor(float(min(options.furthest, survey.max_size) + 1) ** spread).astype(np.int64)
-        self.prior: Prior = posterior_moves.Prior(kind, shape, hats.left, hats.share, *tables, log_draw, keep, alias)
+        self.prior: Prior = posterior_moves.Prior(
+            kind, hats.left, hats.share, survey.leaves, *tables, log_draw, keep, alias
+        )
+        self.shape = shape
+        scales = posterior_shape.Scales(*block_scales(hats, mass))
         self.basis: Basis = posterior_shares.Basis(
-            parent, survey.levels(), survey.leaves, hats.left, hats.share, mass, strength
+            parent, survey.levels(), survey.leaves, hats.left, hats.share, mass, strength, root, scales
         )
         self.plan: Plan = posterior_moves.Plan(
             np.maximum(moves, _LEAST_MOVES),
+            np.ceil(options.exchanges * np.maximum(moves, _LEAST_MOVES)).astype(np.int64),
+            *leaves_under(survey),
             np.where(expected <= options.most_looked_at, options.by_group, 0.0),
             survey.groups[survey.leaves],
             options.independent,
             options.several,
             steps,
         )
+
+
+def leaves_under(survey: Survey) -> tuple[IntArray, IntArray, IntArray]:
+    """Return each leaf's ancestors by level (leaves, levels), -1 where none, and each region's leaves.
+
+    The latter are starts and places among the leaves.
+    """
+    levels, parent = survey.levels(), survey.parent
+    above = np.full((survey.leaves.size, max(int(levels.max()), 1)), -1, np.int64)
+    under: list[list[int]] = [[] for _ in parent]
+    for place, leaf in enumerate(survey.leaves):
+        region = int(parent[leaf])
+        while region >= 0:
+            above[place, levels[region]] = region
+            under[region].append(place)
+            region = int(parent[region])
+    start = np.cumsum([0, *map(len, under)], dtype=np.int64)
+    return above, start, np.array([place for one in under for place in one], np.int64)
+
+
+def block_scales(hats: Hats, mass: FloatArray) -> tuple[IntArray, IntArray, IntArray]:
+    """Return the blocks of sizes of each scale as starts, begins and ends: runs of about a third of a size, and single.
+
+    A size whose hat is its alone has no block: the hat's weight says how often it occurs.
+    """
+    sizes = hats.left.size
+    own = (hats.share == 0.0) & (hats.sums(np.ones((1, sizes)))[0][hats.left] == 1.0)
+    runs, begin = [], 0
+    while begin < sizes:
+        end = begin + 1
+        if not own[begin]:
+            while end < min(begin + max(int(0.3 * begin), 1), sizes) and not own[end]:
+                end += 1
+            if end > begin + 1:
+                runs.append((begin, end))
+        begin = end
+    single = [(k, k + 1) for k in np.flatnonzero(~own).tolist()]
+    scales = [one for one in (runs, single) if one]
+    start = np.cumsum([0, *map(len, scales)])
+    begins, ends = np.array([pair for one in scales for pair in one], np.int64).reshape(-1, 2).T
+    return start, begins.copy(), ends.copy()
 
 
 class MoveChain:
@@ -192,6 +248,11 @@ class MoveChain:
             residual,
             ranks,
             np.zeros((1, 1)),
+            np.ones(shape[1]),
+            np.zeros(shape, np.int64),
+            np.zeros((1, 1), np.int64),
+            np.zeros((1, 1)),
+            np.zeros(1),
             np.array([word], np.uint64),
         )
         posterior_moves.list_occupied(self._state)
@@ -202,18 +263,44 @@ class MoveChain:
 
     def use(self, prior: Learned, tables: MoveTables | None = None) -> None:
         """Go on under another prior; ``tables`` may be shared by all chains."""
-        from coco_opt.kernels import posterior_shares
+        from coco_opt.kernels import posterior_shape, posterior_shares
 
         self._tables = tables or MoveTables(self._survey, prior, MoveOptions())
         basis = self._tables.basis
         if basis.parent.size == 0 or self._shares is None:
-            self._state = self._state._replace(factors=self._tables.factors.copy())
+            shape = self._tables.shape.copy()
+            blocks, scales = basis.scales.begin.size, basis.scales.start.size - 1
+            room = *np.zeros((2, shape.size)), *np.zeros((2, blocks)), *np.zeros((2, basis.mass.size))
+            own = posterior_shape.Shape(shape, np.ones(blocks), np.full(scales, _PRECISION), *room)
             regions = basis.parent.size
             weights = np.tile(basis.mass, (regions, 1))
             strengths = np.full(int(basis.level.max()) + 1, basis.strength)
             self._shares = posterior_shares.Shares(
-                weights, strengths, np.zeros(weights.shape, np.int64), np.zeros((strengths.size, 2))
+                weights,
+                strengths,
+                np.zeros(weights.shape, np.int64),
+                np.zeros((strengths.size, 2)),
+                basis.mass.copy(),
+                own,
             )
+            factors = self._tables.factors
+            self._state = self._state._replace(
+                factors=factors.copy(),
+                shape=shape,
+                of_hat=self._shares.counts,
+                alpha=np.ones(factors.shape),
+                mass=self._shares.mass,
+            )
+            if regions:
+                self._begin_labels(basis, self._shares)
+
+    def _begin_labels(self, basis: Basis, shares: Shares) -> None:
+        """Begin with every group in the earlier hat of its size."""
+        from coco_opt.kernels import posterior_shares
+
+        for leaf, region in enumerate(self._leaves):
+            np.add.at(shares.counts[region], basis.left, self._state.histograms[leaf])
+        posterior_shares.set_alpha(basis, shares, self._state.alpha)
 
     def advance(self, sweeps: int) -> None:
         """Take so many sweeps."""
@@ -226,7 +313,7 @@ class MoveChain:
         self.accepted += posterior_moves.advance(
             self._questions, self._state, prior, plan, basis, self._shares, sweeps, means.counts, means.present
         )
-        self.proposed += sweeps * int(plan.moves.sum())
+        self.proposed += sweeps * int(plan.moves.sum() + plan.exchanges.sum())
         means.sweeps += sweeps
 
     def take_means(self) -> tuple[FloatArray, FloatArray]:
@@ -238,6 +325,65 @@ class MoveChain:
         from coco_opt.kernels import posterior_record
 
         posterior_record.cumulate(self._survey.parent, self._leaves, self._state.histograms, table)
+
+
+class CountRowChain(MoveChain):
+    """Whole rows drawn in turn under laws of sizes, given single cells' answers; moves of groups take no part."""
+
+    _low: IntArray
+    _start: IntArray
+    _powers: FloatArray
+
+    def within(self, lowest: IntArray, highest: IntArray) -> None:
+        """Use windows lowest .. highest, int64[leaves, K], which must hold the present rows."""
+        self._low, self._start = windows_within(lowest, highest, self._survey.groups[self._leaves])
+        self._powers = _powers(self._questions, self._start)
+
+    def advance(self, sweeps: int) -> None:
+        """Take so many sweeps; SolverError where a window leaves no path."""
+        from coco_opt.kernels import posterior_region, posterior_rows
+
+        assert self._tables is not None
+        assert self._shares is not None
+        questions, means, state = self._questions, self._means, self._state
+        answers = posterior_region.CellAnswers(
+            state.residual.reshape(-1, self._survey.max_size),
+            questions.law,
+            questions.steepness,
+            questions.path_start,
+            questions.path,
+        )
+        rows = posterior_rows.CountRows(
+            self._survey.groups[self._leaves],
+            self._low,
+            self._start,
+            self._powers,
+            state.histograms,
+            state.occupied,
+            state.held,
+            state.upper,
+            state.factors,
+            state.shape,
+            state.words,
+        )
+        basis = self._tables.basis
+        if not posterior_rows.advance(answers, rows, basis, self._shares, sweeps, means.counts, means.present):
+            raise SolverError("a row has no state of positive weight within its window: the answers are too far apart")
+        means.sweeps += sweeps
+
+
+def windows_within(lowest: IntArray, highest: IntArray, totals: IntArray) -> tuple[IntArray, IntArray]:
+    """Return low int64[leaves, K] and start int64[leaves, K + 1] of windows cut to 0 .. totals (leaves,)."""
+    low = np.maximum(lowest, 0)
+    width = np.minimum(highest, totals[:, None]) - low + 1
+    start = np.zeros((low.shape[0], low.shape[1] + 1), np.int64)
+    np.cumsum(width, axis=1, out=start[:, 1:])
+    return low, start
+
+
+def _powers(questions: Questions, start: IntArray) -> FloatArray:
+    """Return exp(-d steepness) of every block, for all distances d within the widest window."""
+    return np.exp(-questions.steepness[:, None] * np.arange(float(np.diff(start, axis=1).max() + 1)))
 
 
 class RowChain:
@@ -267,12 +413,8 @@ class RowChain:
 
     def within(self, lowest: IntArray, highest: IntArray) -> None:
         """Use windows lowest .. highest, int64[leaves, K], which must hold the present rows."""
-        self._low = np.maximum(lowest, 0)
-        high = np.minimum(highest, self._totals[:, None])
-        width = high - self._low + 1
-        self._start = np.zeros(self._means.counts.shape, np.int64)
-        np.cumsum(width, axis=1, out=self._start[:, 1:])
-        self._powers = np.exp(-self._questions.steepness[:, None] * np.arange(float(width.max() + 1)))
+        self._low, self._start = windows_within(lowest, highest, self._totals)
+        self._powers = _powers(self._questions, self._start)
 
     def advance(self, sweeps: int) -> None:
         """Take so many sweeps; SolverError where a window leaves no path."""

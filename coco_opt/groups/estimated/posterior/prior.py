@@ -87,11 +87,13 @@ def increment_prior(jumps: FloatArray, increments: FloatArray, reach: float) -> 
 class PriorOptions:
     """How the prior is learned.
 
-    "multinomial": each group of a leaf has size k with chance pi(k), a shape found in the answers (``shape``) times
-    factors that vary over about k +- reach k. A region's are scattered about its parent's as if ``borrowed`` groups of
-    the parent's were seen in it at first guess; how many, by level, and the factors are drawn along
-    (``kernels.posterior_shares``), and moves are proposed from what is expected of them (``SizeChances``). The shape
-    is smoothed over at most k +- ``root_reach`` k, and has about ``floor`` everywhere. Sizes that answers tell to stand
+    "multinomial": each group of a leaf has size k with chance pi(k). A region's law is scattered about its parent's as
+    if ``borrowed`` groups of the parent's were seen in it at first guess, in factors that vary over about k +- reach k;
+    the root's about a smooth law near the answers that counts for no more than ``root_borrowed`` groups, and about
+    ``floor`` everywhere; and single sizes depart from what is smooth, in all regions alike. How much, and all of these
+    laws, are drawn along (``kernels.posterior_shares``, ``kernels.posterior_shape``). Moves are proposed from what is
+    expected of them (``SizeChances``), for which the root's shape is smoothed over at most k +- ``root_reach`` k
+    (``shape``). Sizes that answers tell to stand
     out are not smoothed (``spikes``). "increments": the count of size k is 0 with
     chance 1 - q, else 1 + geometric(rho), each leaf's own, smoothed over ``increment_reach``. It borrows nothing from
     parents and errs more, on Taxi too, but is quick where only cells were asked and leaves have many groups.
@@ -101,14 +103,15 @@ class PriorOptions:
     root_reach: float = 0.15
     reach: float = 0.6
     borrowed: float = 30.0
+    root_borrowed: float = 3.0
     floor: float = 1e-6
     increment_reach: float = 0.05
 
     def __post_init__(self) -> None:
         if not all(0.0 <= reach < 1.0 for reach in (self.root_reach, self.reach, self.increment_reach)):
             raise ProblemError("counts are smoothed over k +- reach k, with a reach from 0 to below 1")
-        if not (self.borrowed > 0.0 and self.floor > 0.0):
-            raise ProblemError("every size needs a chance: 'borrowed' and 'floor' must be positive")
+        if not min(self.borrowed, self.root_borrowed, self.floor) > 0.0:
+            raise ProblemError("every size needs a chance: 'borrowed', 'root_borrowed' and 'floor' must be positive")
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -194,3 +197,20 @@ class SizeChances:
             chances[at] = above * hats.values(self._factors[at])
             chances[at] /= chances[at].sum(axis=1, keepdims=True)
         return chances
+
+
+def smooth_law(counts: FloatArray, hats: Hats, alone: BoolArray) -> FloatArray:
+    """Return chances float64[K + 1] of sum 1 with no more detail than hats have: powers of the size between knots.
+
+    At a knot it is the mean of the counts (K + 1,) under its hat; sizes ``alone`` keep theirs. Where nothing is held
+    half a group is taken to be.
+    """
+    room = hats.sums(np.where(alone, 0.0, 1.0)[None])[0]
+    held = hats.sums(np.where(alone, 0.0, counts)[None])[0]
+    means = np.maximum(held, 0.5) / np.maximum(room, 1e-300)
+    knots = np.flatnonzero((hats.share == 0.0) & ~alone)
+    k = np.log1p(np.arange(counts.size))
+    between = np.exp(np.interp(k, k[knots], np.log(means[hats.left[knots]]))) if knots.size else counts
+    law: FloatArray = np.where(alone, np.maximum(counts, 0.5), between)
+    law /= law.sum()
+    return law

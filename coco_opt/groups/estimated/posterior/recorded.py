@@ -125,11 +125,11 @@ def together(tallies: Sequence[Tally], draws: int) -> Counted:
     return Counted(first.windows.low, first.windows.start, counts, draws)
 
 
-def size_counts(table: IntArray, groups: IntArray) -> IntArray:
-    """Return H (regions, K + 1) from Hc (regions, K) and the regions' groups."""
+def size_counts(table: IntArray, groups: IntArray, into: IntArray | None = None) -> IntArray:
+    """Return H (regions, K + 1) from Hc (regions, K) and the regions' groups, in ``into`` where one is given."""
     from coco_opt.kernels import posterior_record
 
-    sizes = np.empty((table.shape[0], table.shape[1] + 1), np.int64)
+    sizes = np.empty((table.shape[0], table.shape[1] + 1), np.int64) if into is None else into
     posterior_record.differences(table, groups, sizes)
     return sizes
 
@@ -188,6 +188,8 @@ class Recorder:
         self.sizes = None if windows.sizes is None else Tally(windows.sizes)
         self.summaries = None if windows.summaries is None else Tally(windows.summaries)
         self.trace: list[FloatArray] = []
+        # One for all draws: fresh memory costs several times what filling it does.
+        self._of_sizes = None if windows.sizes is None else np.empty(windows.sizes.low.shape, np.int64)
 
     def take(self, draws: int, thin: int) -> None:
         """Take so many draws, ``thin`` sweeps apart."""
@@ -196,7 +198,7 @@ class Recorder:
             self.chain.fill(self.table)
             self.cumulative.count(self.table)
             if self.sizes is not None:
-                self.sizes.count(size_counts(self.table, self.groups))
+                self.sizes.count(size_counts(self.table, self.groups, self._of_sizes))
             if self.summaries is not None:
                 self.summaries.count(summaries(self.table, self.groups))
             scalars = self.table.sum(axis=1), self.table[:, 0], self.table[:, self.probe]

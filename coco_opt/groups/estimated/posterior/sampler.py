@@ -1,8 +1,8 @@
 """The posterior of all histograms of a hierarchy, from noisy answers to any questions about them.
 
-Post-processing only: answers, laws, the hierarchy and the numbers of groups are public. The shape of the sizes is
-found in the answers and held; how regions scatter about it is unknown and drawn along, so that intervals know of it
-(or, of an increment prior, learned while the chains burn in and then frozen). What is proposed is learned while chains
+Post-processing only: answers, laws, the hierarchy and the numbers of groups are public. The shape of the sizes and how
+regions scatter about it are unknown and drawn along, so that intervals know of both (an increment prior is learned
+while the chains burn in and then frozen). What is proposed is learned while chains
 burn in; they go on until split R-hat and effective sizes hold or a cap is reached. Every draw is a whole consistent
 table.
 """
@@ -19,9 +19,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from coco_opt.errors import ProblemError
+from coco_opt.errors import ProblemError, SolverError
 from coco_opt.groups.buckets import Buckets
 from coco_opt.groups.estimated.posterior.chains import (
+    CountRowChain,
     IncrementLearner,
     Learned,
     MoveChain,
@@ -48,6 +49,8 @@ from coco_opt.groups.estimated.posterior.survey import Answers, Ranks, Survey, c
 
 Progress = Callable[[int, int], None]
 
+# Where cells were asked whole rows are drawn if leaves have so many groups on average, and so little room about a row.
+_DENSE, _WIDEST = 100.0, 40
 _LAG = 4  # updates of the prior over which its movement is measured
 
 
@@ -140,23 +143,41 @@ def sample_posterior(
 
     ``start`` int64[leaves, K + 1] are histograms to begin with, by default near the leaves' fits or their
     law. ``seed`` must not be that of the noise. With ``sizes`` H and the regions' summaries are counted too;
-    ``progress`` is told the sweeps done and their largest number. Whole rows are drawn where the prior is of increments
-    and all answers are about single cells, otherwise groups are moved. Raises ProblemError for a start of other groups.
+    ``progress`` is told the sweeps done and their largest number. Whole rows are drawn where all answers are about
+    single cells and the prior is of increments, or leaves have many groups; otherwise groups are moved. Raises
+    ProblemError for a start of other groups.
     Memory: chains x (counts + a table).
     """
-    sampler = _Sampler(survey, seed, prior or PriorOptions(), options or SamplerOptions(), start)
-    sampler.told = progress
-    if sizes:
-        sampler.sizes, sampler.summaries = Range(), Range(np.int64)
-    with ThreadPoolExecutor(sampler.options.threads or os.cpu_count()) as pool:
-        return sampler.run(pool)
+    chosen, how = prior or PriorOptions(), options or SamplerOptions()
+    dense = float(survey.groups[survey.leaves].mean()) >= _DENSE and _margin(survey) <= _WIDEST
+    kind: type[MoveChain | RowChain] = CountRowChain if dense and survey.only_cells else MoveChain
+    if chosen.kind == "increments":
+        kind = RowChain if survey.only_cells else MoveChain
+    with ThreadPoolExecutor(how.threads or os.cpu_count()) as pool:
+        try:
+            return _Sampler(survey, seed, chosen, how, start, kind, sizes=sizes, told=progress).run(pool)
+        except SolverError:
+            # The start and the first law of sizes can be so far apart that no row near the one is possible under the
+            # other; groups can always be moved.
+            if kind is not CountRowChain:
+                raise
+            return _Sampler(survey, seed, chosen, how, start, MoveChain, sizes=sizes, told=progress).run(pool)
 
 
 class _Sampler:
     """One run: burn-in, then rounds of draws."""
 
     def __init__(
-        self, survey: Survey, seed: int, prior: PriorOptions, options: SamplerOptions, start: IntArray | None
+        self,
+        survey: Survey,
+        seed: int,
+        prior: PriorOptions,
+        options: SamplerOptions,
+        start: IntArray | None,
+        kind: type[MoveChain | RowChain],
+        *,
+        sizes: bool,
+        told: Progress | None,
     ) -> None:
         self.survey, self.prior, self.options = survey, prior, options
         leaves = survey.leaves
@@ -181,18 +202,17 @@ class _Sampler:
         if (histograms.sum(axis=1) != survey.groups[leaves]).any():
             raise ProblemError("the histograms of a start must have the leaves' numbers of groups")
         questions = compiled_questions(survey)
-        self.by_rows = prior.kind == "increments" and survey.only_cells
         words = [np.random.SeedSequence([seed, n]).generate_state(1, np.uint64)[0] for n in range(options.chains)]
-        kind: Callable[..., MoveChain | RowChain] = RowChain if self.by_rows else MoveChain
         self.chains = [kind(survey, questions, histograms, word) for word in words]
+        self.by_counts = issubclass(kind, MoveChain)
         self.margin = _margin(survey)
         self.burnt, self.moved = 0, math.inf
         self.tables = [np.empty((survey.parent.size, survey.max_size), np.int64) for _ in self.chains]
         self.learned: Learned
         self.cumulative = Range()
-        self.sizes: Range | None = None
-        self.summaries: Range | None = None
-        self.told: Progress | None = None
+        self.sizes = Range() if sizes else None
+        self.summaries = Range(np.int64) if sizes else None
+        self.told = told
 
     def run(self, pool: ThreadPoolExecutor) -> Posterior:
         self._burn_in(pool)
@@ -200,7 +220,7 @@ class _Sampler:
 
     def _learn(self) -> None:
         self.learned = self.learner.learn(self.counts, self.present)
-        shared = None if self.by_rows else MoveTables(self.survey, self.learned, self.options.moves)
+        shared = MoveTables(self.survey, self.learned, self.options.moves) if self.by_counts else None
         for chain in self.chains:
             if isinstance(chain, MoveChain):
                 chain.use(self.learned, shared)
@@ -278,7 +298,7 @@ class _Sampler:
     def _set_windows(self, margin: int) -> None:
         leaves, seen = self.survey.leaves, self.cumulative
         for chain in self.chains:
-            if isinstance(chain, RowChain):
+            if isinstance(chain, RowChain | CountRowChain):
                 lowest, highest = (ends[leaves].astype(np.int64) for ends in (seen.lowest, seen.highest))
                 chain.within(lowest - margin, highest + margin)
 

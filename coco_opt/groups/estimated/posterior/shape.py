@@ -1,7 +1,8 @@
 """The shape of the root's law of sizes, from the noisy answers alone: as fine as they can tell, no smoother.
 
 An estimate that is smoothed, believed and smoothed again ends flat wherever answers are weak beside the prior. So the
-shape is found once, before any sampling, and what is learned afterwards are departures from it.
+shape is found once, before any sampling. Chains start near it and propose from it; of the prior only the smooth law
+under its hats' means is (``prior.smooth_law``), for answers that are read twice make intervals too narrow.
 """
 
 from __future__ import annotations

@@ -1,0 +1,227 @@
+"""Whole rows of cumulative counts drawn under a law of sizes: what mixes where leaves have many groups.
+
+Of G groups that have size k with chance pi(k) each the counts by size are independent Poisson numbers of means G pi(k),
+given that they add up to G. So the cumulative counts x_0 <= x_1 <= ... <= x_K = G are a Markov chain, with increments
+
+    P(x_k - x_{k-1} = n)  proportional to  (G pi(k))^n / n!,
+
+and with answers about single cells a hidden one: a row is drawn given all other rows and pi by filtering forwards and
+drawing backwards (Carter and Kohn 1994), within windows that must stay fixed while draws are kept, ragged arrays as in
+``coco_opt.kernels.posterior_region``. Increments of less than ``_LEAST`` of the likeliest within a window are left out.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.kernels.compile import compiled, compiled_in_place
+from coco_opt.kernels.drawing import uniform
+from coco_opt.kernels.posterior_region import CellAnswers, Window, weigh
+from coco_opt.kernels.posterior_shares import Basis, Shares, draw
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Words = NDArray[np.uint64]
+
+_LEAST = 1e-60
+
+
+class CountRows(NamedTuple):
+    """The leaves' rows: their numbers of groups, windows ``low`` [leaves, K] and ``start`` [leaves, K + 1], and counts.
+
+    ``powers[b, d]`` is exp(-d steepness_b) of the blocks of answers; ``histograms``, ``occupied``, ``held``, ``upper``,
+    ``factors`` and ``shape`` are a chain's (``kernels.posterior_moves.State``).
+    """
+
+    totals: Ints
+    low: Ints
+    start: Ints
+    powers: Floats
+    histograms: Ints
+    occupied: NDArray[np.int32]
+    held: Ints
+    upper: Ints
+    factors: Floats
+    shape: Floats
+    words: Words
+
+
+@compiled_in_place
+def _poisson(mean: float, first: int, last: int, inverse: Floats, chances: Floats) -> tuple[int, int]:
+    """Fill ``chances[n - first]`` with those of n = first .. last over the largest of them; ``inverse[n]`` is 1 / n.
+
+    Returns the ends of the stretch that is not left out; outside it nothing is filled in.
+    """
+    mode = min(max(int(mean), first), last)
+    chances[mode - first] = 1.0
+    low = high = mode
+    value = 1.0
+    while high < last and value > _LEAST:
+        high += 1
+        value *= mean * inverse[high]
+        chances[high - first] = value
+    value, over = 1.0, 1.0 / mean
+    while low > first and value > _LEAST:
+        value *= low * over
+        low -= 1
+        chances[low - first] = value
+    return low, high
+
+
+@compiled_in_place
+def _step(before: Floats, after: Floats, shift: int, low: int, high: int, first: int, chances: Floats) -> None:
+    """Add to after[j] the sum of before[i] chances[n - first], n = j - i + shift, low <= n <= high."""
+    for j in range(after.size):
+        after[j] = 0.0
+    for n in range(low, high + 1):
+        # Places j = i + n - shift of both rows.
+        begin, end = max(0, shift - n), min(before.size, after.size + shift - n)
+        if begin >= end:
+            continue
+        chance = chances[n - first]
+        source, target = before[begin:end], after[begin + n - shift : end + n - shift]
+        for t in range(end - begin):
+            target[t] += chance * source[t]
+
+
+@compiled
+def _filter(window: Window, weight: Floats, means: Floats, inverse: Floats, alpha: Floats, chances: Floats) -> bool:
+    """Fill alpha, the law of x_i given the answers up to i, rows of sum 1; tell whether there is any."""
+    low, start = window
+    unit = np.ones(1)
+    for i in range(low.size):
+        before = unit if i == 0 else alpha[start[i - 1] : start[i]]
+        lowest = 0 if i == 0 else low[i - 1]
+        after = alpha[start[i] : start[i + 1]]
+        # Increments run from 0 (or a gap of windows) to the top of the one less the bottom of the other.
+        first, last = max(low[i] - lowest - before.size + 1, 0), low[i] + after.size - 1 - lowest
+        if last < first:
+            return False
+        ends = _poisson(means[i], first, last, inverse, chances)
+        _step(before, after, low[i] - lowest, ends[0], ends[1], first, chances)
+        norm = 0.0
+        own = weight[start[i] : start[i + 1]]
+        for j in range(after.size):
+            after[j] *= own[j]
+            norm += after[j]
+        if not norm > 0.0:
+            return False
+        norm = 1.0 / norm
+        for j in range(after.size):
+            after[j] *= norm
+    return True
+
+
+@compiled
+def _draw_row(
+    window: Window,
+    means: Floats,
+    total: int,
+    inverse: Floats,
+    alpha: Floats,
+    chances: Floats,
+    words: Words,
+    row: Ints,
+) -> bool:
+    """Draw a whole row, from the last cell back; tell whether one has mass."""
+    low, start = window
+    after = total
+    for i in range(low.size - 1, -1, -1):
+        before, lowest = alpha[start[i] : start[i + 1]], low[i]
+        first, last = max(after - lowest - before.size + 1, 0), after - lowest
+        if last < first:
+            return False
+        ends = _poisson(means[i + 1], first, last, inverse, chances)
+        of_all = 0.0
+        for n in range(ends[0], ends[1] + 1):
+            chances[n - first] *= before[after - n - lowest]
+            of_all += chances[n - first]
+        if not of_all > 0.0:
+            return False
+        left = uniform(words) * of_all
+        drawn = -1
+        for n in range(ends[0], ends[1] + 1):
+            if chances[n - first] > 0.0:
+                drawn = n
+                left -= chances[n - first]
+                if left <= 0.0:
+                    break
+        after -= drawn
+        row[i] = after
+    return True
+
+
+@compiled
+def advance(
+    answers: CellAnswers, rows: CountRows, basis: Basis, shares: Shares, sweeps: int, counts: Floats, present: Floats
+) -> bool:
+    """Take so many sweeps: the law of sizes, then every row anew given all the others; O(states x increments).
+
+    Adds each size's counts, and whether there are any, to float64[leaves, K + 1] after each. Returns False, with that
+    row unchanged, where a window has no mass.
+    """
+    leaves, sizes = rows.histograms.shape
+    largest = widest = 0
+    for leaf in range(leaves):
+        largest = max(largest, rows.start[leaf, -1])
+        for i in range(sizes - 1):
+            top = rows.low[leaf, i] + rows.start[leaf, i + 1] - rows.start[leaf, i]
+            bottom = 0 if i == 0 else rows.low[leaf, i - 1]
+            widest = max(widest, top - bottom)
+        widest = max(widest, rows.totals[leaf] - rows.low[leaf, -1] + 1)
+    weight, alpha = np.empty(largest), np.empty(largest)
+    chances, means = np.empty(widest + 1), np.empty(sizes)
+    inverse = np.empty(int(rows.totals.max()) + 1)
+    for n in range(1, inverse.size):
+        inverse[n] = 1.0 / n
+    row, drawn = np.empty(sizes - 1, np.int64), np.empty(sizes - 1, np.int64)
+    complete = True
+    for _ in range(sweeps):
+        if basis.parent.size > 0:
+            draw(basis, shares, rows.histograms, rows.occupied, rows.held, rows.upper, rows.factors, rows.words)
+        for leaf in range(leaves):
+            window = Window(rows.low[leaf], rows.start[leaf])
+            histogram, factors = rows.histograms[leaf], rows.factors[leaf]
+            running = 0
+            for k in range(sizes):
+                part = basis.part[k]
+                share = (1.0 - part) * factors[basis.left[k]]
+                if part > 0.0:
+                    share += part * factors[basis.left[k] + 1]
+                means[k] = rows.totals[leaf] * rows.shape[k] * share
+                if k < sizes - 1:
+                    running += histogram[k]
+                    row[k] = running
+            weigh(window, answers, leaf, row, rows.powers, weight)
+            found = _filter(window, weight, means, inverse, alpha, chances)
+            if not (found and _draw_row(window, means, rows.totals[leaf], inverse, alpha, chances, rows.words, drawn)):
+                complete = False
+                continue
+            for p in range(answers.path_start[leaf], answers.path_start[leaf + 1]):
+                residual = answers.residual[answers.path[p]]
+                for i in range(drawn.size):
+                    residual[i] += drawn[i] - row[i]
+            _keep(drawn, rows.totals[leaf], leaf, rows)
+        for leaf in range(leaves):
+            for n in range(rows.held[leaf]):
+                size = rows.occupied[leaf, n]
+                counts[leaf, size] += rows.histograms[leaf, size]
+                present[leaf, size] += 1.0
+    return complete
+
+
+@compiled_in_place
+def _keep(row: Ints, total: int, leaf: int, rows: CountRows) -> None:
+    """Write a row as the leaf's histogram and list of occupied sizes."""
+    held = before = 0
+    for k in range(row.size + 1):
+        after = row[k] if k < row.size else total
+        rows.histograms[leaf, k] = after - before
+        if after > before:
+            rows.occupied[leaf, held] = k
+            held += 1
+        before = after
+    rows.held[leaf] = held

@@ -1,0 +1,114 @@
+"""The shape of the sizes under the hats, drawn along with the groups: how far single sizes depart from a smooth law.
+
+Under hats that are wide the law of sizes (``kernels.posterior_shares``) has the shape
+
+    shape(k) = base(k) prod_s f_s(block_s(k)),   f_s(b) ~ gamma(a_s, mean 1) for every block b of scale s,
+
+blocks of a scale being runs of sizes, and ``base`` smooth. The precisions a_s are unknown too, log a_s even between two
+bounds. Given the hat each group is of, and u_j ~ gamma(N_j) / mass_j for the N_j groups of hat j (the integral of
+u^(N - 1) exp(-u mass) is gamma(N) mass^-N), the likelihood of a factor f of n groups is f^n exp(-f e), where e adds up
+u_j hat_j(k) shape(k) / f over the block: gamma again. So factors are drawn exactly (Gibbs sampling), and a_s by a step
+of Metropolis with the factors integrated out. The construction is our own.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.kernels.compile import compiled_in_place
+from coco_opt.kernels.drawing import gamma, uniform
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Words = NDArray[np.uint64]
+
+LEAST_PRECISION, MOST_PRECISION = 0.3, 3_000.0
+_STEP = 1.2  # of log a: the width of what is proposed, to either side
+_LEAST = 1e-200  # of a factor: what underflows must be able to come back
+
+
+class Scales(NamedTuple):
+    """Blocks of sizes: block b of scale s is ``begin[b]`` to ``end[b]`` for ``start[s]`` <= b < ``start[s + 1]``."""
+
+    start: Ints
+    begin: Ints
+    end: Ints
+
+
+class Shape(NamedTuple):
+    """One chain's shape float64[K + 1], factors (blocks,) and precisions (scales,), and room for what tells them.
+
+    ``groups`` and ``rates`` (K + 1,) are of sizes, ``held`` and ``seen`` (blocks,) of blocks, ``of_hat`` and ``scaled``
+    (hats,) of hats.
+    """
+
+    values: Floats
+    factors: Floats
+    precisions: Floats
+    groups: Floats
+    rates: Floats
+    held: Floats
+    seen: Floats
+    of_hat: Floats
+    scaled: Floats
+
+
+@compiled_in_place
+def draw_shape(scales: Scales, shape: Shape, left: Ints, part: Floats, mass: Floats, words: Words) -> None:
+    """Draw factors and precisions anew and set ``mass`` (hats,) to the shape's; O(scales x sizes).
+
+    ``shape.groups`` are all groups by size, ``shape.of_hat`` by hat.
+    """
+    values, groups, rates = shape.values, shape.groups, shape.rates
+    held, seen, scaled = shape.held, shape.seen, shape.scaled
+    hats, sizes = mass.size, values.size
+    for j in range(hats):
+        some = shape.of_hat[j] > 0.0 and mass[j] > 0.0
+        scaled[j] = gamma(words, shape.of_hat[j]) / mass[j] if some else 0.0
+    for k in range(sizes):
+        rates[k] = scaled[left[k]] * (1.0 - part[k])
+        if part[k] > 0.0:
+            rates[k] += scaled[left[k] + 1] * part[k]
+    for s in range(shape.precisions.size):
+        first, last = scales.start[s], scales.start[s + 1]
+        for b in range(first, last):
+            held[b] = seen[b] = 0.0
+            for k in range(scales.begin[b], scales.end[b]):
+                held[b] += groups[k]
+                seen[b] += rates[k] * values[k]
+            seen[b] /= shape.factors[b]
+        old = shape.precisions[s]
+        new = old * math.exp(_STEP * (2.0 * uniform(words) - 1.0))
+        if LEAST_PRECISION <= new <= MOST_PRECISION:
+            ratio = _log_evidence(new, held, seen, first, last) - _log_evidence(old, held, seen, first, last)
+            if math.log(uniform(words)) < ratio:
+                shape.precisions[s] = new
+        a = shape.precisions[s]
+        for b in range(first, last):
+            drawn = max(gamma(words, a + held[b]) / (a + seen[b]), _LEAST)
+            by = drawn / shape.factors[b]
+            shape.factors[b] = drawn
+            for k in range(scales.begin[b], scales.end[b]):
+                values[k] *= by
+    for j in range(hats):
+        mass[j] = 0.0
+    for k in range(sizes):
+        mass[left[k]] += values[k] * (1.0 - part[k])
+        if part[k] > 0.0:
+            mass[left[k] + 1] += values[k] * part[k]
+
+
+@compiled_in_place
+def _log_evidence(a: float, held: Floats, seen: Floats, first: int, last: int) -> float:
+    """Return the log-likelihood of a precision, factors integrated out, up to what does not depend on it."""
+    found = 0.0
+    log_a, zero = math.log(a), math.lgamma(a)
+    for b in range(first, last):
+        if held[b] > 0.0:
+            found += math.lgamma(a + held[b]) - zero - held[b] * math.log(a + seen[b])
+        found += a * (log_a - math.log(a + seen[b]))
+    return found
