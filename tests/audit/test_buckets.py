@@ -69,7 +69,13 @@ def test_buckets_that_share_a_cell_are_caught(tmp_path: Path) -> None:
     assert bound(of_shared_cells(case.subject), case) > 1.0
 
 
-POSTERIOR = ('query = "cumulative"', 'query = "ranks"', "bucket_growth = 0.5", "bucket_edges = [0, 1, 3]")
+POSTERIOR = (
+    'query = "cumulative"',
+    'query = "ranks"',
+    "bucket_growth = 0.5",
+    "bucket_edges = [0, 1, 3]",
+    "rank_above = 3",
+)
 
 
 @pytest.mark.parametrize("asked", POSTERIOR)
