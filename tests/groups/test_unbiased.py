@@ -20,7 +20,7 @@ from coco_opt.groups.estimated import unbiased as module
 from coco_opt.groups.estimated.unbiased import UnbiasedCounts, UnbiasedEstimates
 from coco_opt.groups.kind.files import read_groups_release
 from coco_opt.histograms import CountOfCounts, Hierarchy
-from coco_opt.privacy import Epsilon, Measurement, Rho
+from coco_opt.privacy import Epsilon, Measurement, Rho, SeededNoise
 from coco_opt.releases import release, verify_release
 from tests.groups.helpers import MAX_SIZE, NoNoise, measured, thirds, three_levels
 from tests.groups.towns import SEEDED, config_of
@@ -47,7 +47,7 @@ def asked_without_noise(name: str, **settings: Any) -> tuple[Hierarchy, list[Cou
     hierarchy, truth = three_levels(np.random.default_rng(2))
     query, given = QUESTIONS[name]
     if "counts_share" not in given:
-        return hierarchy, truth, measured(hierarchy, truth, query, seed=None, **given, **settings)
+        return hierarchy, truth, measured(hierarchy, truth, query, **{"seed": None, **given, **settings})
     from coco_opt.groups import measure_hierarchy
 
     fixed: dict[str, Any] = {"costs": thirds(), "neighbours": "add_remove", "source": NoNoise(), **given, **settings}
@@ -86,6 +86,15 @@ def test_the_expectation_is_the_truth(name: str, monkeypatch: pytest.MonkeyPatch
             if told:
                 assert counts.groups[row] == pytest.approx(dense[first], abs=1e-9)
         assert counts.entities.sum() == pytest.approx(np.arange(MAX_SIZE + 1) @ dense)
+
+
+@pytest.mark.parametrize("name", ["ranks", "split"])
+def test_very_many_ranks_are_added_piece_by_piece(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, _, measurement = asked_without_noise(name, source=SeededNoise(4))
+    whole = of_every_region(measurement)
+    monkeypatch.setattr(module, "DENSE", 7)
+    for region, counts in of_every_region(measurement).items():
+        np.testing.assert_array_equal(counts.entities, whole[region].entities)
 
 
 def nudged(measurement: Measurement, place: int, at: int) -> Measurement:

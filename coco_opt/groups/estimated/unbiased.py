@@ -27,6 +27,7 @@ from coco_opt.groups.answers import buckets_of, has_private_counts, max_size_of,
 from coco_opt.groups.buckets import Buckets
 from coco_opt.groups.queries import GROUPS, plain_query
 from coco_opt.privacy import Answers, Measurement
+from coco_opt.privacy.answers import DENSE
 
 Float64 = NDArray[np.float64]
 Int64 = NDArray[np.int64]
@@ -217,6 +218,8 @@ class _Level:
     def _values(self, begin: int, end: int) -> Int64:
         """Return the answers int64[regions, cells], of ranks their sum as one cell, the last one of a split."""
         offsets, query = self.answers.offsets[begin : end + 1], self.answers.question.query
+        if query in ("ranks", "split") and int(offsets[-1] - offsets[0]) > DENSE:
+            return self._piecewise(begin, end)
         values = self.answers.read(int(offsets[0]), int(offsets[-1]))
         if query not in ("ranks", "split"):
             return values.reshape(end - begin, -1)
@@ -225,6 +228,16 @@ class _Level:
         running = np.append(0, np.cumsum(values))
         sums = running[offsets[1:] - offsets[0]] - running[first + cells.shape[1]]
         return np.column_stack([cells, sums])
+
+    def _piecewise(self, begin: int, end: int) -> Int64:
+        """Return the same of very many ranks: few regions at a time, of one region a part of its ranks."""
+        if end - begin > 1:
+            middle = (begin + end) // 2
+            return np.vstack([self._values(begin, middle), self._values(middle, end)])
+        first, stop = (int(one) for one in self.answers.offsets[begin : end + 1])
+        ranks = first + self.size.size - 2
+        pieces = (self.answers.read(at, min(at + DENSE, stop)) for at in range(ranks, stop, DENSE))
+        return np.append(self.answers.read(first, ranks), sum(int(one.sum()) for one in pieces))[None, :]
 
     def _of_entities(self, entities: Float64, variance: Float64, groups: Float64, spread: float) -> UnbiasedCounts:
         """Return the estimates from entities by bucket, of independent noise, and groups [regions, 1], public or noisy.
