@@ -17,7 +17,8 @@ from coco_opt.errors import ConfigError, MissingPackageError, VerificationError
 GROUP = "coco_opt.experiments"
 
 Names = Annotated[
-    list[str] | None, typer.Argument(metavar="[NAME]...", help="Names or their beginnings; none means all.")
+    list[str] | None,
+    typer.Argument(metavar="[NAME]...", help="Names or their beginnings; none means all, heavy ones left out."),
 ]
 Small = Annotated[bool, typer.Option("--small", help="Made data and few runs: seconds instead of minutes.")]
 Out = Annotated[Path, typer.Option("--out", help="Folder for tables and figures.")]
@@ -57,19 +58,26 @@ def find(kind: str) -> list[Any]:
     return [row for point in points for row in point.load() if getattr(row, "kind", "paper") == kind]
 
 
-def _select(rows: Sequence[Any], names: Sequence[str]) -> list[Any]:
-    """Return the rows that a name or its beginning means, all for no name; ConfigError for a name of none."""
-    known = [row.name for row in rows]
-    for name in names:
-        if not any(one.startswith(name) for one in known):
+def _select(rows: Sequence[Any], names: Sequence[str], *, listing: bool = False) -> list[Any]:
+    """Return the rows that a name or its beginning means, all for no name; ConfigError for a name of none.
+
+    Heavy ones run only by a name that means no other.
+    """
+    chosen: list[Any] = []
+    for name in names or [""]:
+        begun = [row for row in rows if row.name.startswith(name)]
+        if not begun:
+            known = [row.name for row in rows]
             near = difflib.get_close_matches(name, known, n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(known)}"
             raise ConfigError("", f"no experiment is called {name!r}; {hint}")
-    return [row for row in rows if not names or any(row.name.startswith(name) for name in names)]
+        light = [row for row in begun if listing or not getattr(row, "heavy", False)]
+        chosen += light or begun
+    return [row for row in rows if row in chosen]
 
 
 def _run(kind: str, names: Sequence[str], *, small: bool, out: Path, listing: bool, json: bool) -> int:
-    rows = _select(find(kind), names)
+    rows = _select(find(kind), names, listing=listing)
     if listing:
         _list(rows, json=json)
         return 0

@@ -138,7 +138,7 @@ class Experiment:
 
     ``name`` is "folder/module" ("kuo2018/table3"), ``target`` is "module:function" (a ``Run``). ``kind`` says which
     verb lists it: "paper" for reproduce, "bench" for bench. ``shows`` is what its figure shows, in a sentence, for the
-    gallery; "" where it draws none.
+    gallery; "" where it draws none. One that is ``heavy``, in time or disk, runs only by a name that means no other.
     """
 
     name: str
@@ -147,6 +147,7 @@ class Experiment:
     paper: str = ""
     kind: Kind = "paper"
     shows: str = ""
+    heavy: bool = False
 
     def run(
         self,

@@ -446,8 +446,9 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     Experiment(
         name="bench/ingestion_large",
         target="coco_experiments.bench.ingestion_large:run",
-        summary="the same of 100 million entities: ten minutes and 15 GB of disk",
+        summary="the same of 100 million entities: ten minutes and 15 GB of disk, so by its whole name only",
         kind="bench",
+        heavy=True,
     ),
     Experiment(
         name="bench/rank",

@@ -28,6 +28,7 @@ from coco_experiments.experiment import (
 from coco_experiments.page import write_page
 from coco_experiments.table import EXPERIMENTS
 
+from coco_opt.cli.experiments import _select, find
 from coco_opt.problems import IsotonicL1
 from coco_opt.registry import candidates
 from tests.experiments.recorder import Recorder
@@ -52,6 +53,16 @@ def test_every_row_names_a_function_and_its_own_module(row: Experiment) -> None:
 
 def test_names_are_unique() -> None:
     assert len({row.name for row in EXPERIMENTS}) == len(EXPERIMENTS)
+
+
+def test_what_is_heavy_runs_only_by_a_name_that_means_no_other() -> None:
+    rows = find("bench")
+    heavy = {row.name for row in rows if row.heavy}
+    assert heavy == {"bench/ingestion_large"}
+    assert not heavy & {row.name for row in _select(rows, [])}
+    assert [row.name for row in _select(rows, ["bench/ingestion"])] == ["bench/ingestion"]
+    assert [row.name for row in _select(rows, ["bench/ingestion_l"])] == ["bench/ingestion_large"]
+    assert _select(rows, [], listing=True) == rows
 
 
 def test_run_passes_everything_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
