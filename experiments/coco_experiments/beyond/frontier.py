@@ -7,16 +7,16 @@ from fractions import Fraction
 from pathlib import Path
 
 from coco_experiments.beyond.questions import GROWTH, Questions, leaves_alone
-from coco_experiments.beyond.study import BOTTOM_UP, Result, Way, error_table, finish, study
+from coco_experiments.beyond.study import BOTTOM_UP, Result, Way, error_table, finish, hawaii_to_tracts, study
 from coco_experiments.curves import AxisStyle, Curve, CurvePanel, draw
 from coco_experiments.experiment import Outcome, Reporter
-from coco_experiments.kuo2018.cases import Case, hawaii_case, small_cases, taxi_case
+from coco_experiments.kuo2018.cases import Case, small_cases, taxi_case
 from coco_experiments.kuo2018.joint import TAXI_MAX_SIZE
 
 NAME = "beyond/frontier"
-SEEDS = (2018, 2019)
+SEEDS = (2018,)
 # Of four levels, root first, in parts; of three levels the last three.
-PARTS = ((16, 2, 1, 1), (1, 1, 1, 1), (1, 1, 2, 6), (1, 1, 2, 16))
+PARTS = ((6, 2, 1, 1), (1, 1, 1, 1), (1, 1, 2, 6), (1, 1, 2, 16))
 
 
 def splits(levels: int) -> list[tuple[Fraction, ...]]:
@@ -29,14 +29,14 @@ def splits(levels: int) -> list[tuple[Fraction, ...]]:
 
 
 def ways_of(case: Case, growth: tuple[float, ...]) -> list[Way]:
-    """Return each method by every split, and bottom-up; buckets for those that read them, where any are asked."""
+    """Return each method by every split, of buckets where they grow, and bottom-up."""
     found = [Way(BOTTOM_UP, "bottom_up", leaves_alone(case))]
-    name, single = "buckets" if any(growth) else "cells", (0.0,) * case.levels
+    name = "buckets" if any(growth) else "cells"
     for split in splits(case.levels):
         setting = ", ".join(f"{float(share):.2g}" for share in split)
         asked = Questions(name, growth, split)
-        found.append(Way("joint, cells", "joint", Questions("cells", single, split), setting=setting))
         found.append(Way(f"matching, {asked.name}", "matching", asked, setting=setting))
+        found.append(Way(f"joint, {asked.name}", "joint", asked, setting=setting))
         found.append(Way(f"posterior, {asked.name}", "posterior", asked, setting=setting))
     return found
 
@@ -57,7 +57,7 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
     if small:
         asked = [(small_cases(30)[2], GROWTH[-3:])]
     else:
-        asked = [(hawaii_case(data), GROWTH), (taxi_case(data, TAXI_MAX_SIZE), (0.0,) * 3)]
+        asked = [(hawaii_to_tracts(data), GROWTH[:3]), (taxi_case(data, TAXI_MAX_SIZE), (0.0,) * 3)]
     found: list[Result] = []
     for case, growth in asked:
         found += study(NAME, case, ways_of(case, growth), SEEDS[:1] if small else SEEDS, reporter)

@@ -30,12 +30,13 @@ NOTES = (
 
 
 def ways_of(case: Case, asked: Sequence[Questions]) -> list[Way]:
-    """Return the other methods, and the posterior by every question; of buckets Algorithm 1 too, without a prior."""
+    """Return the other methods, and the posterior by every question; of buckets the others too, without a prior."""
     ways = usual_ways(case)
     for one in asked:
         ways.append(Way(one.name, "posterior", one))
         if any(one.growth):
             ways.append(Way(f"matching, {one.words}", "matching", one))
+            ways.append(Way(f"joint, {one.words}", "joint", one))
     return ways
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
 from time import process_time
@@ -16,7 +16,7 @@ import numpy as np
 
 from coco_experiments.beyond.questions import EPSILON, Questions, cells, leaves_alone
 from coco_experiments.experiment import Cell, Outcome, Reporter, Table, write_csv
-from coco_experiments.kuo2018.cases import Case
+from coco_experiments.kuo2018.cases import Case, hawaii_case, top
 from coco_experiments.kuo2018.draws import Levels, errors_by_level
 from coco_experiments.kuo2018.sweep import BARS, SEEDED, means_of
 from coco_experiments.plots import Panel
@@ -67,6 +67,11 @@ class Result:
             if len(children) and not histograms[region].equals(CountOfCounts.total(histograms[c] for c in children)):
                 name = f"{self.case.name}, {self.way.name}"
                 self.failures.append(f"{name}: {tree.paths[region]} is not its children's sum")
+
+
+def hawaii_to_tracts(folder: Path | None) -> Case:
+    """Return Hawaii's state, counties and tracts by native Hawaiians a block: what several settings can afford."""
+    return replace(top(hawaii_case(folder), 3), name="Hawaii to tracts")
 
 
 def usual_ways(case: Case, epsilon: Fraction = EPSILON, setting: str = "") -> list[Way]:
