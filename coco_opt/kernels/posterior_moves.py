@@ -495,6 +495,17 @@ def sweep(questions: Questions, state: State, prior: Prior, plan: Plan) -> int:
 
 
 @compiled_in_place
+def exchange(questions: Questions, state: State, prior: Prior, plan: Plan) -> int:
+    """Propose the exchanges of each leaf alone; return how many were accepted."""
+    accepted = 0
+    for leaf in range(state.held.size):
+        if state.held[leaf] > 0:
+            for _ in range(plan.exchanges[leaf]):
+                accepted += _try_exchange(questions, state, prior, plan, leaf)
+    return accepted
+
+
+@compiled_in_place
 def advance(
     questions: Questions,
     state: State,

@@ -340,8 +340,8 @@ class CountRowChain(MoveChain):
         self._powers = _powers(self._questions, self._start)
 
     def advance(self, sweeps: int) -> None:
-        """Take so many sweeps; SolverError where a window leaves no path."""
-        from coco_opt.kernels import posterior_region, posterior_rows
+        """Take so many sweeps, then exchanges; SolverError where a window leaves no path."""
+        from coco_opt.kernels import posterior_moves, posterior_region, posterior_rows
 
         assert self._tables is not None
         assert self._shares is not None
@@ -370,6 +370,10 @@ class CountRowChain(MoveChain):
         if not posterior_rows.advance(answers, rows, basis, self._shares, sweeps, means.counts, means.present):
             raise SolverError("a row has no state of positive weight within its window: the answers are too far apart")
         means.sweeps += sweeps
+        # No leaf alone can give up a group that the sums above hold to; two leaves can exchange theirs.
+        posterior_moves.list_occupied(state)
+        prior = self._tables.prior._replace(kind=posterior_moves.MULTINOMIAL)
+        posterior_moves.exchange(questions, state, prior, self._tables.plan)
 
 
 def windows_within(lowest: IntArray, highest: IntArray, totals: IntArray) -> tuple[IntArray, IntArray]:
