@@ -88,4 +88,6 @@ def _bytes_of(source: Input) -> int:
     where = source.where
     if isinstance(where, Frame):
         return int(where.table.nbytes)
-    return where.stat().st_size if where.is_file() else 0
+    with suppress(OSError):  # not there, or no name a file can have: who reads it says so
+        return where.stat().st_size
+    return 0

@@ -56,7 +56,8 @@ def test_a_plan_reads_the_hierarchy_alone(tmp_path: Path) -> None:
 
 
 def test_a_table_of_sizes_keeps_its_numbers_too(tmp_path: Path) -> None:
-    config = config_of(tmp_path, privacy=SEEDED, group_counts="private", group_counts_share="1/4", bucket_growth=0.5)
+    asked = {"group_counts": "private", "group_counts_share": "1/4", "bucket_growth": 0.5}
+    config = config_of(tmp_path, privacy=SEEDED, consistency="joint", **asked)
     noisy = measure(config).measurement
     assert counts_share_of(noisy.asked) == Fraction(1, 4)
     assert noisy.cost == Epsilon(Fraction(1))

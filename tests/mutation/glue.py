@@ -277,8 +277,8 @@ MUTANTS = (
         "a flipped bit in a private file",
         "another table is measured in silence",
         "coco_opt/files/source.py",
-        "    with pq.ParquetFile(path, page_checksum_verification=True) as file:\n        _check_types",
-        "    with pq.ParquetFile(path) as file:\n        _check_types",
+        '{"page_checksum_verification": True, "pre_buffer"',
+        '{"page_checksum_verification": False, "pre_buffer"',
         (f"{_ENTITIES}test_a_flipped_bit_in_a_data_page_is_caught",),
     ),
     Mutant(
