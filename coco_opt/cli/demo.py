@@ -25,7 +25,7 @@ def demo(
     version: Version = False,
 ) -> int:
     """Make three tables, release them, verify, and print the errors; seeded, so NOT PRIVATE."""
-    from coco_opt.compiling import compiling
+    from coco_opt.compiling import compile_kernels, compiling
     from coco_opt.config import load_config
     from coco_opt.groups.kind.demo import demo_truth, write_demo
     from coco_opt.kernels.compile import kept_on_disk
@@ -37,13 +37,14 @@ def demo(
     folder = Path("releases") / f"demo-{new_run_id()}" if out is None else out
     check_target(folder)
     reporter = TerminalReporter(lines=not json)
-    # Two thirds of what a first run compiles are of the release itself: a second core does that beside the rest.
-    with nullcontext() if kept_on_disk(monotone) else compiling("joint_l1", "cumulative_rounding") as joint:
+    # Half of what a first run compiles is of joint estimation: a second core does that beside the rest.
+    with nullcontext() if kept_on_disk(monotone) else compiling("joint_l1") as joint:
         with reporter.stage("Making a nation of households"):
             files = write_demo(folder)
         with reporter.stage("Other methods (a first run compiles)"):
             truth = demo_truth(files)
             if joint is not None:
+                compile_kernels(["cumulative_rounding"])
                 joint.wait()
     config = load_config(files.config)
     released = release(config, folder / "release", reporter=reporter, page=render_report, truth=truth)
