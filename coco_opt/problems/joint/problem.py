@@ -30,13 +30,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from coco_opt.forms import FloatArray
-from coco_opt.problem import Problem, plain_answer
 from coco_opt.problems.joint.data import checked_groups, checked_table, checked_weights
-from coco_opt.problems.tree.data import IntArray, Tree
+from coco_opt.problems.joint.tables import CumulativeTables
+from coco_opt.problems.tree.data import Tree
 
 
 @dataclass(frozen=True, eq=False, init=False)
-class JointFit(Problem[NDArray[Any], FloatArray]):
+class JointFit(CumulativeTables):
     """Base of both losses: data, constraints, certificate and the rows of their programs.
 
     tree: a Tree or its parent array (regions,); y (regions, cells) finite; groups (regions,) whole, a parent's being
@@ -44,22 +44,14 @@ class JointFit(Problem[NDArray[Any], FloatArray]):
     Raises ProblemError for anything else.
     """
 
-    tree: Tree
-    y: FloatArray
-    groups: IntArray
-    weights: FloatArray
-
     def __init__(self, tree: Tree | ArrayLike, y: ArrayLike, groups: ArrayLike, weights: ArrayLike = 1.0) -> None:
         shape = tree if isinstance(tree, Tree) else Tree(tree)
-        given = {
-            "y": checked_table(y, shape),
-            "groups": checked_groups(groups, shape),
-            "weights": checked_weights(weights, shape),
-        }
-        object.__setattr__(self, "tree", shape)
-        for name, values in given.items():
-            values.setflags(write=False)
-            object.__setattr__(self, name, values)
+        self._hold(
+            shape,
+            y=checked_table(y, shape),
+            groups=checked_groups(groups, shape),
+            weights=checked_weights(weights, shape),
+        )
 
     @classmethod
     def examples(cls) -> Mapping[str, Self]:
@@ -76,11 +68,6 @@ class JointFit(Problem[NDArray[Any], FloatArray]):
             "half-measured": cls(tree, rows, groups, [1.0, 0.0, 0.5, 2.0, 0.0, 0.0]),
             "large-counts": cls(tree, 10**5 * np.array(rows), 10**5 * np.array(groups)),
         }
-
-    @property
-    def variables(self) -> int:
-        """Return the number of cells of all regions."""
-        return self.y.size
 
     @property
     def scale(self) -> float:
@@ -123,31 +110,15 @@ class JointFit(Problem[NDArray[Any], FloatArray]):
                 table[v] = table[up] * (self.groups[v] / self.groups[up])
         return table
 
-    def accept(self, answer: Any) -> NDArray[Any]:
-        """Return the answer as int64 or float64."""
-        return plain_answer(answer)
-
-    def violation(self, x: NDArray[Any]) -> float:
-        """Return the largest decrease in a row, excess over a bound or error of a sum."""
-        x = plain_answer(x)
-        if x.shape != self.y.shape or not np.isfinite(x).all():
-            return np.inf
-        decrease = -float(np.diff(x, axis=1).min(initial=0.0))
-        beyond = max(-float(x.min(initial=0.0)), float((x - self.groups[:, None]).max(initial=0.0)))
-        return max(decrease, beyond, float(np.abs(x - self.sums(x)).max(initial=0.0)))
-
-    def repair(self, x: NDArray[Any]) -> NDArray[Any]:
-        """Return the sums of the leaves' rows, each projected on the nondecreasing ones within its bounds."""
-        if x.shape != self.y.shape or not np.isfinite(x).all():
-            return x
+    def nearest_rows(self, table: FloatArray) -> FloatArray:
+        """Return the nearest nondecreasing rows within each region's bounds, in the table given."""
         from coco_opt.kernels import joint_rounds
 
-        near = np.array(x, dtype=np.float64)
-        scratch = np.empty(near.shape[1]), np.empty(near.shape[1], np.int64)
+        scratch = np.empty(table.shape[1]), np.empty(table.shape[1], np.int64)
         joint_rounds.monotone(
-            near, near, np.zeros(len(near)), self.groups.astype(np.float64), 0, len(near), near, *scratch
+            table, table, np.zeros(len(table)), self.groups.astype(np.float64), 0, len(table), table, *scratch
         )
-        return self.sums(near)
+        return table
 
     def multipliers(self, x: NDArray[Any]) -> FloatArray:
         """Rebuild prices from x: a loss's slope (0 at a kink) above the leaves, the best completion at them.
@@ -190,22 +161,6 @@ class JointFit(Problem[NDArray[Any], FloatArray]):
         rows, weights = self.y[frontier], self.weights[frontier]
         prices[frontier] = self._best_leaves(rows, weights, self.groups[frontier].astype(np.float64), above, threads)
         return prices
-
-    def sums(self, table: NDArray[Any]) -> NDArray[Any]:
-        """Return a table (regions, cells) with the rows of inner regions replaced by their children's sums."""
-        from coco_opt.kernels import joint_certificate
-
-        total = np.array(table, order="C")
-        joint_certificate.add_upward(self.tree.first_child, total)
-        return total
-
-    def objective(self, x: NDArray[Any]) -> float:
-        """Return the sum of all regions' losses."""
-        return float(self.losses(x).sum())
-
-    @abstractmethod
-    def losses(self, x: NDArray[Any]) -> FloatArray:
-        """Return each region's weighted loss (regions,)."""
 
     @abstractmethod
     def _slopes(self, residual: FloatArray) -> FloatArray:

@@ -22,7 +22,7 @@ from coco_opt.problems.tree.data import IntArray, Tree
 
 def linear(tree: Tree, y: FloatArray, groups: IntArray, weights: FloatArray) -> Formulation[NDArray[Any], FloatArray]:
     """Write p = 1 in the parts of the residual x - y = q - r, q and r >= 0, at cost w (q + r)."""
-    rows, low, high = _rows(tree, y, groups)
+    rows, low, high = table_rows(tree, y, groups)
     n, cost = y.size, np.repeat(weights, y.shape[1])
     program = LinearProgram(
         c=np.concatenate([cost, cost]),
@@ -41,7 +41,7 @@ def quadratic(
     tree: Tree, y: FloatArray, groups: IntArray, weights: FloatArray
 ) -> Formulation[NDArray[Any], FloatArray]:
     """Write p = 2 in the residuals x - y of all cells."""
-    rows, low, high = _rows(tree, y, groups)
+    rows, low, high = table_rows(tree, y, groups)
     n, cost = y.size, np.repeat(weights, y.shape[1])
     program = QuadraticProgram(
         P=diags_array([2.0 * cost], offsets=[0], shape=(n, n), format="csc"),
@@ -55,8 +55,8 @@ def quadratic(
     return Formulation(program, recover=lambda z: y + z.reshape(y.shape), multipliers=_prices(tree, y.shape[1]))
 
 
-def _rows(tree: Tree, y: FloatArray, groups: IntArray) -> tuple[csc_array, FloatArray, FloatArray]:
-    """Return the rows on the residuals of all cells and their sides: sums, then the leaves' order and ends."""
+def table_rows(tree: Tree, y: FloatArray, groups: IntArray) -> tuple[csc_array, FloatArray, FloatArray]:
+    """Return the rows on what cells are above y, and their sides: sums, then the leaves' order and ends."""
     regions, cells = y.shape
     inner, leaves = np.flatnonzero(~tree.is_leaf), np.flatnonzero(tree.is_leaf)
     up = tree.parent[1:]

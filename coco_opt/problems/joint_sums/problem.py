@@ -28,13 +28,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from coco_opt.errors import ProblemError
 from coco_opt.forms import FloatArray
-from coco_opt.problem import Problem, plain_answer
 from coco_opt.problems.joint.data import checked_groups, checked_table, checked_weights
+from coco_opt.problems.joint.tables import CumulativeTables
 from coco_opt.problems.tree.data import IntArray, Tree
 
 
 @dataclass(frozen=True, eq=False, init=False)
-class JointSums(Problem[NDArray[Any], FloatArray]):
+class JointSums(CumulativeTables):
     """Base of both losses: data, constraints and certificate.
 
     tree: a Tree or its parent array (regions,); y (regions, cells): the answer about a bucket stands at the cell where
@@ -44,11 +44,7 @@ class JointSums(Problem[NDArray[Any], FloatArray]):
     for anything else.
     """
 
-    tree: Tree
-    y: FloatArray
     begins: NDArray[np.bool_]
-    groups: IntArray
-    weights: FloatArray
     widths: IntArray
 
     def __init__(
@@ -62,17 +58,14 @@ class JointSums(Problem[NDArray[Any], FloatArray]):
     ) -> None:
         shape = tree if isinstance(tree, Tree) else Tree(tree)
         table = checked_table(y, shape)
-        given = {
-            "y": table,
-            "begins": _checked_begins(begins, table.shape),
-            "groups": checked_groups(groups, shape),
-            "weights": checked_weights(weights, shape),
-            "widths": _checked_widths(widths, table.shape[1]),
-        }
-        object.__setattr__(self, "tree", shape)
-        for name, values in given.items():
-            values.setflags(write=False)
-            object.__setattr__(self, name, values)
+        self._hold(
+            shape,
+            y=table,
+            begins=_checked_begins(begins, table.shape),
+            groups=checked_groups(groups, shape),
+            weights=checked_weights(weights, shape),
+            widths=_checked_widths(widths, table.shape[1]),
+        )
 
     @classmethod
     def examples(cls) -> Mapping[str, Self]:
@@ -91,11 +84,6 @@ class JointSums(Problem[NDArray[Any], FloatArray]):
             "half-measured": cls(tree, rows, begins, groups, [1.0, 0.0, 0.5, 2.0, 0.0, 0.0], [1, 1, 2, 3]),
             "large-counts": cls(tree, 10**5 * rows, begins, 10**5 * np.array(groups), widths=[1, 1, 2, 3]),
         }
-
-    @property
-    def variables(self) -> int:
-        """Return the number of cells of all regions."""
-        return self.y.size
 
     @property
     def starts(self) -> IntArray:
@@ -131,25 +119,6 @@ class JointSums(Problem[NDArray[Any], FloatArray]):
         """Return sum less answer for every answer, float64[answers]."""
         return self.bucket_sums(x) - self.answers
 
-    def accept(self, answer: Any) -> NDArray[Any]:
-        """Return the answer as int64 or float64."""
-        return plain_answer(answer)
-
-    def violation(self, x: NDArray[Any]) -> float:
-        """Return the largest decrease in a row, excess over a bound or error of a sum."""
-        x = plain_answer(x)
-        if x.shape != self.y.shape or not np.isfinite(x).all():
-            return np.inf
-        decrease = -float(np.diff(x, axis=1).min(initial=0.0))
-        beyond = max(-float(x.min(initial=0.0)), float((x - self.groups[:, None]).max(initial=0.0)))
-        return max(decrease, beyond, float(np.abs(x - self.sums(x)).max(initial=0.0)))
-
-    def repair(self, x: NDArray[Any]) -> NDArray[Any]:
-        """Return the sums of the leaves' rows, each projected on the nondecreasing ones within its bounds."""
-        if x.shape != self.y.shape or not np.isfinite(x).all():
-            return x
-        return self.sums(self.nearest_rows(np.array(x, dtype=np.float64)))
-
     def nearest_rows(self, table: FloatArray) -> FloatArray:
         """Return the nearest nondecreasing rows within each region's bounds, cells weighed by their widths."""
         from coco_opt.kernels import joint_sums
@@ -157,14 +126,6 @@ class JointSums(Problem[NDArray[Any], FloatArray]):
         near = np.empty(table.shape)
         joint_sums.monotone(table, self.widths.astype(np.float64), self.groups.astype(np.float64), near)
         return near
-
-    def sums(self, table: NDArray[Any]) -> NDArray[Any]:
-        """Return a table (regions, cells) with the rows of inner regions replaced by their children's sums."""
-        from coco_opt.kernels import joint_certificate
-
-        total = np.array(table, order="C")
-        joint_certificate.add_upward(self.tree.first_child, total)
-        return total
 
     def multipliers(self, x: NDArray[Any]) -> FloatArray:
         """Rebuild prices from x: the losses' slopes, 0 at a kink. Exact for an optimal x if p = 2."""
@@ -193,10 +154,6 @@ class JointSums(Problem[NDArray[Any], FloatArray]):
         eps, depth = float(np.finfo(np.float64).eps), 1 + int(np.log2(self.tree.nodes))
         price = float(np.abs(self.slopes(np.ones(self.starts.size))).max(initial=0.0))
         return float(eps * self.widths.sum() * depth * price * float(self.groups[0]))
-
-    def objective(self, x: NDArray[Any]) -> float:
-        """Return the sum of all regions' losses."""
-        return float(self.losses(x).sum())
 
     def losses(self, x: NDArray[Any]) -> FloatArray:
         """Return each region's weighted loss (regions,)."""

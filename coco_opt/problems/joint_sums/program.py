@@ -10,16 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csc_array, diags_array, eye_array, hstack, kron, vstack
+from scipy.sparse import csc_array, diags_array, eye_array, hstack, vstack
 
-from coco_opt.forms import (
-    FloatArray,
-    Formulation,
-    LinearProgram,
-    ProgramDual,
-    QuadraticProgram,
-    first_differences,
-)
+from coco_opt.forms import FloatArray, Formulation, LinearProgram, ProgramDual, QuadraticProgram
+from coco_opt.problems.joint.program import table_rows
 
 if TYPE_CHECKING:
     from coco_opt.problems.joint_sums.problem import JointSums
@@ -85,25 +79,12 @@ def _rows(problem: JointSums) -> tuple[FloatArray, csc_array, FloatArray, FloatA
     width = np.tile(problem.widths, regions).astype(np.float64)
     bucket = np.repeat(np.arange(starts.size), lengths)
     ask = csc_array((width, (bucket, np.arange(width.size))), shape=(starts.size, width.size))
-    inner, leaves = np.flatnonzero(~tree.is_leaf), np.flatnonzero(tree.is_leaf)
-    up = tree.parent[1:]
-    child_sums = csc_array((np.ones(up.size), (up, np.arange(1, regions))), shape=(regions, regions))
-    sums = (eye_array(regions, format="csr") - child_sums.tocsr())[inner]
-    pick = eye_array(regions, format="csr")[leaves]
-    ends = csc_array((np.ones(2), ([0, 1], [0, cells - 1])), shape=(2, cells))
-    blocks = [ask, kron(sums, eye_array(cells)), kron(pick, first_differences(cells)), kron(pick, ends)]
-    met, below = np.zeros(starts.size), (child_sums @ base - base)[inner]
-    falls, infinite = base[leaves][:, :-1] - base[leaves][:, 1:], np.full((leaves.size, 1), np.inf)
-    first, last = -base[leaves][:, :1], problem.groups[leaves, None] - base[leaves][:, -1:]
-    low = _flat([met, below, falls, np.hstack([first, -infinite])])
-    high = _flat([met, below, np.full(falls.shape, np.inf), np.hstack([infinite, last])])
+    rows, low, high = table_rows(tree, base, problem.groups)
+    met = np.zeros(starts.size)
+    low, high = np.concatenate([met, low]), np.concatenate([met, high])
     broken = np.maximum(low, -high)
     unit = float(broken.max(initial=0.0, where=np.isfinite(broken))) or 1.0
-    return base, csc_array(vstack(blocks)), low / unit, high / unit, unit
-
-
-def _flat(parts: list[FloatArray]) -> FloatArray:
-    return np.concatenate([part.ravel() for part in parts]).astype(np.float64)
+    return base, csc_array(vstack([ask, rows])), low / unit, high / unit, unit
 
 
 def _prices(answers: int, unit: float) -> Callable[[ProgramDual], FloatArray]:
