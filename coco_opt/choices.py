@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -11,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Self, TypeVar
 
 from coco_opt.errors import CocoOptError, SolverError, UnknownSolverError
+from coco_opt.plugins import near
 from coco_opt.problem import Problem
 from coco_opt.problems import PROBLEMS
 from coco_opt.registry import built_in, resolve
@@ -96,9 +96,7 @@ class SolverChoices:
         self._fallback = fallback
         for kind in self._choices:
             if kind not in PROBLEMS:
-                near = difflib.get_close_matches(kind, PROBLEMS, n=1)
-                hint = f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(PROBLEMS)}"
-                raise UnknownSolverError(f"no kind of problem is called {kind!r}{hint}")
+                raise UnknownSolverError(f"no kind of problem is called {kind!r}{near(kind, PROBLEMS)}")
         self._solvers: dict[str, Solver] = {}
         self._named: dict[tuple[str, tuple[str, ...]], tuple[Solver, ...]] = {}
         self._certificates: dict[str, Certificate] = {}

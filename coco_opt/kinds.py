@@ -5,21 +5,17 @@ The built-in rows stand below. A package outside this repository adds rows of it
 
 from __future__ import annotations
 
-import difflib
 import importlib
-import logging
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
-from typing import Any, cast
+from importlib.metadata import entry_points
+from typing import Any
 
 from coco_opt.errors import InputError, MissingPackageError
+from coco_opt.plugins import near, table_of
 
 GROUP = "coco_opt.kinds"
 BUILT_IN = "coco_opt"
-
-_log = logging.getLogger("coco_opt")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +55,7 @@ def kind_rows() -> tuple[KindRow, ...]:
         raise MissingPackageError("coco-opt", "the table of release kinds (installation metadata not found)")
     rows: list[KindRow] = []
     for point in points:
-        for row in _rows(point):
+        for row in table_of(point, "table of kinds", required=point.name == BUILT_IN):
             if any(row.name == known.name or row.section == known.section for known in rows):
                 raise InputError("two-kinds", f"two tables define the release kind {row.name!r}; one is {point.value}")
             rows.append(row)
@@ -70,17 +66,5 @@ def kind_row(name: str) -> KindRow:
     """Return the row of a name; raise InputError (unknown-kind) naming the nearest."""
     rows = {row.name: row for row in kind_rows()}
     if name not in rows:
-        near = difflib.get_close_matches(name, rows, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(rows)}"
-        raise InputError("unknown-kind", f"no kind of release is called {name!r}{hint}")
+        raise InputError("unknown-kind", f"no kind of release is called {name!r}{near(name, rows)}")
     return rows[name]
-
-
-def _rows(point: EntryPoint) -> Iterable[KindRow]:
-    try:
-        return cast(Iterable[KindRow], point.load())
-    except Exception as error:
-        if point.name == BUILT_IN:
-            raise
-        _log.warning("the table of kinds %s is left out: %s: %s", point.value, type(error).__name__, error)
-        return ()

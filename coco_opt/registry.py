@@ -9,23 +9,21 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import importlib
-import logging
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import entry_points
 from importlib.util import find_spec
 from typing import Any
 
 from coco_opt.errors import ConfigError, MissingPackageError, UnknownSolverError
+from coco_opt.plugins import near, table_of
 from coco_opt.problem import Problem
 from coco_opt.solver import Solver
 
 GROUP = "coco_opt.solvers"
 BUILT_IN = "coco_solvers"
-
-_log = logging.getLogger("coco_opt")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,21 +81,11 @@ def backends() -> tuple[Backend, ...]:
         raise MissingPackageError("coco-opt", "the solver table (installation metadata not found)")
     rows: dict[str, Backend] = {}
     for point in points:
-        for row in _rows(point):
+        for row in table_of(point, "solver table", required=point.name == BUILT_IN):
             if row.name in rows:
                 raise UnknownSolverError(f"two solver tables define {row.name!r}; the second is {point.value}")
             rows[row.name] = row
     return tuple(rows.values())
-
-
-def _rows(point: EntryPoint) -> Iterable[Backend]:
-    try:
-        return typing.cast(Iterable[Backend], point.load())
-    except Exception as error:
-        if point.name == BUILT_IN:
-            raise
-        _log.warning("the solver table %s is left out: %s: %s", point.value, type(error).__name__, error)
-        return ()
 
 
 @cache
@@ -115,9 +103,7 @@ def backend(name: str) -> Backend:
     table = {row.name: row for row in backends()}
     row = table.get(base)
     if row is None:
-        near = difflib.get_close_matches(base, table, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(table)}"
-        raise UnknownSolverError(f"no solver is called {name!r}{hint}")
+        raise UnknownSolverError(f"no solver is called {name!r}{near(base, table)}")
     return row
 
 
@@ -164,8 +150,8 @@ def _checked_options(name: str, solver_type: type, options: Mapping[str, Any]) -
     known = {field.name: hints[field.name] for field in dataclasses.fields(solver_type)}
     for key, value in options.items():
         if key not in known:
-            near = difflib.get_close_matches(key, known, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else f"; it has: {', '.join(known) or 'no options'}"
+            close = difflib.get_close_matches(key, known, n=1)
+            hint = f"; did you mean {close[0]!r}?" if close else f"; it has: {', '.join(known) or 'no options'}"
             raise ConfigError(f"solvers.{name}.{key}", f"is no option of solver {name!r}{hint}")
         if not _fits(value, known[key]):
             raise ConfigError(f"solvers.{name}.{key}", f"must be {_spelled(known[key])}, not {value!r}")

@@ -4,11 +4,12 @@ What is run so is estimation, which reads a measurement and nothing else. Privat
 by the one process that pays: no worker is ever handed them.
 """
 
-from coco_opt.execution.executor import Executor, Shared, Threads
+from coco_opt.execution.executor import Count, Executor, Shared, Threads
 from coco_opt.execution.table import EXECUTORS, ExecutorRow, executor_row, executor_rows, open_executor
 
 __all__ = [
     "EXECUTORS",
+    "Count",
     "Executor",
     "ExecutorRow",
     "Shared",

@@ -114,6 +114,19 @@ class Threads:
         self.close()
 
 
+class Count:
+    """Tells a stage how many of its regions are done, from the thread that maps."""
+
+    def __init__(self, regions: int, progress: Callable[[int, int], None] | None) -> None:
+        self._done, self._regions, self._progress = 0, regions, progress
+
+    def add(self, regions: int) -> None:
+        """Count more regions as done."""
+        self._done += regions
+        if self._progress is not None and regions:
+            self._progress(self._done, self._regions)
+
+
 def mapped_here(
     task: Callable[[ItemT], ResultT], items: Sequence[ItemT], done: Done[ResultT] | None = None
 ) -> list[ResultT]:

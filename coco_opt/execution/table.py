@@ -5,23 +5,19 @@ A package outside this repository adds rows of its own through the entry-point g
 
 from __future__ import annotations
 
-import difflib
 import importlib
-import logging
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, cast
 
 from coco_opt.errors import MissingPackageError, WorkerError
 from coco_opt.execution.executor import Executor
+from coco_opt.plugins import near, table_of
 
 GROUP = "coco_opt.executors"
-
-_log = logging.getLogger("coco_opt")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +81,7 @@ def executor_rows() -> tuple[ExecutorRow, ...]:
     """
     rows = list(EXECUTORS)
     for point in sorted(entry_points(group=GROUP), key=lambda point: point.name):
-        for row in _rows(point):
+        for row in table_of(point, "table of executors"):
             if any(row.name == known.name for known in rows):
                 raise WorkerError(f"two tables define the executor {row.name!r}; one is {point.value}")
             rows.append(row)
@@ -96,9 +92,7 @@ def executor_row(name: str) -> ExecutorRow:
     """Return the row of a name; WorkerError naming the nearest."""
     rows = {row.name: row for row in executor_rows()}
     if name not in rows:
-        near = difflib.get_close_matches(name, rows, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(rows)}"
-        raise WorkerError(f"no executor is called {name!r}{hint}")
+        raise WorkerError(f"no executor is called {name!r}{near(name, rows)}")
     return rows[name]
 
 
@@ -110,11 +104,3 @@ def open_executor(
     Raises WorkerError and MissingPackageError.
     """
     return executor_row(name).open(workers, scratch=scratch, address=address)
-
-
-def _rows(point: EntryPoint) -> Iterable[ExecutorRow]:
-    try:
-        return cast(Iterable[ExecutorRow], point.load())
-    except Exception as error:
-        _log.warning("the table of executors %s is left out: %s: %s", point.value, type(error).__name__, error)
-        return ()

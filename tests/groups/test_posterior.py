@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -33,6 +32,7 @@ from coco_opt.releases import estimate, release, render_report, verify_release
 from coco_opt.releases.estimate import config_of as default_config
 from coco_opt.releases.kind import Wanted
 from coco_opt.releases.reporter import Silent
+from tests.groups.changed import changed_copy, shift
 from tests.groups.helpers import MAX_SIZE, assert_consistent, measured, thirds, three_levels
 from tests.groups.towns import SEEDED, config_of
 from tests.releases.restated import restate
@@ -328,25 +328,6 @@ def test_intervals_are_those_of_the_contract(folder: Path) -> None:
     certain = (rows["groups_upper"] == 0) & (rows["at_most_lower"] == rows["at_most_upper"])
     assert not certain.any()
     assert ((rows["groups_upper"] - rows["groups_lower"]) > 0).any()
-
-
-def changed_copy(folder: Path, copy: Path, name: str, change: Callable[[dict[str, list[Any]]], None]) -> Path:
-    """Return a copy of a release with other columns in one file, and that file's digest in the manifest."""
-    copy.mkdir()
-    for file in folder.iterdir():
-        (copy / file.name).write_bytes(file.read_bytes())
-    columns = pq.read_table(copy / name).to_pydict()
-    change(columns)
-    pq.write_table(pa.table(columns), copy / name, write_page_checksum=True)
-    restate(copy)
-    return copy
-
-
-def shift(column: str, by: int) -> Callable[[dict[str, list[Any]]], None]:
-    def change(columns: dict[str, list[Any]]) -> None:
-        columns[column][0] += by
-
-    return change
 
 
 def twice(columns: dict[str, list[Any]]) -> None:

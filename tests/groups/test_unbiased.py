@@ -22,6 +22,7 @@ from coco_opt.groups.kind.files import read_groups_release
 from coco_opt.histograms import CountOfCounts, Hierarchy
 from coco_opt.privacy import Epsilon, Measurement, Rho, SeededNoise
 from coco_opt.releases import release, verify_release
+from tests.groups.changed import changed_copy, shift
 from tests.groups.helpers import MAX_SIZE, NoNoise, measured, thirds, three_levels
 from tests.groups.towns import SEEDED, config_of
 from tests.releases.restated import restate
@@ -217,13 +218,6 @@ def test_every_question_is_released_and_verified(folder: Path) -> None:
     assert "unbiased" in [check.name for check in verify_release(folder)]
 
 
-def _shift(column: str, by: float) -> Callable[[dict[str, list[Any]]], None]:
-    def change(columns: dict[str, list[Any]]) -> None:
-        columns[column][0] += by
-
-    return change
-
-
 def _without_a_row(columns: dict[str, list[Any]]) -> None:
     for values in columns.values():
         del values[-1]
@@ -234,10 +228,10 @@ def _other_region(columns: dict[str, list[Any]]) -> None:
 
 
 CHANGES: Sequence[Callable[[dict[str, list[Any]]], None]] = (
-    _shift("size", 1),
-    _shift("entities", 1.0),
-    _shift("at_most", 1.0),
-    _shift("entities_variance", -1e9),
+    shift("size", 1),
+    shift("entities", 1.0),
+    shift("at_most", 1.0),
+    shift("entities_variance", -1e9),
     _without_a_row,
     _other_region,
 )
@@ -245,15 +239,7 @@ CHANGES: Sequence[Callable[[dict[str, list[Any]]], None]] = (
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_planted_faults_are_found(folder: Path, tmp_path: Path, change: Callable[[dict[str, list[Any]]], None]) -> None:
-    copy = tmp_path / "copy"
-    copy.mkdir()
-    for file in folder.iterdir():
-        (copy / file.name).write_bytes(file.read_bytes())
-    rows = pq.read_table(copy / "unbiased.parquet")
-    columns = rows.to_pydict()
-    change(columns)
-    pq.write_table(pa.table(columns, schema=rows.schema), copy / "unbiased.parquet", write_page_checksum=True)
-    restate(copy)
+    copy = changed_copy(folder, tmp_path / "copy", "unbiased.parquet", change)
     assert [check.name for check in verify_release(copy) if not check.passed] == ["unbiased"]
 
 

@@ -15,7 +15,7 @@ from itertools import pairwise
 import numpy as np
 
 from coco_opt.choices import Certificate, SolverChoices
-from coco_opt.execution import Executor, Shared
+from coco_opt.execution import Count, Executor, Shared
 from coco_opt.groups.answers import GroupsAnswers
 from coco_opt.groups.estimated.bootstrap import bootstrap_variances, public_redraws
 from coco_opt.groups.estimated.consistency import match_and_merge
@@ -94,7 +94,7 @@ def estimate_subtrees(
     hierarchy, matching = answers.hierarchy, method.consistency == "matching"
     cut = _cut(hierarchy)
     above = range(cut + 1) if matching else range(cut) if method.consistency == "none" else range(0)
-    count = _Count(len(hierarchy.leaves) if method.consistency == "bottom_up" else hierarchy.regions, progress)
+    count = Count(len(hierarchy.leaves) if method.consistency == "bottom_up" else hierarchy.regions, progress)
     with executor.share(answers) as shared:
         chunks = [chunk for level in above for chunk in _chunks(hierarchy.level_range(level), executor.workers)]
         fits = executor.map(RegionFits(shared, method, solvers), chunks, lambda place, _: count.add(len(chunks[place])))
@@ -124,7 +124,7 @@ def estimate_subtrees(
 
 
 def _mapped(
-    task: Subtrees, hierarchy: Hierarchy, cut: int, executor: Executor, count: _Count
+    task: Subtrees, hierarchy: Hierarchy, cut: int, executor: Executor, count: Count
 ) -> list[list[list[CountOfCounts]]]:
     chunks = _chunks(hierarchy.level_range(cut), executor.workers)
     fitted = [
@@ -202,15 +202,3 @@ def _levels_below(hierarchy: Hierarchy, regions: range) -> list[range]:
 
 def _joined(parts: Sequence[Sequence[CountOfCounts]]) -> list[CountOfCounts]:
     return [one for part in parts for one in part]
-
-
-class _Count:
-    """Tells how many regions are fitted."""
-
-    def __init__(self, regions: int, progress: Progress | None) -> None:
-        self._done, self._regions, self._progress = 0, regions, progress
-
-    def add(self, regions: int) -> None:
-        self._done += regions
-        if self._progress is not None and regions:
-            self._progress(self._done, self._regions)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from coco_opt.choices import Certificate
 from coco_opt.errors import ProblemError, SolverError
-from coco_opt.execution import Executor, Shared, Threads
+from coco_opt.execution import Count, Executor, Shared, Threads
 from coco_opt.topdown.estimated.failsafe import NO_TABLES_FIT, Relaxation
 from coco_opt.topdown.estimated.level import LevelSplit, level_split
 from coco_opt.topdown.estimated.relaxed_split import relaxed_split, unsplit
@@ -146,7 +146,7 @@ def top_down(
         step.unproved.resume(done.unproved)
         if step.cutting is not None:
             step.cutting.resume(done.cuts)
-    counter = _Counter(step.measured.hierarchy.regions, progress)
+    counter = Count(step.measured.hierarchy.regions, progress)
     counter.add(sum(tables.regions for tables in done.tables))
     run_by = Threads() if executor is None else executor
     with run_by.share(step) as shared:
@@ -168,7 +168,7 @@ def _check_fit(step: SplitStep, done: Checkpoint) -> None:
 def bottom_up(step: SplitStep, *, executor: Executor | None = None, progress: Progress | None = None) -> Checkpoint:
     """Fit and round the leaves alone, and sum them: for measurements that bind nothing above (``method.misfit``)."""
     hierarchy = step.measured.hierarchy
-    counter = _Counter(hierarchy.regions, progress)
+    counter = Count(hierarchy.regions, progress)
     parents = [None] if hierarchy.levels == 1 else list(hierarchy.level_range(hierarchy.levels - 2))
     run_by = Threads() if executor is None else executor
     with run_by.share(step) as shared:
@@ -201,7 +201,7 @@ def _split(step: SplitStep, above: SparseTables, region: int, place: int) -> Spa
 
 
 def _level(
-    step: SplitStep, shared: Shared[SplitStep], level: int, done: Checkpoint, executor: Executor, counter: _Counter
+    step: SplitStep, shared: Shared[SplitStep], level: int, done: Checkpoint, executor: Executor, counter: Count
 ) -> Checkpoint:
     """Return the checkpoint with one level more."""
     if level == 0:
@@ -242,7 +242,7 @@ def _batched(
     level: int,
     tables: SparseTables,
     executor: Executor,
-    counter: _Counter,
+    counter: Count,
 ) -> list[Tables]:
     """Return the children's tables of a level's regions that could be split at once, None for the others."""
     whole = level_split(step, level)
@@ -258,7 +258,7 @@ def _mapped(
     task: Callable[[ItemT], Splits],
     items: Sequence[ItemT],
     executor: Executor,
-    counter: _Counter,
+    counter: Count,
 ) -> list[Tables]:
     """Return the outcomes of all items, and take note of what their tasks counted, in the items' order."""
     found = executor.map(task, items, lambda place, splits: counter.add(splits.regions))
@@ -318,15 +318,3 @@ def _named(error: Exception, name: str) -> ProblemError | SolverError:
     """Return an error that says which region it is about."""
     message = str(error) if name in str(error) else f"{name}: {error}"
     return SolverError(message, error.solution) if isinstance(error, SolverError) else ProblemError(message)
-
-
-class _Counter:
-    """Tells how many regions are done."""
-
-    def __init__(self, regions: int, progress: Progress | None) -> None:
-        self._done, self._regions, self._progress = 0, regions, progress
-
-    def add(self, regions: int) -> None:
-        self._done += regions
-        if self._progress is not None and regions:
-            self._progress(self._done, self._regions)

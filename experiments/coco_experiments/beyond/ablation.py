@@ -13,16 +13,15 @@ from coco_experiments.beyond.study import (
     MATCHING,
     Result,
     Way,
+    asked_cases,
     error_table,
     finish,
-    hawaii_to_tracts,
     panels,
     study,
     usual_ways,
 )
 from coco_experiments.experiment import Outcome, Reporter
-from coco_experiments.kuo2018.cases import Case, small_cases, taxi_case
-from coco_experiments.kuo2018.joint import TAXI_MAX_SIZE
+from coco_experiments.kuo2018.cases import Case
 from coco_experiments.plots import comparison
 
 NAME = "beyond/ablation"
@@ -45,11 +44,7 @@ def ways_of(case: Case, growth: tuple[float, ...]) -> list[Way]:
 
 def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
     """Measure, print and write ``beyond/ablation`` as CSV, PNG and PDF; small: one seed on made data."""
-    asked: list[tuple[Case, tuple[float, ...]]]
-    if small:
-        asked = [(small_cases(30)[2], GROWTH[-3:])]
-    else:
-        asked = [(hawaii_to_tracts(data), GROWTH[:3]), (taxi_case(data, TAXI_MAX_SIZE), TAXI_GROWTH)]
+    asked = asked_cases(data, TAXI_GROWTH, small=small)
     found: list[Result] = []
     for case, growth in asked:
         found += study(NAME, case, ways_of(case, growth), SEEDS[:1] if small else SEEDS, reporter)

@@ -14,11 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coco_experiments.beyond.questions import BUCKETS, EPSILON, GROWTH, NEIGHBOURS, grown, planned
-from coco_experiments.beyond.study import Result, Way, error_table, estimated, finish, hawaii_to_tracts, panels, study
+from coco_experiments.beyond.study import Result, Way, asked_cases, error_table, estimated, finish, panels, study
 from coco_experiments.experiment import Outcome, Reporter
 from coco_experiments.kuo2018.answers import split_evenly
-from coco_experiments.kuo2018.cases import Case, small_cases, taxi_case
-from coco_experiments.kuo2018.joint import TAXI_MAX_SIZE
+from coco_experiments.kuo2018.cases import Case
 from coco_experiments.plots import comparison
 from coco_opt.choices import SolverChoices
 from coco_opt.groups import measure_hierarchy
@@ -94,11 +93,7 @@ def adaptively(case: Case, way: Way, seeds: Sequence[int], reporter: Reporter) -
 def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
     """Measure, print and write ``beyond/adaptive`` as CSV, PNG and PDF; small: one seed on made data."""
     seeds = SEEDS[:1] if small else SEEDS
-    asked: list[tuple[Case, tuple[float, ...]]]
-    if small:
-        asked = [(small_cases(30)[2], GROWTH[-3:])]
-    else:
-        asked = [(hawaii_to_tracts(data), GROWTH[:3]), (taxi_case(data, TAXI_MAX_SIZE), (0.0,) * 3)]
+    asked = asked_cases(data, small=small)
     found: list[Result] = []
     for case, growth in asked:
         fixed, _ = grown(case, growth)

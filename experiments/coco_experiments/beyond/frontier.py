@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
 
-from coco_experiments.beyond.questions import GROWTH, Questions, leaves_alone
-from coco_experiments.beyond.study import BOTTOM_UP, Result, Way, error_table, finish, hawaii_to_tracts, study
+from coco_experiments.beyond.questions import Questions, leaves_alone
+from coco_experiments.beyond.study import BOTTOM_UP, Result, Way, asked_cases, error_table, finish, study
 from coco_experiments.curves import AxisStyle, Curve, CurvePanel, draw
 from coco_experiments.experiment import Outcome, Reporter
-from coco_experiments.kuo2018.cases import Case, small_cases, taxi_case
-from coco_experiments.kuo2018.joint import TAXI_MAX_SIZE
+from coco_experiments.kuo2018.cases import Case
 
 NAME = "beyond/frontier"
 SEEDS = (2018,)
@@ -53,11 +52,7 @@ def panel(case: Case, results: Sequence[Result]) -> CurvePanel:
 
 def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
     """Measure, print and write ``beyond/frontier`` as CSV, PNG and PDF; small: one seed on made data."""
-    asked: list[tuple[Case, tuple[float, ...]]]
-    if small:
-        asked = [(small_cases(30)[2], GROWTH[-3:])]
-    else:
-        asked = [(hawaii_to_tracts(data), GROWTH[:3]), (taxi_case(data, TAXI_MAX_SIZE), (0.0,) * 3)]
+    asked = asked_cases(data, small=small)
     found: list[Result] = []
     for case, growth in asked:
         found += study(NAME, case, ways_of(case, growth), SEEDS[:1] if small else SEEDS, reporter)

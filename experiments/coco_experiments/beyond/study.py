@@ -14,10 +14,11 @@ from time import process_time
 
 import numpy as np
 
-from coco_experiments.beyond.questions import EPSILON, Questions, cells, leaves_alone
+from coco_experiments.beyond.questions import EPSILON, GROWTH, Questions, cells, leaves_alone
 from coco_experiments.experiment import Cell, Outcome, Reporter, Table, write_csv
-from coco_experiments.kuo2018.cases import Case, hawaii_case, top
+from coco_experiments.kuo2018.cases import Case, hawaii_case, small_cases, taxi_case, top
 from coco_experiments.kuo2018.draws import Levels, errors_by_level
+from coco_experiments.kuo2018.joint import TAXI_MAX_SIZE
 from coco_experiments.kuo2018.sweep import BARS, SEEDED, means_of
 from coco_experiments.plots import Panel
 from coco_experiments.statistics import Mean
@@ -72,6 +73,15 @@ class Result:
 def hawaii_to_tracts(folder: Path | None) -> Case:
     """Return Hawaii's state, counties and tracts by native Hawaiians a block: what several settings can afford."""
     return replace(top(hawaii_case(folder), 3), name="Hawaii to tracts")
+
+
+def asked_cases(
+    data: Path | None, taxi: tuple[float, ...] = (0.0,) * 3, *, small: bool
+) -> list[tuple[Case, tuple[float, ...]]]:
+    """Return a study's cases and how buckets grow in them, root first, Taxi's as stated; small: made data."""
+    if small:
+        return [(small_cases(30)[2], GROWTH[-3:])]
+    return [(hawaii_to_tracts(data), GROWTH[:3]), (taxi_case(data, TAXI_MAX_SIZE), taxi)]
 
 
 def usual_ways(case: Case, epsilon: Fraction = EPSILON, setting: str = "") -> list[Way]:
