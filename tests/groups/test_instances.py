@@ -35,6 +35,13 @@ def test_a_corrupted_answer_is_feasible_and_caught(sign: float) -> None:
             solve(problem, CorruptedPav())
 
 
+def test_a_fit_whose_halves_lie_at_both_bounds_is_corrupted_too() -> None:
+    for y in ([-5.0, -5.0, 99.0], [-1.0, 7.0], [9.0]):
+        solution = solve(IsotonicL2(np.array(y), lower=0.0, upper=3.0), CorruptedPav(), check=False)
+        assert solution.violation == 0.0
+        assert solution.status is Status.GAP_TOO_LARGE
+
+
 def test_small_and_large_cuts_of_a_matching() -> None:
     parent = SizeEstimate.from_histogram(CountOfCounts(np.arange(9), np.arange(1, 10)), 1.0)
     halves = [np.array([0, 1, 4, 6, 9]), np.array([1, 2, 3, 12])]

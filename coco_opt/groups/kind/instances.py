@@ -64,7 +64,7 @@ class CorruptedPav:
     name = "corrupted pav"
 
     def solve(self, problem: Problem[Any, Any]) -> Answer[Floats, Any]:
-        """Return the kernel's answer with its larger half moved up (or its smaller half down, at the bound)."""
+        """Return the kernel's answer with its larger half moved up; at the bound, with all that can moved down."""
         start = perf_counter()
         assert isinstance(problem, IsotonicL2)
         fit = np.array(solve(problem).value, dtype=np.float64)
@@ -72,7 +72,7 @@ class CorruptedPav:
         if middle < fit.size and fit[-1] + self.shift <= problem.upper:
             fit[middle:] += self.shift
         else:
-            fit[: middle + 1] = np.maximum(problem.lower, fit[: middle + 1] - self.shift)
+            fit = np.maximum(problem.lower, fit - self.shift)
         return Answer(fit, Status.OPTIMAL, seconds=perf_counter() - start)
 
 
