@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,26 +27,28 @@ REGION_COLUMNS = ("region", "region_id", "parent", "level", "level_name")
 
 @dataclass(frozen=True, eq=False, slots=True)
 class PublicRegions:
-    """A public hierarchy, the names of its levels (columns, root first) and (region_id, leaf) pairs.
+    """A public hierarchy, the names of its levels (columns, root first), ids in the user's files and their leaves.
 
-    Leaves count from 0 within ``hierarchy.leaves``.
+    ``ids[k]`` is the id of leaf ``leaf[k]`` (int64), counted from 0 within ``hierarchy.leaves``; each occurs once.
     """
 
     hierarchy: Hierarchy
     levels: tuple[str, ...]
-    leaf_ids: tuple[tuple[str, int], ...]
+    ids: tuple[str, ...]
+    leaf: Int64Array
+
+    @property
+    def leaf_of(self) -> dict[str, int]:
+        """Return the leaf of every id."""
+        return dict(zip(self.ids, self.leaf.tolist(), strict=True))
 
     @property
     def region_ids(self) -> tuple[str | None, ...]:
-        """Return the id of every region in the user's files; None for a region that has none, or several."""
+        """Return the id of every region in the user's files; None for a region that has none."""
         ids: list[str | None] = [None] * self.hierarchy.regions
-        several: set[int] = set()
-        for name, leaf in self.leaf_ids:
-            region = self.hierarchy.leaves.start + leaf
-            if ids[region] is not None:
-                several.add(region)
-            ids[region] = name
-        return tuple(None if region in several else name for region, name in enumerate(ids))
+        for name, leaf in zip(self.ids, self.leaf.tolist(), strict=True):
+            ids[self.hierarchy.leaves.start + leaf] = name
+        return tuple(ids)
 
 
 def read_regions(hierarchy: InputLike) -> PublicRegions:
@@ -72,18 +74,24 @@ def read_tree(table: Loaded) -> PublicRegions:
         row, moved = checks.second_row(table, "c0", f"concat_ws('/', {columns})")
         code, what = ("two-parents", "lies at two places") if moved else ("duplicate-region", "occurs twice")
         raise HierarchyError(code, f"this region {what} in the hierarchy: give each one row", table.place(row, 0))
-    rows = table.fetch(f"SELECT c0, {columns} FROM {{t}} ORDER BY rowid")
-    tree = Hierarchy.from_paths([row[1:] for row in rows], table.place)
-    first = tree.leaves.start
-    return PublicRegions(tree, tuple(table.names[1:]), tuple((row[0], tree.index(row[1:]) - first) for row in rows))
+    ids: list[str] = []
+    numbers: list[dict[str, int]] = [{} for _ in levels]
+    codes: list[list[Int64Array]] = [[] for _ in levels]
+    for rows in table.pieces(f"SELECT c0, {columns} FROM {{t}} ORDER BY rowid"):
+        own, *names = zip(*rows, strict=True)
+        ids += own
+        for known, coded, column in zip(numbers, codes, names, strict=True):
+            coded.append(np.array([known.setdefault(name, len(known)) for name in column], np.int64))
+    texts = [(np.concatenate(coded), list(known)) for coded, known in zip(codes, numbers, strict=True)]
+    tree, leaf = Hierarchy.from_columns(texts, table.place)
+    return PublicRegions(tree, tuple(table.names[1:]), tuple(ids), leaf - tree.leaves.start)
 
 
-def register_leaves(table: Loaded, leaf_ids: Sequence[tuple[str, int]]) -> None:
+def register_leaves(table: Loaded, public: PublicRegions) -> None:
     """Give the table's connection a relation ``leaves`` of (region, leaf)."""
     import pyarrow as pa
 
-    regions, leaves = zip(*leaf_ids, strict=True)
-    arrays: dict[str, Any] = {"region": pa.array(regions, pa.string()), "leaf": pa.array(leaves, pa.int64())}
+    arrays: dict[str, Any] = {"region": pa.array(public.ids, pa.string()), "leaf": pa.array(public.leaf)}
     table.con.register("leaves", pa.table(arrays))
 
 

@@ -31,6 +31,7 @@ T = TypeVar("T")
 
 _HEADER_LIMIT = 1 << 20
 _BATCH = 1 << 20  # rows
+_PIECE = 1 << 14  # rows that become Python's values at a time
 _BUFFER = 1 << 20  # bytes of a file
 # Python's own limit of 131,072 characters a field would refuse what DuckDB reads: lines of up to 2 MB.
 csv.field_size_limit(max(csv.field_size_limit(), 1 << 21))
@@ -74,6 +75,12 @@ class Loaded:
         """Return all rows of a query, in which {t} stands for the table."""
         # fetchall, not fetchone: a result left open blocks the connection's next relation.
         return quietly(self.source, lambda: self.con.execute(query.replace("{t}", self.table)).fetchall())
+
+    def pieces(self, query: str) -> Iterator[list[tuple[Any, ...]]]:
+        """Yield all rows of a query, as ``fetch`` gives them, some at a time; nothing else may be asked meanwhile."""
+        found = quietly(self.source, lambda: self.con.execute(query.replace("{t}", self.table)))
+        while rows := quietly(self.source, lambda: found.fetchmany(_PIECE)):
+            yield rows
 
     def rows(self) -> int:
         """Return the number of rows, the header not counted."""
@@ -335,20 +342,29 @@ def _check_file(path: Path) -> None:
 def _csv_header(path: Path, required: Sequence[str] = ()) -> tuple[list[str], str]:
     """Return the names in the first row and what separates them: what gives the required ones, or else most names."""
 
+    def names(line: str, delimiter: str) -> list[str] | None:
+        try:
+            return next(csv.reader([line], strict=True, delimiter=delimiter), [])
+        except csv.Error:  # quoted names end at another delimiter
+            return None
+
     def read() -> list[tuple[list[str], str]]:
         with path.open("rb") as file:
             line = file.readline(_HEADER_LIMIT).decode("utf-8-sig")
         line = unicodedata.normalize("NFC", line)
-        return [(next(csv.reader([line], strict=True, delimiter=one), []), one) for one in _DELIMITERS]
+        found = [(names(line, one), one) for one in _DELIMITERS]
+        return [(header, one) for header, one in found if header is not None]
 
     bad = Place(path.name, 1)
     try:
-        # max takes the first of equals: a comma, where nothing tells.
-        return max(quietly(path, read), key=lambda found: (sum(name in found[0] for name in required), len(found[0])))
-    except csv.Error:
-        failure = InputError("no-header", "the first row is not a row of column names", bad)
+        found = quietly(path, read)
     except InputError as error:
         failure = InputError(error.code, "is not UTF-8 text: convert it", bad)
+    else:
+        if found:
+            # max takes the first of equals: a comma, where nothing tells.
+            return max(found, key=lambda one: (sum(name in one[0] for name in required), len(one[0])))
+        failure = InputError("no-header", "the first row is not a row of column names", bad)
     raise failure
 
 

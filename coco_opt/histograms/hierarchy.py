@@ -70,6 +70,17 @@ class Hierarchy:
         return cls(*hierarchy_build.from_paths(paths, place))
 
     @classmethod
+    def from_columns(
+        cls, columns: Sequence[hierarchy_build.Column], place: Callable[[int], Place] | None = None
+    ) -> tuple[Hierarchy, Int64Array]:
+        """Build from paths as columns, one a level, root first; return also the leaf of every row, int64[rows].
+
+        A column is (places of its names in a list int64[rows], that list without repetitions). See ``from_paths``.
+        """
+        parent, names, leaf = hierarchy_build.from_columns(columns, place)
+        return cls(parent, names), leaf
+
+    @classmethod
     def from_edges(
         cls,
         child: Iterable[str],

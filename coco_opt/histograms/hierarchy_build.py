@@ -15,6 +15,8 @@ PlaceOf = Callable[[int], Place]
 _ESCAPED = re.compile(r"\\(.)")
 _ONE_NAME = re.compile(r"([^/\\]|\\[/\\])+")
 Built = tuple[Int64Array, tuple[str, ...]]
+Column = tuple[Int64Array, Sequence[str]]
+"""The names of a level, one a row, by their places in a list in which each occurs once."""
 
 
 def joined(names: Iterable[str]) -> str:
@@ -112,17 +114,16 @@ def _several_roots(names: Sequence[str], place: Place | None = None) -> Hierarch
 
 
 def _check_names(parent: Int64Array, names: Sequence[str]) -> None:
+    numbers: dict[str, int] = {}
     for name in names:
-        if _bad_name(name):
+        if name not in numbers and _bad_name(name):
             raise _name_error(name)
-    keys = list(zip(parent.tolist(), names, strict=True))
-    if len(set(keys)) == len(keys):
-        return
-    seen: set[tuple[int, str]] = set()
-    for region, key in enumerate(keys):
-        if key in seen:
-            raise HierarchyError("duplicate-region", f"{_path(parent, names, region)!r} occurs twice")
-        seen.add(key)
+        numbers.setdefault(name, len(numbers))
+    text = np.fromiter((numbers[name] for name in names), np.int64, len(names))
+    _, first, keys = np.unique(parent * len(numbers) + text, return_index=True, return_inverse=True)
+    if first.size < keys.size:
+        again = np.setdiff1d(np.arange(keys.size), first)
+        raise HierarchyError("duplicate-region", f"{_path(parent, names, int(again[0]))!r} occurs twice")
 
 
 def from_parents(parent: npt.ArrayLike, names: tuple[str, ...]) -> Built:
@@ -206,27 +207,40 @@ def from_paths(paths: Iterable[Sequence[str]], place: PlaceOf | None = None) -> 
             message = f'a path is a sequence of names, such as ("nation", "north"), not {path!r}'
             raise HierarchyError("bad-path", message, _place(place, row))
     rows = [tuple(path) for path in listed]
-    depth = _check_depth(rows, place)
-    codes, ranks = [-1] * len(rows), np.zeros(0, np.int64)
+    _check_depth(rows, place)
+    columns = []
+    for column in zip(*rows, strict=True):
+        numbers: dict[str, int] = {}
+        codes = [numbers.setdefault(name, len(numbers)) for name in column]
+        columns.append((np.array(codes, np.int64), list(numbers)))
+    return from_columns(columns, place)[:2]
+
+
+def from_columns(
+    columns: Sequence[Column], place: PlaceOf | None = None
+) -> tuple[Int64Array, tuple[str, ...], Int64Array]:
+    """Build from one column a level; see ``Hierarchy.from_columns``. Returns every row's region on the last level too.
+
+    O(rows log rows) a level.
+    """
+    codes, ranks = np.zeros(columns[0][0].size, np.int64), np.array([-1], np.int64)
     parents, names = [], []
     start = 0
-    for level, column in enumerate(zip(*rows, strict=True)):
-        ids: dict[tuple[int, str], int] = {}
-        codes = [ids.setdefault(key, len(ids)) for key in zip(codes, column, strict=True)]
-        _check_level(ids, codes, rows, level, depth, place)
-        above = np.array([code for code, _ in ids], np.int64)
-        up = ranks[above] if level else above
-        order = np.argsort(up, kind="stable")
-        keys = list(ids)
-        names += [keys[i][1] for i in order.tolist()]
+    for level, (own, texts) in enumerate(columns):
+        keys, first, codes = np.unique(codes * len(texts) + own, return_index=True, return_inverse=True)
+        # Regions come in the order in which their parents do, and below one parent in that of their first rows.
+        up = ranks[keys // len(texts)]
+        order = np.lexsort((first, up))
+        _check_level(columns, level, first, codes, place)
+        names += [texts[text] for text in (keys % len(texts))[order].tolist()]
         parents.append(up[order])
         ranks = np.empty(order.size, np.int64)
         ranks[order] = np.arange(start, start + order.size)
         start += order.size
-    return np.concatenate(parents), tuple(names)
+    return np.concatenate(parents), tuple(names), ranks[codes]
 
 
-def _check_depth(rows: list[tuple[str, ...]], place: PlaceOf | None) -> int:
+def _check_depth(rows: list[tuple[str, ...]], place: PlaceOf | None) -> None:
     if not rows or not rows[0]:
         raise HierarchyError("no-root", "a hierarchy needs at least one region")
     depth = len(rows[0])
@@ -238,25 +252,23 @@ def _check_depth(rows: list[tuple[str, ...]], place: PlaceOf | None) -> int:
                 "repeat the name of a region that has no deeper ones",
                 _place(place, row),
             )
-    return depth
 
 
 def _check_level(
-    ids: dict[tuple[int, str], int],
-    codes: list[int],
-    rows: list[tuple[str, ...]],
-    level: int,
-    depth: int,
-    place: PlaceOf | None,
+    columns: Sequence[Column], level: int, first: Int64Array, codes: Int64Array, place: PlaceOf | None
 ) -> None:
-    for (_, name), code in ids.items():
-        if _bad_name(name):
-            raise _name_error(name, _place(place, codes.index(code)))
-    if level == 0 and len(ids) > 1:
-        raise _several_roots([name for _, name in ids], _place(place, codes.index(1)))
-    if level == depth - 1 and len(ids) < len(rows):
-        seen: dict[int, int] = {}
-        for row, code in enumerate(codes):
-            if code in seen:
-                raise _twice(joined(rows[row]), _place(place, seen[code]), _place(place, row))
-            seen[code] = row
+    """Raise HierarchyError where a level's regions, which begin in rows ``first``, are not what they should be."""
+    own, texts = columns[level]
+    bad = [text for text, name in enumerate(texts) if _bad_name(name)]
+    if bad:
+        row = int(np.flatnonzero(np.isin(own, bad))[0])
+        raise _name_error(texts[own[row]], _place(place, row))
+    if level == 0 and first.size > 1:
+        rows = np.sort(first)
+        raise _several_roots([texts[text] for text in own[rows].tolist()], _place(place, int(rows[1])))
+    if level == len(columns) - 1 and first.size < codes.size:
+        again = np.ones(codes.size, np.bool_)
+        again[first] = False
+        row = int(np.flatnonzero(again)[0])
+        path = joined(of_texts[int(of_rows[row])] for of_rows, of_texts in columns)
+        raise _twice(path, _place(place, int(first[codes[row]])), _place(place, row))

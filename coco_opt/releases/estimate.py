@@ -189,9 +189,8 @@ def estimated(
     released = kind.release(measurement, method, result, config)
     for note in released.notes:
         reporter.line(note)
-    shown = Shown(
-        manifest_of(config, measurement, solvers.certificates, released), spent, measurement, method, result, truth
-    )
+    manifest = manifest_of(config, measurement, solvers.certificates, released)
+    shown = Shown(manifest, spent, measurement, method, result, truth, released.beside)
     return Estimated(kind, shown, released.files, config.output.directory / name, own, numbers=released.numbers)
 
 

@@ -104,6 +104,7 @@ class Released:
 
     ``promises`` are names of properties that ``ReleaseKind.verify`` can check; ``notes`` are lines for the user;
     ``numbers`` int64[regions] were made of the measurement and stand beside the public ones in hierarchy.parquet.
+    ``beside`` is what the page wants too and was made already, None for nothing.
     """
 
     files: Mapping[str, FileTable]
@@ -111,6 +112,7 @@ class Released:
     manifest: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     numbers: Mapping[str, Int64] = field(default_factory=dict)
+    beside: Any = None
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -126,7 +128,10 @@ class Truth:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Shown:
-    """All that the report of a release may show; ``truth`` is None wherever noise protects somebody."""
+    """All that the report of a release may show; ``truth`` is None wherever noise protects somebody.
+
+    ``beside`` is what the kind made for its page when it made the release, None where there is nothing.
+    """
 
     manifest: Mapping[str, Any]
     spent: str
@@ -134,6 +139,7 @@ class Shown:
     method: Any
     result: Any
     truth: Truth | None = None
+    beside: Any = None
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -76,10 +76,10 @@ def read_public(groups: InputLike, hierarchy: InputLike, spill: Path | None = No
         table = load(con, "hierarchy", tree_of, HIERARCHY)
         regions = read_tree(table)
         tree = regions.hierarchy
-        whole = read_group_table(listed, dict(regions.leaf_ids), len(tree.leaves))
+        whole = read_group_table(listed, regions.leaf_of, len(tree.leaves))
         if whole is not None:
             return PublicGroups(regions, tree.aggregate(whole[1]), whole[0])
-        register_leaves(table, regions.leaf_ids)
+        register_leaves(table, regions)
         loaded = load(con, "groups", listed, GROUPS)
         _check_groups(loaded, table)
         counts = _groups_of_leaves(loaded, 1, len(tree.leaves))
@@ -99,7 +99,7 @@ def read_group_counts(groups: InputLike, hierarchy: InputLike) -> PublicGroups:
         table = load(con, "hierarchy", tree_of, HIERARCHY)
         regions = read_tree(table)
         tree = regions.hierarchy
-        register_leaves(table, regions.leaf_ids)
+        register_leaves(table, regions)
         loaded = load(con, "groups", listed, GROUPS, only=("region_id",))
         checks.check_rows(loaded)
         checks.check_present(loaded, 0)
@@ -151,7 +151,7 @@ def _relate_groups(con: duckdb.DuckDBPyConnection, public: PublicGroups) -> None
         return
     assert groups is not None
     table, tree = load(con, "groups", groups, GROUPS), public.hierarchy
-    register_leaves(table, public.regions.leaf_ids)
+    register_leaves(table, public.regions)
     counts = _groups_of_leaves(table, 1, len(tree.leaves))
     known = public.group_counts[tree.leaves.start :]
     if table.rows() != known.sum() or not np.array_equal(counts, known) or _repeats_a_group(table):

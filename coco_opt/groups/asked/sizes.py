@@ -56,7 +56,9 @@ def read_public_sizes(sizes: InputLike, root: str | None = None) -> PublicGroups
     with isolated([source]) as con:
         table, tree = _open(con, source, root)
         group_counts = _group_counts(table, tree)
-    return PublicGroups(PublicRegions(tree, tuple(table.names[:-2]) or (_ONE_LEVEL,), ()), group_counts)
+    return PublicGroups(
+        PublicRegions(tree, tuple(table.names[:-2]) or (_ONE_LEVEL,), (), np.zeros(0, np.int64)), group_counts
+    )
 
 
 def read_sizes_regions(sizes: InputLike, root: str | None = None) -> PublicRegions:
@@ -67,7 +69,7 @@ def read_sizes_regions(sizes: InputLike, root: str | None = None) -> PublicRegio
     source = Input.of(sizes, "sizes")
     with isolated([source]) as con:
         table, tree = _open(con, source, root)
-    return PublicRegions(tree, tuple(table.names[:-2]) or (_ONE_LEVEL,), ())
+    return PublicRegions(tree, tuple(table.names[:-2]) or (_ONE_LEVEL,), (), np.zeros(0, np.int64))
 
 
 def _open(con: duckdb.DuckDBPyConnection, source: Input, root: str | None) -> tuple[Loaded, Hierarchy]:

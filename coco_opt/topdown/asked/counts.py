@@ -68,17 +68,19 @@ class TableCounts:
         if not leaf.size == cell.size == people.size:
             raise InputError("bad-shape", "leaves, cells and counts must have one entry a record")
         check_nonnegative(people, "negative-count", "counts")
-        _check_people(people)  # before any sum, which could wrap around
         for array, size, code in ((leaf, len(hierarchy.leaves), "unknown-leaf"), (cell, schema.size, "unknown-cell")):
             if array.size and not 0 <= int(array.min()) <= int(array.max()) < size:
                 raise InputError(code, f"leaves and cells are numbered from 0: one lies outside 0..{size - 1}")
-        keys = leaf * schema.size + cell
-        order = np.argsort(keys, kind="stable")
-        order = order[people[order] > 0]
-        keys = keys[order]
-        first = np.flatnonzero(np.append(True, keys[1:] != keys[:-1])) if keys.size else np.zeros(0, np.int64)
-        merged = np.add.reduceat(people[order], first) if keys.size else np.zeros(0, np.int64)
-        return cls._of_keys(hierarchy, schema, keys[first], merged)
+        return cls.from_keys(hierarchy, schema, leaf * schema.size + cell, people)
+
+    @classmethod
+    def from_keys(cls, hierarchy: Hierarchy, schema: Schema, keys: Int64Array, people: Int64Array) -> TableCounts:
+        """Build from cells numbered leaf by leaf (leaf * size + cell), in any order; those of one cell are added up.
+
+        Raises InputError (too-many-people). O(keys log keys), O(keys) where they rise already.
+        """
+        _check_people(people)  # before any sum, which could wrap around
+        return cls._of_keys(hierarchy, schema, *summed(keys, people))
 
     @classmethod
     def from_counts(cls, hierarchy: Hierarchy, schema: Schema, tables: npt.ArrayLike) -> TableCounts:
@@ -160,6 +162,17 @@ class TableCounts:
 
     def __repr__(self) -> str:
         return f"TableCounts({self.hierarchy!r}, {self.schema!r}: private)"
+
+
+def summed(keys: Int64Array, people: Int64Array) -> tuple[Int64Array, Int64Array]:
+    """Return keys, rising, each once, and the people of each in all; keys without people are dropped."""
+    if (keys[1:] > keys[:-1]).all() and people.all():
+        return keys, people
+    order = np.argsort(keys, kind="stable")
+    order = order[people[order] > 0]
+    keys = keys[order]
+    first = np.flatnonzero(np.append(True, keys[1:] != keys[:-1])) if keys.size else np.zeros(0, np.int64)
+    return keys[first], np.add.reduceat(people[order], first) if keys.size else np.zeros(0, np.int64)
 
 
 def _leaf_starts(hierarchy: Hierarchy) -> tuple[Int64Array, ...]:

@@ -33,7 +33,7 @@ def read_facilities(facilities: InputLike, public: PublicRegions, types: Sequenc
         named = list(table.names[1:])
         _check_types(table, named, types)
         rows = table.fetch(f"SELECT {', '.join(f'c{k}' for k in range(len(named) + 1))} FROM {{t}} ORDER BY rowid")
-        leaf_of, seen, places = dict(public.leaf_ids), set(), []
+        leaf_of, seen, places = public.leaf_of, set(), []
         counts = np.zeros((len(rows), len(types)), np.int64)
         for row, (region, *numbers) in enumerate(rows):
             if region not in leaf_of:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import prod
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,9 @@ from coco_opt.files.columns import Columns
 from coco_opt.files.inputs import Input, InputLike
 from coco_opt.files.regions import PublicRegions, register_leaves
 from coco_opt.files.source import Loaded, isolated, load, quietly
+from coco_opt.files.spill import spilling
 from coco_opt.histograms.arrays import Int64Array
+from coco_opt.topdown.asked.batched_records import count_batches
 from coco_opt.topdown.asked.counts import TableCounts
 from coco_opt.topdown.schema import Schema
 
@@ -31,7 +34,11 @@ RECORDS = Columns(first=("region_id", PERSON), optional=(COUNT,), others=True)
 
 
 def read_records(
-    public: PublicRegions, records: InputLike, schema: Schema, rows_a_person: int | None = None
+    public: PublicRegions,
+    records: InputLike,
+    schema: Schema,
+    rows_a_person: int | None = None,
+    spill: Path | None = None,
 ) -> TableCounts:
     """Count private records by leaf and cell.
 
@@ -39,11 +46,16 @@ def read_records(
     ``rows_a_person`` it has a column person_id too, no count, and at most so many rows of one person: too-many-rows.
     Raises InputError: empty-file (no record), unknown-region, unknown-value (a value that the attribute does not have),
     structural-zero, null-id, space-in-id, missing-column, not-an-integer, negative-count, too-large and the codes of
-    ``source.load``. O(rows).
+    ``source.load``. O(rows). Parquet files and frames are counted batch by batch unless persons are told apart; else
+    DuckDB holds all rows, and ``spill``, a private folder, takes what has no room of a large table meanwhile.
     """
     source = Input.of(records, "records")
-    with isolated([source]) as con:
-        table = load(con, "records", source, _columns(schema.attributes, persons=rows_a_person is not None))
+    columns = _columns(schema.attributes, persons=rows_a_person is not None)
+    counts = None if rows_a_person is not None else count_batches(public, source, schema, columns)
+    if counts is not None:
+        return counts
+    with spilling(spill, [source]) as folder, isolated([source], folder) as con:
+        table = load(con, "records", source, columns)
         checks.check_rows(table)
         where = {name: k for k, name in enumerate(table.names)}
         counted = COUNT in where and COUNT not in schema.attributes
@@ -105,7 +117,7 @@ def _check_counts(table: Loaded, column: int) -> None:
 
 
 def _check_regions(table: Loaded, column: int, public: PublicRegions) -> None:
-    register_leaves(table, public.leaf_ids)
+    register_leaves(table, public)
     checks.check_present(table, column)
     message, where = "this region is not in the hierarchy", f"{table.shown[column]!r} of the hierarchy"
     checks.check_known(table, column, "leaves.region", "unknown-region", message, where)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -40,7 +41,11 @@ class LinearEstimates(Protocol):
         """Return estimated answers [regions, answers], NaN where undetermined."""
         ...
 
-    def standard_errors(self, operator: Operator, level: int) -> Floats:
+    def of_level(self, level: int) -> Callable[[Operator, slice], Floats]:
+        """Return what gives a level's answers to many queries, as ``answers`` would, and does once what they share."""
+        ...
+
+    def standard_errors(self, operator: Operator, level: int, regions: slice = slice(None)) -> Floats:
         """Return exact standard errors [regions of level, answers], infinite where undetermined."""
         ...
 

@@ -158,15 +158,45 @@ class LinearStage:
         found = np.concatenate([np.zeros((0, operator.answers)), *blocks])
         return np.where(self.determines(operator, level), found, np.nan)
 
+    def of_level(self, level: int) -> LevelAnswers:
+        """Return the answers of a level to any number of queries: all its tables are made, once, and held."""
+        regions = len(self.hierarchy.level_range(level))
+        tables = np.empty((regions, self.operators[0].cells))
+        for at in range(0, regions, _BLOCK):
+            tables[at : at + _BLOCK] = self.tables(level, slice(at, min(at + _BLOCK, regions)))
+        return LevelAnswers(self, level, tables)
+
     def determines(self, operator: Operator, level: int) -> NDArray[np.bool_]:
         """Return which answers (answers,) of a query are determined in every region of a level."""
         return self.normal[level].determines(operator)
 
-    def standard_errors(self, operator: Operator, level: int) -> Floats:
-        """Return the exact standard errors [regions of level, answers] in people, infinite where undetermined."""
+    def standard_errors(self, operator: Operator, level: int, regions: slice = slice(None)) -> Floats:
+        """Return the exact standard errors [regions of level, answers] in people, infinite where undetermined.
+
+        ``regions`` are consecutive ones of the level, counted in it.
+        """
         from coco_opt.topdown.estimated.uncertainty import standard_errors
 
-        return standard_errors(self, operator, level)
+        return standard_errors(self, operator, level, regions)
+
+    @cached_property
+    def spreads(self) -> dict[tuple[NormalEquations, Operator], Floats]:
+        """Return what standard errors of a query have in common for all regions, by level's equations; filled later."""
+        return {}
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class LevelAnswers:
+    """A level's linear unbiased tables [regions, cells], and the answers they give."""
+
+    stage: LinearStage
+    level: int
+    tables: Floats
+
+    def __call__(self, operator: Operator, regions: slice = slice(None)) -> Floats:
+        """Return the answers [regions, answers] of consecutive regions to a query, NaN where undetermined."""
+        found = operator.apply(self.tables[regions])
+        return np.where(self.stage.determines(operator, self.level), found, np.nan)
 
 
 def linear_stage(measured: TableAnswers) -> LinearStage:

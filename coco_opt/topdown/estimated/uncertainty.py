@@ -22,27 +22,32 @@ Floats = NDArray[np.float64]
 _BLOCK = 512  # rows of a query handled at once, each a table
 
 
-def standard_errors(stage: LinearStage, operator: Operator, level: int) -> Floats:
+def standard_errors(stage: LinearStage, operator: Operator, level: int, regions: slice = slice(None)) -> Floats:
     """Return the standard errors [regions of level, answers] of a query's linear estimates, in people.
 
-    Infinite where the answers do not determine it. O(answers x cells^2 + regions x answers x queries).
+    ``regions`` are consecutive ones of the level, counted in it. Infinite where the answers do not determine it.
+    O(answers x cells^2) once for all levels of the same weights, and O(regions x answers x queries).
     """
-    regions = len(stage.hierarchy.level_range(level))
-    found = np.empty((regions, operator.answers))
     known = stage.normal[level].determines(operator)
-    rows = operator.to_sparse()
-    for begin in range(0, operator.answers, _BLOCK):
-        block = slice(begin, min(begin + _BLOCK, operator.answers))
-        found[:, block] = np.sqrt(_variances(stage, rows[block].toarray(), level))
-    return np.where(known, found, np.inf)
-
-
-def _variances(stage: LinearStage, rows: Floats, level: int) -> Floats:
-    """Return the variances [regions of level, k] of the sums of cells that ``rows`` (k, cells) weigh."""
-    solved = stage.normal[level].solve(rows)
-    found = np.zeros((len(stage.hierarchy.level_range(level)), len(rows)))
-    for query, (weight, operator) in enumerate(zip(stage.weights[level], stage.operators, strict=True)):
+    spreads = _spreads(stage, operator, level)
+    variances = np.zeros((len(stage.hierarchy.level_range(level)[regions]), operator.answers))
+    for query, (weight, spread) in enumerate(zip(stage.weights[level], spreads, strict=True)):
         if weight > 0:
-            spread = weight**2 * (operator.apply(solved) ** 2).sum(axis=1)
-            found += np.multiply.outer(stage.variances(query, level), spread)
-    return found
+            variances += np.multiply.outer(stage.variances(query, level)[regions], weight**2 * spread)
+    return np.where(known, np.sqrt(variances), np.inf)
+
+
+def _spreads(stage: LinearStage, operator: Operator, level: int) -> Floats:
+    """Return sum_k (Q_q N^+ row)_k^2 [queries, answers] for the rows of a query, 0 for queries that weigh nothing."""
+    normal = stage.normal[level]
+    if (normal, operator) not in stage.spreads:
+        found = np.zeros((len(stage.operators), operator.answers))
+        rows = operator.to_sparse()
+        for begin in range(0, operator.answers, _BLOCK):
+            block = slice(begin, min(begin + _BLOCK, operator.answers))
+            solved = normal.solve(rows[block].toarray())
+            for query, (weight, own) in enumerate(zip(stage.weights[level], stage.operators, strict=True)):
+                if weight > 0:
+                    found[query, block] = (own.apply(solved) ** 2).sum(axis=1)
+        stage.spreads[normal, operator] = found
+    return stage.spreads[normal, operator]

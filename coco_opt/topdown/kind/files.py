@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from coco_opt.errors import InputError, Place, SolverError
 from coco_opt.files.checked import positions
-from coco_opt.files.folder import ROWS_PER_GROUP, Coded, FileTable, read_columns, read_manifest
+from coco_opt.files.folder import ROWS_PER_GROUP, Coded, FileTable, Texts, read_columns, read_manifest
 from coco_opt.files.regions import region_columns, stored_regions
 from coco_opt.histograms import Hierarchy
 from coco_opt.histograms.arrays import Int64Array
@@ -20,6 +20,7 @@ from coco_opt.privacy.measurement import Asked
 from coco_opt.topdown.bounds import UNBOUNDED
 from coco_opt.topdown.constraint import LinearConstraint
 from coco_opt.topdown.estimated.best_linear import LinearEstimates
+from coco_opt.topdown.estimated.normal_equations import DENSE_CELLS
 from coco_opt.topdown.estimated.sparse_tables import SparseTables
 from coco_opt.topdown.invariants import RegionBounds
 from coco_opt.topdown.plain import schema_of
@@ -29,6 +30,8 @@ from coco_opt.topdown.schema import Schema
 
 if TYPE_CHECKING:
     import pandas as pd
+
+Columns = Mapping[str, Any]
 
 TABLES = "tables.parquet"
 EXACT = "invariants.parquet"
@@ -128,32 +131,85 @@ def estimate_table(
     Estimates may be negative and fractional, and do not add up to the tables; answers that were not determined are left
     out, and so are levels of more than ``MOST_CELLS`` and those that a solver failed on.
     """
-    parts, left_out = [], []
+    levels, left_out = [], []
+    cells = workload[0].operator.cells
     for level in range(asked.hierarchy.levels):
-        if len(asked.hierarchy.level_range(level)) * workload[0].operator.cells > MOST_CELLS:
+        here = asked.hierarchy.level_range(level)
+        if len(here) * cells > MOST_CELLS:
             left_out.append(level)
             continue
+        estimates: Iterable[Columns] = _LevelEstimates(here, level, linear, workload)
         try:
-            parts += _level_estimates(asked, linear, workload, level)
+            # Beyond, they take a solver that may fail, which must be known before a file is begun.
+            levels.append(estimates if cells <= DENSE_CELLS else tuple(estimates))
         except SolverError:
             left_out.append(level)
-    table = FileTable.of(_with_regions(asked, _joined(parts)), _ESTIMATE_TYPES) if parts else None
+    table = FileTable(_Estimates(asked, workload, tuple(levels)), _ESTIMATE_TYPES) if levels else None
     return table, left_out
 
 
-def _level_estimates(
-    asked: Asked, linear: LinearEstimates, workload: Sequence[Query], level: int
-) -> list[dict[str, NDArray[Any]]]:
-    found = []
-    for query in workload:
-        values = {
-            "estimate": linear.answers(query.operator, level),
-            "standard_error": linear.standard_errors(query.operator, level),
-        }
-        rows = _answer_rows(asked, query, level, values)
-        known = np.isfinite(rows["standard_error"])
-        found.append({name: column[known] for name, column in rows.items()})
-    return found
+@dataclass(frozen=True, eq=False, slots=True)
+class _LevelEstimates:
+    """All determined answers of a level, some of a query at a time: region, place of query and answer, and figures."""
+
+    regions: range
+    level: int
+    linear: LinearEstimates
+    workload: Sequence[Query]
+
+    def __iter__(self) -> Iterator[Columns]:
+        answers_of = self.linear.of_level(self.level)
+        first = 0
+        for query in self.workload:
+            step = max(1, ROWS_PER_GROUP // query.answers)
+            for at in range(0, len(self.regions), step):
+                some = slice(at, min(at + step, len(self.regions)))
+                here = np.asarray(self.regions[some], np.int64)
+                error = self.linear.standard_errors(query.operator, self.level, some).reshape(-1)
+                known = np.isfinite(error)
+                yield {
+                    "region": np.repeat(here, query.answers)[known],
+                    "answer": np.tile(np.arange(first, first + query.answers), here.size)[known],
+                    "estimate": answers_of(query.operator, some).reshape(-1)[known],
+                    "standard_error": error[known],
+                }
+            first += query.answers
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Estimates:
+    """The rows of all levels, a group of the file at a time."""
+
+    asked: Asked
+    workload: Sequence[Query]
+    levels: tuple[Iterable[Columns], ...]
+
+    def __iter__(self) -> Iterator[Columns]:
+        texts = [query.text for query in self.workload]
+        labels = [label for query in self.workload for label in query.labels()]
+        query_of = np.repeat(np.arange(len(texts)), [query.answers for query in self.workload])
+        for rows in _grouped(part for level in self.levels for part in level):
+            yield {
+                **region_columns(self.asked, rows["region"]),
+                "query": Texts(texts, query_of[rows["answer"]]),
+                "answer": Texts(labels, rows["answer"]),
+                "estimate": rows["estimate"],
+                "standard_error": rows["standard_error"],
+            }
+
+
+def _grouped(parts: Iterable[Columns], size: int = ROWS_PER_GROUP) -> Iterator[Columns]:
+    """Yield the same rows, ``size`` at a time, and what is left of them; at least one part."""
+    waiting: list[Columns] = []
+    rows = 0
+    for part in parts:
+        waiting.append(part)
+        rows += len(next(iter(part.values())))
+        while rows > size:
+            whole = _joined(waiting)
+            yield {name: column[:size] for name, column in whole.items()}
+            waiting, rows = [{name: column[size:] for name, column in whole.items()}], rows - size
+    yield _joined(waiting)
 
 
 def _answer_rows(asked: Asked, query: Query, level: int, values: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:

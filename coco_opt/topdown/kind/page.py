@@ -59,7 +59,7 @@ def sections_of(shown: Shown, errors: Mapping[str, Sequence[float]]) -> list[str
         _facts(shown),
         _earlier(shown, measured),
         _errors(shown.measurement.asked.levels, errors),
-        _answers(shown, best_linear(measured.alone)),
+        _answers(shown, best_linear(measured.alone) if shown.beside is None else shown.beside),
         explorer_section(_explored(shown, measured)),
         _relaxed(shown),
         _unproved(shown),
@@ -177,7 +177,7 @@ def _region(shown: Shown, linear: LinearEstimates, level: int) -> str:
         if query.answers <= MOST_ANSWERS:
             released = query.operator.apply(whole)
             estimate = linear.answers(query.operator, level, slice(place, place + 1))[0]
-            error = linear.standard_errors(query.operator, level)[place]
+            error = linear.standard_errors(query.operator, level, slice(place, place + 1))[0]
             rows += [
                 (query.text, label, f"{released[k]:,}", *_figures(float(estimate[k]), float(error[k])))
                 for k, label in enumerate(query.labels())

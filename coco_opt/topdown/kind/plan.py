@@ -108,7 +108,8 @@ def count_records(plan: Plan, records: InputLike) -> TableCounts:
     """Count records in the plan's regions and cells."""
     detail: TablesDetail = plan.detail
     assert detail.public is not None
-    counts = read_records(detail.public, records, detail.questions.schema, plan.config.method.rows_a_person)
+    rows, spill = plan.config.method.rows_a_person, plan.config.output.private
+    counts = read_records(detail.public, records, detail.questions.schema, rows, spill)
     check_exact(counts, detail.questions)
     return counts
 

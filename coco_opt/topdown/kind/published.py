@@ -55,7 +55,7 @@ def released(measurement: Measurement, method: TablesMethod, result: TablesResul
         files[MICRODATA] = person_table(asked, result.schema, runs)
         promises.append(MICRODATA_AGREE)
     notes = tuple(_notes(asked, method, measured, linear, left_out))
-    return Released(files, tuple(promises), _manifest(asked, method, measured, result), notes)
+    return Released(files, tuple(promises), _manifest(asked, method, measured, result), notes, beside=linear)
 
 
 def _manifest(asked: Asked, method: TablesMethod, measured: TableAnswers, result: TablesResult) -> dict[str, Any]:

@@ -11,7 +11,7 @@ carried up the tree, region by region, which gives variances, covariances and wh
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from statistics import NormalDist
@@ -58,6 +58,7 @@ class FullInformation:
     shape_of: Ints
     filtered: tuple[Floats, ...]
     _links: dict[int, tuple[Floats, Floats]] = field(default_factory=dict)
+    _known_errors: dict[tuple[Operator, int], Floats] = field(default_factory=dict)
 
     def answers(self, operator: Operator, level: int, regions: slice = slice(None)) -> Floats:
         """Return the estimated answers [regions of level, answers] of any query, NaN where undetermined.
@@ -65,18 +66,31 @@ class FullInformation:
         ``regions`` are consecutive ones of the level, counted in it.
         """
         found = self.means[level][regions] @ self.atoms.matrix(operator).T
-        return np.where(self._determined(operator, level)[regions], found, np.nan)
+        return np.where(self._determined(operator, level, regions), found, np.nan)
 
     def tables(self, level: int, regions: slice = slice(None)) -> Floats:
         """Return the estimated tables [regions, cells]; cells that nothing tells apart get equal parts."""
         return np.asarray((self.means[level][regions] / np.bincount(self.atoms.codes))[:, self.atoms.codes])
 
-    def standard_errors(self, operator: Operator, level: int) -> Floats:
+    def of_level(self, level: int) -> Callable[[Operator, slice], Floats]:
+        """Return what gives a level's answers to any query, of consecutive regions; all of the last query are held."""
+        held: dict[Operator, Floats] = {}
+
+        def answers(operator: Operator, regions: slice) -> Floats:
+            if operator not in held:
+                held.clear()
+                held[operator] = self.answers(operator, level)
+            return held[operator][regions]
+
+        return answers
+
+    def standard_errors(self, operator: Operator, level: int, regions: slice = slice(None)) -> Floats:
         """Return the exact standard errors [regions of level, answers] in people, infinite where undetermined.
 
-        O(different places in the tree x atoms^2 x answers): they depend on the plan and the facts, not on answers.
+        ``regions`` are consecutive ones of the level, counted in it. O(different places in the tree x atoms^2 x
+        answers): they depend on the plan and the facts, not on answers.
         """
-        return self._errors(operator, level)
+        return self._errors(operator, level, regions)
 
     def determines(self, operator: Operator, level: int) -> Flags:
         """Return which answers (answers,) of a query are determined in every region of a level."""
@@ -172,15 +186,17 @@ class FullInformation:
             self._links[number] = total, spread
         return self._links[number]
 
-    def _errors(self, operator: Operator, level: int) -> Floats:
+    def _errors(self, operator: Operator, level: int, regions: slice = slice(None)) -> Floats:
         """Return standard errors, infinite where undetermined, once for regions alike up to the root."""
-        rows, known = self.atoms.matrix(operator), self.atoms.resolves(operator)
         places, first = self._places[level]
-        start = int(self.hierarchy.level_start[level])
-        variances = np.empty((first.size, operator.answers))
-        for place, at in enumerate(first.tolist()):
-            variances[place] = self._variances(start + at, rows)
-        return np.where(known, np.sqrt(variances), np.inf)[places]
+        if (operator, level) not in self._known_errors:
+            rows, known = self.atoms.matrix(operator), self.atoms.resolves(operator)
+            start = int(self.hierarchy.level_start[level])
+            variances = np.empty((first.size, operator.answers))
+            for place, at in enumerate(first.tolist()):
+                variances[place] = self._variances(start + at, rows)
+            self._known_errors[operator, level] = np.where(known, np.sqrt(variances), np.inf)
+        return self._known_errors[operator, level][places[regions]]
 
     def _variances(self, region: int, rows: Floats) -> Floats:
         """Return the variances (k,) of combinations ``rows`` (k, atoms) of one region's table."""
@@ -299,11 +315,11 @@ class FullInformation:
             found.append((above.astype(np.int64), first.astype(np.int64)))
         return tuple(found)
 
-    def _determined(self, operator: Operator, level: int) -> Flags:
+    def _determined(self, operator: Operator, level: int, regions: slice = slice(None)) -> Flags:
         if not any(shape.structure.open.shape[1] for shape in self.shapes.found):
-            regions = len(self.hierarchy.level_range(level))
-            return np.broadcast_to(self.atoms.resolves(operator), (regions, operator.answers))
-        return np.isfinite(self._errors(operator, level))
+            here = len(self.hierarchy.level_range(level)[regions])
+            return np.broadcast_to(self.atoms.resolves(operator), (here, operator.answers))
+        return np.isfinite(self._errors(operator, level, regions))
 
     def _refuse(self, regions: Sequence[int], operator: Operator) -> None:
         for region in regions:

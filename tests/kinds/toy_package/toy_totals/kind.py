@@ -122,7 +122,7 @@ class TotalsKind:
             person, region = (table.names.index(name) for name in PERSONS.first)
             checks.check_ids(table, (person, region))
             checks.check_unique(table, (person,), "duplicate-person", "this person occurs twice", person)
-            register_leaves(table, public.leaf_ids)
+            register_leaves(table, public)
             checks.check_known(table, region, "leaves.region", "unknown-region", "is not in the hierarchy")
             rows = table.fetch(f"SELECT leaf, count(*) FROM {{t}} JOIN leaves ON c{region} = region GROUP BY leaf")
         leaves = np.zeros(len(public.hierarchy.leaves), np.int64)

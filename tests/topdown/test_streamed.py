@@ -1,0 +1,191 @@
+"""Files that are made piece by piece are those that all rows at once would give."""
+
+from __future__ import annotations
+
+import unicodedata
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pcsv
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from coco_opt.errors import InputError
+from coco_opt.files import source
+from coco_opt.files.folder import Coded, FileTable, Texts, arrow_table, parquet
+from coco_opt.files.regions import read_regions
+from coco_opt.histograms import Hierarchy
+from coco_opt.privacy import Measurement
+from coco_opt.topdown.answers import TableAnswers
+from coco_opt.topdown.asked.counts import TableCounts
+from coco_opt.topdown.asked.records import read_records
+from coco_opt.topdown.estimated.best_linear import best_linear
+from coco_opt.topdown.estimated.linear import linear_stage
+from coco_opt.topdown.kind import files
+from coco_opt.topdown.queries import parse_queries
+from coco_opt.topdown.schema import Schema
+from tests.topdown.estimation import measured, random_hierarchy
+
+SCHEMA = Schema({"race": ["a", "b", "c"], "age": ["minor", "adult"]})
+ASKED = ["detail", "race", "total"]
+
+
+def _measurement(seed: int, asked: list[str]) -> Measurement:
+    rng = np.random.default_rng(seed)
+    hierarchy = random_hierarchy(rng, 3)
+    leaves = rng.poisson(3.0, (len(hierarchy.leaves), SCHEMA.size)).astype(np.int64)
+    return measured(seed, hierarchy, SCHEMA, leaves, asked, 2)
+
+
+@settings(max_examples=25, deadline=None)
+@given(sizes=st.lists(st.integers(0, 9), min_size=1, max_size=8), at_once=st.integers(1, 12))
+def test_rows_come_in_equal_groups_and_stay_in_order(sizes: list[int], at_once: int) -> None:
+    ends = np.cumsum([0, *sizes])
+    parts = [{"row": np.arange(begin, end)} for begin, end in pairwise(ends)]
+    found = list(files._grouped(parts, at_once))
+    assert [len(one["row"]) for one in found[:-1]] == [at_once] * (len(found) - 1)
+    np.testing.assert_array_equal(np.concatenate([one["row"] for one in found]), np.arange(ends[-1]))
+
+
+@pytest.mark.parametrize("full", [False, True])
+@pytest.mark.parametrize("rows", [1, 7, 10**6])
+def test_estimates_by_pieces_are_those_of_whole_levels(full: bool, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    measurement = _measurement(rows, ASKED)
+    linear = best_linear(TableAnswers.of(measurement), full)
+    workload = parse_queries([*ASKED, "age"], SCHEMA)
+    monkeypatch.setattr(files, "ROWS_PER_GROUP", rows)
+    table, left_out = files.estimate_table(measurement.asked, linear, workload)
+    assert table is not None
+    assert not left_out
+    found = arrow_table(table).to_pandas()
+    expected = []
+    for level in range(3):
+        paths = [measurement.hierarchy.paths[region] for region in measurement.hierarchy.level_range(level)]
+        for query in workload:
+            errors = linear.standard_errors(query.operator, level)
+            answers = linear.answers(query.operator, level)
+            expected += [
+                (level, path, query.text, label, answers[at, k], errors[at, k])
+                for at, path in enumerate(paths)
+                for k, label in enumerate(query.labels())
+            ]
+    columns = ["level", "region", "query", "answer", "estimate", "standard_error"]
+    assert list(found[columns].itertuples(index=False, name=None)) == expected
+
+
+def test_undetermined_answers_are_left_out() -> None:
+    measurement = _measurement(3, ["race", "total"])
+    table, _ = files.estimate_table(
+        measurement.asked, linear_stage(TableAnswers.of(measurement)), parse_queries(["age", "race"], SCHEMA)
+    )
+    assert table is not None
+    assert set(arrow_table(table).column("query").to_pylist()) == {"race"}
+
+
+def test_texts_are_written_as_they_would_be_one_by_one() -> None:
+    codes = np.array([2, 0, 2, 2, 0])
+    texts: list[str | None] = ["north", "east", "south"]
+    plain: dict[str, Any] = {"region": [texts[code] for code in codes]}
+    one_by_one = parquet(FileTable.of(plain, {}))
+    assert parquet(FileTable.of({"region": Texts(texts, codes)}, {})) == one_by_one
+    assert (
+        arrow_table(FileTable.of({"region": Coded(texts, codes)}, {})).column("region").to_pylist() == plain["region"]
+    )
+
+
+PEOPLE = Schema({"sex": ["female", "male"], "age": ["child", "é", "old"]}, ["sex = male & age = old"])
+REGIONS = "region_id,nation,state\n1,all,east\n2,all,west\n3,all,é\n"
+ROW = st.tuples(
+    st.sampled_from(["1", "2", "3"]),
+    st.sampled_from(["female", "male"]),
+    st.sampled_from(["child", "é"]),
+    st.integers(0, 3),
+)
+WRONG = {
+    "region": ("4", "male", "child", 1),
+    "no region": (None, "male", "child", 1),
+    "value": ("1", "other", "child", 1),
+    "no value": ("1", "male", None, 1),
+    "structural zero": ("1", "male", "old", 1),
+    "negative": ("1", "male", "child", -1),
+    "too many": ("1", "male", "child", 2**60),
+    "many in all": ("1", "male", "child", 2**53),
+    "no count": ("1", "male", "child", None),
+}
+
+
+def _read(folder: Path, rows: list[tuple[Any, ...]], form: str, *, whole_ids: bool = False) -> TableCounts:
+    (folder / "regions.csv").write_text(REGIONS, encoding="utf-8")
+    regions, sexes, ages, counts = zip(*rows, strict=True) if rows else ((), (), (), ())
+    kind = pa.int64() if whole_ids else pa.string()
+    columns = {
+        "age": pa.array([None if age is None else unicodedata.normalize("NFD", age) for age in ages], pa.string()),
+        "region_id": pa.array([None if one is None else int(one) if whole_ids else one for one in regions], kind),
+        "count": pa.array(counts, pa.int64()),
+        "sex": pa.array(sexes, pa.string()),
+        "more": pa.array([0.5] * len(rows), pa.float64()),
+    }
+    path = folder / f"persons.{form}"
+    write: Any = pq.write_table if form == "parquet" else pcsv.write_csv
+    write(pa.table(columns), path)
+    return read_records(read_regions(folder / "regions.csv"), path, PEOPLE)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(rows=st.lists(ROW, min_size=1, max_size=20), at_once=st.integers(1, 8), whole_ids=st.booleans())
+def test_batches_are_counted_as_texts_are(
+    rows: list[tuple[Any, ...]], at_once: int, whole_ids: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source, "_BATCH", at_once)
+    found, texts = _read(tmp_path, rows, "parquet", whole_ids=whole_ids), _read(tmp_path, rows, "csv")
+    for one, other in zip(found.arrays, texts.arrays, strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert found.identity() == texts.identity()
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_is_wrong_in_a_batch_is_told_as_of_texts(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source, "_BATCH", 2)
+    rows = [("1", "male", "child", 1), ("2", "female", "é", 2), ("3", "male", "child", 1), WRONG[name]]
+    errors = []
+    for form in ("parquet", "csv"):
+        with pytest.raises(InputError) as caught:
+            _read(tmp_path, rows, form)
+        errors.append(caught.value)
+    assert errors[0].code == errors[1].code
+    assert [one.place is None or one.place.column for one in errors[:1]] == [
+        one.place is None or one.place.column for one in errors[1:]
+    ]
+
+
+def test_good_batches_need_no_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise AssertionError("the table was brought into DuckDB")
+
+    monkeypatch.setattr("coco_opt.topdown.asked.records.load", refused)
+    assert _read(tmp_path, [("1", "male", "child", 1)], "parquet").identity()["persons"] == 1
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    keys=st.lists(
+        st.tuples(st.integers(0, 2), st.integers(0, 2), st.integers(0, 2)), min_size=1, max_size=12, unique=True
+    )
+)
+def test_columns_make_the_tree_that_paths_make(keys: list[tuple[int, int, int]]) -> None:
+    paths = [("root", f"a{one}", f"b{two}", f"c{three}") for one, two, three in keys]
+    columns = []
+    for column in zip(*paths, strict=True):
+        texts = sorted(set(column), reverse=True)
+        columns.append((np.array([texts.index(name) for name in column]), texts))
+    tree, leaf = Hierarchy.from_columns(columns)
+    expected = Hierarchy.from_paths(paths)
+    assert tree.paths == expected.paths
+    assert [tree.paths[tree.leaves.start + at] for at in leaf - tree.leaves.start] == ["/".join(path) for path in paths]
