@@ -15,6 +15,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -340,10 +341,12 @@ class _Pieces:
         self._path = path
         self._stamp = _stamp(path)
         self._lock = Lock()
-        self._kept: dict[int, Any] = {}
+        self._kept: OrderedDict[int, Any] = OrderedDict()
         names = ("question", "start", "count", "width")
         parts = list(read_parts(path, tuple(_PACKED_TYPES), only=names))
         self._rows = {name: _whole_numbers(path, parts, name) for name in names}
+        # Whoever reads some regions reads their answers to one question after the other.
+        self._most = 1 + np.unique(self._rows["question"]).size
         self._group = np.repeat(np.arange(len(parts)), [part.num_rows for part in parts])
         self._within = np.concatenate([np.arange(0), *(np.arange(part.num_rows) for part in parts)])
         self._file = quietly(path, lambda: pq.ParquetFile(path, page_checksum_verification=True))
@@ -368,10 +371,11 @@ class _Pieces:
         group = int(self._group[row])
         with self._lock:
             if group not in self._kept:
-                while len(self._kept) > 1:
-                    del self._kept[next(iter(self._kept))]
+                while len(self._kept) >= self._most:
+                    self._kept.popitem(last=False)
                 columns = ["differences", "wide"]
                 self._kept[group] = quietly(self._path, lambda: self._file.read_row_group(group, columns=columns))
+            self._kept.move_to_end(group)
             table = self._kept[group]
         differences, wide = (table.column(name)[int(self._within[row])].as_buffer() for name in ("differences", "wide"))
         count, width = (int(self._rows[name][row]) for name in ("count", "width"))

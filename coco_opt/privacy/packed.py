@@ -48,17 +48,23 @@ class Packed:
         return cls(values.size, _WIDE_BYTES, differences.astype("<i8").tobytes(), b"")
 
     def values(self) -> Int64:
-        """Return the answers as a new array; ProblemError where the parts do not fit together. O(answers)."""
+        """Return the answers as a new array; see ``unpack``."""
+        values = np.empty(self.count, np.int64)
+        self.unpack(values)
+        return values
+
+    def unpack(self, values: Int64) -> None:
+        """Write all answers into an array; ProblemError where the parts do not fit together. O(answers)."""
         if self.width not in WIDTHS or len(self.differences) != self.width * self.count:
             raise ProblemError("packed answers do not have the length that they state")
         narrow = np.frombuffer(self.differences, f"<i{self.width}")
-        values = narrow.astype(np.int64)
         wide = np.frombuffer(self.wide, "<i8")
         aside = np.flatnonzero(narrow == np.iinfo(narrow.dtype).min) if self.width < _WIDE_BYTES else np.empty(0, int)
         if aside.size != wide.size:
             raise ProblemError("packed answers do not have as many wide differences as they state")
+        values[:] = narrow
         values[aside] = wide
-        return np.cumsum(values, out=values)
+        np.cumsum(values, out=values)
 
     def __reduce__(self) -> tuple[Callable[..., Packed], tuple[Any, ...]]:
         # As arrays the bytes can lie beside what is pickled, and be mapped into memory (``coco_opt.execution.handed``).
@@ -104,7 +110,11 @@ class PackedAnswers:
         at, piece = begin, first
         while at < end:
             start, stop = int(self._starts[piece]), min(end, int(self._starts[piece + 1]))
-            values[at - begin : stop - begin] = self._piece(piece)[at - start : stop - start]
+            part = values[at - begin : stop - begin]
+            if part.size == self._starts[piece + 1] - start:
+                self._load(piece).unpack(part)
+            else:
+                part[:] = self._piece(piece)[at - start : stop - start]
             at, piece = stop, piece + 1
         return _frozen(values)
 

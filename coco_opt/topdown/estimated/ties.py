@@ -19,14 +19,20 @@ Floats = NDArray[np.float64]
 Bits = NDArray[np.uint64]
 
 PRECISION = 1e-6  # people; a solver's numbers this near a whole one, or each other, are not told apart
+_AT_ONCE = 1 << 20  # answers read together
 _STEP, _FIRST, _SECOND = (np.uint64(k) for k in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
 
 
 def seed_of(measurement: Measurement) -> int:
-    """Return a seed from all that was asked and answered: the same measurements have the same one, on any machine."""
+    """Return a seed from all that was asked and answered: the same measurements have the same one, on any machine.
+
+    O(answers) time, and memory for some of them.
+    """
     code = hashlib.sha256(f"coco-opt rounding {measurement.identity}".encode())
     for one in (answers for each in measurement.every for answers in each.answers):
-        code.update(np.ascontiguousarray(one.values, dtype="<i8").data)
+        size = int(one.offsets[-1])
+        for at in range(0, size, _AT_ONCE):
+            code.update(np.ascontiguousarray(one.read(at, min(at + _AT_ONCE, size)), dtype="<i8").data)
     return int.from_bytes(code.digest()[:8], "little")
 
 
