@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -15,14 +16,16 @@ from coco_experiments.beyond import (
     budgets,
     convex_relative,
     frontier,
+    kept,
     relative_entropy,
     study,
     west_coast,
     which_method,
 )
+from coco_experiments.beyond.kept import Kept
 from coco_experiments.beyond.questions import cells, grown
 from coco_experiments.beyond.relative_entropy import RelativeEntropy
-from coco_experiments.beyond.study import MATCHING, Result, Way
+from coco_experiments.beyond.study import MATCHING, Finding, Result, Way
 from coco_experiments.kuo2018.cases import Case
 from coco_experiments.kuo2018.draws import Draws, errors_by_level
 from coco_experiments.kuo2018.methods import jointly, leaves_only, matched
@@ -61,10 +64,31 @@ def test_small_runs_write_what_they_show(module: ModuleType, tmp_path: Path) -> 
 
 
 def test_ways_read_the_noise_that_the_papers_methods_read(case: Case) -> None:
-    found = study.study("test", case, study.usual_ways(case), (5,), Recorder())
+    found = study.study("test", case, study.usual_ways(case), (5,), Recorder(), Kept())
     draws = Draws(case, 5)
     for result, method in zip(found, (matched(("Hc",) * 3), jointly("l1"), leaves_only("Hc")), strict=True):
         assert result.errors == [errors_by_level(case, method.run(draws, Fraction(1)))]
+
+
+def test_a_study_that_was_stopped_goes_on_where_it_was(
+    case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(seeds: Sequence[int], found: Kept) -> list[Result]:
+        return study.study("test", case, study.usual_ways(case), seeds, Recorder(), found)
+
+    first = run((5,), study.kept_of(tmp_path))
+    asked: list[int] = []
+    estimated = study.estimated
+    monkeypatch.setattr(study, "estimated", lambda *given: asked.append(1) or estimated(*given))
+    both = run((5, 6), study.kept_of(tmp_path))
+    assert len(asked) == 3  # the second seed alone
+    assert [one.findings[:1] for one in both] == [one.findings for one in first]
+    other = Case.of(case.name, made_counts(2, 2, 60, 12, np.random.default_rng(9)), 15)
+    study.study("test", other, study.usual_ways(case)[:1], (5,), Recorder(), study.kept_of(tmp_path))
+    assert len(asked) == 4  # other data of that name
+    monkeypatch.setattr(kept, "_digest_of_code", lambda: "changed")
+    run((5,), study.kept_of(tmp_path))
+    assert len(asked) == 7
 
 
 def test_results_are_compared_within_their_setting_and_tables_that_do_not_add_up_are_told(case: Case) -> None:
@@ -73,10 +97,11 @@ def test_results_are_compared_within_their_setting_and_tables_that_do_not_add_up
     results = [Result(case, way) for way in (*ways, other, replace(other, setting=""))]
     of = study.beside(results, MATCHING)
     assert [of(one) for one in results] == [results[0], results[1], results[1], results[0]]
-    results[0].add(case.truth, 0.0)
+    results[0].findings.append(Finding.of(case, case.truth, 0.0))
     assert results[0].errors == [(0.0,) * 3]
     assert results[0].failures == []
-    results[0].add([case.truth[0], case.truth[2], case.truth[1], *case.truth[3:]], 0.0)
+    swapped = [case.truth[0], case.truth[2], case.truth[1], *case.truth[3:]]
+    results[0].findings.append(Finding.of(case, swapped, 0.0))
     assert len(results[0].failures) == 2  # the root still adds up
 
 

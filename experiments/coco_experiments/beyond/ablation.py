@@ -16,6 +16,7 @@ from coco_experiments.beyond.study import (
     asked_cases,
     error_table,
     finish,
+    kept_of,
     panels,
     study,
     usual_ways,
@@ -47,7 +48,7 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
     asked = asked_cases(data, TAXI_GROWTH, small=small)
     found: list[Result] = []
     for case, growth in asked:
-        found += study(NAME, case, ways_of(case, growth), SEEDS[:1] if small else SEEDS, reporter)
+        found += study(NAME, case, ways_of(case, growth), SEEDS[:1] if small else SEEDS, reporter, kept_of(out))
     notes = (f"Buckets of max(1, c x size) sizes, c = {GROWTH[:3]} on Hawaii and {TAXI_GROWTH} on Taxi, root first.",)
     table = error_table("Questions and prior", found, MATCHING, notes=notes)
     figure = comparison(out / NAME, panels(found), "mean distance (entities) a region", log=True)

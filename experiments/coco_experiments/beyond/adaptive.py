@@ -14,7 +14,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coco_experiments.beyond.questions import BUCKETS, EPSILON, GROWTH, NEIGHBOURS, grown, planned
-from coco_experiments.beyond.study import Result, Way, asked_cases, error_table, estimated, finish, panels, study
+from coco_experiments.beyond.study import (
+    Finding,
+    Result,
+    Way,
+    asked_cases,
+    error_table,
+    estimated,
+    finish,
+    kept_of,
+    panels,
+    study,
+)
 from coco_experiments.experiment import Outcome, Reporter
 from coco_experiments.kuo2018.answers import split_evenly
 from coco_experiments.kuo2018.cases import Case
@@ -85,7 +96,7 @@ def adaptively(case: Case, way: Way, seeds: Sequence[int], reporter: Reporter) -
     for done, seed in enumerate(seeds, 1):
         first, second = asked_twice(case, way.questions.growth[0], seed)
         found, seconds = estimated(second, "posterior", [first])
-        result.add(found.histograms, seconds)
+        result.findings.append(Finding.of(case, found.histograms, seconds))
         reporter.progress(f"{NAME} {case.name}, adaptive", done, len(seeds))
     return result
 
@@ -98,7 +109,7 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
     for case, growth in asked:
         fixed, _ = grown(case, growth)
         ways = [Way(BUCKETS, "posterior", fixed), Way("posterior, planner's questions", "posterior", planned(case))]
-        found += study(NAME, case, ways if any(growth) else ways[1:], seeds, reporter)
+        found += study(NAME, case, ways if any(growth) else ways[1:], seeds, reporter, kept_of(out))
         found.append(adaptively(case, Way(ADAPTIVE, "posterior", fixed), seeds, reporter))
     notes = (
         "NOT A RELEASE: the lower levels' questions depend on the root's answer. Even split, total epsilon 1.",

@@ -15,6 +15,7 @@ from coco_experiments.beyond.study import (
     error_table,
     finish,
     hawaii_to_tracts,
+    kept_of,
     study,
     usual_ways,
 )
@@ -82,7 +83,7 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
     found: list[Result] = []
     for case, questions in asked:
         ways = ways_of(case, questions, SMALL_EPSILONS if small else EPSILONS)
-        found += study(NAME, case, ways, SEEDS[:1] if small else SEEDS, reporter)
+        found += study(NAME, case, ways, SEEDS[:1] if small else SEEDS, reporter, kept_of(out))
     notes = (
         f"Even split but for bottom-up. Hawaii's buckets grow by {GROWTH[:3]}, root first; Taxi is asked for cells.",
     )

@@ -15,7 +15,18 @@ import numpy as np
 
 from coco_experiments.beyond.questions import CELLS, Questions, cells
 from coco_experiments.beyond.relative_entropy import RelativeEntropy, learned, solved
-from coco_experiments.beyond.study import JOINT, Result, Way, error_table, finish, seconds_table, study, usual_ways
+from coco_experiments.beyond.study import (
+    JOINT,
+    Finding,
+    Result,
+    Way,
+    error_table,
+    finish,
+    kept_of,
+    seconds_table,
+    study,
+    usual_ways,
+)
 from coco_experiments.experiment import Cell, Outcome, Reporter, Table
 from coco_experiments.kuo2018.cases import Case, hawaii_case, small_cases, taxi_case, top
 from coco_opt.choices import SolverChoices
@@ -96,8 +107,8 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
         for seed in seeds:
             histograms, last, seconds = relative(case, cells(case), seed)
             programs.append(last)
-            result.add(histograms, seconds)
-        found += [*study(NAME, case, ways, seeds, reporter), result]
+            result.findings.append(Finding.of(case, histograms, seconds))
+        found += [*study(NAME, case, ways, seeds, reporter, kept_of(out)), result]
     tables = {
         "": error_table("The convex relative, total epsilon 1", found, JOINT),
         "_certificates": certificates(programs),

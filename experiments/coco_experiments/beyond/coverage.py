@@ -5,8 +5,6 @@ Total epsilon 1, independent noise, even split, growth of buckets fixed beforeha
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 from fractions import Fraction
@@ -16,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-import coco_opt
+from coco_experiments.beyond.kept import Kept
 from coco_experiments.beyond.questions import GROWTH, Questions, cells, grown
 from coco_experiments.experiment import Cell, Outcome, Reporter, Table, write_csv
 from coco_experiments.kuo2018.cases import Case, hawaii_case, small_cases, taxi_case
@@ -104,49 +102,22 @@ def _coverage(
     )
 
 
-class Kept:
-    """What was found so far, in a file: seeds take a minute each, and a run that was stopped goes on where it was.
-
-    What other code found is left out.
-    """
-
-    def __init__(self, file: Path) -> None:
-        self._file, self._code = file, _digest_of_code()
-        self.found: dict[str, Levels] = {}
-        if file.exists():
-            read = json.loads(file.read_text())
-            if read["code"] == self._code:
-                for key, kinds in read["found"].items():
-                    self.found[key] = {
-                        kind: [[Coverage(*one) for one in level] for level in levels] for kind, levels in kinds.items()
-                    }
-
-    def keep(self, key: str, levels: Levels) -> None:
-        """Add one seed of one case."""
-        self.found[key] = levels
-        found = {
-            name: {kind: [[astuple(one) for one in level] for level in rows] for kind, rows in kinds.items()}
-            for name, kinds in self.found.items()
-        }
-        self._file.parent.mkdir(parents=True, exist_ok=True)
-        self._file.write_text(json.dumps({"code": self._code, "found": found}))
-
-
-def _digest_of_code() -> str:
-    """Return a digest of the estimator's source files."""
-    code = hashlib.sha256()
-    root = Path(coco_opt.__file__).parent
-    for file in sorted([*root.glob("groups/**/*.py"), *root.glob("kernels/*.py")]):
-        code.update(file.read_bytes())
-    return code.hexdigest()
-
-
 def measured(case: Case, questions: Questions, seed: int, reporter: Reporter) -> Levels:
     """Return the coverage under one seed."""
     estimate = posterior_estimate(questions.measured(case, seed), SolverChoices(), sizes=True)
     if not estimate.convergence.converged:
         reporter.note(f"{case.name}, {questions.name}, seed {seed}: the chains did not converge")
     return coverage_of(case, estimate)
+
+
+def as_lists(found: Levels) -> dict[str, list[list[list[float]]]]:
+    """Return what ``from_lists`` reads: numbers and lists of them."""
+    return {kind: [[list(astuple(one)) for one in level] for level in levels] for kind, levels in found.items()}
+
+
+def from_lists(found: dict[str, list[list[list[float]]]]) -> Levels:
+    """Return the coverage that ``as_lists`` wrote."""
+    return {kind: [[Coverage(*one) for one in level] for level in levels] for kind, levels in found.items()}
 
 
 def interval_rows(case: Case, questions: Questions, found: Sequence[Levels]) -> list[tuple[Cell, ...]]:
@@ -195,9 +166,9 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
     for done, seed in enumerate(seeds, 1):
         for (case, one), levels in zip(asked, found, strict=True):
             key = f"{case.name}, {one.name}, {seed}"
-            if key not in kept.found:
-                kept.keep(key, measured(case, one, seed, reporter))
-            levels.append(kept.found[key])
+            if key not in kept:
+                kept[key] = as_lists(measured(case, one, seed, reporter))
+            levels.append(from_lists(kept[key]))
         table = table_of(asked, found)
         file = write_csv(out / f"{NAME}.csv", table)
         reporter.progress(NAME, done, len(seeds))

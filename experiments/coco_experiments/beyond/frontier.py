@@ -7,7 +7,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from coco_experiments.beyond.questions import Questions, leaves_alone
-from coco_experiments.beyond.study import BOTTOM_UP, Result, Way, asked_cases, error_table, finish, study
+from coco_experiments.beyond.study import BOTTOM_UP, Result, Way, asked_cases, error_table, finish, kept_of, study
 from coco_experiments.curves import AxisStyle, Curve, CurvePanel, draw
 from coco_experiments.experiment import Outcome, Reporter
 from coco_experiments.kuo2018.cases import Case
@@ -55,7 +55,7 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
     asked = asked_cases(data, small=small)
     found: list[Result] = []
     for case, growth in asked:
-        found += study(NAME, case, ways_of(case, growth), SEEDS[:1] if small else SEEDS, reporter)
+        found += study(NAME, case, ways_of(case, growth), SEEDS[:1] if small else SEEDS, reporter, kept_of(out))
     notes = ("Splits root first; bottom-up spends all on the leaves.",)
     table = error_table("By split, total epsilon 1", found, BOTTOM_UP, "split", notes)
     style = AxisStyle("error at the leaves", "error at the root")

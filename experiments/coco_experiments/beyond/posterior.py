@@ -12,7 +12,17 @@ from pathlib import Path
 import numpy as np
 
 from coco_experiments.beyond.questions import CELLS, GROWTH, PLANNED, Questions, cells, grown, planned
-from coco_experiments.beyond.study import JOINT, Result, Way, error_table, finish, seconds_table, study, usual_ways
+from coco_experiments.beyond.study import (
+    JOINT,
+    Result,
+    Way,
+    error_table,
+    finish,
+    kept_of,
+    seconds_table,
+    study,
+    usual_ways,
+)
 from coco_experiments.experiment import Cell, Outcome, Reporter, Table
 from coco_experiments.kuo2018.cases import Case, hawaii_case, small_cases, taxi_case
 from coco_experiments.kuo2018.joint import TAXI_MAX_SIZE
@@ -77,7 +87,7 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
     seeds = SMALL_SEEDS if small else SEEDS
     found: list[Result] = []
     for case, questions in asked:
-        found += study(NAME, case, ways_of(case, with_planned(case, questions)), seeds, reporter)
+        found += study(NAME, case, ways_of(case, with_planned(case, questions)), seeds, reporter, kept_of(out))
     tables = {
         "": error_table("The posterior, total epsilon 1", found, JOINT, notes=NOTES),
         "_planned": planned_table(found),

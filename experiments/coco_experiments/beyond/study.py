@@ -5,15 +5,17 @@ Ways that ask the same questions at the same epsilon read the same noise, seed b
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
 from time import process_time
 
 import numpy as np
 
+from coco_experiments.beyond.kept import Kept
 from coco_experiments.beyond.questions import EPSILON, GROWTH, Questions, cells, leaves_alone
 from coco_experiments.experiment import Cell, Outcome, Reporter, Table, write_csv
 from coco_experiments.kuo2018.cases import Case, hawaii_case, small_cases, taxi_case, top
@@ -29,7 +31,6 @@ from coco_opt.histograms import CountOfCounts
 from coco_opt.privacy import Measurement
 
 MATCHING, JOINT, BOTTOM_UP = "matching, cells", "joint, cells", "bottom-up"
-_KNOWN: dict[tuple[object, ...], tuple[GroupsResult, float]] = {}  # several experiments of a run ask for the same
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,31 +44,56 @@ class Way:
     setting: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One seed's table: errors by level, processor seconds, the regions that are not their children's sum."""
+
+    errors: list[float]
+    seconds: float
+    broken: list[str]
+    converged: bool
+
+    @classmethod
+    def of(cls, case: Case, histograms: Sequence[CountOfCounts], seconds: float, *, converged: bool = True) -> Finding:
+        """Return what a released table of a case is worth."""
+        tree = case.hierarchy
+        broken = [
+            str(tree.paths[region])
+            for region in range(tree.regions)
+            if len(tree.children(region))
+            and not histograms[region].equals(CountOfCounts.total(histograms[c] for c in tree.children(region)))
+        ]
+        return cls(list(errors_by_level(case, histograms)), seconds, broken, converged)
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class Result:
-    """One way on one case: the errors by level and the processor seconds of every seed, and what did not hold."""
+    """One way on one case: what was found under every seed."""
 
     case: Case
     way: Way
-    errors: list[Levels] = field(default_factory=list)
-    seconds: list[float] = field(default_factory=list)
-    failures: list[str] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def errors(self) -> list[Levels]:
+        """Return the errors by level of every seed."""
+        return [tuple(one.errors) for one in self.findings]
 
     @property
     def means(self) -> tuple[Mean, ...]:
         """Return the mean error of each level."""
         return means_of(self.errors)
 
-    def add(self, histograms: Sequence[CountOfCounts], seconds: float) -> None:
-        """Keep one seed's table, and a failure where it does not add up."""
-        self.errors.append(errors_by_level(self.case, histograms))
-        self.seconds.append(seconds)
-        tree = self.case.hierarchy
-        for region in range(tree.regions):
-            children = tree.children(region)
-            if len(children) and not histograms[region].equals(CountOfCounts.total(histograms[c] for c in children)):
-                name = f"{self.case.name}, {self.way.name}"
-                self.failures.append(f"{name}: {tree.paths[region]} is not its children's sum")
+    @property
+    def seconds(self) -> float:
+        """Return the mean processor seconds of a seed."""
+        return float(np.mean([one.seconds for one in self.findings]))
+
+    @property
+    def failures(self) -> list[str]:
+        """Return a line for every region of every seed that is not its children's sum."""
+        name = f"{self.case.name}, {self.way.name}"
+        return [f"{name}: {path} is not its children's sum" for one in self.findings for path in one.broken]
 
 
 def hawaii_to_tracts(folder: Path | None) -> Case:
@@ -93,25 +119,48 @@ def usual_ways(case: Case, epsilon: Fraction = EPSILON, setting: str = "") -> li
     ]
 
 
-def study(name: str, case: Case, ways: Sequence[Way], seeds: Sequence[int], reporter: Reporter) -> list[Result]:
-    """Return what every way makes of one case under each seed."""
+def study(
+    name: str, case: Case, ways: Sequence[Way], seeds: Sequence[int], reporter: Reporter, kept: Kept
+) -> list[Result]:
+    """Return what every way makes of one case under each seed; what is kept already is not found again."""
     results = [Result(case, way) for way in ways]
     for done, seed in enumerate(seeds, 1):
         noisy: dict[tuple[object, ...], Measurement] = {}
         for result in results:
             way = result.way
-            asked = way.questions.growth, way.questions.split, way.epsilon
-            key = case.name, case.max_size, *asked, way.consistency, seed
-            if key not in _KNOWN:
+            key = f"{_asked(case, way)}, {way.consistency}, seed {seed}"
+            if key not in kept:
+                asked = way.questions.growth, way.questions.split, way.epsilon
                 if asked not in noisy:
                     noisy[asked] = way.questions.measured(case, seed, way.epsilon)
-                _KNOWN[key] = estimated(noisy[asked], way.consistency)
-            found, seconds = _KNOWN[key]
-            result.add(found.histograms, seconds)
-            if found.convergence is not None and not found.convergence.converged:
+                kept[key] = asdict(_finding(case, *estimated(noisy[asked], way.consistency)))
+            found = Finding(**kept[key])
+            result.findings.append(found)
+            if not found.converged:
                 reporter.note(f"{case.name}, {way.name} {way.setting}, seed {seed}: the chains did not converge")
         reporter.progress(f"{name} {case.name}", done, len(seeds))
     return results
+
+
+def kept_of(out: Path) -> Kept:
+    """Return what the studies that write to a folder found so far: several ask for the same."""
+    return Kept(out / "beyond_found.json")
+
+
+def _asked(case: Case, way: Way) -> str:
+    """Return a name of the data and of what a way asks of them."""
+    truth = hashlib.sha256()
+    for one in case.truth:
+        truth.update(one.sizes.tobytes())
+        truth.update(one.counts.tobytes())
+    growth, split = ("/".join(map(str, numbers)) for numbers in (way.questions.growth, way.questions.split))
+    name = f"{case.name} {truth.hexdigest()[:16]}, K {case.max_size}"
+    return f"{name}, growth {growth}, split {split}, epsilon {way.epsilon}"
+
+
+def _finding(case: Case, found: GroupsResult, seconds: float) -> Finding:
+    converged = found.convergence is None or found.convergence.converged
+    return Finding.of(case, found.histograms, seconds, converged=converged)
 
 
 def estimated(
@@ -157,10 +206,7 @@ def error_table(
 def seconds_table(results: Sequence[Result], setting: str = "") -> Table:
     """Return the mean seconds of processor time a run, noise left out."""
     moving = (setting,) if setting else ()
-    rows = [
-        (one.case.name, *((one.way.setting,) if setting else ()), one.way.name, float(np.mean(one.seconds)))
-        for one in results
-    ]
+    rows = [(one.case.name, *((one.way.setting,) if setting else ()), one.way.name, one.seconds) for one in results]
     note = "Of all threads together; the first run of all compiles."
     return Table("Processor seconds a run", ("data", *moving, "method", "seconds"), tuple(rows), (note,))
 

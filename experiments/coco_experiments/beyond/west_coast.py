@@ -11,7 +11,7 @@ from pathlib import Path
 
 from coco_experiments.beyond.posterior import ways_of, with_planned
 from coco_experiments.beyond.questions import cells
-from coco_experiments.beyond.study import MATCHING, Result, error_table, finish, panels, seconds_table, study
+from coco_experiments.beyond.study import MATCHING, Result, error_table, finish, kept_of, panels, seconds_table, study
 from coco_experiments.experiment import Outcome, Reporter
 from coco_experiments.kuo2018.cases import hawaiian_case, housing_case, small_cases, west_coast, white_case
 from coco_experiments.plots import comparison
@@ -29,7 +29,7 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
     found: list[Result] = []
     for case in cases:
         questions = with_planned(case, [cells(case)])[-1:]
-        found += study(NAME, case, ways_of(case, questions), SEEDS, reporter)
+        found += study(NAME, case, ways_of(case, questions), SEEDS, reporter, kept_of(out))
     notes = ("Bottom-up spends all on the leaves. Where no planner's buckets are shown it asks for cells.",)
     errors = error_table("West Coast, total epsilon 1", found, MATCHING, notes=notes)
     tables = {"": errors, "_seconds": seconds_table(found)}

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from coco_experiments.beyond.questions import planned
-from coco_experiments.beyond.study import MATCHING, Result, Way, beside, error_table, finish, study, usual_ways
+from coco_experiments.beyond.study import MATCHING, Result, Way, beside, error_table, finish, kept_of, study, usual_ways
 from coco_experiments.curves import AxisStyle, Curve, CurvePanel, draw
 from coco_experiments.experiment import Cell, Outcome, Reporter, Table
 from coco_experiments.kuo2018.cases import Case
@@ -101,7 +101,8 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
     for levels, groups in grid:
         case = made(levels, groups, 30 if small else MAX_SIZE)
         places[case.name] = levels, groups
-        found += study(NAME, case, [way for one in epsilons for way in ways_of(case, one)], seeds, reporter)
+        ways = [way for one in epsilons for way in ways_of(case, one)]
+        found += study(NAME, case, ways, seeds, reporter, kept_of(out))
     errors = error_table("Which method where", found, MATCHING, "total epsilon")
     tables = {"": errors, "_map": map_table(found, places)}
     figures = draw(out / NAME, curves(found, places), AxisStyle("groups a leaf", "error / error of Algorithm 1"))
