@@ -72,10 +72,11 @@ def written(
     """Write a folder with the tables of given leaves, microdata, and stated answers."""
     asked, every = asked_of(schema, tree), tree.aggregate(np.asarray(leaves).astype(np.int64))
     levels = [tree.level_range(level) for level in range(tree.levels)]
-    runs = CellRuns.of([SparseTables.of(every[level.start : level.stop]) for level in levels])
+    tables = [SparseTables.of(every[level.start : level.stop]) for level in levels]
+    runs = CellRuns.of(tables)
     few = every.sum() < 10**6
     files: dict[str, Content] = {
-        "tables.parquet": cell_table(asked, schema, runs),
+        "tables.parquet": cell_table(asked, schema, tables),
         "hierarchy.parquet": region_table(asked),
         **({"microdata.parquet": person_table(asked, schema, runs, rows)} if few else {}),
         **({} if exact is None else {"invariants.parquet": exact_table(asked, exact)}),

@@ -25,6 +25,7 @@ from coco_opt.topdown.answers import TableAnswers
 from coco_opt.topdown.asked.counts import TableCounts
 from coco_opt.topdown.asked.records import read_records
 from coco_opt.topdown.estimated.best_linear import best_linear
+from coco_opt.topdown.estimated.estimate import estimate_tables
 from coco_opt.topdown.estimated.linear import linear_stage
 from coco_opt.topdown.kind import files
 from coco_opt.topdown.queries import parse_queries
@@ -50,6 +51,25 @@ def test_rows_come_in_equal_groups_and_stay_in_order(sizes: list[int], at_once: 
     found = list(files._grouped(parts, at_once))
     assert [len(one["row"]) for one in found[:-1]] == [at_once] * (len(found) - 1)
     np.testing.assert_array_equal(np.concatenate([one["row"] for one in found]), np.arange(ends[-1]))
+
+
+@pytest.mark.parametrize("rows", [1, 3, 10**6])
+def test_tables_by_pieces_are_those_of_all_runs(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    measurement = _measurement(rows, ["detail"])
+    levels = estimate_tables(measurement).tables
+    runs = files.CellRuns.of(levels)
+    monkeypatch.setattr(files, "ROWS_PER_GROUP", rows)
+    table = files.cell_table(measurement.asked, SCHEMA, levels)
+    assert max(len(part["persons"]) for part in table.parts) <= rows
+    found = arrow_table(table).to_pandas()
+    paths, codes = measurement.hierarchy.paths, SCHEMA.decode(runs.cells)
+    assert found["region"].tolist() == [paths[region] for region in runs.regions.tolist()]
+    assert found["persons"].tolist() == runs.counts.tolist()
+    for name, values in SCHEMA.attributes.items():
+        assert found[name].tolist() == [values[code] for code in codes[name].tolist()]
+    first = files.CellRuns.of(levels, 5)
+    for some, every in zip((first.regions, first.cells), (runs.regions, runs.cells), strict=True):
+        np.testing.assert_array_equal(some, every[:5])
 
 
 @pytest.mark.parametrize("full", [False, True])

@@ -68,21 +68,44 @@ class CellRuns:
     counts: Int64Array
 
     @classmethod
-    def of(cls, levels: Sequence[SparseTables]) -> CellRuns:
-        """Return the runs of the tables of all levels, root first."""
-        regions = np.cumsum([0, *(level.regions for level in levels)])
-        owners = [
-            np.repeat(np.arange(first, first + level.regions), np.diff(level.offsets))
-            for first, level in zip(regions.tolist(), levels, strict=False)
-        ]
-        cells, counts = ([getattr(level, name) for level in levels] for name in ("cells", "counts"))
-        return cls(np.concatenate(owners), np.concatenate(cells), np.concatenate(counts))
+    def of(cls, levels: Sequence[SparseTables], most: int | None = None) -> CellRuns:
+        """Return the runs of the tables of all levels, root first, or the first ``most`` of them."""
+        whole = sum(level.cells.size for level in levels)
+        kept = next(_grouped(_runs_of(levels, ROWS_PER_GROUP), whole if most is None else most))
+        return cls(kept["region"], kept["cell"], kept[PERSONS])
 
 
-def cell_table(asked: Asked, schema: Schema, runs: CellRuns) -> FileTable:
-    """Return one row for each region and cell that has persons."""
-    columns = {**region_columns(asked, runs.regions), **_values(schema, runs.cells), PERSONS: runs.counts}
-    return FileTable.of(columns, _TABLE_TYPES)
+def _runs_of(levels: Sequence[SparseTables], rows: int) -> Iterator[Columns]:
+    """Yield the runs of the tables of all levels, ``rows`` at most at a time."""
+    first = 0
+    for level in levels:
+        for at in range(0, max(1, level.cells.size), rows):
+            some = slice(at, min(at + rows, level.cells.size))
+            owner = np.searchsorted(level.offsets, np.arange(some.start, some.stop), side="right") - 1
+            yield {"region": owner + first, "cell": level.cells[some], PERSONS: level.counts[some]}
+        first += level.regions
+
+
+def cell_table(asked: Asked, schema: Schema, levels: Sequence[SparseTables]) -> FileTable:
+    """Return one row for each region and cell that has persons, made a group of rows at a time."""
+    return FileTable(_Cells(asked, schema, tuple(levels)), _TABLE_TYPES)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Cells:
+    """The rows of all levels' tables, a group of the file at a time."""
+
+    asked: Asked
+    schema: Schema
+    levels: tuple[SparseTables, ...]
+
+    def __iter__(self) -> Iterator[Columns]:
+        for rows in _grouped(_runs_of(self.levels, ROWS_PER_GROUP), ROWS_PER_GROUP):
+            yield {
+                **region_columns(self.asked, rows["region"]),
+                **_values(self.schema, rows["cell"]),
+                PERSONS: rows[PERSONS],
+            }
 
 
 def person_table(asked: Asked, schema: Schema, runs: CellRuns, rows: int = ROWS_PER_GROUP) -> FileTable:
@@ -188,7 +211,7 @@ class _Estimates:
         texts = [query.text for query in self.workload]
         labels = [label for query in self.workload for label in query.labels()]
         query_of = np.repeat(np.arange(len(texts)), [query.answers for query in self.workload])
-        for rows in _grouped(part for level in self.levels for part in level):
+        for rows in _grouped((part for level in self.levels for part in level), ROWS_PER_GROUP):
             yield {
                 **region_columns(self.asked, rows["region"]),
                 "query": Texts(texts, query_of[rows["answer"]]),
@@ -198,7 +221,7 @@ class _Estimates:
             }
 
 
-def _grouped(parts: Iterable[Columns], size: int = ROWS_PER_GROUP) -> Iterator[Columns]:
+def _grouped(parts: Iterable[Columns], size: int) -> Iterator[Columns]:
     """Yield the same rows, ``size`` at a time, and what is left of them; at least one part."""
     waiting: list[Columns] = []
     rows = 0

@@ -10,7 +10,7 @@ import numpy as np
 
 from coco_opt.privacy.cost import cost_of
 from coco_opt.releases.kind import Shown
-from coco_opt.report.explorer import Explored, explorer_section
+from coco_opt.report.explorer import MOST_ROWS, Explored, explorer_section
 from coco_opt.report.html import GAP_NOTE, guarantee_note, reading_section, shown_levels, table, unit_note
 from coco_opt.topdown.answers import TableAnswers
 from coco_opt.topdown.constraint import SOURCE_WORDS
@@ -193,8 +193,9 @@ def _figures(estimate: float, error: float) -> tuple[str, str]:
 
 
 def _explored(shown: Shown, measured: TableAnswers) -> Explored:
-    """Return every region's cells that hold persons."""
-    asked, schema, runs = shown.measurement.asked, measured.schema, CellRuns.of(shown.result.tables)
+    """Return every region's cells that hold persons: no more of them than tell which levels a page holds."""
+    asked, schema = shown.measurement.asked, measured.schema
+    runs = CellRuns.of(shown.result.tables, MOST_ROWS + 1)
     codes = schema.decode(np.arange(schema.size))
     values = [[schema.attributes[name][code] for code in codes[name]] for name in schema.names]
     persons = np.bincount(runs.regions, runs.counts, measured.hierarchy.regions).astype(np.int64)

@@ -37,9 +37,8 @@ def released(measurement: Measurement, method: TablesMethod, result: TablesResul
     """Return the tables beside unbiased estimates, what holds exactly, and microdata where they are asked for."""
     asked, measured = measurement.asked, TableAnswers.of(measurement)
     linear, facts = best_linear(measured.alone), measured.invariants.but("release")
-    runs = CellRuns.of(result.tables)
     estimates, left_out = estimate_table(asked, linear, method.workload)
-    files: dict[str, FileTable] = {TABLES: cell_table(asked, result.schema, runs)}
+    files: dict[str, FileTable] = {TABLES: cell_table(asked, result.schema, result.tables)}
     promises = list(ALWAYS)
     if facts.bounds:
         files[EXACT] = exact_table(asked, facts.bounds)
@@ -52,7 +51,7 @@ def released(measurement: Measurement, method: TablesMethod, result: TablesResul
     if estimates is not None:
         files[ESTIMATES] = estimates
     if config.method.microdata:
-        files[MICRODATA] = person_table(asked, result.schema, runs)
+        files[MICRODATA] = person_table(asked, result.schema, CellRuns.of(result.tables))
         promises.append(MICRODATA_AGREE)
     notes = tuple(_notes(asked, method, measured, linear, left_out))
     return Released(files, tuple(promises), _manifest(asked, method, measured, result), notes, beside=linear)
