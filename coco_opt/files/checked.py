@@ -50,11 +50,25 @@ def int64_column(table: Any, name: str) -> Int64Array:
 
 def positions(values: Any, names: Any) -> Int64Array:
     """Return where each value stands in ``names``: -1 for null, -2 for a value that does not occur there."""
-    where = {name: row for row, name in enumerate(names.to_pylist()) if name is not None}
+    codes, texts = coded(values)
+    return places(texts, names)[codes]
+
+
+def coded(values: Any) -> tuple[Int64Array, Any]:
+    """Return a column as places in an Arrow array of the values it has; a null's is that array's length."""
     encoded = values.combine_chunks().dictionary_encode()
-    known = [where.get(name, -2) for name in encoded.dictionary.to_pylist()]
-    codes = np.asarray(encoded.indices.fill_null(len(known)).to_numpy(), np.int64)
-    return np.array([*known, -1], np.int64)[codes]
+    return np.asarray(encoded.indices.fill_null(len(encoded.dictionary)).to_numpy(), np.int64), encoded.dictionary
+
+
+def places(texts: Any, names: Any) -> Int64Array:
+    """Return where each of ``texts`` stands in ``names``, -2 for one that does not, and then -1, which is null's."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    known = np.full(len(texts), -2)
+    if pa.types.is_string(texts.type):
+        known = pc.index_in(texts, value_set=names.combine_chunks()).fill_null(-2).to_numpy(zero_copy_only=False)
+    return np.append(known, -1).astype(np.int64)
 
 
 def tree_check(names: list[str], parent: Int64Array, level: Int64Array) -> Check:

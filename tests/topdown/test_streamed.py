@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from coco_opt.errors import InputError
 from coco_opt.files import source
+from coco_opt.files.checked import Regions
 from coco_opt.files.folder import Coded, FileTable, Texts, arrow_table, parquet
 from coco_opt.files.regions import read_regions
 from coco_opt.histograms import Hierarchy
@@ -27,7 +28,7 @@ from coco_opt.topdown.asked.records import read_records
 from coco_opt.topdown.estimated.best_linear import best_linear
 from coco_opt.topdown.estimated.estimate import estimate_tables
 from coco_opt.topdown.estimated.linear import linear_stage
-from coco_opt.topdown.kind import files
+from coco_opt.topdown.kind import files, verify
 from coco_opt.topdown.queries import parse_queries
 from coco_opt.topdown.schema import Schema
 from tests.topdown.estimation import measured, random_hierarchy
@@ -209,3 +210,58 @@ def test_columns_make_the_tree_that_paths_make(keys: list[tuple[int, int, int]])
     expected = Hierarchy.from_paths(paths)
     assert tree.paths == expected.paths
     assert [tree.paths[tree.leaves.start + at] for at in leaf - tree.leaves.start] == ["/".join(path) for path in paths]
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), block=st.integers(1, 9), shuffled=st.booleans(), change=st.integers(-2, 2))
+def test_sums_are_checked_family_by_family_as_all_at_once(seed: int, block: int, shuffled: bool, change: int) -> None:
+    rng = np.random.default_rng(seed)
+    tree = random_hierarchy(rng, 3)
+    tables = tree.aggregate(rng.poisson(0.6, (len(tree.leaves), SCHEMA.size)).astype(np.int64))
+    at = int(rng.integers(tables.size))
+    tables.reshape(-1)[at] += change
+    region, cell = np.nonzero(tables)
+    persons = tables[region, cell]
+    order = rng.permutation(region.size) if shuffled else np.arange(region.size)
+    content = verify._Content(
+        Path(),
+        {},
+        SCHEMA,
+        Regions(list(tree.paths), tree.parent, tree.level, {}),
+        region[order].astype(np.int32),
+        cell[order].astype(np.int32),
+        persons[order],
+        np.zeros(0, np.int64),
+        block,
+    )
+    sums = np.zeros_like(tables)
+    np.add.at(sums, tree.parent[1:], tables[1:])
+    wrong = (sums != tables)[: tree.leaves.start]
+    found = verify._children_sum(content)
+    assert found.passed == (not wrong.any())
+    if wrong.any():
+        first = tree.paths[int(np.flatnonzero(wrong.any(axis=1))[0])]
+        assert found.detail == f"{np.count_nonzero(wrong)} cells differ; the first lies in {first!r}"
+
+
+@pytest.mark.parametrize("rows", [4, 10**6])
+@pytest.mark.parametrize("turned", [False, True])
+def test_an_answer_is_estimated_once_in_whatever_order(
+    rows: int, turned: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measurement = _measurement(5, ASKED)
+    linear = best_linear(TableAnswers.of(measurement))
+    table, _ = files.estimate_table(measurement.asked, linear, parse_queries(ASKED, SCHEMA))
+    assert table is not None
+    whole = arrow_table(table)
+    tree = measurement.hierarchy
+    none, regions = np.zeros(0, np.int64), Regions(list(tree.paths), tree.parent, tree.level, {})
+    content = verify._Content(
+        tmp_path, {}, SCHEMA, regions, none.astype(np.int32), none.astype(np.int32), none, none, 9
+    )
+    path, order = tmp_path / files.ESTIMATES, np.arange(whole.num_rows)
+    pq.write_table(whole.take(pa.array(order[::-1] if turned else order)), path, row_group_size=rows)
+    assert verify._estimates(content).passed
+    again = np.append(3, order) if turned else np.append(order, 3)
+    pq.write_table(whole.take(pa.array(again)), path, row_group_size=rows)
+    assert "occurs twice" in verify._estimates(content).detail

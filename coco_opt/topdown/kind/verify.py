@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from coco_opt.errors import CocoOptError, InputError
-from coco_opt.files.checked import Check, Regions, first_of, int64_column, is_safe, positions
+from coco_opt.files.checked import Check, Regions, coded, first_of, int64_column, is_safe, places, positions
 from coco_opt.files.folder import read_columns, read_parts
 from coco_opt.histograms.arrays import Int64Array
 from coco_opt.releases.kind import Folder
@@ -34,8 +35,10 @@ from coco_opt.topdown.queries import Query, parse_query
 from coco_opt.topdown.questions import AGREES
 from coco_opt.topdown.schema import Schema
 
+Int32Array = NDArray[np.int32]
 _Stated = tuple[Query, Int64Array, Int64Array]
 
+_READ = ("level", "region", *ESTIMATE_COLUMNS[len(REGION) :])  # what is judged of an estimate
 _BLOCK = 1 << 10  # regions whose answers are dense at a time
 ALWAYS = ("nonnegative", "structural_zeros", "children_sum_to_parents")
 INVARIANTS_HOLD, CONSTRAINTS_HOLD, MICRODATA_AGREE = "invariants", "constraints", "microdata"
@@ -44,22 +47,26 @@ PROMISES = (*ALWAYS, INVARIANTS_HOLD, CONSTRAINTS_HOLD, MICRODATA_AGREE, AGREES)
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _Content:
-    """The raw columns as arrays: ``region`` is a row of the regions' file, ``cell`` one of the product."""
+    """The raw columns as arrays: ``region`` is a row of the regions' file, ``cell`` one of the product, both int32.
+
+    ``misplaced`` are rows whose level is not their region's. Cells of the product are at most 2^27, and files of more
+    than 2^31 regions are not written.
+    """
 
     folder: Path
     manifest: Mapping[str, Any]
     schema: Schema
     regions: Regions
-    region: Int64Array
-    row_level: Int64Array
-    cell: Int64Array
+    region: Int32Array
+    cell: Int32Array
     persons: Int64Array
+    misplaced: Int64Array
     block: int
 
     @property
     def keys(self) -> Int64Array:
         """Return one number for each region and cell."""
-        return self.region * self.schema.cells + self.cell
+        return self.region * np.int64(self.schema.cells) + self.cell
 
 
 def checks_of(folder: Folder, block: int = _BLOCK) -> Iterator[Check]:
@@ -70,12 +77,10 @@ def checks_of(folder: Folder, block: int = _BLOCK) -> Iterator[Check]:
     InputError where a file cannot be read.
     """
     schema = schema_of(folder.manifest.get("schema", {}))
-    tables = read_columns(folder.path / TABLES, (*REGION, *schema.names, PERSONS))
-    integers = _integers(tables)
+    content, integers = _columns(folder, schema, block)
     yield integers
-    if not integers.passed:
+    if content is None:
         return
-    content = _columns(folder, schema, tables, block)
     rows = _rows(content)
     yield rows
     if not rows.passed:
@@ -109,7 +114,7 @@ def _counted(content: _Content) -> Tables:
     """Return regions, allowed cells and persons of the rows whose cells can occur; others break another promise."""
     known = content.schema.position[content.cell]
     used = known >= 0
-    return content.region[used], known[used], content.persons[used]
+    return content.region[used].astype(np.int64), known[used], content.persons[used]
 
 
 def _integers(tables: Any) -> Check:
@@ -122,18 +127,25 @@ def _integers(tables: Any) -> Check:
     return Check("integers", passed=True, detail="levels and counts are integers")
 
 
-def _columns(folder: Folder, schema: Schema, tables: Any, block: int) -> _Content:
-    return _Content(
-        folder.path,
-        folder.manifest,
-        schema,
-        folder.regions,
-        region=folder.regions.at(tables.column("region")),
-        row_level=int64_column(tables, "level"),
-        cell=_cells(schema, tables),
-        persons=int64_column(tables, PERSONS),
-        block=block,
-    )
+def _columns(folder: Folder, schema: Schema, block: int) -> tuple[_Content | None, Check]:
+    """Return the columns of the tables, read a group of rows at a time, None where some are no integers."""
+    regions, rows = folder.regions, 0
+    regions_of, cells = [np.zeros(0, np.int32)], [np.zeros(0, np.int32)]
+    persons, misplaced = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    check = Check("integers", passed=True, detail="levels and counts are integers")
+    for part in read_parts(folder.path / TABLES, (*REGION, *schema.names, PERSONS)):
+        check = _integers(part)
+        if not check.passed:
+            return None, check
+        region = regions.at(part.column("region"))
+        wrong = int64_column(part, "level") != regions.level[np.maximum(region, 0)]
+        misplaced.append(np.flatnonzero(wrong) + rows)
+        regions_of.append(region.astype(np.int32))
+        cells.append(_cells(schema, part).astype(np.int32))
+        persons.append(int64_column(part, PERSONS))
+        rows += part.num_rows
+    columns = np.concatenate(regions_of), np.concatenate(cells), np.concatenate(persons), np.concatenate(misplaced)
+    return _Content(folder.path, folder.manifest, schema, regions, *columns, block), check
 
 
 def _rows(content: _Content) -> Check:
@@ -141,13 +153,19 @@ def _rows(content: _Content) -> Check:
         (content.region < 0, "no such region"),
         (content.cell < 0, "a value that its attribute does not have"),
         (content.persons == 0, "a row with 0 persons must be left out"),
-        (content.row_level != content.regions.level[np.maximum(content.region, 0)], "not the region's level"),
     ):
         if wrong.any():
             return Check("rows", passed=False, detail=f"row {first_of(wrong) + 1}: {what}")
-    if np.unique(content.keys).size < content.keys.size:
+    if content.misplaced.size:
+        return Check("rows", passed=False, detail=f"row {content.misplaced[0] + 1}: not the region's level")
+    if not _all_differ(content.keys):
         return Check("rows", passed=False, detail="a region and cell occur twice")
     return Check("rows", passed=True, detail="every region and cell occurs once")
+
+
+def _all_differ(keys: Int64Array) -> bool:
+    """Tell whether no key occurs twice; those that rise, as written files' do, need no sorting."""
+    return bool((keys[1:] > keys[:-1]).all()) or np.unique(keys).size == keys.size
 
 
 def _nonnegative(content: _Content) -> Check:
@@ -168,21 +186,58 @@ def _children_sum(content: _Content) -> Check:
     name = "children_sum_to_parents"
     if not is_safe(content.persons):
         return Check(name, passed=False, detail="the counts do not add up within 64 bits")
-    parent = content.regions.parent
+    wrong, first = 0, ""
+    for region, cell, persons in _families(content):
+        keys, where = np.unique(region * np.int64(content.schema.cells) + cell, return_inverse=True)
+        rest = np.zeros(keys.size, np.int64)
+        np.add.at(rest, where, persons)
+        if rest.any():
+            first = first or content.regions.names[int(keys[first_of(rest != 0)]) // content.schema.cells]
+            wrong += int(np.count_nonzero(rest))
+    if wrong:
+        return Check(name, passed=False, detail=f"{wrong} cells differ; the first lies in {first!r}")
+    return Check(name, passed=True, detail="every region is the sum of its children in every cell")
+
+
+def _families(content: _Content) -> Iterator[tuple[Int64Array, Int64Array, Int64Array]]:
+    """Yield rows of regions that have children, and of the children with minus signs: region above, cell, persons.
+
+    Some parents at a time, with all rows that count there.
+    """
+    parent = content.regions.parent.astype(np.int32)
     inner = np.zeros(parent.size, np.bool_)
     inner[parent[parent >= 0]] = True
-    own, up = inner[content.region], parent[content.region]
-    region = np.concatenate([content.region[own], up[up >= 0]])
-    cell = np.concatenate([content.cell[own], content.cell[up >= 0]])
-    persons = np.concatenate([content.persons[own], -content.persons[up >= 0]])
-    keys, where = np.unique(region * content.schema.cells + cell, return_inverse=True)
-    rest = np.zeros(keys.size, np.int64)
-    np.add.at(rest, where, persons)
-    if rest.any():
-        first = content.regions.names[int(keys[first_of(rest != 0)]) // content.schema.cells]
-        detail = f"{np.count_nonzero(rest)} cells differ; the first lies in {first!r}"
-        return Check(name, passed=False, detail=detail)
-    return Check(name, passed=True, detail="every region is the sum of its children in every cell")
+    up = parent[content.region]
+    own, below = _Sorted.of(content.region), _Sorted.of(up)
+    for start in range(0, parent.size, content.block):
+        here, there = own.between(start, start + content.block), below.between(start, start + content.block)
+        here = here[inner[content.region[here]]]
+        yield (
+            np.concatenate([content.region[here], up[there]]),
+            np.concatenate([content.cell[here], content.cell[there]]),
+            np.concatenate([content.persons[here], -content.persons[there]]),
+        )
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Sorted:
+    """Keys in rising order; ``order`` says where each stands, None where they rise already."""
+
+    keys: Int32Array
+    order: Int64Array | None
+
+    @classmethod
+    def of(cls, keys: Int32Array) -> _Sorted:
+        """Sort keys that do not rise."""
+        if (keys[1:] >= keys[:-1]).all():
+            return cls(keys, None)
+        order = np.argsort(keys, kind="stable")
+        return cls(keys[order], order)
+
+    def between(self, low: int, high: int) -> Int64Array:
+        """Return the places of the keys low .. high - 1."""
+        first, last = np.searchsorted(self.keys, [low, high])
+        return np.arange(first, last) if self.order is None else self.order[first:last]
 
 
 def _invariants(content: _Content) -> Check:
@@ -292,12 +347,14 @@ def _stated_answers(
     if wrong.any():
         return region, [], f"{file}, row {first_of(wrong) + first}: not the region's level"
     found: list[_Stated] = []
-    texts = stated.column("query").combine_chunks().dictionary_encode()
-    codes = np.asarray(texts.indices.to_numpy(zero_copy_only=False), np.int64)
-    for code, text in enumerate(texts.dictionary.to_pylist()):
+    codes, texts = coded(stated.column("query"))
+    of_answer, known = coded(stated.column("answer"))
+    if (codes == len(texts)).any():
+        return region, [], f"{file}, row {first_of(codes == len(texts)) + first}: names no query"
+    for code, text in enumerate(texts.to_pylist()):
         rows = np.flatnonzero(codes == code)
         query = parse_query(text, content.schema)
-        answers = positions(stated.column("answer").take(rows), _chunked(query.labels()))
+        answers = places(known, _chunked(query.labels()))[of_answer[rows]]
         if (answers < 0).any():
             return region, [], f"{file}, row {int(rows[first_of(answers < 0)]) + 1}: {text!r} has no such answer"
         found.append((query, rows, answers))
@@ -307,12 +364,16 @@ def _stated_answers(
 def _estimates(content: _Content) -> Check:
     """Look at every estimate: of a known region and answer, once, finite, with a standard error of at least 0."""
     failure, rows = "", 0
-    seen: dict[str, list[Int64Array]] = {}  # places of a query's answers; rows are read a group at a time
+    last: dict[str, int] = {}  # by query, the place of its last answer while they rise, as written files' do
+    unsorted: set[str] = set()
     try:
-        for stated in read_parts(content.folder / ESTIMATES, ESTIMATE_COLUMNS):
-            region, places, failure = _stated_answers(content, stated, ESTIMATES, rows)
-            for query, of_query, answers in places:
-                seen.setdefault(query.text, []).append(region[of_query] * query.answers + answers)
+        for stated in read_parts(content.folder / ESTIMATES, ESTIMATE_COLUMNS, only=_READ):
+            region, found, failure = _stated_answers(content, stated, ESTIMATES, rows)
+            for query, of_query, answers in found:
+                here = np.append(last.get(query.text, -1), region[of_query] * query.answers + answers)
+                last[query.text] = int(here[-1])
+                if not (here[1:] > here[:-1]).all():
+                    unsorted.add(query.text)
             value, error = (np.asarray(stated.column(name).to_numpy(), np.float64) for name in ESTIMATE_COLUMNS[-2:])
             wrong = ~(np.isfinite(value) & np.isfinite(error) & (error >= 0))
             if not failure and wrong.any():
@@ -321,12 +382,22 @@ def _estimates(content: _Content) -> Check:
             if failure:
                 break
             rows += stated.num_rows
-        every = [np.concatenate(parts) for parts in seen.values()]
-        if not failure and any(np.unique(places).size < places.size for places in every):
+        if not failure and unsorted and not _each_once(content, unsorted):
             failure = f"{ESTIMATES}: an answer of a region occurs twice"
     except (CocoOptError, ValueError) as error:
         failure = str(error)
     return Check("estimates", not failure, failure or f"{rows:,} estimates are of known answers")
+
+
+def _each_once(content: _Content, texts: set[str]) -> bool:
+    """Tell whether no answer of a region occurs twice among the estimates of some queries."""
+    seen: dict[str, list[Int64Array]] = {text: [] for text in texts}
+    for stated in read_parts(content.folder / ESTIMATES, ESTIMATE_COLUMNS, only=_READ):
+        region, found, _ = _stated_answers(content, stated, ESTIMATES)
+        for query, of_query, answers in found:
+            if query.text in seen:
+                seen[query.text].append(region[of_query] * query.answers + answers)
+    return all(_all_differ(np.concatenate(parts)) for parts in seen.values())
 
 
 def _answers(content: _Content, query: Query, regions: Int64Array, answers: Int64Array) -> Int64Array:
