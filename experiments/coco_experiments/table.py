@@ -432,6 +432,19 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         kind="bench",
     ),
     Experiment(
+        name="bench/tables",
+        target="coco_experiments.bench.tables:run",
+        summary="a made state of 20,000 blocks x 210 cells through the command line, by stage: what a block more costs",
+        kind="bench",
+    ),
+    Experiment(
+        name="bench/tables_large",
+        target="coco_experiments.bench.tables_large:run",
+        summary="the same of 300,000 blocks: minutes and 3 GB of memory, so by its whole name only",
+        kind="bench",
+        heavy=True,
+    ),
+    Experiment(
         name="bench/facts",
         target="coco_experiments.bench.facts:run",
         summary="Hawaii's blocks x 224 cells with totals and facilities, 28 types x 1,000 blocks, proofs",
