@@ -17,7 +17,8 @@ from coco_opt.topdown.constraint import SOURCE_WORDS
 from coco_opt.topdown.estimated.best_linear import LinearEstimates, best_linear
 from coco_opt.topdown.kind.earlier import account_line
 from coco_opt.topdown.kind.files import CellRuns
-from coco_opt.topdown.questions import AGREES
+from coco_opt.topdown.questions import AGREES, TableQuestions
+from coco_opt.topdown.schema import Schema
 
 _CELLS = 8  # changed cells of a relaxed region that are shown
 _IMPLIED = {
@@ -52,15 +53,16 @@ _NOTES = (
 
 def sections_of(shown: Shown, errors: Mapping[str, Sequence[float]]) -> list[str]:
     """Return the sections as HTML; ``errors`` by method are empty where the truth is not known."""
-    measured = TableAnswers.of(shown.measurement)
+    asked = TableQuestions.of(shown.measurement.asked)
+    linear = best_linear(TableAnswers.of(shown.measurement).alone) if shown.beside is None else shown.beside
     return [
-        _summary(measured),
+        _summary(asked),
         _method(shown),
         _facts(shown),
-        _earlier(shown, measured),
+        _earlier(shown, asked.earlier),
         _errors(shown.measurement.asked.levels, errors),
-        _answers(shown, best_linear(measured.alone) if shown.beside is None else shown.beside),
-        explorer_section(_explored(shown, measured)),
+        _answers(shown, linear),
+        explorer_section(_explored(shown, asked.schema)),
         _relaxed(shown),
         _unproved(shown),
         reading_section(
@@ -68,14 +70,14 @@ def sections_of(shown: Shown, errors: Mapping[str, Sequence[float]]) -> list[str
                 *_NOTES,
                 unit_note(shown.measurement.cost, "person"),
                 guarantee_note(shown.measurement),
-                _rows_note(measured),
+                _rows_note(asked.plan.rows),
             )
         ),
     ]
 
 
-def _summary(measured: TableAnswers) -> str:
-    tree, schema = measured.hierarchy, measured.schema
+def _summary(questions: TableQuestions) -> str:
+    tree, schema = questions.hierarchy, questions.schema
     attributes = " x ".join(f"{name} ({len(values)})" for name, values in schema.attributes.items())
     return (
         f"<p>Tables of persons by {escape(attributes)}: {schema.size:,} cells, for "
@@ -83,8 +85,7 @@ def _summary(measured: TableAnswers) -> str:
     )
 
 
-def _rows_note(measured: TableAnswers) -> tuple[str, str]:
-    rows = measured.rows
+def _rows_note(rows: int) -> tuple[str, str]:
     if rows == 1:
         text = "One row of the records is taken to be one person: who has several rows is protected for each alone."
     else:
@@ -125,7 +126,7 @@ def _facts(shown: Shown) -> str:
     return f"<h2>What holds exactly</h2>\n{facts_table}\n<p class='note'>{escape(how)}</p>"
 
 
-def _earlier(shown: Shown, measured: TableAnswers) -> str:
+def _earlier(shown: Shown, earlier: Sequence[Mapping[str, Any]]) -> str:
     said = shown.manifest.get(AGREES, [])
     if not said:
         return ""
@@ -135,7 +136,7 @@ def _earlier(shown: Shown, measured: TableAnswers) -> str:
     ]
     header = ("release", "exact in every region of", "on", "cost", "SHA-256 of its manifest")
     asked = shown.measurement.asked
-    line = account_line(asked.cost, asked.neighbours, measured.earlier)
+    line = account_line(asked.cost, asked.neighbours, earlier)
     return (
         f"<h2>Earlier releases</h2>\n<p>{escape(line)}.</p>\n{table(header, rows, numeric=5)}\n<p class='note'>These "
         "tables repeat what was published there, errors and all, in these regions and above.</p>"
@@ -192,16 +193,16 @@ def _figures(estimate: float, error: float) -> tuple[str, str]:
     return (f"{estimate:,.1f}", f"{error:,.1f}") if np.isfinite(error) else ("not determined", "-")
 
 
-def _explored(shown: Shown, measured: TableAnswers) -> Explored:
+def _explored(shown: Shown, schema: Schema) -> Explored:
     """Return every region's cells that hold persons: no more of them than tell which levels a page holds."""
-    asked, schema = shown.measurement.asked, measured.schema
+    asked = shown.measurement.asked
+    tree, levels, ids = asked.hierarchy, asked.levels, asked.region_ids
     runs = CellRuns.of(shown.result.tables, MOST_ROWS + 1)
     codes = schema.decode(np.arange(schema.size))
     values = [[schema.attributes[name][code] for code in codes[name]] for name in schema.names]
-    persons = np.bincount(runs.regions, runs.counts, measured.hierarchy.regions).astype(np.int64)
+    persons = np.bincount(runs.regions, runs.counts, tree.regions).astype(np.int64)
     words = {"weight": "persons", "key": ", ".join(schema.names), "value": "persons", "rows": "cells hold any"}
     labels = [", ".join(cell) for cell in zip(*values, strict=True)]
-    tree, levels, ids = measured.hierarchy, asked.levels, asked.region_ids
     return Explored(tree, levels, ids, persons, runs.regions, runs.cells, runs.counts, words, labels)
 
 
