@@ -438,6 +438,12 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         kind="bench",
     ),
     Experiment(
+        name="bench/pieces",
+        target="coco_experiments.bench.pieces:run",
+        summary="what a made block of 224 or 2,016 cells takes sealed, and what processes hand on to estimate it",
+        kind="bench",
+    ),
+    Experiment(
         name="bench/tables_large",
         target="coco_experiments.bench.tables_large:run",
         summary="the same of 300,000 blocks: minutes and 3 GB of memory, so by its whole name only",

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from coco_experiments.bench import stages, tables
+from coco_experiments.bench import pieces, stages, tables
+from coco_experiments.bench.stages import Stage, Watched
 from coco_experiments.topdown import census
 from coco_experiments.topdown.census import LEVELS, NATION, MadeCensus
 
@@ -84,7 +85,7 @@ def test_text_files_say_what_parquet_files_say(tmp_path: Path) -> None:
     made = MadeCensus(SCHEMA, 200, seed=2)
     found = []
     for form in ("parquet", "csv"):
-        made.write(tmp_path, form)  # type: ignore[arg-type]
+        made.write(tmp_path, form)
         public = read_regions(tmp_path / f"regions.{form}")
         found.append(read_records(public, tmp_path / f"persons.{form}", SCHEMA))
     for one, other in zip(found[0].arrays, found[1].arrays, strict=True):
@@ -109,6 +110,40 @@ def test_a_call_is_watched_by_stage(tmp_path: Path) -> None:
         stages.watched(("check", "other.toml"), tmp_path)
 
 
+def _watched(blocks: int, peak: float) -> Watched:
+    parts = (Stage("start", 1.0, 1.0, 50.0), Stage("Measuring", blocks / 100, blocks / 50, peak))
+    return Watched(parts, 1.0 + blocks / 100, 1.0 + blocks / 50, peak, "")
+
+
+def test_more_blocks_are_held_against_fewer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[int] = []
+
+    def state(blocks: int) -> tables.State:
+        made.append(blocks)
+        calls = {call[0]: _watched(blocks, 100.0 + blocks / 1000) for call in tables.CALLS}
+        return tables.State(blocks, 40 * blocks, calls)
+
+    monkeypatch.setattr(tables, "state", state)
+    assert not tables.measured("bench/tables", (100, 300), tmp_path, Recorder()).failures
+    assert made == [60, 100, 300]
+    (read,) = json.loads((tmp_path / "bench" / "tables.json").read_text())
+    rows = {(row["instance"], row["what"]): row for row in read["rows"]}
+    assert len(rows) == len(read["rows"])
+    assert rows["MADE state, 100 blocks", "release: Measuring"]["cores' seconds"] == pytest.approx(2.0)
+    # 3 s for 100 blocks, 7 s for 300: each block takes 7 / 9 of the time.
+    assert rows["MADE state, 300 blocks", "verify"]["times faster"] == pytest.approx(9 / 7)
+    assert rows["MADE state, 300 blocks", "verify"]["met"]
+    assert "release: 1,000 bytes of memory for each block more" in read["notes"]
+
+
+def test_a_call_that_fails_is_a_fault_of_the_bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(*_: object) -> Watched:
+        raise RuntimeError("coco-opt verify release failed")
+
+    monkeypatch.setattr(tables, "watched", failing)
+    assert tables.run(small=True, out=tmp_path, reporter=Recorder()).failures == ("coco-opt verify release failed",)
+
+
 @pytest.mark.slow
 def test_the_bench_releases_and_verifies_made_states(tmp_path: Path) -> None:
     outcome = tables.run(small=True, out=tmp_path, reporter=Recorder())
@@ -116,3 +151,10 @@ def test_the_bench_releases_and_verifies_made_states(tmp_path: Path) -> None:
     (read,) = json.loads((tmp_path / "bench" / "tables.json").read_text())
     whats = {row["what"] for row in read["rows"]}
     assert {"check", "release", "verify", "release: Writing the release"} <= whats
+
+
+@pytest.mark.slow
+def test_pieces_are_weighed_in_answers_and_bytes(tmp_path: Path) -> None:
+    assert not pieces.run(small=True, out=tmp_path, reporter=Recorder()).failures
+    (read,) = json.loads((tmp_path / "bench" / "pieces.json").read_text())
+    assert [row["elements"] for row in read["rows"]] == [120, 120, 60, 60]
