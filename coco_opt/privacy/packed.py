@@ -57,14 +57,16 @@ class Packed:
         """Write all answers into an array; ProblemError where the parts do not fit together. O(answers)."""
         if self.width not in WIDTHS or len(self.differences) != self.width * self.count:
             raise ProblemError("packed answers do not have the length that they state")
-        narrow = np.frombuffer(self.differences, f"<i{self.width}")
-        wide = np.frombuffer(self.wide, "<i8")
-        aside = np.flatnonzero(narrow == np.iinfo(narrow.dtype).min) if self.width < _WIDE_BYTES else np.empty(0, int)
-        if aside.size != wide.size:
+        narrow, wide = np.frombuffer(self.differences, f"<i{self.width}"), np.frombuffer(self.wide, "<i8")
+        if self.width == _WIDE_BYTES:
+            np.cumsum(narrow, out=values)
+            taken = 0
+        else:
+            from coco_opt.kernels.unpacking import unpack
+
+            taken = unpack(narrow, int(np.iinfo(narrow.dtype).min), wide, values)
+        if taken != wide.size:
             raise ProblemError("packed answers do not have as many wide differences as they state")
-        values[:] = narrow
-        values[aside] = wide
-        np.cumsum(values, out=values)
 
     def __reduce__(self) -> tuple[Callable[..., Packed], tuple[Any, ...]]:
         # As arrays the bytes can lie beside what is pickled, and be mapped into memory (``coco_opt.execution.handed``).
