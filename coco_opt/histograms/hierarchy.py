@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Number = TypeVar("Number", np.int64, np.float64)
+
+_ARRAYS = ("parent", "level", "first_child", "level_start")
 
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
@@ -44,19 +46,17 @@ class Hierarchy:
         parent, names = as_int64(self.parent, "parent").copy(), tuple(self.names)
         first_child, level_start = hierarchy_build.layout(parent, names)
         level = np.repeat(np.arange(level_start.size - 1, dtype=np.int64), np.diff(level_start))
-        for name, array in (
-            ("parent", parent),
-            ("level", level),
-            ("first_child", first_child),
-            ("level_start", level_start),
-        ):
+        self._set(names, parent, level, first_child, level_start)
+
+    def _set(self, names: tuple[str, ...], *arrays: Int64Array) -> None:
+        object.__setattr__(self, "names", names)
+        for name, array in zip(_ARRAYS, arrays, strict=True):
             array.setflags(write=False)
             object.__setattr__(self, name, array)
-        object.__setattr__(self, "names", names)
 
-    def __reduce__(self) -> tuple[Callable[..., Hierarchy], tuple[Int64Array, tuple[str, ...]]]:
-        # Unpickled arrays are writable: going through the constructor makes them read-only again.
-        return Hierarchy, (self.parent, self.names)
+    def __reduce__(self) -> tuple[Callable[..., Hierarchy], tuple[Any, ...]]:
+        # What was checked once is not checked in every worker that reads it.
+        return _unpickled, (self.names, *(getattr(self, name) for name in _ARRAYS))
 
     @classmethod
     def from_paths(cls, paths: Iterable[Sequence[str]], place: Callable[[int], Place] | None = None) -> Hierarchy:
@@ -142,6 +142,14 @@ class Hierarchy:
         self._check(region)
         return range(int(self.first_child[region]), int(self.first_child[region + 1]))
 
+    def levels_below(self, regions: range) -> list[range]:
+        """Return consecutive regions of one level, and all regions below them level by level."""
+        found = [regions]
+        for _ in range(int(self.level[regions.start]) + 1, self.levels):
+            last = found[-1]
+            found.append(range(int(self.first_child[last.start]), int(self.first_child[last.stop])))
+        return found
+
     def ancestors(self, region: int) -> tuple[int, ...]:
         """Return the regions above, the parent first and the root last; empty for the root."""
         self._check(region)
@@ -226,3 +234,11 @@ class Hierarchy:
     def _check(self, region: int) -> None:
         if not 0 <= region < self.regions:
             raise InputError("unknown-region", f"there is no region {region}; regions are 0 to {self.regions - 1}")
+
+
+def _unpickled(names: tuple[str, ...], *arrays: Int64Array) -> Hierarchy:
+    hierarchy = object.__new__(Hierarchy)
+    for name in ("_paths", "_index"):
+        object.__setattr__(hierarchy, name, None)
+    hierarchy._set(names, *arrays)
+    return hierarchy

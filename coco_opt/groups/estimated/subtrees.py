@@ -64,7 +64,7 @@ class Subtrees:
     def __call__(self, regions: range) -> tuple[list[list[CountOfCounts]], Certificates]:
         """Estimate the regions and all below them."""
         answers, own = self.answers.value, self.solvers.fresh()
-        levels = _levels_below(answers.hierarchy, regions)
+        levels = answers.hierarchy.levels_below(regions)
         if self.method.consistency == "none":
             return [[one.histogram for one in _fits(answers, self.method, own, below)] for below in levels], (
                 own.certificates
@@ -128,9 +128,9 @@ def _mapped(
 ) -> list[list[list[CountOfCounts]]]:
     chunks = _chunks(hierarchy.level_range(cut), executor.workers)
     fitted = [
-        sum(len(level) for level in _levels_below(hierarchy, chunk)[task.tops is not None :])
+        sum(len(level) for level in hierarchy.levels_below(chunk)[task.tops is not None :])
         if task.method.consistency != "bottom_up"
-        else len(_levels_below(hierarchy, chunk)[-1])
+        else len(hierarchy.levels_below(chunk)[-1])
         for chunk in chunks
     ]
     found = executor.map(task, chunks, lambda place, _: count.add(fitted[place]))
@@ -189,15 +189,6 @@ def _chunks(regions: range, workers: int) -> list[range]:
     tasks = min(len(regions), max(_TASKS, _A_WORKER * workers))
     ends = [regions.start + len(regions) * k // tasks for k in range(tasks + 1)]
     return [range(begin, end) for begin, end in pairwise(ends)]
-
-
-def _levels_below(hierarchy: Hierarchy, regions: range) -> list[range]:
-    """Return consecutive regions of one level, and those below them level by level."""
-    found = [regions]
-    for _ in range(int(hierarchy.level[regions.start]) + 1, hierarchy.levels):
-        last = found[-1]
-        found.append(range(int(hierarchy.first_child[last.start]), int(hierarchy.first_child[last.stop])))
-    return found
 
 
 def _joined(parts: Sequence[Sequence[CountOfCounts]]) -> list[CountOfCounts]:
