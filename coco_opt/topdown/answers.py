@@ -11,17 +11,17 @@ from numpy.typing import NDArray
 
 from coco_opt.errors import ProblemError
 from coco_opt.histograms.hierarchy import Hierarchy
-from coco_opt.privacy.answers import Question
+from coco_opt.privacy.answers import Answers, Question
 from coco_opt.privacy.measurement import Measurement
 from coco_opt.topdown.invariants import Constraints, Invariants, RegionBounds
-from coco_opt.topdown.pooled import Noisy, check_alike, pooled, pooled_queries
+from coco_opt.topdown.pooled import Noisy, RegionAnswers, check_alike, pooled, pooled_queries
 from coco_opt.topdown.queries import Query
 from coco_opt.topdown.questions import TableQuestions
 from coco_opt.topdown.schema import Schema
 
 Int64 = NDArray[np.int64]
 Floats = NDArray[np.float64]
-Levels = tuple[tuple[NDArray[Any] | None, ...], ...]
+Levels = tuple[tuple[RegionAnswers | None, ...], ...]
 
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
@@ -29,10 +29,11 @@ class TableAnswers:
     """The noisy answers of every asked query in every region, in the hierarchy's order, with what is public.
 
     ``answers`` [levels][queries] are [regions of the level, answers of the query], read-only: int64, or float64 where
-    several measurements asked the same and their answers were pooled; None where nothing was asked. ``variances``
-    float64[levels, queries] are those of an answer's noise, infinite where nothing was asked. ``invariants`` are all
-    exact answers and bounds, closed under sums; ``rows`` the public maximum of rows a person, ``earlier`` what is said
-    of the releases that they agree with. Raises ProblemError where the parts do not fit together.
+    several measurements asked the same and their answers were pooled; None where nothing was asked. Those of large
+    measurements stay in their file, and a slice of regions reads theirs. ``variances`` float64[levels, queries] are
+    those of an answer's noise, infinite where nothing was asked. ``invariants`` are all exact answers and bounds,
+    closed under sums; ``rows`` the public maximum of rows a person, ``earlier`` what is said of the releases that they
+    agree with. Raises ProblemError where the parts do not fit together.
     """
 
     hierarchy: Hierarchy
@@ -54,16 +55,18 @@ class TableAnswers:
                 self._check_answer(level, query, answer)
         object.__setattr__(self, "answers", answers)
 
-    def _check_answer(self, level: int, query: int, answer: NDArray[Any] | None) -> None:
+    def _check_answer(self, level: int, query: int, answer: RegionAnswers | None) -> None:
         name = self.queries[query].name
         if (answer is None) == bool(np.isfinite(self.variances[level, query])):
             raise ProblemError(f"level {level}, {name!r}: queries that were asked, and no others, have answers")
         if answer is None:
             return
         shape = (len(self.hierarchy.level_range(level)), self.queries[query].answers)
-        if answer.dtype not in (np.int64, np.float64) or answer.shape != shape:
+        number = not isinstance(answer, np.ndarray) or answer.dtype in (np.int64, np.float64)
+        if answer.shape != shape or not number:
             raise ProblemError(f"level {level}, {name!r}: answers must be int64 or float64 of shape {shape}")
-        answer.setflags(write=False)
+        if isinstance(answer, np.ndarray):
+            answer.setflags(write=False)
 
     def __reduce__(self) -> tuple[Callable[..., TableAnswers], tuple[Any, ...]]:
         # Unpickled arrays are writable: going through the constructor makes them read-only again.
@@ -121,13 +124,32 @@ class TableAnswers:
         return f"TableAnswers({self.hierarchy!r}, {self.schema!r}, {names}; {self.invariants!r})"
 
 
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
+class Stored:
+    """Answers of one measurement that are not in memory, as many in every region."""
+
+    sealed: Answers
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Return the number of regions and of answers."""
+        return self.sealed.regions, int(self.sealed.offsets[1])
+
+    def __getitem__(self, regions: slice, /) -> Int64:
+        """Return the answers of consecutive regions, counted in their level."""
+        begin, end, _ = regions.indices(self.sealed.regions)
+        size = self.shape[1]
+        return self.sealed.read(begin * size, end * size).reshape(-1, size)
+
+
 def _noisy(measurement: Measurement, questions: TableQuestions) -> dict[tuple[int, int], Noisy]:
     """Return the answers of a measurement by level and place of the query in its plan."""
     given = {_key(one.question): one for one in measurement.answers}
     found = {}
     for pair, question in zip(questions.plan.asked, questions.noisy, strict=True):
         one = given[_key(question)]
-        found[pair] = Noisy(one.table(), one.question.law.variance)
+        in_memory = isinstance(one.stored, np.ndarray)
+        found[pair] = Noisy(one.table() if in_memory else Stored(one), one.question.law.variance)
     return found
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,22 +19,61 @@ from coco_opt.topdown.queries import Query, parse_query
 from coco_opt.topdown.questions import TableQuestions
 
 
+class RegionAnswers(Protocol):
+    """Answers [regions of a level, answers] to one query: an array, or what reads those of some regions from a file."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Return the number of regions and of answers."""
+        ...
+
+    def __getitem__(self, regions: slice, /) -> Any:
+        """Return the answers of consecutive regions, counted in their level."""
+        ...
+
+
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
+class Unread:
+    """Answers pooled from ``several`` with some ``weights``, which are not all in memory."""
+
+    several: tuple[RegionAnswers, ...]
+    weights: tuple[float, ...]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Return the number of regions and of answers."""
+        return self.several[0].shape
+
+    def __getitem__(self, regions: slice, /) -> NDArray[np.float64]:
+        """Return the weighted sum of all answers of consecutive regions, counted in their level."""
+        return _mean([one[regions] for one in self.several], self.weights)
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class Noisy:
     """Answers [regions of a level, answers] to one query, and the variance of the noise of each."""
 
-    answers: NDArray[Any]
+    answers: RegionAnswers
     variance: float
 
 
 def pooled(several: Sequence[Noisy]) -> Noisy:
-    """Return what independent answers to one query say together; one alone as it is. O(answers)."""
+    """Return what independent answers to one query say together; one alone as it is.
+
+    O(answers) where they are in memory; else they are pooled where they are read.
+    """
     if len(several) == 1:
         return several[0]
     precisions = [1.0 / one.variance for one in several]
     total = sum(precisions)
-    mean = sum(one.answers * (precision / total) for one, precision in zip(several, precisions, strict=True))
-    return Noisy(np.asarray(mean, np.float64), 1.0 / total)
+    answers, weights = tuple(one.answers for one in several), tuple(precision / total for precision in precisions)
+    if all(isinstance(one, np.ndarray) for one in answers):
+        return Noisy(_mean(answers, weights), 1.0 / total)
+    return Noisy(Unread(answers, weights), 1.0 / total)
+
+
+def _mean(several: Sequence[Any], weights: Sequence[float]) -> NDArray[np.float64]:
+    return np.asarray(sum(one * weight for one, weight in zip(several, weights, strict=True)), np.float64)
 
 
 def pooled_queries(asked: Sequence[TableQuestions]) -> tuple[tuple[Query, ...], list[list[int]]]:

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import coco_opt.topdown.estimated.batches as batching
 import coco_opt.topdown.estimated.level as levels
 from coco_opt.execution import Executor, Threads, open_executor
 from coco_opt.files.measurement import read_measurement, write_measurement
 from coco_opt.histograms import Hierarchy
 from coco_opt.privacy import Measurement
 from coco_opt.topdown import TopdownMethod, estimate_tables
+from coco_opt.topdown.answers import TableAnswers
 from coco_opt.topdown.estimated.estimate import TablesResult
+from coco_opt.topdown.estimated.linear import UpwardPass
 from coco_opt.topdown.estimated.recursion import Checkpoint
 from coco_opt.topdown.invariants import RegionBounds
 from coco_opt.topdown.queries import parse_query
@@ -33,6 +37,9 @@ def tree(rng: np.random.Generator) -> tuple[Hierarchy, np.ndarray]:
         for b in range(int(rng.integers(1, 5)))
     ]
     return Hierarchy.from_paths(paths), rng.poisson(rng.gamma(0.5, 4.0, (len(paths), SCHEMA.size))).astype(np.int64)
+
+
+TREE = tree(np.random.default_rng(4))
 
 
 def plain(seed: int) -> Measurement:
@@ -109,7 +116,7 @@ def test_workers_and_executors_change_nothing(case: str) -> None:
 @pytest.fixture
 def batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(levels, "LEAST_PARENTS", 1)
-    monkeypatch.setattr(levels, "_LEAST_NUMBERS", 8)
+    monkeypatch.setattr(batching, "_LEAST_NUMBERS", 8)
 
 
 @pytest.mark.usefixtures("batches")
@@ -121,17 +128,58 @@ def test_batches_of_any_size_give_the_same_tables() -> None:
             assert same(once, estimate_tables(noisy, TopdownMethod(rounding="nearest"), executor=files))
 
 
+@pytest.mark.usefixtures("batches")
+@pytest.mark.parametrize("together", [False, True])
+def test_answers_that_stay_in_their_file_give_the_same_tables(
+    together: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("coco_opt.files.measurement.DENSE", 0)
+    noisy = [plain(4), measured(5, TREE[0], SCHEMA, TREE[1], ["race", "age"], 1)] if together else [plain(4)]
+    kept = []
+    for number, one in enumerate(noisy):
+        write_measurement(tmp_path / f"{number}", one, private=True)
+        kept.append(read_measurement(tmp_path / f"{number}")[0])
+    held, sealed = (replace(first, also=tuple(also)) for first, *also in (noisy, kept))
+    assert not any(isinstance(one.stored, np.ndarray) for one in sealed.answers)
+    with ByFiles(3) as files:
+        assert same(estimate_tables(held), estimate_tables(sealed, executor=files))
+
+
+@pytest.mark.usefixtures("batches")
+@pytest.mark.parametrize("seed", range(4))
+def test_the_linear_stage_is_the_same_however_subtrees_are_cut(seed: int) -> None:
+    answers = TableAnswers.of(plain(seed))
+    passed = UpwardPass.of(answers)
+    cuts = {tuple(passed.subtrees(workers)) for workers in (1, 2, 50)}
+    cuts |= {tuple(range(v, v + 1) for v in answers.hierarchy.level_range(level)) for level in range(3)}
+    assert len(cuts) >= 3
+    stages = [passed.stage(tops, [passed.below(one) for one in tops]) for tops in cuts]
+    for trees in zip(*(stage.trees for stage in stages), strict=True):
+        for level in range(4):
+            z = [tree.z[level] for tree in trees]
+            for other in z[1:]:
+                np.testing.assert_array_equal(z[0], other)
+
+
+KILLS = {
+    "a subtree's reading": (plain, TopdownMethod("full"), 1),
+    "the last level's splits": (bound, TopdownMethod("classic", implied="cuts"), 3),
+}
+
+
+@pytest.mark.usefixtures("batches")
+@pytest.mark.parametrize("kill", KILLS)
 @pytest.mark.parametrize("name", ["processes", "dask"])
 def test_processes_and_dask_read_the_sealed_file_and_survive_a_kill(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, kill: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("coco_opt.files.measurement.DENSE", 0)  # so that answers stay in their file
-    noisy = bound(1)
-    method = TopdownMethod("classic", implied="cuts")
+    made, method, maps = KILLS[kill]
+    noisy = made(1)
     write_measurement(tmp_path / "sealed", noisy, private=True)
     sealed, _ = read_measurement(tmp_path / "sealed")
     with open_executor(name, 2) as executor:
-        killing: Executor = Killing(executor, tmp_path, maps=3)  # type: ignore[assignment]
+        killing: Executor = Killing(executor, tmp_path, maps)  # type: ignore[assignment]
         found = estimate_tables(sealed, method, executor=killing)
     assert (tmp_path / "killed").exists()
     assert same(estimate_tables(noisy, method), found)

@@ -21,6 +21,7 @@ from coco_opt.solving import solve
 from coco_opt.topdown.answers import TableAnswers
 from coco_opt.topdown.asked.counts import TableCounts
 from coco_opt.topdown.asked.measure import measure_tables
+from coco_opt.topdown.estimated import batches as batching
 from coco_opt.topdown.estimated import level as levels
 from coco_opt.topdown.estimated.estimate import TablesResult, estimate_tables
 from coco_opt.topdown.estimated.level import LevelSplit, level_split
@@ -77,7 +78,7 @@ def test_batches_give_the_tables_of_one_problem_after_the_other(
         at_once, threaded, singly = SolverChoices(), SolverChoices(), SolverChoices()
         monkeypatch.setattr(levels, "LEAST_PARENTS", 1)
         one = estimated(seed, method, at_once)
-        monkeypatch.setattr(levels, "_NUMBERS", 40)
+        monkeypatch.setattr(batching, "_NUMBERS", 40)
         same = estimated(seed, method, threaded, threads=2)
         monkeypatch.setattr(levels, "LEAST_PARENTS", 10**6)
         other = estimated(seed, method, singly)
@@ -114,7 +115,7 @@ def test_a_level_judges_tables_as_the_problems_do(monkeypatch: pytest.MonkeyPatc
         return split(self, step, problem)
 
     monkeypatch.setattr(LevelSplit, "_split", noted)
-    assert any(part is not None for part in whole(step, above, parents))
+    assert whole(step, above, parents)[0].counts.any()
     level = kept[0]
     found, rested = whole.splitter.split_level(level)
     assert rested.any()

@@ -195,7 +195,7 @@ def _questions(measured: TableAnswers, system: FactSystem) -> Iterator[tuple[csr
                 continue
             for size, of_answers, of_classes in _met(query.operator, system):
                 weight = 1.0 / (size * measured.variance(level, place))
-                summed = answers.astype(np.float64) @ of_answers.T
+                summed = answers[:].astype(np.float64) @ of_answers.T
                 yield _of_regions(system, level, of_classes), summed.reshape(-1), weight
 
 

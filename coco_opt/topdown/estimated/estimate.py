@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,7 +9,7 @@ from numpy.typing import NDArray
 
 from coco_opt.choices import Certificate, SolverChoices
 from coco_opt.errors import InputError, ProblemError, SolverError
-from coco_opt.execution import Executor, Threads
+from coco_opt.execution import Executor, Shared, Threads
 from coco_opt.histograms import Hierarchy
 from coco_opt.operators import Operator
 from coco_opt.privacy.measurement import Measurement
@@ -21,7 +18,7 @@ from coco_opt.topdown.answers import TableAnswers
 from coco_opt.topdown.estimated.best_linear import LinearEstimates, best_linear
 from coco_opt.topdown.estimated.core import core_fits
 from coco_opt.topdown.estimated.failsafe import Relaxation
-from coco_opt.topdown.estimated.linear import linear_stage
+from coco_opt.topdown.estimated.linear import LinearStage, Summed, UpwardPass
 from coco_opt.topdown.estimated.method import TopdownMethod, misfit
 from coco_opt.topdown.estimated.recursion import AfterLevel, Checkpoint, Progress, bottom_up, top_down
 from coco_opt.topdown.estimated.sparse_tables import SparseTables
@@ -100,11 +97,10 @@ def estimate_tables(
     run_by = Threads(int(threads)) if executor is None else executor
     chosen = TopdownMethod() if method is None else method
     used = SolverChoices() if solvers is None else solvers
-    with _seeding(measurement, chosen, run_by.workers) as seed:
-        measured = TableAnswers.of(measurement)
-        _check_method(measured, chosen)
-        stage = linear_stage(measured) if chosen.estimation == "full" else None
-        chosen = replace(chosen, seed=seed())
+    measured = TableAnswers.of(measurement)
+    _check_method(measured, chosen)
+    seed, stage = _read(measurement, measured, chosen, run_by)
+    chosen = replace(chosen, seed=seed)
     facts = measured.invariants
     step = split_step(measured, chosen, used, None if resume_from is None else resume_from.core, stage)
     if chosen.estimation == "bottom_up":
@@ -126,14 +122,33 @@ def estimate_tables(
     return TablesResult(measured.hierarchy, measured.schema, tables, relaxed, used.certificates, unproved, step.implied)
 
 
-@contextmanager
-def _seeding(measurement: Measurement, method: TopdownMethod, workers: int) -> Iterator[Callable[[], int]]:
-    """Give what returns the seed of ties: all answers go into it, so with several workers a thread makes it beside."""
-    if method.seed is not None or workers == 1:
-        yield lambda: seed_of(measurement) if method.seed is None else method.seed
-        return
-    with ThreadPoolExecutor(1) as beside:
-        yield beside.submit(seed_of, measurement).result
+@dataclass(frozen=True, eq=False, slots=True)
+class Reading:
+    """The task to read the answers of some subtrees, and sum what they say; or of None all, for the seed of ties."""
+
+    read: Shared[tuple[Measurement, UpwardPass]]
+
+    def __call__(self, tops: range | None) -> int | Summed:
+        """Read the answers in and below consecutive regions of one level."""
+        measurement, passed = self.read.value
+        return seed_of(measurement) if tops is None else passed.below(tops)
+
+
+def _read(
+    measurement: Measurement, measured: TableAnswers, method: TopdownMethod, executor: Executor
+) -> tuple[int, LinearStage | None]:
+    """Return the seed of ties and, for estimation "full", the linear stage: all that is read of all answers."""
+    if method.estimation != "full":
+        return seed_of(measurement) if method.seed is None else method.seed, None
+    passed = UpwardPass.of(measured)
+    tops = passed.subtrees(executor.workers)
+    # The seed first: it takes longest, for a digest of all answers cannot be made in parts.
+    items: list[range | None] = [*([None] if method.seed is None else []), *tops]
+    with executor.share((measurement, passed)) as read:
+        found = executor.map(Reading(read), items)
+    seed = found[0] if method.seed is None else method.seed
+    assert isinstance(seed, int)
+    return seed, passed.stage(tops, [one for one in found if not isinstance(one, int)])
 
 
 def _check_method(measured: TableAnswers, method: TopdownMethod) -> None:

@@ -24,6 +24,7 @@ from coco_opt.problems.table_rounding import TableRounding
 from coco_opt.problems.table_rounding.level import LevelRounder, RoundingLevel
 from coco_opt.problems.topdown_split import TopdownSplit
 from coco_opt.problems.topdown_split.level import LevelSplitter, SplitLevel
+from coco_opt.topdown.estimated.batches import batches
 from coco_opt.topdown.estimated.rounding import nested
 from coco_opt.topdown.estimated.sparse_tables import SparseTables
 from coco_opt.topdown.estimated.step import SplitStep
@@ -31,14 +32,13 @@ from coco_opt.topdown.invariants import Constraints
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+Runs = tuple[Ints, Ints, Ints]
+"""What is not zero of some tables: regions counted from the first child, cells and counts; cells rise in a region."""
 
 LEAST_PARENTS = 64
 """Parents of a level from which batches pay for what their kernels take to load."""
 
 _SAFE = 0.5  # of the tolerance
-_NUMBERS = 1 << 21  # answers or cells of a batch
-_LEAST_NUMBERS = 1 << 14  # below which a batch is mostly glue
-_A_WORKER = 4  # batches, so that none waits long for the last
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -92,31 +92,42 @@ class LevelSplit:
     def batches(self, hierarchy: Hierarchy, above: SparseTables, workers: int = 1) -> Iterator[range]:
         """Yield consecutive parents, counted in their level, whose numbers fit in memory together.
 
-        Several workers get some batches each; how parents are put together changes no answer.
+        How parents are put together changes no answer.
         """
         regions = hierarchy.level_range(self.level)
         children = np.diff(hierarchy.first_child[regions.start : regions.stop + 1])
-        work = np.cumsum(children * np.maximum(np.diff(above.offsets), self.rows.shape[0]))
-        size = _NUMBERS if workers == 1 else max(_LEAST_NUMBERS, min(_NUMBERS, int(work[-1]) // (_A_WORKER * workers)))
-        start = 0
-        while start < len(regions):
-            most = size + (work[start - 1] if start else 0)
-            stop = max(start + 1, int(np.searchsorted(work, most, side="right")))
-            yield range(start, stop)
-            start = stop
+        return batches(children * np.maximum(np.diff(above.offsets), self.rows.shape[0]), workers)
 
-    def __call__(self, step: SplitStep, above: SparseTables, parents: range) -> list[SparseTables | None]:
-        """Return the children's whole tables of consecutive parents, None for those left to the ordinary way."""
+    def __call__(self, step: SplitStep, above: SparseTables, parents: range) -> tuple[SparseTables, list[int]]:
+        """Return the children's whole tables of consecutive parents, and who of these are left to the ordinary way.
+
+        The children of those left have empty tables. Where nothing binds children but sums, an only child has its
+        parent's table, and of nobody come nobodies.
+        """
         hierarchy, first = step.measured.hierarchy, step.measured.hierarchy.level_range(self.level).start
         bounds = hierarchy.first_child[first + parents.start : first + parents.stop + 1]
         offsets = above.offsets[parents.start : parents.stop + 1]
-        open_parents = (np.diff(bounds) > 1) & (np.diff(offsets) > 0)
+        people, only = np.diff(offsets) > 0, np.diff(bounds) == 1
+        open_parents, forced = people & ~only, people & only
+        left = np.zeros(len(parents), bool)
         if self.known is not None:
-            open_parents &= self.known.of_parents(bounds - hierarchy.level_range(self.level + 1).start)
+            exact = self.known.of_parents(bounds - hierarchy.level_range(self.level + 1).start)
+            open_parents, forced, left = open_parents & exact, np.zeros_like(only), ~(open_parents & exact)
+        runs = [_only_children(above, parents, np.flatnonzero(forced), bounds)]
         chosen = np.flatnonzero(open_parents)
-        found: list[SparseTables | None] = [None] * len(parents)
-        if not chosen.size:
-            return found
+        if chosen.size:
+            more, done = self._together(step, above, parents, chosen, bounds)
+            runs.append(more)
+            left[chosen[~done]] = True
+        region, cells, counts = (np.concatenate(each) for each in zip(*runs, strict=True))
+        tables = SparseTables.of_runs(region, cells, counts, (int(bounds[-1] - bounds[0]), above.size))
+        return tables, [parents[at] for at in np.flatnonzero(left).tolist()]
+
+    def _together(
+        self, step: SplitStep, above: SparseTables, parents: range, chosen: Ints, bounds: Ints
+    ) -> tuple[Runs, NDArray[np.bool_]]:
+        """Return the children's tables of the parents ``chosen`` from consecutive ones, and for which there are any."""
+        offsets = above.offsets[parents.start : parents.stop + 1]
         cells = np.concatenate([np.arange(offsets[at], offsets[at + 1]) for at in chosen])
         starts = np.concatenate([[0], np.cumsum(np.diff(offsets)[chosen])]).astype(np.int64)
         regions = np.concatenate([np.arange(bounds[at], bounds[at + 1]) for at in chosen])
@@ -140,34 +151,37 @@ class LevelSplit:
         rounded = self.rounder.round_level(level)
         seconds = perf_counter() - begun
         step.solvers.count(TableRounding, rounded.solves, rounded.gap, rounded.relative_gap, 0.0, seconds)
-        for number, at in enumerate(chosen.tolist()):
-            if settled[number] and rounded.done[number]:
-                part = slice(int(problem.places[number]), int(problem.places[number + 1]))
-                kept = above.cells[offsets[at] : offsets[at + 1]]
-                whole = rounded.tables[part].reshape(kept.size, -1)
-                here = regions[children[number] : children[number + 1]] - hierarchy.level_range(self.level + 1).start
-                if self.known is None or self.known.holds(kept, whole, here):
-                    found[at] = SparseTables.on(kept, whole.T, above.size)
-        return found
+        done = settled & rounded.done
+        if self.known is not None:
+            first = step.measured.hierarchy.level_range(self.level + 1).start
+            for number in np.flatnonzero(done).tolist():
+                kept = problem.cells[starts[number] : starts[number + 1]]
+                whole = rounded.tables[problem.places[number] : problem.places[number + 1]].reshape(kept.size, -1)
+                done[number] = self.known.holds(kept, whole, regions[children[number] : children[number + 1]] - first)
+        return _runs(problem, rounded.tables, done, regions - bounds[0]), done
 
     def _problem(
         self, step: SplitStep, starts: Ints, cells: Ints, counts: Ints, children: Ints, regions: Ints
     ) -> SplitLevel:
-        hierarchy = step.measured.hierarchy
-        rows = regions - hierarchy.level_range(self.level + 1).start
+        within = range(int(regions[0]), int(regions[-1]) + 1)
+        rows = regions - within.start
         answers, weights = np.empty((rows.size, self.rows.shape[0])), np.empty((rows.size, len(self.queries)))
         at = 0
         for number, query in enumerate(self.queries):
-            known, variances = step.known(self.level + 1, query)
+            known, variances = step.known(within, query)
             assert known is not None
             answers[:, at : at + known.shape[1]] = known[rows]
             at += known.shape[1]
             weights[:, number] = 1.0 / variances[rows] if step.method.weighting == "variance" else 1.0
         people = counts.astype(np.float64)
-        labels, exact = (
-            (None, None) if self.known is None else (self.known.labels, self.known.counts[rows].astype(float))
-        )
+        labels, exact = (None, None) if self.known is None else (self.known.labels, self._exact(step, regions))
         return SplitLevel(self.rows, self.query_of, starts, cells, people, children, answers, weights, labels, exact)
+
+    def _exact(self, step: SplitStep, regions: Ints) -> Floats:
+        """Return the exact counts of classes of some regions of the level below."""
+        assert self.known is not None
+        first = step.measured.hierarchy.level_range(self.level + 1).start
+        return np.asarray(self.known.counts[regions - first], np.float64)
 
     def _split(self, step: SplitStep, problem: SplitLevel) -> tuple[Floats, NDArray[np.bool_]]:
         """Return the tables, and which are certified."""
@@ -190,6 +204,25 @@ class LevelSplit:
         return tables, settled
 
 
+def _only_children(above: SparseTables, parents: range, forced: Ints, bounds: Ints) -> Runs:
+    """Return the tables of some parents' only children: the parents' own."""
+    runs = [np.arange(above.offsets[parents[at]], above.offsets[parents[at] + 1]) for at in forced.tolist()]
+    each = np.concatenate([np.zeros(0, np.int64), *runs])
+    region = np.repeat(bounds[forced] - bounds[0], [one.size for one in runs])
+    return region, above.cells[each], above.counts[each]
+
+
+def _runs(problem: SplitLevel, tables: Ints, done: NDArray[np.bool_], regions: Ints) -> Runs:
+    """Return what is not zero of the parents that are ``done``, the children's ``regions`` given."""
+    place = np.flatnonzero(tables)
+    parent = np.searchsorted(problem.places, place, side="right") - 1
+    kept = done[parent]
+    place, parent = place[kept], parent[kept]
+    cell, child = np.divmod(place - problem.places[parent], np.diff(problem.children)[parent])
+    region = regions[problem.children[parent] + child]
+    return region, problem.cells[problem.starts[parent] + cell], tables[place]
+
+
 def level_split(step: SplitStep, level: int) -> LevelSplit | None:
     """Return what splits all regions of a level at once, or None where they must be split one by one."""
     hierarchy, method = step.measured.hierarchy, step.method
@@ -203,7 +236,7 @@ def level_split(step: SplitStep, level: int) -> LevelSplit | None:
     plain = len(step.groups) == 1 and method.rounding != "unbiased" and free
     if not plain or not isinstance(splitter, LevelSplitter) or not isinstance(rounder, LevelRounder):
         return None
-    queries = tuple(query for query in step.groups[0][0] if step.known(level + 1, query)[0] is not None)
+    queries = tuple(query for query in step.groups[0][0] if step.knows(level + 1, query))
     rounded = (*(() if known is None else (known.operator,)), *step.rounded[level + 1])
     if not queries or (rounded and not nested(rounded)):
         return None

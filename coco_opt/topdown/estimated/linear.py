@@ -31,12 +31,17 @@ from numpy.typing import NDArray
 from coco_opt.errors import ProblemError
 from coco_opt.histograms import Hierarchy
 from coco_opt.operators import Operator
+from coco_opt.topdown.estimated.batches import batch_size, batches
 from coco_opt.topdown.estimated.normal_equations import NormalEquations
+from coco_opt.topdown.pooled import RegionAnswers
 
 if TYPE_CHECKING:
     from coco_opt.topdown.answers import TableAnswers
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Summed = list[list[NDArray[Any] | None]]
+"""z [levels][queries] of some regions of consecutive levels; None where the answers alone say it."""
 
 _BLOCK = 1024  # regions whose tables are held at once
 
@@ -45,22 +50,22 @@ _BLOCK = 1024  # regions whose tables are held at once
 class QueryTree:
     """One query's least squares on the hierarchy: ``z`` by level, the variances by region.
 
-    ``z`` [levels] holds [regions of level, answers] (the measurement's own int64 where nothing lies below, None where
-    nothing at or below the level was measured). ``variance`` float64[regions] is V of ``z``, ``children`` the sum of V
-    over the children (infinite at leaves) and ``final`` P, the variance of the estimates of the down pass; each is
-    infinite where nothing is known.
+    ``z`` [levels] holds [regions of level, answers] (the measurement's own, which may lie in a file, where nothing was
+    measured below, None where nothing at or below the level was). ``variance`` float64[regions] is V of ``z``,
+    ``children`` the sum of V over the children (infinite at leaves) and ``final`` P, the variance of the estimates of
+    the down pass; each is infinite where nothing is known.
     """
 
     hierarchy: Hierarchy
-    z: tuple[NDArray[Any] | None, ...]
+    z: tuple[RegionAnswers | None, ...]
     variance: Floats
     children: Floats
     final: Floats
 
-    def at(self, level: int) -> tuple[NDArray[Any] | None, Floats]:
-        """Return z and V of a level's regions."""
-        regions = self.hierarchy.level_range(level)
-        return self.z[level], self.variance[regions.start : regions.stop]
+    def at(self, regions: range) -> tuple[NDArray[Any] | None, Floats]:
+        """Return z and V of consecutive regions of one level."""
+        level = int(self.hierarchy.level[regions.start])
+        return rows_of(self.hierarchy, self.z[level], regions), self.variance[regions.start : regions.stop]
 
     def estimates(self, level: int, regions: slice = slice(None)) -> Floats | None:
         """Return the estimates [regions, answers] of the down pass, None where nothing was measured at all.
@@ -79,7 +84,7 @@ class QueryTree:
         hierarchy, z, first = self.hierarchy, self.z[level], self.hierarchy.level_range(level).start
         if level == 0:
             assert z is not None
-            return z.astype(np.float64)
+            return np.asarray(z[:], np.float64)
         parent = hierarchy.parent[here.start : here.stop]
         above = range(int(parent[0]), int(parent[-1]) + 1)
         known, parent = self._estimates(level - 1, above), parent - above.start
@@ -199,25 +204,126 @@ class LevelAnswers:
         return np.where(self.stage.determines(operator, self.level), found, np.nan)
 
 
+@dataclass(frozen=True, eq=False, slots=True)
+class UpwardPass:
+    """The up pass of all queries, by subtrees: whoever is given one reads its answers and hands back sums.
+
+    ``own`` float64[levels, queries] are the variances of single answers; ``variance``, ``children`` and ``final``
+    float64[queries, regions] those of ``QueryTree``.
+    """
+
+    measured: TableAnswers
+    own: Floats
+    variance: Floats
+    children: Floats
+    final: Floats
+
+    @classmethod
+    def of(cls, measured: TableAnswers) -> UpwardPass:
+        """Prepare the pass: all variances, from public facts alone; see ``linear_stage``."""
+        from coco_opt.kernels import tree_passes
+
+        hierarchy, queries = measured.hierarchy, range(len(measured.queries))
+        own = np.array([[_own_variance(measured, level, at) for at in queries] for level in range(hierarchy.levels)])
+        each = []
+        for query in queries:
+            s2, nothing = own[hierarchy.level, query], np.empty(0)
+            passed = tree_passes.upward(hierarchy.first_child, np.zeros(hierarchy.regions), s2, nothing, nothing)
+            _, variance, children = passed
+            final, _ = tree_passes.variances(hierarchy.first_child, s2, variance, children)
+            each.append((variance, children, final))
+        return cls(measured, own, *(np.stack(one) for one in zip(*each, strict=True)))
+
+    def subtrees(self, workers: int = 1) -> list[range]:
+        """Return tasks: some regions of one level each, whose answers, with all below them, fit in memory together.
+
+        The level is the highest whose subtrees do, or the leaves' parents'. How regions are cut changes no bit.
+        """
+        hierarchy = self.measured.hierarchy
+        asked = np.isfinite(self.own) @ np.array([query.operator.answers for query in self.measured.queries])
+        numbers = _at_and_below(hierarchy, asked)
+        size = batch_size(int(numbers[0][0]), workers)
+        small = [level for level, each in enumerate(numbers) if each.max() <= size]
+        cut = min(small[0] if small else hierarchy.levels, max(0, hierarchy.levels - 2))
+        first = hierarchy.level_range(cut).start
+        return [range(first + one.start, first + one.stop) for one in batches(numbers[cut], workers)]
+
+    def below(self, tops: range) -> Summed:
+        """Return the sums of the subtrees of consecutive regions of one level, from that level down: the task."""
+        levels = self.measured.hierarchy.levels_below(tops)
+        each = [self._sums(query, levels, None) for query in range(len(self.measured.queries))]
+        return [list(one) for one in zip(*each, strict=True)]
+
+    def stage(self, tops: Sequence[range], parts: Sequence[Summed]) -> LinearStage:
+        """Return the linear stage from the sums of all subtrees: what lies above them is done here."""
+        hierarchy = self.measured.hierarchy
+        cut = int(hierarchy.level[tops[0].start])
+        above = [hierarchy.level_range(level) for level in range(cut)]
+        trees = []
+        for query in range(len(self.measured.queries)):
+            lower = [_stacked([part[level][query] for part in parts]) for level in range(hierarchy.levels - cut)]
+            known = self.measured.answers[cut][query] if lower[0] is None else lower[0]
+            upper = self._sums(query, above, None if known is None else known[:])
+            answers = [each[query] for each in self.measured.answers]
+            z = [one if one is not None else other for one, other in zip([*upper, *lower], answers, strict=True)]
+            variances = self.variance[query], self.children[query], self.final[query]
+            trees.append(QueryTree(hierarchy, tuple(z), *variances))
+        return LinearStage(hierarchy, tuple(query.operator for query in self.measured.queries), tuple(trees))
+
+    def _sums(self, query: int, levels: Sequence[range], below: NDArray[Any] | None) -> list[NDArray[Any] | None]:
+        """Return z of regions of consecutive levels, root first, ``below`` that of the level after them.
+
+        None where nothing was measured below: there the answers say it, if there are any.
+        """
+        hierarchy, found = self.measured.hierarchy, list[NDArray[Any] | None]()
+        for regions in reversed(levels):
+            level = int(hierarchy.level[regions.start])
+            z = rows_of(hierarchy, self.measured.answers[level][query], regions)
+            if below is None:
+                found.append(None)
+            else:
+                starts = hierarchy.first_child[regions.start : regions.stop]
+                summed = np.add.reduceat(below, starts - starts[0], axis=0)
+                s2, total = self.own[level, query], self.children[query, regions.start : regions.stop]
+                z = summed if z is None else z + (summed - z) * (s2 / (s2 + total))[:, None]
+                found.append(z)
+            below = z
+        return found[::-1]
+
+
 def linear_stage(measured: TableAnswers) -> LinearStage:
-    """Run the up pass on every answer of every query; O(answers), level by level.
+    """Run the up pass on every answer of every query, subtree by subtree; O(answers).
 
     Raises ProblemError for a variance that is not positive: exact answers are invariants, not measurements.
     """
-    trees = tuple(_tree(measured, query) for query in range(len(measured.queries)))
-    return LinearStage(measured.hierarchy, tuple(query.operator for query in measured.queries), trees)
+    passed = UpwardPass.of(measured)
+    tops = passed.subtrees()
+    return passed.stage(tops, [passed.below(one) for one in tops])
 
 
-def _tree(measured: TableAnswers, query: int) -> QueryTree:
-    from coco_opt.kernels import tree_passes
+def rows_of(hierarchy: Hierarchy, answers: RegionAnswers | None, regions: range) -> NDArray[Any] | None:
+    """Return the rows of consecutive regions of one level, given those of the level; None where there are none."""
+    if answers is None:
+        return None
+    first = hierarchy.level_range(int(hierarchy.level[regions.start])).start
+    return np.asarray(answers[regions.start - first : regions.stop - first])
 
-    hierarchy = measured.hierarchy
-    own = np.array([_own_variance(measured, level, query) for level in range(hierarchy.levels)])
-    s2, nothing = own[hierarchy.level], np.empty(0)
-    _, variance, children = tree_passes.upward(hierarchy.first_child, np.zeros(hierarchy.regions), s2, nothing, nothing)
-    final, _ = tree_passes.variances(hierarchy.first_child, s2, variance, children)
-    z = _upward(hierarchy, [answers[query] for answers in measured.answers], own, children)
-    return QueryTree(hierarchy, z, variance, children, final)
+
+def _at_and_below(hierarchy: Hierarchy, asked: Ints) -> list[Ints]:
+    """Return for each level how many answers there are at and below its regions, int64[regions]."""
+    found: list[Ints] = []
+    for level in range(hierarchy.levels - 1, -1, -1):
+        regions = hierarchy.level_range(level)
+        own = np.full(len(regions), int(asked[level]), np.int64)
+        if found:
+            own += np.add.reduceat(found[-1], hierarchy.first_child[regions.start : regions.stop] - regions.stop)
+        found.append(own)
+    return found[::-1]
+
+
+def _stacked(parts: Sequence[NDArray[Any] | None]) -> NDArray[Any] | None:
+    held = [part for part in parts if part is not None]
+    return np.concatenate(held) if held else None
 
 
 def _own_variance(measured: TableAnswers, level: int, query: int) -> float:
@@ -230,21 +336,3 @@ def _own_variance(measured: TableAnswers, level: int, query: int) -> float:
             "be positive and finite; an exact answer is an invariant"
         )
     return variance
-
-
-def _upward(
-    hierarchy: Hierarchy, answers: Sequence[NDArray[Any] | None], own: Floats, children: Floats
-) -> tuple[NDArray[Any] | None, ...]:
-    """Return z by level from the leaves up, without a copy where nothing lies below."""
-    found: list[NDArray[Any] | None] = [None] * hierarchy.levels
-    below: NDArray[Any] | None = None
-    for level in range(hierarchy.levels - 1, -1, -1):
-        z = answers[level]
-        if below is not None:
-            regions = hierarchy.level_range(level)
-            starts = hierarchy.first_child[regions.start : regions.stop] - regions.stop
-            summed = np.add.reduceat(below, starts, axis=0)
-            total = children[regions.start : regions.stop]
-            z = summed if z is None else z + (summed - z) * (own[level] / (own[level] + total))[:, None]
-        found[level] = below = z
-    return tuple(found)

@@ -1,13 +1,13 @@
 """The recursion from the root to the leaves: parents of a level are independent, levels follow each other.
 
-Parents, some at a time, are the tasks of an executor; failsafes are not, for their changes meet in the regions above.
+Consecutive parents are the tasks of an executor: a task reads what is known of their children, splits and rounds.
+Failsafes are none, for their changes meet in the regions above.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TypeVar
 
 import numpy as np
@@ -26,7 +26,6 @@ from coco_opt.topdown.facts.cuts import Cut
 
 Ints = NDArray[np.int64]
 Progress = Callable[[int, int], None]
-PartT = TypeVar("PartT")
 ItemT = TypeVar("ItemT")
 
 _TASKS = 64  # of one level, at most
@@ -56,29 +55,26 @@ class Checkpoint:
 
 
 AfterLevel = Callable[[Checkpoint], None]
-Tables = SparseTables | Exception | None
-"""The whole tables of a region's children, why there are none, or None where another way is to be taken."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Splits:
-    """What a task made: one outcome a parent, and what the run's step is to take note of."""
+    """What a task made of some parents: their children's tables, why some have none, and what the run is to note.
 
-    outcomes: tuple[Tables, ...]
+    The children of ``failures``, by their parents' regions, have empty tables here.
+    """
+
+    tables: SparseTables
+    failures: tuple[tuple[int, Exception], ...]
     certificates: tuple[Certificate, ...]
     unproved: Unproved
     cuts: tuple[tuple[int, Cut], ...]
 
     @classmethod
-    def of(cls, outcomes: Sequence[Tables], own: SplitStep) -> Splits:
+    def of(cls, tables: SparseTables, own: SplitStep, failures: Sequence[tuple[int, Exception]] = ()) -> Splits:
         """Return what a task made by a step of its own."""
         cuts = () if own.cutting is None else own.cutting.sorted
-        return cls(tuple(outcomes), own.solvers.certificates, own.unproved.value, cuts)
-
-    @property
-    def regions(self) -> int:
-        """Return the number of regions that have tables."""
-        return sum(one.regions for one in self.outcomes if isinstance(one, SparseTables))
+        return cls(tables, tuple(failures), own.solvers.certificates, own.unproved.value, cuts)
 
     def note(self, step: SplitStep) -> None:
         """Count into the run's step what the task's own step has counted."""
@@ -89,30 +85,34 @@ class Splits:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class ParentsAtOnce:
-    """The task to split consecutive parents of a level in compiled calls, those that can be."""
+class Parents:
+    """The task to split consecutive parents of a level, the first of which is region ``first``.
+
+    Those that can be are split together in compiled calls, if there is a ``LevelSplit``; the others one by one.
+    """
 
     step: Shared[SplitStep]
-    level: Shared[tuple[SparseTables, LevelSplit]]
+    level: Shared[tuple[SparseTables, LevelSplit | None]]
+    first: int
 
     def __call__(self, parents: range) -> Splits:
         """Split parents, counted in their level."""
-        own, (above, whole) = self.step.value.fresh(), self.level.value
-        return Splits.of(whole(own, above, parents), own)
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class ParentsOneByOne:
-    """The task to split some parents of a level, the first of which is region ``first``, one after the other."""
-
-    step: Shared[SplitStep]
-    above: Shared[SparseTables]
-    first: int
-
-    def __call__(self, parents: Sequence[int]) -> Splits:
-        """Split parents, by their regions."""
-        own, above = self.step.value.fresh(), self.above.value
-        return Splits.of([_split(own, above, region, region - self.first) for region in parents], own)
+        own, (above, together) = self.step.value.fresh(), self.level.value
+        begin = own.children(self.first + parents.start).start
+        if together is None:
+            children = own.children(self.first + parents.stop - 1).stop - begin
+            found, left = SparseTables.empty(children, above.size), list(parents)
+        else:
+            found, left = together(own, above, parents)
+        more, failures = dict[int, SparseTables](), list[tuple[int, Exception]]()
+        for place in left:
+            region = self.first + place
+            tables = _split(own, above, region, place)
+            if isinstance(tables, Exception):
+                failures.append((region, tables))
+            else:
+                more[own.children(region).start - begin] = tables
+        return Splits.of(found.with_parts(more), own, failures)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -124,7 +124,7 @@ class LeavesAlone:
     def __call__(self, parents: Sequence[int | None]) -> Splits:
         """Fit the children of some regions; of None the root."""
         own = self.step.value.fresh()
-        return Splits.of([_alone(own, region) for region in parents], own)
+        return Splits.of(SparseTables.joined(_alone(own, region) for region in parents), own)
 
 
 def top_down(
@@ -169,11 +169,12 @@ def bottom_up(step: SplitStep, *, executor: Executor | None = None, progress: Pr
     """Fit and round the leaves alone, and sum them: for measurements that bind nothing above (``method.misfit``)."""
     hierarchy = step.measured.hierarchy
     counter = Count(hierarchy.regions, progress)
-    parents = [None] if hierarchy.levels == 1 else list(hierarchy.level_range(hierarchy.levels - 2))
+    parents: Sequence[int | None] = [None] if hierarchy.levels == 1 else hierarchy.level_range(hierarchy.levels - 2)
     run_by = Threads() if executor is None else executor
+    chunks = [parents[one.start : one.stop] for one in _chunks(len(parents), run_by.workers)]
     with run_by.share(step) as shared:
-        outcomes = _mapped(step, LeavesAlone(shared), _chunks(parents, run_by.workers), run_by, counter)
-    levels = [SparseTables.joined(one for one in outcomes if isinstance(one, SparseTables))]
+        leaves, _ = _mapped(step, LeavesAlone(shared), chunks, run_by, counter)
+    levels = [leaves]
     for level in range(hierarchy.levels - 2, -1, -1):
         regions = hierarchy.level_range(level)
         levels.append(levels[-1].summed(hierarchy.first_child[regions.start : regions.stop] - regions.stop))
@@ -208,26 +209,22 @@ def _level(
         root = _alone(step, None)
         counter.add(1)
         return _done(step, (root,), ())
-    above = step.measured.hierarchy.level_range(level - 1)
-    outcomes = _batched(step, shared, level - 1, done.tables[-1], executor, counter)
-    left = [region for region, outcome in zip(above, outcomes, strict=True) if outcome is None]
-    with executor.share(done.tables[-1]) as tables_above:
-        task = ParentsOneByOne(shared, tables_above, above.start)
-        found = _mapped(step, task, _chunks(left, executor.workers), executor, counter)
-    for region, outcome in zip(left, found, strict=True):
-        outcomes[region - above.start] = outcome
-    relaxed = list(done.relaxed)
-    tables = list(done.tables)
+    above, together = step.measured.hierarchy.level_range(level - 1), level_split(step, level - 1)
+    if together is None:
+        batches = _chunks(len(above), executor.workers)
+    else:
+        batches = list(together.batches(step.measured.hierarchy, done.tables[-1], executor.workers))
+    with executor.share((done.tables[-1], together)) as held:
+        below, failures = _mapped(step, Parents(shared, held, above.start), batches, executor, counter)
+    relaxed, tables, made = list(done.relaxed), list(done.tables), dict[int, SparseTables]()
     # One after the other, in the order of the regions: their changes meet in the regions above.
-    for at, region in enumerate(above):
-        failure = outcomes[at]
-        if isinstance(failure, Exception):
-            outcomes[at], tables, change = _failsafe(step, region, tables, failure)
-            if change.any():
-                relaxed.append(_relaxation(step, region, change))
-            counter.add(len(step.children(region)))
-    parts = [outcome for outcome in outcomes if isinstance(outcome, SparseTables)]
-    return _done(step, (*tables, SparseTables.joined(parts)), tuple(relaxed))
+    for region, failure in failures:
+        children = step.children(region)
+        made[children.start - above.stop], tables, change = _failsafe(step, region, tables, failure)
+        if change.any():
+            relaxed.append(_relaxation(step, region, change))
+        counter.add(len(children))
+    return _done(step, (*tables, below.with_parts(made)), tuple(relaxed))
 
 
 def _done(step: SplitStep, tables: tuple[SparseTables, ...], relaxed: tuple[Relaxation, ...]) -> Checkpoint:
@@ -236,42 +233,29 @@ def _done(step: SplitStep, tables: tuple[SparseTables, ...], relaxed: tuple[Rela
     return Checkpoint(tables, relaxed, step.unproved.value, core, cuts)
 
 
-def _batched(
-    step: SplitStep,
-    shared: Shared[SplitStep],
-    level: int,
-    tables: SparseTables,
-    executor: Executor,
-    counter: Count,
-) -> list[Tables]:
-    """Return the children's tables of a level's regions that could be split at once, None for the others."""
-    whole = level_split(step, level)
-    if whole is None:
-        return [None] * tables.regions
-    batches = list(whole.batches(step.measured.hierarchy, tables, executor.workers))
-    with executor.share((tables, whole)) as held:
-        return _mapped(step, ParentsAtOnce(shared, held), batches, executor, counter)
-
-
 def _mapped(
     step: SplitStep,
     task: Callable[[ItemT], Splits],
     items: Sequence[ItemT],
     executor: Executor,
     counter: Count,
-) -> list[Tables]:
-    """Return the outcomes of all items, and take note of what their tasks counted, in the items' order."""
-    found = executor.map(task, items, lambda place, splits: counter.add(splits.regions))
+) -> tuple[SparseTables, list[tuple[int, Exception]]]:
+    """Return the tables of all items and the failures, and note what their tasks counted, in the items' order."""
+
+    def done(_: int, splits: Splits) -> None:
+        waiting = sum(len(step.children(region)) for region, _ in splits.failures)
+        counter.add(splits.tables.regions - waiting)
+
+    found = executor.map(task, items, done)
     for splits in found:
         splits.note(step)
-    return [outcome for splits in found for outcome in splits.outcomes]
+    return SparseTables.joined(one.tables for one in found), [failed for one in found for failed in one.failures]
 
 
-def _chunks(parents: Sequence[PartT], workers: int) -> list[Sequence[PartT]]:
-    """Return parents cut into tasks of about equally many."""
-    tasks = min(len(parents), max(_TASKS, _A_WORKER * workers))
-    ends = [len(parents) * k // tasks for k in range(tasks + 1)] if tasks else []
-    return [parents[begin:end] for begin, end in pairwise(ends)]
+def _chunks(parents: int, workers: int) -> list[range]:
+    """Return the places of parents cut into tasks of about equally many."""
+    tasks = min(parents, max(_TASKS, _A_WORKER * workers))
+    return [range(parents * k // tasks, parents * (k + 1) // tasks) for k in range(tasks)]
 
 
 def _failsafe(

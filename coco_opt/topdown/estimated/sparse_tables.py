@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -47,11 +47,17 @@ class SparseTables:
         return cls(offsets, cells, tables[region, cells], tables.shape[1])
 
     @classmethod
-    def on(cls, cells: Ints, tables: Ints, size: int) -> SparseTables:
-        """Return tables int64[regions, kept cells] of some ``cells``, rising, of ``size``."""
-        region, place = np.nonzero(tables)
-        offsets = np.searchsorted(region, np.arange(len(tables) + 1))
-        return cls(offsets, cells[place], tables[region, place], size)
+    def empty(cls, regions: int, size: int) -> SparseTables:
+        """Return tables of nobody."""
+        nobody = np.zeros(0, np.int64)
+        return cls(np.zeros(regions + 1, np.int64), nobody, nobody, size)
+
+    @classmethod
+    def of_runs(cls, regions: Ints, cells: Ints, counts: Ints, shape: tuple[int, int]) -> SparseTables:
+        """Return tables of a shape (regions, size) from nonzero counts, regions in any order, cells rising in each."""
+        order = np.argsort(regions, kind="stable")
+        offsets = np.searchsorted(regions[order], np.arange(shape[0] + 1))
+        return cls(offsets, cells[order], counts[order], shape[1])
 
     @classmethod
     def joined(cls, parts: Iterable[SparseTables]) -> SparseTables:
@@ -81,6 +87,20 @@ class SparseTables:
         rows = np.repeat(np.arange(stop - begin), np.diff(self.offsets[begin : stop + 1]))
         out[rows, self.cells[runs]] = self.counts[runs]
         return out
+
+    def part(self, begin: int, end: int) -> SparseTables:
+        """Return the tables of regions begin:end."""
+        first, last = int(self.offsets[begin]), int(self.offsets[end])
+        offsets = self.offsets[begin : end + 1] - first
+        return SparseTables(offsets, self.cells[first:last], self.counts[first:last], self.size)
+
+    def with_parts(self, parts: Mapping[int, SparseTables]) -> SparseTables:
+        """Return the tables with those of some regions replaced: each part's, from its first region on."""
+        pieces, at = [], 0
+        for first in sorted(parts):
+            pieces += [self.part(at, first), parts[first]]
+            at = first + parts[first].regions
+        return SparseTables.joined([*pieces, self.part(at, self.regions)]) if parts else self
 
     def changed(self, region: int, table: Ints) -> SparseTables:
         """Return the tables with one region's replaced."""

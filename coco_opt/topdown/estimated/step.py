@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +18,7 @@ from coco_opt.solution import Solution
 from coco_opt.topdown.answers import TableAnswers
 from coco_opt.topdown.estimated.core import SUITED, CoreTables, bounds_fall_short, core_fits, core_tables
 from coco_opt.topdown.estimated.cutting import ROUNDS, Cutting
-from coco_opt.topdown.estimated.linear import LinearStage, linear_stage
+from coco_opt.topdown.estimated.linear import LinearStage, linear_stage, rows_of
 from coco_opt.topdown.estimated.method import Implied, TopdownMethod
 from coco_opt.topdown.estimated.rounding import integer_rows, is_of_cells, nested_passes, round_in_passes
 from coco_opt.topdown.estimated.ties import PRECISION, Ties
@@ -99,25 +100,30 @@ class SplitStep:
 
     def terms(self, regions: range, queries: Sequence[int]) -> list[SplitTerm]:
         """Return what is known about the tables of consecutive regions of one level, one term a query."""
-        level = int(self.measured.hierarchy.level[regions.start])
-        first = int(self.measured.hierarchy.level_start[level])
-        rows = slice(regions.start - first, regions.stop - first)
         found = []
         for query in queries:
-            answers, variances = self.known(level, query)
+            answers, variances = self.known(regions, query)
             if answers is not None:
-                weights = 1.0 / variances[rows] if self.method.weighting == "variance" else np.ones(len(regions))
+                weights = 1.0 / variances if self.method.weighting == "variance" else np.ones(len(regions))
                 operator = self.measured.queries[query].operator
-                found.append(SplitTerm(operator, answers[rows].astype(np.float64), weights))
+                found.append(SplitTerm(operator, answers.astype(np.float64), weights))
         return found
 
-    def known(self, level: int, query: int) -> tuple[NDArray[np.generic] | None, Floats]:
-        """Return what is known of a query's answers at a level [regions, answers], and its variances [regions]."""
+    def known(self, regions: range, query: int) -> tuple[NDArray[Any] | None, Floats]:
+        """Return what is known of a query's answers in consecutive regions of one level, and its variances [regions].
+
+        Answers [regions, answers] are read here where they are not in memory.
+        """
         if self.stage is not None:
-            return self.stage.trees[query].at(level)
-        answers = self.measured.answers[level][query]
-        regions = len(self.measured.hierarchy.level_range(level))
-        return answers, np.full(regions, np.inf if answers is None else self.measured.variance(level, query))
+            return self.stage.trees[query].at(regions)
+        level = int(self.measured.hierarchy.level[regions.start])
+        answers = rows_of(self.measured.hierarchy, self.measured.answers[level][query], regions)
+        return answers, np.full(len(regions), self.measured.variance(level, query))
+
+    def knows(self, level: int, query: int) -> bool:
+        """Tell whether anything is known of a query's answers at a level."""
+        known = self.measured.answers[level] if self.stage is None else [tree.z[level] for tree in self.stage.trees]
+        return known[query] is not None
 
     def fractional(self, regions: range, parent: Ints | None) -> Floats:
         """Return the split tables [J, n] before rounding, the passes one after the other.

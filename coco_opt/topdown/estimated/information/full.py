@@ -356,7 +356,7 @@ def full_information(measured: TableAnswers) -> FullInformation:
         right = np.zeros((len(here), atoms.count))
         for matrix, weight, answers in zip(matrices, weights[level], measured.answers[level], strict=True):
             if answers is not None:
-                right += weight * (answers.astype(np.float64) @ matrix)
+                right += weight * (answers[:].astype(np.float64) @ matrix)
         total = np.zeros_like(right) if below is None else _summed(hierarchy, below, level)
         below = np.empty_like(right)
         for number, of in _groups(shape_of[here.start : here.stop]):
