@@ -23,8 +23,9 @@ def import_(
 ) -> int:
     """Write noisy answers that somebody else published, in the layout of the 2020 Census, as a measurement.
 
-    CONFIG gives the hierarchy, whose names are the geocodes, attributes, groupings and structural zeros. What the noise
-    protects is as its publisher states: nothing is measured here, and no ledger is touched.
+    CONFIG gives the hierarchy, whose names are the geocodes, attributes, groupings and structural zeros; it needs
+    neither records nor [privacy]. What the noise protects is as its publisher states: nothing is measured here, and no
+    ledger is touched.
     """
     from coco_opt.config import load_config
     from coco_opt.files.measurement import write_measurement
@@ -32,7 +33,7 @@ def import_(
     from coco_opt.releases.measure import check_target, kind_of
     from coco_opt.topdown.kind.foreign import read_noisy_measurements
 
-    settings = load_config(config)
+    settings = load_config(config, measures=False)
     check_target(out)
     with TerminalReporter(lines=not json).stage("Reading what was published"):
         measurement = read_noisy_measurements(files, settings)

@@ -33,15 +33,19 @@ _DEEP_KEY = re.compile(r"""^[ \t\[]*(?:[\w"'-]+[ \t]*\.[ \t]*){40}""", re.MULTIL
 Mistakes = list[tuple[str, str]]
 
 
-def load_config(path: str | Path, like: Config | None = None) -> Config:
+def load_config(path: str | Path, like: Config | None = None, *, measures: bool = True) -> Config:
     """Read the TOML config of a release of any kind; raise ConfigError with one line for every mistake.
 
-    ``like`` stands for [data] or [privacy] where the file leaves one out, and then for keys of the kind's own.
+    ``like`` stands for [data] or [privacy] where the file leaves one out, and then for keys of the kind's own. Where
+    nothing is measured (not ``measures``, or ``like``), private tables and what is asked of them may be left out,
+    without ``like`` also [privacy].
     """
     path = Path(path)
     failure = "cannot be read"
     try:
-        return parse_config(path.read_text(encoding="utf-8-sig"), path.parent, file=path.name, like=like)
+        return parse_config(
+            path.read_text(encoding="utf-8-sig"), path.parent, file=path.name, like=like, measures=measures
+        )
     except FileNotFoundError:
         failure = "no such config file"
     except UnicodeDecodeError:
@@ -52,10 +56,16 @@ def load_config(path: str | Path, like: Config | None = None) -> Config:
 
 
 def parse_config(
-    source: str | Mapping[str, Any], folder: str | Path, file: str | None = None, like: Config | None = None
+    source: str | Mapping[str, Any],
+    folder: str | Path,
+    file: str | None = None,
+    like: Config | None = None,
+    *,
+    measures: bool = True,
 ) -> Config:
     """Check a config given as TOML text or as a dictionary; paths are relative to ``folder``. See ``load_config``."""
     raw = _parse_toml(source, file) if isinstance(source, str) else dict(source)
+    measures = measures and like is None
     if like is not None and set(_REQUIRED) <= set(raw):
         like = None
     if like is not None:
@@ -71,11 +81,17 @@ def parse_config(
         if like is not None and name not in raw and name in _REQUIRED:
             values[name] = getattr(like, name)
             continue
+        if name == "privacy" and name not in raw and not measures:
+            values[name] = PrivacyConfig.model_construct()
+            continue
         if name in _REQUIRED and name not in raw:
             mistakes.append((name, "this section is required"))
             continue
         try:
-            values[name] = model.model_validate(raw.get(name, {}), context={"folder": Path(folder)})
+            stated = raw.get(name, {})
+            if not measures and isinstance(stated, Mapping):
+                stated = {**getattr(model, "unmeasured", {}), **stated}
+            values[name] = model.model_validate(stated, context={"folder": Path(folder)})
         except ValidationError as error:
             entries = error.errors(include_url=False)
             mistakes += [_explain(dict(entry), name, models) for entry in entries]

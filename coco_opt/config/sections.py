@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Mapping
 from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
@@ -43,12 +44,14 @@ Choice = Annotated[SolverChoice | None, PlainValidator(solver_choice)]
 class Section(BaseModel):
     """A table of the file: strict types, no unknown keys, immutable.
 
-    ``hidden`` names keys of private files: they appear in no manifest.
+    ``hidden`` names keys of private files: they appear in no manifest. ``unmeasured`` is what stands for required keys
+    where nothing is measured: such a configuration may leave them out.
     """
 
     model_config = ConfigDict(strict=True, frozen=True, extra="forbid", allow_inf_nan=False)
 
     hidden: ClassVar[tuple[str, ...]] = ()
+    unmeasured: ClassVar[Mapping[str, Any]] = {}
 
     @property
     def hides(self) -> tuple[str, ...]:

@@ -230,6 +230,39 @@ def test_imported_answers_are_released_as_their_publisher_s(tmp_path: Path, caps
     assert all(check.passed for check in verify_paid(tmp_path / "out", co.load_config(toml)))
 
 
+ATTRIBUTES = '[topdown]\nattributes = { sex = ["f", "m"], age = ["child", "adult", "old"] }\n'
+
+
+def test_an_import_asks_for_what_it_reads_and_no_more(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    coco, toml, out = Runner(capsys), tmp_path / "theirs.toml", tmp_path / "theirs"
+    config(tmp_path)
+    publish(tmp_path / "nmf.parquet", [row for row in rows() if "grown" not in row["query_name"]])
+    for text, missing in (
+        (ATTRIBUTES, "[data] this section is required"),
+        ("[data]\n" + ATTRIBUTES, "[data.hierarchy] is required"),
+        ('[data]\nhierarchy = "hierarchy.csv"\n[topdown]\n', "[topdown.attributes] is required"),
+        (f'[data]\nhierarchy = "hierarchy.csv"\n[privacy]\nseed = 1.5\n{ATTRIBUTES}', "[privacy.seed] must be"),
+    ):
+        toml.write_text(text)
+        ran = coco("import", toml, tmp_path / "nmf.parquet", "--out", out)
+        assert ran.code == 2
+        assert missing in ran.err
+        assert "records" not in ran.err
+    toml.write_text(f'[data]\nhierarchy = "hierarchy.csv"\n{ATTRIBUTES}')
+    ran = coco("import", toml, tmp_path / "nmf.parquet", "--out", out)
+    assert (ran.code, ran.errors) == (0, [])
+    by_path = co.read_noisy_measurements(tmp_path / "nmf.parquet", toml)
+    assert summed(by_path) == summed(read_measurement(out)[0])
+    ran = coco("estimate", out, toml, "--out", tmp_path / "out")
+    assert (ran.code, ran.errors) == (0, [])
+    assert all(check.passed for check in verify_release(tmp_path / "out"))
+    assert "unread" not in (tmp_path / "out" / "manifest.json").read_text()
+    ran = coco("measure", toml)  # what is measured needs it all
+    assert ran.code == 2
+    assert "records" in ran.err
+    assert "privacy" in ran.err
+
+
 def by_hand(folder: Path) -> Path:
     """Write a measurement with JSON and Arrow alone, as docs/reference/measurement.md says and nothing else."""
     folder.mkdir()

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from coco_opt.config.load import load_config
 from coco_opt.config.model import Config
 from coco_opt.errors import ConfigError, InputError, Place
 from coco_opt.files.regions import PublicRegions, read_regions
@@ -44,16 +45,18 @@ _BATCH = 1 << 17  # rows
 _NEIGHBOURS: Neighbours = "replace"
 
 
-def read_noisy_measurements(files: Path | str | Sequence[Path | str], config: Config) -> Measurement:
+def read_noisy_measurements(files: Path | str | Sequence[Path | str], config: Config | Path | str) -> Measurement:
     """Return published noisy answers as a measurement of tables, to be estimated like any other.
 
     ``files`` are Parquet files, or folders of them. The configuration gives the hierarchy, whose names in the level
     columns are the geocodes, and of ``[topdown]`` attributes (in the publisher's order), groupings and structural
-    zeros. Raises ConfigError for another kind's, HierarchyError and InputError: file-not-found, unreadable-file,
-    missing-column, wrong-type, null-value, unknown-query, unknown-region, bad-geocode, bad-shape, bad-variance,
-    several-variances, duplicate-answer, missing-region, empty-file. O(rows + answers); memory is that of the answers
-    and a batch.
+    zeros; as a file it needs no more. Raises ConfigError for another kind's, HierarchyError and InputError:
+    file-not-found, unreadable-file, missing-column, wrong-type, null-value, unknown-query, unknown-region, bad-geocode,
+    bad-shape, bad-variance, several-variances, duplicate-answer, missing-region, empty-file. O(rows + answers); memory
+    is that of the answers and a batch.
     """
+    if not isinstance(config, Config):
+        config = load_config(config, measures=False)
     if config.kind != "tables":
         raise ConfigError(config.section, "noisy measurement files hold tables: use a [topdown] section", config.file)
     schema, public = schema_of_config(config), read_regions(config.data.given("hierarchy"))

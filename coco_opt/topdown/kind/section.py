@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, get_args
@@ -190,6 +190,7 @@ class TablesData(DataSection):
     """Where the input lies: persons' records (private), their regions, bounds on answers, facilities by region."""
 
     hidden: ClassVar[tuple[str, ...]] = ("records",)
+    unmeasured: ClassVar[Mapping[str, Any]] = {"records": "unread.parquet"}
     tables: ClassVar[tuple[Columns, ...]] = (HIERARCHY, RECORDS, BOUNDS, FACILITIES)
 
     records: TableInput
@@ -209,6 +210,8 @@ class TopdownSection(Section):
     ``shares`` are the queries' parts of each level's budget: one list for all levels, or a list a level, root first.
     With ``rows_a_person`` the records name a person_id, and noise hides a person with so many rows; without it, one.
     """
+
+    unmeasured: ClassVar[Mapping[str, Any]] = {"workload": ["total"]}
 
     attributes: Annotated[dict[str, tuple[str, ...]], PlainValidator(_attributes)]
     """Asked: the values of each attribute, a list or a range such as "0..115"."""
