@@ -362,8 +362,8 @@ ROWS = (
     ),
     Evidence(
         "What does not fit in memory",
-        "100,000 planted entities counted with 20 MB for the database: what lies where meanwhile, and after success, "
-        "refusals, a full disk and kill -9",
+        "100,000 planted entities, and tables of persons, values and sizes, counted with 20 to 24 MB for the database: "
+        "what lies where meanwhile, and after success, refusals, a full disk and kill -9",
         "rows spilled into a folder of mode 0700, none left",
         _of(
             "files",
@@ -372,6 +372,10 @@ ROWS = (
             "test_a_full_disk_is_said",
             "test_what_a_killed_process_left_is_removed_by_the_next",
             "test_who_is_at_work_keeps_their_folder",
+            "test_spill_kinds::test_what_does_not_fit_is_counted_all_the_same",
+            "test_refusals_name_the_row_and_leave_nothing",
+            "test_a_full_disk_is_said",
+            "test_what_a_killed_process_left_is_removed_by_the_next",
         ),
     ),
     Evidence(

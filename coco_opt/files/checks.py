@@ -135,13 +135,18 @@ def check_unique(table: Loaded, columns: tuple[int, ...], code: str, message: st
         raise InputError(code, message, table.place(second_row(table, keys)[0], shown))
 
 
-def second_row(table: Loaded, keys: str, other: str = "0") -> tuple[int, bool]:
-    """Return the first row that repeats ``keys``, and whether ``other`` differs from its first occurrence."""
+def second_row(table: Loaded, keys: str, other: str = "0", times: int = 1) -> tuple[int, bool]:
+    """Return the first row that repeats ``keys`` for more than so many times, and whether ``other`` has changed there.
+
+    Changed is what differs from the first occurrence. No key may be missing. Rows that repeat are looked for among
+    those whose keys do: numbering all rows would need them in memory.
+    """
     query = f"""
+        WITH often AS (SELECT {keys} FROM {{t}} GROUP BY {keys} HAVING count(*) > {times})
         SELECT row, changed FROM (
             SELECT rowid AS row, row_number() OVER same AS nth,
                    ({other}) <> first_value({other}) OVER same AS changed
-            FROM {{t}} WINDOW same AS (PARTITION BY {keys} ORDER BY rowid)
-        ) WHERE nth > 1 ORDER BY row LIMIT 1"""
+            FROM {{t}} SEMI JOIN often USING ({keys}) WINDOW same AS (PARTITION BY {keys} ORDER BY rowid)
+        ) WHERE nth > {times} ORDER BY row LIMIT 1"""
     found = table.fetch(query)[0]
     return int(found[0]), bool(found[1])

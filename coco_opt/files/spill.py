@@ -17,8 +17,9 @@ from coco_opt.files.inputs import Frame, Input
 from coco_opt.privacy.private_files import FileLock, make_private_folder
 
 LARGE = 1 << 26
-"""The bytes of tables, as they are given, from which DuckDB may write to disk."""
+"""The bytes of tables, as they are given or in DuckDB, from which it may write to disk."""
 
+_ENTRY = 16  # bytes of a text in DuckDB, at least
 _NAME, _LOCK = ".spill-", "lock"
 _FOLDERS = f"{_NAME}*"
 _GATE = ".spill.lock"  # held while folders are made or removed
@@ -85,9 +86,17 @@ def _gate(private: Path) -> Iterator[None]:
 
 
 def _bytes_of(source: Input) -> int:
+    """Return the bytes of a table, as it is given or as texts, whichever are more: codes and compression hide most."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
     where = source.where
     if isinstance(where, Frame):
-        return int(where.table.nbytes)
-    with suppress(OSError):  # not there, or no name a file can have: who reads it says so
-        return where.stat().st_size
-    return 0
+        return max(int(where.table.nbytes), _ENTRY * int(where.table.num_rows * where.table.num_columns))
+    size = 0
+    with suppress(OSError, pa.ArrowException):  # not there, no name a file can have, or damaged: who reads it says so
+        size = where.stat().st_size
+        if not source.is_csv:
+            facts = pq.read_metadata(where)
+            return max(size, _ENTRY * int(facts.num_rows * facts.num_columns))
+    return size

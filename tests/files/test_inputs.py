@@ -84,6 +84,16 @@ def test_a_csv_file_of_any_spelling_gives_the_same_counts(write: Write, separato
     assert all(np.array_equal(one, other) for one, other in zip(found, _expected(), strict=True))
 
 
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+def test_a_csv_file_may_quote_everything(write: Write, separator: str) -> None:
+    paths = []
+    for name, text in (("e", ENTITIES), ("g", LISTED), ("h", HIERARCHY)):
+        lines = [separator.join(f'"{part}"' for part in line.split(",")) for line in text.splitlines()]
+        paths.append(write(f"{name}.csv", "\n".join(lines) + "\n"))
+    found = read_tables(*paths).arrays
+    assert all(np.array_equal(one, other) for one, other in zip(found, _expected(), strict=True))
+
+
 def test_integer_ids_of_a_frame_join_text_ids_of_a_file(write: Write) -> None:
     entities = pd.DataFrame({"entity_id": range(8), "group_id": [1, 1, 1, 1, 2, 2, 3, 4]})
     found = read_tables(entities, write("g.csv", LISTED), write("h.csv", HIERARCHY)).arrays

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from coco_opt.files.columns import SIZES
 from coco_opt.files.inputs import Input, InputLike
 from coco_opt.files.regions import PublicRegions
 from coco_opt.files.source import Loaded, isolated, load, quietly
+from coco_opt.files.spill import spilling
 from coco_opt.groups.asked.entities import PublicGroups, fetch_runs, from_runs
 from coco_opt.groups.asked.private import PrivateCounts
 from coco_opt.histograms import Hierarchy
@@ -23,15 +25,17 @@ if TYPE_CHECKING:
 _ONE_LEVEL = "region"  # the name of the level of a table without level columns
 
 
-def read_sizes(sizes: InputLike, root: str | None = None) -> PrivateCounts:
+def read_sizes(sizes: InputLike, root: str | None = None, spill: Path | None = None) -> PrivateCounts:
     """Read a table of counts; without level columns it is one region named ``root``.
+
+    ``spill`` is a private folder: a large table is read in little memory, and what has no room lies there meanwhile.
 
     Raises HierarchyError where the regions form no tree, and InputError: not-an-integer, negative-size,
     negative-count, too-large, duplicate-row, space-in-id, missing-root, unexpected-root, empty-file and the
     codes of ``source.load``. Rows with 0 groups keep their region and add nothing.
     """
     source = Input.of(sizes, "sizes")
-    with isolated([source]) as con:
+    with spilling(spill, [source]) as folder, isolated([source], folder) as con:
         table, tree = _open(con, source, root)
         group_counts = _group_counts(table, tree)
         levels = len(table.names) - 2
@@ -47,13 +51,13 @@ def read_sizes(sizes: InputLike, root: str | None = None) -> PrivateCounts:
     return from_runs(tree, group_counts, runs, read, counted)
 
 
-def read_public_sizes(sizes: InputLike, root: str | None = None) -> PublicGroups:
+def read_public_sizes(sizes: InputLike, root: str | None = None, spill: Path | None = None) -> PublicGroups:
     """Read only what is public in a table of counts: its regions and their numbers of groups.
 
     Raises what ``read_sizes`` does, but for the sizes, which it does not look at.
     """
     source = Input.of(sizes, "sizes")
-    with isolated([source]) as con:
+    with spilling(spill, [source]) as folder, isolated([source], folder) as con:
         table, tree = _open(con, source, root)
         group_counts = _group_counts(table, tree)
     return PublicGroups(
@@ -61,13 +65,13 @@ def read_public_sizes(sizes: InputLike, root: str | None = None) -> PublicGroups
     )
 
 
-def read_sizes_regions(sizes: InputLike, root: str | None = None) -> PublicRegions:
+def read_sizes_regions(sizes: InputLike, root: str | None = None, spill: Path | None = None) -> PublicRegions:
     """Read only the regions of a table of counts, whose numbers of groups are private too.
 
     Raises what ``read_sizes`` does of level columns; it looks at nothing else.
     """
     source = Input.of(sizes, "sizes")
-    with isolated([source]) as con:
+    with spilling(spill, [source]) as folder, isolated([source], folder) as con:
         table, tree = _open(con, source, root)
     return PublicRegions(tree, tuple(table.names[:-2]) or (_ONE_LEVEL,), (), np.zeros(0, np.int64))
 

@@ -55,7 +55,8 @@ def made_look_alike(plan: Plan, branches: int | None = None) -> LookAlike:
 def read_look_alike(plan: Plan, path: Path) -> LookAlike:
     """Read public data like the private: a table of sizes with as many levels. Raises InputError."""
     levels = plan.asked.hierarchy.levels
-    counts = read_sizes(path, (plan.config.data.root or plan.asked.hierarchy.names[0]) if levels == 1 else None)
+    root = (plan.config.data.root or plan.asked.hierarchy.names[0]) if levels == 1 else None
+    counts = read_sizes(path, root, plan.config.output.private)
     if counts.hierarchy.levels != levels:
         message = f"has {counts.hierarchy.levels} levels, but the data to release have {levels}"
         raise InputError("other-levels", message, Place(path.name))

@@ -105,7 +105,7 @@ def _buckets(config: Config, levels: int) -> tuple[Buckets | None, ...]:
 def _read_public(config: Config, counted: bool) -> PublicGroups:
     data = config.data
     if data.sizes is not None:
-        return read_public_sizes(data.given("sizes"), data.root)
+        return read_public_sizes(data.given("sizes"), data.root, config.output.private)
     if counted:
         return read_group_counts(data.given("groups"), data.given("hierarchy"))
     return read_public(data.given("groups"), data.given("hierarchy"), config.output.private)
@@ -114,7 +114,7 @@ def _read_public(config: Config, counted: bool) -> PublicGroups:
 def _read_regions(config: Config) -> PublicRegions:
     data = config.data
     if data.sizes is not None:
-        return read_sizes_regions(data.given("sizes"), data.root)
+        return read_sizes_regions(data.given("sizes"), data.root, config.output.private)
     return read_regions(data.given("hierarchy"))
 
 
@@ -126,7 +126,7 @@ def read_counts(plan: Plan) -> PrivateCounts:
     if data.sizes is None:
         counts = read_tables(data.given("entities"), data.given("groups"), data.given("hierarchy"), spill)
     else:
-        counts = read_sizes(data.given("sizes"), data.root)
+        counts = read_sizes(data.given("sizes"), data.root, spill)
     same = counts.hierarchy.paths == asked.hierarchy.paths
     if not same or not (has_private_counts(asked) or np.array_equal(counts.group_counts, asked.per_region[GROUPS])):
         table = "hierarchy" if data.sizes is None else "sizes"

@@ -6,6 +6,7 @@ Everything is counted in DuckDB; what could be misread is a typed error with fil
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +17,7 @@ from coco_opt.files import checks
 from coco_opt.files.columns import Columns
 from coco_opt.files.inputs import Input, InputLike
 from coco_opt.files.source import Loaded, isolated, load, quietly
+from coco_opt.files.spill import spilling
 from coco_opt.problem import MAX_INTEGER
 from coco_opt.ranges.domain import DomainTree
 from coco_opt.ranges.measurement import Outside
@@ -60,17 +62,22 @@ class CellCounts:
         return "CellCounts(private)"
 
 
-def read_values(values: InputLike, domain: DomainTree, outside: Outside = "refuse") -> CellCounts:
+def read_values(
+    values: InputLike, domain: DomainTree, outside: Outside = "refuse", spill: Path | None = None
+) -> CellCounts:
     """Count entities by cell from a table of one row an entity with its ``value``, or of ``cell`` and ``count``.
 
     Beside ``value``, a column ``count`` says how many entities a row stands for. Values are whole numbers; one outside
     the domain is refused, or with ``outside`` "clamp" counted in the nearest cell. Cells are numbered from 0,
-    each given at most once; those that are absent hold nobody. Raises InputError: empty-file, missing-column,
+    each given at most once; those that are absent hold nobody. ``spill`` is a private folder: a large table is read in
+    little memory, and what has no room lies there meanwhile.
+
+    Raises InputError: empty-file, missing-column,
     not-an-integer, negative-count, too-large, outside-domain, duplicate-cell, no-entities and the codes of
     ``source.load``. O(rows).
     """
     source = Input.of(values, "values")
-    with isolated([source]) as con:
+    with spilling(spill, [source]) as folder, isolated([source], folder) as con:
         table = _open(con, source)
         checks.check_rows(table)
         by_cell = "cell" in table.names

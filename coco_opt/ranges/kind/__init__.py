@@ -105,7 +105,8 @@ class RangesKind:
 
     def read(self, plan: Plan) -> CellCounts:
         """Count the private values by cell."""
-        return read_values(plan.config.data.given("values"), plan.detail, plan.config.method.outside)
+        config = plan.config
+        return read_values(config.data.given("values"), plan.detail, config.method.outside, config.output.private)
 
     def ask(self, plan: Plan, private: CellCounts) -> Iterable[Exact]:
         """Return the exact counts of all intervals."""
@@ -160,7 +161,7 @@ class RangesKind:
         """Return made counts of the same cells, or public values of the user's."""
         domain: DomainTree = plan.detail
         if public is not None:
-            cells = read_values(public, domain, plan.config.method.outside)
+            cells = read_values(public, domain, plan.config.method.outside, plan.config.output.private)
             return LookAlike(plan, cells, f"the values of {public.name}")
         return LookAlike(plan, CellCounts(made_cells(domain.cells)), f"made counts of {domain.cells:,} cells")
 

@@ -103,9 +103,8 @@ def _check_persons(table: Loaded, column: int, most: int, *, counted: bool) -> N
         message = f"a row of several persons has no {PERSON}: remove the column {COUNT!r} or topdown.rows_a_person"
         raise InputError("unexpected-column", message, table.place())
     checks.check_ids(table, (column,))
-    nth = f"SELECT rowid AS row, row_number() OVER (PARTITION BY c{column} ORDER BY rowid) AS nth FROM {{t}}"
     if table.value(f"SELECT coalesce(max(n), 0) FROM (SELECT count(*) AS n FROM {{t}} GROUP BY c{column})") > most:
-        row = int(table.value(f"SELECT min(row) FROM ({nth}) WHERE nth > {most}"))
+        row, _ = checks.second_row(table, f"c{column}", times=most)
         message = f"this person has more than {most} rows, the public maximum (topdown.rows_a_person)"
         raise InputError("too-many-rows", message, table.place(row, column))
 

@@ -1,0 +1,270 @@
+"""Records, values and sizes that do not fit in memory lie in the private folder meanwhile, and nowhere afterwards."""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from coco_opt import configure
+from coco_opt.errors import InputError
+from coco_opt.files import source
+from coco_opt.files import spill as spills
+from coco_opt.files.inputs import Frame, Input
+from coco_opt.files.regions import read_regions
+from coco_opt.files.spill import spilling
+from coco_opt.groups.asked import sizes
+from coco_opt.groups.asked.sizes import read_public_sizes, read_sizes, read_sizes_regions
+from coco_opt.ranges import DomainTree
+from coco_opt.ranges.asked import values
+from coco_opt.ranges.asked.values import read_values
+from coco_opt.releases import check
+from coco_opt.topdown.asked import records
+from coco_opt.topdown.asked.records import read_records
+from coco_opt.topdown.schema import Schema
+from tests.files.helpers import CANARY, at, refused
+from tests.files.test_spill import spilled, texts
+
+ROWS, LEAVES, SEXES = 300_000, 5, ("female", "male")
+LITTLE = "24MB"
+FIRST = 10**17  # values of 18 digits: texts too long to lie in 12 bytes
+HIERARCHY = "region_id,nation,state\n" + "".join(f"{name},all,s{k}\n" for k, name in enumerate("abcde"))
+
+
+@pytest.fixture
+def little(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give DuckDB too little memory for the tables here, whatever their size."""
+    monkeypatch.setattr(spills, "LARGE", 0)
+    monkeypatch.setattr(source, "_MEMORY", LITTLE)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A kind of private table: its rows, how they are read, what that must give, and cells that make it wrong.
+
+    ``counts`` is the function of its reader that is called once everything is checked.
+    """
+
+    name: str
+    counts: tuple[ModuleType, str]
+    rows: Callable[[], pa.Table]
+    read: Callable[[Path, Path], list[int]]
+    truth: Callable[[pa.Table], list[int]]
+    wrong: Mapping[str, tuple[str, str, dict[int, Any]]]
+
+
+def numbers(table: pa.Table, column: str) -> np.ndarray:
+    return np.asarray(table.column(column).to_numpy())
+
+
+def persons() -> pa.Table:
+    rng = np.random.default_rng(1)
+    columns = {name: np.array(drawn)[rng.integers(len(drawn), size=ROWS)] for name, drawn in DRAWN.items()}
+    return pa.table({"person_id": texts(f"{CANARY}-", rng.permutation(ROWS)), **columns})
+
+
+DRAWN = {"region_id": tuple("abcde"), "sex": SEXES}
+
+
+def read_persons(table: Path, private: Path) -> list[int]:
+    (table.parent / "hierarchy.csv").write_text(HIERARCHY)
+    public = read_regions(table.parent / "hierarchy.csv")
+    found = read_records(public, table, Schema({"sex": SEXES}), 1, private)
+    return [int(count) for count in found.counts]
+
+
+def count_persons(table: pa.Table) -> list[int]:
+    keys = zip(*(table.column(name).to_pylist() for name in DRAWN), strict=True)
+    codes = [DRAWN["region_id"].index(region) * 2 + SEXES.index(sex) for region, sex in keys]
+    return [int(count) for count in np.bincount(codes)]
+
+
+def visits() -> pa.Table:
+    rng = np.random.default_rng(2)
+    # Counts of a row take room too.
+    return pa.table({"value": FIRST + rng.integers(0, 9, 3 * ROWS), "count": rng.integers(1, 3, 3 * ROWS)})
+
+
+def read_visits(table: Path, private: Path) -> list[int]:
+    edges = [FIRST + k for k in range(10)]
+    return [int(count) for count in read_values(table, DomainTree(9, None, edges), "refuse", private).cells]
+
+
+def count_visits(table: pa.Table) -> list[int]:
+    return [int(count) for count in np.bincount(numbers(table, "value") - FIRST, numbers(table, "count"))]
+
+
+def groups() -> pa.Table:
+    rows = np.arange(ROWS)
+    leaf, size, nation = rows % LEAVES, rows // LEAVES, texts(f"{CANARY}-", 0 * rows)
+    return pa.table({"nation": nation, "state": leaf, "size": size, "groups": rows % 7 // 6})
+
+
+def read_groups(table: Path, private: Path) -> list[int]:
+    assert read_sizes_regions(table, None, private).hierarchy.regions == LEAVES + 1
+    public, found = read_public_sizes(table, None, private), read_sizes(table, None, private)
+    assert public.group_counts.tolist() == found.group_counts.tolist()
+    return [found.leaf(leaf).entities for leaf in range(LEAVES)]
+
+
+def count_groups(table: pa.Table) -> list[int]:
+    entities = numbers(table, "size") * numbers(table, "groups")
+    return [int(entities[leaf::LEAVES].sum()) for leaf in range(LEAVES)]
+
+
+LAST = ROWS - 1
+CASES = (
+    Case(
+        "records",
+        (records, "_query"),
+        persons,
+        read_persons,
+        count_persons,
+        {
+            "unknown-value": ("sex", "sex", {LAST: f"{CANARY}-sex"}),
+            "unknown-region": ("region_id", "region_id", {LAST: f"{CANARY}-region"}),
+            "too-many-rows": ("person_id", "person_id", {0: f"{CANARY}-twice", LAST: f"{CANARY}-twice"}),
+        },
+    ),
+    Case(
+        "values",
+        (values, "_grouped"),
+        visits,
+        read_visits,
+        count_visits,
+        {"outside-domain": ("value", "value", {LAST: 918273})},
+    ),
+    Case(
+        "sizes",
+        (sizes, "fetch_runs"),
+        groups,
+        read_groups,
+        count_groups,
+        {"duplicate-row": ("size", "", {LAST: LAST // LEAVES - 1})},
+    ),
+)
+EACH = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+FIRST_FAST = pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=pytest.mark.slow if n else (), id=case.name) for n, case in enumerate(CASES)]
+)
+
+
+@EACH
+@pytest.mark.usefixtures("little")
+def test_what_does_not_fit_is_counted_all_the_same(case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    private, seen, table, count = tmp_path / "private", [], case.rows(), getattr(*case.counts)
+    pq.write_table(table, tmp_path / "t.parquet")
+
+    def spying(*given: Any, **named: Any) -> Any:
+        (folder,) = spilled(private)
+        seen.append(sum(path.stat().st_size for path in folder.iterdir()))
+        assert [stat.S_IMODE(path.stat().st_mode) for path in (private, folder)] == [0o700, 0o700]
+        return count(*given, **named)
+
+    monkeypatch.setattr(*case.counts, spying)
+    monkeypatch.chdir(tmp_path)
+    assert case.read(tmp_path / "t.parquet", private) == case.truth(table)
+    assert seen[0] > 1 << 20
+    assert [path.name for path in private.iterdir()] == [".spill.lock"]
+
+
+@EACH
+@pytest.mark.usefixtures("little")
+def test_refusals_name_the_row_and_leave_nothing(case: Case, tmp_path: Path) -> None:
+    table, private = case.rows(), tmp_path / "private"
+    for code, (column, blamed, wrong) in case.wrong.items():
+        cells = table.column(column).to_pylist()
+        for row, value in wrong.items():
+            cells[row] = value
+        bad = table.set_column(table.column_names.index(column), column, pa.array(cells))
+        pq.write_table(bad, tmp_path / "t.parquet")
+        error = refused(partial(case.read, tmp_path / "t.parquet", private))
+        assert at(error) == (code, "t.parquet", ROWS, blamed or None)
+        assert spilled(private) == []
+
+
+@FIRST_FAST
+@pytest.mark.usefixtures("little")
+def test_a_full_disk_is_said(case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source, "_SETTINGS", (*source._SETTINGS, "SET max_temp_directory_size = '1MB'"))
+    pq.write_table(case.rows(), tmp_path / "t.parquet")
+    error = refused(lambda: case.read(tmp_path / "t.parquet", tmp_path / "private"))
+    assert error.code == "out-of-memory"
+    assert "private folder" in str(error)
+    assert spilled(tmp_path / "private") == []
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from coco_opt.files import source, spill
+from tests.files import test_spill_kinds
+spill.LARGE, source._MEMORY = 0, sys.argv[4]
+(case,) = [case for case in test_spill_kinds.CASES if case.name == sys.argv[1]]
+setattr(*case.counts, lambda *given, **named: os.kill(os.getpid(), signal.SIGKILL))
+case.read(Path(sys.argv[2]), Path(sys.argv[3]))
+"""
+
+
+@FIRST_FAST
+@pytest.mark.skipif(os.name != "posix", reason="kill -9 is POSIX's")
+def test_what_a_killed_process_left_is_removed_by_the_next(case: Case, tmp_path: Path) -> None:
+    private, table = tmp_path / "private", tmp_path / "t.parquet"
+    pq.write_table(case.rows(), table)
+    killed = [sys.executable, "-c", KILLED, case.name, str(table), str(private), LITTLE]
+    root = Path(__file__).resolve().parents[2]
+    assert subprocess.run(killed, check=False, cwd=root).returncode == -signal.SIGKILL
+    (left,) = spilled(private)
+    assert sum(path.stat().st_size for path in left.iterdir()) > 1 << 20
+    pq.write_table(case.rows().slice(0, 0), table)
+    with pytest.raises(InputError, match="no row"):  # whatever is read next, of that folder
+        case.read(table, private)
+    assert spilled(private) == []
+
+
+CONFIGURED: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
+    "records": {
+        "data": {"records": "t.csv", "hierarchy": "h.csv"},
+        "topdown": {"attributes": {"sex": ["female", "male"]}, "workload": ["total"]},
+    },
+    "values": {"data": {"values": "t.csv"}, "ranges": {"cells": 9}},
+    "sizes": {"data": {"sizes": "t.csv"}, "groups": {"max_size": 5}},
+}
+GIVEN = {
+    "records": "region_id,sex\na,male\n",
+    "values": "value\n3\n",
+    "sizes": "nation,state,size,groups\nall,s0,1,2\n",
+}
+
+
+@pytest.mark.usefixtures("little")
+@pytest.mark.parametrize("kind", CONFIGURED)
+def test_a_check_spills_into_the_folder_of_the_configuration(kind: str, tmp_path: Path) -> None:
+    (tmp_path / "h.csv").write_text(HIERARCHY)
+    (tmp_path / "t.csv").write_text(GIVEN[kind])
+    privacy = {"epsilon": "1", "dataset": "town"}
+    check(configure(folder=tmp_path, privacy=privacy, output={"private": "kept"}, **CONFIGURED[kind]))
+    assert [path.name for path in (tmp_path / "kept").iterdir()] == [".spill.lock"]
+
+
+def test_codes_and_compression_hide_no_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = pa.table({"value": pa.array(["the same"] * 10_000).dictionary_encode()})
+    pq.write_table(table, tmp_path / "t.parquet")
+    monkeypatch.setattr(spills, "LARGE", 160_000)
+    assert max((tmp_path / "t.parquet").stat().st_size, table.nbytes) < spills.LARGE
+    for where in (tmp_path / "t.parquet", Frame("the frame", table)):
+        with spilling(tmp_path / "private", [Input(where)]) as folder:
+            assert folder is not None
