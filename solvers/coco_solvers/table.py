@@ -71,6 +71,13 @@ BACKENDS: tuple[Backend, ...] = (
         packages=("numba",),
     ),
     Backend(
+        name="tree-interior-point",
+        target="coco_solvers.structured.joint_interior:TreeInteriorPoint",
+        summary="interior point; small dense factors region by region along the tree",
+        kinds=("joint_sums_l1", "joint_sums_l2"),
+        packages=("numba", "scipy"),
+    ),
+    Backend(
         name="alternating-sums",
         target="coco_solvers.structured.joint_sums:AlternatingSums",
         summary="tree projection, isotonic regression and shifts of buckets in turn, compiled",

@@ -8,12 +8,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from coco_solvers.structured.joint import AlternatingDirections
+from coco_solvers.structured.joint_sums import AlternatingSums
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coco_opt import CountOfCounts, Hierarchy, SolverChoices, emd
-from coco_opt.errors import ProblemError
-from coco_opt.groups import GroupsAnswers, Query
+from coco_opt.errors import ProblemError, SolverError
+from coco_opt.groups import Buckets, GroupsAnswers, Query
 from coco_opt.groups.answers import Loss
 from coco_opt.groups.estimated.consistency import sum_of_leaves
 from coco_opt.groups.estimated.joint import joint, round_tables
@@ -146,6 +148,24 @@ def test_equal_budgets_give_the_integers_of_the_nominal_variance() -> None:
         fitted = solvers.solve(JointL2(tree, table, answers.group_counts, weight))
         nominal, _ = round_tables(tree, np.asarray(fitted), answers.group_counts, solvers)
         np.testing.assert_array_equal(estimate.whole, nominal)
+
+
+@pytest.mark.parametrize("buckets", [False, True])
+def test_a_fit_that_stays_unproved_is_released_with_its_gap(monkeypatch: pytest.MonkeyPatch, buckets: bool) -> None:
+    hierarchy, truth = small(4)
+    asked = [Buckets.by_growth(MAX_SIZE, 0.5)] * 3 if buckets else [None] * 3
+    measurement = measured(hierarchy, truth, max_size=MAX_SIZE, buckets=asked, seed=3)
+    kind = "joint_sums_l1" if buckets else "joint_l1"
+    solver = AlternatingSums(1e-9, max_iter=1) if buckets else AlternatingDirections(1e-9, max_iter=1)
+    monkeypatch.setattr(SolverChoices, "_others", lambda self, problem, tried: iter(()))
+    strict, lenient = (SolverChoices({kind: solver}, fallback=fallback) for fallback in (False, True))
+    with pytest.raises(SolverError, match="ITERATION_LIMIT"):
+        joint(measurement, strict)
+    estimate = joint(measurement, lenient)
+    assert_consistent(hierarchy, truth, estimate.histograms, MAX_SIZE)
+    (row,) = (one for one in lenient.certificates if one.problem == kind)
+    assert estimate.unproved == row.relative_gap > 1e-9
+    assert np.isfinite(estimate.level_gaps).all()
 
 
 def test_taxi_is_near_its_reference(shared_data: Path) -> None:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coco_opt.choices import SolverChoices
-from coco_opt.errors import ProblemError
+from coco_opt.errors import ProblemError, SolverError
 from coco_opt.groups.answers import GroupsAnswers, Loss
 from coco_opt.groups.buckets import Buckets, common_cells
 from coco_opt.groups.estimated.estimators import LOSSES, check_choice
@@ -29,7 +29,9 @@ from coco_opt.problems.cumulative_rounding import CumulativeRounding
 from coco_opt.problems.joint import JointL1, JointL2
 from coco_opt.problems.joint_sums import JointSumsL1, JointSumsL2
 from coco_opt.problems.tree import Tree
+from coco_opt.solution import Solution
 
+JointProblem = JointL1 | JointL2 | JointSumsL1 | JointSumsL2
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
@@ -42,8 +44,8 @@ class JointEstimate:
 
     ``level_gaps`` float64[levels] are the fit's certified gap over the loss of each level alone: no other tables lower
     the whole loss by more than that share of the level's. A level that nothing was asked of has none (nan).
-    ``unproved`` is the largest gap, relative to the distance (or 1), of a rounding that missed its solver's tolerance;
-    0 where none did. Such a rounding is whole and consistent, only not proved nearest.
+    ``unproved`` is the largest gap, relative to the distance (or 1), of a fit or rounding that missed its solver's
+    tolerance; 0 where none did. Such tables are whole and consistent, only not proved nearest.
     """
 
     fitted: FloatArray
@@ -62,8 +64,9 @@ def joint(measurement: Measurement, solvers: SolverChoices, *, loss: Loss = "l1"
     """Return the joint estimate of all regions from cumulative counts or buckets of them, at any measured levels.
 
     loss "l1" weighs a level by 1 / scale of its noise (maximum likelihood), "l2" by 1 / variance. Raises ProblemError
-    where a measured level asked another query, SolverError where the fit misses its tolerance. Memory: about
-    sixteen tables of regions x max_size numbers, from buckets four.
+    where a measured level asked another query, SolverError where the fit misses its tolerance and ``solvers`` take no
+    last resorts; where they do, the best fit stands and its gap is stated. Memory: about sixteen tables of regions x
+    max_size numbers, from buckets four.
     """
     check_choice("loss", loss, LOSSES)
     answers = GroupsAnswers(measurement)
@@ -71,13 +74,26 @@ def joint(measurement: Measurement, solvers: SolverChoices, *, loss: Loss = "l1"
     tree, groups = Tree(answers.hierarchy.parent), answers.group_counts
     cells = _common_cells(answers)
     problem = _problem(answers, tree, loss) if cells is None else _from_sums(answers, tree, loss, cells)
-    fitted = np.asarray(solvers.solve(problem), dtype=np.float64)
-    gap = next((one.gap for one in solvers.certificates if one.problem == problem.kind), np.nan)
+    fitted, gap, unproved = _fit(problem, solvers)
     gaps = _level_gaps(problem.losses(fitted), gap, answers)
     if cells is not None:
         fitted = _rising(fitted, cells, groups)
-    whole, unproved = round_tables(tree, fitted, groups, solvers)
-    return JointEstimate(fitted, whole, groups, gaps, unproved)
+    whole, left = round_tables(tree, fitted, groups, solvers)
+    return JointEstimate(fitted, whole, groups, gaps, max(unproved, left))
+
+
+def _fit(problem: JointProblem, solvers: SolverChoices) -> tuple[FloatArray, float, float]:
+    """Return the fitted tables, their certified gap, and that gap relative to the loss where no solver closed it."""
+    try:
+        fitted = solvers.solve(problem)
+        gap = next((one.gap for one in solvers.certificates if one.problem == problem.kind), np.nan)
+        return np.asarray(fitted, dtype=np.float64), gap, 0.0
+    except SolverError as error:
+        left = error.solution
+        if not (solvers.fallback and isinstance(left, Solution) and np.isfinite(left.gap)):
+            raise
+    solvers.count(type(problem), 1, left.gap, left.relative_gap, left.violation, left.seconds)
+    return np.asarray(left.value, dtype=np.float64), left.gap, left.relative_gap
 
 
 def _check_queries(answers: GroupsAnswers) -> None:

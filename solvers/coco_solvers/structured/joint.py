@@ -76,10 +76,15 @@ def depths(tree: Tree) -> NDArray[np.int64]:
 
 
 class Rounds(Protocol):
-    """A splitting that takes rounds: ``m`` its monotone table, of which the leaves' rows are read."""
+    """A method that takes rounds."""
 
-    m: Floats
-    done: int
+    @property
+    def m(self) -> Floats:
+        """Return its monotone table, of which the leaves' rows are read."""
+
+    @property
+    def done(self) -> int:
+        """Return how many rounds were taken."""
 
     def take(self, rounds: int) -> None:
         """Take some rounds."""
@@ -102,11 +107,10 @@ class Search:
         """Take rounds until the gap is within the tolerances or a limit is met; look at it ever less often."""
         limit, status = max_iter, Status.ITERATION_LIMIT
         while True:
-            gap = self._look()
-            allowed = 0.99 * tolerance * max(1.0, self._objective)  # the judge sums in another order
+            gap = self.look()
+            allowed, aim = self.aims(tolerance, level_tolerance)
             if gap <= allowed and status is not Status.OPTIMAL:
                 status, limit = Status.OPTIMAL, min(limit, _POLISH * max(self.rounds.done, 10))
-            aim = min(allowed, level_tolerance * self._least)
             if gap <= aim or self.rounds.done >= limit:
                 return status
             if not np.isfinite(gap):
@@ -114,7 +118,13 @@ class Search:
             more = self.rounds.done * min((gap / aim) ** 0.5 - 1.0, 0.5) if aim > 0.0 else 0.0
             self.rounds.take(min(max(20, self.rounds.done // 8, int(more)), limit - self.rounds.done))
 
-    def _look(self) -> float:
+    def aims(self, tolerance: float, level_tolerance: float) -> tuple[float, float]:
+        """Return the gap that counts as optimal, and the one that leaves no level loose."""
+        allowed = 0.99 * tolerance * max(1.0, self._objective)  # the judge sums in another order
+        return allowed, min(allowed, level_tolerance * self._least)
+
+    def look(self) -> float:
+        """Judge the present point and prices, keep the best of both, and return the gap between these."""
         point = self.problem.sums(self.rounds.m)
         prices = self.rounds.prices()
         if isinstance(self.problem, JointFit):
