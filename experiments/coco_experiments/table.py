@@ -500,6 +500,13 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         kind="bench",
     ),
     Experiment(
+        name="bench/joint_nation",
+        target="coco_experiments.bench.joint_nation:run",
+        summary="joint estimation of 3,161 regions, K = 10,000: many minutes and GB, so by its whole name only",
+        kind="bench",
+        heavy=True,
+    ),
+    Experiment(
         name="bench/first_call",
         target="coco_experiments.bench.first_call:run",
         summary="the demo on an empty cache of kernels, and once they are there",

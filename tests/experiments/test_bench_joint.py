@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from coco_experiments.bench import joint, matching
+from coco_experiments.bench import joint, joint_nation, matching
+from coco_experiments.bench.apart import Apart
 from coco_solvers.structured.joint import AlternatingDirections
 
 from coco_opt.histograms import CountOfCounts
@@ -59,6 +60,29 @@ def test_weights_are_those_of_the_noise() -> None:
     (case,), _ = joint.cases(small=True, data=None)
     np.testing.assert_allclose(joint.problem_of(case.counts, case.max_size, JointL1).weights, 1 / 3)
     np.testing.assert_allclose(joint.problem_of(case.counts, case.max_size, JointL2).weights, np.cosh(1 / 3) - 1)
+
+
+@pytest.mark.parametrize("growth", [0.0, 0.5])
+def test_a_nation_is_fitted_and_certified(growth: float) -> None:
+    found = joint_nation.fitted("small", None, 40, growth)
+    assert found["solver"] == ("tree-interior-point" if growth else "alternating-directions")
+    assert 0.0 <= float(found["gap"]) <= (1e-3 if growth else 1e-4)
+
+
+def test_rows_and_faults_of_a_joint_nation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = {"seconds": 181.0, "cpu": 300.0, "gap": 1e-5, "level_gap": 1e-2, "solver": "one", "solver_seconds": 99.0}
+
+    def found(target: str, size: str, data: str | None, max_size: int, growth: float) -> Apart:
+        return Apart(1.0, 1.0, 3_900.0, {"failed": "no"} if growth else told)
+
+    monkeypatch.setattr(joint_nation, "apart", found)
+    outcome = joint_nation.run(small=True, out=tmp_path, reporter=Recorder())
+    assert outcome.failures == ("buckets of growth .05: no",)
+    (read,) = json.loads((tmp_path / "bench" / "joint_nation.json").read_text())
+    assert [(row["seconds"], row["target"], row["met"]) for row in read["rows"]] == [
+        (181.0, "<= 180 s, <= 4,000 MB", False)
+    ]
+    assert "loosest level 0.01" in read["notes"][0]
 
 
 def test_small_matching_rows_are_right_and_written(tmp_path: Path) -> None:

@@ -1,0 +1,99 @@
+"""Joint estimation of a nation: 3,161 regions, single sizes up to K = 10,000, and buckets of them, apart.
+
+Absolute losses, noise of total epsilon 1, the same part at each level; measuring lies outside the seconds. It takes
+many minutes.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+
+from coco_experiments.bench.apart import apart
+from coco_experiments.bench.nation import SEED, counts_of
+from coco_experiments.bench.rows import Row, clocked, finish
+from coco_experiments.experiment import Outcome, Reporter
+from coco_opt.choices import SolverChoices
+from coco_opt.errors import SolverError
+from coco_opt.groups import Buckets, measure_hierarchy
+from coco_opt.groups.estimated.joint import joint
+from coco_opt.privacy import Epsilon, SeededNoise
+
+NAME = "bench/joint_nation"
+MAX_SIZE, SMALL_MAX_SIZE = 10_000, 60
+SECONDS_LIMIT, MEMORY_LIMIT = 180.0, 4000.0  # MB; of single sizes
+GROWTHS = {"single sizes": 0.0, "buckets of growth .05": 0.05}
+
+
+def fitted(size: str, data: str | None, max_size: int, growth: float) -> dict[str, float | str]:
+    """Measure a nation with seeded noise and estimate it; return the call's seconds and what was certified.
+
+    ``size`` is "whole", or "small" for 12 counties; ``growth`` is that of the buckets of every level (0: single sizes).
+    ``failed`` says why there is no estimate.
+    """
+    _, counts = counts_of(small=size == "small", data=None if data is None else Path(data))
+    levels = counts.hierarchy.levels
+    measured = measure_hierarchy(
+        [histogram.clamp(max_size) for histogram in counts.histograms()],
+        counts.hierarchy,
+        counts.group_counts,
+        queries=["cumulative"] * levels,
+        costs=[Epsilon(Fraction(1, levels))] * levels,
+        max_size=max_size,
+        neighbours="add_remove",
+        source=SeededNoise(SEED),
+        buckets=[Buckets.by_growth(max_size, growth) if growth else None] * levels,
+    )
+    del counts
+    solvers = SolverChoices()
+    try:
+        seconds, cpu, found = clocked(lambda: joint(measured, solvers))
+    except SolverError as error:
+        return {"failed": str(error)}
+    row = next(one for one in solvers.certificates if one.problem.startswith("joint"))
+    return {
+        "seconds": seconds,
+        "cpu": cpu,
+        "gap": row.relative_gap,
+        "level_gap": float(np.nanmax(found.level_gaps)),
+        "solver": row.solver,
+        "solver_seconds": row.seconds,
+    }
+
+
+def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
+    """Time joint estimation of a nation on single sizes and on buckets (small: 12 counties, K = 60)."""
+    name, counts = counts_of(small=small, data=data)
+    max_size, regions = SMALL_MAX_SIZE if small else MAX_SIZE, counts.hierarchy.regions
+    rows, notes, wrong = [], [], []
+    target = "coco_experiments.bench.joint_nation:fitted"
+    for done, (what, growth) in enumerate(GROWTHS.items(), 1):
+        folder = None if data is None else str(data)
+        apart(target, "small", None, SMALL_MAX_SIZE, growth)  # compiles
+        found = apart(target, "small" if small else "whole", folder, max_size, growth)
+        told = found.value
+        if "failed" in told:
+            wrong.append(f"{what}: {told['failed']}")
+            continue
+        rows.append(
+            Row(
+                name,
+                what,
+                regions * max_size,
+                told["seconds"],
+                limit=None if growth else SECONDS_LIMIT,
+                cpu=told["cpu"],
+                peak=found.peak,
+                peak_limit=None if growth else MEMORY_LIMIT,
+            )
+        )
+        notes.append(
+            f"{what}: {told['solver']}, {told['solver_seconds']:,.1f} s of it in the fit; "
+            f"relative gap {told['gap']:.2g}, of the loosest level {told['level_gap']:.2g}"
+        )
+        reporter.progress(NAME, done, len(GROWTHS))
+    notes.append("one element is one size of one region; fit, certificate and whole tables are in the seconds")
+    title = f"Joint estimation of a nation of {regions:,} regions, K = {max_size:,}: one run each"
+    return finish(NAME, title, rows, notes, wrong, out, reporter)
