@@ -46,10 +46,14 @@ class Dask(Elsewhere):
         # Names of their own: equal ones would be taken for work that is done already.
         keys = [f"coco-opt-{parts[0].work.parent.name}-{part.place}-{os.urandom(6).hex()}" for part in parts]
         futures = client.map(run_part, list(parts), key=keys, pure=False, retries=2)
+        places = {key: part.place for key, part in zip(keys, parts, strict=True)}
         killed = False
         try:
-            for _, place in distributed.as_completed(futures, loop=client.loop, with_results=True):
-                yield place
+            # That a task ended well says which result lies in its file: nothing is fetched from the worker.
+            for future in distributed.as_completed(futures, loop=client.loop):
+                if future.status != "finished":
+                    future.result()
+                yield places[future.key]
         except distributed.KilledWorker:
             killed = True
         finally:
