@@ -21,6 +21,14 @@ An exchange takes a group of size a of one leaf and one of size b of another bel
 uniformly among the occupied ones, and gives each the other's size: sums above both stay, so that it goes where the
 answers about sums would let no single group go. Its proposal ratio is log n(h) n(g) / n(h') n(g').
 
+Where leaves have many groups, answers about sums of cells hold what each of these could change: m groups must move
+against m others at once. A trade takes several such steps, each with the ratio of a move, and accepts them together; m
+is log-uniform up to the least of the leaves' largest, and like the sizes' distances does not depend on the state.
+It is a swap (m groups of a against m of b = a + d or a - d of another leaf; a drawn uniformly among the occupied sizes,
+ratio n(h) / n(h')); a shift (one group of a to a + d or a - d against one of another leaf's c as far back, c drawn like
+a); a spread of 2 m groups of size a to a - d and a + d against the opposite in another leaf; or either in a leaf alone.
+The middle of a spread is log-uniform.
+
 The prior is a product over sizes: multinomial, log P = -log h! + h log pi, or increments 0 with probability 1 - q and
 else 1 + geometric(rho). Or the law of sizes is scattered (``kernels.posterior_shares``): then every group is of one of
 its size's two hats, counts above are those of a size and hat, and with the weights summed out the prior of a leaf is
@@ -37,7 +45,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple, ParamSpec, TypeVar, cast
+from typing import Any, NamedTuple, ParamSpec, TypeVar, cast
 
 import numba
 import numpy as np
@@ -58,6 +66,7 @@ MULTINOMIAL, INCREMENTS, SCATTERED = 0, 1, 2
 _DRAW_EVERY = 2  # sweeps
 RANKS = -1
 CELLS = 0
+_SWAP, _SHIFT, _AGAINST, _SPREAD, _GATHER = 0, 1, 2, 3, 4  # kinds of trades
 
 
 class Questions(NamedTuple):
@@ -84,24 +93,26 @@ class Questions(NamedTuple):
 
 
 class State(NamedTuple):
-    """One chain: histograms int64[leaves, K + 1], the lists of occupied sizes, and per answer the residual.
+    """One chain: histograms [leaves, K + 1], the lists of occupied sizes, and per answer the residual.
+
+    Histograms and ``upper`` are int32 or int64, ``occupied`` and ``place`` int16 or int32: what holds their numbers.
 
     ``ranks`` has the present value of every rank answer, at the answer's place; ``words`` the generator's state.
     Multinomial: ``factors`` (leaves, hats) are those of the leaves' laws of sizes, ``shape`` (K + 1,) what they are of.
-    Scattered: ``factors`` are scratch; ``upper`` int64[leaves, K + 1] counts the groups that are of the later of their
+    Scattered: ``factors`` are scratch; ``upper`` [leaves, K + 1] counts the groups that are of the later of their
     size's two hats, ``of_hat`` int64[regions, hats] groups by hat, ``alpha`` (leaves, hats) are the parameters of the
     Dirichlet law of a leaf's weights and ``mass`` (hats,) is the shape's.
     """
 
-    histograms: Ints
-    occupied: NDArray[np.int32]
-    place: NDArray[np.int32]
+    histograms: NDArray[Any]
+    occupied: NDArray[Any]
+    place: NDArray[Any]
     held: Ints
     residual: Ints
     ranks: Ints
     factors: Floats
     shape: Floats
-    upper: Ints
+    upper: NDArray[Any]
     of_hat: Ints
     alpha: Floats
     mass: Floats
@@ -116,7 +127,8 @@ class Prior(NamedTuple):
     summed out, so that the labelled groups of a leaf follow a law of Polya's urn; ``region`` int64[leaves] are the
     leaves' regions. Increments, in logarithms: ``none``, ``some``
     and ``more`` are log(1 - q), log(q (1 - rho)) and log rho. ``log_draw`` is log g, with g in alias tables (Walker
-    1977; Vose 1991): size k is kept with chance ``keep``, else ``alias``.
+    1977; Vose 1991): size k is kept with chance ``keep``, else ``alias``. These three have a row for every leaf, or one
+    for several: ``row`` int64[leaves] tells which.
     """
 
     kind: int
@@ -126,15 +138,18 @@ class Prior(NamedTuple):
     none: Floats
     some: Floats
     more: Floats
+    row: Ints
     log_draw: Floats
     keep: Floats
     alias: NDArray[np.int32]
 
 
 class Plan(NamedTuple):
-    """How moves are drawn: ``moves`` int64[leaves] a sweep, the shares of draws from g and of several groups, steps.
+    """How moves are drawn: ``moves``, ``exchanges`` and ``trades`` int64[leaves] a sweep, and the list of steps.
 
-    ``by_group`` float64[leaves] is the share that takes a group's size, out of ``groups`` int64[leaves] groups.
+    Of the moves the share ``independent`` is drawn from g, the share ``several`` takes several groups, and
+    ``by_group`` float64[leaves] takes a group's size, out of ``groups`` int64[leaves] groups. Trades are of at most
+    ``largest`` int64[leaves] groups.
     Exchanges are with a leaf below ``above[leaf, level]``, the leaf's ancestor at a level (-1: none); below region v
     there are the leaves ``under[under_start[v]:under_start[v + 1]]``.
     """
@@ -144,11 +159,34 @@ class Plan(NamedTuple):
     above: Ints
     under_start: Ints
     under: Ints
+    trades: Ints
+    largest: Ints
     by_group: Floats
     groups: Ints
     independent: float
     several: float
     steps: Ints
+
+
+class Trade(NamedTuple):
+    """The kind of a trade, the leaves it is between (the first spreads), a and b, and the other leaf's first size."""
+
+    kind: int
+    leaf: int
+    other: int
+    a: int
+    b: int
+    c: int
+
+
+class Step(NamedTuple):
+    """Groups of a leaf and one size and hat, to go to another."""
+
+    leaf: int
+    a: int
+    b: int
+    upper_a: bool
+    upper_b: bool
 
 
 def _inlined(function: Callable[P, R]) -> Callable[P, R]:
@@ -358,8 +396,8 @@ def _try(questions: Questions, state: State, prior: Prior, plan: Plan, leaf: int
         m = min(int(math.exp(uniform(words) * math.log(at_a + 1.0))), at_a)
     if independent:
         b = below(words, sizes)
-        if uniform(words) >= prior.keep[leaf, b]:
-            b = int(prior.alias[leaf, b])
+        if uniform(words) >= prior.keep[prior.row[leaf], b]:
+            b = int(prior.alias[prior.row[leaf], b])
     else:
         step = plan.steps[below(words, plan.steps.size)]
         b = a + step if uniform(words) < 0.5 else a - step
@@ -383,7 +421,7 @@ def _try(questions: Questions, state: State, prior: Prior, plan: Plan, leaf: int
     if several and at_a != at_b + m:
         ratio += math.log(math.log(at_a + 1.0) / math.log(at_b + m + 1.0))
     if independent:
-        ratio += prior.log_draw[leaf, a] - prior.log_draw[leaf, b]
+        ratio += prior.log_draw[prior.row[leaf], a] - prior.log_draw[prior.row[leaf], b]
     needed = math.log(uniform(words)) - ratio
     if _shift(questions, state, leaf, a, b, m, 0, False) < needed:
         return False
@@ -415,6 +453,17 @@ def _partner(plan: Plan, leaf: int, words: Words) -> int:
     first, count = plan.under_start[above], plan.under_start[above + 1] - plan.under_start[above]
     other = int(plan.under[first + below(words, count)])
     return -1 if other == leaf else other
+
+
+@_inlined
+def _shared(questions: Questions, leaf: int, other: int) -> int:
+    """Return how many blocks at the ends of two leaves' paths are about regions above both."""
+    last, others_last = questions.path_start[leaf + 1], questions.path_start[other + 1]
+    most = min(last - questions.path_start[leaf], others_last - questions.path_start[other])
+    shared = 0
+    while shared < most and questions.path[last - 1 - shared] == questions.path[others_last - 1 - shared]:
+        shared += 1
+    return shared
 
 
 @_inlined
@@ -455,14 +504,7 @@ def _try_exchange(questions: Questions, state: State, prior: Prior, plan: Plan, 
     ratio += math.log(held / held_after * (others / others_after))
     needed = math.log(uniform(words)) - ratio
     # The answers about what is above both, at the ends of their paths, do not change.
-    last, others_last = questions.path_start[leaf + 1], questions.path_start[other + 1]
-    spared = 0
-    while (
-        spared < last - questions.path_start[leaf]
-        and spared < others_last - questions.path_start[other]
-        and questions.path[last - 1 - spared] == questions.path[others_last - 1 - spared]
-    ):
-        spared += 1
+    spared = _shared(questions, leaf, other)
     change = _shift(questions, state, leaf, a, b, 1, spared, False)
     change += _shift(questions, state, other, b, a, 1, spared, False)
     if change < needed:
@@ -477,9 +519,100 @@ def _try_exchange(questions: Questions, state: State, prior: Prior, plan: Plan, 
     return True
 
 
+@_inlined
+def _do(questions: Questions, state: State, prior: Prior, step: Step, m: int, spared: int) -> None:
+    """Take a step's m groups from one size to the other."""
+    leaf, a, b, upper_a, upper_b = step
+    _shift(questions, state, leaf, a, b, m, spared, True)
+    _regroup(state, leaf, a, b, m)
+    if prior.kind == SCATTERED:
+        _relabel(prior, state, leaf, a, b, m, upper_a, upper_b)
+
+
+@_inlined
+def _step_of(trade: Trade, n: int) -> tuple[int, int, int]:
+    """Return leaf, size before and size after of the n-th step of a trade."""
+    if trade.kind <= _SHIFT:
+        return (trade.leaf, trade.a, trade.b) if n == 0 else (trade.other, trade.c, trade.c + trade.a - trade.b)
+    end = 2 * trade.a - trade.b if n % 2 else trade.b
+    spreads = n < 2 if trade.kind == _AGAINST else trade.kind == _SPREAD
+    leaf = trade.leaf if n < 2 else trade.other
+    return (leaf, trade.a, end) if spreads else (leaf, end, trade.a)
+
+
+@_inlined
+def _try_trade(questions: Questions, state: State, prior: Prior, plan: Plan, leaf: int) -> bool:
+    """Propose several steps of m groups each at once; tell whether they were accepted."""
+    words, sizes = state.words, state.histograms.shape[1]
+    which = below(words, 5)
+    kind = _SWAP if which < 2 else (_SHIFT if which == 2 else _AGAINST)
+    if which == 4:
+        kind = _SPREAD if uniform(words) < 0.5 else _GATHER
+    other = leaf
+    if kind <= _AGAINST:
+        other = _partner(plan, leaf, words)
+        if other < 0 or state.held[other] == 0:
+            return False
+    # Near sizes are what buckets do not tell apart: the smaller of two steps.
+    distance = int(plan.steps[min(below(words, plan.steps.size), below(words, plan.steps.size))])
+    most = 1 if kind == _SHIFT else min(plan.largest[leaf], plan.largest[other])
+    m = min(int(math.exp(uniform(words) * math.log(most + 1.0))), most)
+    held, others = state.held[leaf], state.held[other]
+    if kind <= _SHIFT:
+        a = int(state.occupied[leaf, below(words, held)])
+    else:
+        a = int(math.exp(uniform(words) * math.log(float(sizes)))) - 1
+    b = a + distance if uniform(words) < 0.5 else a - distance
+    c = b if kind == _SWAP else (int(state.occupied[other, below(words, others)]) if kind == _SHIFT else 2 * a - b)
+    back = c + a - b if kind <= _SHIFT else c
+    if min(b, back) < 0 or max(b, back) >= sizes:
+        return False
+    first, second = (leaf, other) if uniform(words) < 0.5 or kind != _AGAINST else (other, leaf)
+    trade = Trade(kind, first, second, a, b, c)
+    # Of sums above both a shift alone changes any.
+    spared = 0 if other == leaf or kind == _SHIFT else _shared(questions, leaf, other)
+    ratio = 0.0
+    steps = 4 if kind == _AGAINST else 2
+    done = labels = 0
+    while done < steps:
+        at, before, after = _step_of(trade, done)
+        counts = state.histograms[at]
+        if counts[before] < m:
+            break
+        at_a, at_b, upper_a, upper_b = int(counts[before]), int(counts[after]), False, False
+        if prior.kind == SCATTERED:
+            upper_a = uniform(words) * counts[before] < state.upper[at, before]
+            upper_b = uniform(words) < prior.part[after]
+            at_a = int(state.upper[at, before] if upper_a else counts[before] - state.upper[at, before])
+            at_b = int(state.upper[at, after] if upper_b else counts[after] - state.upper[at, after])
+            if at_a < m:
+                break
+            ratio += _log_urn_ratio(prior, state, at, before, after, m, at_a, at_b, upper_a, upper_b)
+            ratio += math.log(_share(prior, before, upper_a) / _share(prior, after, upper_b))
+            ratio += math.log((at_b + m) / (counts[after] + m) * (counts[before] / at_a))
+        else:
+            ratio += _log_prior_ratio(prior, state, at, before, after, m, at_a, at_b)
+        ratio += _shift(questions, state, at, before, after, m, spared, False)
+        _do(questions, state, prior, Step(at, before, after, upper_a, upper_b), m, spared)
+        labels |= (int(upper_a) + 2 * int(upper_b)) << (2 * done)
+        done += 1
+    if kind <= _SHIFT:
+        ratio += math.log(held / state.held[leaf])
+    if kind == _SHIFT:
+        ratio += math.log(others / state.held[other])
+    if done == steps and math.log(uniform(words)) < ratio:
+        return True
+    while done > 0:
+        done -= 1
+        at, before, after = _step_of(trade, done)
+        label = labels >> (2 * done)
+        _do(questions, state, prior, Step(at, after, before, label & 2 > 0, label & 1 > 0), m, spared)
+    return False
+
+
 @compiled_in_place
 def sweep(questions: Questions, state: State, prior: Prior, plan: Plan) -> int:
-    """Propose ``plan.moves[leaf]`` moves and then the exchanges in each leaf; return how many were accepted.
+    """Propose ``plan.moves[leaf]`` moves, then exchanges and trades in each leaf; return how many were accepted.
 
     O(levels x buckets crossed) a move.
     """
@@ -491,6 +624,8 @@ def sweep(questions: Questions, state: State, prior: Prior, plan: Plan) -> int:
             accepted += _try(questions, state, prior, plan, leaf)
         for _ in range(plan.exchanges[leaf]):
             accepted += _try_exchange(questions, state, prior, plan, leaf)
+        for _ in range(plan.trades[leaf]):
+            accepted += _try_trade(questions, state, prior, plan, leaf)
     return accepted
 
 
@@ -519,7 +654,7 @@ def advance(
 ) -> int:
     """Take so many sweeps, drawing what is unknown of the laws of sizes before every second one if it is scattered.
 
-    Adds each size's counts, and whether there are any, to float64[leaves, K + 1] after each.
+    Adds each size's counts, and whether there are any, to float64[rows, K + 1] after each (``Prior.row``).
     """
     accepted = 0
     for n in range(sweeps):
@@ -537,10 +672,11 @@ def advance(
             )
         accepted += sweep(questions, state, prior, plan)
         for leaf in range(state.held.size):
+            row = prior.row[leaf]
             for n in range(state.held[leaf]):
                 size = state.occupied[leaf, n]
-                counts[leaf, size] += state.histograms[leaf, size]
-                present[leaf, size] += 1.0
+                counts[row, size] += state.histograms[leaf, size]
+                present[row, size] += 1.0
     return accepted
 
 

@@ -12,7 +12,7 @@ drawing backwards (Carter and Kohn 1994), within windows that must stay fixed wh
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,10 +40,10 @@ class CountRows(NamedTuple):
     low: Ints
     start: Ints
     powers: Floats
-    histograms: Ints
-    occupied: NDArray[np.int32]
+    histograms: NDArray[Any]
+    occupied: NDArray[Any]
     held: Ints
-    upper: Ints
+    upper: NDArray[Any]
     factors: Floats
     shape: Floats
     words: Words

@@ -17,7 +17,7 @@ them summed out (``draw_collapsed``), for a leaf's groups and its weights hold e
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,10 +68,10 @@ class Shares(NamedTuple):
 def draw(
     basis: Basis,
     shares: Shares,
-    histograms: Ints,
-    occupied: NDArray[np.int32],
+    histograms: NDArray[Any],
+    occupied: NDArray[Any],
     held: Ints,
-    upper: Ints,
+    upper: NDArray[Any],
     factors: Floats,
     words: Words,
 ) -> None:
@@ -90,10 +90,10 @@ def draw(
 def draw_collapsed(
     basis: Basis,
     shares: Shares,
-    histograms: Ints,
-    occupied: NDArray[np.int32],
+    histograms: NDArray[Any],
+    occupied: NDArray[Any],
     held: Ints,
-    upper: Ints,
+    upper: NDArray[Any],
     alpha: Floats,
     factors: Floats,
     words: Words,
@@ -145,10 +145,10 @@ def _draw_weights(basis: Basis, shares: Shares, region: int, words: Words) -> No
 def _draw_above(
     basis: Basis,
     shares: Shares,
-    histograms: Ints,
-    occupied: NDArray[np.int32],
+    histograms: NDArray[Any],
+    occupied: NDArray[Any],
     held: Ints,
-    upper: Ints,
+    upper: NDArray[Any],
     factors: Floats,
     words: Words,
 ) -> None:
@@ -181,7 +181,7 @@ def _draw_above(
 
 @compiled_in_place
 def _redraw_shape(
-    basis: Basis, shares: Shares, histograms: Ints, occupied: NDArray[np.int32], held: Ints, words: Words
+    basis: Basis, shares: Shares, histograms: NDArray[Any], occupied: NDArray[Any], held: Ints, words: Words
 ) -> None:
     """Draw the shape given all groups and their hats."""
     groups, of_hat = shares.shape.groups, shares.shape.of_hat
@@ -201,11 +201,11 @@ def _redraw_shape(
 @compiled_in_place
 def _count_hats(
     basis: Basis,
-    histogram: Ints,
-    occupied: NDArray[np.int32],
+    histogram: NDArray[Any],
+    occupied: NDArray[Any],
     factors: Floats,
     counts: Ints,
-    upper: Ints,
+    upper: NDArray[Any],
     words: Words,
 ) -> None:
     """Draw which hat each group of a leaf is of, and count them; ``upper`` (K + 1,) those of the later one by size."""

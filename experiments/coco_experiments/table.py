@@ -507,6 +507,13 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         heavy=True,
     ),
     Experiment(
+        name="bench/nation_posterior",
+        target="coco_experiments.bench.nation_posterior:run",
+        summary="the posterior of 3,161 regions, K = 10,000: many minutes, so by its whole name only",
+        kind="bench",
+        heavy=True,
+    ),
+    Experiment(
         name="bench/first_call",
         target="coco_experiments.bench.first_call:run",
         summary="the demo on an empty cache of kernels, and once they are there",

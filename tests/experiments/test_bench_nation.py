@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from coco_experiments.bench import first_call, nation
+from coco_experiments.bench import first_call, nation, nation_posterior
 from coco_experiments.bench.apart import Apart
 from coco_experiments.bench.release import write_sizes
 
@@ -56,6 +56,24 @@ def test_rows_and_faults_of_a_nation(tmp_path: Path, monkeypatch: pytest.MonkeyP
     (read,) = json.loads((tmp_path / "bench" / "nation.json").read_text())
     assert [(row["met"], row["peak MB"]) for row in read["rows"]] == [(False, 900.0)] * 2
     assert "251.0 MB (at most 250: no)" in read["notes"][0]
+
+
+@pytest.mark.slow
+def test_the_posterior_of_a_small_nation_is_whole() -> None:
+    found = nation_posterior.estimated(None, nation_posterior.SMALL_MAX_SIZE)
+    assert found["whole"]
+    assert len(found["errors"]) == len(found["matching"]) == 3
+
+
+def test_the_posterior_of_a_nation_is_weighed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    value = {"seconds": 301.0, "used": 500.0, "errors": [1.5], "matching": [2.5], "told": "250 draws", "whole": False}
+    monkeypatch.setattr(nation_posterior, "apart", lambda *_: Apart(1.0, 1.0, 3_000.0, value))
+    outcome = nation_posterior.run(small=True, out=tmp_path, reporter=Recorder())
+    assert outcome.failures == ("a region has not its number of groups",)
+    (read,) = json.loads((tmp_path / "bench" / "nation_posterior.json").read_text())
+    (row,) = read["rows"]
+    assert (row["seconds"], row["cores' seconds"], row["peak MB"]) == (301.0, 500.0, 3_000.0)
+    assert read["notes"][:2] == ["250 draws", "mean distance of a region by level: 1.5; matching 2.5"]
 
 
 def test_a_first_call_that_compiles_nothing_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -126,6 +126,43 @@ def test_exchanges_keep_the_posterior(increments: bool) -> None:
     assert distance(moved(chain, states, DRAWS, 3), wanted) < 5.0
 
 
+@pytest.mark.parametrize("increments", [False, True])
+@pytest.mark.parametrize("questions", [[EDGES, Ranks(), CELLS], [None, EDGES, EDGES]])
+def test_trades_keep_the_posterior(questions: list[Buckets | Ranks | None], increments: bool) -> None:
+    """Most steps are trades, of one group up to all of a leaf's."""
+    survey = Survey(PARENT, GROUPS, MAX_SIZE, answers(questions, "geometric"))
+    prior = tiny.some_prior(2, MAX_SIZE, increments=increments)
+    states, wanted = tiny.posterior(survey, prior)
+    chain = MoveChain(survey, compiled_questions(survey), states[-1], np.uint64(4))
+    chain.use(prior, MoveTables(survey, prior, MoveOptions(exchanges=0.0, trades=8.0, traded=1.0, furthest=2)))
+    chain.advance(100)
+    assert distance(moved(chain, states, DRAWS, 3), wanted) < 5.0
+    table = np.empty((3, MAX_SIZE), np.int64)
+    chain.fill(table)
+    np.testing.assert_array_equal(chain._state.residual, residuals(survey, table.__getitem__)[0])
+
+
+def test_trades_move_what_buckets_and_sums_hold() -> None:
+    """Leaves asked sharply for one bucket, their parent for all cells: what one spreads the other must gather."""
+    wide, cells, law = Buckets.from_edges([0, 8]), Buckets.cells(8), Geometric(Fraction(1, 20))
+    start = np.zeros((2, 9), np.int64)
+    start[0, 3] = start[0, 5] = 20
+    start[1, 4] = 40
+    table = np.cumsum(start, axis=1)[:, :-1]
+    found = [Answers(0, cells, table.sum(axis=0), law)]
+    found += [Answers(leaf + 1, wide, wide.sums(table[leaf]), law) for leaf in (0, 1)]
+    survey = Survey(PARENT, np.array([80, 40, 40]), 8, found)
+    prior = Learned(np.full((2, 9), 1 / 9), np.zeros((1, 1)), np.zeros((1, 1)), increments=False)
+    gathered = {}
+    for trades in (0.0, 4.0):
+        chain = MoveChain(survey, compiled_questions(survey), start, np.uint64(3))
+        chain.use(prior, MoveTables(survey, prior, MoveOptions(exchanges=1.0, trades=trades, furthest=2)))
+        chain.advance(400)
+        gathered[trades] = chain.take_means()[0][0, 4]
+    assert gathered[0.0] == 0.0
+    assert gathered[4.0] > 1.0
+
+
 def test_exchanges_swap_what_sums_pin() -> None:
     """Two leaves of one group, whose sizes only the root was asked for, sharply: each must be seen with either."""
     values = np.array([0, 1, 1, 1, 1, 2, 2, 2])
@@ -200,7 +237,7 @@ def test_residuals_ranks_and_lists_stay_true() -> None:
     state = chain._state
     table = np.empty((6, max_size), np.int64)
     chain.fill(table)
-    residual, ranks = residuals(survey, table)
+    residual, ranks = residuals(survey, table.__getitem__)
     np.testing.assert_array_equal(state.residual, residual)
     np.testing.assert_array_equal(state.ranks, ranks)
     np.testing.assert_array_equal(table, tiny.table_of(survey, state.histograms))

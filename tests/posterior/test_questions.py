@@ -98,7 +98,7 @@ def test_residuals_equal_first_principles(question: Buckets | Ranks) -> None:
     survey = Survey(np.array([-1]), groups, 3, [Answers(0, question, values, NOISE)])
     for state in tiny.states(survey):
         table = tiny.table_of(survey, state)
-        residual, _ = residuals(survey, table)
+        residual, _ = residuals(survey, table.__getitem__)
         np.testing.assert_array_equal(residual, tiny.truth(survey.answers[0], table[0], 3) - values)
 
 

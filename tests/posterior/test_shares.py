@@ -101,14 +101,16 @@ def _trace(
         found[n] = state.histograms
 
 
-def test_weights_and_groups_together_draw_from_the_enumerated_posterior() -> None:
+@pytest.mark.parametrize("trades", [0.0, 4.0])
+def test_weights_and_groups_together_draw_from_the_enumerated_posterior(trades: float) -> None:
     survey = Survey(PARENT, GROUPS, MAX_SIZE, answers([EDGES, None, EDGES], "geometric"))
     prior = scattered()
     states, wanted = enumerated(survey, prior)
     none = np.zeros((1, 1))
     learned = Learned(np.tile(prior.base, (2, 1)), none, none, increments=False, scattered=prior)
     chain = MoveChain(survey, compiled_questions(survey), states[0], np.uint64(1))
-    chain.use(learned, MoveTables(survey, learned, MoveOptions(several=0.4, independent=0.5, furthest=3)))
+    options = MoveOptions(several=0.4, independent=0.5, furthest=3, trades=trades, traded=1.0)
+    chain.use(learned, MoveTables(survey, learned, options))
     chain.advance(200)
     assert chain._tables is not None
     tables, found = chain._tables, np.empty((10_000, *states[0].shape), np.int64)
@@ -149,7 +151,7 @@ def test_rows_and_weights_together_draw_from_the_enumerated_posterior(law: str) 
     assert distance(frequencies(found, states), wanted) < 5.0
     table = np.empty((3, MAX_SIZE), np.int64)
     chain.fill(table)
-    np.testing.assert_array_equal(chain._state.residual, residuals(survey, table)[0])
+    np.testing.assert_array_equal(chain._state.residual, residuals(survey, table.__getitem__)[0])
 
 
 @pytest.mark.parametrize("shape", [0.02, 0.7, 1.0, 40.0])

@@ -17,7 +17,7 @@ from coco_opt.groups.estimated.group_counts import with_group_counts
 from coco_opt.groups.estimated.intervals import NO_INTERVALS, Intervals
 from coco_opt.groups.estimated.joint import joint
 from coco_opt.groups.estimated.method import GroupsMethod, needed_levels
-from coco_opt.groups.estimated.posterior.consistent import Convergence, posterior_estimate
+from coco_opt.groups.estimated.posterior.consistent import Convergence, whole_estimate
 from coco_opt.groups.estimated.subtrees import estimate_subtrees
 from coco_opt.groups.estimated.unbiased import NO_UNBIASED, UnbiasedCounts, UnbiasedEstimates
 from coco_opt.histograms import CountOfCounts, Hierarchy
@@ -119,11 +119,11 @@ def _estimated(
     if also and method.consistency != "posterior":
         raise ProblemError(f"{method.consistency!r} reads one measurement: only 'posterior' estimates several together")
     if method.consistency == "posterior":
-        sizes = method.intervals > 0.0
-        drawn = posterior_estimate(measurement, chosen, sizes=sizes, threads=threads, progress=progress, also=also)
-        intervals = drawn.intervals(method.intervals) if sizes else None
-        whole, certificates = tuple(drawn.histograms), chosen.certificates
-        return GroupsResult(hierarchy, whole, certificates, drawn.unproved, intervals, drawn.convergence)
+        one = whole_estimate(
+            measurement, chosen, coverage=method.intervals, threads=threads, progress=progress, also=also
+        )
+        whole, certificates = tuple(one.histograms), chosen.certificates
+        return GroupsResult(hierarchy, whole, certificates, one.unproved, one.intervals, one.convergence)
     if method.consistency == "joint":
         found = joint(measurement, chosen, loss=method.loss(0))
         whole, certificates = tuple(found.histograms), chosen.certificates

@@ -7,7 +7,7 @@ counts can be drawn, which mixes far better in dense regions: by ``CountRowChain
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,13 +23,14 @@ from coco_opt.groups.estimated.posterior.prior import (
     increment_prior,
     smooth_law,
 )
-from coco_opt.groups.estimated.posterior.survey import Survey, residuals
+from coco_opt.groups.estimated.posterior.survey import Survey, cumulative_rows, residuals
 
 if TYPE_CHECKING:
     from coco_opt.kernels.posterior_moves import Plan, Prior, Questions
     from coco_opt.kernels.posterior_shares import Basis, Shares
 
 _STEPS = 256
+_AT_ONCE = 256  # leaves whose laws of sizes are looked at together
 _LEAST_MOVES = 4
 _PRECISION = 20.0  # of the shape's factors, to begin with
 _FLATTER = 0.6  # power of the law that half of the independent moves are drawn from: rare sizes are tried more often
@@ -42,7 +43,8 @@ class MoveOptions:
     ``by_group`` take a group of the leaf at random, the others an occupied size; of leaves expected to have more than
     ``most_looked_at`` sizes none do, for a group is found by looking through the sizes. ``independent`` are drawn from
     the leaf's own law of sizes or a flatter one, the others go up to ``furthest`` sizes; ``several`` take more than one
-    group. For each move there are ``exchanges`` of groups between leaves.
+    group. For each move there are ``exchanges`` of groups between leaves, and ``trades`` of several at once,
+    up to the part ``traded`` of a leaf's.
     """
 
     per_size: float = 4.0
@@ -52,6 +54,8 @@ class MoveOptions:
     several: float = 0.2
     furthest: int = 299
     exchanges: float = 0.3
+    trades: float = 0.0
+    traded: float = 0.125
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -72,7 +76,8 @@ class Scattered:
 class Learned:
     """A prior of the leaves: ``chances`` float64[leaves, K + 1] (pi, or an increment's share of the mean); q, rho.
 
-    Where pi is ``scattered``, ``chances`` is what is expected of it, and tells what to propose alone.
+    Where pi is ``scattered``, ``chances`` is what is expected of it, and tells what to propose alone: there one row may
+    serve several leaves, ``row`` int64[leaves], by default each its own.
     """
 
     chances: FloatArray
@@ -80,6 +85,11 @@ class Learned:
     rho: FloatArray
     increments: bool
     scattered: Scattered | None = None
+    row: IntArray | None = None
+
+    def rows(self, leaves: int) -> IntArray:
+        """Return the row of ``chances`` of each of so many leaves."""
+        return np.arange(leaves) if self.row is None else self.row
 
 
 class SizeLearner:
@@ -140,7 +150,6 @@ class MoveTables:
     def __init__(self, survey: Survey, prior: Learned, options: MoveOptions) -> None:
         from coco_opt.kernels import posterior_moves, posterior_shape, posterior_shares
 
-        groups = survey.groups[survey.leaves].astype(np.float64)[:, None]
         flatter = prior.chances**_FLATTER
         draw = np.ascontiguousarray(0.5 * prior.chances + 0.5 * flatter / flatter.sum(axis=1, keepdims=True))
         keep, alias = np.empty_like(draw), np.empty(draw.shape, np.int32)
@@ -152,24 +161,25 @@ class MoveTables:
                 tables = np.log1p(-prior.q), np.log(prior.q * (1.0 - prior.rho)), np.log(np.maximum(prior.rho, 1e-300))
             kind = posterior_moves.INCREMENTS
         else:
-            expected = -np.expm1(groups * np.log1p(-np.minimum(prior.chances, 1.0 - 1e-12))).sum(axis=1)
+            expected = occupied_sizes(survey, prior)
             none = np.zeros((1, 1))
             tables = none, none, none
             kind = posterior_moves.MULTINOMIAL if prior.scattered is None else posterior_moves.SCATTERED
         sizes = draw.shape[1]
         hats = Hats(np.arange(sizes), np.zeros(sizes), sizes + 1)
         shape, parent, strength, root = np.ones(sizes), np.zeros(0, np.int64), 1.0, 1.0
-        self.factors = np.concatenate([prior.chances, np.zeros((draw.shape[0], 1))], axis=1)
-        if prior.scattered is not None:
+        if prior.scattered is None:
+            self.factors = np.concatenate([prior.chances, np.zeros((draw.shape[0], 1))], axis=1)
+        else:
             shape, hats = prior.scattered.base, prior.scattered.hats
             strength, root, parent = prior.scattered.strength, prior.scattered.root, survey.parent
-            self.factors = np.ones((draw.shape[0], hats.count))
+            self.factors = np.ones((survey.leaves.size, hats.count))
         mass = hats.sums(shape[None])[0]
         moves = np.ceil(options.per_size * expected).astype(np.int64)
         spread = (np.arange(_STEPS) + 0.5) / _STEPS
         steps = np.floor(float(min(options.furthest, survey.max_size) + 1) ** spread).astype(np.int64)
         self.prior: Prior = posterior_moves.Prior(
-            kind, hats.left, hats.share, survey.leaves, *tables, log_draw, keep, alias
+            kind, hats.left, hats.share, survey.leaves, *tables, prior.rows(survey.leaves.size), log_draw, keep, alias
         )
         self.shape = shape
         scales = posterior_shape.Scales(*block_scales(hats, mass))
@@ -180,12 +190,25 @@ class MoveTables:
             np.maximum(moves, _LEAST_MOVES),
             np.ceil(options.exchanges * np.maximum(moves, _LEAST_MOVES)).astype(np.int64),
             *leaves_under(survey),
+            np.ceil(options.trades * np.maximum(moves, _LEAST_MOVES)).astype(np.int64),
+            np.ceil(options.traded * survey.groups[survey.leaves]).astype(np.int64),
             np.where(expected <= options.most_looked_at, options.by_group, 0.0),
             survey.groups[survey.leaves],
             options.independent,
             options.several,
             steps,
         )
+
+
+def occupied_sizes(survey: Survey, prior: Learned) -> FloatArray:
+    """Return how many sizes of each leaf (leaves,) are expected to have groups, of laws of sizes."""
+    groups, row = survey.groups[survey.leaves].astype(np.float64)[:, None], prior.rows(survey.leaves.size)
+    found = np.empty(row.size)
+    for begin in range(0, row.size, _AT_ONCE):
+        some = slice(begin, begin + _AT_ONCE)
+        none = np.log1p(-np.minimum(prior.chances[row[some]], 1.0 - 1e-12))
+        found[some] = -np.expm1(groups[some] * none).sum(axis=1)
+    return found
 
 
 def leaves_under(survey: Survey) -> tuple[IntArray, IntArray, IntArray]:
@@ -232,31 +255,31 @@ def block_scales(hats: Hats, mass: FloatArray) -> tuple[IntArray, IntArray, IntA
 class MoveChain:
     """Metropolis moves of groups, from given histograms int64[leaves, K + 1]."""
 
-    def __init__(self, survey: Survey, questions: Questions, histograms: IntArray, word: np.uint64) -> None:
-        from coco_opt.kernels import posterior_moves, posterior_record
+    def __init__(self, survey: Survey, questions: Questions, histograms: NDArray[Any], word: np.uint64) -> None:
+        from coco_opt.kernels import posterior_moves
 
         self._survey, self._questions, self._leaves = survey, questions, survey.leaves
-        table = np.empty((survey.parent.size, survey.max_size), np.int64)
-        posterior_record.cumulate(survey.parent, self._leaves, histograms, table)
-        residual, ranks = residuals(survey, table)
+        residual, ranks = residuals(survey, cumulative_rows(survey, histograms))
         shape = histograms.shape
+        counted = np.int32 if int(survey.groups[self._leaves].max(initial=0)) <= np.iinfo(np.int32).max else np.int64
+        listed = np.int16 if survey.max_size <= np.iinfo(np.int16).max else np.int32
         self._state = posterior_moves.State(
-            histograms.copy(),
-            np.zeros(shape, np.int32),
-            np.zeros(shape, np.int32),
+            histograms.astype(counted),
+            np.zeros(shape, listed),
+            np.zeros(shape, listed),
             np.zeros(shape[0], np.int64),
             residual,
             ranks,
             np.zeros((1, 1)),
             np.ones(shape[1]),
-            np.zeros(shape, np.int64),
+            np.zeros(shape, counted),
             np.zeros((1, 1), np.int64),
             np.zeros((1, 1)),
             np.zeros(1),
             np.array([word], np.uint64),
         )
         posterior_moves.list_occupied(self._state)
-        self._means = _Means(np.zeros(shape), np.zeros(shape))
+        self._means = _Means(np.zeros((0, shape[1])), np.zeros((0, shape[1])))
         self._tables: MoveTables | None = None
         self._shares: Shares | None = None
         self.proposed = self.accepted = 0
@@ -266,6 +289,8 @@ class MoveChain:
         from coco_opt.kernels import posterior_shape, posterior_shares
 
         self._tables = tables or MoveTables(self._survey, prior, MoveOptions())
+        if self._means.counts.shape != prior.chances.shape:
+            self._means = _Means(np.zeros(prior.chances.shape), np.zeros(prior.chances.shape))
         basis = self._tables.basis
         if basis.parent.size == 0 or self._shares is None:
             shape = self._tables.shape.copy()
@@ -313,11 +338,16 @@ class MoveChain:
         self.accepted += posterior_moves.advance(
             self._questions, self._state, prior, plan, basis, self._shares, sweeps, means.counts, means.present
         )
-        self.proposed += sweeps * int(plan.moves.sum() + plan.exchanges.sum())
+        self.proposed += sweeps * int(plan.moves.sum() + plan.exchanges.sum() + plan.trades.sum())
         means.sweeps += sweeps
 
+    @property
+    def lists(self) -> tuple[NDArray[Any], NDArray[Any], IntArray]:
+        """The histograms (leaves, K + 1) as they are, the lists of their occupied sizes, and how long those are."""
+        return self._state.histograms, self._state.occupied, self._state.held
+
     def take_means(self) -> tuple[FloatArray, FloatArray]:
-        """Return the mean counts and shares of draws with any (leaves, K + 1) since the last call."""
+        """Return the mean counts and shares of draws with any (rows of the prior, K + 1) since the last call."""
         return self._means.take()
 
     def fill(self, table: IntArray) -> None:
@@ -393,16 +423,12 @@ def _powers(questions: Questions, start: IntArray) -> FloatArray:
 class RowChain:
     """Whole rows drawn in turn, from given histograms; ``margin`` groups of room around the values seen so far."""
 
-    def __init__(self, survey: Survey, questions: Questions, histograms: IntArray, word: np.uint64) -> None:
-        from coco_opt.kernels import posterior_record
-
+    def __init__(self, survey: Survey, questions: Questions, histograms: NDArray[Any], word: np.uint64) -> None:
         self._survey, self._leaves = survey, survey.leaves
         self._questions = questions
         self._totals = survey.groups[self._leaves]
         self._rows = np.ascontiguousarray(np.cumsum(histograms, axis=1)[:, :-1])
-        table = np.empty((survey.parent.size, survey.max_size), np.int64)
-        posterior_record.cumulate(survey.parent, self._leaves, histograms, table)
-        self._residual = residuals(survey, table)[0].reshape(-1, survey.max_size)
+        self._residual = residuals(survey, cumulative_rows(survey, histograms))[0].reshape(-1, survey.max_size)
         self._words = np.array([word], np.uint64)
         self._means = _Means(np.zeros(histograms.shape), np.zeros(histograms.shape))
         self._prior: Learned | None = None

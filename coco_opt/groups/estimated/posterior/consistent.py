@@ -7,20 +7,35 @@ counts, each told by the posterior of one count alone: ``coco_opt.problems.Expec
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 
 from coco_opt.choices import SolverChoices
+from coco_opt.execution import Threads
 from coco_opt.groups.answers import GroupsAnswers
 from coco_opt.groups.estimated.intervals import SUMMARIES, Intervals, SummaryIntervals
+from coco_opt.groups.estimated.method import GroupsMethod
 from coco_opt.groups.estimated.nearest import nearest, whole_histograms
 from coco_opt.groups.estimated.posterior.prior import IntArray, PriorOptions
 from coco_opt.groups.estimated.posterior.recorded import summaries, summary_values
-from coco_opt.groups.estimated.posterior.sampler import Posterior, SamplerOptions, sample_posterior
+from coco_opt.groups.estimated.posterior.sampler import Posterior, SamplerOptions, groups_a_leaf, sample_posterior
+from coco_opt.groups.estimated.posterior.sparse import (
+    MANY_CELLS,
+    MANY_GROUPS,
+    MANY_IN_CELLS,
+    SparseDraws,
+    SparseSampler,
+    fewer_chains,
+    has_parents,
+    sparse_estimate,
+)
 from coco_opt.groups.estimated.posterior.survey import survey_of
+from coco_opt.groups.estimated.subtrees import estimate_subtrees
 from coco_opt.histograms import CountOfCounts
 from coco_opt.privacy import Measurement
 from coco_opt.problems import ExpectedDistance
@@ -121,17 +136,65 @@ def posterior_estimate(
     )
     problem = ExpectedDistance(survey.parent, survey.groups, drawn.cumulative.marginals(), total=drawn.draws)
     whole, gap = nearest(problem, solvers)
-    told = Convergence(
+    return PosteriorEstimate(whole, survey.groups, drawn, _told(drawn, chosen, how), gap)
+
+
+def _told(drawn: Posterior | SparseDraws, prior: PriorOptions, options: SamplerOptions) -> Convergence:
+    return Convergence(
         drawn.converged,
-        chosen.kind,
+        prior.kind,
         drawn.draws,
         drawn.sweeps,
         float(drawn.r_hat.max()),
         float(drawn.effective.min()),
-        int((drawn.r_hat > how.r_hat).any(axis=1).sum()),
+        int((drawn.r_hat > options.r_hat).any(axis=1).sum()),
         drawn.prior_moved,
     )
-    return PosteriorEstimate(whole, survey.groups, drawn, told, gap)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class WholeEstimate:
+    """What is released of a posterior: whole histograms of all regions, intervals if asked, and how far to trust both.
+
+    ``unproved`` is as in ``PosteriorEstimate``.
+    """
+
+    histograms: Sequence[CountOfCounts]
+    intervals: Intervals | None
+    unproved: float
+    convergence: Convergence
+
+
+def whole_estimate(
+    measurement: Measurement,
+    solvers: SolverChoices,
+    *,
+    coverage: float = 0.0,
+    threads: int | None = None,
+    progress: Progress | None = None,
+    also: Sequence[Measurement] = (),
+    many: int = MANY_CELLS,
+) -> WholeEstimate:
+    """Return ``posterior_estimate`` and its intervals of a coverage above 0, of any number of regions.
+
+    Of more than ``many`` regions x sizes draws are kept by the sizes that occur (``posterior.sparse``), and so they are
+    where leaves have thousands of groups, or tens of thousands if all answers are about cells: there trades mix better
+    than other moves and whole rows. All leaves must lie on one level below the root for that.
+    """
+    survey = survey_of(*map(GroupsAnswers, (measurement, *also)))
+    traded = groups_a_leaf(survey) >= (MANY_IN_CELLS if survey.only_cells else MANY_GROUPS)
+    if not has_parents(survey) or (survey.parent.size * survey.max_size <= many and not traded):
+        found = posterior_estimate(
+            measurement, solvers, sizes=coverage > 0.0, threads=threads, progress=progress, also=also
+        )
+        intervals = found.intervals(coverage) if coverage else None
+        return WholeEstimate(found.histograms, intervals, found.unproved, found.convergence)
+    prior, how = PriorOptions(), fewer_chains(SamplerOptions(threads=threads))
+    near, seed = _matched(GroupsAnswers(measurement), solvers, threads), seed_of(measurement, *also)
+    with ThreadPoolExecutor(threads or os.cpu_count()) as pool:
+        drawn = SparseSampler(survey, seed, prior, how, near, progress).sample(pool)
+    made = sparse_estimate(drawn, solvers, coverage)
+    return WholeEstimate(made.histograms, made.intervals, made.unproved, _told(drawn, prior, how))
 
 
 def seed_of(*measurements: Measurement) -> int:
@@ -142,3 +205,13 @@ def seed_of(*measurements: Measurement) -> int:
         for answers in measurement.answers:
             code.update(answers.values.astype("<i8").tobytes())
     return int.from_bytes(code.digest()[:16], "big")
+
+
+def _matched(answers: GroupsAnswers, solvers: SolverChoices, threads: int | None) -> list[CountOfCounts]:
+    """Return the leaves' histograms by matching, near the answers of all levels; none where a level has none."""
+    hierarchy = answers.hierarchy
+    if len(answers.measured_levels) < hierarchy.levels:
+        return []
+    method = GroupsMethod("l1", consistency="matching")
+    by = Threads(threads or os.cpu_count() or 1)
+    return list(estimate_subtrees(answers, method, solvers.fresh(), by)[hierarchy.leaves.start :])

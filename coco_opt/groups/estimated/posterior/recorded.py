@@ -141,11 +141,16 @@ def summaries(table: IntArray, groups: IntArray) -> IntArray:
     """
     from coco_opt.kernels import posterior_record
 
-    of = math.lcm(*(one.denominator for one in QUANTILES))
-    parts = np.array([int(one * of) for one in QUANTILES])
+    of, parts = parts_of_quantiles()
     found = np.empty((table.shape[0], 3 + parts.size), np.int64)
     posterior_record.summarise(table, groups, of, parts, found)
     return found
+
+
+def parts_of_quantiles() -> tuple[int, IntArray]:
+    """Return QUANTILES as whole parts of a whole number, which comes first."""
+    of = math.lcm(*(one.denominator for one in QUANTILES))
+    return of, np.array([int(one * of) for one in QUANTILES])
 
 
 def summary_values(counted: IntArray, groups: IntArray) -> FloatArray:

@@ -12,9 +12,10 @@ from __future__ import annotations
 import math
 import os
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,7 +46,14 @@ from coco_opt.groups.estimated.posterior.recorded import (
 )
 from coco_opt.groups.estimated.posterior.shape import root_shape
 from coco_opt.groups.estimated.posterior.spikes import standing_alone
-from coco_opt.groups.estimated.posterior.survey import Answers, Ranks, Survey, compiled_questions, residuals
+from coco_opt.groups.estimated.posterior.survey import (
+    Answers,
+    Ranks,
+    Survey,
+    answers_by_region,
+    compiled_questions,
+    values_of,
+)
 
 Progress = Callable[[int, int], None]
 
@@ -149,23 +157,48 @@ def sample_posterior(
     Memory: chains x (counts + a table).
     """
     chosen, how = prior or PriorOptions(), options or SamplerOptions()
-    dense = float(survey.groups[survey.leaves].mean()) >= _DENSE and _margin(survey) <= _WIDEST
+    dense = groups_a_leaf(survey) >= _DENSE and _margin(survey) <= _WIDEST
     kind: type[MoveChain | RowChain] = CountRowChain if dense and survey.only_cells else MoveChain
     if chosen.kind == "increments":
         kind = RowChain if survey.only_cells else MoveChain
     with ThreadPoolExecutor(how.threads or os.cpu_count()) as pool:
         try:
-            return _Sampler(survey, seed, chosen, how, start, kind, sizes=sizes, told=progress).run(pool)
+            return Sampler(survey, seed, chosen, how, kind, start=start, sizes=sizes, told=progress).run(pool)
         except SolverError:
             # The start and the first law of sizes can be so far apart that no row near the one is possible under the
             # other; groups can always be moved.
             if kind is not CountRowChain:
                 raise
-            return _Sampler(survey, seed, chosen, how, start, MoveChain, sizes=sizes, told=progress).run(pool)
+            return Sampler(survey, seed, chosen, how, MoveChain, start=start, sizes=sizes, told=progress).run(pool)
 
 
-class _Sampler:
-    """One run: burn-in, then rounds of draws."""
+def groups_a_leaf(survey: Survey) -> float:
+    """Return the mean number of groups of a leaf."""
+    return float(survey.groups[survey.leaves].mean())
+
+
+class Takes(Protocol):
+    """What takes draws of one chain, and keeps the scalars float64[regions x 3] by which chains are compared."""
+
+    trace: list[FloatArray]
+
+    def take(self, draws: int, thin: int) -> None:
+        """Take so many draws, ``thin`` sweeps apart."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """How many rounds were drawn, and what the chains' scalars told after the last, float64[regions, 3] each."""
+
+    rounds: int
+    r_hat: FloatArray
+    effective: FloatArray
+    converged: bool
+
+
+class Sampler:
+    """One run: burn-in, then rounds of draws, all counted cell by cell."""
 
     def __init__(
         self,
@@ -173,27 +206,42 @@ class _Sampler:
         seed: int,
         prior: PriorOptions,
         options: SamplerOptions,
-        start: IntArray | None,
         kind: type[MoveChain | RowChain],
         *,
-        sizes: bool,
-        told: Progress | None,
+        start: IntArray | None = None,
+        sizes: bool = False,
+        told: Progress | None = None,
     ) -> None:
         self.survey, self.prior, self.options = survey, prior, options
-        leaves = survey.leaves
+        self.learner: SizeLearner | IncrementLearner
+        histograms = self._begin(start)
+        questions = compiled_questions(survey)
+        words = [np.random.SeedSequence([seed, n]).generate_state(1, np.uint64)[0] for n in range(options.chains)]
+        self.chains: Sequence[MoveChain | RowChain] = [kind(survey, questions, histograms, word) for word in words]
+        self.by_counts = issubclass(kind, MoveChain)
+        self.margin = _margin(survey)
+        self.burnt, self.moved = 0, math.inf
+        self.tables: list[IntArray] = []
+        self.learned: Learned
+        self.cumulative = Range()
+        self.sizes = Range() if sizes else None
+        self.summaries = Range(np.int64) if sizes else None
+        self.told = told
+
+    def _begin(self, start: IntArray | None) -> NDArray[Any]:
+        """Return the histograms to begin with; set the learner and the mean counts it learns from first."""
+        survey, prior, leaves = self.survey, self.prior, self.survey.leaves
         fits = start_histograms(survey)
         counts = fits.astype(np.float64)
         # Fits have too few sizes that occur, for they are flat: every size is taken to occur half as often at least.
         self.present = np.minimum(1.0, 0.5 * (counts > 0.0) + 0.5 * counts.mean(axis=1, keepdims=True))
-        self.learner: SizeLearner | IncrementLearner
         if prior.kind == "increments":
             self.learner, first = IncrementLearner(prior.increment_reach), fits
         else:
             alone = standing_alone(survey, 2.0 * prior.root_reach)
             shape = root_shape(survey, counts.sum(axis=0), alone, prior.root_reach)
             self.learner = SizeLearner(survey, shape, alone, prior)
-            first = _whole(survey.groups[leaves][:, None] * (shape / shape.sum()), survey.groups[leaves])
-            first = shrunk_start(survey, fits, first)
+            first = first_histograms(survey, shape / shape.sum(), fits, np.arange(leaves.size))
             counts = first.astype(np.float64)
         self.counts = counts
         histograms = first if start is None else start
@@ -201,20 +249,11 @@ class _Sampler:
             raise ProblemError("a start needs one histogram of sizes 0 .. max_size for every leaf")
         if (histograms.sum(axis=1) != survey.groups[leaves]).any():
             raise ProblemError("the histograms of a start must have the leaves' numbers of groups")
-        questions = compiled_questions(survey)
-        words = [np.random.SeedSequence([seed, n]).generate_state(1, np.uint64)[0] for n in range(options.chains)]
-        self.chains = [kind(survey, questions, histograms, word) for word in words]
-        self.by_counts = issubclass(kind, MoveChain)
-        self.margin = _margin(survey)
-        self.burnt, self.moved = 0, math.inf
-        self.tables = [np.empty((survey.parent.size, survey.max_size), np.int64) for _ in self.chains]
-        self.learned: Learned
-        self.cumulative = Range()
-        self.sizes = Range() if sizes else None
-        self.summaries = Range(np.int64) if sizes else None
-        self.told = told
+        return histograms
 
     def run(self, pool: ThreadPoolExecutor) -> Posterior:
+        """Burn in and draw."""
+        self.tables = [np.empty((self.survey.parent.size, self.survey.max_size), np.int64) for _ in self.chains]
         self._burn_in(pool)
         return self._record(pool)
 
@@ -265,7 +304,8 @@ class _Sampler:
         """Tell whether the prior has moved little over the last updates, or the bound is reached; note how far."""
         options, groups = self.options, self.survey.groups[self.survey.leaves]
         if len(before) > _LAG:
-            share = groups / max(int(groups.sum()), 1)
+            of_row = np.bincount(self.learned.rows(groups.size), groups)
+            share = of_row / max(int(groups.sum()), 1)
             self.moved = float((0.5 * share @ np.abs(before[-1] - before[0])).sum())
         if self.burnt + options.settle < options.burn_in:
             return False
@@ -304,23 +344,14 @@ class _Sampler:
 
     def _record(self, pool: ThreadPoolExecutor) -> Posterior:
         survey, options = self.survey, self.options
-        probe, levels = self._probe(), survey.levels()
+        probe = self._probe()
         windows = self._windows()
         recorders = [
             Recorder(chain, table, survey.groups, windows, probe)
             for chain, table in zip(self.chains, self.tables, strict=True)
         ]
-        converged, rounds = False, 0
-        while rounds < options.most_rounds and not converged:
-            for _ in pool.map(lambda one: one.take(options.draws, options.thin), recorders):
-                pass
-            rounds += 1
-            traces = np.stack([np.stack(one.trace) for one in recorders])
-            r_hat = split_r_hat(traces).reshape(-1, 3)
-            effective = effective_size(traces).reshape(-1, 3)
-            converged = rounds >= options.least_rounds and _holds(levels, r_hat, effective, options)
-            self._tell(self.burnt + rounds * options.draws * options.thin, last=converged)
-        draws = len(recorders) * rounds * options.draws
+        judged = self._rounds(pool, recorders)
+        draws = len(recorders) * judged.rounds * options.draws
         proposed = sum(chain.proposed for chain in self.chains)
         cumulative = together([one.cumulative for one in recorders], draws)
         of_sizes = [one.sizes for one in recorders if one.sizes is not None]
@@ -331,16 +362,31 @@ class _Sampler:
             summaries=together(of_regions, draws) if of_regions else None,
             mean=np.sum([one.cumulative.sums for one in recorders], axis=0) / draws,
             draws=draws,
-            sweeps=self.burnt + rounds * options.draws * options.thin,
+            sweeps=self.burnt + judged.rounds * options.draws * options.thin,
             probe=probe,
-            r_hat=r_hat,
-            effective=effective,
-            converged=converged,
+            r_hat=judged.r_hat,
+            effective=judged.effective,
+            converged=judged.converged,
             accepted=sum(chain.accepted for chain in self.chains) / proposed if proposed else 1.0,
             prior_moved=self.moved,
             outside=sum(one.cumulative.outside for one in recorders) / (draws * cumulative.low.size),
             chances=self.learned.chances,
         )
+
+    def _rounds(self, pool: ThreadPoolExecutor, recorders: Sequence[Takes]) -> Judged:
+        """Take rounds of draws until the chains agree, or the most that are allowed."""
+        options, levels = self.options, self.survey.levels()
+        converged, rounds = False, 0
+        while rounds < options.most_rounds and not converged:
+            for _ in pool.map(lambda one: one.take(options.draws, options.thin), recorders):
+                pass
+            rounds += 1
+            traces = np.stack([np.stack(one.trace) for one in recorders])
+            r_hat = split_r_hat(traces).reshape(-1, 3)
+            effective = effective_size(traces).reshape(-1, 3)
+            converged = rounds >= options.least_rounds and _holds(levels, r_hat, effective, options)
+            self._tell(self.burnt + rounds * options.draws * options.thin, last=converged)
+        return Judged(rounds, r_hat, effective, converged)
 
     def _windows(self) -> Kept:
         groups = self.survey.groups
@@ -389,49 +435,60 @@ def _whole(counts: FloatArray, groups: IntArray) -> IntArray:
     return np.diff(np.minimum(rows, groups[:, None]), axis=1, prepend=0)
 
 
-def shrunk_start(survey: Survey, fits: IntArray, means: IntArray) -> IntArray:
-    """Return histograms int64[leaves, K + 1] between the leaves' own fits and what their law lets expect.
+def first_histograms(survey: Survey, law: FloatArray, fits: IntArray, places: IntArray) -> IntArray:
+    """Return histograms int64[places, K + 1] between fits of some leaves and what a law of sum 1 lets expect of them.
 
     Chains forget a start slowly where noise is wide beside a leaf's groups, and there a fit is mostly noise. It keeps
     the part 1 - variance of the noise / mean square of what parts the two, in answers, at least 0 (James and Stein
     1961); of a leaf without answers, none.
     """
+    leaves, asked = survey.leaves[places], answers_by_region(survey)
+    groups = survey.groups[leaves]
+    means = _whole(groups[:, None] * law, groups)
     rows = np.cumsum(fits, axis=1)[:, :-1], np.cumsum(means, axis=1)[:, :-1]
-    tables = [np.zeros((survey.parent.size, survey.max_size), np.int64) for _ in rows]
-    for table, row in zip(tables, rows, strict=True):
-        table[survey.leaves] = row
-    own = replace(survey, answers=[one for one in survey.answers if one.region in set(survey.leaves.tolist())])
-    apart = residuals(own, tables[0])[0] - residuals(own, tables[1])[0]
-    kept = np.zeros(survey.parent.size)
-    begin = 0
-    for one in own.answers:
-        square = float((apart[begin : begin + one.values.size].astype(np.float64) ** 2).mean())
-        begin += one.values.size
-        kept[one.region] = max(kept[one.region], 1.0 - float(one.law.variance) / square if square else 0.0)
-    share = kept[survey.leaves][:, None]
-    return _whole(share * fits + (1.0 - share) * means, survey.groups[survey.leaves])
+    share = np.zeros((places.size, 1))
+    for at, leaf in enumerate(leaves.tolist()):
+        for one in asked.get(leaf, ()):
+            own, other = (values_of(one.question, table[at], int(groups[at])) for table in rows)
+            square = float(((own - other).astype(np.float64) ** 2).mean())
+            share[at] = max(share[at, 0], 1.0 - float(one.law.variance) / square if square else 0.0)
+    return _whole(share * fits + (1.0 - share) * means, groups)
 
 
-def start_histograms(survey: Survey) -> IntArray:
-    """Return histograms int64[leaves, K + 1] to begin with: each leaf's isotonic fit, or its share of an ancestor's."""
-    fits: dict[int, IntArray] = {}
-    for one in survey.answers:
-        if one.region not in fits:
-            fits[one.region] = _fit(one, int(survey.groups[one.region]), survey.max_size)
-        elif isinstance(one.question, Ranks) and one.question.floor > 0:
-            # The upper part of a split: below its size the cells before it tell more.
-            row = fits[one.region].copy()
-            row[one.question.floor :] = _fit(one, int(survey.groups[one.region]), survey.max_size)[one.question.floor :]
-            fits[one.region] = np.maximum.accumulate(row)
-    rows = np.zeros((survey.leaves.size, survey.max_size), np.int64)
-    for place, leaf in enumerate(survey.leaves):
-        region = int(leaf)
-        while region >= 0 and region not in fits:
+def start_histograms(survey: Survey, places: IntArray | None = None) -> IntArray:
+    """Return histograms int64[leaves, K + 1] to begin with: each leaf's isotonic fit, or its share of an ancestor's.
+
+    ``places`` are those of some leaves, by default of all.
+    """
+    leaves = survey.leaves if places is None else survey.leaves[places]
+    asked = answers_by_region(survey)
+    rows = np.zeros((leaves.size, survey.max_size), np.int64)
+    above: dict[int, IntArray] = {}
+    for at, leaf in enumerate(leaves.tolist()):
+        region = leaf
+        while region >= 0 and region not in asked:
             region = int(survey.parent[region])
-        if region >= 0:
+        if region == leaf:
+            rows[at] = _region_fit(survey, region, asked[region])
+        elif region >= 0:
+            if region not in above:
+                above[region] = _region_fit(survey, region, asked[region])
             share = int(survey.groups[leaf]) / max(int(survey.groups[region]), 1)
-            rows[place] = np.floor(fits[region] * share + 0.5).astype(np.int64)
-    return np.diff(rows, axis=1, prepend=0, append=survey.groups[survey.leaves][:, None])
+            rows[at] = np.floor(above[region] * share + 0.5).astype(np.int64)
+    return np.diff(rows, axis=1, prepend=0, append=survey.groups[leaves][:, None])
+
+
+def _region_fit(survey: Survey, region: int, answers: Sequence[Answers]) -> IntArray:
+    """Return nondecreasing cumulative counts int64[K] near the answers about a region."""
+    groups = int(survey.groups[region])
+    first, *others = answers
+    row = _fit(first, groups, survey.max_size)
+    for one in others:
+        if isinstance(one.question, Ranks) and one.question.floor > 0:
+            # The upper part of a split: below its size the cells before it tell more.
+            row[one.question.floor :] = _fit(one, groups, survey.max_size)[one.question.floor :]
+            row = np.maximum.accumulate(row)
+    return row
 
 
 def _fit(one: Answers, groups: int, max_size: int) -> IntArray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -144,6 +144,14 @@ def survey_of(answers: GroupsAnswers, *others: GroupsAnswers) -> Survey:
     return Survey(answers.hierarchy.parent, answers.group_counts, answers.max_size, found)
 
 
+def answers_by_region(survey: Survey) -> dict[int, list[Answers]]:
+    """Return the answers about each region that has any, in order."""
+    found: dict[int, list[Answers]] = {}
+    for one in survey.answers:
+        found.setdefault(one.region, []).append(one)
+    return found
+
+
 def compiled_questions(survey: Survey) -> Questions:
     """Return the survey's questions as the kernels read them; O(answers + schemes x max_size)."""
     from coco_opt.kernels import posterior_moves
@@ -195,20 +203,43 @@ def _paths(survey: Survey) -> tuple[IntArray, IntArray]:
     return np.array(start, np.int64), np.array(path, np.int64)
 
 
-def residuals(survey: Survey, table: IntArray) -> tuple[IntArray, IntArray]:
+def cumulative_rows(survey: Survey, histograms: NDArray[Any]) -> Callable[[int], IntArray]:
+    """Return what gives a region's cumulative counts int64[K], by histograms (leaves, K + 1) of the leaves.
+
+    Leaves' rows are added up anew each time: those of all of them at once take more memory than chains do.
+    """
+    parent, place = survey.parent, np.full(survey.parent.size, -1)
+    place[survey.leaves] = np.arange(survey.leaves.size)
+    inner = {int(region): np.zeros(survey.max_size, np.int64) for region in np.flatnonzero(place < 0)}
+
+    def row(region: int) -> IntArray:
+        if place[region] < 0:
+            return inner[region]
+        found: IntArray = np.cumsum(histograms[place[region], :-1], dtype=np.int64)
+        return found
+
+    for region in range(parent.size - 1, 0, -1):
+        inner[int(parent[region])] += row(region)
+    return row
+
+
+def values_of(question: Buckets | Ranks, row: IntArray, groups: int) -> IntArray:
+    """Return the true answers to a question, of cumulative counts int64[K] and the region's number of groups."""
+    if not isinstance(question, Ranks):
+        return question.sums(row)
+    counts = np.diff(row, prepend=0, append=groups)
+    return np.maximum(np.repeat(np.arange(row.size + 1), counts), question.floor)
+
+
+def residuals(survey: Survey, row_of: Callable[[int], IntArray]) -> tuple[IntArray, IntArray]:
     """Return value minus answer for all answers in order, and the values of rank answers (0 at others).
 
-    ``table`` int64[regions, K] are the present cumulative counts.
+    ``row_of`` gives each region's present cumulative counts int64[K].
     """
     found, ranks = [], []
     for one in survey.answers:
-        if isinstance(one.question, Ranks):
-            counts = np.diff(table[one.region], prepend=0, append=survey.groups[one.region])
-            values = np.maximum(np.repeat(np.arange(survey.max_size + 1), counts), one.question.floor)
-            ranks.append(values)
-        else:
-            values = one.question.sums(table[one.region])
-            ranks.append(np.zeros_like(values))
+        values = values_of(one.question, row_of(one.region), int(survey.groups[one.region]))
+        ranks.append(values if isinstance(one.question, Ranks) else np.zeros_like(values))
         found.append(values - one.values.astype(np.int64))
     none = np.zeros(0, np.int64)
     return np.concatenate([none, *found]), np.concatenate([none, *ranks])

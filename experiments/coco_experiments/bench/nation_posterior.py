@@ -1,0 +1,101 @@
+"""The posterior of a nation from a measurement, tables and intervals: 3,161 regions, K = 10,000, in buckets.
+
+Households of table H13 with the tail of Kuo et al., in a process of its own; matching of the same answers beside it. It
+takes many minutes, so by its own name only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from coco_experiments.bench.apart import apart
+from coco_experiments.bench.nation import counts_of
+from coco_experiments.bench.rows import Row, clocked, finish
+from coco_experiments.experiment import Outcome, Reporter
+from coco_opt.choices import SolverChoices
+from coco_opt.groups import measure_hierarchy
+from coco_opt.groups.buckets import Buckets
+from coco_opt.groups.estimated.baselines import errors_by_level
+from coco_opt.groups.estimated.estimate import estimate_groups
+from coco_opt.groups.estimated.method import GroupsMethod
+from coco_opt.groups.estimated.posterior.consistent import whole_estimate
+from coco_opt.groups.estimated.posterior.sparse import MANY_CELLS
+from coco_opt.privacy import Epsilon, SeededNoise
+
+NAME = "bench/nation_posterior"
+MAX_SIZE, SMALL_MAX_SIZE = 10_000, 60
+GROWTH = (0.05, 0.1, 0.3)
+SEED = 2018
+SECONDS_LIMIT, MEMORY_LIMIT = 300.0, 4000.0  # MB
+WHAT = "posterior, tables and intervals, buckets"
+
+
+def estimated(data: str | None, max_size: int) -> dict[str, Any]:
+    """Measure and estimate (K = 60: a small made nation); return seconds, convergence and errors by level."""
+    small = max_size == SMALL_MAX_SIZE
+    _, counts = counts_of(small=small, data=None if data is None else Path(data))
+    tree, levels = counts.hierarchy, counts.hierarchy.levels
+    truth = [one.clamp(max_size) for one in counts.histograms()]
+    measurement = measure_hierarchy(
+        truth,
+        tree,
+        counts.group_counts,
+        queries=["cumulative"] * levels,
+        costs=[Epsilon(Fraction(1, levels))] * levels,
+        max_size=max_size,
+        neighbours="add_remove",
+        source=SeededNoise(SEED),
+        buckets=[Buckets.by_growth(max_size, growth) for growth in GROWTH],
+    )
+    matching = estimate_groups(measurement, GroupsMethod("l1", consistency="matching"), SolverChoices())
+    many = 0 if small else MANY_CELLS
+    seconds, used, found = clocked(
+        lambda: whole_estimate(measurement, SolverChoices(), coverage=0.9, threads=2, many=many)
+    )
+    told = found.convergence
+    return {
+        "seconds": seconds,
+        "used": used,
+        "errors": errors_by_level(tree, found.histograms, truth).tolist(),
+        "matching": errors_by_level(tree, matching.histograms, truth).tolist(),
+        "told": f"{told.draws} draws of {told.sweeps} sweeps, converged: {told.converged}, worst R-hat "
+        f"{told.r_hat:.2f}, {told.unsettled} regions unsettled; table's relative gap {found.unproved:.1g}",
+        "whole": [one.groups for one in found.histograms] == counts.group_counts.tolist(),
+    }
+
+
+def _words(errors: Sequence[float]) -> str:
+    return " / ".join(f"{error:,.1f}" for error in errors)
+
+
+def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
+    """Time the posterior of a nation (small: 12 made counties, K = 60); a region with other groups is wrong."""
+    name, counts = counts_of(small=small, data=data)
+    max_size, target = (SMALL_MAX_SIZE if small else MAX_SIZE), f"{__name__}:estimated"
+    place = None if data is None else str(data)
+    apart(target, place, SMALL_MAX_SIZE)  # compiles
+    reporter.progress(NAME, 1, 2)
+    found = apart(target, place, max_size)
+    reporter.progress(NAME, 2, 2)
+    value = found.value
+    row = Row(
+        name,
+        WHAT,
+        counts.hierarchy.regions * max_size,
+        value["seconds"],
+        limit=None if small else SECONDS_LIMIT,
+        cpu=value["used"],
+        peak=found.peak,
+        peak_limit=None if small else MEMORY_LIMIT,
+    )
+    notes = [
+        value["told"],
+        f"mean distance of a region by level: {_words(value['errors'])}; matching {_words(value['matching'])}",
+        "n: cells of all regions; one run, compiled beforehand, two threads; noise is not in the time",
+    ]
+    wrong = [] if value["whole"] else ["a region has not its number of groups"]
+    title = f"The posterior of {counts.hierarchy.regions:,} regions, K = {max_size:,}"
+    return finish(NAME, title, [row], notes, wrong, out, reporter)
