@@ -15,6 +15,7 @@ from coco_solvers.structured.joint_sums import AlternatingSums
 from coco_opt import IsotonicL2, solve
 from coco_opt.errors import SolverError, UnknownSolverError
 from coco_opt.problems.joint_sums import JointSums, JointSumsL1, JointSumsL2
+from coco_opt.solution import Status
 from tests.joint.helpers import TREES, grown_instance, sums_instance
 
 KINDS = [JointSumsL1, JointSumsL2]
@@ -107,9 +108,21 @@ def test_what_takes_too_much_is_left_to_the_splitting(kind: type[JointSums]) -> 
         np.testing.assert_array_equal(answer.value, split.value)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_is_asked_where_the_other_misses(kind: type[JointSums]) -> None:
+    problem = sums_instance(kind, "three levels")
+    for light in (0.0, np.inf):
+        assert solve(problem, TreeInteriorPoint(light=light, max_iter=2)).ok
+        assert solve(problem, TreeInteriorPoint(light=light, rounds=20)).ok
+    least = solve(problem, AlternatingSums(1e-9, max_iter=20), check=False)
+    both = solve(problem, TreeInteriorPoint(1e-9, max_iter=2, rounds=20), check=False)
+    assert both.status is Status.ITERATION_LIMIT
+    assert 0.0 < both.gap <= least.gap
+
+
 def test_too_few_iterations_are_reported() -> None:
     with pytest.raises(SolverError, match="ITERATION_LIMIT"):
-        solve(sums_instance(JointSumsL1, "three levels"), TreeInteriorPoint(tolerance=1e-9, max_iter=2))
+        solve(sums_instance(JointSumsL1, "three levels"), TreeInteriorPoint(tolerance=1e-9, max_iter=2, rounds=20))
     with pytest.raises(UnknownSolverError, match="from sums"):
         TreeInteriorPoint().solve(IsotonicL2([1, 2]))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any, ClassVar
 
@@ -33,15 +33,19 @@ class TreeInteriorPoint:
     """Mehrotra's predictor-corrector method in the leaves' increments, some tens of iterations, stopped by the gap.
 
     An iteration factors small dense matrices region by region (``joint_covariances``): O(c^2 b) a region of b buckets
-    where it and those above it tell c cells apart. Where that takes more than ``work`` multiplications or more than
-    ``numbers`` numbers kept, as single sizes at an upper level by the thousand do, ``AlternatingSums`` is asked.
-    ``tolerance`` and ``level_tolerance`` are those of ``AlternatingDirections``. Where buckets leave a choice, the
+    where it and those above it tell c cells apart. Where that takes more than ``light`` multiplications,
+    ``AlternatingSums`` is asked for ``rounds`` first: many regions of few groups slow the interior point down, not the
+    splitting. Where it takes more than ``work``, or more than ``numbers`` numbers kept, as single sizes at an upper
+    level by the thousand do, the splitting alone is asked; elsewhere each where the other misses. ``tolerance`` and
+    ``level_tolerance`` are those of ``AlternatingDirections``. Where buckets leave a choice, the interior point's
     answer is near the middle of the optimal face: its barrier weighs cells by their widths.
     """
 
     tolerance: float = 1e-3
     level_tolerance: float = 0.01
     max_iter: int = 150
+    rounds: int = 10_000
+    light: float = 1e8
     work: float = 1e11
     numbers: float = 1.5e8
 
@@ -51,11 +55,19 @@ class TreeInteriorPoint:
         """Solve one problem; UnknownSolverError for another type."""
         if not isinstance(problem, JointSumsL1 | JointSumsL2):
             raise UnknownSolverError(f"solver {self.name!r} answers joint estimation from sums, not {problem.kind}")
-        start = perf_counter()
         leaves = np.flatnonzero(problem.tree.is_leaf & (problem.groups > 0))
         system = TreeSystem(problem, leaves)
+        splitting = AlternatingSums(self.tolerance, max_iter=self.rounds)
         if system.work > self.work or system.numbers > self.numbers:
             return AlternatingSums(self.tolerance).solve(problem)
+        if system.work <= self.light:
+            first = self._own(problem, leaves, system)
+            return first if first.status is Status.OPTIMAL else _better(problem, first, splitting.solve(problem))
+        first = splitting.solve(problem)
+        return first if first.status is Status.OPTIMAL else _better(problem, first, self._own(problem, leaves, system))
+
+    def _own(self, problem: JointSums, leaves: NDArray[np.int64], system: TreeSystem) -> Answer[Any, Any]:
+        start = perf_counter()
         search = Search(problem, _Iterates(problem, leaves, system, _STARTS[0]))
         status = self._search(search, self.max_iter)
         if status is not Status.OPTIMAL and self.max_iter > 1:
@@ -301,6 +313,17 @@ class _Iterates:
         sums = np.zeros((self._leaves.size, cells.shape[1] + 1))
         sums[:, :-1] = paths[:, ::-1].cumsum(axis=1)[:, ::-1]
         return sums
+
+
+def _better(problem: JointSums, one: Answer[Any, Any], other: Answer[Any, Any]) -> Answer[Any, Any]:
+    """Return the second answer, or the first where neither claims its optimum and its gap is less; seconds of both."""
+    found, seconds = other, one.seconds + other.seconds
+    if other.status is not Status.OPTIMAL:
+        one_gap, other_gap = (
+            problem.gap(np.asarray(answer.value), np.asarray(answer.multipliers)) for answer in (one, other)
+        )
+        found = one if one_gap < other_gap else other
+    return replace(found, seconds=seconds)
 
 
 def _length(values: Floats, change: Floats) -> float:
