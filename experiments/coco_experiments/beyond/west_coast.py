@@ -10,8 +10,18 @@ from __future__ import annotations
 from pathlib import Path
 
 from coco_experiments.beyond.posterior import ways_of, with_planned
-from coco_experiments.beyond.questions import cells
-from coco_experiments.beyond.study import MATCHING, Result, error_table, finish, kept_of, panels, seconds_table, study
+from coco_experiments.beyond.questions import BUCKETS, GROWTH, cells, grown
+from coco_experiments.beyond.study import (
+    MATCHING,
+    Result,
+    Way,
+    error_table,
+    finish,
+    kept_of,
+    panels,
+    seconds_table,
+    study,
+)
 from coco_experiments.experiment import Outcome, Reporter
 from coco_experiments.kuo2018.cases import hawaiian_case, housing_case, small_cases, west_coast, white_case
 from coco_experiments.plots import comparison
@@ -28,9 +38,14 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
         cases = [west_coast(case) for case in (housing_case(data), white_case(data), hawaiian_case(data))]
     found: list[Result] = []
     for case in cases:
-        questions = with_planned(case, [cells(case)])[-1:]
-        found += study(NAME, case, ways_of(case, questions), SEEDS, reporter, kept_of(out))
-    notes = ("Bottom-up spends all on the leaves. Where no planner's buckets are shown it asks for cells.",)
+        ways = ways_of(case, with_planned(case, [cells(case)])[-1:])
+        buckets = grown(case, GROWTH[:3])[0]
+        ways += [Way("matching, buckets", "matching", buckets), Way(BUCKETS, "posterior", buckets)]
+        found += study(NAME, case, ways, SEEDS, reporter, kept_of(out))
+    notes = (
+        "Bottom-up spends all on the leaves. Where no planner's buckets are shown it asks for cells.",
+        f"Buckets grow by {GROWTH[:3]}, root first: no planner asks for them where groups are so dense.",
+    )
     errors = error_table("West Coast, total epsilon 1", found, MATCHING, notes=notes)
     tables = {"": errors, "_seconds": seconds_table(found)}
     figure = comparison(out / NAME, panels(found), "mean distance (entities) a region", log=True)
