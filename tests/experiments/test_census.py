@@ -157,4 +157,4 @@ def test_the_bench_releases_and_verifies_made_states(tmp_path: Path) -> None:
 def test_pieces_are_weighed_in_answers_and_bytes(tmp_path: Path) -> None:
     assert not pieces.run(small=True, out=tmp_path, reporter=Recorder()).failures
     (read,) = json.loads((tmp_path / "bench" / "pieces.json").read_text())
-    assert [row["elements"] for row in read["rows"]] == [120, 120, 60, 60]
+    assert [row["n"] for row in read["rows"]] == [120, 120, 60, 60]
