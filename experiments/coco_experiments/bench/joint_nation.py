@@ -6,20 +6,17 @@ many minutes.
 
 from __future__ import annotations
 
-from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 
 from coco_experiments.bench.apart import apart
-from coco_experiments.bench.nation import SEED, counts_of
+from coco_experiments.bench.nation import counts_of, measured
 from coco_experiments.bench.rows import Row, clocked, finish
 from coco_experiments.experiment import Outcome, Reporter
 from coco_opt.choices import SolverChoices
 from coco_opt.errors import SolverError
-from coco_opt.groups import Buckets, measure_hierarchy
 from coco_opt.groups.estimated.joint import joint
-from coco_opt.privacy import Epsilon, SeededNoise
 
 NAME = "bench/joint_nation"
 MAX_SIZE, SMALL_MAX_SIZE = 10_000, 60
@@ -34,22 +31,11 @@ def fitted(size: str, data: str | None, max_size: int, growth: float) -> dict[st
     ``failed`` says why there is no estimate.
     """
     _, counts = counts_of(small=size == "small", data=None if data is None else Path(data))
-    levels = counts.hierarchy.levels
-    measured = measure_hierarchy(
-        [histogram.clamp(max_size) for histogram in counts.histograms()],
-        counts.hierarchy,
-        counts.group_counts,
-        queries=["cumulative"] * levels,
-        costs=[Epsilon(Fraction(1, levels))] * levels,
-        max_size=max_size,
-        neighbours="add_remove",
-        source=SeededNoise(SEED),
-        buckets=[Buckets.by_growth(max_size, growth) if growth else None] * levels,
-    )
+    noisy = measured(counts, max_size, (growth,) * counts.hierarchy.levels)
     del counts
     solvers = SolverChoices()
     try:
-        seconds, cpu, found = clocked(lambda: joint(measured, solvers))
+        seconds, cpu, found = clocked(lambda: joint(noisy, solvers))
     except SolverError as error:
         return {"failed": str(error)}
     row = next(one for one in solvers.certificates if one.problem.startswith("joint"))

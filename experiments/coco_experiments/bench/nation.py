@@ -5,6 +5,7 @@ Cumulative counts in both losses, fitted, matched, certified and written with ev
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -20,12 +21,12 @@ from coco_experiments.experiment import Outcome, Reporter
 from coco_experiments.kuo2018.housing import COUNTIES, census_households, housing, made_households
 from coco_opt.choices import SolverChoices
 from coco_opt.config import parse_config
-from coco_opt.groups import measure_hierarchy
+from coco_opt.groups import Buckets, measure_hierarchy
 from coco_opt.groups.answers import Loss
 from coco_opt.groups.asked.private import PrivateCounts
 from coco_opt.groups.estimated.estimate import estimate_groups
 from coco_opt.groups.estimated.method import GroupsMethod
-from coco_opt.privacy import Epsilon, SeededNoise
+from coco_opt.privacy import Epsilon, Measurement, SeededNoise
 from coco_opt.privacy.answers import DENSE
 from coco_opt.releases import release, render_report, verify_release
 
@@ -61,22 +62,28 @@ def released(folder: str, loss: str, max_size: int) -> dict[str, float]:
     return {"sealed": sealed / 1e6, "written": written / 1e6}
 
 
-def same_bits(counts: PrivateCounts, loss: Loss, max_size: int) -> bool:
-    """Tell whether packed answers and the same ones as arrays in memory are estimated alike, in every region."""
-    tree, levels = counts.hierarchy, counts.hierarchy.levels
-    packed = measure_hierarchy(
+def measured(counts: PrivateCounts, max_size: int, growths: Sequence[float] = (0.0, 0.0, 0.0)) -> Measurement:
+    """Return the noisy answers of an even split, total epsilon 1; buckets grow as stated, root first (0: cells)."""
+    levels = counts.hierarchy.levels
+    return measure_hierarchy(
         [histogram.clamp(max_size) for histogram in counts.histograms()],
-        tree,
+        counts.hierarchy,
         counts.group_counts,
         queries=["cumulative"] * levels,
         costs=[Epsilon(Fraction(1, levels))] * levels,
         max_size=max_size,
         neighbours="add_remove",
         source=SeededNoise(SEED),
+        buckets=[Buckets.by_growth(max_size, growth) if growth else None for growth in growths],
     )
+
+
+def same_bits(counts: PrivateCounts, loss: Loss, max_size: int) -> bool:
+    """Tell whether packed answers and the same ones as arrays in memory are estimated alike, in every region."""
+    packed = measured(counts, max_size)
     plain = replace(packed, answers=tuple(replace(one, stored=one.values.copy()) for one in packed.answers))
-    method = GroupsMethod((loss,) * levels, consistency="matching")
-    one, other = (estimate_groups(measured, method, SolverChoices()) for measured in (packed, plain))
+    method = GroupsMethod((loss,) * counts.hierarchy.levels, consistency="matching")
+    one, other = (estimate_groups(asked, method, SolverChoices()) for asked in (packed, plain))
     return all(a.equals(b) for a, b in zip(one.histograms, other.histograms, strict=True))
 
 

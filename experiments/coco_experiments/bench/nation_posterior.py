@@ -7,28 +7,23 @@ takes many minutes, so by its own name only.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 from coco_experiments.bench.apart import apart
-from coco_experiments.bench.nation import counts_of
+from coco_experiments.bench.nation import counts_of, measured
 from coco_experiments.bench.rows import Row, clocked, finish
 from coco_experiments.experiment import Outcome, Reporter
 from coco_opt.choices import SolverChoices
-from coco_opt.groups import measure_hierarchy
-from coco_opt.groups.buckets import Buckets
 from coco_opt.groups.estimated.baselines import errors_by_level
 from coco_opt.groups.estimated.estimate import estimate_groups
 from coco_opt.groups.estimated.method import GroupsMethod
 from coco_opt.groups.estimated.posterior.consistent import whole_estimate
 from coco_opt.groups.estimated.posterior.sparse import MANY_CELLS
-from coco_opt.privacy import Epsilon, SeededNoise
 
 NAME = "bench/nation_posterior"
 MAX_SIZE, SMALL_MAX_SIZE = 10_000, 60
 GROWTH = (0.05, 0.1, 0.3)
-SEED = 2018
 SECONDS_LIMIT, MEMORY_LIMIT = 300.0, 4000.0  # MB
 WHAT = "posterior, tables and intervals, buckets"
 
@@ -37,19 +32,8 @@ def estimated(data: str | None, max_size: int) -> dict[str, Any]:
     """Measure and estimate (K = 60: a small made nation); return seconds, convergence and errors by level."""
     small = max_size == SMALL_MAX_SIZE
     _, counts = counts_of(small=small, data=None if data is None else Path(data))
-    tree, levels = counts.hierarchy, counts.hierarchy.levels
-    truth = [one.clamp(max_size) for one in counts.histograms()]
-    measurement = measure_hierarchy(
-        truth,
-        tree,
-        counts.group_counts,
-        queries=["cumulative"] * levels,
-        costs=[Epsilon(Fraction(1, levels))] * levels,
-        max_size=max_size,
-        neighbours="add_remove",
-        source=SeededNoise(SEED),
-        buckets=[Buckets.by_growth(max_size, growth) for growth in GROWTH],
-    )
+    tree, truth = counts.hierarchy, [one.clamp(max_size) for one in counts.histograms()]
+    measurement = measured(counts, max_size, GROWTH)
     matching = estimate_groups(measurement, GroupsMethod("l1", consistency="matching"), SolverChoices())
     many = 0 if small else MANY_CELLS
     seconds, used, found = clocked(
