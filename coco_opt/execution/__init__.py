@@ -4,7 +4,7 @@ What is run so is estimation, which reads a measurement and nothing else. Privat
 by the one process that pays: no worker is ever handed them.
 """
 
-from coco_opt.execution.executor import Count, Executor, Shared, Threads
+from coco_opt.execution.executor import Count, Executor, Shared, Threads, even_tasks
 from coco_opt.execution.table import EXECUTORS, ExecutorRow, executor_row, executor_rows, open_executor
 
 __all__ = [
@@ -14,6 +14,7 @@ __all__ = [
     "ExecutorRow",
     "Shared",
     "Threads",
+    "even_tasks",
     "executor_row",
     "executor_rows",
     "open_executor",

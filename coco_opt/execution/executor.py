@@ -15,6 +15,9 @@ ResultT = TypeVar("ResultT")
 ValueT = TypeVar("ValueT")
 ValueT_co = TypeVar("ValueT_co", covariant=True)
 
+_TASKS = 64  # at most,
+_A_WORKER = 8  # but so many each, where there are many workers
+
 Done = Callable[[int, ResultT], None]
 """Told the place of an item and its result, once each, in the order they finish, by the thread that maps."""
 
@@ -65,6 +68,12 @@ class Here(Generic[ValueT]):
     """A value of this process."""
 
     value: ValueT
+
+
+def even_tasks(items: int, workers: int) -> list[range]:
+    """Return the places of consecutive items cut into tasks of about equally many, some for each worker."""
+    tasks = min(items, max(_TASKS, _A_WORKER * workers))
+    return [range(items * k // tasks, items * (k + 1) // tasks) for k in range(tasks)]
 
 
 class Threads:

@@ -267,9 +267,9 @@ def _array(data: Any, kind: str) -> Any:
 
     if not isinstance(data, Coded):
         return pa.array(data, pa.type_for_alias(kind))
-    known = [text for text in data.texts if text is not None]
     if isinstance(data, Texts):
         return pa.array(data.texts, pa.string()).take(pa.array(data.codes))
+    known = [text for text in data.texts if text is not None]
     if len(known) == len(data.texts):
         return pa.DictionaryArray.from_arrays(pa.array(data.codes.astype(np.int32)), pa.array(known, pa.string()))
     # Null is no entry of a dictionary: its codes are masked, and the others move up.

@@ -15,7 +15,7 @@ from itertools import pairwise
 import numpy as np
 
 from coco_opt.choices import Certificate, SolverChoices
-from coco_opt.execution import Count, Executor, Shared
+from coco_opt.execution import Count, Executor, Shared, even_tasks
 from coco_opt.groups.answers import GroupsAnswers
 from coco_opt.groups.estimated.bootstrap import bootstrap_variances, public_redraws
 from coco_opt.groups.estimated.consistency import match_and_merge
@@ -29,9 +29,6 @@ Certificates = tuple[Certificate, ...]
 
 LEAST_SUBTREES = 32
 """Regions of a level from which its subtrees are tasks."""
-
-_TASKS = 64  # of one level, at most
-_A_WORKER = 8  # tasks, at least, where there are many workers
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -185,10 +182,8 @@ def _cut(hierarchy: Hierarchy) -> int:
 
 
 def _chunks(regions: range, workers: int) -> list[range]:
-    """Return consecutive regions cut into tasks of about equally many."""
-    tasks = min(len(regions), max(_TASKS, _A_WORKER * workers))
-    ends = [regions.start + len(regions) * k // tasks for k in range(tasks + 1)]
-    return [range(begin, end) for begin, end in pairwise(ends)]
+    """Return consecutive regions cut into tasks."""
+    return [regions[places.start : places.stop] for places in even_tasks(len(regions), workers)]
 
 
 def _joined(parts: Sequence[Sequence[CountOfCounts]]) -> list[CountOfCounts]:

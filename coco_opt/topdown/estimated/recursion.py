@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from coco_opt.choices import Certificate
 from coco_opt.errors import ProblemError, SolverError
-from coco_opt.execution import Count, Executor, Shared, Threads
+from coco_opt.execution import Count, Executor, Shared, Threads, even_tasks
 from coco_opt.topdown.estimated.failsafe import NO_TABLES_FIT, Relaxation
 from coco_opt.topdown.estimated.level import LevelSplit, level_split
 from coco_opt.topdown.estimated.relaxed_split import relaxed_split, unsplit
@@ -28,8 +28,6 @@ Ints = NDArray[np.int64]
 Progress = Callable[[int, int], None]
 ItemT = TypeVar("ItemT")
 
-_TASKS = 64  # of one level, at most
-_A_WORKER = 8  # tasks, at least, where there are many workers
 _CHANGES = 50  # changed cells that a failsafe's record names
 
 
@@ -171,7 +169,7 @@ def bottom_up(step: SplitStep, *, executor: Executor | None = None, progress: Pr
     counter = Count(hierarchy.regions, progress)
     parents: Sequence[int | None] = [None] if hierarchy.levels == 1 else hierarchy.level_range(hierarchy.levels - 2)
     run_by = Threads() if executor is None else executor
-    chunks = [parents[one.start : one.stop] for one in _chunks(len(parents), run_by.workers)]
+    chunks = [parents[one.start : one.stop] for one in even_tasks(len(parents), run_by.workers)]
     with run_by.share(step) as shared:
         leaves, _ = _mapped(step, LeavesAlone(shared), chunks, run_by, counter)
     levels = [leaves]
@@ -211,7 +209,7 @@ def _level(
         return _done(step, (root,), ())
     above, together = step.measured.hierarchy.level_range(level - 1), level_split(step, level - 1)
     if together is None:
-        batches = _chunks(len(above), executor.workers)
+        batches = even_tasks(len(above), executor.workers)
     else:
         batches = list(together.batches(step.measured.hierarchy, done.tables[-1], executor.workers))
     with executor.share((done.tables[-1], together)) as held:
@@ -250,12 +248,6 @@ def _mapped(
     for splits in found:
         splits.note(step)
     return SparseTables.joined(one.tables for one in found), [failed for one in found for failed in one.failures]
-
-
-def _chunks(parents: int, workers: int) -> list[range]:
-    """Return the places of parents cut into tasks of about equally many."""
-    tasks = min(parents, max(_TASKS, _A_WORKER * workers))
-    return [range(parents * k // tasks, parents * (k + 1) // tasks) for k in range(tasks)]
 
 
 def _failsafe(

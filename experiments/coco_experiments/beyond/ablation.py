@@ -47,8 +47,9 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
     """Measure, print and write ``beyond/ablation`` as CSV, PNG and PDF; small: one seed on made data."""
     asked = asked_cases(data, TAXI_GROWTH, small=small)
     found: list[Result] = []
+    kept = kept_of(out)
     for case, growth in asked:
-        found += study(NAME, case, ways_of(case, growth), SEEDS[:1] if small else SEEDS, reporter, kept_of(out))
+        found += study(NAME, case, ways_of(case, growth), SEEDS[:1] if small else SEEDS, reporter, kept)
     notes = (f"Buckets of max(1, c x size) sizes, c = {GROWTH[:3]} on Hawaii and {TAXI_GROWTH} on Taxi, root first.",)
     table = error_table("Questions and prior", found, MATCHING, notes=notes)
     figure = comparison(out / NAME, panels(found), "mean distance (entities) a region", log=True)

@@ -106,10 +106,11 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
     seeds = SEEDS[:1] if small else SEEDS
     asked = asked_cases(data, small=small)
     found: list[Result] = []
+    kept = kept_of(out)
     for case, growth in asked:
         fixed, _ = grown(case, growth)
         ways = [Way(BUCKETS, "posterior", fixed), Way("posterior, planner's questions", "posterior", planned(case))]
-        found += study(NAME, case, ways if any(growth) else ways[1:], seeds, reporter, kept_of(out))
+        found += study(NAME, case, ways if any(growth) else ways[1:], seeds, reporter, kept)
         found.append(adaptively(case, Way(ADAPTIVE, "posterior", fixed), seeds, reporter))
     notes = (
         "NOT A RELEASE: the lower levels' questions depend on the root's answer. Even split, total epsilon 1.",

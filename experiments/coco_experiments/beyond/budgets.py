@@ -81,9 +81,10 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
         hawaii, taxi = hawaii_to_tracts(data), taxi_case(data, TAXI_MAX_SIZE)
         asked = [(hawaii, grown(hawaii, GROWTH[:3])[0]), (taxi, cells(taxi))]
     found: list[Result] = []
+    kept = kept_of(out)
     for case, questions in asked:
         ways = ways_of(case, questions, SMALL_EPSILONS if small else EPSILONS)
-        found += study(NAME, case, ways, SEEDS[:1] if small else SEEDS, reporter, kept_of(out))
+        found += study(NAME, case, ways, SEEDS[:1] if small else SEEDS, reporter, kept)
     notes = (
         f"Even split but for bottom-up. Hawaii's buckets grow by {GROWTH[:3]}, root first; Taxi is asked for cells.",
     )

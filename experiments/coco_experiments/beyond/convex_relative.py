@@ -100,6 +100,7 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
     cases = small_cases(30)[2:] if small else real_cases(data)
     seeds = SEEDS[:1] if small else SEEDS
     found: list[Result] = []
+    kept = kept_of(out)
     programs: list[Certified] = []
     for case in cases:
         ways = [*usual_ways(case), Way(CELLS, "posterior", cells(case))]
@@ -108,7 +109,7 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
             histograms, last, seconds = relative(case, cells(case), seed)
             programs.append(last)
             result.findings.append(Finding.of(case, histograms, seconds))
-        found += [*study(NAME, case, ways, seeds, reporter, kept_of(out)), result]
+        found += [*study(NAME, case, ways, seeds, reporter, kept), result]
     tables = {
         "": error_table("The convex relative, total epsilon 1", found, JOINT),
         "_certificates": certificates(programs),

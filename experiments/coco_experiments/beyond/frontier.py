@@ -54,8 +54,9 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
     """Measure, print and write ``beyond/frontier`` as CSV, PNG and PDF; small: one seed on made data."""
     asked = asked_cases(data, small=small)
     found: list[Result] = []
+    kept = kept_of(out)
     for case, growth in asked:
-        found += study(NAME, case, ways_of(case, growth), SEEDS[:1] if small else SEEDS, reporter, kept_of(out))
+        found += study(NAME, case, ways_of(case, growth), SEEDS[:1] if small else SEEDS, reporter, kept)
     notes = ("Splits root first; bottom-up spends all on the leaves.",)
     table = error_table("By split, total epsilon 1", found, BOTTOM_UP, "split", notes)
     style = AxisStyle("error at the leaves", "error at the root")

@@ -86,8 +86,9 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
         asked += [(case, [cells(case)]) for case in (hawaii_case(data, "white"), hawaii_case(data, "asian"))]
     seeds = SMALL_SEEDS if small else SEEDS
     found: list[Result] = []
+    kept = kept_of(out)
     for case, questions in asked:
-        found += study(NAME, case, ways_of(case, with_planned(case, questions)), seeds, reporter, kept_of(out))
+        found += study(NAME, case, ways_of(case, with_planned(case, questions)), seeds, reporter, kept)
     tables = {
         "": error_table("The posterior, total epsilon 1", found, JOINT, notes=NOTES),
         "_planned": planned_table(found),

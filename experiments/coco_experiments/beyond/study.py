@@ -123,12 +123,12 @@ def study(
     name: str, case: Case, ways: Sequence[Way], seeds: Sequence[int], reporter: Reporter, kept: Kept
 ) -> list[Result]:
     """Return what every way makes of one case under each seed; what is kept already is not found again."""
-    results = [Result(case, way) for way in ways]
+    results, data = [Result(case, way) for way in ways], _named(case)
     for done, seed in enumerate(seeds, 1):
         noisy: dict[tuple[object, ...], Measurement] = {}
         for result in results:
             way = result.way
-            key = f"{_asked(case, way)}, {way.consistency}, seed {seed}"
+            key = f"{data}, {_asked(way)}, seed {seed}"
             if key not in kept:
                 asked = way.questions.growth, way.questions.split, way.epsilon
                 if asked not in noisy:
@@ -147,15 +147,19 @@ def kept_of(out: Path) -> Kept:
     return Kept(out / "beyond_found.json")
 
 
-def _asked(case: Case, way: Way) -> str:
-    """Return a name of the data and of what a way asks of them."""
+def _named(case: Case) -> str:
+    """Return a name of a case's data."""
     truth = hashlib.sha256()
     for one in case.truth:
         truth.update(one.sizes.tobytes())
         truth.update(one.counts.tobytes())
+    return f"{case.name} {truth.hexdigest()[:16]}, K {case.max_size}"
+
+
+def _asked(way: Way) -> str:
+    """Return a name of what a way asks, and of how it estimates."""
     growth, split = ("/".join(map(str, numbers)) for numbers in (way.questions.growth, way.questions.split))
-    name = f"{case.name} {truth.hexdigest()[:16]}, K {case.max_size}"
-    return f"{name}, growth {growth}, split {split}, epsilon {way.epsilon}"
+    return f"growth {growth}, split {split}, epsilon {way.epsilon}, {way.consistency}"
 
 
 def _finding(case: Case, found: GroupsResult, seconds: float) -> Finding:

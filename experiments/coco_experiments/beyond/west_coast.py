@@ -37,11 +37,12 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
     else:
         cases = [west_coast(case) for case in (housing_case(data), white_case(data), hawaiian_case(data))]
     found: list[Result] = []
+    kept = kept_of(out)
     for case in cases:
         ways = ways_of(case, with_planned(case, [cells(case)])[-1:])
         buckets = grown(case, GROWTH[:3])[0]
         ways += [Way("matching, buckets", "matching", buckets), Way(BUCKETS, "posterior", buckets)]
-        found += study(NAME, case, ways, SEEDS, reporter, kept_of(out))
+        found += study(NAME, case, ways, SEEDS, reporter, kept)
     notes = (
         "Bottom-up spends all on the leaves. Where no planner's buckets are shown it asks for cells.",
         f"Buckets grow by {GROWTH[:3]}, root first: no planner asks for them where groups are so dense.",

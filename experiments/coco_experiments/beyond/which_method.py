@@ -98,11 +98,12 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
     seeds, epsilons = (SEEDS[:1], EPSILONS[1:]) if small else (SEEDS, EPSILONS)
     places: dict[str, tuple[int, int]] = {}
     found: list[Result] = []
+    kept = kept_of(out)
     for levels, groups in grid:
         case = made(levels, groups, 30 if small else MAX_SIZE)
         places[case.name] = levels, groups
         ways = [way for one in epsilons for way in ways_of(case, one)]
-        found += study(NAME, case, ways, seeds, reporter, kept_of(out))
+        found += study(NAME, case, ways, seeds, reporter, kept)
     errors = error_table("Which method where", found, MATCHING, "total epsilon")
     tables = {"": errors, "_map": map_table(found, places)}
     figures = draw(out / NAME, curves(found, places), AxisStyle("groups a leaf", "error / error of Algorithm 1"))

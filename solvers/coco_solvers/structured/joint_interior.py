@@ -57,9 +57,9 @@ class TreeInteriorPoint:
             raise UnknownSolverError(f"solver {self.name!r} answers joint estimation from sums, not {problem.kind}")
         leaves = np.flatnonzero(problem.tree.is_leaf & (problem.groups > 0))
         system = TreeSystem(problem, leaves)
-        splitting = AlternatingSums(self.tolerance, max_iter=self.rounds)
         if system.work > self.work or system.numbers > self.numbers:
             return AlternatingSums(self.tolerance).solve(problem)
+        splitting = AlternatingSums(self.tolerance, max_iter=self.rounds)
         if system.work <= self.light:
             first = self._own(problem, leaves, system)
             return first if first.status is Status.OPTIMAL else _better(problem, first, splitting.solve(problem))
@@ -226,7 +226,8 @@ class _Iterates:
         """
         live, size, weights = self._live, self._size, self._weights[self._live]
         v, u, spread = self._v, self._u, self._v / self._u
-        own = np.where(np.isin(np.arange(self._s.size), live), self._s, 0.0)
+        own = np.zeros(self._s.size)
+        own[live] = self._s[live]
         slack = np.concatenate([(self._suffixes(own) - self._level).ravel(), *self._slacks(weights)])
         # What rounding leaves of slacks is none: the widest spreads would make large steps of it.
         rounding = np.finfo(np.float64).eps * self._problem.widths.size * np.abs(slack)
