@@ -7,7 +7,7 @@ VENV ?= .venv
 WORKERS ?= 2
 UV ?= uv
 BIN := $(VENV)/bin
-CODE := coco_opt solvers experiments tests docs
+CODE := coco_opt solvers experiments tests docs notebooks
 
 # Only what the lock pins may be imported.
 unexport PYTHONPATH PYTHONHOME
