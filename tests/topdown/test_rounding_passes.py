@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from itertools import product
 
@@ -145,13 +146,16 @@ def test_equal_fractions_favour_no_child() -> None:
     assert (np.abs(gained - expected) < 4.0 * np.sqrt(expected * 0.75)).all()
 
 
-def test_the_seed_is_that_of_all_that_was_measured() -> None:
+def test_the_seed_depends_on_the_answers_to_every_question() -> None:
     hierarchy = Hierarchy.from_paths([("nation", "north"), ("nation", "south")])
     schema = Schema({"race": ("a", "b")})
     leaves = np.array([[3, 1], [4, 1]])
     one, other = (measured(seed, hierarchy, schema, leaves, ["detail"]) for seed in (1, 2))
     assert seed_of(one) == seed_of(measured(1, hierarchy, schema, leaves, ["detail"]))
     assert seed_of(one) != seed_of(other)
+    for at, answers in enumerate(one.answers):
+        changed = replace(answers, stored=answers.values + 1)
+        assert seed_of(replace(one, answers=(*one.answers[:at], changed, *one.answers[at + 1 :]))) != seed_of(one)
     first = estimate_tables(one)
     again = estimate_tables(one, TopdownMethod(seed=seed_of(one)))
     assert np.array_equal(first.level(1), again.level(1))

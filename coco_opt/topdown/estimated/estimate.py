@@ -99,8 +99,9 @@ def estimate_tables(
     used = SolverChoices() if solvers is None else solvers
     measured = TableAnswers.of(measurement)
     _check_method(measured, chosen)
-    seed, stage = _read(measurement, measured, chosen, run_by)
-    chosen = replace(chosen, seed=seed)
+    if chosen.seed is None:
+        chosen = replace(chosen, seed=seed_of(measurement))
+    stage = _stage(measured, run_by) if chosen.estimation == "full" else None
     facts = measured.invariants
     step = split_step(measured, chosen, used, None if resume_from is None else resume_from.core, stage)
     if chosen.estimation == "bottom_up":
@@ -124,31 +125,21 @@ def estimate_tables(
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Reading:
-    """The task to read the answers of some subtrees, and sum what they say; or of None all, for the seed of ties."""
+    """The task to read the answers of some subtrees, and sum what they say."""
 
-    read: Shared[tuple[Measurement, UpwardPass]]
+    passed: Shared[UpwardPass]
 
-    def __call__(self, tops: range | None) -> int | Summed:
+    def __call__(self, tops: range) -> Summed:
         """Read the answers in and below consecutive regions of one level."""
-        measurement, passed = self.read.value
-        return seed_of(measurement) if tops is None else passed.below(tops)
+        return self.passed.value.below(tops)
 
 
-def _read(
-    measurement: Measurement, measured: TableAnswers, method: TopdownMethod, executor: Executor
-) -> tuple[int, LinearStage | None]:
-    """Return the seed of ties and, for estimation "full", the linear stage: all that is read of all answers."""
-    if method.estimation != "full":
-        return seed_of(measurement) if method.seed is None else method.seed, None
+def _stage(measured: TableAnswers, executor: Executor) -> LinearStage:
+    """Return the linear stage, for which all answers are read."""
     passed = UpwardPass.of(measured)
     tops = passed.subtrees(executor.workers)
-    # The seed first: it takes longest, for a digest of all answers cannot be made in parts.
-    items: list[range | None] = [*([None] if method.seed is None else []), *tops]
-    with executor.share((measurement, passed)) as read:
-        found = executor.map(Reading(read), items)
-    seed = found[0] if method.seed is None else method.seed
-    assert isinstance(seed, int)
-    return seed, passed.stage(tops, [one for one in found if not isinstance(one, int)])
+    with executor.share(passed) as shared:
+        return passed.stage(tops, executor.map(Reading(shared), tops))
 
 
 def _check_method(measured: TableAnswers, method: TopdownMethod) -> None:
