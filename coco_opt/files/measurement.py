@@ -73,7 +73,9 @@ _PACKED_TYPES = {
     "differences": "binary",
     "wide": "binary",
 }
-_PACKED_ROWS = 1 << 21  # answers of the rows written, and read back, together
+_PACKED_ROWS = 1 << 20  # answers of the rows written, and read back, together
+# Of the rows read lately: whoever reads some regions reads their answers to one question after the other.
+_KEPT_BYTES = 1 << 25
 
 
 def write_measurement(folder: Path, measurement: Measurement | Drawing, *, private: bool) -> str:
@@ -95,11 +97,14 @@ def write_measurement(folder: Path, measurement: Measurement | Drawing, *, priva
     )
 
 
-def read_measurement(folder: str | Path, digest: str | None = None) -> tuple[Measurement, str]:
+def read_measurement(
+    folder: str | Path, digest: str | None = None, asked: Asked | None = None
+) -> tuple[Measurement, str]:
     """Read a measurement's folder and the SHA-256 of its index, which must be ``digest`` where one is given.
 
-    Raises InputError: file-not-found, unreadable-file, unknown-format, damaged-measurement (its bytes are not those
-    that were written).
+    Who has just written under this digest gives what was ``asked`` too, so that it is not held a second time. Raises
+    InputError: file-not-found, unreadable-file, unknown-format, damaged-measurement (its bytes are not those that were
+    written).
     """
     folder = Path(folder)
     place = Place(f"{folder.name}/{INDEX}")
@@ -114,7 +119,7 @@ def read_measurement(folder: str | Path, digest: str | None = None) -> tuple[Mea
         if file_digest(folder / name) != written:
             message = "is not the file that was written: restore it"
             raise InputError("damaged-measurement", message, Place(f"{folder.name}/{name}"))
-    return _measurement(folder, index), known
+    return _measurement(folder, index, asked), known
 
 
 def is_measurement(folder: Path) -> bool:
@@ -232,23 +237,10 @@ def _parsed(content: bytes, place: Place) -> dict[str, Any]:
     return index
 
 
-def _measurement(folder: Path, index: Mapping[str, Any]) -> Measurement:
+def _measurement(folder: Path, index: Mapping[str, Any], known: Asked | None) -> Measurement:
     failure = ""
     try:
-        hierarchy, levels, ids, numbers = stored_regions(folder)
-        questions = tuple(question_of(plain) for plain in index["questions"])
-        tables = _facts(folder / FACTS) if FACTS in index["files"] else {}
-        asked = Asked(
-            kind=index["kind"],
-            hierarchy=hierarchy,
-            levels=levels,
-            questions=questions,
-            neighbours=index["neighbours"],
-            facts=index["facts"],
-            per_region=numbers,
-            tables=tables,
-            region_ids=ids,
-        )
+        asked = _stored_asked(folder, index) if known is None else known
         _check_statements(index, asked)
         read = _packed_answers if PACKED in index["files"] else _answers
         answers = read(folder / (PACKED if PACKED in index["files"] else ANSWERS), asked)
@@ -258,6 +250,22 @@ def _measurement(folder: Path, index: Mapping[str, Any]) -> Measurement:
     except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError, RecursionError):
         failure = "an entry is missing or of a wrong type"
     raise InputError("damaged-measurement", f"cannot be read: {failure}", Place(f"{folder.name}/{INDEX}"))
+
+
+def _stored_asked(folder: Path, index: Mapping[str, Any]) -> Asked:
+    """Return what was asked, as a folder says it."""
+    hierarchy, levels, ids, numbers = stored_regions(folder)
+    return Asked(
+        kind=index["kind"],
+        hierarchy=hierarchy,
+        levels=levels,
+        questions=tuple(question_of(plain) for plain in index["questions"]),
+        neighbours=index["neighbours"],
+        facts=index["facts"],
+        per_region=numbers,
+        tables=_facts(folder / FACTS) if FACTS in index["files"] else {},
+        region_ids=ids,
+    )
 
 
 def _check_statements(index: Mapping[str, Any], asked: Asked) -> None:
@@ -342,11 +350,10 @@ class _Pieces:
         self._stamp = _stamp(path)
         self._lock = Lock()
         self._kept: OrderedDict[int, Any] = OrderedDict()
+        self._bytes = 0
         names = ("question", "start", "count", "width")
         parts = list(read_parts(path, tuple(_PACKED_TYPES), only=names))
         self._rows = {name: _whole_numbers(path, parts, name) for name in names}
-        # Whoever reads some regions reads their answers to one question after the other.
-        self._most = 1 + np.unique(self._rows["question"]).size
         self._group = np.repeat(np.arange(len(parts)), [part.num_rows for part in parts])
         self._within = np.concatenate([np.arange(0), *(np.arange(part.num_rows) for part in parts)])
         self._file = quietly(path, lambda: pq.ParquetFile(path, page_checksum_verification=True))
@@ -371,10 +378,12 @@ class _Pieces:
         group = int(self._group[row])
         with self._lock:
             if group not in self._kept:
-                while len(self._kept) >= self._most:
-                    self._kept.popitem(last=False)
                 columns = ["differences", "wide"]
-                self._kept[group] = quietly(self._path, lambda: self._file.read_row_group(group, columns=columns))
+                read = quietly(self._path, lambda: self._file.read_row_group(group, columns=columns))
+                self._kept[group] = read
+                self._bytes += read.nbytes
+                while self._bytes > _KEPT_BYTES and len(self._kept) > 1:
+                    self._bytes -= self._kept.popitem(last=False)[1].nbytes
             self._kept.move_to_end(group)
             table = self._kept[group]
         differences, wide = (table.column(name)[int(self._within[row])].as_buffer() for name in ("differences", "wide"))

@@ -1,7 +1,8 @@
-"""Folders for what DuckDB cannot hold in memory: the owner's alone, and gone once it is done, however it ends.
+"""Folders for what is not held in memory while a command works: the owner's alone, and gone once it is done.
 
-DuckDB writes rows there in clear text. What a killed process left is removed by the next one that opens the private
-folder: a folder whose lock is free belongs to nobody.
+DuckDB writes rows there in clear text; a large measurement with seeded noise lies there until it is released. What a
+killed process left is removed by the next one that opens the private folder: a folder whose lock is free belongs to
+nobody.
 """
 
 from __future__ import annotations
@@ -37,12 +38,37 @@ def spilling(private: Path | None, inputs: Sequence[Input]) -> Iterator[Path | N
     if private is None or sum(map(_bytes_of, inputs)) < LARGE:
         yield None
         return
-    folder, lock = _made(private)
-    try:
-        yield folder
-    finally:
-        lock.release()
-        shutil.rmtree(folder, ignore_errors=True)
+    with Scratch(private) as scratch:
+        yield scratch.folder
+
+
+class Scratch:
+    """A folder within the private one, made when it is first asked for and removed with all it holds at the end.
+
+    A context manager. Raises InputError (foreign-file, cannot-write) where the private folder cannot be made or
+    written, or is not its user's alone.
+    """
+
+    def __init__(self, private: Path) -> None:
+        self._private = private
+        self._made: tuple[Path, FileLock] | None = None
+
+    @property
+    def folder(self) -> Path:
+        """Return the folder."""
+        if self._made is None:
+            self._made = _made(self._private)
+        return self._made[0]
+
+    def __enter__(self) -> Scratch:
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        if self._made is not None:
+            folder, lock = self._made
+            lock.release()
+            shutil.rmtree(folder, ignore_errors=True)
+            self._made = None
 
 
 def remove_spilled(private: Path) -> None:

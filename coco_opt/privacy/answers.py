@@ -28,7 +28,7 @@ DENSE = 1 << 22
 LEAST_PIECE = 1 << 16
 """The number of answers that are packed together at least, of as many small regions as it takes."""
 
-_LARGEST_PIECE = 1 << 20  # of one large region
+_LARGEST_PIECE = 1 << 17  # of one large region; of each question one is held unpacked
 
 
 @dataclass(frozen=True, slots=True)

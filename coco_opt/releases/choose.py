@@ -50,7 +50,7 @@ def choose(
         raise config.error("privacy.delta", "two payments add up in rho: state rho in place of epsilon and delta")
     plan = planned(_granting(config, whole), told)
     asking = plan.on(kind.choice(plan, whole * share), plan.detail)
-    measured = measured_of(asking, renamed=renamed, keep=True, reporter=told, clock=Clock())
+    measured = measured_of(asking, renamed=renamed, reporter=told, clock=Clock())
     return Choice(measured, kind.chosen(config, measured.measurement), whole * (1 - share))
 
 

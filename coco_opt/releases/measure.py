@@ -17,8 +17,9 @@ import numpy as np
 from coco_opt.config.model import Config
 from coco_opt.errors import InputError, Place, ProblemError
 from coco_opt.files.measurement import read_measurement, write_measurement
+from coco_opt.files.spill import Scratch
 from coco_opt.kinds import kind_row
-from coco_opt.privacy.answers import NoisyPart, noisy_parts, offsets_of
+from coco_opt.privacy.answers import DENSE, NoisyPart, noisy_parts, offsets_of
 from coco_opt.privacy.composition import Composition, bought, shares_of
 from coco_opt.privacy.measurement import Asked, Drawing, Measurement
 from coco_opt.privacy.noise import NoiseSource
@@ -163,25 +164,31 @@ def measure(
     if publish is not None:
         check_target(publish)
     plan = planned(config, told)
-    measured = measured_of(plan, again=again, renamed=renamed, keep=True, reporter=told, clock=Clock())
+    measured = measured_of(plan, again=again, renamed=renamed, reporter=told, clock=Clock())
     if publish is not None:
         write_measurement(publish, measured.measurement, private=False)
     return measured
 
 
 def measured_of(
-    plan: Plan, *, again: bool = False, renamed: bool = False, keep: bool, reporter: Reporter, clock: Clock
+    plan: Plan,
+    *,
+    again: bool = False,
+    renamed: bool = False,
+    scratch: Scratch | None = None,
+    reporter: Reporter,
+    clock: Clock,
 ) -> Measured:
     """Return the measurement of a plan, paid for where its noise is private; see ``measure``.
 
-    Without ``keep`` a seeded measurement stays in memory.
+    With a ``scratch`` folder a seeded measurement lies there, or in memory where it is small, and is not kept.
     """
     config, source = plan.config, source_of(plan.config)
     private = _read(plan, reporter)
     clock.lap("read_private")
     check_memory(plan.asked)
     if not source.private:
-        return _seeded(plan, private, source, reporter, keep=keep)
+        return _seeded(plan, private, source, reporter, scratch)
     warm(plan.asked, source)
     fingerprint = fingerprint_of(config, private.arrays)
     message = new_account(config)
@@ -205,14 +212,17 @@ def _of_run(
     return run.measurement(fingerprint, draw)
 
 
-def _seeded(plan: Plan, private: Private, source: NoiseSource, reporter: Reporter, *, keep: bool) -> Measured:
+def _seeded(plan: Plan, private: Private, source: NoiseSource, reporter: Reporter, scratch: Scratch | None) -> Measured:
     drawn, run = drawing(plan, private, source, reporter), new_run_id()
-    if not keep:
+    if scratch is not None and answers_of(plan.asked) <= DENSE:
         return Measured(plan.config, drawn.measurement(), run, None, paid=False, identity=private.identity())
-    folder = RunFolder(open_private_folder(plan.config.output.private) / SEEDED, run).measurement
+    root = open_private_folder(plan.config.output.private) / SEEDED if scratch is None else scratch.folder
+    folder = RunFolder(root, run).measurement
     folder.parent.mkdir(mode=0o700, parents=True)
-    write_measurement(folder, drawn, private=True)
-    return Measured(plan.config, read_measurement(folder)[0], run, folder, paid=False, identity=private.identity())
+    digest = write_measurement(folder, drawn, private=True)
+    measurement, _ = read_measurement(folder, digest, plan.asked)
+    kept = folder if scratch is None else None
+    return Measured(plan.config, measurement, run, kept, paid=False, identity=private.identity())
 
 
 def noisy(plan: Plan, private: object, source: NoiseSource, reporter: Reporter | None = None) -> Measurement:
@@ -257,9 +267,14 @@ def warm(asked: Asked, source: NoiseSource) -> None:
         law.opened(other, measurement="warming up", region=str(number)).draw(_WARMING)
 
 
+def answers_of(asked: Asked) -> int:
+    """Return how many answers there are to all questions, from public facts."""
+    return sum(int(offsets_of(question, asked.hierarchy, asked.per_region)[-1]) for question in asked.questions)
+
+
 def check_memory(asked: Asked) -> None:
     """Raise InputError (out-of-memory) where the answers do not fit into memory; nothing is paid by then."""
-    answers = sum(int(offsets_of(question, asked.hierarchy, asked.per_region)[-1]) for question in asked.questions)
+    answers = answers_of(asked)
     short = False
     try:
         np.empty(2 * answers, np.int64)

@@ -12,6 +12,7 @@ from coco_opt.config.model import Config
 from coco_opt.errors import InputError, ProblemError
 from coco_opt.execution import Executor
 from coco_opt.files.folder import MANIFEST, file_digest, read_manifest
+from coco_opt.files.spill import Scratch
 from coco_opt.privacy.measurement import Asked
 from coco_opt.privacy.private_files import replace_private
 from coco_opt.releases.clock import Clock
@@ -66,17 +67,17 @@ def release(
     own = out is not None and _is_own(config, plan.asked, out)
     if not own:
         check_target(_probe(config) if out is None else out)
-    open_private_folder(config.output.private)
+    private = open_private_folder(config.output.private)
     clock.lap("read_public")
-    with config.engine.open() as executor:
+    with config.engine.open() as executor, Scratch(private) as scratch:
         executor.start(warm_worker)
-        measured = _measured(config, plan, told, clock)
+        measured = _measured(config, plan, scratch, told, clock)
         return _made(config, measured, executor, out, told, clock, page, truth)
 
 
-def _measured(config: Config, plan: Plan, reporter: Reporter, clock: Clock) -> Measured:
+def _measured(config: Config, plan: Plan, scratch: Scratch, reporter: Reporter, clock: Clock) -> Measured:
     try:
-        return measured_of(plan, keep=False, reporter=reporter, clock=clock)
+        return measured_of(plan, scratch=scratch, reporter=reporter, clock=clock)
     except InputError as error:
         if error.code != "file-not-found" or (run := _measured_run(config, plan.asked)) is None:
             raise

@@ -58,14 +58,14 @@ class PaidRun:
         the key is gone. Raises InputError (lost-key, file-not-found, damaged-measurement) where a resumed run's files
         are not what it left.
         """
-        if not self.measured:
-            self._seal(fingerprint, draw)
-        measurement, digest = read_measurement(self.folder.measurement, self._run.sealed or None)
+        known = self._seal(fingerprint, draw) if not self.measured else (self._run.sealed or None, None)
+        measurement, digest = read_measurement(self.folder.measurement, *known)
         self._ledger.measured(self.name, digest)
         self.folder.erase_key()
         return measurement
 
-    def _seal(self, fingerprint: str, draw: Draw) -> None:
+    def _seal(self, fingerprint: str, draw: Draw) -> tuple[str, Asked]:
+        """Draw the noise and seal the measurement; return the digest of its index, and what was asked."""
         if not self.folder.has_key:
             raise InputError(
                 "lost-key",
@@ -77,7 +77,7 @@ class PaidRun:
         noise = RunKey(key.derive("coco-opt noise", self._run.charge.digest, fingerprint))
         try:
             drawn = replace(draw(noise), receipt=self._run.receipt)
-            write_measurement(self.folder.measurement, drawn, private=True)
+            return write_measurement(self.folder.measurement, drawn, private=True), drawn.asked
         finally:
             noise.erase()
             key.erase()

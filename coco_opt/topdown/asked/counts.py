@@ -16,7 +16,7 @@ from coco_opt.operators import Grouping, Operator, identity
 from coco_opt.topdown.schema import Schema
 
 MAX_PEOPLE = 2**53  # sums of counts stay exact in float64 too
-BLOCK = 1 << 22  # cells of dense tables held at a time
+BLOCK = 1 << 19  # cells of dense tables, or answers, held at a time
 
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
