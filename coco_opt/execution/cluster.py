@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from coco_opt.errors import WorkerError
-from coco_opt.execution.elsewhere import Elsewhere, Part, run_part
+from coco_opt.execution.elsewhere import Elsewhere, Ended, Part, run_part
 
 SECONDS = 30
 """How long a running cluster may take to answer."""
@@ -39,25 +39,33 @@ class Dask(Elsewhere):
             for worker in client.nthreads()
         ]
 
-    def run(self, parts: Sequence[Part]) -> Iterator[int]:
-        """Run parts and yield the places of those that are done."""
+    def run(self, parts: Sequence[Part], ended: Ended) -> None:
+        """Run parts, and those that follow from one that has ended."""
         distributed = import_module("dask.distributed")
         client = self._connected()
-        # Names of their own: equal ones would be taken for work that is done already.
-        keys = [f"coco-opt-{parts[0].work.parent.name}-{part.place}-{os.urandom(6).hex()}" for part in parts]
-        futures = client.map(run_part, list(parts), key=keys, pure=False, retries=2)
-        places = {key: part.place for key, part in zip(keys, parts, strict=True)}
+        places: dict[Any, int] = {}
+
+        def submitted(more: Sequence[Part]) -> list[Any]:
+            # Names of their own: equal ones would be taken for work that is done already.
+            keys = [f"coco-opt-{part.work.parent.name}-{part.place}-{os.urandom(6).hex()}" for part in more]
+            futures: list[Any] = client.map(run_part, list(more), key=keys, pure=False, retries=2)
+            places.update(zip(futures, (part.place for part in more), strict=True))
+            return futures
+
         killed = False
         try:
             # That a task ended well says which result lies in its file: nothing is fetched from the worker.
-            for future in distributed.as_completed(futures, loop=client.loop):
+            running = distributed.as_completed(submitted(parts), loop=client.loop)
+            for future in running:
                 if future.status != "finished":
                     future.result()
-                yield places[future.key]
+                more = ended(places[future])
+                if more:
+                    running.update(submitted(more))
         except distributed.KilledWorker:
             killed = True
         finally:
-            client.cancel(futures)
+            client.cancel(list(places))
         if killed:
             raise WorkerError(
                 "Dask gave a task up whose workers died again and again: killed, or out of memory (use fewer "

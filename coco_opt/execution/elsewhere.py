@@ -14,11 +14,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from coco_opt.errors import CocoOptError, WorkerError
-from coco_opt.execution.executor import Done, Shared, check_workers, mapped_here
-from coco_opt.execution.handed import ByPath, read_value, write_value
+from coco_opt.execution.executor import Done, Found, Shared, check_workers
+from coco_opt.execution.handed import ByPath, Handed, read_value, write_value
 
 ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")
@@ -30,11 +30,16 @@ PREFIX = "coco-opt-work-"
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One task: the file of what is done with all items, the place of this item, and where its result goes."""
+    """One task: the file of what is done with some items, which of them this is, its place, where its result goes."""
 
     work: Path
+    item: int
     place: int
     result: Path
+
+
+Ended = Callable[[int], Sequence[Part]]
+"""Told the place of a part that is done; returns the parts that follow from it."""
 
 
 def run_part(part: Part) -> int:
@@ -43,7 +48,7 @@ def run_part(part: Part) -> int:
         work: ByPath[tuple[Callable[[Any], Any], Sequence[Any]]] = ByPath(part.work)
         task, items = work.value
         try:
-            outcome: tuple[Any, CocoOptError | None] = (task(items[part.place]), None)
+            outcome: tuple[Any, CocoOptError | None] = (task(items[part.item]), None)
         except CocoOptError as error:
             outcome = (None, error)
         write_value(part.result, outcome)
@@ -70,8 +75,8 @@ class Elsewhere(ABC):
         """Begin to start workers and have each call ``ready``, without waiting."""
 
     @abstractmethod
-    def run(self, parts: Sequence[Part]) -> Iterator[int]:
-        """Run parts in workers and yield the places of those that are done; each may be run more than once."""
+    def run(self, parts: Sequence[Part], ended: Ended) -> None:
+        """Run parts in workers, and those that follow from one that has ended; each may be run more than once."""
 
     @abstractmethod
     def stop(self) -> None:
@@ -94,36 +99,40 @@ class Elsewhere(ABC):
 
     @contextmanager
     def share(self, value: ValueT) -> Iterator[Shared[ValueT]]:
-        """Write a value to a file that workers map."""
+        """Hold a value here; a file that workers map is written where a task that names it is handed on."""
         path = self.folder / f"shared-{next(self._numbers)}"
-        _written(path, value)
         try:
-            yield ByPath(path)
+            yield Handed(value, path, _written)
         finally:
             path.unlink(missing_ok=True)
 
     def map(
-        self, task: Callable[[ItemT], ResultT], items: Sequence[ItemT], done: Done[ResultT] | None = None
+        self, task: Callable[[ItemT], ResultT], items: Sequence[ItemT], done: Done[ResultT, ItemT] | None = None
     ) -> list[ResultT]:
-        """Return the results of a task for all items, in their order; see ``Executor``. One item is run here."""
-        if len(items) < 2:
-            return mapped_here(task, items, done)
+        """Return the results of a task for all items, in the order of their places; see ``Executor``."""
+        found = Found(done)
+        items = found.here(task, items, alone=True)
+        if not items:
+            return found.results
         folder = self.folder / f"map-{next(self._numbers)}"
         folder.mkdir(mode=0o700)
+
+        def parts(of: Sequence[ItemT]) -> list[Part]:
+            places = [found.next_place() for _ in of]
+            work = folder / f"work-{places[0]}"
+            _written(work, (task, list(of)))
+            return [Part(work, item, place, folder / f"part-{place}") for item, place in enumerate(places)]
+
+        def ended(place: int) -> list[Part]:
+            value, failure = read_value(folder / f"part-{place}")
+            if failure is not None:
+                raise failure
+            more = found.tell(place, value)
+            return parts(more) if more else []
+
         try:
-            _written(folder / "work", (task, list(items)))
-            parts = [Part(folder / "work", place, folder / f"part-{place}") for place in range(len(items))]
-            found: dict[int, Any] = {}
-            for place in self.run(parts):
-                if place in found:
-                    continue
-                value, failure = read_value(parts[place].result)
-                if failure is not None:
-                    raise failure
-                found[place] = value
-                if done is not None:
-                    done(place, value)
-            return [cast(ResultT, found[place]) for place in range(len(items))]
+            self.run(parts(items), ended)
+            return found.results
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
@@ -18,8 +19,11 @@ ValueT_co = TypeVar("ValueT_co", covariant=True)
 _TASKS = 64  # at most,
 _A_WORKER = 8  # but so many each, where there are many workers
 
-Done = Callable[[int, ResultT], None]
-"""Told the place of an item and its result, once each, in the order they finish, by the thread that maps."""
+Done = Callable[[int, ResultT], Sequence[ItemT] | None]
+"""Told the place of an item and its result, once each, in the order they finish, by the thread that maps.
+
+Items that it returns are mapped too: work that became possible. Their places follow those of all items before them.
+"""
 
 
 class Shared(Protocol[ValueT_co]):
@@ -48,9 +52,9 @@ class Executor(Protocol):
         """Hold a value where all tasks find it, until the block ends."""
 
     def map(
-        self, task: Callable[[ItemT], ResultT], items: Sequence[ItemT], done: Done[ResultT] | None = None
+        self, task: Callable[[ItemT], ResultT], items: Sequence[ItemT], done: Done[ResultT, ItemT] | None = None
     ) -> list[ResultT]:
-        """Return the results of a task for all items, in their order.
+        """Return the results of a task for all items, in the order of their places.
 
         What the first item to fail raises ends the others. Raises WorkerError where workers die again and again.
         """
@@ -97,19 +101,22 @@ class Threads:
         yield Here(value)
 
     def map(
-        self, task: Callable[[ItemT], ResultT], items: Sequence[ItemT], done: Done[ResultT] | None = None
+        self, task: Callable[[ItemT], ResultT], items: Sequence[ItemT], done: Done[ResultT, ItemT] | None = None
     ) -> list[ResultT]:
-        """Return the results of a task for all items, in their order; see ``Executor``."""
-        if self.workers == 1 or len(items) < 2:
-            return mapped_here(task, items, done)
-        pool = ThreadPoolExecutor(min(self.workers, len(items)))
+        """Return the results of a task for all items, in the order of their places; see ``Executor``."""
+        found = Found(done)
+        items = found.here(task, items, alone=self.workers > 1)
+        if not items:
+            return found.results
+        pool = ThreadPoolExecutor(self.workers)
         try:
-            futures = {pool.submit(task, item): place for place, item in enumerate(items)}
-            for future in as_completed(futures):
-                future.result()
-                if done is not None:
-                    done(futures[future], future.result())
-            return [future.result() for future in futures]
+            running: dict[Future[ResultT], int] = {}
+            while items or running:
+                for item in items:
+                    running[pool.submit(task, item)] = found.next_place()
+                ended, _ = wait(running, return_when=FIRST_COMPLETED)
+                items = [more for future in ended for more in found.tell(running.pop(future), future.result())]
+            return found.results
         finally:
             pool.shutdown(cancel_futures=True)
 
@@ -136,16 +143,39 @@ class Count:
             self._progress(self._done, self._regions)
 
 
-def mapped_here(
-    task: Callable[[ItemT], ResultT], items: Sequence[ItemT], done: Done[ResultT] | None = None
-) -> list[ResultT]:
-    """Return the results of all items, one after the other in the calling thread."""
-    results = []
-    for place, item in enumerate(items):
-        results.append(task(item))
-        if done is not None:
-            done(place, results[-1])
-    return results
+class Found(Generic[ResultT, ItemT]):
+    """What a map has found so far, by the items' places, and what it is told of it."""
+
+    def __init__(self, done: Done[ResultT, ItemT] | None) -> None:
+        self._done, self._places = done, 0
+        self._found: dict[int, ResultT] = {}
+
+    def next_place(self) -> int:
+        """Return the place of one item more."""
+        self._places += 1
+        return self._places - 1
+
+    def tell(self, place: int, result: ResultT) -> Sequence[ItemT]:
+        """Take the result of an item, once, and return the items that follow from it."""
+        if place in self._found:
+            return ()
+        self._found[place] = result
+        return (None if self._done is None else self._done(place, result)) or ()
+
+    def here(self, task: Callable[[ItemT], ResultT], items: Sequence[ItemT], *, alone: bool) -> Sequence[ItemT]:
+        """Map items in the calling thread, all or, where they are to be ``alone``, while there is one; return the rest.
+
+        One item is done here sooner than elsewhere.
+        """
+        waiting = deque(items)
+        while len(waiting) == 1 or (waiting and not alone):
+            waiting.extend(self.tell(self.next_place(), task(waiting.popleft())))
+        return waiting
+
+    @property
+    def results(self) -> list[ResultT]:
+        """Return the results of all items, in the order of their places."""
+        return [self._found[place] for place in range(self._places)]
 
 
 def check_workers(workers: int) -> None:

@@ -11,6 +11,7 @@ import mmap
 import os
 import pickle
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
@@ -72,6 +73,20 @@ class ByPath(Generic[ValueT]):
     def value(self) -> ValueT:
         """Return the value; raise WorkerError where a worker does not see the file."""
         return cast(ValueT, _OPEN.value(self.path))
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Handed(Generic[ValueT]):
+    """A value of this process that other processes find in a file, which ``write`` makes when it is first pickled."""
+
+    value: ValueT
+    path: Path
+    write: Callable[[Path, object], None]
+
+    def __reduce__(self) -> tuple[type[ByPath[ValueT]], tuple[Path]]:
+        if not self.path.exists():
+            self.write(self.path, self.value)
+        return ByPath, (self.path,)
 
 
 class _Open:

@@ -6,14 +6,14 @@ import os
 import shutil
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import connection, get_context, parent_process
 from pathlib import Path
 
 from coco_opt.errors import WorkerError
-from coco_opt.execution.elsewhere import Elsewhere, Part, run_part
+from coco_opt.execution.elsewhere import Elsewhere, Ended, Part, run_part
 
 MOST_DEATHS = 3
 """Times that the workers of one map may die before it is given up."""
@@ -38,14 +38,12 @@ class Processes(Elsewhere):
         for _ in range(self.workers):
             pool.submit(ready)
 
-    def run(self, parts: Sequence[Part]) -> Iterator[int]:
-        """Run parts and yield the places of those that are done."""
+    def run(self, parts: Sequence[Part], ended: Ended) -> None:
+        """Run parts, and those that follow from one that has ended."""
         left, deaths = {part.place: part for part in parts}, 0
         while left:
             try:
-                for place in self._finished(list(left.values())):
-                    del left[place]
-                    yield place
+                self._finish(left, ended)
             except BrokenProcessPool:
                 self._abandon()
                 deaths += 1
@@ -55,13 +53,21 @@ class Processes(Elsewhere):
                         'script without if __name__ == "__main__":'
                     ) from None
 
-    def _finished(self, parts: Sequence[Part]) -> Iterator[int]:
+    def _finish(self, left: dict[int, Part], ended: Ended) -> None:
+        """Run the parts that are left, by place, and take out each that is done."""
         pool = self._opened()
-        running: set[Future[int]] = {pool.submit(run_part, part) for part in parts}
-        while running:
-            ended, running = wait(running, return_when=FIRST_COMPLETED)
-            for future in ended:
-                yield future.result()
+        running: set[Future[int]] = {pool.submit(run_part, part) for part in left.values()}
+        try:
+            while running:
+                done, running = wait(running, return_when=FIRST_COMPLETED)
+                for place in [future.result() for future in done]:
+                    more = {part.place: part for part in ended(place)}
+                    left.update(more)
+                    del left[place]
+                    running |= {pool.submit(run_part, part) for part in more.values()}
+        finally:
+            for future in running:
+                future.cancel()
 
     def stop(self) -> None:
         """End all workers at once, also those that are at work."""

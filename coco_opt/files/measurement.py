@@ -73,7 +73,7 @@ _PACKED_TYPES = {
     "differences": "binary",
     "wide": "binary",
 }
-_PACKED_ROWS = 1 << 20  # answers of the rows written, and read back, together
+_PACKED_ROWS = 1 << 18  # answers of the rows written, and read back, together
 # Of the rows read lately: whoever reads some regions reads their answers to one question after the other.
 _KEPT_BYTES = 1 << 25
 

@@ -5,28 +5,31 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from coco_opt.errors import InputError, Place
 from coco_opt.execution import Executor, Shared
-from coco_opt.execution.elsewhere import Elsewhere, Part, run_part
+from coco_opt.execution.elsewhere import Elsewhere, Ended, Part, run_part
 
 
 class ByFiles(Elsewhere):
-    """Hands everything on by path as processes do, and runs it here, last part first, every other part twice."""
+    """Hands everything on by path as processes do, and runs it here, latest part first, every other part twice."""
 
     name = "by files"
 
     def start(self, ready: Callable[[], object]) -> None:
         """Do nothing."""
 
-    def run(self, parts: Sequence[Part]) -> Iterator[int]:
-        for part in reversed(parts):
+    def run(self, parts: Sequence[Part], ended: Ended) -> None:
+        waiting = list(parts)
+        while waiting:
+            part = waiting.pop()
             for _ in range(1 + part.place % 2):
-                yield run_part(part)
+                run_part(part)
+            waiting += ended(part.place)
 
     def stop(self) -> None:
         """Do nothing."""
@@ -41,32 +44,50 @@ class Scaled:
 
 
 @dataclass(frozen=True)
+class Equals:
+    item: Any
+
+    def __call__(self, item: Any) -> bool:
+        return bool(item == self.item)
+
+
+@dataclass(frozen=True)
+class Splits:
+    """Of the tasks that split tables, those of some region or of later ones."""
+
+    region: int
+
+    def __call__(self, item: Any) -> bool:
+        return bool(item.regions.start >= self.region)
+
+
+@dataclass(frozen=True)
 class KillsOnce:
-    """Runs a task, but kills its process before one item, the first time that this comes up."""
+    """Runs a task, but kills its process before a chosen item, the first time that one comes up."""
 
     task: Callable[[Any], Any]
-    item: Any
+    chosen: Callable[[Any], bool]
     mark: Path
 
     def __call__(self, item: Any) -> Any:
-        if item == self.item and not self.mark.exists():
+        if self.chosen(item) and not self.mark.exists():
             self.mark.touch()
             os.kill(os.getpid(), signal.SIGKILL)
         return self.task(item)
 
 
 class Killing:
-    """An executor of which a worker is killed in the middle of its last map of several."""
+    """An executor of which a worker is killed in its last map of several: before a chosen item, or in the middle."""
 
-    def __init__(self, executor: Executor, folder: Path, maps: int) -> None:
-        self.executor, self.mark, self.left = executor, folder / "killed", maps
+    def __init__(self, executor: Executor, folder: Path, maps: int, chosen: Callable[[Any], bool] | None = None):
+        self.executor, self.mark, self.left, self.chosen = executor, folder / "killed", maps, chosen
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.executor, name)
 
     def map(self, task: Any, items: Sequence[Any], done: Any = None) -> list[Any]:
         self.left -= 1
-        used = task if self.left else KillsOnce(task, items[len(items) // 2], self.mark)
+        used = task if self.left else KillsOnce(task, self.chosen or Equals(items[len(items) // 2]), self.mark)
         return self.executor.map(used, items, done)
 
 

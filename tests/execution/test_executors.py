@@ -16,7 +16,17 @@ import pytest
 from coco_opt.errors import InputError, MissingPackageError, Place, WorkerError
 from coco_opt.execution import EXECUTORS, Executor, ExecutorRow, Threads, executor_row, executor_rows, open_executor
 from coco_opt.execution.handed import read_value, write_value
-from tests.execution.tasks import ByFiles, KillsOnce, Scaled, always_dies, breaks, fails_at_three, negated, pid_after
+from tests.execution.tasks import (
+    ByFiles,
+    Equals,
+    KillsOnce,
+    Scaled,
+    always_dies,
+    breaks,
+    fails_at_three,
+    negated,
+    pid_after,
+)
 
 NAMES = ("threads", "by files", "processes", "dask")
 
@@ -36,6 +46,29 @@ def test_results_come_in_order_and_each_is_told_once(executor: Executor) -> None
     assert sorted(told) == [(item, -item) for item in range(7)]
     assert executor.map(negated, [5], lambda *done: told.append(done)) == [-5]
     assert executor.map(negated, []) == []
+
+
+@pytest.mark.parametrize("first", [1, 3])
+def test_items_that_follow_from_others_are_mapped_too(executor: Executor, first: int) -> None:
+    told: list[int] = []
+
+    def halves(place: int, result: int) -> list[int]:
+        told.append(place)
+        return [-result // 2] * 2 if result <= -2 else []
+
+    found = executor.map(negated, [8] * first, halves)
+    assert sorted(told) == list(range(15 * first))
+    assert sorted(found) == sorted([-8, *[-4] * 2, *[-2] * 4, *[-1] * 8] * first)
+
+
+def test_what_being_told_raises_ends_the_map(executor: Executor) -> None:
+    def refuse(place: int, result: int) -> None:
+        raise InputError("negative-size", "is negative", Place("sizes.csv", place, "size"))
+
+    for items in (range(1), range(4)):
+        with pytest.raises(InputError, match="negative-size"):
+            executor.map(negated, items, refuse)
+    assert executor.map(negated, range(3)) == [0, -1, -2]
 
 
 def test_shared_values_reach_every_task_unchanged(executor: Executor) -> None:
@@ -58,7 +91,7 @@ def test_an_error_of_a_task_is_the_error_of_the_map_as_it_was(executor: Executor
 @pytest.mark.parametrize("name", ["processes", "dask"])
 def test_a_killed_worker_costs_its_task_a_second_run(name: str, tmp_path: Path) -> None:
     with open_executor(name, 2) as made:
-        task = KillsOnce(negated, 4, tmp_path / "killed")
+        task = KillsOnce(negated, Equals(4), tmp_path / "killed")
         assert made.map(task, range(9)) == [-item for item in range(9)]
         assert (tmp_path / "killed").exists()
 

@@ -23,7 +23,7 @@ from coco_opt.topdown.estimated.recursion import Checkpoint
 from coco_opt.topdown.invariants import RegionBounds
 from coco_opt.topdown.queries import parse_query
 from coco_opt.topdown.schema import Schema
-from tests.execution.tasks import ByFiles, Killing
+from tests.execution.tasks import ByFiles, Killing, Splits
 from tests.topdown.estimation import measured
 
 SCHEMA = Schema({"race": ["a", "b"], "age": ["minor", "adult"]})
@@ -162,8 +162,9 @@ def test_the_linear_stage_is_the_same_however_subtrees_are_cut(seed: int) -> Non
 
 
 KILLS = {
-    "a subtree's reading": (plain, TopdownMethod("full"), 1),
-    "the last level's splits": (bound, TopdownMethod("classic", implied="cuts"), 3),
+    "a subtree's reading": (plain, TopdownMethod("full"), 1, None),
+    "a subtree's splits": (plain, TopdownMethod("full"), 2, Splits(1)),
+    "the last level's splits": (bound, TopdownMethod("classic", implied="cuts"), 1, Splits(1 + 3)),
 }
 
 
@@ -174,12 +175,12 @@ def test_processes_and_dask_read_the_sealed_file_and_survive_a_kill(
     name: str, kill: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("coco_opt.files.measurement.DENSE", 0)  # so that answers stay in their file
-    made, method, maps = KILLS[kill]
+    made, method, maps, chosen = KILLS[kill]
     noisy = made(1)
     write_measurement(tmp_path / "sealed", noisy, private=True)
     sealed, _ = read_measurement(tmp_path / "sealed")
     with open_executor(name, 2) as executor:
-        killing: Executor = Killing(executor, tmp_path, maps)  # type: ignore[assignment]
+        killing: Executor = Killing(executor, tmp_path, maps, chosen)  # type: ignore[assignment]
         found = estimate_tables(sealed, method, executor=killing)
     assert (tmp_path / "killed").exists()
     assert same(estimate_tables(noisy, method), found)

@@ -100,7 +100,7 @@ def prepared(seed: int) -> tuple[SplitStep, LevelSplit, SparseTables, range]:
     whole = level_split(step, 2)
     assert whole is not None
     regions = tree.level_range(2)
-    return step, whole, SparseTables.of(tree.aggregate(tables)[regions.start : regions.stop]), range(len(regions))
+    return step, whole, SparseTables.of(tree.aggregate(tables)[regions.start : regions.stop]), regions
 
 
 @pytest.mark.usefixtures("batches")
@@ -115,7 +115,7 @@ def test_a_level_judges_tables_as_the_problems_do(monkeypatch: pytest.MonkeyPatc
         return split(self, step, problem)
 
     monkeypatch.setattr(LevelSplit, "_split", noted)
-    assert whole(step, above, parents)[0].counts.any()
+    assert whole(step, parents, above)[0].counts.any()
     level = kept[0]
     found, rested = whole.splitter.split_level(level)
     assert rested.any()

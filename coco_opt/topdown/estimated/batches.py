@@ -7,6 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from coco_opt.histograms import Hierarchy
+
 Ints = NDArray[np.int64]
 
 _NUMBERS = 1 << 21  # answers or cells of a batch, at most, but for a single region of more
@@ -19,12 +21,26 @@ def batch_size(numbers: int, workers: int) -> int:
     return _NUMBERS if workers == 1 else max(_LEAST_NUMBERS, min(_NUMBERS, numbers // (_A_WORKER * workers)))
 
 
-def batches(numbers: Ints, workers: int = 1) -> Iterator[range]:
-    """Yield consecutive places whose ``numbers`` int64[places] fit in memory together."""
-    work = np.cumsum(numbers)
-    size, start = batch_size(int(work[-1]), workers), 0
+def batches(numbers: Ints, size: int) -> Iterator[range]:
+    """Yield consecutive places whose ``numbers`` int64[places] are at most ``size`` together, or one place of more."""
+    work, start = np.cumsum(numbers), 0
     while start < work.size:
         most = size + (work[start - 1] if start else 0)
         stop = max(start + 1, int(np.searchsorted(work, most, side="right")))
         yield range(start, stop)
         start = stop
+
+
+def at_and_below(hierarchy: Hierarchy, numbers: Ints) -> list[Ints]:
+    """Return for each level how many numbers there are at and below its regions, int64[regions].
+
+    ``numbers`` int64[levels] are those of a single region.
+    """
+    found: list[Ints] = []
+    for level in range(hierarchy.levels - 1, -1, -1):
+        regions = hierarchy.level_range(level)
+        own = np.full(len(regions), int(numbers[level]), np.int64)
+        if found:
+            own += np.add.reduceat(found[-1], hierarchy.first_child[regions.start : regions.stop] - regions.stop)
+        found.append(own)
+    return found[::-1]

@@ -10,21 +10,18 @@ settle to its tolerance is left to the ordinary way, one region after the other;
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from time import perf_counter
 
 import numpy as np
 from numpy.typing import NDArray
 
-from coco_opt.histograms import Hierarchy
 from coco_opt.operators import Operator
 from coco_opt.problems.sparse_rows import SparseRows, stacked
 from coco_opt.problems.table_rounding import TableRounding
 from coco_opt.problems.table_rounding.level import LevelRounder, RoundingLevel
 from coco_opt.problems.topdown_split import TopdownSplit
 from coco_opt.problems.topdown_split.level import LevelSplitter, SplitLevel
-from coco_opt.topdown.estimated.batches import batches
 from coco_opt.topdown.estimated.rounding import nested
 from coco_opt.topdown.estimated.sparse_tables import SparseTables
 from coco_opt.topdown.estimated.step import SplitStep
@@ -89,34 +86,25 @@ class LevelSplit:
     turn: Ints
     known: ExactClasses | None = None
 
-    def batches(self, hierarchy: Hierarchy, above: SparseTables, workers: int = 1) -> Iterator[range]:
-        """Yield consecutive parents, counted in their level, whose numbers fit in memory together.
+    def __call__(self, step: SplitStep, parents: range, above: SparseTables) -> tuple[SparseTables, list[int]]:
+        """Return the children's whole tables of consecutive regions, and who of these are left to the ordinary way.
 
-        How parents are put together changes no answer.
+        ``above`` are the tables of these regions; how regions are put together changes no answer. The children of
+        those left have empty tables. Where nothing binds children but sums, an only child has its parent's table, and
+        of nobody come nobodies.
         """
-        regions = hierarchy.level_range(self.level)
-        children = np.diff(hierarchy.first_child[regions.start : regions.stop + 1])
-        return batches(children * np.maximum(np.diff(above.offsets), self.rows.shape[0]), workers)
-
-    def __call__(self, step: SplitStep, above: SparseTables, parents: range) -> tuple[SparseTables, list[int]]:
-        """Return the children's whole tables of consecutive parents, and who of these are left to the ordinary way.
-
-        The children of those left have empty tables. Where nothing binds children but sums, an only child has its
-        parent's table, and of nobody come nobodies.
-        """
-        hierarchy, first = step.measured.hierarchy, step.measured.hierarchy.level_range(self.level).start
-        bounds = hierarchy.first_child[first + parents.start : first + parents.stop + 1]
-        offsets = above.offsets[parents.start : parents.stop + 1]
-        people, only = np.diff(offsets) > 0, np.diff(bounds) == 1
+        hierarchy = step.measured.hierarchy
+        bounds = hierarchy.first_child[parents.start : parents.stop + 1]
+        people, only = np.diff(above.offsets) > 0, np.diff(bounds) == 1
         open_parents, forced = people & ~only, people & only
         left = np.zeros(len(parents), bool)
         if self.known is not None:
             exact = self.known.of_parents(bounds - hierarchy.level_range(self.level + 1).start)
             open_parents, forced, left = open_parents & exact, np.zeros_like(only), ~(open_parents & exact)
-        runs = [_only_children(above, parents, np.flatnonzero(forced), bounds)]
+        runs = [_only_children(above, np.flatnonzero(forced), bounds)]
         chosen = np.flatnonzero(open_parents)
         if chosen.size:
-            more, done = self._together(step, above, parents, chosen, bounds)
+            more, done = self._together(step, above, chosen, bounds)
             runs.append(more)
             left[chosen[~done]] = True
         region, cells, counts = (np.concatenate(each) for each in zip(*runs, strict=True))
@@ -124,10 +112,10 @@ class LevelSplit:
         return tables, [parents[at] for at in np.flatnonzero(left).tolist()]
 
     def _together(
-        self, step: SplitStep, above: SparseTables, parents: range, chosen: Ints, bounds: Ints
+        self, step: SplitStep, above: SparseTables, chosen: Ints, bounds: Ints
     ) -> tuple[Runs, NDArray[np.bool_]]:
         """Return the children's tables of the parents ``chosen`` from consecutive ones, and for which there are any."""
-        offsets = above.offsets[parents.start : parents.stop + 1]
+        offsets = above.offsets
         cells = np.concatenate([np.arange(offsets[at], offsets[at + 1]) for at in chosen])
         starts = np.concatenate([[0], np.cumsum(np.diff(offsets)[chosen])]).astype(np.int64)
         regions = np.concatenate([np.arange(bounds[at], bounds[at + 1]) for at in chosen])
@@ -204,9 +192,9 @@ class LevelSplit:
         return tables, settled
 
 
-def _only_children(above: SparseTables, parents: range, forced: Ints, bounds: Ints) -> Runs:
+def _only_children(above: SparseTables, forced: Ints, bounds: Ints) -> Runs:
     """Return the tables of some parents' only children: the parents' own."""
-    runs = [np.arange(above.offsets[parents[at]], above.offsets[parents[at] + 1]) for at in forced.tolist()]
+    runs = [np.arange(above.offsets[at], above.offsets[at + 1]) for at in forced.tolist()]
     each = np.concatenate([np.zeros(0, np.int64), *runs])
     region = np.repeat(bounds[forced] - bounds[0], [one.size for one in runs])
     return region, above.cells[each], above.counts[each]

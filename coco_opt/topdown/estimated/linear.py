@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from coco_opt.errors import ProblemError
 from coco_opt.histograms import Hierarchy
 from coco_opt.operators import Operator
-from coco_opt.topdown.estimated.batches import batch_size, batches
+from coco_opt.topdown.estimated.batches import at_and_below, batch_size, batches
 from coco_opt.topdown.estimated.normal_equations import NormalEquations
 from coco_opt.topdown.pooled import RegionAnswers
 
@@ -241,12 +241,12 @@ class UpwardPass:
         """
         hierarchy = self.measured.hierarchy
         asked = np.isfinite(self.own) @ np.array([query.operator.answers for query in self.measured.queries])
-        numbers = _at_and_below(hierarchy, asked)
+        numbers = at_and_below(hierarchy, asked)
         size = batch_size(int(numbers[0][0]), workers)
         small = [level for level, each in enumerate(numbers) if each.max() <= size]
         cut = min(small[0] if small else hierarchy.levels, max(0, hierarchy.levels - 2))
         first = hierarchy.level_range(cut).start
-        return [range(first + one.start, first + one.stop) for one in batches(numbers[cut], workers)]
+        return [range(first + one.start, first + one.stop) for one in batches(numbers[cut], size)]
 
     def below(self, tops: range) -> Summed:
         """Return the sums of the subtrees of consecutive regions of one level, from that level down: the task."""
@@ -307,18 +307,6 @@ def rows_of(hierarchy: Hierarchy, answers: RegionAnswers | None, regions: range)
         return None
     first = hierarchy.level_range(int(hierarchy.level[regions.start])).start
     return np.asarray(answers[regions.start - first : regions.stop - first])
-
-
-def _at_and_below(hierarchy: Hierarchy, asked: Ints) -> list[Ints]:
-    """Return for each level how many answers there are at and below its regions, int64[regions]."""
-    found: list[Ints] = []
-    for level in range(hierarchy.levels - 1, -1, -1):
-        regions = hierarchy.level_range(level)
-        own = np.full(len(regions), int(asked[level]), np.int64)
-        if found:
-            own += np.add.reduceat(found[-1], hierarchy.first_child[regions.start : regions.stop] - regions.stop)
-        found.append(own)
-    return found[::-1]
 
 
 def _stacked(parts: Sequence[NDArray[Any] | None]) -> NDArray[Any] | None:

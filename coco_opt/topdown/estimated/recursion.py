@@ -1,21 +1,25 @@
-"""The recursion from the root to the leaves: parents of a level are independent, levels follow each other.
+"""The recursion from the root to the leaves: once a region has its table, what lies below it depends on nothing else.
 
-Consecutive parents are the tasks of an executor: a task reads what is known of their children, splits and rounds.
-Failsafes are none, for their changes meet in the regions above.
+Consecutive regions of a level are the tasks of an executor, which split and round, and where their subtrees are small
+go on to the leaves. A task begins when its own regions have tables: no level waits for another. What tasks made is put
+together level by level, in order: a checkpoint says what is done down to its level, and nothing of what is below.
+Failsafes are no tasks, for their changes meet in the regions above.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from coco_opt.choices import Certificate
-from coco_opt.errors import ProblemError, SolverError
+from coco_opt.errors import ProblemError, SolverError, WorkerError
 from coco_opt.execution import Count, Executor, Shared, Threads, even_tasks
+from coco_opt.histograms import Hierarchy
+from coco_opt.topdown.estimated.batches import at_and_below, batch_size, batches
 from coco_opt.topdown.estimated.failsafe import NO_TABLES_FIT, Relaxation
 from coco_opt.topdown.estimated.level import LevelSplit, level_split
 from coco_opt.topdown.estimated.relaxed_split import relaxed_split, unsplit
@@ -26,7 +30,6 @@ from coco_opt.topdown.facts.cuts import Cut
 
 Ints = NDArray[np.int64]
 Progress = Callable[[int, int], None]
-ItemT = TypeVar("ItemT")
 
 _CHANGES = 50  # changed cells that a failsafe's record names
 
@@ -56,23 +59,46 @@ AfterLevel = Callable[[Checkpoint], None]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
+class Tops:
+    """Consecutive regions of one level and their whole tables: what a task begins with.
+
+    ``through`` says that it goes on to the leaves; else it splits these regions alone.
+    """
+
+    regions: range
+    tables: SparseTables
+    through: bool = False
+
+
+@dataclass(frozen=True, eq=False, slots=True)
 class Splits:
     """What a task made of some parents: their children's tables, why some have none, and what the run is to note.
 
-    The children of ``failures``, by their parents' regions, have empty tables here.
+    The children of ``failures``, by their parents' regions, have empty tables here. ``through`` says that the task
+    splits the other children, too.
     """
 
+    parents: range
     tables: SparseTables
     failures: tuple[tuple[int, Exception], ...]
     certificates: tuple[Certificate, ...]
     unproved: Unproved
     cuts: tuple[tuple[int, Cut], ...]
+    through: bool
 
     @classmethod
-    def of(cls, tables: SparseTables, own: SplitStep, failures: Sequence[tuple[int, Exception]] = ()) -> Splits:
+    def of(
+        cls,
+        parents: range,
+        tables: SparseTables,
+        own: SplitStep,
+        failures: Sequence[tuple[int, Exception]] = (),
+        *,
+        through: bool = False,
+    ) -> Splits:
         """Return what a task made by a step of its own."""
         cuts = () if own.cutting is None else own.cutting.sorted
-        return cls(tables, tuple(failures), own.solvers.certificates, own.unproved.value, cuts)
+        return cls(parents, tables, tuple(failures), own.solvers.certificates, own.unproved.value, cuts, through)
 
     def note(self, step: SplitStep) -> None:
         """Count into the run's step what the task's own step has counted."""
@@ -81,36 +107,64 @@ class Splits:
         if step.cutting is not None:
             step.cutting.resume(self.cuts)
 
+    def below(self, hierarchy: Hierarchy) -> Iterator[Tops]:
+        """Yield the children that have tables, consecutive ones together; none where they are leaves."""
+        children = _children(hierarchy, self.parents)
+        if not hierarchy.children(children.start):
+            return
+        at = children.start
+        for stop, after in [*(_ends(hierarchy.children(region)) for region, _ in self.failures), (children.stop,) * 2]:
+            if at < stop:
+                yield Tops(range(at, stop), self.tables.part(at - children.start, stop - children.start), self.through)
+            at = after
+
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Parents:
-    """The task to split consecutive parents of a level, the first of which is region ``first``.
+class Splitter:
+    """Splits any regions of a run; ``together`` [levels but the last] does those of a level at once, where it can."""
 
-    Those that can be are split together in compiled calls, if there is a ``LevelSplit``; the others one by one.
-    """
+    step: SplitStep
+    together: tuple[LevelSplit | None, ...]
 
-    step: Shared[SplitStep]
-    level: Shared[tuple[SparseTables, LevelSplit | None]]
-    first: int
+    @classmethod
+    def of(cls, step: SplitStep) -> Splitter:
+        """Prepare the splits of all levels."""
+        return cls(step, tuple(level_split(step, level) for level in range(step.measured.hierarchy.levels - 1)))
 
-    def __call__(self, parents: range) -> Splits:
-        """Split parents, counted in their level."""
-        own, (above, together) = self.step.value.fresh(), self.level.value
-        begin = own.children(self.first + parents.start).start
+    def __call__(self, tops: Tops) -> Splits:
+        """Split regions: those that can be in compiled calls, the others one by one."""
+        own, hierarchy = self.step.fresh(), self.step.measured.hierarchy
+        children, together = _children(hierarchy, tops.regions), self.together[int(hierarchy.level[tops.regions.start])]
         if together is None:
-            children = own.children(self.first + parents.stop - 1).stop - begin
-            found, left = SparseTables.empty(children, above.size), list(parents)
+            found, left = SparseTables.empty(len(children), tops.tables.size), list(tops.regions)
         else:
-            found, left = together(own, above, parents)
+            found, left = together(own, tops.regions, tops.tables)
         more, failures = dict[int, SparseTables](), list[tuple[int, Exception]]()
-        for place in left:
-            region = self.first + place
-            tables = _split(own, above, region, place)
-            if isinstance(tables, Exception):
-                failures.append((region, tables))
+        for region in left:
+            place = region - tops.regions.start
+            try:
+                tables = own.split(region, tops.tables.dense(place, place + 1)[0])
+            except (ProblemError, SolverError) as error:
+                failures.append((region, error))
             else:
-                more[own.children(region).start - begin] = tables
-        return Splits.of(found.with_parts(more), own, failures)
+                more[own.children(region).start - children.start] = SparseTables.of(tables)
+        return Splits.of(tops.regions, found.with_parts(more), own, failures, through=tops.through)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Descent:
+    """The task to split regions, and what comes of them where it goes through to the leaves; upper levels first."""
+
+    splitter: Shared[Splitter]
+
+    def __call__(self, tops: Tops) -> list[Splits]:
+        """Split regions."""
+        splitter, found, waiting = self.splitter.value, list[Splits](), deque([tops])
+        while waiting:
+            found.append(splitter(waiting.popleft()))
+            if tops.through:
+                waiting.extend(found[-1].below(splitter.step.measured.hierarchy))
+        return found
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -122,7 +176,7 @@ class LeavesAlone:
     def __call__(self, parents: Sequence[int | None]) -> Splits:
         """Fit the children of some regions; of None the root."""
         own = self.step.value.fresh()
-        return Splits.of(SparseTables.joined(_alone(own, region) for region in parents), own)
+        return Splits.of(range(0), SparseTables.joined(_alone(own, region) for region in parents), own)
 
 
 def top_down(
@@ -133,7 +187,7 @@ def top_down(
     after_level: AfterLevel | None = None,
     resume_from: Checkpoint | None = None,
 ) -> Checkpoint:
-    """Split every level in turn; the answer does not depend on the ``executor`` (default: this thread).
+    """Split all regions from the root on; the answer does not depend on the ``executor`` (default: this thread).
 
     ``progress`` is told the regions done and their number. Raises ProblemError or SolverError naming the region, and
     ProblemError for a checkpoint of another hierarchy or schema.
@@ -147,12 +201,12 @@ def top_down(
     counter = Count(step.measured.hierarchy.regions, progress)
     counter.add(sum(tables.regions for tables in done.tables))
     run_by = Threads() if executor is None else executor
-    with run_by.share(step) as shared:
-        for level in range(done.level + 1, step.measured.hierarchy.levels):
-            done = _level(step, shared, level, done, run_by, counter)
-            if after_level is not None:
-                after_level(done)
-    return done
+    levels = Levels(Splitter.of(step), done, run_by.workers, counter, after_level)
+    with run_by.share(levels.splitter) as shared:
+        run_by.map(Descent(shared), levels.begin(), levels.ended)
+    if levels.done.level < step.measured.hierarchy.levels - 1:
+        raise WorkerError(f"executor {run_by.name!r} left out items that followed from others: see Executor.map")
+    return levels.done
 
 
 def _check_fit(step: SplitStep, done: Checkpoint) -> None:
@@ -171,8 +225,10 @@ def bottom_up(step: SplitStep, *, executor: Executor | None = None, progress: Pr
     run_by = Threads() if executor is None else executor
     chunks = [parents[one.start : one.stop] for one in even_tasks(len(parents), run_by.workers)]
     with run_by.share(step) as shared:
-        leaves, _ = _mapped(step, LeavesAlone(shared), chunks, run_by, counter)
-    levels = [leaves]
+        found = run_by.map(LeavesAlone(shared), chunks, lambda _, splits: counter.add(splits.tables.regions))
+    for splits in found:
+        splits.note(step)
+    levels = [SparseTables.joined(splits.tables for splits in found)]
     for level in range(hierarchy.levels - 2, -1, -1):
         regions = hierarchy.level_range(level)
         levels.append(levels[-1].summed(hierarchy.first_child[regions.start : regions.stop] - regions.stop))
@@ -192,62 +248,105 @@ def _alone(step: SplitStep, region: int | None) -> SparseTables:
     raise _named(failure, step.name(region))
 
 
-def _split(step: SplitStep, above: SparseTables, region: int, place: int) -> SparseTables | Exception:
-    try:
-        return SparseTables.of(step.split(region, above.dense(place, place + 1)[0]))
-    except (ProblemError, SolverError) as error:
-        return error
+class Levels:
+    """Puts together what tasks make, level by level, and says which regions can be split next.
 
+    ``done`` is what is done up to the last level that all tasks before have made, with its failsafes.
+    """
 
-def _level(
-    step: SplitStep, shared: Shared[SplitStep], level: int, done: Checkpoint, executor: Executor, counter: Count
-) -> Checkpoint:
-    """Return the checkpoint with one level more."""
-    if level == 0:
-        root = _alone(step, None)
-        counter.add(1)
-        return _done(step, (root,), ())
-    above, together = step.measured.hierarchy.level_range(level - 1), level_split(step, level - 1)
-    if together is None:
-        batches = even_tasks(len(above), executor.workers)
-    else:
-        batches = list(together.batches(step.measured.hierarchy, done.tables[-1], executor.workers))
-    with executor.share((done.tables[-1], together)) as held:
-        below, failures = _mapped(step, Parents(shared, held, above.start), batches, executor, counter)
-    relaxed, tables, made = list(done.relaxed), list(done.tables), dict[int, SparseTables]()
-    # One after the other, in the order of the regions: their changes meet in the regions above.
-    for region, failure in failures:
-        children = step.children(region)
-        made[children.start - above.stop], tables, change = _failsafe(step, region, tables, failure)
-        if change.any():
-            relaxed.append(_relaxation(step, region, change))
-        counter.add(len(children))
-    return _done(step, (*tables, below.with_parts(made)), tuple(relaxed))
+    def __init__(
+        self, splitter: Splitter, done: Checkpoint, workers: int, counter: Count, after_level: AfterLevel | None
+    ) -> None:
+        self.splitter, self.done = splitter, done
+        self._step, self._hierarchy = splitter.step, splitter.step.measured.hierarchy
+        self._counter, self._after_level = counter, after_level
+        self._made: list[list[Splits]] = [[] for _ in splitter.together]
+        self._left = [len(self._hierarchy.level_range(level)) for level in range(len(self._made))]
+        answers = sum(query.operator.answers for query in self._step.measured.queries)
+        width = max(answers, self._step.measured.schema.size)
+        self._numbers = at_and_below(self._hierarchy, np.full(self._hierarchy.levels, width))
+        self._sizes = [self._size(level, workers) for level in range(len(self._made))]
+
+    def _size(self, level: int, workers: int) -> int:
+        """Return how many numbers a task of a level's regions may have at and below them."""
+        numbers = self._numbers[level]
+        if self.splitter.together[level] is not None:
+            return batch_size(int(numbers.sum()), workers)
+        return int(numbers.sum()) // len(even_tasks(numbers.size, workers))
+
+    def begin(self) -> list[Tops]:
+        """Return the first tasks."""
+        if self.done.level < 0:
+            root = _alone(self._step, None)
+            self._counter.add(1)
+            self._finish((root,), ())
+        if self.done.level == len(self._made):
+            return []
+        return self._tasks([Tops(self._hierarchy.level_range(self.done.level), self.done.tables[-1])])
+
+    def ended(self, _: int, found: Sequence[Splits]) -> list[Tops]:
+        """Take what a task made, finish the levels that are whole with it, and return the tasks that follow."""
+        ready: list[Tops] = []
+        for splits in found:
+            level = int(self._hierarchy.level[splits.parents.start])
+            self._made[level].append(splits)
+            self._left[level] -= len(splits.parents)
+            waiting = sum(len(self._step.children(region)) for region, _ in splits.failures)
+            self._counter.add(splits.tables.regions - waiting)
+            if not splits.through:
+                ready += splits.below(self._hierarchy)
+        while self.done.level < len(self._made) and not self._left[self.done.level]:
+            ready += self._next_level()
+        return self._tasks(ready)
+
+    def _tasks(self, ready: Iterable[Tops]) -> list[Tops]:
+        """Return regions cut into tasks, the largest first."""
+        found = []
+        for tops in ready:
+            level = int(self._hierarchy.level[tops.regions.start])
+            at = tops.regions.start - self._hierarchy.level_range(level).start
+            numbers = self._numbers[level][at : at + len(tops.regions)]
+            # Where some regions are split one by one, progress and checkpoints do not wait for all that is below.
+            compiled, most = None not in self.splitter.together[level:], self._sizes[level]
+            for part in batches(numbers, most):
+                size = int(numbers[part.start : part.stop].sum())
+                tables = tops.tables.part(part.start, part.stop)
+                found.append((size, Tops(tops.regions[part.start : part.stop], tables, compiled and size <= most)))
+        # Those of about one size in the regions' order, in which answers lie in their file.
+        return [tops for _, tops in sorted(found, key=lambda one: -one[0].bit_length())]
+
+    def _next_level(self) -> list[Tops]:
+        """Finish the next level, all of whose regions' parents are split or have failed; return who got tables here."""
+        made = sorted(self._made[self.done.level], key=lambda one: one.parents.start)
+        self._made[self.done.level] = []
+        for splits in made:
+            splits.note(self._step)
+        begin = self._hierarchy.level_range(self.done.level + 1).start
+        relaxed, tables, more = list(self.done.relaxed), list(self.done.tables), dict[int, SparseTables]()
+        # One after the other, in the order of the regions: their changes meet in the regions above.
+        failures = [failed for splits in made for failed in splits.failures]
+        for region, failure in failures:
+            children = self._step.children(region)
+            more[children.start - begin], tables, change = _failsafe(self._step, region, tables, failure)
+            if change.any():
+                relaxed.append(_relaxation(self._step, region, change))
+            self._counter.add(len(children))
+        below = SparseTables.joined(splits.tables for splits in made).with_parts(more)
+        self._finish((*tables, below), tuple(relaxed))
+        if self.done.level == len(self._made):
+            return []
+        return [Tops(range(begin + at, begin + at + own.regions), own) for at, own in more.items()]
+
+    def _finish(self, tables: tuple[SparseTables, ...], relaxed: tuple[Relaxation, ...]) -> None:
+        self.done = _done(self._step, tables, relaxed)
+        if self._after_level is not None:
+            self._after_level(self.done)
 
 
 def _done(step: SplitStep, tables: tuple[SparseTables, ...], relaxed: tuple[Relaxation, ...]) -> Checkpoint:
     core = None if step.core is None else step.core.levels[-1]
     cuts = () if step.cutting is None else step.cutting.sorted
     return Checkpoint(tables, relaxed, step.unproved.value, core, cuts)
-
-
-def _mapped(
-    step: SplitStep,
-    task: Callable[[ItemT], Splits],
-    items: Sequence[ItemT],
-    executor: Executor,
-    counter: Count,
-) -> tuple[SparseTables, list[tuple[int, Exception]]]:
-    """Return the tables of all items and the failures, and note what their tasks counted, in the items' order."""
-
-    def done(_: int, splits: Splits) -> None:
-        waiting = sum(len(step.children(region)) for region, _ in splits.failures)
-        counter.add(splits.tables.regions - waiting)
-
-    found = executor.map(task, items, done)
-    for splits in found:
-        splits.note(step)
-    return SparseTables.joined(one.tables for one in found), [failed for one in found for failed in one.failures]
 
 
 def _failsafe(
@@ -288,6 +387,15 @@ def _with_change(
         at = one - int(hierarchy.level_start[level])
         changed[level] = changed[level].changed(at, changed[level].dense(at, at + 1)[0] + change)
     return changed
+
+
+def _children(hierarchy: Hierarchy, regions: range) -> range:
+    """Return the children of consecutive regions of one level."""
+    return range(hierarchy.children(regions[0]).start, hierarchy.children(regions[-1]).stop)
+
+
+def _ends(regions: range) -> tuple[int, int]:
+    return regions.start, regions.stop
 
 
 def _named(error: Exception, name: str) -> ProblemError | SolverError:

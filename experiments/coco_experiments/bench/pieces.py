@@ -24,8 +24,8 @@ from coco_experiments.topdown.census import CONFIG, MadeCensus, config_text
 from coco_experiments.topdown.data import large_schema
 from coco_opt.config import load_config
 from coco_opt.execution import Shared
-from coco_opt.execution.elsewhere import Part
-from coco_opt.execution.handed import ByPath
+from coco_opt.execution.elsewhere import Ended, Part
+from coco_opt.execution.handed import Handed
 from coco_opt.execution.processes import Processes
 from coco_opt.files.measurement import PACKED, read_measurement
 from coco_opt.releases import measure
@@ -49,18 +49,26 @@ class Weighed(Processes):
 
     @contextmanager
     def share(self, value: ValueT) -> Iterator[Shared[ValueT]]:
-        """Share a value, and count its file once: processes of a machine map the same."""
+        """Share a value, and count its file once, if it was handed on: processes of a machine map the same."""
         with super().share(value) as shared:
-            assert isinstance(shared, ByPath)
-            self.handed += shared.path.stat().st_size
             yield shared
+            assert isinstance(shared, Handed)
+            self.handed += shared.path.stat().st_size if shared.path.exists() else 0
 
-    def run(self, parts: Sequence[Part]) -> Iterator[int]:
-        """Run parts, and count the file of their items and those of their results."""
-        self.handed += parts[0].work.stat().st_size
-        for place in super().run(parts):
-            self.returned += parts[place].result.stat().st_size
-            yield place
+    def run(self, parts: Sequence[Part], ended: Ended) -> None:
+        """Run parts, and count the files of their items and those of their results."""
+        results: dict[int, Path] = {}
+
+        def counted(more: Sequence[Part]) -> Sequence[Part]:
+            results.update((part.place, part.result) for part in more)
+            self.handed += sum(path.stat().st_size for path in {part.work for part in more})
+            return more
+
+        def weighed(place: int) -> Sequence[Part]:
+            self.returned += results[place].stat().st_size
+            return counted(ended(place))
+
+        super().run(counted(parts), weighed)
 
 
 def write_large(folder: Path, blocks: int) -> None:
