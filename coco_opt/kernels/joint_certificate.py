@@ -17,6 +17,7 @@ from coco_opt.kernels.compile import compiled
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
 
 
 @compiled
@@ -30,15 +31,24 @@ def add_upward(first_child: Ints, table: Any) -> None:
 
 
 @compiled
+def path_sum(parent: Ints, v: int, prices: Floats, total: Floats) -> None:
+    """Write the sums of prices over the regions strictly above v into total (n,)."""
+    for i in range(total.size):
+        total[i] = 0.0
+    up = parent[v]
+    while up >= 0:
+        row = prices[up]
+        for i in range(total.size):
+            total[i] += row[i]
+        up = parent[up]
+
+
+@compiled
 def path_sums(parent: Ints, regions: Ints, prices: Floats) -> Floats:
     """Return, for some regions, the sums of prices over those strictly above; O(regions x cells x depth)."""
-    total = np.zeros((regions.size, prices.shape[1]))
+    total = np.empty((regions.size, prices.shape[1]))
     for k in range(regions.size):
-        up = parent[regions[k]]
-        while up >= 0:
-            for i in range(prices.shape[1]):
-                total[k, i] += prices[up, i]
-            up = parent[up]
+        path_sum(parent, regions[k], prices, total[k])
     return total
 
 
@@ -68,3 +78,80 @@ def leaves_gap(x: Floats, t: Floats, top: Floats) -> float:
     for v in range(x.shape[0]):
         total += order_gap(x[v], t[v], top[v])
     return total
+
+
+@compiled
+def path_gap(x: Floats, above: Floats, s: Floats, top: float) -> float:
+    """Return ``order_gap`` of a row under its own prices s and the sums of those above it, to which it adds them."""
+    for i in range(s.size):
+        above[i] += s[i]
+    return order_gap(x, above, top)
+
+
+@compiled
+def absolute_gap(x: Floats, y: Floats, w: float, s: Floats) -> float:
+    """Return what the prices of a row leave of its loss for p = 1: the sum of w |x - y| - s (x - y)."""
+    total = 0.0
+    for i in range(x.size):
+        off = x[i] - y[i]
+        total += w * abs(off) - s[i] * off
+    return total
+
+
+@compiled
+def squares_gap(x: Floats, y: Floats, w: float, s: Floats) -> float:
+    """Return what the prices of a row leave of its loss for p = 2: the sum of w (x - y - s / 2 w)^2."""
+    total, half = 0.0, 0.5 / w if w > 0.0 else 0.0
+    for i in range(x.size):
+        off = x[i] - y[i] - half * s[i]
+        total += off * off
+    return w * total
+
+
+@compiled
+def gaps_absolute(
+    parent: Ints, regions: Ints, ends: Bools, y: Floats, w: Floats, top: Floats, prices: Floats, x: Floats, gaps: Floats
+) -> None:
+    """Write into gaps (all regions,) what prices (all regions, n) leave of some rows x for p = 1.
+
+    Where ``ends`` says so a row's path ends: it pays for the order of all that lies below.
+    """
+    above = np.empty(y.shape[1])
+    for v in regions:
+        gaps[v] = absolute_gap(x[v], y[v], w[v], prices[v])
+        if ends[v]:
+            path_sum(parent, v, prices, above)
+            gaps[v] += path_gap(x[v], above, prices[v], top[v])
+
+
+@compiled
+def gaps_squares(
+    parent: Ints, regions: Ints, ends: Bools, y: Floats, w: Floats, top: Floats, prices: Floats, x: Floats, gaps: Floats
+) -> None:
+    """Do for p = 2 what ``gaps_absolute`` does for p = 1."""
+    above = np.empty(y.shape[1])
+    for v in regions:
+        gaps[v] = squares_gap(x[v], y[v], w[v], prices[v])
+        if ends[v]:
+            path_sum(parent, v, prices, above)
+            gaps[v] += path_gap(x[v], above, prices[v], top[v])
+
+
+@compiled
+def distances(x: Floats, y: Floats) -> Floats:
+    """Return each row's sum of absolute differences."""
+    far = np.zeros(x.shape[0])
+    for v in range(x.shape[0]):
+        for i in range(x.shape[1]):
+            far[v] += abs(x[v, i] - y[v, i])
+    return far
+
+
+@compiled
+def squared_distances(x: Floats, y: Floats) -> Floats:
+    """Return each row's sum of squared differences."""
+    far = np.zeros(x.shape[0])
+    for v in range(x.shape[0]):
+        for i in range(x.shape[1]):
+            far[v] += (x[v, i] - y[v, i]) ** 2
+    return far

@@ -10,14 +10,12 @@ a + s are least wherever the row rises; they are completed cell by cell through 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-
 import numpy as np
 from numpy.typing import NDArray
 
 from coco_opt.kernels.compile import ZERO, compiled
 from coco_opt.kernels.heap import pop, push
+from coco_opt.kernels.joint_certificate import absolute_gap, path_gap, path_sum, squares_gap
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -167,57 +165,58 @@ def prices_absolute(
 
 
 @compiled
-def tighten_absolute(begin: int, end: int, y: Floats, w: Floats, top: Floats, above: Floats, s: Floats) -> None:
-    """Replace the prices s (leaves, n) of leaves begin:end by the best ones for p = 1 under the prices ``above``."""
-    n = y.shape[1]
-    z, at, weight = np.empty(n), np.empty(n), np.empty(n)
-    least, most = np.empty(n + 1), np.empty(n + 1)
-    for v in range(begin, end):
-        fit_absolute(y[v], above[v], w[v], top[v], z, at, weight)
-        prices_absolute(z, y[v], above[v], w[v], top[v], s[v], least, most)
+def _tighten_squares(y: Floats, above: Floats, w: float, top: float, s: Floats, values: Floats, counts: Ints) -> None:
+    """Write the best prices of a leaf for p = 2 into s (n,); a weight of zero gives zeros."""
+    if w == 0.0:
+        for i in range(s.size):
+            s[i] = 0.0
+        return
+    block = -1
+    for i in range(y.size):
+        value, count = y[i] - above[i] / (2.0 * w), 1
+        while block >= 0 and values[block] >= value:
+            together = counts[block] + count
+            value += (values[block] - value) * (counts[block] / together)
+            count = together
+            block -= 1
+        block += 1
+        values[block], counts[block] = value, count
+    at = 0
+    for k in range(block + 1):
+        value = min(max(values[k], 0.0), top)
+        for i in range(at, at + counts[k]):
+            s[i] = 2.0 * w * (value - y[i])
+        at += counts[k]
 
 
 @compiled
-def tighten_squares(begin: int, end: int, y: Floats, w: Floats, top: Floats, above: Floats, s: Floats) -> None:
-    """Replace the prices s (leaves, n) of leaves begin:end by the best ones for p = 2; weights zero give zero."""
+def tighten_absolute(
+    parent: Ints, regions: Ints, y: Floats, w: Floats, top: Floats, prices: Floats, x: Floats, gaps: Floats
+) -> None:
+    """Replace the prices (all regions, n) of some regions by the best ones for p = 1 under those above.
+
+    Writes into gaps (all regions,) what rows x of theirs leave; x without rows asks for the prices alone.
+    """
     n = y.shape[1]
-    values, counts = np.empty(n), np.empty(n, np.int64)
-    for v in range(begin, end):
-        if w[v] == 0.0:
-            s[v] = 0.0
-            continue
-        block = -1
-        for i in range(n):
-            value, count = y[v, i] - above[v, i] / (2.0 * w[v]), 1
-            while block >= 0 and values[block] >= value:
-                together = counts[block] + count
-                value += (values[block] - value) * (counts[block] / together)
-                count = together
-                block -= 1
-            block += 1
-            values[block], counts[block] = value, count
-        at = 0
-        for k in range(block + 1):
-            value = min(max(values[k], 0.0), top[v])
-            for i in range(at, at + counts[k]):
-                s[v, i] = 2.0 * w[v] * (value - y[v, i])
-            at += counts[k]
+    above, z, at, weight = np.empty(n), np.empty(n), np.empty(n), np.empty(n)
+    least, most = np.empty(n + 1), np.empty(n + 1)
+    for v in regions:
+        path_sum(parent, v, prices, above)
+        fit_absolute(y[v], above, w[v], top[v], z, at, weight)
+        prices_absolute(z, y[v], above, w[v], top[v], prices[v], least, most)
+        if x.shape[0] > 0:
+            gaps[v] = absolute_gap(x[v], y[v], w[v], prices[v]) + path_gap(x[v], above, prices[v], top[v])
 
 
-def tighten(
-    kernel: Callable[[int, int, Floats, Floats, Floats, Floats, Floats], None],
-    y: Floats,
-    w: Floats,
-    top: Floats,
-    above: Floats,
-    threads: int,
-) -> Floats:
-    """Return the leaves' best prices (leaves, n) by one of the kernels above, leaves split over threads."""
-    s = np.empty_like(y)
-    cuts = [len(y) * k // max(threads, 1) for k in range(max(threads, 1) + 1)]
-    if threads <= 1:
-        kernel(0, len(y), y, w, top, above, s)
-        return s
-    with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(lambda k: kernel(cuts[k], cuts[k + 1], y, w, top, above, s), range(threads)))
-    return s
+@compiled
+def tighten_squares(
+    parent: Ints, regions: Ints, y: Floats, w: Floats, top: Floats, prices: Floats, x: Floats, gaps: Floats
+) -> None:
+    """Do for p = 2 what ``tighten_absolute`` does for p = 1."""
+    n = y.shape[1]
+    above, values, counts = np.empty(n), np.empty(n), np.empty(n, np.int64)
+    for v in regions:
+        path_sum(parent, v, prices, above)
+        _tighten_squares(y[v], above, w[v], top[v], prices[v], values, counts)
+        if x.shape[0] > 0:
+            gaps[v] = squares_gap(x[v], y[v], w[v], prices[v]) + path_gap(x[v], above, prices[v], top[v])

@@ -1,4 +1,4 @@
-"""One round of alternating directions for a hierarchy of cumulative tables, on blocks of rows or of cells.
+"""Alternating directions for a hierarchy of cumulative tables: its parts, on blocks of rows or of cells.
 
 Copies of the table are made equal: ``m``, monotone within its region's bounds; for p = 1 also ``u``, near the noisy
 answers; and ``x``, in which parents are the sums of their children. With duals folded in (``c = x + scaled dual``,
@@ -9,7 +9,8 @@ as in Douglas-Rachford splitting) a round is
 * ``reconcile``: x = the table of sums nearest to the reflected copies, two passes over the tree with constants that
   do not depend on the cell (Hay et al. 2010, Theorem 3, for unequal weights); then ``c += step (x - copy)``.
 
-The first runs over rows and the second over cells, so both split over threads without changing a single bit.
+The first runs over rows and the second over cells, so both split over threads without changing a single bit. Rounds
+from single sizes are taken by ``joint_rows``, which does a row's parts at once; from buckets by ``reconcile_squares``.
 """
 
 from __future__ import annotations
@@ -133,7 +134,7 @@ def reconcile_squares(
     m: Floats,
     width: int,
 ) -> None:
-    """Take the second half of a round for p = 2 on cells begin:end, ``width`` at a time."""
+    """Take the second half of a round of copies c and m on cells begin:end, ``width`` at a time."""
     n = c.shape[0]
     for left in range(begin, end, width):
         right = min(left + width, end)
@@ -148,47 +149,3 @@ def reconcile_squares(
             row, folded, flat = x[v], c[v, left:right], m[v, left:right]
             for i in range(right - left):
                 folded[i] += step * (row[i] - flat[i])
-
-
-@compiled
-def reconcile_absolute(
-    first_child: Ints,
-    parent: Ints,
-    own: Floats,
-    share: Floats,
-    step: float,
-    begin: int,
-    end: int,
-    c: Floats,
-    m: Floats,
-    near: Floats,
-    y: Floats,
-    reach: Floats,
-    width: int,
-) -> None:
-    """Take the second half of a round for p = 1 on cells begin:end.
-
-    ``near`` is the folded copy of u = y + soft threshold of (near - y) by reach_v, the weight over the penalty. The
-    threshold is written without branches, for vector instructions, and taken twice: reading u back costs more.
-    """
-    n = c.shape[0]
-    for left in range(begin, end, width):
-        right = min(left + width, end)
-        x, below = np.empty((n, right - left)), np.zeros((n, right - left))
-        for v in range(n - 1, -1, -1):
-            row, flat, far = x[v], m[v, left:right], reach[v]
-            folded, loose, noisy = c[v, left:right], near[v, left:right], y[v, left:right]
-            for i in range(right - left):
-                off = loose[i] - noisy[i]
-                u = loose[i] - 0.5 * (abs(off + far) - abs(off - far))
-                row[i] = u + flat[i] - 0.5 * (loose[i] + folded[i])
-            _add_up(first_child, parent, own, x, below, v)
-        for v in range(n):
-            _hand_down(first_child, parent, share, x, below, v)
-            row, flat, far = x[v], m[v, left:right], reach[v]
-            folded, loose, noisy = c[v, left:right], near[v, left:right], y[v, left:right]
-            for i in range(right - left):
-                off = loose[i] - noisy[i]
-                u = loose[i] - 0.5 * (abs(off + far) - abs(off - far))
-                folded[i] += step * (row[i] - flat[i])
-                loose[i] += step * (row[i] - u)

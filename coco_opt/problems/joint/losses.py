@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -21,26 +22,23 @@ class JointL1(JointFit):
 
     def losses(self, x: NDArray[Any]) -> FloatArray:
         """Return each region's weight times the sum of its absolute residuals (regions,)."""
-        losses: FloatArray = np.abs(x - self.y).sum(axis=1) * self.weights
-        return losses
+        from coco_opt.kernels import joint_certificate
+
+        return joint_certificate.distances(np.ascontiguousarray(x, dtype=np.float64), self.y) * self.weights
 
     def _slopes(self, residual: FloatArray) -> FloatArray:
         slopes: FloatArray = self.weights[:, None] * np.sign(residual)
         return slopes
 
-    def _limited(self, prices: FloatArray) -> FloatArray:
-        limited: FloatArray = np.clip(prices, -self.weights[:, None], self.weights[:, None])
+    def _limited(self, prices: FloatArray, out: FloatArray | None = None) -> FloatArray:
+        limited: FloatArray = np.clip(prices, -self.weights[:, None], self.weights[:, None], out=out)
         return limited
 
-    def _loss_gap(self, residual: FloatArray, prices: FloatArray) -> float:
-        return float((self.weights[:, None] * np.abs(residual) - prices * residual).sum())
+    @property
+    def _kernels(self) -> tuple[Callable[..., None], Callable[..., None]]:
+        from coco_opt.kernels import joint_certificate, joint_leaves
 
-    def _best_leaves(
-        self, rows: FloatArray, weights: FloatArray, top: FloatArray, above: FloatArray, threads: int
-    ) -> FloatArray:
-        from coco_opt.kernels import joint_leaves
-
-        return joint_leaves.tighten(joint_leaves.tighten_absolute, rows, weights, top, above, threads)
+        return joint_certificate.gaps_absolute, joint_leaves.tighten_absolute
 
     def formulate(self, form: type[LinearProgram]) -> Formulation[NDArray[Any], FloatArray]:
         """Write the linear program in the parts of the residual x - y = q - r, q and r >= 0, at cost w (q + r)."""
@@ -60,25 +58,23 @@ class JointL2(JointFit):
 
     def losses(self, x: NDArray[Any]) -> FloatArray:
         """Return each region's weight times the sum of its squared residuals (regions,)."""
-        losses: FloatArray = np.square(x - self.y).sum(axis=1) * self.weights
-        return losses
+        from coco_opt.kernels import joint_certificate
+
+        return joint_certificate.squared_distances(np.ascontiguousarray(x, dtype=np.float64), self.y) * self.weights
 
     def _slopes(self, residual: FloatArray) -> FloatArray:
         return 2.0 * self.weights[:, None] * residual
 
-    def _limited(self, prices: FloatArray) -> FloatArray:
-        return np.where(self.weights[:, None] > 0.0, prices, 0.0)
+    def _limited(self, prices: FloatArray, out: FloatArray | None = None) -> FloatArray:
+        limited = prices.copy() if out is None else out
+        limited[self.weights == 0.0] = 0.0
+        return limited
 
-    def _loss_gap(self, residual: FloatArray, prices: FloatArray) -> float:
-        half = np.divide(0.5, self.weights, out=np.zeros(self.weights.size), where=self.weights > 0.0)
-        return float(np.square(residual - half[:, None] * prices).sum(axis=1) @ self.weights)
+    @property
+    def _kernels(self) -> tuple[Callable[..., None], Callable[..., None]]:
+        from coco_opt.kernels import joint_certificate, joint_leaves
 
-    def _best_leaves(
-        self, rows: FloatArray, weights: FloatArray, top: FloatArray, above: FloatArray, threads: int
-    ) -> FloatArray:
-        from coco_opt.kernels import joint_leaves
-
-        return joint_leaves.tighten(joint_leaves.tighten_squares, rows, weights, top, above, threads)
+        return joint_certificate.gaps_squares, joint_leaves.tighten_squares
 
     def formulate(self, form: type[LinearProgram]) -> Formulation[NDArray[Any], FloatArray]:
         """Write the quadratic program in the residuals x - y of all cells."""

@@ -22,7 +22,8 @@ measured tells apart have the same T and are added up first (``frontier``).
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -33,6 +34,9 @@ from coco_opt.forms import FloatArray
 from coco_opt.problems.joint.data import checked_groups, checked_table, checked_weights
 from coco_opt.problems.joint.tables import CumulativeTables
 from coco_opt.problems.tree.data import Tree
+
+_PART = 16  # regions of the frontier that a task tightens, and
+_AT_ONCE = 16  # tasks until it is asked whether the gap is above enough
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -102,6 +106,8 @@ class JointFit(CumulativeTables):
 
     def expand(self, rows: FloatArray, keep: NDArray[np.int64]) -> FloatArray:
         """Return rows of the kept regions with those below them, each in proportion to its groups."""
+        if keep.size == self.tree.nodes:
+            return rows
         table = np.zeros(self.y.shape)
         table[keep] = rows
         for v in np.setdiff1d(np.arange(self.tree.nodes), keep):
@@ -136,46 +142,64 @@ class JointFit(CumulativeTables):
 
     def gap(self, x: NDArray[Any], multipliers: FloatArray) -> float:
         """Return the certified gap of the module docstring."""
-        from coco_opt.kernels import joint_certificate
-
-        frontier = self.frontier
-        values, prices = np.asarray(x, dtype=np.float64), self._limited(multipliers)
-        paths = joint_certificate.path_sums(self.tree.parent, frontier, prices) + prices[frontier]
-        order = joint_certificate.leaves_gap(values[frontier], paths, self.groups[frontier].astype(np.float64))
-        return self._loss_gap(values - self.y, prices) + float(order)
+        everywhere, ends = np.arange(self.tree.nodes), np.zeros(self.tree.nodes, np.bool_)
+        ends[self.frontier] = True
+        return float(self._gaps(x, self._limited(multipliers), everywhere, ends).sum())
 
     @property
     def resolution(self) -> float:
         """Return what the rounding of suffix sums of prices costs: each is off by their digits, all groups pay."""
         eps, depth = float(np.finfo(np.float64).eps), 1 + int(np.log2(self.tree.nodes))
-        price = float(self._slopes(np.ones(self.y.shape)).max(initial=0.0))
+        price = float(self._slopes(np.ones((self.tree.nodes, 1))).max(initial=0.0))
         return float(eps * self.y.shape[1] * depth * price * float(self.groups[0]))
 
-    def tightened(self, prices: FloatArray, threads: int = 1) -> FloatArray:
-        """Return valid prices whose part at the frontier is the best for those above; threads do not change it."""
-        from coco_opt.kernels import joint_certificate
+    def tightened(self, prices: FloatArray) -> FloatArray:
+        """Return valid prices whose part at the frontier is the best for those above."""
+        best = self._limited(prices)
+        self._tighten(self.frontier, best, np.zeros((0, self.y.shape[1])), np.zeros(self.tree.nodes))
+        return best
 
-        prices = self._limited(prices)
-        frontier = self.frontier
-        above = joint_certificate.path_sums(self.tree.parent, frontier, prices)
-        rows, weights = self.y[frontier], self.weights[frontier]
-        prices[frontier] = self._best_leaves(rows, weights, self.groups[frontier].astype(np.float64), above, threads)
-        return prices
+    def tighten(self, prices: FloatArray, x: FloatArray, enough: float, pool: Executor | None) -> float:
+        """Replace prices by ``tightened`` ones, in place, and return the gap that they leave of x.
+
+        The gap adds up over regions. Once what is added up is above ``enough`` that sum is returned, and prices are
+        left that are not the best everywhere. Parts of the frontier are tightened by the tasks of a pool, which changes
+        no bit.
+        """
+        self._limited(prices, out=prices)
+        frontier, above = self.frontier, np.ones(self.tree.nodes, np.bool_)
+        above[frontier] = False
+        gaps = self._gaps(x, prices, np.flatnonzero(above), np.zeros(self.tree.nodes, np.bool_))
+        parts, tasks = np.array_split(frontier, -(-frontier.size // _PART)), map if pool is None else pool.map
+        for first in range(0, len(parts), _AT_ONCE):
+            if enough < gaps.sum() < np.inf:
+                break
+            list(tasks(lambda part: self._tighten(part, prices, x, gaps), parts[first : first + _AT_ONCE]))
+        return float(gaps.sum())
+
+    def _gaps(
+        self, x: NDArray[Any], prices: FloatArray, regions: NDArray[np.int64], ends: NDArray[np.bool_]
+    ) -> FloatArray:
+        """Return the parts of some regions in the gap (regions,), with the order's at the ends of paths."""
+        gaps, values = np.zeros(self.tree.nodes), np.ascontiguousarray(x, dtype=np.float64)
+        tops = self.groups.astype(np.float64)
+        self._kernels[0](self.tree.parent, regions, ends, self.y, self.weights, tops, prices, values, gaps)
+        return gaps
+
+    def _tighten(self, regions: NDArray[np.int64], prices: FloatArray, x: FloatArray, gaps: FloatArray) -> None:
+        """Replace some prices by the best ones under those above, and write the gaps of x, if it has rows."""
+        tops = self.groups.astype(np.float64)
+        self._kernels[1](self.tree.parent, regions, self.y, self.weights, tops, prices, x, gaps)
 
     @abstractmethod
     def _slopes(self, residual: FloatArray) -> FloatArray:
         """Return the loss's derivative at residuals (regions, cells)."""
 
     @abstractmethod
-    def _limited(self, prices: FloatArray) -> FloatArray:
-        """Return a copy of prices moved to the nearest valid ones."""
+    def _limited(self, prices: FloatArray, out: FloatArray | None = None) -> FloatArray:
+        """Return prices moved to the nearest valid ones, in ``out`` or a new table."""
 
+    @property
     @abstractmethod
-    def _loss_gap(self, residual: FloatArray, prices: FloatArray) -> float:
-        """Return the sum over all cells of loss + conjugate - price times value, each nonnegative."""
-
-    @abstractmethod
-    def _best_leaves(
-        self, rows: FloatArray, weights: FloatArray, top: FloatArray, above: FloatArray, threads: int
-    ) -> FloatArray:
-        """Return the leaves' best prices under the sums of prices above them."""
+    def _kernels(self) -> tuple[Callable[..., None], Callable[..., None]]:
+        """Return the kernels of ``gaps`` and of ``tighten`` of this loss."""

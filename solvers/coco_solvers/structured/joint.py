@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from time import perf_counter
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,12 +21,18 @@ from coco_opt.problems.joint_sums import JointSums
 from coco_opt.problems.tree import Tree
 from coco_opt.solution import Answer, Status
 
+if TYPE_CHECKING:
+    from coco_opt.kernels.joint_rows import Passes
+
 Floats = NDArray[np.float64]
 
 _WIDTH = 512  # cells of a block: long rows for vector instructions, blocks that stay near a core
+_SIBLINGS = 32  # leaves of one parent that one thread adds up
+_TASKS = 8  # parts of all rows for each thread, which may be kept from a core for a while
 _ABSOLUTE = 0.3  # penalty times a level's displacement over weight, for p = 1; half or twice as much costs little
 _LEAST = 0.03  # least displacement that counts, in mean residuals
 _SQUARES = 3.0  # penalty over weight for p = 2; half or twice as much costs a few rounds
+_MORE = 0.5  # of the rounds taken, at most, until the gap is looked at again
 _POLISH = 4  # rounds after which polishing ends, in those that reached the tolerance
 
 
@@ -59,12 +65,13 @@ class AlternatingDirections:
         measured, keep = problem.pruned()
         threads = max(1, min(self.threads or os.cpu_count() or 1, measured.y.shape[1], keep.size))
         with ThreadPoolExecutor(threads) as pool:
-            search = Search(measured, _Rounds(measured, self.penalty, pool, threads), threads)
+            search = Search(measured, _Rounds(measured, self.penalty, pool, threads), pool)
             status = search.run(self.tolerance, self.level_tolerance, self.max_iter)
-        value = problem.expand(search.point, keep)
-        prices = np.zeros(problem.y.shape)
-        prices[keep] = search.prices
-        return Answer(value, status, prices, search.rounds.done, perf_counter() - start)
+        prices = search.prices
+        if keep.size < problem.tree.nodes:
+            prices = np.zeros(problem.y.shape)
+            prices[keep] = search.prices
+        return Answer(problem.expand(search.point, keep), status, prices, search.rounds.done, perf_counter() - start)
 
 
 def depths(tree: Tree) -> NDArray[np.int64]:
@@ -96,9 +103,9 @@ class Rounds(Protocol):
 class Search:
     """The best point and the best prices met so far, and the gap between them."""
 
-    def __init__(self, problem: JointFit | JointSums, rounds: Rounds, threads: int = 1) -> None:
-        self.problem, self.rounds, self.threads = problem, rounds, threads
-        self.point: Floats = np.zeros(problem.y.shape)
+    def __init__(self, problem: JointFit | JointSums, rounds: Rounds, pool: Executor | None = None) -> None:
+        self.problem, self.rounds, self._pool = problem, rounds, pool
+        self.point: Floats = np.zeros(0)
         self.prices: Floats = np.zeros(0)
         self._objective, self._bound = np.inf, -np.inf
         self._level, self._least = depths(problem.tree), 0.0
@@ -107,7 +114,7 @@ class Search:
         """Take rounds until the gap is within the tolerances or a limit is met; look at it ever less often."""
         limit, status = max_iter, Status.ITERATION_LIMIT
         while True:
-            gap = self.look()
+            gap = self.look(tolerance, level_tolerance, whole=self.rounds.done >= limit)
             allowed, aim = self.aims(tolerance, level_tolerance)
             if gap <= allowed and status is not Status.OPTIMAL:
                 status, limit = Status.OPTIMAL, min(limit, _POLISH * max(self.rounds.done, 10))
@@ -115,7 +122,7 @@ class Search:
                 return status
             if not np.isfinite(gap):
                 return Status.NUMERICAL_TROUBLE
-            more = self.rounds.done * min((gap / aim) ** 0.5 - 1.0, 0.5) if aim > 0.0 else 0.0
+            more = self.rounds.done * min((gap / aim) ** 0.5 - 1.0, _MORE) if aim > 0.0 else 0.0
             self.rounds.take(min(max(20, self.rounds.done // 8, int(more)), limit - self.rounds.done))
 
     def aims(self, tolerance: float, level_tolerance: float) -> tuple[float, float]:
@@ -123,20 +130,30 @@ class Search:
         allowed = 0.99 * tolerance * max(1.0, self._objective)  # the judge sums in another order
         return allowed, min(allowed, level_tolerance * self._least)
 
-    def look(self) -> float:
-        """Judge the present point and prices, keep the best of both, and return the gap between these."""
+    def look(self, tolerance: float = 0.0, level_tolerance: float = 0.0, *, whole: bool = True) -> float:
+        """Judge the present point and prices, keep the best of both, and return the gap between these.
+
+        Unless the ``whole`` gap is wanted, a part of it is enough that is beyond what decides on the rounds to take.
+        """
         point = self.problem.sums(self.rounds.m)
-        prices = self.rounds.prices()
-        if isinstance(self.problem, JointFit):
-            prices = self.problem.tightened(prices, self.threads)
-        losses, gap = self.problem.losses(point), self.problem.gap(point, prices)
+        losses = self.problem.losses(point)
         objective = float(losses.sum())
-        if objective - gap > self._bound or not self.prices.size:
-            self._bound, self.prices = objective - gap, prices
-        if objective < self._objective:
+        if objective < self._objective or not self.point.size:
             self._objective, self.point = objective, point
             self._least = self._least_loss(losses)
+        allowed, aim = self.aims(tolerance, level_tolerance)
+        enough = np.inf if whole else max(allowed, (1.0 + _MORE) ** 2 * aim)
+        prices, gap = self._judged(point, enough)
+        if not enough < gap < np.inf and (objective - gap > self._bound or not self.prices.size):
+            self._bound, self.prices = objective - gap, prices
         return min(gap, self._objective - self._bound)
+
+    def _judged(self, point: Floats, enough: float) -> tuple[Floats, float]:
+        """Return the best prices of the present state, and the gap they leave of a point, or a part above enough."""
+        prices = self.rounds.prices()
+        if isinstance(self.problem, JointFit):
+            return prices, self.problem.tighten(prices, point, enough, self._pool)
+        return prices, self.problem.gap(point, prices)
 
     def _least_loss(self, losses: Floats) -> float:
         """Return the loss of the measured level whose loss is least, at least 1."""
@@ -145,32 +162,41 @@ class Search:
 
 
 class _Rounds:
-    """The state of the splitting, in the terms of ``coco_opt.kernels.joint_rounds``."""
+    """The state of the splitting, in the terms of ``coco_opt.kernels.joint_rows``."""
 
     def __init__(self, problem: JointFit, penalty: float, pool: ThreadPoolExecutor, threads: int) -> None:
-        from coco_opt.kernels import joint_rounds
+        from coco_opt.kernels import joint_rounds, joint_rows
 
         self.done = 0
-        self._kernel, self._pool, self._problem = joint_rounds, pool, problem
-        regions, cells = problem.y.shape
-        self._rows = [regions * k // threads for k in range(threads + 1)]
-        self._cells = [cells * k // threads for k in range(threads + 1)]
+        self._kernel, self._pool, self._problem = joint_rows, pool, problem
+        tree, (regions, cells) = problem.tree, problem.y.shape
+        self._whole = _cuts(np.arange(regions + 1), threads)
+        self._cells = _cuts(np.arange(cells + 1), threads)
         self._width = min(cells, _WIDTH)
-        self._scratch = [(np.empty(cells), np.empty(cells, np.int64)) for _ in range(threads)]
         self._top = problem.groups.astype(np.float64)
         self.m: Floats = np.empty((regions, cells))
-        self._c, self._toward = np.array(problem.y), np.zeros(regions)
-        self._monotone()
+        self._separate(problem.y, np.zeros(regions))
         self._absolute = isinstance(problem, JointL1)
         self._step = 1.0 if self._absolute else 1.8
         self._penalty = penalty * self._penalties()
+        self._passes = _passes(tree, *joint_rounds.pass_weights(tree.first_child, self._penalty))
+        self._inner = np.flatnonzero(~tree.is_leaf)
+        self._runs = _cuts(self._passes.begin, _TASKS * threads if threads > 1 else 1)
+        weights = problem.weights
+        self._state = joint_rows.State(
+            c=self.m.copy(),
+            near=self.m.copy() if self._absolute else np.zeros((0, cells)),
+            m=self.m,
+            y=problem.y,
+            weight=weights / self._penalty if self._absolute else 2.0 * weights / (2.0 * weights + self._penalty),
+            top=self._top,
+            x=np.zeros((self._inner.size, cells)),
+            off=np.zeros((max(self._inner.size, 1), cells)),
+            handed=np.zeros((self._passes.owner.size, cells)),
+        )
         if not self._absolute:
-            self._toward = 2.0 * problem.weights / (2.0 * problem.weights + self._penalty)
-        self._reach = problem.weights / self._penalty
-        self._own, self._share = joint_rounds.pass_weights(problem.tree.first_child, self._penalty)
-        self._c = self.m.copy()
-        self._near = self.m.copy()
-        self._monotone()
+            self._separate(self._state.c, self._state.weight)
+        self._rows(0.0)
 
     def _penalties(self) -> Floats:
         """Return one penalty a region; regions that were not measured get the least of the others."""
@@ -180,9 +206,11 @@ class _Rounds:
 
     def _displacements(self) -> Floats:
         """Return for each region the mean distance, over its level, of separate fits from tables that add up."""
+        from coco_opt.kernels import joint_rounds
+
         tree, weights = self._problem.tree, self._problem.weights
-        passes = self._kernel.pass_weights(tree.first_child, np.ones(tree.nodes))
-        far = self._kernel.displacement(tree.first_child, tree.parent, *passes, self.m, self._width)
+        passes = joint_rounds.pass_weights(tree.first_child, np.ones(tree.nodes))
+        far = joint_rounds.displacement(tree.first_child, tree.parent, *passes, self.m, self._width)
         depth = depths(tree)
         level = np.bincount(depth, far) / np.bincount(depth)
         typical = float(np.abs(self.m - self._problem.y).mean(axis=1)[weights > 0].mean()) or 1.0
@@ -192,39 +220,64 @@ class _Rounds:
         """Take some rounds; afterwards ``m`` belongs to the state."""
         for _ in range(rounds):
             self._reconcile()
-            self._monotone()
+            self._rows(self._step)
         self.done += rounds
 
     def prices(self) -> Floats:
         """Return the prices of all cells that the state implies."""
         if self._absolute:
-            off, far = self._near - self._problem.y, self._reach[:, None]
-            prices: Floats = self._penalty[:, None] * np.clip(off, -far, far)
+            prices, far = self._state.near - self._problem.y, self._state.weight[:, None]
+            np.clip(prices, -far, far, out=prices)
+            prices *= self._penalty[:, None]
             return prices
         return 2.0 * self._problem.weights[:, None] * (self.m - self._problem.y)
 
-    def _monotone(self) -> None:
-        def part(k: int) -> None:
-            rows = self._rows[k], self._rows[k + 1]
-            self._kernel.monotone(self._c, self._problem.y, self._toward, self._top, *rows, self.m, *self._scratch[k])
+    def _separate(self, c: Floats, toward: Floats) -> None:
+        """Make every row of c, moved towards y by a part, monotone from scratch."""
+        from coco_opt.kernels import joint_rounds
 
-        self._everywhere(part)
+        cells = c.shape[1]
+
+        def part(begin: int, end: int) -> None:
+            scratch = np.empty(cells), np.empty(cells, np.int64)
+            joint_rounds.monotone(c, self._problem.y, toward, self._top, begin, end, self.m, *scratch)
+
+        self._everywhere(part, self._whole)
+
+    def _rows(self, step: float) -> None:
+        kernel = self._kernel.rows_absolute if self._absolute else self._kernel.rows_squares
+        self._everywhere(lambda begin, end: kernel(self._passes, self._state, step, begin, end), self._runs)
 
     def _reconcile(self) -> None:
-        tree = self._problem.tree
-        passes = (tree.first_child, tree.parent, self._own, self._share, self._step)
+        def part(begin: int, end: int) -> None:
+            self._kernel.reconcile(self._passes, self._state, self._inner, begin, end, self._width)
 
-        def absolute(k: int) -> None:
-            cells, data = (self._cells[k], self._cells[k + 1]), (self._problem.y, self._reach, self._width)
-            self._kernel.reconcile_absolute(*passes, *cells, self._c, self.m, self._near, *data)
+        self._everywhere(part, self._cells)
 
-        def squares(k: int) -> None:
-            self._kernel.reconcile_squares(*passes, self._cells[k], self._cells[k + 1], self._c, self.m, self._width)
+    def _everywhere(self, part: Callable[[int, int], None], cuts: list[int]) -> None:
+        list(self._pool.map(part, cuts[:-1], cuts[1:]))
 
-        self._everywhere(absolute if self._absolute else squares)
 
-    def _everywhere(self, part: Callable[[int], None]) -> None:
-        list(self._pool.map(part, range(len(self._scratch))))
+def _passes(tree: Tree, own: Floats, share: Floats) -> Passes:
+    """Return the tree for the kernels, its rows in runs: a region with children alone, leaves beside their siblings."""
+    from coco_opt.kernels.joint_rows import Passes
+
+    leaf, parent = tree.is_leaf, tree.parent
+    begin: list[int] = []
+    for v in range(tree.nodes):
+        if not (begin and leaf[v] and leaf[begin[-1]] and parent[v] == parent[begin[-1]] and v - begin[-1] < _SIBLINGS):
+            begin.append(v)
+    inner = np.where(leaf, -1, np.cumsum(~leaf) - 1)
+    hands = leaf[begin]
+    into = np.where(hands, np.cumsum(hands) - 1, -1)
+    owner = np.maximum(inner[parent[begin]], 0)[hands]
+    return Passes(parent, inner, own, share, np.append(begin, tree.nodes), into, owner)
+
+
+def _cuts(begin: NDArray[np.int64], parts: int) -> list[int]:
+    """Return where to cut runs that begin at ``begin``, the end behind them, into parts of about as many rows."""
+    goals = [int(begin[-1]) * k // parts for k in range(parts + 1)]
+    return sorted({int(at) for at in np.searchsorted(begin, goals)})
 
 
 @dataclass(frozen=True)
