@@ -1,8 +1,8 @@
 """Best rows and prices of leaves under given prices of the regions above: a tilted isotonic regression a leaf.
 
-    minimise  sum_i a_i z_i + w |z_i - y_i|^p   subject to   0 <= z_0 <= ... <= z_{n-1} <= G
+    minimise  sum_i a_i z_i + w_i |z_i - y_i|^p   subject to   0 <= z_0 <= ... <= z_{n-1} <= G
 
-p = 2 is plain isotonic regression of y - a / 2w. p = 1 is solved by the slope trick: the cost of a prefix, as a
+p = 2 is isotonic regression of y - a / 2w. p = 1 is solved by the slope trick: the cost of a prefix, as a
 function of the bound on its last value, is convex, piecewise linear and nonincreasing, and kept as a heap of
 breakpoints; O(n log n). The prices s of an optimal row are subgradients of its losses for which the suffix sums of
 a + s are least wherever the row rises; they are completed cell by cell through the intervals they can lie in.
@@ -38,14 +38,14 @@ def _flatten(at: Floats, weight: Floats, size: int, slope: float, top: float) ->
 
 
 @compiled
-def fit_absolute(y: Floats, a: Floats, w: float, top: float, z: Floats, at: Floats, weight: Floats) -> None:
+def fit_absolute(y: Floats, a: Floats, w: Floats, top: float, z: Floats, at: Floats, weight: Floats) -> None:
     """Write an optimal row for p = 1 into z (n,); ``at`` and ``weight`` are scratch of the same length."""
     size = ZERO
     slope = 0.0  # of the prefix's cost right of its last breakpoint; never positive once that is flattened
     for i in range(y.size):
-        push(at, weight, size, min(max(y[i], 0.0), top), 2.0 * w)
+        push(at, weight, size, min(max(y[i], 0.0), top), 2.0 * w[i])
         size += 1
-        slope += a[i] + w
+        slope += a[i] + w[i]
         z[i], slope, size = _flatten(at, weight, size, slope, top)
     for i in range(y.size - 2, -1, -1):
         z[i] = min(z[i], z[i + 1])
@@ -138,9 +138,9 @@ def raise_prices(x: Floats, parent: Ints, top: Floats, cost: float, goal: float,
 
 @compiled
 def prices_absolute(
-    z: Floats, y: Floats, a: Floats, w: float, top: float, s: Floats, least: Floats, most: Floats
+    z: Floats, y: Floats, a: Floats, w: Floats, top: float, s: Floats, least: Floats, most: Floats
 ) -> None:
-    """Write prices in [-w, w] into s (n,) that prove an optimal row z; for another row, nearby ones.
+    """Write prices within w of 0 into s (n,) that prove an optimal row z; for another row, nearby ones.
 
     With D_k the suffix sum from k on less the least one, D_k = D_{k+1} + a_k + s_k, D >= 0, and D_k = 0 where z
     rises. ``least`` and ``most`` (n + 1,) hold the interval of each D that the cells before it allow.
@@ -149,74 +149,104 @@ def prices_absolute(
     least[0] = 0.0
     most[0] = np.inf if n and z[0] <= 0.0 else 0.0
     for k in range(n):
-        low = w if z[k] > y[k] else -w
-        high = -w if z[k] < y[k] else w
+        low = w[k] if z[k] > y[k] else -w[k]
+        high = -w[k] if z[k] < y[k] else w[k]
         rises = z[k + 1] > z[k] if k + 1 < n else z[k] < top
         limit = 0.0 if rises else np.inf
         least[k + 1] = min(max(least[k] - a[k] - high, 0.0), limit)
         most[k + 1] = min(max(most[k] - a[k] - low, 0.0), limit)
     after = least[n]
     for k in range(n - 1, -1, -1):
-        low = w if z[k] > y[k] else -w
-        high = -w if z[k] < y[k] else w
+        low = w[k] if z[k] > y[k] else -w[k]
+        high = -w[k] if z[k] < y[k] else w[k]
         before = min(max(min(max(after + a[k], least[k]), most[k]), after + a[k] + low), after + a[k] + high)
-        s[k] = min(max(before - after - a[k], -w), w)
+        s[k] = min(max(before - after - a[k], -w[k]), w[k])
         after = max(after + a[k] + s[k], 0.0)
 
 
 @compiled
-def _tighten_squares(y: Floats, above: Floats, w: float, top: float, s: Floats, values: Floats, counts: Ints) -> None:
-    """Write the best prices of a leaf for p = 2 into s (n,); a weight of zero gives zeros."""
+def _tighten_squares(
+    y: Floats,
+    above: Floats,
+    w: float,
+    scale: Floats,
+    top: float,
+    s: Floats,
+    values: Floats,
+    heavy: Floats,
+    counts: Ints,
+) -> None:
+    """Write the best prices of a leaf for p = 2, weights w scale, into s (n,); a weight of zero gives zeros."""
     if w == 0.0:
         for i in range(s.size):
             s[i] = 0.0
         return
     block = -1
     for i in range(y.size):
-        value, count = y[i] - above[i] / (2.0 * w), 1
+        value, weight, count = y[i] - above[i] / (2.0 * w * scale[i]), scale[i], 1
         while block >= 0 and values[block] >= value:
-            together = counts[block] + count
-            value += (values[block] - value) * (counts[block] / together)
-            count = together
+            together = heavy[block] + weight
+            value += (values[block] - value) * (heavy[block] / together)
+            weight = together
+            count += counts[block]
             block -= 1
         block += 1
-        values[block], counts[block] = value, count
+        values[block], heavy[block], counts[block] = value, weight, count
     at = 0
     for k in range(block + 1):
         value = min(max(values[k], 0.0), top)
         for i in range(at, at + counts[k]):
-            s[i] = 2.0 * w * (value - y[i])
+            s[i] = 2.0 * w * scale[i] * (value - y[i])
         at += counts[k]
 
 
 @compiled
 def tighten_absolute(
-    parent: Ints, regions: Ints, y: Floats, w: Floats, top: Floats, prices: Floats, x: Floats, gaps: Floats
+    parent: Ints,
+    regions: Ints,
+    y: Floats,
+    w: Floats,
+    scale: Floats,
+    top: Floats,
+    prices: Floats,
+    x: Floats,
+    gaps: Floats,
 ) -> None:
     """Replace the prices (all regions, n) of some regions by the best ones for p = 1 under those above.
 
-    Writes into gaps (all regions,) what rows x of theirs leave; x without rows asks for the prices alone.
+    A cell weighs w_v scale_i. Writes into gaps (all regions,) what rows x of theirs leave, all scales being 1; x
+    without rows asks for the prices alone.
     """
     n = y.shape[1]
-    above, z, at, weight = np.empty(n), np.empty(n), np.empty(n), np.empty(n)
+    above, z, at, weight, own = np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty(n)
     least, most = np.empty(n + 1), np.empty(n + 1)
     for v in regions:
         path_sum(parent, v, prices, above)
-        fit_absolute(y[v], above, w[v], top[v], z, at, weight)
-        prices_absolute(z, y[v], above, w[v], top[v], prices[v], least, most)
+        for i in range(n):
+            own[i] = w[v] * scale[i]
+        fit_absolute(y[v], above, own, top[v], z, at, weight)
+        prices_absolute(z, y[v], above, own, top[v], prices[v], least, most)
         if x.shape[0] > 0:
             gaps[v] = absolute_gap(x[v], y[v], w[v], prices[v]) + path_gap(x[v], above, prices[v], top[v])
 
 
 @compiled
 def tighten_squares(
-    parent: Ints, regions: Ints, y: Floats, w: Floats, top: Floats, prices: Floats, x: Floats, gaps: Floats
+    parent: Ints,
+    regions: Ints,
+    y: Floats,
+    w: Floats,
+    scale: Floats,
+    top: Floats,
+    prices: Floats,
+    x: Floats,
+    gaps: Floats,
 ) -> None:
     """Do for p = 2 what ``tighten_absolute`` does for p = 1."""
     n = y.shape[1]
-    above, values, counts = np.empty(n), np.empty(n), np.empty(n, np.int64)
+    above, values, heavy, counts = np.empty(n), np.empty(n), np.empty(n), np.empty(n, np.int64)
     for v in regions:
         path_sum(parent, v, prices, above)
-        _tighten_squares(y[v], above, w[v], top[v], prices[v], values, counts)
+        _tighten_squares(y[v], above, w[v], scale, top[v], prices[v], values, heavy, counts)
         if x.shape[0] > 0:
             gaps[v] = squares_gap(x[v], y[v], w[v], prices[v]) + path_gap(x[v], above, prices[v], top[v])

@@ -148,6 +148,29 @@ def test_any_prices_give_a_bound(seed: int, kind: type[JointSums], spread: float
         assert problem.gap(point, problem.admissible(prices)) >= problem.objective(point) - best - 1e-6
 
 
+@given(st.integers(0, 10_000), st.sampled_from(KINDS))
+@settings(max_examples=30, deadline=None)
+def test_the_best_prices_of_leaves_asked_for_every_cell_never_loosen_a_bound(seed: int, kind: type[JointSums]) -> None:
+    rng = np.random.default_rng(seed)
+    mixed = sums_instance(kind, "three levels", seed % 7, cells=6)
+    begins = mixed.begins | (mixed.tree.is_leaf & (rng.random(mixed.tree.nodes) < 0.7))[:, None]
+    problem = kind(mixed.tree, mixed.y, begins, mixed.groups, mixed.weights, mixed.widths)
+    point, prices = problem.repair(problem.y), rng.normal(0.0, 1.0, problem.starts.size)
+    best = problem.tightened(prices)
+    assert problem.gap(point, best) <= problem.gap(point, prices) * (1.0 + 1e-12) + 1e-9
+    exact = solve(problem, HiGHS() if kind is JointSumsL1 else PIQP())
+    assert problem.gap(point, best) >= problem.objective(point) - exact.objective - exact.gap - 1e-9
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_best_prices_close_the_gap_where_every_leaf_was_asked_for_every_cell(kind: type[JointSums]) -> None:
+    problem = sums_instance(kind, "one region", 3, cells=40)
+    problem = kind(problem.tree, problem.y, np.ones(problem.y.shape), problem.groups, problem.weights, problem.widths)
+    best = solve(problem, AlternatingSums(tolerance=1e-7))
+    assert problem.gap(best.value, problem.tightened(np.zeros(40))) <= 1e-6 * best.objective
+    assert problem.gap(best.value, np.zeros(40)) > 1e-3 * best.objective
+
+
 def test_too_few_rounds_are_reported() -> None:
     with pytest.raises(SolverError, match="ITERATION_LIMIT"):
         solve(sums_instance(JointSumsL1, "three levels"), AlternatingSums(tolerance=1e-12, max_iter=3))

@@ -188,8 +188,8 @@ class JointFit(CumulativeTables):
 
     def _tighten(self, regions: NDArray[np.int64], prices: FloatArray, x: FloatArray, gaps: FloatArray) -> None:
         """Replace some prices by the best ones under those above, and write the gaps of x, if it has rows."""
-        tops = self.groups.astype(np.float64)
-        self._kernels[1](self.tree.parent, regions, self.y, self.weights, tops, prices, x, gaps)
+        tops, scale = self.groups.astype(np.float64), np.ones(self.y.shape[1])
+        self._kernels[1](self.tree.parent, regions, self.y, self.weights, scale, tops, prices, x, gaps)
 
     @abstractmethod
     def _slopes(self, residual: FloatArray) -> FloatArray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -18,6 +19,12 @@ class JointSumsL1(JointSums):
 
     kind: ClassVar[str] = "joint_sums_l1"
     forms: ClassVar[tuple[type[LinearProgram], ...]] = (LinearProgram,)
+
+    @property
+    def _tightening(self) -> tuple[Callable[..., None], FloatArray]:
+        from coco_opt.kernels import joint_leaves
+
+        return joint_leaves.tighten_absolute, self.widths.astype(np.float64)
 
     def answer_losses(self, residual: FloatArray) -> FloatArray:
         """Return the weighted absolute residuals [answers]."""
@@ -55,6 +62,12 @@ class JointSumsL2(JointSums):
 
     kind: ClassVar[str] = "joint_sums_l2"
     forms: ClassVar[tuple[type[LinearProgram], ...]] = (QuadraticProgram,)
+
+    @property
+    def _tightening(self) -> tuple[Callable[..., None], FloatArray]:
+        from coco_opt.kernels import joint_leaves
+
+        return joint_leaves.tighten_squares, np.square(self.widths.astype(np.float64))
 
     def answer_losses(self, residual: FloatArray) -> FloatArray:
         """Return the weighted squared residuals [answers]."""

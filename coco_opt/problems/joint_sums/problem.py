@@ -19,7 +19,7 @@ of its bucket. With these the certified gaps are those of ``coco_opt.problems.jo
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -138,6 +138,20 @@ class JointSums(CumulativeTables):
             return np.zeros(int(self.begins.sum()))
         return self.limited(np.where(np.isfinite(prices), prices, 0.0))
 
+    def tightened(self, prices: FloatArray) -> FloatArray:
+        """Return prices of which those of leaves that were asked for every cell are the best for those above.
+
+        Of wider buckets of leaves the best ones have no closed form: they stay as they are.
+        """
+        leaves = np.flatnonzero(self.tree.is_leaf & (self.weights > 0.0) & self.begins.all(axis=1))
+        if not leaves.size:
+            return prices
+        cells, widths = self.cell_prices(self.limited(prices)), self.widths.astype(np.float64)
+        kernel, scale = self._tightening
+        tops, none, gaps = self.groups.astype(np.float64), np.zeros((0, widths.size)), np.zeros(self.tree.nodes)
+        kernel(self.tree.parent, leaves, self.y / widths, self.weights, scale, tops, cells, none, gaps)
+        return self.limited((cells / widths)[self.begins])
+
     def gap(self, x: NDArray[Any], multipliers: FloatArray) -> float:
         """Return the certified gap: what losses and leaves' rows are above the least that the prices allow."""
         from coco_opt.kernels import joint_certificate
@@ -160,6 +174,11 @@ class JointSums(CumulativeTables):
         each = self.answer_losses(self.residuals(np.asarray(x, np.float64)))
         region = np.repeat(np.arange(self.tree.nodes), self.begins.sum(axis=1))
         return np.asarray(np.bincount(region, each, self.tree.nodes), np.float64)
+
+    @property
+    @abstractmethod
+    def _tightening(self) -> tuple[Callable[..., None], FloatArray]:
+        """Return the kernel of ``tightened``, and how much a cell weighs beside a single size (cells,)."""
 
     @abstractmethod
     def answer_losses(self, residual: FloatArray) -> FloatArray:

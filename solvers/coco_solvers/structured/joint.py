@@ -153,6 +153,7 @@ class Search:
         prices = self.rounds.prices()
         if isinstance(self.problem, JointFit):
             return prices, self.problem.tighten(prices, point, enough, self._pool)
+        prices = self.problem.tightened(prices)
         return prices, self.problem.gap(point, prices)
 
     def _least_loss(self, losses: Floats) -> float:

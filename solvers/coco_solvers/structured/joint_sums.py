@@ -27,8 +27,9 @@ class AlternatingSums:
     """Douglas-Rachford splitting in the metric of the cells' widths, rounds of O(cells), stopped by the certified gap.
 
     Copies of the table are made equal: one near the answers, which moves all cells of a bucket by one amount; one
-    monotone in its rows; one that adds up. Buckets leave no closed form for the leaves' best prices, so that the gap is
-    that of the splitting's own and falls more slowly than on single cells: ``tolerance`` is 1e-3 of the objective.
+    monotone in its rows; one that adds up. Leaves that were asked for every cell have best prices in closed form; those
+    of wider buckets have none, the gap is then that of the splitting's own and falls more slowly than on single cells:
+    ``tolerance`` is 1e-3 of the objective.
     ``level_tolerance`` and ``penalty`` are those of ``AlternatingDirections``. Where buckets leave a choice, the answer
     is the one that the splitting converges to from every region's own fit of its buckets' means, which rises evenly
     between their middles.
