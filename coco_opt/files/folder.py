@@ -29,7 +29,7 @@ MANIFEST = "manifest.json"
 REPORT = "report.html"
 SIGNATURE = "signature.json"
 
-ROWS_PER_GROUP = 1 << 20
+ROWS_PER_GROUP = 1 << 18
 
 _SEAL = "seal"
 
@@ -67,15 +67,25 @@ def read_columns(path: Path, columns: Sequence[str]) -> Any:
     return _checked(quietly(path, read), path, columns)
 
 
-def read_parts(path: Path, columns: Sequence[str], *, only: Sequence[str] | None = None) -> Iterator[Any]:
-    """Yield Arrow tables, a row group at a time; ``columns`` must be there, ``only`` are read; raise InputError."""
+def read_parts(
+    path: Path, columns: Sequence[str], *, only: Sequence[str] | None = None, coded: bool = False
+) -> Iterator[Any]:
+    """Yield Arrow tables, a row group at a time; ``columns`` must be there, ``only`` are read; raise InputError.
+
+    ``coded`` gives texts as places in a dictionary, as files that repeat them hold them.
+    """
     import pyarrow.parquet as pq
+    import pyarrow.types as kinds
+
+    def opened(texts: Sequence[str] | None = None) -> Any:
+        return quietly(path, lambda: pq.ParquetFile(path, page_checksum_verification=True, read_dictionary=texts))
 
     _check_there(path)
-    file = quietly(path, lambda: pq.ParquetFile(path, page_checksum_verification=True))
     wanted = None if only is None else list(only)
-    with file:
-        _checked(quietly(path, file.schema_arrow.empty_table), path, columns)
+    with opened() as plain:
+        _checked(quietly(path, plain.schema_arrow.empty_table), path, columns)
+        texts = [field.name for field in plain.schema_arrow if coded and kinds.is_string(field.type)]
+    with opened(texts) as file:
         for group in range(file.num_row_groups):
             yield quietly(path, partial(file.read_row_group, group, columns=wanted))
 
@@ -116,12 +126,14 @@ class FileTable:
     """A table to be written: rows in parts of the same columns, and the types of those that are no strings.
 
     Values of a part are arrays, lists or ``Coded``; types are int32, int64, double or binary. Columns of integers named
-    in ``delta`` are stored as differences. Only one part is held at a time.
+    in ``delta`` are stored as differences, and those in ``plain``, whose values hardly repeat, without a list of what
+    occurs. Only one part is held at a time.
     """
 
     parts: Iterable[Mapping[str, Any]]
     types: Mapping[str, str]
     delta: tuple[str, ...] = ()
+    plain: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, columns: Mapping[str, Any], types: Mapping[str, str]) -> FileTable:
@@ -131,15 +143,13 @@ class FileTable:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Coded:
-    """A column of texts by their places in a list: ``texts[codes[k]]``, without one object a row."""
+    """A column of texts by their places in a list: ``texts[codes[k]]``, without one object a row.
+
+    A part of a file knows those of the list that its rows hold.
+    """
 
     texts: Sequence[str | None]
     codes: Int64Array
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class Texts(Coded):
-    """The same, written as texts: a part's rows hold few of the list, and a file knows those that they hold."""
 
 
 Content = bytes | FileTable
@@ -246,37 +256,43 @@ def _write_parquet(sink: Any, table: FileTable) -> None:
     writer = None
     for rows in _arrow_parts(table):
         if writer is None:
-            writer = pq.ParquetWriter(sink, rows.schema, **_options(rows.schema, table.delta))
+            writer = pq.ParquetWriter(sink, rows.schema, **_options(rows.schema, table))
         writer.write_table(rows, row_group_size=ROWS_PER_GROUP)
     if writer is None:
         raise InputError("no-columns", "a Parquet file needs at least one part, if only an empty one")
     writer.close()
 
 
-def _options(schema: Any, delta: tuple[str, ...]) -> dict[str, Any]:
+def _options(schema: Any, table: FileTable) -> dict[str, Any]:
     """Return how columns are written; those of ``delta`` as differences, which compresses noisy counts best."""
     shared = {"compression": "zstd", "store_schema": False, "write_page_checksum": True}
-    repeated = [field.name for field in schema if field.name not in delta and str(field.type) != "binary"]
+    once = {*table.delta, *table.plain}
+    repeated = [field.name for field in schema if field.name not in once and str(field.type) != "binary"]
     if len(repeated) == len(schema):
         return shared
-    return {**shared, "use_dictionary": repeated, "column_encoding": dict.fromkeys(delta, "DELTA_BINARY_PACKED")}
+    differences = dict.fromkeys(table.delta, "DELTA_BINARY_PACKED")
+    return {**shared, "use_dictionary": repeated, "column_encoding": differences or None}
 
 
 def _array(data: Any, kind: str) -> Any:
     import pyarrow as pa
 
-    if not isinstance(data, Coded):
-        return pa.array(data, pa.type_for_alias(kind))
-    if isinstance(data, Texts):
-        return pa.array(data.texts, pa.string()).take(pa.array(data.codes))
-    known = [text for text in data.texts if text is not None]
-    if len(known) == len(data.texts):
-        return pa.DictionaryArray.from_arrays(pa.array(data.codes.astype(np.int32)), pa.array(known, pa.string()))
-    # Null is no entry of a dictionary: its codes are masked, and the others move up.
-    missing = np.array([text is None for text in data.texts])
-    moved = np.cumsum(~missing) - 1
-    codes = pa.array(moved[data.codes].astype(np.int32), mask=missing[data.codes])
-    return pa.DictionaryArray.from_arrays(codes, pa.array(known, pa.string()))
+    return _coded(data) if isinstance(data, Coded) else pa.array(data, pa.type_for_alias(kind))
+
+
+def _coded(column: Coded) -> Any:
+    """Return a column of texts as a dictionary of those that occur, and places in it; O(rows + texts)."""
+    import pyarrow as pa
+
+    occurs = np.zeros(len(column.texts), np.bool_)
+    occurs[column.codes] = True
+    known = [place for place in np.flatnonzero(occurs).tolist() if column.texts[place] is not None]
+    moved = np.full(len(column.texts), -1, np.int32)
+    moved[known] = np.arange(len(known))
+    codes = moved[column.codes]
+    missing = codes < 0  # null is no entry of a dictionary
+    texts = pa.array([column.texts[place] for place in known], pa.string())
+    return pa.DictionaryArray.from_arrays(pa.array(codes, mask=missing if missing.any() else None), texts)
 
 
 def sealed(index: Mapping[str, Any]) -> dict[str, Any]:

@@ -23,6 +23,9 @@ MOST_ROWS = 1_500_000
 """Rows that a page holds at most: deeper levels are left out, and the page says so."""
 
 
+_LEVEL = 5  # of compression: the highest takes twenty times as long for a tenth less
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class Explored:
     """What a page shows of every region: rows (region, key, value), sorted by region, and what to call them.
@@ -55,7 +58,7 @@ def explorer_section(explored: Explored, intervals: str = "", title: str = "Ever
         left = ", ".join(explored.levels[levels:])
         note = f"<p class='note'>Too large for a page and left out: {escape(left)}. The files beside it hold them.</p>"
     said = f"<p class='note'>{escape(intervals)}</p>" if intervals else ""
-    packed = base64.b64encode(gzip.compress(_payload(explored, levels, rows), mtime=0)).decode("ascii")
+    packed = base64.b64encode(gzip.compress(_payload(explored, levels, rows), _LEVEL, mtime=0)).decode("ascii")
     program = (files("coco_opt.report") / "explorer.js").read_text(encoding="utf-8")
     return (
         f"<h2>{title}</h2>\n{said}{note}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import unicodedata
 from itertools import pairwise
 from pathlib import Path
@@ -18,7 +19,7 @@ from hypothesis import strategies as st
 from coco_opt.errors import InputError
 from coco_opt.files import source
 from coco_opt.files.checked import Regions
-from coco_opt.files.folder import Coded, FileTable, Texts, arrow_table, parquet
+from coco_opt.files.folder import Coded, FileTable, arrow_table, parquet
 from coco_opt.files.regions import read_regions
 from coco_opt.histograms import Hierarchy
 from coco_opt.privacy import Measurement
@@ -108,15 +109,16 @@ def test_undetermined_answers_are_left_out() -> None:
     assert set(arrow_table(table).column("query").to_pylist()) == {"race"}
 
 
-def test_texts_are_written_as_they_would_be_one_by_one() -> None:
-    codes = np.array([2, 0, 2, 2, 0])
-    texts: list[str | None] = ["north", "east", "south"]
-    plain: dict[str, Any] = {"region": [texts[code] for code in codes]}
-    one_by_one = parquet(FileTable.of(plain, {}))
-    assert parquet(FileTable.of({"region": Texts(texts, codes)}, {})) == one_by_one
-    assert (
-        arrow_table(FileTable.of({"region": Coded(texts, codes)}, {})).column("region").to_pylist() == plain["region"]
-    )
+def test_a_part_of_a_file_knows_the_texts_that_it_holds() -> None:
+    texts: list[str | None] = ["north", "east", None, "south"]
+    codes = np.array([3, 0, 2, 3, 0])
+    content = parquet(FileTable.of({"region": Coded(texts, codes)}, {}))
+    read = pq.read_table(io.BytesIO(content))
+    assert read.schema == pa.schema([("region", pa.string())])
+    assert read.column("region").to_pylist() == [texts[code] for code in codes]
+    assert b"south" in content
+    assert b"east" not in content
+    assert arrow_table(FileTable.of({"region": Coded(texts, codes)}, {})).equals(read)
 
 
 PEOPLE = Schema({"sex": ["female", "male"], "age": ["child", "é", "old"]}, ["sex = male & age = old"])

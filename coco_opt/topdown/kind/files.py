@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from coco_opt.errors import InputError, Place, SolverError
 from coco_opt.files.checked import positions
-from coco_opt.files.folder import ROWS_PER_GROUP, Coded, FileTable, Texts, read_columns, read_manifest
+from coco_opt.files.folder import ROWS_PER_GROUP, Coded, FileTable, read_columns, read_manifest
 from coco_opt.files.regions import region_columns, stored_regions
 from coco_opt.histograms import Hierarchy
 from coco_opt.histograms.arrays import Int64Array
@@ -167,8 +167,9 @@ def estimate_table(
             levels.append(estimates if cells <= DENSE_CELLS else tuple(estimates))
         except SolverError:
             left_out.append(level)
-    table = FileTable(_Estimates(asked, workload, tuple(levels)), _ESTIMATE_TYPES) if levels else None
-    return table, left_out
+    if not levels:
+        return None, left_out
+    return FileTable(_Estimates(asked, workload, tuple(levels)), _ESTIMATE_TYPES, plain=("estimate",)), left_out
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -214,8 +215,8 @@ class _Estimates:
         for rows in _grouped((part for level in self.levels for part in level), ROWS_PER_GROUP):
             yield {
                 **region_columns(self.asked, rows["region"]),
-                "query": Texts(texts, query_of[rows["answer"]]),
-                "answer": Texts(labels, rows["answer"]),
+                "query": Coded(texts, query_of[rows["answer"]]),
+                "answer": Coded(labels, rows["answer"]),
                 "estimate": rows["estimate"],
                 "standard_error": rows["standard_error"],
             }
