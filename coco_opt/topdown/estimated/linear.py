@@ -166,7 +166,8 @@ class LinearStage:
     def of_level(self, level: int) -> LevelAnswers:
         """Return the answers of a level to any number of queries: all its tables are made, once, and held."""
         regions = len(self.hierarchy.level_range(level))
-        tables = np.empty((regions, self.operators[0].cells))
+        # By cells: sums over groups of cells read them so, once for every query.
+        tables = np.empty((regions, self.operators[0].cells), order="F")
         for at in range(0, regions, _BLOCK):
             tables[at : at + _BLOCK] = self.tables(level, slice(at, min(at + _BLOCK, regions)))
         return LevelAnswers(self, level, tables)

@@ -70,8 +70,7 @@ class NormalEquations:
         out = np.zeros((self.cells, self.cells))
         for weight, operator in self._terms:
             rows = operator.to_sparse()
-            product = (rows.T @ rows).tocoo()
-            np.add.at(out, (product.row, product.col), weight * product.data)
+            out += weight * (rows.T @ rows).toarray()
         return out
 
     @cached_property
@@ -81,7 +80,8 @@ class NormalEquations:
         except np.linalg.LinAlgError:
             return None
         pivots = np.diag(factor)
-        return factor if pivots.min() > _SAFE * pivots.max() else None
+        # In columns, as LAPACK reads it: else every solution of a few tables would copy it first.
+        return np.asfortranarray(factor) if pivots.min() > _SAFE * pivots.max() else None
 
     @cached_property
     def _spectrum(self) -> tuple[Floats, Floats]:
@@ -104,7 +104,7 @@ class NormalEquations:
         if self._cholesky is not None:
             from scipy.linalg import cho_solve
 
-            return np.asarray(cho_solve((self._cholesky, True), rows.T).T)
+            return np.asarray(cho_solve((self._cholesky, True), rows.T, check_finite=False).T)
         values, vectors = self._spectrum
         kept = self._kept
         return np.asarray(((rows @ vectors[:, kept]) / values[kept]) @ vectors[:, kept].T)

@@ -45,7 +45,7 @@ def _spreads(stage: LinearStage, operator: Operator, level: int) -> Floats:
         rows = operator.to_sparse()
         for begin in range(0, operator.answers, _BLOCK):
             block = slice(begin, min(begin + _BLOCK, operator.answers))
-            solved = normal.solve(rows[block].toarray())
+            solved = np.asfortranarray(normal.solve(rows[block].toarray()))  # as sums over groups of cells read it
             for query, (weight, own) in enumerate(zip(stage.weights[level], stage.operators, strict=True)):
                 if weight > 0:
                     found[query, block] = (own.apply(solved) ** 2).sum(axis=1)
