@@ -91,14 +91,18 @@ def _tree_problem(names: list[str], parent: Int64Array, level: Int64Array) -> st
     inner = parent >= 0
     if level[~inner][0] != 0 or np.any(level[inner] != level[parent[inner]] + 1):
         return "a region's level is not its parent's plus one"
-    for row in np.flatnonzero(inner).tolist():
-        above = names[parent[row]] + "/"
-        if not names[row].startswith(above) or not is_one_name(names[row][len(above) :]):
-            return f"{names[row]!r} does not lie below its parent"
+    for name, up in zip(names, parent.tolist(), strict=True):
+        if up >= 0 and not _lies_below(name, names[up]):
+            return f"{name!r} does not lie below its parent"
     childless = np.bincount(parent[inner], minlength=len(names)) == 0
     if np.any(level[childless] != level.max()):
         return "leaves lie at different depths"
     return ""
+
+
+def _lies_below(name: str, above: str) -> bool:
+    head, slash, own = name[: len(above)], name[len(above) : len(above) + 1], name[len(above) + 1 :]
+    return head == above and slash == "/" and is_one_name(own)
 
 
 def is_safe(values: npt.NDArray[Any]) -> bool:

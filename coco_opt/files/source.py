@@ -257,19 +257,24 @@ def quietly(source: Path | Input, action: Callable[[], T]) -> T:
 
     DuckDB answers Ctrl-C by a RuntimeError: it becomes the KeyboardInterrupt it was.
     """
-    import duckdb
-    import pyarrow as pa
-
     failure: BaseException
     try:
         return action()
-    except (duckdb.Error, pa.ArrowException, OSError, UnicodeError, MemoryError, ValueError) as error:
+    except _foreign_errors() as error:
         failure = _classified(source.name, type(error).__name__, str(error))
     except RuntimeError as error:
         if str(error) != "Query interrupted":
             raise
         failure = KeyboardInterrupt()
     raise failure
+
+
+def _foreign_errors() -> tuple[type[Exception], ...]:
+    """Return what ``quietly`` turns into errors of its own; their packages are loaded where something failed."""
+    import duckdb
+    import pyarrow as pa
+
+    return (duckdb.Error, pa.ArrowException, OSError, UnicodeError, MemoryError, ValueError)
 
 
 def _classified(name: str, kind: str, text: str) -> InputError:

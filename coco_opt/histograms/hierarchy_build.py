@@ -36,7 +36,8 @@ def unescaped(part: str) -> str:
 
 def is_one_name(part: str) -> bool:
     """Tell whether a text is one name as it stands in a path, with no slash between names."""
-    return _ONE_NAME.fullmatch(part) is not None
+    plain = part != "" and "/" not in part and "\\" not in part
+    return plain or _ONE_NAME.fullmatch(part) is not None
 
 
 def _place(place: PlaceOf | None, row: int) -> Place | None:

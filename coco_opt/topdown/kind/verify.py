@@ -133,7 +133,7 @@ def _columns(folder: Folder, schema: Schema, block: int) -> tuple[_Content | Non
     regions_of, cells = [np.zeros(0, np.int32)], [np.zeros(0, np.int32)]
     persons, misplaced = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     check = Check("integers", passed=True, detail="levels and counts are integers")
-    for part in read_parts(folder.path / TABLES, (*REGION, *schema.names, PERSONS)):
+    for part in read_parts(folder.path / TABLES, (*REGION, *schema.names, PERSONS), coded=True):
         check = _integers(part)
         if not check.passed:
             return None, check
@@ -367,7 +367,7 @@ def _estimates(content: _Content) -> Check:
     last: dict[str, int] = {}  # by query, the place of its last answer while they rise, as written files' do
     unsorted: set[str] = set()
     try:
-        for stated in read_parts(content.folder / ESTIMATES, ESTIMATE_COLUMNS, only=_READ):
+        for stated in read_parts(content.folder / ESTIMATES, ESTIMATE_COLUMNS, only=_READ, coded=True):
             region, found, failure = _stated_answers(content, stated, ESTIMATES, rows)
             for query, of_query, answers in found:
                 here = np.append(last.get(query.text, -1), region[of_query] * query.answers + answers)
@@ -392,7 +392,7 @@ def _estimates(content: _Content) -> Check:
 def _each_once(content: _Content, texts: set[str]) -> bool:
     """Tell whether no answer of a region occurs twice among the estimates of some queries."""
     seen: dict[str, list[Int64Array]] = {text: [] for text in texts}
-    for stated in read_parts(content.folder / ESTIMATES, ESTIMATE_COLUMNS, only=_READ):
+    for stated in read_parts(content.folder / ESTIMATES, ESTIMATE_COLUMNS, only=_READ, coded=True):
         region, found, _ = _stated_answers(content, stated, ESTIMATES)
         for query, of_query, answers in found:
             if query.text in seen:
@@ -429,7 +429,7 @@ def _microdata(content: _Content) -> Check:
     """Count the persons of the microdata by region and cell: they must be the leaves' tables."""
     failure, keys, counts = "", np.zeros(0, np.int64), np.zeros(0, np.int64)
     try:
-        for part in read_parts(content.folder / MICRODATA, (*REGION, *content.schema.names)):
+        for part in read_parts(content.folder / MICRODATA, (*REGION, *content.schema.names), coded=True):
             region = content.regions.at(part.column("region"))
             cell = _cells(content.schema, part)
             if (region < 0).any() or (cell < 0).any():
