@@ -11,7 +11,6 @@ import numpy as np
 from coco_opt.errors import CocoOptError
 from coco_opt.files.checked import Check, Regions, first_of, int64_column, positions
 from coco_opt.files.folder import MANIFEST, file_digest, read_columns, read_manifest
-from coco_opt.groups.kind.files import HISTOGRAMS
 from coco_opt.histograms.arrays import Int64Array
 from coco_opt.operators import Grouping
 from coco_opt.privacy.cost import cost_of
@@ -117,6 +116,8 @@ def _tables_differ(found: Path, regions: Regions, schema: Schema, tables: Tables
 
 def _groups_differ(found: Path, regions: Regions, schema: Schema, tables: Tables, one: Mapping[str, Any]) -> str:
     """Return where persons, or householders, are not those of the groups, "" for nowhere."""
+    from coco_opt.groups.kind.files import HISTOGRAMS
+
     rows = read_columns(found / HISTOGRAMS, ("level", "region", "size", "groups"))
     here = int64_column(rows, "level") == one["level"]
     theirs = regions.at(rows.column("region"))[here]

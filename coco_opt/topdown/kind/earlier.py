@@ -11,14 +11,13 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from coco_opt.config.model import Config
 from coco_opt.errors import InputError, Place
 from coco_opt.files.folder import MANIFEST, file_digest, read_manifest
-from coco_opt.groups.kind.files import Release as GroupsRelease
 from coco_opt.histograms import Hierarchy
 from coco_opt.histograms.arrays import Int64Array
 from coco_opt.privacy.cost import Cost, cost_of
@@ -33,6 +32,9 @@ from coco_opt.topdown.names import find, nearest
 from coco_opt.topdown.queries import Query, parse_query
 from coco_opt.topdown.questions import AGREES
 from coco_opt.topdown.schema import Schema
+
+if TYPE_CHECKING:
+    from coco_opt.groups.kind.files import Release as GroupsRelease
 
 Plain = dict[str, Any]
 """What a plan, a measurement and a manifest say of an earlier release, as JSON-able values."""
@@ -74,6 +76,8 @@ def _one(
     counts: Mapping[str, str],
     beside: Sequence[AgreesConfig],
 ) -> Earlier:
+    from coco_opt.groups.kind.files import Release as GroupsRelease
+
     folder = one.release
     manifest, place = read_manifest(folder), Place(folder.name)
     failed = [check for check in verify_release(folder, [other.release for other in beside]) if not check.passed]
