@@ -2,36 +2,86 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+from coco_solvers.structured.split import SplitNewton
+from coco_solvers.structured.table_rounding import ShortestPaths
 
-from coco_opt.compiling import compiling
+import coco_opt.compiling as module
+from coco_opt.compiling import LAST, compiling
+from coco_opt.problems import PROBLEMS
+from coco_opt.problems.table_rounding.level import RoundingLevel
+from coco_opt.problems.topdown_split.level import SplitLevel
 
-_KEPT = """
-from coco_opt.kernels.compile import kept_on_disk
-from coco_opt.kernels.simplex import _candidates as kernel
-print(kept_on_disk(kernel))
+_MISSING = """
+from coco_opt.compiling import missing
+print(*missing(["group_matching", "cumulative_rounding"]))
 """
 
 
-def _kept(folder: Path) -> str:
+def _missing(folder: Path) -> list[str]:
     environment = os.environ | {"NUMBA_CACHE_DIR": str(folder)}
-    return subprocess.run([sys.executable, "-c", _KEPT], env=environment, capture_output=True, text=True).stdout.strip()
+    done = subprocess.run([sys.executable, "-c", _MISSING], env=environment, capture_output=True, text=True, check=True)
+    return done.stdout.split()
 
 
 def test_what_one_process_compiles_the_next_finds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert _kept(tmp_path) == "False"
+    assert _missing(tmp_path) == ["group_matching", "cumulative_rounding"]
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
-    with compiling("simplex_projection") as process:
+    monkeypatch.setattr(module, "missing", lambda names: names)
+    with compiling("group_matching") as process:
+        assert process is not None
         assert process.wait() == 0
-    assert _kept(tmp_path) == "True"
+    assert _missing(tmp_path) == ["cumulative_rounding"]
 
 
-def test_it_is_stopped_with_the_body() -> None:
-    with compiling() as process:
+def test_it_is_stopped_with_the_body(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "missing", lambda names: names)
+    with compiling("joint_l1") as process:
+        assert process is not None
         assert process.poll() is None
     assert process.returncode != 0
+
+
+def test_nothing_is_started_where_nothing_is_missing_or_no_core_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "missing", lambda names: ())
+    with compiling("joint_l1") as process:
+        assert process is None
+    monkeypatch.setattr(module, "missing", lambda names: names)
+    monkeypatch.setattr(os, "cpu_count", lambda: 1)
+    with compiling("joint_l1") as process:
+        assert process is None
+
+
+def test_everything_worth_compiling_beside_is_there() -> None:
+    for name, last in LAST.items():
+        file, _, kernel = last.partition(":")
+        assert callable(getattr(importlib.import_module(f"coco_opt.kernels.{file}"), kernel))
+        assert name.removesuffix("/level") in PROBLEMS
+
+
+def test_the_example_of_a_level_is_split() -> None:
+    level = SplitLevel.example()
+    tables, rested = SplitNewton().split_level(level)
+    judged = level.judge(tables)
+    assert rested.all()
+    assert (judged.gap <= 1e-6 * np.maximum(1.0, judged.objective)).all()
+    assert (judged.violation <= 1e-9).all()
+
+
+@pytest.mark.slow  # compiles half a minute
+def test_the_example_of_a_level_is_rounded() -> None:
+    level = RoundingLevel.example()
+    rounded = ShortestPaths().round_level(level)
+    assert rounded.done.all()
+    whole = rounded.tables.reshape(2, 2, 2)
+    assert whole.sum(axis=2).ravel().tolist() == level.people.tolist()
+    assert (np.abs(whole.ravel() - level.tables) < 1.0).all()
+    carried = whole.sum(axis=1) - level.tables.reshape(2, 2, 2).sum(axis=1)
+    assert (np.abs(carried) < 1.0).all()

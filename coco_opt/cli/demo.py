@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -25,29 +24,26 @@ def demo(
     version: Version = False,
 ) -> int:
     """Make three tables, release them, verify, and print the errors; seeded, so NOT PRIVATE."""
-    from coco_opt.compiling import compile_kernels, compiling
-    from coco_opt.config import load_config
-    from coco_opt.groups.kind.demo import demo_truth, write_demo
-    from coco_opt.kernels.compile import kept_on_disk
-    from coco_opt.kernels.joint_rounds import monotone
-    from coco_opt.releases import release, render_report, verify_release
-    from coco_opt.releases.measure import check_target
-    from coco_opt.releases.records import new_run_id
+    from coco_opt.compiling import compile_kernels, compiling, missing
 
-    folder = Path("releases") / f"demo-{new_run_id()}" if out is None else out
-    check_target(folder)
-    reporter = TerminalReporter(lines=not json)
-    # Half of what a first run compiles is of joint estimation: a second core does that beside the rest.
-    with nullcontext() if kept_on_disk(monotone) else compiling("joint_l1") as joint:
+    # A first run compiles for ten seconds: what other methods and joint estimation call, a second core, the rest this.
+    with compiling("group_matching", "joint_l1"):
+        from coco_opt.config import load_config
+        from coco_opt.groups.kind.demo import demo_truth, write_demo
+        from coco_opt.releases import release, render_report, verify_release
+        from coco_opt.releases.measure import check_target
+        from coco_opt.releases.records import new_run_id
+
+        folder = Path("releases") / f"demo-{new_run_id()}" if out is None else out
+        check_target(folder)
+        reporter = TerminalReporter(lines=not json)
         with reporter.stage("Making a nation of households"):
             files = write_demo(folder)
         with reporter.stage("Other methods (a first run compiles)"):
             truth = demo_truth(files)
-            if joint is not None:
-                compile_kernels(["cumulative_rounding"])
-                joint.wait()
-    config = load_config(files.config)
-    released = release(config, folder / "release", reporter=reporter, page=render_report, truth=truth)
+            compile_kernels(missing(["cumulative_rounding"]))
+        config = load_config(files.config)
+        released = release(config, folder / "release", reporter=reporter, page=render_report, truth=truth)
     made = released.made
     assert made is not None  # a new folder holds no earlier release
     checks = verify_release(released.folder)

@@ -31,7 +31,7 @@ from coco_opt.releases.manifest import manifest_of, noise_of, spent_line
 from coco_opt.releases.measure import Measured, with_bought
 from coco_opt.releases.reporter import Reporter, Silent
 from coco_opt.releases.runs import ledger_of
-from coco_opt.releases.solvers import choices_of, warm_worker
+from coco_opt.releases.solvers import choices_of, compiling_late, warm_worker
 
 Given = Measurement | Measured | str | Path
 """A measurement, what ``measure`` returned, a measurement's folder or a run's id."""
@@ -141,7 +141,9 @@ def estimate(
         noisy, runs = together([one for one, _ in read]), [run for _, run in read if run is not None]
         wanted = replace(config_of(noisy) if config is None else _as_measured(config, noisy), engine=engine)
         name = f"{wanted.name}-{noisy.identity[:12]}"
-        made = estimated(wanted, noisy, name, reporter=told, executor=executor)
+        kind = kind_for(wanted, noisy)
+        with compiling_late(kind, wanted, method_for(kind, wanted, noisy), noisy.asked):
+            made = estimated(wanted, noisy, name, reporter=told, executor=executor)
     return made if config is None or not runs else replace(made, recorded=partial(_record, config, runs))
 
 

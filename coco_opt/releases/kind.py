@@ -252,6 +252,14 @@ class Choosing(Protocol):
         """Return what the noisy answers to that advise; nothing private is in reach."""
 
 
+@runtime_checkable
+class Compiling(Protocol):
+    """A kind of release whose estimation compiles for long at first: some of it can be done beside, and meanwhile."""
+
+    def late_kernels(self, method: Any, asked: Asked) -> tuple[str, ...]:
+        """Return what of ``coco_opt.compiling.LAST`` an estimation calls late, in the order to compile it in."""
+
+
 class ReleaseKind(Protocol[PrivateT, MethodT, ResultT]):
     """A kind of release; one immutable value fulfils it.
 

@@ -24,7 +24,7 @@ from coco_opt.releases.measure import Measured, check_target, kind_of, measured_
 from coco_opt.releases.records import open_private_folder, private_record, write_private_record
 from coco_opt.releases.reporter import Reporter, Silent
 from coco_opt.releases.runs import ledger_of
-from coco_opt.releases.solvers import choices_of, rehearse, warm_worker
+from coco_opt.releases.solvers import choices_of, compiling_late, rehearse, warm_worker
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -62,14 +62,16 @@ def release(
         raise ProblemError("the truth beside a private release would undo its privacy: give none, or seeded noise")
     rehearse(config)
     plan = planned(config, told)
-    kind_of(config).method(config, plan.asked)
+    kind = kind_of(config)
+    method = kind.method(config, plan.asked)
     choices_of(config)
     own = out is not None and _is_own(config, plan.asked, out)
     if not own:
         check_target(_probe(config) if out is None else out)
     private = open_private_folder(config.output.private)
     clock.lap("read_public")
-    with config.engine.open() as executor, Scratch(private) as scratch:
+    late = compiling_late(kind, config, method, plan.asked)
+    with late, config.engine.open() as executor, Scratch(private) as scratch:
         executor.start(warm_worker)
         measured = _measured(config, plan, scratch, told, clock)
         return _made(config, measured, executor, out, told, clock, page, truth)

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import importlib
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 from coco_opt.choices import SolverChoices
+from coco_opt.compiling import compiling
 from coco_opt.config.model import Config
 from coco_opt.errors import CocoOptError, ConfigError, MissingPackageError, UnknownSolverError
 from coco_opt.execution import executor_row
 from coco_opt.kinds import kind_rows
+from coco_opt.privacy.measurement import Asked
 from coco_opt.problems import PROBLEMS
 from coco_opt.registry import backend, make_solver
+from coco_opt.releases.kind import AnyKind, Compiling
 from coco_opt.solver import Solver
 from coco_opt.solving import solve
 
@@ -64,6 +69,17 @@ def warm_worker() -> None:
     for row in kind_rows():
         row.load()
     importlib.import_module("numba")
+
+
+def compiling_late(kind: AnyKind, config: Config, method: Any, asked: Asked) -> AbstractContextManager[object]:
+    """Compile beside the body what an estimation calls late, where the kind knows that and it is missing.
+
+    Problems for which the configuration names a solver are left out.
+    """
+    if not isinstance(kind, Compiling):
+        return nullcontext()
+    named = {problem for problem, choice in config.solvers.chosen().items() if choice.name != "auto"}
+    return compiling(*(late for late in kind.late_kernels(method, asked) if late.partition("/")[0] not in named))
 
 
 def _failure(kind: str, solver: Solver) -> str:

@@ -109,6 +109,10 @@ class GroupsKind:
         """Return the estimation that a configuration asks for."""
         return method_of(config, asked, *also)
 
+    def late_kernels(self, method: GroupsMethod, asked: Asked) -> tuple[str, ...]:
+        """Return what makes joint estimates whole, and after it what makes them."""
+        return ("cumulative_rounding", f"joint_{method.loss(0)}") if method.consistency == "joint" else ()
+
     def estimate(self, measurement: Measurement, method: GroupsMethod, work: Work) -> GroupsResult:
         """Estimate every region and make the regions agree."""
         return estimate_groups(

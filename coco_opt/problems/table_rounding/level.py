@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, Self, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,6 +40,24 @@ class RoundingLevel:
     places: Ints
     tables: Floats
     seed: int
+
+    @classmethod
+    def example(cls) -> Self:
+        """Return two parents with two children each, two cells and a pass for what both hold together."""
+        two, four = np.array([0, 2]), np.array([0, 2, 4])
+        return cls(
+            rows=SparseRows(two, np.arange(2), np.ones(2), np.arange(3), np.zeros(2, np.int64), np.ones(2)),
+            turn=np.zeros(1, np.int64),
+            passes=1,
+            starts=four,
+            cells=np.array([0, 1, 0, 1]),
+            people=np.array([3, 2, 1, 4]),
+            first=np.array([3, 5]),
+            children=four,
+            places=np.array([0, 4, 8]),
+            tables=np.array([1.5, 1.5, 0.25, 1.75, 0.5, 0.5, 1.4, 2.6]),
+            seed=1,
+        )
 
     @property
     def columns(self) -> tuple[Ints, Ints, Ints]:

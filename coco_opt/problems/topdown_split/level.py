@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, Self, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,6 +56,22 @@ class SplitLevel:
     weights: Floats
     classes: Ints | None = None
     exact: Floats | None = None
+
+    @classmethod
+    def example(cls) -> Self:
+        """Return two parents with two children each, asked for their two cells and for what both hold together."""
+        cells, four = np.array([0, 1]), np.array([0, 2, 4])
+        starts, row, column_starts = np.array([0, 2, 3, 4]), np.array([0, 1, 0, 2]), four
+        return cls(
+            rows=SparseRows(starts, np.array([0, 1, 0, 1]), np.ones(4), column_starts, row, np.ones(4)),
+            query_of=np.array([0, 1, 1]),
+            starts=four,
+            cells=np.concatenate([cells, cells]),
+            counts=np.array([3.0, 2.0, 1.0, 4.0]),
+            children=four,
+            answers=np.array([[2.1, 0.8, 1.4], [3.3, 2.5, 0.2], [1.0, 0.1, 0.3], [4.2, 1.1, 3.6]]),
+            weights=np.ones((4, 2)),
+        )
 
     @cached_property
     def places(self) -> Ints:

@@ -32,6 +32,7 @@ from coco_opt.releases.reporter import Reporter
 from coco_opt.topdown.asked.counts import TableCounts
 from coco_opt.topdown.asked.measure import exact_parts
 from coco_opt.topdown.estimated.estimate import TablesResult, estimate_tables
+from coco_opt.topdown.estimated.level import LEAST_PARENTS
 from coco_opt.topdown.kind.checkpoints import LevelFiles
 from coco_opt.topdown.kind.method import TablesMethod, asked_keys, method_of
 from coco_opt.topdown.kind.section import TablesData, TopdownSection
@@ -90,6 +91,14 @@ class TablesKind:
     def method(self, config: Config, asked: Asked, *also: Asked) -> TablesMethod:
         """Return the estimation that a configuration asks for."""
         return method_of(config, asked, *also)
+
+    def late_kernels(self, method: TablesMethod, asked: Asked) -> tuple[str, ...]:
+        """Return roundings, of whole levels where there are many regions: splits come first, and take as long."""
+        if method.topdown.estimation == "bottom_up" or method.topdown.rounding == "unbiased":
+            return ()
+        parents = max(len(asked.hierarchy.level_range(level)) for level in range(max(1, asked.hierarchy.levels - 1)))
+        many = parents >= LEAST_PARENTS
+        return ("table_rounding/level", "topdown_split/level") if many else ("table_rounding",)
 
     def estimate(self, measurement: Measurement, method: TablesMethod, work: Work) -> TablesResult:
         """Split every region's table among its parts, level by level from the root."""
