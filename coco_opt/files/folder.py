@@ -21,6 +21,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from coco_opt.errors import InputError, Place
+from coco_opt.files.ahead import ahead
 from coco_opt.files.source import quietly
 from coco_opt.histograms.arrays import Int64Array
 from coco_opt.privacy.private_files import remove_leftovers, sync_folder, temporary_name
@@ -250,11 +251,14 @@ def _arrow_parts(table: FileTable) -> Iterator[Any]:
 
 
 def _write_parquet(sink: Any, table: FileTable) -> None:
-    """Write a table's parts as row groups: fixed options, no time and no foreign metadata."""
+    """Write a table's parts as row groups: fixed options, no time and no foreign metadata.
+
+    The next part is made while one is written.
+    """
     import pyarrow.parquet as pq
 
     writer = None
-    for rows in _arrow_parts(table):
+    for rows in ahead(_arrow_parts(table)):
         if writer is None:
             writer = pq.ParquetWriter(sink, rows.schema, **_options(rows.schema, table))
         writer.write_table(rows, row_group_size=ROWS_PER_GROUP)
