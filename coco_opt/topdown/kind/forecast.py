@@ -25,6 +25,7 @@ from coco_opt.topdown.asked.measure import measure_tables
 from coco_opt.topdown.estimated.best_linear import LinearEstimates, best_linear
 from coco_opt.topdown.estimated.estimate import TablesResult, estimate_tables
 from coco_opt.topdown.invariants import Invariants, RegionBounds
+from coco_opt.topdown.kind.files import MOST_CELLS
 from coco_opt.topdown.kind.look_alike import made_look_alike, read_look_alike
 from coco_opt.topdown.kind.method import TablesMethod, method_of
 from coco_opt.topdown.kind.plan import TablesDetail
@@ -40,7 +41,7 @@ _ROWS = 3  # of the private table, a leaf, unless declared
 _ROW_SECONDS, _ROW_BYTES = 1e-5, 200
 _REGION_SECONDS, _REGION_BYTES = 1.5e-5, 5_000
 _ANSWER_BYTES = 48
-_PAGE_SECONDS = 0.3
+_PAGE_SECONDS, _ESTIMATE_SECONDS = 0.3, 5e-7
 _PROVED = {
     "holds": "proved: some whole table meets them all ({how})",
     "undecided": "UNDECIDED whether any whole table meets them all: {how}; an estimation may have to give way or fail",
@@ -109,8 +110,17 @@ def forecast_tables(plan: Plan, wanted: Wanted, reporter: Reporter) -> Forecast:
         reading=Expense(slow * (_ROW_SECONDS * rows + _REGION_SECONDS * regions), _ROW_BYTES * rows),
         asking=Expense(slow * _REGION_SECONDS * regions),
         estimating=Expense(seconds, memory),
-        writing=Expense(slow * (_PAGE_SECONDS + _REGION_SECONDS * regions), memory),
+        writing=Expense(slow * _writing_seconds(detail), memory),
     )
+
+
+def _writing_seconds(detail: TablesDetail) -> float:
+    """Return the seconds of writing the page, the regions' tables and the unbiased estimates."""
+    tree, workload = detail.questions.hierarchy, detail.workload
+    answers, cells = sum(query.answers for query in workload), workload[0].operator.cells
+    each = [len(tree.level_range(level)) for level in range(tree.levels)]
+    estimates = answers * sum(regions for regions in each if regions * cells <= MOST_CELLS)
+    return _PAGE_SECONDS + _REGION_SECONDS * tree.regions + _ESTIMATE_SECONDS * estimates
 
 
 def predicted(detail: TablesDetail) -> tuple[Predicted, ...]:
