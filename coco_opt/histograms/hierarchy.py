@@ -131,6 +131,11 @@ class Hierarchy:
         assert self._paths is not None
         return self._paths
 
+    def path(self, region: int) -> str:
+        """Return a region's full name, as ``paths`` has it, without making all of them; O(levels)."""
+        above = (*reversed(self.ancestors(region)), region)
+        return hierarchy_build.joined(self.names[one] for one in above)
+
     def level_range(self, level: int) -> range:
         """Return the regions of one level, 0 being the root's."""
         if not 0 <= level < self.levels:

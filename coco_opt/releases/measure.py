@@ -188,7 +188,9 @@ def measured_of(
     clock.lap("read_private")
     check_memory(plan.asked)
     if not source.private:
-        return _seeded(plan, private, source, reporter, scratch)
+        measured = _seeded(plan, private, source, reporter, scratch)
+        clock.lap("measure")
+        return measured
     warm(plan.asked, source)
     fingerprint = fingerprint_of(config, private.arrays)
     message = new_account(config)

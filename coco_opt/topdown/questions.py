@@ -177,7 +177,7 @@ def noise_label(hierarchy: Hierarchy, level: int) -> str:
     of one law wherever they are read, so the answers have the law that one stream a region would give, without the cost
     of opening 25,000 ciphers for a query of one answer.
     """
-    return f"{hierarchy.paths[0]}, level {level}"
+    return f"{hierarchy.path(0)}, level {level}"
 
 
 def _bounds(asked: Asked, schema: Schema) -> list[RegionBounds]:

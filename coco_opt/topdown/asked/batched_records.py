@@ -40,17 +40,29 @@ def _counted(public: PublicRegions, opened: Batches, schema: Schema) -> TableCou
     known = [pa.array(texts, pa.string()) for texts in (public.ids, *schema.attributes.values())]
     if any(opened.whole(k) is False for k in range(len(known), len(opened.kept))):
         return None
-    rows, parts = 0, []
+    rows, keys, people = 0, [], []
     for batch in opened:
         found = _keys_of(batch, known, public.leaf, schema)
         if found is None:
             return None
         rows += len(batch[0])
-        parts.append(found)
+        keys.append(found[0])
+        people.append(found[1])
     if not rows:
         return None
-    keys, people = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-    return replace(TableCounts.from_keys(public.hierarchy, schema, keys, people), rows_read=rows)
+    counts = TableCounts.from_keys(public.hierarchy, schema, _joined(keys), _joined(people))
+    return replace(counts, rows_read=rows)
+
+
+def _joined(parts: list[Int64Array]) -> Int64Array:
+    """Return arrays one after the other, each of which is dropped once it is copied."""
+    whole, at = np.empty(sum(part.size for part in parts), np.int64), 0
+    parts.reverse()
+    while parts:
+        part = parts.pop()
+        whole[at : at + part.size] = part
+        at += part.size
+    return whole
 
 
 def _keys_of(batch: tuple[Any, ...], known: list[Any], leaf: Int64Array, schema: Schema) -> Keys | None:

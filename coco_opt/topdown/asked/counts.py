@@ -39,7 +39,8 @@ class TableCounts:
 
     def __post_init__(self) -> None:
         for name in ("offsets", "cells", "counts"):
-            array = as_int64(getattr(self, name), name).copy()
+            array = as_int64(getattr(self, name), name)
+            array = array.copy() if array.flags.writeable else array  # nobody else's to change
             array.setflags(write=False)
             object.__setattr__(self, name, array)
         _check_runs(self)
@@ -64,7 +65,7 @@ class TableCounts:
         unknown-cell, negative-count) without any value. O(records log records), O(records) for few leaves and cells.
         """
         leaf, cell = as_int64(leaves, "leaves"), as_int64(cells, "cells")
-        people = np.ones(leaf.size, np.int64) if counts is None else as_int64(counts, "counts")
+        people = np.ones(leaf.size, np.int64) if counts is None else as_int64(counts, "counts").copy()
         if not leaf.size == cell.size == people.size:
             raise InputError("bad-shape", "leaves, cells and counts must have one entry a record")
         check_nonnegative(people, "negative-count", "counts")
@@ -77,6 +78,7 @@ class TableCounts:
     def from_keys(cls, hierarchy: Hierarchy, schema: Schema, keys: Int64Array, people: Int64Array) -> TableCounts:
         """Build from cells numbered leaf by leaf (leaf * size + cell), in any order; those of one cell are added up.
 
+        Rising ``keys`` without empty cells are taken as they are, and their ``people`` must not be changed any more.
         Raises InputError (too-many-people). O(keys log keys), O(keys) where they rise already.
         """
         _check_people(people)  # before any sum, which could wrap around
@@ -95,7 +97,10 @@ class TableCounts:
     @classmethod
     def _of_keys(cls, hierarchy: Hierarchy, schema: Schema, keys: Int64Array, counts: Int64Array) -> TableCounts:
         ends = np.arange(len(hierarchy.leaves) + 1, dtype=np.int64) * schema.size
-        return cls(hierarchy, schema, np.searchsorted(keys, ends), keys % schema.size, counts)
+        arrays = np.searchsorted(keys, ends), keys % schema.size, counts if counts.base is None else counts.copy()
+        for array in arrays:
+            array.setflags(write=False)
+        return cls(hierarchy, schema, *arrays)
 
     @property
     def arrays(self) -> tuple[Int64Array, ...]:
@@ -193,7 +198,7 @@ def _check_runs(tables: TableCounts) -> None:
         raise InputError("bad-runs", "offsets must rise from 0 to the number of runs")
     if cells.size and not 0 <= int(cells.min()) <= int(cells.max()) < tables.schema.size:
         raise InputError("bad-runs", f"cells must lie in 0..{tables.schema.size - 1}")
-    rises = np.diff(cells) > 0
+    rises = cells[1:] > cells[:-1]
     rises[offsets[(offsets > 0) & (offsets < cells.size)] - 1] = True
     if not rises.all():
         raise InputError("bad-runs", "the cells of a leaf must be increasing")

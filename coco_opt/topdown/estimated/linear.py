@@ -29,6 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coco_opt.errors import ProblemError
+from coco_opt.execution.aside import aside
 from coco_opt.histograms import Hierarchy
 from coco_opt.operators import Operator
 from coco_opt.topdown.estimated.batches import at_and_below, batch_size, batches
@@ -209,15 +210,15 @@ class LevelAnswers:
 class UpwardPass:
     """The up pass of all queries, by subtrees: whoever is given one reads its answers and hands back sums.
 
-    ``own`` float64[levels, queries] are the variances of single answers; ``variance``, ``children`` and ``final``
-    float64[queries, regions] those of ``QueryTree``.
+    ``own`` float64[levels, queries] are the variances of single answers; ``variance``, ``children`` and ``final``, of
+    each query float64[regions], those of ``QueryTree``. Large ones lie in files.
     """
 
     measured: TableAnswers
     own: Floats
-    variance: Floats
-    children: Floats
-    final: Floats
+    variance: tuple[Floats, ...]
+    children: tuple[Floats, ...]
+    final: tuple[Floats, ...]
 
     @classmethod
     def of(cls, measured: TableAnswers) -> UpwardPass:
@@ -232,8 +233,8 @@ class UpwardPass:
             passed = tree_passes.upward(hierarchy.first_child, np.zeros(hierarchy.regions), s2, nothing, nothing)
             _, variance, children = passed
             final, _ = tree_passes.variances(hierarchy.first_child, s2, variance, children)
-            each.append((variance, children, final))
-        return cls(measured, own, *(np.stack(one) for one in zip(*each, strict=True)))
+            each.append([aside([one]) for one in (variance, children, final)])
+        return cls(measured, own, *zip(*each, strict=True))
 
     def subtrees(self, workers: int = 1) -> list[range]:
         """Return tasks: some regions of one level each, whose answers, with all below them, fit in memory together.
@@ -285,7 +286,7 @@ class UpwardPass:
             else:
                 starts = hierarchy.first_child[regions.start : regions.stop]
                 summed = np.add.reduceat(below, starts - starts[0], axis=0)
-                s2, total = self.own[level, query], self.children[query, regions.start : regions.stop]
+                s2, total = self.own[level, query], self.children[query][regions.start : regions.stop]
                 z = summed if z is None else z + (summed - z) * (s2 / (s2 + total))[:, None]
                 found.append(z)
             below = z

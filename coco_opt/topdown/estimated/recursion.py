@@ -148,7 +148,7 @@ class Splitter:
                 failures.append((region, error))
             else:
                 more[own.children(region).start - children.start] = SparseTables.of(tables)
-        return Splits.of(tops.regions, found.with_parts(more), own, failures, through=tops.through)
+        return Splits.of(tops.regions, found.with_parts(more).aside, own, failures, through=tops.through)
 
 
 @dataclass(frozen=True, eq=False, slots=True)

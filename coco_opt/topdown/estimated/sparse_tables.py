@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coco_opt.errors import ProblemError
+from coco_opt.execution.aside import aside
 
 Ints = NDArray[np.int64]
 
@@ -28,7 +29,8 @@ class SparseTables:
 
     def __post_init__(self) -> None:
         for name in ("offsets", "cells", "counts"):
-            array = np.array(getattr(self, name), dtype=np.int64)
+            array = np.asarray(getattr(self, name), dtype=np.int64)
+            array = array.copy() if array.flags.writeable and array.base is not None else array
             array.setflags(write=False)
             object.__setattr__(self, name, array)
         offsets, cells = self.offsets, self.cells
@@ -61,18 +63,26 @@ class SparseTables:
 
     @classmethod
     def joined(cls, parts: Iterable[SparseTables]) -> SparseTables:
-        """Return the tables of several parts, one after the other; ProblemError for none or other sizes."""
+        """Return the tables of several parts, one after the other; ProblemError for none or other sizes.
+
+        Large ones lie in a file (``coco_opt.execution.aside``).
+        """
         each = list(parts)
         if len({part.size for part in each}) != 1:
             raise ProblemError("tables of one size are needed to join them")
         runs = np.cumsum([0] + [part.cells.size for part in each])
         offsets = [part.offsets[1:] + start for part, start in zip(each, runs, strict=False)]
-        return cls(
-            np.concatenate([np.zeros(1, np.int64), *offsets]),
-            np.concatenate([part.cells for part in each]),
-            np.concatenate([part.counts for part in each]),
-            each[0].size,
+        whole = (
+            aside([np.zeros(1, np.int64), *offsets]),
+            aside([part.cells for part in each]),
+            aside([part.counts for part in each]),
         )
+        return cls(*whole, each[0].size)
+
+    @property
+    def aside(self) -> SparseTables:
+        """Return the same tables in a file, where they are large."""
+        return SparseTables.joined([self])
 
     @property
     def regions(self) -> int:

@@ -1,7 +1,8 @@
 """A call of the command line watched from outside: wall and processor seconds and the largest memory of every stage.
 
 Stages are the lines that the program says on standard error while it works. Memory is that of the process alone, as
-Linux counts it (``/proc``); elsewhere only seconds of the whole are known.
+Linux counts it (``/proc``); elsewhere only seconds of the whole are known. It counts pages of files that are mapped,
+which the system can have back; anonymous memory is what it cannot, and is looked at every few milliseconds.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 from time import perf_counter
 
 START = "start"
@@ -23,6 +24,7 @@ START = "start"
 
 _MEGA = 1e6
 _TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
+_PAUSE = 0.01  # seconds between two looks at a process
 _PROGRESS = re.compile(r": \d+ % done")
 
 
@@ -38,13 +40,17 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """A whole call: its stages, and what the system says of it at its end, with the processes it started."""
+    """A whole call: its stages, and what the system says of it at its end, with the processes it started.
+
+    ``anonymous`` is the largest memory in MB that no file holds, of the process alone.
+    """
 
     stages: tuple[Stage, ...]
     seconds: float
     cpu: float
     peak: float
     output: str
+    anonymous: float = 0.0
 
 
 def watched(arguments: Sequence[str], folder: Path) -> Watched:
@@ -59,12 +65,17 @@ def watched(arguments: Sequence[str], folder: Path) -> Watched:
         told: list[str] = []
         reader = Thread(target=lambda: told.append(output.read()))
         reader.start()
+        seen, ended = _Anonymous(child.pid), Event()
+        watcher = Thread(target=seen.watch, args=(ended,))
+        watcher.start()
         for line in child.stderr:
             said.append(line)
             if not _PROGRESS.search(line):
                 marks.append(_Mark(line.strip(), perf_counter(), *_used(child.pid)))
                 _forget_peak(child.pid)
         reader.join()
+        ended.set()
+        watcher.join()
         _, status, usage = os.wait4(child.pid, 0)
         child.returncode = os.waitstatus_to_exitcode(status)
     if child.returncode:
@@ -74,7 +85,20 @@ def watched(arguments: Sequence[str], folder: Path) -> Watched:
     stages = tuple(
         Stage(one.name, after.at - one.at, after.cpu - one.cpu, after.peak) for one, after in pairwise(marks)
     )
-    return Watched(stages, marks[-1].at - marks[0].at, marks[-1].cpu, peak, told[0])
+    return Watched(stages, marks[-1].at - marks[0].at, marks[-1].cpu, peak, told[0], seen.most)
+
+
+class _Anonymous:
+    """The largest anonymous memory of a process, in MB, as often as it is looked at."""
+
+    def __init__(self, process: int) -> None:
+        self.most = 0.0
+        self._process = process
+
+    def watch(self, ended: Event) -> None:
+        """Look until the event comes."""
+        while not ended.wait(_PAUSE):
+            self.most = max(self.most, _memory(self._process, "RssAnon"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +116,16 @@ def _used(process: int) -> tuple[float, float]:
     with suppress(OSError, ValueError, IndexError):
         # The second field is a name in parentheses, which may hold spaces.
         fields = Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
-        status = Path(f"/proc/{process}/status").read_text(encoding="utf-8")
-        peak = next(line for line in status.splitlines() if line.startswith("VmHWM"))
-        return (int(fields[11]) + int(fields[12])) / _TICKS, int(peak.split()[1]) * 1024 / _MEGA
+        return (int(fields[11]) + int(fields[12])) / _TICKS, _memory(process, "VmHWM")
     return 0.0, 0.0
+
+
+def _memory(process: int, kind: str) -> float:
+    """Return a line of what Linux says of a process's memory, in MB; 0 where it says nothing."""
+    with suppress(OSError, ValueError, IndexError):
+        status = Path(f"/proc/{process}/status").read_text(encoding="utf-8")
+        return sum(int(line.split()[1]) * 1024 / _MEGA for line in status.splitlines() if line.startswith(kind))
+    return 0.0
 
 
 def _forget_peak(process: int) -> None:

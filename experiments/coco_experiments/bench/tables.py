@@ -84,8 +84,14 @@ def compared(smaller: State, larger: State) -> tuple[list[Row], list[str]]:
         ratio = (before.cpu / smaller.blocks) / (call.cpu / larger.blocks)
         peer = f"{smaller.blocks:,} blocks, by block"
         rows.append(Row(larger.name, verb, larger.blocks, call.seconds, peer, ratio, 1.0, cpu=call.cpu, peak=call.peak))
-        more = (call.peak - before.peak) * 1e6 / (larger.blocks - smaller.blocks)
-        notes.append(f"{verb}: {more:,.0f} bytes of memory for each block more")
+        more, held = (
+            (after - least) * 1e6 / (larger.blocks - smaller.blocks)
+            for after, least in ((call.peak, before.peak), (call.anonymous, before.anonymous))
+        )
+        notes.append(
+            f"{verb}: {more:,.0f} bytes of memory for each block more, {held:,.0f} of them in no file; "
+            f"{call.anonymous:,.0f} MB in no file at {larger.blocks:,} blocks"
+        )
     return rows, notes
 
 
