@@ -229,8 +229,8 @@ MUTANTS = (
         "what the database wrote to disk stays there",
         "private rows lie in clear text in the private folder after the run",
         "coco_opt/files/spill.py",
-        "        lock.release()\n        shutil.rmtree(folder, ignore_errors=True)\n\n\ndef remove_spilled",
-        "        lock.release()\n\n\ndef remove_spilled",
+        "lock.release()\n            shutil.rmtree(folder, ignore_errors=True)\n            self._made",
+        "lock.release()\n            self._made",
         ("tests/files/test_spill.py::test_who_is_at_work_keeps_their_folder",),
     ),
     Mutant(
