@@ -158,8 +158,8 @@ class SolverChoices:
         key = problem.kind, names
         with self._lock:
             if key not in self._named:
-                rows = {row.name: row for row in built_in() if row.claims(problem) and row.installed}
-                self._named[key] = tuple(rows[name].make() for name in names if name in rows)
+                rows = {row.name: row for row in built_in() if row.name in names and row.claims(problem)}
+                self._named[key] = tuple(rows[name].make() for name in names if name in rows and rows[name].installed)
             return self._named[key]
 
     def _others(self, problem: Problem[Any, Any], tried: Solver) -> Iterator[Solver]:

@@ -11,6 +11,7 @@ import pytest
 
 import coco_opt.topdown.estimated.batches as batching
 import coco_opt.topdown.estimated.level as levels
+import coco_opt.topdown.estimated.linear as linear
 from coco_opt.execution import Executor, Threads, open_executor
 from coco_opt.files.measurement import read_measurement, write_measurement
 from coco_opt.histograms import Hierarchy
@@ -117,6 +118,7 @@ def test_workers_and_executors_change_nothing(case: str) -> None:
 def batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(levels, "LEAST_PARENTS", 1)
     monkeypatch.setattr(batching, "_LEAST_NUMBERS", 8)
+    monkeypatch.setattr(linear, "_LEAST_READ", 1)
 
 
 @pytest.mark.usefixtures("batches")

@@ -45,6 +45,7 @@ Summed = list[list[NDArray[Any] | None]]
 """z [levels][queries] of some regions of consecutive levels; None where the answers alone say it."""
 
 _BLOCK = 1024  # regions whose tables are held at once
+_LEAST_READ = 1 << 19  # answers; fewer are read and summed sooner than another worker is told to
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -244,7 +245,7 @@ class UpwardPass:
         hierarchy = self.measured.hierarchy
         asked = np.isfinite(self.own) @ np.array([query.operator.answers for query in self.measured.queries])
         numbers = at_and_below(hierarchy, asked)
-        size = batch_size(int(numbers[0][0]), workers)
+        size = max(_LEAST_READ, batch_size(int(numbers[0][0]), workers))
         small = [level for level, each in enumerate(numbers) if each.max() <= size]
         cut = min(small[0] if small else hierarchy.levels, max(0, hierarchy.levels - 2))
         first = hierarchy.level_range(cut).start
