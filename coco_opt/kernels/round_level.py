@@ -83,10 +83,13 @@ def _rows(columns: Columns, cells: Ints, opened: Ints, last: int) -> tuple[Ints,
             if turn[row[e]] <= last:
                 entries = entries + 1
                 seen[row[e]] = True
-    kept = np.flatnonzero(seen)
-    number = np.full(turn.size, -1)
-    for a in range(kept.size):
-        number[kept[a]] = a
+    kept, number, found = np.empty(turn.size, np.int64), np.empty(turn.size, np.int64), 0
+    for a in range(turn.size):
+        number[a] = found if seen[a] else -1
+        if seen[a]:
+            kept[found] = a
+            found += 1
+    kept = kept[:found]
     of_row, of_cell, at = np.empty(entries, np.int64), np.empty(entries, np.int64), 0
     for k in range(opened.size):
         for e in range(start[cells[opened[k]]], start[cells[opened[k]] + 1]):
@@ -210,7 +213,8 @@ def _pass(
     if not nested or table_rounding.largest_fractions(x, low, high, sums, held, cell_price) >= 0:
         return False, 0.0, 0.0
     if not cells:
-        cell_price.fill(0.0)
+        for c in range(cell_price.size):
+            cell_price[c] = 0.0
     elif count:
         table_rounding_prices.ascend(x, low, high, begin, cell, up, lower, upper, held, cell_price, row_price, _ROUNDS)
     unit = 1.0 if cells else 0.0

@@ -65,7 +65,10 @@ def _precondition(r: Floats, inverse: Floats, share: Floats, summed: bool, z: Fl
         for j in range(r.shape[1]):
             z[c, j] = inverse[c, j] * (r[c, j] - mean)
             products[j] += z[c, j] * r[c, j]
-    return float(products.sum())
+    total = 0.0
+    for j in range(products.size):
+        total += products[j]
+    return total
 
 
 @compiled_in_place
@@ -155,7 +158,8 @@ def _conjugate_gradients(
         if not rz > stop:
             return step, rz
         _apply(start, cell, value, d, product)
-        bends.fill(0.0)
+        for j in range(children):
+            bends[j] = 0.0
         for a in range(product.shape[0]):
             for j in range(children):
                 force = used[a, j] * product[a, j]
@@ -165,7 +169,9 @@ def _conjugate_gradients(
             for j in range(children):
                 bent[c, j] = 2.0 * curvature[c, j] * d[c, j]
                 bends[j] += bent[c, j] * d[c, j]
-        bend = bends.sum()
+        bend = 0.0
+        for j in range(children):
+            bend += bends[j]
         if not bend > 0.0:
             return step, rz
         _add_adjoint(column_start, row, column_value, product, bent)
@@ -185,12 +191,15 @@ def _conjugate_gradients(
 @compiled
 def _diagonal(column_start: Ints, row: Ints, column_value: Floats, weight: Floats, curvature: Floats) -> Floats:
     """Return the Hessian's diagonal without the rows of C, 1 where it is 0."""
-    h = 2.0 * curvature
+    h = np.empty(curvature.shape)
     for c in range(h.shape[0]):
+        for j in range(h.shape[1]):
+            h[c, j] = 2.0 * curvature[c, j]
         for e in range(column_start[c], column_start[c + 1]):
             if row[e] < weight.shape[0]:
+                bent = 2.0 * (column_value[e] * column_value[e])
                 for j in range(h.shape[1]):
-                    h[c, j] += 2.0 * column_value[e] ** 2 * weight[row[e], j]
+                    h[c, j] += bent * weight[row[e], j]
         for j in range(h.shape[1]):
             if h[c, j] <= 0.0:
                 h[c, j] = 1.0

@@ -33,7 +33,9 @@ def cut(columns: Columns, cells: Ints, rows: int) -> tuple[Ints, Ints, Ints, Flo
     entries = 0
     for c in cells:
         entries += start[c + 1] - start[c]
-    number, met = np.full(rows, -1), np.empty(min(rows, entries), np.int64)
+    number, met = np.empty(rows, np.int64), np.empty(min(rows, entries), np.int64)
+    for a in range(rows):
+        number[a] = -1
     of_row, of_cell, weigh = np.empty(entries, np.int64), np.empty(entries, np.int64), np.empty(entries)
     found, at = 0, 0
     for k in range(cells.size):
@@ -61,8 +63,9 @@ def fitted(columns: Columns, level: Level, met: Ints, begin: int, end: int) -> t
 @compiled
 def _wide(start: Ints, of_row: Ints, of_cell: Ints, weigh: Floats) -> tuple[Ints, Ints, Ints, Floats]:
     """Return the rows with several cells, and their entries with rows counted anew."""
-    number, kept, found = np.full(start.size - 1, -1), np.empty(start.size - 1, np.int64), 0
+    number, kept, found = np.empty(start.size - 1, np.int64), np.empty(start.size - 1, np.int64), 0
     for a in range(start.size - 1):
+        number[a] = -1
         if start[a + 1] - start[a] > 1:
             number[a] = found
             kept[found] = a
@@ -100,7 +103,9 @@ def _flat(single: Floats, least: Floats) -> bool:
 
 @compiled
 def _largest(weight: Floats, target: Floats, sums: Floats) -> float:
-    largest = max(1.0, float(sums.max()))
+    largest = 1.0
+    for c in range(sums.size):
+        largest = max(largest, sums[c])
     for a in range(target.shape[0]):
         for j in range(target.shape[1]):
             if weight[a, j] > 0.0:

@@ -37,8 +37,13 @@ def nest(start: Ints, cell: Ints, value: Floats, room: Ints, binds: Bools) -> tu
     """
     children, cells = room.shape
     rows = start.size - 1
-    leaf, up = np.full((children, cells), -1), np.full((children, rows), -2)
+    leaf, up = np.empty((children, cells), np.int64), np.empty((children, rows), np.int64)
     size, order = np.zeros(rows, np.int64), np.empty(rows, np.int64)
+    for j in range(children):
+        for c in range(cells):
+            leaf[j, c] = -1
+        for r in range(rows):
+            up[j, r] = -2
     for j in range(children):
         for r in range(rows):
             size[r] = -1

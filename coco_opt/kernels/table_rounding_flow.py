@@ -112,6 +112,15 @@ def _load(
 
 
 @compiled_in_place
+def _even(excess: Ints) -> bool:
+    """Tell whether no node has too much or too little."""
+    for node in range(excess.size):
+        if excess[node] != 0:
+            return False
+    return True
+
+
+@compiled_in_place
 def _sift(heap: Ints, place: Ints, distance: Floats, at: int, size: int) -> None:
     """Restore the heap order around one entry."""
     node = heap[at]
@@ -322,13 +331,15 @@ def _settle(graph: Graph, held: Ints, carries: Ints, excess: Ints, potential: Fl
     """Send all that is too much to where it lacks; return -1, or a node that stays unsettled because nothing can."""
     nodes = potential.size
     search = (
-        np.full(nodes, np.inf),
+        np.empty(nodes),
         np.zeros((nodes, 3), np.int64),
         np.zeros(nodes, np.int64),
         np.zeros(nodes, np.int64),
         np.zeros(nodes + 1, np.int64),
     )
     distance, seen = search[0], search[4]
+    for node in range(nodes):
+        distance[node] = np.inf
     for source in range(nodes):
         while excess[source] > 0:
             target = _nearest_lack(source, graph, held, carries, excess, potential, search)
@@ -411,7 +422,7 @@ def solve(
         part = slice(j, j + step)
         table, price = held[part], row_price[part]
         carries, excess = _load(table, low[part], leaf[part], up[part], lower[part], upper[part], price, aim[part])
-        if not excess.any():
+        if _even(excess):
             continue
         bound, member = _members(leaf[part], rows)
         sides = lower[part], upper[part]
