@@ -191,16 +191,17 @@ def _conjugate_gradients(
 @compiled
 def _diagonal(column_start: Ints, row: Ints, column_value: Floats, weight: Floats, curvature: Floats) -> Floats:
     """Return the Hessian's diagonal without the rows of C, 1 where it is 0."""
-    h = np.empty(curvature.shape)
-    for c in range(h.shape[0]):
-        for j in range(h.shape[1]):
+    cells, children = curvature.shape
+    h = np.empty((cells, children))
+    for c in range(cells):
+        for j in range(children):
             h[c, j] = 2.0 * curvature[c, j]
         for e in range(column_start[c], column_start[c + 1]):
             if row[e] < weight.shape[0]:
                 bent = 2.0 * (column_value[e] * column_value[e])
-                for j in range(h.shape[1]):
+                for j in range(children):
                     h[c, j] += bent * weight[row[e], j]
-        for j in range(h.shape[1]):
+        for j in range(children):
             if h[c, j] <= 0.0:
                 h[c, j] = 1.0
     return h

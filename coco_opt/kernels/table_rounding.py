@@ -68,7 +68,7 @@ def nest(start: Ints, cell: Ints, value: Floats, room: Ints, binds: Bools) -> tu
                     elif around != leaf[j, c]:
                         return False, leaf, up
                     leaf[j, c] = r
-            up[j, r] = max(around, -1)
+            up[j, r] = around if around >= 0 else -1
     return True, leaf, up
 
 
