@@ -163,7 +163,7 @@ def test_what_is_shown_are_the_predictions(tmp_path: Path) -> None:
     assert len(shown.plain["predictions"]) == len(exact.rows) + len(simulated.rows)
     assert dict(shown.notes)["Rows"] == "70 in the private table, as declared"
     assert shown.estimating is not None
-    assert shown.estimating.memory == 17 * 8 * 4 * 12
+    assert shown.estimating.memory == 8 * 8 * 4 * 12
 
 
 def test_a_level_that_is_not_measured_has_no_linear_error_of_its_own(tmp_path: Path) -> None:

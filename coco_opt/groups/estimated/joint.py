@@ -65,8 +65,8 @@ def joint(measurement: Measurement, solvers: SolverChoices, *, loss: Loss = "l1"
 
     loss "l1" weighs a level by 1 / scale of its noise (maximum likelihood), "l2" by 1 / variance. Raises ProblemError
     where a measured level asked another query, SolverError where the fit misses its tolerance and ``solvers`` take no
-    last resorts; where they do, the best fit stands and its gap is stated. Memory: about sixteen tables of regions x
-    max_size numbers, from buckets four.
+    last resorts; where they do, the best fit stands and its gap is stated. Memory: about eight tables of regions x
+    max_size numbers, from buckets five.
     """
     check_choice("loss", loss, LOSSES)
     answers = GroupsAnswers(measurement)

@@ -51,7 +51,7 @@ _MOST_ANSWERS = 1_000_000
 _RUNS = 300  # sizes of leaves that have groups, added up, beyond which the posterior takes long too
 _TOO_MANY = 4  # times its answers: then a slow method is not compared
 
-_TABLES: Mapping[Consistency, int] = {"posterior": 45, "joint": 17, "convex": 10}  # of regions x sizes in memory
+_TABLES: Mapping[Consistency, int] = {"posterior": 45, "joint": 8, "convex": 10}  # of regions x sizes in memory
 _REGION_BYTES = 100  # a cell of the widest region, where regions are fitted one after the other
 # Seconds and bytes a row: of ids that are whole numbers outside CSV files, of texts, and of counts made elsewhere.
 _WHOLE, _TEXTS = ((2.4e-7, 10), (1.2e-7, 30)), ((1.05e-6, 92), (1.1e-6, 110))

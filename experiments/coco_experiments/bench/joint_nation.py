@@ -1,7 +1,7 @@
 """Joint estimation of a nation: 3,161 regions, single sizes up to K = 10,000, and buckets of them, apart.
 
 Absolute losses, noise of total epsilon 1, the same part at each level; measuring lies outside the seconds. It takes
-many minutes.
+some minutes.
 """
 
 from __future__ import annotations
