@@ -20,7 +20,7 @@ LAST = {
     "cumulative_rounding": "joint_leaves:rounding_gap",
     "group_matching": "matching:_match",
     "joint_l1": "joint_leaves:tighten_absolute",
-    "joint_l2": "joint_rounds:reconcile_squares",
+    "joint_l2": "joint_leaves:tighten_squares",
     "table_rounding": "table_rounding_flow:solve",
     "table_rounding/level": "round_level:solve",
     "topdown_split/level": "split_level:judge",
