@@ -19,11 +19,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from coco_opt.kernels.compile import compiled
+from coco_opt.kernels.compile import ZERO, compiled, constant
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
+_NONE, _ONE = constant(-1), constant(1)
 _SHORT = 6  # cells of a run that are pooled one by one
 _CUTS = 8  # times that the cells of a run are looked at before they are pooled one by one
 
@@ -177,7 +178,7 @@ def _pool_run(
             block = _push(sums, counts, block, value * size + (rise[right] - rise[left]), size)
         else:
             for k in range(left, right):
-                block = _push(sums, counts, block, c[k], 1)
+                block = _push(sums, counts, block, c[k], _ONE)
         left = right
         if deep > 0:
             deep -= 1
@@ -194,12 +195,12 @@ def monotone_again(c: Floats, m: Floats, top: float, sums: Floats, counts: Ints,
     Whatever m was, its runs are only where the search begins. ``sums``, ``counts`` and ``ends`` (cells,) and ``rise``
     (cells + 1,) are scratch.
     """
-    block, i = -1, 0
+    block, i = _NONE, ZERO
     while i < m.size:
         end = _run_end(m, i)
         if end - i < _SHORT:
             for k in range(i, end):
-                block = _push(sums, counts, block, c[k], 1)
+                block = _push(sums, counts, block, c[k], _ONE)
         else:
             block = _pool_run(c, m[i], top, i, end, sums, counts, rise, ends, block)
         i = end
