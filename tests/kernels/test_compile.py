@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numba import TypingError
-from numba.core import caching
+from numba.core import caching, config
 from numpy.typing import NDArray
 
 import coco_opt.kernels.compile as module
@@ -91,6 +91,7 @@ def test_a_change_in_a_shared_file_reaches_the_kernels_that_import_it(
         "from coco_opt.kernels.compile import compiled\nfrom shared_part import part\n"
         "@compiled\ndef inner(x):\n    return 10 * part(x)\n@compiled\ndef whole(x):\n    return inner(x)\n"
     )
+    monkeypatch.setattr(config, "CACHE_DIR", "")  # kept beside the source, wherever NUMBA_CACHE_DIR points
     monkeypatch.syspath_prepend(str(tmp_path))
     (tmp_path / "calling_part.py").write_text(calling)
 
