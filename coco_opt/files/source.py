@@ -36,6 +36,7 @@ _BUFFER = 1 << 20  # bytes of a file
 # Python's own limit of 131,072 characters a field would refuse what DuckDB reads: lines of up to 2 MB.
 csv.field_size_limit(max(csv.field_size_limit(), 1 << 21))
 _SETTINGS = (
+    "SET enable_progress_bar = false",  # on by default wherever Python runs no script file
     "SET autoinstall_known_extensions = false",
     "SET autoload_known_extensions = false",
     "SET python_enable_replacements = false",

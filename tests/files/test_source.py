@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -42,3 +44,11 @@ def test_an_interrupted_query_is_an_interrupt(tmp_path: Path) -> None:
     assert caught.value.__context__ is None
     with pytest.raises(RuntimeError, match="something else"):
         quietly(tmp_path, broken)
+
+
+def test_no_progress_bar_is_drawn_even_where_python_runs_no_file() -> None:
+    asked = (
+        "from coco_opt.files.source import isolated\nwith isolated([]) as con:\n"
+        "    print(*con.execute(\"SELECT current_setting('enable_progress_bar')\").fetchone())\n"
+    )
+    assert subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True).stdout == "False\n"
