@@ -28,14 +28,14 @@ LAST = {
 """What is worth compiling beside: kinds of problems, and whole levels of them, each with the kernel that comes last."""
 
 
-def compile_kernels(names: Sequence[str] = ()) -> None:
-    """Solve every example of kinds of problems by the fastest exact solver, which compiles its kernels.
+def compile_kernels(names: Sequence[str] | None = None) -> None:
+    """Solve every example of kinds of problems, all unless stated, by the fastest exact solver: its kernels compile.
 
     ``KIND/level`` stands for many of a kind at once. Raises KeyError for what there is not.
     """
     from coco_opt.problems import PROBLEMS
 
-    for name in names or PROBLEMS:
+    for name in PROBLEMS if names is None else names:
         kind, _, level = name.partition("/")
         if level:
             _compile_level(kind)
@@ -103,4 +103,4 @@ def _started(names: Sequence[str]) -> subprocess.Popen[bytes] | None:
 
 
 if __name__ == "__main__":
-    compile_kernels(sys.argv[1:])
+    compile_kernels(sys.argv[1:] or None)

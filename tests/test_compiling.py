@@ -59,6 +59,17 @@ def test_nothing_is_started_where_nothing_is_missing_or_no_core_is_free(monkeypa
         assert process is None
 
 
+def test_nothing_named_is_nothing_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    solved: list[str] = []
+    monkeypatch.setattr(module, "_compile_problem", solved.append)
+    module.compile_kernels([])
+    assert solved == []
+    module.compile_kernels(["joint_l1"])
+    assert solved == ["joint_l1"]
+    module.compile_kernels()
+    assert solved[1:] == list(PROBLEMS)
+
+
 def test_everything_worth_compiling_beside_is_there() -> None:
     for name, last in LAST.items():
         file, _, kernel = last.partition(":")
