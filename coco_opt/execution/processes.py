@@ -6,9 +6,10 @@ import os
 import shutil
 import signal
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from multiprocessing import connection, get_context, parent_process
 from pathlib import Path
 
@@ -17,6 +18,10 @@ from coco_opt.execution.elsewhere import Elsewhere, Ended, Part, run_part
 
 MOST_DEATHS = 3
 """Times that the workers of one map may die before it is given up."""
+
+# Linear algebra and readers of files would start a thread a core in every worker, and take each other's turn. Both look
+# at these when they are loaded; Dask's workers are started with the like.
+_ONE_CORE = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "ARROW_IO_THREADS": "1"}
 
 
 class Processes(Elsewhere):
@@ -77,6 +82,9 @@ class Processes(Elsewhere):
         if self._pool is None:
             context, folder = get_context("spawn"), self.folder
             self._pool = ProcessPoolExecutor(self.workers, context, initializer=_begin, initargs=(folder,))
+            with _in_environment(_ONE_CORE):
+                for _ in range(self.workers):  # each starts a worker, as none is idle yet
+                    self._pool.submit(os.getpid)
         return self._pool
 
     def _abandon(self) -> None:
@@ -90,6 +98,18 @@ class Processes(Elsewhere):
             process.kill()
         for process in processes:
             process.join()
+
+
+@contextmanager
+def _in_environment(defaults: Mapping[str, str]) -> Iterator[None]:
+    """Give processes that the body starts variables that are not set here."""
+    added = {name: value for name, value in defaults.items() if name not in os.environ}
+    os.environ.update(added)
+    try:
+        yield
+    finally:
+        for name in added:
+            os.environ.pop(name, None)
 
 
 def _begin(folder: Path) -> None:

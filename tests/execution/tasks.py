@@ -113,3 +113,10 @@ def breaks(item: int) -> int:
 def pid_after(item: float) -> int:
     time.sleep(item)
     return os.getpid()
+
+
+def threads_of_readers(_: object) -> int:
+    """Return how many threads read Parquet files in this process."""
+    import pyarrow as pa
+
+    return int(pa.cpu_count())

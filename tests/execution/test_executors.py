@@ -26,6 +26,7 @@ from tests.execution.tasks import (
     fails_at_three,
     negated,
     pid_after,
+    threads_of_readers,
 )
 
 NAMES = ("threads", "by files", "processes", "dask")
@@ -128,6 +129,13 @@ def test_values_are_written_whole_or_not_at_all(tmp_path: Path) -> None:
     with pytest.raises(AttributeError):
         write_value(tmp_path / "other", lambda: None)
     assert [path.name for path in tmp_path.iterdir()] == ["value"]
+
+
+@pytest.mark.parametrize("name", ["processes", "dask"])
+def test_a_worker_keeps_to_one_core(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    with open_executor(name, 2) as executor:
+        assert executor.map(threads_of_readers, range(20)) == [1] * 20
 
 
 def test_no_worker_outlives_its_executor() -> None:
