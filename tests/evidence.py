@@ -379,6 +379,24 @@ ROWS = (
         ),
     ),
     Evidence(
+        "What is put aside while it is released",
+        "a large seeded measurement while it is released, also stopped for memory or by hand; arrays of all types "
+        "and sizes, with room and without",
+        "in a folder of mode 0700, gone afterwards; files without a name",
+        (
+            *_of(
+                "releases",
+                "test_seeded_aside::test_it_is_read_from_its_file_and_gives_the_same_bytes",
+                "test_it_is_gone_and_was_its_owners_alone_when_a_release_is_stopped",
+            ),
+            *_of(
+                "execution",
+                "test_aside::test_arrays_come_back_as_they_were",
+                "test_small_ones_and_those_without_room_stay_in_memory",
+            ),
+        ),
+    ),
+    Evidence(
         "Messages",
         "1,000 strings planted in the private table of each kind, sought in every file and all output after success, "
         "eleven kinds of errors and kill -9",

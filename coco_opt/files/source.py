@@ -12,7 +12,7 @@ import os
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -36,7 +36,6 @@ _BUFFER = 1 << 20  # bytes of a file
 # Python's own limit of 131,072 characters a field would refuse what DuckDB reads: lines of up to 2 MB.
 csv.field_size_limit(max(csv.field_size_limit(), 1 << 21))
 _SETTINGS = (
-    "SET enable_progress_bar = false",  # on by default wherever Python runs no script file
     "SET autoinstall_known_extensions = false",
     "SET autoload_known_extensions = false",
     "SET python_enable_replacements = false",
@@ -111,6 +110,9 @@ def isolated(inputs: Sequence[Input], spill: Path | None = None) -> Iterator[duc
 
     con = duckdb.connect(":memory:")
     try:
+        # A bar is on by default where Python runs no script file. Notebooks that can draw none refuse the word, too.
+        with suppress(duckdb.InvalidInputException):
+            con.execute("SET enable_progress_bar = false")
         for setting in _SETTINGS:
             con.execute(setting)
         con.execute(f"SET temp_directory = {_quoted('' if spill is None else str(spill))}")
