@@ -154,7 +154,7 @@ def _relate_groups(con: duckdb.DuckDBPyConnection, public: PublicGroups) -> None
     register_leaves(table, public.regions)
     counts = _groups_of_leaves(table, 1, len(tree.leaves))
     known = public.group_counts[tree.leaves.start :]
-    if table.rows() != known.sum() or not np.array_equal(counts, known) or _repeats_a_group(table):
+    if table.rows() != known.sum() or not np.array_equal(counts, known) or checks.repeats(table, "c0"):
         raise InputError("unreadable-file", "was changed while it was read", table.place())
     con.execute("CREATE VIEW group_leaf AS SELECT c0 AS id, leaf FROM groups JOIN leaves ON c1 = region")
 
@@ -183,16 +183,12 @@ def _check_groups(table: Loaded, tree: Loaded) -> None:
     checks.check_present(table, 1)
     checks.check_ids(table, (0,))
     _check_regions(table, 1, tree)
-    if _repeats_a_group(table):
+    if checks.repeats(table, "c0"):
         row, moved = checks.second_row(table, "c0", "c1")
         if moved:
             message = "this group lies in another leaf in an earlier row"
             raise InputError("group-in-two-leaves", message, table.place(row, 0))
         raise InputError("duplicate-group", "this group occurs in an earlier row", table.place(row, 0))
-
-
-def _repeats_a_group(table: Loaded) -> bool:
-    return bool(table.value("SELECT count(*) - count(DISTINCT c0) FROM {t}"))
 
 
 def _groups_of_leaves(table: Loaded, region: int, leaves: int) -> Int64Array:
