@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from coco_opt.errors import WorkerError
-from coco_opt.execution.elsewhere import Elsewhere, Ended, Part, run_part
+from coco_opt.execution.elsewhere import KEPT_MEMORY, Elsewhere, Ended, Part, run_part
 
 SECONDS = 30
 """How long a running cluster may take to answer."""
@@ -116,11 +116,10 @@ class Dask(Elsewhere):
 def _quicker(config: Any) -> dict[str, Any]:
     """Return what is set otherwise than by default in a cluster made here.
 
-    Workers would give memory back to the system whenever 64 KB are free, so that every array lies in pages that the
-    system has to clear first: nearly twice the processor's time. And they would look every 10 ms where they are.
+    Workers would give memory back to the system whenever 64 KB are free: nearly twice the processor's time. And they
+    would look every 10 ms where they are.
     """
-    environment = dict(config.get("distributed.nanny.pre-spawn-environ", {}))
-    environment.pop("MALLOC_TRIM_THRESHOLD_", None)
+    environment = {**config.get("distributed.nanny.pre-spawn-environ", {}), **KEPT_MEMORY}
     return {"distributed.nanny.pre-spawn-environ": environment, "distributed.worker.profile.enabled": False}
 
 

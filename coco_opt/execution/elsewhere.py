@@ -27,6 +27,13 @@ ValueT = TypeVar("ValueT")
 PREFIX = "coco-opt-work-"
 """How the folders begin that are made below a scratch folder."""
 
+KEPT_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(1 << 25), "MALLOC_TRIM_THRESHOLD_": str(1 << 27)}
+"""Variables by which a worker keeps memory that a task has freed for the next one.
+
+The allocator would give large arrays back at once, and the system has to clear every page that it lends again: a tenth
+of the processor's time.
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class Part:

@@ -14,14 +14,19 @@ from multiprocessing import connection, get_context, parent_process
 from pathlib import Path
 
 from coco_opt.errors import WorkerError
-from coco_opt.execution.elsewhere import Elsewhere, Ended, Part, run_part
+from coco_opt.execution.elsewhere import KEPT_MEMORY, Elsewhere, Ended, Part, run_part
 
 MOST_DEATHS = 3
 """Times that the workers of one map may die before it is given up."""
 
-# Linear algebra and readers of files would start a thread a core in every worker, and take each other's turn. Both look
-# at these when they are loaded; Dask's workers are started with the like.
-_ONE_CORE = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "ARROW_IO_THREADS": "1"}
+_ENVIRONMENT = {
+    # Linear algebra and readers of files would start a thread a core in every worker, and take each other's turn. Both
+    # look at these when they are loaded; Dask's workers are started with the like.
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "ARROW_IO_THREADS": "1",
+    **KEPT_MEMORY,
+}
 
 
 class Processes(Elsewhere):
@@ -82,7 +87,7 @@ class Processes(Elsewhere):
         if self._pool is None:
             context, folder = get_context("spawn"), self.folder
             self._pool = ProcessPoolExecutor(self.workers, context, initializer=_begin, initargs=(folder,))
-            with _in_environment(_ONE_CORE):
+            with _in_environment(_ENVIRONMENT):
                 for _ in range(self.workers):  # each starts a worker, as none is idle yet
                     self._pool.submit(os.getpid)
         return self._pool

@@ -329,7 +329,7 @@ def _read_parts(path: Path, asked: Asked) -> Iterator[NoisyPart]:
 
 def _packed_answers(path: Path, asked: Asked) -> tuple[Answers, ...]:
     """Return answers that are read from the file where they are needed; few enough are brought into memory at once."""
-    pieces = _Pieces(path)
+    pieces = _Pieces.opened(path)
     found = []
     for place, question in enumerate(asked.questions):
         offsets = offsets_of(question, asked.hierarchy, asked.per_region)
@@ -341,26 +341,36 @@ def _packed_answers(path: Path, asked: Asked) -> tuple[Answers, ...]:
 
 
 class _Pieces:
-    """The rows of a packed file; what was read of it lately is kept, and threads may share it."""
+    """The rows of a packed file; what was read of it lately is kept, and threads may share it.
 
-    def __init__(self, path: Path) -> None:
+    ``rows`` int64[rows] are the columns but the answers themselves, ``group`` and ``within`` where each row lies.
+    """
+
+    def __init__(
+        self, path: Path, stamp: tuple[int, int], rows: Mapping[str, Int64Array], group: Int64Array, within: Int64Array
+    ) -> None:
         import pyarrow.parquet as pq
 
-        self._path = path
-        self._stamp = _stamp(path)
+        self._path, self._stamp = path, stamp
+        self._rows, self._group, self._within = rows, group, within
         self._lock = Lock()
         self._kept: OrderedDict[int, Any] = OrderedDict()
         self._bytes = 0
-        names = ("question", "start", "count", "width")
-        parts = list(read_parts(path, tuple(_PACKED_TYPES), only=names))
-        self._rows = {name: _whole_numbers(path, parts, name) for name in names}
-        self._group = np.repeat(np.arange(len(parts)), [part.num_rows for part in parts])
-        self._within = np.concatenate([np.arange(0), *(np.arange(part.num_rows) for part in parts)])
         self._file = quietly(path, lambda: pq.ParquetFile(path, page_checksum_verification=True))
 
-    def __reduce__(self) -> tuple[Callable[[Path, tuple[int, int]], _Pieces], tuple[Path, tuple[int, int]]]:
+    @classmethod
+    def opened(cls, path: Path) -> _Pieces:
+        """Open a file, and read what lies where."""
+        names, stamp = ("question", "start", "count", "width"), _stamp(path)
+        parts = list(read_parts(path, tuple(_PACKED_TYPES), only=names))
+        rows = {name: _whole_numbers(path, parts, name) for name in names}
+        group = np.repeat(np.arange(len(parts)), [part.num_rows for part in parts])
+        within = np.concatenate([np.arange(0), *(np.arange(part.num_rows) for part in parts)])
+        return cls(path, stamp, rows, group, within)
+
+    def __reduce__(self) -> tuple[Callable[..., _Pieces], tuple[Any, ...]]:
         # Answers go to other processes as the path of their file, of which each reads what it needs.
-        return _reopened, (self._path.resolve(), self._stamp)
+        return _reopened, (self._path.resolve(), self._stamp, self._rows, self._group, self._within)
 
     def of(self, place: int, total: int) -> tuple[Int64Array, Int64Array]:
         """Return where the pieces of a question start, one entry more than pieces, and the rows they lie in."""
@@ -379,7 +389,8 @@ class _Pieces:
         with self._lock:
             if group not in self._kept:
                 columns = ["differences", "wide"]
-                read = quietly(self._path, lambda: self._file.read_row_group(group, columns=columns))
+                # Two columns of some hundred kilobytes are read sooner than other threads are told to.
+                read = quietly(self._path, lambda: self._file.read_row_group(group, columns=columns, use_threads=False))
                 self._kept[group] = read
                 self._bytes += read.nbytes
                 while self._bytes > _KEPT_BYTES and len(self._kept) > 1:
@@ -407,14 +418,14 @@ def _stamp(path: Path) -> tuple[int, int]:
     return status.st_size, status.st_mtime_ns
 
 
-def _reopened(path: Path, stamp: tuple[int, int]) -> _Pieces:
+def _reopened(path: Path, stamp: tuple[int, int], *known: Any) -> _Pieces:
     """Open in another process the file that was checked in the first; InputError where it is not there unchanged."""
     if not path.is_file():
         message = "is not seen by a worker: workers of other machines need the measurement under the same path"
         raise InputError("file-not-found", message, Place(path.name))
     if _stamp(path) != stamp:
         raise InputError("damaged-measurement", "changed while it was read: restore it", Place(path.name))
-    return _Pieces(path)
+    return _Pieces(path, stamp, *known)
 
 
 def _whole_numbers(path: Path, parts: Sequence[Any], name: str) -> Int64Array:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import pickle
 import shutil
 import stat
 from fractions import Fraction
@@ -99,6 +100,12 @@ def test_answers_that_are_many_are_read_where_they_lie(
         np.testing.assert_array_equal(one.values, other.values)
         for region in range(one.regions):
             np.testing.assert_array_equal(one.region(region), other.region(region))
+    # Another process is told where they lie, and reads them alone.
+    with monkeypatch.context() as patched:
+        patched.setattr("coco_opt.files.measurement.read_parts", None)
+        elsewhere = pickle.loads(pickle.dumps(after.answers))
+    for one, other in zip(before.answers, elsewhere, strict=True):
+        np.testing.assert_array_equal(one.values, other.values)
     # Read where they lie and written again, they are the same measurement.
     write_measurement(tmp_path / "again", after, private=False)
     again = pq.read_table(tmp_path / "again" / "answers.parquet")
