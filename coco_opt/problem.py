@@ -26,6 +26,9 @@ DualT = TypeVar("DualT")
 MAX_INTEGER = 2**53
 """The largest magnitude of integer data: up to it a double holds every integer, so no comparison rounds."""
 
+EXTREME = 1e100
+"""The largest magnitude of other data: beyond it squares, inverses and sums of weights leave the range of doubles."""
+
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Appraisal(Generic[ValueT]):

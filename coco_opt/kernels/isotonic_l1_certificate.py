@@ -17,6 +17,7 @@ from coco_opt.kernels.compile import compiled
 
 Floats = NDArray[np.float64]
 
+_ROUNDED = 2.0**-40  # of all weights: less than this may be what rounding leaves of multipliers that vanish
 _UNIT = np.ones(1)
 _WHOLE_UNIT = np.ones(1, np.int64)
 
@@ -52,21 +53,34 @@ def _judge(x: Any, y: Any, w: Any, step: int, free: Any, lo: float, hi: float) -
 
 
 @compiled
+def _project(lam: Floats, w: Floats, step: int) -> None:
+    n = lam.size - 1
+    for i in range(n + 1):
+        lam[i] = max(lam[i], 0.0)
+    for i in range(n):
+        lam[i + 1] = min(lam[i + 1], lam[i] + w[i * step])
+    for i in range(n - 1, -1, -1):
+        lam[i] = min(lam[i], lam[i + 1] + w[i * step])
+
+
+@compiled
 def _multipliers(
     x: Any, y: Any, w: Floats, step: int, lo: float, hi: float, lam: Floats, least: Floats, most: Floats
 ) -> None:
     """Backward: the interval of each lam from which the rest can be completed; forward: choose inside it.
 
     Where x is not optimal an interval is empty; its ends are clamped to the nearest allowed value, and the
-    forward pass keeps to valid steps, so that what comes out is a dual point in any case.
+    forward pass keeps to valid steps, so that what comes out is a dual point in any case. What rounding leaves of a
+    multiplier that must vanish is taken off at last: times a far bound it would be a gap.
     """
-    n = x.size
+    n, total = x.size, 0.0
     least[n] = 0.0
     most[n] = np.inf if x[n - 1] >= hi else 0.0
     cap = 0.0 if hi == np.inf else np.inf  # the largest lam that can still come down to zero at the end
     for i in range(n - 1, -1, -1):
         weight = w[i * step]
         cap += weight
+        total += weight
         below = -weight if x[i] >= y[i] else weight
         above = weight if x[i] <= y[i] else -weight
         free = x[i] <= lo if i == 0 else x[i] == x[i - 1]
@@ -86,6 +100,13 @@ def _multipliers(
         wanted = min(max(wanted, least[i + 1]), most[i + 1])
         wanted = min(max(wanted, current - weight), current + weight)
         lam[i + 1] = min(max(wanted, 0.0), lam[i + 1])
+    rounded = False
+    for i in range(n + 1):
+        if most[i] == 0.0 and 0.0 < lam[i] <= _ROUNDED * total:
+            lam[i] = 0.0
+            rounded = True
+    if rounded:
+        _project(lam, w, step)
 
 
 @compiled
@@ -104,17 +125,6 @@ def _gap(x: Any, y: Any, w: Floats, step: int, lo: float, hi: float, lam: Floats
         if i > 0:
             total += lam[i] * (x[i] - x[i - 1])
     return total
-
-
-@compiled
-def _project(lam: Floats, w: Floats, step: int) -> None:
-    n = lam.size - 1
-    for i in range(n + 1):
-        lam[i] = max(lam[i], 0.0)
-    for i in range(n):
-        lam[i + 1] = min(lam[i + 1], lam[i] + w[i * step])
-    for i in range(n - 1, -1, -1):
-        lam[i] = min(lam[i], lam[i + 1] + w[i * step])
 
 
 def multipliers(

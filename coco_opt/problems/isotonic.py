@@ -36,7 +36,7 @@ from coco_opt.forms import (
     QuadraticProgram,
     first_differences,
 )
-from coco_opt.problem import MAX_INTEGER, Appraisal, Problem, checked_vector, plain_answer
+from coco_opt.problem import EXTREME, MAX_INTEGER, Appraisal, Problem, checked_vector, plain_answer
 
 TieRule = Literal["upper", "lower", "midpoint"]
 TIE_RULES: tuple[TieRule, ...] = ("upper", "lower", "midpoint")
@@ -58,6 +58,8 @@ class _IsotonicRegression(Problem[NDArray[Any], FloatArray]):
         upper: float = np.inf,
     ) -> None:
         data = checked_vector(y, "y", keep_integers=True)
+        if data.size and max(data.max(), -data.min()) > EXTREME:
+            raise ProblemError(f"y must not exceed {EXTREME:g} in magnitude: rescale")
         object.__setattr__(self, "y", data)
         object.__setattr__(self, "weights", _checked_weights(weights, data.size))
         _check_bounds(lower, upper)
@@ -354,6 +356,8 @@ def _checked_weights(weights: ArrayLike | None, n: int) -> FloatArray | None:
         raise ProblemError(f"weights must have one entry per value ({n}), not {checked.size}")
     if not (checked > 0).all():
         raise ProblemError("weights must be positive")
+    if not ((checked >= 1.0 / EXTREME) & (checked <= EXTREME)).all():
+        raise ProblemError(f"weights must lie between {1.0 / EXTREME:g} and {EXTREME:g}: rescale")
     return checked
 
 

@@ -123,6 +123,17 @@ def test_gap_bounds_the_true_loss_of_any_feasible_point(pairs: list[tuple[int, i
     assert certificate.gap(other, y, w, lo, hi, optimal_lam) == pytest.approx(lost, abs=1e-9)
 
 
+@both_ties
+@pytest.mark.parametrize(("y", "w"), [([0, -2], [0.3, 0.1]), ([1, 1, 0, 1, -2, -1], [0.1, 0.2, 0.3, 0.1, 0.1, 0.2])])
+def test_weights_that_round_are_proved_below_a_far_bound(y: list[int], w: list[float], upper: bool) -> None:
+    lo, hi = 0.1, 2.0**53  # what 0.1 + 0.3 - 0.3 - 0.1 leaves, times so far a bound, would be a gap of a quarter
+    data, weights = np.array(y), np.array(w)
+    x = l1.fit_real(data, weights, lo, hi, upper=upper)
+    lam = certificate.multipliers(x, data, weights, lo, hi)
+    assert (np.abs(np.diff(lam)) <= weights + 1e-15).all()
+    assert certificate.judge(x, data, weights, lo, hi)[2] <= 1e-15
+
+
 def test_a_corrupted_fit_is_caught() -> None:
     y = INSTANCES["sizes"]
     x = l1.fit(y)

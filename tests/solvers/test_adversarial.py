@@ -78,6 +78,16 @@ def test_integers_that_doubles_cannot_tell_apart_are_refused(kind: type[Any]) ->
 
 
 @pytest.mark.parametrize("kind", ISOTONIC)
+def test_numbers_whose_squares_leave_the_range_of_doubles_are_refused(kind: type[Any]) -> None:
+    with pytest.raises(ProblemError, match="y must not exceed 1e\\+100 in magnitude"):
+        kind([1e200, -3.0])
+    for weights in ([1e200, 1.0], [1e-200, 1.0]):
+        with pytest.raises(ProblemError, match="weights must lie between 1e-100 and 1e\\+100"):
+            kind([2.0, 1.0], weights)
+    assert solve(kind([1e100, -1e100], [1e100, 1e100])).gap <= 1e300
+
+
+@pytest.mark.parametrize("kind", ISOTONIC)
 @pytest.mark.parametrize("bounds", [{"lower": np.inf}, {"upper": -np.inf}, {"lower": float("nan")}])
 def test_bounds_without_a_number_between_are_refused(kind: type[Any], bounds: dict[str, float]) -> None:
     with pytest.raises(ProblemError, match="number must fit"):

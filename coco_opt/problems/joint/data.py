@@ -7,10 +7,8 @@ from numpy.typing import ArrayLike
 
 from coco_opt.errors import ProblemError
 from coco_opt.forms import FloatArray
-from coco_opt.problem import MAX_INTEGER
+from coco_opt.problem import EXTREME, MAX_INTEGER
 from coco_opt.problems.tree.data import IntArray, Tree
-
-_EXTREME = 1e100  # beyond it squares, inverses and sums of weights leave the range of doubles
 
 
 def checked_table(y: ArrayLike, tree: Tree) -> FloatArray:
@@ -43,6 +41,6 @@ def checked_weights(weights: ArrayLike, tree: Tree) -> FloatArray:
     full = np.array(np.broadcast_to(values, (tree.nodes,)), dtype=np.float64)
     if not np.isfinite(full).all() or (full < 0).any() or not (full > 0).any():
         raise ProblemError("weights must be finite and nonnegative, and not all zero")
-    if not ((full == 0) | ((full >= 1.0 / _EXTREME) & (full <= _EXTREME))).all():
-        raise ProblemError(f"weights that are not zero must be between {1.0 / _EXTREME:g} and {_EXTREME:g}: rescale")
+    if not ((full == 0) | ((full >= 1.0 / EXTREME) & (full <= EXTREME))).all():
+        raise ProblemError(f"weights that are not zero must be between {1.0 / EXTREME:g} and {EXTREME:g}: rescale")
     return full
