@@ -20,6 +20,7 @@ NEIGHBOURS: tuple[Neighbours, ...] = get_args(Neighbours)
 
 _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?|[0-9]+/[0-9]+")
 _MAX_DIGITS = 64
+_LONG_EXPONENT = re.compile(r"[eE][-+]?[0-9_]{4}")
 
 
 def parse_fraction(text: str | int | Fraction) -> Fraction:
@@ -41,6 +42,19 @@ def parse_fraction(text: str | int | Fraction) -> Fraction:
     if denominator and int(denominator) == 0:
         raise ProblemError(f"{stripped!r} divides by zero")
     return Fraction(stripped)
+
+
+def stated_fraction(text: object) -> Fraction | None:
+    """Return the number that a file states, as ``str`` of a fraction writes it; None for anything else.
+
+    Of a long exponent in somebody's file Python would make a number of billions of digits.
+    """
+    if not isinstance(text, str) or _LONG_EXPONENT.search(text):
+        return None
+    try:
+        return Fraction(text)
+    except (ValueError, ZeroDivisionError):
+        return None
 
 
 def parse_epsilon(text: str | int | Fraction) -> Fraction:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 
 from coco_opt.errors import InputError, ProblemError
 from coco_opt.privacy.accounting import RENYI_ORDERS, epsilon_of_rho, gaussian_variance, implied_by, renyi_of_rho
-from coco_opt.privacy.budget import Unit, noise_scale, split
+from coco_opt.privacy.budget import Unit, noise_scale, split, stated_fraction
 from coco_opt.privacy.directed import round_above
 from coco_opt.privacy.laws import DiscreteGaussian, Geometric, Law
 
@@ -168,8 +168,9 @@ COSTS: Mapping[str, type[Epsilon] | type[Rho]] = {cost.unit: cost for cost in (E
 def cost_of(plain: Mapping[str, Any]) -> Cost:
     """Return the cost that ``as_dict`` wrote; raise InputError (unknown-cost) for anything else."""
     for unit, kind in COSTS.items():
-        if isinstance(plain.get(unit), str):
-            return kind(Fraction(plain[unit]))
+        amount = stated_fraction(plain.get(unit))
+        if amount is not None:
+            return kind(amount)
     raise InputError("unknown-cost", f"a cost is stated in {' or '.join(COSTS)}, as a fraction in a string")
 
 

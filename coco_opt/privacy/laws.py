@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coco_opt.errors import InputError, ProblemError
+from coco_opt.privacy.budget import stated_fraction
 from coco_opt.privacy.noise import NoiseSource, NoiseStream, check_scale, check_variance, root_at_least
 
 LEAST_VARIANCE = 1e-12  # a weight 1 / variance stays finite however large the budget
@@ -214,10 +215,10 @@ def law_of(plain: Mapping[str, Any]) -> Law:
     kind = LAWS.get(str(plain.get("law")))
     if kind is None:
         raise InputError("unknown-law", f"the law of noise {plain.get('law')!r} is not known to this version")
-    parameter = plain.get(kind.parameter_name)
-    if not isinstance(parameter, str):
+    parameter = stated_fraction(plain.get(kind.parameter_name))
+    if parameter is None:
         raise InputError("unknown-law", f"{kind.name} noise needs its {kind.parameter_name} as a fraction in a string")
-    return kind(Fraction(parameter))
+    return kind(parameter)
 
 
 def geometric_variance(scale: float) -> float:

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from coco_opt.errors import BudgetError, InputError
 from coco_opt.privacy.bookkeeping import read_record, write_record
-from coco_opt.privacy.budget import Neighbours, Unit
+from coco_opt.privacy.budget import Neighbours, Unit, stated_fraction
 from coco_opt.privacy.ledger_chain import Account, Books, Charge, Entry, Kind, Run, advance
 from coco_opt.privacy.ledger_head import FileWitness, Head, Witness
 from coco_opt.privacy.private_files import FREE, foreign, sync_folder
@@ -328,11 +328,9 @@ def _older(name: str, problem: str) -> str:
 
 def _entry(row: tuple[Any, ...]) -> Entry:
     fields = dict(zip(_COLUMNS.split(", "), row, strict=False))
-    try:
-        amount = Fraction(fields.pop("amount"))
-    except (ValueError, ZeroDivisionError):
-        amount = Fraction(-1)  # no amount that was ever written: the hash will not match
-    return Entry(amount=amount, **fields)
+    amount = stated_fraction(fields.pop("amount"))
+    # No amount that was ever written: the hash will not match.
+    return Entry(amount=Fraction(-1) if amount is None else amount, **fields)
 
 
 def _same(run: Run, charge: Charge, account: Account) -> Run:

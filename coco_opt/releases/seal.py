@@ -14,6 +14,7 @@ from coco_opt.errors import CocoOptError
 from coco_opt.files.checked import Check
 from coco_opt.files.folder import as_json, sealed
 from coco_opt.files.measurement import question_of
+from coco_opt.privacy.budget import stated_fraction
 from coco_opt.privacy.composition import Composition
 from coco_opt.privacy.cost import Cost, Epsilon, Rho, cost_of, cost_together
 from coco_opt.privacy.measurement import AS_STATED, FOREIGN, identity_of
@@ -46,12 +47,12 @@ def _contradiction(manifest: Mapping[str, Any], budget: Mapping[str, Any], priva
     cost = cost_of(budget)
     questions = [question_of(plain) for plain in budget["questions"]]
     asked = cost_together(question.cost for question in questions if question.cost is not None)
-    delta = Fraction(privacy["delta"]) if "delta" in privacy else None
+    delta = _number(privacy["delta"]) if "delta" in privacy else None
     if asked != cost:
         return f"the budget says {cost}, and its questions cost {asked}"
     whole = Composition.of(questions)
     if "rho" not in privacy and privacy["mechanism"] == "discrete_gaussian":
-        pair = Fraction(privacy["epsilon"]), Fraction(privacy["delta"])
+        pair = _number(privacy["epsilon"]), _number(privacy["delta"])
         if budget["asked"] != {"epsilon": str(pair[0]), "delta": str(pair[1])}:
             return "budget and configuration differ in the (epsilon, delta) that was asked for"
         if whole.delta(pair[0]) > pair[1]:
@@ -101,15 +102,22 @@ def _alike(stated: Any, found: Any) -> bool:
             and stated.keys() == found.keys()
             and all(_alike(stated[key], value) for key, value in found.items())
         )
-    try:
-        one, two = Fraction(stated), Fraction(found)
-    except ValueError:
+    one, two = stated_fraction(stated), stated_fraction(found)
+    if one is None or two is None:
         return bool(stated == found)
     return abs(one - two) <= _LAST_DIGIT * two
+
+
+def _number(stated: Any) -> Fraction:
+    """Return the number that a manifest states; ValueError for anything else."""
+    number = stated_fraction(stated)
+    if number is None:
+        raise ValueError("no exact number")
+    return number
 
 
 def _configured(privacy: Mapping[str, Any]) -> Cost:
     """Return the whole budget that a manifest's configuration states as one amount."""
     if privacy["mechanism"] == "geometric":
-        return Epsilon(Fraction(privacy["epsilon"]))
-    return Rho(Fraction(privacy["rho"]))
+        return Epsilon(_number(privacy["epsilon"]))
+    return Rho(_number(privacy["rho"]))

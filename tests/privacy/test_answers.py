@@ -104,6 +104,14 @@ def test_costs_of_two_units_do_not_add_up_and_nothing_is_free() -> None:
         law_of({"law": "uniform", "scale": "1"})
 
 
+@pytest.mark.parametrize("text", ["1e400000000", "1E-400000000", "1/0", "one", ""])
+def test_a_number_that_no_file_of_ours_states_is_refused_at_once(text: str) -> None:
+    with pytest.raises(InputError, match="unknown-cost"):
+        cost_of({"epsilon": text})
+    with pytest.raises(InputError, match="unknown-law"):
+        law_of({"law": "geometric", "scale": text})
+
+
 def test_epsilon_at_a_delta_is_stated_in_the_safe_direction() -> None:
     epsilon = Rho(Fraction(1, 2)).epsilon(Fraction(1, 10**6))
     assert 5.22 < epsilon < 5.222

@@ -26,7 +26,7 @@ from coco_opt.errors import ConfigError, InputError, Place
 from coco_opt.files.regions import PublicRegions, read_regions
 from coco_opt.files.source import quietly
 from coco_opt.privacy.answers import Answers, offsets_of
-from coco_opt.privacy.budget import Neighbours
+from coco_opt.privacy.budget import Neighbours, stated_fraction
 from coco_opt.privacy.cost import Cost, Rho
 from coco_opt.privacy.measurement import FOREIGN, Measurement
 from coco_opt.topdown.kind.plan import schema_of_config
@@ -348,11 +348,8 @@ def _strings(texts: Sequence[str]) -> Any:
 
 def _fraction(text: str) -> Fraction | None:
     """Return a positive number exactly as it is written, None for anything else."""
-    try:
-        value = Fraction(text)
-    except (ValueError, ZeroDivisionError):
-        return None
-    return value if value > 0 else None
+    value = stated_fraction(text)
+    return value if value is not None and value > 0 else None
 
 
 def _several_variances(place: Place) -> InputError:
