@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -28,19 +28,32 @@ class Check:
 class Regions:
     """The rows of a release's hierarchy.parquet, found to be a tree: columns as arrays, ``parent`` by row (-1: none).
 
-    ``numbers`` are the kind's public numbers of every region, int64[rows] each, by column name.
+    ``numbers`` are the kind's public numbers of every region, int64[rows] each, by column name; ``texts`` what other
+    files repeat of every region, as ``coded`` gives it.
     """
 
     names: list[str]
     parent: Int64Array
     level: Int64Array
     numbers: Mapping[str, Int64Array]
+    texts: Mapping[str, tuple[Int64Array, Any]] = field(default_factory=dict)
 
     def at(self, column: Any) -> Int64Array:
         """Return the row of every path in a column of texts: -1 for null, -2 for no region."""
-        import pyarrow as pa
+        return positions(column, self.names)
 
-        return positions(column, pa.chunked_array([pa.array(self.names, pa.string())]))
+    def misnamed(self, rows: Any, region: Int64Array) -> tuple[int, str] | None:
+        """Return the first row whose level, or a text of its region, is not the region's, and which; None for none.
+
+        ``region`` are the rows' regions, all known.
+        """
+        found = [(np.flatnonzero(int64_column(rows, "level") != self.level[region]), "level")]
+        for name, (own, known) in self.texts.items():
+            codes, texts = coded(rows.column(name))
+            stated = places(texts, known)[codes]
+            found.append((np.flatnonzero(np.where(stated == -1, len(known), stated) != own[region]), name))
+        wrong = [(int(differ[0]), name) for differ, name in found if differ.size]
+        return min(wrong) if wrong else None
 
 
 def int64_column(table: Any, name: str) -> Int64Array:
@@ -48,10 +61,17 @@ def int64_column(table: Any, name: str) -> Int64Array:
     return np.asarray(table.column(name).to_numpy(), np.int64)
 
 
-def positions(values: Any, names: Any) -> Int64Array:
+def text_array(texts: Sequence[str]) -> Any:
+    """Return texts as an Arrow array."""
+    import pyarrow as pa
+
+    return pa.array(texts, pa.string())
+
+
+def positions(values: Any, names: Sequence[str]) -> Int64Array:
     """Return where each value stands in ``names``: -1 for null, -2 for a value that does not occur there."""
     codes, texts = coded(values)
-    return places(texts, names)[codes]
+    return places(texts, text_array(names))[codes]
 
 
 def coded(values: Any) -> tuple[Int64Array, Any]:
@@ -61,13 +81,13 @@ def coded(values: Any) -> tuple[Int64Array, Any]:
 
 
 def places(texts: Any, names: Any) -> Int64Array:
-    """Return where each of ``texts`` stands in ``names``, -2 for one that does not, and then -1, which is null's."""
+    """Return where each of ``texts`` stands in the array ``names``, -2 for one that does not; and then null's -1."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     known = np.full(len(texts), -2)
     if pa.types.is_string(texts.type):
-        known = pc.index_in(texts, value_set=names.combine_chunks()).fill_null(-2).to_numpy(zero_copy_only=False)
+        known = pc.index_in(texts, value_set=names).fill_null(-2).to_numpy(zero_copy_only=False)
     return np.append(known, -1).astype(np.int64)
 
 

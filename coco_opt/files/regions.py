@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ import numpy as np
 
 from coco_opt.errors import HierarchyError, InputError, Place
 from coco_opt.files import checks
-from coco_opt.files.checked import Check, Regions, int64_column, positions, tree_check
+from coco_opt.files.checked import Check, Regions, coded, int64_column, positions, tree_check
 from coco_opt.files.columns import HIERARCHY
 from coco_opt.files.folder import Coded, FileTable, read_columns
 from coco_opt.files.inputs import Input, InputLike
@@ -80,9 +80,9 @@ def read_tree(table: Loaded) -> PublicRegions:
     for rows in table.pieces(f"SELECT c0, {columns} FROM {{t}} ORDER BY rowid"):
         own, *names = zip(*rows, strict=True)
         ids += own
-        for known, coded, column in zip(numbers, codes, names, strict=True):
-            coded.append(np.array([known.setdefault(name, len(known)) for name in column], np.int64))
-    texts = [(np.concatenate(coded), list(known)) for coded, known in zip(codes, numbers, strict=True)]
+        for known, places, column in zip(numbers, codes, names, strict=True):
+            places.append(np.array([known.setdefault(name, len(known)) for name in column], np.int64))
+    texts = [(np.concatenate(places), list(known)) for places, known in zip(codes, numbers, strict=True)]
     tree, leaf = Hierarchy.from_columns(texts, table.place)
     return PublicRegions(tree, tuple(table.names[1:]), tuple(ids), leaf - tree.leaves.start)
 
@@ -123,7 +123,7 @@ def stored_regions(folder: Path) -> tuple[Hierarchy, tuple[str, ...], tuple[str 
     """
     table = read_columns(folder / REGIONS, REGION_COLUMNS)
     paths = table.column("region").to_pylist()
-    parent = positions(table.column("parent"), table.column("region"))
+    parent = positions(table.column("parent"), paths)
     parts = [path if up < 0 else path[len(paths[up]) + 1 :] for path, up in zip(paths, parent.tolist(), strict=True)]
     names = [unescaped(part) for part in parts]
     hierarchy = Hierarchy(parent, tuple(names))
@@ -145,9 +145,18 @@ def checked_regions(folder: Path) -> tuple[Regions | None, Check]:
             detail = f"{REGIONS}, column {name!r} does not hold integers only"
             return None, Check("hierarchy", passed=False, detail=detail)
     names = table.column("region").to_pylist()
-    parent, level = positions(table.column("parent"), table.column("region")), int64_column(table, "level")
+    parent = positions(table.column("parent"), names)
+    level = int64_column(table, "level")
     check = tree_check(names, parent, level)
-    return (Regions(names, parent, level, _numbers(table)) if check.passed else None), check
+    if check.passed and not _one_name_a_level(level, table.column("level_name").to_pylist()):
+        check = Check("hierarchy", passed=False, detail="a level has no name, or two")
+    texts = {name: coded(table.column(name)) for name in ("level_name", "region_id")}
+    return (Regions(names, parent, level, _numbers(table), texts) if check.passed else None), check
+
+
+def _one_name_a_level(level: Int64Array, names: Sequence[str | None]) -> bool:
+    named = set(zip(level.tolist(), names, strict=True))
+    return len(named) == level.max() + 1 and all(name for _, name in named)
 
 
 def _numbers(table: Any) -> dict[str, Int64Array]:

@@ -179,6 +179,18 @@ def wrong_level(columns: dict[str, list[Any]]) -> None:
     columns["level"][0] = 2
 
 
+def wrong_level_name(columns: dict[str, list[Any]]) -> None:
+    columns["level_name"][-1] = "elsewhere"
+
+
+def another_id(columns: dict[str, list[Any]]) -> None:
+    columns["region_id"][-1] = next(one for one in columns["region_id"] if one not in (None, columns["region_id"][-1]))
+
+
+def no_id(columns: dict[str, list[Any]]) -> None:
+    columns["region_id"][-1] = None
+
+
 def twice(columns: dict[str, list[Any]]) -> None:
     for values in columns.values():
         values.append(values[0])
@@ -216,6 +228,13 @@ PLANTED = [
     ("tables.parquet", unknown_value, "rows"),
     ("tables.parquet", unknown_region, "rows"),
     ("tables.parquet", wrong_level, "rows"),
+    ("tables.parquet", wrong_level_name, "rows"),
+    ("tables.parquet", another_id, "rows"),
+    ("tables.parquet", no_id, "rows"),
+    ("microdata.parquet", another_id, "microdata"),
+    ("invariants.parquet", wrong_level_name, "invariants"),
+    ("estimates.parquet", wrong_level_name, "estimates"),
+    ("hierarchy.parquet", wrong_level_name, "hierarchy"),
     ("tables.parquet", twice, "rows"),
     ("tables.parquet", fractional, "integers"),
     ("invariants.parquet", stricter, "invariants"),

@@ -233,7 +233,7 @@ def test_sums_are_checked_family_by_family_as_all_at_once(seed: int, block: int,
         region[order].astype(np.int32),
         cell[order].astype(np.int32),
         persons[order],
-        np.zeros(0, np.int64),
+        "",
         block,
     )
     sums = np.zeros_like(tables)
@@ -258,9 +258,7 @@ def test_an_answer_is_estimated_once_in_whatever_order(
     whole = arrow_table(table)
     tree = measurement.hierarchy
     none, regions = np.zeros(0, np.int64), Regions(list(tree.paths), tree.parent, tree.level, {})
-    content = verify._Content(
-        tmp_path, {}, SCHEMA, regions, none.astype(np.int32), none.astype(np.int32), none, none, 9
-    )
+    content = verify._Content(tmp_path, {}, SCHEMA, regions, none.astype(np.int32), none.astype(np.int32), none, "", 9)
     path, order = tmp_path / files.ESTIMATES, np.arange(whole.num_rows)
     pq.write_table(whole.take(pa.array(order[::-1] if turned else order)), path, row_group_size=rows)
     assert verify._estimates(content).passed

@@ -235,9 +235,7 @@ def read_groups_release(folder: str | Path) -> Release:
 
 
 def _split(hierarchy: Hierarchy, rows: Any) -> tuple[CountOfCounts, ...]:
-    import pyarrow as pa
-
-    region = positions(rows.column("region"), pa.chunked_array([pa.array(hierarchy.paths, pa.string())]))
+    region = positions(rows.column("region"), hierarchy.paths)
     if np.any(region < 0):
         row = int(np.flatnonzero(region < 0)[0]) + 1
         raise InputError("unknown-region", "this region is not in the hierarchy", Place(HISTOGRAMS, row, "region"))

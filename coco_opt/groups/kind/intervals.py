@@ -81,13 +81,11 @@ def read_intervals(folder: Path, hierarchy: Hierarchy, coverage: float, max_size
 
     Raises InputError: file-not-found, unreadable-file, missing-column, not-an-integer, unknown-region, bad-size.
     """
-    import pyarrow as pa
-
     rows = read_columns(folder / INTERVALS, COLUMNS)
     wrong = _wrong_types(rows)
     if wrong:
         raise InputError("not-an-integer", wrong, Place(INTERVALS))
-    region = positions(rows.column("region"), pa.chunked_array([pa.array(hierarchy.paths, pa.string())]))
+    region = positions(rows.column("region"), hierarchy.paths)
     columns = {name: int64_column(rows, name) for name in COUNTS}
     unknown, outside = region < 0, (columns["size"] < 0) | (columns["size"] > max_size)
     if unknown.any():

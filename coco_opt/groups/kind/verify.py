@@ -10,7 +10,7 @@ import numpy as np
 
 from coco_opt.files.checked import Check, first_of, int64_column, is_safe
 from coco_opt.files.folder import read_columns
-from coco_opt.files.regions import REGION_COLUMNS, REGIONS
+from coco_opt.files.regions import REGIONS
 from coco_opt.groups.kind.files import HISTOGRAM_COLUMNS, HISTOGRAMS
 from coco_opt.groups.kind.intervals import INTERVALS, PROMISE, interval_check
 from coco_opt.groups.kind.summaries import SUMMARY_FILE, SUMMARY_PROMISE, summary_check
@@ -19,8 +19,6 @@ from coco_opt.groups.kind.unbiased import UNBIASED, unbiased_check
 from coco_opt.groups.queries import GROUPS
 from coco_opt.histograms.arrays import Int64Array
 from coco_opt.releases.kind import Folder
-
-_REGION_KEYS = ("level", "level_name", "region_id")
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -94,12 +92,9 @@ def _known_regions(folder: Folder, content: _Content, rows: Any) -> Check:
     unknown = content.region < 0
     if unknown.any():
         return Check("regions", passed=False, detail=f"row {first_of(unknown) + 1}: no such region")
-    stated = read_columns(folder.path / REGIONS, REGION_COLUMNS)
-    for key in _REGION_KEYS:
-        column = np.array(stated.column(key).to_pylist(), dtype=object)[content.region]
-        wrong = column != np.array(rows.column(key).to_pylist(), dtype=object)
-        if np.any(wrong):
-            return Check("regions", passed=False, detail=f"row {first_of(wrong) + 1}: not the region's {key}")
+    wrong = folder.regions.misnamed(rows, content.region)
+    if wrong:
+        return Check("regions", passed=False, detail=f"row {wrong[0] + 1}: not the region's {wrong[1]}")
     return Check("regions", passed=True, detail="every row has a known region, its level and names")
 
 

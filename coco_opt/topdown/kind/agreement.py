@@ -91,7 +91,7 @@ def _tables_differ(found: Path, regions: Regions, schema: Schema, tables: Tables
     here = int64_column(rows, "level") == one["level"]
     codes, size = np.zeros(np.count_nonzero(here), np.int64), 1
     for factor in query.factors:
-        code = positions(rows.column(factor.title), _chunked(factor.answers))[here]
+        code = positions(rows.column(factor.title), factor.answers)[here]
         if (code < 0).any():
             return f"{found.name} has values of {factor.title!r} that these tables lack"
         codes, size = codes * len(factor.answers) + code, size * len(factor.answers)
@@ -140,9 +140,3 @@ def _groups_differ(found: Path, regions: Regions, schema: Schema, tables: Tables
             path = regions.names[first_of(wrong)]
             return f"{np.count_nonzero(wrong):,} regions have other {what} than {found.name}; the first is {path!r}"
     return ""
-
-
-def _chunked(values: Sequence[str]) -> Any:
-    import pyarrow as pa
-
-    return pa.chunked_array([pa.array(list(values), pa.string())])

@@ -352,9 +352,7 @@ def read_tables_release(folder: str | Path) -> TablesRelease:
 
 def _codes(rows: Any, column: str, names: Sequence[str], code: str, message: str) -> Int64Array:
     """Return the place of every entry among names; InputError at the first that has none."""
-    import pyarrow as pa
-
-    found = positions(rows.column(column), pa.chunked_array([pa.array(list(names), pa.string())]))
+    found = positions(rows.column(column), names)
     unknown = np.flatnonzero(found < 0)
     if unknown.size:
         raise InputError(code, message, Place(TABLES, int(unknown[0]) + 1, column))

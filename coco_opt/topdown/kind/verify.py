@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coco_opt.errors import CocoOptError, InputError
-from coco_opt.files.checked import Check, Regions, coded, first_of, int64_column, is_safe, places, positions
+from coco_opt.files.checked import Check, Regions, coded, first_of, int64_column, is_safe, places, positions, text_array
 from coco_opt.files.folder import read_columns, read_parts
 from coco_opt.histograms.arrays import Int64Array
 from coco_opt.releases.kind import Folder
@@ -38,7 +38,6 @@ from coco_opt.topdown.schema import Schema
 Int32Array = NDArray[np.int32]
 _Stated = tuple[Query, Int64Array, Int64Array]
 
-_READ = ("level", "region", *ESTIMATE_COLUMNS[len(REGION) :])  # what is judged of an estimate
 _BLOCK = 1 << 10  # regions whose answers are dense at a time
 ALWAYS = ("nonnegative", "structural_zeros", "children_sum_to_parents")
 INVARIANTS_HOLD, CONSTRAINTS_HOLD, MICRODATA_AGREE = "invariants", "constraints", "microdata"
@@ -49,8 +48,8 @@ PROMISES = (*ALWAYS, INVARIANTS_HOLD, CONSTRAINTS_HOLD, MICRODATA_AGREE, AGREES)
 class _Content:
     """The raw columns as arrays: ``region`` is a row of the regions' file, ``cell`` one of the product, both int32.
 
-    ``misplaced`` are rows whose level is not their region's. Cells of the product are at most 2^27, and files of more
-    than 2^31 regions are not written.
+    ``misplaced`` says which row has another level or name than its region, "" for none. Cells of the product are at
+    most 2^27, and files of more than 2^31 regions are not written.
     """
 
     folder: Path
@@ -60,7 +59,7 @@ class _Content:
     region: Int32Array
     cell: Int32Array
     persons: Int64Array
-    misplaced: Int64Array
+    misplaced: str
     block: int
 
     @property
@@ -131,21 +130,22 @@ def _columns(folder: Folder, schema: Schema, block: int) -> tuple[_Content | Non
     """Return the columns of the tables, read a group of rows at a time, None where some are no integers."""
     regions, rows = folder.regions, 0
     regions_of, cells = [np.zeros(0, np.int32)], [np.zeros(0, np.int32)]
-    persons, misplaced = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    persons, misplaced = [np.zeros(0, np.int64)], ""
     check = Check("integers", passed=True, detail="levels and counts are integers")
     for part in read_parts(folder.path / TABLES, (*REGION, *schema.names, PERSONS), coded=True):
         check = _integers(part)
         if not check.passed:
             return None, check
         region = regions.at(part.column("region"))
-        wrong = int64_column(part, "level") != regions.level[np.maximum(region, 0)]
-        misplaced.append(np.flatnonzero(wrong) + rows)
+        wrong = regions.misnamed(part, region) if (region >= 0).all() else None
+        if wrong and not misplaced:
+            misplaced = f"row {rows + wrong[0] + 1}: not the region's {wrong[1]}"
         regions_of.append(region.astype(np.int32))
         cells.append(_cells(schema, part).astype(np.int32))
         persons.append(int64_column(part, PERSONS))
         rows += part.num_rows
-    columns = np.concatenate(regions_of), np.concatenate(cells), np.concatenate(persons), np.concatenate(misplaced)
-    return _Content(folder.path, folder.manifest, schema, regions, *columns, block), check
+    columns = np.concatenate(regions_of), np.concatenate(cells), np.concatenate(persons)
+    return _Content(folder.path, folder.manifest, schema, regions, *columns, misplaced, block), check
 
 
 def _rows(content: _Content) -> Check:
@@ -156,8 +156,8 @@ def _rows(content: _Content) -> Check:
     ):
         if wrong.any():
             return Check("rows", passed=False, detail=f"row {first_of(wrong) + 1}: {what}")
-    if content.misplaced.size:
-        return Check("rows", passed=False, detail=f"row {content.misplaced[0] + 1}: not the region's level")
+    if content.misplaced:
+        return Check("rows", passed=False, detail=content.misplaced)
     if not _all_differ(content.keys):
         return Check("rows", passed=False, detail="a region and cell occur twice")
     return Check("rows", passed=True, detail="every region and cell occurs once")
@@ -313,9 +313,9 @@ def _broken_constraint(content: _Content) -> tuple[str, int]:
     empty = (sides[0] <= -UNBOUNDED) & (sides[1] >= UNBOUNDED)
     if empty.any() or (levels[fact] != content.regions.level[region]).any():
         return f"{CONSTRAINTS}: a row states nothing, or of a region of another level", 0
-    wrong = int64_column(stated, "level") != content.regions.level[region]
-    if wrong.any():
-        return f"{CONSTRAINTS}, row {first_of(wrong) + 1}: not the region's level", 0
+    misnamed = content.regions.misnamed(stated, region)
+    if misnamed:
+        return f"{CONSTRAINTS}, row {misnamed[0] + 1}: not the region's {misnamed[1]}", 0
     known = content.schema.position[content.cell]
     for one in np.unique(fact).tolist():
         terms = tuple((int(weight), str(count)) for weight, count in facts[one]["terms"])
@@ -343,9 +343,9 @@ def _stated_answers(
     region, first = content.regions.at(stated.column("region")), before + 1
     if (region < 0).any():
         return region, [], f"{file}, row {first_of(region < 0) + first}: no such region"
-    wrong = int64_column(stated, "level") != content.regions.level[region]
-    if wrong.any():
-        return region, [], f"{file}, row {first_of(wrong) + first}: not the region's level"
+    wrong = content.regions.misnamed(stated, region)
+    if wrong:
+        return region, [], f"{file}, row {wrong[0] + first}: not the region's {wrong[1]}"
     found: list[_Stated] = []
     codes, texts = coded(stated.column("query"))
     of_answer, known = coded(stated.column("answer"))
@@ -354,7 +354,7 @@ def _stated_answers(
     for code, text in enumerate(texts.to_pylist()):
         rows = np.flatnonzero(codes == code)
         query = parse_query(text, content.schema)
-        answers = places(known, _chunked(query.labels()))[of_answer[rows]]
+        answers = places(known, text_array(query.labels()))[of_answer[rows]]
         if (answers < 0).any():
             return region, [], f"{file}, row {int(rows[first_of(answers < 0)]) + 1}: {text!r} has no such answer"
         found.append((query, rows, answers))
@@ -367,7 +367,7 @@ def _estimates(content: _Content) -> Check:
     last: dict[str, int] = {}  # by query, the place of its last answer while they rise, as written files' do
     unsorted: set[str] = set()
     try:
-        for stated in read_parts(content.folder / ESTIMATES, ESTIMATE_COLUMNS, only=_READ, coded=True):
+        for stated in read_parts(content.folder / ESTIMATES, ESTIMATE_COLUMNS, coded=True):
             region, found, failure = _stated_answers(content, stated, ESTIMATES, rows)
             for query, of_query, answers in found:
                 here = np.append(last.get(query.text, -1), region[of_query] * query.answers + answers)
@@ -392,7 +392,7 @@ def _estimates(content: _Content) -> Check:
 def _each_once(content: _Content, texts: set[str]) -> bool:
     """Tell whether no answer of a region occurs twice among the estimates of some queries."""
     seen: dict[str, list[Int64Array]] = {text: [] for text in texts}
-    for stated in read_parts(content.folder / ESTIMATES, ESTIMATE_COLUMNS, only=_READ, coded=True):
+    for stated in read_parts(content.folder / ESTIMATES, ESTIMATE_COLUMNS, coded=True):
         region, found, _ = _stated_answers(content, stated, ESTIMATES)
         for query, of_query, answers in found:
             if query.text in seen:
@@ -432,8 +432,8 @@ def _microdata(content: _Content) -> Check:
         for part in read_parts(content.folder / MICRODATA, (*REGION, *content.schema.names), coded=True):
             region = content.regions.at(part.column("region"))
             cell = _cells(content.schema, part)
-            if (region < 0).any() or (cell < 0).any():
-                raise InputError("unknown-value", "a person has no known region or values")
+            if (region < 0).any() or (cell < 0).any() or content.regions.misnamed(part, region):
+                raise InputError("unknown-value", "a person has no known region or values, or other names of it")
             keys, counts = _merged(keys, counts, region * content.schema.cells + cell)
     except InputError as error:
         failure = str(error)
@@ -459,15 +459,9 @@ def _cells(schema: Schema, table: Any) -> Int64Array:
     """Return the cell of every row's values among those of the product, negative for an unknown value."""
     cell = np.zeros(table.num_rows, np.int64)
     for name, values in schema.attributes.items():
-        code = positions(table.column(name), _chunked(list(values)))
+        code = positions(table.column(name), values)
         cell = np.where((code < 0) | (cell < 0), -1, cell * len(values) + code)
     return cell
-
-
-def _chunked(values: list[str]) -> Any:
-    import pyarrow as pa
-
-    return pa.chunked_array([pa.array(values, pa.string())])
 
 
 _PROMISES: dict[str, Callable[[_Content], Check]] = {
