@@ -18,7 +18,6 @@ from coco_opt.audit.counting import (
     population,
 )
 
-PAPER = "Flaxman 2019"
 NOT_PRIVATE = "Noise is numpy's, from a seed: NOT PRIVATE."
 MOVED = (
     "He moves a person, which changes two cells, while the noise is calibrated to one: GDPC, RDPC and ADPC at epsilon "

@@ -35,7 +35,6 @@ from coco_opt.groups.estimated.estimators import estimate
 from coco_opt.histograms import emd
 
 NAME = "kuo2018/naive"
-STATED = VARIANTS[-1].name
 COLUMNS = (
     "data",
     "published",
