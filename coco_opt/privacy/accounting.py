@@ -15,6 +15,7 @@ from typing import Literal, get_args
 
 from coco_opt.errors import ProblemError
 from coco_opt.privacy.directed import (
+    MAX_EXPONENT,
     exp_above,
     exp_below,
     ln_above,
@@ -52,10 +53,13 @@ def renyi_of_epsilon(epsilon: Fraction, order: Fraction | int) -> Fraction:
     """Return the Renyi divergence of an order above 1 that pure epsilon implies, rounded up.
 
     That of randomised response, the worst pair there is: ln((e^(a eps) + e^((1 - a) eps)) / (1 + e^eps)) / (a - 1),
-    at most min(epsilon, a epsilon^2 / 2). Mironov 2017, proposition 6; Bun and Steinke 2016, proposition 3.3.
+    at most min(epsilon, a epsilon^2 / 2); epsilon itself where e^(a eps) leaves the range of decimals. Mironov 2017,
+    proposition 6; Bun and Steinke 2016, proposition 3.3.
     """
     _check_positive(epsilon, "epsilon")
     order = _order(order)
+    if order * epsilon > MAX_EXPONENT:
+        return epsilon
     above = (exp_above(order * epsilon) + exp_above((1 - order) * epsilon)) / (1 + exp_below(epsilon))
     return round_above(ln_above(above) / (order - 1))
 

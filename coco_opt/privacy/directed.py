@@ -13,7 +13,7 @@ from fractions import Fraction
 from coco_opt.errors import ProblemError
 
 _DIGITS = 60
-_LARGEST = 10**5  # exponents up to here fit in a Decimal's range
+MAX_EXPONENT = 10**5  # exponents up to here fit in a Decimal's range
 _UP = Context(prec=_DIGITS, rounding=ROUND_CEILING)
 _DOWN = Context(prec=_DIGITS, rounding=ROUND_FLOOR)
 
@@ -71,7 +71,7 @@ def _quotient(x: Fraction, context: Context) -> Decimal:
 
 
 def _exponent(x: Fraction) -> Fraction:
-    if abs(x) > _LARGEST:
+    if abs(x) > MAX_EXPONENT:
         raise ProblemError("this budget is too large for a conversion: exp(100,000) is beyond any use")
     return x
 

@@ -27,7 +27,9 @@ from coco_opt.privacy.accounting import (
     rho_of_epsilon,
     rho_of_epsilon_delta,
 )
-from coco_opt.privacy.cost import DELTA, Rho, Sensitivity, total
+from coco_opt.privacy.answers import Question
+from coco_opt.privacy.composition import Composition
+from coco_opt.privacy.cost import DELTA, Epsilon, Rho, Sensitivity, total
 from coco_opt.privacy.directed import (
     exp_above,
     exp_below,
@@ -176,6 +178,12 @@ def test_renyi_of_pure_is_that_of_randomised_response(epsilon: str, order: int |
     exact = Fraction(context.divide(context.ln(context.add(*terms)), context.subtract(power, 1)))
     assert exact <= found <= exact * (1 + Fraction(1, 10**13))
     assert found <= min(budget, Fraction(order) * rho_of_epsilon(budget))
+
+
+def test_a_budget_beyond_all_use_can_be_stated_once_it_is_paid() -> None:
+    epsilon = Fraction(2000)
+    assert renyi_of_epsilon(epsilon, 64) == epsilon == pytest.approx(float(renyi_of_epsilon(epsilon, 32)))
+    assert Composition.of([Question(0, "cumulative", "", 4, Sensitivity(1, 1), Epsilon(epsilon))]).implied(None)
 
 
 def test_what_a_pure_release_implies() -> None:
