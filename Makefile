@@ -21,7 +21,8 @@ help: ## Print this list
 	@echo "usage: make TARGET"
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  \1|\2/p' Makefile | awk -F'|' '{ printf "%-14s %s\n", $$1, $$2 }'
 
-# The stamps make an interrupted installation start again, and a changed lock or pyproject.toml reinstall.
+# The stamps make an interrupted installation start again, and a changed lock or pyproject.toml reinstall. As pip does
+# for packages, modules are compiled to bytecode at once: a third of a second of every start, where Python may not.
 $(VENV)/.locked: requirements.txt
 	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "coco-opt needs Python 3.11 or later: set PYTHON=python3.11" >&2; exit 1; }
 	@echo "Creating $(VENV) with the pinned packages (one to three minutes, once)"
@@ -31,6 +32,7 @@ $(VENV)/.locked: requirements.txt
 
 $(VENV)/.installed: $(VENV)/.locked pyproject.toml
 	@"$(BIN)/python" -m pip install --quiet --no-input --no-deps --no-build-isolation -e .
+	@"$(BIN)/python" -m compileall -q coco_opt solvers experiments
 	@touch "$@"
 
 env: $(VENV)/.installed ## Create or update the environment only

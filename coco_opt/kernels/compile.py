@@ -20,7 +20,8 @@ def constant(value: int) -> int:
     return cast("int", np.int64(value))
 
 
-ZERO = constant(0)
+ZERO, ONE = constant(0), constant(1)
+
 
 _log = logging.getLogger("coco_opt")
 _told = False

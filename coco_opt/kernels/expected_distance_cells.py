@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from coco_opt.kernels.compile import compiled
+from coco_opt.kernels.compile import ZERO, compiled
 from coco_opt.kernels.expected_distance_rows import Costs, Shape, slopes_at
 from coco_opt.kernels.sorting import sort_by_slope
 
@@ -188,7 +188,7 @@ def _solve(
 ) -> None:
     """Write the best values x (regions,) of cell i within 0..top that add up, and the prices of the sums."""
     regions = x.size
-    at = joined = 0
+    at = joined = ZERO
     for v in range(regions - 1, -1, -1):
         c = v * cells + i
         lists.begin[v], lists.joined_begin[v] = at, joined

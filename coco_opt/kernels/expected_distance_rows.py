@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from coco_opt.kernels.compile import compiled
+from coco_opt.kernels.compile import ZERO, compiled
 from coco_opt.kernels.heap import pop, push
 
 Ints = NDArray[np.int64]
@@ -120,7 +120,7 @@ def slopes_at(costs: Costs, c: int, x: int, top: int) -> tuple[int, int]:
 @compiled
 def _fit(costs: Costs, c: int, begin: int, end: int, d: Ints, top: int, z: Ints, at: Ints, jump: Ints) -> None:
     """Write the best values of cells begin:end of the region whose cell 0 is c; ``at`` and ``jump`` are scratch."""
-    size = slope = 0  # of the beginning's cost right of its last breakpoint; never positive once flattened
+    size = slope = ZERO  # of the beginning's cost right of its last breakpoint; never positive once flattened
     for i in range(begin, end):
         last = costs.first[c + i]
         for k in range(costs.offsets[c + i], costs.offsets[c + i + 1]):
@@ -155,7 +155,7 @@ def _best_row(costs: Costs, c: int, d: Ints, top: int, low: Ints, high: Ints, z:
     for i in range(n - 1, -1, -1):
         most = min(most, high[i])
         z[i] = most
-    begin = highest = written = 0
+    begin = highest = written = ZERO
     for i in range(n):
         highest = max(highest, low[i])
         most = z[i + 1] if i + 1 < n else top

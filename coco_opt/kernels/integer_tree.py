@@ -21,7 +21,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from coco_opt.kernels.compile import compiled
+from coco_opt.kernels.compile import ONE, compiled
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -241,7 +241,7 @@ def improve(
     segment, segment_size = np.zeros(fan, np.int64), np.zeros(fan, np.int64)
     windows = 0
     for i in range(cell, last):
-        step, left = 1, 0 if done[i] else limit
+        step, left = ONE, 0 if done[i] else limit
         while step > 0 and left > 0:
             windows, left = windows + 1, left - 1
             _best(

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coco_opt.errors import ProblemError
+from coco_opt.kernels.arrays import as_floats, read_only
 from coco_opt.kernels.compile import ZERO, compiled
 
 Floats = NDArray[np.float64]
@@ -29,7 +30,7 @@ _SMALL = 128
 _SAMPLES = 9
 _MEDIAN_LEVELS = 48  # deeper segments halve their value range, which bounds the depth by this plus 64
 _STACK = 128
-_UNIT = np.ones(1)
+_UNIT = read_only(np.ones(1))
 
 
 @compiled
@@ -166,7 +167,7 @@ def _integers(y: NDArray[Any]) -> Ints:
     data = np.asarray(y)
     if data.size and not np.can_cast(data.dtype, np.int64):
         raise ProblemError(f"isotonic regression on integers takes values that fit in int64, not {data.dtype}")
-    return np.ascontiguousarray(data, np.int64)
+    return read_only(np.ascontiguousarray(data, np.int64))
 
 
 def _clipped_range(y: Ints, lo: int | None, hi: int | None) -> tuple[int, int]:
@@ -232,7 +233,7 @@ def fit_weighted(y: Ints, w: NDArray[Any], lo: int | None = None, hi: int | None
     Ties are exact for weights whose sums are exact doubles (integers below 2^53). Raises ProblemError if
     lo > hi or a weight is not positive. O(n log range).
     """
-    data, weights = _integers(y), np.ascontiguousarray(w, np.float64)
+    data, weights = _integers(y), as_floats(w)
     if weights.size != data.size or not bool((weights > 0).all()):
         raise ProblemError("isotonic regression needs one positive weight for each value")
     x = np.empty(data.size, np.int64)

@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from coco_opt.kernels.arrays import as_data, as_floats, read_only
 from coco_opt.kernels.compile import compiled
 
 Floats = NDArray[np.float64]
 
 _ROUNDED = 2.0**-40  # of all weights: less than this may be what rounding leaves of multipliers that vanish
-_UNIT = np.ones(1)
-_WHOLE_UNIT = np.ones(1, np.int64)
+_UNIT = read_only(np.ones(1))
+_WHOLE_UNIT = read_only(np.ones(1, np.int64))
 
 
 @compiled
@@ -145,7 +146,7 @@ def multipliers(
     if n:
         weights, step = _weights(w)
         least, most = np.empty(n + 1), np.empty(n + 1)
-        _multipliers(_as_data(x), _as_data(y), weights, step, float(lo), float(hi), lam, least, most)
+        _multipliers(as_data(x), as_data(y), weights, step, float(lo), float(hi), lam, least, most)
     return lam
 
 
@@ -179,9 +180,9 @@ def gap(
     """
     if not x.size:
         return 0.0
-    lam = multipliers(x, y, w, lo, hi) if lam is None else np.ascontiguousarray(lam, np.float64)
+    lam = multipliers(x, y, w, lo, hi) if lam is None else as_floats(lam)
     weights, step = _weights(w)
-    return float(_gap(_as_data(x), _as_data(y), weights, step, float(lo), float(hi), lam))
+    return float(_gap(as_data(x), as_data(y), weights, step, float(lo), float(hi), lam))
 
 
 def judge(
@@ -196,21 +197,17 @@ def judge(
     The violation is the largest decrease or excess over a bound (infinite where an entry is no number); the gap means
     nothing where it is not small. O(n).
     """
-    point, data = _as_data(x), _as_data(y)
+    point, data = as_data(x), as_data(y)
     if w is None:
         found = _judge(point, data, _WHOLE_UNIT, 0, np.int64(x.size), float(lo), float(hi))
     else:
-        found = _judge(point, data, np.ascontiguousarray(w, np.float64), 1, np.float64(np.inf), float(lo), float(hi))
+        found = _judge(point, data, *_weights(w), np.float64(np.inf), float(lo), float(hi))
     violation, objective, proved = found
     if not (np.isfinite(point[0]) and np.isfinite(point[-1])):
         return np.inf, objective, np.inf
     return violation, objective, 0.0 if proved else gap(x, y, w, lo, hi)
 
 
-def _as_data(values: NDArray[Any]) -> NDArray[Any]:
-    return np.ascontiguousarray(values, dtype=np.int64 if values.dtype.kind in "iu" else np.float64)
-
-
 def _weights(w: NDArray[Any] | None) -> tuple[Floats, int]:
     """Return weights and the step through them: step 0 stays at a single one."""
-    return (_UNIT, 0) if w is None else (np.ascontiguousarray(w, np.float64), 1)
+    return (_UNIT, 0) if w is None else (as_floats(w), 1)

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coco_opt.errors import ProblemError
+from coco_opt.kernels.arrays import as_data, as_floats, read_only
 from coco_opt.kernels.compile import compiled
 
 Floats = NDArray[np.float64]
@@ -26,7 +27,7 @@ Ints = NDArray[np.int64]
 _CHUNK = 2048
 _EXACT_PRODUCT = 2.0**53
 _EXACT_VALUE = 1 << 40  # a chunk's sums times its counts then stay below 2**62
-_UNIT = np.ones(1)
+_UNIT = read_only(np.ones(1))
 
 
 @compiled
@@ -207,10 +208,6 @@ def _pool_units(y: NDArray[Any]) -> tuple[Ints, Floats, Floats]:
     return starts, means, sums.view(np.float64)
 
 
-def _as_data(y: NDArray[Any]) -> NDArray[Any]:
-    return np.ascontiguousarray(y, dtype=np.int64 if y.dtype.kind in "iu" else np.float64)
-
-
 def _compact(array: NDArray[Any], capacity: int) -> NDArray[Any]:
     """Copy a short result out of its worst-case buffer, so that the buffer is freed."""
     return array.copy() if 4 * array.size < capacity else array
@@ -231,7 +228,7 @@ def pool(y: NDArray[Any], w: NDArray[Any] | None = None) -> tuple[Ints, Floats]:
     ProblemError for a weight that is not positive. O(n). Source: Barlow et al. 1972; the thinning passes are
     this module's.
     """
-    data = _as_data(y)
+    data = as_data(y)
     if w is not None:
         return _pool_weighted(data, w)
     starts, means, _ = _pool_units(data)
@@ -250,7 +247,7 @@ def fit(y: NDArray[Any], w: NDArray[Any] | None = None, lo: float = -np.inf, hi:
     Bounds only clip the unbounded fit (Kuo et al. 2018, section 4). Raises ProblemError for a weight that is
     not positive. O(n).
     """
-    data = _as_data(y)
+    data = as_data(y)
     if w is None:
         starts, means, out = _pool_units(data)
     else:
@@ -283,11 +280,11 @@ class BlockStream:
         if self._integer and y.dtype.kind not in "iu":
             raise ProblemError("an integer stream takes integers only: create it with integer=False")
         self._reserve(y.size)
-        data = _as_data(y) if self._integer or w is not None else np.ascontiguousarray(y, np.float64)
+        data = as_data(y) if self._integer or w is not None else as_floats(y)
         if w is None or self._weights is None:
             self._top = _push_values(data, self._sums, self._counts, self._top, self._integer)
             return
-        weights = np.ascontiguousarray(w, np.float64)
+        weights = as_floats(w)
         if weights.size != data.size:
             raise ProblemError("isotonic regression needs one weight for each value")
         top = _push_weighted(data, weights, self._values, self._sums, self._weights, self._counts, self._top)

@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from coco_opt.kernels.compile import compiled
+from coco_opt.kernels.arrays import as_data, as_floats, read_only
+from coco_opt.kernels.compile import ZERO, compiled
 
 Floats = NDArray[np.float64]
 
-_UNIT = np.ones(1)
+_UNIT = read_only(np.ones(1))
 
 
 @compiled
@@ -97,7 +98,7 @@ def _judge(x: Floats, y: Any, w: Floats, step: int, lo: float, hi: float) -> tup
     the block's whole ``rest``, spreading the rest evenly keeps every multiplier nonnegative, and costs rest^2 / mass.
     """
     n = x.size
-    violation, objective, gap, begin = max(0.0, lo - x[0], x[n - 1] - hi), 0.0, 0.0, 0
+    violation, objective, gap, begin = max(0.0, lo - x[0], x[n - 1] - hi), 0.0, 0.0, ZERO
     rest = mass = 0.0
     lowest = np.inf
     for i in range(n):
@@ -150,7 +151,7 @@ def multipliers(
     lam = np.zeros(x.size + 1)
     if x.size:
         weights, step = _weights(w)
-        _multipliers(np.ascontiguousarray(x, np.float64), _as_data(y), weights, step, float(lo), float(hi), lam)
+        _multipliers(as_floats(x), as_data(y), weights, step, float(lo), float(hi), lam)
     return lam
 
 
@@ -171,9 +172,9 @@ def gap(
     """
     if not x.size:
         return 0.0
-    lam = multipliers(x, y, w, lo, hi) if lam is None else np.ascontiguousarray(lam, np.float64)
+    lam = multipliers(x, y, w, lo, hi) if lam is None else as_floats(lam)
     weights, step = _weights(w)
-    return float(_gap(np.ascontiguousarray(x, np.float64), _as_data(y), weights, step, float(lo), float(hi), lam))
+    return float(_gap(as_floats(x), as_data(y), weights, step, float(lo), float(hi), lam))
 
 
 def judge(
@@ -184,17 +185,13 @@ def judge(
     The violation is the largest decrease or excess over a bound (infinite where an entry is no number); objective and
     gap mean nothing where it is not small. O(n).
     """
-    point, (weights, step) = np.ascontiguousarray(x, np.float64), _weights(w)
+    point, (weights, step) = as_floats(x), _weights(w)
     if not (np.isfinite(point[0]) and np.isfinite(point[-1])):
         return np.inf, np.nan, np.inf
-    violation, objective, gap = _judge(point, _as_data(y), weights, step, float(lo), float(hi))
+    violation, objective, gap = _judge(point, as_data(y), weights, step, float(lo), float(hi))
     return violation, objective, gap
 
 
 def _weights(w: NDArray[Any] | None) -> tuple[Floats, int]:
     """Return weights and the step through them: step 0 stays at a single one."""
-    return (_UNIT, 0) if w is None else (np.ascontiguousarray(w, np.float64), 1)
-
-
-def _as_data(values: NDArray[Any]) -> NDArray[Any]:
-    return np.ascontiguousarray(values, dtype=np.int64 if values.dtype.kind in "iu" else np.float64)
+    return (_UNIT, 0) if w is None else (as_floats(w), 1)

@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coco_opt.kernels import tree_passes
-from coco_opt.kernels.compile import compiled
+from coco_opt.kernels.arrays import read_only
+from coco_opt.kernels.compile import ZERO, compiled
 from coco_opt.kernels.tree_bounded_l2 import binding
 
 Floats = NDArray[np.float64]
@@ -47,7 +48,7 @@ def fit(
     """
     lo, hi = (_whole(bound) for bound in binding(first_child, lower, upper))
     order = tree_passes.postorder(parent, first_child)
-    x = _sweep(order, parent, first_child, y, weights, lo, hi, upper_fit)
+    x = _sweep(order, parent, first_child, read_only(y), read_only(weights), lo, hi, upper_fit)
     tree_passes.sums(first_child, x)
     return x
 
@@ -210,7 +211,7 @@ def _sweep(
     pieces = (np.empty(size), np.empty(size, np.int64), np.empty(size, np.int64))
     spare = (np.empty(size), np.empty(size, np.int64), np.empty(size, np.int64))
     stack, waiting, x = np.zeros((n + 1, 4), np.int64), np.zeros(n, np.int64), np.zeros(n, np.int64)
-    depth = top = 0
+    depth = top = ZERO
     for v in order:
         if first_child[v] == first_child[v + 1]:
             middle, end, anchor = _leaf(y[v], weights[v], lo[v], hi[v], v, pieces, top)

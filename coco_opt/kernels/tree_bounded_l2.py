@@ -22,7 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coco_opt.kernels import tree_certificate, tree_passes, tree_vicinity
-from coco_opt.kernels.compile import compiled
+from coco_opt.kernels.arrays import read_only
+from coco_opt.kernels.compile import ZERO, compiled
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -43,6 +44,7 @@ def fit(
     solution. O(n + total number of points over all nodes): at most O(n x height), O(n log n) in balanced trees; in deep
     ones points that the optimum cannot come near are left behind, which makes measured chains linear too.
     """
+    y, weights, lower, upper = (read_only(array) for array in (y, weights, lower, upper))
     bounds = binding(first_child, lower, upper)
     order = tree_passes.postorder(parent, first_child)
     near = (np.empty(0), np.empty(0))
@@ -402,7 +404,7 @@ def _sweep(
     spare = (np.empty(size), np.empty(size), np.empty(size), np.empty(size, np.int64))
     starts, ends, lefts = np.empty(n + 1, np.int64), np.empty(n + 1, np.int64), np.empty(n + 1)
     passed, waiting = np.zeros(2 * n, np.int8), np.zeros(n, np.int64)
-    depth = top = 0
+    depth = top = ZERO
     for v in order:
         if first_child[v] == first_child[v + 1]:
             starts[depth] = top

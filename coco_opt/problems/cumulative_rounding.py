@@ -29,6 +29,7 @@ from coco_opt.forms import (
     ProgramDual,
     first_differences,
 )
+from coco_opt.kernels.arrays import as_floats
 from coco_opt.problem import MAX_INTEGER, Problem, whole_answer
 
 IntArray = NDArray[np.int64]
@@ -120,7 +121,7 @@ class CumulativeRounding(Problem[NDArray[Any], FloatArray]):
         rows = np.clip(np.maximum.accumulate(np.asarray(x, np.float64), axis=1), 0.0, self.groups[:, None])
         whole = np.rint(rows)
         rows = np.where(np.abs(rows - whole) < 1e-6, whole, rows)
-        return joint_rounding.schedule(rows, self.parent, self.groups, 1.0, wait=True)
+        return joint_rounding.schedule(as_floats(rows), self.parent, self.groups, 1.0, wait=True)
 
     def multipliers(self, x: NDArray[Any]) -> FloatArray:
         """Return prices that are optimal cell by cell, the order left out; they do not depend on the point."""

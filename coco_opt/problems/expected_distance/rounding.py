@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from coco_opt.kernels.arrays import read_only
 from coco_opt.problems.tree import IntArray, Tree
 
 _NEAR = 1e-6  # of a whole number: what a linear program's solver leaves
@@ -27,5 +28,7 @@ def rounded(tree: Tree, x: NDArray[np.float64], groups: IntArray) -> IntArray:
     for v in np.flatnonzero(~tree.is_leaf):
         below = slice(tree.first_child[v], tree.first_child[v + 1])
         family = np.minimum(rows[below], groups[below, None])
-        whole[below] = joint_rounding.schedule(family, whole[v], groups[below], 1.0, wait=True)
+        whole[below] = joint_rounding.schedule(
+            read_only(family), read_only(whole[v]), read_only(groups[below]), 1.0, wait=True
+        )
     return whole

@@ -8,6 +8,7 @@ from typing import NamedTuple, Protocol, Self, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from coco_opt.kernels.arrays import read_only
 from coco_opt.problems.sparse_rows import Floats, Ints, SparseRows
 
 
@@ -62,7 +63,7 @@ class RoundingLevel:
     @property
     def columns(self) -> tuple[Ints, Ints, Ints]:
         """Return the rows by columns and each row's pass, for kernels."""
-        return self.rows.column_start, self.rows.row, self.turn
+        return read_only(self.rows.column_start), read_only(self.rows.row), read_only(self.turn)
 
 
 @runtime_checkable

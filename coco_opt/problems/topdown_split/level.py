@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol, Self, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from coco_opt.kernels.arrays import read_only
 from coco_opt.problems.sparse_rows import Floats, Ints, SparseRows
 
 
@@ -85,14 +86,16 @@ class SplitLevel:
         if self.classes is not None:
             assert self.exact is not None
             priced = Prices.none(self) if prices is None else prices
-            asked = self.columns, self.arrays, self.places, self.classes, self.exact
+            asked = self.columns, self.arrays, self.places, read_only(self.classes), self.exact
             return Judged(*split_exact.judge(*asked, found, priced.cells, priced.classes))
         return Judged(*split_level.judge(self.columns, self.arrays, self.places, found))
 
     @property
     def columns(self) -> tuple[Ints, Ints, Floats, Ints]:
         """Return the rows by columns and each row's query, for kernels."""
-        return self.rows.column_start, self.rows.row, self.rows.column_value, self.query_of
+        rows = self.rows
+        starts, row, values = rows.column_start, rows.row, rows.column_value
+        return read_only(starts), read_only(row), read_only(values), read_only(self.query_of)
 
     @property
     def arrays(self) -> tuple[Ints, Ints, Floats, Ints, Floats, Floats]:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coco_opt.errors import UnknownSolverError
+from coco_opt.kernels.arrays import read_only
 from coco_opt.problem import Problem
 from coco_opt.problems.integer_tree import IntegerTree, passes
 from coco_opt.solution import Answer, Status
@@ -48,7 +49,7 @@ class MergedSlopesInteger:
         from coco_opt.kernels import integer_tree
 
         weights = on_grid(problem.shares.ravel())
-        x, y = (np.ascontiguousarray(table.T) for table in (problem.start(), problem.y))
+        x, y = np.ascontiguousarray(problem.start().T), read_only(np.ascontiguousarray(problem.y.T))
         shape = problem.tree.parent, problem.tree.first_child
         bounds, held, squares = (problem.least, problem.most), problem.root is not None, problem.power == 2
         threads = max(1, min(self.threads or os.cpu_count() or 1, len(y)))

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coco_opt.errors import UnknownSolverError
+from coco_opt.kernels.arrays import read_only
 from coco_opt.problem import Problem
 from coco_opt.problems.sparse_rows import Floats
 from coco_opt.problems.topdown_split import SplitDual, TopdownSplit
@@ -75,7 +76,7 @@ class SplitNewton:
         assert level.classes is not None
         assert level.exact is not None
         found, prices = np.empty(int(level.places[-1])), Prices.none(level)
-        asked = level.columns, level.arrays, level.places, level.classes, level.exact
+        asked = level.columns, level.arrays, level.places, read_only(level.classes), level.exact
         return found, split_exact.solve(*asked, self.tolerance, found, *prices), prices
 
 

@@ -24,6 +24,7 @@ from coco_opt.groups.estimated.posterior.prior import (
     smooth_law,
 )
 from coco_opt.groups.estimated.posterior.survey import Survey, cumulative_rows, residuals
+from coco_opt.kernels.arrays import read_only
 
 if TYPE_CHECKING:
     from coco_opt.kernels.posterior_moves import Plan, Prior, Questions
@@ -184,7 +185,7 @@ class MoveTables:
         self.shape = shape
         scales = posterior_shape.Scales(*block_scales(hats, mass))
         self.basis: Basis = posterior_shares.Basis(
-            parent, survey.levels(), survey.leaves, hats.left, hats.share, mass, strength, root, scales
+            read_only(parent), survey.levels(), survey.leaves, hats.left, hats.share, mass, strength, root, scales
         )
         self.plan: Plan = posterior_moves.Plan(
             np.maximum(moves, _LEAST_MOVES),
