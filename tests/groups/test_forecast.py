@@ -14,9 +14,9 @@ from coco_opt.config import Config
 from coco_opt.errors import InputError
 from coco_opt.groups.estimated.baselines import errors_by_level
 from coco_opt.groups.estimated.estimate import estimate_groups
-from coco_opt.groups.estimated.method import GroupsMethod
+from coco_opt.groups.estimated.method import Consistency, GroupsMethod
 from coco_opt.groups.kind import GROUPS
-from coco_opt.groups.kind.forecast import Rehearsed, rehearsed
+from coco_opt.groups.kind.forecast import Rehearsed, memory_of_tables, rehearsed
 from coco_opt.groups.kind.look_alike import made_look_alike, read_look_alike
 from coco_opt.groups.kind.plan import buckets_of, queries_of
 from coco_opt.groups.kind.rehearsal import (
@@ -132,6 +132,11 @@ def test_time_and_memory_follow_rows_and_answers(tmp_path: Path) -> None:
     wide = plan_forecast(config_of(tmp_path, max_size=1_000_000))
     assert wide.memory is not None
     assert wide.memory > few.memory + 8 * 4_000_000
+
+
+@pytest.mark.parametrize(("method", "measured"), [("joint", 1.98e9), ("posterior", 1.33e9)])
+def test_memory_of_a_nation_is_that_which_was_measured(method: Consistency, measured: float) -> None:
+    assert measured / 2 < memory_of_tables(method, 3, 3_161 * 10_001) < 2 * measured
 
 
 def test_made_data_have_the_public_shape(tmp_path: Path) -> None:

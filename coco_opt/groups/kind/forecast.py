@@ -18,6 +18,7 @@ from coco_opt.groups.answers import max_size_of
 from coco_opt.groups.asked.entities import PublicGroups
 from coco_opt.groups.asked.private import PrivateCounts
 from coco_opt.groups.estimated.method import SLOW, Consistency, GroupsMethod
+from coco_opt.groups.estimated.posterior.sparse import MANY_CELLS
 from coco_opt.groups.kind.look_alike import read_look_alike, supposed_groups
 from coco_opt.groups.kind.method import method_of
 from coco_opt.groups.kind.rehearsal import (
@@ -51,7 +52,9 @@ _MOST_ANSWERS = 1_000_000
 _RUNS = 300  # sizes of leaves that have groups, added up, beyond which the posterior takes long too
 _TOO_MANY = 4  # times its answers: then a slow method is not compared
 
-_TABLES: Mapping[Consistency, int] = {"posterior": 45, "joint": 8, "convex": 10}  # of regions x sizes in memory
+# Tables of regions x sizes in memory; those of the posterior where it keeps draws by the sizes that occur.
+_TABLES: Mapping[Consistency, int] = {"posterior": 45, "joint": 8, "convex": 10}
+_SPARSE_TABLES = 6
 _REGION_BYTES = 100  # a cell of the widest region, where regions are fitted one after the other
 # Seconds and bytes a row: of ids that are whole numbers outside CSV files, of texts, and of counts made elsewhere.
 _WHOLE, _TEXTS = ((2.4e-7, 10), (1.2e-7, 30)), ((1.05e-6, 92), (1.1e-6, 110))
@@ -257,10 +260,16 @@ def _memory(plan: Plan, method: Consistency) -> int:
     """Return the bytes of the configured estimation beside the answers."""
     asked, cells = plan.asked, max_size_of(plan.asked)
     if method in SLOW:
-        return _TABLES[method] * BYTES * asked.hierarchy.regions * cells
+        return memory_of_tables(method, asked.hierarchy.levels, asked.hierarchy.regions * cells)
     ranked = any(one.query in ("ranks", "split") for one in asked.questions)
     widest = max(cells, int(asked.per_region[GROUPS].max())) if ranked else cells
     return _REGION_BYTES * widest
+
+
+def memory_of_tables(method: Consistency, levels: int, cells: int) -> int:
+    """Return the bytes of a method that holds all regions x sizes at once."""
+    sparse = method == "posterior" and cells > MANY_CELLS and levels > 1
+    return (_SPARSE_TABLES if sparse else _TABLES[method]) * BYTES * cells
 
 
 def _asking(plan: Plan) -> Expense:
