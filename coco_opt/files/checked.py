@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from coco_opt.files.arrow_texts import as_arrow
 from coco_opt.histograms.arrays import Int64Array
 from coco_opt.histograms.hierarchy_build import is_one_name
 
@@ -61,17 +62,10 @@ def int64_column(table: Any, name: str) -> Int64Array:
     return np.asarray(table.column(name).to_numpy(), np.int64)
 
 
-def text_array(texts: Sequence[str]) -> Any:
-    """Return texts as an Arrow array."""
-    import pyarrow as pa
-
-    return pa.array(texts, pa.string())
-
-
 def positions(values: Any, names: Sequence[str]) -> Int64Array:
     """Return where each value stands in ``names``: -1 for null, -2 for a value that does not occur there."""
     codes, texts = coded(values)
-    return places(texts, text_array(names))[codes]
+    return places(texts, as_arrow(names))[codes]
 
 
 def coded(values: Any) -> tuple[Int64Array, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from coco_opt.errors import HierarchyError, InputError
 from coco_opt.files.source import Loaded
@@ -87,6 +88,19 @@ def check_levels(table: Loaded, columns: Iterable[int]) -> None:
             message = "is empty: repeat the name of a region that has no deeper ones"
             raise HierarchyError("uneven-depth", message, table.place(row, k))
         check_spaces(table, k)
+
+
+def plain_texts(texts: Any) -> Any:
+    """Return Arrow strings in NFC; None where one would be refused: missing, empty, or as in ``check_ids``."""
+    import pyarrow.compute as pc
+
+    if texts.null_count:
+        return None
+    if pc.match_substring_regex(texts, f"^(?:{_PLAIN[1:-1]})$").true_count == len(texts):
+        return texts
+    texts = pc.utf8_normalize(texts, form="NFC")
+    wrong = ("^$", _OUTER_SPACE[1:-1], _HIDDEN[1:-1])
+    return None if any(pc.match_substring_regex(texts, one).true_count for one in wrong) else texts
 
 
 def check_count(table: Loaded, column: int, negative: str) -> None:

@@ -22,8 +22,10 @@ import numpy as np
 
 from coco_opt.errors import InputError, Place
 from coco_opt.files.ahead import ahead
+from coco_opt.files.arrow_texts import as_arrow
 from coco_opt.files.source import quietly
 from coco_opt.histograms.arrays import Int64Array
+from coco_opt.histograms.texts import Listed, Texts
 from coco_opt.privacy.private_files import remove_leftovers, sync_folder, temporary_name
 
 MANIFEST = "manifest.json"
@@ -281,21 +283,26 @@ def _options(schema: Any, table: FileTable) -> dict[str, Any]:
 def _array(data: Any, kind: str) -> Any:
     import pyarrow as pa
 
-    return _coded(data) if isinstance(data, Coded) else pa.array(data, pa.type_for_alias(kind))
+    if isinstance(data, Coded):
+        return _coded(data)
+    return as_arrow(data) if isinstance(data, Texts) else pa.array(data, pa.type_for_alias(kind))
 
 
 def _coded(column: Coded) -> Any:
     """Return a column of texts as a dictionary of those that occur, and places in it; O(rows + texts)."""
     import pyarrow as pa
 
-    occurs = np.zeros(len(column.texts), np.bool_)
+    all_texts = column.texts
+    occurs = np.zeros(len(all_texts), np.bool_)
     occurs[column.codes] = True
-    known = [place for place in np.flatnonzero(occurs).tolist() if column.texts[place] is not None]
-    moved = np.full(len(column.texts), -1, np.int32)
-    moved[known] = np.arange(len(known))
+    places = np.flatnonzero(occurs).tolist()
+    found = all_texts.some(places) if isinstance(all_texts, Listed) else (all_texts[place] for place in places)
+    known = {place: text for place, text in zip(places, found, strict=True) if text is not None}
+    moved = np.full(len(all_texts), -1, np.int32)
+    moved[list(known)] = np.arange(len(known))
     codes = moved[column.codes]
     missing = codes < 0  # null is no entry of a dictionary
-    texts = pa.array([column.texts[place] for place in known], pa.string())
+    texts = as_arrow(known.values())
     return pa.DictionaryArray.from_arrays(pa.array(codes, mask=missing if missing.any() else None), texts)
 
 

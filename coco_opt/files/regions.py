@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from coco_opt.errors import HierarchyError, InputError, Place
 from coco_opt.files import checks
+from coco_opt.files.arrow_texts import as_arrow, from_arrow
 from coco_opt.files.checked import Check, Regions, coded, int64_column, positions, tree_check
 from coco_opt.files.columns import HIERARCHY
 from coco_opt.files.folder import Coded, FileTable, read_columns
 from coco_opt.files.inputs import Input, InputLike
-from coco_opt.files.source import Loaded, isolated, load
+from coco_opt.files.source import Batches, Loaded, batches_of, isolated, load, quietly
 from coco_opt.histograms import Hierarchy
 from coco_opt.histograms.arrays import Int64Array
 from coco_opt.histograms.hierarchy_build import unescaped
+from coco_opt.histograms.texts import Texts
 from coco_opt.privacy.measurement import Asked
 
 REGIONS = "hierarchy.parquet"
+_Column = tuple[NDArray[np.int32], Texts[str]]
 REGION_COLUMNS = ("region", "region_id", "parent", "level", "level_name")
 
 
@@ -34,7 +39,7 @@ class PublicRegions:
 
     hierarchy: Hierarchy
     levels: tuple[str, ...]
-    ids: tuple[str, ...]
+    ids: Texts[str]
     leaf: Int64Array
 
     @property
@@ -43,12 +48,11 @@ class PublicRegions:
         return dict(zip(self.ids, self.leaf.tolist(), strict=True))
 
     @property
-    def region_ids(self) -> tuple[str | None, ...]:
+    def region_ids(self) -> Sequence[str | None]:
         """Return the id of every region in the user's files; None for a region that has none."""
-        ids: list[str | None] = [None] * self.hierarchy.regions
-        for name, leaf in zip(self.ids, self.leaf.tolist(), strict=True):
-            ids[self.hierarchy.leaves.start + leaf] = name
-        return tuple(ids)
+        place = np.full(self.hierarchy.regions, -1, np.int32)
+        place[self.hierarchy.leaves.start + self.leaf] = np.arange(len(self.ids))
+        return Texts[str | None].of(None if at < 0 else self.ids.at(int(at)) for at in place)
 
 
 def read_regions(hierarchy: InputLike) -> PublicRegions:
@@ -58,9 +62,32 @@ def read_regions(hierarchy: InputLike) -> PublicRegions:
     ``source.load``.
     """
     source = Input.of(hierarchy, "hierarchy")
-    with isolated([source]) as con:
-        table = load(con, "hierarchy", source, HIERARCHY)
-        return read_tree(table)
+    opened = batches_of(source, HIERARCHY)
+    found = None if opened is None else quietly(source, lambda: _sound_columns(opened))
+    if opened is not None and found is not None:
+        return _regions(opened.names, found, opened.place)
+    with isolated([source]) as con:  # a CSV file, and whatever is wrong with a table: by it, errors say what and where
+        return read_tree(load(con, "hierarchy", source, HIERARCHY))
+
+
+def _sound_columns(opened: Batches) -> list[_Column] | None:
+    """Return the columns of a Parquet file or a frame, none of which is held as texts; None unless all is well."""
+    columns = []
+    for k in range(len(opened.kept)):
+        parts = [checks.plain_texts(part) for (part,) in replace(opened, kept=opened.kept[k : k + 1]).texts()]
+        if not parts or any(part is None for part in parts):
+            return None
+        columns.append(_coded(parts))
+    codes, ids = columns[0]
+    return columns if codes.size and codes.size == len(ids) else None
+
+
+def _coded(parts: list[Any]) -> _Column:
+    """Return Arrow's strings as places among the different ones, in the order in which these come."""
+    import pyarrow as pa
+
+    codes, texts = coded(pa.chunked_array(parts, pa.string()))
+    return codes.astype(np.int32), from_arrow(texts)
 
 
 def read_tree(table: Loaded) -> PublicRegions:
@@ -69,29 +96,25 @@ def read_tree(table: Loaded) -> PublicRegions:
     checks.check_rows(table)
     checks.check_ids(table, (0,))
     checks.check_levels(table, levels)
-    columns = ", ".join(f"c{k}" for k in levels)
-    if table.value("SELECT count(*) - count(DISTINCT c0) FROM {t}"):
+    if checks.repeats(table, "c0"):
+        columns = ", ".join(f"c{k}" for k in levels)
         row, moved = checks.second_row(table, "c0", f"concat_ws('/', {columns})")
         code, what = ("two-parents", "lies at two places") if moved else ("duplicate-region", "occurs twice")
         raise HierarchyError(code, f"this region {what} in the hierarchy: give each one row", table.place(row, 0))
-    ids: list[str] = []
-    numbers: list[dict[str, int]] = [{} for _ in levels]
-    codes: list[list[Int64Array]] = [[] for _ in levels]
-    for rows in table.pieces(f"SELECT c0, {columns} FROM {{t}} ORDER BY rowid"):
-        own, *names = zip(*rows, strict=True)
-        ids += own
-        for known, places, column in zip(numbers, codes, names, strict=True):
-            places.append(np.array([known.setdefault(name, len(known)) for name in column], np.int64))
-    texts = [(np.concatenate(places), list(known)) for places, known in zip(codes, numbers, strict=True)]
-    tree, leaf = Hierarchy.from_columns(texts, table.place)
-    return PublicRegions(tree, tuple(table.names[1:]), tuple(ids), leaf - tree.leaves.start)
+    return _regions(table.names, [_coded(table.texts(k)) for k in range(len(table.names))], table.place)
+
+
+def _regions(names: Sequence[str], columns: Sequence[_Column], place: Callable[[int], Place]) -> PublicRegions:
+    """Return the tree of columns region_id, each once, and one a level."""
+    tree, leaf = Hierarchy.from_columns(columns[1:], place)
+    return PublicRegions(tree, tuple(names[1:]), columns[0][1], leaf - tree.leaves.start)
 
 
 def register_leaves(table: Loaded, public: PublicRegions) -> None:
     """Give the table's connection a relation ``leaves`` of (region, leaf)."""
     import pyarrow as pa
 
-    arrays: dict[str, Any] = {"region": pa.array(public.ids, pa.string()), "leaf": pa.array(public.leaf)}
+    arrays: dict[str, Any] = {"region": as_arrow(public.ids), "leaf": pa.array(public.leaf)}
     table.con.register("leaves", pa.table(arrays))
 
 
@@ -102,13 +125,11 @@ def region_table(asked: Asked, released: Mapping[str, Int64Array] | None = None)
     """
     numbers = {**asked.per_region, **(released or {})}
     tree = asked.hierarchy
-    paths = np.array(tree.paths, dtype=object)
-    parents = paths[np.maximum(tree.parent, 0)]
-    parents[0] = None
+    parents = tree.paths.some(tree.parent[1:])
     columns = {
-        "region": paths,
-        "region_id": list(asked.region_ids),
-        "parent": parents,
+        "region": Texts.of(tree.paths),
+        "region_id": asked.region_ids,
+        "parent": Texts[str | None].of(chain((None,), parents)),
         "level": tree.level.astype(np.int32),
         "level_name": np.array(asked.levels, dtype=object)[tree.level],
         **numbers,
@@ -116,22 +137,21 @@ def region_table(asked: Asked, released: Mapping[str, Int64Array] | None = None)
     return FileTable.of(columns, {"level": "int32", **dict.fromkeys(numbers, "int64")})
 
 
-def stored_regions(folder: Path) -> tuple[Hierarchy, tuple[str, ...], tuple[str | None, ...], dict[str, Int64Array]]:
+def stored_regions(folder: Path) -> tuple[Hierarchy, tuple[str, ...], Texts[str | None], dict[str, Int64Array]]:
     """Return the hierarchy, the names of its levels, the regions' ids and the numbers of a folder's hierarchy.parquet.
 
     Rows must be in the hierarchy's own order, as ``region_table`` writes them. Raises InputError.
     """
     table = read_columns(folder / REGIONS, REGION_COLUMNS)
-    paths = table.column("region").to_pylist()
+    paths = from_arrow(table.column("region").combine_chunks())
     parent = positions(table.column("parent"), paths)
-    parts = [path if up < 0 else path[len(paths[up]) + 1 :] for path, up in zip(paths, parent.tolist(), strict=True)]
-    names = [unescaped(part) for part in parts]
-    hierarchy = Hierarchy(parent, tuple(names))
-    if list(hierarchy.paths) != paths:
+    parts = (path if up < 0 else path[len(paths[up]) + 1 :] for path, up in zip(paths, parent, strict=True))
+    hierarchy = Hierarchy(parent, Texts.of(map(unescaped, parts)))
+    if Texts.of(hierarchy.paths) != paths:
         raise InputError("bad-order", "must hold regions in the order of the tree", Place(REGIONS, None, "region"))
     level_names = table.column("level_name").to_pylist()
     levels = tuple(level_names[hierarchy.level_range(level).start] for level in range(hierarchy.levels))
-    return hierarchy, levels, tuple(table.column("region_id").to_pylist()), _numbers(table)
+    return hierarchy, levels, from_arrow(table.column("region_id").combine_chunks()), _numbers(table)
 
 
 def checked_regions(folder: Path) -> tuple[Regions | None, Check]:

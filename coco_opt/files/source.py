@@ -31,7 +31,6 @@ T = TypeVar("T")
 
 _HEADER_LIMIT = 1 << 20
 _BATCH = 1 << 20  # rows
-_PIECE = 1 << 14  # rows that become Python's values at a time
 _BUFFER = 1 << 20  # bytes of a file
 # Python's own limit of 131,072 characters a field would refuse what DuckDB reads: lines of up to 2 MB.
 csv.field_size_limit(max(csv.field_size_limit(), 1 << 21))
@@ -76,11 +75,10 @@ class Loaded:
         # fetchall, not fetchone: a result left open blocks the connection's next relation.
         return quietly(self.source, lambda: self.con.execute(query.replace("{t}", self.table)).fetchall())
 
-    def pieces(self, query: str) -> Iterator[list[tuple[Any, ...]]]:
-        """Yield all rows of a query, as ``fetch`` gives them, some at a time; nothing else may be asked meanwhile."""
-        found = quietly(self.source, lambda: self.con.execute(query.replace("{t}", self.table)))
-        while rows := quietly(self.source, lambda: found.fetchmany(_PIECE)):
-            yield rows
+    def texts(self, column: int) -> list[Any]:
+        """Return a column as Arrow arrays of strings, in the table's order."""
+        query = f"SELECT c{column} FROM {self.table} ORDER BY rowid"
+        return quietly(self.source, lambda: self.con.sql(query).to_arrow_table().column(0).chunks)
 
     def rows(self) -> int:
         """Return the number of rows, the header not counted."""
@@ -187,6 +185,12 @@ class Batches:
         import pyarrow as pa
 
         return (tuple(array.cast(pa.string()) for array in arrays) for arrays in self._read())
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return what the columns are called here."""
+        ours = {user: own for own, user in self.source.columns.items()}
+        return tuple(ours.get(name, name) for name in self._names)
 
     @property
     def _names(self) -> list[str]:

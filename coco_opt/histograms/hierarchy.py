@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -12,6 +12,7 @@ import numpy.typing as npt
 from coco_opt.errors import HierarchyError, InputError, Place
 from coco_opt.histograms import hierarchy_build
 from coco_opt.histograms.arrays import Int64Array, as_int64
+from coco_opt.histograms.texts import Listed, Texts
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,7 +28,8 @@ class Hierarchy:
 
     Regions are numbered breadth first: the root is 0, a level is one contiguous range, and so are the
     children of a region, the leaves below it and the leaves of the whole tree. ``parent`` int64[n] (-1 at the
-    root) must be in that order (``from_parents`` takes any order); ``names`` are the regions' own names.
+    root) must be in that order (``from_parents`` takes any order); ``names`` are the regions' own names,
+    held as bytes (``Texts``).
     Derived: ``level`` int64[n] (root 0), ``first_child`` int64[n+1] (children of v: first_child[v] ..
     first_child[v+1]) and ``level_start`` int64[levels+1]. Raises HierarchyError with a code (no-root,
     several-roots, cycle, orphan, uneven-depth, bad-name, duplicate-region, bad-order). O(n); a hierarchy is
@@ -35,20 +37,20 @@ class Hierarchy:
     """
 
     parent: Int64Array
-    names: tuple[str, ...]
+    names: Sequence[str]
     level: Int64Array = field(init=False)
     first_child: Int64Array = field(init=False)
     level_start: Int64Array = field(init=False)
-    _paths: tuple[str, ...] | None = field(init=False, default=None)
     _index: dict[str, int] | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
-        parent, names = as_int64(self.parent, "parent").copy(), tuple(self.names)
+        parent = as_int64(self.parent, "parent").copy()
+        names = self.names if isinstance(self.names, Texts) else tuple(self.names)
         first_child, level_start = hierarchy_build.layout(parent, names)
         level = np.repeat(np.arange(level_start.size - 1, dtype=np.int64), np.diff(level_start))
-        self._set(names, parent, level, first_child, level_start)
+        self._set(Texts.of(names), parent, level, first_child, level_start)
 
-    def _set(self, names: tuple[str, ...], *arrays: Int64Array) -> None:
+    def _set(self, names: Texts[str], *arrays: Int64Array) -> None:
         object.__setattr__(self, "names", names)
         for name, array in zip(_ARRAYS, arrays, strict=True):
             array.setflags(write=False)
@@ -121,18 +123,12 @@ class Hierarchy:
         return self.level_range(self.levels - 1)
 
     @property
-    def paths(self) -> tuple[str, ...]:
-        """Full names from the root, joined by "/", escaped inside a name; built at the first use, O(total length)."""
-        if self._paths is None:
-            paths = [hierarchy_build.escaped(self.names[0])]
-            for up, name in zip(self.parent[1:].tolist(), self.names[1:], strict=True):
-                paths.append(f"{paths[up]}/{hierarchy_build.escaped(name)}")
-            object.__setattr__(self, "_paths", tuple(paths))
-        assert self._paths is not None
-        return self._paths
+    def paths(self) -> Listed[str]:
+        """Full names from the root, joined by "/", escaped inside a name; each is made when it is asked for."""
+        return _Paths(self)
 
     def path(self, region: int) -> str:
-        """Return a region's full name, as ``paths`` has it, without making all of them; O(levels)."""
+        """Return a region's full name, as ``paths`` has it; O(levels)."""
         above = (*reversed(self.ancestors(region)), region)
         return hierarchy_build.joined(self.names[one] for one in above)
 
@@ -220,7 +216,7 @@ class Hierarchy:
         where = np.flatnonzero(kept)
         parent = np.searchsorted(where, self.parent[where])
         parent[0] = -1
-        return Hierarchy(parent, tuple(self.names[region] for region in where.tolist())), where
+        return Hierarchy(parent, Texts.of(self.names[region] for region in where.tolist())), where
 
     def to_pandas(self) -> pd.DataFrame:
         """Return a frame of ``region`` (path), ``parent`` (path, None at the root) and ``level``."""
@@ -241,9 +237,31 @@ class Hierarchy:
             raise InputError("unknown-region", f"there is no region {region}; regions are 0 to {self.regions - 1}")
 
 
-def _unpickled(names: tuple[str, ...], *arrays: Int64Array) -> Hierarchy:
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
+class _Paths(Listed[str]):
+    """The full names of all regions."""
+
+    tree: Hierarchy
+
+    def __len__(self) -> int:
+        return self.tree.regions
+
+    def at(self, place: int) -> str:
+        """Return a region's full name."""
+        return self.tree.path(place)
+
+    def some(self, places: Iterable[int]) -> Iterator[str]:
+        """Yield the full names of regions; what lies above siblings is joined once."""
+        names, parent, last, above = self.tree.names, self.tree.parent, -1, ""
+        for region in places:
+            up = int(parent[region])
+            if up != last:
+                last, above = up, f"{self.tree.path(up)}/" if up >= 0 else ""
+            yield above + hierarchy_build.escaped(names[region])
+
+
+def _unpickled(names: Texts[str], *arrays: Int64Array) -> Hierarchy:
     hierarchy = object.__new__(Hierarchy)
-    for name in ("_paths", "_index"):
-        object.__setattr__(hierarchy, name, None)
+    object.__setattr__(hierarchy, "_index", None)
     hierarchy._set(names, *arrays)
     return hierarchy

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from coco_opt.errors import HierarchyError, Place
 from coco_opt.histograms.arrays import Int64Array, as_int64
+from coco_opt.histograms.texts import Texts
 
 PlaceOf = Callable[[int], Place]
 _ESCAPED = re.compile(r"\\(.)")
 _ONE_NAME = re.compile(r"([^/\\]|\\[/\\])+")
-Built = tuple[Int64Array, tuple[str, ...]]
-Column = tuple[Int64Array, Sequence[str]]
+Built = tuple[Int64Array, Sequence[str]]
+Column = tuple[npt.NDArray[np.integer[Any]], Sequence[str]]
 """The names of a level, one a row, by their places in a list in which each occurs once."""
 
 
@@ -61,7 +63,7 @@ def _path(parent: Int64Array, names: Sequence[str], region: int) -> str:
     return joined(reversed(parts))
 
 
-def layout(parent: Int64Array, names: tuple[str, ...]) -> tuple[Int64Array, Int64Array]:
+def layout(parent: Int64Array, names: Sequence[str]) -> tuple[Int64Array, Int64Array]:
     """Check a breadth-first parent array and return ``(first_child, level_start)``; O(n).
 
     Raises HierarchyError: no-root, several-roots, orphan, bad-order, bad-name, duplicate-region,
@@ -73,9 +75,9 @@ def layout(parent: Int64Array, names: tuple[str, ...]) -> tuple[Int64Array, Int6
         raise HierarchyError("bad-order", "regions are not in breadth-first order; use Hierarchy.from_parents")
     _check_names(parent, names)
     first_child = np.searchsorted(parent, np.arange(n + 1)).astype(np.int64, copy=False)
-    starts, next_level = [0], first_child.tolist()
+    starts = [0]
     while starts[-1] < n:
-        starts.append(next_level[starts[-1]])
+        starts.append(int(first_child[starts[-1]]))
     childless = np.flatnonzero(np.diff(first_child)[: starts[-2]] == 0)
     if childless.size:
         path = _path(parent, names, int(childless[0]))
@@ -217,9 +219,7 @@ def from_paths(paths: Iterable[Sequence[str]], place: PlaceOf | None = None) -> 
     return from_columns(columns, place)[:2]
 
 
-def from_columns(
-    columns: Sequence[Column], place: PlaceOf | None = None
-) -> tuple[Int64Array, tuple[str, ...], Int64Array]:
+def from_columns(columns: Sequence[Column], place: PlaceOf | None = None) -> tuple[Int64Array, Texts[str], Int64Array]:
     """Build from one column a level; see ``Hierarchy.from_columns``. Returns every row's region on the last level too.
 
     O(rows log rows) a level.
@@ -233,12 +233,12 @@ def from_columns(
         up = ranks[keys // len(texts)]
         order = np.lexsort((first, up))
         _check_level(columns, level, first, codes, place)
-        names += [texts[text] for text in (keys % len(texts))[order].tolist()]
+        names.append((texts, (keys % len(texts))[order].astype(np.int32)))
         parents.append(up[order])
         ranks = np.empty(order.size, np.int64)
         ranks[order] = np.arange(start, start + order.size)
         start += order.size
-    return np.concatenate(parents), tuple(names), ranks[codes]
+    return np.concatenate(parents), Texts.of(texts[at] for texts, places in names for at in places), ranks[codes]
 
 
 def _check_depth(rows: list[tuple[str, ...]], place: PlaceOf | None) -> None:

@@ -124,7 +124,7 @@ class TableQuestions:
                 **({AGREES: [dict(one) for one in self.earlier]} if self.earlier else {}),
             },
             tables=self._sides(),
-            region_ids=tuple(region_ids),
+            region_ids=region_ids,
         )
 
     @property

@@ -92,7 +92,7 @@ def asked_of(
         facts={MAX_SIZE: max_size},
         per_region={} if counts is None else {GROUPS: counts},
         tables=tables,
-        region_ids=tuple(region_ids),
+        region_ids=region_ids,
     )
 
 

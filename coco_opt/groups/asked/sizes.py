@@ -18,6 +18,7 @@ from coco_opt.groups.asked.entities import PublicGroups, fetch_runs, from_runs
 from coco_opt.groups.asked.private import PrivateCounts
 from coco_opt.histograms import Hierarchy
 from coco_opt.histograms.arrays import Int64Array
+from coco_opt.histograms.texts import Texts
 
 if TYPE_CHECKING:
     import duckdb
@@ -61,7 +62,7 @@ def read_public_sizes(sizes: InputLike, root: str | None = None, spill: Path | N
         table, tree = _open(con, source, root)
         group_counts = _group_counts(table, tree)
     return PublicGroups(
-        PublicRegions(tree, tuple(table.names[:-2]) or (_ONE_LEVEL,), (), np.zeros(0, np.int64)), group_counts
+        PublicRegions(tree, tuple(table.names[:-2]) or (_ONE_LEVEL,), Texts.of(()), np.zeros(0, np.int64)), group_counts
     )
 
 
@@ -73,7 +74,7 @@ def read_sizes_regions(sizes: InputLike, root: str | None = None, spill: Path | 
     source = Input.of(sizes, "sizes")
     with spilling(spill, [source]) as folder, isolated([source], folder) as con:
         table, tree = _open(con, source, root)
-    return PublicRegions(tree, tuple(table.names[:-2]) or (_ONE_LEVEL,), (), np.zeros(0, np.int64))
+    return PublicRegions(tree, tuple(table.names[:-2]) or (_ONE_LEVEL,), Texts.of(()), np.zeros(0, np.int64))
 
 
 def _open(con: duckdb.DuckDBPyConnection, source: Input, root: str | None) -> tuple[Loaded, Hierarchy]:

@@ -160,7 +160,7 @@ class Release:
 
     hierarchy: Hierarchy
     levels: tuple[str, ...]
-    region_ids: tuple[str | None, ...]
+    region_ids: Sequence[str | None]
     group_counts: Int64Array
     histograms: tuple[CountOfCounts, ...]
     manifest: Mapping[str, Any]

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from coco_opt.files import checks
+from coco_opt.files.arrow_texts import as_arrow
 from coco_opt.files.columns import Columns
 from coco_opt.files.inputs import Input
 from coco_opt.files.regions import PublicRegions
@@ -37,7 +38,7 @@ def count_batches(public: PublicRegions, source: Input, schema: Schema, columns:
 def _counted(public: PublicRegions, opened: Batches, schema: Schema) -> TableCounts | None:
     import pyarrow as pa
 
-    known = [pa.array(texts, pa.string()) for texts in (public.ids, *schema.attributes.values())]
+    known = [as_arrow(public.ids), *(pa.array(texts, pa.string()) for texts in schema.attributes.values())]
     if any(opened.whole(k) is False for k in range(len(known), len(opened.kept))):
         return None
     rows, keys, people = 0, [], []

@@ -290,7 +290,7 @@ class TablesRelease:
 
     hierarchy: Hierarchy
     levels: tuple[str, ...]
-    region_ids: tuple[str | None, ...]
+    region_ids: Sequence[str | None]
     schema: Schema
     runs: CellRuns
     manifest: Mapping[str, Any]

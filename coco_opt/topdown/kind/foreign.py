@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from coco_opt.config.load import load_config
 from coco_opt.config.model import Config
 from coco_opt.errors import ConfigError, InputError, Place
+from coco_opt.files.arrow_texts import as_arrow
 from coco_opt.files.regions import PublicRegions, read_regions
 from coco_opt.files.source import quietly
 from coco_opt.privacy.answers import Answers, offsets_of
@@ -67,7 +68,7 @@ def read_noisy_measurements(files: Path | str | Sequence[Path | str], config: Co
     return found.measurement()
 
 
-def geocodes_of(public: PublicRegions) -> tuple[str, ...]:
+def geocodes_of(public: PublicRegions) -> Sequence[str]:
     """Return the geocode of every region, its name; InputError (bad-geocode) where two regions or levels share one.
 
     All geocodes of a level must be of one length, by which the levels are told apart.
@@ -108,11 +109,10 @@ class _Found:
     answered: dict[tuple[int, str], _Answered] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        import pyarrow as pa
 
         names = geocodes_of(self.public)
         self.lengths = {len(name) for name in names}
-        self.geocodes = pa.array(names, pa.string())
+        self.geocodes = as_arrow(names)
 
     def add(self, batch: Any, file: str, first: int) -> None:
         """Take a batch of rows in, the first of which is row ``first`` of its file, from 0."""

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coco_opt.errors import CocoOptError, InputError
-from coco_opt.files.checked import Check, Regions, coded, first_of, int64_column, is_safe, places, positions, text_array
+from coco_opt.files.arrow_texts import as_arrow
+from coco_opt.files.checked import Check, Regions, coded, first_of, int64_column, is_safe, places, positions
 from coco_opt.files.folder import read_columns, read_parts
 from coco_opt.histograms.arrays import Int64Array
 from coco_opt.releases.kind import Folder
@@ -354,7 +355,7 @@ def _stated_answers(
     for code, text in enumerate(texts.to_pylist()):
         rows = np.flatnonzero(codes == code)
         query = parse_query(text, content.schema)
-        answers = places(known, text_array(query.labels()))[of_answer[rows]]
+        answers = places(known, as_arrow(query.labels()))[of_answer[rows]]
         if (answers < 0).any():
             return region, [], f"{file}, row {int(rows[first_of(answers < 0)]) + 1}: {text!r} has no such answer"
         found.append((query, rows, answers))

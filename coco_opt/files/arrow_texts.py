@@ -1,0 +1,36 @@
+"""Texts as Arrow arrays of strings, and back: by their bytes, without an object a text."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from coco_opt.histograms.texts import NONE, Texts
+
+
+def as_arrow(texts: Iterable[str | None]) -> Any:
+    """Return an Arrow array of strings; of ``Texts`` it is their own memory."""
+    import pyarrow as pa
+
+    held = Texts.of(texts)
+    present = np.ones(len(held), np.bool_)
+    missing = np.flatnonzero(np.frombuffer(held.data, np.uint8) == NONE[0])
+    present[np.searchsorted(np.frombuffer(held.ends, np.int32), missing, side="right") - 1] = False
+    valid = pa.py_buffer(np.packbits(present, bitorder="little")) if missing.size else None
+    return pa.StringArray.from_buffers(len(held), pa.py_buffer(held.ends), pa.py_buffer(held.data), valid)
+
+
+def from_arrow(strings: Any) -> Texts[Any]:
+    """Return the entries of an Arrow array, which are strings or are written as such; None where they are missing."""
+    import pyarrow as pa
+
+    strings = strings.cast(pa.string())
+    if strings.null_count or not len(strings):
+        return Texts.of(text.as_py() for text in strings)
+    _, ends, data = strings.buffers()
+    found = np.frombuffer(ends, np.int32)[strings.offset : strings.offset + len(strings) + 1]
+    first, stop = int(found[0]), int(found[-1])
+    return Texts(data[first:stop].to_pybytes(), array("i", (found - found[0]).tobytes()))

@@ -1,0 +1,53 @@
+"""Texts held as bytes: what is read back, and that it behaves like the tuple it replaces."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coco_opt.files.arrow_texts import as_arrow, from_arrow
+from coco_opt.histograms import Hierarchy
+from coco_opt.histograms.texts import Texts
+
+ENTRIES = st.lists(st.none() | st.text(st.characters(codec="utf-8"), max_size=3), max_size=9)
+
+
+@given(ENTRIES)
+def test_texts_are_the_tuple_they_were_made_of(entries: list[str | None]) -> None:
+    texts, plain = Texts.of(iter(entries)), tuple(entries)
+    assert (texts, len(texts), tuple(texts)) == (plain, len(plain), plain)
+    assert hash(texts) == hash(plain)
+    assert repr(texts) == repr(plain)
+    assert texts[1:-1] == plain[1:-1]
+    assert [texts[np.int64(place)] for place in range(-len(plain), len(plain))] == [*plain, *plain]
+    assert pickle.loads(pickle.dumps(texts)) == texts
+    as_arrow(texts).validate(full=True)
+    assert as_arrow(texts).to_pylist() == entries
+
+
+@given(ENTRIES, st.integers(0, 3))
+def test_arrow_arrays_are_read_from_where_they_begin(entries: list[str | None], first: int) -> None:
+    array = pa.array(entries, pa.string())[first:]
+    assert from_arrow(array) == tuple(entries[first:])
+
+
+def test_what_differs_is_not_equal() -> None:
+    assert Texts.of(("ab", "c")) != Texts.of(("a", "bc"))
+    assert Texts.of(("ab", "c")) != ("ab",)
+    assert Texts.of((None,)) != Texts.of(("",))
+    assert Texts.of(("a",)) != ["a"]
+    with pytest.raises(IndexError):
+        Texts.of(("a",))[1]
+
+
+def test_paths_of_some_regions_in_any_order_are_theirs() -> None:
+    tree = Hierarchy.from_paths([("r/", a, b) for a in "xy" for b in ("1", "\\2")])
+    whole = tree.paths
+    assert whole == ("r\\/", "r\\//x", "r\\//y", "r\\//x/1", "r\\//x/\\\\2", "r\\//y/1", "r\\//y/\\\\2")
+    assert list(whole.some([6, 3, 0, 4])) == [whole[6], whole[3], whole[0], whole[4]]
+    assert [tree.path(region) for region in range(tree.regions)] == list(whole)
