@@ -7,11 +7,13 @@ Integer data (int64) are pooled exactly: block sums are integers and means are c
 
 Speed: a chunk is first thinned in passes without branches. A point of the partial-sum path that lies on or
 above the chord between its two neighbours is no vertex of the minorant, and all such points can be dropped
-at once; only the few survivors reach the stack of blocks, where the branches are hard to predict.
+at once; only the few survivors reach the stack of blocks, where the branches are hard to predict. Many integers
+are pooled in halves on two cores: exact blocks do not depend on the order of pooling.
 """
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -25,6 +27,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 _CHUNK = 2048
+_MANY = 1 << 20  # integers from which two threads pool a half each
 _EXACT_PRODUCT = 2.0**53
 _EXACT_VALUE = 1 << 40  # a chunk's sums times its counts then stay below 2**62
 _UNIT = read_only(np.ones(1))
@@ -200,12 +203,42 @@ def _expand(starts: Ints, means: Floats, lo: float, hi: float, out: Floats) -> N
                 out[k] = value
 
 
-def _pool_units(y: NDArray[Any]) -> tuple[Ints, Floats, Floats]:
+@compiled
+def _spread(sums: Any, counts: Ints, blocks: int, lo: float, hi: float, out: Floats) -> None:
+    """Write each block's clipped mean over its entries, from the back so that ``sums`` may lie in ``out``.
+
+    Means that rounding puts out of order take that of the block after them.
+    """
+    end, mean = out.size, np.inf
+    for i in range(blocks - 1, -1, -1):
+        count = counts[i]
+        mean = min(mean, float(sums[i]) / count)
+        value = min(max(mean, lo), hi)
+        begin = end - count
+        if count == 1:
+            out[begin] = value
+        else:
+            for k in range(begin, end):
+                out[k] = value
+        end = begin
+
+
+def _pool_units(y: NDArray[Any]) -> tuple[NDArray[Any], Ints, int]:
+    """Return sums and counts of the blocks of values of weight one, with room for n of them, and how many there are.
+
+    Many integers are pooled in halves, side by side: exact blocks are the same in any order of pooling. Those of the
+    second half are pushed on the first's within the same arrays, where none is written beyond the place it is read at.
+    """
     # numpy, unlike compiled code, asks for huge pages: first touches are half the cost of n blocks.
-    exact = y.dtype == np.int64
-    sums, counts = np.empty(y.size, y.dtype), np.empty(y.size + 1, np.int64)
-    starts, means = _finish(sums, counts, _push_values(y, sums, counts, -1, exact) + 1)
-    return starts, means, sums.view(np.float64)
+    sums, counts, exact = np.empty(y.size, y.dtype), np.empty(y.size + 1, np.int64), y.dtype == np.int64
+    half = y.size // 2 if exact and y.size >= _MANY else 0
+    if not half:
+        return sums, counts, _push_values(y, sums, counts, -1, exact) + 1
+    second = sums[half:], counts[half:]
+    with ThreadPoolExecutor(1) as beside:
+        later = beside.submit(_push_values, y[half:], *second, -1, exact)
+        top = _push_values(y[:half], sums, counts, -1, exact)
+    return sums, counts, _push_blocks(sums, counts, top, *second, later.result() + 1, True, exact) + 1
 
 
 def _compact(array: NDArray[Any], capacity: int) -> NDArray[Any]:
@@ -231,7 +264,7 @@ def pool(y: NDArray[Any], w: NDArray[Any] | None = None) -> tuple[Ints, Floats]:
     data = as_data(y)
     if w is not None:
         return _pool_weighted(data, w)
-    starts, means, _ = _pool_units(data)
+    starts, means = _finish(*_pool_units(data))
     return _compact(starts, data.size), _compact(means, data.size)
 
 
@@ -249,10 +282,12 @@ def fit(y: NDArray[Any], w: NDArray[Any] | None = None, lo: float = -np.inf, hi:
     """
     data = as_data(y)
     if w is None:
-        starts, means, out = _pool_units(data)
-    else:
-        starts, means = _pool_weighted(data, w)
-        out = np.empty(data.size)
+        sums, counts, blocks = _pool_units(data)
+        out = sums.view(np.float64)
+        _spread(sums, counts, blocks, float(lo), float(hi), out)
+        return out
+    starts, means = _pool_weighted(data, w)
+    out = np.empty(data.size)
     _expand(starts, means, float(lo), float(hi), out)
     return out
 

@@ -92,6 +92,7 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
     notes = [worst(rows, what) for what in (FIT, BLOCKS, SOLVE)]
     if find_spec("sklearn") is None:
         notes.append("scikit-learn is not installed (pip install 'coco-opt[bench]'): SciPy is the only peer")
+    notes.append("many integers are pooled in halves by two threads; the peers have one")
     notes.append("times faster: median over pairs of runs taken in turns; only wrong answers fail this run")
     title = f"Isotonic regression p = 2, n = {size:,}: median of {repeats} runs"
     return finish(NAME, title, rows, notes, wrong, out, reporter)
