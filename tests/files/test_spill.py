@@ -30,7 +30,7 @@ from tests.files.helpers import CANARY, HIERARCHY, Write, at, refused
 from tests.files.helpers import ENTITIES as POSTER
 from tests.files.helpers import GROUPS as LISTED
 
-ROWS, GROUPS, LEAVES = 200_000, 40_000, 7
+ROWS, GROUPS, LEAVES = 400_000, 60_000, 7
 LITTLE = "20MB"
 
 
