@@ -79,7 +79,7 @@ if TYPE_CHECKING:
     from coco_opt.topdown import measure_tables as measure_tables
     from coco_opt.topdown import parse_queries as parse_queries
     from coco_opt.topdown.kind.files import read_tables_release as read_tables_release
-    from coco_opt.topdown.kind.foreign import read_noisy_measurements as read_noisy_measurements
+    from coco_opt.topdown.kind.noisy_measurement_files import read_noisy_measurements as read_noisy_measurements
 
 _NAMES = {
     "choices": ("SolverChoices",),
@@ -134,7 +134,7 @@ _NAMES = {
         "parse_queries",
     ),
     "topdown.kind.files": ("read_tables_release",),
-    "topdown.kind.foreign": ("read_noisy_measurements",),
+    "topdown.kind.noisy_measurement_files": ("read_noisy_measurements",),
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names}
 __all__ = ["__version__", *_HOMES]

@@ -1,4 +1,4 @@
-"""Which solver answers which kind of problem in a run, which others where it fails, and the certificates earned."""
+"""Which solver answers which kind of problem in a run, which solvers follow where it fails, and the certificates."""
 
 from __future__ import annotations
 
@@ -61,14 +61,14 @@ class Certificate:
 
     def fell_back(self, fallback: Fallback) -> Certificate:
         """Return the certificate with one more failure counted in, or several alike."""
-        same = {(one.solver, one.reason, one.used): one for one in self.fallbacks}
+        same = {(earlier.solver, earlier.reason, earlier.used): earlier for earlier in self.fallbacks}
         key = (fallback.solver, fallback.reason, fallback.used)
         same[key] = replace(fallback, times=same[key].times + fallback.times) if key in same else fallback
         return replace(self, fallbacks=tuple(same[name] for name in sorted(same)))
 
     def and_all(self, other: Certificate) -> Certificate:
-        """Return the certificate of all that this one and another one of the same problem count."""
-        # In an order that does not depend on how the work was cut into tasks.
+        """Return the certificate of all solves that two certificates of the same problem count."""
+        # Sorted, so the order does not depend on how the work was cut into tasks.
         names = sorted({*self.solver.split(", "), *other.solver.split(", ")})
         both = replace(
             self,
@@ -105,7 +105,7 @@ class SolverChoices:
 
     @property
     def fallback(self) -> bool:
-        """Return whether other solvers are asked, and last resorts taken, where one fails."""
+        """Return whether other solvers, and last resorts, are tried where one fails."""
         return self._fallback
 
     def solver(self, problem: type[Problem[Any, Any]]) -> Solver:
@@ -116,14 +116,14 @@ class SolverChoices:
             return self._solvers[problem.kind]
 
     def solve(self, problem: Problem[ValueT, Any], *, fallback: bool = True) -> ValueT:
-        """Return the certified value of one problem; SolverError where every solver asked missed its tolerance.
+        """Return the certified value of one problem; SolverError where every solver tried missed its tolerance.
 
-        Without ``fallback`` the chosen solver alone is asked, for a caller that can use its uncertified answer.
+        Without ``fallback`` only the chosen solver is tried, for a caller that can use its uncertified answer.
         """
         solver = self.solver(type(problem))
         failure = ""
         try:
-            return self._counted(problem, solver, solve(problem, solver))
+            return self._count_solution(problem, solver, solve(problem, solver))
         except SolverError as error:
             if not (fallback and self._fallback):
                 raise
@@ -134,23 +134,23 @@ class SolverChoices:
             if not (fallback and self._fallback):
                 raise
             first, failure = SolverError(f"{solver.name} on {problem.kind} broke: {type(error).__name__}"), "broke"
-        for other in self._others(problem, solver):
+        for alternative in self._alternatives(problem, solver):
             try:
-                solution = solve(problem, other)
+                solution = solve(problem, alternative)
             except Exception:
                 continue
-            return self._counted(problem, solver, solution, Fallback(solver.name, failure, other.name))
+            return self._count_solution(problem, solver, solution, Fallback(solver.name, failure, alternative.name))
         raise first
 
     def solve_suited(self, problem: Problem[ValueT, Any], suited: Sequence[str]) -> ValueT:
-        """Return ``solve``'s value; where no solver was chosen those named, which suit this problem better, come first.
+        """Return ``solve``'s value; where no solver was chosen, the ``suited`` ones are tried first.
 
-        An answer of theirs that misses its tolerance, and one that is not installed, is passed over.
+        A suited solver that is not installed, or misses its tolerance, is passed over.
         """
         if self._choices.get(problem.kind, "auto") == "auto":
             for solver in self._suited(type(problem), tuple(suited)):
                 with suppress(Exception):
-                    return self._counted(problem, solver, solve(problem, solver))
+                    return self._count_solution(problem, solver, solve(problem, solver))
         return self.solve(problem)
 
     def _suited(self, problem: type[Problem[Any, Any]], names: tuple[str, ...]) -> tuple[Solver, ...]:
@@ -162,7 +162,7 @@ class SolverChoices:
                 self._named[key] = tuple(rows[name].make() for name in names if name in rows and rows[name].installed)
             return self._named[key]
 
-    def _others(self, problem: Problem[Any, Any], tried: Solver) -> Iterator[Solver]:
+    def _alternatives(self, problem: Problem[Any, Any], tried: Solver) -> Iterator[Solver]:
         """Yield the installed built-in solvers that can express a problem of this size, exact ones first."""
         kind = type(problem)
         for row in built_in():
@@ -170,7 +170,7 @@ class SolverChoices:
             if fits and row.name != tried.name:
                 yield row.make()
 
-    def _counted(
+    def _count_solution(
         self,
         problem: Problem[ValueT, Any],
         solver: Solver,
@@ -193,7 +193,7 @@ class SolverChoices:
         violation: float,
         seconds: float,
     ) -> None:
-        """Count in certified solutions of many problems of one kind that the chosen solver took at once.
+        """Count in certified solutions of many problems of one kind that the chosen solver solved together.
 
         ``gap``, ``relative_gap`` and ``violation`` are the worst of them.
         """
@@ -215,20 +215,20 @@ class SolverChoices:
             self._certificates.update({row.problem: row for row in certificates})
 
     def fresh(self) -> Self:
-        """Return the same choices with no certificates earned yet: those of one task, for ``merge``."""
-        other = copy(self)
-        other._certificates, other._lock = {}, threading.Lock()
-        return other
+        """Return the same choices without certificates, for one task; ``merge`` takes its certificates back."""
+        choices = copy(self)
+        choices._certificates, choices._lock = {}, threading.Lock()
+        return choices
 
     def merge(self, certificates: Iterable[Certificate]) -> None:
         """Count in what a task has solved by choices that were ``fresh``."""
         with self._lock:
             for row in certificates:
-                known = self._certificates.get(row.problem)
-                self._certificates[row.problem] = row if known is None else known.and_all(row)
+                earlier = self._certificates.get(row.problem)
+                self._certificates[row.problem] = row if earlier is None else earlier.and_all(row)
 
     def __getstate__(self) -> dict[str, Any]:
-        # Locks do not travel, and solvers that were made are made again.
+        # Locks cannot be pickled, and solvers are built again.
         return {**self.__dict__, "_lock": None, "_solvers": {}, "_named": {}}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

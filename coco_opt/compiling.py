@@ -1,8 +1,8 @@
-"""Compile kernels before they are needed: ``python -m coco_opt.compiling [WHAT ...]``, every problem's without a name.
+"""Compile kernels before they are needed: ``python -m coco_opt.compiling [WHAT ...]``; default: every problem.
 
 Kernels are compiled when they are first called and kept on disk, so a process that solves small public examples
-compiles for all that come after it, or for the one that started it and goes on with something else. What both come to
-at once one of them compiles (``coco_opt.kernels.claims``).
+compiles them for all later processes, and for the process that started it. Where two processes need a kernel at the
+same time, one of them compiles it (``coco_opt.kernels.compile_lock``).
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ LAST = {
     "table_rounding/level": "round_level:solve",
     "topdown_split/level": "split_level:judge",
 }
-"""What is worth compiling beside: kinds of problems, and whole levels of them, each with the kernel that comes last."""
+"""What is worth compiling in another process: kinds of problems and whole levels, each with its last kernel."""
 
 
 def compile_kernels(names: Sequence[str] | None = None) -> None:
-    """Solve every example of kinds of problems, all unless stated, by the fastest exact solver: its kernels compile.
+    """Compile kernels by solving every example of some kinds of problems (default: all) with the fastest exact solver.
 
-    ``KIND/level`` stands for many of a kind at once. Raises KeyError for what there is not.
+    ``KIND/level`` stands for a whole level of problems of a kind. Raises KeyError for an unknown name.
     """
     from coco_opt.problems import PROBLEMS
 
@@ -67,25 +67,25 @@ def _compile_level(kind: str) -> None:
 
 
 def missing(names: Sequence[str]) -> tuple[str, ...]:
-    """Return those of ``LAST`` whose kernels do not lie on disk."""
-    from coco_opt.kernels.compile import kept_on_disk
+    """Return the names of ``LAST`` whose kernels are not cached on disk."""
+    from coco_opt.kernels.compile import cached_on_disk
 
-    def there(name: str) -> bool:
+    def is_cached(name: str) -> bool:
         module, _, kernel = LAST[name].partition(":")
-        return kept_on_disk(getattr(importlib.import_module(f"coco_opt.kernels.{module}"), kernel))
+        return cached_on_disk(getattr(importlib.import_module(f"coco_opt.kernels.{module}"), kernel))
 
-    return tuple(name for name in names if not there(name))
+    return tuple(name for name in names if not is_cached(name))
 
 
 @contextmanager
 def compiling(*names: str) -> Iterator[subprocess.Popen[bytes] | None]:
-    """Compile what is missing of some of ``LAST`` beside the body, in this order, by a process on another core.
+    """Compile the missing ones of some names of ``LAST`` in another process while the body runs, in this order.
 
-    It is stopped when the body ends. None where nothing is missing or there is no second core. A process that fails
-    costs nothing: what is missing is compiled where it is called.
+    The process is stopped when the body ends. Yields None where nothing is missing or there is no second core. A
+    failure costs nothing: a missing kernel is compiled where it is called.
     """
-    wanted = missing(names) if (os.cpu_count() or 1) > 1 else ()
-    process = _started(wanted) if wanted else None
+    uncompiled = missing(names) if (os.cpu_count() or 1) > 1 else ()
+    process = _start_process(uncompiled) if uncompiled else None
     try:
         yield process
     finally:
@@ -94,7 +94,7 @@ def compiling(*names: str) -> Iterator[subprocess.Popen[bytes] | None]:
             process.wait()
 
 
-def _started(names: Sequence[str]) -> subprocess.Popen[bytes] | None:
+def _start_process(names: Sequence[str]) -> subprocess.Popen[bytes] | None:
     quiet = subprocess.DEVNULL
     command = [sys.executable, "-m", __name__, *names]
     with suppress(OSError):

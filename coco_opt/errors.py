@@ -19,7 +19,7 @@ class CocoOptError(Exception):
     code = "refused"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # An error's arguments are not those of its class: one that comes from another process is put together.
+        # An error's arguments are not those of its constructor, so an error from another process is rebuilt here.
         return _put_together, (type(self), self.args, self.__dict__)
 
 
@@ -89,7 +89,7 @@ class MissingPackageError(CocoOptError):
 
 
 class BudgetError(CocoOptError):
-    """The privacy budget does not allow what was asked."""
+    """The privacy budget does not allow what was requested."""
 
     exit_code = 3
     code = "budget"
@@ -126,6 +126,6 @@ class SolverError(CocoOptError):
 
 
 class WorkerError(CocoOptError):
-    """Work cannot be run as it is asked for: an unknown executor, workers that die, a folder they do not see."""
+    """Work cannot be run as requested: an unknown executor, workers that die, a folder they do not see."""
 
     code = "workers"

@@ -60,7 +60,7 @@ class LinearProgram:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class QuadraticProgram(LinearProgram):
-    """A linear program with a convex quadratic term; P (n, n) is symmetric and stored whole."""
+    """A linear program with a convex quadratic term; P (n, n) is symmetric and stored in full."""
 
     P: csc_array
 
@@ -69,7 +69,7 @@ class QuadraticProgram(LinearProgram):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class MixedIntegerProgram(LinearProgram):
-    """A linear program in which the variables marked in ``integer`` (n,) take whole values."""
+    """A linear program in which the variables marked in ``integer`` (n,) take integer values."""
 
     integer: NDArray[np.bool_]
 

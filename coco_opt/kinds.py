@@ -56,7 +56,7 @@ def kind_rows() -> tuple[KindRow, ...]:
     rows: list[KindRow] = []
     for point in points:
         for row in table_of(point, "table of kinds", required=point.name == BUILT_IN):
-            if any(row.name == known.name or row.section == known.section for known in rows):
+            if any(row.name == earlier.name or row.section == earlier.section for earlier in rows):
                 raise InputError("two-kinds", f"two tables define the release kind {row.name!r}; one is {point.value}")
             rows.append(row)
     return tuple(rows)

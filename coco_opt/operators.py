@@ -1,4 +1,4 @@
-"""Linear maps from the cells of a table to the answers of queries, applied to many tables at once, never as matrices.
+"""Linear maps from the cells of a table to the answers of queries, applied to many tables together without matrices.
 
 Arrays hold tables in their last axis: ``apply`` maps [..., cells] to [..., answers], ``adjoint`` back.
 """
@@ -86,12 +86,12 @@ class Grouping(Operator):
         """Return the group sums [..., answers], added in the order of the cells; O(cells) a table."""
         if self._identity:
             return x.copy()
-        whole = x.dtype.kind in "iu"
+        integral = x.dtype.kind in "iu"
         # A compressed matrix of ones adds 5 to 10 times faster than np.add.at, and int64 stays int64.
-        if whole not in self._matrices:
-            self._matrices[whole] = self._matrix(np.dtype(np.int64 if whole else np.float64))
+        if integral not in self._matrices:
+            self._matrices[integral] = self._matrix(np.dtype(np.int64 if integral else np.float64))
         flat = x.reshape(prod(x.shape[:-1]), self.cells)
-        return np.ascontiguousarray((self._matrices[whole] @ flat.T).T).reshape(*x.shape[:-1], self.answers)
+        return np.ascontiguousarray((self._matrices[integral] @ flat.T).T).reshape(*x.shape[:-1], self.answers)
 
     def adjoint(self, y: NDArray[Any]) -> NDArray[Any]:
         """Return every cell's answer [..., cells], 0 where it counts in none."""
@@ -152,11 +152,13 @@ class Kronecker(Operator):
 
     def apply(self, x: NDArray[Any]) -> NDArray[Any]:
         """Return the answers, one factor after the other."""
-        return self._along([factor if x.dtype.kind == "f" else _whole(factor) for factor in self.factors], x)
+        return self._along([factor if x.dtype.kind == "f" else _integer_matrix(factor) for factor in self.factors], x)
 
     def adjoint(self, y: NDArray[Any]) -> NDArray[Any]:
         """Return the transposed product's values."""
-        return self._along([factor.T if y.dtype.kind == "f" else _whole(factor).T for factor in self.factors], y)
+        return self._along(
+            [factor.T if y.dtype.kind == "f" else _integer_matrix(factor).T for factor in self.factors], y
+        )
 
     def _along(self, factors: list[NDArray[Any]], x: NDArray[Any]) -> NDArray[Any]:
         lead = x.shape[:-1]
@@ -191,52 +193,52 @@ class Kronecker(Operator):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Restricted(Operator):
-    """A map on some ``kept`` cells int64[cells] of the tables ``whole`` reads."""
+    """A map ``unrestricted``, applied to tables that hold only its cells ``cells_kept``, int64[cells]."""
 
-    whole: Operator
-    kept: Ints
+    unrestricted: Operator
+    cells_kept: Ints
     cells: int = field(init=False)
     answers: int = field(init=False)
 
     def __post_init__(self) -> None:
-        kept = _indices(self.kept, "kept cells")
-        if kept.size and not 0 <= int(kept.min()) <= int(kept.max()) < self.whole.cells:
-            raise ProblemError(f"kept cells must be from 0 to {self.whole.cells - 1}")
-        if np.unique(kept).size < kept.size:
+        cells = _indices(self.cells_kept, "kept cells")
+        if cells.size and not 0 <= int(cells.min()) <= int(cells.max()) < self.unrestricted.cells:
+            raise ProblemError(f"kept cells must be from 0 to {self.unrestricted.cells - 1}")
+        if np.unique(cells).size < cells.size:
             raise ProblemError("a cell is kept twice")
-        object.__setattr__(self, "kept", kept)
-        object.__setattr__(self, "cells", kept.size)
-        object.__setattr__(self, "answers", self.whole.answers)
+        object.__setattr__(self, "cells_kept", cells)
+        object.__setattr__(self, "cells", cells.size)
+        object.__setattr__(self, "answers", self.unrestricted.answers)
 
     def apply(self, x: NDArray[Any]) -> NDArray[Any]:
         """Return the answers with zeros in all other cells."""
-        full = np.zeros((*x.shape[:-1], self.whole.cells), x.dtype)
-        full[..., self.kept] = x
-        return self.whole.apply(full)
+        full = np.zeros((*x.shape[:-1], self.unrestricted.cells), x.dtype)
+        full[..., self.cells_kept] = x
+        return self.unrestricted.apply(full)
 
     def adjoint(self, y: NDArray[Any]) -> NDArray[Any]:
         """Return the values of the kept cells."""
-        return self.whole.adjoint(y)[..., self.kept]
+        return self.unrestricted.adjoint(y)[..., self.cells_kept]
 
     def to_sparse(self) -> csr_array:
         """Return the kept columns."""
         from scipy.sparse import csr_array
 
-        return csr_array(self.whole.to_sparse()[:, self.kept])
+        return csr_array(self.unrestricted.to_sparse()[:, self.cells_kept])
 
     def restrict(self, cells: Ints) -> Operator:
         """Return the map on fewer cells."""
-        return self.whole.restrict(self.kept[cells])
+        return self.unrestricted.restrict(self.cells_kept[cells])
 
     @property
     def absolute_columns(self) -> Floats:
         """Return those of the kept cells."""
-        return self.whole.absolute_columns[self.kept]
+        return self.unrestricted.absolute_columns[self.cells_kept]
 
     @property
     def squared_columns(self) -> Floats:
         """Return those of the kept cells."""
-        return self.whole.squared_columns[self.kept]
+        return self.unrestricted.squared_columns[self.cells_kept]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -262,10 +264,10 @@ class Stacked(Operator):
     def adjoint(self, y: NDArray[Any]) -> NDArray[Any]:
         """Return the sum of the parts' values."""
         out: NDArray[Any] = np.zeros((*y.shape[:-1], self.cells), y.dtype)
-        at = 0
+        start = 0
         for part in self.parts:
-            out += part.adjoint(y[..., at : at + part.answers])
-            at += part.answers
+            out += part.adjoint(y[..., start : start + part.answers])
+            start += part.answers
         return out
 
     def to_sparse(self) -> csr_array:
@@ -305,19 +307,19 @@ def total(cells: int) -> Grouping:
 
 
 def _indices(values: NDArray[Any], what: str) -> Ints:
-    given = np.asarray(values)
-    if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
+    array = np.asarray(values)
+    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
         raise ProblemError(f"{what} must be a vector of integers")
-    out = np.array(given, dtype=np.int64)
+    out = np.array(array, dtype=np.int64)
     out.setflags(write=False)
     return out
 
 
-def _whole(factor: Floats) -> Ints:
-    whole = factor.astype(np.int64)
-    if (whole != factor).any():
-        raise ProblemError("a query with fractional weights has no whole answers: give it a table of float64")
-    return whole
+def _integer_matrix(factor: Floats) -> Ints:
+    integers = factor.astype(np.int64)
+    if (integers != factor).any():
+        raise ProblemError("a query with fractional weights has no integer answers: give it a table of float64")
+    return integers
 
 
 def _outer(vectors: list[Floats]) -> Floats:

@@ -1,4 +1,4 @@
-"""Tables that packages add by entry points, rows found by name: what kinds, solvers and executors share."""
+"""What kinds, solvers and executors share: tables that packages add by entry points, with rows found by name."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def table_of(point: EntryPoint, what: str, *, required: bool = False) -> Iterabl
     return table
 
 
-def near(name: str, known: Iterable[str]) -> str:
-    """Return the end of a message about a name that is not known: the nearest one, or all."""
-    names = list(known)
-    found = difflib.get_close_matches(name, names, n=1)
-    return f"; did you mean {found[0]!r}?" if found else f"; known: {', '.join(names)}"
+def near(name: str, names: Iterable[str]) -> str:
+    """Return the end of a message about an unknown name: the nearest name, or all names."""
+    choices = list(names)
+    matches = difflib.get_close_matches(name, choices, n=1)
+    return f"; did you mean {matches[0]!r}?" if matches else f"; known: {', '.join(choices)}"

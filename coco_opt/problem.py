@@ -32,7 +32,7 @@ EXTREME = 1e100
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Appraisal(Generic[ValueT]):
-    """What a problem finds of a solver's point: the point after repair, and its violation before and after.
+    """A problem's judgement of a solver's point: the point after repair, and its violation before and after.
 
     ``objective`` and certified ``gap`` are those of a feasible point; of another they are nan and infinite.
     """
@@ -127,9 +127,9 @@ class Problem(ABC, Generic[ValueT, DualT]):
         return best
 
     def appraise(self, x: ValueT, candidates: Iterable[DualT | None] = ()) -> Appraisal[ValueT]:
-        """Judge a solver's point: repair it where little is wrong, then tell violation, objective and certified gap.
+        """Judge a solver's point: repair a small violation, then compute violation, objective and certified gap.
 
-        A problem that can tell them in one pass overrides this for points without a violation.
+        A problem that computes them in one pass overrides this for points without a violation.
         """
         raw = violation = self.violation(x)
         if 0.0 < raw < np.inf and raw <= self.repairable * self.scale:
@@ -141,12 +141,12 @@ class Problem(ABC, Generic[ValueT, DualT]):
         return Appraisal(x, raw, violation, self.objective(x), self.certified_gap(x, candidates))
 
     def _no_form(self, form: type[LinearProgram]) -> UnknownSolverError:
-        known = ", ".join(f.form for f in self.forms)
-        return UnknownSolverError(f"{self.kind} cannot be written as {form.form}; it can as: {known}")
+        forms = ", ".join(f.form for f in self.forms)
+        return UnknownSolverError(f"{self.kind} cannot be written as {form.form}; it can as: {forms}")
 
 
 def checked_vector(values: ArrayLike, name: str, *, keep_integers: bool = False) -> NDArray[Any]:
-    """Return a read-only contiguous vector of finite float64 (or int64, if kept) values that nobody else can write.
+    """Return a read-only contiguous vector of finite float64 (or int64) values that nobody else can write.
 
     Raises ProblemError for another dimension, for values that are not finite numbers and for integers beyond 2^53.
     """
@@ -159,7 +159,7 @@ def checked_vector(values: ArrayLike, name: str, *, keep_integers: bool = False)
         raise ProblemError(f"{name} must be numbers, not {array.dtype}")
     integral = array.dtype.kind in "iu"
     if integral and array.size and max(int(array.max()), -int(array.min())) > MAX_INTEGER:
-        raise ProblemError(f"{name} must not exceed 2^53 in magnitude: beyond it doubles cannot tell integers apart")
+        raise ProblemError(f"{name} must not exceed 2^53 in magnitude: beyond it doubles do not hold every integer")
     checked = np.ascontiguousarray(array, dtype=np.int64 if integral and keep_integers else np.float64)
     if not integral and not np.isfinite(checked).all():
         raise ProblemError(f"{name} must be finite")
@@ -183,8 +183,8 @@ def plain_answer(answer: Any) -> NDArray[Any]:
     return np.full(array.shape, np.nan)
 
 
-def whole_answer(answer: Any) -> NDArray[Any]:
-    """Return a solver's vector as int64 where every entry is whole, else as ``plain_answer`` does."""
+def integer_answer(answer: Any) -> NDArray[Any]:
+    """Return a solver's vector as int64 where every entry is an integer, else as ``plain_answer`` does."""
     array = plain_answer(answer)
     if array.dtype == np.int64 or not (np.abs(array) <= MAX_INTEGER).all() or (array != np.rint(array)).any():
         return array

@@ -131,7 +131,7 @@ def resolve(solver: str | Solver, problem: type[Problem[Any, Any]]) -> Solver:
         return _automatic(problem)
     row = backend(solver)
     if not row.claims(problem):
-        names = ", ".join(other.name for other in candidates(problem))
+        names = ", ".join(candidate.name for candidate in candidates(problem))
         raise UnknownSolverError(f"solver {solver!r} cannot express {problem.kind}; these can: {names}")
     return make_solver(solver)
 
@@ -147,14 +147,14 @@ def _automatic(problem: type[Problem[Any, Any]]) -> Solver:
 
 def _checked_options(name: str, solver_type: type, options: Mapping[str, Any]) -> dict[str, Any]:
     hints = typing.get_type_hints(solver_type)
-    known = {field.name: hints[field.name] for field in dataclasses.fields(solver_type)}
+    types = {field.name: hints[field.name] for field in dataclasses.fields(solver_type)}
     for key, value in options.items():
-        if key not in known:
-            close = difflib.get_close_matches(key, known, n=1)
-            hint = f"; did you mean {close[0]!r}?" if close else f"; it has: {', '.join(known) or 'no options'}"
+        if key not in types:
+            close = difflib.get_close_matches(key, types, n=1)
+            hint = f"; did you mean {close[0]!r}?" if close else f"; it has: {', '.join(types) or 'no options'}"
             raise ConfigError(f"solvers.{name}.{key}", f"is no option of solver {name!r}{hint}")
-        if not _fits(value, known[key]):
-            raise ConfigError(f"solvers.{name}.{key}", f"must be {_spelled(known[key])}, not {value!r}")
+        if not _fits(value, types[key]):
+            raise ConfigError(f"solvers.{name}.{key}", f"must be {_spelled(types[key])}, not {value!r}")
     return dict(options)
 
 

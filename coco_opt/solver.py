@@ -61,15 +61,16 @@ class ProgramSolver(ABC):
         """Solve one program of an accepted form."""
 
     def form_for(self, problem: Problem[Any, Any]) -> type[LinearProgram]:
-        """Return the first of the problem's forms that this solver accepts, or the one asked for."""
+        """Return the first of the problem's forms that this solver accepts, or ``form`` where that is set."""
         offered = self.accepts if self.form is None else (FORMS[self.form],)
         for form in problem.forms:
             if form in offered:
                 return form
-        wanted = ", ".join(form.form for form in problem.forms)
-        having = ", ".join(form.form for form in offered)
+        problem_forms = ", ".join(form.form for form in problem.forms)
+        solver_forms = ", ".join(form.form for form in offered)
         raise UnknownSolverError(
-            f"solver {self.name!r} cannot express {problem.kind}: it takes {having}, the problem is {wanted}"
+            f"solver {self.name!r} cannot express {problem.kind}: it takes {solver_forms}, "
+            f"the problem is {problem_forms}"
         )
 
     def solve(self, problem: Problem[ValueT, Any]) -> Answer[ValueT, Any]:

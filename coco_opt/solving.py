@@ -60,20 +60,20 @@ def solve_many(
     def chosen(kind: type[Problem[Any, Any]]) -> Solver:
         return resolve(solver, kind)
 
-    def one(problem: Problem[ValueT, Any]) -> Solution[ValueT]:
+    def solve_one(problem: Problem[ValueT, Any]) -> Solution[ValueT]:
         return solve(problem, chosen(type(problem)), tolerance=tolerance, check=check)
 
     check_threads(threads)
     if threads == 1:
-        return [one(problem) for problem in problems]
+        return [solve_one(problem) for problem in problems]
     with ThreadPoolExecutor(threads) as pool:
-        return list(pool.map(one, problems))
+        return list(pool.map(solve_one, problems))
 
 
 def check_threads(threads: int) -> None:
-    """Raise ProblemError unless there is a whole number of threads, 1 or more."""
+    """Raise ProblemError unless the number of threads is an integer of at least 1."""
     if isinstance(threads, bool) or not isinstance(threads, int | np.integer) or threads < 1:
-        raise ProblemError(f"threads must be a whole number of at least 1, not {threads!r}")
+        raise ProblemError(f"threads must be an integer of at least 1, not {threads!r}")
 
 
 def judge(problem: Problem[ValueT, Any], answer: Answer[ValueT, Any], name: str, tolerance: float) -> Solution[ValueT]:
@@ -82,21 +82,21 @@ def judge(problem: Problem[ValueT, Any], answer: Answer[ValueT, Any], name: str,
         claim = "although it claims success" if answer.status is Status.OPTIMAL else answer.status.advice
         raise SolverError(f"{name} on {problem.kind} returned no point: {claim}")
     start = perf_counter()
-    found = problem.appraise(problem.accept(answer.value), (answer.multipliers,))
-    feasible = found.violation == 0.0 or found.violation <= problem.feasibility_tolerance * problem.scale
-    allowed = tolerance * max(1.0, abs(found.objective))
-    if feasible and (found.gap <= allowed or found.gap <= allowed + problem.resolution):
+    appraisal = problem.appraise(problem.accept(answer.value), (answer.multipliers,))
+    feasible = appraisal.violation == 0.0 or appraisal.violation <= problem.feasibility_tolerance * problem.scale
+    allowed = tolerance * max(1.0, abs(appraisal.objective))
+    if feasible and (appraisal.gap <= allowed or appraisal.gap <= allowed + problem.resolution):
         status = Status.OPTIMAL
     elif answer.status is not Status.OPTIMAL:
         status = answer.status
     else:
         status = Status.GAP_TOO_LARGE if feasible else Status.INFEASIBLE_POINT
     return Solution(
-        value=found.value,
-        objective=found.objective,
-        violation=found.violation,
-        gap=found.gap,
-        raw_violation=found.raw_violation,
+        value=appraisal.value,
+        objective=appraisal.objective,
+        violation=appraisal.violation,
+        gap=appraisal.gap,
+        raw_violation=appraisal.raw_violation,
         tolerance=tolerance,
         status=status,
         solver=name,

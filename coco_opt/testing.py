@@ -1,4 +1,4 @@
-"""Conformance of a solver, wherever it was written: the examples of every problem it can express, judged by them.
+"""Conformance of any solver: it solves the examples of every problem it can express, and the problems judge it.
 
 from coco_opt.testing import check_solver
 
@@ -27,7 +27,7 @@ _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*(:[A-Za-z0-9._-]+)?")
 
 @dataclass(frozen=True, slots=True)
 class Conformance:
-    """How a solver did on one example of a problem; ``failure`` is empty where it did what a solver must.
+    """How a solver did on one example of a problem; ``failure`` is empty where it passed.
 
     ``objective`` and ``gap`` are the problem's own verdict of its point, ``best`` the objective of the exact solver.
     """
@@ -43,9 +43,9 @@ class Conformance:
 def conformance(solver: Solver, problems: Collection[str] | None = None) -> Iterator[Conformance]:
     """Solve every example of every problem that a solver can express, or of those named by ``problems``.
 
-    Of an answer is asked that the problem certifies it within the solver's own tolerance, that its objective is that of
-    the exact solver, and that the same problem gives the same bits again. A problem that it cannot express is passed
-    over, and a failure where it is named. Raises UnknownSolverError for an unknown problem.
+    An answer passes if the problem certifies it within the solver's own tolerance, its objective is that of the exact
+    solver, and a second run gives the same bits. A problem that the solver cannot express is passed over; where it is
+    named, it counts as a failure. Raises UnknownSolverError for an unknown problem.
     """
     unknown = sorted(set(problems or ()) - set(PROBLEMS))
     if unknown:
@@ -54,9 +54,9 @@ def conformance(solver: Solver, problems: Collection[str] | None = None) -> Iter
         if problems is not None and kind not in problems:
             continue
         for example, problem in problem_type.examples().items():
-            found = _judged(solver, problem, example, named=problems is not None)
-            if found is not None:
-                yield found
+            result = _conformance_on(solver, problem, example, named=problems is not None)
+            if result is not None:
+                yield result
 
 
 def check_solver(solver: Solver, problems: Collection[str] | None = None) -> tuple[Conformance, ...]:
@@ -69,12 +69,12 @@ def check_solver(solver: Solver, problems: Collection[str] | None = None) -> tup
     assert 0.0 < solver.tolerance < 1.0, f"the tolerance {solver.tolerance!r} is not between 0 and 1"
     seen = tuple(conformance(solver, problems))
     assert seen, f"{solver.name} can express no problem of the table"
-    failures = [f"{one.problem}, {one.example}: {one.failure}" for one in seen if one.failure]
+    failures = [f"{result.problem}, {result.example}: {result.failure}" for result in seen if result.failure]
     assert not failures, "\n".join([f"{solver.name} fails on {len(failures)} of {len(seen)} examples", *failures])
     return seen
 
 
-def _judged(solver: Solver, problem: Problem[Any, Any], example: str, *, named: bool) -> Conformance | None:
+def _conformance_on(solver: Solver, problem: Problem[Any, Any], example: str, *, named: bool) -> Conformance | None:
     best = solve(problem, check=False).objective
     try:
         first = solve(problem, solver, check=False)

@@ -58,12 +58,12 @@ def _of(folder: str, *names: str) -> tuple[str, ...]:
 ROWS = (
     Evidence(
         "Noise",
-        "draws against the law: chi-square over all cells at six scales of both laws, low bits, mean and variance",
+        "draws against both distributions: chi-square over all cells at six scales, low bits, mean and variance",
         "10^8 draws each, p above 0.001 everywhere; a scale 1 % too small, OpenDP 0.14.1's bias and a sampler of 16 "
         "bits are rejected",
         _of(
             "privacy",
-            "test_exact_law::test_a_hundred_million_draws_follow_the_law",
+            "test_exact_distribution::test_a_hundred_million_draws_follow_the_law",
             "test_mean_and_variance_are_those_of_the_law",
             "test_the_chi_square_rejects_the_bias_of_opendp_0_14_1",
             "test_the_chi_square_rejects_a_scale_that_is_one_per_cent_small",
@@ -97,13 +97,13 @@ ROWS = (
     ),
     Evidence(
         "Noise",
-        "OpenDP's matrix of sampler tests on our laws, and OpenDP's own draws as a referee",
-        "Wilson intervals, chi-square, symmetry, log-ratios, tails, moments and extremes at six scales of both laws",
+        "OpenDP's matrix of sampler tests on our distributions, and OpenDP's own draws as a referee",
+        "Wilson intervals, chi-square, symmetry, log-ratios, tails, moments and extremes at six scales of each",
         _of(
             "privacy",
             "test_referees::test_our_samplers_pass_the_matrix",
             "test_planted_samplers_fail_the_matrix",
-            "test_exact_law::test_opendp_agrees",
+            "test_exact_distribution::test_opendp_agrees",
         ),
     ),
     Evidence(
@@ -225,7 +225,7 @@ ROWS = (
     ),
     Evidence(
         "Nothing is paid for a mistake",
-        "wrong tables, configurations, solvers, folders and facts",
+        "wrong tables, configurations, solvers, folders and constraints",
         "typed errors with place and code, an empty ledger, and the mended run pays once",
         (
             *_of(
@@ -247,7 +247,7 @@ ROWS = (
     ),
     Evidence(
         "The ledger",
-        "fifty starts at once, a kill at any system call, noise of OpenDP",
+        "fifty simultaneous starts, a kill at any system call, noise of OpenDP",
         "one pays; whole or absent; every kind pays",
         (
             *_of(
@@ -322,7 +322,7 @@ ROWS = (
     Evidence(
         "The seal",
         "a reserved run copied and given other data; a measurement exchanged; keys on disk and in memory",
-        "differences have the law of independent noise; refused; overwritten and gone",
+        "differences are distributed as independent noise; refused; overwritten and gone",
         (
             *_of(
                 "releases",
@@ -379,19 +379,19 @@ ROWS = (
         ),
     ),
     Evidence(
-        "What is put aside while it is released",
-        "a large seeded measurement while it is released, also stopped for memory or by hand; arrays of all types "
+        "Temporary storage",
+        "a large seeded measurement while it is released, also stopped for memory or manually; arrays of all types "
         "and sizes, with room and without",
         "in a folder of mode 0700, gone afterwards; files without a name",
         (
             *_of(
                 "releases",
-                "test_seeded_aside::test_it_is_read_from_its_file_and_gives_the_same_bytes",
+                "test_seeded_temporary_storage::test_it_is_read_from_its_file_and_gives_the_same_bytes",
                 "test_it_is_gone_and_was_its_owners_alone_when_a_release_is_stopped",
             ),
             *_of(
                 "execution",
-                "test_aside::test_arrays_come_back_as_they_were",
+                "test_temporary_storage::test_arrays_come_back_as_they_were",
                 "test_small_ones_and_those_without_room_stay_in_memory",
             ),
         ),

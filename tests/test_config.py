@@ -78,11 +78,13 @@ def test_defaults_are_those_of_the_contract() -> None:
     assert config.privacy.epsilon == 1
     assert config.privacy.mechanism == "geometric"
     assert (config.privacy.noise, config.privacy.seed) == ("secure", None)
-    assert (config.privacy.split, config.privacy.neighbours) == ("uniform", "add_remove")
+    assert (config.privacy.split, config.privacy.neighbours) == ("auto", "add_remove")
     assert (config.kind, config.section) == ("groups", "groups")
     groups = config.method
     assert (groups.query, groups.loss, groups.ties) == ("cumulative", "l1", "upper")
-    assert (groups.consistency, groups.merge, groups.rounding) == ("joint", "weighted", "half_up")
+    assert (groups.consistency, groups.merge, groups.rounding) == ("auto", "weighted", "half_up")
+    assert groups.bucket_growth == "auto"
+    assert (config.auto.aim, config.auto.look, config.auto.time) == ("balanced", Fraction(1, 50), 600.0)
     assert groups.variances == "formula"
     assert (config.solvers.chosen(), config.solvers.fallback) == ({}, True)
     assert config.engine.workers == 2
@@ -177,9 +179,19 @@ BAD_VALUES = [
     ("privacy.split", 'epsilon = "1"', 'epsilon = "1"\nsplit = [0.5, 0.5]', "write a string"),
     ("privacy.split", 'epsilon = "1"', 'epsilon = "1"\nsplit = []', "one share a level"),
     ("privacy.split", 'epsilon = "1"', 'epsilon = "1"\nsplit = "even"', "uniform"),
-    ("privacy.delta", 'epsilon = "1"', 'epsilon = "1"\nmechanism = "discrete_gaussian"', "required beside epsilon"),
+    (
+        "privacy.delta",
+        'epsilon = "1"',
+        'epsilon = "1"\nmechanism = "discrete_gaussian"',
+        "required together with epsilon",
+    ),
     ("privacy.rho", 'epsilon = "1"', 'mechanism = "discrete_gaussian"', "required by mechanism"),
-    ("privacy.epsilon", 'epsilon = "1"', 'mechanism = "discrete_gaussian"\ndelta = "0.1"', "required beside delta"),
+    (
+        "privacy.epsilon",
+        'epsilon = "1"',
+        'mechanism = "discrete_gaussian"\ndelta = "0.1"',
+        "required together with delta",
+    ),
     ("privacy.epsilon", 'epsilon = "1"', 'epsilon = "1"\nmechanism = "discrete_gaussian"\nrho = "1"', "not both"),
     ("privacy.delta", 'epsilon = "1"', 'mechanism = "discrete_gaussian"\nrho = "1"\ndelta = "0.1"', "not both"),
     ("privacy.rho", 'epsilon = "1"', 'mechanism = "discrete_gaussian"\nrho = 0.5', "write a string"),
@@ -230,7 +242,7 @@ BAD_VALUES = [
         "groups.consistency",
         "max_size = 100000",
         'max_size = 9\nconsistency = "both"',
-        "one of posterior, joint, convex",
+        "one of auto, joint, posterior, convex",
     ),
     ("groups.variances", "max_size = 100000", 'max_size = 9\nvariances = "paper"', "one of formula, bootstrap"),
     ("groups.tie", "max_size = 100000", 'max_size = 9\ntie = "upper"', "did you mean 'ties'"),

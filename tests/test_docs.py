@@ -128,14 +128,14 @@ def test_types_read_as_people_write_them(generated: ModuleType) -> None:
     cells = [row.split(" | ") for row in shown.splitlines() if row.startswith("| `")]
     rows = {row[0].strip("| `"): row[1:3] for row in cells}
     assert rows["loss"] == ['`"l1"` or `"l2"`, or a list of them', '`"l1"`']
-    assert rows["workers"] == ["whole number, at least 1, at most 1,024", "`2`"]
-    assert rows["seed"] == ["whole number, at least 0", "none"]
+    assert rows["workers"] == ["integer, at least 1, at most 1,024", "`2`"]
+    assert rows["seed"] == ["integer, at least 0", "none"]
     assert rows["attributes"][1] == "**required**"
 
 
 def test_what_a_page_asks_for_is_made(generated: ModuleType) -> None:
-    asked = {name for page in PAGES for name in re.findall(r"generated: ([a-z-]+)", page.read_text("utf-8"))}
-    assert asked == set(generated.NAMES)
+    measurement_plan = {name for page in PAGES for name in re.findall(r"generated: ([a-z-]+)", page.read_text("utf-8"))}
+    assert measurement_plan == set(generated.NAMES)
     verbs = generated.NAMES["command-line"]()
     assert "## `measure`" in verbs
     assert "--publish" in verbs

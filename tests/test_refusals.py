@@ -43,10 +43,10 @@ def estimated(threads: object = 1, groups: object = (6, 3, 3)) -> object:
         (lambda: co.Hierarchy.from_paths(["nation/north"]), "a path is a sequence of names"),
         (lambda: co.Schema({"sex": "fm"}), "needs a list of names"),
         (lambda: estimated(groups=[6.0, 3.0, 3.0]), "public numbers of groups must hold integers"),
-        (lambda: estimated(0), "threads must be a whole number of at least 1, not 0"),
-        (lambda: estimated(1.5), "threads must be a whole number"),
-        (lambda: estimated("2"), "threads must be a whole number"),
-        (lambda: co.solve_many([], threads=-1), "threads must be a whole number"),
+        (lambda: estimated(0), "threads must be an integer of at least 1, not 0"),
+        (lambda: estimated(1.5), "threads must be an integer"),
+        (lambda: estimated("2"), "threads must be an integer"),
+        (lambda: co.solve_many([], threads=-1), "threads must be an integer"),
     ],
 )
 def test_a_mistake_is_named(mistake: Callable[[], object], words: str) -> None:

@@ -1,10 +1,10 @@
-"""Measuring the privacy that is really lost: Flaxman's estimates (2019) and sound lower bounds, for every release.
+"""Measure the privacy that is really lost: Flaxman's estimates (2019) and sound lower bounds, for every release.
 
 ``audit_release`` audits a ``Subject``, a release of any kind on two neighbouring tables; ``coco-opt audit`` makes one
-of a configuration. Flaxman's own counting mechanisms are ``counting``. ``lost`` is what the noise of a pair lets
-through, exactly; ``lower_bound`` is sound at its confidence; an estimate from residuals is neither an upper nor a lower
-bound. All are for data that nobody needs to protect: made data, public data, or a look-alike. Names are imported when
-first used: estimates need no compiled kernel.
+from a configuration. ``counting`` has Flaxman's own counting mechanisms. ``lost`` is the exact privacy loss of a pair;
+``lower_bound`` is sound at its confidence; an estimate from residuals is neither an upper nor a lower bound. All are
+for data that need no protection: simulated or public data. Names are imported when first used: estimates need no
+compiled kernel.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ class LowerBound:
     """epsilon (at ``delta``) is at least ``epsilon`` with ``confidence``, from ``hits`` in ``trials`` runs a side.
 
     ``hits`` and ``trials`` are those of the side where the event is likelier, ``other_hits`` and ``other_trials`` the
-    other side's; all belong to runs the event was not chosen on.
+    other side's; all count runs on which the event was not chosen.
     """
 
     epsilon: float
@@ -64,9 +64,9 @@ def clopper_pearson(hits: NDArray[Any], trials: int, error: float) -> tuple[Floa
     from scipy.special import betaincinv
 
     k = np.asarray(hits, dtype=np.float64)
-    some, few = np.maximum(k, 1), np.minimum(k, trials - 1)
-    low = np.where(k > 0, betaincinv(some, trials - some + 1, error), 0.0)
-    high = np.where(k < trials, betaincinv(few + 1, trials - few, 1 - error), 1.0)
+    raised, capped = np.maximum(k, 1), np.minimum(k, trials - 1)
+    low = np.where(k > 0, betaincinv(raised, trials - raised + 1, error), 0.0)
+    high = np.where(k < trials, betaincinv(capped + 1, trials - capped, 1 - error), 1.0)
     return low, high
 
 
@@ -84,24 +84,26 @@ def lower_bound(
     of them, chosen with its direction on the first ``choosing`` of the runs. The bound is log((p - delta) / q), never
     below 0. Raises ProblemError for fewer than two runs a side or columns that differ. O(n log n).
     """
-    one, two = _columns(first), _columns(second)
-    if min(len(one), len(two)) < 2 or one.shape[1] != two.shape[1]:
+    first_runs, second_runs = _columns(first), _columns(second)
+    if min(len(first_runs), len(second_runs)) < 2 or first_runs.shape[1] != second_runs.shape[1]:
         raise ProblemError("a bound needs at least two runs on each side, and the same statistics of both")
     if not 0 < confidence < 1 or not 0 < choosing < 1 or not 0 <= delta < 1:
         raise ProblemError("confidence and the choosing part must lie between 0 and 1, and delta in [0, 1)")
-    cut, other_cut = (min(max(int(choosing * len(part)), 1), len(part) - 1) for part in (one, two))
-    event = _choose(one[:cut], two[:other_cut], (1 - confidence) / 2, delta)
-    rest, other = one[cut:], two[other_cut:]
-    likely, unlikely = (other, rest) if event.favours_second else (rest, other)
+    first_cut, second_cut = (
+        min(max(int(choosing * len(runs)), 1), len(runs) - 1) for runs in (first_runs, second_runs)
+    )
+    event = _choose(first_runs[:first_cut], second_runs[:second_cut], (1 - confidence) / 2, delta)
+    first_rest, second_rest = first_runs[first_cut:], second_runs[second_cut:]
+    likely, unlikely = (second_rest, first_rest) if event.favours_second else (first_rest, second_rest)
     hits, misses = event.count(likely), event.count(unlikely)
     epsilon = _bounds(np.array([hits]), len(likely), np.array([misses]), len(unlikely), (1 - confidence) / 2, delta)
     return LowerBound(max(0.0, float(epsilon[0])), confidence, delta, event, hits, len(likely), misses, len(unlikely))
 
 
 def expected_bound(p: float, q: float, trials: int, *, confidence: float = CONFIDENCE, delta: float = 0.0) -> float:
-    """Return the bound that ``trials`` evaluating runs a side give where hits are as expected: to plan an audit."""
-    hits, others = np.array([round(p * trials)]), np.array([round(q * trials)])
-    return max(0.0, float(_bounds(hits, trials, others, trials, (1 - confidence) / 2, delta)[0]))
+    """Return the bound that ``trials`` evaluating runs a side give with the expected hits, to plan an audit."""
+    hits, other_hits = np.array([round(p * trials)]), np.array([round(q * trials)])
+    return max(0.0, float(_bounds(hits, trials, other_hits, trials, (1 - confidence) / 2, delta)[0]))
 
 
 def _columns(outputs: NDArray[Any]) -> NDArray[Any]:
@@ -109,9 +111,9 @@ def _columns(outputs: NDArray[Any]) -> NDArray[Any]:
     return array[:, None] if array.ndim == 1 else array
 
 
-def _bounds(hits: Ints, trials: int, others: Ints, other_trials: int, error: float, delta: float) -> Floats:
+def _bounds(hits: Ints, trials: int, other_hits: Ints, other_trials: int, error: float, delta: float) -> Floats:
     low, _ = clopper_pearson(hits, trials, error)
-    _, high = clopper_pearson(others, other_trials, error)
+    _, high = clopper_pearson(other_hits, other_trials, error)
     with np.errstate(divide="ignore"):
         return np.asarray(np.log(np.maximum(low - delta, 0.0)) - np.log(high))
 
@@ -120,19 +122,19 @@ def _choose(first: NDArray[Any], second: NDArray[Any], error: float, delta: floa
     """Return the event whose bound on these runs is the largest; ties go to the first."""
     best, chosen = -math.inf, Event(0, ">=", -math.inf, favours_second=True)
     for column in range(first.shape[1]):
-        one, two = np.sort(first[:, column]), np.sort(second[:, column])
-        thresholds = _thresholds(one, two)
+        first_values, second_values = np.sort(first[:, column]), np.sort(second[:, column])
+        thresholds = _thresholds(first_values, second_values)
         sides: tuple[Side, Side] = (">=", "<=")
         for side in sides:
-            hits, others = _hits(one, thresholds, side), _hits(two, thresholds, side)
+            hits, other_hits = _hits(first_values, thresholds, side), _hits(second_values, thresholds, side)
             for favours_second in (True, False):
-                sizes = (hits, one.size), (others, two.size)
+                sizes = (hits, first_values.size), (other_hits, second_values.size)
                 likely, unlikely = sizes[::-1] if favours_second else sizes
                 values = _bounds(*likely, *unlikely, error, delta)
-                at = int(np.argmax(values))
-                if values[at] > best:
-                    best = float(values[at])
-                    chosen = Event(column, side, float(thresholds[at]), favours_second)
+                k = int(np.argmax(values))
+                if values[k] > best:
+                    best = float(values[k])
+                    chosen = Event(column, side, float(thresholds[k]), favours_second)
     return chosen
 
 
@@ -142,10 +144,10 @@ def _hits(ordered: NDArray[Any], thresholds: NDArray[Any], side: Side) -> Ints:
     return np.asarray(np.searchsorted(ordered, thresholds, side="right"), dtype=np.int64)
 
 
-def _thresholds(one: NDArray[Any], two: NDArray[Any]) -> NDArray[Any]:
-    """Return values that occurred: all of them, or evenly spaced ranks where they are many."""
+def _thresholds(first: NDArray[Any], second: NDArray[Any]) -> NDArray[Any]:
+    """Return values that occurred: all of them, or those at evenly spaced ranks where they are many."""
     parts = []
-    for ordered in (one, two):
+    for ordered in (first, second):
         distinct = ordered[np.concatenate([[True], ordered[1:] != ordered[:-1]])]
         if distinct.size > MAX_THRESHOLDS:
             distinct = ordered[np.linspace(0, ordered.size - 1, MAX_THRESHOLDS).astype(np.int64)]

@@ -34,11 +34,11 @@ def children_of(people: int, per_cell: Fraction | int, levels: int) -> int:
     """Return C = floor((N / mu)^(1/J)) as an exact integer root (a power of 1/3 in doubles floors 1000 to 9)."""
     if people < 1 or per_cell <= 0 or levels < 1 or people < per_cell:
         raise ProblemError("the cells need at least one person each, and a hierarchy one level")
-    whole = int(people / Fraction(per_cell))
-    root = max(1, round(whole ** (1.0 / levels)))
-    while root**levels > whole:
+    cells = int(people / Fraction(per_cell))
+    root = max(1, round(cells ** (1.0 / levels)))
+    while root**levels > cells:
         root -= 1
-    while (root + 1) ** levels <= whole:
+    while (root + 1) ** levels <= cells:
         root += 1
     return int(root)
 
@@ -71,16 +71,16 @@ class UniformTree:
 
     def counts(self, leaves: Ints) -> Ints:
         """Return the count of every region from the leaves', int64[regions]."""
-        every = [leaves]
+        level_counts = [leaves]
         for _ in range(self.levels):
-            every.append(every[-1].reshape(-1, self.children).sum(axis=1))
-        return np.concatenate(every[::-1])
+            level_counts.append(level_counts[-1].reshape(-1, self.children).sum(axis=1))
+        return np.concatenate(level_counts[::-1])
 
 
 def population(people: int, tree: UniformTree, rng: np.random.Generator) -> Ints:
     """Return the counts of people placed uniformly at random, int64[cells].
 
-    The law is that of N rows of J uniform digits, drawn as one multinomial: O(cells), not O(N).
+    The distribution is that of N rows of J uniform digits, drawn as one multinomial: O(cells), not O(N).
     """
     shares = np.full(tree.cells, 1.0 / tree.cells)
     return np.asarray(rng.multinomial(people, shares), dtype=np.int64)
@@ -90,7 +90,8 @@ def noise(epsilon: float, n: int, sampler: SamplerName, rng: np.random.Generator
     """Return ``n`` two-sided geometric variables whose probabilities fall by a ratio a at each step from 0.
 
     "ratio": a = 1 - epsilon, the paper's sampler (geometric(p = epsilon) twice, subtracted); its loss is
-    -log(1 - epsilon), above epsilon. "exact": a = exp(-epsilon). Raises ProblemError where there is no such law.
+    -log(1 - epsilon), above epsilon. "exact": a = exp(-epsilon). Raises ProblemError where there is no such
+    distribution.
     """
     if epsilon <= 0 or (sampler == "ratio" and epsilon >= 1):
         raise ProblemError("geometric noise needs an epsilon above 0, and below 1 for the ratio 1 - epsilon")
@@ -116,21 +117,23 @@ def mechanism(
     if name == "GDPC":
         return lambda rng: (leaves + noise(epsilon, leaves.size, sampler, rng)).astype(np.float64)
     if name == "ADPC":
-        return lambda rng: _averaged(leaves, epsilon, parts, sampler, rng)
+        return lambda rng: _averaged_parts(leaves, epsilon, parts, sampler, rng)
     if name != "RDPC":
         raise ProblemError(f"unknown mechanism {name!r}: use one of {', '.join(MECHANISMS)}")
     counts = tree.counts(leaves)
-    return lambda rng: _raked(tree, counts, epsilon, sampler, rng)
+    return lambda rng: _raked_levels(tree, counts, epsilon, sampler, rng)
 
 
-def _averaged(leaves: Ints, epsilon: float, parts: int, sampler: SamplerName, rng: np.random.Generator) -> Floats:
+def _averaged_parts(leaves: Ints, epsilon: float, parts: int, sampler: SamplerName, rng: np.random.Generator) -> Floats:
     total = np.zeros(leaves.size, np.int64)
     for _ in range(parts):
         total += noise(epsilon / parts, leaves.size, sampler, rng)
     return leaves + total / parts
 
 
-def _raked(tree: UniformTree, counts: Ints, epsilon: float, sampler: SamplerName, rng: np.random.Generator) -> Floats:
+def _raked_levels(
+    tree: UniformTree, counts: Ints, epsilon: float, sampler: SamplerName, rng: np.random.Generator
+) -> Floats:
     noisy = counts + noise(epsilon / (tree.levels + 1), counts.size, sampler, rng)
     return rake(noisy, tree.parent, tree.level_start)[tree.level_start[-2] :]
 

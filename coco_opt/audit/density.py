@@ -1,4 +1,4 @@
-"""Gaussian kernel density of residuals on a grid of unit steps: exact sums, no truncation that doubles could see."""
+"""Gaussian kernel density of residuals on a grid of unit steps: exact sums, truncated only below double precision."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def unit_grid_density(residuals: ResidualCounts, start: float, points: int, band
         raise ProblemError("a kernel density needs residuals")
     offsets = residuals.values - residuals.values[0]
     on_lattice = bool(np.all(offsets == np.rint(offsets)))
-    sums = _convolved if on_lattice else _summed
+    sums = _convolution if on_lattice else _direct_sums
     density = sums(residuals, start, points, bandwidth) / (residuals.n * bandwidth * math.sqrt(2.0 * math.pi))
     return np.asarray(density, dtype=np.float64)
 
 
-def _convolved(residuals: ResidualCounts, start: float, points: int, bandwidth: float) -> Floats:
+def _convolution(residuals: ResidualCounts, start: float, points: int, bandwidth: float) -> Floats:
     reach = int(np.ceil(_UNDERFLOW * bandwidth)) + 1
     # The lattice point at or below the first grid point; ``shift`` in [0, 1) is the same for all grid points.
     first = int(np.floor(start - residuals.values[0]))
@@ -45,11 +45,11 @@ def _convolved(residuals: ResidualCounts, start: float, points: int, bandwidth: 
     return np.convolve(counts, kernel, mode="valid")
 
 
-def _summed(residuals: ResidualCounts, start: float, points: int, bandwidth: float) -> Floats:
+def _direct_sums(residuals: ResidualCounts, start: float, points: int, bandwidth: float) -> Floats:
     grid = start + np.arange(points)
     sums = np.zeros(points)
-    for at in range(0, residuals.values.size, _CHUNK):
-        part = slice(at, at + _CHUNK)
-        z = (grid[:, None] - residuals.values[part]) / bandwidth
-        sums += np.exp(-0.5 * z * z) @ residuals.counts[part]
+    for start_index in range(0, residuals.values.size, _CHUNK):
+        chunk = slice(start_index, start_index + _CHUNK)
+        z = (grid[:, None] - residuals.values[chunk]) / bandwidth
+        sums += np.exp(-0.5 * z * z) @ residuals.counts[chunk]
     return sums

@@ -15,10 +15,10 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class DirectEstimate:
-    """Log-ratios log P[D] / P[D'] at whole errors ``k``, int64[m]: of "error = k" and of "error >= k", float64[m].
+    """Log-ratios log P[D] / P[D'] at integer errors ``k``, int64[m]: of "error = k" and of "error >= k", float64[m].
 
-    NaN where an event never happened on one side. The ratios are noisy; where few runs are in an event they say
-    next to nothing, and their maximum is biased upwards.
+    NaN where an event never happened on one side. The ratios are noisy: where few runs are in an event they say next
+    to nothing, and their maximum is biased upwards.
     """
 
     k: NDArray[np.int64]
@@ -32,21 +32,21 @@ class DirectEstimate:
 
 
 def direct_estimate(first: NDArray[Any], second: NDArray[Any]) -> DirectEstimate:
-    """Return the estimate from the errors of one cell, one a run, on D and on D'; both against D's exact count.
+    """Return the estimate from the errors of one cell, one a run, on D and on D', both relative to D's exact count.
 
-    Errors that are not whole are rounded down to unit bins. Raises ProblemError without runs. O(runs log runs).
+    Errors that are not integers are rounded down to unit bins. Raises ProblemError without runs. O(runs log runs).
     """
     if len(first) == 0 or len(second) == 0:
         raise ProblemError("a direct estimate needs runs on both databases")
-    one, two = (np.floor(np.asarray(errors)).astype(np.int64) for errors in (first, second))
-    low = min(int(one.min()), int(two.min()))
-    points = max(int(one.max()), int(two.max())) - low + 1
-    counts = [np.bincount(errors - low, minlength=points) for errors in (one, two)]
+    first_errors, second_errors = (np.floor(np.asarray(errors)).astype(np.int64) for errors in (first, second))
+    low = min(int(first_errors.min()), int(second_errors.min()))
+    points = max(int(first_errors.max()), int(second_errors.max())) - low + 1
+    counts = [np.bincount(errors - low, minlength=points) for errors in (first_errors, second_errors)]
     above = [np.cumsum(count[::-1])[::-1] for count in counts]
     return DirectEstimate(
         np.arange(low, low + points, dtype=np.int64),
-        _log_ratio(counts[0] / one.size, counts[1] / two.size),
-        _log_ratio(above[0] / one.size, above[1] / two.size),
+        _log_ratio(counts[0] / first_errors.size, counts[1] / second_errors.size),
+        _log_ratio(above[0] / first_errors.size, above[1] / second_errors.size),
     )
 
 

@@ -1,9 +1,9 @@
 """Flaxman's less-obvious estimate: empirical privacy loss from the residuals of one run (Flaxman 2019, section 2.3).
 
-One person changes a count by at most one, so were all residuals identically distributed, the log-ratio of their
-density at neighbouring values would be the privacy loss of a count. It is an estimate: neither an upper nor a lower
-bound. Residuals of post-processed counts are not identically distributed, correlations between counts are not seen,
-and the density is smoothed; ``lower_bound`` is what may be relied upon.
+One person changes a count by at most one. If all residuals were identically distributed, the log-ratio of their
+density at neighbouring values would therefore be the privacy loss of a count. It is an estimate: neither an upper nor a
+lower bound. Residuals of post-processed counts are not identically distributed, correlations between counts are not
+seen, and the density is smoothed; rely on ``lower_bound`` instead.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ class PrivacyLoss:
 
     @property
     def maximum(self) -> float:
-        """Largest |loss| over |k| <= K; it grows with the noise of the tails, so it depends on the run."""
+        """Largest |loss| over |k| <= K; it depends on the run, because it grows with the noise of the tails."""
         return float(np.nanmax(np.abs(self.loss)))
 
     def mean_between(self, low: float, high: float) -> float:
         """Return the mean |loss| over low <= |k| <= high: the plateau of geometric noise; NaN for no such bin."""
-        at = np.abs(self.centres[:-1])
-        inside = (at >= low) & (at <= high) & np.isfinite(self.loss)
+        size = np.abs(self.centres[:-1])
+        inside = (size >= low) & (size <= high) & np.isfinite(self.loss)
         return float(np.abs(self.loss[inside]).mean()) if inside.any() else float("nan")
 
 
@@ -67,23 +67,23 @@ def empirical_privacy_loss(
     ProblemError where all residuals are equal or there are fewer than two. Source: Flaxman 2019, section 2.3, with
     the values of his code (range factor 2.0, where the text mentions 1.5).
     """
-    counted = residuals if isinstance(residuals, ResidualCounts) else ResidualCounts.of(residuals)
-    deviation = counted.deviation
+    counts = residuals if isinstance(residuals, ResidualCounts) else ResidualCounts.of(residuals)
+    deviation = counts.deviation
     if deviation == 0:
         raise ProblemError("all residuals are equal: there is no density to take ratios of")
-    reach = residual_range(counted, range_factor=range_factor, percentile=percentile)
+    reach = residual_range(counts, range_factor=range_factor, percentile=percentile)
     edges = np.asarray(np.arange(int(np.ceil(2 * reach))) - reach, dtype=np.float64)
     centres = edges[:-1] + 0.5
     width = bandwidth * deviation
-    density = unit_grid_density(counted, float(centres[0]), centres.size, width)
+    density = unit_grid_density(counts, float(centres[0]), centres.size, width)
     with np.errstate(divide="ignore"):
         logs = np.where(density > 0, np.log(density), np.nan)
-    return PrivacyLoss(centres, counted.histogram(edges), density, -np.diff(logs), deviation, width, reach)
+    return PrivacyLoss(centres, counts.histogram(edges), density, -np.diff(logs), deviation, width, reach)
 
 
 def residual_range(
     residuals: ResidualCounts, *, range_factor: float = RANGE_FACTOR, percentile: float = PERCENTILE
 ) -> float:
-    """Return K, the largest |residual| the estimate looks at, in units of the residuals; at least 3."""
+    """Return K, the largest |residual| that the estimate uses, in units of the residuals; at least 3."""
     ends = [abs(residuals.percentile(q)) for q in (100.0 - percentile, percentile)]
     return max(LEAST_RANGE, range_factor * max(ends))

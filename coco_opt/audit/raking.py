@@ -1,6 +1,6 @@
 """Raking: children scaled so that they sum to their parent, top-down (Flaxman 2019, section 2.2).
 
-A consistency method of its own: no optimisation, no rounding, and answers may be negative or fractional.
+This consistency method needs no optimisation and no rounding; its results may be negative or fractional.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ def rake(noisy: NDArray[Any], parent: NDArray[np.int64], level_start: NDArray[np
     """Return consistent values of every region, float64 like ``noisy``: [regions] or [regions, cells].
 
     ``parent`` and ``level_start`` are those of a ``Hierarchy`` (breadth first, -1 at the root). The root keeps its
-    noisy value; a child gets its noisy value times the parent's raked one over the sum of its siblings' noisy ones
-    with its own. Where that sum is zero, siblings share the parent's value equally. Raises ProblemError where shapes
-    do not fit. O(regions x cells).
+    noisy value; a child gets its noisy value times the parent's raked value, over the sum of the noisy values of all
+    the parent's children. Where that sum is zero, the children share the parent's value equally. Raises ProblemError
+    where shapes do not fit. O(regions x cells).
     """
     raked = np.array(noisy, dtype=np.float64)
     if len(raked) != len(parent) or int(level_start[-1]) != len(parent):

@@ -1,4 +1,4 @@
-"""The noisy answers in which neighbours differ, after a check that noise is all that stands before each of them."""
+"""The noisy answers in which neighbours differ, after a check that each of them is released only with its noise."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ import numpy as np
 from coco_opt.audit.residuals import Ints
 from coco_opt.audit.subject import Pair, PrivateT, ResultT, Subject
 from coco_opt.errors import ProblemError, VerificationError
-from coco_opt.privacy import DiscreteGaussian, Exact, Geometric, Law, Question
+from coco_opt.privacy import DiscreteGaussian, Exact, Geometric, LevelQuery, NoiseDistribution
 
 _MARKS = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Differing:
-    """One noisy answer in which D and D' differ, with both exact values; ``label`` and ``place`` say where it lies."""
+    """One noisy answer in which D and D' differ, with both exact values; ``label`` and ``place`` locate it."""
 
-    question: Question
+    query: LevelQuery
     label: str
     place: int
     first: int
@@ -29,21 +29,21 @@ class Differing:
 
     @property
     def where(self) -> str:
-        """Name the answer: every one reads noise of its own."""
+        """Return a name of the answer: each draws noise of its own."""
         return f"{self.label}, answer {self.place}"
 
 
 class RecordedStream:
-    """Remembers what was sent to the noise of one measurement, and answers with marks that nothing else explains."""
+    """Records the values sent to one noise stream, and adds unique marks to them in place of noise."""
 
-    def __init__(self, law: Law) -> None:
-        self.law = law
+    def __init__(self, distribution: NoiseDistribution) -> None:
+        self.distribution = distribution
         self._sent: list[Ints] = []
         self._marked: list[Ints] = []
         self._rng = np.random.default_rng(0)
 
     def add_to(self, values: Ints) -> Ints:
-        """Keep the values, and return them with a mark above 0 added to each."""
+        """Record the values, and return them with a mark above 0 added to each."""
         self._sent.append(values.copy())
         self._marked.append(values + self._rng.integers(1, _MARKS, values.size))
         return self._marked[-1].copy()
@@ -59,12 +59,12 @@ class RecordedStream:
 
     @property
     def marked(self) -> Ints:
-        """Return all that was answered, in order."""
+        """Return all that was returned, in order."""
         return np.concatenate([np.empty(0, np.int64), *self._marked])
 
 
 class Recorder:
-    """A source that remembers what it was asked to hide, and by which law. NOT PRIVATE."""
+    """A noise source that records the values it must hide, and their noise distributions. NOT PRIVATE."""
 
     name: ClassVar[str] = "recorder"
     private: ClassVar[bool] = False
@@ -73,83 +73,85 @@ class Recorder:
         self.streams: dict[tuple[str, str], RecordedStream] = {}
 
     def stream(self, scale: Fraction, *, measurement: str, region: str) -> RecordedStream:
-        """Open and remember a stream of geometric noise."""
-        return self._opened(Geometric(scale), measurement, region)
+        """Open and record a stream of geometric noise."""
+        return self._new_stream(Geometric(scale), measurement, region)
 
     def gaussian_stream(self, variance: Fraction, *, measurement: str, region: str) -> RecordedStream:
-        """Open and remember a stream of discrete Gaussian noise."""
-        return self._opened(DiscreteGaussian(variance), measurement, region)
+        """Open and record a stream of discrete Gaussian noise."""
+        return self._new_stream(DiscreteGaussian(variance), measurement, region)
 
-    def _opened(self, law: Law, measurement: str, region: str) -> RecordedStream:
+    def _new_stream(self, distribution: NoiseDistribution, measurement: str, region: str) -> RecordedStream:
         if (measurement, region) in self.streams:
             raise VerificationError(f"the noise of {measurement!r} in {region!r} is drawn twice")
-        return self.streams.setdefault((measurement, region), RecordedStream(law))
+        return self.streams.setdefault((measurement, region), RecordedStream(distribution))
 
 
 def recorded(subject: Subject[PrivateT, ResultT], table: PrivateT) -> tuple[Exact, ...]:
-    """Return the exact answers of a table, once each is seen to reach the sealed measurement as it should.
+    """Return the exact answers of a table after a check that each reaches the sealed measurement as it should.
 
-    Raises VerificationError where a noisy one does so by another way than through its noise, by another law than the
+    Raises VerificationError where a noisy answer bypasses its noise, where its noise has another distribution than the
     measurement states, or where noise is drawn that no answer needs. O(answers).
     """
     exact = tuple(subject.exact(table))
     recorder = Recorder()
-    measurement = subject.seal(subject.asked, exact, recorder)
-    stated = {(one.level, one.query): one for one in subject.asked.questions}
-    due: dict[tuple[int, str], list[Ints]] = {key: [] for key in stated}
+    measurement = subject.seal(subject.measurement_plan, exact, recorder)
+    stated = {(query.level, query.name): query for query in subject.measurement_plan.queries}
+    expected: dict[tuple[int, str], list[Ints]] = {key: [] for key in stated}
     for part in exact:
-        key = part.question.level, part.question.query
-        due[key].append(_due(part, stated[key], recorder))
+        key = part.query.level, part.query.name
+        expected[key].append(_expected_values(part, stated[key], recorder))
     if recorder.streams:
-        raise VerificationError("noise is drawn for answers that are not asked for")
+        raise VerificationError("noise is drawn for answers that are not measured")
     for answers in measurement.answers:
-        parts = due[answers.question.level, answers.question.query]
+        parts = expected[answers.query.level, answers.query.name]
         if not np.array_equal(answers.values, np.concatenate([np.empty(0, np.int64), *parts])):
-            raise VerificationError(_by_another_way(answers.question))
+            raise VerificationError(_bypass_message(answers.query))
     return exact
 
 
-def _due(part: Exact, stated: Question, recorder: Recorder) -> Ints:
-    """Return what must be sealed of a part, and strike its stream off the list."""
+def _expected_values(part: Exact, stated: LevelQuery, recorder: Recorder) -> Ints:
+    """Return the values that must be sealed for a part, and remove its stream from the recorder."""
     if stated.exact:
         return part.values
-    stream = recorder.streams.pop((stated.query, part.label), None)
+    stream = recorder.streams.pop((stated.name, part.label), None)
     if stream is None or not np.array_equal(stream.sent, part.values):
-        raise VerificationError(_by_another_way(stated))
-    if stream.law != stated.law:
-        raise VerificationError(f"{_named(stated)} get {stream.law}, and the measurement states {stated.law}")
+        raise VerificationError(_bypass_message(stated))
+    if stream.distribution != stated.distribution:
+        raise VerificationError(
+            f"{_answers_name(stated)} get {stream.distribution}, and the measurement states {stated.distribution}"
+        )
     return stream.marked
 
 
-def _named(question: Question) -> str:
-    return f"the answers to {question.query!r} at level {question.level}"
+def _answers_name(level_query: LevelQuery) -> str:
+    return f"the answers to {level_query.name!r} at level {level_query.level}"
 
 
-def _by_another_way(question: Question) -> str:
-    return f"{_named(question)} reach the sealed measurement by another way than through their noise"
+def _bypass_message(level_query: LevelQuery) -> str:
+    return f"{_answers_name(level_query)} reach the sealed measurement by another way than through their noise"
 
 
 def witness(subject: Subject[PrivateT, ResultT], pair: Pair[PrivateT]) -> tuple[Differing, ...]:
     """Return every noisy answer in which the neighbours differ.
 
-    The difference is taken from the exact answers themselves, not from a stated sensitivity, so that a wrong one
-    shows. Raises VerificationError as ``recorded`` does, where the neighbours' answers have unlike shapes and where
-    answers declared exact differ; ProblemError where nothing noisy does. O(answers).
+    The difference is taken from the exact answers themselves, not from a stated sensitivity, so a wrong sensitivity
+    shows. Raises VerificationError as ``recorded`` does, where the neighbours' answers have different shapes, and where
+    answers declared exact differ; ProblemError where no noisy answer differs. O(answers).
     """
     sides = [recorded(subject, table) for table in (pair.first, pair.second)]
-    shapes = [[(part.question, part.label, part.values.size) for part in side] for side in sides]
+    shapes = [[(part.query, part.label, part.values.size) for part in side] for side in sides]
     if shapes[0] != shapes[1]:
-        raise VerificationError("what is measured of neighbours has unlike questions, regions or numbers of answers")
-    found = [one for parts in zip(*sides, strict=True) for one in _differing(*parts)]
-    if not found:
+        raise VerificationError("the measurements of the neighbours differ in queries, regions or numbers of answers")
+    answers = [answer for parts in zip(*sides, strict=True) for answer in _differing_answers(*parts)]
+    if not answers:
         raise ProblemError("the neighbours do not differ in any measured answer: nothing to audit")
-    return tuple(found)
+    return tuple(answers)
 
 
-def _differing(first: Exact, second: Exact) -> Sequence[Differing]:
-    question = first.question
+def _differing_answers(first: Exact, second: Exact) -> Sequence[Differing]:
+    level_query = first.query
     places = np.flatnonzero(first.values != second.values)
-    if places.size and question.exact:
-        raise VerificationError(f"neighbours differ in {_named(question)}, which are declared exact")
+    if places.size and level_query.exact:
+        raise VerificationError(f"neighbours differ in {_answers_name(level_query)}, which are declared exact")
     arrays = (places.tolist(), first.values[places].tolist(), second.values[places].tolist())
-    return [Differing(question, first.label, *row) for row in zip(*arrays, strict=True)]
+    return [Differing(level_query, first.label, *row) for row in zip(*arrays, strict=True)]

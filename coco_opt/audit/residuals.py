@@ -19,8 +19,8 @@ Ints = NDArray[np.int64]
 class ResidualCounts:
     """Hold distinct residuals, float64[r] strictly increasing, and their counts, int64[r] > 0.
 
-    Millions of whole residuals have some hundred distinct values, so whatever is asked costs time in r. Raises
-    ProblemError where the arrays are not so.
+    Millions of integer residuals have a few hundred distinct values, so every statistic takes time in r. Raises
+    ProblemError for arrays of another form.
     """
 
     values: Floats
@@ -41,12 +41,12 @@ class ResidualCounts:
     @classmethod
     def total(cls, parts: Iterable[ResidualCounts]) -> ResidualCounts:
         """Return the distribution of all parts together."""
-        listed = list(parts)
-        if not listed:
+        distributions = list(parts)
+        if not distributions:
             return cls(np.empty(0), np.empty(0, np.int64))
-        values, where = np.unique(np.concatenate([part.values for part in listed]), return_inverse=True)
+        values, where = np.unique(np.concatenate([part.values for part in distributions]), return_inverse=True)
         counts = np.zeros(values.size, np.int64)
-        np.add.at(counts, where, np.concatenate([part.counts for part in listed]))
+        np.add.at(counts, where, np.concatenate([part.counts for part in distributions]))
         return cls(values, counts)
 
     @property
@@ -66,12 +66,12 @@ class ResidualCounts:
         """Return a percentile, linear between order statistics as numpy.percentile has it; O(r)."""
         if self.n == 0:
             raise ProblemError("no residuals: there is no percentile")
-        place = percent / 100.0 * (self.n - 1)
-        below = int(np.floor(place))
+        rank = percent / 100.0 * (self.n - 1)
+        below = int(np.floor(rank))
         stops = np.cumsum(self.counts)
-        at = np.searchsorted(stops, [below, min(below + 1, self.n - 1)], side="right")
-        low, high = self.values[at]
-        return float(low + (high - low) * (place - below))
+        indices = np.searchsorted(stops, [below, min(below + 1, self.n - 1)], side="right")
+        low, high = self.values[indices]
+        return float(low + (high - low) * (rank - below))
 
     def histogram(self, edges: Floats) -> Ints:
         """Return the counts in half-open bins edges[i] <= x < edges[i+1], int64[edges - 1]."""

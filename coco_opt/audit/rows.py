@@ -1,7 +1,7 @@
-"""The audit of a release of any kind: what is measured, what is released, how much privacy each is seen to lose.
+"""The audit of a release of any kind: how much privacy its measurement and its released counts lose.
 
-Three figures, of unlike strength: what the noisy answers of the pair lose is exact; a lower bound is sound at its
-confidence; an estimate from residuals is neither an upper nor a lower bound.
+It gives three figures of different strength: the loss of the pair's noisy answers is exact; a lower bound is sound at
+its confidence; an estimate from residuals is neither an upper nor a lower bound.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ DIRECT = "release, direct"
 
 @dataclass(frozen=True, slots=True)
 class AuditRow:
-    """One thing audited: the epsilon claimed for it, the estimate from residuals and the sound bound, where there are.
+    """One row of an audit: the epsilon claimed, and the estimate from residuals and the sound bound, if there are any.
 
-    ``lost`` is the epsilon that the pair loses by its noisy answers, at the claim's delta and rounded up where it is
-    not 0; ``excess`` by how much it is above the claim, exactly, in epsilon or rho. ``runs`` is the number of runs a
-    side.
+    ``lost`` is the epsilon that the pair loses by its noisy answers, at the claim's delta, rounded up where that is
+    not 0. ``excess`` is by how much the loss exceeds the claim, exactly, in epsilon or rho. ``runs`` is the number of
+    runs a side.
     """
 
     what: str
@@ -53,7 +53,7 @@ class AuditRow:
 
     @property
     def violated(self) -> bool:
-        """Tell whether more privacy is lost than claimed: exactly, or at the bound's confidence."""
+        """Return whether more privacy is lost than claimed: exactly, or at the bound's confidence."""
         return self.excess > 0 or (self.bound is not None and self.bound.epsilon > self.claimed)
 
     def as_dict(self) -> dict[str, Any]:
@@ -79,10 +79,10 @@ class AuditRow:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Audit:
-    """The rows of an audit, on which neighbours, and the curves of the estimates by what they belong to.
+    """The rows of an audit, its neighbours in words, and the estimated losses by the row they belong to.
 
-    ``claimed`` is the whole cost as stated, ``lost`` what the pair loses of it, exactly. ``curve`` holds everything
-    together and the release once more at other deltas, where the claim has any.
+    ``claimed`` is the total cost as stated, ``lost`` what the pair loses of it, exactly. ``curve`` repeats the rows of
+    all measurements together and of the release at other deltas, where the claim has any.
     """
 
     neighbours: str
@@ -108,56 +108,57 @@ def audit_release(
     confidence: float = CONFIDENCE,
     progress: Progress | None = None,
 ) -> Audit:
-    """Audit the noisy answers with ``draws`` draws a side and the whole release with ``runs`` runs a side.
+    """Audit the noisy answers with ``draws`` draws a side and the complete release with ``runs`` runs a side.
 
-    Each level is held to what its questions cost, everything together to what the subject claims; a rho is held to the
-    (epsilon, delta) that it implies. ``progress`` is told the release runs done and their number. Reads what ``pair``
-    holds and spends nothing: call it on made or public data. Each bound holds with ``confidence`` on its own. Raises
+    Each level is compared with the cost of its queries, everything together with the subject's claim; a rho is compared
+    by the (epsilon, delta) that it implies. ``progress`` gets the release runs done and their number. Reads the tables
+    of ``pair`` and spends nothing: call it on simulated or public data. Each bound holds with ``confidence`` by itself.
+    Raises
     VerificationError where an answer reaches the output without its noise or an exact one differs, ProblemError where
     nothing measured differs. O(draws x changed answers + runs x one release).
     """
     cells = witness(subject, pair)
-    rows, measured = _measured_rows(subject, cells, sources, draws, confidence)
+    rows, measured = _measurement_rows(subject, cells, sources, draws, confidence)
     losses: dict[str, PrivacyLoss] = {}
-    found: dict[str, Sides] = {TOGETHER: measured}
+    scores: dict[str, Sides] = {TOGETHER: measured}
     if runs:
         claimed = subject.epsilon()
         released = released_runs(subject, pair, runs, sources, progress)
         for part, residuals in released.residuals.items():
-            row, loss = _estimated_row(f"release, {part}", claimed, runs, residuals)
+            row, loss = _estimate_row(f"release, {part}", claimed, runs, residuals)
             rows.append(row)
             losses.update({} if loss is None else {row.what: loss})
         if runs >= 2:
-            found[DIRECT] = released.scores
+            scores[DIRECT] = released.scores
             rows.append(AuditRow(DIRECT, claimed, runs, bound=_bound(subject, released.scores, confidence)))
-    whole = lost(cells)
-    curve = _curve(subject.claim(), whole, found, confidence) if subject.failure else ()
-    return Audit(pair.words, subject.claimed, whole.cost, tuple(rows), tuple(curve), losses)
+    loss_of_pair = lost(cells)
+    curve = _curve(subject.claim(), loss_of_pair, scores, confidence) if subject.failure else ()
+    return Audit(pair.words, subject.claimed, loss_of_pair.cost, tuple(rows), tuple(curve), losses)
 
 
-def _measured_rows(
+def _measurement_rows(
     subject: Subject[PrivateT, ResultT], cells: Sequence[Differing], sources: Sources, draws: int, confidence: float
 ) -> tuple[list[AuditRow], Sides]:
-    """Return a row for each level and one for all together, and the scores of these."""
-    asked, whole = subject.asked, (np.zeros((draws, 2)), np.zeros((draws, 2)))
+    """Return a row for each level and a row for all together, and the scores of the latter."""
+    measurement_plan, totals = subject.measurement_plan, (np.zeros((draws, 2)), np.zeros((draws, 2)))
     rows: list[AuditRow] = []
-    levels = sorted({cell.question.level for cell in cells})
+    levels = sorted({cell.query.level for cell in cells})
     for number, level in enumerate(levels):
-        # Two sides a level: every call opens sources of its own, so that no two levels share noise.
-        of_level = [cell for cell in cells if cell.question.level == level]
-        scores = measured_scores(of_level, draws, partial(_of_side, sources, number))
-        for side, columns in zip(whole, scores, strict=True):
+        # Two sides a level: every call opens its own sources, so no two levels share noise.
+        level_cells = [cell for cell in cells if cell.query.level == level]
+        scores = measured_scores(level_cells, draws, partial(_level_source, sources, number))
+        for side, columns in zip(totals, scores, strict=True):
             side += columns
-        questions = asked.at(level)
-        what = f"measurement, {asked.levels[level]} ({', '.join(one.query for one in questions)})"
-        rows.append(_measured_row(subject, what, of_level, subject.claim(questions), scores, confidence))
-    together = _measured_row(subject, TOGETHER, cells, subject.claim(), whole, confidence)
+        queries = measurement_plan.at(level)
+        what = f"measurement, {measurement_plan.levels[level]} ({', '.join(query.name for query in queries)})"
+        rows.append(_measurement_row(subject, what, level_cells, subject.claim(queries), scores, confidence))
+    together = _measurement_row(subject, TOGETHER, cells, subject.claim(), totals, confidence)
     if len(levels) > 1 or {row.claimed for row in rows} != {together.claimed}:
         rows.append(together)
-    return rows, whole
+    return rows, totals
 
 
-def _measured_row(
+def _measurement_row(
     subject: Subject[PrivateT, ResultT],
     what: str,
     cells: Sequence[Differing],
@@ -165,25 +166,25 @@ def _measured_row(
     scores: Sides,
     confidence: float,
 ) -> AuditRow:
-    through = lost(cells)
-    excess = max(through.cost.amount - claim.cost.amount, Fraction(0))
-    claimed, leaked = (stated_epsilon(one, subject.delta) for one in (claim, through))
+    loss = lost(cells)
+    excess = max(loss.cost.amount - claim.cost.amount, Fraction(0))
+    claimed, leaked = (stated_epsilon(composition, subject.delta) for composition in (claim, loss))
     bound = _bound(subject, scores, confidence)
     return AuditRow(what, claimed, len(scores[0]), bound=bound, lost=leaked, excess=excess)
 
 
 def _curve(
-    claim: Composition, through: Composition, found: Mapping[str, Sides], confidence: float
+    claim: Composition, loss: Composition, scores_of: Mapping[str, Sides], confidence: float
 ) -> Iterator[AuditRow]:
-    """Yield the claim at each delta where one is stated, what the pair loses there, and the bound."""
+    """Yield for each delta the claim, the loss of the pair and the bound."""
     for delta in DELTAS:
-        claimed, leaked = (stated_epsilon(one, delta) for one in (claim, through))
-        for what, scores in found.items():
+        claimed, leaked = (stated_epsilon(composition, delta) for composition in (claim, loss))
+        for what, scores in scores_of.items():
             bound = lower_bound(*scores, confidence=confidence, delta=float(delta))
             yield AuditRow(what, claimed, len(scores[0]), bound=bound, lost=leaked if what == TOGETHER else None)
 
 
-def _of_side(sources: Sources, number: int, side: int) -> NoiseSource:
+def _level_source(sources: Sources, number: int, side: int) -> NoiseSource:
     return sources(2 * number + side)
 
 
@@ -191,7 +192,7 @@ def _bound(subject: Subject[PrivateT, ResultT], scores: Sides, confidence: float
     return lower_bound(*scores, confidence=confidence, delta=subject.failure)
 
 
-def _estimated_row(
+def _estimate_row(
     what: str, claimed: Fraction, runs: int, residuals: ResidualCounts
 ) -> tuple[AuditRow, PrivacyLoss | None]:
     """Return the row of an estimate from residuals, and its curve where they are not all equal."""

@@ -1,4 +1,4 @@
-"""What is audited: a release as a mechanism, from a table's exact answers to what is published of it."""
+"""The subject of an audit: a release as a mechanism, from a table's exact answers to the published counts."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any, Generic, Protocol, TypeVar
 from numpy.typing import NDArray
 
 from coco_opt.audit.residuals import Ints
-from coco_opt.privacy import Asked, Cost, Exact, Measurement, NoiseSource, Question, add_noise
+from coco_opt.privacy import Cost, Exact, LevelQuery, Measurement, MeasurementPlan, NoiseSource, add_noise
 from coco_opt.privacy.composition import Composition
-from coco_opt.privacy.directed import round_above
+from coco_opt.privacy.directed_rounding import round_above
 
 PrivateT = TypeVar("PrivateT")
 ResultT = TypeVar("ResultT")
@@ -39,13 +39,15 @@ class Pair(Protocol[TableT]):
 
     @property
     def words(self) -> str:
-        """Return by what they differ."""
+        """Return in words how they differ."""
 
 
-def sealed(asked: Asked, exact: Sequence[Exact], source: NoiseSource) -> Measurement:
-    """Return the measurement that a release makes of exact answers."""
-    answers = add_noise(asked.questions, exact, asked.hierarchy, asked.per_region, source)
-    return Measurement(asked, answers, source.name, source.private)
+def sealed(measurement_plan: MeasurementPlan, exact: Sequence[Exact], source: NoiseSource) -> Measurement:
+    """Return the measurement that a release draws from exact answers."""
+    answers = add_noise(
+        measurement_plan.queries, exact, measurement_plan.hierarchy, measurement_plan.per_region, source
+    )
+    return Measurement(measurement_plan, answers, source.name, source.private)
 
 
 def stated_epsilon(guaranteed: Composition, delta: Fraction | None) -> Fraction:
@@ -56,33 +58,35 @@ def stated_epsilon(guaranteed: Composition, delta: Fraction | None) -> Fraction:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Subject(Generic[PrivateT, ResultT]):
-    """A release of any kind, in four steps: exact answers, noise, estimation, the counts that are looked at.
+    """A release of any kind, in four steps: exact answers, noise, estimation, and the counts that the audit compares.
 
-    ``asked`` is what it measures. ``claimed`` is its whole cost as stated, and is not taken from the questions;
+    ``measurement_plan`` is what it measures. ``claimed`` is its total cost as stated, not computed from the queries;
     ``delta`` is where a rho is stated as an epsilon (None: a millionth). ``statistics`` returns counts by part, such as
-    a level, alike for a table (exact) and a result (released): masked places (numpy.ma) of exact ones are those whose
-    residuals say nothing. ``release_all`` returns what many measurements at once release, where that is faster: their
-    answers to all questions stand side by side, int64[measurements, answers], and each part gets a first axis.
+    a level, both for a table (exact) and for a result (released); exact counts are masked (numpy.ma) where residuals
+    say nothing. ``release_all`` returns the counts that many measurements release, where doing them together is faster:
+    it takes their answers to all queries, int64[measurements, answers], and adds a first axis to each part.
     """
 
-    asked: Asked
+    measurement_plan: MeasurementPlan
     claimed: Cost
     exact: Callable[[PrivateT], Iterable[Exact]]
     estimate: Callable[[Measurement], ResultT]
     statistics: Callable[[PrivateT | ResultT], Statistics]
     delta: Fraction | None = None
-    seal: Callable[[Asked, Sequence[Exact], NoiseSource], Measurement] = sealed
+    seal: Callable[[MeasurementPlan, Sequence[Exact], NoiseSource], Measurement] = sealed
     release_all: Callable[[Ints], Statistics] | None = None
 
-    def claim(self, questions: Sequence[Question] | None = None) -> Composition:
-        """Return what questions are claimed to guarantee together, None: all of them as ``claimed`` states."""
-        known = Composition.of(self.asked.questions if questions is None else questions)
-        # Questions that cost more than is claimed must not raise the claim.
-        return known if questions is not None or known.cost == self.claimed else Composition(self.claimed, None)
+    def claim(self, queries: Sequence[LevelQuery] | None = None) -> Composition:
+        """Return what queries are claimed to guarantee together; for None, all of them as ``claimed`` states."""
+        composition = Composition.of(self.measurement_plan.queries if queries is None else queries)
+        # Queries that cost more than is claimed must not raise the claim.
+        return (
+            composition if queries is not None or composition.cost == self.claimed else Composition(self.claimed, None)
+        )
 
-    def epsilon(self, questions: Sequence[Question] | None = None) -> Fraction:
+    def epsilon(self, queries: Sequence[LevelQuery] | None = None) -> Fraction:
         """Return the epsilon of a claim at ``failure``: exact where it is pure, else rounded up."""
-        return stated_epsilon(self.claim(questions), self.delta)
+        return stated_epsilon(self.claim(queries), self.delta)
 
     @property
     def failure(self) -> float:
@@ -90,5 +94,5 @@ class Subject(Generic[PrivateT, ResultT]):
         return float(self.claimed.guarantee(self.delta)[1])
 
     def released(self, exact: Sequence[Exact], source: NoiseSource) -> Statistics:
-        """Return the counts of one whole release: measured anew, then estimated."""
-        return self.statistics(self.estimate(self.seal(self.asked, exact, source)))
+        """Return the counts of one complete release: measured anew, then estimated."""
+        return self.statistics(self.estimate(self.seal(self.measurement_plan, exact, source)))

@@ -68,13 +68,17 @@ def _coco_opt(context: typer.Context, version: Version = False) -> None:
 
 
 _VERBS: tuple[tuple[Callable[..., int], str, str], ...] = (
-    (demo.demo, "Release made data from end to end, and show the errors.", "demo"),
+    (demo.demo, "Release simulated data end to end, and show the errors.", "demo"),
     (init.init, "Write a first config for the tables in this folder.", "init persons.csv homes.csv areas.csv"),
     (check.check, "Read and check all input; draw nothing, pay nothing.", "check coco-opt.toml"),
     (plan.plan, "Predict cost, error, time and memory; public data only.", "plan coco-opt.toml"),
-    (choose.choose, "Choose the question by a noisy answer.", "choose coco-opt.toml --share 1/50"),
+    (choose.choose, "Choose the queries by a noisy measurement.", "choose coco-opt.toml --share 1/50"),
     (measure.measure, "Check, pay, draw noise, seal: the step that costs.", "measure coco-opt.toml --publish noisy"),
-    (import_.import_, "Take noisy answers that others published.", "import coco-opt.toml US.parquet --out theirs"),
+    (
+        import_.import_,
+        "Import noisy measurements that others published.",
+        "import coco-opt.toml US.parquet --out theirs",
+    ),
     (estimate.estimate, "Make a release of a measurement, for free.", "estimate noisy coco-opt.toml --out releases/b"),
     (release.release, "Measure once and estimate: the main job.", "release coco-opt.toml"),
     (
@@ -91,7 +95,7 @@ _VERBS: tuple[tuple[Callable[..., int], str, str], ...] = (
     (errors.errors, "Say what the code of an error means.", "errors input-changed"),
     (experiments.reproduce, "Recompute the papers' figures and tables.", "reproduce kuo2018/table3 --small"),
     (cite.cite, "Print what to cite, for a method or a release.", "cite joint"),
-    (experiments.bench, "Time kernels beside their peers, in one run.", "bench isotonic_l2"),
+    (experiments.bench, "Time kernels against their peers, in one run.", "bench isotonic_l2"),
 )
 for _verb, _summary, _example in _VERBS:
     app.command(_verb.__name__.rstrip("_"), short_help=_summary, epilog=f"Example:  coco-opt {_example}")(_verb)
@@ -99,7 +103,7 @@ for _verb, _summary, _example in _VERBS:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why a command ended without what was asked of it; ``code`` is a stable name of the kind of failure."""
+    """Why a command failed; ``code`` is a stable name of the kind of failure."""
 
     exit_code: int
     code: str
@@ -107,12 +111,12 @@ class Failure:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code; nothing it raises gets out, and no private value is printed.
+    """Run one command and return its exit code; it raises nothing and prints no private value.
 
-    Standard streams that are closed, or full, stop nothing; that output was lost to a full one is said in the end.
+    Closed or full standard streams stop nothing; if output was lost because one is full, an error says so at the end.
     """
     open_descriptors()
-    # Arrow's own pool keeps what is freed: after a table of 100,000 regions 50 MB, and 100 MB at a release's largest.
+    # Arrow's own pool keeps freed memory: 50 MB after a table of 100,000 regions, and 100 MB at a release's peak.
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     arguments = list(sys.argv[1:] if argv is None else argv)
     with safe_streams() as (out, _):
@@ -122,7 +126,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             code = failure.exit_code
         out.flush()
         if out.failure:
-            _say(f"standard output could not be written: {out.failure}. What was asked is done, what it says is lost")
+            _say(f"standard output could not be written: {out.failure}. The command is done, its output is lost")
             code = code or BAD_USAGE
     return code
 
@@ -154,7 +158,7 @@ def _foreign(error: Exception) -> Failure | None:
     if _is_memory(error):
         return Failure(BAD_USAGE, "out-of-memory", _OUT_OF_MEMORY)
     if isinstance(error, OSError) and error.filename is not None:
-        # A path and the system's words: no value of a table.
+        # This names a path and the system's reason, and no value of a table.
         name = Path(os.fsdecode(error.filename)).name
         return Failure(BAD_USAGE, "file-error", f"{name}: {error.strerror}. Nothing that was paid for is lost")
     message = (
@@ -165,7 +169,7 @@ def _foreign(error: Exception) -> Failure | None:
 
 
 def _is_memory(error: BaseException) -> bool:
-    """Tell whether an error says that memory, or address space for a thread or a library, is short."""
+    """Return whether an error means that memory, or address space for a thread or a library, is short."""
     if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
         return True
     short = ("can't start new thread", "cannot allocate memory", "failed to map segment")
@@ -173,7 +177,7 @@ def _is_memory(error: BaseException) -> bool:
 
 
 def _report(failure: Failure, out: SafeStream, *, json: bool) -> None:
-    """Say what failed on standard error, one line each; as JSON too, unless standard output says it already."""
+    """Write what failed to standard error, one line each; also as JSON, unless standard output was used already."""
     for line in failure.message.splitlines():
         _say(line)
     if json and not out.used:

@@ -1,4 +1,4 @@
-"""``coco-opt audit``: how much privacy a configuration's mechanism is seen to lose."""
+"""``coco-opt audit``: how much privacy a configuration's mechanism loses, measured and bounded."""
 
 from __future__ import annotations
 
@@ -21,15 +21,16 @@ if TYPE_CHECKING:
     from coco_opt.releases.kind import AnyKind, Plan
 
 _LARGEST = 10_000  # denominator of a claim that is printed as a fraction
-_BRANCHES = 2  # children of each region of made data: the noise of a region does not depend on the others
+_BRANCHES = 2  # children of each region of simulated data: the noise of a region does not depend on the others
 _BOUNDS = ("what", "epsilon claimed", "lost by this pair", "runs a side", "lower bound", "note")
 _CURVE = ("delta", "what", "epsilon claimed", "lost by this pair", "lower bound", "note")
 _NO_BOUND = "neither an upper nor a lower bound"
 _ESTIMATES = ("what", "runs", "estimate", "note")
 _NO_ALARM = (
     f"None of these says that more is lost than allowed, or less: each is {_NO_BOUND}. What counts stands above them.",
-    "They take the law of residuals for that of the noise. Released counts are often exactly right and seldom a little",
-    "wrong, for nothing is below zero: that falls steeply, loses nothing, and can make an estimate many times epsilon.",
+    "They take the distribution of residuals for that of the noise. Released counts are often exactly right and seldom",
+    "a little wrong, for none is below zero. That falls steeply, loses nothing, and can make an estimate many times",
+    "epsilon.",
 )
 
 
@@ -37,7 +38,7 @@ def audit(
     config: ConfigFile,
     public: Annotated[
         Path | None,
-        typer.Option("--public", help="Public data in the form of the private table; made data unless given."),
+        typer.Option("--public", help="Public data in the form of the private table; simulated data unless given."),
     ] = None,
     runs: Annotated[int, typer.Option("--runs", min=2, help="Whole releases on each of two neighbours.")] = 100,
     draws: Annotated[int, typer.Option("--draws", min=2, help="Noisy answers of each measured cell.")] = 200_000,
@@ -51,7 +52,10 @@ def audit(
     json: Json = False,
     version: Version = False,
 ) -> int:
-    """Measure, bound and estimate the privacy lost on made or public data; spends nothing. Exit 1 if a claim fails."""
+    """Measure, bound and estimate the privacy lost on simulated or public data; spends nothing.
+
+    Exit 1 if a claim fails.
+    """
     from coco_opt.audit import audit_release
     from coco_opt.config import load_config
     from coco_opt.kinds import kind_row
@@ -62,40 +66,40 @@ def audit(
     kind: AnyKind = kind_row(settings.kind).load()
     reporter, noise = TerminalReporter(lines=not json), noise_of(settings, seed)
     with reporter.stage("Reading the data"):
-        like = kind.look_alike(planned(settings, Silent()), public, _BRANCHES)
-        subject, pair = subject_of(kind, like.plan), kind.neighbours(like)
+        simulated = kind.simulated_data(planned(settings, Silent()), public, _BRANCHES)
+        subject, pair = subject_of(kind, simulated.plan), kind.neighbours(simulated)
     with reporter.stage("Releasing") as progress:
-        found = audit_release(subject, pair, noise, draws=draws, runs=runs, confidence=confidence, progress=progress)
-    files = [] if out is None else _write_files(out, found, like.words, float(subject.epsilon()))
+        result = audit_release(subject, pair, noise, draws=draws, runs=runs, confidence=confidence, progress=progress)
+    files = [] if out is None else _write_files(out, result, simulated.words, float(subject.epsilon()))
     if json:
-        write_json(_as_dict(found, like.words, files))
+        write_json(_as_dict(result, simulated.words, files))
     else:
-        write_report(found, like.words, confidence, noise(0).name)
+        write_report(result, simulated.words, confidence, noise(0).name)
         for file in files:
             write(f"Written  {file}")
-    return verdict(found)
+    return verdict(result)
 
 
 def subject_of(kind: AnyKind, plan: Plan) -> Subject[Any, Any]:
-    """Return the release of a kind and plan as the audit sees it: its configuration says what it claims and how."""
+    """Return the audit's subject for a kind and plan; the plan's configuration states the claim and the method."""
     from coco_opt.audit import Subject
     from coco_opt.releases.kind import Work
     from coco_opt.releases.solvers import choices_of
 
-    config, asked = plan.config, plan.asked
-    method, work = kind.method(config, asked), Work(choices_of(config))
+    config, measurement_plan = plan.config, plan.measurement_plan
+    method, work = kind.method(config, measurement_plan), Work(choices_of(config))
     return Subject(
-        asked,
+        measurement_plan,
         config.privacy.cost,
-        exact=lambda table: kind.ask(plan, table),
+        exact=lambda table: kind.exact_answers(plan, table),
         estimate=lambda measurement: kind.estimate(measurement, method, work),
-        statistics=lambda table: kind.statistics(asked, table),
+        statistics=lambda table: kind.statistics(measurement_plan, table),
         delta=config.privacy.delta,
     )
 
 
 def noise_of(config: Config, seed: int | None) -> Callable[[int], NoiseSource]:
-    """Return what makes the noise source of a run: fresh for each, of the configured kind unless a seed is given."""
+    """Return the maker of noise sources: a fresh one for each run, of the configured kind unless there is a seed."""
     from coco_opt.privacy import SeededNoise, resolve_noise
 
     chosen = config.privacy.seed if seed is None else seed
@@ -104,23 +108,23 @@ def noise_of(config: Config, seed: int | None) -> Callable[[int], NoiseSource]:
     return lambda run: SeededNoise(chosen + run)
 
 
-def write_report(found: Audit, what: str, confidence: float, noise: str) -> None:
-    """Print the bounds beside their claims, and the estimates apart from both."""
+def write_report(result: Audit, what: str, confidence: float, noise: str) -> None:
+    """Print the bounds next to their claims, and the estimates apart from both."""
     write(f"Audited on {what}, with {noise} noise.")
     write("No private table was opened and no privacy budget was spent.")
-    write(f"Neighbours: {found.neighbours}.")
-    bounds = [row for row in found.rows if row.bound is not None]
+    write(f"Neighbours: {result.neighbours}.")
+    bounds = [row for row in result.rows if row.bound is not None]
     write_table("What is lost, and sound lower bounds on it", _BOUNDS, [_bound_cells(row) for row in bounds])
-    write(_exactly(found))
+    write(_loss_line(result))
     write(f"Epsilon is at least the lower bound, with confidence {confidence:g} for each row on its own.")
     for delta in sorted({row.bound.delta for row in bounds if row.bound is not None and row.bound.delta}):
         write(f"A claim is the epsilon that holds at delta = {delta:g}. Losses and bounds are at the same delta.")
-    if found.curve:
+    if result.curve:
         write("")
-        write_table("The claim at other deltas", _CURVE, [_curve_cells(row) for row in found.curve], numeric=2)
-    if not found.violated:
+        write_table("The claim at other deltas", _CURVE, [_curve_cells(row) for row in result.curve], numeric=2)
+    if not result.violated:
         write("Nothing lies above its claim. That is no proof: other neighbours may lose more than these.")
-    estimates = [row for row in found.rows if row.bound is None]
+    estimates = [row for row in result.rows if row.bound is None]
     if estimates:
         write("")
         write_table(f"Estimates from residuals, {_NO_BOUND}", _ESTIMATES, [_estimate_cells(row) for row in estimates])
@@ -128,13 +132,15 @@ def write_report(found: Audit, what: str, confidence: float, noise: str) -> None
             write(line)
 
 
-def _exactly(found: Audit) -> str:
-    """Return what the pair loses of the whole cost, in its own unit."""
-    share = "all" if found.lost == found.claimed else f"{figure(float(found.lost.amount / found.claimed.amount), 3)}"
+def _loss_line(result: Audit) -> str:
+    """Return the line on the share of the total cost that the pair loses, in the cost's unit."""
+    share = (
+        "all" if result.lost == result.claimed else f"{figure(float(result.lost.amount / result.claimed.amount), 3)}"
+    )
     unit = "" if share == "all" else " times"
     return (
-        f"These neighbours lose {found.lost.unit} = {fraction(found.lost.amount)} by the noisy answers, exactly: "
-        f"{share}{unit} of the {fraction(found.claimed.amount)} claimed. What is made of these answers loses no more."
+        f"These neighbours lose {result.lost.unit} = {fraction(result.lost.amount)} by the noisy answers, exactly: "
+        f"{share}{unit} of the {fraction(result.claimed.amount)} claimed. Post-processing them loses no more."
     )
 
 
@@ -164,45 +170,45 @@ def _claim(epsilon: Fraction) -> str:
     return str(epsilon) if epsilon.denominator < _LARGEST else figure(float(epsilon), 6)
 
 
-def verdict(found: Audit) -> int:
+def verdict(result: Audit) -> int:
     """Return 0; raise VerificationError, naming the rows, where a bound lies above its claim."""
-    above = ", ".join(dict.fromkeys(row.what for row in found.violated))
+    above = ", ".join(dict.fromkeys(row.what for row in result.violated))
     if above:
         raise VerificationError(f"more privacy is lost than claimed: {above}")
     return 0
 
 
-def _as_dict(found: Audit, what: str, files: Sequence[Path]) -> dict[str, object]:
+def _as_dict(result: Audit, what: str, files: Sequence[Path]) -> dict[str, object]:
     from coco_opt.audit import CAVEAT
 
     return {
         "data": what,
-        "neighbours": found.neighbours,
-        "claimed": found.claimed.as_dict(),
-        "lost": found.lost.as_dict(),
+        "neighbours": result.neighbours,
+        "claimed": result.claimed.as_dict(),
+        "lost": result.lost.as_dict(),
         "estimate": CAVEAT,
-        "rows": [row.as_dict() for row in found.rows],
-        "curve": [row.as_dict() for row in found.curve],
+        "rows": [row.as_dict() for row in result.rows],
+        "curve": [row.as_dict() for row in result.curve],
         "files": [str(file) for file in files],
     }
 
 
-def _write_files(folder: Path, found: Audit, what: str, claimed: float) -> list[Path]:
+def _write_files(folder: Path, result: Audit, what: str, claimed: float) -> list[Path]:
     import json as json_module
 
     from coco_opt.report.losses import plot_losses
 
     reason = ""
     try:
-        files = plot_losses(folder / "audit", found.losses, claimed)
+        files = plot_losses(folder / "audit", result.losses, claimed)
         table = folder / "audit.csv"
-        records = [row.as_dict() for row in found.rows]
+        records = [row.as_dict() for row in result.rows]
         with table.open("w", encoding="utf-8", newline="") as file:
             writer = csv.DictWriter(file, list(records[0]))
             writer.writeheader()
             writer.writerows(records)
         record = folder / "audit.json"
-        content = json_module.dumps(_as_dict(found, what, [*files, table]), indent=2, allow_nan=False)
+        content = json_module.dumps(_as_dict(result, what, [*files, table]), indent=2, allow_nan=False)
         record.write_text(content + "\n", encoding="utf-8")
     except OSError as error:
         reason = error.strerror or "unknown reason"

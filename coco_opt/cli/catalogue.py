@@ -1,4 +1,4 @@
-"""The catalogue of errors, read from the program's own source: every code, what is said with it, and where."""
+"""The catalogue of errors, read from the program's own source: every code, its messages and its modules."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from coco_opt.errors import CocoOptError
 
 _PACKAGES = ("coco_opt", "coco_solvers")
 _CODED = {"InputError": 0, "HierarchyError": 0, "FolderExistsError": 0, "Failure": 1}
-"""Where the code stands among the arguments; the message follows it."""
+"""The position of the code among the arguments; the message follows it."""
 _CODE = re.compile(r"[a-z]+(-[a-z0-9]+)*")
-_LEFT_OUT = "..."
+_ELLIPSIS = "..."
 _PAIR = 2
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -25,7 +25,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 @dataclass(frozen=True, slots=True)
 class CodedError:
-    """A stable code, its exit code, the messages that go with it ("..." for what they fill in), and their modules."""
+    """A stable code, its exit code, its messages ("..." stands for what they fill in), and their modules."""
 
     code: str
     exit_code: int
@@ -35,20 +35,20 @@ class CodedError:
 
 @cache
 def error_codes() -> Mapping[str, CodedError]:
-    """Return every code that the program can say, in alphabetical order. O(source); about a second."""
+    """Return every code that the program can report, in alphabetical order. O(source); about a second."""
     trees = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in _sources()}
     forwarders = _forwarders(trees.values())
-    found = [(*one, module) for module, tree in trees.items() for one in _said(tree, forwarders)]
-    exits = {code: 2 for code, _, _ in found} | {"interrupted": 130, "unexpected": 1}
+    entries = [(*coded, module) for module, tree in trees.items() for coded in _coded_messages(tree, forwarders)]
+    exits = {code: 2 for code, _, _ in entries} | {"interrupted": 130, "unexpected": 1}
     for kind in _classes():
-        found.append((kind.code, (kind.__doc__ or "").split("\n")[0].rstrip("."), kind.__module__))
+        entries.append((kind.code, (kind.__doc__ or "").split("\n")[0].rstrip("."), kind.__module__))
         exits[kind.code] = kind.exit_code
     return {
         code: CodedError(
             code,
             exits[code],
-            tuple(dict.fromkeys(message for other, message, _ in found if other == code and message)),
-            tuple(dict.fromkeys(module for other, _, module in found if other == code)),
+            tuple(dict.fromkeys(message for entry_code, message, _ in entries if entry_code == code and message)),
+            tuple(dict.fromkeys(module for entry_code, _, module in entries if entry_code == code)),
         )
         for code in sorted(exits)
     }
@@ -64,15 +64,15 @@ def as_markdown() -> str:
         "usage, configuration, input or output; 3 budget refused; 4 a solver missed its tolerance; 130 interrupted.",
         "Nothing that was paid for is lost by any of them.",
     ]
-    for one in error_codes().values():
+    for error in error_codes().values():
         lines += [
             "",
-            f"## {one.code}",
+            f"## {error.code}",
             "",
-            f"Exit code {one.exit_code}; {', '.join(f'`{name}`' for name in one.modules)}.",
+            f"Exit code {error.exit_code}; {', '.join(f'`{name}`' for name in error.modules)}.",
             "",
         ]
-        lines += [f"- {' '.join(message.split())}" for message in one.messages]
+        lines += [f"- {' '.join(message.split())}" for message in error.messages]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -92,23 +92,23 @@ def _classes() -> list[type[CocoOptError]]:
 
 
 def _forwarders(trees: Iterable[ast.Module]) -> dict[str, tuple[int, str]]:
-    """Return functions that are given the code of the error they raise: at which place, and their own message."""
-    found = {}
+    """Return functions that take the code of the error they raise: its position, and their own message."""
+    forwarders = {}
     for tree in trees:
         for function in (node for node in ast.walk(tree) if isinstance(node, Function)):
             names = [argument.arg for argument in function.args.args if argument.arg not in ("self", "cls")]
             for call, place in _coded_calls(function):
                 code = call.args[place]
                 if isinstance(code, ast.Name) and code.id in names:
-                    found[function.name] = (names.index(code.id), _message(call, place, function))
-    return found
+                    forwarders[function.name] = (names.index(code.id), _message(call, place, function))
+    return forwarders
 
 
 def _is_coded(text: str) -> bool:
     return "-" in text and _CODE.fullmatch(text) is not None
 
 
-def _said(tree: ast.Module, forwarders: Mapping[str, tuple[int, str]]) -> Iterator[tuple[str, str]]:
+def _coded_messages(tree: ast.Module, forwarders: Mapping[str, tuple[int, str]]) -> Iterator[tuple[str, str]]:
     """Yield the codes and messages of a module's errors, and of its constants that are both."""
     for node in tree.body:
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Tuple) and len(node.value.elts) == _PAIR:
@@ -138,47 +138,47 @@ def _name(call: ast.Call) -> str:
 
 
 def _codes(node: ast.expr, function: Function) -> list[str]:
-    """Return the codes that an expression can be: a text, or what a name of the function is set to."""
+    """Return the codes that an expression can be: a text, or the values of a name of the function."""
     texts = {part.value for part in ast.walk(node) if isinstance(part, ast.Constant) and isinstance(part.value, str)}
     if isinstance(node, ast.Name):
-        texts = {text for value in _set_to(node.id, function) for text in _codes(value, function)}
-    single = isinstance(node, ast.Constant)  # elsewhere a single word is no code
+        texts = {text for value in _assigned_values(node.id, function) for text in _codes(value, function)}
+    single = isinstance(node, ast.Constant)  # elsewhere a single word is not a code
     return sorted(text for text in texts if _CODE.fullmatch(text) and (single or "-" in text))
 
 
 def _message(call: ast.Call, place: int, function: Function) -> str:
-    """Return what is said, "" where it is not known."""
+    """Return the message of a call, "" where it is not known."""
     if len(call.args) <= place + 1:
         return ""
-    given = call.args[place + 1]
-    if isinstance(given, ast.Name):
-        values = _set_to(given.id, function)
-        given = values[-1] if values else given
-    return _text(given)
+    argument = call.args[place + 1]
+    if isinstance(argument, ast.Name):
+        values = _assigned_values(argument.id, function)
+        argument = values[-1] if values else argument
+    return _text(argument)
 
 
-def _set_to(name: str, function: Function) -> list[ast.expr]:
-    """Return what a name of a function is set to, alone or as one of a tuple."""
-    found: list[ast.expr] = []
+def _assigned_values(name: str, function: Function) -> list[ast.expr]:
+    """Return the values assigned to a name in a function, alone or as one of a tuple."""
+    values: list[ast.expr] = []
     for node in ast.walk(function):
         if not isinstance(node, ast.Assign):
             continue
         for target in node.targets:
             if isinstance(target, ast.Name) and target.id == name:
-                found.append(node.value)
+                values.append(node.value)
             elif isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
                 pairs = zip(target.elts, node.value.elts, strict=True)
-                found += [value for one, value in pairs if isinstance(one, ast.Name) and one.id == name]
-    return found
+                values += [value for element, value in pairs if isinstance(element, ast.Name) and element.id == name]
+    return values
 
 
 def _text(node: ast.expr) -> str:
-    """Return a text with dots in the place of what is filled in, "" for no text."""
+    """Return a text with dots in place of what is filled in, "" for no text."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return node.value
     if isinstance(node, ast.JoinedStr):
-        parts = [str(one.value) if isinstance(one, ast.Constant) else _LEFT_OUT for one in node.values]
-        return "" if set(parts) <= {_LEFT_OUT} else "".join(parts)
+        parts = [str(part.value) if isinstance(part, ast.Constant) else _ELLIPSIS for part in node.values]
+        return "" if set(parts) <= {_ELLIPSIS} else "".join(parts)
     if isinstance(node, ast.IfExp):
         return _text(node.body) or _text(node.orelse)
     return ""

@@ -32,13 +32,15 @@ SOURCES: Mapping[str, tuple[str, ...]] = {
     "discrete_gaussian": ("canonne2020", "bun2016"),
     "audit": ("flaxman2019",),
 }
-"""The papers to cite beside the software, by kind of release, query, consistency, law of noise, or verb."""
+"""The papers to cite with the software, by kind of release, query, consistency, noise distribution, or verb."""
 
 
 def cite(
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[NAME]...", help="Methods, kinds or laws of noise, or release folders; none: a list."),
+        typer.Argument(
+            metavar="[NAME]...", help="Methods, kinds, noise distributions, or release folders; none: a list."
+        ),
     ] = None,
     version: Version = False,
 ) -> int:
@@ -56,8 +58,8 @@ def cite(
 def references() -> dict[str, str]:
     """Return the BibTeX entries by key."""
     text = (files("coco_opt.cli") / "references.bib").read_text(encoding="utf-8")
-    found = re.findall(r"^(@\w+\{(\w+),.*?^\})", text, flags=re.DOTALL | re.MULTILINE)
-    return {key: entry for entry, key in found}
+    matches = re.findall(r"^(@\w+\{(\w+),.*?^\})", text, flags=re.DOTALL | re.MULTILINE)
+    return {key: entry for entry, key in matches}
 
 
 def _keys(name: str) -> Iterable[str]:
@@ -66,20 +68,20 @@ def _keys(name: str) -> Iterable[str]:
     if name in SOURCES:
         return SOURCES[name]
     if (Path(name) / MANIFEST).is_file():
-        return _used(read_manifest(Path(name)))
+        return _release_keys(read_manifest(Path(name)))
     near = difflib.get_close_matches(name, SOURCES, n=1)
     hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(SOURCES)}"
     raise InputError("unknown-name", f"{name!r} is no method and no release folder: {hint}")
 
 
-def _used(manifest: Mapping[str, Any]) -> Iterable[str]:
-    """Return the papers behind a release: its kind, its queries and laws of noise, and how it was made consistent."""
+def _release_keys(manifest: Mapping[str, Any]) -> Iterable[str]:
+    """Return the papers behind a release: for its kind, queries, noise distributions and consistency method."""
     budget, method = manifest.get("budget"), manifest.get("method")
-    questions = budget.get("questions", []) if isinstance(budget, dict) else []
-    told = [manifest.get("kind")]
-    told += [one.get(part) for one in questions if isinstance(one, dict) for part in ("query", "law")]
-    told += [method.get("consistency")] if isinstance(method, dict) else []
-    return [key for name in told if isinstance(name, str) for key in SOURCES.get(name, ())]
+    queries = budget.get("questions", []) if isinstance(budget, dict) else []
+    names = [manifest.get("kind")]
+    names += [query.get(part) for query in queries if isinstance(query, dict) for part in ("query", "law")]
+    names += [method.get("consistency")] if isinstance(method, dict) else []
+    return [key for source in names if isinstance(source, str) for key in SOURCES.get(source, ())]
 
 
 def _software() -> str:

@@ -31,7 +31,7 @@ def compare(
     ],
     config: Annotated[
         Path | None,
-        typer.Option("--config", metavar="CONFIG", help="Method and solvers for a measurement; defaults without."),
+        typer.Option("--config", metavar="CONFIG", help="Method and solvers for a measurement; default: its kind's."),
     ] = None,
     size: Annotated[int, typer.Option("--size", min=2, help="Most unknowns of a problem.")] = 2_000,
     csv_file: Annotated[Path | None, typer.Option("--csv", help="Also write the rows to this file.")] = None,
@@ -41,11 +41,11 @@ def compare(
 ) -> int:
     """Solve one problem of each kind with every solver; spends nothing.
 
-    Exit 4 if a solver that the configuration uses misses its tolerance; that of others is a result.
+    Exit 4 if a solver that the configuration uses misses its tolerance; other solvers may miss theirs.
     """
     from coco_opt.releases import compare as compare_solvers
 
-    settings, measurement = _posed(target, config)
+    settings, measurement = _read_target(target, config)
     comparison = compare_solvers(settings, measurement, size=size, reporter=TerminalReporter(lines=not json))
     if csv_file is not None:
         _write_csv(csv_file, comparison)
@@ -61,8 +61,8 @@ def compare(
     return _verdict(comparison, lines=not json)
 
 
-def _posed(target: str, config: Path | None) -> tuple[Config, Measurement | None]:
-    """Return the configuration and the measurement that pose the problems; None where made data do."""
+def _read_target(target: str, config: Path | None) -> tuple[Config, Measurement | None]:
+    """Return the configuration and the measurement that pose the problems; None where simulated data do."""
     from coco_opt.config import load_config
     from coco_opt.files.measurement import read_measurement
     from coco_opt.releases.estimate import config_of, find_measurement
@@ -77,18 +77,20 @@ def _posed(target: str, config: Path | None) -> tuple[Config, Measurement | None
 def _verdict(comparison: Comparison, *, lines: bool) -> int:
     if not comparison.caught:
         raise VerificationError("the planted wrong answer was certified: do not trust these certificates")
-    said = ["The planted wrong answer was caught."]
+    sentences = ["The planted wrong answer was caught."]
     failed = [row for row in comparison.missed if row.used]
     if failed:
-        said.append(f"Not certified within tolerance, though your configuration uses it: {_named(failed)}.")
+        sentences.append(f"Not certified within tolerance, though your configuration uses it: {_solver_names(failed)}.")
     if others := [row for row in comparison.missed if not row.used]:
-        said.append(f"Not certified within tolerance, and not used by your configuration: {_named(others)}.")
+        sentences.append(
+            f"Not certified within tolerance, and not used by your configuration: {_solver_names(others)}."
+        )
     if lines:
-        write(" ".join(said))
+        write(" ".join(sentences))
     return 4 if failed else 0
 
 
-def _named(rows: Sequence[Row]) -> str:
+def _solver_names(rows: Sequence[Row]) -> str:
     return ", ".join(f"{row.solver} on {row.problem} ({row.status})" for row in rows)
 
 

@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 _PIPE_WIDTH = 180
 _LONGEST_FRACTION = 16
 _MINUTE, _HOUR = 60, 3600
-_FIRST_WORD = 60.0  # seconds of a stage after which a pipe is told how long is left
+_FIRST_WORD = 60.0  # seconds of a stage after which a pipe is first told how long is left
 _UNITS = ("B", "kB", "MB", "GB", "TB")
-_GONE = (errno.EPIPE, errno.EBADF)  # nobody reads any more: no failure of ours
+_GONE = (errno.EPIPE, errno.EBADF)  # nobody reads any more, which is not a failure here
 
 
 class SafeStream(io.TextIOBase):
-    """A standard stream whose failures are kept instead of raised: work that was paid for goes on without it.
+    """A standard stream that records its failures instead of raising them: work that was paid for goes on without it.
 
     ``used`` says that something was written, ``failure`` why writing failed ("" where it did not, or nobody reads).
     """
@@ -45,11 +45,11 @@ class SafeStream(io.TextIOBase):
         return getattr(self._stream, "encoding", None) or "utf-8"
 
     def writable(self) -> bool:
-        """Tell that it can be written."""
+        """Return that it can be written."""
         return True
 
     def isatty(self) -> bool:
-        """Tell whether a terminal shows it."""
+        """Return whether a terminal shows it."""
         return self._stream is not None and self._stream.isatty()
 
     def fileno(self) -> int:
@@ -61,8 +61,8 @@ class SafeStream(io.TextIOBase):
     def write(self, text: str) -> int:
         """Write text; what the encoding lacks is written as an escape."""
         self.used = True
-        shown = text.encode(self.encoding, "backslashreplace").decode(self.encoding)
-        self._try(lambda stream: stream.write(shown))
+        encodable = text.encode(self.encoding, "backslashreplace").decode(self.encoding)
+        self._try(lambda stream: stream.write(encodable))
         return len(text)
 
     def flush(self) -> None:
@@ -81,7 +81,7 @@ class SafeStream(io.TextIOBase):
             self._drop()
 
     def _drop(self) -> None:
-        """Write no more, and let what is still buffered end nowhere, or the interpreter would fail on it at its end."""
+        """Stop writing, and discard what is buffered: the interpreter would fail on it when it exits."""
         stream, self._stream = self._stream, None
         try:
             nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -93,7 +93,7 @@ class SafeStream(io.TextIOBase):
 
 @contextmanager
 def safe_streams() -> Iterator[tuple[SafeStream, SafeStream]]:
-    """Put streams that cannot fail in the place of standard output and standard error while the body runs."""
+    """Replace standard output and standard error by streams that cannot fail while the body runs."""
     before = sys.stdout, sys.stderr
     safe = SafeStream(before[0]), SafeStream(before[1])
     sys.stdout, sys.stderr = safe
@@ -106,7 +106,7 @@ def safe_streams() -> Iterator[tuple[SafeStream, SafeStream]]:
 
 
 def open_descriptors() -> None:
-    """Open standard descriptors that are closed onto nothing, so that no file of a run can take their numbers."""
+    """Open closed standard descriptors on the null device, so that no file of a run takes their numbers."""
     for descriptor in range(3):
         try:
             os.fstat(descriptor)
@@ -142,10 +142,10 @@ def write_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]
     console.print(table)
 
 
-def write_facts(facts: Sequence[tuple[str, object]]) -> None:
-    """Print lines of a name and what is to be said of it, aligned."""
-    width = max((len(name) for name, _ in facts), default=0) + 2
-    for name, value in facts:
+def write_values(values: Sequence[tuple[str, object]]) -> None:
+    """Print lines of a name and a value, aligned."""
+    width = max((len(name) for name, _ in values), default=0) + 2
+    for name, value in values:
         write(f"{name:<{width}}{value}")
 
 
@@ -160,7 +160,7 @@ def figure(value: float | None, digits: int = 2) -> str:
 
 
 def fraction(value: Fraction | str) -> str:
-    """Return an exact amount as it is written, or to six digits, marked, where that is too long to read."""
+    """Return an exact amount as written; where that is too long to read, six digits, marked with ~."""
     text = str(value)
     return text if len(text) <= _LONGEST_FRACTION else f"~{figure(float(Fraction(text)), 6)}"
 
@@ -182,10 +182,10 @@ def _console() -> Console:
 
 
 class TerminalReporter:
-    """Lines to standard output, or without ``lines`` (beside JSON) to standard error; stages to standard error.
+    """Reports lines to standard output, or without ``lines`` (with JSON) to standard error; stages to standard error.
 
-    A terminal shows a stage as a bar that disappears, a pipe as one line when it begins; both say how long is left of a
-    long one, the pipe ever less often.
+    A terminal shows a stage as a bar that disappears, a pipe as one line when it begins. Both say how long is left of a
+    long stage, the pipe less and less often.
     """
 
     def __init__(self, *, lines: bool = True) -> None:
@@ -208,8 +208,14 @@ class TerminalReporter:
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-        said = TextColumn("{task.fields[left]}")
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), said)
+        left_column = TextColumn("{task.fields[left]}")
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            left_column,
+        )
         with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
             task, start = bar.add_task(label, total=None, left=""), monotonic()
             yield lambda done, total: bar.update(
@@ -218,31 +224,31 @@ class TerminalReporter:
 
 
 class _Left:
-    """Says of a stage how long is left, after a minute first and then each time after twice as long."""
+    """Reports how long is left of a stage: first after a minute, then each time after twice as long."""
 
     def __init__(self, label: str, say: Callable[[str], None], clock: Callable[[], float] = monotonic) -> None:
         self._label, self._say, self._clock = label, say, clock
         self._start, self._next = clock(), _FIRST_WORD
 
     def progress(self, done: int, total: int) -> None:
-        """Take note of how far the stage got; threads may call it."""
-        gone = self._clock() - self._start
-        if gone >= self._next and 0 < done < total:
-            self._next = 2 * gone
-            self._say(f"{self._label}: {100 * done // total} % done, {time_left(gone, done, total)}")
+        """Record how far the stage got; threads may call it."""
+        elapsed = self._clock() - self._start
+        if elapsed >= self._next and 0 < done < total:
+            self._next = 2 * elapsed
+            self._say(f"{self._label}: {100 * done // total} % done, {time_left(elapsed, done, total)}")
 
 
 def time_left(seconds: float, done: int, total: int) -> str:
-    """Return in words how long is left of work that took so long until now; "" where nothing tells."""
+    """Return in words how long is left of work that took ``seconds`` so far; "" where that is unknown."""
     if not 0 < done < total:
         return ""
-    left = seconds * (total - done) / done
-    if left < _MINUTE:
+    remaining = seconds * (total - done) / done
+    if remaining < _MINUTE:
         return "less than a minute left"
-    if left < 2 * _HOUR:
-        minutes = round(left / _MINUTE)
+    if remaining < 2 * _HOUR:
+        minutes = round(remaining / _MINUTE)
         return f"about {minutes} minute{'s' if minutes > 1 else ''} left"
-    return f"about {round(left / _HOUR)} hours left"
+    return f"about {round(remaining / _HOUR)} hours left"
 
 
 def _say(text: str) -> None:

@@ -1,4 +1,4 @@
-"""``coco-opt demo``: the main job on a made-up nation, with the truth beside."""
+"""``coco-opt demo``: the main job on a simulated nation, compared with the truth."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from coco_opt.cli.console import TerminalReporter, quoted, write_facts, write_json, write_table
+from coco_opt.cli.console import TerminalReporter, quoted, write_json, write_table, write_values
 from coco_opt.cli.options import Json, Version
 from coco_opt.errors import VerificationError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from coco_opt.files.checked import Check
+    from coco_opt.files.release_checks import Check
     from coco_opt.releases import Estimated
 
 
@@ -23,10 +23,10 @@ def demo(
     json: Json = False,
     version: Version = False,
 ) -> int:
-    """Make three tables, release them, verify, and print the errors; seeded, so NOT PRIVATE."""
+    """Simulate three tables, release them, verify, and print the errors; seeded, so NOT PRIVATE."""
     from coco_opt.compiling import compile_kernels, compiling, missing
 
-    # A first run compiles for ten seconds: what other methods and joint estimation call, a second core, the rest this.
+    # A first run compiles for ten seconds: other methods and joint estimation on a second core, the rest on this one.
     with compiling("group_matching", "joint_l1"):
         from coco_opt.config import load_config
         from coco_opt.groups.kind.demo import demo_truth, write_demo
@@ -37,43 +37,43 @@ def demo(
         folder = Path("releases") / f"demo-{new_run_id()}" if out is None else out
         check_target(folder)
         reporter = TerminalReporter(lines=not json)
-        with reporter.stage("Making a nation of households"):
+        with reporter.stage("Simulating a nation of households"):
             files = write_demo(folder)
         with reporter.stage("Other methods (a first run compiles)"):
             truth = demo_truth(files)
             compile_kernels(missing(["cumulative_rounding"]))
         config = load_config(files.config)
         released = release(config, folder / "release", reporter=reporter, page=render_report, truth=truth)
-    made = released.made
-    assert made is not None  # a new folder holds no earlier release
+    estimate = released.estimate
+    assert estimate is not None  # a new folder holds no earlier release
     checks = verify_release(released.folder)
     passed = all(check.passed for check in checks)
     if json:
         write_json(
             {
-                "status": made.manifest["status"],
-                "spent": made.spent,
+                "status": estimate.manifest["status"],
+                "spent": estimate.spent,
                 "release": str(released.folder),
                 "report": str(released.folder / "report.html"),
                 "verified": passed,
-                "errors": made.errors(),
+                "errors": estimate.errors(),
             }
         )
     else:
-        _write_outcome(made, released.folder, checks, files.config)
+        _write_outcome(estimate, released.folder, checks, files.config)
     if not passed:
         raise VerificationError(f"{released.folder} does not hold what it promises: see coco-opt verify")
     return 0
 
 
-def _write_outcome(made: Estimated, folder: Path, checks: Sequence[Check], config: Path) -> None:
-    rows = [(name, *(f"{value:,.1f}" for value in values)) for name, values in made.errors().items()]
-    title = "Error: people to add or remove, mean over the regions of a level (made data, so the truth is known)"
-    write_table(title, ("method", *made.shown.measurement.asked.levels), rows)
-    held = sum(check.passed for check in checks)
-    write_facts(
+def _write_outcome(estimate: Estimated, folder: Path, checks: Sequence[Check], config: Path) -> None:
+    rows = [(name, *(f"{value:,.1f}" for value in values)) for name, values in estimate.errors().items()]
+    title = "Error: people to add or remove, mean over the regions of a level (simulated data, so the truth is known)"
+    write_table(title, ("method", *estimate.shown.measurement.measurement_plan.levels), rows)
+    passed = sum(check.passed for check in checks)
+    write_values(
         [
-            ("Verified", f"{held} of {len(checks)} checks hold"),
+            ("Verified", f"{passed} of {len(checks)} checks hold"),
             ("Release", folder),
             ("Report", folder / "report.html"),
             ("Config", f"{config}  (change it and run: coco-opt release {quoted(config)})"),

@@ -15,18 +15,18 @@ from coco_opt.errors import InputError, Place
 if TYPE_CHECKING:
     from coco_opt.config import Config
 
-Given = Annotated[
+Measurements = Annotated[
     list[str],
     typer.Argument(
         metavar="MEASUREMENT... [CONFIG]",
         help="The folder of a measurement, or with CONFIG the id of a run; several of the same data are estimated "
-        "together. CONFIG says how to estimate, and where to write; the kind's defaults without.",
+        "together. CONFIG says how to estimate, and where to write; default: the kind's defaults.",
     ),
 ]
 
 
 def estimate(
-    measurements: Given,
+    measurements: Measurements,
     out: Annotated[Path | None, typer.Option("--out", help="The release folder; it must not exist.")] = None,
     executor: Executor = None,
     workers: Workers = None,
@@ -36,7 +36,7 @@ def estimate(
 ) -> int:
     """Make a release of a measurement, under any method and solvers; opens no private table and costs nothing.
 
-    Several measurements of the same data make one release: what each says adds to the others, and so do their costs.
+    Several measurements of the same data make one release: it uses all of them, and their costs add up.
     """
     from coco_opt.releases import estimate as estimate_measurements
     from coco_opt.releases import render_report
@@ -48,24 +48,26 @@ def estimate(
     if out is not None:
         check_target(out)
     engine = engine_of(settings, executor, workers, address)
-    made = estimate_measurements(names, settings, engine=engine, reporter=reporter)
-    write_release(made.save(out, page=render_report, reporter=reporter), made.manifest, json=json, spent=made.spent)
+    release = estimate_measurements(names, settings, engine=engine, reporter=reporter)
+    write_release(
+        release.save(out, page=render_report, reporter=reporter), release.manifest, json=json, spent=release.spent
+    )
     return 0
 
 
-def named(given: list[str]) -> tuple[list[str], Path | None]:
-    """Return the measurements and the configuration that were named: the last is one where it is a file of TOML."""
-    *names, last = given
+def named(arguments: list[str]) -> tuple[list[str], Path | None]:
+    """Return the measurements and the configuration among the arguments: the last, if it is a TOML file."""
+    *names, last = arguments
     path = Path(last)
     if path.suffix != ".toml" and not path.is_file():
-        return given, None
+        return arguments, None
     if not names:
         raise InputError("file-not-found", "is a configuration: name a measurement before it", Place(path.name))
     return names, path
 
 
 def settings_for(measurement: str, config: Path) -> Config:
-    """Read a configuration that estimates a measurement: of a folder, it need not say again what was asked."""
+    """Read a configuration that estimates a measurement; for a folder it need not repeat the queries."""
     from coco_opt.config import load_config
     from coco_opt.files.measurement import read_measurement
     from coco_opt.releases.estimate import find_measurement, read_config

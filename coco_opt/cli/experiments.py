@@ -18,11 +18,11 @@ GROUP = "coco_opt.experiments"
 
 Names = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[NAME]...", help="Names or their beginnings; none means all, heavy ones left out."),
+    typer.Argument(metavar="[NAME]...", help="Names or their beginnings; none means all but heavy ones."),
 ]
-Small = Annotated[bool, typer.Option("--small", help="Made data and few runs: seconds instead of minutes.")]
+Small = Annotated[bool, typer.Option("--small", help="Simulated data and few runs: seconds instead of minutes.")]
 Out = Annotated[Path, typer.Option("--out", help="Folder for tables and figures.")]
-Listing = Annotated[bool, typer.Option("--list", help="List what there is and stop.")]
+Listing = Annotated[bool, typer.Option("--list", help="List the experiments and stop.")]
 
 
 def reproduce(
@@ -33,7 +33,7 @@ def reproduce(
     json: Json = False,
     version: Version = False,
 ) -> int:
-    """Recompute figures and tables of the papers, measured beside published; exit 1 if one is out of bounds."""
+    """Recompute figures and tables of the papers and compare with the published; exit 1 if one is out of bounds."""
     return _run("paper", names or [], small=small, out=out, listing=listing, json=json)
 
 
@@ -45,7 +45,7 @@ def bench(
     json: Json = False,
     version: Version = False,
 ) -> int:
-    """Time kernels and certified solves beside their peers, in one run."""
+    """Time kernels and certified solves against their peers, in one run."""
     chosen = [name if "/" in name or name == "bench" else f"bench/{name}" for name in names or []]
     return _run("bench", chosen, small=small, out=out, listing=listing, json=json)
 
@@ -59,20 +59,20 @@ def find(kind: str) -> list[Any]:
 
 
 def _select(rows: Sequence[Any], names: Sequence[str], *, listing: bool = False) -> list[Any]:
-    """Return the rows that a name or its beginning means, all for no name; ConfigError for a name of none.
+    """Return the rows whose name begins with one of the names, all without names; ConfigError where none does.
 
-    Heavy ones run only by a name that means no other.
+    Heavy ones run only by a name that matches no light one.
     """
     chosen: list[Any] = []
     for name in names or [""]:
-        begun = [row for row in rows if row.name.startswith(name)]
-        if not begun:
-            known = [row.name for row in rows]
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(known)}"
+        matching = [row for row in rows if row.name.startswith(name)]
+        if not matching:
+            all_names = [row.name for row in rows]
+            near = difflib.get_close_matches(name, all_names, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(all_names)}"
             raise ConfigError("", f"no experiment is called {name!r}; {hint}")
-        light = [row for row in begun if listing or not getattr(row, "heavy", False)]
-        chosen += light or begun
+        light = [row for row in matching if listing or not getattr(row, "heavy", False)]
+        chosen += light or matching
     return [row for row in rows if row in chosen]
 
 

@@ -1,4 +1,4 @@
-"""``coco-opt import``: noisy answers that somebody else published, as a measurement to be estimated here."""
+"""``coco-opt import``: noisy measurements that somebody else published, to be estimated here."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from coco_opt.cli.console import TerminalReporter, quoted, write, write_facts, write_json
+from coco_opt.cli.console import TerminalReporter, quoted, write, write_json, write_values
 from coco_opt.cli.options import ConfigFile, Json, Version
 
 
@@ -21,17 +21,17 @@ def import_(
     json: Json = False,
     version: Version = False,
 ) -> int:
-    """Write noisy answers that somebody else published, in the layout of the 2020 Census, as a measurement.
+    """Import noisy measurements that somebody else published in the layout of the 2020 Census.
 
     CONFIG gives the hierarchy, whose names are the geocodes, attributes, groupings and structural zeros; it needs
-    neither records nor [privacy]. What the noise protects is as its publisher states: nothing is measured here, and no
-    ledger is touched.
+    neither records nor [privacy]. The noise protects what its publisher states: nothing is measured here, and no ledger
+    is touched.
     """
     from coco_opt.config import load_config
     from coco_opt.files.measurement import write_measurement
     from coco_opt.releases.manifest import spent_line
     from coco_opt.releases.measure import check_target, kind_of
-    from coco_opt.topdown.kind.foreign import read_noisy_measurements
+    from coco_opt.topdown.kind.noisy_measurement_files import read_noisy_measurements
 
     settings = load_config(config, measures=False)
     check_target(out)
@@ -39,15 +39,15 @@ def import_(
         measurement = read_noisy_measurements(files, settings)
     write_measurement(out, measurement, private=False)
     spent = spent_line(kind_of(settings), settings, measurement)
-    answers = sum(one.stored.size for one in measurement.answers)
+    answers = sum(part.stored.size for part in measurement.answers)
     if json:
         places = {"measurement": str(out), "answers": answers}
         write_json({"status": measurement.status, "spent": spent, **measurement.cost.as_dict(), **places})
         return 0
     write(f"{spent}.")
-    write_facts(
+    write_values(
         [
-            ("Measurement", f"{out}, {answers:,} answers to {len(measurement.answers):,} questions"),
+            ("Measurement", f"{out}, {answers:,} answers to {len(measurement.answers):,} queries"),
             ("Estimate it", f"coco-opt estimate {quoted(out)} {quoted(config)}"),
         ]
     )

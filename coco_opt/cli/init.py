@@ -37,21 +37,21 @@ neighbours = "add_remove"     # or "replace": {replaced}
 directory = "releases"        # public results
 private = "private"           # ledger, measurements and records for your eyes only, mode 0700
 """
-_MOST_FILES = 8  # that are tried in every order
-_DATASET = "the ledger's name of these data: one budget for all that is asked of them"
+_MOST_FILES = 8  # with more, not every order is tried
+_DATASET = "the ledger's name of these data: one budget for all that is measured of them"
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _Header:
-    """A file of the user's, and the names of its columns."""
+    """One of the user's files, and the names of its columns."""
 
     path: Path
     columns: tuple[str, ...]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class _Found:
-    """What a kind of release would make of the files: one for each key of [data], others of no use to it."""
+class _Candidate:
+    """How a kind of release would use the files: one for each key of [data], and rivals for the same keys."""
 
     kind: AnyKind
     files: Mapping[str, _Header]
@@ -65,7 +65,7 @@ class _Found:
 
     @property
     def private(self) -> list[str]:
-        """Return the keys of private files that were found."""
+        """Return the keys of its private files."""
         return [key for key in self.files if key in self.kind.data_model.hidden]
 
     def with_column(self, column: str) -> list[str]:
@@ -73,7 +73,7 @@ class _Found:
         return [header.path.name for header in self.files.values() if column in header.columns]
 
     def uses(self, header: _Header) -> bool:
-        """Tell whether the configuration names a file."""
+        """Return whether the configuration names a file."""
         return any(self.files.get(key) is header for key in self.draft.files)
 
 
@@ -85,20 +85,22 @@ def init(
     out: Annotated[Path, typer.Option("--out", help="Where to write the config.")] = Path("coco-opt.toml"),
     data: Annotated[
         list[str] | None,
-        typer.Option("--data", metavar="KEY=FILE", help="Use a file as this key of [data], where headers do not tell."),
+        typer.Option(
+            "--data", metavar="KEY=FILE", help="Use a file as this key of [data], if its header does not show that."
+        ),
     ] = None,
     kind: Annotated[
-        str | None, typer.Option("--kind", metavar="KIND", help="The kind of release, where headers do not tell.")
+        str | None, typer.Option("--kind", metavar="KIND", help="The kind of release, if headers do not show it.")
     ] = None,
     version: Version = False,
 ) -> int:
-    """Write a commented config for your tables, told apart by their headers alone; overwrites nothing."""
+    """Write a commented config for your tables, recognised by their headers alone; overwrites nothing."""
     if os.path.lexists(out):
         raise InputError("file-exists", "exists already: give another --out", Place(str(out)))
-    named = dict(_named(entry) for entry in data or ())
+    named = dict(_named_file(entry) for entry in data or ())
     headers = [_header(path) for path in files or _tables_here()]
     kinds = _kinds(kind, named)
-    chosen = _chosen(kinds, headers, named)
+    chosen = _best_candidate(kinds, headers, named)
     if not named:
         _check_left(chosen, kinds, headers, strict=bool(files))
     draft = chosen.draft
@@ -115,39 +117,41 @@ def init(
     return 0
 
 
-def _named(entry: str) -> tuple[str, _Header]:
-    key, found, path = entry.partition("=")
-    if not found or not path:
+def _named_file(entry: str) -> tuple[str, _Header]:
+    key, equals, path = entry.partition("=")
+    if not equals or not path:
         raise InputError("bad-option", f"--data {entry}: write --data KEY=FILE, such as --data records=persons.csv")
     return key, _header(Path(path))
 
 
 def _kinds(name: str | None, named: Mapping[str, _Header]) -> list[AnyKind]:
-    """Return the kinds that are meant: the one of a name, or all whose [data] has the keys that are named."""
+    """Return the possible kinds: the one with the name, or all whose [data] has the named keys."""
     from coco_opt.kinds import kind_row, kind_rows
 
     kinds: list[AnyKind] = [row.load() for row in (kind_rows() if name is None else (kind_row(name),))]
-    able = [kind for kind in kinds if set(named) <= set(kind.data_model.model_fields)]
-    if not able:
-        known = "; ".join(f"{kind.name}: {', '.join(kind.draft({}).files)}" for kind in kinds)
-        raise InputError("bad-option", f"no kind of release has [data] with {', '.join(named)}: the keys are {known}")
-    return able
+    matching = [kind for kind in kinds if set(named) <= set(kind.data_model.model_fields)]
+    if not matching:
+        keys = "; ".join(f"{kind.name}: {', '.join(kind.draft({}).files)}" for kind in kinds)
+        raise InputError("bad-option", f"no kind of release has [data] with {', '.join(named)}: the keys are {keys}")
+    return matching
 
 
-def _chosen(kinds: Sequence[AnyKind], headers: Sequence[_Header], named: Mapping[str, _Header]) -> _Found:
-    """Return the kind whose private table is there, else the one that knows most of the files."""
-    found = [_sorted(kind, headers, named) for kind in kinds]
-    sure = [one for one in found if one.private]
-    if not sure and not named:
-        sure = [one for one in (_linked(kind, headers) for kind in kinds) if one is not None]
-    if len(sure) > 1:
-        first, second = (one.files[one.private[0]].path for one in sure[:2])
+def _best_candidate(kinds: Sequence[AnyKind], headers: Sequence[_Header], named: Mapping[str, _Header]) -> _Candidate:
+    """Return the kind whose private table was found, else the one that can use most of the files."""
+    candidates = [_candidate(kind, headers, named) for kind in kinds]
+    certain = [candidate for candidate in candidates if candidate.private]
+    if not certain and not named:
+        certain = [
+            candidate for candidate in (_linked_candidate(kind, headers) for kind in kinds) if candidate is not None
+        ]
+    if len(certain) > 1:
+        first, second = (candidate.files[candidate.private[0]].path for candidate in certain[:2])
         message = (
             f"is a private table, and so is {second.name} for another kind of release: name the files to use, or the "
-            f"kind with --kind: {' or '.join(one.kind.name for one in sure)}"
+            f"kind with --kind: {' or '.join(candidate.kind.name for candidate in certain)}"
         )
         raise InputError("two-tables", message, Place(str(first)))
-    chosen = sure[0] if sure else max(found, key=lambda one: len(one.files))
+    chosen = certain[0] if certain else max(candidates, key=lambda candidate: len(candidate.files))
     for key, rival in chosen.rivals.items():
         message = (
             f"is a table of {key}, and so is {chosen.files[key].path.name}: name the files to use, or what each is "
@@ -157,7 +161,7 @@ def _chosen(kinds: Sequence[AnyKind], headers: Sequence[_Header], named: Mapping
     return chosen
 
 
-def _sorted(kind: AnyKind, headers: Sequence[_Header], named: Mapping[str, _Header]) -> _Found:
+def _candidate(kind: AnyKind, headers: Sequence[_Header], named: Mapping[str, _Header]) -> _Candidate:
     files, rivals = dict(named), {}
     taken = {header.path.resolve() for header in named.values()}
     for header in headers:
@@ -169,38 +173,38 @@ def _sorted(kind: AnyKind, headers: Sequence[_Header], named: Mapping[str, _Head
         if key in files:
             rivals[key] = header
         files.setdefault(key, header)
-    return _Found(kind, files, rivals)
+    return _Candidate(kind, files, rivals)
 
 
-def _linked(kind: AnyKind, headers: Sequence[_Header]) -> _Found | None:
-    """Return the one way in which files of other column names are a kind's tables, told by the columns they share.
+def _linked_candidate(kind: AnyKind, headers: Sequence[_Header]) -> _Candidate | None:
+    """Match files with other column names to a kind's tables by the columns they share, if one way fits.
 
     A table's own id stands first in it, and in the table before it: persons (pid, home), homes (home, area), areas
     (area, state, county).
     """
     ids = kind.data_model.ids
-    ways = []
+    matches = []
     for files in permutations(headers, len(ids)) if 1 < len(ids) <= len(headers) <= _MOST_FILES else ():
-        columns = [one.columns for one in files]
+        columns = [file.columns for file in files]
         linked = all(below[0] in above and above[0] not in below for above, below in pairwise(columns))
-        if linked and all(len(one) > 1 for one in columns):
-            ways.append(files)
-    if len(ways) != 1:
+        if linked and all(len(names) > 1 for names in columns):
+            matches.append(files)
+    if len(matches) != 1:
         return None
-    found = [(key, own, header) for (key, own), header in zip(ids, ways[0], strict=True)]
-    called = {own: header.columns[0] for _, own, header in found if own != header.columns[0]}
-    return _Found(kind, {key: header for key, _, header in found}, {}, called)
+    tables = [(key, own, header) for (key, own), header in zip(ids, matches[0], strict=True)]
+    columns_used = {own: header.columns[0] for _, own, header in tables if own != header.columns[0]}
+    return _Candidate(kind, {key: header for key, _, header in tables}, {}, columns_used)
 
 
-def _check_left(chosen: _Found, kinds: Sequence[AnyKind], headers: Sequence[_Header], *, strict: bool) -> None:
-    """Refuse files that go unused: all with ``strict``, else those that some release could use."""
+def _check_left(chosen: _Candidate, kinds: Sequence[AnyKind], headers: Sequence[_Header], *, strict: bool) -> None:
+    """Refuse unused files: all of them with ``strict``, else those that some release could use."""
     for header in headers:
         if chosen.uses(header):
             continue
         keys = [key for key in (kind.file_key(header.columns) for kind in kinds) if key is not None]
         if not keys and strict:
-            known = " | ".join(dict.fromkeys(note for kind in kinds for note in kind.draft({}).files.values()))
-            raise InputError("no-header", f"has none of the headers {known}", Place(str(header.path)))
+            expected = " | ".join(dict.fromkeys(note for kind in kinds for note in kind.draft({}).files.values()))
+            raise InputError("no-header", f"has none of the headers {expected}", Place(str(header.path)))
         if keys:
             others = ", ".join(chosen.draft.files)
             message = f"is a table of {keys[0]}, which does not go with {others}: name the files to use"
@@ -228,30 +232,30 @@ def _header(path: Path) -> _Header:
     return _Header(path, header(path))
 
 
-def _text_of(found: _Found, draft: Draft, out: Path) -> str:
+def _text_of(candidate: _Candidate, draft: Draft, out: Path) -> str:
     """Return the configuration; names of tables that were not found are left to fill in."""
     lines = []
     for key, note in draft.files.items():
-        header = found.files.get(key)
+        header = candidate.files.get(key)
         name, missing = (f"{key}.csv", " (NOT FOUND: fill in)") if header is None else (_relative(header.path, out), "")
         lines.append(_line(key, name, note + missing))
-    private = [found.files[key].path.stem for key in draft.files if key in found.private]
+    private = [candidate.files[key].path.stem for key in draft.files if key in candidate.private]
     dataset = private[0].strip() if private and private[0].isprintable() else ""
     return _CONFIG.format(
         name=out.name,
-        data="\n".join((*lines, *_columns(found), *draft.data)),
+        data="\n".join((*lines, *_columns(candidate), *draft.data)),
         dataset=_line("dataset", dataset or "data", _DATASET),
         replaced=draft.replaced,
         section=draft.section,
     )
 
 
-def _columns(found: _Found) -> list[str]:
-    """Return the line that says what columns are called in the files, where that differs."""
-    if not found.columns:
+def _columns(candidate: _Candidate) -> list[str]:
+    """Return the line with the files' own names of columns, where these differ."""
+    if not candidate.columns:
         return []
-    names = ", ".join(f"{own} = {json.dumps(name, ensure_ascii=False)}" for own, name in found.columns.items())
-    return [f"columns = {{ {names} }}   # told by the columns that the files share: check them"]
+    names = ", ".join(f"{own} = {json.dumps(name, ensure_ascii=False)}" for own, name in candidate.columns.items())
+    return [f"columns = {{ {names} }}   # inferred from the columns that the files share: check them"]
 
 
 def _line(key: str, value: str, note: str) -> str:

@@ -1,4 +1,4 @@
-"""``coco-opt ledger``: what was spent, on what, when, and what is kept of it."""
+"""``coco-opt ledger``: what was spent, on what and when, and which measurements are stored."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from coco_opt.config import Config
     from coco_opt.privacy.ledger_chain import Books, Entry
     from coco_opt.releases.guarantee import Together
-    from coco_opt.releases.kept import KnownRun
+    from coco_opt.releases.stored_runs import StoredRun
 
 _DIGITS = 12  # of a digest, in a table
 _SHOWN = 4  # digits of a guarantee, rounded up
@@ -36,17 +36,17 @@ def ledger(
     ] = None,
     forget_before: Annotated[
         str | None,
-        typer.Option("--forget-before", metavar="DATE", help="The same of all that finished runs began before a day."),
+        typer.Option("--forget-before", metavar="DATE", help="The same for all finished runs that began before a day."),
     ] = None,
     json: Json = False,
     version: Version = False,
 ) -> int:
-    """Show what the budget ledger of a configuration says, and check its chain. Exit 1 if it is broken."""
+    """Show the budget ledger of a configuration, and check its chain. Exit 1 if it is broken."""
     from coco_opt.config import load_config
-    from coco_opt.releases import kept
+    from coco_opt.releases import stored_runs
     from coco_opt.releases.guarantee import together
-    from coco_opt.releases.kept import abandon_run, forget_run, known_runs
     from coco_opt.releases.runs import ledger_of
+    from coco_opt.releases.stored_runs import abandon_run, forget_run, runs_of_ledger
 
     settings = load_config(config)
     if grant is not None:
@@ -56,19 +56,19 @@ def ledger(
     if forget is not None:
         forget_run(settings, forget)
     if forget_before is not None:
-        kept.forget_before(settings, _day(forget_before))
+        stored_runs.forget_before(settings, _day(forget_before))
     book = ledger_of(settings)
     entries = book.entries()
     broken, books = "", book.chain()
     try:
         for entry in entries:
             books.add(entry)
-        book.whole(books, entries)
+        book.check_witnesses(books, entries)
     except BudgetError as error:
         broken = str(error)
-    runs = () if broken else known_runs(settings)
-    found = [together(account, runs) for account in books.accounts.values()] if not broken else []
-    guarantees = {one.account.dataset: one for one in found if one is not None}
+    runs = () if broken else runs_of_ledger(settings)
+    combined = [together(account, runs) for account in books.accounts.values()] if not broken else []
+    guarantees = {guarantee.account.dataset: guarantee for guarantee in combined if guarantee is not None}
     if json:
         write_json(_as_json(books, entries, runs, guarantees, broken))
     else:
@@ -104,7 +104,7 @@ def _grant(config: Config, amount: str) -> None:
 
 
 def _as_json(
-    books: Books, entries: Sequence[Entry], runs: Sequence[KnownRun], guarantees: Mapping[str, Together], broken: str
+    books: Books, entries: Sequence[Entry], runs: Sequence[StoredRun], guarantees: Mapping[str, Together], broken: str
 ) -> dict[str, Any]:
     accounts = [
         {
@@ -113,7 +113,7 @@ def _as_json(
             "neighbours": account.neighbours,
             "total": str(account.total),
             "spent": str(account.spent),
-            "left": str(account.left),
+            "left": str(account.remaining),
             "together": _together_dict(guarantees.get(account.dataset)),
         }
         for account in books.accounts.values()
@@ -122,47 +122,47 @@ def _as_json(
         "verified": not broken,
         "head": books.head,
         "accounts": accounts,
-        "runs": [_run_dict(known) for known in runs],
+        "runs": [_run_dict(stored) for stored in runs],
         "entries": [entry.as_dict() for entry in entries],
     }
 
 
-def _together_dict(found: Together | None) -> dict[str, Any] | None:
-    """Return what all runs of an account guarantee: epsilon by delta, and how that was found."""
-    if found is None:
+def _together_dict(guarantee: Together | None) -> dict[str, Any] | None:
+    """Return what all runs of an account guarantee: epsilon by delta, and how it was computed."""
+    if guarantee is None:
         return None
-    by = "sum" if found.guaranteed.loss is None else "loss_distributions"
-    curve = {str(delta): str(epsilon) for delta, epsilon in found.guaranteed.curve()}
-    return {"composition": by, "curve": curve, "unknown_runs": list(found.unknown)}
+    by = "sum" if guarantee.guaranteed.loss is None else "loss_distributions"
+    curve = {str(delta): str(epsilon) for delta, epsilon in guarantee.guaranteed.curve()}
+    return {"composition": by, "curve": curve, "unknown_runs": list(guarantee.unknown)}
 
 
-def _together_line(found: Together) -> str:
-    """Return the same in a line."""
+def _together_line(guarantee: Together) -> str:
+    """Return the same as one line."""
     from coco_opt.privacy.cost import DELTA
-    from coco_opt.privacy.directed import round_above
+    from coco_opt.privacy.directed_rounding import round_above
 
-    account = found.account
-    both = (found.guaranteed, found.by_sum)
-    epsilon, by_sum = (f"{float(round_above(one.epsilon(DELTA), _SHOWN)):g}" for one in both)
+    account = guarantee.account
+    compositions = (guarantee.guaranteed, guarantee.by_sum)
+    epsilon, by_sum = (f"{float(round_above(composition.epsilon(DELTA), _SHOWN)):g}" for composition in compositions)
     start = f"All that was spent on {account.dataset!r} keeps epsilon <= {epsilon} at delta = {DELTA}"
-    if found.unknown:
-        return f"{start}, by the sum alone: what run {found.unknown[0]} asked is not kept"
-    if found.guaranteed.loss is None:
-        return f"{start}, by the sum alone: its questions are too many to compose"
+    if guarantee.unknown:
+        return f"{start}, by the sum alone: the queries of run {guarantee.unknown[0]} are not stored"
+    if guarantee.guaranteed.loss is None:
+        return f"{start}, by the sum alone: its queries are too many to compose"
     return (
-        f"{start} where no question was chosen by earlier answers: their privacy loss distributions composed. "
+        f"{start} where no query was chosen by earlier answers: their privacy loss distributions composed. "
         f"The sum says {by_sum}, also where some were"
     )
 
 
-def _run_dict(known: KnownRun) -> dict[str, Any]:
-    """Return how far a run got and whether its measurement can be estimated; a seeded one paid nothing."""
-    run, folder = known.run, known.folder
+def _run_dict(stored: StoredRun) -> dict[str, Any]:
+    """Return the state of a run and whether its measurement can be estimated; a seeded run paid nothing."""
+    run, folder = stored.run, stored.folder
     paid = {"dataset": None, "state": "NOT PRIVATE", "unit": None, "amount": None}
     if run is not None:
         paid = {"dataset": run.charge.dataset, "state": run.state, "unit": run.charge.unit, "amount": str(run.cost)}
     return {
-        "run": known.name,
+        "run": stored.name,
         **paid,
         "estimable": folder is not None,
         "measurement": None if folder is None else str(folder),
@@ -170,21 +170,21 @@ def _run_dict(known: KnownRun) -> dict[str, Any]:
 
 
 def _write_tables(
-    books: Books, entries: Sequence[Entry], runs: Sequence[KnownRun], guarantees: Mapping[str, Together]
+    books: Books, entries: Sequence[Entry], runs: Sequence[StoredRun], guarantees: Mapping[str, Together]
 ) -> None:
     accounts = [
         (
             account.dataset,
             account.unit,
             account.neighbours,
-            *map(fraction, (account.total, account.spent, account.left)),
+            *map(fraction, (account.total, account.spent, account.remaining)),
         )
         for account in books.accounts.values()
     ]
     write_table("Budgets", ("dataset", "unit", "neighbours", "total", "spent", "left"), accounts, numeric=3)
-    for found in guarantees.values():
-        write(_together_line(found))
-    kept = [
+    for guarantee in guarantees.values():
+        write(_together_line(guarantee))
+    run_rows = [
         (
             row["run"],
             row["dataset"] or "-",
@@ -194,7 +194,9 @@ def _write_tables(
         )
         for row in map(_run_dict, runs)
     ]
-    write_table("Runs", ("run", "dataset", "state", "paid", "measurement, to be estimated for free"), kept, numeric=5)
+    write_table(
+        "Runs", ("run", "dataset", "state", "paid", "measurement, to be estimated for free"), run_rows, numeric=5
+    )
     rows = [
         (
             str(entry.sequence),

@@ -1,4 +1,4 @@
-"""``coco-opt measure``: the one step that costs privacy; what it seals can be estimated as often as wanted."""
+"""``coco-opt measure``: the only step that costs privacy; estimate its sealed measurement as often as wanted."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from coco_opt.cli.console import TerminalReporter, quoted, write, write_facts, write_json
+from coco_opt.cli.console import TerminalReporter, quoted, write, write_json, write_values
 from coco_opt.cli.options import ConfigFile, Json, Version
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ def measure(
         Path | None, typer.Option("--publish", metavar="DIR", help="Write the measurement to a new folder too.")
     ] = None,
     again: Annotated[
-        bool, typer.Option("--again", help="Pay and draw anew, though these questions were measured already.")
+        bool, typer.Option("--again", help="Pay and draw anew, though these queries were measured already.")
     ] = False,
     renamed: Annotated[
         bool,
@@ -53,10 +53,10 @@ def measure(
         )
         return 0
     write(f"{spent}.")
-    facts = [("Run", f"{measured.run}, {payment(measured)}"), ("Measurement", str(measured.folder))]
+    values = [("Run", f"{measured.run}, {payment(measured)}"), ("Measurement", str(measured.folder))]
     published = [] if publish is None else [("Published", str(publish))]
     estimate = f"coco-opt estimate {measured.run} {quoted(config)}   (as often as wanted, under any method: free)"
-    write_facts([*facts, *published, ("Estimate it", estimate)])
+    write_values([*values, *published, ("Estimate it", estimate)])
     return 0
 
 

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from coco_opt.config import Config, EngineConfig
 
 
-def _print_version(asked: bool) -> None:
-    if asked:
+def _print_version(requested: bool) -> None:
+    if requested:
         write(f"coco-opt {__version__}")
         raise typer.Exit
 
@@ -27,9 +27,11 @@ Version = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table; errors too.")]
 Executor = Annotated[
     str | None,
-    typer.Option("--executor", help="Who runs the tasks of the estimation, in place of engine.executor."),
+    typer.Option("--executor", help="What runs the tasks of the estimation, in place of engine.executor."),
 ]
-Workers = Annotated[int | None, typer.Option("--workers", help="How many work side by side, for engine.workers.")]
+Workers = Annotated[
+    int | None, typer.Option("--workers", help="How many work in parallel, in place of engine.workers.")
+]
 Address = Annotated[
     str | None, typer.Option("--address", help='The scheduler of a running cluster, for --executor dask: "tcp://...".')
 ]
@@ -39,14 +41,14 @@ ConfigFile = Annotated[Path, typer.Argument(metavar="CONFIG", help="The configur
 def engine_of(
     config: Config | None, executor: str | None, workers: int | None, address: str | None
 ) -> EngineConfig | None:
-    """Return [engine] as the command line has it; None where neither it nor a configuration says anything.
+    """Return [engine] with the options of the command line; None where there are none.
 
-    Another executor leaves behind the keys of the one before it. Raises ConfigError.
+    Another executor drops the keys of the configured one. Raises ConfigError.
     """
     from coco_opt.config import EngineConfig, engine_with
 
-    given = {"executor": executor, "workers": workers, "address": address}
-    stated = {name: value for name, value in given.items() if value is not None}
+    options = {"executor": executor, "workers": workers, "address": address}
+    stated = {name: value for name, value in options.items() if value is not None}
     base = EngineConfig() if config is None else config.engine
     if executor is not None and executor != base.executor:
         base = EngineConfig(workers=base.workers)

@@ -1,4 +1,4 @@
-"""``coco-opt plan``: what a release will cost and how far off it will be, before anything is spent."""
+"""``coco-opt plan``: the cost and the expected errors of a release, before anything is spent."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ from coco_opt.cli.console import (
     TerminalReporter,
     figure,
     fraction,
+    quoted,
     size,
     write,
-    write_facts,
     write_json,
     write_table,
+    write_values,
 )
 from coco_opt.cli.options import ConfigFile, Json, Version
 
 if TYPE_CHECKING:
     from coco_opt.privacy import Cost
     from coco_opt.releases import PlanForecast
-    from coco_opt.releases.kind import Expense
+    from coco_opt.releases.kind import ResourceCost
 
 _HEADER = ("level", "regions", "query", "answers", "cost", "noise")
 
@@ -40,51 +41,47 @@ def plan(
         int | None,
         typer.Option("--rows", metavar="N", min=0, help="Rows of the private table, which stays closed: for the time."),
     ] = None,
-    optimise: Annotated[
-        bool, typer.Option("--optimise", help="Search better questions, split and method: minutes, with their lines.")
-    ] = False,
     json: Json = False,
     version: Version = False,
 ) -> int:
-    """Predict cost, errors, time and memory from public facts; spends nothing."""
+    """Predict cost, errors, time and memory from public inputs; spends nothing."""
     from coco_opt.config import load_config
     from coco_opt.releases import forecast
 
     reporter = TerminalReporter(lines=not json)
-    found = forecast(load_config(config), like, runs=runs, rows=rows, optimise=optimise, reporter=reporter)
+    result = forecast(load_config(config), like, runs=runs, rows=rows, reporter=reporter)
     if json:
-        write_json(found.as_dict())
+        write_json(result.as_dict())
     else:
-        _write_tables(found)
+        _write_tables(result)
+        seeded = result.plan.config.privacy.noise == "seeded"
+        cost = "pays nothing, since its noise is seeded," if seeded else f"pays {_cost(result.cost)}"
+        write(f"Next: coco-opt release {quoted(config)}  {cost} and makes the release.")
     return 0
 
 
-def _write_tables(found: PlanForecast) -> None:
+def _write_tables(result: PlanForecast) -> None:
     rows = [
         (row.level, f"{row.regions:,}", row.query, f"{row.answers:,}", _cost(row.cost), row.noise)
-        for row in found.questions
+        for row in result.queries
     ]
-    write_table("Questions", _HEADER, rows, numeric=6)
-    predicted = found.predicted
+    write_table("Queries", _HEADER, rows, numeric=6)
+    predicted = result.predicted
     for table in predicted.tables:
         write_table(table.title, table.header, table.rows, numeric=table.numeric)
-    memory = "" if found.memory is None else f"about {size(found.memory)}; "
-    write_facts(
+    memory = "" if result.memory is None else f"about {size(result.memory)}; "
+    write_values(
         [
-            ("Cost", f"{_cost(found.cost)}; {found.meaning}"),
+            ("Cost", f"{_cost(result.cost)}; {result.meaning}"),
             *predicted.notes,
-            *([("Time", _time(found.seconds, found.stages))] if found.seconds is not None and found.stages else []),
-            ("Memory", f"{memory}the measurement, before compression, {size(found.sealed)}"),
+            *([("Time", _time(result.seconds, result.stages))] if result.seconds is not None and result.stages else []),
+            ("Memory", f"{memory}the measurement, before compression, {size(result.sealed)}"),
         ]
     )
-    if predicted.lines:
-        write("Lines of a better configuration:")
-        for line in predicted.lines:
-            write(f"    {line}")
-    write("Nothing was spent, and only public facts were read.")
+    write("Nothing was spent, and only public inputs were read.")
 
 
-def _time(seconds: float, stages: Mapping[str, Expense]) -> str:
+def _time(seconds: float, stages: Mapping[str, ResourceCost]) -> str:
     """Return the seconds of a release, stage by stage."""
     each = ", ".join(f"{name} {figure(stage.seconds)}" for name, stage in stages.items())
     return f"about {figure(seconds)} s of this machine's cores ({os.cpu_count()}, idle), once compiled: {each}"

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from coco_opt.cli.console import TerminalReporter, figure, quoted, write_facts, write_json, write_table
+from coco_opt.cli.console import TerminalReporter, figure, quoted, write_json, write_table, write_values
 from coco_opt.cli.options import Address, ConfigFile, Executor, Json, Version, Workers, engine_of
 
 
@@ -33,21 +33,21 @@ def release(
     if engine is not None:
         settings = replace(settings, engine=engine)
     outcome = make_release(settings, out, reporter=reporter, page=render_report)
-    facts: dict[str, Any] = {"run": outcome.run, "paid": outcome.paid}
+    entries: dict[str, Any] = {"run": outcome.run, "paid": outcome.paid}
     if outcome.record is not None:
-        facts["private_record"] = str(outcome.record)
-    if outcome.made is not None:
-        facts["spent"] = outcome.made.spent
-    write_release(outcome.folder, outcome.manifest, json=json, **facts)
+        entries["private_record"] = str(outcome.record)
+    if outcome.estimate is not None:
+        entries["spent"] = outcome.estimate.spent
+    write_release(outcome.folder, outcome.manifest, json=json, **entries)
     return 0
 
 
-def write_release(folder: Path, manifest: Mapping[str, Any], *, json: bool, **facts: Any) -> None:
-    """Print where a release lies and how well its problems were solved; ``facts`` are entries of the JSON beside."""
+def write_release(folder: Path, manifest: Mapping[str, Any], *, json: bool, **entries: Any) -> None:
+    """Print where a release lies and how well its problems were solved; ``entries`` are further entries of the JSON."""
     report = folder / "report.html"
     if json:
         places = {"release": str(folder), "report": str(report)}
-        write_json({"status": manifest["status"], **places, **facts, "solvers": manifest["solvers"]})
+        write_json({"status": manifest["status"], **places, **entries, "solvers": manifest["solvers"]})
         return
     rows = [
         (problem, row["solver"], f"{row['solves']:,}", *map(figure, worst), note)
@@ -57,21 +57,21 @@ def write_release(folder: Path, manifest: Mapping[str, Any], *, json: bool, **fa
     ]
     header = ("problem", "solver", "solved", "worst gap", "relative", "worst violation", "note")
     write_table("Solvers", header, rows, numeric=2)
-    record = facts.get("private_record")
-    write_facts(
+    record = entries.get("private_record")
+    write_values(
         [
             ("Release", folder),
             ("Report", report),
-            *_unused(manifest),
+            *_unused_solvers(manifest),
             *([("Private record", record)] if record else []),
             ("Check it with", f"coco-opt verify {quoted(folder)}"),
         ]
     )
 
 
-def _unused(manifest: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the solvers chosen for problems that this release had none of, as a fact; none where all were used."""
-    chosen = [key for key, one in manifest["config"].get("solvers", {}).items() if isinstance(one, Mapping)]
+def _unused_solvers(manifest: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return a line on the solvers chosen for problems that this release did not have; none where all were used."""
+    chosen = [key for key, choice in manifest["config"].get("solvers", {}).items() if isinstance(choice, Mapping)]
     unused = [key for key in chosen if key not in manifest["solvers"]]
     if not unused:
         return []
@@ -79,7 +79,7 @@ def _unused(manifest: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _fallbacks(row: Mapping[str, Any]) -> str:
-    """Return where another solver had to answer."""
+    """Return where another solver answered instead."""
     return "; ".join(
         f"{entry['answered_by']} answered {entry['times']:,} ({entry['reason']})" for entry in row.get("fallbacks", ())
     )

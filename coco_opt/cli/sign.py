@@ -1,4 +1,4 @@
-"""``coco-opt sign``: an office's signature beside a release or a published measurement."""
+"""``coco-opt sign``: an office's signature next to a release or a published measurement."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from coco_opt.cli.console import quoted, write_facts, write_json
+from coco_opt.cli.console import quoted, write_json, write_values
 from coco_opt.cli.options import Json, Version
 from coco_opt.errors import VerificationError
 
@@ -31,5 +31,5 @@ def sign(
         write_json({"signature": str(signature)})
         return 0
     check = f"coco-opt verify {quoted(folder)} --signed-by PUBLIC"
-    write_facts([("Signature", signature), ("Check it with", check)])
+    write_values([("Signature", signature), ("Check it with", check)])
     return 0

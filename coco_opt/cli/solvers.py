@@ -1,4 +1,4 @@
-"""``coco-opt solvers``: which solver can answer which problem, and how to install the rest."""
+"""``coco-opt solvers``: which solver can solve which problem, and how to install the rest."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ def _problems(backend: Backend) -> dict[str, str | None]:
     from coco_opt.problems import PROBLEMS
     from coco_opt.registry import built_in
 
-    found: dict[str, str | None] = {}
+    marks: dict[str, str | None] = {}
     for kind, problem in PROBLEMS.items():
-        able = [row for row in built_in() if row.claims(problem) and row.installed]
+        installed = [row for row in built_in() if row.claims(problem) and row.installed]
         if not backend.claims(problem):
-            found[kind] = None
-        elif able and able[0].name == backend.name:
-            found[kind] = "auto"
+            marks[kind] = None
+        elif installed and installed[0].name == backend.name:
+            marks[kind] = "auto"
         else:
-            found[kind] = "exact" if backend.honours_ties else "yes"
-    return found
+            marks[kind] = "exact" if backend.honours_ties else "yes"
+    return marks

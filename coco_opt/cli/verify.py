@@ -1,4 +1,4 @@
-"""``coco-opt verify``: does a release folder hold what its manifest promises."""
+"""``coco-opt verify``: check that a release folder holds what its manifest promises."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from coco_opt.cli.options import Json, Version
 from coco_opt.errors import InputError, Place, VerificationError
 
 if TYPE_CHECKING:
-    from coco_opt.files.checked import Check
+    from coco_opt.files.release_checks import Check
 
 
 def verify(
@@ -26,12 +26,12 @@ def verify(
     ] = None,
     signed_by: Annotated[
         Path | None,
-        typer.Option("--signed-by", metavar="PUBLIC", help="Also ask for a signature with this Ed25519 key (PEM)."),
+        typer.Option("--signed-by", metavar="PUBLIC", help="Also require a signature with this Ed25519 key (PEM)."),
     ] = None,
     earlier: Annotated[
         list[Path] | None,
         typer.Option(
-            "--earlier", metavar="DIR", help="Where a release lies that this one agrees with, if not beside it."
+            "--earlier", metavar="DIR", help="Where a release lies that this one agrees with, if not next to it."
         ),
     ] = None,
     json: Json = False,

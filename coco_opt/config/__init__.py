@@ -1,6 +1,6 @@
 """The configuration of a release: TOML in, checked and immutable values out.
 
-Every mistake is reported at once, one line each, with its dotted key and, for a misspelt key or name, the nearest
+All mistakes are reported together, one line each, with the dotted key and, for a misspelt key or name, the nearest
 valid one. Paths are relative to the config file. A kind of release brings the models of its own sections.
 """
 

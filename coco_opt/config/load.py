@@ -15,20 +15,21 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from coco_opt.config.model import Config
-from coco_opt.config.sections import SOLVERS_MODEL, EngineConfig, OutputConfig, PrivacyConfig
+from coco_opt.config.sections import AUTO, SOLVERS_MODEL, AutoSection, EngineConfig, OutputConfig, PrivacyConfig
 from coco_opt.config.values import KeyedError
 from coco_opt.errors import ConfigError
 from coco_opt.kinds import KindRow, kind_rows
 
 _SHARED: dict[str, type[BaseModel]] = {
     "privacy": PrivacyConfig,
+    "auto": AutoSection,
     "solvers": SOLVERS_MODEL,
     "engine": EngineConfig,
     "output": OutputConfig,
 }
 _REQUIRED = ("data", "privacy")
 _DEEP_KEY = re.compile(r"""^[ \t\[]*(?:[\w"'-]+[ \t]*\.[ \t]*){40}""", re.MULTILINE)
-"""A key of so many parts that the parser, whose time grows with their square, would take minutes."""
+"""A key of so many parts that the parser would take minutes: its time grows with the square of their number."""
 
 Mistakes = list[tuple[str, str]]
 
@@ -36,8 +37,8 @@ Mistakes = list[tuple[str, str]]
 def load_config(path: str | Path, like: Config | None = None, *, measures: bool = True) -> Config:
     """Read the TOML config of a release of any kind; raise ConfigError with one line for every mistake.
 
-    ``like`` stands for [data] or [privacy] where the file leaves one out, and then for keys of the kind's own. Where
-    nothing is measured (not ``measures``, or ``like``), private tables and what is asked of them may be left out,
+    ``like`` supplies [data] or [privacy] where the file leaves one out, and then keys of the kind's own section too.
+    Where nothing is measured (not ``measures``, or ``like``), private tables and their queries may be left out, and
     without ``like`` also [privacy].
     """
     path = Path(path)
@@ -70,8 +71,13 @@ def parse_config(
         like = None
     if like is not None:
         _check_section(raw, like, file)
-        own = raw.get(like.section, {})
-        raw = {**raw, like.section: {**like.stated(like.section), **own} if isinstance(own, Mapping) else own}
+        section_keys = raw.get(like.section, {})
+        raw = {
+            **raw,
+            like.section: {**like.explicit_keys(like.section), **section_keys}
+            if isinstance(section_keys, Mapping)
+            else section_keys,
+        }
     row = _kind_of(raw, file)
     kind = row.load()
     models = {"data": kind.data_model, **_SHARED, row.section: kind.section_model}
@@ -96,13 +102,18 @@ def parse_config(
             entries = error.errors(include_url=False)
             mistakes += [_explain(dict(entry), name, models) for entry in entries]
     if mistakes:
-        raise _together(mistakes, file)
+        raise _joined_error(mistakes, file)
+    privacy: PrivacyConfig = values["privacy"]
+    if privacy.split == AUTO and not kind.section_model.chooses_split:
+        privacy = privacy.model_copy(update={"split": "uniform"})
+        privacy.__pydantic_fields_set__.discard("split")
     return Config(
         name=Path(file).stem if file else "release",
         kind=row.name,
         section=row.section,
         data=values["data"],
-        privacy=values["privacy"],
+        privacy=privacy,
+        auto=values["auto"],
         method=values[row.section],
         solvers=values["solvers"],
         engine=values["engine"],
@@ -127,13 +138,13 @@ def configure(
     if base is None:
         config = parse_config(sections, folder)
     else:
-        others = [row.section for row in kind_rows() if row.name != base.kind]
-        for other in set(others) & set(sections):
-            raise ConfigError(other, f"this is a configuration of [{base.section}]: make a new one")
-        stated = {section: base.stated(section) for section in ("data", "privacy", base.section, *_SHARED)}
-        stated["output"] = dict(base.output)  # its defaults too: they lie beside the file of the base
+        foreign_sections = [row.section for row in kind_rows() if row.name != base.kind]
+        for foreign in set(foreign_sections) & set(sections):
+            raise ConfigError(foreign, f"this is a configuration of [{base.section}]: make a new one")
+        current = {section: base.explicit_keys(section) for section in ("data", "privacy", base.section, *_SHARED)}
+        current["output"] = dict(base.output)  # its defaults too: these folders lie next to the file of the base
         merged = {
-            section: {**stated.get(section, {}), **sections.get(section, {})} for section in {**stated, **sections}
+            section: {**current.get(section, {}), **sections.get(section, {})} for section in {**current, **sections}
         }
         config = replace(parse_config(merged, folder), name=base.name, file=base.file)
     return config if name is None else replace(config, name=name)
@@ -147,11 +158,11 @@ def engine_with(engine: EngineConfig, keys: Mapping[str, Any], folder: str | Pat
         return EngineConfig.model_validate({**stated, **keys}, context={"folder": Path(folder)})
     except ValidationError as error:
         mistakes = [_explain(dict(entry), "engine", _SHARED) for entry in error.errors(include_url=False)]
-    raise _together(mistakes, None)
+    raise _joined_error(mistakes, None)
 
 
 def _check_section(raw: Mapping[str, Any], like: Config, file: str | None) -> None:
-    """Raise ConfigError where a file without [data] or [privacy] is of another kind than what stands for them."""
+    """Raise ConfigError where a file without [data] or [privacy] is of another kind than ``like``."""
     for row in kind_rows():
         if row.section in raw and row.name != like.kind:
             message = f"the measurement is of the kind {like.kind!r}: use a [{like.section}] section"
@@ -166,10 +177,10 @@ def _kind_of(raw: Mapping[str, Any], file: str | None) -> KindRow:
         names = ", ".join(f"[{row.section}]" for row in stated)
         raise ConfigError(stated[1].section, f"a file releases one kind of data, and it has {names}", file)
     if not stated:
-        known = "; ".join(f"[{row.section}]: {row.summary}" for row in rows)
+        sections = "; ".join(f"[{row.section}]: {row.summary}" for row in rows)
         near = [match for name in raw for match in difflib.get_close_matches(name, [row.section for row in rows], n=1)]
         hint = f"did you mean [{near[0]}]? " if near else ""
-        raise ConfigError("", f"no section says what is released. {hint}There are {known}", file)
+        raise ConfigError("", f"no section says what is released. {hint}There are {sections}", file)
     return stated[0]
 
 
@@ -179,14 +190,14 @@ def _parse_toml(text: str, file: str | None) -> dict[str, Any]:
         raise ConfigError("", "is not valid TOML: a key is nested too deeply", file)
     try:
         return tomllib.loads(text)
-    except ValueError as error:  # tomllib's own errors, and numbers of thousands of digits
+    except ValueError as error:  # tomllib's own errors, and numbers with thousands of digits
         reason = str(error)
     except RecursionError:
         reason = "it is nested too deeply"
     raise ConfigError("", f"is not valid TOML: {reason}", file)
 
 
-def _together(mistakes: Mistakes, file: str | None) -> ConfigError:
+def _joined_error(mistakes: Mistakes, file: str | None) -> ConfigError:
     lines = [str(ConfigError(key, message, file)) for key, message in mistakes[1:]]
     first_key, first = mistakes[0]
     return ConfigError(first_key, "\n".join([first, *lines]), file)
@@ -216,7 +227,9 @@ def _explain(entry: dict[str, Any], section: str, models: Mapping[str, type[Base
 
 def _unknown_key(section: str, where: tuple[Any, ...], models: Mapping[str, type[BaseModel]]) -> str:
     name, valid = str(where[-1]), list(_model_at(models[section], where[:-1]).model_fields)
-    elsewhere = [other for other, model in models.items() if other != section and name in model.model_fields]
+    elsewhere = [
+        section_name for section_name, model in models.items() if section_name != section and name in model.model_fields
+    ]
     if elsewhere:
         return f"unknown key; {name!r} belongs in [{elsewhere[0]}]"
     near = difflib.get_close_matches(name, valid, n=1, cutoff=0.5)

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
-from coco_opt.config.sections import EngineConfig, OutputConfig, PrivacyConfig, Section, SolversConfig
+from coco_opt.config.sections import (
+    AUTO,
+    AutoSection,
+    EngineConfig,
+    OutputConfig,
+    PrivacyConfig,
+    Section,
+    SolversConfig,
+)
 from coco_opt.config.values import SolverChoice
 from coco_opt.errors import ConfigError
 from coco_opt.files.inputs import Frame
@@ -35,34 +43,35 @@ class Config:
     solvers: SolversConfig
     engine: EngineConfig
     output: OutputConfig
+    auto: AutoSection = field(default_factory=AutoSection)
     file: str | None = None
 
     def error(self, key: str, message: str) -> ConfigError:
         """Return the error of a key of this configuration, ``section.key``."""
         return ConfigError(key, message, self.file)
 
-    def stated(self, section: str) -> dict[str, Any]:
-        """Return the keys of a section that were given, with their values as they were read."""
+    def explicit_keys(self, section: str) -> dict[str, Any]:
+        """Return the keys of a section that were set explicitly, with their values as read."""
         model: BaseModel = self.method if section == self.section else getattr(self, section)
         return {name: getattr(model, name) for name in type(model).model_fields if name in model.model_fields_set}
 
     def levels_cost(self, levels: int) -> tuple[Cost, ...]:
         """Return the cost of each level, root first; ConfigError where the split has another number of levels.
 
-        "leaves" spends everything on the last level, "uniform" the same on each.
+        "leaves" spends everything on the last level, "uniform" the same on each, as does what is not chosen yet.
         """
         split, cost = self.privacy.split, self.privacy.cost
-        if split == "uniform":
+        if split == "uniform" or split == AUTO:
             return (cost * Fraction(1, levels),) * levels
         if split == "leaves":
             return (*(cost * 0,) * (levels - 1), cost)
-        return tuple(cost * share for share in self._listed(split, levels, "privacy.split"))
+        return tuple(cost * share for share in self._checked_list(split, levels, "privacy.split"))
 
     def per_level(self, values: T | tuple[T, ...], levels: int, key: str) -> tuple[T, ...]:
         """Return one value a level, root first, of a key that holds one for all or a list of them."""
-        return self._listed(values, levels, key) if isinstance(values, tuple) else (values,) * levels
+        return self._checked_list(values, levels, key) if isinstance(values, tuple) else (values,) * levels
 
-    def _listed(self, values: tuple[T, ...], levels: int, key: str) -> tuple[T, ...]:
+    def _checked_list(self, values: tuple[T, ...], levels: int, key: str) -> tuple[T, ...]:
         if len(values) != levels:
             raise self.error(key, f"has {len(values)} entries, but the hierarchy has {levels} levels")
         return values
@@ -75,8 +84,8 @@ class Config:
     def as_dict(self) -> dict[str, Any]:
         """Return plain JSON-able values with defaults filled in, for public manifests.
 
-        Paths become bare file names; those of private files, their columns, the ledger and
-        the folders of this machine are left out.
+        Paths become bare file names; those of private files, their columns, the ledger and the folders of this machine
+        are left out.
         """
         sections: Mapping[str, Section] = {
             "data": self.data,

@@ -6,18 +6,21 @@ import difflib
 from collections.abc import Mapping
 from fractions import Fraction
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, PrivateAttr, create_model, model_validator
 
 from coco_opt.config.values import (
     KeyedError,
     SolverChoice,
+    aim_weights,
     budget,
     choice,
     dataset_name,
+    duration,
     executor_name,
     file_path,
+    look_share,
     probability,
     solver_choice,
     split_shares,
@@ -34,7 +37,11 @@ from coco_opt.privacy.noise import NoiseName
 from coco_opt.problems import PROBLEMS
 
 Mechanism = Literal["geometric", "discrete_gaussian"]
-Split = Literal["uniform", "leaves"]
+AUTO: Final = "auto"
+"""The value of a key that is chosen, not stated."""
+
+Split = Literal["auto", "uniform", "leaves"]
+Aim = Literal["balanced", "leaves", "root"]
 
 TableInput = Annotated[Path | Frame, PlainValidator(table_input)]
 FilePath = Annotated[Path, PlainValidator(file_path)]
@@ -44,14 +51,16 @@ Choice = Annotated[SolverChoice | None, PlainValidator(solver_choice)]
 class Section(BaseModel):
     """A table of the file: strict types, no unknown keys, immutable.
 
-    ``hidden`` names keys of private files: they appear in no manifest. ``unmeasured`` is what stands for required keys
-    where nothing is measured: such a configuration may leave them out.
+    ``hidden`` names keys of private files: they appear in no manifest. ``unmeasured`` has values for required keys that
+    a configuration may leave out where nothing is measured. ``chooses_split`` says that the kind of a section chooses
+    the budget's allocation; for others an allocation that is not stated is even.
     """
 
     model_config = ConfigDict(strict=True, frozen=True, extra="forbid", allow_inf_nan=False)
 
     hidden: ClassVar[tuple[str, ...]] = ()
     unmeasured: ClassVar[Mapping[str, Any]] = {}
+    chooses_split: ClassVar[bool] = False
 
     @property
     def hides(self) -> tuple[str, ...]:
@@ -62,27 +71,28 @@ class Section(BaseModel):
 class DataSection(Section):
     """Where the input lies: each table a file by its path or, in Python, a frame.
 
-    ``columns`` says what columns are called there, by the name that they have here: { entity_id = "pid" }. A kind
-    lists the ``tables`` whose columns may be called otherwise, and in ``ids`` what identifies a row, table by key.
+    ``columns`` maps names of columns here to their names in the files: { entity_id = "pid" }. A kind lists the
+    ``tables`` whose columns may have other names, and in ``ids``, for the key of each table, the column that identifies
+    a row.
     """
 
     tables: ClassVar[tuple[Columns, ...]] = ()
     ids: ClassVar[tuple[tuple[str, str], ...]] = ()
 
     columns: dict[str, str] = Field(default_factory=dict)
-    """What columns are called in your files, by the name that they have here: `{ entity_id = "pid" }`."""
+    """The names of columns in your files, by their names here: `{ entity_id = "pid" }`."""
 
-    def given(self, key: str) -> Input:
-        """Return the table of a key that was given."""
+    def table_of(self, key: str) -> Input:
+        """Return the table of a key that is set."""
         return Input(getattr(self, key), self.columns)
 
     @model_validator(mode="after")
     def _columns_known(self) -> DataSection:
-        known = list(dict.fromkeys(name for table in self.tables for name in (*table.required, *table.optional)))
+        names = list(dict.fromkeys(name for table in self.tables for name in (*table.required, *table.optional)))
         for name in self.columns:
-            if name not in known:
-                near = difflib.get_close_matches(name, known, n=1)
-                hint = f"; did you mean {near[0]!r}?" if near else f": they are {', '.join(known)}"
+            if name not in names:
+                near = difflib.get_close_matches(name, names, n=1)
+                hint = f"; did you mean {near[0]!r}?" if near else f": they are {', '.join(names)}"
                 raise KeyedError(f"columns.{name}", f"is not a column of these tables{hint}")
         if len(set(self.columns.values())) < len(self.columns):
             raise KeyedError("columns", "two columns cannot have one name in your files")
@@ -90,21 +100,21 @@ class DataSection(Section):
 
 
 class PrivacyConfig(Section):
-    """What is spent and how noise is drawn; all amounts are exact fractions.
+    """The budget and how noise is drawn; all amounts are exact fractions.
 
     The whole budget is ``epsilon`` for mechanism "geometric"; for "discrete_gaussian" it is ``rho``, or ``epsilon``
-    and ``delta`` together, which stand for the largest rho that the questions may cost. ``dataset`` names the data in
-    the ``ledger``, whose head ``witness`` keeps elsewhere: a file, or a command as a list. ``total`` is what may be
-    spent on the data in all, in epsilon or rho by mechanism, stated when the first release opens its account (default:
-    what that release spends), and the ledger's from then on.
+    and ``delta`` together, which stand for the largest rho that the queries may cost. ``dataset`` names the data in the
+    ``ledger``; ``witness`` keeps the ledger's head elsewhere, in a file or by a command (a list). ``total`` is what may
+    be spent on the data in all, in epsilon or rho by mechanism. It is stated when the first release opens the account
+    (default: what that release spends); from then on the ledger's total counts.
     """
 
     epsilon: Annotated[Fraction, PlainValidator(budget)] | None = None
-    """The whole budget of geometric noise; beside `delta`, that of discrete Gaussian noise."""
-    split: Annotated[Split | tuple[Fraction, ...], PlainValidator(split_shares(Split))] = "uniform"
+    """The whole budget of geometric noise; together with `delta`, that of discrete Gaussian noise."""
+    split: Annotated[Split | tuple[Fraction, ...], PlainValidator(split_shares(Split))] = "auto"
     """How levels share the budget: evenly, all to the last level, or one share a level, root first, that sum to 1."""
     mechanism: Annotated[Mechanism, choice(Mechanism)] = "geometric"
-    """The law of the noise, and with it the unit of the budget: epsilon, or rho."""
+    """The distribution of the noise, and with it the unit of the budget: epsilon, or rho."""
     rho: Annotated[Fraction, PlainValidator(budget)] | None = None
     """The whole budget of discrete Gaussian noise (zero-concentrated differential privacy)."""
     delta: Annotated[Fraction, PlainValidator(probability)] | None = None
@@ -112,7 +122,7 @@ class PrivacyConfig(Section):
     noise: Annotated[NoiseName, choice(NoiseName)] = "secure"
     """Where noise comes from; "seeded" is NOT PRIVATE and needs a `seed`."""
     seed: Annotated[int, Field(ge=0)] | None = None
-    """Of "seeded" noise only."""
+    """For "seeded" noise only."""
     neighbours: Annotated[Neighbours, choice(Neighbours)] = "add_remove"
     """Which data sets are neighbours: one entity added or removed, or one replaced (twice the noise)."""
     dataset: Annotated[str, PlainValidator(dataset_name)] | None = None
@@ -120,9 +130,9 @@ class PrivacyConfig(Section):
     ledger: FilePath | None = None
     """The ledger's file; unset: `ledger.sqlite` in the private folder."""
     witness: Annotated[Path | tuple[str, ...], PlainValidator(witness_place)] | None = None
-    """Where the ledger's head is kept too, out of reach of who restores it: a file, or a command as a list."""
+    """A second place for the ledger's head, out of reach of whoever restores it: a file, or a command as a list."""
     total: Annotated[Fraction, PlainValidator(budget)] | None = None
-    """What may be spent on the data set in all; stated when its account opens."""
+    """What may be spent on the data set in total; stated when its account opens."""
     _bought: Fraction | None = PrivateAttr(None)
 
     @property
@@ -131,14 +141,14 @@ class PrivacyConfig(Section):
         return None if self.epsilon is None or self.delta is None else (self.epsilon, self.delta)
 
     def buying(self, rho: Fraction) -> PrivacyConfig:
-        """Return the same section once it is known what (epsilon, delta) buys: more than zCDP alone says."""
-        known = self.model_copy()
-        known._bought = rho
-        return known
+        """Return the same section with the ``rho`` that (epsilon, delta) buys: more than zCDP alone implies."""
+        section = self.model_copy()
+        section._bought = rho
+        return section
 
     @property
     def cost(self) -> Cost:
-        """Return the whole budget; (epsilon, delta) becomes what it buys, a rho that implies it until that is known."""
+        """Return the whole budget; for (epsilon, delta) the rho it buys, or one that implies it until that is known."""
         if self.mechanism == "geometric":
             assert self.epsilon is not None
             return Epsilon(self.epsilon)
@@ -148,13 +158,13 @@ class PrivacyConfig(Section):
         return Rho(self._bought or rho_of_epsilon_delta(*self.pair))
 
     def measured(self, cost: Cost, split: tuple[Fraction, ...], neighbours: str, noise: str) -> PrivacyConfig:
-        """Return the section that says what a measurement cost and how its noise was drawn, whatever this one says."""
-        stated = {"epsilon": None, "rho": None, "delta": None, cost.unit: cost.amount}
+        """Return this section with the cost and the noise of a measurement in place of its own."""
+        budget_keys = {"epsilon": None, "rho": None, "delta": None, cost.unit: cost.amount}
         mechanism = _MECHANISMS[type(cost)]
-        how = {"mechanism": mechanism, "split": split, "neighbours": neighbours, "noise": noise}
-        # Of whoever measured, not of who estimates: unknown here.
-        foreign = dict.fromkeys(("seed", "dataset", "total", "ledger", "witness"))
-        return self.model_copy(update={**stated, **how, **foreign})
+        noise_keys = {"mechanism": mechanism, "split": split, "neighbours": neighbours, "noise": noise}
+        # These keys belong to whoever measured and are unknown here.
+        unknown_keys = dict.fromkeys(("seed", "dataset", "total", "ledger", "witness"))
+        return self.model_copy(update={**budget_keys, **noise_keys, **unknown_keys})
 
     @model_validator(mode="after")
     def _seed_if_seeded(self) -> PrivacyConfig:
@@ -182,16 +192,16 @@ class PrivacyConfig(Section):
         elif self.epsilon is None and self.delta is None:
             raise KeyedError("rho", 'is required by mechanism = "discrete_gaussian", or epsilon and delta instead')
         elif self.delta is None:
-            raise KeyedError("delta", "is required beside epsilon: discrete Gaussian noise has no pure epsilon")
+            raise KeyedError("delta", "is required together with epsilon: discrete Gaussian noise has no pure epsilon")
         elif self.epsilon is None:
-            raise KeyedError("epsilon", "is required beside delta")
+            raise KeyedError("epsilon", "is required together with delta")
         return self
 
     @model_validator(mode="after")
     def _within_total(self) -> PrivacyConfig:
-        asked = self.rho if self.epsilon is None else self.epsilon
-        if self.total is not None and asked is not None and self.delta is None and asked > self.total:
-            raise KeyedError("total", f"is {self.total}, less than the {asked} that is asked for at once")
+        amount = self.rho if self.epsilon is None else self.epsilon
+        if self.total is not None and amount is not None and self.delta is None and amount > self.total:
+            raise KeyedError("total", f"is {self.total}, less than the {amount} that this release spends")
         return self
 
     def _check_pure(self) -> None:
@@ -208,11 +218,11 @@ _MECHANISMS: dict[type[Cost], Mechanism] = {Epsilon: "geometric", Rho: "discrete
 class SolversConfig(Section):
     """Which solver answers each type of problem; unset means the fast exact one.
 
-    ``fallback``: an answer that misses its tolerance is asked of the next exact solver, and the manifest says so.
+    ``fallback``: where an answer misses its tolerance, the next exact solver is used, and the manifest says so.
     """
 
     fallback: bool = True
-    """Whether the next exact solver answers where one misses its tolerance; the manifest says so."""
+    """Whether the next exact solver is used where one misses its tolerance; the manifest says so."""
 
     def chosen(self) -> dict[str, SolverChoice]:
         """Return the choices made, by problem type."""
@@ -226,19 +236,19 @@ SOLVERS_MODEL: type[SolversConfig] = create_model("SolversConfig", __base__=Solv
 
 
 class EngineConfig(Section):
-    """How estimation is spread over processors and machines; the answer does not depend on it, bit for bit.
+    """How estimation is spread over processors and machines; the result is the same bit for bit.
 
     Reading private tables and drawing noise stay in the one process that pays.
     """
 
     executor: Annotated[str, PlainValidator(executor_name)] = "threads"
-    """Who runs the tasks of an estimation: "threads", "processes", "dask", or one that another package adds."""
+    """What runs the tasks of an estimation: "threads", "processes", "dask", or one that another package adds."""
     workers: Annotated[int, Field(ge=1, le=1024)] = 2
-    """Threads or processes that work side by side; of a running cluster it is the cluster's own number."""
+    """The number of parallel threads or processes; a running cluster uses its own number."""
     address: Annotated[str, Field(min_length=1)] | None = None
-    """Of "dask" only: the scheduler of a running cluster, such as "tcp://10.0.0.1:8786"; unset: one is made here."""
+    """For "dask" only: the scheduler of a running cluster, such as "tcp://10.0.0.1:8786"; unset: start one here."""
     scratch: FilePath | None = None
-    """Where workers hand on what they made; of a cluster, a folder that all machines see. Unset: a temporary one."""
+    """The folder for results of workers; on a cluster, one that all machines see. Unset: a temporary one."""
 
     def open(self) -> Executor:
         """Return the executor, to be used as a context manager; WorkerError, MissingPackageError."""
@@ -246,17 +256,32 @@ class EngineConfig(Section):
 
     @model_validator(mode="after")
     def _options_fit(self) -> EngineConfig:
-        known = executor_row(self.executor).options
+        options = executor_row(self.executor).options
         for key in ("address", "scratch"):
-            if getattr(self, key) is not None and key not in known:
+            if getattr(self, key) is not None and key not in options:
                 raise KeyedError(
                     key, f"executor {self.executor!r} takes none: leave it out, or choose another executor"
                 )
         return self
 
 
+class AutoSection(Section):
+    """How keys that are left out, or are "auto", are chosen: from public numbers, and from a look at the data.
+
+    The ``aim`` is a weighted geometric mean of the expected errors of the levels. The ``look`` is a first small
+    measurement, paid from the same budget; what is measured next is chosen by its noisy answers. ``time`` in seconds.
+    """
+
+    aim: Annotated[Aim | tuple[float, ...], PlainValidator(aim_weights(Aim))] = "balanced"
+    """What is to be small: errors of all levels alike, of the leaves, of the root, or one weight a level."""
+    look: Annotated[Fraction, PlainValidator(look_share)] = Fraction(1, 50)
+    """The part of the budget that a first look may take; 0: no look, choose from public numbers alone."""
+    time: Annotated[float, PlainValidator(duration)] = 600.0
+    """What an estimation may take: a slower method is not chosen."""
+
+
 class OutputConfig(Section):
-    """Where public results and private run records go; both default to folders beside the config."""
+    """Where public results and private run records go; both default to folders next to the config."""
 
     directory: FilePath = Field(default="releases", validate_default=True)
     """Where release folders go; relative to the config."""

@@ -1,4 +1,4 @@
-"""Single values of a configuration: each function checks one and says in a sentence what it must be."""
+"""Single values of a configuration: each function checks one, and its error says what the value must be."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ from coco_opt.files.inputs import ArrowStream, Frame, is_frame
 
 Option = str | int | float | bool
 
+_SECONDS = {"second": 1.0, "minute": 60.0, "hour": 3600.0}
+_DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?) (second|minute|hour)s?")
 _DECIMAL_OR_FRACTION = re.compile(r"[0-9]{1,60}(\.[0-9]{1,60}|/[0-9]{1,60})?")
 
 
@@ -63,7 +65,7 @@ def probability(value: object) -> Fraction:
 
 
 class KeyedError(ValueError):
-    """A mistake found in several values of a section together, blamed on one ``key`` of it."""
+    """A mistake in several values of a section together, reported for one ``key`` of it."""
 
     def __init__(self, key: str, message: str) -> None:
         super().__init__(message)
@@ -78,7 +80,7 @@ def dataset_name(value: object) -> str:
 
 
 def split_shares(named: Any, each: str = "a level") -> Callable[[object], str | tuple[Fraction, ...]]:
-    """Return what reads a name of the literal type ``named``, or a list of shares that sum to 1, one for ``each``."""
+    """Return a reader of a name of the literal type ``named``, or of shares that sum to 1, one for ``each``."""
     names = get_args(named)
 
     def check(value: object) -> str | tuple[Fraction, ...]:
@@ -95,6 +97,42 @@ def split_shares(named: Any, each: str = "a level") -> Callable[[object], str | 
     return check
 
 
+def aim_weights(named: Any) -> Callable[[object], str | tuple[float, ...]]:
+    """Return what reads a name of the literal type ``named``, or a list of weights, one a level."""
+    names = get_args(named)
+
+    def check(value: object) -> str | tuple[float, ...]:
+        if isinstance(value, str) and value in names:
+            return value
+        if not isinstance(value, (list, tuple)) or not value:
+            spelled = ", ".join(f'"{name}"' for name in names)
+            raise ValueError(f"must be one of {spelled}, or a list with one weight a level{_hint(value, names)}")
+        if any(isinstance(weight, bool) or not isinstance(weight, (int, float)) or weight < 0 for weight in value):
+            raise ValueError("each weight must be a number of at least 0")
+        if not 0 < sum(value) < math.inf:
+            raise ValueError("the weights must have a positive, finite sum")
+        return tuple(float(weight) for weight in value)
+
+    return check
+
+
+def look_share(value: object) -> Fraction:
+    """Read the part of a budget that a first look takes: from 0, for none, to below 1."""
+    share = exact(value)
+    if share >= 1:
+        raise ValueError('must be a part of the budget below 1, such as "1/50", or 0 for no look')
+    return share
+
+
+def duration(value: object) -> float:
+    """Read a time such as "10 minutes" as seconds."""
+    match = _DURATION.fullmatch(value) if isinstance(value, str) else None
+    seconds = value if isinstance(value, float) else float(match[1]) * _SECONDS[match[2]] if match else 0.0
+    if not 0 < seconds < math.inf:
+        raise ValueError('must be a time such as "10 minutes", "90 seconds" or "1 hour"')
+    return seconds
+
+
 def _choose(value: object, names: tuple[str, ...]) -> str:
     if isinstance(value, str) and value in names:
         return value
@@ -107,13 +145,13 @@ def _hint(value: object, names: tuple[str, ...]) -> str:
 
 
 def choice(named: Any) -> PlainValidator:
-    """Accept one of the names of a literal type: choices are spelled once, where they are made."""
+    """Accept one of the names of a literal type, so choices are spelled only once, in that type."""
     names = get_args(named)
     return PlainValidator(lambda value: _choose(value, names))
 
 
 def executor_name(value: object) -> str:
-    """Read the name of an executor of the table; ValueError naming the nearest for another."""
+    """Read the name of an executor of the table; a ValueError names the nearest one."""
     return _choose(value, tuple(row.name for row in executor_rows()))
 
 
@@ -142,7 +180,7 @@ def file_path(value: object, info: ValidationInfo) -> Path:
 
 
 def table_input(value: object, info: ValidationInfo) -> Path | Frame:
-    """Read a path, or in Python a frame, which is read into Arrow at once."""
+    """Read a path, or in Python a frame, which is read into Arrow immediately."""
     if is_frame(value):
         return Frame.of(info.field_name or "given", cast(ArrowStream, value))
     if not isinstance(value, (str, Path, Frame)):

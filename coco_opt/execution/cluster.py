@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from coco_opt.errors import WorkerError
-from coco_opt.execution.elsewhere import KEPT_MEMORY, Elsewhere, Ended, Part, run_part
+from coco_opt.execution.remote import STORED_MEMORY, Elsewhere, Ended, Part, run_part
 
 SECONDS = 30
 """How long a running cluster may take to answer."""
@@ -19,7 +19,7 @@ class Dask(Elsewhere):
     """Tasks of a Dask cluster: ``workers`` processes of this machine or, with ``address``, those of a running cluster.
 
     Dask runs the tasks of a worker that died on another. Workers of other machines need the same version of coco-opt
-    and a ``scratch`` folder that they see under the same path, and the measurement's folder likewise.
+    and a ``scratch`` folder; they see it, and the measurement's folder, under the same paths.
     """
 
     name = "dask"
@@ -33,19 +33,19 @@ class Dask(Elsewhere):
 
     def start(self, ready: Callable[[], object]) -> None:
         """Connect, or start a local cluster, and have its workers call ``ready``."""
-        client = self._connected()
+        client = self._connect()
         self._warming = [
-            client.submit(_called, ready, workers=[worker], pure=False, key=f"coco-opt-warm-{os.urandom(6).hex()}")
+            client.submit(_call, ready, workers=[worker], pure=False, key=f"coco-opt-warm-{os.urandom(6).hex()}")
             for worker in client.nthreads()
         ]
 
     def run(self, parts: Sequence[Part], ended: Ended) -> None:
         """Run parts, and those that follow from one that has ended."""
         distributed = import_module("dask.distributed")
-        client = self._connected()
+        client = self._connect()
         places: dict[Any, int] = {}
 
-        def submitted(more: Sequence[Part]) -> list[Any]:
+        def submit_parts(more: Sequence[Part]) -> list[Any]:
             # Names of their own: equal ones would be taken for work that is done already.
             keys = [f"coco-opt-{part.work.parent.name}-{part.place}-{os.urandom(6).hex()}" for part in more]
             futures: list[Any] = client.map(run_part, list(more), key=keys, pure=False, retries=2)
@@ -55,13 +55,13 @@ class Dask(Elsewhere):
         killed = False
         try:
             # That a task ended well says which result lies in its file: nothing is fetched from the worker.
-            running = distributed.as_completed(submitted(parts), loop=client.loop)
+            running = distributed.as_completed(submit_parts(parts), loop=client.loop)
             for future in running:
                 if future.status != "finished":
                     future.result()
                 more = ended(places[future])
                 if more:
-                    running.update(submitted(more))
+                    running.update(submit_parts(more))
         except distributed.KilledWorker:
             killed = True
         finally:
@@ -94,7 +94,7 @@ class Dask(Elsewhere):
                 security=True,
             )
 
-    def _connected(self) -> Any:
+    def _connect(self) -> Any:
         if self._client is not None:
             return self._client
         distributed = import_module("dask.distributed")
@@ -119,9 +119,9 @@ def _quicker(config: Any) -> dict[str, Any]:
     Workers would give memory back to the system whenever 64 KB are free: nearly twice the processor's time. And they
     would look every 10 ms where they are.
     """
-    environment = {**config.get("distributed.nanny.pre-spawn-environ", {}), **KEPT_MEMORY}
+    environment = {**config.get("distributed.nanny.pre-spawn-environ", {}), **STORED_MEMORY}
     return {"distributed.nanny.pre-spawn-environ": environment, "distributed.worker.profile.enabled": False}
 
 
-def _called(ready: Callable[[], object]) -> None:
+def _call(ready: Callable[[], object]) -> None:
     ready()

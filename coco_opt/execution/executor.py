@@ -20,9 +20,9 @@ _TASKS = 64  # at most,
 _A_WORKER = 8  # but so many each, where there are many workers
 
 Done = Callable[[int, ResultT], Sequence[ItemT] | None]
-"""Told the place of an item and its result, once each, in the order they finish, by the thread that maps.
+"""Called with the place and result of each item, once, in the order they finish, by the thread that maps.
 
-Items that it returns are mapped too: work that became possible. Their places follow those of all items before them.
+Items that it returns are mapped too. Their places follow those of all earlier items.
 """
 
 
@@ -38,7 +38,7 @@ class Executor(Protocol):
     """Runs tasks side by side. A context manager: leaving it ends all workers, whatever happened.
 
     ``workers`` run at a time; the answer depends neither on them nor on the executor. A task is a callable that a
-    worker can import (no lambda, no inner function), and it keeps what it changes to itself and in its result: it may
+    worker can import (no lambda, no inner function), and it changes nothing but its own result: it may
     run again, in another process, where a worker died.
     """
 
@@ -68,7 +68,7 @@ class Executor(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Here(Generic[ValueT]):
+class LocalValue(Generic[ValueT]):
     """A value of this process."""
 
     value: ValueT
@@ -98,25 +98,25 @@ class Threads:
     @contextmanager
     def share(self, value: ValueT) -> Iterator[Shared[ValueT]]:
         """Hold a value, which every thread sees as it is."""
-        yield Here(value)
+        yield LocalValue(value)
 
     def map(
         self, task: Callable[[ItemT], ResultT], items: Sequence[ItemT], done: Done[ResultT, ItemT] | None = None
     ) -> list[ResultT]:
         """Return the results of a task for all items, in the order of their places; see ``Executor``."""
-        found = Found(done)
-        items = found.here(task, items, alone=self.workers > 1)
+        progress = MapProgress(done)
+        items = progress.run_locally(task, items, alone=self.workers > 1)
         if not items:
-            return found.results
+            return progress.results
         pool = ThreadPoolExecutor(self.workers)
         try:
             running: dict[Future[ResultT], int] = {}
             while items or running:
                 for item in items:
-                    running[pool.submit(task, item)] = found.next_place()
+                    running[pool.submit(task, item)] = progress.next_place()
                 ended, _ = wait(running, return_when=FIRST_COMPLETED)
-                items = [more for future in ended for more in found.tell(running.pop(future), future.result())]
-            return found.results
+                items = [more for future in ended for more in progress.record(running.pop(future), future.result())]
+            return progress.results
         finally:
             pool.shutdown(cancel_futures=True)
 
@@ -131,7 +131,7 @@ class Threads:
 
 
 class Count:
-    """Tells a stage how many of its regions are done, from the thread that maps."""
+    """Reports to a stage how many of its regions are done, from the thread that maps."""
 
     def __init__(self, regions: int, progress: Callable[[int, int], None] | None) -> None:
         self._done, self._regions, self._progress = 0, regions, progress
@@ -143,42 +143,42 @@ class Count:
             self._progress(self._done, self._regions)
 
 
-class Found(Generic[ResultT, ItemT]):
-    """What a map has found so far, by the items' places, and what it is told of it."""
+class MapProgress(Generic[ResultT, ItemT]):
+    """The results of a map so far, by the items' places, and the callback that receives each."""
 
     def __init__(self, done: Done[ResultT, ItemT] | None) -> None:
         self._done, self._places = done, 0
-        self._found: dict[int, ResultT] = {}
+        self._results: dict[int, ResultT] = {}
 
     def next_place(self) -> int:
-        """Return the place of one item more."""
+        """Return the place of the next item."""
         self._places += 1
         return self._places - 1
 
-    def tell(self, place: int, result: ResultT) -> Sequence[ItemT]:
+    def record(self, place: int, result: ResultT) -> Sequence[ItemT]:
         """Take the result of an item, once, and return the items that follow from it."""
-        if place in self._found:
+        if place in self._results:
             return ()
-        self._found[place] = result
+        self._results[place] = result
         return (None if self._done is None else self._done(place, result)) or ()
 
-    def here(self, task: Callable[[ItemT], ResultT], items: Sequence[ItemT], *, alone: bool) -> Sequence[ItemT]:
+    def run_locally(self, task: Callable[[ItemT], ResultT], items: Sequence[ItemT], *, alone: bool) -> Sequence[ItemT]:
         """Map items in the calling thread, all or, where they are to be ``alone``, while there is one; return the rest.
 
-        One item is done here sooner than elsewhere.
+        A single item is faster here than in a worker.
         """
         waiting = deque(items)
         while len(waiting) == 1 or (waiting and not alone):
-            waiting.extend(self.tell(self.next_place(), task(waiting.popleft())))
+            waiting.extend(self.record(self.next_place(), task(waiting.popleft())))
         return waiting
 
     @property
     def results(self) -> list[ResultT]:
         """Return the results of all items, in the order of their places."""
-        return [self._found[place] for place in range(self._places)]
+        return [self._results[place] for place in range(self._places)]
 
 
 def check_workers(workers: int) -> None:
-    """Raise WorkerError unless there is a whole number of workers, 1 or more."""
+    """Raise WorkerError unless the number of workers is an integer of at least 1."""
     if isinstance(workers, bool) or not isinstance(workers, int) or workers < 1:
-        raise WorkerError(f"workers must be a whole number of at least 1, not {workers!r}")
+        raise WorkerError(f"workers must be an integer of at least 1, not {workers!r}")

@@ -14,7 +14,7 @@ from multiprocessing import connection, get_context, parent_process
 from pathlib import Path
 
 from coco_opt.errors import WorkerError
-from coco_opt.execution.elsewhere import KEPT_MEMORY, Elsewhere, Ended, Part, run_part
+from coco_opt.execution.remote import STORED_MEMORY, Elsewhere, Ended, Part, run_part
 
 MOST_DEATHS = 3
 """Times that the workers of one map may die before it is given up."""
@@ -25,7 +25,7 @@ _ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
     "ARROW_IO_THREADS": "1",
-    **KEPT_MEMORY,
+    **STORED_MEMORY,
 }
 
 
@@ -44,7 +44,7 @@ class Processes(Elsewhere):
 
     def start(self, ready: Callable[[], object]) -> None:
         """Start all workers and have them call ``ready``, without waiting."""
-        pool = self._opened()
+        pool = self._open_pool()
         for _ in range(self.workers):
             pool.submit(ready)
 
@@ -65,7 +65,7 @@ class Processes(Elsewhere):
 
     def _finish(self, left: dict[int, Part], ended: Ended) -> None:
         """Run the parts that are left, by place, and take out each that is done."""
-        pool = self._opened()
+        pool = self._open_pool()
         running: set[Future[int]] = {pool.submit(run_part, part) for part in left.values()}
         try:
             while running:
@@ -80,10 +80,10 @@ class Processes(Elsewhere):
                 future.cancel()
 
     def stop(self) -> None:
-        """End all workers at once, also those that are at work."""
+        """End all workers immediately, also those that are busy."""
         self._abandon()
 
-    def _opened(self) -> ProcessPoolExecutor:
+    def _open_pool(self) -> ProcessPoolExecutor:
         if self._pool is None:
             context, folder = get_context("spawn"), self.folder
             self._pool = ProcessPoolExecutor(self.workers, context, initializer=_begin, initargs=(folder,))
@@ -95,7 +95,7 @@ class Processes(Elsewhere):
     def _abandon(self) -> None:
         if self._pool is None:
             return
-        # What runs would be finished first, by the pool's own way to end; nobody waits for it here.
+        # The pool's own shutdown would finish running tasks first; here they are abandoned.
         processes = list((getattr(self._pool, "_processes", None) or {}).values())
         self._pool.shutdown(wait=False, cancel_futures=True)
         self._pool = None

@@ -50,13 +50,13 @@ class ExecutorRow:
 
         Options that are None are left out.
         """
-        given = {name: value for name, value in options.items() if value is not None}
-        for name in given:
+        arguments = {name: value for name, value in options.items() if value is not None}
+        for name in arguments:
             if name not in self.options:
                 raise WorkerError(f"executor {self.name!r} takes no {name}: leave engine.{name} out")
         self.check()
         module, _, attribute = self.target.partition(":")
-        return cast(Executor, getattr(importlib.import_module(module), attribute)(workers, **given))
+        return cast(Executor, getattr(importlib.import_module(module), attribute)(workers, **arguments))
 
 
 EXECUTORS = (
@@ -82,7 +82,7 @@ def executor_rows() -> tuple[ExecutorRow, ...]:
     rows = list(EXECUTORS)
     for point in sorted(entry_points(group=GROUP), key=lambda point: point.name):
         for row in table_of(point, "table of executors"):
-            if any(row.name == known.name for known in rows):
+            if any(row.name == earlier.name for earlier in rows):
                 raise WorkerError(f"two tables define the executor {row.name!r}; one is {point.value}")
             rows.append(row)
     return tuple(rows)

@@ -1,1 +1,1 @@
-"""Files: tables of the user brought in without guessing, and folders of measurements and releases written whole."""
+"""Files: the user's tables, read without guessing, and folders of measurements and releases, complete or absent."""

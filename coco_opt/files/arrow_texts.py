@@ -15,12 +15,12 @@ def as_arrow(texts: Iterable[str | None]) -> Any:
     """Return an Arrow array of strings; of ``Texts`` it is their own memory."""
     import pyarrow as pa
 
-    held = Texts.of(texts)
-    present = np.ones(len(held), np.bool_)
-    missing = np.flatnonzero(np.frombuffer(held.data, np.uint8) == NONE[0])
-    present[np.searchsorted(np.frombuffer(held.ends, np.int32), missing, side="right") - 1] = False
+    column = Texts.of(texts)
+    present = np.ones(len(column), np.bool_)
+    missing = np.flatnonzero(np.frombuffer(column.data, np.uint8) == NONE[0])
+    present[np.searchsorted(np.frombuffer(column.ends, np.int32), missing, side="right") - 1] = False
     valid = pa.py_buffer(np.packbits(present, bitorder="little")) if missing.size else None
-    return pa.StringArray.from_buffers(len(held), pa.py_buffer(held.ends), pa.py_buffer(held.data), valid)
+    return pa.StringArray.from_buffers(len(column), pa.py_buffer(column.ends), pa.py_buffer(column.data), valid)
 
 
 def from_arrow(strings: Any) -> Texts[Any]:
@@ -31,6 +31,6 @@ def from_arrow(strings: Any) -> Texts[Any]:
     if strings.null_count or not len(strings):
         return Texts.of(text.as_py() for text in strings)
     _, ends, data = strings.buffers()
-    found = np.frombuffer(ends, np.int32)[strings.offset : strings.offset + len(strings) + 1]
-    first, stop = int(found[0]), int(found[-1])
-    return Texts(data[first:stop].to_pybytes(), array("i", (found - found[0]).tobytes()))
+    offsets = np.frombuffer(ends, np.int32)[strings.offset : strings.offset + len(strings) + 1]
+    first, stop = int(offsets[0]), int(offsets[-1])
+    return Texts(data[first:stop].to_pybytes(), array("i", (offsets - offsets[0]).tobytes()))

@@ -42,11 +42,11 @@ class Columns:
     def renamed(self, names: Mapping[str, str]) -> Columns:
         """Return the same table with some columns called otherwise, by the name that they have here."""
         first, last, optional = (
-            tuple(names.get(one, one) for one in group) for group in (self.first, self.last, self.optional)
+            tuple(names.get(name, name) for name in group) for group in (self.first, self.last, self.optional)
         )
         return replace(self, first=first, last=last, optional=optional)
 
-    def kept(self, names: Sequence[str]) -> list[int]:
+    def selected(self, names: Sequence[str]) -> list[int]:
         """Return the places of the columns that are read, in the order in which they are named here."""
         if not self.others:
             return list(range(len(names)))
@@ -96,7 +96,7 @@ class Columns:
         return f"#{position + 1}" if hidden else names[position]
 
     def _listed(self, names: Sequence[str]) -> str:
-        """Say what columns a table has: of a private one those alone that were asked for."""
+        """Say what columns a table has; of a private table, only the required ones."""
         named = [name for name in names if not self.private or name in self.required]
         unseen = len(names) - len(named[:_SHOWN])
         shown = ", ".join([*map(repr, named[:_SHOWN]), *([f"{unseen} not shown"] if unseen else [])])

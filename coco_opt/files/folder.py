@@ -21,8 +21,8 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from coco_opt.errors import InputError, Place
-from coco_opt.files.ahead import ahead
 from coco_opt.files.arrow_texts import as_arrow
+from coco_opt.files.read_ahead import ahead
 from coco_opt.files.source import quietly
 from coco_opt.histograms.arrays import Int64Array
 from coco_opt.histograms.texts import Listed, Texts
@@ -67,7 +67,7 @@ def read_columns(path: Path, columns: Sequence[str]) -> Any:
             return file.read()
 
     _check_there(path)
-    return _checked(quietly(path, read), path, columns)
+    return _check_columns(quietly(path, read), path, columns)
 
 
 def read_parts(
@@ -84,13 +84,13 @@ def read_parts(
         return quietly(path, lambda: pq.ParquetFile(path, page_checksum_verification=True, read_dictionary=texts))
 
     _check_there(path)
-    wanted = None if only is None else list(only)
+    selected = None if only is None else list(only)
     with opened() as plain:
-        _checked(quietly(path, plain.schema_arrow.empty_table), path, columns)
+        _check_columns(quietly(path, plain.schema_arrow.empty_table), path, columns)
         texts = [field.name for field in plain.schema_arrow if coded and kinds.is_string(field.type)]
     with opened(texts) as file:
         for group in range(file.num_row_groups):
-            yield quietly(path, partial(file.read_row_group, group, columns=wanted))
+            yield quietly(path, partial(file.read_row_group, group, columns=selected))
 
 
 def file_digest(path: Path) -> str:
@@ -113,7 +113,7 @@ def _check_there(path: Path) -> None:
         raise InputError("file-not-found", "is missing from the release folder", Place(path.name))
 
 
-def _checked(table: Any, path: Path, columns: Sequence[str]) -> Any:
+def _check_columns(table: Any, path: Path, columns: Sequence[str]) -> Any:
     import pyarrow.types as kinds
 
     for name in columns:
@@ -179,7 +179,7 @@ class FolderExistsError(InputError):
 
 
 def build_folder(building: Path, files: Mapping[str, Content], name: str, index: Index, *, private: bool) -> str:
-    """Write the files of a folder durably, under a name nobody looks for yet; see ``write_folder``."""
+    """Write the files of a folder durably, under a temporary name; see ``write_folder``."""
     mode = 0o600 if private else 0o644
     try:
         building.parent.mkdir(parents=True, exist_ok=True)
@@ -240,7 +240,8 @@ def arrow_table(table: FileTable) -> Any:
 
     rows = pa.concat_tables(list(_arrow_parts(table)))
     plain = [
-        pa.field(one.name, one.type.value_type if kinds.is_dictionary(one.type) else one.type) for one in rows.schema
+        pa.field(column.name, column.type.value_type if kinds.is_dictionary(column.type) else column.type)
+        for column in rows.schema
     ]
     return rows.cast(pa.schema(plain))
 
@@ -284,11 +285,11 @@ def _array(data: Any, kind: str) -> Any:
     import pyarrow as pa
 
     if isinstance(data, Coded):
-        return _coded(data)
+        return _dictionary_array(data)
     return as_arrow(data) if isinstance(data, Texts) else pa.array(data, pa.type_for_alias(kind))
 
 
-def _coded(column: Coded) -> Any:
+def _dictionary_array(column: Coded) -> Any:
     """Return a column of texts as a dictionary of those that occur, and places in it; O(rows + texts)."""
     import pyarrow as pa
 
@@ -296,13 +297,13 @@ def _coded(column: Coded) -> Any:
     occurs = np.zeros(len(all_texts), np.bool_)
     occurs[column.codes] = True
     places = np.flatnonzero(occurs).tolist()
-    found = all_texts.some(places) if isinstance(all_texts, Listed) else (all_texts[place] for place in places)
-    known = {place: text for place, text in zip(places, found, strict=True) if text is not None}
+    present = all_texts.some(places) if isinstance(all_texts, Listed) else (all_texts[place] for place in places)
+    entries = {place: text for place, text in zip(places, present, strict=True) if text is not None}
     moved = np.full(len(all_texts), -1, np.int32)
-    moved[list(known)] = np.arange(len(known))
+    moved[list(entries)] = np.arange(len(entries))
     codes = moved[column.codes]
     missing = codes < 0  # null is no entry of a dictionary
-    texts = as_arrow(known.values())
+    texts = as_arrow(entries.values())
     return pa.DictionaryArray.from_arrays(pa.array(codes, mask=missing if missing.any() else None), texts)
 
 
@@ -363,16 +364,16 @@ class _Hashed(io.RawIOBase):
 
     def __init__(self, file: BinaryIO) -> None:
         self.digest = hashlib.sha256()
-        self._file, self._at = file, 0
+        self._file, self._position = file, 0
 
     def writable(self) -> bool:
         return True
 
     def tell(self) -> int:
-        return self._at
+        return self._position
 
     def write(self, data: Any) -> int:
         self.digest.update(data)
         written = self._file.write(data)
-        self._at += written
+        self._position += written
         return written

@@ -91,5 +91,5 @@ InputLike: TypeAlias = "str | Path | ArrowStream | Input"
 
 
 def is_frame(value: object) -> bool:
-    """Tell whether a value exports an Arrow stream."""
+    """Return whether a value exports an Arrow stream."""
     return hasattr(value, _STREAM)

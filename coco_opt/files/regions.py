@@ -1,4 +1,4 @@
-"""The public hierarchy as files: read from the user's table, written beside measurements and releases, read back."""
+"""The public hierarchy as files: read from the user's table, written with measurements and releases, and read back."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coco_opt.errors import HierarchyError, InputError, Place
-from coco_opt.files import checks
+from coco_opt.files import column_checks
 from coco_opt.files.arrow_texts import as_arrow, from_arrow
-from coco_opt.files.checked import Check, Regions, coded, int64_column, positions, tree_check
 from coco_opt.files.columns import HIERARCHY
 from coco_opt.files.folder import Coded, FileTable, read_columns
 from coco_opt.files.inputs import Input, InputLike
+from coco_opt.files.release_checks import Check, Regions, coded, int64_column, positions, tree_check
 from coco_opt.files.source import Batches, Loaded, batches_of, isolated, load, quietly
 from coco_opt.histograms import Hierarchy
 from coco_opt.histograms.arrays import Int64Array
 from coco_opt.histograms.hierarchy_build import unescaped
 from coco_opt.histograms.texts import Texts
-from coco_opt.privacy.measurement import Asked
+from coco_opt.privacy.measurement import MeasurementPlan
 
 REGIONS = "hierarchy.parquet"
 _Column = tuple[NDArray[np.int32], Texts[str]]
@@ -52,7 +52,7 @@ class PublicRegions:
         """Return the id of every region in the user's files; None for a region that has none."""
         place = np.full(self.hierarchy.regions, -1, np.int32)
         place[self.hierarchy.leaves.start + self.leaf] = np.arange(len(self.ids))
-        return Texts[str | None].of(None if at < 0 else self.ids.at(int(at)) for at in place)
+        return Texts[str | None].of(None if row < 0 else self.ids.at(int(row)) for row in place)
 
 
 def read_regions(hierarchy: InputLike) -> PublicRegions:
@@ -63,26 +63,28 @@ def read_regions(hierarchy: InputLike) -> PublicRegions:
     """
     source = Input.of(hierarchy, "hierarchy")
     opened = batches_of(source, HIERARCHY)
-    found = None if opened is None else quietly(source, lambda: _sound_columns(opened))
-    if opened is not None and found is not None:
-        return _regions(opened.names, found, opened.place)
+    columns = None if opened is None else quietly(source, lambda: _sound_columns(opened))
+    if opened is not None and columns is not None:
+        return _regions(opened.names, columns, opened.place)
     with isolated([source]) as con:  # a CSV file, and whatever is wrong with a table: by it, errors say what and where
         return read_tree(load(con, "hierarchy", source, HIERARCHY))
 
 
 def _sound_columns(opened: Batches) -> list[_Column] | None:
-    """Return the columns of a Parquet file or a frame, none of which is held as texts; None unless all is well."""
+    """Return the columns of a Parquet file or a frame, none of which is held as texts; None where anything is wrong."""
     columns = []
-    for k in range(len(opened.kept)):
-        parts = [checks.plain_texts(part) for (part,) in replace(opened, kept=opened.kept[k : k + 1]).texts()]
+    for k in range(len(opened.columns)):
+        parts = [
+            column_checks.plain_texts(part) for (part,) in replace(opened, columns=opened.columns[k : k + 1]).texts()
+        ]
         if not parts or any(part is None for part in parts):
             return None
-        columns.append(_coded(parts))
+        columns.append(_dictionary_column(parts))
     codes, ids = columns[0]
     return columns if codes.size and codes.size == len(ids) else None
 
 
-def _coded(parts: list[Any]) -> _Column:
+def _dictionary_column(parts: list[Any]) -> _Column:
     """Return Arrow's strings as places among the different ones, in the order in which these come."""
     import pyarrow as pa
 
@@ -93,15 +95,15 @@ def _coded(parts: list[Any]) -> _Column:
 def read_tree(table: Loaded) -> PublicRegions:
     """Return the regions of a loaded hierarchy table."""
     levels = range(1, len(table.names))
-    checks.check_rows(table)
-    checks.check_ids(table, (0,))
-    checks.check_levels(table, levels)
-    if checks.repeats(table, "c0"):
+    column_checks.check_rows(table)
+    column_checks.check_ids(table, (0,))
+    column_checks.check_levels(table, levels)
+    if column_checks.repeats(table, "c0"):
         columns = ", ".join(f"c{k}" for k in levels)
-        row, moved = checks.second_row(table, "c0", f"concat_ws('/', {columns})")
+        row, moved = column_checks.second_row(table, "c0", f"concat_ws('/', {columns})")
         code, what = ("two-parents", "lies at two places") if moved else ("duplicate-region", "occurs twice")
         raise HierarchyError(code, f"this region {what} in the hierarchy: give each one row", table.place(row, 0))
-    return _regions(table.names, [_coded(table.texts(k)) for k in range(len(table.names))], table.place)
+    return _regions(table.names, [_dictionary_column(table.texts(k)) for k in range(len(table.names))], table.place)
 
 
 def _regions(names: Sequence[str], columns: Sequence[_Column], place: Callable[[int], Place]) -> PublicRegions:
@@ -118,20 +120,20 @@ def register_leaves(table: Loaded, public: PublicRegions) -> None:
     table.con.register("leaves", pa.table(arrays))
 
 
-def region_table(asked: Asked, released: Mapping[str, Int64Array] | None = None) -> FileTable:
+def region_table(measurement_plan: MeasurementPlan, released: Mapping[str, Int64Array] | None = None) -> FileTable:
     """Return hierarchy.parquet: region, region_id, parent, level, level_name, and the kind's numbers a region.
 
     They are those that are public beforehand, and those ``released``.
     """
-    numbers = {**asked.per_region, **(released or {})}
-    tree = asked.hierarchy
+    numbers = {**measurement_plan.per_region, **(released or {})}
+    tree = measurement_plan.hierarchy
     parents = tree.paths.some(tree.parent[1:])
     columns = {
         "region": Texts.of(tree.paths),
-        "region_id": asked.region_ids,
+        "region_id": measurement_plan.region_ids,
         "parent": Texts[str | None].of(chain((None,), parents)),
         "level": tree.level.astype(np.int32),
-        "level_name": np.array(asked.levels, dtype=object)[tree.level],
+        "level_name": np.array(measurement_plan.levels, dtype=object)[tree.level],
         **numbers,
     }
     return FileTable.of(columns, {"level": "int32", **dict.fromkeys(numbers, "int64")})
@@ -183,13 +185,13 @@ def _numbers(table: Any) -> dict[str, Int64Array]:
     return {name: int64_column(table, name) for name in table.column_names if name not in REGION_COLUMNS}
 
 
-def region_columns(asked: Asked, regions: Int64Array) -> dict[str, Any]:
+def region_columns(measurement_plan: MeasurementPlan, regions: Int64Array) -> dict[str, Any]:
     """Return the columns level, level_name, region and region_id of rows that belong to regions, by their numbers."""
-    tree = asked.hierarchy
+    tree = measurement_plan.hierarchy
     level = tree.level[regions]
     return {
         "level": level.astype(np.int32),
-        "level_name": Coded(asked.levels, level),
+        "level_name": Coded(measurement_plan.levels, level),
         "region": Coded(tree.paths, regions),
-        "region_id": Coded(asked.region_ids, regions),
+        "region_id": Coded(measurement_plan.region_ids, regions),
     }

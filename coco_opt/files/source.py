@@ -86,8 +86,8 @@ class Loaded:
 
     def first_row(self, condition: str, source: str = "{t}") -> int | None:
         """Return the smallest rowid that meets a condition."""
-        found = self.value(f"SELECT min({{t}}.rowid) FROM {source} WHERE {condition}")
-        return None if found is None else int(found)
+        rowid = self.value(f"SELECT min({{t}}.rowid) FROM {source} WHERE {condition}")
+        return None if rowid is None else int(rowid)
 
     def place(self, rowid: int | None = None, column: int | None = None) -> Place:
         """Return the place of a row in the user's file; O(rows), for errors only."""
@@ -101,7 +101,7 @@ class Loaded:
 def isolated(inputs: Sequence[Input], spill: Path | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
     """Open an in-memory DuckDB that can read the files among ``inputs`` and nothing else, and writes nowhere.
 
-    Given a private folder (``files.spill``), it takes little memory and puts there what it has no room for, rows as
+    Given a private folder (``files.scratch``), it takes little memory and writes there what does not fit, rows as
     they are.
     """
     import duckdb
@@ -117,7 +117,7 @@ def isolated(inputs: Sequence[Input], spill: Path | None = None) -> Iterator[duc
         if spill is not None:
             con.execute(f"SET memory_limit = '{_MEMORY}'")
         # A name with * ? or [ is looked up by its escaped form first, then opened by its own.
-        files = [one.path for one in inputs if one.path is not None]
+        files = [source.path for source in inputs if source.path is not None]
         allowed = ", ".join(_quoted(name) for path in files for name in (str(path), _literal(path)))
         con.execute(f"SET allowed_paths = [{allowed}]")
         con.execute("SET enable_external_access = false")
@@ -141,8 +141,8 @@ def load(
     called, ours = columns.renamed(source.columns), {user: own for own, user in source.columns.items()}
     delimiter = ","
 
-    def wanted(names: Sequence[str]) -> list[int]:
-        return [k for k in called.kept(names) if not only or ours.get(names[k], names[k]) in only]
+    def selection(names: Sequence[str]) -> list[int]:
+        return [k for k in called.selected(names) if not only or ours.get(names[k], names[k]) in only]
 
     opened = batches_of(source, columns)
     if opened is None:
@@ -150,14 +150,14 @@ def load(
         _check_file(where)
         names, delimiter = _csv_header(where, called.required)
         called.check(names, source.name, 1)
-        kept = wanted(names)
-        _naming_line_ends(where, source.name, lambda: _load_csv(con, table, where, delimiter, len(names), kept))
+        selected = selection(names)
+        _naming_line_ends(where, source.name, lambda: _load_csv(con, table, where, delimiter, len(names), selected))
     else:
         names = list(opened.schema.names)
-        kept = wanted(names)
-        some = replace(opened, kept=tuple(kept))
-        quietly(source, lambda: load_texts(con, table, some.texts(), len(kept)))
-    shown = tuple(names[k] for k in kept)
+        selected = selection(names)
+        some = replace(opened, columns=tuple(selected))
+        quietly(source, lambda: load_texts(con, table, some.texts(), len(selected)))
+    shown = tuple(names[k] for k in selected)
     return Loaded(con, table, source, tuple(ours.get(name, name) for name in shown), shown, delimiter)
 
 
@@ -167,18 +167,18 @@ class Batches:
 
     source: Input
     schema: Any
-    kept: tuple[int, ...]
+    columns: tuple[int, ...]
 
-    def whole(self, column: int) -> bool:
-        """Tell whether a column holds whole numbers of at most 63 bits and a sign."""
+    def is_integer(self, column: int) -> bool:
+        """Return whether a column holds integers of at most 63 bits and a sign."""
         import pyarrow.types as kinds
 
-        kind = self.schema.types[self.kept[column]]
+        kind = self.schema.types[self.columns[column]]
         return bool(kinds.is_integer(kind) and not kinds.is_uint64(kind))
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
         """Yield the Arrow arrays of the columns, a million rows at a time; any number of times. Texts are coded."""
-        return self._read([self._names[k] for k in range(len(self.kept)) if not self.whole(k)])
+        return self._read([self._names[k] for k in range(len(self.columns)) if not self.is_integer(k)])
 
     def texts(self) -> Iterator[tuple[Any, ...]]:
         """Yield the same as Arrow arrays of strings."""
@@ -194,36 +194,36 @@ class Batches:
 
     @property
     def _names(self) -> list[str]:
-        return [self.schema.names[k] for k in self.kept]
+        return [self.schema.names[k] for k in self.columns]
 
     def _read(self, coded: Sequence[str] = ()) -> Iterator[tuple[Any, ...]]:
         import pyarrow.parquet as pq
 
         names, where = self._names, self.source.where
         if isinstance(where, Frame):
-            for batch in where.table.select(list(self.kept)).to_batches(max_chunksize=_BATCH):
+            for batch in where.table.select(list(self.columns)).to_batches(max_chunksize=_BATCH):
                 yield tuple(batch.columns)
             return
-        # Unless told otherwise, Arrow reads a whole file ahead, and a whole column of a group of rows at once.
+        # By default Arrow reads a whole file ahead, and a whole column of a row group in one piece.
         options = {"page_checksum_verification": True, "pre_buffer": False, "buffer_size": _BUFFER}
         with pq.ParquetFile(where, read_dictionary=list(coded), **options) as file:
             for batch in file.iter_batches(batch_size=_BATCH, columns=names):
-                # By name: asked for a column x, Arrow's reader returns one called "x.y" as well.
+                # By name: for a column x, Arrow's reader also returns one called "x.y".
                 yield tuple(batch.column(batch.schema.get_field_index(name)) for name in names)
 
-    def whole_numbers(self, array: Any) -> Any:
-        """Return a column of whole numbers as one of int64."""
+    def integers(self, array: Any) -> Any:
+        """Return a column of integers as one of int64."""
         import pyarrow as pa
 
         return array.cast(pa.int64())
 
     def numbers(self, array: Any) -> Int64Array:
-        """Return a column of whole numbers without empty entries as int64."""
-        return np.asarray(self.whole_numbers(array).to_numpy(zero_copy_only=False), np.int64)
+        """Return a column of integers without empty entries as int64."""
+        return np.asarray(self.integers(array).to_numpy(zero_copy_only=False), np.int64)
 
     def place(self, row: int | None = None, column: int | None = None) -> Place:
         """Return the place of a row, from 0, in the user's table."""
-        name = None if column is None else self.schema.names[self.kept[column]]
+        name = None if column is None else self.schema.names[self.columns[column]]
         return Place(self.source.name, None if row is None else row + 1, name)
 
 
@@ -245,7 +245,7 @@ def batches_of(source: Input, columns: Columns) -> Batches | None:
         schema = quietly(source, lambda: pq.read_schema(where))
     called.check(list(schema.names), source.name, None)
     _check_types(schema, source.name, called)
-    return Batches(source, schema, tuple(called.kept(schema.names)))
+    return Batches(source, schema, tuple(called.selected(schema.names)))
 
 
 def header(path: Path) -> tuple[str, ...]:
@@ -328,7 +328,7 @@ def _changed_line_end(path: Path) -> tuple[int, str, str] | None:
     """Return the first row that ends otherwise than the first one, and both ends in words; quoted ones are text."""
     with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
         ends, quoted_now, row = "", False, 0
-        for line in file:  # at \n, \r and \r\n alike, each kept as it is
+        for line in file:  # at \n, \r and \r\n, which stay as they are
             quoted_now ^= line.count('"') % 2 == 1
             end = line[len(line.rstrip("\r\n")) :]
             if quoted_now or not end:
@@ -364,29 +364,29 @@ def _csv_header(path: Path, required: Sequence[str] = ()) -> tuple[list[str], st
         with path.open("rb") as file:
             line = file.readline(_HEADER_LIMIT).decode("utf-8-sig")
         line = unicodedata.normalize("NFC", line)
-        found = [(names(line, one), one) for one in _DELIMITERS]
-        return [(header, one) for header, one in found if header is not None]
+        headers = [(names(line, mark), mark) for mark in _DELIMITERS]
+        return [(header, mark) for header, mark in headers if header is not None]
 
     bad = Place(path.name, 1)
     try:
-        found = quietly(path, read)
+        headers = quietly(path, read)
     except InputError as error:
         failure = InputError(error.code, "is not UTF-8 text: convert it", bad)
     else:
-        if found:
-            # max takes the first of equals: a comma, where nothing tells.
-            return max(found, key=lambda one: (sum(name in one[0] for name in required), len(one[0])))
+        if headers:
+            # max returns the first of equals: the comma, where nothing else decides.
+            return max(headers, key=lambda header: (sum(name in header[0] for name in required), len(header[0])))
         failure = InputError("no-header", "the first row is not a row of column names", bad)
     raise failure
 
 
 def _load_csv(
-    con: duckdb.DuckDBPyConnection, table: str, path: Path, delimiter: str, width: int, kept: Sequence[int]
+    con: duckdb.DuckDBPyConnection, table: str, path: Path, delimiter: str, width: int, selected: Sequence[int]
 ) -> None:
     columns = ", ".join(f"'f{k}': 'VARCHAR'" for k in range(width))
     options = f"delim = {_quoted(delimiter)}, {_CSV_OPTIONS}"
     source = f"read_csv({_quoted(_literal(path))}, columns = {{{columns}}}, {options})"
-    chosen = ", ".join(f"nfc_normalize(f{k}) AS c{place}" for place, k in enumerate(kept))
+    chosen = ", ".join(f"nfc_normalize(f{k}) AS c{place}" for place, k in enumerate(selected))
     con.execute(f"CREATE TABLE {table} AS SELECT {chosen} FROM {source}")
 
 
@@ -433,7 +433,7 @@ def _check_types(schema: Any, name: str, columns: Columns) -> None:
     """Raise InputError unless counts are integers and ids are strings or integers."""
     import pyarrow.types as kinds
 
-    for k in columns.kept(schema.names):
+    for k in columns.selected(schema.names):
         column, kind = schema.names[k], schema.types[k]
         kind = kind.value_type if kinds.is_dictionary(kind) else kind
         place = Place(name, None, column if column in columns.required or not columns.private else None)

@@ -12,13 +12,13 @@ _SHAPING = ("coco-opt", "numpy", "scipy", "numba", "duckdb", "pyarrow", "opendp"
 
 def versions(packages: Sequence[str] = _SHAPING) -> dict[str, str]:
     """Return the versions of Python and of those packages that are installed; those that shape a release if unsaid."""
-    known = {"python": platform.python_version()}
+    installed = {"python": platform.python_version()}
     for package in packages:
         try:
-            known[package] = version(package)
+            installed[package] = version(package)
         except PackageNotFoundError:
             continue
-    return known
+    return installed
 
 
 def machine() -> str:

@@ -1,8 +1,8 @@
-"""Buckets of sizes: which cumulative counts are asked as one sum.
+"""Buckets of sizes: which cumulative counts are measured as one sum.
 
-One entity more or less changes one cell of Hc[0..K-1] by one, so that sums over buckets that share no cell have the
-sensitivity of single cells, whatever the buckets are. Buckets by growth follow the rule that a bucket should hold about
-as many groups as the noise can tell.
+One entity more or less changes one cell of Hc[0..K-1] by one. Sums over disjoint buckets therefore have the sensitivity
+of single cells, whatever the buckets are. Buckets by growth follow the rule that a bucket should hold about as many
+groups as the noise lets one distinguish.
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ class Buckets:
     @classmethod
     def from_edges(cls, edges: ArrayLike) -> Buckets:
         """Return the buckets edges[j] .. edges[j + 1] - 1; ProblemError unless edges rise."""
-        given = np.asarray(edges, np.int64)
-        if given.ndim != 1 or given.size < 2:
+        bounds = np.asarray(edges, np.int64)
+        if bounds.ndim != 1 or bounds.size < 2:
             raise ProblemError("buckets need at least two edges")
-        return cls(given[:-1], given[1:])
+        return cls(bounds[:-1], bounds[1:])
 
     @classmethod
     def from_starts(cls, starts: ArrayLike, max_size: int) -> Buckets:
         """Return the buckets of all cells 0 .. max_size - 1 that begin at ``starts``, the first of which is 0."""
-        given = np.atleast_1d(np.asarray(starts, np.int64))
-        if given.size == 0 or given[0] != 0:
+        begins = np.atleast_1d(np.asarray(starts, np.int64))
+        if begins.size == 0 or begins[0] != 0:
             raise ProblemError("buckets of all cells begin at size 0")
-        return cls.from_edges(np.append(given, max_size))
+        return cls.from_edges(np.append(begins, max_size))
 
     @classmethod
     def by_growth(cls, max_size: int, growth: float) -> Buckets:
@@ -69,7 +69,7 @@ class Buckets:
         return self.begin.size
 
     def of_cells(self, max_size: int) -> bool:
-        """Tell whether every cell 0 .. max_size - 1 is a bucket of its own."""
+        """Return whether every cell 0 .. max_size - 1 is a bucket of its own."""
         return self.count == max_size and int(self.end[-1]) == max_size
 
     def sums(self, cumulative: ArrayLike) -> IntArray:
@@ -84,9 +84,10 @@ class Buckets:
 class Split:
     """The cells 0 .. ``at`` - 1 of Hc, then the sizes of *all* groups in order, those below ``at`` counted as ``at``.
 
-    An entity more or less takes a group from one size to the next, s to s + 1: below ``at`` that is one cell and no
-    rank, for both sizes count as ``at``; from ``at`` on it is one rank and no cell. Either boundary one further would
-    count the step at ``at`` - 1 or at ``at`` in both. Ranks of the groups above ``at`` alone would tell their number.
+    An entity more or less moves a group from one size to the next, s to s + 1. Below ``at`` this changes one cell and
+    no rank, because both sizes count as ``at``. From ``at`` on it changes one rank and no cell. If either boundary were
+    one further, the step at ``at`` - 1 or at ``at`` would count in both. Ranks of only the groups above ``at`` would
+    reveal how many there are.
     """
 
     at: int
@@ -101,10 +102,10 @@ class Split:
 
 
 Scheme = Buckets | Split
-"""What is asked of cumulative counts in place of single cells."""
+"""What is measured of cumulative counts in place of single cells."""
 
 
 def common_cells(buckets: Iterable[Buckets | None], max_size: int) -> Buckets:
-    """Return the stretches of sizes below ``max_size`` that none of these partitions tells apart; None: every size."""
-    starts = [(np.arange(max_size) if one is None else one.begin) for one in buckets]
+    """Return the stretches of sizes below ``max_size`` that no partition separates; None means single sizes."""
+    starts = [(np.arange(max_size) if partition is None else partition.begin) for partition in buckets]
     return Buckets.from_starts(np.unique(np.concatenate(starts)), max_size)

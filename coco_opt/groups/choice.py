@@ -1,22 +1,24 @@
 """Choosing by data between ranks and cumulative counts (Kuo et al. 2018, section 6.2): one noisy number a level.
 
-Isotonic regression is off by about the square root of the length of each run of equal values, for it averages the noise
-of the run away (Hay et al. 2010, theorem 2, in squares and up to logarithms). A region's cumulative counts have one run
-for each size that some group has, as long as the gap to the next such size; its ranks have one run for each such size
-too, as long as the groups that have it. So
+The error of isotonic regression is about the square root of the length of each run of equal values, because the noise
+of a run is averaged (Hay et al. 2010, theorem 2, in squares and up to logarithms). A region's cumulative counts have
+one run for each size that some group has, as long as the gap to the next such size. Its ranks also have one run for
+each such size, as long as the number of groups that have it. So
 
     lead = sum of sqrt(lengths of the runs of Hc) - sum of sqrt(lengths of the runs of Hg),
 
-added up over the regions of a level, is positive where ranks promise the smaller error, and both are in one unit: that
-of the noise. The publication says to run every candidate and to compare their noisy errors (Chaudhuri et al. 2011),
-which shares the budget among all of them; this asks for one number a level and leaves the rest to what is chosen.
+added up over the regions of a level, is positive where ranks promise the smaller error. Both sums are in the same unit,
+that of the noise. The publication proposes to run every candidate and to compare their noisy errors (Chaudhuri et al.
+2011), which shares the budget among all of them. This module measures one number a level and leaves the rest of the
+budget to the chosen query.
 
 Sensitivity: an entity that comes or goes moves one group by one size, j to j + 1. In Hg the runs of j and j + 1 lose
-and win one group: between -1 and 1 in all, for a root changes by at most one. In Hc one cell, j, goes over from the run
-that begins there to the one before it, or becomes a run of its own: between -1 and 1 too. Where a run of Hc begins or
-ends, one of Hg does, and both sums move to the same side; so their difference changes by at most 1 (brute force in the
-tests). Roots are rounded down to whole units of 1 / 256, which adds at most ``_ROUNDED`` of them. Under "replace" two
-groups move. The numbers of groups are public here: ranks cannot be asked where they are not.
+and gain one group; the sum changes by -1 to 1, because each root changes by at most one. In Hc one cell, j, moves from
+the run that begins there to the run before it, or becomes a run of its own; this sum also changes by -1 to 1. Where a
+run of Hc begins or ends, one of Hg does too, and both sums change in the same direction. Their difference therefore
+changes by at most 1 (brute force in the tests). Roots are rounded down to integer multiples of 1 / 256, which adds at
+most ``_ROUNDED`` of them. Under "replace" two groups move. The numbers of groups are public here: ranks cannot be
+measured where they are private.
 """
 
 from __future__ import annotations
@@ -27,27 +29,27 @@ from numpy.typing import NDArray
 from coco_opt.errors import ProblemError
 from coco_opt.groups.queries import Query
 from coco_opt.histograms import CountOfCounts
-from coco_opt.privacy import Cost, Measurement, Neighbours, Question, Sensitivity
+from coco_opt.privacy import Cost, LevelQuery, Measurement, Neighbours, Sensitivity
 
 Int64 = NDArray[np.int64]
 CHOICE = "lead of ranks"
-"""The question that is asked of the root: a number for each level, root first."""
+"""The query about the root: a number for each level, root first."""
 
 UNIT = 256
-"""The answers count in parts of this of the expected error that noise of scale 1 leaves in a single cell."""
+"""One unit of an answer is 1 / UNIT of the expected error that noise of scale 1 leaves in a single cell."""
 
 _WORDS = "1/256 of the error that cumulative counts leave beyond ranks where noise has scale 1, for each level"
 _ROUNDED = 4  # of the roots before and after a move at most four of one sign change, each rounded down by less than 1
 
 
-def choice_question(levels: int, neighbours: Neighbours, cost: Cost) -> Question:
-    """Return the question, asked of the root, for the lead of ranks on each of ``levels`` levels."""
+def choice_query(levels: int, neighbours: Neighbours, cost: Cost) -> LevelQuery:
+    """Return the query, about the root, for the lead of ranks on each of ``levels`` levels."""
     each = (UNIT + _ROUNDED) * (2 if neighbours == "replace" else 1)
-    return Question(0, CHOICE, _WORDS, levels, Sensitivity(levels * each, levels * each**2), cost)
+    return LevelQuery(0, CHOICE, _WORDS, levels, Sensitivity(levels * each, levels * each**2), cost)
 
 
 def lead_of_ranks(histogram: CountOfCounts, max_size: int) -> int:
-    """Return one region's lead in whole units: as private as its histogram, whose sizes count as ``max_size`` at most.
+    """Return one region's lead in integer units, with sizes clamped to ``max_size``; as private as its histogram.
 
     O(sizes that groups have).
     """
@@ -58,14 +60,14 @@ def lead_of_ranks(histogram: CountOfCounts, max_size: int) -> int:
 
 
 def noisy_leads(measurement: Measurement) -> tuple[float, ...]:
-    """Return the noisy lead of ranks on each level, root first, in cells' errors; ProblemError where it was not asked.
+    """Return the noisy lead of ranks on each level, root first, in cells' errors; ProblemError if not measured.
 
     They are as public as any release of the measurement.
     """
     for answers in measurement.answers:
-        if answers.question.query == CHOICE:
+        if answers.query.name == CHOICE:
             return tuple((answers.values / UNIT).tolist())
-    raise ProblemError("this measurement says nothing about which query to ask")
+    raise ProblemError("this measurement does not contain the lead of ranks, which chooses the query")
 
 
 def chosen_queries(measurement: Measurement) -> tuple[Query, ...]:
@@ -74,7 +76,7 @@ def chosen_queries(measurement: Measurement) -> tuple[Query, ...]:
 
 
 def _roots(numbers: Int64) -> Int64:
-    """Return the square roots of numbers up to 2^40 in whole units, rounded down: exact, whatever a double rounds."""
+    """Return the square roots of numbers up to 2^40 in integer units, rounded down without floating-point errors."""
     squares = np.asarray(numbers, np.int64) * UNIT**2
     roots = np.sqrt(squares).astype(np.int64)
     roots -= roots * roots > squares

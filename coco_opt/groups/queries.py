@@ -1,14 +1,14 @@
-"""The queries about groups by size: their exact answers, and by how much one entity changes them.
+"""The queries about groups by size: their exact answers and their sensitivities.
 
 A region has G groups of sizes 0..K, larger ones counted as K (the public bound). "sizes" is H[0..K], the groups of each
 size (the paper's naive query); "cumulative" is Hc[0..K-1], the groups of each size or smaller; "ranks" is Hg[1..G], the
 sizes of the groups in nondecreasing order. Kuo et al. 2018, section 4. "buckets" are sums of Hc over the buckets of a
-partition of its cells: what "cumulative" asks where a partition is given. "split" asks for Hc below a public size T and
-for max(Hg, T), the sizes from T on, of all groups (``coco_opt.groups.buckets.Split``).
+partition of its cells: they are measured for "cumulative" where a partition is given. "split" is Hc below a public size
+T, and max(Hg, T), the sizes from T on, of all groups (``coco_opt.groups.buckets.Split``).
 
-Where the numbers of groups are private, G is asked too ("groups", one cell), and Hc is asked from above: "larger" is
-G - Hc[0..K-1], the groups of more than each size, and "larger_buckets" its sums. An empty group changes none of these
-cells and a group that comes or goes with its only entity one, where it would change all cells of Hc.
+Where the numbers of groups are private, G is measured too ("groups", one cell), and Hc is measured from above: "larger"
+is G - Hc[0..K-1], the groups of more than each size, and "larger_buckets" its sums. An empty group changes none of
+these cells, and a group that comes or goes with its only entity changes one, where it would change all cells of Hc.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from numpy.typing import NDArray
 from coco_opt.errors import ProblemError
 from coco_opt.groups.buckets import Buckets, Scheme, Split
 from coco_opt.histograms import CountOfCounts
-from coco_opt.privacy import NEIGHBOURS, Cost, Neighbours, Question, Sensitivity
+from coco_opt.privacy import NEIGHBOURS, Cost, LevelQuery, Neighbours, Sensitivity
 
 Query = Literal["sizes", "ranks", "cumulative"]
 QUERIES: tuple[Query, ...] = get_args(Query)
-AskedQuery = Literal["sizes", "ranks", "cumulative", "buckets", "split", "larger", "larger_buckets"]
-ASKED_QUERIES: tuple[AskedQuery, ...] = get_args(AskedQuery)
+MeasuredQuery = Literal["sizes", "ranks", "cumulative", "buckets", "split", "larger", "larger_buckets"]
+MEASURED_QUERIES: tuple[MeasuredQuery, ...] = get_args(MeasuredQuery)
 GROUPS = "groups"
-"""The number of groups of each region: public, and then the number of its ranks, or else the question that asks it."""
-FROM_ABOVE: Mapping[AskedQuery, AskedQuery] = {"cumulative": "larger", "buckets": "larger_buckets"}
-"""What is asked in the place of a query where the numbers of groups are private."""
+"""The number of groups of each region, and the number of its ranks, where public; else the query that measures it."""
+FROM_ABOVE: Mapping[MeasuredQuery, MeasuredQuery] = {"cumulative": "larger", "buckets": "larger_buckets"}
+"""The query measured in place of another where the numbers of groups are private."""
 
 _PIECE = 1 << 20
-_WORDS: Mapping[AskedQuery, str] = {
+_WORDS: Mapping[MeasuredQuery, str] = {
     "sizes": "groups of each size from 0 on",
     "ranks": "sizes of the groups, smallest first",
     "cumulative": "groups of each size from 0 on or smaller, the largest size left out",
@@ -44,15 +44,15 @@ _WORDS: Mapping[AskedQuery, str] = {
     "larger": "groups of more than each size from 0 on, the largest size left out",
     "larger_buckets": "groups of more than each size, summed over the sizes of a bucket, the largest size left out",
 }
-_BELOW: Mapping[AskedQuery, AskedQuery] = {above: query for query, above in FROM_ABOVE.items()}
+_BELOW: Mapping[MeasuredQuery, MeasuredQuery] = {above: query for query, above in FROM_ABOVE.items()}
 # An entity moves one group by one size: two cells of H, one of Hc without its public last cell, one of Hg; clamping
-# sizes to K never adds to it. Replacing an entity moves one group down and one up, within a region or across two. Two
+# sizes to K never adds any. Replacing an entity moves one group down and one up, within a region or across two. Two
 # such moves of H share a cell where both groups have one size: it changes by 2 and its neighbours by 1, 6 squared. In
 # Hc and Hg the moves have opposite signs, so a shared cell cancels. A cell lies in one bucket: summing adds nothing,
 # and two cells of one bucket cancel too. In a split a move is one cell or one rank, never both (``Split``). Where
 # numbers of groups are private, a group may come or go with its only entity, and empty ones by themselves: that is one
 # cell of H, at most one of G - Hc, and one of the numbers of groups.
-_SENSITIVITIES: Mapping[tuple[AskedQuery, Neighbours], Sensitivity] = {
+_SENSITIVITIES: Mapping[tuple[MeasuredQuery, Neighbours], Sensitivity] = {
     ("sizes", "add_remove"): Sensitivity(2, 2),
     ("sizes", "replace"): Sensitivity(4, 6),
     ("cumulative", "add_remove"): Sensitivity(1, 1),
@@ -71,7 +71,7 @@ _SENSITIVITIES: Mapping[tuple[AskedQuery, Neighbours], Sensitivity] = {
 _OF_GROUPS: Mapping[Neighbours, Sensitivity] = {"add_remove": Sensitivity(1, 1), "replace": Sensitivity(2, 2)}
 
 
-def sensitivity(query: AskedQuery, neighbours: Neighbours) -> Sensitivity:
+def sensitivity(query: MeasuredQuery, neighbours: Neighbours) -> Sensitivity:
     """Return by how much neighbouring databases change a query's cells on a level; ProblemError for unknown names."""
     check_query(query)
     _check_neighbours(neighbours)
@@ -85,11 +85,11 @@ def _check_neighbours(neighbours: Neighbours) -> None:
 
 def check_query(query: str) -> None:
     """Raise ProblemError for an unknown name."""
-    if query not in ASKED_QUERIES:
+    if query not in MEASURED_QUERIES:
         raise ProblemError(f"unknown query {query!r}: use one of {', '.join(QUERIES)}")
 
 
-def question(
+def level_query(
     level: int,
     query: Query,
     max_size: int,
@@ -98,65 +98,73 @@ def question(
     buckets: Scheme | None = None,
     *,
     private_counts: bool = False,
-) -> Question:
-    """Return the question that asks every region of a level; raise ProblemError for unknown names.
+) -> LevelQuery:
+    """Return the query about every region of a level; raise ProblemError for unknown names.
 
-    ``buckets`` sum what "cumulative" asks; they must hold every cell. A ``Split`` asks ranks from a size on. With
-    ``private_counts`` no answer and no number of answers tells the number of groups: cumulative counts are asked from
-    above, and ranks raise ProblemError.
+    ``buckets`` sum the cells of "cumulative"; they must hold every cell. A ``Split`` measures ranks from a size on.
+    With ``private_counts`` no answer and no number of answers reveals the number of groups: cumulative counts are
+    measured from above, and ranks raise ProblemError.
     """
     check_query(query)
-    asked: AskedQuery = query
+    measured_query: MeasuredQuery = query
     if isinstance(buckets, Split):
         _check_split(query, max_size, buckets)
-        asked = "split"
+        measured_query = "split"
     elif buckets is not None:
         _check_buckets(query, max_size, buckets)
-        asked = query if buckets.of_cells(max_size) else "buckets"
+        measured_query = query if buckets.of_cells(max_size) else "buckets"
     if private_counts:
-        if asked in ("ranks", "split"):
-            raise ProblemError("ranks are as many as there are groups: with private numbers of groups ask 'cumulative'")
-        asked = FROM_ABOVE.get(asked, asked)
-    size: int | str = GROUPS if asked == "ranks" else f"{GROUPS} + {_split_of(buckets).at}" if asked == "split" else 0
-    size = size or cells(asked, max_size, 0, buckets)
-    return Question(level, asked, _WORDS[asked], size, sensitivity(asked, neighbours), cost)
+        if measured_query in ("ranks", "split"):
+            raise ProblemError("ranks are as many as there are groups: use 'cumulative' if these numbers are private")
+        measured_query = FROM_ABOVE.get(measured_query, measured_query)
+    size: int | str = (
+        GROUPS
+        if measured_query == "ranks"
+        else f"{GROUPS} + {_split_of(buckets).at}"
+        if measured_query == "split"
+        else 0
+    )
+    size = size or cells(measured_query, max_size, 0, buckets)
+    return LevelQuery(
+        level, measured_query, _WORDS[measured_query], size, sensitivity(measured_query, neighbours), cost
+    )
 
 
-def groups_question(level: int, neighbours: Neighbours, cost: Cost) -> Question:
-    """Return the question that asks every region of a level for its number of groups, where these are private."""
+def groups_query(level: int, neighbours: Neighbours, cost: Cost) -> LevelQuery:
+    """Return the query for the number of groups of every region of a level, where these are private."""
     _check_neighbours(neighbours)
-    return Question(level, GROUPS, "number of groups", 1, _OF_GROUPS[neighbours], cost)
+    return LevelQuery(level, GROUPS, "number of groups", 1, _OF_GROUPS[neighbours], cost)
 
 
-def with_public_counts(asked: Question) -> Question:
-    """Return the question whose answers tell the same once the numbers of groups are released: Hc for G - Hc."""
-    query = plain_query(asked)
-    return asked if query == asked.query else replace(asked, query=query, words=_WORDS[query])
+def with_public_counts(query: LevelQuery) -> LevelQuery:
+    """Return the equivalent query once the numbers of groups are released: Hc in place of G - Hc."""
+    name = plain_query(query)
+    return query if name == query.name else replace(query, name=name, words=_WORDS[name])
 
 
-def plain_query(asked: Question) -> AskedQuery:
-    """Return what a question is about, whether it was asked from above or not."""
-    query = cast(AskedQuery, asked.query)
-    return _BELOW.get(query, query)
+def plain_query(query: LevelQuery) -> MeasuredQuery:
+    """Return the name of a query, that of Hc also where it is measured from above."""
+    name = cast(MeasuredQuery, query.name)
+    return _BELOW.get(name, name)
 
 
 def _check_split(query: str, max_size: int, split: Split) -> None:
     if query != "cumulative":
-        raise ProblemError(f"a split asks cumulative counts below a size: it cannot be asked with the query {query!r}")
+        raise ProblemError(f"a split is for cumulative counts only: it cannot be used with the query {query!r}")
     if split.at >= max_size:
-        raise ProblemError(f"a split must be below max_size = {max_size:,}: from there on every rank is the same")
+        raise ProblemError(f"a split must be below max_size = {max_size:,}, because all ranks from there on are equal")
 
 
 def _check_buckets(query: str, max_size: int, buckets: Buckets) -> None:
     if query != "cumulative":
-        raise ProblemError(f"buckets are sums of cumulative counts: they cannot be asked with the query {query!r}")
+        raise ProblemError(f"buckets are sums of cumulative counts: they cannot be used with the query {query!r}")
     starts, ends = buckets.begin, buckets.end
     if starts[0] != 0 or ends[-1] != max_size or (starts[1:] != ends[:-1]).any():
-        raise ProblemError(f"buckets must hold every size from 0 to below max_size = {max_size:,} once")
+        raise ProblemError(f"buckets must hold every size from 0 to below max_size = {max_size:,} exactly once")
 
 
 def exact_answers(
-    histogram: CountOfCounts, query: AskedQuery, max_size: int, buckets: Scheme | None = None
+    histogram: CountOfCounts, query: MeasuredQuery, max_size: int, buckets: Scheme | None = None
 ) -> NDArray[np.int64]:
     """Return a region's cells before the noise, int64, their sizes clamped to ``max_size`` = K first.
 
@@ -170,13 +178,13 @@ def exact_answers(
     if query == "cumulative":
         return clamped.cumulative(max_size)[:-1]
     if query == "buckets":
-        return _of(buckets).sums(clamped.cumulative(max_size)[:-1])
+        return _buckets_of(buckets).sums(clamped.cumulative(max_size)[:-1])
     if query == "split":
         return _split_of(buckets).answers(clamped.cumulative(max_size)[:-1], clamped.ranks())
     if query == "larger":
         return clamped.groups - clamped.cumulative(max_size)[:-1]
     if query == "larger_buckets":
-        return _of(buckets).sums(clamped.groups - clamped.cumulative(max_size)[:-1])
+        return _buckets_of(buckets).sums(clamped.groups - clamped.cumulative(max_size)[:-1])
     check_query(query)
     return clamped.ranks()
 
@@ -196,22 +204,22 @@ def rank_pieces(histogram: CountOfCounts, max_size: int) -> Iterator[NDArray[np.
         yield np.repeat(sizes[runs], lengths)
 
 
-def cells(query: AskedQuery, max_size: int, groups: int, buckets: Scheme | None = None) -> int:
+def cells(query: MeasuredQuery, max_size: int, groups: int, buckets: Scheme | None = None) -> int:
     """Return the number of cells of a region's answer."""
     if query == "split":
         return _split_of(buckets).at + groups
     if query in ("buckets", "larger_buckets"):
-        return _of(buckets).count
+        return _buckets_of(buckets).count
     return {"sizes": max_size + 1, "ranks": groups, "cumulative": max_size, "larger": max_size}[query]
 
 
 def _split_of(scheme: Scheme | None) -> Split:
     if not isinstance(scheme, Split):
-        raise ProblemError("the query 'split' needs the size that it is at")
+        raise ProblemError("the query 'split' needs the size at which it splits")
     return scheme
 
 
-def _of(buckets: Scheme | None) -> Buckets:
+def _buckets_of(buckets: Scheme | None) -> Buckets:
     if not isinstance(buckets, Buckets):
         raise ProblemError("the query 'buckets' needs the buckets that it sums over")
     return buckets

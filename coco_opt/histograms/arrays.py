@@ -1,4 +1,4 @@
-"""Checks that every histogram array passes once; messages name the array, never a value in it."""
+"""Checks that every histogram array passes once; messages name the array but never show a value of it."""
 
 from __future__ import annotations
 

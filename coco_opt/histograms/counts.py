@@ -73,10 +73,10 @@ class CountOfCounts:
         check_nonnegative(size, "negative-size", "sizes")
         check_nonnegative(count, "negative-count", "counts")
         check_total(count)
-        kept = count > 0
-        if not kept.any():
+        positive = count > 0
+        if not positive.any():
             return cls.empty()
-        size, count = size[kept], count[kept]
+        size, count = size[positive], count[positive]
         order = np.argsort(size, kind="stable")
         size, count = size[order], count[order]
         first = np.flatnonzero(np.r_[True, size[1:] != size[:-1]])
@@ -174,7 +174,7 @@ class CountOfCounts:
         return self.sizes, np.cumsum(self.counts, dtype=np.int64)
 
     def equals(self, other: CountOfCounts) -> bool:
-        """Tell whether both hold the same sizes and counts."""
+        """Return whether both hold the same sizes and counts."""
         return np.array_equal(self.sizes, other.sizes) and np.array_equal(self.counts, other.counts)
 
     def to_pandas(self) -> pd.DataFrame:

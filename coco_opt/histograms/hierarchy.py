@@ -29,7 +29,7 @@ class Hierarchy:
     Regions are numbered breadth first: the root is 0, a level is one contiguous range, and so are the
     children of a region, the leaves below it and the leaves of the whole tree. ``parent`` int64[n] (-1 at the
     root) must be in that order (``from_parents`` takes any order); ``names`` are the regions' own names,
-    held as bytes (``Texts``).
+    stored as bytes (``Texts``).
     Derived: ``level`` int64[n] (root 0), ``first_child`` int64[n+1] (children of v: first_child[v] ..
     first_child[v+1]) and ``level_start`` int64[levels+1]. Raises HierarchyError with a code (no-root,
     several-roots, cycle, orphan, uneven-depth, bad-name, duplicate-region, bad-order). O(n); a hierarchy is
@@ -57,7 +57,7 @@ class Hierarchy:
             object.__setattr__(self, name, array)
 
     def __reduce__(self) -> tuple[Callable[..., Hierarchy], tuple[Any, ...]]:
-        # What was checked once is not checked in every worker that reads it.
+        # Data that were checked once are not checked again in every worker that reads them.
         return _unpickled, (self.names, *(getattr(self, name) for name in _ARRAYS))
 
     @classmethod
@@ -93,8 +93,8 @@ class Hierarchy:
 
         The root is the row whose parent is None or "", or, without such a row, the one id that is nobody's
         child. Siblings keep the order of their rows. Raises HierarchyError: cycle, two-parents, orphan (a
-        parent that is nobody's child beside a marked root), no-root (no row), several-roots, uneven-depth,
-        bad-name, duplicate-region (a row given twice). O(rows).
+        parent that is nobody's child next to a marked root), no-root (no row), several-roots, uneven-depth,
+        bad-name, duplicate-region (a repeated row). O(rows).
         """
         return cls(*hierarchy_build.from_edges(child, parent, place))
 
@@ -124,13 +124,13 @@ class Hierarchy:
 
     @property
     def paths(self) -> Listed[str]:
-        """Full names from the root, joined by "/", escaped inside a name; each is made when it is asked for."""
+        """Full names from the root, joined by "/", escaped inside a name; each is built on access."""
         return _Paths(self)
 
     def path(self, region: int) -> str:
         """Return a region's full name, as ``paths`` has it; O(levels)."""
         above = (*reversed(self.ancestors(region)), region)
-        return hierarchy_build.joined(self.names[one] for one in above)
+        return hierarchy_build.joined(self.names[v] for v in above)
 
     def level_range(self, level: int) -> range:
         """Return the regions of one level, 0 being the root's."""
@@ -145,11 +145,11 @@ class Hierarchy:
 
     def levels_below(self, regions: range) -> list[range]:
         """Return consecutive regions of one level, and all regions below them level by level."""
-        found = [regions]
+        ranges = [regions]
         for _ in range(int(self.level[regions.start]) + 1, self.levels):
-            last = found[-1]
-            found.append(range(int(self.first_child[last.start]), int(self.first_child[last.stop])))
-        return found
+            last = ranges[-1]
+            ranges.append(range(int(self.first_child[last.start]), int(self.first_child[last.stop])))
+        return ranges
 
     def ancestors(self, region: int) -> tuple[int, ...]:
         """Return the regions above, the parent first and the root last; empty for the root."""
@@ -170,7 +170,7 @@ class Hierarchy:
         return range(start, stop)
 
     def index(self, path: str | Sequence[str]) -> int:
-        """Return the region of a full path, given joined by "/" or as its names. Raises HierarchyError."""
+        """Return the region of a full path, either joined by "/" or as a list of names. Raises HierarchyError."""
         if self._index is None:
             object.__setattr__(self, "_index", {full: v for v, full in enumerate(self.paths)})
         assert self._index is not None
@@ -194,9 +194,9 @@ class Hierarchy:
         out = np.empty((self.regions, *values.shape[1:]), values.dtype)
         out[leaves.start :] = values
         for level in range(self.levels - 2, -1, -1):
-            here, below = self.level_range(level), self.level_range(level + 1)
-            starts = self.first_child[here.start : here.stop] - below.start
-            np.add.reduceat(out[below.start : below.stop], starts, axis=0, out=out[here.start : here.stop])
+            regions, below = self.level_range(level), self.level_range(level + 1)
+            starts = self.first_child[regions.start : regions.stop] - below.start
+            np.add.reduceat(out[below.start : below.stop], starts, axis=0, out=out[regions.start : regions.stop])
         return out
 
     def first_branches(self, most: int | Sequence[int]) -> tuple[Hierarchy, Int64Array]:
@@ -208,12 +208,12 @@ class Hierarchy:
         limits = (most,) * (self.levels - 1) if isinstance(most, int) else tuple(most)
         if len(limits) != self.levels - 1 or min(limits, default=1) < 1:
             raise InputError("bad-shape", "a region needs at least one child")
-        kept = np.ones(self.regions, bool)
+        chosen = np.ones(self.regions, bool)
         for level in range(1, self.levels):
-            here = np.asarray(self.level_range(level))
-            up = self.parent[here]
-            kept[here] = kept[up] & (here - self.first_child[up] < limits[level - 1])
-        where = np.flatnonzero(kept)
+            regions = np.asarray(self.level_range(level))
+            up = self.parent[regions]
+            chosen[regions] = chosen[up] & (regions - self.first_child[up] < limits[level - 1])
+        where = np.flatnonzero(chosen)
         parent = np.searchsorted(where, self.parent[where])
         parent[0] = -1
         return Hierarchy(parent, Texts.of(self.names[region] for region in where.tolist())), where

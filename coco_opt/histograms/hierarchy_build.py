@@ -1,4 +1,4 @@
-"""Turn paths, edges or parent arrays into the breadth-first layout, or say why they are no tree."""
+"""Turn paths, edges or parent arrays into the breadth-first layout, or raise an error if they are no tree."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def escaped(name: str) -> str:
 
 
 def unescaped(part: str) -> str:
-    """Return the name that stands in a path as ``part``."""
+    """Return the name that is written in a path as ``part``."""
     return _ESCAPED.sub(r"\1", part) if "\\" in part else part
 
 
 def is_one_name(part: str) -> bool:
-    """Tell whether a text is one name as it stands in a path, with no slash between names."""
+    """Return whether a text is one name as it stands in a path, with no slash between names."""
     plain = part != "" and "/" not in part and "\\" not in part
     return plain or _ONE_NAME.fullmatch(part) is not None
 
@@ -102,11 +102,11 @@ def _check_parents(parent: Int64Array, names: Sequence[str]) -> None:
 
 
 def _twice(path: str, first: Place | None, place: Place | None) -> HierarchyError:
-    known = f" (first in row {first.row})" if first is not None and first.row is not None else ""
+    first_row = f" (first in row {first.row})" if first is not None and first.row is not None else ""
     return HierarchyError(
         "duplicate-region",
-        f"{path!r} occurs twice{known}: the last level must name each region within its parent, so give two regions "
-        "of one name different ones, or add a last level that tells them apart, such as their ids",
+        f"{path!r} occurs twice{first_row}: the last level must name each region within its parent, so give two "
+        "regions of one name different ones, or add a last level that distinguishes them, such as their ids",
         place,
     )
 
@@ -130,7 +130,7 @@ def _check_names(parent: Int64Array, names: Sequence[str]) -> None:
 
 
 def from_parents(parent: npt.ArrayLike, names: tuple[str, ...]) -> Built:
-    """Sort regions given in any order breadth first, siblings in their given order; O(n log n)."""
+    """Sort regions from any order into breadth-first order, siblings in their input order; O(n log n)."""
     up = as_int64(parent, "parent")
     _check_parents(up, names)
     order = _breadth_first(up, names)
@@ -188,8 +188,8 @@ def _read_edges(child: list[str], parent: list[str | None], place: PlaceOf | Non
     if len(child) != len(parent):
         raise HierarchyError("bad-shape", "child and parent must have the same length")
     above: dict[str, str] = {}
-    for row, (name, given) in enumerate(zip(child, parent, strict=True)):
-        up = "" if given is None else given
+    for row, (name, parent_id) in enumerate(zip(child, parent, strict=True)):
+        up = "" if parent_id is None else parent_id
         if _bad_name(name) or (up != "" and _bad_name(up)):
             raise _name_error(name if _bad_name(name) else up, _place(place, row))
         if name in above:
@@ -258,7 +258,7 @@ def _check_depth(rows: list[tuple[str, ...]], place: PlaceOf | None) -> None:
 def _check_level(
     columns: Sequence[Column], level: int, first: Int64Array, codes: Int64Array, place: PlaceOf | None
 ) -> None:
-    """Raise HierarchyError where a level's regions, which begin in rows ``first``, are not what they should be."""
+    """Raise HierarchyError if the regions of a level, which begin in rows ``first``, are not valid."""
     own, texts = columns[level]
     bad = [text for text, name in enumerate(texts) if _bad_name(name)]
     if bad:

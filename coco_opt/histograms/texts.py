@@ -1,4 +1,4 @@
-"""Sequences of texts that hold no object a text: names of regions, a country's worth of them."""
+"""Sequences of texts stored without one object for each text: names of regions, as many as a country has."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NONE = b"\xff"
 
 
 class Listed(Sequence[T_co]):
-    """A sequence whose entries are made when they are asked for; equal to a tuple of the same entries."""
+    """A sequence whose entries are built on access; equal to a tuple of the same entries."""
 
     __slots__ = ()
 
@@ -50,7 +50,7 @@ class Listed(Sequence[T_co]):
 
 
 class Texts(Listed[T_co]):
-    """Texts, some perhaps None, one after the other in UTF-8: 4 bytes each beside their own.
+    """Texts, some perhaps None, one after the other in UTF-8: 4 bytes each in addition to their own.
 
     Raises OverflowError where they take 2 GiB together.
     """
@@ -63,7 +63,7 @@ class Texts(Listed[T_co]):
 
     @classmethod
     def of(cls, texts: Iterable[T_co]) -> Texts[T_co]:
-        """Return texts as they come, none of which is held."""
+        """Return the texts of an iterable, without storing their objects."""
         if isinstance(texts, cls):
             return texts
         data, ends = bytearray(), array("i", (0,))

@@ -1,1 +1,1 @@
-"""Compiled loops on plain arrays, one algorithm a file; import the module wanted (each one loads numba)."""
+"""Compiled loops on plain arrays, one algorithm in each file. Import only the module you need: each one loads numba."""

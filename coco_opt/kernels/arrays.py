@@ -1,4 +1,4 @@
-"""Arrays as kernels are given them: what they only read cannot be written, so that one compiled kernel serves all."""
+"""Arrays in the form that kernels take: input arrays are read-only views, so one compiled kernel serves all callers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ A = TypeVar("A", bound=NDArray[Any])
 
 
 def read_only(array: A) -> A:
-    """Return a view that cannot be written: kernels are compiled once for such arrays, and again for others."""
+    """Return a read-only view: a kernel is compiled once for read-only arrays, and once more for writable ones."""
     if not array.flags.writeable:
         return array
     view = array.view()
@@ -20,10 +20,10 @@ def read_only(array: A) -> A:
 
 
 def as_data(values: NDArray[Any]) -> NDArray[Any]:
-    """Return whole numbers as int64, others as float64, contiguous and not to be written."""
+    """Return integers as int64 and other numbers as float64, contiguous and read-only."""
     return read_only(np.ascontiguousarray(values, dtype=np.int64 if values.dtype.kind in "iu" else np.float64))
 
 
 def as_floats(values: NDArray[Any]) -> NDArray[np.float64]:
-    """Return numbers as float64, contiguous and not to be written."""
+    """Return numbers as float64, contiguous and read-only."""
     return read_only(np.ascontiguousarray(values, np.float64))

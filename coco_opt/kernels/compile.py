@@ -1,4 +1,4 @@
-"""The one decorator of all kernels: compile with numba, keep the result on disk where that is possible."""
+"""The decorators of all kernels: compile with numba and cache the result on disk where possible."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any, ParamSpec, TypeVar, cast
 import numba
 import numpy as np
 
-from coco_opt.kernels.claims import share_compiling
+from coco_opt.kernels.compile_lock import share_compiling
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
 def constant(value: int) -> int:
-    """Return a whole number to call kernels with: for a literal they would be compiled once more."""
+    """Return an integer to pass to kernels; a literal would make numba compile them once more."""
     return cast("int", np.int64(value))
 
 
@@ -24,15 +24,15 @@ ZERO, ONE = constant(0), constant(1)
 
 
 _log = logging.getLogger("coco_opt")
-_told = False
+_warned = False
 
 
-def _tell_once(reason: object) -> None:
-    global _told
-    if not _told:
-        _told = True
+def _warn_once(reason: object) -> None:
+    global _warned
+    if not _warned:
+        _warned = True
         _log.warning(
-            "compiled kernels cannot be kept on disk (%s): they are compiled again in every process, about a "
+            "compiled kernels cannot be cached on disk (%s): they are compiled again in every process, about a "
             "second each; set NUMBA_CACHE_DIR to a writable folder to avoid it",
             reason,
         )
@@ -45,28 +45,28 @@ def _forgive_io(action: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return action(*args, **kwargs)
         except OSError as error:
-            _tell_once(error.strerror or "input/output error")
+            _warn_once(error.strerror or "input/output error")
             return None
 
     return forgiving
 
 
 def _renew_with_imported(cache: Any, function: Callable[..., Any]) -> None:
-    """Let the cache go stale with the files of the compiled functions that the function's own file imports.
+    """Invalidate the cache when a file changes from which this kernel's file imports compiled functions.
 
     A compiled function holds the code of those it calls, but numba looks only at the time and size of its own file.
     """
     imported = {}
     for value in function.__globals__.values():
-        other = getattr(getattr(value, "_cache", None), "_cache_file", None)
-        if other is not None and value.__module__ != function.__module__:
-            imported[value.__module__] = other._source_stamp
+        cache_file = getattr(getattr(value, "_cache", None), "_cache_file", None)
+        if cache_file is not None and value.__module__ != function.__module__:
+            imported[value.__module__] = cache_file._source_stamp
     if imported:
         cache._cache_file._source_stamp = (cache._cache_file._source_stamp, *sorted(imported.items()))
 
 
-def kept_on_disk(kernel: Callable[..., Any]) -> bool:
-    """Tell whether anything compiled of a kernel lies on disk, of this version of its file."""
+def cached_on_disk(kernel: Callable[..., Any]) -> bool:
+    """Return whether the disk cache holds a compiled version of this kernel for the present version of its file."""
     cache = getattr(getattr(kernel, "_cache", None), "_cache_file", None)
     try:
         return cache is not None and bool(cache._load_index())
@@ -77,7 +77,7 @@ def kept_on_disk(kernel: Callable[..., Any]) -> bool:
 def compiled(function: Callable[P, R]) -> Callable[P, R]:
     """Compile a kernel on first call: cached on disk, without the interpreter lock, strict floating point.
 
-    Where the cache folder cannot be written, compile in memory and say so once through the logger
+    Where the cache folder cannot be written, compile in memory and warn once through the logger
     ``coco_opt``. A kernel may call compiled functions of its own file, and of others that its file imports by name.
     It assigns entry by entry: a slice or a tuple assigned to an array brings broadcasting and its messages in, which
     take seconds to compile; so does numpy's sort. Nor does it take other kernels as arguments: the wrapper for that
@@ -87,10 +87,10 @@ def compiled(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def compiled_in_place(function: Callable[P, R]) -> Callable[P, R]:
-    """Compile like ``compiled`` a kernel that makes no arrays: without counting references to those it is given.
+    """Compile like ``compiled``, without reference counts on the arrays passed in; for kernels that make no arrays.
 
-    Every look into a tuple of arrays is counted otherwise, with atomic operations that threads contend for. Those it
-    calls must be compiled in place too; one that makes an array does not compile.
+    Otherwise numba counts every read of a tuple of arrays, with atomic operations that threads contend for. Functions
+    that the kernel calls must be compiled in place too; a kernel that makes an array does not compile.
     """
     return _compiled(function, {"_nrt": False})
 
@@ -101,7 +101,7 @@ def _compiled(function: Callable[P, R], options: dict[str, Any]) -> Callable[P, 
     except RuntimeError as error:  # numba's "no locator available for file ..."
         if "locator" not in str(error):
             raise
-        _tell_once("no writable cache folder")
+        _warn_once("no writable cache folder")
         return cast("Callable[P, R]", numba.njit(nogil=True, **options)(function))
     cache = getattr(dispatcher, "_cache", None)
     if cache is not None:

@@ -1,8 +1,11 @@
-"""Dependent rounding: every number goes up with the probability of its fraction, and sums stay what they are.
+"""Dependent rounding: every number is rounded up with the probability of its fraction, and sums keep their values.
 
 Two fractions of one sum, or the fractions along a cycle of cells and children, move in opposite directions until one of
-them is whole, in the one or the other direction with such odds that no expectation changes (pipage; Gandhi, Khuller,
-Parthasarathy and Srinivasan 2006; for tables Cox 1987). Fractions within 1e-9 of a whole number are it.
+them is an integer. The direction is drawn with such odds that no expectation changes (pipage; Gandhi, Khuller,
+Parthasarathy and Srinivasan 2006; for tables Cox 1987). Fractions within 1e-9 of an integer count as that integer.
+
+Invariant: all integer sums and all expectations stay the same at every step. Cost: O(entries) for one-way sums,
+O(entries x the smaller side) for sums in both directions.
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ def independent(fraction: Floats, uniform: Floats) -> None:
 
 @compiled
 def columns(fraction: Floats, uniform: Floats) -> None:
-    """Round fractions [children, cells] in place; every cell keeps its whole sum. O(entries)."""
+    """Round fractions [children, cells] in place; every cell keeps its integer sum. O(entries)."""
     used = 0
     for c in range(fraction.shape[1]):
         a = -1
@@ -39,14 +42,14 @@ def columns(fraction: Floats, uniform: Floats) -> None:
                     continue
                 both = fraction[a, c] + fraction[b, c]
                 spare = min(both, 2.0 - both)
-                # Whichever of the two becomes whole, the other has what remains of both.
-                kept = fraction[b, c] if both < 1.0 else 1.0 - fraction[b, c]
-                whole = 0.0 if both < 1.0 else 1.0
-                if uniform[used] * spare < kept:
-                    fraction[a, c], fraction[b, c] = whole, both - whole
+                # One of the two becomes an integer; the other takes the rest of their sum.
+                odds = fraction[b, c] if both < 1.0 else 1.0 - fraction[b, c]
+                integer = 0.0 if both < 1.0 else 1.0
+                if uniform[used] * spare < odds:
+                    fraction[a, c], fraction[b, c] = integer, both - integer
                     a = b
                 else:
-                    fraction[a, c], fraction[b, c] = both - whole, whole
+                    fraction[a, c], fraction[b, c] = both - integer, integer
                 used += 1
                 if not _NEAR < fraction[a, c] < 1.0 - _NEAR:
                     a = -1
@@ -56,14 +59,14 @@ def columns(fraction: Floats, uniform: Floats) -> None:
 
 @compiled
 def _drop(j: int, c: int, by_child: Ints, by_cell: Ints, place: Ints, degree: Ints) -> None:
-    """Take an entry that is whole out of its child's and its cell's lists."""
+    """Remove an entry that has become an integer from its child's and its cell's lists."""
     children = by_child.shape[0]
     degree[j] -= 1
-    moved, at = by_child[j, degree[j]], place[0, j, c]
-    by_child[j, at], place[0, j, moved] = moved, at
+    moved, position = by_child[j, degree[j]], place[0, j, c]
+    by_child[j, position], place[0, j, moved] = moved, position
     degree[children + c] -= 1
-    moved, at = by_cell[c, degree[children + c]], place[1, j, c]
-    by_cell[c, at], place[1, moved, c] = moved, at
+    moved, position = by_cell[c, degree[children + c]], place[1, j, c]
+    by_cell[c, position], place[1, moved, c] = moved, position
 
 
 @compiled
@@ -71,26 +74,26 @@ def _following(node: int, before: int, by_child: Ints, by_cell: Ints) -> int:
     """Return a neighbour of a node other than the one before it."""
     children = by_child.shape[0]
     if node < children:
-        found = children + by_child[node, 0]
-        return int(found if found != before else children + by_child[node, 1])
-    found = by_cell[node - children, 0]
-    return int(found if found != before else by_cell[node - children, 1])
+        neighbour = children + by_child[node, 0]
+        return int(neighbour if neighbour != before else children + by_child[node, 1])
+    neighbour = by_cell[node - children, 0]
+    return int(neighbour if neighbour != before else by_cell[node - children, 1])
 
 
 @compiled
 def _turn(fraction: Floats, path: Ints, first: int, last: int, children: int, uniform: float) -> None:
-    """Move the fractions along a cycle, nodes ``path[first:last]``, until one is whole."""
+    """Move the fractions along a cycle, nodes ``path[first:last]``, until one becomes an integer."""
     up, down = 1.0, 1.0
     for a in range(first, last):
-        here, there = path[a], path[a + 1]
-        f = fraction[min(here, there), max(here, there) - children]
+        node, neighbour = path[a], path[a + 1]
+        f = fraction[min(node, neighbour), max(node, neighbour) - children]
         rises = (a - first) % 2 == 0
         up = min(up, 1.0 - f if rises else f)
         down = min(down, f if rises else 1.0 - f)
     step = up if uniform * (up + down) < down else -down
     for a in range(first, last):
-        here, there = path[a], path[a + 1]
-        fraction[min(here, there), max(here, there) - children] += step if (a - first) % 2 == 0 else -step
+        node, neighbour = path[a], path[a + 1]
+        fraction[min(node, neighbour), max(node, neighbour) - children] += step if (a - first) % 2 == 0 else -step
 
 
 @compiled
@@ -113,9 +116,9 @@ def _lists(fraction: Floats) -> tuple[Ints, Ints, Ints, Ints]:
 
 @compiled
 def both_ways(fraction: Floats, uniform: Floats) -> None:
-    """Round fractions [children, cells] in place; every child and every cell keeps its whole sum.
+    """Round fractions [children, cells] in place; every child and every cell keeps its integer sum.
 
-    O(entries x the smaller side): each cycle makes an entry whole.
+    O(entries x the smaller side): each cycle turns one entry into an integer.
     """
     children, cells = fraction.shape
     by_child, by_cell, place, degree = _lists(fraction)
@@ -132,7 +135,7 @@ def both_ways(fraction: Floats, uniform: Floats) -> None:
                     size += 1
             for a in range(size):
                 position[path[a]] = -1
-            # Without a cycle the path ends in the only fraction of a whole sum: it is whole up to rounding errors.
+            # Without a cycle the path ends in the only fraction of an integer sum: an integer up to rounding errors.
             first = closed if closed >= 0 else size - 2
             if closed >= 0:
                 _turn(fraction, path, closed, size, children, uniform[used])

@@ -1,6 +1,6 @@
 """Random numbers for chains: one word of state, stepped by SplitMix64 (Steele, Lea and Flood 2014).
 
-They sample what is public already and protect nothing; a chain's numbers follow from its first word alone.
+They sample from public results and protect nothing; a chain's numbers follow from its first word alone. O(1) a draw.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ def uniform(words: Words) -> float:
 
 @compiled_in_place
 def below(words: Words, n: int) -> int:
-    """Return a whole number 0 .. n - 1; its chances are even to one part in 2^53 / n."""
+    """Return an integer 0 .. n - 1; the probabilities are equal to one part in 2^53 / n."""
     return min(int(uniform(words) * n), n - 1)
 
 
 @compiled_in_place
 def gamma(words: Words, shape: float) -> float:
-    """Return a draw of the gamma law of scale 1 and shape > 0 (Marsaglia and Tsang 2000); it may underflow to 0."""
+    """Return a gamma draw of scale 1 and shape > 0 (Marsaglia and Tsang 2000); it may underflow to 0."""
     boost = 1.0
     if shape < 1.0:
         boost = uniform(words) ** (1.0 / shape)

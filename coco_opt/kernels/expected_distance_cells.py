@@ -1,4 +1,4 @@
-"""Whole tables on a tree of least convex piecewise-linear cost, one cell at a time: segments merged by slope.
+"""Integer tables on a tree of least convex piecewise-linear cost, one cell at a time: segments merged by slope.
 
 In one cell the least cost of a region's subtree, as a function of the region's value, is convex and piecewise linear:
 a list of segments, each with its slope and its length, from value 0 on.
@@ -11,7 +11,8 @@ The root takes the segments that lower the cost. From there down, a region's val
 list, whose slope is the price of its children's sum: every child takes its segments below the price, and segments at
 the price are shared. O(m log m) for m atoms in the cell, times the tree's height.
 
-Handed down from the last cell to the first, each at most the next one's, values make rows in order.
+Invariant: every list is sorted by slope. If cells are solved from the last to the first, each bounded by the values of
+the next one, the rows are nondecreasing.
 """
 
 from __future__ import annotations
@@ -72,53 +73,53 @@ def _lists(costs: Costs, first_child: Ints, cells: int) -> Lists:
 
 
 @compiled
-def _leaf_list(costs: Costs, c: int, tilt: int, top: int, lists: Lists, at: int) -> int:
-    """Write a leaf's segments on 0..top from ``at`` on; return their end."""
+def _leaf_list(costs: Costs, c: int, tilt: int, top: int, lists: Lists, position: int) -> int:
+    """Write a leaf's segments on 0..top from ``position`` on; return their end."""
     k, end = costs.offsets[c], costs.offsets[c + 1]
     x, slope = 0, costs.first[c]
     while x < top:
         following = min(costs.atoms[k], top) if k < end else top
-        lists.slopes[at], lists.lengths[at] = slope + tilt, following - x
-        at += 1
+        lists.slopes[position], lists.lengths[position] = slope + tilt, following - x
+        position += 1
         x = following
         if k < end:
             slope = costs.slopes[k]
             k += 1
-    return at
+    return position
 
 
 @compiled
-def _gather(first_child: Ints, v: int, lists: Lists, at: int) -> int:
-    """Copy the segments of v's children, in no order, from ``at`` on; return their end."""
+def _gather(first_child: Ints, v: int, lists: Lists, position: int) -> int:
+    """Copy the segments of v's children, in no order, from ``position`` on; return their end."""
     for child in range(first_child[v], first_child[v + 1]):
         for k in range(lists.begin[child], lists.end[child]):
-            if at > lists.joined_begin[v] and lists.joined_slopes[at - 1] == lists.slopes[k]:
-                lists.joined_lengths[at - 1] += lists.lengths[k]
+            if position > lists.joined_begin[v] and lists.joined_slopes[position - 1] == lists.slopes[k]:
+                lists.joined_lengths[position - 1] += lists.lengths[k]
             else:
-                lists.joined_slopes[at], lists.joined_lengths[at] = lists.slopes[k], lists.lengths[k]
-                at += 1
-    return at
+                lists.joined_slopes[position], lists.joined_lengths[position] = lists.slopes[k], lists.lengths[k]
+                position += 1
+    return position
 
 
 @compiled
-def _join(first_child: Ints, v: int, lists: Lists, at: int) -> int:
-    """Write the segments of v's children in order of slope, equal ones as one, from ``at`` on; return their end."""
-    end = _gather(first_child, v, lists, at)
+def _join(first_child: Ints, v: int, lists: Lists, position: int) -> int:
+    """Write v's children's segments in order of slope, equal ones merged, from ``position`` on; return the end."""
+    end = _gather(first_child, v, lists, position)
     slopes, lengths = lists.joined_slopes, lists.joined_lengths
-    sort_by_slope(at, end, slopes, lengths)
-    kept = at
-    for m in range(at + 1, end):
-        if slopes[m] == slopes[kept]:
-            lengths[kept] += lengths[m]
+    sort_by_slope(position, end, slopes, lengths)
+    last = position
+    for m in range(position + 1, end):
+        if slopes[m] == slopes[last]:
+            lengths[last] += lengths[m]
         else:
-            kept += 1
-            slopes[kept], lengths[kept] = slopes[m], lengths[m]
-    return kept + 1 if end > at else at
+            last += 1
+            slopes[last], lengths[last] = slopes[m], lengths[m]
+    return last + 1 if end > position else position
 
 
 @compiled
-def _own_list(costs: Costs, c: int, tilt: int, begin: int, end: int, lists: Lists, at: int) -> int:
-    """Cut joined segments begin:end at the region's atoms, add its slopes, write them from ``at`` on."""
+def _own_list(costs: Costs, c: int, tilt: int, begin: int, end: int, lists: Lists, position: int) -> int:
+    """Cut joined segments begin:end at the region's atoms, add its slopes, write them from ``position`` on."""
     k, last = costs.offsets[c], costs.offsets[c + 1]
     x, slope = 0, costs.first[c] + tilt
     for m in range(begin, end):
@@ -127,13 +128,13 @@ def _own_list(costs: Costs, c: int, tilt: int, begin: int, end: int, lists: List
             length = left
             if k < last:
                 length = min(left, costs.atoms[k] - x)
-            lists.slopes[at], lists.lengths[at] = lists.joined_slopes[m] + slope, length
-            at += 1
+            lists.slopes[position], lists.lengths[position] = lists.joined_slopes[m] + slope, length
+            position += 1
             x, left = x + length, left - length
             if k < last and costs.atoms[k] == x:
                 slope = costs.slopes[k] + tilt
                 k += 1
-    return at
+    return position
 
 
 @compiled
@@ -188,16 +189,16 @@ def _solve(
 ) -> None:
     """Write the best values x (regions,) of cell i within 0..top that add up, and the prices of the sums."""
     regions = x.size
-    at = joined = ZERO
+    position = joined = ZERO
     for v in range(regions - 1, -1, -1):
         c = v * cells + i
-        lists.begin[v], lists.joined_begin[v] = at, joined
+        lists.begin[v], lists.joined_begin[v] = position, joined
         if shape.first_child[v] == shape.first_child[v + 1]:
-            at = _leaf_list(costs, c, tilt[v], top[v], lists, at)
+            position = _leaf_list(costs, c, tilt[v], top[v], lists, position)
         else:
             joined = _join(shape.first_child, v, lists, joined)
-            at = _own_list(costs, c, tilt[v], lists.joined_begin[v], joined, lists, at)
-        lists.end[v], lists.joined_end[v] = at, joined
+            position = _own_list(costs, c, tilt[v], lists.joined_begin[v], joined, lists, position)
+        lists.end[v], lists.joined_end[v] = position, joined
     x[0] = 0
     for k in range(lists.begin[0], lists.end[0]):
         if lists.slopes[k] >= 0:
@@ -217,8 +218,8 @@ def solve_cells(costs: Costs, shape: Shape, order: Ints, down: bool, x: Ints, pr
 
     order (regions, cells): the prices of the order of rows (``expected_distance_rows.order_prices``). Every cell is
     solved on its own; or, with ``down``, from the last cell to the first, each within the values of the cell after it:
-    then x is a whole consistent table. What the cells before it will pay is known from the prices of the order alone;
-    good ones make a good table.
+    then x is a consistent integer table. Only the prices of the order tell what the cells before it will cost, so good
+    prices make a good table.
     """
     regions, cells = x.shape
     lists = _lists(costs, shape.first_child, cells)

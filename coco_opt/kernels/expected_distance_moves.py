@@ -1,12 +1,14 @@
-"""Moves that better a whole consistent table: all regions shift over one stretch of cells, each by its own units.
+"""Moves that improve a consistent integer table: all regions shift over one stretch of cells, each by its own units.
 
 Shifting keeps the order within the stretch, so only its ends bound how far a leaf can go: down to its value in the cell
-before, up to its value in the cell after. What a shift costs is convex in the number of units, so the best shifts of
-all regions at once are one cell's problem on the tree: the unit slopes of leaves are merged upwards, every region adds
-its own, and the root takes those that lower the cost. Each slope stems from one leaf, which moves through it exactly if
-the root does.
+before, up to its value in the cell after. The cost of a shift is convex in the number of units, so finding the best
+shifts of all regions together is a one-cell problem on the tree: the unit slopes of leaves are merged upwards, every
+region adds its own, and the root takes those that lower the cost. Each slope stems from one leaf, which moves through
+it exactly if the root does.
 
-A stretch can gain at most what the certificate leaves open in its cells and at its ends: others are passed over.
+A stretch can gain at most the certificate's gap in its cells and at its ends; stretches with too small a gap are
+skipped. Invariant: the table stays consistent, and its cost never rises. Cost: O(regions (length + log regions)) a
+stretch.
 """
 
 from __future__ import annotations
@@ -58,39 +60,39 @@ def _stretch_slope(costs: Costs, x: Ints, v: int, begin: int, end: int, units: i
 
 
 @compiled
-def _join(first_child: Ints, v: int, steps: Steps, at: int) -> int:
-    """Write the slopes of v's children in order from ``at`` on; return how many there are."""
-    place = at
+def _join(first_child: Ints, v: int, steps: Steps, position: int) -> int:
+    """Write the slopes of v's children in order from ``position`` on; return how many there are."""
+    place = position
     for child in range(first_child[v], first_child[v + 1]):
         for k in range(steps.begin[child], steps.begin[child] + steps.size[child]):
             steps.slopes[place], steps.leaves[place] = steps.slopes[k], steps.leaves[k]
             place += 1
-    sort_by_slope(at, place, steps.slopes, steps.leaves)
-    return place - at
+    sort_by_slope(position, place, steps.slopes, steps.leaves)
+    return place - position
 
 
 @compiled
 def _shifts(costs: Costs, shape: Shape, x: Ints, begin: int, end: int, reach: int, steps: Steps) -> None:
     """Write the best shift of every region over cells begin:end, at most ``reach`` units at a leaf."""
     regions, cells = x.shape
-    at = ZERO
+    position = ZERO
     for v in range(regions - 1, -1, -1):
-        steps.begin[v] = at
+        steps.begin[v] = position
         first, last = shape.first_child[v], shape.first_child[v + 1]
         if first == last:
             low = max((x[v, begin - 1] if begin > 0 else 0) - x[v, begin], -reach)
             high = min((x[v, end] if end < cells else shape.top[v]) - x[v, end - 1], reach)
             steps.low[v], steps.size[v] = low, high - low
             for k in range(high - low):
-                steps.slopes[at + k], steps.leaves[at + k] = 0, v
+                steps.slopes[position + k], steps.leaves[position + k] = 0, v
         else:
             steps.low[v] = 0
             for child in range(first, last):
                 steps.low[v] += steps.low[child]
-            steps.size[v] = _join(shape.first_child, v, steps, at)
+            steps.size[v] = _join(shape.first_child, v, steps, position)
         for k in range(steps.size[v]):
-            steps.slopes[at + k] += _stretch_slope(costs, x, v, begin, end, steps.low[v] + k)
-        at += steps.size[v]
+            steps.slopes[position + k] += _stretch_slope(costs, x, v, begin, end, steps.low[v] + k)
+        position += steps.size[v]
     for v in range(regions):
         steps.shift[v] = steps.low[v] if shape.first_child[v] == shape.first_child[v + 1] else 0
     for k in range(steps.begin[0], steps.begin[0] + steps.size[0]):

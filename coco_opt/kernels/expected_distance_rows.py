@@ -1,15 +1,15 @@
 """Best rows of single regions under prices of their cells, and what they prove: tilted isotonic fits in integers.
 
-    minimise  sum_i f_i(z_i) + d_i z_i   subject to   z whole,  0 <= z_0 <= ... <= z_{n-1} <= top
+    minimise  sum_i f_i(z_i) + d_i z_i   subject to   z integer,  0 <= z_0 <= ... <= z_{n-1} <= top
 
-with convex piecewise-linear f_i whose atoms (where the slope changes) and slopes are whole. Every cell alone has an
+with convex piecewise-linear f_i whose atoms (where the slope changes) and slopes are integer. Every cell alone has an
 interval of least values. Where the largest lower end so far is at most the smallest upper end to come, the row may be
 cut: parts on either side are solved alone, clipped to what lies between them, and no cost rises. Most parts are single
 cells. The others are solved by the slope trick: the cost of a part's beginning, as a function of the bound on its last
-value, is convex and nonincreasing, and kept as a heap of its breakpoints; O(m log m) for m atoms.
+value, is convex and nonincreasing, and stored as a heap of its breakpoints; O(m log m) for m atoms.
 
-All numbers are int64, so that bounds are exact; the caller sees to it that no sum overflows. Costs are counted from
-f(0) = 0.
+All numbers are int64, so bounds are exact; the caller ensures that no sum overflows. Costs are counted from f(0) = 0.
+Invariant: the sum of ``State.value`` is a lower bound on the cost of every consistent table, f(0) left out.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ class Shape(NamedTuple):
 
 
 class State(NamedTuple):
-    """What is known of all regions' rows, each (regions, cells): for prices that change little from call to call.
+    """The best rows of all regions and what they follow from, each (regions, cells), reused from call to call.
 
     own: the prices of the cells, a sum's less its parent's; low and high: the ends of each cell's least values alone;
-    best: the best rows; value: the cells' costs in them, prices included. Nothing is known (``nothing``) where own is
-    no price, and best and value are 0.
+    best: the best rows; value: the cells' costs in them, prices included. Nothing is computed yet (``nothing``) where
+    own is no price, and best and value are 0.
     """
 
     own: Ints
@@ -74,13 +74,13 @@ class State(NamedTuple):
 @compiled
 def _rise(costs: Costs, c: int, x: int) -> int:
     """Return f(x) - f(0)."""
-    total, slope, at = 0, costs.first[c], 0
+    total, slope, position = 0, costs.first[c], 0
     for k in range(costs.offsets[c], costs.offsets[c + 1]):
         if costs.atoms[k] >= x:
             break
-        total += slope * (costs.atoms[k] - at)
-        slope, at = costs.slopes[k], costs.atoms[k]
-    return int(total + slope * (x - at))
+        total += slope * (costs.atoms[k] - position)
+        slope, position = costs.slopes[k], costs.atoms[k]
+    return int(total + slope * (x - position))
 
 
 @compiled
@@ -118,25 +118,25 @@ def slopes_at(costs: Costs, c: int, x: int, top: int) -> tuple[int, int]:
 
 
 @compiled
-def _fit(costs: Costs, c: int, begin: int, end: int, d: Ints, top: int, z: Ints, at: Ints, jump: Ints) -> None:
-    """Write the best values of cells begin:end of the region whose cell 0 is c; ``at`` and ``jump`` are scratch."""
+def _fit(costs: Costs, c: int, begin: int, end: int, d: Ints, top: int, z: Ints, places: Ints, jump: Ints) -> None:
+    """Write the best values of cells begin:end of the region whose cell 0 is c; ``places`` and ``jump`` are scratch."""
     size = slope = ZERO  # of the beginning's cost right of its last breakpoint; never positive once flattened
     for i in range(begin, end):
         last = costs.first[c + i]
         for k in range(costs.offsets[c + i], costs.offsets[c + i + 1]):
-            push(at, jump, size, costs.atoms[k], costs.slopes[k] - last)
+            push(places, jump, size, costs.atoms[k], costs.slopes[k] - last)
             last = costs.slopes[k]
             size += 1
         slope += last + d[i]
         z[i] = top if slope <= 0 else 0
         while slope > 0 and size > 0:
-            z[i] = at[0]
+            z[i] = places[0]
             if jump[0] > slope:
                 jump[0] -= slope
                 slope = 0
             else:
                 slope -= jump[0]
-                pop(at, jump, size)
+                pop(places, jump, size)
                 size -= 1
         if slope > 0:
             slope = z[i] = 0
@@ -145,7 +145,9 @@ def _fit(costs: Costs, c: int, begin: int, end: int, d: Ints, top: int, z: Ints,
 
 
 @compiled
-def _best_row(costs: Costs, c: int, d: Ints, top: int, low: Ints, high: Ints, z: Ints, at: Ints, jump: Ints) -> None:
+def _best_row(
+    costs: Costs, c: int, d: Ints, top: int, low: Ints, high: Ints, z: Ints, places: Ints, jump: Ints
+) -> None:
     """Write the best row into z (n,) from the ends ``low`` and ``high`` (n,) of its cells' least values.
 
     While z is written from the left, its part not yet written holds the smallest upper end from there on.
@@ -164,7 +166,7 @@ def _best_row(costs: Costs, c: int, d: Ints, top: int, low: Ints, high: Ints, z:
         if begin == i:
             written = z[i] = max(written, low[i])
         else:
-            _fit(costs, c, begin, i + 1, d, top, z, at, jump)
+            _fit(costs, c, begin, i + 1, d, top, z, places, jump)
             for k in range(begin, i + 1):
                 written = z[k] = max(written, min(z[k], most))
         begin = i + 1
@@ -189,7 +191,7 @@ def best_rows(costs: Costs, shape: Shape, prices: Ints, begin: int, step: int, s
     """
     regions, cells = prices.shape
     room = _room(costs, regions, cells)
-    z, at, jump = np.empty(cells, np.int64), np.empty(room, np.int64), np.empty(room, np.int64)
+    z, places, jump = np.empty(cells, np.int64), np.empty(room, np.int64), np.empty(room, np.int64)
     for v in range(begin, regions, step):
         up, top = shape.parent[v], shape.top[v]
         own, low, high, best, value = state.own[v], state.low[v], state.high[v], state.best[v], state.value[v]
@@ -202,7 +204,7 @@ def best_rows(costs: Costs, shape: Shape, prices: Ints, begin: int, step: int, s
                 low[i], high[i] = _sides(costs, v * cells + i, d, top)
         if not changed:
             continue
-        _best_row(costs, v * cells, own, top, low, high, z, at, jump)
+        _best_row(costs, v * cells, own, top, low, high, z, places, jump)
         for i in range(cells):
             if z[i] != best[i]:
                 value[i] = _rise(costs, v * cells + i, z[i]) + own[i] * z[i]
@@ -227,8 +229,8 @@ def order_prices(costs: Costs, shape: Shape, state: State, begin: int, step: int
     """Write prices ``order`` (regions, cells) >= 0 of z_i <= z_{i+1} that prove the best rows z, each cell alone.
 
     order[v, i] raises the cost of z_i and lowers that of z_{i+1}; it is 0 where the row rises, and at the last cell.
-    Those that the cells before allow are an interval, found from the left; one is chosen from the right, in the middle
-    where the interval ends.
+    The prices that the cells before allow form an interval, computed from the left; one is chosen from the right, in
+    the middle where the interval ends.
     """
     regions, cells = order.shape
     low, high = np.empty(cells, np.int64), np.empty(cells, np.int64)
@@ -252,7 +254,7 @@ def order_prices(costs: Costs, shape: Shape, state: State, begin: int, step: int
 
 @compiled
 def cell_gaps(costs: Costs, shape: Shape, state: State, order: Ints, x: Ints, own: Ints, between: Ints) -> None:
-    """Write where the gap of whole rows x lies, over all regions: within cells and between each and the next.
+    """Write where the gap of integer rows x lies, over all regions: within cells and between each and the next.
 
     own (cells,): what the values cost more than the best ones of their cells under both kinds of prices; between
     (cells,): the price of the order times how far the row rises there. Both are nonnegative and add up to the gap.
@@ -272,7 +274,7 @@ def cell_gaps(costs: Costs, shape: Shape, state: State, order: Ints, x: Ints, ow
 
 @compiled
 def costs_of_rows(costs: Costs, x: Ints, total: Ints) -> None:
-    """Write each region's cost of whole values x (regions, cells) into total (regions,), f(0) left out."""
+    """Write each region's cost of integer values x (regions, cells) into total (regions,), f(0) left out."""
     regions, cells = x.shape
     for v in range(regions):
         total[v] = 0

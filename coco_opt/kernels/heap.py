@@ -1,7 +1,7 @@
 """A heap of breakpoints, the largest first: the slope trick's cost of the beginning of a row.
 
-A breakpoint has a place and an amount by which the slope changes there; both arrays are whole numbers or both floats.
-The caller keeps the number of breakpoints. Invariant: at[k] <= at[(k - 1) // 2].
+A breakpoint has a place and an amount by which the slope changes there; both arrays are integers or both are floats.
+The caller stores the number of breakpoints. Invariant: places[k] <= places[(k - 1) // 2]. Cost: O(log size) a call.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ NumberT = TypeVar("NumberT", np.int64, np.float64)
 
 
 @compiled
-def push(at: NDArray[NumberT], jump: NDArray[NumberT], size: int, value: float, amount: float) -> None:
+def push(places: NDArray[NumberT], jump: NDArray[NumberT], size: int, value: float, amount: float) -> None:
     """Add a breakpoint to the heap of ``size`` breakpoints."""
     k = size
-    while k > 0 and at[(k - 1) // 2] < value:
-        at[k], jump[k] = at[(k - 1) // 2], jump[(k - 1) // 2]
+    while k > 0 and places[(k - 1) // 2] < value:
+        places[k], jump[k] = places[(k - 1) // 2], jump[(k - 1) // 2]
         k = (k - 1) // 2
-    at[k], jump[k] = value, amount
+    places[k], jump[k] = value, amount
 
 
 @compiled
-def pop(at: NDArray[NumberT], jump: NDArray[NumberT], size: int) -> None:
+def pop(places: NDArray[NumberT], jump: NDArray[NumberT], size: int) -> None:
     """Remove the first breakpoint of ``size``; the last one takes its place and sinks."""
-    value, amount = at[size - 1], jump[size - 1]
+    value, amount = places[size - 1], jump[size - 1]
     k = 0
     while True:
         below = 2 * k + 1
         if below >= size - 1:
             break
-        if below + 1 < size - 1 and at[below + 1] > at[below]:
+        if below + 1 < size - 1 and places[below + 1] > places[below]:
             below += 1
-        if at[below] <= value:
+        if places[below] <= value:
             break
-        at[k], jump[k] = at[below], jump[below]
+        places[k], jump[k] = places[below], jump[below]
         k = below
-    at[k], jump[k] = value, amount
+    places[k], jump[k] = value, amount

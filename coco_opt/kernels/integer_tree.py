@@ -1,19 +1,21 @@
-"""Whole values on a tree of least separable convex cost, many cells at once, by merging sorted slopes in windows.
+"""Integer values on a tree of least separable convex cost, in many cells, by merging sorted slopes in windows.
 
-Around a feasible point x the values x + s k are looked at, k whole and at most ``_REACH`` in size at the leaves, for a
-step s. The least cost of a node's subtree is then a convex piecewise-linear function of the node's k, kept as its list
-of slopes in order:
+Around a feasible point x the method looks at the values x + s k, with k integer and at most ``_REACH`` in size at the
+leaves, for a step s. The least cost of a node's subtree is then a convex piecewise-linear function of the node's k,
+stored as its list of slopes in order:
 
 * siblings are joined by merging their lists (the infimal convolution);
 * a node's own cost adds its differences, which rise, to the slopes in place; bounds cut slopes off at the ends.
 
-Every slope stems from one leaf, which rises through it exactly if the root does: the answer is read off at the root.
+Every slope stems from one leaf, which rises through it exactly if the root does: the optimum is read off at the root.
 The best k is taken and the window moves along: s is doubled while leaves move as far as they can, and halved where
 nothing improves. A point that no window of step 1 improves is optimal: the difference to any better one would be a sum
 of exchanges that change no node by more than one, without cancellation, so that by convexity one of them alone would
 improve, and the window holds them all.
 
 A cost has two parts, compared in order: for absolute values the second is the squares, which decides among optima.
+
+Invariant: x stays feasible and its cost falls with every move. Cost: O(n height + leaves log fan-out) a window.
 """
 
 from __future__ import annotations
@@ -81,10 +83,10 @@ def _merge(source: Slopes, i: int, i_end: int, j: int, j_end: int, out: Slopes, 
 
 
 @compiled
-def _copy(source: Slopes, begin: int, out: Slopes, at: int, size: int) -> None:
+def _copy(source: Slopes, begin: int, out: Slopes, position: int, size: int) -> None:
     for m in range(size):
         k = begin + m
-        out[0][at + m], out[1][at + m], out[2][at + m] = source[0][k], source[1][k], source[2][k]
+        out[0][position + m], out[1][position + m], out[2][position + m] = source[0][k], source[1][k], source[2][k]
 
 
 @compiled
@@ -92,14 +94,14 @@ def _join(lists: int, begin: Ints, size: Ints, slopes: Slopes, spare: Slopes) ->
     """Merge neighbouring lists by pairs, in rounds; the result lies in ``slopes`` at begin[0]; return its size."""
     source, target, rounds = slopes, spare, 0
     while lists > 1:
-        kept = 0
+        merged = 0
         for c in range(0, lists, 2):
-            a, other = begin[c], c + 1 if c + 1 < lists else c
-            b, b_end = begin[other], begin[other] + (size[other] if other > c else 0)
+            a, neighbour = begin[c], c + 1 if c + 1 < lists else c
+            b, b_end = begin[neighbour], begin[neighbour] + (size[neighbour] if neighbour > c else 0)
             end = _merge(source, a, a + size[c], b, b_end, target, a)
-            begin[kept], size[kept] = a, end - a
-            kept += 1
-        lists = kept
+            begin[merged], size[merged] = a, end - a
+            merged += 1
+        lists = merged
         source, target = target, source
         rounds += 1
     if rounds % 2 == 1:
@@ -108,15 +110,15 @@ def _join(lists: int, begin: Ints, size: Ints, slopes: Slopes, spare: Slopes) ->
 
 
 @compiled
-def _cut(v: int, low: int, high: int, at: int, low_k: Ints, size: Ints, slopes: Slopes, k: Ints) -> None:
+def _cut(v: int, low: int, high: int, position: int, low_k: Ints, size: Ints, slopes: Slopes, k: Ints) -> None:
     """Cut the list of node v down to low..high: slopes below are passed by their leaves, those above never are."""
     passed = max(0, low - low_k[v])
-    for m in range(at, at + passed):
+    for m in range(position, position + passed):
         k[slopes[2][m]] += 1
     size[v] = min(low_k[v] + size[v], high) - low_k[v] - passed
     low_k[v] += passed
     if passed > 0:
-        _copy(slopes, at + passed, slopes, at, size[v])
+        _copy(slopes, position + passed, slopes, position, size[v])
 
 
 @compiled
@@ -129,7 +131,7 @@ def _best(
     second: Floats,
     lower: Ints,
     upper: Ints,
-    held: bool,
+    root_fixed: bool,
     squares: bool,
     step: int,
     slopes: Slopes,
@@ -140,35 +142,35 @@ def _best(
     segment: Ints,
     segment_size: Ints,
 ) -> None:
-    """Write the best k of every leaf in the window around x; the root's is 0 where it is ``held``."""
+    """Write the best k of every leaf in the window around x; the root's is 0 if ``root_fixed``."""
     n = x.size
     for v in range(n - 1, -1, -1):
-        at, a, b = 2 * _REACH * begin[v], first_child[v], first_child[v + 1]
+        position, a, b = 2 * _REACH * begin[v], first_child[v], first_child[v + 1]
         low, high = -((x[v] - lower[v]) // step), (upper[v] - x[v]) // step
         if a == b:
             low_k[v] = k[v] = max(low, -_REACH)
             size[v] = min(high, _REACH) - low_k[v]
-            slopes[0][at : at + size[v]] = 0.0
-            slopes[1][at : at + size[v]] = 0.0
-            slopes[2][at : at + size[v]] = v
+            slopes[0][position : position + size[v]] = 0.0
+            slopes[1][position : position + size[v]] = 0.0
+            slopes[2][position : position + size[v]] = v
         else:
             low_k[v] = 0
             for c in range(a, b):
                 low_k[v] += low_k[c]
                 segment[c - a], segment_size[c - a] = 2 * _REACH * begin[c], size[c]
             size[v] = _join(b - a, segment, segment_size, slopes, spare)
-            _cut(v, low, high, at, low_k, size, slopes, k)
+            _cut(v, low, high, position, low_k, size, slopes, k)
         if weights[v] > 0.0:
             for m in range(size[v]):
-                here = x[v] + step * (low_k[v] + m)
+                value = x[v] + step * (low_k[v] + m)
                 if squares:
-                    slopes[0][at + m] += _squares(here, step, y[v], weights[v])
+                    slopes[0][position + m] += _squares(value, step, y[v], weights[v])
                 else:
-                    slopes[0][at + m] += _absolute(here, step, y[v], weights[v])
-                    slopes[1][at + m] += _squares(here, step, y[v], second[v])
+                    slopes[0][position + m] += _absolute(value, step, y[v], weights[v])
+                    slopes[1][position + m] += _squares(value, step, y[v], second[v])
     for m in range(size[0]):
         below = slopes[0][m] < 0.0 or (slopes[0][m] == 0.0 and slopes[1][m] < 0.0)
-        if (held and m < -low_k[0]) or (not held and below):
+        if (root_fixed and m < -low_k[0]) or (not root_fixed and below):
             k[slopes[2][m]] += 1
 
 
@@ -184,7 +186,7 @@ def _move(
     step: int,
     k: Ints,
 ) -> bool:
-    """Move x by step k, given at the leaves, if that lowers the cost; tell whether it did."""
+    """Move x by step times k (set at the leaves) if that lowers the cost; return whether it did."""
     n, first, then = x.size, 0.0, 0.0
     for v in range(n):
         if first_child[v] < first_child[v + 1]:
@@ -214,7 +216,7 @@ def improve(
     second: Floats,
     lower: Ints,
     upper: Ints,
-    held: bool,
+    root_fixed: bool,
     squares: bool,
     x: Ints,
     done: Marks,
@@ -225,7 +227,7 @@ def improve(
     """Make the feasible points x (cells, n) optimal in place, for the cells cell..last - 1; return the windows solved.
 
     y (cells, n); weights (n,), 0 where nothing was measured; ``second`` (n,) weighs the squares that decide among
-    optima of absolute values; lower and upper (n,) are bounds; ``held`` keeps the root's values. Cells are
+    optima of absolute values; lower and upper (n,) are bounds; ``root_fixed`` keeps the root's values. Cells are
     independent; those ``done`` (cells,) are left alone, and those that ``limit`` windows make optimal are marked so. A
     window takes O(n height + leaves log fan-out); a good start leaves few of them.
     """
@@ -253,7 +255,7 @@ def improve(
                 second,
                 lower,
                 upper,
-                held,
+                root_fixed,
                 squares,
                 step,
                 slopes,

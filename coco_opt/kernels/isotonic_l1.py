@@ -7,8 +7,10 @@ that goes one step up at y_i > t and one down otherwise: the smallest argmin lea
 ("upper"), the largest argmin to the smallest optimum ("lower"). Both parts are solved on their own.
 
 Speed: the walk is first counted in blocks of 64, which compiles to vector instructions; a block is looked at
-entry by entry only if it can hold the minimum. Thresholds are sample medians, so that few levels are needed;
+entry by entry only if it can hold the minimum. Thresholds are sample medians, so few levels are needed;
 short segments end with the slope trick on a sorted buffer.
+
+Invariant: the optimum of every waiting segment lies within its value range. Cost: O(n log range) at worst.
 """
 
 from __future__ import annotations
@@ -115,7 +117,7 @@ def _fit_small(z: Any, begin: int, end: int, low: int, high: int, base: int, upp
 
 @compiled
 def _push(stack: Ints, waiting: int, begin: int, end: int, low: int, high: int, level: int) -> None:
-    """Put a segment on the stack: assigned one by one, for a tuple takes a second to compile."""
+    """Put a segment on the stack, entry by entry: assigning a tuple takes a second to compile."""
     stack[waiting, 0] = begin
     stack[waiting, 1] = end
     stack[waiting, 2] = low

@@ -2,8 +2,8 @@
 
 minimise  sum_i w_i |x_i - y_i|   subject to   lo <= x_0 <= x_1 <= ... <= x_{n-1} <= hi
 
-``judge`` needs no multipliers where the point is optimal: one pass carries the interval of those that the entries so
-far allow. Only where it comes out empty are multipliers rebuilt, to say how far the point may be from the optimum.
+``judge`` needs no multipliers where the point is optimal: one pass carries the interval of multipliers that the entries
+so far allow. Only if it comes out empty are multipliers rebuilt, to bound the point's distance from the optimum. O(n).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Floats = NDArray[np.float64]
 
 _ROUNDED = 2.0**-40  # of all weights: less than this may be what rounding leaves of multipliers that vanish
 _UNIT = read_only(np.ones(1))
-_WHOLE_UNIT = read_only(np.ones(1, np.int64))
+_INTEGER_UNIT = read_only(np.ones(1, np.int64))
 
 
 @compiled
@@ -29,7 +29,7 @@ def _judge(x: Any, y: Any, w: Any, step: int, free: Any, lo: float, hi: float) -
 
     Invariant: [least, most] are the values that lam[i] can take in a dual point that proves the entries before i
     optimal, ``least`` at least 0; it is {0} wherever x changes. ``free`` stands for no bound on lam[0], in the type of
-    the weights: the sum of all weights, for more cannot come down again. Unit weights are whole: nothing rounds.
+    the weights: the sum of all weights, for more cannot come down again. Unit weights are integers: nothing rounds.
     """
     n = x.size
     objective, proved = 0.0, True
@@ -71,8 +71,8 @@ def _multipliers(
     """Backward: the interval of each lam from which the rest can be completed; forward: choose inside it.
 
     Where x is not optimal an interval is empty; its ends are clamped to the nearest allowed value, and the
-    forward pass keeps to valid steps, so that what comes out is a dual point in any case. What rounding leaves of a
-    multiplier that must vanish is taken off at last: times a far bound it would be a gap.
+    forward pass keeps to valid steps, so the result is a dual point in any case. What rounding leaves of a
+    multiplier that must vanish is removed at the end: multiplied by a far bound it would be a gap.
     """
     n, total = x.size, 0.0
     least[n] = 0.0
@@ -93,14 +93,14 @@ def _multipliers(
     lam[0] = 0.0 if lo == -np.inf else least[0]
     for i in range(n):
         weight, current = w[i * step], lam[i]
-        wanted = current
+        target = current
         if x[i] < y[i]:
-            wanted = current + weight
+            target = current + weight
         elif x[i] > y[i]:
-            wanted = current - weight
-        wanted = min(max(wanted, least[i + 1]), most[i + 1])
-        wanted = min(max(wanted, current - weight), current + weight)
-        lam[i + 1] = min(max(wanted, 0.0), lam[i + 1])
+            target = current - weight
+        target = min(max(target, least[i + 1]), most[i + 1])
+        target = min(max(target, current - weight), current + weight)
+        lam[i + 1] = min(max(target, 0.0), lam[i + 1])
     rounded = False
     for i in range(n + 1):
         if most[i] == 0.0 and 0.0 < lam[i] <= _ROUNDED * total:
@@ -199,10 +199,10 @@ def judge(
     """
     point, data = as_data(x), as_data(y)
     if w is None:
-        found = _judge(point, data, _WHOLE_UNIT, 0, np.int64(x.size), float(lo), float(hi))
+        result = _judge(point, data, _INTEGER_UNIT, 0, np.int64(x.size), float(lo), float(hi))
     else:
-        found = _judge(point, data, *_weights(w), np.float64(np.inf), float(lo), float(hi))
-    violation, objective, proved = found
+        result = _judge(point, data, *_weights(w), np.float64(np.inf), float(lo), float(hi))
+    violation, objective, proved = result
     if not (np.isfinite(point[0]) and np.isfinite(point[-1])):
         return np.inf, objective, np.inf
     return violation, objective, 0.0 if proved else gap(x, y, w, lo, hi)

@@ -1,4 +1,4 @@
-"""Isotonic regression with squared loss: pool adjacent violators, whole or streamed.
+"""Isotonic regression with squared loss: pool adjacent violators, over an array or a stream.
 
     minimise  sum_i w_i (x_i - y_i)^2   subject to   lo <= x_0 <= x_1 <= ... <= x_{n-1} <= hi
 
@@ -7,8 +7,10 @@ Integer data (int64) are pooled exactly: block sums are integers and means are c
 
 Speed: a chunk is first thinned in passes without branches. A point of the partial-sum path that lies on or
 above the chord between its two neighbours is no vertex of the minorant, and all such points can be dropped
-at once; only the few survivors reach the stack of blocks, where the branches are hard to predict. Many integers
+in one pass; only the few survivors reach the stack of blocks, where the branches are hard to predict. Many integers
 are pooled in halves on two cores: exact blocks do not depend on the order of pooling.
+
+Invariant: the means of the blocks on the stack increase strictly. Cost: O(n).
 """
 
 from __future__ import annotations
@@ -43,47 +45,47 @@ def _chunk_is_rising(y: Any, begin: int, end: int) -> bool:
 
 @compiled
 def _thin_values(y: Any, begin: int, end: int, sums: Any, counts: Any) -> tuple[int, bool]:
-    """Write runs without a strict rise as blocks; also say whether the values are small enough to multiply."""
-    last, start, kept = y[begin], begin, 0
+    """Write runs without a strict rise as blocks; return also whether the values are small enough to multiply."""
+    last, start, blocks = y[begin], begin, 0
     total, low, high = last, last, last
     for i in range(begin + 1, end):
         value = y[i]
-        sums[kept] = total
-        counts[kept] = i - start
+        sums[blocks] = total
+        counts[blocks] = i - start
         rises = last < value
-        kept += rises
+        blocks += rises
         total = value if rises else total + value
         start = i if rises else start
         low = min(low, value)
         high = max(high, value)
         last = value
-    sums[kept] = total
-    counts[kept] = end - start
-    return kept + 1, low > -_EXACT_VALUE and high < _EXACT_VALUE
+    sums[blocks] = total
+    counts[blocks] = end - start
+    return blocks + 1, low > -_EXACT_VALUE and high < _EXACT_VALUE
 
 
 @compiled
 def _thin_blocks(sums: Any, counts: Any, blocks: int) -> int:
     """Join, in place and in one pass, each block to the one before it unless its mean is higher."""
     before, before_count = sums[0], counts[0]
-    total, count, kept = before, before_count, 0
+    total, count, joined = before, before_count, 0
     for i in range(1, blocks):
         value, size = sums[i], counts[i]
-        sums[kept] = total
-        counts[kept] = count
+        sums[joined] = total
+        counts[joined] = count
         rises = before * size < value * before_count
-        kept += rises
+        joined += rises
         total = value if rises else total + value
         count = size if rises else count + size
         before, before_count = value, size
-    sums[kept] = total
-    counts[kept] = count
-    return kept + 1
+    sums[joined] = total
+    counts[joined] = count
+    return joined + 1
 
 
 @compiled
 def _violates(left: Any, left_count: int, right: Any, right_count: int, exact: bool) -> bool:
-    """Say whether the left mean is at least the right one; ``exact`` for integer sums of any size."""
+    """Return whether the left mean is at least the right one; ``exact`` for integer sums of any size."""
     a, b = float(left) * right_count, float(right) * left_count
     if not exact or (abs(a) < _EXACT_PRODUCT and abs(b) < _EXACT_PRODUCT):
         return a >= b
@@ -136,9 +138,9 @@ def _push_values(y: Any, sums: Any, counts: Any, top: int, exact: bool) -> int:
         rising = blocks == end - begin
         ordered = rising
         while blocks > 8 and not ordered and (small or not exact):
-            kept = _thin_blocks(new_sums, new_counts, blocks)
-            ordered, stalled = kept == blocks, 8 * kept > 7 * blocks
-            blocks = kept
+            joined = _thin_blocks(new_sums, new_counts, blocks)
+            ordered, stalled = joined == blocks, 8 * joined > 7 * blocks
+            blocks = joined
             if stalled:
                 break
         top = _push_blocks(sums, counts, top, new_sums, new_counts, blocks, ordered, exact)
@@ -168,17 +170,17 @@ def _push_weighted(y: Any, w: Floats, values: Floats, sums: Floats, weights: Flo
 def _finish(sums: Any, counts: Ints, blocks: int) -> tuple[Ints, Floats]:
     """Turn sums into means and counts into starts, in place, pooling means that round to equal doubles."""
     means = sums.view(np.float64)
-    kept, position = 0, 0
+    pooled, position = 0, 0
     for i in range(blocks):
         count = counts[i]
         mean = float(sums[i]) / count
-        if kept == 0 or mean > means[kept - 1]:
-            means[kept] = mean
-            counts[kept] = position
-            kept += 1
+        if pooled == 0 or mean > means[pooled - 1]:
+            means[pooled] = mean
+            counts[pooled] = position
+            pooled += 1
         position += count
-    counts[kept] = position
-    return counts[: kept + 1], means[:kept]
+    counts[pooled] = position
+    return counts[: pooled + 1], means[:pooled]
 
 
 @compiled
@@ -235,8 +237,8 @@ def _pool_units(y: NDArray[Any]) -> tuple[NDArray[Any], Ints, int]:
     if not half:
         return sums, counts, _push_values(y, sums, counts, -1, exact) + 1
     second = sums[half:], counts[half:]
-    with ThreadPoolExecutor(1) as beside:
-        later = beside.submit(_push_values, y[half:], *second, -1, exact)
+    with ThreadPoolExecutor(1) as executor:
+        later = executor.submit(_push_values, y[half:], *second, -1, exact)
         top = _push_values(y[:half], sums, counts, -1, exact)
     return sums, counts, _push_blocks(sums, counts, top, *second, later.result() + 1, True, exact) + 1
 
@@ -293,9 +295,9 @@ def fit(y: NDArray[Any], w: NDArray[Any] | None = None, lo: float = -np.inf, hi:
 
 
 class BlockStream:
-    """Pool a long sequence given in pieces, in memory O(blocks + piece).
+    """Pool a long sequence that arrives in pieces, in memory O(blocks + piece).
 
-    For int64 values of weight one the result is the same as pooling at once, whatever the pieces; for floats
+    For int64 values of weight one the result is the same as that of one pass, whatever the pieces; for floats
     it agrees to rounding. ``weighted`` streams take weights with each piece.
     """
 

@@ -1,6 +1,9 @@
 """The certificate of isotonic regression with squared loss: multipliers rebuilt from a fit, and its gap.
 
 minimise  sum_i w_i (x_i - y_i)^2   subject to   lo <= x_0 <= x_1 <= ... <= x_{n-1} <= hi
+
+Within each block of equal values the multipliers are partial sums of 2 w (y - x); any nonnegative multipliers bound the
+distance to the optimum, and every term of the gap is nonnegative. O(n).
 """
 
 from __future__ import annotations
@@ -57,8 +60,8 @@ def _multipliers(x: Floats, y: Any, w: Floats, step: int, lo: float, hi: float, 
 def _block_gap(x: Floats, y: Any, w: Floats, step: int, begin: int, end: int, lo: float, hi: float) -> float:
     """Return the terms of one block of equal values in ``_gap``, under the multipliers of ``_multipliers``.
 
-    The first pass tells what the block's mean is off by, the second sums. ``before`` is lam[i], ``running`` the same
-    before it is cut at zero.
+    The first pass computes the error of the block's mean, the second the sum. ``before`` is lam[i], ``running`` the
+    same before it is cut at zero.
     """
     level, excess, mass = x[begin], 0.0, 0.0
     for i in range(begin, end):
@@ -95,7 +98,7 @@ def _judge(x: Floats, y: Any, w: Floats, step: int, lo: float, hi: float) -> tup
 
     Invariant: within a block of equal values ``rest`` is the sum of w (y - level) so far, half of lam[i] if nothing is
     cut or shifted, and ``lowest`` the least of it at the block's inner borders. Where that is not below zero, nor below
-    the block's whole ``rest``, spreading the rest evenly keeps every multiplier nonnegative, and costs rest^2 / mass.
+    the block's total ``rest``, spreading the rest evenly keeps every multiplier nonnegative, and costs rest^2 / mass.
     """
     n = x.size
     violation, objective, gap, begin = max(0.0, lo - x[0], x[n - 1] - hi), 0.0, 0.0, ZERO

@@ -3,7 +3,8 @@
 Prices s (regions, cells) put a linear bound under every cell's loss. What is left to minimise is linear in the
 leaves' rows: a leaf pays the sum t of the prices on its path to the root, and the cheapest nondecreasing row within
 [0, G] jumps from 0 to G at the cell where the suffix sums T_k = t_k + t_{k+1} + ... (T = 0 past the end) are
-least. So any prices give a bound, and the order needs no multipliers of its own.
+least. So any prices give a bound, and the order needs no multipliers of its own. O(cells) a region, and O(cells x
+depth) for the sums on the paths.
 """
 
 from __future__ import annotations
@@ -114,7 +115,7 @@ def gaps_absolute(
 ) -> None:
     """Write into gaps (all regions,) what prices (all regions, n) leave of some rows x for p = 1.
 
-    Where ``ends`` says so a row's path ends: it pays for the order of all that lies below.
+    A row whose path ends there (``ends``) pays for the order of all the rows below it.
     """
     above = np.empty(y.shape[1])
     for v in regions:

@@ -3,9 +3,11 @@
     minimise  sum_i a_i z_i + w_i |z_i - y_i|^p   subject to   0 <= z_0 <= ... <= z_{n-1} <= G
 
 p = 2 is isotonic regression of y - a / 2w. p = 1 is solved by the slope trick: the cost of a prefix, as a
-function of the bound on its last value, is convex, piecewise linear and nonincreasing, and kept as a heap of
+function of the bound on its last value, is convex, piecewise linear and nonincreasing, and stored as a heap of
 breakpoints; O(n log n). The prices s of an optimal row are subgradients of its losses for which the suffix sums of
 a + s are least wherever the row rises; they are completed cell by cell through the intervals they can lie in.
+
+Invariant: after each cell the stored slopes are at most 0, so the prefix's cost does not rise.
 """
 
 from __future__ import annotations
@@ -22,72 +24,72 @@ Ints = NDArray[np.int64]
 
 
 @compiled
-def _flatten(at: Floats, weight: Floats, size: int, slope: float, top: float) -> tuple[float, float, int]:
+def _flatten(places: Floats, weight: Floats, size: int, slope: float, top: float) -> tuple[float, float, int]:
     """Take breakpoints away until the prefix's cost no longer rises; return its least argument, slope and ``size``."""
     least = top if slope <= 0.0 else 0.0
     while slope > 0.0 and size > 0:
-        least = at[0]
+        least = places[0]
         if weight[0] > slope:
             weight[0] -= slope
             slope = 0.0
         else:
             slope -= weight[0]
-            pop(at, weight, size)
+            pop(places, weight, size)
             size -= 1
     return (0.0, 0.0, size) if slope > 0.0 else (least, slope, size)
 
 
 @compiled
-def fit_absolute(y: Floats, a: Floats, w: Floats, top: float, z: Floats, at: Floats, weight: Floats) -> None:
-    """Write an optimal row for p = 1 into z (n,); ``at`` and ``weight`` are scratch of the same length."""
+def fit_absolute(y: Floats, a: Floats, w: Floats, top: float, z: Floats, places: Floats, weight: Floats) -> None:
+    """Write an optimal row for p = 1 into z (n,); ``places`` and ``weight`` are scratch of the same length."""
     size = ZERO
     slope = 0.0  # of the prefix's cost right of its last breakpoint; never positive once that is flattened
     for i in range(y.size):
-        push(at, weight, size, min(max(y[i], 0.0), top), 2.0 * w[i])
+        push(places, weight, size, min(max(y[i], 0.0), top), 2.0 * w[i])
         size += 1
         slope += a[i] + w[i]
-        z[i], slope, size = _flatten(at, weight, size, slope, top)
+        z[i], slope, size = _flatten(places, weight, size, slope, top)
     for i in range(y.size - 2, -1, -1):
         z[i] = min(z[i], z[i + 1])
 
 
 @compiled
-def fit_rounding(x: Floats, a: Floats, top: float, z: Floats, at: Floats, weight: Floats) -> None:
-    """Write into z (n,) the whole row least in sum_i a_i z_i + |z_i - x_i|, nondecreasing within [0, top].
+def fit_rounding(x: Floats, a: Floats, top: float, z: Floats, places: Floats, weight: Floats) -> None:
+    """Write into z (n,) the integer row least in sum_i a_i z_i + |z_i - x_i|, nondecreasing within [0, top].
 
-    Between whole numbers the cost is interpolated, which leaves its value at them: a fractional cell has breakpoints
-    at its floor and its ceiling. ``at`` and ``weight`` are scratch of length 2 n; top is whole.
+    Between integers the cost is interpolated, which leaves its value at them: a fractional cell has breakpoints
+    at its floor and its ceiling. ``places`` and ``weight`` are scratch of length 2 n; top is an integer.
     """
     size = ZERO
     slope = 0.0
     for i in range(x.size):
         floor = np.floor(x[i])
         part = x[i] - floor
-        push(at, weight, size, min(max(floor, 0.0), top), 2.0 - 2.0 * part)
+        push(places, weight, size, min(max(floor, 0.0), top), 2.0 - 2.0 * part)
         size += 1
         if part > 0.0:
-            push(at, weight, size, min(max(floor + 1.0, 0.0), top), 2.0 * part)
+            push(places, weight, size, min(max(floor + 1.0, 0.0), top), 2.0 * part)
             size += 1
         slope += a[i] + 1.0
-        z[i], slope, size = _flatten(at, weight, size, slope, top)
+        z[i], slope, size = _flatten(places, weight, size, slope, top)
     for i in range(x.size - 2, -1, -1):
         z[i] = min(z[i], z[i + 1])
 
 
 @compiled
-def rounding_gap(x: Floats, whole: Floats, a: Floats, top: Floats) -> float:
-    """Return how much more whole rows (children, n) cost than the best ones under prices -a (n,), all children added.
+def rounding_gap(x: Floats, rounded: Floats, a: Floats, top: Floats) -> float:
+    """Return how much more integer rows (children, n) cost than the best ones under prices -a (n,), all children added.
 
     Cell by cell, the difference of two costs and of two values at a price: nothing large cancels. O(n log n) a child.
     """
     n = x.shape[1]
-    z, at, weight = np.empty(n), np.empty(2 * n), np.empty(2 * n)
+    z, places, weight = np.empty(n), np.empty(2 * n), np.empty(2 * n)
     total = 0.0
     for j in range(x.shape[0]):
-        fit_rounding(x[j], a, top[j], z, at, weight)
+        fit_rounding(x[j], a, top[j], z, places, weight)
         more = 0.0
         for i in range(n):
-            more += abs(whole[j, i] - x[j, i]) - abs(z[i] - x[j, i]) + a[i] * (whole[j, i] - z[i])
+            more += abs(rounded[j, i] - x[j, i]) - abs(z[i] - x[j, i]) + a[i] * (rounded[j, i] - z[i])
         total += max(more, 0.0)
     return total
 
@@ -100,7 +102,7 @@ def raise_prices(x: Floats, parent: Ints, top: Floats, cost: float, goal: float,
     ``goal`` or after ``rounds`` and leaves the best prices met. Returns the rounds taken.
     """
     n = x.shape[1]
-    z, at, weight = np.empty(n), np.empty(2 * n), np.empty(2 * n)
+    z, places, weight = np.empty(n), np.empty(2 * n), np.empty(2 * n)
     now, slope, a = prices.copy(), np.empty(n), np.empty(n)
     best, factor, stale = -np.inf, 1.0, 0
     for k in range(rounds):
@@ -110,7 +112,7 @@ def raise_prices(x: Floats, parent: Ints, top: Floats, cost: float, goal: float,
             slope[i] = parent[i]
             bound += now[i] * parent[i]
         for j in range(x.shape[0]):
-            fit_rounding(x[j], a, top[j], z, at, weight)
+            fit_rounding(x[j], a, top[j], z, places, weight)
             for i in range(n):
                 bound += abs(z[i] - x[j, i]) - now[i] * z[i]
                 slope[i] -= z[i]
@@ -192,12 +194,12 @@ def _tighten_squares(
             block -= 1
         block += 1
         values[block], heavy[block], counts[block] = value, weight, count
-    at = 0
+    position = 0
     for k in range(block + 1):
         value = min(max(values[k], 0.0), top)
-        for i in range(at, at + counts[k]):
+        for i in range(position, position + counts[k]):
             s[i] = 2.0 * w * scale[i] * (value - y[i])
-        at += counts[k]
+        position += counts[k]
 
 
 @compiled
@@ -214,17 +216,17 @@ def tighten_absolute(
 ) -> None:
     """Replace the prices (all regions, n) of some regions by the best ones for p = 1 under those above.
 
-    A cell weighs w_v scale_i. Writes into gaps (all regions,) what rows x of theirs leave, all scales being 1; x
-    without rows asks for the prices alone.
+    A cell weighs w_v scale_i. Writes into gaps (all regions,) the gaps of their rows x, if all scales are 1; if x has
+    no rows, only the prices are written.
     """
     n = y.shape[1]
-    above, z, at, weight, own = np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty(n)
+    above, z, places, weight, own = np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty(n)
     least, most = np.empty(n + 1), np.empty(n + 1)
     for v in regions:
         path_sum(parent, v, prices, above)
         for i in range(n):
             own[i] = w[v] * scale[i]
-        fit_absolute(y[v], above, own, top[v], z, at, weight)
+        fit_absolute(y[v], above, own, top[v], z, places, weight)
         prices_absolute(z, y[v], above, own, top[v], prices[v], least, most)
         if x.shape[0] > 0:
             gaps[v] = absolute_gap(x[v], y[v], w[v], prices[v]) + path_gap(x[v], above, prices[v], top[v])

@@ -1,15 +1,17 @@
-"""Schedules for rounding children's cumulative rows to whole ones that add up to their parent's.
+"""Schedules for rounding children's cumulative rows to integer ones that add up to their parent's.
 
 A child's row is a sequence of units: unit u is placed at the cell from which on the row is at least u. In every cell
-the parent says how many units have been placed; what is chosen is whose. Two orders are tried:
+the parent fixes how many units have been placed; the schedule chooses whose units these are. Two orders are tried:
 
 * by due cell: unit u of child j may be placed from the first cell with x_j > u - 1 on and is due at the first with
   x_j >= u (earliest deadline first; Steiner and Yeomans 1993: where the parent is the half-up rounding of the
   children's sum, every unit meets its dates and no cell moves by 1 or more);
 * by middle cell, the first with x_j >= u - 1/2: units sorted by where they belong meet the cells in order, which is
-  the nearest assignment where the rows are whole already.
+  the nearest assignment where the rows are integer already.
 
 ``improve`` then moves a unit from one child to another over a stretch of cells wherever that is nearer.
+
+Invariant: in every cell the rows are nondecreasing, within bounds and sum to the parent's. Cost: O(children) a unit.
 """
 
 from __future__ import annotations
@@ -25,36 +27,36 @@ Ints = NDArray[np.int64]
 
 
 @compiled
-def _overdue(x: Floats, i: int, top: Ints, whole: Ints, part: float, need: int) -> int:
+def _overdue(x: Floats, i: int, top: Ints, units: Ints, part: float, need: int) -> int:
     """Place together the units whose cell has come; return how many are needed after it.
 
-    Where more have come than are needed, the excess are the last ones in order: no child can hold more of them than
-    there are, so that many of every child are left to be placed one by one.
+    If more units have come than are needed, the excess are the last ones in order. No child has more of them than
+    there are, so that many units of every child are left to be placed one by one.
     """
     late = 0
     for j in range(x.shape[0]):
-        late += max(min(int(np.floor(x[j, i] + 1.0 - part)), top[j]) - whole[j], 0)
+        late += max(min(int(np.floor(x[j, i] + 1.0 - part)), top[j]) - units[j], 0)
     excess = max(late - need, 0)
     for j in range(x.shape[0]):
-        come = min(int(np.floor(x[j, i] + 1.0 - part)), top[j]) - whole[j] - excess
+        come = min(int(np.floor(x[j, i] + 1.0 - part)), top[j]) - units[j] - excess
         if come > 0:
-            whole[j] += come
+            units[j] += come
             need -= come
     return need
 
 
 @compiled
-def _next(x: Floats, i: int, top: Ints, whole: Ints, part: float, wait: bool, first: Ints) -> int:
+def _next(x: Floats, i: int, top: Ints, units: Ints, part: float, wait: bool, first: Ints) -> int:
     """Return the child whose next unit comes first: earliest cell, then the one that lags most at this cell."""
     n, cells = x.shape
     best, best_cell, best_lag, best_ready = -1, 0, 0.0, False
     for j in range(n):
-        if whole[j] >= top[j]:
+        if units[j] >= top[j]:
             continue
-        ready = not wait or x[j, i] > whole[j]
-        while first[j] < cells and x[j, first[j]] < whole[j] + part:
+        ready = not wait or x[j, i] > units[j]
+        while first[j] < cells and x[j, first[j]] < units[j] + part:
             first[j] += 1
-        lag = x[j, i] - whole[j]
+        lag = x[j, i] - units[j]
         cell = first[j]
         better = best < 0 or (ready and not best_ready)
         if not better and ready == best_ready:
@@ -66,7 +68,7 @@ def _next(x: Floats, i: int, top: Ints, whole: Ints, part: float, wait: bool, fi
 
 @compiled
 def schedule(x: Floats, parent: Ints, top: Ints, part: float, wait: bool) -> Ints:
-    """Return whole nondecreasing rows (children, cells) that sum to ``parent`` (cells,), row j within [0, top_j].
+    """Return integer nondecreasing rows (children, cells) that sum to ``parent`` (cells,), row j within [0, top_j].
 
     x (children, cells) nondecreasing; ``parent`` nondecreasing and at most the sum of top. Units come in the order of
     the first cell with x_j >= u - 1 + part; with ``wait`` only once x_j > u - 1, if any unit has. O(children) a unit
@@ -74,47 +76,47 @@ def schedule(x: Floats, parent: Ints, top: Ints, part: float, wait: bool) -> Int
     cell.
     """
     n, cells = x.shape
-    whole, first = np.zeros(n, np.int64), np.zeros(n, np.int64)
+    units, first = np.zeros(n, np.int64), np.zeros(n, np.int64)
     out = np.empty((n, cells), np.int64)
     placed = 0
     for i in range(cells):
-        need = _overdue(x, i, top, whole, part, parent[i] - placed)
+        need = _overdue(x, i, top, units, part, parent[i] - placed)
         placed = parent[i]
         while need > 0:
-            whole[_next(x, i, top, whole, part, wait, first)] += 1
+            units[_next(x, i, top, units, part, wait, first)] += 1
             need -= 1
         for j in range(n):
-            out[j, i] = whole[j]
+            out[j, i] = units[j]
     return out
 
 
 @compiled
-def _stretch(x: Floats, whole: Ints, top: Ints, give: int, take: int, begin: int) -> int:
+def _stretch(x: Floats, rows: Ints, top: Ints, give: int, take: int, begin: int) -> int:
     """Return the end of the cells from ``begin`` on over which a unit can be moved at a gain, or ``begin``.
 
     The unit leaves the row ``give`` and joins ``take``; both must stay nondecreasing and within bounds. It may start
     only where ``give`` rises, and end before ``take`` rises; the stretch of largest gain is chosen.
     """
     cells = x.shape[1]
-    if whole[give, begin] <= (whole[give, begin - 1] if begin > 0 else 0):
+    if rows[give, begin] <= (rows[give, begin - 1] if begin > 0 else 0):
         return begin
     gain, best, end = 0.0, 1e-9, begin
     for i in range(begin, cells):
-        if whole[take, i] >= top[take]:
+        if rows[take, i] >= top[take]:
             break
-        less = abs(whole[give, i] - x[give, i]) - abs(whole[give, i] - 1 - x[give, i])
-        more = abs(whole[take, i] + 1 - x[take, i]) - abs(whole[take, i] - x[take, i])
+        less = abs(rows[give, i] - x[give, i]) - abs(rows[give, i] - 1 - x[give, i])
+        more = abs(rows[take, i] + 1 - x[take, i]) - abs(rows[take, i] - x[take, i])
         gain += less - more
         if gain < -2.0:
             break
-        rises = whole[take, i + 1] > whole[take, i] if i + 1 < cells else whole[take, i] < top[take]
+        rises = rows[take, i + 1] > rows[take, i] if i + 1 < cells else rows[take, i] < top[take]
         if rises and gain > best:
             best, end = gain, i + 1
     return end
 
 
 @compiled
-def improve(x: Floats, top: Ints, whole: Ints, sweeps: int) -> int:
+def improve(x: Floats, top: Ints, rows: Ints, sweeps: int) -> int:
     """Move units between pairs of children, in place, until no move helps or ``sweeps`` are done; return the moves.
 
     Every move lowers the L1 distance and keeps all sums. O(children^2 x rises x stretch) a sweep.
@@ -125,19 +127,19 @@ def improve(x: Floats, top: Ints, whole: Ints, sweeps: int) -> int:
         before = moves
         for i in range(cells):
             for give in range(n):
-                if whole[give, i] <= (whole[give, i - 1] if i > 0 else 0):
+                if rows[give, i] <= (rows[give, i - 1] if i > 0 else 0):
                     continue
-                if i > 0 and whole[give, i] <= x[give, i] - 0.5 and (i + 1 >= cells or x[give, i + 1] > whole[give, i]):
+                if i > 0 and rows[give, i] <= x[give, i] - 0.5 and (i + 1 >= cells or x[give, i + 1] > rows[give, i]):
                     continue
                 for take in range(n):
                     if take == give:
                         continue
-                    end = _stretch(x, whole, top, give, take, i)
+                    end = _stretch(x, rows, top, give, take, i)
                     for k in range(i, end):
-                        whole[give, k] -= 1
-                        whole[take, k] += 1
+                        rows[give, k] -= 1
+                        rows[take, k] += 1
                     moves += end > i
-                    if whole[give, i] <= (whole[give, i - 1] if i > 0 else 0):
+                    if rows[give, i] <= (rows[give, i - 1] if i > 0 else 0):
                         break
         if moves == before:
             break

@@ -1,8 +1,8 @@
-"""Alternating directions for a hierarchy of cumulative tables: its parts, on blocks of rows or of cells.
+"""Alternating directions for a hierarchy of cumulative tables: the steps of a round, on blocks of rows or of cells.
 
-Copies of the table are made equal: ``m``, monotone within its region's bounds; for p = 1 also ``u``, near the noisy
-answers; and ``x``, in which parents are the sums of their children. With duals folded in (``c = x + scaled dual``,
-as in Douglas-Rachford splitting) a round is
+The method makes copies of the table equal: ``m``, monotone within its region's bounds; for p = 1 also ``u``, near the
+noisy measurements; and ``x``, in which parents are the sums of their children. With duals folded in
+(``c = x + scaled dual``, as in Douglas-Rachford splitting) a round is
 
 * ``monotone``: m_v = nearest nondecreasing row to c_v (for p = 2 to the mean of c_v and y_v weighted by the penalty
   and the loss), clipped to [0, G_v]: pool adjacent violators, one region after another;
@@ -10,7 +10,8 @@ as in Douglas-Rachford splitting) a round is
   do not depend on the cell (Hay et al. 2010, Theorem 3, for unequal weights); then ``c += step (x - copy)``.
 
 The first runs over rows and the second over cells, so both split over threads without changing a single bit. Rounds
-from single sizes are taken by ``joint_rows``, which does a row's parts at once; from buckets by ``reconcile_squares``.
+from single sizes are taken by ``joint_rows``, which does all steps of a row together; from buckets by
+``reconcile_squares``. Invariant: x adds up after every round. Cost: O(cells of all regions) a round.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ Ints = NDArray[np.int64]
 
 @compiled
 def pass_weights(first_child: Ints, penalty: Floats) -> tuple[Floats, Floats]:
-    """Return the constants of both passes (n,): the own answer's part, and the share of the parent's discrepancy.
+    """Return the constants of both passes (n,): the weight of the own value, and the share of the parent's discrepancy.
 
     A row's variance is 1 / penalty_v, of its own copies; a leaf's own part is 1.
     """
@@ -68,13 +69,13 @@ def monotone(
             block += 1
             sums[block] = total
             counts[block] = count
-        at = 0
+        position = 0
         value = 0.0
         for k in range(block + 1):
             value = min(max(sums[k] / counts[k], value), top[v])  # never below the block before, whatever is rounded
-            for i in range(at, at + counts[k]):
+            for i in range(position, position + counts[k]):
                 m[v, i] = value
-            at += counts[k]
+            position += counts[k]
 
 
 @compiled

@@ -1,15 +1,17 @@
 """Rounds of alternating directions row by row: what a round does to a region's row, while that row is in the cache.
 
 The splitting is that of ``joint_rounds``. Its second half needs the tree only above the leaves: a row takes its share
-of its parent's discrepancy, is made monotone, and is reflected, and leaves hand the sum of a run of siblings up
+of its parent's discrepancy, is made monotone, and is reflected, and leaves pass the sum of a run of siblings up
 (``rows_absolute``, ``rows_squares``); then the regions with children, few of all, are reconciled cell by cell
 (``reconcile``). Rows split over threads by runs of siblings and cells by ranges, which changes no bit.
 
-A row is made monotone starting from the runs of equal cells of the round before. A run stays whole if its sums from the
-left stay on or above their chord: then its mean is what the pool of its cells alone would be, and pools of pools are
-pools (the greatest convex minorant; Barlow et al. 1972, section 1.2). Elsewhere it is cut where the sums are farthest
-below the chord, a vertex of their minorant. Near the end of a search hardly a run is cut, and a row costs one sum and
-one comparison a cell where pooling cell by cell guesses a branch each.
+A row is made monotone starting from the runs of equal cells of the round before. A run stays in one piece if its sums
+from the left stay on or above their chord: then its mean is what the pool of its cells alone would be, and pools of
+pools are pools (the greatest convex minorant; Barlow et al. 1972, section 1.2). Elsewhere it is cut where the sums are
+farthest below the chord, a vertex of their minorant. Near the end of a search hardly a run is cut, and a row costs one
+sum and one comparison a cell where pooling cell by cell guesses a branch each.
+
+Invariant: every row of m stays nondecreasing within its bounds. Cost: O(cells of all regions) a round.
 """
 
 from __future__ import annotations
@@ -48,9 +50,9 @@ class Passes(NamedTuple):
 
 
 class State(NamedTuple):
-    """The copies of the table (n, cells) as in ``joint_rounds``, and what rows and tree hand each other.
+    """The copies of the table (n, cells) as in ``joint_rounds``, and the values that rows and tree exchange.
 
-    ``weight`` is the reach of p = 1, the weight over the penalty, or for p = 2 the part of y in what is made monotone;
+    ``weight`` is the reach of p = 1, the weight over the penalty, or for p = 2 the share of y in the row to pool;
     ``near`` has no rows for p = 2. ``x`` and ``off`` (inner, cells) are the rows of regions with children and their
     discrepancies, ``handed`` the sums of leaves.
     """
@@ -119,25 +121,25 @@ def _add_along(c: Floats, value: float, i: int, end: int, rise: Floats) -> float
 @compiled
 def _below_chord(rise: Floats, begin: int, end: int, slope: float) -> float:
     """Return the least of rise less its chord of a slope from ``begin`` on, over begin < k < end; at most 0."""
-    one = two = three = four = 0.0
+    first = second = third = fourth = 0.0
     start, along, k = rise[begin], 1.0, begin + 1
     while k + 4 <= end:
-        one = min(one, rise[k] - start - along * slope)
-        two = min(two, rise[k + 1] - start - (along + 1.0) * slope)
-        three = min(three, rise[k + 2] - start - (along + 2.0) * slope)
-        four = min(four, rise[k + 3] - start - (along + 3.0) * slope)
+        first = min(first, rise[k] - start - along * slope)
+        second = min(second, rise[k + 1] - start - (along + 1.0) * slope)
+        third = min(third, rise[k + 2] - start - (along + 2.0) * slope)
+        fourth = min(fourth, rise[k + 3] - start - (along + 3.0) * slope)
         along += 4.0
         k += 4
     while k < end:
-        one = min(one, rise[k] - start - along * slope)
+        first = min(first, rise[k] - start - along * slope)
         along += 1.0
         k += 1
-    return min(min(one, two), min(three, four))
+    return min(min(first, second), min(third, fourth))
 
 
 @compiled
 def _lowest(rise: Floats, begin: int, end: int, slope: float) -> int:
-    """Return the k, begin < k < end, where rise is least beside its chord."""
+    """Return the k, begin < k < end, where rise is least relative to its chord."""
     place, least = begin + 1, np.inf
     for k in range(begin + 1, end):
         off = rise[k] - rise[begin] - (k - begin) * slope
@@ -160,12 +162,12 @@ def _pool_run(
     block: int,
 ) -> int:
     """Push the blocks of cells i:end, a run of one value in the round before; return the last one's place."""
-    held = end
+    free_end = end
     least = _add_along(c, value, i, end, rise)
     if value >= top:  # whatever is above the bound is cut off: what follows the lowest sum stays at it
-        held = i if least >= 0.0 else _lowest(rise, i, end + 1, 0.0)
-    left, right, deep, work = i, held, 0, _CUTS * (end - i)
-    while left < held:
+        free_end = i if least >= 0.0 else _lowest(rise, i, end + 1, 0.0)
+    left, right, deep, work = i, free_end, 0, _CUTS * (end - i)
+    while left < free_end:
         size = right - left
         if size >= _SHORT and work > 0:
             slope = (rise[right] - rise[left]) / size
@@ -183,8 +185,8 @@ def _pool_run(
         if deep > 0:
             deep -= 1
             right = ends[deep]
-    if held < end:
-        block = _push(sums, counts, block, value * (end - held) + (rise[end] - rise[held]), end - held)
+    if free_end < end:
+        block = _push(sums, counts, block, value * (end - free_end) + (rise[end] - rise[free_end]), end - free_end)
     return block
 
 
@@ -204,12 +206,12 @@ def monotone_again(c: Floats, m: Floats, top: float, sums: Floats, counts: Ints,
         else:
             block = _pool_run(c, m[i], top, i, end, sums, counts, rise, ends, block)
         i = end
-    at, value = 0, 0.0
+    position, value = 0, 0.0
     for k in range(block + 1):
         value = min(max(sums[k] / counts[k], value), top)  # never below the block before, whatever is rounded
-        for i in range(at, at + counts[k]):
+        for i in range(position, position + counts[k]):
             m[i] = value
-        at += counts[k]
+        position += counts[k]
 
 
 @compiled

@@ -1,4 +1,8 @@
-"""The nearest nondecreasing rows to a table of cells that stand for several sizes each."""
+"""The nearest nondecreasing rows to a table whose cells stand for several sizes each.
+
+Pool adjacent violators, weighted by the cells' widths, one row after the other. Invariant: the blocks' means rise
+strictly. Cost: O(cells) a row.
+"""
 
 from __future__ import annotations
 
@@ -28,10 +32,10 @@ def monotone(table: Floats, widths: Floats, top: Floats, near: Floats) -> None:
                 block -= 1
             block += 1
             sums[block], spans[block], ends[block] = total, span, c + 1
-        at = 0
+        position = 0
         value = 0.0
         for k in range(block + 1):
             value = min(max(sums[k] / spans[k], value), top[v])  # never below the block before, whatever is rounded
-            for c in range(at, ends[k]):
+            for c in range(position, ends[k]):
                 near[v, c] = value
-            at = ends[k]
+            position = ends[k]

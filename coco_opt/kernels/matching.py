@@ -2,7 +2,7 @@
 
 A run is (size, count): ``count`` groups of one size, and of one variance where the caller keeps variances.
 The children's runs lie in one array, child c holding the runs offsets[c] .. offsets[c+1], nondecreasing
-within a child.
+within a child. Invariant: the runs matched so far are the smallest ones on both sides. Cost: O(R log R) for R runs.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def _shares(left: Int64Array, take: int, pool: int) -> Int64Array:
 def _give(
     out: Int64Array, used: int, parent_left: Int64Array, p: int, run_left: Int64Array, run: int, give: int
 ) -> tuple[Int64Array, int, int, int]:
-    """Write ``give`` matches between the runs from ``p`` and ``run`` on, each taken in its given order."""
+    """Write ``give`` matches between the runs from ``p`` and ``run`` on, each taken in order."""
     while give > 0:
         while parent_left[p] == 0:
             p += 1
@@ -125,10 +125,10 @@ def match_runs(
     """Match every group of the parent with one group of a child at the least total |size difference|.
 
     Repeatedly takes the smallest unmatched size at the parent and the smallest among all children: a pool no
-    larger than the parent's is matched whole, else each child gives in proportion to what it has left,
+    larger than the parent's is matched entirely, else each child gives in proportion to what it has left,
     rounded by largest fractions (ties to the lowest child). Runs of equal size (different variances) are
-    taken in their given order, children in theirs. Sizes int64 or float64, nondecreasing; counts int64 > 0
-    with equal sums (groups), at most 3.03e9 in all. Returns the matches in the order made. Raises
+    taken in input order, and so are children. Sizes int64 or float64, nondecreasing; counts int64 > 0
+    with equal sums (groups), at most 3.03e9 in all. Returns the matches in the order of matching. Raises
     ProblemError on other input. O(R log R) for R runs plus, for every parent size that meets a larger pool, a
     pass over the children in that pool. Source: Kuo et al. 2018, Algorithm 2 (optimal by Lemma 5).
     """
@@ -145,7 +145,7 @@ def match_runs(
     run_left = child_counts[order]
     member_left = np.add.reduceat(run_left, member_run)
     parent_first = np.flatnonzero(np.r_[True, parent_sizes[1:] != parent_sizes[:-1]])
-    made = _match(
+    triples = _match(
         parent_counts.copy(),
         np.add.reduceat(parent_counts, parent_first),
         run_left,
@@ -154,7 +154,7 @@ def match_runs(
         pool_first,
         np.add.reduceat(member_left, pool_first[:-1]),
     )
-    return Matches(made[0::3].copy(), order[made[1::3]], made[2::3].copy())
+    return Matches(triples[0::3].copy(), order[triples[1::3]], triples[2::3].copy())
 
 
 def _check(

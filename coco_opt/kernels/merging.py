@@ -1,4 +1,8 @@
-"""Merge two estimates of each matched group, sort every child again (Kuo et al. 2018, section 5.3)."""
+"""Merge two estimates of each matched group and sort every child again (Kuo et al. 2018, section 5.3).
+
+Pairs of sizes are averaged by their inverse variances, rounded, and joined to runs of equal size and variance.
+Invariant: every child keeps its number of groups. Cost: O(matches log matches).
+"""
 
 from __future__ import annotations
 

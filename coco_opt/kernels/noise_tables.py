@@ -1,5 +1,9 @@
 """Table look-ups of the exact noise sampler: 16 bits a symbol first, 64 bits where those do not decide.
 
+Each proposal is read from a table by its first bits; the places of those that these bits leave open are returned, and
+only they are decided with more bits. Invariant: every decided value is the exact sampler's. Cost: O(n) a pass, with a
+binary search for the symbols that 64 bits decide.
+
 Integers only. int64 and uint64 are never mixed in one operation, for their common type would be a double.
 """
 
@@ -19,7 +23,7 @@ States = NDArray[np.uint8]
 
 UNDECIDED = -32768  # in a root table: 16 bits leave more than one outcome
 
-KEPT, REJECTED, OPEN = 0, 1, 2  # states of a proposal; OPEN needs more bits
+ACCEPTED, REJECTED, OPEN = 0, 1, 2  # states of a proposal; OPEN needs more bits
 
 
 @compiled
@@ -77,8 +81,8 @@ def propose(words: UInt16, root: Int16, block_bits: int, keep: Int64, out: Int64
     mask = (np.int64(1) << block_bits) - 1
     for i in range(words.shape[0]):
         block = np.int64(root[words[i, 0]])
-        known = (block & 0xFFFF) < further  # UNDECIDED becomes large
-        opens = np.int64(np.int64(words[i, last]) >= keep[block if known else further])
+        tabulated = (block & 0xFFFF) < further  # UNDECIDED becomes large
+        opens = np.int64(np.int64(words[i, last]) >= keep[block if tabulated else further])
         bits = np.int64(words[i, 1])
         for j in range(2, last):
             bits |= np.int64(words[i, j]) << (16 * (j - 1))
@@ -93,30 +97,31 @@ def propose(words: UInt16, root: Int16, block_bits: int, keep: Int64, out: Int64
 def search(
     bits: UInt64, roots: Int16, values: UInt64, cells: Int32, firsts: Int64, outcomes: Int64, states: States
 ) -> None:
-    """Write what the 64 bits of each symbol decide to outcomes [n, laws]; states[i] is OPEN where one ties.
+    """Write the outcomes [n, distributions] that the 64 bits of each symbol decide; states[i] is OPEN at a tie.
 
-    bits [n, laws or more]; each law has a row of the tables. Its thresholds are in ``values``, where
-    cells[law, c] counts those before its first that begins with the 16 bits c or more. O(n laws log thresholds).
+    bits [n, distributions or more]; each distribution has a row of the tables. Its thresholds are in ``values``, where
+    cells[distribution, c] counts those before its first that begins with the 16 bits c or more. O(n distributions log
+    thresholds).
     """
     for i in range(bits.shape[0]):
-        states[i] = KEPT
-        for law in range(firsts.size):
-            number = bits[i, law]
+        states[i] = ACCEPTED
+        for distribution in range(firsts.size):
+            number = bits[i, distribution]
             cell = np.int64(number >> np.uint64(48))
-            outcome = np.int64(roots[law, cell])
+            outcome = np.int64(roots[distribution, cell])
             if outcome == UNDECIDED:
-                low = np.int64(cells[law, cell])
-                high = np.int64(cells[law, cell + 1])
+                low = np.int64(cells[distribution, cell])
+                high = np.int64(cells[distribution, cell + 1])
                 while low < high:
                     middle = (low + high) >> 1
                     if values[middle] < number:
                         low = middle + 1
                     else:
                         high = middle
-                if low < np.int64(cells[law, 65536]) and values[low] == number:
+                if low < np.int64(cells[distribution, 65536]) and values[low] == number:
                     states[i] = OPEN
-                outcome = firsts[law] + low
-            outcomes[i, law] = outcome
+                outcome = firsts[distribution] + low
+            outcomes[i, distribution] = outcome
 
 
 @compiled
@@ -145,7 +150,7 @@ def judge(
     """Write the proposals to ``noise`` and compare the first 30 bits of their lots with exp(-x).
 
     x = c r (2 g + r) for the place r = (distance from the block's near end) / 2^block_bits <= 1 of block g, which
-    is below 2^12 - 1, and c = factor / 2^38 at most 2^-13, so that x < 1. States that are KEPT stay so or become
+    is below 2^12 - 1, and c = factor / 2^38 at most 2^-13, so that x < 1. States that are ACCEPTED stay so or become
     REJECTED or OPEN. r carries 20 bits, so that r (2 g + r) is off by less than 2^-7 and x by less than 2^-20; the
     factor adds 2^-25; part[f] = 2^30 exp(-f / 256) and the series are off by less than 2^-25: together less than
     2^-19, and the margin is 2^-17 (all of 2^30). O(n).
@@ -155,7 +160,7 @@ def judge(
         sign = bits[i] & 1
         place = (bits[i] >> 1) & mask
         noise[i] = ((blocks[i] << block_bits) + place) ^ -sign
-        if states[i] != KEPT:
+        if states[i] != ACCEPTED:
             continue
         far = place + sign
         r = far << (20 - block_bits) if block_bits <= 20 else far >> (block_bits - 20)

@@ -2,15 +2,15 @@
 
 The state is one histogram h a leaf, with its public number of groups; inner regions are sums. A move takes m groups of
 one size a of a leaf to another size b. Every cumulative count between the two changes by m in the leaf and in each of
-its ancestors, and nothing else does, so that only the answers about those cells are looked at. Moves are accepted with
-the probability of Metropolis et al. 1953 and Hastings 1970, in logarithms
+its ancestors, and nothing else does, so a move reads only the noisy measurements of those cells. Moves are accepted
+with the probability of Metropolis et al. 1953 and Hastings 1970, in logarithms
 
     log prior(h') / prior(h) + log likelihood(h') / likelihood(h) + log proposal(h' -> h) / proposal(h -> h').
 
 A proposal draws a uniformly among the occupied sizes, or is a group's, uniformly among the leaf's groups; m is 1, or
-log-uniform, P(m) = log(1 + 1/m) / log(1 + h_a) on 1..h_a; b is drawn from the leaf's own law g, or is a + d or a - d
-with d from a fixed list. Which of these eight it is does not depend on the state, so each alone is a reversible kernel,
-and so is their mixture. Hence with n occupied sizes
+log-uniform, P(m) = log(1 + 1/m) / log(1 + h_a) on 1..h_a; b is drawn from the leaf's own distribution g, or is a + d or
+a - d with d from a fixed list. The choice among these eight does not depend on the state, so each alone is a reversible
+kernel, and so is their mixture. Hence with n occupied sizes
 
     log proposal ratio = log n(h) / n(h')               where a is a size's
                          + log (h_b + m) / h_a                  where a is a group's
@@ -18,27 +18,29 @@ and so is their mixture. Hence with n occupied sizes
                          + log g_a / g_b                        where b is drawn from g.
 
 An exchange takes a group of size a of one leaf and one of size b of another below the same ancestor, both sizes drawn
-uniformly among the occupied ones, and gives each the other's size: sums above both stay, so that it goes where the
-answers about sums would let no single group go. Its proposal ratio is log n(h) n(g) / n(h') n(g').
+uniformly among the occupied ones, and gives each the other's size. Sums above both stay the same, so an exchange can
+make moves that the noisy measurements of sums would forbid to a single group. Its proposal ratio is log n(h) n(g) /
+n(h') n(g').
 
-Where leaves have many groups, answers about sums of cells hold what each of these could change: m groups must move
-against m others at once. A trade takes several such steps, each with the ratio of a move, and accepts them together; m
-is log-uniform up to the least of the leaves' largest, and like the sizes' distances does not depend on the state.
-It is a swap (m groups of a against m of b = a + d or a - d of another leaf; a drawn uniformly among the occupied sizes,
-ratio n(h) / n(h')); a shift (one group of a to a + d or a - d against one of another leaf's c as far back, c drawn like
-a); a spread of 2 m groups of size a to a - d and a + d against the opposite in another leaf; or either in a leaf alone.
-The middle of a spread is log-uniform.
+Where leaves have many groups, the noisy measurements of sums of cells prevent most single moves: m groups must move
+against m others at the same time. A trade takes several such steps, each with the ratio of a move, and accepts them
+together; m is log-uniform up to the least of the leaves' largest, and like the sizes' distances does not depend on the
+state. It is a swap (m groups of a against m of b = a + d or a - d of another leaf; a drawn uniformly among the occupied
+sizes, ratio n(h) / n(h')); a shift (one group of a to a + d or a - d against one of another leaf's c as far back, c
+drawn like a); a spread of 2 m groups of size a to a - d and a + d against the opposite in another leaf; or either in a
+leaf alone. The middle of a spread is log-uniform.
 
 The prior is a product over sizes: multinomial, log P = -log h! + h log pi, or increments 0 with probability 1 - q and
-else 1 + geometric(rho). Or the law of sizes is scattered (``kernels.posterior_shares``): then every group is of one of
-its size's two hats, counts above are those of a size and hat, and with the weights summed out the prior of a leaf is
-Polya's urn, prod_j Gamma(alpha_j + n_j) prod B_j(k)^c / c! for c groups of size k and hat j and n_j of hat j. A group's
-hat is drawn by the share of its size's groups, and that of its new size by the share of the hats.
+else 1 + geometric(rho). Or the size distribution is scattered (``kernels.posterior_shares``): then every group is of
+one of its size's two hats, counts above are those of a size and hat, and with the weights summed out the prior of a
+leaf is Polya's urn, prod_j Gamma(alpha_j + n_j) prod B_j(k)^c / c! for c groups of size k and hat j and n_j of hat j. A
+group's hat is drawn by the share of its size's groups, and that of its new size by the share of the hats.
 
 The number of moves a leaf gets is fixed beforehand: it must not depend on the state.
 
-Invariants: residual = (linear map of the state) - answer, for all blocks; ``occupied[leaf, :held[leaf]]`` lists the
-sizes with h > 0 and ``place`` is its inverse. Moves and their ratios are our own.
+Invariants: residual = (linear map of the state) - noisy measurement, for all blocks;
+``occupied[leaf, :occupied_count[leaf]]`` lists the sizes with h > 0 and ``place`` is its inverse. Cost: O(levels x
+buckets crossed) a move. Moves and their ratios are our own.
 """
 
 from __future__ import annotations
@@ -69,11 +71,12 @@ CELLS = 0
 _SWAP, _SHIFT, _AGAINST, _SPREAD, _GATHER = 0, 1, 2, 3, 4  # kinds of trades
 
 
-class Questions(NamedTuple):
-    """Blocks of answers, one block all answers of one question to one region, and the blocks each leaf adds to.
+class Queries(NamedTuple):
+    """Blocks of noisy measurements, one for each query and region, and the blocks that each leaf adds to.
 
-    ``path[path_start[leaf]:path_start[leaf + 1]]`` are a leaf's blocks. Block n has its answers at ``offset[n]`` to
-    ``offset[n + 1]``, a law and a steepness (1 / scale, or 1 / (2 variance) for the Gaussian), and a ``scheme``: RANKS
+    ``path[path_start[leaf]:path_start[leaf + 1]]`` are a leaf's blocks. Block n has its measurements at ``offset[n]``
+    to ``offset[n + 1]``, a noise distribution, a steepness (1 / scale, or 1 / (2 variance) for the Gaussian), and a
+    ``scheme``: RANKS
     for the sorted sizes max(size, floor[n]), else a list of buckets, ``begin`` and ``end`` at ``bucket_start[scheme]``
     to ``bucket_start[scheme + 1]``, in order; ``following[scheme, i]`` is the first bucket that ends behind cell i.
     Scheme CELLS has every cell on its own.
@@ -83,7 +86,7 @@ class Questions(NamedTuple):
     path: Ints
     scheme: Ints
     offset: Ints
-    law: Ints
+    distribution: Ints
     steepness: Floats
     floor: Ints
     bucket_start: Ints
@@ -93,21 +96,21 @@ class Questions(NamedTuple):
 
 
 class State(NamedTuple):
-    """One chain: histograms [leaves, K + 1], the lists of occupied sizes, and per answer the residual.
+    """One chain: histograms [leaves, K + 1], the lists of occupied sizes, and each measurement's residual.
 
     Histograms and ``upper`` are int32 or int64, ``occupied`` and ``place`` int16 or int32: what holds their numbers.
 
-    ``ranks`` has the present value of every rank answer, at the answer's place; ``words`` the generator's state.
-    Multinomial: ``factors`` (leaves, hats) are those of the leaves' laws of sizes, ``shape`` (K + 1,) what they are of.
-    Scattered: ``factors`` are scratch; ``upper`` [leaves, K + 1] counts the groups that are of the later of their
-    size's two hats, ``of_hat`` int64[regions, hats] groups by hat, ``alpha`` (leaves, hats) are the parameters of the
-    Dirichlet law of a leaf's weights and ``mass`` (hats,) is the shape's.
+    ``ranks`` has the present value of every measured rank, at its measurement's place; ``words`` the generator's state.
+    Multinomial: ``factors`` (leaves, hats) are those of the leaves' size distributions, ``shape`` (K + 1,) the shape
+    they multiply. Scattered: ``factors`` are scratch; ``upper`` [leaves, K + 1] counts the groups that are of the later
+    of their size's two hats, ``of_hat`` int64[regions, hats] groups by hat, ``alpha`` (leaves, hats) are the parameters
+    of the Dirichlet distribution of a leaf's weights and ``mass`` (hats,) is the shape's.
     """
 
     histograms: NDArray[Any]
     occupied: NDArray[Any]
     place: NDArray[Any]
-    held: Ints
+    occupied_count: Ints
     residual: Ints
     ranks: Ints
     factors: Floats
@@ -122,13 +125,13 @@ class State(NamedTuple):
 class Prior(NamedTuple):
     """The prior of all leaves, float64[leaves, K + 1] each; what the kind does not use may be empty.
 
-    Multinomial: size k has the chance pi(k) = shape[k] ((1 - part[k]) f[left[k]] + part[k] f[left[k] + 1]) with the
-    factors f of a leaf's ``State``; shape, left and part are (K + 1,). Scattered: the same with weights that are
-    summed out, so that the labelled groups of a leaf follow a law of Polya's urn; ``region`` int64[leaves] are the
-    leaves' regions. Increments, in logarithms: ``none``, ``some``
-    and ``more`` are log(1 - q), log(q (1 - rho)) and log rho. ``log_draw`` is log g, with g in alias tables (Walker
-    1977; Vose 1991): size k is kept with chance ``keep``, else ``alias``. These three have a row for every leaf, or one
-    for several: ``row`` int64[leaves] tells which.
+    Multinomial: size k has the probability pi(k) = shape[k] ((1 - part[k]) f[left[k]] + part[k] f[left[k] + 1]) with
+    the factors f of a leaf's ``State``; shape, left and part are (K + 1,). Scattered: the same with weights that are
+    summed out, so the labelled groups of a leaf follow the distribution of Polya's urn; ``region`` int64[leaves] are
+    the leaves' regions. Increments, in logarithms: ``none``, ``some`` and ``more`` are log(1 - q), log(q (1 - rho)) and
+    log rho. ``log_draw`` is log g, with g in alias tables (Walker 1977; Vose 1991): size k is kept with probability
+    ``keep``, else ``alias``. These three have a row for every leaf, or one for several: ``row`` int64[leaves] is each
+    leaf's row.
     """
 
     kind: int
@@ -169,11 +172,11 @@ class Plan(NamedTuple):
 
 
 class Trade(NamedTuple):
-    """The kind of a trade, the leaves it is between (the first spreads), a and b, and the other leaf's first size."""
+    """The kind of a trade, its two leaves (the first spreads), a and b, and the partner's first size."""
 
     kind: int
     leaf: int
-    other: int
+    partner: int
     a: int
     b: int
     c: int
@@ -190,44 +193,44 @@ class Step(NamedTuple):
 
 
 def _inlined(function: Callable[P, R]) -> Callable[P, R]:
-    """Compile into its callers' own code: passing on bundles of some thirty arrays costs more than a move does."""
+    """Inline into the calling code: passing on bundles of some thirty arrays costs more than a move does."""
     return cast("Callable[P, R]", numba.njit(inline="always", nogil=True)(function))
 
 
 @_inlined
-def _loss(law: int, residual: int, change: int) -> int:
+def _loss(distribution: int, residual: int, change: int) -> int:
     """Return how much |residual| (or its square) grows."""
-    if law == GEOMETRIC:
+    if distribution == GEOMETRIC:
         return abs(residual + change) - abs(residual)
     return change * (2 * residual + change)
 
 
 @_inlined
-def _shift_buckets(questions: Questions, residual: Ints, block: int, low: int, high: int, by: int, write: bool) -> int:
+def _shift_buckets(queries: Queries, residual: Ints, block: int, low: int, high: int, by: int, write: bool) -> int:
     """Return the growth of the loss of a block when the cells low .. high - 1 change by ``by``; ``write`` does it."""
-    law, scheme, base = questions.law[block], questions.scheme[block], questions.offset[block]
+    distribution, scheme, base = queries.distribution[block], queries.scheme[block], queries.offset[block]
     grown = 0
     if scheme == CELLS:
         cells = residual[base + low : base + high]
         if write:
             for i in range(cells.size):
                 cells[i] += by
-        elif law == GEOMETRIC:
+        elif distribution == GEOMETRIC:
             for i in range(cells.size):
                 grown += abs(cells[i] + by) - abs(cells[i])
         else:
             for i in range(cells.size):
                 grown += by * (2 * cells[i] + by)
         return grown
-    first, last = questions.bucket_start[scheme], questions.bucket_start[scheme + 1]
-    bucket = first + questions.following[scheme, low]
-    while bucket < last and questions.begin[bucket] < high:
-        change = by * (min(questions.end[bucket], high) - max(questions.begin[bucket], low))
-        at = base + bucket - first
+    first, last = queries.bucket_start[scheme], queries.bucket_start[scheme + 1]
+    bucket = first + queries.following[scheme, low]
+    while bucket < last and queries.begin[bucket] < high:
+        change = by * (min(queries.end[bucket], high) - max(queries.begin[bucket], low))
+        position = base + bucket - first
         if write:
-            residual[at] += change
+            residual[position] += change
         else:
-            grown += _loss(law, residual[at], change)
+            grown += _loss(distribution, residual[position], change)
         bucket += 1
     return grown
 
@@ -246,18 +249,16 @@ def _rank_of(values: Ints, size: int, count_equal: bool) -> int:
 
 
 @compiled_in_place
-def _shift_ranks(
-    questions: Questions, residual: Ints, ranks: Ints, block: int, a: int, b: int, m: int, write: bool
-) -> int:
+def _shift_ranks(queries: Queries, residual: Ints, ranks: Ints, block: int, a: int, b: int, m: int, write: bool) -> int:
     """Return the growth of the loss of a block of ranks when m groups go from size a to b; ``write`` does it.
 
     The last m of size a leave and those between move m places down, or the first m leave and those between move up.
     """
-    floor, law = questions.floor[block], questions.law[block]
+    floor, distribution = queries.floor[block], queries.distribution[block]
     a, b = max(a, floor), max(b, floor)
     if a == b:
         return 0
-    base, top = questions.offset[block], questions.offset[block + 1]
+    base, top = queries.offset[block], queries.offset[block + 1]
     values, away = ranks[base:top], residual[base:top]
     grown = 0
     if a < b:
@@ -268,7 +269,7 @@ def _shift_ranks(
                 away[r] += new - values[r]
                 values[r] = new
             elif new != values[r]:
-                grown += _loss(law, away[r], new - values[r])
+                grown += _loss(distribution, away[r], new - values[r])
     else:
         first, end = _rank_of(values, b, True), _rank_of(values, a, False) + m
         for r in range(end - 1, first - 1, -1):
@@ -277,25 +278,25 @@ def _shift_ranks(
                 away[r] += new - values[r]
                 values[r] = new
             elif new != values[r]:
-                grown += _loss(law, away[r], new - values[r])
+                grown += _loss(distribution, away[r], new - values[r])
     return grown
 
 
 @_inlined
-def _shift(questions: Questions, state: State, leaf: int, a: int, b: int, m: int, spared: int, write: bool) -> float:
+def _shift(queries: Queries, state: State, leaf: int, a: int, b: int, m: int, spared: int, write: bool) -> float:
     """Return the change of the log-likelihood when m groups of a leaf go from size a to b; ``write`` does it.
 
     The last ``spared`` blocks of the leaf's path are left as they are.
     """
     low, high, by = min(a, b), max(a, b), m if b < a else -m
     change = 0.0
-    for p in range(questions.path_start[leaf], questions.path_start[leaf + 1] - spared):
-        block = questions.path[p]
-        if questions.scheme[block] == RANKS:
-            grown = _shift_ranks(questions, state.residual, state.ranks, block, a, b, m, write)
+    for p in range(queries.path_start[leaf], queries.path_start[leaf + 1] - spared):
+        block = queries.path[p]
+        if queries.scheme[block] == RANKS:
+            grown = _shift_ranks(queries, state.residual, state.ranks, block, a, b, m, write)
         else:
-            grown = _shift_buckets(questions, state.residual, block, low, high, by, write)
-        change -= questions.steepness[block] * grown
+            grown = _shift_buckets(queries, state.residual, block, low, high, by, write)
+        change -= queries.steepness[block] * grown
     return change
 
 
@@ -308,7 +309,7 @@ def _log_count(prior: Prior, leaf: int, size: int, count: int) -> float:
 
 
 @_inlined
-def _chance(prior: Prior, state: State, leaf: int, size: int) -> float:
+def _probability(prior: Prior, state: State, leaf: int, size: int) -> float:
     """Return pi of one size of a multinomial prior."""
     left, part, factors = prior.left[size], prior.part[size], state.factors[leaf]
     return float(state.shape[size] * ((1.0 - part) * factors[left] + part * factors[left + 1]))
@@ -318,7 +319,7 @@ def _chance(prior: Prior, state: State, leaf: int, size: int) -> float:
 def _log_prior_ratio(prior: Prior, state: State, leaf: int, a: int, b: int, m: int, at_a: int, at_b: int) -> float:
     """Return the change of the log prior when m of the at_a groups of size a join the at_b of size b."""
     if prior.kind == MULTINOMIAL:
-        rate = _chance(prior, state, leaf, b) / _chance(prior, state, leaf, a)
+        rate = _probability(prior, state, leaf, b) / _probability(prior, state, leaf, a)
         if m == 1:
             return math.log(rate * (at_a / (at_b + 1.0)))
         rates = m * math.log(rate)
@@ -336,17 +337,17 @@ def _log_urn_ratio(
     hat_a, hat_b = prior.left[a] + (1 if upper_a else 0), prior.left[b] + (1 if upper_b else 0)
     rate = state.shape[b] * _share(prior, b, upper_b) / state.mass[hat_b]
     rate /= state.shape[a] * _share(prior, a, upper_a) / state.mass[hat_a]
-    told, alpha = state.of_hat[prior.region[leaf]], state.alpha[leaf]
+    hat_counts, alpha = state.of_hat[prior.region[leaf]], state.alpha[leaf]
     if m == 1:
-        urn = 1.0 if hat_a == hat_b else (alpha[hat_b] + told[hat_b]) / (alpha[hat_a] + told[hat_a] - 1.0)
+        urn = 1.0 if hat_a == hat_b else (alpha[hat_b] + hat_counts[hat_b]) / (alpha[hat_a] + hat_counts[hat_a] - 1.0)
         return math.log(rate * urn * (at_a / (at_b + 1.0)))
-    found = m * math.log(rate)
-    found += math.lgamma(at_a + 1.0) - math.lgamma(at_a - m + 1.0)
-    found += math.lgamma(at_b + 1.0) - math.lgamma(at_b + m + 1.0)
+    ratio = m * math.log(rate)
+    ratio += math.lgamma(at_a + 1.0) - math.lgamma(at_a - m + 1.0)
+    ratio += math.lgamma(at_b + 1.0) - math.lgamma(at_b + m + 1.0)
     if hat_a != hat_b:
-        found += math.lgamma(alpha[hat_b] + told[hat_b] + m) - math.lgamma(alpha[hat_b] + told[hat_b])
-        found += math.lgamma(alpha[hat_a] + told[hat_a] - m) - math.lgamma(alpha[hat_a] + told[hat_a])
-    return found
+        ratio += math.lgamma(alpha[hat_b] + hat_counts[hat_b] + m) - math.lgamma(alpha[hat_b] + hat_counts[hat_b])
+        ratio += math.lgamma(alpha[hat_a] + hat_counts[hat_a] - m) - math.lgamma(alpha[hat_a] + hat_counts[hat_a])
+    return ratio
 
 
 @_inlined
@@ -360,22 +361,22 @@ def _regroup(state: State, leaf: int, a: int, b: int, m: int) -> None:
     """Move m groups in the histogram and keep the list of occupied sizes."""
     counts, occupied, place = state.histograms[leaf], state.occupied[leaf], state.place[leaf]
     if counts[b] == 0:
-        occupied[state.held[leaf]] = b
-        place[b] = state.held[leaf]
-        state.held[leaf] += 1
+        occupied[state.occupied_count[leaf]] = b
+        place[b] = state.occupied_count[leaf]
+        state.occupied_count[leaf] += 1
     counts[a] -= m
     counts[b] += m
     if counts[a] == 0:
-        state.held[leaf] -= 1
-        last = occupied[state.held[leaf]]
+        state.occupied_count[leaf] -= 1
+        last = occupied[state.occupied_count[leaf]]
         occupied[place[a]] = last
         place[last] = place[a]
 
 
 @_inlined
-def _try(questions: Questions, state: State, prior: Prior, plan: Plan, leaf: int) -> bool:
-    """Propose one move and tell whether it was accepted."""
-    words, counts, held = state.words, state.histograms[leaf], state.held[leaf]
+def _try(queries: Queries, state: State, prior: Prior, plan: Plan, leaf: int) -> bool:
+    """Propose one move and return whether it was accepted."""
+    words, counts, occupied = state.words, state.histograms[leaf], state.occupied_count[leaf]
     sizes = counts.size
     by_group = uniform(words) < plan.by_group[leaf]
     if by_group:
@@ -385,7 +386,7 @@ def _try(questions: Questions, state: State, prior: Prior, plan: Plan, leaf: int
             n += 1
         a = int(state.occupied[leaf, n])
     else:
-        a = int(state.occupied[leaf, below(words, held)])
+        a = int(state.occupied[leaf, below(words, occupied)])
     several, independent = uniform(words) < plan.several, uniform(words) < plan.independent
     at_a, upper_a, upper_b = counts[a], False, False
     if prior.kind == SCATTERED:
@@ -413,19 +414,19 @@ def _try(questions: Questions, state: State, prior: Prior, plan: Plan, leaf: int
             ratio += math.log((at_b + m) / (counts[b] + m) * (counts[a] / at_a))
     else:
         ratio = _log_prior_ratio(prior, state, leaf, a, b, m, at_a, at_b)
-    held_after = held + (1 if counts[b] == 0 else 0) - (1 if counts[a] == m else 0)
+    occupied_after = occupied + (1 if counts[b] == 0 else 0) - (1 if counts[a] == m else 0)
     if by_group:
         ratio += math.log((at_b + m) / at_a)
-    elif held_after != held:
-        ratio += math.log(held / held_after)
+    elif occupied_after != occupied:
+        ratio += math.log(occupied / occupied_after)
     if several and at_a != at_b + m:
         ratio += math.log(math.log(at_a + 1.0) / math.log(at_b + m + 1.0))
     if independent:
         ratio += prior.log_draw[prior.row[leaf], a] - prior.log_draw[prior.row[leaf], b]
     needed = math.log(uniform(words)) - ratio
-    if _shift(questions, state, leaf, a, b, m, 0, False) < needed:
+    if _shift(queries, state, leaf, a, b, m, 0, False) < needed:
         return False
-    _shift(questions, state, leaf, a, b, m, 0, True)
+    _shift(queries, state, leaf, a, b, m, 0, True)
     _regroup(state, leaf, a, b, m)
     if prior.kind == SCATTERED:
         _relabel(prior, state, leaf, a, b, m, upper_a, upper_b)
@@ -435,9 +436,9 @@ def _try(questions: Questions, state: State, prior: Prior, plan: Plan, leaf: int
 @_inlined
 def _relabel(prior: Prior, state: State, leaf: int, a: int, b: int, m: int, upper_a: bool, upper_b: bool) -> None:
     """Move m groups in the counts by hat."""
-    told = state.of_hat[prior.region[leaf]]
-    told[prior.left[a] + (1 if upper_a else 0)] -= m
-    told[prior.left[b] + (1 if upper_b else 0)] += m
+    hat_counts = state.of_hat[prior.region[leaf]]
+    hat_counts[prior.left[a] + (1 if upper_a else 0)] -= m
+    hat_counts[prior.left[b] + (1 if upper_b else 0)] += m
     if upper_a:
         state.upper[leaf, a] -= m
     if upper_b:
@@ -451,79 +452,79 @@ def _partner(plan: Plan, leaf: int, words: Words) -> int:
     if above < 0:
         return -1
     first, count = plan.under_start[above], plan.under_start[above + 1] - plan.under_start[above]
-    other = int(plan.under[first + below(words, count)])
-    return -1 if other == leaf else other
+    partner = int(plan.under[first + below(words, count)])
+    return -1 if partner == leaf else partner
 
 
 @_inlined
-def _shared(questions: Questions, leaf: int, other: int) -> int:
+def _common_blocks(queries: Queries, leaf: int, partner: int) -> int:
     """Return how many blocks at the ends of two leaves' paths are about regions above both."""
-    last, others_last = questions.path_start[leaf + 1], questions.path_start[other + 1]
-    most = min(last - questions.path_start[leaf], others_last - questions.path_start[other])
+    last, partner_last = queries.path_start[leaf + 1], queries.path_start[partner + 1]
+    most = min(last - queries.path_start[leaf], partner_last - queries.path_start[partner])
     shared = 0
-    while shared < most and questions.path[last - 1 - shared] == questions.path[others_last - 1 - shared]:
+    while shared < most and queries.path[last - 1 - shared] == queries.path[partner_last - 1 - shared]:
         shared += 1
     return shared
 
 
 @_inlined
-def _try_exchange(questions: Questions, state: State, prior: Prior, plan: Plan, leaf: int) -> bool:
-    """Propose that a group of a leaf and one of another change sizes; tell whether it was accepted."""
+def _try_exchange(queries: Queries, state: State, prior: Prior, plan: Plan, leaf: int) -> bool:
+    """Propose that a group of a leaf and one of another change sizes; return whether it was accepted."""
     words = state.words
-    other = _partner(plan, leaf, words)
-    if other < 0 or state.held[other] == 0:
+    partner = _partner(plan, leaf, words)
+    if partner < 0 or state.occupied_count[partner] == 0:
         return False
-    a = int(state.occupied[leaf, below(words, state.held[leaf])])
-    b = int(state.occupied[other, below(words, state.held[other])])
+    a = int(state.occupied[leaf, below(words, state.occupied_count[leaf])])
+    b = int(state.occupied[partner, below(words, state.occupied_count[partner])])
     if a == b:
         return False
-    ours, theirs = state.histograms[leaf], state.histograms[other]
+    ours, theirs = state.histograms[leaf], state.histograms[partner]
     ours_a, ours_b, theirs_a, theirs_b = ours[a], ours[b], theirs[a], theirs[b]
     upper_a = upper_b = False
     if prior.kind == SCATTERED:
         upper_a = uniform(words) * ours_a < state.upper[leaf, a]
-        upper_b = uniform(words) * theirs_b < state.upper[other, b]
+        upper_b = uniform(words) * theirs_b < state.upper[partner, b]
         if upper_a:
-            ours_a, theirs_a = state.upper[leaf, a], state.upper[other, a]
+            ours_a, theirs_a = state.upper[leaf, a], state.upper[partner, a]
         else:
-            ours_a, theirs_a = ours_a - state.upper[leaf, a], theirs_a - state.upper[other, a]
+            ours_a, theirs_a = ours_a - state.upper[leaf, a], theirs_a - state.upper[partner, a]
         if upper_b:
-            ours_b, theirs_b = state.upper[leaf, b], state.upper[other, b]
+            ours_b, theirs_b = state.upper[leaf, b], state.upper[partner, b]
         else:
-            ours_b, theirs_b = ours_b - state.upper[leaf, b], theirs_b - state.upper[other, b]
+            ours_b, theirs_b = ours_b - state.upper[leaf, b], theirs_b - state.upper[partner, b]
         ratio = _log_urn_ratio(prior, state, leaf, a, b, 1, ours_a, ours_b, upper_a, upper_b)
-        ratio += _log_urn_ratio(prior, state, other, b, a, 1, theirs_b, theirs_a, upper_b, upper_a)
+        ratio += _log_urn_ratio(prior, state, partner, b, a, 1, theirs_b, theirs_a, upper_b, upper_a)
         back = (ours_b + 1) / (ours[b] + 1) * ((theirs_a + 1) / (theirs[a] + 1))
         ratio += math.log(back / (ours_a / ours[a] * (theirs_b / theirs[b])))
     else:
         ratio = _log_prior_ratio(prior, state, leaf, a, b, 1, ours_a, ours_b)
-        ratio += _log_prior_ratio(prior, state, other, b, a, 1, theirs_b, theirs_a)
-    held, others = state.held[leaf], state.held[other]
-    held_after = held + (1 if ours[b] == 0 else 0) - (1 if ours[a] == 1 else 0)
-    others_after = others + (1 if theirs[a] == 0 else 0) - (1 if theirs[b] == 1 else 0)
-    ratio += math.log(held / held_after * (others / others_after))
+        ratio += _log_prior_ratio(prior, state, partner, b, a, 1, theirs_b, theirs_a)
+    occupied, partner_occupied = state.occupied_count[leaf], state.occupied_count[partner]
+    occupied_after = occupied + (1 if ours[b] == 0 else 0) - (1 if ours[a] == 1 else 0)
+    partner_after = partner_occupied + (1 if theirs[a] == 0 else 0) - (1 if theirs[b] == 1 else 0)
+    ratio += math.log(occupied / occupied_after * (partner_occupied / partner_after))
     needed = math.log(uniform(words)) - ratio
-    # The answers about what is above both, at the ends of their paths, do not change.
-    spared = _shared(questions, leaf, other)
-    change = _shift(questions, state, leaf, a, b, 1, spared, False)
-    change += _shift(questions, state, other, b, a, 1, spared, False)
+    # The measurements of the regions above both, at the ends of their paths, do not change.
+    spared = _common_blocks(queries, leaf, partner)
+    change = _shift(queries, state, leaf, a, b, 1, spared, False)
+    change += _shift(queries, state, partner, b, a, 1, spared, False)
     if change < needed:
         return False
-    _shift(questions, state, leaf, a, b, 1, spared, True)
-    _shift(questions, state, other, b, a, 1, spared, True)
+    _shift(queries, state, leaf, a, b, 1, spared, True)
+    _shift(queries, state, partner, b, a, 1, spared, True)
     _regroup(state, leaf, a, b, 1)
-    _regroup(state, other, b, a, 1)
+    _regroup(state, partner, b, a, 1)
     if prior.kind == SCATTERED:
         _relabel(prior, state, leaf, a, b, 1, upper_a, upper_b)
-        _relabel(prior, state, other, b, a, 1, upper_b, upper_a)
+        _relabel(prior, state, partner, b, a, 1, upper_b, upper_a)
     return True
 
 
 @_inlined
-def _do(questions: Questions, state: State, prior: Prior, step: Step, m: int, spared: int) -> None:
+def _apply_step(queries: Queries, state: State, prior: Prior, step: Step, m: int, spared: int) -> None:
     """Take a step's m groups from one size to the other."""
     leaf, a, b, upper_a, upper_b = step
-    _shift(questions, state, leaf, a, b, m, spared, True)
+    _shift(queries, state, leaf, a, b, m, spared, True)
     _regroup(state, leaf, a, b, m)
     if prior.kind == SCATTERED:
         _relabel(prior, state, leaf, a, b, m, upper_a, upper_b)
@@ -533,116 +534,120 @@ def _do(questions: Questions, state: State, prior: Prior, step: Step, m: int, sp
 def _step_of(trade: Trade, n: int) -> tuple[int, int, int]:
     """Return leaf, size before and size after of the n-th step of a trade."""
     if trade.kind <= _SHIFT:
-        return (trade.leaf, trade.a, trade.b) if n == 0 else (trade.other, trade.c, trade.c + trade.a - trade.b)
+        return (trade.leaf, trade.a, trade.b) if n == 0 else (trade.partner, trade.c, trade.c + trade.a - trade.b)
     end = 2 * trade.a - trade.b if n % 2 else trade.b
     spreads = n < 2 if trade.kind == _AGAINST else trade.kind == _SPREAD
-    leaf = trade.leaf if n < 2 else trade.other
+    leaf = trade.leaf if n < 2 else trade.partner
     return (leaf, trade.a, end) if spreads else (leaf, end, trade.a)
 
 
 @_inlined
-def _try_trade(questions: Questions, state: State, prior: Prior, plan: Plan, leaf: int) -> bool:
-    """Propose several steps of m groups each at once; tell whether they were accepted."""
+def _try_trade(queries: Queries, state: State, prior: Prior, plan: Plan, leaf: int) -> bool:
+    """Propose several steps of m groups each, all together; return whether they were accepted."""
     words, sizes = state.words, state.histograms.shape[1]
     which = below(words, 5)
     kind = _SWAP if which < 2 else (_SHIFT if which == 2 else _AGAINST)
     if which == 4:
         kind = _SPREAD if uniform(words) < 0.5 else _GATHER
-    other = leaf
+    partner = leaf
     if kind <= _AGAINST:
-        other = _partner(plan, leaf, words)
-        if other < 0 or state.held[other] == 0:
+        partner = _partner(plan, leaf, words)
+        if partner < 0 or state.occupied_count[partner] == 0:
             return False
-    # Near sizes are what buckets do not tell apart: the smaller of two steps.
+    # Buckets do not distinguish near sizes, so take the smaller of two steps.
     distance = int(plan.steps[min(below(words, plan.steps.size), below(words, plan.steps.size))])
-    most = 1 if kind == _SHIFT else min(plan.largest[leaf], plan.largest[other])
+    most = 1 if kind == _SHIFT else min(plan.largest[leaf], plan.largest[partner])
     m = min(int(math.exp(uniform(words) * math.log(most + 1.0))), most)
-    held, others = state.held[leaf], state.held[other]
+    occupied, partner_occupied = state.occupied_count[leaf], state.occupied_count[partner]
     if kind <= _SHIFT:
-        a = int(state.occupied[leaf, below(words, held)])
+        a = int(state.occupied[leaf, below(words, occupied)])
     else:
         a = int(math.exp(uniform(words) * math.log(float(sizes)))) - 1
     b = a + distance if uniform(words) < 0.5 else a - distance
-    c = b if kind == _SWAP else (int(state.occupied[other, below(words, others)]) if kind == _SHIFT else 2 * a - b)
+    c = (
+        b
+        if kind == _SWAP
+        else (int(state.occupied[partner, below(words, partner_occupied)]) if kind == _SHIFT else 2 * a - b)
+    )
     back = c + a - b if kind <= _SHIFT else c
     if min(b, back) < 0 or max(b, back) >= sizes:
         return False
-    first, second = (leaf, other) if uniform(words) < 0.5 or kind != _AGAINST else (other, leaf)
+    first, second = (leaf, partner) if uniform(words) < 0.5 or kind != _AGAINST else (partner, leaf)
     trade = Trade(kind, first, second, a, b, c)
-    # Of sums above both a shift alone changes any.
-    spared = 0 if other == leaf or kind == _SHIFT else _shared(questions, leaf, other)
+    # Only a shift changes any of the sums above both leaves.
+    spared = 0 if partner == leaf or kind == _SHIFT else _common_blocks(queries, leaf, partner)
     ratio = 0.0
     steps = 4 if kind == _AGAINST else 2
     done = labels = 0
     while done < steps:
-        at, before, after = _step_of(trade, done)
-        counts = state.histograms[at]
+        mover, before, after = _step_of(trade, done)
+        counts = state.histograms[mover]
         if counts[before] < m:
             break
         at_a, at_b, upper_a, upper_b = int(counts[before]), int(counts[after]), False, False
         if prior.kind == SCATTERED:
-            upper_a = uniform(words) * counts[before] < state.upper[at, before]
+            upper_a = uniform(words) * counts[before] < state.upper[mover, before]
             upper_b = uniform(words) < prior.part[after]
-            at_a = int(state.upper[at, before] if upper_a else counts[before] - state.upper[at, before])
-            at_b = int(state.upper[at, after] if upper_b else counts[after] - state.upper[at, after])
+            at_a = int(state.upper[mover, before] if upper_a else counts[before] - state.upper[mover, before])
+            at_b = int(state.upper[mover, after] if upper_b else counts[after] - state.upper[mover, after])
             if at_a < m:
                 break
-            ratio += _log_urn_ratio(prior, state, at, before, after, m, at_a, at_b, upper_a, upper_b)
+            ratio += _log_urn_ratio(prior, state, mover, before, after, m, at_a, at_b, upper_a, upper_b)
             ratio += math.log(_share(prior, before, upper_a) / _share(prior, after, upper_b))
             ratio += math.log((at_b + m) / (counts[after] + m) * (counts[before] / at_a))
         else:
-            ratio += _log_prior_ratio(prior, state, at, before, after, m, at_a, at_b)
-        ratio += _shift(questions, state, at, before, after, m, spared, False)
-        _do(questions, state, prior, Step(at, before, after, upper_a, upper_b), m, spared)
+            ratio += _log_prior_ratio(prior, state, mover, before, after, m, at_a, at_b)
+        ratio += _shift(queries, state, mover, before, after, m, spared, False)
+        _apply_step(queries, state, prior, Step(mover, before, after, upper_a, upper_b), m, spared)
         labels |= (int(upper_a) + 2 * int(upper_b)) << (2 * done)
         done += 1
     if kind <= _SHIFT:
-        ratio += math.log(held / state.held[leaf])
+        ratio += math.log(occupied / state.occupied_count[leaf])
     if kind == _SHIFT:
-        ratio += math.log(others / state.held[other])
+        ratio += math.log(partner_occupied / state.occupied_count[partner])
     if done == steps and math.log(uniform(words)) < ratio:
         return True
     while done > 0:
         done -= 1
-        at, before, after = _step_of(trade, done)
+        mover, before, after = _step_of(trade, done)
         label = labels >> (2 * done)
-        _do(questions, state, prior, Step(at, after, before, label & 2 > 0, label & 1 > 0), m, spared)
+        _apply_step(queries, state, prior, Step(mover, after, before, label & 2 > 0, label & 1 > 0), m, spared)
     return False
 
 
 @compiled_in_place
-def sweep(questions: Questions, state: State, prior: Prior, plan: Plan) -> int:
+def sweep(queries: Queries, state: State, prior: Prior, plan: Plan) -> int:
     """Propose ``plan.moves[leaf]`` moves, then exchanges and trades in each leaf; return how many were accepted.
 
     O(levels x buckets crossed) a move.
     """
     accepted = 0
-    for leaf in range(state.held.size):
-        if state.held[leaf] == 0:
+    for leaf in range(state.occupied_count.size):
+        if state.occupied_count[leaf] == 0:
             continue
         for _ in range(plan.moves[leaf]):
-            accepted += _try(questions, state, prior, plan, leaf)
+            accepted += _try(queries, state, prior, plan, leaf)
         for _ in range(plan.exchanges[leaf]):
-            accepted += _try_exchange(questions, state, prior, plan, leaf)
+            accepted += _try_exchange(queries, state, prior, plan, leaf)
         for _ in range(plan.trades[leaf]):
-            accepted += _try_trade(questions, state, prior, plan, leaf)
+            accepted += _try_trade(queries, state, prior, plan, leaf)
     return accepted
 
 
 @compiled_in_place
-def exchange(questions: Questions, state: State, prior: Prior, plan: Plan) -> int:
+def exchange(queries: Queries, state: State, prior: Prior, plan: Plan) -> int:
     """Propose the exchanges of each leaf alone; return how many were accepted."""
     accepted = 0
-    for leaf in range(state.held.size):
-        if state.held[leaf] > 0:
+    for leaf in range(state.occupied_count.size):
+        if state.occupied_count[leaf] > 0:
             for _ in range(plan.exchanges[leaf]):
-                accepted += _try_exchange(questions, state, prior, plan, leaf)
+                accepted += _try_exchange(queries, state, prior, plan, leaf)
     return accepted
 
 
 @compiled_in_place
 def advance(
-    questions: Questions,
+    queries: Queries,
     state: State,
     prior: Prior,
     plan: Plan,
@@ -652,7 +657,7 @@ def advance(
     counts: Floats,
     present: Floats,
 ) -> int:
-    """Take so many sweeps, drawing what is unknown of the laws of sizes before every second one if it is scattered.
+    """Take ``sweeps`` sweeps; before every second one draw the unknowns of scattered size distributions.
 
     Adds each size's counts, and whether there are any, to float64[rows, K + 1] after each (``Prior.row``).
     """
@@ -664,16 +669,16 @@ def advance(
                 shares,
                 state.histograms,
                 state.occupied,
-                state.held,
+                state.occupied_count,
                 state.upper,
                 state.alpha,
                 state.factors,
                 state.words,
             )
-        accepted += sweep(questions, state, prior, plan)
-        for leaf in range(state.held.size):
+        accepted += sweep(queries, state, prior, plan)
+        for leaf in range(state.occupied_count.size):
             row = prior.row[leaf]
-            for n in range(state.held[leaf]):
+            for n in range(state.occupied_count[leaf]):
                 size = state.occupied[leaf, n]
                 counts[row, size] += state.histograms[leaf, size]
                 present[row, size] += 1.0
@@ -681,38 +686,38 @@ def advance(
 
 
 @compiled_in_place
-def log_likelihood(questions: Questions, state: State) -> float:
-    """Return the log-likelihood of the state up to a constant of the answers; O(answers)."""
+def log_likelihood(queries: Queries, state: State) -> float:
+    """Return the log-likelihood of the state up to a constant of the measurements; O(measurements)."""
     total = 0.0
-    for block in range(questions.scheme.size):
+    for block in range(queries.scheme.size):
         grown = 0
-        for at in range(questions.offset[block], questions.offset[block + 1]):
-            grown += _loss(questions.law[block], 0, state.residual[at])
-        total -= questions.steepness[block] * grown
+        for position in range(queries.offset[block], queries.offset[block + 1]):
+            grown += _loss(queries.distribution[block], 0, state.residual[position])
+        total -= queries.steepness[block] * grown
     return total
 
 
 @compiled_in_place
 def list_occupied(state: State) -> None:
     """Fill the lists of occupied sizes from the histograms."""
-    for leaf in range(state.held.size):
-        state.held[leaf] = 0
+    for leaf in range(state.occupied_count.size):
+        state.occupied_count[leaf] = 0
         for size in range(state.histograms.shape[1]):
             if state.histograms[leaf, size] > 0:
-                state.occupied[leaf, state.held[leaf]] = size
-                state.place[leaf, size] = state.held[leaf]
-                state.held[leaf] += 1
+                state.occupied[leaf, state.occupied_count[leaf]] = size
+                state.place[leaf, size] = state.occupied_count[leaf]
+                state.occupied_count[leaf] += 1
 
 
 @compiled
-def alias_tables(chances: Floats, keep: Floats, alias: NDArray[np.int32]) -> None:
-    """Fill alias tables of rows of chances that sum to 1 (Vose 1991); O(entries)."""
-    n = chances.shape[1]
+def alias_tables(probabilities: Floats, keep: Floats, alias: NDArray[np.int32]) -> None:
+    """Fill alias tables of rows of probabilities that sum to 1 (Vose 1991); O(entries)."""
+    n = probabilities.shape[1]
     small, large = np.empty(n, np.int64), np.empty(n, np.int64)
-    for row in range(chances.shape[0]):
+    for row in range(probabilities.shape[0]):
         smalls = larges = 0
         for k in range(n):
-            keep[row, k] = chances[row, k] * n
+            keep[row, k] = probabilities[row, k] * n
             alias[row, k] = k
             if keep[row, k] < 1.0:
                 small[smalls] = k
@@ -729,7 +734,7 @@ def alias_tables(chances: Floats, keep: Floats, alias: NDArray[np.int32]) -> Non
                 larges -= 1
                 small[smalls] = rich
                 smalls += 1
-        # What rounding errors leave over is kept for certain.
+        # Entries left over by rounding errors are kept with probability 1.
         for k in range(smalls):
             keep[row, small[k]] = 1.0
         for k in range(larges):

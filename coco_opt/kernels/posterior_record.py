@@ -2,7 +2,8 @@
 
 A draw is a table x int64[regions, K] of cumulative counts. Every cell has a window of values, ragged as in
 ``coco_opt.kernels.posterior_region``: the place start[v, i] + x - low[v, i] counts how often x was drawn; values
-outside are counted at the nearer end, so that quantiles are right as long as they lie inside.
+outside are counted at the nearer end, so quantiles are right as long as they lie inside. Invariant: the counts of a
+cell add up to the number of draws. Cost: O(cells) a draw.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def cumulate(parent: Ints, leaves: Ints, histograms: NDArray[Any], table: Ints) 
 
 @compiled
 def add_up(parent: Ints, table: Ints) -> None:
-    """Add every row to its parent's; inner rows hold zeros before."""
+    """Add every row to its parent's; inner rows must be zero before."""
     for v in range(parent.size - 1, 0, -1):
         up, row = table[parent[v]], table[v]
         for i in range(row.size):
@@ -70,10 +71,10 @@ def count(table: Ints, low: NDArray[Any], start: Ints, counts: NDArray[Any], sum
     outside = 0
     for v in range(table.shape[0]):
         for i in range(cells):
-            at = v * cells + i
+            position = v * cells + i
             x = table[v, i] - low[v, i]
-            last = start[at + 1] - start[at] - 1
-            counts[start[at] + min(max(x, 0), last)] += 1
+            last = start[position + 1] - start[position] - 1
+            counts[start[position] + min(max(x, 0), last)] += 1
             outside += x < 0 or x > last
             sums[v, i] += table[v, i]
     return outside
@@ -81,63 +82,78 @@ def count(table: Ints, low: NDArray[Any], start: Ints, counts: NDArray[Any], sum
 
 @compiled
 def quantile(
-    low: NDArray[Any], start: Ints, counts: NDArray[Any], draws: int, part: int, of: int, upper: bool, found: Ints
+    low: NDArray[Any],
+    start: Ints,
+    counts: NDArray[Any],
+    draws: int,
+    part: int,
+    denominator: int,
+    upper: bool,
+    quantiles: Ints,
 ) -> None:
-    """Fill found (regions, K) with the lower (or upper) quantile part / of, decided in whole numbers.
+    """Fill quantiles (regions, K) with the lower (or upper) quantile part / denominator, decided in integers.
 
-    Lower: the smallest x with of #(draws <= x) >= part draws; upper: the smallest with more than that, or the largest
-    value drawn. Draws are nondecreasing rows, so the quantiles are too.
+    Lower: the smallest x with denominator #(draws <= x) >= part draws; upper: the smallest with more than that, or the
+    largest value drawn. Draws are nondecreasing rows, so the quantiles are too.
     """
-    wanted = part * draws
-    cells = found.shape[1]
-    for v in range(found.shape[0]):
+    target = part * draws
+    cells = quantiles.shape[1]
+    for v in range(quantiles.shape[0]):
         for i in range(cells):
-            at = v * cells + i
-            begin, end = start[at], start[at + 1]
+            position = v * cells + i
+            begin, end = start[position], start[position + 1]
             running = 0
             x = begin
             last = begin
             while x < end:
-                running += of * counts[x]
+                running += denominator * counts[x]
                 last = x if counts[x] > 0 else last
-                if running > wanted or (running == wanted and not upper and running > 0):
+                if running > target or (running == target and not upper and running > 0):
                     break
                 x += 1
-            found[v, i] = low[v, i] + (x if x < end else last) - begin
+            quantiles[v, i] = low[v, i] + (x if x < end else last) - begin
 
 
 @compiled
 def inside(
-    low: NDArray[Any], start: Ints, counts: NDArray[Any], draws: int, table: Ints, part: int, of: int, found: Floats
+    low: NDArray[Any],
+    start: Ints,
+    counts: NDArray[Any],
+    draws: int,
+    table: Ints,
+    part: int,
+    denominator: int,
+    shares: Floats,
 ) -> None:
-    """Fill found (regions, K) with how far values lie between the quantiles part / of and 1 - part / of: 0 to 1.
+    """Fill shares (regions, K), 0 to 1: how much of a value lies between two quantiles.
 
-    A value x has the stretch from #(draws < x) to #(draws <= x) of the distribution; found is the part of it between
-    the two quantiles, so that a value at an interval's end counts in part. A value never drawn is inside or not.
+    The quantiles are part / denominator and 1 - part / denominator. A value x has the stretch from #(draws < x) to
+    #(draws <= x) of the distribution; its share is the part of that stretch between the two quantiles, so a value at an
+    interval's end counts in part. A value never drawn has share 0 or 1.
     """
     cells = table.shape[1]
-    lowest, highest = part * draws, (of - part) * draws
+    lowest, highest = part * draws, (denominator - part) * draws
     for v in range(table.shape[0]):
         for i in range(cells):
-            at = v * cells + i
+            position = v * cells + i
             x = table[v, i] - low[v, i]
-            width = start[at + 1] - start[at]
+            width = start[position + 1] - start[position]
             below = 0
             for j in range(min(max(x, 0), width)):
-                below += of * counts[start[at] + j]
-            here = of * counts[start[at] + x] if 0 <= x < width else 0
-            if here == 0:
-                found[v, i] = 1.0 if lowest < below < highest else 0.0
+                below += denominator * counts[start[position] + j]
+            mass = denominator * counts[start[position] + x] if 0 <= x < width else 0
+            if mass == 0:
+                shares[v, i] = 1.0 if lowest < below < highest else 0.0
             else:
-                found[v, i] = max(min(below + here, highest) - max(below, lowest), 0) / here
+                shares[v, i] = max(min(below + mass, highest) - max(below, lowest), 0) / mass
 
 
 @compiled
-def summarise(table: Ints, groups: Ints, of: int, parts: Ints, found: Ints) -> None:
-    """Fill found (regions, 3 + parts) from cumulative counts (regions, K) and the regions' groups.
+def summarise(table: Ints, groups: Ints, denominator: int, parts: Ints, summaries: Ints) -> None:
+    """Fill summaries (regions, 3 + parts) from cumulative counts (regions, K) and the regions' groups.
 
     In order: the entities, sum_k k H[k]; the groups of size 1; the largest size, 0 of no groups; for each part the
-    smallest size that at least part / ``of`` of the groups do not exceed, 0 of no groups.
+    smallest size that at least part / ``denominator`` of the groups do not exceed, 0 of no groups.
     """
     for v in range(table.shape[0]):
         row, total = table[v], groups[v]
@@ -145,14 +161,14 @@ def summarise(table: Ints, groups: Ints, of: int, parts: Ints, found: Ints) -> N
         entities = k * total
         for i in range(k):
             entities -= row[i]
-        found[v, 0] = entities
-        found[v, 1] = (row[1] if k > 1 else total) - row[0]
+        summaries[v, 0] = entities
+        summaries[v, 1] = (row[1] if k > 1 else total) - row[0]
         largest = k
         while largest > 0 and row[largest - 1] == total:
             largest -= 1
-        found[v, 2] = largest
+        summaries[v, 2] = largest
         for p in range(parts.size):
             size = 0
-            while size < k and of * row[size] < parts[p] * total:
+            while size < k and denominator * row[size] < parts[p] * total:
                 size += 1
-            found[v, 3 + p] = size
+            summaries[v, 3 + p] = size

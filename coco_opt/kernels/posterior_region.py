@@ -1,17 +1,18 @@
 """The posterior of one row of cumulative counts, exactly: a hidden Markov chain over the sizes.
 
-The chain is x_0 <= x_1 <= ... <= x_{K-1}, with x_{-1} = 0 and x_K = G known. Its increments are independent:
+The chain is x_0 <= x_1 <= ... <= x_{K-1}, with x_{-1} = 0 and a public x_K = G. Its increments are independent:
 
     P(x_i - x_{i-1} = 0) = 1 - q_i,    P(x_i - x_{i-1} = n) = q_i (1 - rho_i) rho_i^(n-1),  n = 1, 2, ...,   i = 0..K,
 
-and every cell has a weight w_i(x), the likelihood of its noisy answers. States are kept in windows, ragged arrays:
-cell i has the values low[i] + j at the places start[i] + j, j < start[i+1] - start[i]; all else has no mass. The
-geometric part makes a matrix-vector product one recursion, J(x) = rho J(x - 1) + a(x - 1), so that a pass costs
+and every cell has a weight w_i(x), the likelihood of its noisy measurements. States are stored in windows, ragged
+arrays: cell i has the values low[i] + j at the places start[i] + j, j < start[i+1] - start[i]; all else has no mass.
+The geometric part turns a matrix-vector product into one recursion, J(x) = rho J(x - 1) + a(x - 1), so a pass costs
 O(states) and not O(states x window); gaps between windows are skipped by powers of rho.
 
-Forward-backward: Baum, Petrie, Soules and Weiss 1970; drawing a whole row backwards: Carter and Kohn 1994. Rows of a
-hierarchy are drawn in turn, each given all others (Gibbs sampling, Geman and Geman 1984): an answer about an ancestor
-is then an answer about the row, shifted by what the other rows contribute. The recursion and windows are our own.
+Forward-backward: Baum, Petrie, Soules and Weiss 1970; drawing an entire row backwards: Carter and Kohn 1994. Rows of a
+hierarchy are drawn in turn, each given all others (Gibbs sampling, Geman and Geman 1984): a noisy measurement of an
+ancestor is then a measurement of the row, shifted by the contribution of the other rows. The recursion and windows are
+our own.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ GEOMETRIC, GAUSSIAN = 0, 1
 
 
 class Increments(NamedTuple):
-    """The prior of K + 1 increments: ``q`` the chance of any, ``rho`` the ratio of the geometric law beyond one."""
+    """The prior of K + 1 increments: ``q``, the probability of any, and ``rho``, the geometric ratio beyond one."""
 
     q: Floats
     rho: Floats
@@ -47,14 +48,17 @@ class Window(NamedTuple):
 
 
 class CellAnswers(NamedTuple):
-    """Answers about single cells: ``residual`` int64[blocks, K] is sum minus answer, one law and steepness a block.
+    """Noisy measurements of single cells: ``residual`` int64[blocks, K] is sum minus measurement.
 
-    Steepness is 1 / scale for the geometric law, with likelihood exp(-|residual| steepness), and 1 / (2 variance) for
-    the Gaussian, exp(-residual^2 steepness). Row r adds to the blocks ``path[path_start[r]:path_start[r + 1]]``.
+    Every block has one noise distribution and one steepness.
+
+    Steepness is 1 / scale for the geometric distribution, with likelihood exp(-|residual| steepness), and 1 / (2
+    variance) for the Gaussian, exp(-residual^2 steepness). Row r adds to the blocks ``path[path_start[r]:path_start[r +
+    1]]``.
     """
 
     residual: Ints
-    law: Ints
+    distribution: Ints
     steepness: Floats
     path_start: Ints
     path: Ints
@@ -64,7 +68,7 @@ class Rows(NamedTuple):
     """Rows drawn in turn, with the numbers of groups of their regions: ``values`` int64[regions, K], ``totals``.
 
     ``low`` [regions, K] and ``start`` [regions, K + 1] are each row's window, ``powers[b, d]`` exp(-d steepness_b) of
-    the blocks of answers, ``words`` the generator's state.
+    the blocks of measurements, ``words`` the generator's state.
     """
 
     values: Ints
@@ -77,7 +81,7 @@ class Rows(NamedTuple):
 
 @compiled
 def _last_weight(increment: int, q: float, rho: float) -> float:
-    """Return the chance of one increment."""
+    """Return the probability of one increment."""
     if increment < 0:
         return 0.0
     return 1.0 - q if increment == 0 else q * (1.0 - rho) * rho ** (increment - 1)
@@ -89,17 +93,19 @@ def _begin(window: Window, weight: Floats, prior: Increments, alpha: Floats, jum
     low, start = window
     q, rho = prior.q[0], prior.rho[0]
     norm = 0.0
-    for at in range(start[1]):
-        x = low[0] + at
-        jump[at] = rho ** (x - 1) if x > 0 else 0.0
-        alpha[at] = weight[at] * (q * (1.0 - rho) * jump[at] if x > 0 else 1.0 - q)
-        norm += alpha[at]
+    for position in range(start[1]):
+        x = low[0] + position
+        jump[position] = rho ** (x - 1) if x > 0 else 0.0
+        alpha[position] = weight[position] * (q * (1.0 - rho) * jump[position] if x > 0 else 1.0 - q)
+        norm += alpha[position]
     return norm
 
 
 @compiled
 def _filter(window: Window, weight: Floats, prior: Increments, total: int, alpha: Floats, jump: Floats) -> float:
-    """Fill alpha (the law of x_i given the answers up to i) and jump (J of the row before); return the log-likelihood.
+    """Fill alpha and jump, and return the log-likelihood.
+
+    Alpha is the distribution of x_i given the measurements up to i; jump is J of the row before.
 
     Rows of alpha sum to a number of their own, jump goes with the row before. Returns minus infinity where no path
     through the windows has mass.
@@ -107,7 +113,7 @@ def _filter(window: Window, weight: Floats, prior: Increments, total: int, alpha
     low, start = window
     cells = low.size
     norm = _begin(window, weight, prior, alpha, jump)
-    found = 0.0
+    log_likelihood = 0.0
     product = norm
     for i in range(1, cells):
         if not norm > 0.0:
@@ -117,7 +123,7 @@ def _filter(window: Window, weight: Floats, prior: Increments, total: int, alpha
         before_low = low[i - 1]
         shift = start[i - 1] - before_low
         before_end = start[i] - shift
-        at, first, top = start[i], low[i], low[i] + start[i + 1] - start[i]
+        position, first, top = start[i], low[i], low[i] + start[i + 1] - start[i]
         stay, go = (1.0 - q) / norm, q * (1.0 - rho) / norm
         norm = 0.0
         running = 0.0
@@ -127,46 +133,46 @@ def _filter(window: Window, weight: Floats, prior: Increments, total: int, alpha
             running *= rho ** (first - before_end)
         x = first
         while x < min(before_low, top):
-            jump[at] = alpha[at] = 0.0
-            at += 1
+            jump[position] = alpha[position] = 0.0
+            position += 1
             x += 1
         while x < min(before_end, top):
             last = alpha[shift + x]
-            value = weight[at] * (stay * last + go * running)
-            jump[at] = running
-            alpha[at] = value
+            value = weight[position] * (stay * last + go * running)
+            jump[position] = running
+            alpha[position] = value
             norm += value
             running = rho * running + last
-            at += 1
+            position += 1
             x += 1
         while x < top:
-            value = weight[at] * go * running
-            jump[at] = running
-            alpha[at] = value
+            value = weight[position] * go * running
+            jump[position] = running
+            alpha[position] = value
             norm += value
             running *= rho
-            at += 1
+            position += 1
             x += 1
         product *= norm
         if not 1e-100 < product < 1e100:
             if not product > 0.0:
                 return -np.inf
-            found += math.log(product)
+            log_likelihood += math.log(product)
             product = 1.0
     end = 0.0
-    for at in range(start[cells - 1], start[cells]):
-        increment = total - low[cells - 1] - (at - start[cells - 1])
-        end += alpha[at] * _last_weight(increment, prior.q[cells], prior.rho[cells])
+    for position in range(start[cells - 1], start[cells]):
+        increment = total - low[cells - 1] - (position - start[cells - 1])
+        end += alpha[position] * _last_weight(increment, prior.q[cells], prior.rho[cells])
     if not (norm > 0.0 and end > 0.0):
         return -np.inf
-    return found + math.log(product) + math.log(end / norm)
+    return log_likelihood + math.log(product) + math.log(end / norm)
 
 
 @compiled
 def _smooth(
     window: Window, weight: Floats, prior: Increments, total: int, alpha: Floats, mean: Floats, moved: Floats
 ) -> None:
-    """Turn alpha into the marginals given all answers; fill the means (K,) and P(increment > 0) (K + 1,)."""
+    """Turn alpha into the marginals given all measurements; fill the means (K,) and P(increment > 0) (K + 1,)."""
     low, start = window
     cells = low.size
     widest = 1
@@ -190,7 +196,7 @@ def _smooth(
             ahead[j] = beta[j] * weight[start[i] + j]
         q, rho = prior.q[i], prior.rho[i]
         stay, go = 1.0 - q, q * (1.0 - rho)
-        here = both
+        norm = both
         both = 0.0
         none = 0.0
         middle = 0.0
@@ -200,7 +206,7 @@ def _smooth(
             before, before_low = alpha[start[i - 1] : start[i]], low[i - 1]
         # The marginal of cell i, then the backward weights of cell i - 1, taken from the top down.
         for j in range(width):
-            row[j] *= beta[j] / here
+            row[j] *= beta[j] / norm
             middle += row[j] * (first + j)
         mean[i] = middle
         running = 0.0
@@ -223,7 +229,7 @@ def _smooth(
 
 @compiled
 def _draw(window: Window, prior: Increments, total: int, alpha: Floats, jump: Floats, state: Words, row: Ints) -> None:
-    """Draw a whole row given all answers, from the last cell back; alpha and jump come from the filter."""
+    """Draw an entire row given all measurements, from the last cell back; alpha and jump come from the filter."""
     low, start = window
     cells = low.size
     last = alpha[start[cells - 1] : start[cells]]
@@ -279,7 +285,7 @@ def _weigh_cell(
         block, off = answers.path[p], away[p - first]
         nearest = max(off, -(off + width - 1), 0)
         for j in range(width):
-            if answers.law[block] == GEOMETRIC:
+            if answers.distribution[block] == GEOMETRIC:
                 weight[begin + j] *= powers[block, abs(off + j) - nearest]
             else:
                 weight[begin + j] *= math.exp(-answers.steepness[block] * float((off + j) ** 2 - nearest**2))
@@ -289,15 +295,15 @@ def _weigh_cell(
 def weigh(window: Window, answers: CellAnswers, region: int, row: Ints, powers: Floats, weight: Floats) -> None:
     """Fill in the likelihood of every state of a row, given the other rows, up to one factor a cell.
 
-    powers[b, d] = exp(-d steepness_b). The product of geometric laws is itself geometric between the values at which
-    one of the residuals is 0: there one multiplication a state does, unless the first weight would vanish.
+    powers[b, d] = exp(-d steepness_b). The product of geometric likelihoods is itself geometric between the values at
+    which one of the residuals is 0: there one multiplication a state does, unless the first weight would vanish.
     """
     low, start = window
     first, last = answers.path_start[region], answers.path_start[region + 1]
     away, turns = np.empty(last - first, np.int64), np.empty(last - first + 1, np.int64)
     geometric = True
     for p in range(first, last):
-        geometric &= answers.law[answers.path[p]] == GEOMETRIC
+        geometric &= answers.distribution[answers.path[p]] == GEOMETRIC
     for i in range(low.size):
         begin, width = start[i], start[i + 1] - start[i]
         value = ratio = 1.0
@@ -309,11 +315,11 @@ def weigh(window: Window, answers: CellAnswers, region: int, row: Ints, powers: 
             value *= powers[block, max(abs(off) - max(off, -(off + width - 1), 0), 0)]
             ratio = ratio * powers[block, 1] if off >= 0 else ratio / powers[block, 1]
             if 0 > off > -width:
-                at = waiting
-                while at > 0 and turns[at - 1] > -off:
-                    turns[at] = turns[at - 1]
-                    at -= 1
-                turns[at] = -off
+                position = waiting
+                while position > 0 and turns[position - 1] > -off:
+                    turns[position] = turns[position - 1]
+                    position -= 1
+                turns[position] = -off
                 waiting += 1
         if not geometric or value < 1e-200:
             _weigh_cell(weight, begin, width, answers, first, last, away, powers)
@@ -343,15 +349,15 @@ def forward_backward(
     cells = window.low.size
     alpha, jump = np.empty(weight.size), np.empty(weight.size)
     mean, moved = np.zeros(cells), np.zeros(cells + 1)
-    found = _filter(window, weight, prior, total, alpha, jump)
-    if found > -np.inf:
+    log_likelihood = _filter(window, weight, prior, total, alpha, jump)
+    if log_likelihood > -np.inf:
         _smooth(window, weight, prior, total, alpha, mean, moved)
-    return found, alpha, mean, moved
+    return log_likelihood, alpha, mean, moved
 
 
 @compiled
-def likelihoods(window: Window, answer: Ints, law: int, steepness: float) -> Floats:
-    """Return the weights of all states for one answer a cell, int64[K]; each cell's largest is 1."""
+def likelihoods(window: Window, answer: Ints, distribution: int, steepness: float) -> Floats:
+    """Return the weights of all states for one measurement a cell, int64[K]; each cell's largest is 1."""
     low, start = window
     weight = np.empty(start[low.size])
     for i in range(low.size):
@@ -360,32 +366,33 @@ def likelihoods(window: Window, answer: Ints, law: int, steepness: float) -> Flo
         nearest = max(away, -(away + width - 1), 0)
         for j in range(width):
             far = abs(away + j)
-            lost = float(far - nearest) if law == GEOMETRIC else float(far**2 - nearest**2)
+            lost = float(far - nearest) if distribution == GEOMETRIC else float(far**2 - nearest**2)
             weight[start[i] + j] = math.exp(-steepness * lost)
     return weight
 
 
 @compiled
-def quantiles(window: Window, marginal: Floats, chances: Floats) -> Ints:
-    """Return the smallest values (chances, K) whose distribution function reaches each chance, nondecreasing in K.
+def quantiles(window: Window, marginal: Floats, probabilities: Floats) -> Ints:
+    """Return the smallest values (probabilities, K) whose distribution function reaches each probability.
 
-    The rows are ordered by theory; where rounding errors of the sums would swap neighbours the larger one is kept.
+    The rows are nondecreasing in K in theory; where rounding errors of the sums would swap neighbours, both get the
+    larger value.
     """
     low, start = window
-    found = np.empty((chances.size, low.size), np.int64)
-    for c in range(chances.size):
+    values = np.empty((probabilities.size, low.size), np.int64)
+    for c in range(probabilities.size):
         highest = 0
         for i in range(low.size):
             running = 0.0
             x = start[i]
             while x < start[i + 1] - 1:
                 running += marginal[x]
-                if running >= chances[c]:
+                if running >= probabilities[c]:
                     break
                 x += 1
             highest = max(highest, low[i] + x - start[i])
-            found[c, i] = highest
-    return found
+            values[c, i] = highest
+    return values
 
 
 @compiled
@@ -418,7 +425,7 @@ def sweep(answers: CellAnswers, rows: Rows, prior: Increments) -> bool:
 
 @compiled
 def advance(answers: CellAnswers, rows: Rows, prior: Increments, sweeps: int, counts: Floats, present: Floats) -> bool:
-    """Take so many sweeps; add each size's counts, and whether there are any, to float64[regions, K + 1] after each."""
+    """Take ``sweeps`` sweeps; after each add every size's counts and occurrence to float64[regions, K + 1]."""
     complete = True
     cells = rows.values.shape[1]
     for _ in range(sweeps):

@@ -1,13 +1,15 @@
-"""Whole rows of cumulative counts drawn under a law of sizes: what mixes where leaves have many groups.
+"""Entire rows of cumulative counts drawn under a size distribution: this mixes well where leaves have many groups.
 
-Of G groups that have size k with chance pi(k) each the counts by size are independent Poisson numbers of means G pi(k),
-given that they add up to G. So the cumulative counts x_0 <= x_1 <= ... <= x_K = G are a Markov chain, with increments
+Of G groups that have size k with probability pi(k) each the counts by size are independent Poisson numbers of means G
+pi(k), given that they add up to G. So the cumulative counts x_0 <= x_1 <= ... <= x_K = G are a Markov chain, with
+increments
 
     P(x_k - x_{k-1} = n)  proportional to  (G pi(k))^n / n!,
 
-and with answers about single cells a hidden one: a row is drawn given all other rows and pi by filtering forwards and
-drawing backwards (Carter and Kohn 1994), within windows that must stay fixed while draws are kept, ragged arrays as in
-``coco_opt.kernels.posterior_region``. Increments of less than ``_LEAST`` of the likeliest within a window are left out.
+and with noisy measurements of single cells a hidden one: a row is drawn given all other rows and pi by filtering
+forwards and drawing backwards (Carter and Kohn 1994), within windows that must stay fixed while draws are recorded,
+ragged arrays as in ``coco_opt.kernels.posterior_region``. Increments of less than ``_LEAST`` of the likeliest within a
+window are left out. Cost: O(states x increments) a row.
 """
 
 from __future__ import annotations
@@ -32,8 +34,8 @@ _LEAST = 1e-60
 class CountRows(NamedTuple):
     """The leaves' rows: their numbers of groups, windows ``low`` [leaves, K] and ``start`` [leaves, K + 1], and counts.
 
-    ``powers[b, d]`` is exp(-d steepness_b) of the blocks of answers; ``histograms``, ``occupied``, ``held``, ``upper``,
-    ``factors`` and ``shape`` are a chain's (``kernels.posterior_moves.State``).
+    ``powers[b, d]`` is exp(-d steepness_b) of the blocks of measurements; ``histograms``, ``occupied``,
+    ``occupied_count``, ``upper``, ``factors`` and ``shape`` are a chain's (``kernels.posterior_moves.State``).
     """
 
     totals: Ints
@@ -42,7 +44,7 @@ class CountRows(NamedTuple):
     powers: Floats
     histograms: NDArray[Any]
     occupied: NDArray[Any]
-    held: Ints
+    occupied_count: Ints
     upper: NDArray[Any]
     factors: Floats
     shape: Floats
@@ -50,30 +52,30 @@ class CountRows(NamedTuple):
 
 
 @compiled_in_place
-def _poisson(mean: float, first: int, last: int, inverse: Floats, chances: Floats) -> tuple[int, int]:
-    """Fill ``chances[n - first]`` with those of n = first .. last over the largest of them; ``inverse[n]`` is 1 / n.
+def _poisson(mean: float, first: int, last: int, inverse: Floats, probabilities: Floats) -> tuple[int, int]:
+    """Fill ``probabilities[n - first]`` with those of n = first .. last, relative to the largest of them.
 
-    Returns the ends of the stretch that is not left out; outside it nothing is filled in.
+    ``inverse[n]`` is 1 / n. Returns the ends of the stretch that is not left out; outside it nothing is filled in.
     """
     mode = min(max(int(mean), first), last)
-    chances[mode - first] = 1.0
+    probabilities[mode - first] = 1.0
     low = high = mode
     value = 1.0
     while high < last and value > _LEAST:
         high += 1
         value *= mean * inverse[high]
-        chances[high - first] = value
+        probabilities[high - first] = value
     value, over = 1.0, 1.0 / mean
     while low > first and value > _LEAST:
         value *= low * over
         low -= 1
-        chances[low - first] = value
+        probabilities[low - first] = value
     return low, high
 
 
 @compiled_in_place
-def _step(before: Floats, after: Floats, shift: int, low: int, high: int, first: int, chances: Floats) -> None:
-    """Add to after[j] the sum of before[i] chances[n - first], n = j - i + shift, low <= n <= high."""
+def _step(before: Floats, after: Floats, shift: int, low: int, high: int, first: int, probabilities: Floats) -> None:
+    """Add to after[j] the sum of before[i] probabilities[n - first], n = j - i + shift, low <= n <= high."""
     for j in range(after.size):
         after[j] = 0.0
     for n in range(low, high + 1):
@@ -81,15 +83,20 @@ def _step(before: Floats, after: Floats, shift: int, low: int, high: int, first:
         begin, end = max(0, shift - n), min(before.size, after.size + shift - n)
         if begin >= end:
             continue
-        chance = chances[n - first]
+        probability = probabilities[n - first]
         source, target = before[begin:end], after[begin + n - shift : end + n - shift]
         for t in range(end - begin):
-            target[t] += chance * source[t]
+            target[t] += probability * source[t]
 
 
 @compiled
-def _filter(window: Window, weight: Floats, means: Floats, inverse: Floats, alpha: Floats, chances: Floats) -> bool:
-    """Fill alpha, the law of x_i given the answers up to i, rows of sum 1; tell whether there is any."""
+def _filter(
+    window: Window, weight: Floats, means: Floats, inverse: Floats, alpha: Floats, probabilities: Floats
+) -> bool:
+    """Fill alpha, the distribution of x_i given the measurements up to i; return False where it has no mass.
+
+    Rows of alpha sum to 1.
+    """
     low, start = window
     unit = np.ones(1)
     for i in range(low.size):
@@ -100,8 +107,8 @@ def _filter(window: Window, weight: Floats, means: Floats, inverse: Floats, alph
         first, last = max(low[i] - lowest - before.size + 1, 0), low[i] + after.size - 1 - lowest
         if last < first:
             return False
-        ends = _poisson(means[i], first, last, inverse, chances)
-        _step(before, after, low[i] - lowest, ends[0], ends[1], first, chances)
+        ends = _poisson(means[i], first, last, inverse, probabilities)
+        _step(before, after, low[i] - lowest, ends[0], ends[1], first, probabilities)
         norm = 0.0
         own = weight[start[i] : start[i + 1]]
         for j in range(after.size):
@@ -122,11 +129,11 @@ def _draw_row(
     total: int,
     inverse: Floats,
     alpha: Floats,
-    chances: Floats,
+    probabilities: Floats,
     words: Words,
     row: Ints,
 ) -> bool:
-    """Draw a whole row, from the last cell back; tell whether one has mass."""
+    """Draw an entire row, from the last cell back; return whether one has mass."""
     low, start = window
     after = total
     for i in range(low.size - 1, -1, -1):
@@ -134,19 +141,19 @@ def _draw_row(
         first, last = max(after - lowest - before.size + 1, 0), after - lowest
         if last < first:
             return False
-        ends = _poisson(means[i + 1], first, last, inverse, chances)
+        ends = _poisson(means[i + 1], first, last, inverse, probabilities)
         of_all = 0.0
         for n in range(ends[0], ends[1] + 1):
-            chances[n - first] *= before[after - n - lowest]
-            of_all += chances[n - first]
+            probabilities[n - first] *= before[after - n - lowest]
+            of_all += probabilities[n - first]
         if not of_all > 0.0:
             return False
         left = uniform(words) * of_all
         drawn = -1
         for n in range(ends[0], ends[1] + 1):
-            if chances[n - first] > 0.0:
+            if probabilities[n - first] > 0.0:
                 drawn = n
-                left -= chances[n - first]
+                left -= probabilities[n - first]
                 if left <= 0.0:
                     break
         after -= drawn
@@ -158,7 +165,7 @@ def _draw_row(
 def advance(
     answers: CellAnswers, rows: CountRows, basis: Basis, shares: Shares, sweeps: int, counts: Floats, present: Floats
 ) -> bool:
-    """Take so many sweeps: the law of sizes, then every row anew given all the others; O(states x increments).
+    """Take ``sweeps`` sweeps: the size distribution, then every row anew given all the others; O(states x increments).
 
     Adds each size's counts, and whether there are any, to float64[leaves, K + 1] after each. Returns False, with that
     row unchanged, where a window has no mass.
@@ -173,7 +180,7 @@ def advance(
             widest = max(widest, top - bottom)
         widest = max(widest, rows.totals[leaf] - rows.low[leaf, -1] + 1)
     weight, alpha = np.empty(largest), np.empty(largest)
-    chances, means = np.empty(widest + 1), np.empty(sizes)
+    probabilities, means = np.empty(widest + 1), np.empty(sizes)
     inverse = np.empty(int(rows.totals.max()) + 1)
     for n in range(1, inverse.size):
         inverse[n] = 1.0 / n
@@ -181,7 +188,9 @@ def advance(
     complete = True
     for _ in range(sweeps):
         if basis.parent.size > 0:
-            draw(basis, shares, rows.histograms, rows.occupied, rows.held, rows.upper, rows.factors, rows.words)
+            draw(
+                basis, shares, rows.histograms, rows.occupied, rows.occupied_count, rows.upper, rows.factors, rows.words
+            )
         for leaf in range(leaves):
             window = Window(rows.low[leaf], rows.start[leaf])
             histogram, factors = rows.histograms[leaf], rows.factors[leaf]
@@ -196,17 +205,20 @@ def advance(
                     running += histogram[k]
                     row[k] = running
             weigh(window, answers, leaf, row, rows.powers, weight)
-            found = _filter(window, weight, means, inverse, alpha, chances)
-            if not (found and _draw_row(window, means, rows.totals[leaf], inverse, alpha, chances, rows.words, drawn)):
+            filtered = _filter(window, weight, means, inverse, alpha, probabilities)
+            if not (
+                filtered
+                and _draw_row(window, means, rows.totals[leaf], inverse, alpha, probabilities, rows.words, drawn)
+            ):
                 complete = False
                 continue
             for p in range(answers.path_start[leaf], answers.path_start[leaf + 1]):
                 residual = answers.residual[answers.path[p]]
                 for i in range(drawn.size):
                     residual[i] += drawn[i] - row[i]
-            _keep(drawn, rows.totals[leaf], leaf, rows)
+            _write_histogram(drawn, rows.totals[leaf], leaf, rows)
         for leaf in range(leaves):
-            for n in range(rows.held[leaf]):
+            for n in range(rows.occupied_count[leaf]):
                 size = rows.occupied[leaf, n]
                 counts[leaf, size] += rows.histograms[leaf, size]
                 present[leaf, size] += 1.0
@@ -214,14 +226,14 @@ def advance(
 
 
 @compiled_in_place
-def _keep(row: Ints, total: int, leaf: int, rows: CountRows) -> None:
+def _write_histogram(row: Ints, total: int, leaf: int, rows: CountRows) -> None:
     """Write a row as the leaf's histogram and list of occupied sizes."""
-    held = before = 0
+    occupied = before = 0
     for k in range(row.size + 1):
         after = row[k] if k < row.size else total
         rows.histograms[leaf, k] = after - before
         if after > before:
-            rows.occupied[leaf, held] = k
-            held += 1
+            rows.occupied[leaf, occupied] = k
+            occupied += 1
         before = after
-    rows.held[leaf] = held
+    rows.occupied_count[leaf] = occupied

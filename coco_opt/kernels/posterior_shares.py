@@ -1,6 +1,6 @@
 """How regions share their groups out over sizes: a hierarchical Dirichlet prior, drawn along with the groups.
 
-The law of sizes of region v is a mixture of laws B_j, pi_v(k) = sum_j w_vj B_j(k), with
+The size distribution of region v is a mixture of distributions B_j, pi_v(k) = sum_j w_vj B_j(k), with
 B_j(k) = shape(k) hat_j(k) / mass_j and mass_j = sum_k shape(k) hat_j(k): hats that add up to 1, so that w = mass gives
 the shape back (drawn too: ``kernels.posterior_shape``). The weights of a region are scattered about its parent's, and
 the root's about the masses of the shape's base,
@@ -10,8 +10,9 @@ the root's about the masses of the shape's base,
 Given the groups all of it is drawn exactly (Gibbs sampling): the hat each group is of; by the franchise of Teh et al.
 2006, sections 5.1 and 5.3, how many of a region's groups were drawn from its parent anew ("tables"), which count as
 groups of the parent; the strengths s_l from groups and tables (Escobar and West 1995; Teh et al., appendix A); then the
-weights from the root down. Of the leaves these are needed where whole rows are drawn (``draw``); groups are moved with
-them summed out (``draw_collapsed``), for a leaf's groups and its weights hold each other fast.
+weights from the root down. The leaves' weights are needed where entire rows are drawn (``draw``); single groups are
+moved with these weights summed out (``draw_collapsed``), because a leaf's groups and its weights fix each other and
+would mix slowly. Invariant: weights of a region sum to 1. Cost: O(groups + regions x hats) a draw.
 """
 
 from __future__ import annotations
@@ -54,12 +55,12 @@ class Basis(NamedTuple):
 
 
 class Shares(NamedTuple):
-    """One chain's weights (regions, hats) and strengths (levels), and room for counts: (regions, hats), (levels, 2)."""
+    """One chain's weights (regions, hats) and strengths (levels), and work space: (regions, hats) and (levels, 2)."""
 
     weights: Floats
     strengths: Floats
     counts: Ints
-    told: Floats
+    gamma_parameters: Floats
     mass: Floats
     shape: Shape
 
@@ -70,15 +71,15 @@ def draw(
     shares: Shares,
     histograms: NDArray[Any],
     occupied: NDArray[Any],
-    held: Ints,
+    occupied_count: Ints,
     upper: NDArray[Any],
     factors: Floats,
     words: Words,
 ) -> None:
     """Draw all weights anew given the groups; ``factors`` (leaves, hats) become the leaves' w / mass. O(groups)."""
     weights, mass = shares.weights, shares.mass
-    _draw_above(basis, shares, histograms, occupied, held, upper, factors, words)
-    for leaf in range(held.size):
+    _draw_above(basis, shares, histograms, occupied, occupied_count, upper, factors, words)
+    for leaf in range(occupied_count.size):
         v = basis.leaves[leaf]
         if v > 0:
             _draw_weights(basis, shares, v, words)
@@ -92,7 +93,7 @@ def draw_collapsed(
     shares: Shares,
     histograms: NDArray[Any],
     occupied: NDArray[Any],
-    held: Ints,
+    occupied_count: Ints,
     upper: NDArray[Any],
     alpha: Floats,
     factors: Floats,
@@ -100,21 +101,21 @@ def draw_collapsed(
 ) -> None:
     """Draw all but the leaves' weights anew, which are summed out: ``alpha`` (leaves, hats) become their parameters.
 
-    They are drawn once to tell which hat each group is of, and forgotten.
+    The leaves' weights are drawn only to assign each group to a hat, and are then dropped.
     """
     mass = shares.mass
-    for leaf in range(held.size):
-        told = shares.counts[basis.leaves[leaf]]
+    for leaf in range(occupied_count.size):
+        counts = shares.counts[basis.leaves[leaf]]
         for j in range(mass.size):
-            some = mass[j] > 0.0 and held[leaf] > 0
-            factors[leaf, j] = max(gamma(words, alpha[leaf, j] + told[j]), _LEAST) / mass[j] if some else 0.0
-    _draw_above(basis, shares, histograms, occupied, held, upper, factors, words)
+            some = mass[j] > 0.0 and occupied_count[leaf] > 0
+            factors[leaf, j] = max(gamma(words, alpha[leaf, j] + counts[j]), _LEAST) / mass[j] if some else 0.0
+    _draw_above(basis, shares, histograms, occupied, occupied_count, upper, factors, words)
     set_alpha(basis, shares, alpha)
 
 
 @compiled_in_place
 def set_alpha(basis: Basis, shares: Shares, alpha: Floats) -> None:
-    """Fill in the parameters (leaves, hats) of the Dirichlet law of the leaves' weights."""
+    """Fill in the parameters (leaves, hats) of the Dirichlet distribution of the leaves' weights."""
     for leaf in range(alpha.shape[0]):
         for j in range(alpha.shape[1]):
             alpha[leaf, j] = max(_parameter(basis, shares, basis.leaves[leaf], j), _LEAST)
@@ -122,7 +123,7 @@ def set_alpha(basis: Basis, shares: Shares, alpha: Floats) -> None:
 
 @compiled_in_place
 def _parameter(basis: Basis, shares: Shares, region: int, hat: int) -> float:
-    """Return a parameter of the Dirichlet law of a region's weights."""
+    """Return a parameter of the Dirichlet distribution of a region's weights."""
     if region == 0:
         return float(max(basis.root * basis.mass[hat], _LEAST_ROOT))
     return float(shares.strengths[basis.level[region]] * shares.weights[basis.parent[region], hat])
@@ -147,7 +148,7 @@ def _draw_above(
     shares: Shares,
     histograms: NDArray[Any],
     occupied: NDArray[Any],
-    held: Ints,
+    occupied_count: Ints,
     upper: NDArray[Any],
     factors: Floats,
     words: Words,
@@ -157,20 +158,22 @@ def _draw_above(
     for v in range(counts.shape[0]):
         for j in range(counts.shape[1]):
             counts[v, j] = 0
-    for leaf in range(held.size):
+    for leaf in range(occupied_count.size):
         _count_hats(
             basis,
             histograms[leaf],
-            occupied[leaf, : held[leaf]],
+            occupied[leaf, : occupied_count[leaf]],
             factors[leaf],
             counts[basis.leaves[leaf]],
             upper[leaf],
             words,
         )
-    _redraw_shape(basis, shares, histograms, occupied, held, words)
+    _redraw_shape(basis, shares, histograms, occupied, occupied_count, words)
     _draw_tables(basis, shares, words)
     for level in range(1, strengths.size):
-        strengths[level] = max(gamma(words, shares.told[level, 0]) / shares.told[level, 1], _LEAST)
+        strengths[level] = max(
+            gamma(words, shares.gamma_parameters[level, 0]) / shares.gamma_parameters[level, 1], _LEAST
+        )
     leaf = 0
     for v in range(counts.shape[0]):
         if leaf < basis.leaves.size and basis.leaves[leaf] == v and v > 0:
@@ -181,7 +184,7 @@ def _draw_above(
 
 @compiled_in_place
 def _redraw_shape(
-    basis: Basis, shares: Shares, histograms: NDArray[Any], occupied: NDArray[Any], held: Ints, words: Words
+    basis: Basis, shares: Shares, histograms: NDArray[Any], occupied: NDArray[Any], occupied_count: Ints, words: Words
 ) -> None:
     """Draw the shape given all groups and their hats."""
     groups, of_hat = shares.shape.groups, shares.shape.of_hat
@@ -189,8 +192,8 @@ def _redraw_shape(
         groups[size] = 0.0
     for j in range(of_hat.size):
         of_hat[j] = 0.0
-    for leaf in range(held.size):
-        for n in range(held[leaf]):
+    for leaf in range(occupied_count.size):
+        for n in range(occupied_count[leaf]):
             size = occupied[leaf, n]
             groups[size] += histograms[leaf, size]
         for j in range(of_hat.size):
@@ -218,10 +221,10 @@ def _count_hats(
             counts[j] += groups
             continue
         after = part * factors[j + 1]
-        chance = after / (after + (1.0 - part) * factors[j])
+        probability = after / (after + (1.0 - part) * factors[j])
         drawn = 0
         for _ in range(groups):
-            drawn += uniform(words) < chance
+            drawn += uniform(words) < probability
         counts[j + 1] += drawn
         upper[size] = drawn
         counts[j] += groups - drawn
@@ -231,11 +234,11 @@ def _count_hats(
 def _draw_tables(basis: Basis, shares: Shares, words: Words) -> None:
     """Draw how many groups of each region and hat come from its parent anew, add them to the parent's, from below.
 
-    ``told[level]`` becomes shape and rate of the gamma law of the level's strength.
+    ``gamma_parameters[level]`` become shape and rate of the gamma distribution of the level's strength.
     """
-    counts, told = shares.counts, shares.told
-    for level in range(told.shape[0]):
-        told[level, 0], told[level, 1] = 1.0, 1.0 / basis.strength
+    counts, gamma_parameters = shares.counts, shares.gamma_parameters
+    for level in range(gamma_parameters.shape[0]):
+        gamma_parameters[level, 0], gamma_parameters[level, 1] = 1.0, 1.0 / basis.strength
     for v in range(counts.shape[0] - 1, 0, -1):
         level, above = basis.level[v], basis.parent[v]
         strength = shares.strengths[level]
@@ -250,6 +253,6 @@ def _draw_tables(basis: Basis, shares: Shares, words: Words) -> None:
             groups += counts[v, j]
             tables += drawn
         if groups > 0:
-            one, other = gamma(words, strength + 1.0), gamma(words, float(groups))
-            told[level, 1] -= math.log(one / (one + other))
-            told[level, 0] += tables - (1 if uniform(words) * (groups + strength) < groups else 0)
+            first, second = gamma(words, strength + 1.0), gamma(words, float(groups))
+            gamma_parameters[level, 1] -= math.log(first / (first + second))
+            gamma_parameters[level, 0] += tables - (1 if uniform(words) * (groups + strength) < groups else 0)

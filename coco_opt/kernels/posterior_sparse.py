@@ -1,8 +1,9 @@
-"""Draws of a hierarchy kept as the sizes that occur: what a nation's regions have is a few dozen of thousands.
+"""Draws of a hierarchy stored by the sizes that occur: a few dozen sizes a region, out of thousands.
 
 A draw lists for every region its occupied sizes in order and their groups. After all draws the entries of a region are
-sorted by size, and one pass over the sizes tells every cumulative count's distribution: it changes only where some draw
-has groups.
+sorted by size, and one pass over the sizes gives the distribution of every cumulative count, which changes only where
+some draw has groups. Invariant: ``running`` holds every draw's cumulative count below the present size. Cost:
+O(entries x draws) at worst.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _WIDEST = 4  # times the draws: the widest range of values that is counted, not 
 
 
 class Tree(NamedTuple):
-    """Each region's parent (-1 at the root), its place among the leaves and among the others (-1: it is no such)."""
+    """Each region's parent (-1 at the root), its place among the leaves and among the inner regions (-1: none)."""
 
     parent: Ints
     leaf: Ints
@@ -33,7 +34,7 @@ class Lists(NamedTuple):
 
     histograms: NDArray[Any]
     occupied: NDArray[Any]
-    held: Ints
+    occupied_count: Ints
 
 
 class Entries(NamedTuple):
@@ -62,7 +63,7 @@ def add_up(tree: Tree, lists: Lists, inner: Ints, start: Ints) -> None:
         above = inner[tree.inner[tree.parent[v]]]
         leaf = tree.leaf[v]
         if leaf >= 0:
-            for n in range(lists.held[leaf]):
+            for n in range(lists.occupied_count[leaf]):
                 size = lists.occupied[leaf, n]
                 above[size] += lists.histograms[leaf, size]
         else:
@@ -72,11 +73,11 @@ def add_up(tree: Tree, lists: Lists, inner: Ints, start: Ints) -> None:
     start[0] = 0
     for v in range(tree.parent.size):
         leaf = tree.leaf[v]
-        held = lists.held[leaf] if leaf >= 0 else 0
+        entries = lists.occupied_count[leaf] if leaf >= 0 else 0
         if leaf < 0:
             for count in inner[tree.inner[v]]:
-                held += count > 0
-        start[v + 1] = start[v] + held
+                entries += count > 0
+        start[v + 1] = start[v] + entries
 
 
 @compiled
@@ -93,18 +94,18 @@ def write(
     """Write a draw's entries, and scalars [regions, 3]: the entities, Hc[0] and Hc[probe]."""
     scalars[:] = 0.0
     for v in range(tree.parent.size):
-        at, leaf = start[v], tree.leaf[v]
+        position, leaf = start[v], tree.leaf[v]
         if leaf >= 0:
-            for size in np.sort(lists.occupied[leaf, : lists.held[leaf]]):
-                sizes[at], counts[at] = size, lists.histograms[leaf, size]
-                at += 1
+            for size in np.sort(lists.occupied[leaf, : lists.occupied_count[leaf]]):
+                sizes[position], counts[position] = size, lists.histograms[leaf, size]
+                position += 1
         else:
             own = inner[tree.inner[v]]
             for size in range(own.size):
                 if own[size] > 0:
-                    sizes[at], counts[at] = size, own[size]
-                    at += 1
-        for n in range(start[v], at):
+                    sizes[position], counts[position] = size, own[size]
+                    position += 1
+        for n in range(start[v], position):
             scalars[v, 0] += float(sizes[n]) * counts[n]
             if sizes[n] == 0:
                 scalars[v, 1] += counts[n]
@@ -126,8 +127,8 @@ def by_size(start: Ints, sizes: NDArray[Any], counts: NDArray[Any], largest: int
             place[size + 1] += place[size]
         for d in range(start.shape[0]):
             for n in range(start[d, v], start[d, v + 1]):
-                at = place[sizes[n]]
-                entries.size[at], entries.draw[at], entries.groups[at] = sizes[n], d, counts[n]
+                position = place[sizes[n]]
+                entries.size[position], entries.draw[position], entries.groups[position] = sizes[n], d, counts[n]
                 place[sizes[n]] += 1
 
 
@@ -137,7 +138,7 @@ def _distinct(values: Ints, scratch: Ints, points: Ints, masses: Ints) -> int:
     low = high = values[0]
     for value in values:
         low, high = min(low, value), max(high, value)
-    found = 0
+    count = 0
     if high - low < scratch.size:
         for j in range(high - low + 1):
             scratch[j] = 0
@@ -145,16 +146,16 @@ def _distinct(values: Ints, scratch: Ints, points: Ints, masses: Ints) -> int:
             scratch[value - low] += 1
         for j in range(high - low + 1):
             if scratch[j] > 0:
-                points[found], masses[found] = low + j, scratch[j]
-                found += 1
-        return found
+                points[count], masses[count] = low + j, scratch[j]
+                count += 1
+        return count
     for value in np.sort(values):
-        if found > 0 and points[found - 1] == value:
-            masses[found - 1] += 1
+        if count > 0 and points[count - 1] == value:
+            masses[count - 1] += 1
         else:
-            points[found], masses[found] = value, 1
-            found += 1
-    return found
+            points[count], masses[count] = value, 1
+            count += 1
+    return count
 
 
 @compiled_in_place
@@ -182,47 +183,47 @@ def distributions(
     points, masses = np.empty(draws, np.int64), np.empty(draws, np.int64)
     of_size = np.empty(draws, np.int64)
     atoms, weights = np.empty(4 * regions * (end - begin), np.int64), np.empty(4 * regions * (end - begin), np.int64)
-    at = 0
+    position = 0
     offsets[0] = 0
     for v in range(regions):
-        found = _distinct(running[v], scratch, points, masses)
+        distinct = _distinct(running[v], scratch, points, masses)
         lower, upper = _place(points, masses, ranks[0]), _place(points, masses, ranks[1])
         for k in range(begin, end):
-            held = 0
+            occurring = 0
             while reached[v] < entries.first[v + 1] and entries.size[reached[v]] == k:
                 n = reached[v]
                 running[v, entries.draw[n]] += entries.groups[n]
-                of_size[held] = entries.groups[n]
-                held += 1
+                of_size[occurring] = entries.groups[n]
+                occurring += 1
                 reached[v] += 1
             ends.groups_lower[v, k] = ends.groups_upper[v, k] = 0
-            if held > 0:
-                found = _distinct(running[v], scratch, points, masses)
+            if occurring > 0:
+                distinct = _distinct(running[v], scratch, points, masses)
                 lower, upper = _place(points, masses, ranks[0]), _place(points, masses, ranks[1])
-                if ranks[1] >= draws - held:
-                    ordered = np.sort(of_size[:held])
-                    ends.groups_upper[v, k] = ordered[ranks[1] - (draws - held)]
-                    if ranks[0] >= draws - held:
-                        ends.groups_lower[v, k] = ordered[ranks[0] - (draws - held)]
+                if ranks[1] >= draws - occurring:
+                    ordered = np.sort(of_size[:occurring])
+                    ends.groups_upper[v, k] = ordered[ranks[1] - (draws - occurring)]
+                    if ranks[0] >= draws - occurring:
+                        ends.groups_lower[v, k] = ordered[ranks[0] - (draws - occurring)]
             ends.at_most_lower[v, k], ends.at_most_upper[v, k] = lower, upper
-            if at + found > atoms.size:
-                atoms = np.concatenate((atoms, np.empty(atoms.size + found, np.int64)))
-                weights = np.concatenate((weights, np.empty(weights.size + found, np.int64)))
-            for n in range(found):
-                atoms[at + n], weights[at + n] = points[n], masses[n]
-            at += found
-            offsets[v * (end - begin) + k - begin + 1] = at
-    return atoms[:at], weights[:at]
+            if position + distinct > atoms.size:
+                atoms = np.concatenate((atoms, np.empty(atoms.size + distinct, np.int64)))
+                weights = np.concatenate((weights, np.empty(weights.size + distinct, np.int64)))
+            for n in range(distinct):
+                atoms[position + n], weights[position + n] = points[n], masses[n]
+            position += distinct
+            offsets[v * (end - begin) + k - begin + 1] = position
+    return atoms[:position], weights[:position]
 
 
 @compiled
 def summarise(
-    start: Ints, sizes: NDArray[Any], counts: NDArray[Any], groups: Ints, of: int, parts: Ints, found: Ints
+    start: Ints, sizes: NDArray[Any], counts: NDArray[Any], groups: Ints, denominator: int, parts: Ints, summaries: Ints
 ) -> None:
-    """Fill found [draws, regions, 3 + parts] as ``kernels.posterior_record.summarise`` does."""
+    """Fill summaries [draws, regions, 3 + parts] as ``kernels.posterior_record.summarise`` does."""
     for d in range(start.shape[0]):
         for v in range(groups.size):
-            row = found[d, v]
+            row = summaries[d, v]
             row[:] = 0
             running = p = 0
             for n in range(start[d, v], start[d, v + 1]):
@@ -232,6 +233,6 @@ def summarise(
                     row[1] = count
                 row[2] = size
                 running += count
-                while p < parts.size and of * running >= parts[p] * groups[v]:
+                while p < parts.size and denominator * running >= parts[p] * groups[v]:
                     row[3 + p] = size
                     p += 1

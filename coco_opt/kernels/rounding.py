@@ -3,7 +3,8 @@
     minimise  sum_i |X_i - x_i|   subject to   X_i in {floor(x_i), ceil(x_i)},  sum_i X_i = total
 
 With f_i the fractional part and b_i = X_i - floor(x_i) the objective is sum f_i + sum (1 - 2 f_i) b_i over the
-fractional entries, where b is 0 or 1; integer entries stay.
+fractional entries, where b is 0 or 1; integer entries stay. So the entries with the largest fractions go up, as many as
+the sum needs. Expected O(n) by partition.
 """
 
 from __future__ import annotations

@@ -2,7 +2,9 @@
 
     minimise  sum_i (x_i - y_i)^2   subject to   x >= 0,  sum_i x_i = total
 
-The answer is x_i = max(y_i - nu/2, 0), where nu is the multiplier of the sum.
+The solution is x_i = max(y_i - nu/2, 0), where nu is the multiplier of the sum. A pivot splits the candidates until the
+threshold nu/2 is found, and Newton steps polish it. Invariant: entries above the threshold are never dropped without
+being counted. Expected O(n).
 """
 
 from __future__ import annotations
@@ -21,31 +23,31 @@ Floats = NDArray[np.float64]
 @compiled
 def _candidates(y: Any, total: float, out: Floats) -> int:
     """Keep the offsets (y less its maximum) that can be positive: the threshold is at least their bound."""
-    whole = 0.0
+    data_sum = 0.0
     for value in y:
-        whole += value
+        data_sum += value
     # The slack keeps what rounding of the sum could wrongly leave out.
-    mean_bound = (whole - total) / y.size
+    mean_bound = (data_sum - total) / y.size
     bound = max(-total, mean_bound - 1e-12 * abs(mean_bound))
-    kept = 0
+    count = 0
     for value in y:
-        out[kept] = value
-        kept += value > bound
-    if kept == 0:
-        kept = 1
+        out[count] = value
+        count += value > bound
+    if count == 0:
+        count = 1
         out[0] = 0.0
-    return kept
+    return count
 
 
 @compiled
-def _keep(values: Floats, size: int, pivot: float, above: bool) -> int:
+def _filter(values: Floats, size: int, pivot: float, above: bool) -> int:
     """Keep in place what lies strictly above, or strictly below, the pivot."""
-    kept = 0
+    count = 0
     for i in range(size):
         value = values[i]
-        values[kept] = value  # written in any case: on unsorted data a branch would cost more
-        kept += value > pivot if above else value < pivot
-    return kept
+        values[count] = value  # written in any case: on unsorted data a branch would cost more
+        count += value > pivot if above else value < pivot
+    return count
 
 
 @compiled
@@ -53,7 +55,7 @@ def _threshold(values: Floats, size: int, total: float) -> float:
     """Return tau with sum_i max(values_i - tau, 0) = total up to rounding; destroys ``values``."""
     active_sum, active, state = 0.0, 0, np.uint64(88172645463325252)
     while size > 0:
-        # A fixed pseudo-random pivot: expected linear time on any input, and the same answer every time.
+        # A fixed pseudo-random pivot: expected linear time on any input, and the same result every time.
         state = state ^ (state << np.uint64(13))
         state = state ^ (state >> np.uint64(7))
         state = state ^ (state << np.uint64(17))
@@ -66,7 +68,7 @@ def _threshold(values: Floats, size: int, total: float) -> float:
         if below_total:
             active_sum += part + count * pivot
             active += count
-        size = _keep(values, size, pivot, not below_total)
+        size = _filter(values, size, pivot, not below_total)
     return (active_sum - total) / active
 
 
@@ -118,7 +120,7 @@ def project(y: NDArray[Any], total: float) -> tuple[Floats, float]:
 def multiplier(x: Floats, y: NDArray[Any]) -> float:
     """Rebuild the sum's multiplier nu from a fit alone.
 
-    Every positive x_i says nu = 2 (y_i - x_i); the mean is weighted by x, so that entries a backend leaves
+    Every positive x_i says nu = 2 (y_i - x_i); the mean is weighted by x, so entries that a backend leaves
     slightly above zero hardly count. A zero x takes the least valid nu, 2 max(y). O(n).
     """
     if not x.size:

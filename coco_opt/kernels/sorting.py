@@ -1,4 +1,8 @@
-"""Sorting parts of compiled lists in place: a few lines that compile in a fraction of numpy's sort."""
+"""Sort parts of compiled lists in place.
+
+Shell sort and Hoare's selection: a few lines that compile in a fraction of the time of numpy's sort. Invariant: after a
+round with gap g all entries g apart are in order. Selection costs O(n) on average.
+"""
 
 from __future__ import annotations
 
@@ -53,10 +57,10 @@ def falling(keys: NDArray[NumberT], order: Ints) -> None:
         for m in range(gap, keys.size):
             place, k = order[m], m
             while k >= gap:
-                other = order[k - gap]
-                if keys[other] > keys[place] or (keys[other] == keys[place] and other < place):
+                previous = order[k - gap]
+                if keys[previous] > keys[place] or (keys[previous] == keys[place] and previous < place):
                     break
-                order[k] = other
+                order[k] = previous
                 k -= gap
             order[k] = place
 
@@ -76,14 +80,14 @@ def sort(values: Floats) -> None:
 
 
 @compiled
-def sort_by_slope(begin: int, end: int, slopes: Ints, others: Ints) -> None:
+def sort_by_slope(begin: int, end: int, slopes: Ints, companions: Ints) -> None:
     """Sort begin:end by slope, in place (Shell 1959): few are a plain insertion sort."""
     gap = end - begin
     while gap > 1:
         gap = 1 if gap < _GAP else gap * 5 // 11
         for m in range(begin + gap, end):
-            slope, other, k = slopes[m], others[m], m
+            slope, companion, k = slopes[m], companions[m], m
             while k >= begin + gap and slopes[k - gap] > slope:
-                slopes[k], others[k] = slopes[k - gap], others[k - gap]
+                slopes[k], companions[k] = slopes[k - gap], companions[k - gap]
                 k -= gap
-            slopes[k], others[k] = slope, other
+            slopes[k], companions[k] = slope, companion

@@ -6,6 +6,9 @@ gap of x is the most that any y in [0, u] could gain::
     phi(s) = max_y  s (x - y) - d (x - y)^2  >= 0,
 
 which is convex in s, hence in every price: each kernel below finds the root of a monotone derivative by bisection.
+
+Invariant: every term of the gap is nonnegative, whatever the prices are. Cost: O(entries x children) a product or round
+of prices.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ _HALVINGS = 64
 def by_rows_and_columns(
     row: Ints, cell: Ints, value: Floats, rows: int, cells: int
 ) -> tuple[Ints, Ints, Floats, Ints, Ints, Floats]:
-    """Return a matrix given by its entries held by rows (starts, cells, values) and by columns; entries keep order."""
+    """Return a matrix's entries by rows (starts, cells, values) and by columns, in their order."""
     start, column_start = np.zeros(rows + 1, np.int64), np.zeros(cells + 1, np.int64)
     for e in range(row.size):
         start[row[e] + 1] += 1
@@ -38,8 +41,8 @@ def by_rows_and_columns(
     by_row, by_cell = np.empty(row.size), np.empty(row.size)
     next_row, next_cell = start.copy(), column_start.copy()
     for e in range(row.size):
-        at, below = next_row[row[e]], next_cell[cell[e]]
-        of_row[at], by_row[at] = cell[e], value[e]
+        position, below = next_row[row[e]], next_cell[cell[e]]
+        of_row[position], by_row[position] = cell[e], value[e]
         of_cell[below], by_cell[below] = row[e], value[e]
         next_row[row[e]] += 1
         next_cell[cell[e]] += 1
@@ -50,7 +53,7 @@ def by_rows_and_columns(
 def single_cells(
     start: Ints, cell: Ints, value: Floats, weight: Floats, answer: Floats, cells: int
 ) -> tuple[Floats, Floats]:
-    """Return what the rows with one cell weigh and their mean answer, 0 without weight, both [cells, children]."""
+    """Return the weight of the rows with one cell and their mean answer, 0 without weight, both [cells, children]."""
     children = weight.shape[1]
     heavy, mean = np.zeros((cells, children)), np.zeros((cells, children))
     for a in range(start.size - 1):
@@ -86,7 +89,7 @@ def wide_cells(column_start: Ints, row: Ints, value: Floats, weight: Floats) -> 
 
 @compiled
 def products(start: Ints, index: Ints, value: Floats, x: Floats) -> Floats:
-    """Return the product of a sparse matrix, held by rows, with a table [columns, children]; O(entries x children)."""
+    """Return a sparse matrix, stored by rows, times a table [columns, children]; O(entries x children)."""
     rows, children = start.size - 1, x.shape[1]
     out = np.zeros((rows, children))
     for a in range(rows):
@@ -101,7 +104,7 @@ def products(start: Ints, index: Ints, value: Floats, x: Floats) -> Floats:
 def normal_matrix(
     column_start: Ints, row: Ints, value: Floats, number: Ints, size: int, measure: Floats, summed: bool
 ) -> Floats:
-    """Return ``A diag(measure) A'`` of the constraints' rows, less what the parent sums take up of it (if ``summed``).
+    """Return ``A diag(measure) A'`` of the constraints' rows, less the parent sums' part (if ``summed``).
 
     ``number`` [rows, children] is the place of a row in the (size, size) result, -1 where it is left out.
     """
@@ -113,17 +116,17 @@ def normal_matrix(
             total += measure[c, j]
         for e in range(column_start[c], column_start[c + 1]):
             for j in range(children):
-                at = number[row[e], j]
-                if at < 0 or measure[c, j] == 0.0:
+                position = number[row[e], j]
+                if position < 0 or measure[c, j] == 0.0:
                     continue
                 entry = value[e] * measure[c, j]
                 for f in range(column_start[c], column_start[c + 1]):
                     if number[row[f], j] >= 0:
-                        out[at, number[row[f], j]] += entry * value[f]
+                        out[position, number[row[f], j]] += entry * value[f]
                     if summed:
                         for i in range(children):
                             if number[row[f], i] >= 0:
-                                out[at, number[row[f], i]] -= entry / total * value[f] * measure[c, i]
+                                out[position, number[row[f], i]] -= entry / total * value[f] * measure[c, i]
     return out
 
 

@@ -1,15 +1,15 @@
-"""Top-down splits of many parents whose children's counts of classes of cells are known: interior points in the sums.
+"""Top-down splits of many parents whose children have exact counts by class of cells: interior points in the sums.
 
-Over tables x [kept cells, children] of a parent::
+Over tables x [occupied cells, children] of a parent::
 
     minimise  sum of weighted squared residuals   s.t.   x >= 0,  sum_j x_cj = people_c,  sum_{c in a} x_cj = exact_ja,
 
 the second sums for classes a of cells (at most one a cell). Such splits of small counts end at vertices, often at
 degenerate ones, where faces cycle. The counts in proportion, people x exact / total, are a strictly feasible start once
-cells of empty classes are shut, so a primal-dual method (Mehrotra 1992) keeps all sums and the dual rows from the first
-step on, and its prices certify the gap. Cells that neither a class nor a row with several of them ties together are
-solved apart; rows that classes decide are constants and left out. With k rows and classes and n cells of a part a step
-costs O(children x (k^2 n + k n^2) + n^3).
+cells of empty classes are fixed at 0, so a primal-dual method (Mehrotra 1992) keeps all sums and the dual rows from the
+first step on (its invariant), and its prices certify the gap. Cells that no class and no row of several cells connects
+are solved separately; rows that classes decide are constants and left out. With k rows and classes and n cells of a
+part a step costs O(children x (k^2 n + k n^2) + n^3).
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ _STALLED = 1e-6  # of a step
 def _factor(a: Floats) -> None:
     """Replace a symmetric positive semidefinite matrix by its Cholesky factor; dependent rows get the pivot 0."""
     for i in range(a.shape[0]):
-        whole = a[i, i]
+        diagonal = a[i, i]
         for k in range(i):
             total = a[i, k]
             for e in range(k):
                 total -= a[i, e] * a[k, e]
             a[i, k] = total / a[k, k] if a[k, k] > 0.0 else 0.0
             a[i, i] -= a[i, k] * a[i, k]
-        a[i, i] = np.sqrt(a[i, i]) if a[i, i] > _PIVOT * whole else 0.0
+        a[i, i] = np.sqrt(a[i, i]) if a[i, i] > _PIVOT * diagonal else 0.0
 
 
 @compiled
@@ -68,29 +68,29 @@ def _backward(a: Floats, b: Floats) -> None:
 
 @compiled
 def _moves(
-    rows: Floats, factors: Floats, theta: Floats, b: Floats, asked: Floats, price: Floats
+    rows: Floats, factors: Floats, theta: Floats, b: Floats, row_moves: Floats, price: Floats
 ) -> tuple[Floats, Floats]:
     """Return the moves [cells, children] under prices of the cells' sums, and the rows' prices [rows, children].
 
-    ``asked`` [rows, children] is by how much the rows are to move (hard ones) or 0.
+    ``row_moves`` [rows, children] is by how much the hard rows are to move, 0 for the others.
     """
     n, children = theta.shape
     out, u = np.empty((n, children)), np.empty((rows.shape[0], children))
-    held = np.empty(rows.shape[0])
+    solution = np.empty(rows.shape[0])
     for j in range(children):
         for r in range(rows.shape[0]):
-            total = asked[r, j]
+            total = row_moves[r, j]
             for c in range(n):
                 total -= rows[r, c] * theta[c, j] * (b[c, j] + price[c])
-            held[r] = total
-        _forward(factors[j], held)
-        _backward(factors[j], held)
+            solution[r] = total
+        _forward(factors[j], solution)
+        _backward(factors[j], solution)
         for r in range(rows.shape[0]):
-            u[r, j] = held[r]
+            u[r, j] = solution[r]
         for c in range(n):
             total = b[c, j] + price[c]
             for r in range(rows.shape[0]):
-                total += rows[r, c] * held[r]
+                total += rows[r, c] * solution[r]
             out[c, j] = theta[c, j] * total
     return out, u
 
@@ -163,8 +163,8 @@ def _part(
         for c in range(n):
             if rows[soft + k, c] != 0.0:
                 own[c] = k
-    factors, asked = np.empty((children, all_rows, all_rows)), np.zeros((all_rows, children))
-    scaled, whole, right = np.empty((all_rows, n)), np.empty((n, n)), np.empty(n)
+    factors, row_moves = np.empty((children, all_rows, all_rows)), np.zeros((all_rows, children))
+    scaled, system, right = np.empty((all_rows, n)), np.empty((n, n)), np.empty(n)
     column, slack = np.empty(all_rows), np.empty((n, children))  # slack: by how much a dual row is missed
     for _ in range(_STEPS):
         g = _slopes(rows, weight, target, single, base, x)
@@ -182,8 +182,8 @@ def _part(
                 total = exact[k, j]
                 for c in range(n):
                     total -= rows[soft + k, c] * x[c, j]
-                asked[soft + k, j] = total
-        whole[:, :] = 0.0
+                row_moves[soft + k, j] = total
+        system[:, :] = 0.0
         for j in range(children):
             for c in range(n):
                 theta[c, j] = 0.0 if shut[c, j] else 1.0 / (2.0 * single[c, j] + z[c, j] / x[c, j])
@@ -194,7 +194,7 @@ def _part(
                         total += rows[r, c] * theta[c, j] * rows[s, c]
                     factors[j, r, s] = factors[j, s, r] = total
                 if r < soft:
-                    # A row without weight binds nothing: as if it were almost never measured.
+                    # A row without weight constrains nothing: it is treated as almost unmeasured.
                     factors[j, r, r] += 0.5 / weight[r, j] if weight[r, j] > 0.0 else 1e100
             _factor(factors[j])
             for c in range(n):
@@ -204,7 +204,7 @@ def _part(
                 for r in range(all_rows):
                     scaled[r, c] = column[r]
                 if own[c] < 0:
-                    whole[c, c] += theta[c, j]
+                    system[c, c] += theta[c, j]
             # No move changes a class's sum, so a row adds up to 0 over it: its diagonal entry is minus the others'.
             for c in range(n):
                 for i in range(c + 1):
@@ -212,12 +212,12 @@ def _part(
                     for r in range(all_rows):
                         total += scaled[r, c] * scaled[r, i]
                     if i < c:
-                        whole[c, i] -= total
+                        system[c, i] -= total
                         if own[c] >= 0 and own[c] == own[i]:
-                            whole[c, c] += total
-                            whole[i, i] += total
+                            system[c, c] += total
+                            system[i, i] += total
                     elif own[c] < 0:
-                        whole[c, c] -= total
+                        system[c, c] -= total
         for k in range(hard):  # and one cell's sum follows from the others': that of the cell that moves most
             most, chosen = -1.0, 0
             for c in range(n):
@@ -227,8 +227,8 @@ def _part(
                 if own[c] == k and total > most:
                     most, chosen = total, c
             for c in range(n):
-                whole[max(c, chosen), min(c, chosen)] = 0.0
-        _factor(whole)
+                system[max(c, chosen), min(c, chosen)] = 0.0
+        _factor(system)
         dx, dz = np.zeros((n, children)), np.zeros((n, children))
         dprice, du = np.zeros(n), np.zeros((all_rows, children))
         centre = 0.0
@@ -241,17 +241,17 @@ def _part(
             for c in range(n):
                 for j in range(children):
                     if not shut[c, j]:
-                        wanted = centre * mu - x[c, j] * z[c, j] - (dx[c, j] * dz[c, j] if turn else 0.0)
-                        b[c, j] = wanted / x[c, j] - slack[c, j]
-            dx, du = _moves(rows, factors, theta, b, asked, np.zeros(n))
+                        goal = centre * mu - x[c, j] * z[c, j] - (dx[c, j] * dz[c, j] if turn else 0.0)
+                        b[c, j] = goal / x[c, j] - slack[c, j]
+            dx, du = _moves(rows, factors, theta, b, row_moves, np.zeros(n))
             for c in range(n):
                 right[c] = sums[c]
                 for j in range(children):
                     right[c] -= x[c, j] + dx[c, j]
-            _forward(whole, right)
-            _backward(whole, right)
+            _forward(system, right)
+            _backward(system, right)
             dprice = right.copy()
-            dx, du = _moves(rows, factors, theta, b, asked, dprice)
+            dx, du = _moves(rows, factors, theta, b, row_moves, dprice)
             for c in range(n):
                 for j in range(children):
                     if not shut[c, j]:
@@ -265,7 +265,7 @@ def _part(
                 centre = (max(after, 0.0) / gap) ** 3
         step = min(1.0, _FURTHEST * min(_longest(x, dx, shut), _longest(z, dz, shut)))
         if not step > _STALLED:
-            return True, price, class_price  # what it is worth, whoever judges it sees
+            return True, price, class_price  # the judge decides what this point is worth
         for c in range(n):
             price[c] += step * dprice[c]
             for j in range(children):
@@ -279,33 +279,33 @@ def _part(
 
 
 @compiled
-def _root(of: Ints, c: int) -> int:
-    while of[c] != c:
-        of[c] = of[of[c]]
-        c = of[c]
+def _root(links: Ints, c: int) -> int:
+    while links[c] != c:
+        links[c] = links[links[c]]
+        c = links[c]
     return c
 
 
 @compiled
-def _decided(start: Ints, cell: Ints, value: Floats, a: int, label: Ints, size: Ints, met: Ints) -> bool:
-    """Return whether a row is a sum of whole classes, each with one value; ``met`` is scratch, zero on both ends."""
-    whole = True
+def _is_decided(start: Ints, cell: Ints, value: Floats, a: int, label: Ints, size: Ints, met: Ints) -> bool:
+    """Return whether a row is a sum of complete classes, each with one value; ``met`` is scratch, zero at both ends."""
+    decided = True
     for e in range(start[a], start[a + 1]):
         if label[cell[e]] < 0:
-            whole = False
+            decided = False
         else:
             met[label[cell[e]]] += 1
     for e in range(start[a], start[a + 1]):
         k = label[cell[e]]
-        if whole and met[k] < size[k]:
-            whole = False
+        if decided and met[k] < size[k]:
+            decided = False
         for f in range(start[a], e):
             if label[cell[f]] == k and value[f] != value[e]:
-                whole = False
+                decided = False
     for e in range(start[a], start[a + 1]):
         if label[cell[e]] >= 0:
             met[label[cell[e]]] = 0
-    return whole
+    return decided
 
 
 @compiled
@@ -313,7 +313,7 @@ def _parent(
     columns: Columns, level: Level, p: int, labels: Ints, exact: Floats, tolerance: float,
     x: Floats, cell_price: Floats, class_price: Floats,
 ) -> bool:  # fmt: skip
-    """Fill one parent's tables x [kept cells, children] and its prices; return whether every part ended."""
+    """Fill one parent's tables x [occupied cells, children] and its prices; return whether every part converged."""
     begin, end = level[3][p], level[3][p + 1]
     cells, sums = level[1][level[0][p] : level[0][p + 1]], level[2][level[0][p] : level[0][p + 1]]
     n, children, classes = cells.size, end - begin, exact.shape[1]
@@ -321,62 +321,62 @@ def _parent(
     weight, target = split_level.fitted(columns, level, met, begin, end)
     start, cell, value, _, _, _ = split_certificate.by_rows_and_columns(of_row, of_cell, weigh, met.size, n)
     single, base = split_certificate.single_cells(start, cell, value, weight, target, n)
-    label, size, held, scratch = (
+    label, size, class_sums, scratch = (
         np.empty(n, np.int64),
         np.zeros(classes, np.int64),
         np.zeros(classes),
         np.zeros(classes, np.int64),
     )
-    first, of = np.full(classes, -1), np.arange(n)
+    first, links = np.full(classes, -1), np.arange(n)
     for c in range(n):
         label[c] = labels[cells[c]]
         if label[c] >= 0:
             size[label[c]] += 1
-            held[label[c]] += sums[c]
+            class_sums[label[c]] += sums[c]
             if first[label[c]] < 0:
                 first[label[c]] = c
-            of[_root(of, c)] = _root(of, first[label[c]])
+            links[_root(links, c)] = _root(links, first[label[c]])
     for k in range(classes):
         total = 0.0
         for j in range(children):
             total += exact[begin + j, k]
-        if abs(total - held[k]) > 0.5:
+        if abs(total - class_sums[k]) > 0.5:
             return False
     wide = np.zeros(met.size, np.bool_)
     for a in range(met.size):
-        if start[a + 1] - start[a] > 1 and not _decided(start, cell, value, a, label, size, scratch):
+        if start[a + 1] - start[a] > 1 and not _is_decided(start, cell, value, a, label, size, scratch):
             wide[a] = True
             for e in range(start[a] + 1, start[a + 1]):
-                of[_root(of, cell[e])] = _root(of, cell[start[a]])
+                links[_root(links, cell[e])] = _root(links, cell[start[a]])
     number = np.full(n, -1)
     for root in range(n):
-        if _root(of, root) != root:
+        if _root(links, root) != root:
             continue
         count, soft, hard = 0, 0, 0
         for c in range(n):
-            if _root(of, c) == root:
+            if _root(links, c) == root:
                 number[c] = count
                 count += 1
         for k in range(classes):
-            hard += first[k] >= 0 and _root(of, first[k]) == root
+            hard += first[k] >= 0 and _root(links, first[k]) == root
         for a in range(met.size):
-            soft += wide[a] and _root(of, cell[start[a]]) == root
+            soft += wide[a] and _root(links, cell[start[a]]) == root
         inside, own = np.empty(count, np.int64), np.empty(hard, np.int64)
-        rows, at = np.zeros((soft + hard, count)), 0
+        rows, position = np.zeros((soft + hard, count)), 0
         part_weight, part_target = np.empty((soft, children)), np.empty((soft, children))
         for a in range(met.size):
-            if wide[a] and _root(of, cell[start[a]]) == root:
+            if wide[a] and _root(links, cell[start[a]]) == root:
                 for e in range(start[a], start[a + 1]):
-                    rows[at, number[cell[e]]] = value[e]
+                    rows[position, number[cell[e]]] = value[e]
                 for j in range(children):
-                    part_weight[at, j], part_target[at, j] = weight[a, j], target[a, j]
-                at += 1
-        at = 0
+                    part_weight[position, j], part_target[position, j] = weight[a, j], target[a, j]
+                position += 1
+        position = 0
         place = np.full(classes, -1)
         for k in range(classes):
-            if first[k] >= 0 and _root(of, first[k]) == root:
-                own[at], place[k] = k, at
-                at += 1
+            if first[k] >= 0 and _root(links, first[k]) == root:
+                own[position], place[k] = k, position
+                position += 1
         shut, y = np.zeros((count, children), np.bool_), np.empty((count, children))
         own_single, own_base = np.empty((count, children)), np.empty((count, children))
         own_sums, own_exact = np.empty(count), np.empty((hard, children))
@@ -385,19 +385,19 @@ def _parent(
                 own_exact[k, j] = exact[begin + j, own[k]]
         for c in range(n):
             i = number[c]
-            if _root(of, c) != root:
+            if _root(links, c) != root:
                 continue
             inside[i], own_sums[i] = c, sums[c]
             for j in range(children):
                 own_single[i, j], own_base[i, j] = single[c, j], base[c, j]
                 if label[c] >= 0:
                     shut[i, j] = exact[begin + j, label[c]] <= 0.0
-                    y[i, j] = sums[c] * exact[begin + j, label[c]] / held[label[c]]
+                    y[i, j] = sums[c] * exact[begin + j, label[c]] / class_sums[label[c]]
                 else:
                     y[i, j] = sums[c] / children
             if label[c] >= 0:
                 rows[soft + place[label[c]], i] = 1.0
-        if count == 1 and hard == 1:  # a class of one cell is what is known of it
+        if count == 1 and hard == 1:  # a class of one cell fixes that cell
             c = inside[0]
             for j in range(children):
                 class_price[begin + j, own[0]] = 2.0 * own_single[0, j] * (y[0, j] - own_base[0, j])
@@ -416,7 +416,7 @@ def _parent(
         for k in range(hard):
             for j in range(children):
                 class_price[begin + j, own[k]] = priced[k, j]
-    # What decided rows gain by is the same for all cells of a class: a part of its price.
+    # The gradient of a decided row is the same for all cells of a class: it is part of the class's price.
     for a in range(met.size):
         if start[a + 1] - start[a] > 1 and not wide[a]:
             for j in range(children):
@@ -439,14 +439,14 @@ def solve(
     labels: Ints,
     exact: Floats,
     tolerance: float,
-    found: Floats,
+    tables: Floats,
     cell_price: Floats,
     class_price: Floats,
 ) -> Flags:
-    """Fill ``found`` with all parents' tables and the prices that certify them; return which parents ended.
+    """Fill ``tables`` with all parents' tables and the prices that certify them; return which parents converged.
 
     ``labels`` int64[cells] are the classes, -1 for none, ``exact`` float64[children, classes] their counts;
-    ``cell_price`` is one a kept cell in the parents' order, ``class_price`` as ``exact``.
+    ``cell_price`` has one price for each occupied cell, in the parents' order; ``class_price`` is shaped as ``exact``.
     """
     parents = places.size - 1
     ended = np.zeros(parents, np.bool_)
@@ -455,8 +455,8 @@ def solve(
         x = np.zeros((level[0][p + 1] - level[0][p], children))
         ended[p] = _parent(columns, level, p, labels, exact, tolerance, x, cell_price, class_price)
         flat = x.reshape(x.size)
-        for at in range(flat.size):
-            found[places[p] + at] = flat[at]
+        for position in range(flat.size):
+            tables[places[p] + position] = flat[position]
     return ended
 
 
@@ -467,7 +467,7 @@ def judge(
     places: Ints,
     labels: Ints,
     exact: Floats,
-    found: Floats,
+    tables: Floats,
     cell_price: Floats,
     class_price: Floats,
 ) -> tuple[Floats, Floats, Floats]:
@@ -478,11 +478,11 @@ def judge(
         begin, end = level[3][p], level[3][p + 1]
         cells, sums = level[1][level[0][p] : level[0][p + 1]], level[2][level[0][p] : level[0][p + 1]]
         n, children = cells.size, end - begin
-        x = found[places[p] : places[p + 1]].copy().reshape((n, children))
+        x = tables[places[p] : places[p + 1]].copy().reshape((n, children))
         total, single, reduced = split_level.misfit(columns, level, p, x)
         cap, worst, paid, counted = np.empty((n, children)), 0.0, 0.0, np.zeros((classes, children))
         for c in range(n):
-            price, k, held = cell_price[level[0][p] + c], labels[cells[c]], 0.0
+            price, k, cell_sum = cell_price[level[0][p] + c], labels[cells[c]], 0.0
             for j in range(children):
                 cap[c, j] = sums[c]
                 reduced[c, j] -= price
@@ -490,9 +490,9 @@ def judge(
                     cap[c, j] = min(sums[c], exact[begin + j, k])
                     reduced[c, j] -= class_price[begin + j, k]
                     counted[k, j] += x[c, j]
-                held += x[c, j]
+                cell_sum += x[c, j]
                 worst = max(worst, -x[c, j])
-            off = abs(held - sums[c])
+            off = abs(cell_sum - sums[c])
             worst = max(worst, off)
             paid += abs(price) * max(0.0, off - _ROUNDING * sums[c])
         for k in range(classes):

@@ -4,14 +4,14 @@ Over tables x [cells, children]::
 
     minimise  sum curvature (x - centre)^2 + sum_a weight (R x - target)_a^2
               + sum_k (stiff / 2) distance(C x, [low, high])_k^2
-    subject to  x >= 0,  sum_j x_j = sums (where given),
+    subject to  x >= 0,  sum_j x_j = sums (if there are any),
 
-with the rows of R and, after them, those of C in one sparse matrix held by rows and by columns. A face fixes which
+with the rows of R and, after them, those of C in one sparse matrix stored by rows and by columns. A face fixes which
 cells are 0 and which rows of C lie beyond their sides. On it the problem is linear: conjugate gradients,
-preconditioned by the diagonal and kept on the sums by a projection cell by cell, cost O(entries x children) a step.
-Cells that come out negative are then fixed, fixed cells whose reduced cost is negative are freed, and so on until
-neither happens (primal-dual active set method; Hintermueller, Ito and Kunisch 2003). From near the answer a few faces
-are enough; the method may cycle, which is reported: more curvature makes it converge.
+preconditioned by the diagonal, cost O(entries x children) a step; a projection cell by cell keeps the sums (the
+invariant). Cells that come out negative are then fixed, fixed cells whose reduced cost is negative are freed, and so on
+until neither happens (primal-dual active set method; Hintermueller, Ito and Kunisch 2003). From a start near the
+optimum a few faces are enough; the method may cycle, which it reports: more curvature makes it converge.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _precondition(r: Floats, inverse: Floats, share: Floats, summed: bool, z: Fl
 
 @compiled_in_place
 def _onto_face(x: Floats, free: Flags, h: Floats, sums: Floats, inverse: Floats, share: Floats) -> None:
-    """Fix the cells that are not free at 0 and spread what the sums lack over the free ones."""
+    """Fix the cells that are not free at 0 and spread the missing part of the sums over the free ones."""
     summed = sums.size > 0
     for c in range(x.shape[0]):
         total, lacking = 0.0, sums[c] if summed else 0.0
@@ -91,18 +91,18 @@ def _onto_face(x: Floats, free: Flags, h: Floats, sums: Floats, inverse: Floats,
 
 @compiled_in_place
 def _choose_sides(
-    product: Floats, asked: int, stiff: Floats, low: Floats, high: Floats, used: Floats, aim: Floats
+    product: Floats, measured_rows: int, stiff: Floats, low: Floats, high: Floats, used: Floats, aim: Floats
 ) -> int:
-    """Let the rows of C aim at the side they are beyond, with no weight if at none; return how many changed."""
+    """Aim each row of C at the side that it exceeds, with weight 0 if it exceeds none; return how many changed."""
     changed = 0
-    for k in range(product.shape[0] - asked):
+    for k in range(product.shape[0] - measured_rows):
         for j in range(product.shape[1]):
-            now = product[asked + k, j]
+            now = product[measured_rows + k, j]
             near = min(max(now, low[k, j]), high[k, j])
             weight = 0.5 * stiff[k, j] if near != now or low[k, j] == high[k, j] else 0.0
-            if weight != used[asked + k, j] or (weight > 0.0 and near != aim[asked + k, j]):
+            if weight != used[measured_rows + k, j] or (weight > 0.0 and near != aim[measured_rows + k, j]):
                 changed += 1
-            used[asked + k, j], aim[asked + k, j] = weight, near
+            used[measured_rows + k, j], aim[measured_rows + k, j] = weight, near
     return changed
 
 
@@ -261,19 +261,19 @@ def descend(
 ) -> tuple[int, int, int]:
     """Improve x and ``free`` in place; return wrong signs left, faces and steps of conjugate gradients.
 
-    ``sums`` is empty where none are asked. Signs within ``least`` of 0 count as right. The last face is solved until
+    ``sums`` is empty where there are none. Signs within ``least`` of 0 count as right. The last face is solved until
     the squared residual in the diagonal's inverse is at most ``energy``.
     """
-    children, rows, asked, summed = x.shape[1], start.size - 1, weight.shape[0], sums.size > 0
+    children, rows, measured_rows, summed = x.shape[1], start.size - 1, weight.shape[0], sums.size > 0
     product, used, aim = np.zeros((rows, children)), np.zeros((rows, children)), np.zeros((rows, children))
-    for a in range(asked):  # assigning slices would take numba five seconds to compile
+    for a in range(measured_rows):  # assigning slices would take numba five seconds to compile
         for j in range(children):
             used[a, j], aim[a, j] = weight[a, j], target[a, j]
     h = _diagonal(column_start, row, column_value, weight, curvature)
     inverse, share, r = np.zeros(x.shape), np.zeros(x.shape[0]), np.zeros(x.shape)
     fewest, waited, steps, loose, wrong = x.size + used.size + 1, 0, 0, _LOOSE, 0
     _apply(start, cell, value, x, product)
-    _choose_sides(product, asked, stiff, low, high, used, aim)
+    _choose_sides(product, measured_rows, stiff, low, high, used, aim)
     for face in range(max_faces):
         _onto_face(x, free, h, sums, inverse, share)
         _apply(start, cell, value, x, product)
@@ -284,7 +284,7 @@ def descend(
         )  # fmt: skip
         steps += done
         _apply(start, cell, value, x, product)
-        wrong = _choose_sides(product, asked, stiff, low, high, used, aim)
+        wrong = _choose_sides(product, measured_rows, stiff, low, high, used, aim)
         _descent(column_start, row, column_value, product, used, aim, curvature, centre, x, r)
         wrong += _wrong_signs(x, r, free, h, inverse, share, summed, least)
         if wrong == 0 and (left <= energy or done == 0):

@@ -1,8 +1,9 @@
-"""Top-down splits of many parents in one call, where nothing but the parents' sums binds: answers and certificates.
+"""Top-down splits of many parents in one call, where only the parents' sums constrain them: solutions and certificates.
 
-Every parent keeps the cells in which it holds people; the level's queries, given by columns once, are cut to those.
+Every parent keeps the cells in which it has people; the level's queries, stored by columns once, are cut to those.
 Rows left with one cell are the curvature, the others the least squares of ``split_faces``. Tables of a parent lie one
-after the other as [kept cells, children], in the parents' order.
+after the other as [occupied cells, children], in the parents' order. Invariant: every table meets its parent's sums.
+Cost: O(entries x children) a step of conjugate gradients, parent after parent.
 """
 
 from __future__ import annotations
@@ -37,16 +38,16 @@ def cut(columns: Columns, cells: Ints, rows: int) -> tuple[Ints, Ints, Ints, Flo
     for a in range(rows):
         number[a] = -1
     of_row, of_cell, weigh = np.empty(entries, np.int64), np.empty(entries, np.int64), np.empty(entries)
-    found, at = 0, 0
+    count, position = 0, 0
     for k in range(cells.size):
         for e in range(start[cells[k]], start[cells[k] + 1]):
             if number[row[e]] < 0:
-                number[row[e]] = found
-                met[found] = row[e]
-                found += 1
-            of_row[at], of_cell[at], weigh[at] = number[row[e]], k, value[e]
-            at += 1
-    return met[:found], of_row, of_cell, weigh
+                number[row[e]] = count
+                met[count] = row[e]
+                count += 1
+            of_row[position], of_cell[position], weigh[position] = number[row[e]], k, value[e]
+            position += 1
+    return met[:count], of_row, of_cell, weigh
 
 
 @compiled
@@ -63,22 +64,22 @@ def fitted(columns: Columns, level: Level, met: Ints, begin: int, end: int) -> t
 @compiled
 def _wide(start: Ints, of_row: Ints, of_cell: Ints, weigh: Floats) -> tuple[Ints, Ints, Ints, Floats]:
     """Return the rows with several cells, and their entries with rows counted anew."""
-    number, kept, found = np.empty(start.size - 1, np.int64), np.empty(start.size - 1, np.int64), 0
+    number, wide_rows, count = np.empty(start.size - 1, np.int64), np.empty(start.size - 1, np.int64), 0
     for a in range(start.size - 1):
         number[a] = -1
         if start[a + 1] - start[a] > 1:
-            number[a] = found
-            kept[found] = a
-            found += 1
+            number[a] = count
+            wide_rows[count] = a
+            count += 1
     entries = 0
     for e in range(of_row.size):
         entries += number[of_row[e]] >= 0
-    row, cell, value, at = np.empty(entries, np.int64), np.empty(entries, np.int64), np.empty(entries), 0
+    row, cell, value, position = np.empty(entries, np.int64), np.empty(entries, np.int64), np.empty(entries), 0
     for e in range(of_row.size):
         if number[of_row[e]] >= 0:
-            row[at], cell[at], value[at] = number[of_row[e]], of_cell[e], weigh[e]
-            at += 1
-    return kept[:found], row, cell, value
+            row[position], cell[position], value[position] = number[of_row[e]], of_cell[e], weigh[e]
+            position += 1
+    return wide_rows[:count], row, cell, value
 
 
 @compiled
@@ -114,7 +115,7 @@ def _largest(weight: Floats, target: Floats, sums: Floats) -> float:
 
 
 @compiled_in_place
-def _scaled(x: Floats, sums: Floats) -> None:
+def _scale_to_sums(x: Floats, sums: Floats) -> None:
     """Clip at 0 and meet the sums in proportion."""
     for c in range(x.shape[0]):
         now = 0.0
@@ -129,7 +130,7 @@ def _scaled(x: Floats, sums: Floats) -> None:
 def _split(
     columns: Columns, level: Level, p: int, rows: int, tolerance: float, energy: float, least: float, limits: Ints
 ) -> tuple[bool, int, Floats]:
-    """Return whether one parent's split came to rest, the steps, and its tables."""
+    """Return whether one parent's split converged, the steps, and its tables."""
     begin, end = level[3][p], level[3][p + 1]
     cells, sums = level[1][level[0][p] : level[0][p + 1]], level[2][level[0][p] : level[0][p + 1]]
     n, children = cells.size, end - begin
@@ -141,14 +142,14 @@ def _split(
     for c in range(n):
         for j in range(children):
             x[c, j] = sums[c] / children
-    kept, row, place, entry = _wide(start, of_row, of_cell, weigh)
+    wide_rows, row, place, entry = _wide(start, of_row, of_cell, weigh)
     w_start, w_cell, w_value, column_start, column_row, column_value = split_certificate.by_rows_and_columns(
-        row, place, entry, kept.size, n
+        row, place, entry, wide_rows.size, n
     )
-    w_weight, w_target = np.empty((kept.size, children)), np.empty((kept.size, children))
-    for a in range(kept.size):
+    w_weight, w_target = np.empty((wide_rows.size, children)), np.empty((wide_rows.size, children))
+    for a in range(wide_rows.size):
         for j in range(children):
-            w_weight[a, j], w_target[a, j] = weight[kept[a], j], target[kept[a], j]
+            w_weight[a, j], w_target[a, j] = weight[wide_rows[a], j], target[wide_rows[a], j]
     _, lightest = split_certificate.wide_cells(column_start, column_row, column_value, w_weight)
     if _flat(single, lightest):
         return False, 0, x
@@ -159,7 +160,7 @@ def _split(
         w_weight, w_target, none, none, none, single, base, sums,
         x, free, least * _largest(weight, target, sums), energy * allowed, limits[0], limits[1],
     )  # fmt: skip
-    _scaled(x, sums)
+    _scale_to_sums(x, sums)
     return wrong == 0, steps, x
 
 
@@ -172,9 +173,9 @@ def solve(
     energy: float,
     least: float,
     limits: Ints,
-    found: Floats,
+    tables: Floats,
 ) -> tuple[Flags, int]:
-    """Fill ``found`` with all parents' tables, parent p's from ``places[p]``; return which came to rest, and steps.
+    """Fill ``tables`` with all parents' tables, parent p's from ``places[p]``; return which converged, and the steps.
 
     ``tolerance``, ``energy``, ``least`` and ``limits`` (faces, steps) are those of the method of faces; a parent whose
     cells are not all measured by themselves is left to it.
@@ -185,8 +186,8 @@ def solve(
         rested[p], steps, x = _split(columns, level, p, rows, tolerance, energy, least, limits)
         total += steps
         flat = x.reshape(x.size)
-        for at in range(flat.size):
-            found[places[p] + at] = flat[at]
+        for position in range(flat.size):
+            tables[places[p] + position] = flat[position]
     return rested, total
 
 
@@ -206,7 +207,7 @@ def misfit(columns: Columns, level: Level, p: int, x: Floats) -> tuple[float, Fl
             residual = product[a, j] - target[a, j]
             total += weight[a, j] * residual * residual
             product[a, j] = 2.0 * weight[a, j] * residual
-    # Rows that no kept cell meets are answers of nobody, off by what was answered.
+    # Rows without an occupied cell have the true answer 0: their residual is the noisy answer itself.
     unmet = np.ones(rows, np.bool_)
     for a in met:
         unmet[a] = False
@@ -218,7 +219,7 @@ def misfit(columns: Columns, level: Level, p: int, x: Floats) -> tuple[float, Fl
 
 
 @compiled
-def judge(columns: Columns, level: Level, places: Ints, found: Floats) -> tuple[Floats, Floats, Floats]:
+def judge(columns: Columns, level: Level, places: Ints, tables: Floats) -> tuple[Floats, Floats, Floats]:
     """Return every parent's objective, certified gap and violation: the terms of ``problems.topdown_split``."""
     parents = places.size - 1
     objective, gap, violation = np.empty(parents), np.empty(parents), np.empty(parents)
@@ -226,18 +227,18 @@ def judge(columns: Columns, level: Level, places: Ints, found: Floats) -> tuple[
         begin, end = level[3][p], level[3][p + 1]
         cells, sums = level[1][level[0][p] : level[0][p + 1]], level[2][level[0][p] : level[0][p + 1]]
         n, children = cells.size, end - begin
-        x = found[places[p] : places[p + 1]].copy().reshape((n, children))
+        x = tables[places[p] : places[p + 1]].copy().reshape((n, children))
         total, single, reduced = misfit(columns, level, p, x)
         price = split_certificate.parent_prices(reduced, x, single, sums)
         cap, worst, paid = np.empty((n, children)), 0.0, 0.0
         for c in range(n):
-            held = 0.0
+            cell_sum = 0.0
             for j in range(children):
                 cap[c, j] = sums[c]
                 reduced[c, j] -= price[c]
-                held += x[c, j]
+                cell_sum += x[c, j]
                 worst = max(worst, -x[c, j])
-            off = abs(held - sums[c])
+            off = abs(cell_sum - sums[c])
             worst = max(worst, off)
             paid += abs(price[c]) * max(0.0, off - _ROUNDING * sums[c])
         objective[p], violation[p] = total, worst

@@ -1,4 +1,8 @@
-"""Parts of controlled rounding of several tables: what rows can reach, whether they are nested, largest fractions."""
+"""Parts of controlled rounding of several tables: the reach of rows, whether rows are nested, largest fractions.
+
+Each function is one pass over the cells of all children: O(entries x children), and a sort of the children in every
+cell for the largest fractions. Invariant: cells stay between ``low`` and ``high``.
+"""
 
 from __future__ import annotations
 
@@ -73,8 +77,8 @@ def nest(start: Ints, cell: Ints, value: Floats, room: Ints, binds: Bools) -> tu
 
 
 @compiled
-def largest_fractions(x: Floats, low: Ints, high: Ints, total: Ints, held: Ints, price: Floats) -> int:
-    """Fill ``held`` [children, cells] with the cheapest tables that sum to ``total``, and each cell's marginal price.
+def largest_fractions(x: Floats, low: Ints, high: Ints, total: Ints, table: Ints, price: Floats) -> int:
+    """Fill ``table`` [children, cells] with the cheapest tables that sum to ``total``, and each cell's marginal price.
 
     Ties go to the first child. Return the first cell whose total is out of reach, or -1.
     """
@@ -84,11 +88,11 @@ def largest_fractions(x: Floats, low: Ints, high: Ints, total: Ints, held: Ints,
         need = total[c]
         most = -1.0
         for j in range(children):
-            held[j, c] = min(max(np.int64(np.floor(x[j, c])), low[j, c]), high[j, c])
-            need -= held[j, c]
+            table[j, c] = min(max(np.int64(np.floor(x[j, c])), low[j, c]), high[j, c])
+            need -= table[j, c]
             fraction[j] = 0.0
-            if held[j, c] < high[j, c] and held[j, c] < x[j, c]:
-                fraction[j] = x[j, c] - held[j, c]
+            if table[j, c] < high[j, c] and table[j, c] < x[j, c]:
+                fraction[j] = x[j, c] - table[j, c]
                 most = max(most, fraction[j])
         price[c] = 1.0 if most < 0.0 else 1.0 - 2.0 * most
         if need > 0 and most > 0.0:
@@ -97,17 +101,17 @@ def largest_fractions(x: Floats, low: Ints, high: Ints, total: Ints, held: Ints,
                 j = order[k]
                 if need == 0 or fraction[j] == 0.0:
                     break
-                held[j, c] += 1
+                table[j, c] += 1
                 need -= 1
                 price[c] = 1.0 - 2.0 * fraction[j]
         for j in range(children):
             if need > 0:
-                step = min(need, high[j, c] - held[j, c])
+                step = min(need, high[j, c] - table[j, c])
                 price[c] = 1.0 if step > 0 else price[c]
             else:
-                step = max(need, low[j, c] - held[j, c])
+                step = max(need, low[j, c] - table[j, c])
                 price[c] = -1.0 if step < 0 else price[c]
-            held[j, c] += step
+            table[j, c] += step
             need -= step
         if need != 0:
             return c
@@ -115,8 +119,8 @@ def largest_fractions(x: Floats, low: Ints, high: Ints, total: Ints, held: Ints,
 
 
 @compiled
-def nearest(x: Floats, low: Ints, high: Ints, held: Ints) -> None:
-    """Fill ``held`` [children, cells] with the nearest whole tables, halves down."""
+def nearest(x: Floats, low: Ints, high: Ints, table: Ints) -> None:
+    """Fill ``table`` [children, cells] with the nearest integer tables, halves down."""
     for j in range(x.shape[0]):
         for c in range(x.shape[1]):
-            held[j, c] = min(max(np.int64(np.ceil(x[j, c] - 0.5)), low[j, c]), high[j, c])
+            table[j, c] = min(max(np.int64(np.ceil(x[j, c] - 0.5)), low[j, c]), high[j, c])

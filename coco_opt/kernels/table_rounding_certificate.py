@@ -1,4 +1,8 @@
-"""The certified gap of controlled rounding of several tables, term by term."""
+"""The certified gap of controlled rounding of several tables, term by term.
+
+At the prices of sums and rows every cell is compared with the best integer it could have; each term is nonnegative, so
+nothing cancels. O(entries x children).
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,7 @@ Ints = NDArray[np.int64]
 
 @compiled
 def slopes(start: Ints, cell: Ints, value: Floats, rows: Floats, parent: Floats) -> Floats:
-    """Return ``parent + C' rows`` [children, cells]: what one person in a cell is worth at these prices."""
+    """Return ``parent + C' rows`` [children, cells]: the value of one person in a cell at these prices."""
     children = rows.shape[0]
     out = np.empty((children, parent.size))
     for j in range(children):
@@ -27,26 +31,26 @@ def slopes(start: Ints, cell: Ints, value: Floats, rows: Floats, parent: Floats)
 
 
 @compiled
-def _excess(x: float, held: int, other: int, slope: float) -> float:
-    """Return by how much ``|held - x| - slope held`` exceeds the same of ``other``."""
+def _excess(x: float, value: int, alternative: int, slope: float) -> float:
+    """Return by how much ``|value - x| - slope value`` exceeds the same of ``alternative``."""
     # Added up from the part between them and its ends: distances of large numbers have no digits to spare.
-    moved = float(other - held)
-    if (held >= x) != (other >= x):
-        return slope * moved - (abs(other - x) - abs(held - x))
-    return slope * moved - (moved if held >= x else -moved)
+    moved = float(alternative - value)
+    if (value >= x) != (alternative >= x):
+        return slope * moved - (abs(alternative - x) - abs(value - x))
+    return slope * moved - (moved if value >= x else -moved)
 
 
 @compiled
-def cells(held: Ints, low: Ints, high: Ints, x: Floats, slope: Floats) -> float:
-    """Return ``sum max_Y (|X - x| - s X) - (|Y - x| - s Y)`` over whole Y from ``low`` to ``high``; every term >= 0."""
+def cells(table: Ints, low: Ints, high: Ints, x: Floats, slope: Floats) -> float:
+    """Return ``sum max_Y (|X - x| - s X) - (|Y - x| - s Y)`` over integers Y in low..high; every term >= 0."""
     total = 0.0
     for j in range(x.shape[0]):
         for c in range(x.shape[1]):
             worst = 0.0
             down = np.int64(np.floor(x[j, c]))
-            for other in (low[j, c], high[j, c], down, down + 1):
-                other = min(max(other, low[j, c]), high[j, c])
-                if other != held[j, c]:
-                    worst = max(worst, _excess(x[j, c], held[j, c], other, slope[j, c]))
+            for alternative in (low[j, c], high[j, c], down, down + 1):
+                alternative = min(max(alternative, low[j, c]), high[j, c])
+                if alternative != table[j, c]:
+                    worst = max(worst, _excess(x[j, c], table[j, c], alternative, slope[j, c]))
             total += worst
     return total

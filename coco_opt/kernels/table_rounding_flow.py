@@ -1,14 +1,16 @@
 """Controlled rounding of several tables as a minimum-cost flow: largest fractions repaired along shortest paths.
 
-A unit of flow is a person of some cell c given to some child j: from cell c to the smallest row of the child's nested
-rows that counts c, from there row by row outwards, and to the sink. What a cell of a child holds costs its distance
-from a fractional number, convex; rows carry between their lower and upper sides for nothing. Where the distance is that
-of answers, cells cost nothing and the rows that are answers their distance from a fractional aim. Without a parent's
-table the people come from the sink itself. Nodes: cells, then rows (child by child), then the sink.
+A unit of flow is a person of some cell c assigned to some child j: from cell c to the smallest row of the child's
+nested rows that counts c, from there row by row outwards, and to the sink. The count in a cell of a child costs its
+distance from a fractional number, which is convex; rows carry between their lower and upper sides for nothing. Where
+the distance is that of answers, cells cost nothing, and the rows that are answers cost their distance from a fractional
+aim. Without a parent's table the people come from the sink itself. Nodes: cells, then rows (child by child), then the
+sink.
 
-Largest fractions meet the cells' sums at least cost; what rows then have too much is sent along shortest paths to where
-they have too little (successive shortest paths with potentials; Ahuja, Magnanti and Orlin 1993, section 9.7), so flow
-and potentials stay optimal for the rows met so far. Every search stops at the first row that lacks people.
+Largest fractions meet the cells' sums at least cost; the excess of rows is then sent along shortest paths to rows that
+have too little (successive shortest paths with potentials; Ahuja, Magnanti and Orlin 1993, section 9.7). Invariant:
+flow and potentials stay optimal for the rows met so far. Every search stops at the first row that lacks people. Cost:
+O(unmet people x arcs x log nodes) at worst.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Graph = tuple[Floats, Ints, Ints, Ints, Ints, Floats, Floats, Ints, Ints, bool, Floats, float]
 """x, low, high [children, cells]; leaf, up; lower, upper [children, rows]; members' bounds, members; any parent; the
-rows' aims, negative where carrying costs nothing; 1 or 0, what a person's distance costs in a cell."""
+rows' aims, negative where carrying costs nothing; 1 or 0, the cost of a person's distance in a cell."""
 Search = tuple[Floats, Ints, Ints, Ints, Ints]
 """Distances; each node's predecessor, arc and kind of arc [nodes, 3]; heap, places in it; nodes seen."""
 
@@ -34,19 +36,19 @@ _PLENTY = 2**61
 
 
 @compiled_in_place
-def _dearer(x: float, held: int) -> float:
-    """Return what one person more costs in a cell that holds ``held``."""
-    if held + 1 <= x:
+def _next_cost(x: float, people: int) -> float:
+    """Return the cost of one person more in a cell that holds ``people``."""
+    if people + 1 <= x:
         return -1.0
-    if held >= x:
+    if people >= x:
         return 1.0
-    return 1.0 - 2.0 * (x - held)
+    return 1.0 - 2.0 * (x - people)
 
 
 @compiled_in_place
-def _row_dearer(aim: float, carries: int) -> float:
-    """Return what one person more costs in a row that carries ``carries``."""
-    return 0.0 if aim < 0.0 else _dearer(aim, carries)
+def _next_row_cost(aim: float, carries: int) -> float:
+    """Return the cost of one person more in a row that carries ``carries``."""
+    return 0.0 if aim < 0.0 else _next_cost(aim, carries)
 
 
 @compiled
@@ -54,36 +56,36 @@ def _members(leaf: Ints, rows: int) -> tuple[Ints, Ints]:
     """Return the cells of each row of each child, those in no row last: bounds [children, rows + 2], cells."""
     children, cells = leaf.shape
     bound, member = np.zeros((children, rows + 2), np.int64), np.empty((children, cells), np.int64)
-    at = np.empty(rows + 1, np.int64)
+    position = np.empty(rows + 1, np.int64)
     for j in range(children):
         for c in range(cells):
             bound[j, (leaf[j, c] if leaf[j, c] >= 0 else rows) + 1] += 1
         for r in range(rows + 1):
-            at[r] = bound[j, r]
+            position[r] = bound[j, r]
             bound[j, r + 1] += bound[j, r]
         for c in range(cells):
             r = leaf[j, c] if leaf[j, c] >= 0 else rows
-            member[j, at[r]] = c
-            at[r] += 1
+            member[j, position[r]] = c
+            position[r] += 1
     return bound, member
 
 
 @compiled
 def _load(
-    held: Ints, low: Ints, leaf: Ints, up: Ints, lower: Floats, upper: Floats, price: Floats, aim: Floats
+    table: Ints, low: Ints, leaf: Ints, up: Ints, lower: Floats, upper: Floats, price: Floats, aim: Floats
 ) -> tuple[Ints, Ints]:
-    """Return what every row carries, at the side that its price asks for or between, and each node's excess.
+    """Return what every row carries, at the side that its price demands or in between, and each node's excess.
 
-    Rows with aims are at price 0 and carry the nearest whole number.
+    Rows with aims are at price 0 and carry the nearest integer.
     """
-    children, cells = held.shape
+    children, cells = table.shape
     rows = up.shape[1]
     sink = cells + children * rows
     carries, excess = np.zeros((children, rows), np.int64), np.zeros(sink + 1, np.int64)
     depth, order = np.empty(rows, np.int64), np.empty(rows, np.int64)
     for j in range(children):
         for c in range(cells):
-            people = held[j, c] - low[j, c]
+            people = table[j, c] - low[j, c]
             excess[sink if leaf[j, c] < 0 else cells + j * rows + leaf[j, c]] += people
             excess[sink] -= people
         for r in range(rows):
@@ -113,7 +115,7 @@ def _load(
 
 @compiled_in_place
 def _even(excess: Ints) -> bool:
-    """Tell whether no node has too much or too little."""
+    """Return whether no node has too much or too little."""
     for node in range(excess.size):
         if excess[node] != 0:
             return False
@@ -121,29 +123,29 @@ def _even(excess: Ints) -> bool:
 
 
 @compiled_in_place
-def _sift(heap: Ints, place: Ints, distance: Floats, at: int, size: int) -> None:
+def _sift(heap: Ints, place: Ints, distance: Floats, position: int, size: int) -> None:
     """Restore the heap order around one entry."""
-    node = heap[at]
-    while at > 0 and distance[heap[(at - 1) // 2]] > distance[node]:
-        heap[at] = heap[(at - 1) // 2]
-        place[heap[at]] = at
-        at = (at - 1) // 2
-    while 2 * at + 1 < size:
-        below = 2 * at + 1
+    node = heap[position]
+    while position > 0 and distance[heap[(position - 1) // 2]] > distance[node]:
+        heap[position] = heap[(position - 1) // 2]
+        place[heap[position]] = position
+        position = (position - 1) // 2
+    while 2 * position + 1 < size:
+        below = 2 * position + 1
         if below + 1 < size and distance[heap[below + 1]] < distance[heap[below]]:
             below += 1
         if distance[heap[below]] >= distance[node]:
             break
-        heap[at] = heap[below]
-        place[heap[at]] = at
-        at = below
-    heap[at] = node
-    place[node] = at
+        heap[position] = heap[below]
+        place[heap[position]] = position
+        position = below
+    heap[position] = node
+    place[node] = position
 
 
 @compiled_in_place
 def _relax(node: int, length: float, origin: int, arc: int, kind: int, search: Search, size: int) -> int:
-    """Note a shorter way to a node; return the heap's new size."""
+    """Record a shorter way to a node; return the heap's new size."""
     distance, before, heap, place, seen = search
     if length < distance[node]:
         if distance[node] == np.inf:
@@ -159,16 +161,16 @@ def _relax(node: int, length: float, origin: int, arc: int, kind: int, search: S
 
 
 @compiled_in_place
-def _from_cell(c: int, graph: Graph, held: Ints, potential: Floats, search: Search, size: int, most: float) -> int:
+def _from_cell(c: int, graph: Graph, table: Ints, potential: Floats, search: Search, size: int, most: float) -> int:
     """Go from a cell to every child whose table has room there."""
     x, _, high, leaf, up, _, _, _, _, _, _, unit = graph
     children, cells = x.shape
     rows, sink = up.shape[1], potential.size - 1
     so_far = search[0][c]
     for j in range(children):
-        if held[j, c] < high[j, c]:
+        if table[j, c] < high[j, c]:
             node = sink if leaf[j, c] < 0 else cells + j * rows + leaf[j, c]
-            length = so_far + max(0.0, unit * _dearer(x[j, c], held[j, c]) + potential[c] - potential[node])
+            length = so_far + max(0.0, unit * _next_cost(x[j, c], table[j, c]) + potential[c] - potential[node])
             if length < most:
                 size = _relax(node, length, c, j * cells + c, _MORE, search, size)
     return size
@@ -176,7 +178,7 @@ def _from_cell(c: int, graph: Graph, held: Ints, potential: Floats, search: Sear
 
 @compiled_in_place
 def _from_members(
-    u: int, j: int, r: int, graph: Graph, held: Ints, potential: Floats, search: Search, size: int, most: float
+    u: int, j: int, r: int, graph: Graph, table: Ints, potential: Floats, search: Search, size: int, most: float
 ) -> int:
     """Go from a row (or the sink) back to the cells that give child j people there."""
     x, low, _, _, _, _, _, bound, member, parent, _, unit = graph
@@ -184,9 +186,9 @@ def _from_members(
     so_far = search[0][u]
     for a in range(bound[j, r], bound[j, r + 1]):
         c = member[j, a]
-        if held[j, c] > low[j, c]:
+        if table[j, c] > low[j, c]:
             node = c if parent else sink
-            length = so_far + max(0.0, potential[u] - potential[node] - unit * _dearer(x[j, c], held[j, c] - 1))
+            length = so_far + max(0.0, potential[u] - potential[node] - unit * _next_cost(x[j, c], table[j, c] - 1))
             if length < most:
                 size = _relax(node, length, u, j * cells + c, _LESS, search, size)
     return size
@@ -203,7 +205,7 @@ def _from_around(
     for inner in range(rows):
         if up[j, inner] == r and carries[j, inner] > lower[j, inner]:
             node = cells + j * rows + inner
-            saved = _row_dearer(aim[j, inner], carries[j, inner] - 1)
+            saved = _next_row_cost(aim[j, inner], carries[j, inner] - 1)
             length = so_far + max(0.0, potential[u] - potential[node] - saved)
             if length < most:
                 size = _relax(node, length, u, j * rows + inner, _BACK, search, size)
@@ -212,7 +214,7 @@ def _from_around(
 
 @compiled_in_place
 def _from_row(
-    u: int, graph: Graph, held: Ints, carries: Ints, potential: Floats, search: Search, size: int, most: float
+    u: int, graph: Graph, table: Ints, carries: Ints, potential: Floats, search: Search, size: int, most: float
 ) -> int:
     """Go from a row outwards, to the rows inside it and to its own cells."""
     cells, up, upper, aim = graph[0].shape[1], graph[4], graph[6], graph[10]
@@ -220,16 +222,16 @@ def _from_row(
     j, r = (u - cells) // rows, (u - cells) % rows
     if carries[j, r] < upper[j, r]:
         node = sink if up[j, r] < 0 else cells + j * rows + up[j, r]
-        length = search[0][u] + max(0.0, _row_dearer(aim[j, r], carries[j, r]) + potential[u] - potential[node])
+        length = search[0][u] + max(0.0, _next_row_cost(aim[j, r], carries[j, r]) + potential[u] - potential[node])
         if length < most:
             size = _relax(node, length, u, j * rows + r, _OUT, search, size)
     size = _from_around(u, j, r, graph, carries, potential, search, size, most)
-    return _from_members(u, j, r, graph, held, potential, search, size, most)
+    return _from_members(u, j, r, graph, table, potential, search, size, most)
 
 
 @compiled_in_place
 def _from_sink(
-    graph: Graph, held: Ints, carries: Ints, potential: Floats, search: Search, size: int, most: float
+    graph: Graph, table: Ints, carries: Ints, potential: Floats, search: Search, size: int, most: float
 ) -> int:
     """Go from the sink back to outermost rows and to cells in no row; without a parent, also to every row with room."""
     x, _, high, leaf, up, _, _, _, _, parent, _, unit = graph
@@ -239,12 +241,12 @@ def _from_sink(
     for j in range(children):
         size = _from_around(sink, j, _NO_ROW, graph, carries, potential, search, size, most)
         if parent:
-            size = _from_members(sink, j, rows, graph, held, potential, search, size, most)
+            size = _from_members(sink, j, rows, graph, table, potential, search, size, most)
             continue
         for c in range(cells):
-            if leaf[j, c] >= 0 and held[j, c] < high[j, c]:
+            if leaf[j, c] >= 0 and table[j, c] < high[j, c]:
                 node = cells + j * rows + leaf[j, c]
-                length = so_far + max(0.0, unit * _dearer(x[j, c], held[j, c]) + potential[sink] - potential[node])
+                length = so_far + max(0.0, unit * _next_cost(x[j, c], table[j, c]) + potential[sink] - potential[node])
                 if length < most:
                     size = _relax(node, length, sink, j * cells + c, _MORE, search, size)
     return size
@@ -252,7 +254,7 @@ def _from_sink(
 
 @compiled_in_place
 def _nearest_lack(
-    source: int, graph: Graph, held: Ints, carries: Ints, excess: Ints, potential: Floats, search: Search
+    source: int, graph: Graph, table: Ints, carries: Ints, excess: Ints, potential: Floats, search: Search
 ) -> int:
     """Return the nearest node that lacks people, -1 for none, and leave the way there in ``search``."""
     distance, _, heap, place, seen = search
@@ -272,11 +274,11 @@ def _nearest_lack(
             place[heap[0]] = 0
             _sift(heap, place, distance, ZERO, size)
         if u < cells:
-            size = _from_cell(u, graph, held, potential, search, size, most)
+            size = _from_cell(u, graph, table, potential, search, size, most)
         elif u < sink:
-            size = _from_row(u, graph, held, carries, potential, search, size, most)
+            size = _from_row(u, graph, table, carries, potential, search, size, most)
         else:
-            size = _from_sink(graph, held, carries, potential, search, size, most)
+            size = _from_sink(graph, table, carries, potential, search, size, most)
         for a in range(counted + 1, seen[0] + 1):
             if excess[seen[a]] < 0:
                 most = min(most, distance[seen[a]])
@@ -284,15 +286,15 @@ def _nearest_lack(
 
 
 @compiled_in_place
-def _before_kink(now: int, here: float, more: bool, room: int) -> int:
-    """Return how many of ``room`` people can come (or go) at the price of the first, around a number ``here``."""
-    to_kink = np.int64(np.floor(here)) - now if more else now - np.int64(np.ceil(here))
-    beyond = now >= here if more else now <= here
+def _before_kink(now: int, kink: float, more: bool, room: int) -> int:
+    """Return how many of ``room`` people can come (or go) at the price of the first, around a number ``kink``."""
+    to_kink = np.int64(np.floor(kink)) - now if more else now - np.int64(np.ceil(kink))
+    beyond = now >= kink if more else now <= kink
     return int(room if beyond else min(float(room), max(1.0, float(to_kink))))
 
 
 @compiled_in_place
-def _same_price(kind: int, arc: int, graph: Graph, held: Ints, carries: Ints) -> int:
+def _same_price(kind: int, arc: int, graph: Graph, table: Ints, carries: Ints) -> int:
     """Return how many people can go along an arc at its present price."""
     x, low, high, _, up, lower, upper, _, _, _, aim, _ = graph
     if kind >= _OUT:
@@ -302,17 +304,17 @@ def _same_price(kind: int, arc: int, graph: Graph, held: Ints, carries: Ints) ->
         return people if aim[j, r] < 0.0 else _before_kink(carries[j, r], aim[j, r], kind == _OUT, people)
     j, c = arc // x.shape[1], arc % x.shape[1]
     more = kind == _MORE
-    return _before_kink(held[j, c], x[j, c], more, high[j, c] - held[j, c] if more else held[j, c] - low[j, c])
+    return _before_kink(table[j, c], x[j, c], more, high[j, c] - table[j, c] if more else table[j, c] - low[j, c])
 
 
 @compiled_in_place
-def _send(source: int, target: int, graph: Graph, held: Ints, carries: Ints, excess: Ints, search: Search) -> None:
-    """Send along the way found what its ends and its arcs allow at one price."""
+def _send(source: int, target: int, graph: Graph, table: Ints, carries: Ints, excess: Ints, search: Search) -> None:
+    """Send along the path in ``search`` as many people as its ends and its arcs allow at one price."""
     before = search[1]
     cells, rows = graph[0].shape[1], graph[4].shape[1]
     people, node = min(excess[source], -excess[target]), target
     while node != source:
-        people = min(people, _same_price(before[node, 2], before[node, 1], graph, held, carries))
+        people = min(people, _same_price(before[node, 2], before[node, 1], graph, table, carries))
         node = before[node, 0]
     node = target
     while node != source:
@@ -320,15 +322,15 @@ def _send(source: int, target: int, graph: Graph, held: Ints, carries: Ints, exc
         if kind >= _OUT:
             carries[arc // rows, arc % rows] += people if kind == _OUT else -people
         else:
-            held[arc // cells, arc % cells] += people if kind == _MORE else -people
+            table[arc // cells, arc % cells] += people if kind == _MORE else -people
         node = before[node, 0]
     excess[source] -= people
     excess[target] += people
 
 
 @compiled
-def _settle(graph: Graph, held: Ints, carries: Ints, excess: Ints, potential: Floats) -> int:
-    """Send all that is too much to where it lacks; return -1, or a node that stays unsettled because nothing can."""
+def _settle(graph: Graph, table: Ints, carries: Ints, excess: Ints, potential: Floats) -> int:
+    """Send every excess to nodes that lack people; return -1, or a node whose excess cannot be sent."""
     nodes = potential.size
     search = (
         np.empty(nodes),
@@ -342,18 +344,18 @@ def _settle(graph: Graph, held: Ints, carries: Ints, excess: Ints, potential: Fl
         distance[node] = np.inf
     for source in range(nodes):
         while excess[source] > 0:
-            target = _nearest_lack(source, graph, held, carries, excess, potential, search)
+            target = _nearest_lack(source, graph, table, carries, excess, potential, search)
             if target < 0:
                 return source
             for a in range(1, seen[0] + 1):
                 potential[seen[a]] += min(0.0, distance[seen[a]] - distance[target])
-            _send(source, target, graph, held, carries, excess, search)
+            _send(source, target, graph, table, carries, excess, search)
     return -1
 
 
 @compiled_in_place
 def _culprit(stuck: int, excess: Ints, cells: int) -> int:
-    """Return the row, counted over all children, that a failed search accuses: where people are stuck, or lacking."""
+    """Return the row, counted over all children, that made a search fail: people are stuck there or lacking."""
     if stuck < excess.size - 1:
         return stuck - cells
     for node in range(cells, excess.size - 1):
@@ -401,16 +403,16 @@ def solve(
     up: Ints,
     lower: Floats,
     upper: Floats,
-    held: Ints,
+    tables: Ints,
     cell_price: Floats,
     row_price: Floats,
     aim: Floats,
     unit: float,
 ) -> int:
-    """Turn tables ``held`` [children, cells], nearest at given prices, into those that meet all rows; return -1.
+    """Turn ``tables`` [children, cells], nearest at the present prices, into those that meet all rows; return -1.
 
     Prices of cells and of rows [children, rows] are updated too; without a parent's sums ``cell_price`` is empty and
-    the children are independent. Rows bound what lies above ``low``, in between ``lower`` and ``upper`` (whole or
+    the children are independent. Rows bound what lies above ``low``, in between ``lower`` and ``upper`` (integer or
     infinite); where carrying costs, ``aim`` [children, rows] is not negative, ``unit`` 0 and all prices are 0. Where
     nothing meets the rows, return child x rows + row of one of those that contradict each other.
     O(unmet people x arcs x log nodes) at worst.
@@ -420,7 +422,7 @@ def solve(
     step = children if parent else 1
     for j in range(0, children, step):
         part = slice(j, j + step)
-        table, price = held[part], row_price[part]
+        table, price = tables[part], row_price[part]
         carries, excess = _load(table, low[part], leaf[part], up[part], lower[part], upper[part], price, aim[part])
         if _even(excess):
             continue

@@ -1,8 +1,9 @@
 """Prices of rows by coordinate ascent: one row after the other gets its people from the other children, cell by cell.
 
 Every cell gives its people to the children with the least ``v = marginal cost - price``. Raising the price of a child's
-row by the n-th smallest gap to another child that now has someone there moves n people in. All cells stay optimal at
-the prices so far, which makes few people unmet in a few rounds; shortest paths do the rest.
+row by the n-th smallest gap to another child that now has someone there moves n people in. Invariant: all cells stay
+optimal at the present prices. A few rounds leave few rows unmet; shortest paths do the rest. O(entries x children) a
+round at worst.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ _PROGRESS = 0.7  # what a round must leave of the unmet people at most to be wor
 
 
 @compiled_in_place
-def _wanted(has: int, price: float, lower: float, upper: float) -> float:
-    """Return how many people more a row should have at its price."""
+def _shortage(has: int, price: float, lower: float, upper: float) -> float:
+    """Return how many more people a row should have at its price."""
     if price > 0.0 or (price == 0.0 and has < lower):
         return lower - has
     if price < 0.0 or has > upper:
@@ -33,13 +34,13 @@ def _wanted(has: int, price: float, lower: float, upper: float) -> float:
 
 
 @compiled_in_place
-def _best(value: Floats, mark: Marks, wanted: int, without: int) -> int:
+def _best(value: Floats, mark: Marks, state: int, without: int) -> int:
     """Return the child of a cell that gives a person (mark 1) at least loss or takes one (0) at least cost, or -1."""
     best = -1
     for i in range(value.size):
-        if mark[i] != wanted or i == without:
+        if mark[i] != state or i == without:
             continue
-        if best < 0 or (value[i] > value[best] if wanted == 1 else value[i] < value[best]):
+        if best < 0 or (value[i] > value[best] if state == 1 else value[i] < value[best]):
             best = i
     return best
 
@@ -48,15 +49,15 @@ def _best(value: Floats, mark: Marks, wanted: int, without: int) -> int:
 def _gaps(j: int, cells: Ints, more: bool, value: Floats, mark: Marks, best: Ints) -> tuple[Floats, Ints, Ints]:
     """Return the change of price at which each cell moves a person in (or out), the other child, and the cell."""
     gap, rival, place = np.empty(cells.size), np.empty(cells.size, np.int64), np.empty(cells.size, np.int64)
-    found, wanted = 0, 1 if more else 0
+    count, state = 0, 1 if more else 0
     for c in cells:
-        if mark[c, j] == 1 - wanted:
-            other = best[c, wanted] if best[c, wanted] != j else _best(value[c], mark[c], wanted, j)
-            if other >= 0:
-                apart = value[c, j] - value[c, other]
-                gap[found], rival[found], place[found] = max(0.0, apart if more else -apart), other, c
-                found += 1
-    return gap[:found], rival[:found], place[:found]
+        if mark[c, j] == 1 - state:
+            partner = best[c, state] if best[c, state] != j else _best(value[c], mark[c], state, j)
+            if partner >= 0:
+                apart = value[c, j] - value[c, partner]
+                gap[count], rival[count], place[count] = max(0.0, apart if more else -apart), partner, c
+                count += 1
+    return gap[:count], rival[:count], place[:count]
 
 
 @compiled
@@ -78,24 +79,24 @@ def _reprice(j: int, cells: Ints, change: float, value: Floats, mark: Marks, bes
     """Lower the values of a child's cells, and see who is now best in them."""
     for c in cells:
         value[c, j] -= change
-        for wanted in range(2):
-            now = best[c, wanted]
-            if now == j or (now >= 0 and mark[c, now] != wanted):
-                best[c, wanted] = _best(value[c], mark[c], wanted, _NOBODY)
-            elif mark[c, j] != wanted:
+        for state in range(2):
+            now = best[c, state]
+            if now == j or (now >= 0 and mark[c, now] != state):
+                best[c, state] = _best(value[c], mark[c], state, _NOBODY)
+            elif mark[c, j] != state:
                 continue
-            elif now < 0 or (value[c, j] > value[c, now] if wanted == 1 else value[c, j] < value[c, now]):
-                best[c, wanted] = j
+            elif now < 0 or (value[c, j] > value[c, now] if state == 1 else value[c, j] < value[c, now]):
+                best[c, state] = j
 
 
 @compiled
-def _move(j: int, cells: Ints, wanted: float, price: float, value: Floats, mark: Marks, best: Ints) -> float:
+def _move(j: int, cells: Ints, lacking: float, price: float, value: Floats, mark: Marks, best: Ints) -> float:
     """Move people into (or out of) one row of child j; return the change of its price."""
-    more = wanted > 0.0
+    more = lacking > 0.0
     gap, rival, place = _gaps(j, cells, more, value, mark, best)
     if gap.size == 0:
         return 0.0
-    moved = min(gap.size, int(abs(wanted)))
+    moved = min(gap.size, int(abs(lacking)))
     last, step = _step(gap, moved)
     if (price < 0.0) == more and price != 0.0:  # a price may reach zero but not cross it
         step = min(step, abs(price))
@@ -125,12 +126,12 @@ def ascend(
     up: Ints,
     lower: Floats,
     upper: Floats,
-    held: Ints,
+    table: Ints,
     cell_price: Floats,
     row_price: Floats,
     rounds: int,
 ) -> None:
-    """Improve the prices of rows [children, rows], and tables ``held`` and cells' prices with them.
+    """Improve the prices of rows [children, rows], and ``table`` and the cells' prices with them.
 
     Every cell may hold ``low`` or at most one person more. Rows are ``cell[start[r]:start[r + 1]]`` where ``up`` is not
     -2. O(entries x children) a round at worst, about O(entries) as a rule.
@@ -140,11 +141,11 @@ def ascend(
     for j in range(children):
         for c in range(cells):
             value[c, j] = 1.0 - 2.0 * (x[j, c] - low[j, c])
-            mark[c, j] = _CLOSED if high[j, c] == low[j, c] else held[j, c] - low[j, c]
+            mark[c, j] = _CLOSED if high[j, c] == low[j, c] else table[j, c] - low[j, c]
     best = np.empty((cells, 2), np.int64)
     for c in range(cells):
-        for wanted in range(2):
-            best[c, wanted] = _best(value[c], mark[c], wanted, _NOBODY)
+        for state in range(2):
+            best[c, state] = _best(value[c], mark[c], state, _NOBODY)
     before = np.inf
     for _ in range(rounds):
         unmet = 0.0
@@ -155,7 +156,7 @@ def ascend(
                 members, has = cell[start[r] : start[r + 1]], ZERO
                 for c in members:
                     has += mark[c, j] == 1
-                lacking = _wanted(has, row_price[j, r], lower[j, r], upper[j, r])
+                lacking = _shortage(has, row_price[j, r], lower[j, r], upper[j, r])
                 if lacking != 0.0:
                     unmet += abs(lacking)
                     row_price[j, r] += _move(j, members, lacking, row_price[j, r], value, mark, best)
@@ -166,7 +167,7 @@ def ascend(
         dearest, cheapest = -np.inf, np.inf
         for j in range(children):
             if mark[c, j] != _CLOSED:
-                held[j, c] = low[j, c] + mark[c, j]
+                table[j, c] = low[j, c] + mark[c, j]
                 if mark[c, j] == 1:
                     dearest = max(dearest, value[c, j])
                 else:

@@ -1,16 +1,19 @@
 """Weighted least absolute deviations on a tree in integers, by merging slopes from the leaves to the root.
 
-Let F_v(x) be the least cost of the subtree of v given x_v = x: convex, piecewise linear, with whole breakpoints. The
-curve of v is its list of pieces in order of slope, each with a whole length, and an anchor: the value of x between the
-last piece of slope <= 0 and the first of slope >= 0.
+Let F_v(x) be the least cost of the subtree of v for x_v = x: convex, piecewise linear, with integer breakpoints. The
+curve of v is its list of pieces in order of slope, each with an integer length, and an anchor: the value of x between
+the last piece of slope <= 0 and the first of slope >= 0.
 
 * Siblings are joined by merging their pieces by slope and adding their anchors (the infimal convolution).
 * The own cost w |x - y| lowers the slopes left of y by w and raises those right of it; a piece across y is cut.
 * Bounds cut pieces off.
 
 Every piece stems from one leaf, whose value rises through it exactly where the root's optimum lies beyond it. So no
-curve is kept: what becomes of a piece is booked on its leaf when it is cut off or when the root is reached, and the
-inner values are sums. Among pieces of equal slope the first sibling's come first.
+curve is stored for later: the fate of a piece is booked on its leaf when it is cut off or when the root is reached, and
+the inner values are sums. Among pieces of equal slope the first sibling's come first.
+
+Invariant: the pieces of every curve on the stack are sorted by slope. Cost: O(n + total number of pieces over all
+nodes), at most O(n x height).
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ from coco_opt.kernels.tree_bounded_l2 import binding
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-Pieces = tuple[Floats, Ints, Ints]  # slope, length, 2 x leaf + (1 where the piece lies right of the leaf's own answer)
+Pieces = tuple[Floats, Ints, Ints]  # slope, length, 2 x leaf + (1 where it lies right of the leaf's measurement)
 
 _ENDLESS = 2**62  # the length of a piece without end
 _NONE = 2**63 - 1  # no bound above; its negative is none below
@@ -41,19 +44,19 @@ def fit(
     *,
     upper_fit: bool = False,
 ) -> Ints:
-    """Return optimal whole values (n,): of all optima one with the smallest (or largest) root.
+    """Return optimal integer values (n,): of all optima one with the smallest (or largest) root.
 
-    y (n,) whole, weights (n,) finite and >= 0, bounds whole or infinite and such that a solution exists. O(n + total
-    number of pieces over all nodes): at most O(n x height), O(n log n) in balanced trees.
+    y (n,) integer, weights (n,) finite and >= 0, bounds integer or infinite and such that a solution exists. O(n +
+    total number of pieces over all nodes): at most O(n x height), O(n log n) in balanced trees.
     """
-    lo, hi = (_whole(bound) for bound in binding(first_child, lower, upper))
+    lo, hi = (_as_integers(bound) for bound in binding(first_child, lower, upper))
     order = tree_passes.postorder(parent, first_child)
     x = _sweep(order, parent, first_child, read_only(y), read_only(weights), lo, hi, upper_fit)
     tree_passes.sums(first_child, x)
     return x
 
 
-def _whole(bound: Floats) -> Ints:
+def _as_integers(bound: Floats) -> Ints:
     finite = np.isfinite(bound)
     return np.where(finite, np.where(finite, bound, 0.0).astype(np.int64), np.where(bound > 0, _NONE, -_NONE))
 
@@ -77,7 +80,7 @@ def _leaf(y: int, w: float, lo: int, hi: int, v: int, pieces: Pieces, k: int) ->
 
 @compiled
 def _pass(begin: int, end: int, pieces: Pieces, x: Ints) -> None:
-    """Book pieces that the optimum lies beyond: a leaf rises through those right of its answer."""
+    """Book pieces that the optimum lies beyond: a leaf rises through those right of its measurement."""
     for m in range(begin, end):
         if pieces[2][m] % 2 == 1:
             x[pieces[2][m] // 2] += pieces[1][m]
@@ -85,7 +88,7 @@ def _pass(begin: int, end: int, pieces: Pieces, x: Ints) -> None:
 
 @compiled
 def _miss(begin: int, end: int, pieces: Pieces, x: Ints) -> None:
-    """Book pieces that the optimum does not reach: a leaf lacks those left of its answer."""
+    """Book pieces that the optimum does not reach: a leaf lacks those left of its measurement."""
     for m in range(begin, end):
         if pieces[2][m] % 2 == 0:
             x[pieces[2][m] // 2] -= pieces[1][m]
@@ -134,7 +137,7 @@ def _join(base: int, depth: int, stack: Ints, pieces: Pieces, spare: Pieces, x: 
     source, target = pieces, spare
     rounds = 0
     while depth - base > 1:
-        kept = base
+        joined = base
         for c in range(base, depth, 2):
             a, b = stack[c], stack[c + 1 if c + 1 < depth else c]
             begin, anchor = a[0], a[3]
@@ -144,10 +147,10 @@ def _join(base: int, depth: int, stack: Ints, pieces: Pieces, spare: Pieces, x: 
                 anchor += b[3]
             else:
                 middle, end = a[1], _move(a[0], a[2], source, target, begin)
-            row = stack[kept]
+            row = stack[joined]
             row[0], row[1], row[2], row[3] = begin, middle, end, anchor
-            kept += 1
-        depth = kept
+            joined += 1
+        depth = joined
         source, target = target, source
         rounds += 1
     if rounds % 2 == 0:
@@ -205,7 +208,7 @@ def _sweep(
 ) -> Ints:
     """Return the optimal values at the leaves (n,), 0 elsewhere.
 
-    Finished curves lie on a stack; a node without answer and bounds leaves its children's curves to its parent.
+    Finished curves lie on a stack; a node without measurement and bounds leaves its children's curves to its parent.
     """
     n, size = y.size, _capacity(first_child, weights)
     pieces = (np.empty(size), np.empty(size, np.int64), np.empty(size, np.int64))
@@ -228,7 +231,7 @@ def _sweep(
             depth = base
         top = stack[depth, 2]
         depth += 1
-        waiting[parent[v]] += 1  # parent[0] = -1 counts for nobody who is still to come
+        waiting[parent[v]] += 1  # parent[0] = -1 belongs to no node that is still to come
     begin, middle, end = stack[0, 0], stack[0, 1], stack[0, 2]
     slope, length, _ = pieces
     while not upper_fit and middle > begin and slope[middle - 1] == 0.0 and length[middle - 1] < _ENDLESS:

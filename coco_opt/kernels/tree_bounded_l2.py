@@ -1,6 +1,6 @@
 """Tree least squares with bounds, exactly, by merging piecewise-linear derivatives from the leaves to the root.
 
-Let F_v(x) be the least cost of the subtree of v given x_v = x. It is convex and piecewise quadratic. The curve of v is
+Let F_v(x) be the least cost of the subtree of v for x_v = x. It is convex and piecewise quadratic. The curve of v is
 the graph {(t, x): t is a derivative of F_v at x}, a rising polyline: points (t, x) in order, a slope dx/dt between
 neighbours and beyond both ends, infinite on a jump of x and 0 on a jump of t.
 
@@ -10,10 +10,11 @@ neighbours and beyond both ends, infinite on a jump of x and 0 on a jump of t.
 
 Every point is the place where one bound of one node starts or stops to bind. As all values below a node rise with its
 own, a bound binds in the optimum exactly if the root's optimal point (t = 0) lies on the right side of its point. So no
-curve has to be kept: the points' fate is noted when they are cut off or when the root is reached, and least squares
-with these nodes fixed gives the values.
+curve has to be stored for later: the fate of a point is recorded when it is cut off or when the root is reached, and
+least squares with these nodes fixed gives the values.
 
-Where t does not decide (unmeasured siblings), the first sibling in order moves first.
+Where t does not decide (unmeasured siblings), the first sibling in order moves first. Invariant: every curve on the
+stack rises. Cost: O(n + total number of points over all nodes), at most O(n x height).
 """
 
 from __future__ import annotations
@@ -32,17 +33,17 @@ Points = tuple[Floats, Floats, Floats, Ints]  # t, x, the slope right of the poi
 
 _NOBODY = -1  # a point that only anchors a curve: no bound belongs to it
 _DEEP = 50.0  # mean depth of a node from which points far from the optimum are left behind
-_LINE = -2  # the same on a line at t = 0: a leaf without answer and bounds
+_LINE = -2  # the same on a line at t = 0: a leaf without measurement and bounds
 
 
 def fit(
     parent: Ints, first_child: Ints, y: Floats, weights: Floats, lower: Floats, upper: Floats
 ) -> tuple[Floats, Marks]:
-    """Return the optimal values (n,) and the side each node is held at (n,): -1 lower, 1 upper, 2 both, 0 free.
+    """Return the optimal values (n,) and the bound at which each node is fixed (n,): -1 lower, 1 upper, 2 both, 0 free.
 
-    y and weights (n,) finite, weights 0 where there is no answer; bounds may be infinite. The bounds must allow a
-    solution. O(n + total number of points over all nodes): at most O(n x height), O(n log n) in balanced trees; in deep
-    ones points that the optimum cannot come near are left behind, which makes measured chains linear too.
+    y and weights (n,) finite, weights 0 for a node that was not measured; bounds may be infinite. The bounds must allow
+    a solution. O(n + total number of points over all nodes): at most O(n x height), O(n log n) in balanced trees; in
+    deep ones points that the optimum cannot come near are left behind, which makes measured chains linear too.
     """
     y, weights, lower, upper = (read_only(array) for array in (y, weights, lower, upper))
     bounds = binding(first_child, lower, upper)
@@ -51,8 +52,8 @@ def fit(
     if tree_vicinity.mean_depth(parent) > _DEEP:
         near = tree_vicinity.vicinity(first_child, y, weights, lower, upper)
     passed = _sweep(order, parent, first_child, y, weights, *bounds, *near)
-    held, target, s2 = _hold(y, weights, lower, upper, *bounds, passed)
-    return tree_passes.fit(first_child, target, s2, (lower, upper)), held
+    sides, target, s2 = _fix_at_bounds(y, weights, lower, upper, *bounds, passed)
+    return tree_passes.fit(first_child, target, s2, (lower, upper)), sides
 
 
 def binding(first_child: Ints, lower: Floats, upper: Floats) -> tuple[Floats, Floats]:
@@ -79,23 +80,23 @@ def _without_implied(
 
 
 @compiled
-def _hold(
+def _fix_at_bounds(
     y: Floats, weights: Floats, lower: Floats, upper: Floats, lo: Floats, hi: Floats, passed: Marks
 ) -> tuple[Marks, Floats, Floats]:
-    """Return the sides, and the answers and variances of least squares with the bound nodes made exact."""
+    """Return the sides, and the targets and variances of least squares in which nodes at bounds are exact."""
     n = y.size
-    held, target, s2 = np.zeros(n, np.int8), y.copy(), np.empty(n)
+    sides, target, s2 = np.zeros(n, np.int8), y.copy(), np.empty(n)
     for v in range(n):
         s2[v] = 1.0 / weights[v] if weights[v] > 0.0 else np.inf
         if lo[v] == hi[v]:
-            held[v], target[v], s2[v] = 2, lo[v], 0.0
+            sides[v], target[v], s2[v] = 2, lo[v], 0.0
         elif lo[v] > -np.inf and not passed[2 * v]:
-            held[v], target[v], s2[v] = -1, lo[v], 0.0
+            sides[v], target[v], s2[v] = -1, lo[v], 0.0
         elif hi[v] < np.inf and passed[2 * v + 1]:
-            held[v], target[v], s2[v] = 1, hi[v], 0.0
+            sides[v], target[v], s2[v] = 1, hi[v], 0.0
         elif s2[v] == np.inf:
             target[v] = min(max(0.0, lower[v]), upper[v])
-    return held, target, s2
+    return sides, target, s2
 
 
 @compiled
@@ -120,7 +121,7 @@ def _leaf(y: float, w: float, lo: float, hi: float, v: int, points: Points, k: i
 
 @compiled
 def _pass(begin: int, end: int, points: Points, passed: Marks) -> None:
-    """Note that the optimum lies beyond these points."""
+    """Record that the optimum lies beyond these points."""
     for m in range(begin, end):
         if points[3][m] >= 0:
             passed[points[3][m]] = 1
@@ -128,7 +129,7 @@ def _pass(begin: int, end: int, points: Points, passed: Marks) -> None:
 
 @compiled
 def _between(t: float, t0: float, x0: float, t1: float, x1: float, slope: float) -> float:
-    """Return x at t on a piece of slope between two points, reckoned from the nearer (an infinite t: no point)."""
+    """Return x at t on a piece of slope between two points, computed from the nearer (an infinite t: no point)."""
     back, ahead = t - t0, t1 - t
     if back <= ahead:
         return x0 if back == 0.0 else x0 + slope * back
@@ -139,8 +140,8 @@ def _between(t: float, t0: float, x0: float, t1: float, x1: float, slope: float)
 def _stay(t: float, begin: int, end: int, left: float, points: Points, passed: Marks) -> float:
     """Fix a curve at t for good, at the end of a jump from minus infinity, and return its x there.
 
-    A curve that is a line at t stays where an upper bound is followed by a lower one: there all below it is held. One
-    leaf that is a line by itself stays at its only point, and nothing holds it.
+    A curve that is a line at t stays where an upper bound is followed by a lower one: there all nodes below are fixed.
+    A single leaf that is a line stays at its only point, and no bound fixes it.
     """
     T, X, S, N = points
     i = begin
@@ -269,16 +270,16 @@ def _join(
     source, target = points, spare
     rounds = 0
     while depth - base > 1:
-        kept = base
+        joined = base
         for c in range(base, depth, 2):
             start, end, left = starts[c], ends[c], lefts[c]
             if c + 1 < depth:
                 end, left = _merge(source, start, end, left, starts[c + 1], ends[c + 1], lefts[c + 1], target, passed)
             else:
                 _copy(start, end, source, target)
-            starts[kept], ends[kept], lefts[kept] = start, end, left
-            kept += 1
-        depth = kept
+            starts[joined], ends[joined], lefts[joined] = start, end, left
+            joined += 1
+        depth = joined
         source, target = target, source
         rounds += 1
     if rounds % 2 == 0:
@@ -397,7 +398,7 @@ def _sweep(
     """Return a mark (2 n,) for each bound, lower at 2 v and upper at 2 v + 1: whether the optimum lies beyond it.
 
     ``low`` and ``high`` (n,), or empty, are ranges that hold the optimum. Finished curves lie on a stack; a node
-    without answer and bounds leaves its children's curves to its parent.
+    without measurement and bounds leaves its children's curves to its parent.
     """
     n, size = y.size, _capacity(first_child, lo, hi)
     points = (np.empty(size), np.empty(size), np.empty(size), np.empty(size, np.int64))
@@ -427,7 +428,7 @@ def _sweep(
             depth = base
         top = ends[depth]
         depth += 1
-        waiting[parent[v]] += 1  # parent[0] = -1 counts for nobody who is still to come
+        waiting[parent[v]] += 1  # parent[0] = -1 belongs to no node that is still to come
     for m in range(starts[0], ends[0]):
         if points[0][m] < 0.0 and points[3][m] >= 0:
             passed[points[3][m]] = 1

@@ -6,7 +6,7 @@ root is 0) and x feasible::
 
     objective(x) - optimum <= sum_v  f_v(x_v) + d_v x_v - min over [lo_v, hi_v] of (f_v(u) + d_v u)
 
-and every term is nonnegative.
+and every term is nonnegative. Each function is one or two passes over the tree: O(n).
 """
 
 from __future__ import annotations
@@ -54,18 +54,18 @@ def violation(first_child: Ints, lower: Floats, upper: Floats, x: Any) -> float:
             for c in range(begin, end):
                 error -= float(x[c])
                 size += abs(float(x[c]))
-            # A sum of k floats is only known to rounding: that much is no violation.
+            # A sum of k floats is exact up to rounding only: an error of that size is no violation.
             if error != 0.0 and abs(error) > 1e-15 * (1.0 + np.sqrt(end - begin)) * size:
                 worst = max(worst, abs(error))
     return worst
 
 
 @compiled
-def multipliers(parent: Ints, first_child: Ints, d_low: Floats, d_high: Floats, wanted: Floats) -> Floats:
-    """Return lam (n,) with d_low <= lam_v - lam_parent(v) <= d_high, near ``wanted``; O(n).
+def multipliers(parent: Ints, first_child: Ints, d_low: Floats, d_high: Floats, target: Floats) -> Floats:
+    """Return lam (n,) with d_low <= lam_v - lam_parent(v) <= d_high, near ``target``; O(n).
 
     Upward: the interval of every lam that the nodes below allow, or its middle where they contradict each other.
-    Downward: the value nearest to the wanted one in that interval and in reach of the parent's.
+    Downward: the value nearest to the target in that interval and in reach of the parent's.
     """
     n = parent.size
     low, high = np.full(n, -np.inf), np.full(n, np.inf)
@@ -82,7 +82,7 @@ def multipliers(parent: Ints, first_child: Ints, d_low: Floats, d_high: Floats, 
     for v in range(n):
         if first_child[v] < first_child[v + 1]:
             above = lam[parent[v]] if v > 0 else 0.0
-            near = min(max(wanted[v], above + d_low[v]), above + d_high[v])
+            near = min(max(target[v], above + d_low[v]), above + d_high[v])
             lam[v] = min(max(near, low[v]), high[v])
     return lam
 
@@ -138,10 +138,10 @@ def balanced_multipliers_l2(
 ) -> Floats:
     """Return lam (n,) for f_v = w (x - y)^2 that spreads rounding errors to where they cost least; O(n).
 
-    A slope 2 w (x - y) is only known to w times the rounding of x, and an error e of lam_v - lam_parent(v) costs
-    e^2 / (4 w): where variances differ by many powers of ten, slopes of small w must be kept exactly. Upward: the mean
-    of what the children say and its precision (1 / w of a leaf), and the interval that bounds allow. Downward: the mean
-    of that and what the parent says.
+    A slope 2 w (x - y) has an error of w times the rounding of x, and an error e of lam_v - lam_parent(v) costs
+    e^2 / (4 w): where variances differ by many powers of ten, slopes of small w must be met exactly. Upward: the mean
+    of the children's estimates and its precision (1 / w of a leaf), and the interval that bounds allow. Downward: the
+    mean of that and the parent's estimate.
     """
     n = parent.size
     low, high = np.full(n, -np.inf), np.full(n, np.inf)
@@ -156,12 +156,12 @@ def balanced_multipliers_l2(
             break
         p, w = parent[v], weights[v]
         d_low, d_high = _range_l2(x[v], y[v], w, lower[v], upper[v])
-        free, known = d_low == d_high, low[v] == high[v] and w > 0.0
-        if free and (known or precision[v] > 0.0):
-            share = 1.0 / w if known else precision[v] / (1.0 + precision[v] * w)
+        free, determined = d_low == d_high, low[v] == high[v] and w > 0.0
+        if free and (determined or precision[v] > 0.0):
+            share = 1.0 / w if determined else precision[v] / (1.0 + precision[v] * w)
             precision[p] += share
             mean[p] += (mean[v] - d_low - mean[p]) * (share / precision[p])
-        if not (free and known):
+        if not (free and determined):
             low[p] = max(low[p], low[v] - d_high)
             high[p] = min(high[p], high[v] - d_low)
     for v in range(n):
@@ -226,13 +226,13 @@ def gap_l1(
     for v in range(x.size):
         own = lam[v] if first_child[v] < first_child[v + 1] else 0.0
         above = lam[parent[v]] if v > 0 else 0.0
-        d, w, value, answer = own - above, weights[v], float(x[v]), float(y[v])
-        u = min(max(answer, lower[v]), upper[v])
+        d, w, value, measured = own - above, weights[v], float(x[v]), float(y[v])
+        u = min(max(measured, lower[v]), upper[v])
         edge = lower[v] if d > 0.0 else upper[v]
         if abs(d) > w and np.isfinite(edge):
             u = edge
         # Not a number fails the comparison too; the margin is what rounding of the difference explains.
         elif not abs(d) <= w + 1e-15 * (abs(own) + abs(above)):
             return np.inf
-        total += max(0.0, w * (abs(value - answer) - abs(u - answer)) + d * (value - u))
+        total += max(0.0, w * (abs(value - measured) - abs(u - measured)) + d * (value - u))
     return total

@@ -1,8 +1,8 @@
 """Generalised least squares on a tree by two linear passes, with every posterior variance and covariance.
 
 Nodes are numbered breadth first: the root is 0 and the children of v are ``first_child[v]:first_child[v + 1]``. Every
-node has an answer y_v of variance s2_v, 0 for an exact one and infinite for none. Given that a parent is the sum of
-its children, the passes of Hay et al. 2010 (Theorem 3), written for any tree and any variances, are
+node has a measurement y_v of variance s2_v, 0 for an exact one and infinite for none. A parent is the sum of
+its children. The passes of Hay et al. 2010 (Theorem 3), written for any tree and any variances, are
 
 * up: with C_v the sum of V and zc_v the sum of z over the children, V_v = 1 / (1/s2_v + 1/C_v) and z_v the mean of
   y_v and zc_v weighted by the inverse variances s2_v and C_v (a leaf: V_v = s2_v, z_v = y_v);
@@ -13,6 +13,8 @@ Given x_v, what lies below v is independent of the rest: x_c = (V_c / C_v) x_v +
 
 A node is undetermined where V is infinite. A discrepancy goes to the undetermined children alone, in equal parts or
 all to the first of them; their variance is infinite unless there is only one.
+
+Invariant: after the downward pass every sum of children is exact up to rounding. Cost: O(n) a pass.
 """
 
 from __future__ import annotations
@@ -39,10 +41,10 @@ def postorder(parent: Ints, first_child: Ints) -> Ints:
     start = np.zeros(n, np.int64)
     for v in range(n):
         order[start[v] + size[v] - 1] = v
-        at = start[v]
+        position = start[v]
         for c in range(first_child[v], first_child[v + 1]):
-            start[c] = at
-            at += size[c]
+            start[c] = position
+            position += size[c]
     return order
 
 
@@ -146,14 +148,14 @@ def variances(first_child: Ints, s2: Floats, V: Floats, C: Floats) -> tuple[Floa
             E[v] = 0.0
         elif total != np.inf:
             E[v] = reduced[v] + (0.0 if s2[v] == np.inf else total * (total / (s2[v] + total)))
-        others = 0.0
+        sibling_sum = 0.0
         for c in range(begin, end):
-            P[c] = others
-            others += V[c]
-        others = 0.0
+            P[c] = sibling_sum
+            sibling_sum += V[c]
+        sibling_sum = 0.0
         for c in range(end - 1, begin - 1, -1):
-            rest = P[c] + others
-            others += V[c]
+            rest = P[c] + sibling_sum
+            sibling_sum += V[c]
             if total == 0.0:
                 P[c] = 0.0
             elif total != np.inf:

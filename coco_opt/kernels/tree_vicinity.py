@@ -1,4 +1,8 @@
-"""Where the optimum of bounded tree least squares can lie, known beforehand: it shortens the curves of deep trees."""
+"""Bounds on the optimum of bounded tree least squares, found beforehand: they shorten the curves of deep trees.
+
+The unbounded optimum comes from two passes over the tree, a feasible point from one more; their distance bounds how far
+every node's value can move. Cost: O(n).
+"""
 
 from __future__ import annotations
 
@@ -32,7 +36,7 @@ def vicinity(first_child: Ints, y: Floats, weights: Floats, lower: Floats, upper
 
 @compiled
 def _feasible(first_child: Ints, x: Floats, low: Floats, high: Floats) -> Floats:
-    """Return a point that satisfies all sums and (implied) bounds: what is missing is filled in from the first on."""
+    """Return a point that satisfies all sums and (implied) bounds: the missing amount goes to the first siblings."""
     f = x.copy()
     f[0] = min(max(f[0], low[0]), high[0])
     for v in range(x.size):

@@ -1,4 +1,8 @@
-"""Packed answers back to whole numbers in one pass: a sum of differences, most of them narrow, the others aside."""
+"""Unpack noisy measurements to integers in one pass.
+
+Values are running sums of differences. Most differences are narrow; a marker stands for each other one, which is read
+from the list of wide ones. Invariant: the running sum is the value last written. Cost: O(values).
+"""
 
 from __future__ import annotations
 
@@ -16,7 +20,7 @@ Ints = NDArray[np.int64]
 def unpack(narrow: NDArray[Any], aside: int, wide: Ints, values: Ints) -> int:
     """Write the running sums of differences into ``values`` and return how many were taken from ``wide``; O(values).
 
-    ``aside`` in ``narrow`` stands for the next of ``wide``; -1 is returned where these do not suffice.
+    ``aside`` in ``narrow`` stands for the next of ``wide``; returns -1 where there are too few of these.
     """
     total, taken = np.int64(0), 0
     for k in range(narrow.size):

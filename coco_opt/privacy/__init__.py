@@ -1,16 +1,16 @@
-"""Laws of noise, costs, samplers, the ledger and measurements: what is promised, and what keeps the promise."""
+"""Noise distributions, costs, samplers, the ledger and measurements: the privacy promise, and what keeps it."""
 
 from __future__ import annotations
 
-from coco_opt.privacy.answers import Answers, Exact, Question, add_noise
 from coco_opt.privacy.budget import NEIGHBOURS, Neighbours, Unit, parse_epsilon, parse_fraction
 from coco_opt.privacy.cost import Cost, Epsilon, Rho, Sensitivity
-from coco_opt.privacy.laws import DiscreteGaussian, Geometric, Law
 from coco_opt.privacy.ledger import Ledger
 from coco_opt.privacy.ledger_chain import Account, Charge, Entry
-from coco_opt.privacy.measurement import Asked, Measurement
+from coco_opt.privacy.measurement import Measurement, MeasurementPlan
 from coco_opt.privacy.noise import NOISE_NAMES, NoiseName, NoiseSource, NoiseStream
+from coco_opt.privacy.noise_distributions import DiscreteGaussian, Geometric, NoiseDistribution
 from coco_opt.privacy.opendp import OpenDPNoise
+from coco_opt.privacy.queries import Answers, Exact, LevelQuery, add_noise
 from coco_opt.privacy.run_key import RunKey
 from coco_opt.privacy.secure import SecureNoise
 from coco_opt.privacy.seeded import SeededNoise
@@ -21,7 +21,6 @@ __all__ = [
     "NOISE_NAMES",
     "Account",
     "Answers",
-    "Asked",
     "Charge",
     "Cost",
     "DiscreteGaussian",
@@ -29,15 +28,16 @@ __all__ = [
     "Epsilon",
     "Exact",
     "Geometric",
-    "Law",
     "Ledger",
+    "LevelQuery",
     "Measurement",
+    "MeasurementPlan",
     "Neighbours",
+    "NoiseDistribution",
     "NoiseName",
     "NoiseSource",
     "NoiseStream",
     "OpenDPNoise",
-    "Question",
     "Rho",
     "RunKey",
     "SecureNoise",

@@ -14,7 +14,7 @@ from fractions import Fraction
 from typing import Literal, get_args
 
 from coco_opt.errors import ProblemError
-from coco_opt.privacy.directed import (
+from coco_opt.privacy.directed_rounding import (
     MAX_EXPONENT,
     exp_above,
     exp_below,
@@ -162,21 +162,21 @@ def _best_order(bound: Callable[[float, float], float]) -> Fraction:
     ratio = (math.sqrt(5) - 1) / 2
     low, high = -12.0, 46.0
 
-    def at(log: float) -> float:
+    def bound_at(log: float) -> float:
         above_one = math.exp(log)
         return bound(1 + above_one, above_one)
 
     left, right = high - ratio * (high - low), low + ratio * (high - low)
-    at_left, at_right = at(left), at(right)
+    at_left, at_right = bound_at(left), bound_at(right)
     for _ in range(_SEARCH_STEPS):
         if at_left <= at_right:
             high, right, at_right = right, left, at_left
             left = high - ratio * (high - low)
-            at_left = at(left)
+            at_left = bound_at(left)
         else:
             low, left, at_left = left, right, at_right
             right = low + ratio * (high - low)
-            at_right = at(right)
+            at_right = bound_at(right)
     return 1 + Fraction(math.exp((low + high) / 2))
 
 

@@ -1,6 +1,6 @@
 """Bookkeeping files of the private folder: small records with a checksum, read and written through one typed layer.
 
-Whatever is wrong with one is one error that names the file, says what to restore, and that going on is free.
+Any fault in a record raises one error, which names the file, says what to restore, and that resuming costs nothing.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def read_record(path: Path) -> bytes:
     try:
         reason = foreign(path)
         if not reason:
-            content = _opened(path.read_bytes())
+            content = _record_content(path.read_bytes())
             if content is not None:
                 return content
             code, reason = "damaged-file", "is not what was written: restore it from a copy of the private folder"
@@ -42,17 +42,17 @@ def read_record(path: Path) -> bytes:
     raise InputError(code, f"{reason}. {FREE}", Place(f"{path.parent.name}/{path.name}"))
 
 
-def write_facts(path: Path, facts: Mapping[str, Any], *, replace: bool = False) -> None:
-    """Write a record of JSON-able facts; raises as ``write_record`` does."""
-    write_record(path, json.dumps(dict(facts), indent=2, sort_keys=True).encode(), replace=replace)
+def write_values(path: Path, values: Mapping[str, Any], *, replace: bool = False) -> None:
+    """Write a record of JSON-able values; raises as ``write_record`` does."""
+    write_record(path, json.dumps(dict(values), indent=2, sort_keys=True).encode(), replace=replace)
 
 
-def read_facts(path: Path) -> dict[str, Any]:
-    """Return the facts of a record; raises as ``read_record`` does."""
+def read_values(path: Path) -> dict[str, Any]:
+    """Return the values of a record; raises as ``read_record`` does."""
     return dict(json.loads(read_record(path)))
 
 
-def _opened(stored: bytes) -> bytes | None:
+def _record_content(stored: bytes) -> bytes | None:
     """Return a record's content, None where its bytes are not those that were written."""
     start = len(_MARK) + _DIGEST
     content = stored[start + 1 :]

@@ -82,7 +82,7 @@ def sequential(epsilons: Iterable[Fraction]) -> Fraction:
 
 
 def noise_scale(sensitivity: int, epsilon: Fraction) -> Fraction:
-    """Return the scale s = sensitivity / epsilon of the double-geometric law P(k) ~ exp(-|k| / s)."""
+    """Return the scale s = sensitivity / epsilon of the double-geometric distribution P(k) ~ exp(-|k| / s)."""
     if sensitivity < 1 or epsilon <= 0:
         raise ProblemError("a noise scale needs a sensitivity of at least 1 and an epsilon above zero")
     return Fraction(sensitivity) / epsilon

@@ -1,7 +1,7 @@
 """What noisy answers guarantee together, as (epsilon, delta): by privacy loss distributions, or by zCDP's conversions.
 
 Both are upper bounds, so the smaller one holds. A budget stated as (epsilon, delta) buys as much rho as the composition
-of the very answers that are asked allows, which is more than what rho alone implies.
+of the planned answers allows, which is more than what rho alone implies.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from typing import Any
 
 from coco_opt.errors import ProblemError
 from coco_opt.privacy.accounting import delta_of_rho, rho_of_epsilon_delta
-from coco_opt.privacy.answers import Question
 from coco_opt.privacy.cost import DELTA, Cost, Epsilon, Rho, Sensitivity, cost_together, total
-from coco_opt.privacy.directed import round_above, round_below
+from coco_opt.privacy.directed_rounding import round_above, round_below
 from coco_opt.privacy.loss_distributions import LossDistribution, UncountableError, composed
+from coco_opt.privacy.queries import LevelQuery
 
 DELTAS = tuple(Fraction(1, 10**power) for power in (3, 6, 9, 12))
 """Where the curve of a guarantee is stated."""
 
 _DIGITS = 6  # of what is stated
-_BOUGHT_DIGITS = 5  # of rho: few enough that the last bits of a machine's sums never change what is asked
+_BOUGHT_DIGITS = 5  # of rho: few enough that the last bits of a machine's sums never change the plan
 _SEARCHES = 12
 _COARSER = 8
 _BISECTIONS = 50
@@ -32,38 +32,44 @@ _BISECTIONS = 50
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Composition:
-    """The guarantee of questions answered together: their cost, and the distribution of their loss (None: unknown)."""
+    """The guarantee of queries answered together: their cost, and the distribution of their loss (None: unknown)."""
 
     cost: Cost
     loss: LossDistribution | None
 
     @classmethod
-    def of(cls, questions: Iterable[Question]) -> Composition:
-        """Compose all noisy questions, of one law or of several; ProblemError where there is none."""
-        noisy = tuple(_noisy(questions))
-        return cls(cost_together(cost for cost, _ in noisy), _loss(noisy))
+    def of(cls, queries: Iterable[LevelQuery], *, adaptive: bool = False) -> Composition:
+        """Compose all noisy queries, of one distribution or of several; ProblemError where there is none.
+
+        ``adaptive``: some may have been chosen by the answers to others. Then only the sum of their costs counts, since
+        the composition of privacy loss distributions holds for queries that were fixed beforehand.
+        """
+        noisy = tuple(_noisy(queries))
+        return cls(cost_together(cost for cost, _ in noisy), None if adaptive else _loss(noisy))
 
     @classmethod
-    def of_spent(cls, cost: Cost, questions: Iterable[Question]) -> Composition:
-        """Compose the questions of several runs that cost so much together, be they under one law or several."""
-        return cls(cost, _loss(tuple(_noisy(questions))))
+    def of_spent(cls, cost: Cost, queries: Iterable[LevelQuery]) -> Composition:
+        """Compose the queries of several runs that cost so much together, be they under one distribution or several."""
+        return cls(cost, _loss(tuple(_noisy(queries))))
 
     def delta(self, epsilon: Fraction) -> Fraction:
         """Return a delta at which ``epsilon`` >= 0 holds, rounded up; 0 where pure epsilon-privacy implies it."""
         if isinstance(self.cost, Epsilon):
             if epsilon >= self.cost.amount:
                 return Fraction(0)
-            known = Fraction(1)
+            converted = Fraction(1)
         else:
-            known = delta_of_rho(self.cost.amount, epsilon)
-        return known if self.loss is None else min(known, round_above(Fraction(self.loss.delta(epsilon)), _DIGITS))
+            converted = delta_of_rho(self.cost.amount, epsilon)
+        return (
+            converted if self.loss is None else min(converted, round_above(Fraction(self.loss.delta(epsilon)), _DIGITS))
+        )
 
     def epsilon(self, delta: Fraction = DELTA) -> Fraction:
         """Return an epsilon that holds at ``delta``, rounded up."""
-        known = self.cost.epsilon(delta)
+        converted = self.cost.epsilon(delta)
         if self.loss is None:
-            return known
-        low, high = Fraction(0), known
+            return converted
+        low, high = Fraction(0), converted
         for _ in range(_BISECTIONS):
             if high - low <= high / 10 ** (_DIGITS + 1):
                 break
@@ -71,7 +77,7 @@ class Composition:
             low, high = (low, middle) if Fraction(self.loss.delta(middle)) <= delta else (middle, high)
         if Fraction(self.loss.delta(round_below(high, _DIGITS))) <= delta:
             high = round_below(high, _DIGITS)
-        return min(known, round_above(high, _DIGITS))
+        return min(converted, round_above(high, _DIGITS))
 
     def guarantee(self, delta: Fraction | None = None) -> tuple[Fraction, Fraction]:
         """Return the (epsilon, delta) that holds; the delta of pure epsilon is 0, whatever ``delta`` says."""
@@ -84,58 +90,58 @@ class Composition:
         plain = self.cost.implied(delta)
         if isinstance(self.cost, Rho) and self.loss is not None:
             plain = {**plain, "epsilon": str(self.epsilon(delta or DELTA)), "conversion": "loss_distributions"}
-        return {**plain, "curve": {str(at): str(epsilon) for at, epsilon in self.curve()}}
+        return {**plain, "curve": {str(point): str(epsilon) for point, epsilon in self.curve()}}
 
     def meaning(self, delta: Fraction | None = None) -> str:
-        """Return in a few words what else the cost means."""
+        """Return in a few words what the cost implies."""
         if isinstance(self.cost, Epsilon):
             return self.cost.meaning()
-        epsilon, at = self.guarantee(delta)
-        return f"zCDP: epsilon at most {float(round_above(epsilon, _DIGITS)):g} at delta = {at}"
+        epsilon, stated_delta = self.guarantee(delta)
+        return f"zCDP: epsilon at most {float(round_above(epsilon, _DIGITS)):g} at delta = {stated_delta}"
 
     def curve(self, deltas: Sequence[Fraction] = DELTAS) -> tuple[tuple[Fraction, Fraction], ...]:
         """Return (delta, epsilon) pairs that all hold."""
         return tuple((delta, self.epsilon(delta)) for delta in deltas)
 
 
-def _noisy(questions: Iterable[Question]) -> Iterator[tuple[Cost, Sensitivity]]:
-    for one in questions:
-        if one.cost is not None and one.sensitivity is not None:
-            yield one.cost, one.sensitivity
+def _noisy(queries: Iterable[LevelQuery]) -> Iterator[tuple[Cost, Sensitivity]]:
+    for query in queries:
+        if query.cost is not None and query.sensitivity is not None:
+            yield query.cost, query.sensitivity
 
 
-@lru_cache(maxsize=8)  # manifest, page and plan ask for the same
+@lru_cache(maxsize=8)  # manifest, page and plan need the same one
 def _loss(noisy: tuple[tuple[Cost, Sensitivity], ...]) -> LossDistribution | None:
     try:
-        return composed([(cost.law(sensitivity), sensitivity) for cost, sensitivity in noisy])
+        return composed([(cost.distribution(sensitivity), sensitivity) for cost, sensitivity in noisy])
     except UncountableError:
         return None
 
 
-def shares_of(questions: Iterable[Question]) -> tuple[tuple[Fraction, Sensitivity], ...]:
-    """Return what part of the whole cost each noisy question has, and its sensitivity."""
-    noisy = tuple(_noisy(questions))
-    whole = total(cost for cost, _ in noisy)
-    return tuple((cost.amount / whole.amount, sensitivity) for cost, sensitivity in noisy)
+def shares_of(queries: Iterable[LevelQuery]) -> tuple[tuple[Fraction, Sensitivity], ...]:
+    """Return the share of the total cost that each noisy query has, and its sensitivity."""
+    noisy = tuple(_noisy(queries))
+    full_cost = total(cost for cost, _ in noisy)
+    return tuple((cost.amount / full_cost.amount, sensitivity) for cost, sensitivity in noisy)
 
 
 @cache
 def bought(epsilon: Fraction, delta: Fraction, shares: tuple[tuple[Fraction, Sensitivity], ...]) -> Fraction:
-    """Return a rho that questions may cost together such that (epsilon, delta) holds, the largest of five digits.
+    """Return a rho that queries may cost together such that (epsilon, delta) holds, the largest of five digits.
 
-    ``shares`` are those of the questions in rho, and by how much neighbours change the answers to each. At least what
+    ``shares`` are those of the queries in rho, and by how much neighbours change the answers to each. At least what
     zCDP's conversion allows, which is returned where privacy loss distributions do not reach.
     """
     if sum(share for share, _ in shares) != 1:
-        raise ProblemError("the shares of questions must sum to 1")
+        raise ProblemError("the shares of queries must sum to 1")
     least = rho_of_epsilon_delta(epsilon, delta)
 
     def excess(rho: Fraction, coarser: int) -> float:
-        parts = [(Rho(rho * share).law(sensitivity), sensitivity) for share, sensitivity in shares]
+        parts = [(Rho(rho * share).distribution(sensitivity), sensitivity) for share, sensitivity in shares]
         return math.log(max(composed(parts, coarser=coarser).delta(epsilon), 1e-300) / float(delta))
 
     try:
-        # The looser bound of a coarse grid brings near, from below, what the fine one then settles.
+        # The looser bound of a coarse grid gives a start from below, and the fine grid refines it.
         near = _largest(partial(excess, coarser=_COARSER), least, Fraction(5, 4))
         return max(least, _largest(partial(excess, coarser=1), max(near, least), Fraction(1001, 1000)))
     except UncountableError:

@@ -11,8 +11,8 @@ from typing import Any, ClassVar, Self
 from coco_opt.errors import InputError, ProblemError
 from coco_opt.privacy.accounting import RENYI_ORDERS, epsilon_of_rho, gaussian_variance, implied_by, renyi_of_rho
 from coco_opt.privacy.budget import Unit, noise_scale, split, stated_fraction
-from coco_opt.privacy.directed import round_above
-from coco_opt.privacy.laws import DiscreteGaussian, Geometric, Law
+from coco_opt.privacy.directed_rounding import round_above
+from coco_opt.privacy.noise_distributions import DiscreteGaussian, Geometric, NoiseDistribution
 
 DELTA = Fraction(1, 10**6)
 """The delta at which a rho is stated as an epsilon where the user names none."""
@@ -51,16 +51,16 @@ class Cost(ABC):
     precision_power: ClassVar[int]
 
     def __post_init__(self) -> None:
-        given: object = self.amount
-        if isinstance(given, float):
-            raise ProblemError(f'a float is no exact cost in {self.unit}: write a string, such as "{given}" or "1/3"')
+        stated: object = self.amount
+        if isinstance(stated, float):
+            raise ProblemError(f'a float is no exact cost in {self.unit}: write a string, such as "{stated}" or "1/3"')
         amount = Fraction(self.amount)
         if amount < 0:
             raise ProblemError(f"a cost in {self.unit} must not be negative")
         object.__setattr__(self, "amount", amount)
 
     @abstractmethod
-    def law(self, sensitivity: Sensitivity) -> Law:
+    def distribution(self, sensitivity: Sensitivity) -> NoiseDistribution:
         """Return the noise that this cost buys for a query; raise ProblemError for a cost of 0."""
 
     @abstractmethod
@@ -109,14 +109,14 @@ class Epsilon(Cost):
     unit = "epsilon"
     precision_power = 2
 
-    def law(self, sensitivity: Sensitivity) -> Geometric:
+    def distribution(self, sensitivity: Sensitivity) -> Geometric:
         """Return geometric noise of scale L1 sensitivity / epsilon."""
         return Geometric(noise_scale(sensitivity.l1, self.amount))
 
     def implied(self, delta: Fraction | None = None) -> dict[str, Any]:
         """Return rho and Renyi divergences."""
-        found = implied_by(self.amount)
-        return {"rho": str(found.rho), "renyi": {str(order): str(value) for order, value in found.renyi}}
+        result = implied_by(self.amount)
+        return {"rho": str(result.rho), "renyi": {str(order): str(value) for order, value in result.renyi}}
 
     def epsilon(self, delta: Fraction = DELTA) -> Fraction:
         """Return the amount: it holds at every delta."""
@@ -138,14 +138,14 @@ class Rho(Cost):
     unit = "rho"
     precision_power = 1
 
-    def law(self, sensitivity: Sensitivity) -> DiscreteGaussian:
+    def distribution(self, sensitivity: Sensitivity) -> DiscreteGaussian:
         """Return discrete Gaussian noise of variance squared L2 sensitivity / (2 rho)."""
         return DiscreteGaussian(gaussian_variance(sensitivity.l2_squared, self.amount))
 
     def implied(self, delta: Fraction | None = None) -> dict[str, Any]:
         """Return (epsilon, delta) by the tight conversion, and Renyi divergences."""
-        at = delta or DELTA
-        pair = {"epsilon": str(self.epsilon(at)), "delta": str(at), "conversion": "tight"}
+        stated_delta = delta or DELTA
+        pair = {"epsilon": str(self.epsilon(stated_delta)), "delta": str(stated_delta), "conversion": "tight"}
         return {**pair, "renyi": {str(order): str(renyi_of_rho(self.amount, order)) for order in RENYI_ORDERS}}
 
     def epsilon(self, delta: Fraction = DELTA) -> Fraction:
@@ -158,8 +158,9 @@ class Rho(Cost):
 
     def meaning(self, delta: Fraction | None = None) -> str:
         """Return the epsilon at a delta, rounded up."""
-        at = delta or DELTA
-        return f"zCDP: epsilon at most {float(round_above(self.epsilon(at), _SHOWN_DIGITS)):g} at delta = {at}"
+        stated_delta = delta or DELTA
+        epsilon = float(round_above(self.epsilon(stated_delta), _SHOWN_DIGITS))
+        return f"zCDP: epsilon at most {epsilon:g} at delta = {stated_delta}"
 
 
 COSTS: Mapping[str, type[Epsilon] | type[Rho]] = {cost.unit: cost for cost in (Epsilon, Rho)}
@@ -175,12 +176,12 @@ def cost_of(plain: Mapping[str, Any]) -> Cost:
 
 
 def cost_together(costs: Iterable[Cost]) -> Cost:
-    """Return what noise of several laws costs together: the sum in one unit, else in rho.
+    """Return what noise of several distributions costs in total: the sum in one unit, else in rho.
 
     An answer of pure epsilon costs a rho of epsilon^2 / 2 (Bun and Steinke 2016, propositions 1.4 and 1.7).
     """
     listed = list(costs)
-    return total(listed if len({one.unit for one in listed}) == 1 else [in_rho(one) for one in listed])
+    return total(listed if len({cost.unit for cost in listed}) == 1 else [in_rho(cost) for cost in listed])
 
 
 def in_rho(cost: Cost) -> Rho:
@@ -192,8 +193,8 @@ def total(costs: Iterable[Cost]) -> Cost:
     """Return the sum of costs of one unit; raise ProblemError without any or for several units."""
     listed = list(costs)
     if not listed:
-        raise ProblemError("nothing was asked, so there is no cost to add up")
-    whole = listed[0]
+        raise ProblemError("no query has noise, so there is no cost to add up")
+    result = listed[0]
     for cost in listed[1:]:
-        whole = whole + cost
-    return whole
+        result = result + cost
+    return result

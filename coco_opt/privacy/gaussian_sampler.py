@@ -1,10 +1,10 @@
 """Exact discrete Gaussian noise of any variance: one table, and above a deviation of 1,024 rejection from blocks.
 
-The law is not memoryless, so its digits are not independent. Blocks of 2^b values are proposed with the weight of
-their value nearest to 0, a place in the block evenly, and k is kept with probability
-exp(-(k^2 - near^2) / (2 variance)): what is kept has the discrete Gaussian law exactly. Canonne, Kamath and Steinke
-2020 (algorithm 3) do the same from a discrete Laplace law, which keeps 76 %; blocks of 1/128 to 1/64 of the
-deviation keep 99 %.
+The distribution is not memoryless, so its digits are not independent. A block of 2^b values is proposed with the weight
+of its value nearest to 0, then a place in the block uniformly, and k is accepted with probability
+exp(-(k^2 - near^2) / (2 variance)): accepted values have the discrete Gaussian distribution exactly. Canonne, Kamath
+and Steinke 2020 (algorithm 3) do the same from a discrete Laplace distribution, which accepts 76 %; blocks of 1/128 to
+1/64 of the deviation accept 99 %.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class BlockGaussianSampler:
     def __init__(self, variance: Fraction) -> None:
         self.variance = variance
         self.block_bits = block_bits(Fraction(isqrt(int(variance))), _BLOCKS)
-        self.ratio = Fraction(1 << 2 * self.block_bits, 2 * variance)  # c: k is kept with exp(-c r (2 g + r))
+        self.ratio = Fraction(1 << 2 * self.block_bits, 2 * variance)  # c: k is accepted with exp(-c r (2 g + r))
         self.tables = SymbolTables.of(HalfGaussian(Fraction(1, 2 * self.ratio)))
         self._places = -(-(self.block_bits + 1) // 16)
         self.width = 2 + self._places
@@ -62,13 +62,13 @@ class BlockGaussianSampler:
 
     def add(self, out: Int64, start: int, source: BitSource) -> None:
         """Add the noise of the cells start, start + 1, ... to ``out`` in place; O(len(out)) expected."""
-        for at in range(0, len(out), BATCH):
-            part = out[at : at + BATCH]
-            places, words = undecided(part, start + at, source, self.width, self._propose)
-            self._finish(part, places, words, start + at, source)
+        for begin in range(0, len(out), BATCH):
+            part = out[begin : begin + BATCH]
+            places, words = undecided(part, start + begin, source, self.width, self._propose)
+            self._finish(part, places, words, start + begin, source)
 
-    def _propose(self, words: UInt16, out: Int64, room: Int64) -> int:
-        return kernels.propose(words, self.tables.roots[0], self.block_bits, self._keep, out, room)
+    def _propose(self, words: UInt16, out: Int64, buffer: Int64) -> int:
+        return kernels.propose(words, self.tables.roots[0], self.block_bits, self._keep, out, buffer)
 
     def _finish(self, out: Int64, places: Int64, words: UInt16, start: int, source: BitSource) -> None:
         """Add the noise of undecided places, whose words are given, with new proposals where one is rejected."""
@@ -78,13 +78,13 @@ class BlockGaussianSampler:
                 lots = source.more(start + places, attempt, range(LOTS, LOTS + 1)).view("<u2")
                 words = lots.reshape(len(places), 8)[:, : self.width]
             noise, states = self._settle(words, start + places, attempt, source)
-            kept = states == kernels.KEPT
-            out[places[kept]] += noise[kept]
-            places = places[~kept]
+            accepted = states == kernels.ACCEPTED
+            out[places[accepted]] += noise[accepted]
+            places = places[~accepted]
             attempt += 1
 
     def _settle(self, words: UInt16, cells: Int64, attempt: int, source: BitSource) -> tuple[Int64, NDArray[np.uint8]]:
-        """Return the proposals of one attempt and whether they are KEPT or REJECTED."""
+        """Return the proposals of one attempt and whether they are ACCEPTED or REJECTED."""
         more = source.more(cells, attempt, range(2))
         bits = words[:, [0, -1]].astype(np.uint64) << np.uint64(48) | more[:, :, 0] >> np.uint64(16)
         blocks, states = self.tables.search(bits)
@@ -95,20 +95,20 @@ class BlockGaussianSampler:
         kernels.judge(bits[:, _LOT], blocks[:, 0], places, *constants, noise, states)
         for row in np.flatnonzero(states == kernels.OPEN).tolist():
             refill = Refill(source, cells[row : row + 1], attempt, more[row])
-            noise[row], kept = self._settle_exactly(bits[row].tolist(), int(places[row]), refill)
-            states[row] = kernels.KEPT if kept else kernels.REJECTED
+            noise[row], accepted = self._settle_exactly(bits[row].tolist(), int(places[row]), refill)
+            states[row] = kernels.ACCEPTED if accepted else kernels.REJECTED
         return noise, states
 
     def _settle_exactly(self, bits: list[int], place: int, refill: Refill) -> tuple[int, bool]:
-        """Return the proposal and whether it is kept, decided by certified integers of any length."""
-        block = settle_symbol(self.tables.laws[0], bits[_BLOCK], refill.of(_BLOCK))
+        """Return the proposal and whether it is accepted, decided by certified integers of any length."""
+        block = settle_symbol(self.tables.distributions[0], bits[_BLOCK], refill.of(_BLOCK))
         size, sign = (block << self.block_bits) + (place >> 1) % (1 << self.block_bits), place & 1
         exponent = Fraction((size + sign) ** 2 - (block << self.block_bits) ** 2, 2 * self.variance)
         return size ^ -sign, below_exp_neg(exponent, bits[_LOT], refill.of(_LOT))
 
 
 def below_exp_neg(x: Fraction, bits: int, refill: Iterator[int]) -> bool:
-    """Tell whether a fraction that begins with 64 bits lies below exp(-x), x >= 0 a fraction."""
+    """Return whether a fraction that begins with 64 bits lies below exp(-x), x >= 0 a fraction."""
     if not x:
         return True
     taken = 64
@@ -126,7 +126,7 @@ def _exp_neg_floor(x: Fraction, bits: int) -> int:
 
 @lru_cache(maxsize=32)
 def gaussian_sampler(variance: Fraction) -> Sampler:
-    """Return the sampler of the law P(k) ~ exp(-k^2 / (2 variance)); kept for the next stream."""
+    """Return the sampler of the distribution P(k) ~ exp(-k^2 / (2 variance)); cached for the next stream."""
     if variance <= DIRECT_SCALE**2:
         return InversionSampler(Gaussian(variance))
     return BlockGaussianSampler(variance)

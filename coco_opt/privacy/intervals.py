@@ -15,7 +15,7 @@ from coco_opt.errors import ProblemError
 Interval = tuple[int, int]
 T = TypeVar("T")
 
-_GUARD = 64  # bits beyond those asked for: ends disagree with probability near 2^-50, and then precision doubles
+_GUARD = 64  # bits beyond those requested: ends disagree with probability near 2^-50, and then precision doubles
 _MAX_DOUBLINGS = 10
 
 
@@ -30,8 +30,8 @@ def exp_neg(x: Fraction, precision: int) -> Interval:
     """
     if x > precision:  # exp(-x) < 2^-precision
         return 0, 1
-    whole = -(-x.numerator // x.denominator)
-    halvings = whole.bit_length() + 1
+    ceiling = -(-x.numerator // x.denominator)
+    halvings = ceiling.bit_length() + 1
     work = precision + halvings + 16
     low, high = _series(x.numerator, x.denominator << halvings, work)
     for _ in range(halvings):
@@ -72,8 +72,8 @@ def divide(over: Interval, under: Interval, precision: int) -> Interval:
 
 def complement(value: Interval, precision: int) -> Interval:
     """Return an interval around 1 - v, v in [0, 1]."""
-    one = 1 << precision
-    return max(one - value[1], 0), one - value[0]
+    unit = 1 << precision
+    return max(unit - value[1], 0), unit - value[0]
 
 
 def floor_bits(value: Interval, precision: int, bits: int) -> int:
@@ -101,4 +101,4 @@ def certified(compute: Callable[[int], T], bits: int, guard: int = _GUARD) -> T:
             return compute(bits + guard)
         except UncertainFloorError:
             guard *= 2
-    raise ProblemError(f"the noise law could not be certified to {bits} bits: choose another scale")
+    raise ProblemError(f"the noise distribution could not be certified to {bits} bits: choose another scale")

@@ -66,8 +66,8 @@ class KeyedBits:
         stream, skipped = self._open_at(first)
         if len(self._buffer) < skipped + size + _BLOCK:
             self._buffer = np.empty(skipped + size + _BLOCK, dtype=np.uint8)
-        for at in range(0, skipped + size, len(_ZEROS)):
-            stream.update_into(memoryview(_ZEROS)[: skipped + size - at], self._buffer.data[at:])
+        for offset in range(0, skipped + size, len(_ZEROS)):
+            stream.update_into(memoryview(_ZEROS)[: skipped + size - offset], self._buffer.data[offset:])
         self._position = first + size
         return self._buffer[skipped : skipped + size].view("<u2").reshape(cells, width)
 

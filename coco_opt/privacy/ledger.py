@@ -2,7 +2,7 @@
 
 One SQLite file. A reservation is a transaction that holds the only write lock while it checks and pays, so of many
 concurrent starts on one budget one succeeds. Beside it lie its key, under which entries carry a MAC, and its head: the
-number and hash of the last entry, kept a second time, so that an older or emptied file is refused. Who can write all
+number and hash of the last entry, stored a second time, so that an older or emptied file is refused. Who can write all
 three can restore all three: only a witness elsewhere notices that.
 """
 
@@ -84,9 +84,9 @@ class Ledger:
         are refused unless ``renamed``: their losses would add up in no account.
         """
         with self._writing() as page:
-            known = page.books.runs.get(run)
-            if known is not None:
-                return _same(known, charge, page.books.accounts[charge.dataset])
+            existing = page.books.runs.get(run)
+            if existing is not None:
+                return _same(existing, charge, page.books.accounts[charge.dataset])
             if not renamed:
                 _check_name(charge, page.books)
             account = page.books.accounts.get(charge.dataset)
@@ -95,7 +95,7 @@ class Ledger:
             elif total is not None:
                 _check_total(account, charge.unit, total)
             cost = account.cost(charge)
-            if cost > account.left:
+            if cost > account.remaining:
                 raise BudgetError(_refusal(account, cost, page.books))
             page.append("RESERVED", replace(charge, unit=account.unit, amount=cost), run, charge.digest)
             return page.books.runs[run]
@@ -131,17 +131,17 @@ class Ledger:
         """Return all entries as they lie in the file, their chain unchecked; none where there is no file."""
         if not os.path.lexists(self.path):
             return []
-        with self._connected() as connection:
+        with self._connection_to_file() as connection:
             version = _version(connection)
             return _read(connection, version) if version else []
 
     def chain(self) -> Books:
-        """Return empty books that verify this ledger's entries as they are added; see ``whole``."""
+        """Return empty books that verify this ledger's entries as they are added; see ``check_witnesses``."""
         keyed = os.path.lexists(self._key_path) or self._has_keyed_entries()
         return Books(key=self._mac_key() if keyed else None)
 
-    def whole(self, books: Books, entries: list[Entry]) -> Books:
-        """Return books that every entry was added to; BudgetError where a head that was kept says that some are gone.
+    def check_witnesses(self, books: Books, entries: list[Entry]) -> Books:
+        """Return books that every entry was added to; BudgetError where a stored head shows that some are gone.
 
         Nothing was deleted then, and nothing is: an older copy is put right by restoring the newest one.
         """
@@ -157,7 +157,7 @@ class Ledger:
             try:
                 return self._verified(entries)
             except BudgetError:
-                # Another process may have written, and told the witnesses, since the entries were read.
+                # Another process may have written, and updated the witnesses, since the entries were read.
                 if len(self.entries()) == len(entries):
                     raise
 
@@ -165,7 +165,7 @@ class Ledger:
         books = self.chain()
         for entry in entries:
             books.add(entry)
-        return self.whole(books, entries)
+        return self.check_witnesses(books, entries)
 
     def _key(self, purpose: str) -> bytes:
         """Return a key of the ledger for one purpose, from one secret that is drawn at the first call."""
@@ -184,24 +184,24 @@ class Ledger:
 
     def _advance(self, run: str, kind: Kind, digest: str) -> None:
         with self._writing() as page:
-            known = page.books.runs.get(run)
-            if known is None:
+            existing = page.books.runs.get(run)
+            if existing is None:
                 raise BudgetError(f"run {run} has no reservation in {self.path.name}")
-            if kind == "MEASURED" and known.sealed and known.sealed != digest:
+            if kind == "MEASURED" and existing.sealed and existing.sealed != digest:
                 raise BudgetError(f"run {run} was {kind} with another content: noise is drawn once for a payment")
-            recorded = {"MEASURED": (known.sealed,), "RELEASED": known.outputs}.get(kind, ())
+            recorded = {"MEASURED": (existing.sealed,), "RELEASED": existing.outputs}.get(kind, ())
             if digest not in recorded:
-                advance(known, kind, digest)
-                page.append(kind, known.charge, run, digest)
+                advance(existing, kind, digest)
+                page.append(kind, existing.charge, run, digest)
 
     @contextmanager
     def _writing(self) -> Iterator[_Page]:
-        """Open the books for one transaction; its end is told to the witnesses once it is on disk."""
+        """Open the books for one transaction; the witnesses receive its new head once it is on disk."""
         key = self._mac_key()
         if not os.path.lexists(self.path):
             self._verified([])
         _create(self.path)
-        with self._connected() as connection:
+        with self._connection_to_file() as connection:
             connection.execute("BEGIN IMMEDIATE")
             version = _version(connection)
             entries = _read(connection, version) if version else []
@@ -216,7 +216,7 @@ class Ledger:
                 witness.remember(Head(page.books.length, page.books.head))
 
     @contextmanager
-    def _connected(self) -> Iterator[sqlite3.Connection]:
+    def _connection_to_file(self) -> Iterator[sqlite3.Connection]:
         """Open the file for one transaction, which is rolled back unless it was committed."""
         if reason := foreign(self.path):
             raise BudgetError(f"the ledger {self.path.name} {reason}")
@@ -251,9 +251,18 @@ class _Page:
         return self.books.accounts[charge.dataset]
 
     def append(self, kind: Kind, charge: Charge, run: str, digest: str) -> None:
-        facts = (charge.dataset, run, charge.unit, charge.amount, charge.neighbours, digest, now(), self.books.head)
+        fields = (
+            charge.dataset,
+            run,
+            charge.unit,
+            charge.amount,
+            charge.neighbours,
+            digest,
+            now(),
+            self.books.head,
+        )
         fingerprint = charge.fingerprint if kind == "RESERVED" else ""
-        entry = Entry(self.books.length + 1, kind, *facts, fingerprint).keyed(self._key)
+        entry = Entry(self.books.length + 1, kind, *fields, fingerprint).keyed(self._key)
         self.books.add(entry)
         values = tuple(entry.as_dict()[name] for name in _COLUMNS.split(", "))
         marks = ", ".join("?" * len(values))
@@ -315,7 +324,7 @@ def _way_on(failure: str) -> str:
     if failure in ("SQLITE_BUSY", "SQLITE_LOCKED"):
         return "another process holds it, try again"
     if failure == "SQLITE_FULL" or failure.startswith("SQLITE_IOERR"):
-        return "make room on its disk, or mend it"
+        return "free space on its disk, or repair it"
     return "if trying again does not help, restore it from a copy"
 
 
@@ -338,7 +347,7 @@ def _same(run: Run, charge: Charge, account: Account) -> Run:
     if run.state in ("ABANDONED", "VOIDED"):
         raise BudgetError(f"run {run.name} was {run.state.lower()} and cannot be resumed")
     if (run.charge.dataset, run.charge.digest) != (charge.dataset, charge.digest) or run.cost != account.cost(charge):
-        raise BudgetError(f"run {run.name} was reserved for other questions or another budget")
+        raise BudgetError(f"run {run.name} was reserved for other queries or another budget")
     return run
 
 
@@ -364,9 +373,9 @@ def _check_total(account: Account, unit: Unit, total: Fraction) -> None:
 def _refusal(account: Account, cost: Fraction, books: Books) -> str:
     waiting = [run.name for run in books.runs.values() if run.unfinished and run.charge.dataset == account.dataset]
     hint = f"; paid for and not yet released: {', '.join(waiting)}" if waiting else ""
-    instead = f"ask for at most {account.left}, or " if account.left > 0 else ""
+    instead = f"request at most {account.remaining}, or " if account.remaining > 0 else ""
     return (
-        f"{account.unit} = {cost} was asked of dataset {account.dataset!r}, and {account.left} of "
+        f"{account.unit} = {cost} was requested of dataset {account.dataset!r}, and {account.remaining} of "
         f"{account.total} is left: a spent budget does not come back; {instead}allow more with "
         f"'coco-opt ledger CONFIG --grant AMOUNT'{hint}"
     )

@@ -37,7 +37,7 @@ class Entry:
     """One line of a ledger; ``hash`` covers all other fields, ``previous`` is the hash of the line before.
 
     GRANTED: ``amount`` more may be spent on ``dataset``. RESERVED: ``run`` spends ``amount``, ``digest`` is that of its
-    questions, ``fingerprint`` the keyed one of its private table. MEASURED: ``digest`` of the sealed measurement.
+    queries, ``fingerprint`` the keyed one of its private table. MEASURED: ``digest`` of the sealed measurement.
     RELEASED, as often as it is estimated: ``digest`` of the output. ABANDONED: the run will not be finished, and what
     it reserved stays spent. VOIDED: its key met no data and is destroyed, and what it reserved comes back.
     """
@@ -77,9 +77,9 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """What a run is about to spend: ``amount`` of epsilon or rho on a dataset, under the digest of the questions.
+    """What a run is about to spend: ``amount`` of epsilon or rho on a dataset, under the digest of the queries.
 
-    ``fingerprint`` is the keyed one of the private table, hexadecimal ("": of version 0.1, which kept none here).
+    ``fingerprint`` is the keyed one of the private table, hexadecimal ("": of version 0.1, which stored none here).
     """
 
     dataset: str
@@ -105,7 +105,7 @@ class Account:
     spent: Fraction = Fraction(0)
 
     @property
-    def left(self) -> Fraction:
+    def remaining(self) -> Fraction:
         """Return what is left; never negative."""
         return self.total - self.spent
 
@@ -146,7 +146,7 @@ class Run:
 
     @property
     def unfinished(self) -> bool:
-        """Tell whether the run was paid for and may still be finished."""
+        """Return whether the run was paid for and may still be finished."""
         return self.state in ("RESERVED", "MEASURED")
 
 
@@ -210,11 +210,11 @@ class Books:
 
     def _reserve(self, entry: Entry, where: str) -> None:
         account = self.accounts.get(entry.dataset)
-        if account is None or entry.run in self.runs or entry.unit != account.unit or entry.amount > account.left:
+        if account is None or entry.run in self.runs or entry.unit != account.unit or entry.amount > account.remaining:
             raise BudgetError(f"{where} reserves what was not granted, or twice for one run")
         self.accounts[entry.dataset] = replace(account, spent=account.spent + entry.amount)
-        facts = (entry.dataset, entry.unit, entry.amount, entry.neighbours, entry.digest, entry.fingerprint)
-        self.runs[entry.run] = Run(entry.run, Charge(*facts), entry.amount, receipt=entry.hash)
+        fields = (entry.dataset, entry.unit, entry.amount, entry.neighbours, entry.digest, entry.fingerprint)
+        self.runs[entry.run] = Run(entry.run, Charge(*fields), entry.amount, receipt=entry.hash)
 
 
 def advance(run: Run, kind: Kind, digest: str) -> Run:

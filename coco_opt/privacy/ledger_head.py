@@ -1,4 +1,4 @@
-"""The head of a ledger, kept outside of it: who restores an older ledger must restore all that knows a newer one."""
+"""The head of a ledger, stored outside of it: whoever restores an older ledger must restore every newer head, too."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 from coco_opt.errors import BudgetError
-from coco_opt.privacy.bookkeeping import read_facts, write_facts
+from coco_opt.privacy.bookkeeping import read_values, write_values
 from coco_opt.privacy.private_files import FREE
 
 _WAIT = 60.0  # seconds that a witness's command may take
@@ -43,21 +43,21 @@ class FileWitness:
 
     def remember(self, head: Head) -> None:
         """Replace the head in the file, unless a later one is there."""
-        known = self._known()
-        if known is None or known.entries < head.entries:
-            write_facts(self.path, asdict(head), replace=True)
+        stored = self._stored_head()
+        if stored is None or stored.entries < head.entries:
+            write_values(self.path, asdict(head), replace=True)
 
     def contradicts(self, entries: int, hashes: Sequence[str]) -> str:
         """Compare with the head in the file."""
-        known = self._known()
-        if known is None or (known.entries <= entries and hashes[known.entries - 1] == known.head):
+        stored = self._stored_head()
+        if stored is None or (stored.entries <= entries and hashes[stored.entries - 1] == stored.head):
             return ""
-        if known.entries > entries:
-            return f"it has {entries} entries, and {self.path.name} remembers {known.entries}"
-        return f"its entry {known.entries} is not the one that {self.path.name} remembers"
+        if stored.entries > entries:
+            return f"it has {entries} entries, and {self.path.name} remembers {stored.entries}"
+        return f"its entry {stored.entries} is not the one that {self.path.name} remembers"
 
-    def _known(self) -> Head | None:
-        return Head(**read_facts(self.path)) if os.path.lexists(self.path) else None
+    def _stored_head(self) -> Head | None:
+        return Head(**read_values(self.path)) if os.path.lexists(self.path) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,18 +71,18 @@ class CommandWitness:
     command: tuple[str, ...]
 
     def remember(self, head: Head) -> None:
-        """Tell the command that the ledger has grown."""
-        if problem := self._told("grown", head):
+        """Notify the command that the ledger has grown."""
+        if problem := self._run_command("grown", head):
             raise BudgetError(f"{problem}. The ledger has its entry. {FREE}")
 
     def contradicts(self, entries: int, hashes: Sequence[str]) -> str:
-        """Ask the command whether it knows better."""
-        return self._told("check", Head(entries, hashes[-1] if hashes else ""))
+        """Ask the command whether it refuses this head."""
+        return self._run_command("check", Head(entries, hashes[-1] if hashes else ""))
 
-    def _told(self, event: str, head: Head) -> str:
+    def _run_command(self, event: str, head: Head) -> str:
         text = json.dumps({"event": event, **asdict(head)}) + "\n"
         try:
             done = subprocess.run(self.command, input=text, text=True, timeout=_WAIT, check=False, capture_output=True)
         except (OSError, subprocess.SubprocessError) as error:
-            return f"the witness {self.command[0]!r} cannot be asked ({type(error).__name__})"
+            return f"the witness {self.command[0]!r} cannot be run ({type(error).__name__})"
         return f"the witness {self.command[0]!r} refuses it (exit code {done.returncode})" if done.returncode else ""

@@ -1,9 +1,10 @@
-"""Privacy loss distributions of the discrete laws of noise: what many noisy answers cost together, bounded from above.
+"""Privacy loss distributions of discrete noise: an upper bound on what many noisy answers cost together.
 
 The loss of an outcome is ln(P / Q), P and Q its probabilities under two neighbours. Losses of independent answers add
-up, so their laws are convolved, and delta(epsilon) = E[(1 - e^(epsilon - loss))_+] (Sommer, Meiser and Mohammadi 2019;
-Koskela, Jaelkoe and Honkela 2020). Here a loss between two points of a grid is split to them such that the masses of P
-and of Q are kept, the smallest law on the grid that is above (Doroshenko et al. 2022, connect the dots).
+up, so their distributions are convolved, and delta(epsilon) = E[(1 - e^(epsilon - loss))_+] (Sommer, Meiser and
+Mohammadi 2019; Koskela, Jaelkoe and Honkela 2020). Here a loss between two points of a grid is split between them so
+that the masses of P and of Q stay: the smallest distribution on the grid that is above (Doroshenko et al. 2022, connect
+the dots).
 
 Always an upper bound: all arithmetic is on nonnegative numbers without a difference, so that every step has a
 relative error of a known size, by which masses are raised; a loss that is rounded is raised too; tails are moved up.
@@ -25,13 +26,13 @@ from numpy.typing import NDArray
 
 from coco_opt.errors import ProblemError
 from coco_opt.privacy.cost import Sensitivity
-from coco_opt.privacy.laws import DiscreteGaussian, Geometric, Law
+from coco_opt.privacy.noise_distributions import DiscreteGaussian, Geometric, NoiseDistribution
 
 Floats = NDArray[np.float64]
 Changes = tuple[int, ...]
 
 _RELATIVE = 2.0**-40  # above the error of an outcome's probability: some ten roundings of numbers of at most 200
-_FINENESS = 0.005  # of the grid, in standard deviations of the whole loss over the root of the number of changes
+_FINENESS = 0.005  # of the grid, in standard deviations of the total loss over the root of the number of changes
 _LOW_TAIL = 1e-16  # moved up to the lowest point that is kept
 _HIGH_TAIL = 1e-32  # moved up to an infinite loss
 _REACH = 17  # standard deviations of a Gaussian that are looked at: beyond lies less than 1e-60
@@ -45,7 +46,7 @@ _MOST_DEEP = 256
 
 
 class UncountableError(ProblemError):
-    """There are too many ways in which neighbours may change the answers, or an unknown law: use a conversion."""
+    """Neighbours may change the answers in too many ways, or the distribution is unknown: use a conversion."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -53,7 +54,7 @@ class LossDistribution:
     """Masses of the losses ``step`` x (``first`` + k), float64[points], and that of an infinite loss.
 
     ``step`` is a power of two, so that every point is exact. It dominates: expectations of increasing functions of
-    the loss are no smaller than those of the pair of laws that it was made of.
+    the loss are no smaller than those of the pair of distributions that it was made of.
     """
 
     step: float
@@ -92,111 +93,113 @@ class LossDistribution:
         return half + half if count % 2 == 0 else half + half + self
 
 
-def composed(parts: Iterable[tuple[Law, Sensitivity]], *, coarser: int = 1) -> LossDistribution:
+def composed(parts: Iterable[tuple[NoiseDistribution, Sensitivity]], *, coarser: int = 1) -> LossDistribution:
     """Return a distribution above that of all answers together, whatever neighbours change within the sensitivities.
 
-    Every part is a law of independent noise and by how much neighbours change the answers that it hides; ``coarser``, a
-    power of two, makes the grid so, and the bound looser. O(points^2) for each different part. Raises
-    UncountableError where the ways to change them are too many to go through.
+    Every part is a noise distribution and the sensitivity of the answers that it hides; ``coarser``, a power of two,
+    makes the grid coarser and the bound looser. O(points^2) for each different part. Raises UncountableError where
+    there are too many ways to change the answers.
     """
-    return _composed(((law, changes(sensitivity)) for law, sensitivity in parts), coarser)
+    return _composed(((distribution, changes(sensitivity)) for distribution, sensitivity in parts), coarser)
 
 
-def of_changes(parts: Iterable[tuple[Law, int]]) -> LossDistribution:
+def of_changes(parts: Iterable[tuple[NoiseDistribution, int]]) -> LossDistribution:
     """Return a distribution above that of answers that two neighbours change by just so much, as ``composed`` does."""
-    return _composed(((law, ((abs(change),),)) for law, change in parts), 1)
+    return _composed(((distribution, ((abs(change),),)) for distribution, change in parts), 1)
 
 
-def _composed(parts: Iterable[tuple[Law, tuple[Changes, ...]]], coarser: int) -> LossDistribution:
+def _composed(parts: Iterable[tuple[NoiseDistribution, tuple[Changes, ...]]], coarser: int) -> LossDistribution:
     counted = Counter(parts)
     if not counted:
-        raise ProblemError("nothing was asked, so there is no loss to add up")
+        raise ProblemError("no query has noise, so there is no loss to add up")
     step = _step(counted) * coarser
-    sums = [(one.masses.size, number, one) for number, one in enumerate(_summands(counted, step))]
+    sums = [(loss.masses.size, number, loss) for number, loss in enumerate(_summands(counted, step))]
     heapq.heapify(sums)
     number = len(sums)
     while len(sums) > 1:  # the shortest first
-        (_, _, one), (_, _, two) = heapq.heappop(sums), heapq.heappop(sums)
-        both = one + two
+        (_, _, first), (_, _, second) = heapq.heappop(sums), heapq.heappop(sums)
+        both = first + second
         heapq.heappush(sums, (both.masses.size, number, both))
         number += 1
     return sums[0][2]
 
 
-def _summands(counted: dict[tuple[Law, tuple[Changes, ...]], int], step: float) -> Iterator[LossDistribution]:
-    for (law, shapes), count in counted.items():
-        yield _above_all([_of_changes(law, shape, step) for shape in shapes]).times(count)
+def _summands(
+    counted: dict[tuple[NoiseDistribution, tuple[Changes, ...]], int], step: float
+) -> Iterator[LossDistribution]:
+    for (distribution, shapes), count in counted.items():
+        yield _above_all([_of_changes(distribution, shape, step) for shape in shapes]).times(count)
 
 
-def _of_changes(law: Law, shape: Changes, step: float) -> LossDistribution:
+def _of_changes(distribution: NoiseDistribution, shape: Changes, step: float) -> LossDistribution:
     """Return the distribution of answers that change by the given amounts, each under noise of its own."""
     different = sorted(set(shape))
-    parts = [one_answer(law, change, step).times(shape.count(change)) for change in different]
-    whole = parts[0]
+    parts = [one_answer(distribution, change, step).times(shape.count(change)) for change in different]
+    result = parts[0]
     for part in parts[1:]:
-        whole = whole + part
-    return whole
+        result = result + part
+    return result
 
 
-def _step(counted: dict[tuple[Law, tuple[Changes, ...]], int]) -> float:
+def _step(counted: dict[tuple[NoiseDistribution, tuple[Changes, ...]], int]) -> float:
     """Return a grid fine enough for all: splitting a loss adds about step^2 / 6 to its variance."""
     variance, number = 0.0, 0
-    for (law, shapes), count in counted.items():
-        variance += count * max(sum(_variance(law, change) for change in shape) for shape in shapes)
+    for (distribution, shapes), count in counted.items():
+        variance += count * max(sum(_variance(distribution, change) for change in shape) for shape in shapes)
         number += count * max(len(shape) for shape in shapes)
     if number > _MOST_CHANGES:
         raise UncountableError(f"neighbours may change {number:,} answers, too many for a privacy loss distribution")
-    widest = max((_most(law) * max(map(max, shapes)) for law, shapes in counted), default=0.0)
+    widest = max((_most(distribution) * max(map(max, shapes)) for distribution, shapes in counted), default=0.0)
     least = (2 * _REACH * math.sqrt(variance) + 2 * widest) / _MOST_POINTS
     return 2.0 ** math.floor(math.log2(max(least, _FINENESS * math.sqrt(variance / number))))
 
 
-def _most(law: Law) -> float:
+def _most(distribution: NoiseDistribution) -> float:
     """Return the largest loss of an answer that changes by one, 0 where there is none."""
-    return 1 / float(law.scale) if isinstance(law, Geometric) else 0.0
+    return 1 / float(distribution.scale) if isinstance(distribution, Geometric) else 0.0
 
 
-def _variance(law: Law, change: int) -> float:
+def _variance(distribution: NoiseDistribution, change: int) -> float:
     """Return about the variance of the loss of one answer."""
-    if isinstance(law, Geometric):
-        rate = change / float(law.scale)
+    if isinstance(distribution, Geometric):
+        rate = change / float(distribution.scale)
         return (rate / math.cosh(min(rate, 600) / 2)) ** 2
-    return change * change / law.nominal_variance
+    return change * change / distribution.nominal_variance
 
 
 @cache
 def changes(sensitivity: Sensitivity) -> tuple[Changes, ...]:
-    """Return the ways to change answers by whole numbers within a sensitivity that no other one contains.
+    """Return the ways to change answers by integers within a sensitivity that no other one contains.
 
-    A larger change of an answer, or a change of one more, only adds loss: the laws are log-concave, so that the best
-    events are half-lines, whose probabilities move on. Raises UncountableError for more than a few.
+    A larger change of an answer, or a change of one more, only adds loss: the distributions are log-concave, so that
+    the best events are half-lines, whose probabilities move on. Raises UncountableError for more than a few.
     """
-    found: list[Changes] = []
+    shapes: list[Changes] = []
 
     def extend(shape: Changes, l1: int, squared: int, largest: int) -> None:
         ways = range(min(largest, l1, math.isqrt(squared)), 0, -1)
         for change in ways:
             extend((*shape, change), l1 - change, squared - change * change, change)
         if not ways:
-            found.append(shape)
-        if len(found) > _MOST_SHAPES:
+            shapes.append(shape)
+        if len(shapes) > _MOST_SHAPES:
             raise UncountableError("neighbours may change the answers in too many ways for a privacy loss distribution")
 
     if min(sensitivity.l1, sensitivity.l2_squared) > _MOST_DEEP:
         raise UncountableError("neighbours may change too many answers for a privacy loss distribution")
     extend((), sensitivity.l1, sensitivity.l2_squared, sensitivity.l1)
-    return tuple(found)
+    return tuple(shapes)
 
 
 @cache
-def one_answer(law: Law, change: int, step: float) -> LossDistribution:
-    """Return the distribution of one answer that neighbours change by a whole number above 0, on a grid."""
-    if isinstance(law, Geometric):
-        losses, masses, beyond = _geometric(law.scale, change)
-    elif isinstance(law, DiscreteGaussian):
-        losses, masses, beyond = _gaussian(law.squared_deviation, change, step)
+def one_answer(distribution: NoiseDistribution, change: int, step: float) -> LossDistribution:
+    """Return the distribution of one answer that neighbours change by an integer above 0, on a grid."""
+    if isinstance(distribution, Geometric):
+        losses, masses, beyond = _geometric(distribution.scale, change)
+    elif isinstance(distribution, DiscreteGaussian):
+        losses, masses, beyond = _gaussian(distribution.squared_deviation, change, step)
     else:
-        raise UncountableError(f"the privacy loss of {law} is not known")
+        raise UncountableError(f"the privacy loss of {distribution} is not known")
     return _on_grid(losses, masses, beyond, step)
 
 
@@ -225,13 +228,13 @@ def _gaussian(variance: Fraction, change: int, step: float) -> tuple[Floats, Flo
     losses: Floats = np.asarray((change * change - 2.0 * change * middles) / twice, np.float64)
     if deviation < _BLOCKS:
         return losses, weights / float(np.sum(weights)), _BEYOND
-    aside = 2 * change * _REACH * (width / deviation) ** 2 / deviation
-    half = change * width / twice + aside
+    shift = 2 * change * _REACH * (width / deviation) ** 2 / deviation
+    half = change * width / twice + shift
     highest = losses + half
     alone = np.floor((losses - half) / step) == np.floor(highest / step)
     # The sum of the density over all integers is at least its integral.
     most = 1 + 13 * (width / deviation) ** 2
-    return np.where(alone, losses + aside, highest), weights * (most / math.sqrt(math.pi * twice)), _BEYOND
+    return np.where(alone, losses + shift, highest), weights * (most / math.sqrt(math.pi * twice)), _BEYOND
 
 
 def _on_grid(losses: Floats, masses: Floats, beyond: float, step: float) -> LossDistribution:
@@ -244,8 +247,8 @@ def _on_grid(losses: Floats, masses: Floats, beyond: float, step: float) -> Loss
     first = int(below.min())
     places = (below - first).astype(np.int64)
     size = int(places.max()) + 2
-    found = np.bincount(places, down, size) + np.bincount(places + 1, up, size)
-    return _trimmed(step, first, _raised(found, losses.size) * (1 + _RELATIVE), beyond)
+    spread = np.bincount(places, down, size) + np.bincount(places + 1, up, size)
+    return _trimmed(step, first, _raised(spread, losses.size) * (1 + _RELATIVE), beyond)
 
 
 def _trimmed(step: float, first: int, masses: Floats, infinite: float) -> LossDistribution:
@@ -254,26 +257,26 @@ def _trimmed(step: float, first: int, masses: Floats, infinite: float) -> LossDi
     high = masses.size - int(np.searchsorted(np.cumsum(masses[::-1]), _HIGH_TAIL, side="right"))
     if low >= high:
         return LossDistribution(step, first, masses, infinite)
-    kept = masses[low:high].copy()
-    kept[0] += _raised(float(np.sum(masses[:low])), low)
-    return LossDistribution(step, first + low, kept, infinite + _raised(float(np.sum(masses[high:])), masses.size))
+    trimmed = masses[low:high].copy()
+    trimmed[0] += _raised(float(np.sum(masses[:low])), low)
+    return LossDistribution(step, first + low, trimmed, infinite + _raised(float(np.sum(masses[high:])), masses.size))
 
 
-def _above_all(every: list[LossDistribution]) -> LossDistribution:
+def _above_all(losses: list[LossDistribution]) -> LossDistribution:
     """Return a distribution at least as likely as each to lose more than any amount."""
-    if len(every) == 1:
-        return every[0]
-    first = min(one.first for one in every)
-    size = max(one.first + one.masses.size for one in every) - first
-    tails = np.zeros((len(every), size))
-    for row, one in zip(tails, every, strict=True):
-        row[one.first - first : one.first - first + one.masses.size] = one.masses
-        row[:] = np.cumsum(row[::-1])[::-1] + one.infinite
+    if len(losses) == 1:
+        return losses[0]
+    first = min(loss.first for loss in losses)
+    size = max(loss.first + loss.masses.size for loss in losses) - first
+    tails = np.zeros((len(losses), size))
+    for row, loss in zip(tails, losses, strict=True):
+        row[loss.first - first : loss.first - first + loss.masses.size] = loss.masses
+        row[:] = np.cumsum(row[::-1])[::-1] + loss.infinite
     tail = _raised(tails.max(axis=0), size)
-    infinite = max(one.infinite for one in every)
+    infinite = max(loss.infinite for loss in losses)
     # Tails are rounded: what they differ by is raised by as much.
     masses = np.maximum(tail - np.append(tail[1:], infinite), 0.0) + _raised(tail, size) - tail
-    return _trimmed(every[0].step, first, masses, infinite)
+    return _trimmed(losses[0].step, first, masses, infinite)
 
 
 def _raised(values: Any, terms: int) -> Any:

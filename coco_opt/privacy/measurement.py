@@ -1,4 +1,4 @@
-"""A measurement: what was asked, of which public facts, the answers, and what they cost. All that estimation reads."""
+"""A measurement: its plan, the public numbers, the noisy answers, and their cost. Estimation reads nothing else."""
 
 from __future__ import annotations
 
@@ -14,35 +14,35 @@ from numpy.typing import NDArray
 from coco_opt.errors import ProblemError
 from coco_opt.histograms.hierarchy import Hierarchy
 from coco_opt.histograms.texts import Texts
-from coco_opt.privacy.answers import LEAST_PIECE, Answers, NoisyPart, Question, gathered, offsets_of
 from coco_opt.privacy.budget import NEIGHBOURS, Neighbours
 from coco_opt.privacy.cost import Cost, cost_together, total
+from coco_opt.privacy.queries import LEAST_PIECE, Answers, LevelQuery, NoisyPart, gathered, offsets_of
 
 Int64 = NDArray[np.int64]
 
 FOREIGN = "foreign"
-"""The noise of who published answers that were not measured here: what protects whom is as they state."""
+"""The noise of answers that others published: their publisher states what it protects."""
 AS_STATED = "as its publisher states"
 
 _TEXTS = 1 << 12
 
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
-class Asked:
-    """The public half of a measurement, its identity: changing any of it asks another question, and is paid for.
+class MeasurementPlan:
+    """The public half of a measurement, and its identity: changing any of it makes another measurement, paid for anew.
 
     ``kind`` names the kind of release; ``levels`` the hierarchy's levels, root first; ``region_ids`` the ids of regions
-    in the user's files, None where a region has none. ``facts`` are JSON-able values of the kind's own (bounds of the
-    domain, attributes, declared invariants); ``per_region`` int64[regions] and ``tables`` int64 vectors are public
+    in the user's files, None where a region has none. ``parameters`` are JSON-able values of the kind's own (bounds of
+    the domain, attributes, declared invariants); ``per_region`` int64[regions] and ``tables`` int64 vectors are public
     numbers. ``neighbours`` is by what databases differ. Raises ProblemError where the parts do not fit together.
     """
 
     kind: str
     hierarchy: Hierarchy
     levels: tuple[str, ...]
-    questions: tuple[Question, ...]
+    queries: tuple[LevelQuery, ...]
     neighbours: Neighbours
-    facts: Mapping[str, Any] = field(default_factory=dict)
+    parameters: Mapping[str, Any] = field(default_factory=dict)
     per_region: Mapping[str, Int64] = field(default_factory=dict)
     tables: Mapping[str, Int64] = field(default_factory=dict)
     region_ids: Sequence[str | None] = ()
@@ -56,18 +56,18 @@ class Asked:
         object.__setattr__(self, "region_ids", Texts.of(ids))
         if len(self.region_ids) != self.hierarchy.regions:
             raise ProblemError(f"{self.hierarchy.regions} regions need as many ids, or none at all")
-        names = [(question.level, question.query) for question in self.questions]
+        names = [(query.level, query.name) for query in self.queries]
         if len(set(names)) < len(names):
-            raise ProblemError("two questions of one level have one name")
+            raise ProblemError("two queries of one level have one name")
         for name, regions in (("per_region", self.hierarchy.regions), ("tables", None)):
             checked = {key: _vector(key, values, regions) for key, values in getattr(self, name).items()}
             object.__setattr__(self, name, checked)
-        object.__setattr__(self, "questions", tuple(self.questions))
-        self.cost  # noqa: B018 - raises where nothing is asked, or in several units
+        object.__setattr__(self, "queries", tuple(self.queries))
+        self.cost  # noqa: B018 - raises where no query has noise, or costs have several units
 
-    def __reduce__(self) -> tuple[Callable[..., Asked], tuple[Any, ...]]:
+    def __reduce__(self) -> tuple[Callable[..., MeasurementPlan], tuple[Any, ...]]:
         values = (getattr(self, name) for name in self.__dataclass_fields__)
-        return Asked, tuple(dict(value) if isinstance(value, Mapping) else value for value in values)
+        return MeasurementPlan, tuple(dict(value) if isinstance(value, Mapping) else value for value in values)
 
     @property
     def cost(self) -> Cost:
@@ -75,20 +75,20 @@ class Asked:
 
         An entity lies in one region of a level. Under "replace" it may move between two; the sensitivities count both.
         """
-        return total(question.cost for question in self.questions if question.cost is not None)
+        return total(query.cost for query in self.queries if query.cost is not None)
 
     @property
     def digest(self) -> str:
-        """Return the hexadecimal SHA-256 of all that is asked: equal where a measurement answers the same questions.
+        """Return the hexadecimal SHA-256 of the plan: equal where a measurement answers the same queries.
 
-        Names of levels, ids of regions and the words of questions are labels; they change no answer and are left out.
+        Names of levels, ids of regions and the words of queries are labels; they change no answer and are left out.
         """
         code = hashlib.sha256()
         plain = {
             "kind": self.kind,
-            "questions": [_identity(question) for question in self.questions],
+            "questions": [_identity(query) for query in self.queries],
             "neighbours": self.neighbours,
-            "facts": self.facts,
+            "facts": self.parameters,
         }
         regions = {f"region {name}": values for name, values in self.per_region.items()}
         tables = {f"table {name}": values for name, values in self.tables.items()}
@@ -100,25 +100,25 @@ class Asked:
             code.update(len(part).to_bytes(8, "little") + part)
         return code.hexdigest()
 
-    def at(self, level: int) -> tuple[Question, ...]:
-        """Return the noisy questions of a level."""
-        return tuple(one for one in self.questions if one.level == level and not one.exact)
+    def at(self, level: int) -> tuple[LevelQuery, ...]:
+        """Return the noisy queries of a level."""
+        return tuple(query for query in self.queries if query.level == level and not query.exact)
 
     def __repr__(self) -> str:
-        return f"Asked({self.kind}, {self.hierarchy!r}, {len(self.questions)} questions, {self.cost})"
+        return f"MeasurementPlan({self.kind}, {self.hierarchy!r}, {len(self.queries)} queries, {self.cost})"
 
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
 class Measurement:
-    """What was asked and the sealed answers, one entry a question; as private as a release of them would be.
+    """A plan and its sealed answers, one entry a query; as private as a release of them would be.
 
     ``noise`` names the source; ``private`` is False where its noise protects nobody, or was drawn elsewhere
     (``FOREIGN``). ``receipt`` is the hash of the ledger's entry that paid, "" for none. ``also`` are more measurements
-    of the same data, to be estimated together with this one (``coco_opt.privacy.several``). Raises ProblemError where
-    answers are not those of the questions.
+    of the same data, to be estimated together with this one (``coco_opt.privacy.combined_measurements``).
+    Raises ProblemError where answers are not those of the queries.
     """
 
-    asked: Asked
+    measurement_plan: MeasurementPlan
     answers: tuple[Answers, ...]
     noise: str
     private: bool
@@ -126,17 +126,17 @@ class Measurement:
     also: tuple[Measurement, ...] = ()
 
     def __post_init__(self) -> None:
-        if [one.question for one in self.answers] != list(self.asked.questions):
-            raise ProblemError("a measurement needs the answers to all of its questions, in their order")
-        for one in self.answers:
-            expected = offsets_of(one.question, self.hierarchy, self.asked.per_region)
-            if not np.array_equal(one.offsets, expected):
-                raise ProblemError(f"{one.question.query!r}: the answers do not have their public number a region")
+        if [answers.query for answers in self.answers] != list(self.measurement_plan.queries):
+            raise ProblemError("a measurement needs the answers to all of its queries, in their order")
+        for answers in self.answers:
+            expected = offsets_of(answers.query, self.hierarchy, self.measurement_plan.per_region)
+            if not np.array_equal(answers.offsets, expected):
+                raise ProblemError(f"{answers.query.name!r}: the answers do not have their public number a region")
 
     @property
     def hierarchy(self) -> Hierarchy:
         """Return the public regions."""
-        return self.asked.hierarchy
+        return self.measurement_plan.hierarchy
 
     @property
     def every(self) -> tuple[Measurement, ...]:
@@ -144,62 +144,66 @@ class Measurement:
         return (replace(self, also=()), *self.also) if self.also else (self,)
 
     @property
-    def questions(self) -> tuple[Question, ...]:
-        """Return the questions of all measurements that are estimated together."""
-        return tuple(question for one in (self, *self.also) for question in one.asked.questions)
+    def queries(self) -> tuple[LevelQuery, ...]:
+        """Return the queries of all measurements that are estimated together."""
+        return tuple(query for measurement in (self, *self.also) for query in measurement.measurement_plan.queries)
 
     @property
     def cost(self) -> Cost:
         """Return what the measurements cost together: a sum, in rho where their units differ."""
-        return cost_together(question.cost for question in self.questions if question.cost is not None)
+        return cost_together(query.cost for query in self.queries if query.cost is not None)
 
     @property
     def sources(self) -> tuple[str, ...]:
         """Return where the noise of the measurements came from, each source once."""
-        return tuple(dict.fromkeys(one.noise for one in (self, *self.also)))
+        return tuple(dict.fromkeys(measurement.noise for measurement in (self, *self.also)))
 
     @property
     def status(self) -> str:
         """Return "private", "NOT PRIVATE" where noise can be drawn again, or "as its publisher states"; the least."""
-        stated = [status_of(one.private, one.noise) for one in (self, *self.also)]
+        stated = [status_of(measurement.private, measurement.noise) for measurement in (self, *self.also)]
         return next((words for words in ("NOT PRIVATE", AS_STATED) if words in stated), "private")
 
     @property
     def protects(self) -> bool:
-        """Tell whether the noise of all measurements that are estimated together was drawn here, and protects."""
-        return all(one.private for one in (self, *self.also))
+        """Return whether the noise of all measurements that are estimated together was drawn here, and protects."""
+        return all(measurement.private for measurement in (self, *self.also))
 
     @property
     def identity(self) -> str:
-        """Return the hexadecimal digest of all that was asked: of one measurement that of its questions."""
-        return identity_of(one.asked.digest for one in (self, *self.also)) if self.also else self.asked.digest
+        """Return the hexadecimal digest of all plans; of a single measurement, that of its plan."""
+        return (
+            identity_of(measurement.measurement_plan.digest for measurement in (self, *self.also))
+            if self.also
+            else self.measurement_plan.digest
+        )
 
     @property
     def content(self) -> str:
-        """Return the hexadecimal SHA-256 of this measurement's questions and answers, however they are kept."""
-        code = hashlib.sha256(self.asked.digest.encode())
-        for one in self.answers:
-            code.update(np.ascontiguousarray(one.values, dtype="<i8").data)
+        """Return the hexadecimal SHA-256 of this measurement's queries and answers, however they are stored."""
+        code = hashlib.sha256(self.measurement_plan.digest.encode())
+        for answers in self.answers:
+            code.update(np.ascontiguousarray(answers.values, dtype="<i8").data)
         return code.hexdigest()
 
     def parts(self) -> Iterator[NoisyPart]:
-        """Yield the answers question after question, small regions together and large ones alone."""
-        for place, one in enumerate(self.answers):
-            begin, total = 0, int(one.offsets[-1])
+        """Yield the answers query after query, small regions together and large ones alone."""
+        for place, answers in enumerate(self.answers):
+            begin, total = 0, int(answers.offsets[-1])
             while begin < total:
-                end = int(one.offsets[np.searchsorted(one.offsets, min(total, begin + LEAST_PIECE))])
-                yield NoisyPart(place, begin, one.read(begin, end))
+                end = int(answers.offsets[np.searchsorted(answers.offsets, min(total, begin + LEAST_PIECE))])
+                yield NoisyPart(place, begin, answers.read(begin, end))
                 begin = end
 
     def __repr__(self) -> str:
-        return f"Measurement({self.asked!r}, {self.noise} noise: {self.status})"
+        return f"Measurement({self.measurement_plan!r}, {self.noise} noise: {self.status})"
 
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
 class Drawing:
     """A measurement while its noise is drawn: ``stream`` yields its answers once, part after part; else the same."""
 
-    asked: Asked
+    measurement_plan: MeasurementPlan
     stream: Iterable[NoisyPart]
     noise: str
     private: bool
@@ -216,9 +220,11 @@ class Drawing:
 
     def measurement(self) -> Measurement:
         """Draw all noise and return the measurement, held in memory."""
-        asked = self.asked
-        answers = gathered(asked.questions, self.parts(), asked.hierarchy, asked.per_region)
-        return Measurement(asked, answers, self.noise, self.private, self.receipt)
+        measurement_plan = self.measurement_plan
+        answers = gathered(
+            measurement_plan.queries, self.parts(), measurement_plan.hierarchy, measurement_plan.per_region
+        )
+        return Measurement(measurement_plan, answers, self.noise, self.private, self.receipt)
 
 
 def status_of(private: bool, noise: str) -> str:
@@ -227,26 +233,31 @@ def status_of(private: bool, noise: str) -> str:
 
 
 def identity_of(digests: Iterable[str]) -> str:
-    """Return the digest of what several measurements asked, by the digests of each, in their order."""
+    """Return the digest of several measurements' plans, from the digest of each, in their order."""
     return hashlib.sha256("\n".join(digests).encode()).hexdigest()
 
 
-def question_dict(question: Question) -> dict[str, Any]:
-    """Return plain values of a question for files and digests."""
+def query_dict(query: LevelQuery) -> dict[str, Any]:
+    """Return plain values of a query for files and digests."""
     plain: dict[str, Any] = {
-        "level": question.level,
-        "query": question.query,
-        "words": question.words,
-        "size": question.size,
+        "level": query.level,
+        "query": query.name,
+        "words": query.words,
+        "size": query.size,
     }
-    if question.cost is None or question.sensitivity is None:
+    if query.cost is None or query.sensitivity is None:
         return {**plain, "law": "exact"}
-    sensitivity = {"l1": question.sensitivity.l1, "l2_squared": question.sensitivity.l2_squared}
-    return {**plain, **question.law.as_dict(), "sensitivity": sensitivity, "cost": question.cost.as_dict()}
+    sensitivity = {"l1": query.sensitivity.l1, "l2_squared": query.sensitivity.l2_squared}
+    return {
+        **plain,
+        **query.distribution.as_dict(),
+        "sensitivity": sensitivity,
+        "cost": query.cost.as_dict(),
+    }
 
 
-def _identity(question: Question) -> dict[str, Any]:
-    return {name: value for name, value in question_dict(question).items() if name != "words"}
+def _identity(query: LevelQuery) -> dict[str, Any]:
+    return {name: value for name, value in query_dict(query).items() if name != "words"}
 
 
 def _vector(name: str, values: Any, regions: int | None) -> Int64:
@@ -258,8 +269,8 @@ def _vector(name: str, values: Any, regions: int | None) -> Int64:
 
 
 def _json_list(texts: Sequence[str]) -> str:
-    """Return what ``json`` makes of a list of texts, some at a time: at once they take five times as much."""
-    pieces = (json.dumps(texts[at : at + _TEXTS])[1:-1] for at in range(0, len(texts), _TEXTS))
+    """Return what ``json`` makes of a list of texts, some at a time: all together they take five times as much."""
+    pieces = (json.dumps(texts[start : start + _TEXTS])[1:-1] for start in range(0, len(texts), _TEXTS))
     return f"[{', '.join(pieces)}]"
 
 

@@ -91,14 +91,14 @@ def _opendp_builder() -> Callable[[Literal["laplace", "gaussian"], float], OpenD
     except ImportError:
         raise MissingPackageError("opendp", "private noise", "opendp") from None
 
-    def build(law: Literal["laplace", "gaussian"], scale: float) -> OpenDPMeasurement:
+    def build(distribution: Literal["laplace", "gaussian"], scale: float) -> OpenDPMeasurement:
         # The feature flags are global to the process: leave them as the caller had them.
         with _FEATURES:
             enabled = "contrib" in mod.GLOBAL_FEATURES
             mod.enable_features("contrib")
             try:
                 domain = vector_domain(atom_domain(T="i64"))
-                if law == "gaussian":
+                if distribution == "gaussian":
                     return make_gaussian(domain, l2_distance(T="i64"), scale)
                 return make_laplace(domain, l1_distance(T="i64"), scale)
             finally:

@@ -1,7 +1,7 @@
-"""Where to spend a budget: shares of the levels, and the error they lead to, from public facts alone.
+"""Where to spend a budget: shares of the levels, and the error they lead to, from public numbers alone.
 
 Stages that are linear in the noise are predicted exactly (their error does not depend on the data); any other error is
-a function the caller simulates on public look-alike data. Predictions are floating point; shares are fractions that
+a function the caller simulates on simulated data. Predictions are floating point; shares are fractions that
 sum to exactly 1.
 """
 
@@ -31,18 +31,18 @@ _EXACT_EVALUATIONS = 2000
 
 @dataclass(frozen=True, slots=True)
 class NoisePlan:
-    """A budget to share among levels, and the sensitivity of what each is asked, root first."""
+    """A budget to share among levels, and the sensitivity of each level's queries, root first."""
 
     cost: Cost
     sensitivities: tuple[Sensitivity, ...]
 
     def variances(self, shares: Sequence[float | Fraction]) -> FloatArray:
         """Return the noise variance of one cell at each level, float64[levels]; infinite where the share is 0."""
-        return np.array([self._variance(*one) for one in zip(self.sensitivities, shares, strict=True)])
+        return np.array([self._variance(*pair) for pair in zip(self.sensitivities, shares, strict=True)])
 
     def _variance(self, sensitivity: Sensitivity, share: float | Fraction) -> float:
         cost = self.cost * Fraction(share)
-        return cost.law(sensitivity).variance if cost else math.inf
+        return cost.distribution(sensitivity).variance if cost else math.inf
 
 
 def linear_errors(hierarchy: Hierarchy, stage: LinearStage, variances: FloatArray) -> FloatArray:
@@ -84,12 +84,12 @@ def rounded_shares(weights: FloatArray, denominator: int = DENOMINATOR) -> Share
     levels = len(weights)
     spare = denominator - levels
     exact = np.asarray(weights, dtype=np.float64) / float(np.sum(weights)) * denominator
-    wanted = np.maximum(exact - 1, 0)
-    wanted *= spare / float(wanted.sum()) if wanted.sum() else 0.0
-    whole = np.floor(wanted).astype(np.int64)
-    order = np.argsort(whole - wanted, kind="stable")
-    whole[order[: spare - int(whole.sum())]] += 1
-    return tuple(Fraction(int(part) + 1, denominator) for part in whole)
+    extra = np.maximum(exact - 1, 0)
+    extra *= spare / float(extra.sum()) if extra.sum() else 0.0
+    units = np.floor(extra).astype(np.int64)
+    order = np.argsort(units - extra, kind="stable")
+    units[order[: spare - int(units.sum())]] += 1
+    return tuple(Fraction(int(part) + 1, denominator) for part in units)
 
 
 def best_shares(
@@ -105,22 +105,22 @@ def best_shares(
     """
     from scipy.optimize import minimize
 
-    def at(shares: Sequence[float | Fraction]) -> float:
+    def error_at(shares: Sequence[float | Fraction]) -> float:
         return error(np.array([float(share) for share in shares]))
 
     def of_logarithms(free: FloatArray) -> float:
         return error(_from_logarithms(free))
 
-    known = sorted(((at(start), number) for number, start in enumerate(starts)))
+    ranked = sorted(((error_at(start), number) for number, start in enumerate(starts)))
     if len(starts[0]) == 1:
         return starts[0]
-    tried = [starts[number] for _, number in known[: max(1, evaluations // 400)]]
+    tried = [starts[number] for _, number in ranked[: max(1, evaluations // 400)]]
     candidates = list(starts)
     for start in tried:
         limits = {"maxfev": max(1, evaluations // len(tried)), "xatol": 1e-4, "fatol": 0.0}
-        found: Any = minimize(of_logarithms, _to_logarithms(start), method="Nelder-Mead", options=cast("Any", limits))
-        candidates.append(rounded_shares(_from_logarithms(np.asarray(found.x, dtype=np.float64))))
-    return min(candidates, key=at)
+        result: Any = minimize(of_logarithms, _to_logarithms(start), method="Nelder-Mead", options=cast("Any", limits))
+        candidates.append(rounded_shares(_from_logarithms(np.asarray(result.x, dtype=np.float64))))
+    return min(candidates, key=error_at)
 
 
 def _to_logarithms(shares: Shares) -> FloatArray:
@@ -140,7 +140,7 @@ class Prediction:
     """The error of each level, root first, that a method and a split lead to.
 
     ``exact``: computed (root mean square error of a cell); otherwise the mean of ``runs`` simulations on
-    look-alike data (mean earth mover's distance of a region, entities).
+    simulated data (mean earth mover's distance of a region, entities).
     """
 
     method: str

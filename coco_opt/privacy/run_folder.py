@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from coco_opt.errors import InputError
-from coco_opt.privacy.bookkeeping import read_facts, read_record, write_facts, write_record
+from coco_opt.privacy.bookkeeping import read_record, read_values, write_record, write_values
 from coco_opt.privacy.private_files import FileLock, erase_private, make_private_folder, remove_leftovers
 from coco_opt.privacy.run_key import RunKey
 
@@ -44,7 +44,7 @@ class RunFolder:
 
     @property
     def has_key(self) -> bool:
-        """Tell whether the noise key is there: from before the payment until the measurements are sealed."""
+        """Return whether the noise key is there: from before the payment until the measurements are sealed."""
         return os.path.lexists(self.path / _KEY)
 
     @property
@@ -54,16 +54,21 @@ class RunFolder:
 
     @property
     def is_sealed(self) -> bool:
-        """Tell whether the measurement is sealed."""
+        """Return whether the measurement is sealed."""
         return self.measurement.exists()
+
+    @classmethod
+    def of_measurement(cls, folder: Path) -> RunFolder:
+        """Return the run's folder that a sealed measurement lies in."""
+        return cls(folder.resolve().parent.parent, folder.resolve().parent.name)
 
     @property
     def is_bound(self) -> bool:
-        """Tell whether the run was bound to its input: from then on noise may have been drawn."""
+        """Return whether the run was bound to its input: from then on noise may have been drawn."""
         return os.path.lexists(self.path / _BINDING)
 
     def key(self) -> RunKey:
-        """Return the run's noise key, drawn and kept durably at the first call.
+        """Return the run's noise key, drawn and stored durably at the first call.
 
         Raises InputError where others could have read it, or it is damaged (see ``read_record``).
         """
@@ -85,23 +90,23 @@ class RunFolder:
             raise InputError("input-changed", f"the private table is not the one that run {self.name} measures")
 
     def holds(self, fingerprint: bytes) -> bool:
-        """Tell whether the run is bound to the input of this fingerprint; ``is_bound`` must hold."""
+        """Return whether the run is bound to the input of this fingerprint; ``is_bound`` must hold."""
         return hmac.compare_digest(read_record(self.path / _BINDING), fingerprint)
 
     def erase_key(self) -> None:
         """Overwrite and remove the noise key; nothing happens where it is gone."""
         erase_private(self.path / _KEY)
 
-    def keep(self, name: str, facts: Mapping[str, Any]) -> None:
-        """Keep private facts of the run durably under a name; later calls leave the first ones."""
+    def keep(self, name: str, values: Mapping[str, Any]) -> None:
+        """Store private values of the run durably under a name; later calls do not replace them."""
         if not (self.path / f"{name}.json").exists():
-            write_facts(self.path / f"{name}.json", facts)
+            write_values(self.path / f"{name}.json", values)
 
-    def kept(self, name: str) -> dict[str, Any]:
-        """Return the facts kept under a name; {} without any, or where they cannot be read: none is needed to go on."""
+    def stored_values(self, name: str) -> dict[str, Any]:
+        """Return the values stored under a name; {} where there are none or they cannot be read (no run needs them)."""
         path = self.path / f"{name}.json"
         try:
-            return read_facts(path) if path.exists() else {}
+            return read_values(path) if path.exists() else {}
         except InputError:
             return {}
 

@@ -54,7 +54,7 @@ class RunKey:
 
     @property
     def erased(self) -> bool:
-        """Tell whether the key is gone."""
+        """Return whether the key is gone."""
         return not self._bytes
 
     def derive(self, *labels: str) -> bytes:

@@ -1,4 +1,4 @@
-"""The exact, cryptographic noise source: every noise is a function of run key, law, measurement, region and cell."""
+"""The exact, cryptographic noise source: noise is a function of key, distribution, measurement, region and cell."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ Int64 = NDArray[np.int64]
 
 
 class SecureNoise:
-    """Exact noise from AES-256-CTR, the law's own to the last bit: about 3 ns a draw at scale 10.
+    """Exact noise from AES-256-CTR, the distribution's own to the last bit: about 3 ns a draw at scale 10.
 
     A run draws one key and opens one source with it. Who restores the key draws the same noise for the same
-    law, measurement, region and cell, whatever the chunks, threads, processes or restarts; without it nothing
+    distribution, measurement, region and cell, whatever the chunks, threads, processes or restarts; without it nothing
     repeats. ``key.erase()`` ends all drawing once the measurements are sealed.
     """
 

@@ -19,6 +19,11 @@ Int64 = NDArray[np.int64]
 _BLOCK = 1 << 14  # two buffers of this many pairs stay in a core's cache
 
 
+def derived_seed(seed: int, number: int) -> int:
+    """Return another seed for each number, from 0 to below 2^63: the noises of different numbers are independent."""
+    return int(np.random.SeedSequence([seed, number]).generate_state(1, np.uint64)[0] >> 1)
+
+
 class SeededNoise:
     """Reproducible noise for experiments and the demo: NOT PRIVATE, for anyone can draw it again.
 
@@ -58,7 +63,7 @@ def _entropy(seed: int, measurement: str, region: str) -> list[int]:
     labels = [measurement.encode(), region.encode()]
     encoded = b"".join(len(label).to_bytes(8, "little") + label for label in labels)
     digest = hashlib.sha256(encoded).digest()
-    words = [int.from_bytes(digest[at : at + 4], "little") for at in range(0, 32, 4)]
+    words = [int.from_bytes(digest[start : start + 4], "little") for start in range(0, 32, 4)]
     return [*words, seed]
 
 
@@ -84,9 +89,9 @@ class _SeededStream:
         geometrics = np.empty(2 * block, dtype=np.int64)
         for start in range(0, n, _BLOCK):
             size = min(block, n - start)
-            filled, whole = exponentials[: 2 * size], geometrics[: 2 * size]
+            filled, integers = exponentials[: 2 * size], geometrics[: 2 * size]
             self._rng.standard_exponential(out=filled)
             filled *= self._scale
-            np.copyto(whole, filled, casting="unsafe")
-            np.subtract(whole[0::2], whole[1::2], out=noise[start : start + size])
+            np.copyto(integers, filled, casting="unsafe")
+            np.subtract(integers[0::2], integers[1::2], out=noise[start : start + size])
         return noise

@@ -1,4 +1,4 @@
-"""The integer laws of the noise, as certified thresholds floor(2^n F(x)) of their distribution functions.
+"""The integer distributions of the noise, as certified thresholds floor(2^n F(x)) of their distribution functions.
 
 Discrete Laplace of scale s: P(k) = (1 - a) / (1 + a) a^|k| with a = exp(-1/s). Its F(x) are irrational, for a is
 transcendental (Lindemann). Discrete Gaussian of variance parameter v: P(k) proportional to exp(-k^2 / (2v)).
@@ -38,11 +38,11 @@ class Thresholds:
     values: tuple[int, ...]
 
 
-class Law(Protocol):
-    """A law on the integers whose distribution function can be certified to any number of bits."""
+class NoiseDistribution(Protocol):
+    """A distribution on the integers whose distribution function can be certified to any number of bits."""
 
     def __hash__(self) -> int:
-        """Return a hash: laws are keys of what is known of them."""
+        """Return a hash: distributions are keys of caches."""
         ...
 
     def thresholds(self, bits: int) -> Thresholds:
@@ -51,9 +51,9 @@ class Law(Protocol):
 
 
 @lru_cache(maxsize=16)
-def thresholds(law: Law, bits: int) -> Thresholds:
-    """Return ``law.thresholds(bits)``, kept for the next call."""
-    return law.thresholds(bits)
+def thresholds(distribution: NoiseDistribution, bits: int) -> Thresholds:
+    """Return ``distribution.thresholds(bits)``, cached for the next call."""
+    return distribution.thresholds(bits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +69,14 @@ class LaplaceBlocks:
 
     def thresholds(self, bits: int) -> Thresholds:
         """Return the certified thresholds of q."""
-        return certified(lambda precision: self._at(bits, precision), bits)
+        return certified(lambda precision: self._thresholds(bits, precision), bits)
 
-    def _at(self, bits: int, precision: int) -> Thresholds:
+    def _thresholds(self, bits: int, precision: int) -> Thresholds:
         block = exp_neg(Fraction(1 << self.block_bits, self.scale), precision)
-        one = exp_neg(Fraction(1, self.scale), precision)
+        ratio = exp_neg(Fraction(1, self.scale), precision)
         unit = (1 << precision, 1 << precision)
-        start = divide(unit, (unit[0] + one[0], unit[1] + one[1]), precision)
-        below = _falling(multiply(start, one, precision), block, bits, precision)  # P(q <= -1), P(q <= -2), ...
+        start = divide(unit, (unit[0] + ratio[0], unit[1] + ratio[1]), precision)
+        below = _falling(multiply(start, ratio, precision), block, bits, precision)  # P(q <= -1), P(q <= -2), ...
         above = _falling(multiply(start, block, precision), block, bits, precision)  # P(q > 0), P(q > 1), ...
         return _two_sided(below, above, bits)
 
@@ -109,15 +109,15 @@ class GeometricDigit:
 
     def thresholds(self, bits: int) -> Thresholds:
         """Return the certified thresholds (1 - b^(d + 1)) / (1 - b^(2^width)), d < 2^width - 1."""
-        return certified(lambda precision: self._at(bits, precision), bits)
+        return certified(lambda precision: self._thresholds(bits, precision), bits)
 
-    def _at(self, bits: int, precision: int) -> Thresholds:
+    def _thresholds(self, bits: int, precision: int) -> Thresholds:
         step = Fraction(1 << self.shift, self.scale)
-        whole = complement(exp_neg(step * (1 << self.width), precision), precision)
+        mass = complement(exp_neg(step * (1 << self.width), precision), precision)
         parts = (
             complement(exp_neg(step * (digit + 1), precision), precision) for digit in range((1 << self.width) - 1)
         )
-        floors = (floor_bits(divide(part, whole, precision), precision, bits) for part in parts)
+        floors = (floor_bits(divide(part, mass, precision), precision, bits) for part in parts)
         return Thresholds(0, tuple(floors))
 
 
@@ -128,14 +128,14 @@ class Gaussian:
     variance: Fraction
 
     def thresholds(self, bits: int) -> Thresholds:
-        """Return the certified thresholds; the law is symmetric, so one tail gives both."""
+        """Return the certified thresholds; the distribution is symmetric, so one tail gives both."""
         tail = certified(lambda precision: _gaussian_tail(self.variance, 2, bits, precision), bits)
         return _two_sided(tail, tail, bits)
 
 
 @dataclass(frozen=True, slots=True)
 class HalfGaussian:
-    """The law P(k) proportional to exp(-k^2 / (2 variance)) on k = 0, 1, ...; O(deviation sqrt(bits)) time."""
+    """The distribution P(k) proportional to exp(-k^2 / (2 variance)) on k = 0, 1, ...; O(deviation sqrt(bits)) time."""
 
     variance: Fraction
 
@@ -153,8 +153,8 @@ def _gaussian_tail(variance: Fraction, sides: int, bits: int, precision: int) ->
     for low, high in reversed(weights[1:]):
         total = (total[0] + low, total[1] + high)
         sums.append(total)
-    one = 1 << precision
-    mass = (one + sides * total[0], one + sides * total[1])
+    unit = 1 << precision
+    mass = (unit + sides * total[0], unit + sides * total[1])
     floors: list[int] = []
     for part in reversed(sums):
         floors.append(floor_bits(divide(part, mass, precision), precision, bits))

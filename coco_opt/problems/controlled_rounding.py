@@ -1,11 +1,11 @@
-"""Controlled rounding with a fixed sum: whole numbers next to fractional ones (Kuo et al. 2018, section 4.1).
+"""Controlled rounding with a fixed sum: integers next to fractional ones (Kuo et al. 2018, section 4.1).
 
 ::
 
     minimise  sum_i |X_i - x_i|   subject to   X_i in {floor(x_i), ceil(x_i)},  sum_i X_i = total
 
 With f_i the fractional part and b_i = X_i - floor(x_i), a cell costs f_i + b_i (1 - 2 f_i), so the problem is to choose
-k = total - sum floor(x_i) of the fractional cells to round up. Its linear relaxation 0 <= b <= 1 has whole vertices:
+k = total - sum floor(x_i) of the fractional cells to round up. Its linear relaxation 0 <= b <= 1 has integer vertices:
 the bound certified by one multiplier nu of the sum is exact. The gap is
 ``sum_i (c_i + nu) b_i - min(0, c_i + nu)`` with c_i = 1 - 2 f_i, every term nonnegative.
 """
@@ -21,16 +21,16 @@ from numpy.typing import ArrayLike, NDArray
 
 from coco_opt.errors import ProblemError
 from coco_opt.forms import FloatArray, Formulation, LinearProgram, MixedIntegerProgram
-from coco_opt.problem import MAX_INTEGER, Problem, checked_vector, whole_answer
+from coco_opt.problem import MAX_INTEGER, Problem, checked_vector, integer_answer
 
-WholeOrNot = NDArray[np.float64] | NDArray[np.int64]
+IntegerOrNot = NDArray[np.float64] | NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False, init=False)
-class ControlledRounding(Problem[WholeOrNot, float]):
-    """Round x (n,) up or down to whole numbers with a given whole total, nearest in L1.
+class ControlledRounding(Problem[IntegerOrNot, float]):
+    """Round x (n,) up or down to integers with a given integer total, nearest in L1.
 
-    Values are int64; a solver may hand in fractions, which repair turns into the best choice of the same size.
+    Values are int64; a solver may return fractions, which repair turns into the best choice of the same size.
     Raises ProblemError where no choice of floors and ceilings reaches the total.
     """
 
@@ -39,12 +39,12 @@ class ControlledRounding(Problem[WholeOrNot, float]):
 
     kind: ClassVar[str] = "controlled_rounding"
     forms: ClassVar[tuple[type[LinearProgram], ...]] = (LinearProgram, MixedIntegerProgram)
-    repairable: ClassVar[float] = np.inf  # optimal fractional points lie anywhere between whole ones
+    repairable: ClassVar[float] = np.inf  # optimal fractional points lie anywhere between integer ones
 
     def __init__(self, x: ArrayLike, total: int) -> None:
         object.__setattr__(self, "x", checked_vector(x, "x"))
         if total != np.floor(total):
-            raise ProblemError("total must be a whole number")
+            raise ProblemError("total must be an integer")
         object.__setattr__(self, "total", int(total))
         if np.abs(np.floor(self.x)).sum() > MAX_INTEGER:
             raise ProblemError("the numbers to round must not add up to more than 2^53 in magnitude")
@@ -52,7 +52,7 @@ class ControlledRounding(Problem[WholeOrNot, float]):
         up = down + int(self.fractional.sum())
         if not down <= self.total <= up:
             raise ProblemError(
-                f"no rounding of these {self.x.size} numbers has the total asked for: "
+                f"no rounding of these {self.x.size} numbers has the required total: "
                 "floors sum to more, or ceilings to less"
             )
 
@@ -68,12 +68,12 @@ class ControlledRounding(Problem[WholeOrNot, float]):
 
     @property
     def fractional(self) -> NDArray[np.bool_]:
-        """Return which cells (n,) are not whole already."""
+        """Return which cells (n,) are not integers already."""
         return self.fractions > 0
 
     @classmethod
     def examples(cls) -> Mapping[str, Self]:
-        """Return numbers that all go up, all go down, are halves, whole, negative, or large."""
+        """Return numbers that all go up, all go down, are halves, integers, negative, or large."""
         return {
             "tiny": cls([0.5, 0.25, 1.25], 2),
             "halves": cls([0.5, 1.25, 2.75, 0.5, 3.0], 8),
@@ -89,26 +89,26 @@ class ControlledRounding(Problem[WholeOrNot, float]):
         """Return the number of cells n."""
         return self.x.size
 
-    def accept(self, answer: Any) -> WholeOrNot:
-        """Return the answer as int64 where it is whole, else as float64."""
-        return whole_answer(answer)
+    def accept(self, answer: Any) -> IntegerOrNot:
+        """Return the answer as int64 where it is integer, else as float64."""
+        return integer_answer(answer)
 
-    def objective(self, x: WholeOrNot) -> float:
+    def objective(self, x: IntegerOrNot) -> float:
         """Return the L1 distance to the fractional cells."""
         return float(np.abs(x - self.x).sum())
 
-    def violation(self, x: WholeOrNot) -> float:
+    def violation(self, x: IntegerOrNot) -> float:
         """Return the largest distance of a cell from its floor or ceiling, or the error of the sum."""
-        x = whole_answer(x)
+        x = integer_answer(x)
         if x.shape != self.x.shape or not np.isfinite(x).all():
             return np.inf
         floors = self.floors
         up = x - floors
         off = np.where(self.fractional, np.minimum(np.abs(up), np.abs(up - 1)), np.abs(up))
-        whole = np.rint(x).astype(np.int64)
-        return max(float(off.max(initial=0.0)), float(abs(int(whole.sum()) - self.total)))
+        integers = np.rint(x).astype(np.int64)
+        return max(float(off.max(initial=0.0)), float(abs(int(integers.sum()) - self.total)))
 
-    def repair(self, x: WholeOrNot) -> WholeOrNot:
+    def repair(self, x: IntegerOrNot) -> IntegerOrNot:
         """Round up the cells where x lies farthest above the floor; a wrong shape comes back unchanged."""
         if x.shape != self.x.shape or not np.isfinite(x).all():
             return x
@@ -118,19 +118,19 @@ class ControlledRounding(Problem[WholeOrNot, float]):
         floors[choices[ranked[:count]]] += 1
         return floors
 
-    def multipliers(self, x: WholeOrNot) -> float:
+    def multipliers(self, x: IntegerOrNot) -> float:
         """Return the optimal nu, which does not depend on the choice: minus the largest cost worth rounding up."""
         from coco_opt.kernels import rounding
 
         return rounding.multiplier(self.x, self.total)
 
-    def gap(self, x: WholeOrNot, multipliers: float) -> float:
-        """Return the certified gap of the module docstring, for whole x."""
+    def gap(self, x: IntegerOrNot, multipliers: float) -> float:
+        """Return the certified gap of the module docstring, for integer x."""
         from coco_opt.kernels import rounding
 
         return rounding.gap(self.x, np.asarray(x, dtype=np.int64), multipliers)
 
-    def formulate(self, form: type[LinearProgram]) -> Formulation[WholeOrNot, float]:
+    def formulate(self, form: type[LinearProgram]) -> Formulation[IntegerOrNot, float]:
         """Write the choice of cells to round up as a linear or a mixed-integer program."""
         if form not in self.forms:
             raise self._no_form(form)
@@ -151,7 +151,7 @@ class ControlledRounding(Problem[WholeOrNot, float]):
         if form is MixedIntegerProgram:
             program = MixedIntegerProgram(**vars(linear), integer=np.ones(choices.size, dtype=np.bool_))
 
-        def recover(z: FloatArray) -> WholeOrNot:
+        def recover(z: FloatArray) -> IntegerOrNot:
             x: FloatArray = floors.astype(np.float64)
             x[choices] += z
             return x

@@ -1,14 +1,14 @@
-"""Consistent rounding of cumulative tables: whole children's rows that add up to their parent's, nearest in L1.
+"""Consistent rounding of cumulative tables: integer rows of children that sum to the parent's, nearest in L1.
 
-Given fractional nondecreasing rows x_j of the children of one region and the region's whole row R::
+Given fractional nondecreasing rows x_j of the children of one region and the region's integer row R::
 
     minimise  sum_j sum_i |X_j[i] - x_j[i]|
-    subject to  X_j whole, nondecreasing,  0 <= X_j <= G_j,  sum_j X_j[i] = R[i] in every cell.
+    subject to  X_j integer, nondecreasing,  0 <= X_j <= G_j,  sum_j X_j[i] = R[i] in every cell.
 
-With the cost interpolated between whole numbers this is a minimum-cost flow of units through cells, so its linear
-program has whole vertices and the bounds below are exact for the right multipliers: prices pi (cells,) of the parent's
-units. They split the problem into one rounding a child; the gap is the sum, over children, of what its row costs more
-than its best one at these prices, each nonnegative.
+With the cost interpolated between integers this is a minimum-cost flow of units through cells, so its linear
+program has integer vertices and the bounds below are exact for the right multipliers: prices pi (cells,) of the
+parent's units. They split the problem into one rounding a child; the gap is the sum, over children, of what its row
+costs more than its best one at these prices, each nonnegative.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from coco_opt.forms import (
     first_differences,
 )
 from coco_opt.kernels.arrays import as_floats
-from coco_opt.problem import MAX_INTEGER, Problem, whole_answer
+from coco_opt.problem import MAX_INTEGER, Problem, integer_answer
 
 IntArray = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False, init=False)
 class CumulativeRounding(Problem[NDArray[Any], FloatArray]):
-    """Whole rows near x that sum to their parent's: ``CumulativeRounding(x, parent, groups)``.
+    """Integer rows near x that sum to the parent's: ``CumulativeRounding(x, parent, groups)``.
 
-    x (children, cells) fractional; parent (cells,) whole; groups (children,): each child's number of groups G_j. Values
-    are int64 (children, cells). Raises ProblemError where a row falls or leaves [0, G_j], or the parent's falls or
-    leaves [0, sum of G].
+    x (children, cells) fractional; parent (cells,) integer; groups (children,): each child's number of groups G_j.
+    Values are int64 (children, cells). Raises ProblemError where a row falls or leaves [0, G_j], or the parent's falls
+    or leaves [0, sum of G].
     """
 
     x: FloatArray
@@ -50,7 +50,7 @@ class CumulativeRounding(Problem[NDArray[Any], FloatArray]):
 
     kind: ClassVar[str] = "cumulative_rounding"
     forms: ClassVar[tuple[type[LinearProgram], ...]] = (LinearProgram, MixedIntegerProgram)
-    repairable: ClassVar[float] = np.inf  # optimal fractional points lie anywhere between whole ones
+    repairable: ClassVar[float] = np.inf  # optimal fractional points lie anywhere between integer ones
 
     def __init__(self, x: ArrayLike, parent: ArrayLike, groups: ArrayLike) -> None:
         rows, total, counts = np.asarray(x), np.asarray(parent), np.asarray(groups)
@@ -59,7 +59,7 @@ class CumulativeRounding(Problem[NDArray[Any], FloatArray]):
         if total.shape != rows.shape[1:] or counts.shape != rows.shape[:1]:
             raise ProblemError("parent must have one entry a cell and groups one a child")
         if total.dtype.kind not in "iu" or counts.dtype.kind not in "iu" or (counts < 0).any():
-            raise ProblemError("parent and groups must be whole numbers, and groups not negative")
+            raise ProblemError("parent and groups must be integers, and groups not negative")
         rows, total, counts = np.array(rows, np.float64), np.array(total, np.int64), np.array(counts, np.int64)
         if not np.isfinite(rows).all() or counts.sum() > MAX_INTEGER:
             raise ProblemError("x must be finite and all groups together at most 2^53")
@@ -73,7 +73,7 @@ class CumulativeRounding(Problem[NDArray[Any], FloatArray]):
 
     @classmethod
     def examples(cls) -> Mapping[str, Self]:
-        """Return rows of halves, rows that are whole, one child, no groups and large counts."""
+        """Return rows of halves, rows that are integer, one child, no groups and large counts."""
         return {
             "tiny": cls([[0.5, 1.25], [0.5, 0.75]], [1, 2], [2, 1]),
             "halves": cls([[0.5, 0.5, 1.0], [1.0, 2.0, 2.0], [0.5, 0.5, 2.0]], [2, 3, 5], [1, 2, 2]),
@@ -95,16 +95,16 @@ class CumulativeRounding(Problem[NDArray[Any], FloatArray]):
         return float(np.finfo(np.float64).eps) * self.x.size
 
     def accept(self, answer: Any) -> NDArray[Any]:
-        """Return the answer as int64 where it is whole, else as float64."""
-        return whole_answer(answer)
+        """Return the answer as int64 where it is integer, else as float64."""
+        return integer_answer(answer)
 
     def objective(self, x: NDArray[Any]) -> float:
         """Return the L1 distance to the fractional rows."""
         return float(np.abs(x - self.x).sum())
 
     def violation(self, x: NDArray[Any]) -> float:
-        """Return the largest distance from a whole number, decrease, excess over a bound or error of a sum."""
-        x = whole_answer(x)
+        """Return the largest distance from an integer, decrease, excess over a bound or error of a sum."""
+        x = integer_answer(x)
         if x.shape != self.x.shape or not np.isfinite(x).all():
             return np.inf
         decrease = -float(np.diff(x, axis=1).min(initial=0))
@@ -119,8 +119,8 @@ class CumulativeRounding(Problem[NDArray[Any], FloatArray]):
         from coco_opt.kernels import joint_rounding
 
         rows = np.clip(np.maximum.accumulate(np.asarray(x, np.float64), axis=1), 0.0, self.groups[:, None])
-        whole = np.rint(rows)
-        rows = np.where(np.abs(rows - whole) < 1e-6, whole, rows)
+        integers = np.rint(rows)
+        rows = np.where(np.abs(rows - integers) < 1e-6, integers, rows)
         return joint_rounding.schedule(as_floats(rows), self.parent, self.groups, 1.0, wait=True)
 
     def multipliers(self, x: NDArray[Any]) -> FloatArray:
@@ -137,11 +137,11 @@ class CumulativeRounding(Problem[NDArray[Any], FloatArray]):
         return np.where(np.isfinite(prices), prices, 0.0)
 
     def gap(self, x: NDArray[Any], multipliers: FloatArray) -> float:
-        """Return the certified gap of the module docstring, for whole x."""
+        """Return the certified gap of the module docstring, for integer x."""
         from coco_opt.kernels import joint_leaves
 
-        whole, top = np.asarray(x, dtype=np.float64), self.groups.astype(np.float64)
-        return float(joint_leaves.rounding_gap(self.x, whole, -np.asarray(multipliers), top))
+        integers, top = np.asarray(x, dtype=np.float64), self.groups.astype(np.float64)
+        return float(joint_leaves.rounding_gap(self.x, integers, -np.asarray(multipliers), top))
 
     def formulate(self, form: type[LinearProgram]) -> Formulation[NDArray[Any], FloatArray]:
         """Write X = floor(x) + g + e - b with 0 <= g <= 1 at cost 1 - 2 fraction and e, b >= 0 at cost 1."""

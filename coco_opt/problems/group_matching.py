@@ -2,13 +2,13 @@
 
 Parent and children describe the same groups by estimated sizes, as runs (size, count). A matching is a flow::
 
-    minimise  sum_{i,j} flow_ij |s_i - t_j|   subject to   sum_j flow_ij = a_i,  sum_i flow_ij = b_j,  flow whole
+    minimise  sum_{i,j} flow_ij |s_i - t_j|   subject to   sum_j flow_ij = a_i,  sum_i flow_ij = b_j,  flow integer
 
 over parent runs i (size s_i, a_i groups) and all children's runs j (size t_j, b_j groups): a transport problem whose
-cost is people to add or remove. On the line its dual is a 1-Lipschitz potential f (Kantorovich), so the certified gap
-is ``sum flow_ij (|s_i - t_j| - f(s_i) + f(t_j))``, every term nonnegative and the best f known in closed form. Which
-child of several with groups of equal size gives them is not decided by the cost: Algorithm 2's kernel takes
-proportional shares, other solvers any.
+cost is an earth mover's distance (people). On the line its dual is a 1-Lipschitz potential f (Kantorovich), so the
+certified gap is ``sum flow_ij (|s_i - t_j| - f(s_i) + f(t_j))``, every term nonnegative and the best f available in
+closed form. If several children have groups of equal size, the cost does not decide which child's groups are matched:
+Algorithm 2's kernel takes proportional shares, other solvers any.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from coco_opt.errors import ProblemError
 from coco_opt.forms import FloatArray, Formulation, LinearProgram, MixedIntegerProgram
-from coco_opt.problem import Problem, plain_answer, whole_answer
+from coco_opt.problem import Problem, integer_answer, plain_answer
 
 IntArray = NDArray[np.int64]
 MAX_ARCS = 20_000_000
@@ -30,7 +30,7 @@ MAX_COST = 2**61  # people; reduced costs, at most twice that, then fit in int64
 MAX_UNITS = 4_000
 USED = 1e-3  # a rest (groups) above this is flow, below it the solver's inaccuracy
 NO_FLOW = 1e-9  # flow (groups) below this is a solver's zero
-WHOLE = 1e-6  # flow this near the next whole number is that number
+NEAR_INTEGER = 1e-6  # flow this near to the next integer counts as that integer
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -70,7 +70,7 @@ class GroupMatching(Problem[Flow, Potentials]):
 
     kind: ClassVar[str] = "group_matching"
     forms: ClassVar[tuple[type[LinearProgram], ...]] = (LinearProgram, MixedIntegerProgram)
-    repairable: ClassVar[float] = np.inf  # optimal fractional points lie anywhere between whole ones
+    repairable: ClassVar[float] = np.inf  # optimal fractional points lie anywhere between integer ones
 
     def __init__(
         self,
@@ -80,14 +80,14 @@ class GroupMatching(Problem[Flow, Potentials]):
         child_counts: ArrayLike,
         child_offsets: ArrayLike,
     ) -> None:
-        given = {
+        fields = {
             "parent_sizes": parent_sizes,
             "parent_counts": parent_counts,
             "child_sizes": child_sizes,
             "child_counts": child_counts,
             "child_offsets": child_offsets,
         }
-        for name, values in given.items():
+        for name, values in fields.items():
             object.__setattr__(self, name, _integers(values, name))
         self._check()
 
@@ -140,15 +140,15 @@ class GroupMatching(Problem[Flow, Potentials]):
         return int(self.parent_counts.sum())
 
     def accept(self, answer: Any) -> Flow:
-        """Return the flow with int64 counts where all are whole, else with float64 ones."""
-        return Flow(answer.parent_run, answer.child_run, whole_answer(answer.count))
+        """Return the flow with int64 counts where all are integer, else with float64 ones."""
+        return Flow(answer.parent_run, answer.child_run, integer_answer(answer.count))
 
     def objective(self, x: Flow) -> float:
-        """Return the people to add or remove, summed over matched groups."""
+        """Return the earth mover's distance (people), summed over matched groups."""
         return float((x.count * self._distances(x)).sum())
 
     def violation(self, x: Flow) -> float:
-        """Return the largest error of a run's groups, negative flow or distance from whole numbers.
+        """Return the largest error of a run's groups, negative flow or distance from integers.
 
         Infinite where the triples do not name runs of this problem.
         """
@@ -157,32 +157,32 @@ class GroupMatching(Problem[Flow, Potentials]):
             return np.inf
         if x.count.size == 0:
             return float(self.groups)
-        kept = self._marginals(x)
+        marginals = self._marginals(x)
         negative = -float(x.count.min(initial=0))
         fractional = 0.0 if x.count.dtype.kind == "i" else float(np.abs(x.count - np.rint(x.count)).max())
         return max(
             0.0,
             negative,
             fractional,
-            float(np.abs(kept[0] - self.parent_counts).max()),
-            float(np.abs(kept[1] - self.child_counts).max()),
+            float(np.abs(marginals[0] - self.parent_counts).max()),
+            float(np.abs(marginals[1] - self.child_counts).max()),
         )
 
     def repair(self, x: Flow) -> Flow:
-        """Return a whole flow on the arcs of a fractional one, or x where its whole part overfills a run.
+        """Return an integer flow on the arcs of a fractional one, or x where its integer part overfills a run.
 
-        An optimal fractional flow uses arcs of reduced cost zero only, so every whole flow on them is optimal too.
-        The units missing from its whole part are an assignment problem; x stays where they are more than 4,000.
+        An optimal fractional flow uses arcs of reduced cost zero only, so every integer flow on them is optimal too.
+        The units missing from its integer part are an assignment problem; x stays where they are more than 4,000.
         """
-        whole = np.floor(x.count + WHOLE).astype(np.int64).clip(min=0)
-        kept = self._marginals(Flow(x.parent_run, x.child_run, whole))
-        parent_left, child_left = self.parent_counts - kept[0], self.child_counts - kept[1]
+        integers = np.floor(x.count + NEAR_INTEGER).astype(np.int64).clip(min=0)
+        marginals = self._marginals(Flow(x.parent_run, x.child_run, integers))
+        parent_left, child_left = self.parent_counts - marginals[0], self.child_counts - marginals[1]
         overfull = (parent_left < 0).any() or (child_left < 0).any()
         if overfull or int(parent_left.sum()) > MAX_UNITS:
             return x
-        tails, heads = _last_units(x, x.count - whole, parent_left, child_left)
+        tails, heads = _last_units(x, x.count - integers, parent_left, child_left)
         arcs = np.concatenate([x.parent_run, tails]) * self.child_sizes.size + np.concatenate([x.child_run, heads])
-        counts = np.concatenate([whole, np.ones(tails.size, dtype=np.int64)])
+        counts = np.concatenate([integers, np.ones(tails.size, dtype=np.int64)])
         used, where = np.unique(arcs[counts > 0], return_inverse=True)
         total = np.zeros(used.size, dtype=np.int64)
         np.add.at(total, where, counts[counts > 0])
@@ -196,7 +196,7 @@ class GroupMatching(Problem[Flow, Potentials]):
         return Potentials(parent, child)
 
     def gap(self, x: Flow, multipliers: Potentials) -> float:
-        """Return the certified gap; exact in integers for a whole flow."""
+        """Return the certified gap; exact in integers for an integer flow."""
         drop = multipliers.parent[x.parent_run] - multipliers.child[x.child_run]
         return float((x.count * (self._distances(x) - drop)).sum())
 

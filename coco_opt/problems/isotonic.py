@@ -94,7 +94,7 @@ class _IsotonicRegression(Problem[NDArray[Any], FloatArray]):
 
     @property
     def dense_weights(self) -> FloatArray:
-        """Return the weights as a vector (ones where none were given)."""
+        """Return the weights as a vector (ones by default)."""
         return np.ones(self.y.size) if self.weights is None else self.weights
 
     def accept(self, answer: Any) -> NDArray[Any]:
@@ -112,16 +112,16 @@ class _IsotonicRegression(Problem[NDArray[Any], FloatArray]):
         return max(0.0, decrease, self.lower - float(x[0]), float(x[-1]) - self.upper)
 
     @abstractmethod
-    def _judged(self, x: NDArray[Any]) -> tuple[float, float, float]:
+    def _judge_point(self, x: NDArray[Any]) -> tuple[float, float, float]:
         """Return violation, objective and certified gap of n >= 1 numbers, in one pass."""
 
     def appraise(self, x: NDArray[Any], candidates: Iterable[FloatArray | None] = ()) -> Appraisal[NDArray[Any]]:
-        """Judge a point by one pass over it and the data; other multipliers than its own are tried one by one."""
+        """Judge a point by one pass over it and the data; multipliers of candidates are tried in turn."""
         if x.shape == self.y.shape and x.size and x.dtype in (np.int64, np.float64):
-            violation, objective, gap = self._judged(x)
+            violation, objective, gap = self._judge_point(x)
             if violation == 0.0:
-                others = [self.gap(x, self.admissible(one)) for one in candidates if one is not None]
-                return Appraisal(x, 0.0, 0.0, objective, min([gap, *others]))
+                gaps = [self.gap(x, self.admissible(lam)) for lam in candidates if lam is not None]
+                return Appraisal(x, 0.0, 0.0, objective, min([gap, *gaps]))
         return super().appraise(x, candidates)
 
     def repair(self, x: NDArray[Any]) -> NDArray[Any]:
@@ -198,7 +198,7 @@ class IsotonicL2(_IsotonicRegression):
 
         return isotonic_l2_certificate.multipliers(x, self.y, self.weights, self.lower, self.upper)
 
-    def _judged(self, x: NDArray[Any]) -> tuple[float, float, float]:
+    def _judge_point(self, x: NDArray[Any]) -> tuple[float, float, float]:
         from coco_opt.kernels import isotonic_l2_certificate
 
         return isotonic_l2_certificate.judge(x, self.y, self.weights, self.lower, self.upper)
@@ -295,7 +295,7 @@ class IsotonicL1(_IsotonicRegression):
 
         return isotonic_l1_certificate.multipliers(x, self.y, self.weights, self.lower, self.upper)
 
-    def _judged(self, x: NDArray[Any]) -> tuple[float, float, float]:
+    def _judge_point(self, x: NDArray[Any]) -> tuple[float, float, float]:
         from coco_opt.kernels import isotonic_l1_certificate
 
         return isotonic_l1_certificate.judge(x, self.y, self.weights, self.lower, self.upper)
@@ -307,7 +307,7 @@ class IsotonicL1(_IsotonicRegression):
         return isotonic_l1_certificate.gap(x, self.y, self.weights, self.lower, self.upper, multipliers)
 
     def admissible(self, multipliers: FloatArray) -> FloatArray:
-        """Return the largest multipliers below the given ones with lam >= 0 and |d_i| <= w_i."""
+        """Return the largest multipliers below these with lam >= 0 and |d_i| <= w_i."""
         from coco_opt.kernels import isotonic_l1_certificate
 
         return isotonic_l1_certificate.project_multipliers(

@@ -6,7 +6,7 @@
 
 The multiplier is one number nu for the sum; those of x >= 0 follow as mu_i = max(0, nu - 2 y_i). With
 z_i = max(y_i - nu / 2, 0) the certified gap is ``sum (x_i - z_i)^2 + mu_i x_i``, every term nonnegative. It refers to
-the total that x has: a sum of doubles meets the given one to rounding only.
+the total of x itself: a sum of doubles meets the required total only up to rounding.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from coco_opt.problem import Problem, checked_vector, plain_answer
 
 @dataclass(frozen=True, eq=False, init=False)
 class SimplexProjection(Problem[FloatArray, float]):
-    """Euclidean projection of y (n,) onto nonnegative vectors with a given total (groups).
+    """Euclidean projection of y (n,) onto nonnegative vectors with a fixed total (groups).
 
     Raises ProblemError for an empty or non-finite y, or a total that is negative or not finite.
     """
@@ -46,7 +46,7 @@ class SimplexProjection(Problem[FloatArray, float]):
 
     @classmethod
     def examples(cls) -> Mapping[str, Self]:
-        """Return projections with ties, with zeros, with nothing to share out and of counts in billions."""
+        """Return projections with ties, with zeros, with total 0 and of counts in billions."""
         return {
             "tiny": cls([2, 0, -1], 2),
             "inside": cls([1, 2, 3], 6),
@@ -82,7 +82,7 @@ class SimplexProjection(Problem[FloatArray, float]):
         if x.shape != self.y.shape or not np.isfinite(x).all():
             return np.inf
         error = abs(float(x.sum()) - self.total)
-        # A sum of n terms is only known to rounding: that much is no violation.
+        # A sum of n terms is exact up to rounding only: an error of that size is no violation.
         rounding = 4.0 * np.finfo(np.float64).eps * float(np.abs(x).sum())
         return max(0.0, -float(x.min()), 0.0 if error <= rounding else error)
 

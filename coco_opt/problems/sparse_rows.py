@@ -1,4 +1,4 @@
-"""Sparse rows on a choice of cells, held by rows and by columns: what splits and roundings of tables compute with."""
+"""Sparse rows on a choice of cells, stored by rows and by columns, for splits and roundings of tables."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class SparseRows:
-    """A matrix (rows, cells) held by rows and by columns: row a has ``cell[start[a]:start[a + 1]]``, and so on."""
+    """A matrix (rows, cells) stored by rows and by columns: row a has ``cell[start[a]:start[a + 1]]``, and so on."""
 
     start: Ints
     cell: Ints
@@ -32,7 +32,7 @@ class SparseRows:
 
     @property
     def owner(self) -> Ints:
-        """Return each entry's row, in the order held by rows."""
+        """Return each entry's row, in row order."""
         return np.repeat(np.arange(self.shape[0]), self.start[1:] - self.start[:-1])
 
     def apply(self, x: Floats) -> Floats:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from coco_opt.ranges.asked.measure import measure_ranges, measure_sorted
 from coco_opt.ranges.domain import DomainTree
-from coco_opt.ranges.estimated.heuristics import round_nonnegative, zero_subtrees
-from coco_opt.ranges.estimated.unattributed import SortedCounts
-from coco_opt.ranges.estimated.universal import RangeAnswers, UniversalHistogram
+from coco_opt.ranges.estimating.heuristics import round_nonnegative, zero_subtrees
+from coco_opt.ranges.estimating.unattributed import SortedCounts
+from coco_opt.ranges.estimating.universal import RangeMeasurements, UniversalHistogram
 from coco_opt.ranges.fan_out import PredictedError, choose_fan_out, predict_errors
-from coco_opt.ranges.measurement import IntervalCounts
+from coco_opt.ranges.interval_counts import IntervalCounts
+from coco_opt.ranges.measuring.measure import measure_ranges, measure_sorted
 
 __all__ = [
     "DomainTree",
     "IntervalCounts",
     "PredictedError",
-    "RangeAnswers",
+    "RangeMeasurements",
     "SortedCounts",
     "UniversalHistogram",
     "choose_fan_out",

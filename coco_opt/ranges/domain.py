@@ -19,7 +19,7 @@ Ints = NDArray[np.int64]
 class DomainTree:
     """The k-ary tree of intervals over ``cells`` ordered cells; all leaves, one a cell, at equal depth.
 
-    Cell c holds the values edges[c] to edges[c + 1] - 1; ``edges`` are whole numbers, int64 (cells + 1,), rising, and
+    Cell c holds the values edges[c] to edges[c + 1] - 1; ``edges`` are integers, int64 (cells + 1,), rising, and
     0..cells where none are given. A domain that is no power of k is padded with public zeros up to the next: intervals
     that hold padding only are exact zeros and left out of ``tree``, so its last nodes may have fewer than k children.
     ``level_start`` int64 (height + 1,): level l (root 0) is level_start[l]:level_start[l + 1]. With ``fan_out`` None
@@ -66,13 +66,13 @@ class DomainTree:
         return int(self.level_start[-2])
 
     @property
-    def asked(self) -> slice:
+    def measured_levels(self) -> slice:
         """Return the nodes that are measured: all, or the cells alone."""
         return slice(1 if self.fan_out is None else 0, None)
 
     @property
     def plain(self) -> bool:
-        """Tell whether the values are the cells' own numbers, 0..cells - 1."""
+        """Return whether the values are the cells' own numbers, 0..cells - 1."""
         return bool(self.edges[0] == 0 and self.edges[-1] == self.cells)
 
     def sensitivity(self, neighbours: Neighbours = "add_remove") -> Sensitivity:
@@ -105,10 +105,10 @@ class DomainTree:
 
     def between(self, low: int, high: int) -> tuple[int, int]:
         """Return the cells begin:end of the values low to high - 1; ProblemError unless both are edges."""
-        at = np.searchsorted(self.edges, [low, high])
-        if (at > self.cells).any() or (self.edges[at] != [low, high]).any() or low > high:
+        cells = np.searchsorted(self.edges, [low, high])
+        if (cells > self.cells).any() or (self.edges[cells] != [low, high]).any() or low > high:
             raise ProblemError(f"{low} and {high} must be edges of cells, in order")
-        return int(at[0]), int(at[1])
+        return int(cells[0]), int(cells[1])
 
     def counts(self, cells: ArrayLike) -> Ints:
         """Return the counts of all nodes (n,) from those of the cells; int64."""
@@ -154,7 +154,7 @@ class DomainTree:
         """Return ranges as int64 vectors; ProblemError unless 0 <= begin <= end <= cells."""
         i, j = (np.atleast_1d(np.asarray(side)) for side in (begin, end))
         if i.dtype.kind not in "iu" or j.dtype.kind not in "iu" or i.shape != j.shape or i.ndim != 1:
-            raise ProblemError("ranges need as many whole begins as ends")
+            raise ProblemError("ranges need as many integer begins as ends")
         if (i < 0).any() or (i > j).any() or (j > self.cells).any():
             raise ProblemError(f"ranges must satisfy 0 <= begin <= end <= {self.cells}, the number of cells")
         return i.astype(np.int64), j.astype(np.int64)
@@ -165,5 +165,5 @@ def _edges(cells: int, edges: ArrayLike | None) -> Ints:
         return np.arange(cells + 1, dtype=np.int64)
     bounds = np.array(edges)
     if bounds.shape != (cells + 1,) or bounds.dtype.kind not in "iu" or (np.diff(bounds) < 1).any():
-        raise ProblemError(f"{cells} cells need {cells + 1} edges: whole numbers, each above the one before")
+        raise ProblemError(f"{cells} cells need {cells + 1} edges: integers, each above the one before")
     return bounds.astype(np.int64)

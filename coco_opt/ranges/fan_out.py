@@ -51,7 +51,7 @@ def predict_errors(
     rows = []
     for fan_out in fan_outs:
         domain = DomainTree(cells, fan_out)
-        spread = Precision(domain, cost.law(domain.sensitivity(neighbours))).ranges(begin, end)
+        spread = Precision(domain, cost.distribution(domain.sensitivity(neighbours))).ranges(begin, end)
         rows.append(PredictedError(fan_out, domain.height, float(spread.mean())))
     return tuple(sorted(rows, key=lambda row: row.mean_variance))
 

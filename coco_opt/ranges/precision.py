@@ -1,4 +1,4 @@
-"""How sure answers are, exactly and before any noise is drawn: from the tree and the law of its noise alone."""
+"""Exact variances of range answers before any noise is drawn, from the tree and the noise distribution alone."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from coco_opt.privacy import Law
+from coco_opt.privacy import NoiseDistribution
 from coco_opt.problems.tree import TreePosterior
 from coco_opt.ranges.domain import DomainTree
 
@@ -23,19 +23,19 @@ class Precision:
     """
 
     domain: DomainTree
-    law: Law
+    distribution: NoiseDistribution
     fitted: bool = True
 
     @property
     def counts(self) -> Floats:
         """Return the variance of every node's noisy count (nodes,), infinite where it was not measured."""
         spread = np.full(self.domain.tree.nodes, np.inf)
-        spread[self.domain.asked] = self.law.variance
+        spread[self.domain.measured_levels] = self.distribution.variance
         return spread
 
     @property
     def _summed(self) -> bool:
-        """Tell whether an answer is a sum of noisy counts; without a tree, least squares has nothing to fit."""
+        """Return whether an answer is a sum of noisy counts; without a tree, least squares has nothing to fit."""
         return not self.fitted or self.domain.fan_out is None
 
     @cached_property
@@ -46,7 +46,7 @@ class Precision:
         """Return the variances (k,) of the cells begin:end; O(height x fan-out) each, after O(nodes) once."""
         begins, ends = self.domain.checked(begin, end)
         if self._summed:
-            return np.asarray(self.domain.subtrees(begins, ends)[1] * self.law.variance, dtype=np.float64)
+            return np.asarray(self.domain.subtrees(begins, ends)[1] * self.distribution.variance, dtype=np.float64)
         first = self.domain.first_leaf
         return self._posterior.ranges(first + begins, first + ends)[1]
 
@@ -55,5 +55,5 @@ class Precision:
         if not self._summed:
             return self._posterior.variance
         spread = self.counts
-        spread[0] = self.law.variance * (1 if self.domain.fan_out is not None else self.domain.cells)
+        spread[0] = self.distribution.variance * (1 if self.domain.fan_out is not None else self.domain.cells)
         return spread

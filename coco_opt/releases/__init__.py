@@ -1,15 +1,15 @@
-"""The engine: check, measure, estimate, release, for every kind alike. It knows kinds by their protocol only."""
+"""The engine: check, measure, estimate and release data of every kind. It knows kinds only by their protocol."""
 
 from __future__ import annotations
 
 from coco_opt.releases.choose import Choice, choose
 from coco_opt.releases.compare import Comparison, compare
 from coco_opt.releases.estimate import estimate
-from coco_opt.releases.estimated import Estimated
 from coco_opt.releases.forecast import PlanForecast, forecast
 from coco_opt.releases.measure import Checked, Measured, check, measure
 from coco_opt.releases.read import read_release
 from coco_opt.releases.release import Outcome, release
+from coco_opt.releases.release_in_memory import Estimated
 from coco_opt.releases.report import render_report
 from coco_opt.releases.reporter import Progress, Reporter, Silent
 from coco_opt.releases.verify import verify_release

@@ -1,4 +1,4 @@
-"""Wall seconds of a run's stages, what they leave in memory, and how fast this machine is."""
+"""The wall seconds of a run's stages, the memory they leave behind, and the speed of this machine."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _REFERENCE = 0.034  # seconds of that many steps on the machine on which stages 
 
 
 class Clock:
-    """Wall seconds a stage; they depend on private data and go to the private record only."""
+    """The wall seconds of each stage. They depend on private data and go to the private record only."""
 
     def __init__(self) -> None:
         self.laps: dict[str, float] = {}
         self._last = perf_counter()
 
     def lap(self, name: str) -> None:
-        """Note the seconds since the last lap under a name, and give back what the stage has freed."""
+        """Record the seconds since the last lap under a name, and return freed memory to the system."""
         give_back()
         now = perf_counter()
         self.laps[name] = round(now - self._last, 6)
@@ -28,7 +28,7 @@ class Clock:
 
 
 def give_back() -> None:
-    """Let the system have the memory that was freed: allocators keep it, and the next stage asks for other sizes."""
+    """Return freed memory to the system: allocators keep it, and the next stage needs blocks of other sizes."""
     arrow = sys.modules.get("pyarrow")
     if arrow is not None:
         arrow.default_memory_pool().release_unused()
@@ -38,7 +38,7 @@ def give_back() -> None:
 
 @cache
 def slowness() -> float:
-    """Return how many times longer a core of this machine computes than one of the reference; measured once."""
+    """Return how many times slower a core of this machine is than one of the reference machine; measured once."""
     start, total = process_time(), 0
     for step in range(_STEPS):
         total += step * step % 7

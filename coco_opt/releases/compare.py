@@ -24,17 +24,17 @@ from coco_opt.solver import Solver
 from coco_opt.solving import judge, solve
 
 DEFAULT_SIZE = 2_000
-_MADE_DATA_SEED = 7
+_SIMULATION_SEED = 7
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
     """One solver on one problem of ``unknowns`` unknowns.
 
-    ``difference`` is the objective minus that of the first row, the solver that "auto" takes, on the same problem,
-    divided by it (or 1): negative where that one stopped within its tolerance. ``seconds`` is wall time in the solver
-    without writing the program. Figures are None where nothing came back. ``used`` says that an estimation by the
-    configuration would ask this solver.
+    ``difference`` is the objective minus the first row's, divided by the first row's (or by 1). The first row is the
+    solver that "auto" takes on the same problem; the difference is negative where that solver stopped within its
+    tolerance. ``seconds`` is wall time in the solver without writing the program. Figures are None where nothing came
+    back. ``used`` says that an estimation by the configuration would use this solver.
     """
 
     problem: str
@@ -67,7 +67,7 @@ class Row:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Comparison:
-    """The rows, and what they were measured on, in one line."""
+    """The rows, and one line that says on which data they were measured."""
 
     data: str
     rows: tuple[Row, ...]
@@ -82,7 +82,7 @@ class Comparison:
     def missed(self) -> tuple[Row, ...]:
         """Return the rows of installed solvers whose answer was not certified within their tolerance.
 
-        A solver that refuses a problem it was not made for answered nothing.
+        A solver that refuses a problem it was not made for gave no answer.
         """
         honest = (row for row in self.rows if row.tried and not row.planted and row.status != "REFUSED")
         return tuple(row for row in honest if row.status != Status.OPTIMAL.name)
@@ -97,36 +97,36 @@ def compare(
 ) -> Comparison:
     """Solve the problems that an estimation poses, of at most ``size`` unknowns, with every solver that can.
 
-    They are posed by a ``measurement``, or by a seeded one: of the user's data where the configuration's noise is
-    seeded, else of made data, and the private table stays closed. A solver whose own limit is lower gets the same
-    problem cut to its limit. Raises what planning raises; a solver that fails is a row, not an exception.
+    A ``measurement`` poses them. Without one, a seeded measurement does: of the user's data where the configuration's
+    noise is seeded, else of simulated data; the private table then stays closed. A solver whose own limit is lower gets
+    the same problem cut to its limit. Raises what planning raises; a solver that fails is a row, not an exception.
     """
-    told = Silent() if reporter is None else reporter
+    reporter = Silent() if reporter is None else reporter
     chosen, data = solvers_of(config), ""
     if measurement is None:
-        measurement, data = _seeded(config, told)
+        measurement, data = _seeded_measurement(config, reporter)
     kind = kind_for(config, measurement)
-    data = data or f"a measurement of {measurement.asked.cost}, {measurement.status}; nothing more is spent"
-    return compare_instances(kind.instances(measurement, config), data, chosen, size=size, reporter=told)
+    data = data or f"a measurement of {measurement.measurement_plan.cost}, {measurement.status}; nothing more is spent"
+    return compare_instances(kind.instances(measurement, config), data, chosen, size=size, reporter=reporter)
 
 
-def _seeded(config: Config, told: Reporter) -> tuple[Measurement, str]:
-    """Return a seeded measurement and, in words, of what."""
-    plan = planned(config, told)
+def _seeded_measurement(config: Config, reporter: Reporter) -> tuple[Measurement, str]:
+    """Return a seeded measurement, and in words the data it is of."""
+    plan = planned(config, reporter)
     source = source_of(config)
     if not source.private:
-        with told.stage("Counting the table"):
+        with reporter.stage("Counting the table"):
             private = kind_of(config).read(plan)
         words = f"NOT PRIVATE: seeded noise on the data of {config.name!r}; no privacy budget was spent"
-        return noisy(plan, private, source, told), words
-    with told.stage("Making data"):
-        like = kind_of(config).look_alike(plan)
-    words = f"{like.words}, with seeded noise; the private table was not opened, no privacy budget was spent"
-    return noisy(like.plan, like.private, SeededNoise(_MADE_DATA_SEED), told), words
+        return noisy(plan, private, source, reporter), words
+    with reporter.stage("Simulating data"):
+        simulated = kind_of(config).simulated_data(plan)
+    words = f"{simulated.words}, with seeded noise; the private table was not opened, no privacy budget was spent"
+    return noisy(simulated.plan, simulated.private, SeededNoise(_SIMULATION_SEED), reporter), words
 
 
 def compare_instances(
-    found: Sequence[Instance],
+    instances: Sequence[Instance],
     data: str,
     chosen: Mapping[str, Solver],
     *,
@@ -135,17 +135,21 @@ def compare_instances(
 ) -> Comparison:
     """Solve every instance, of at most ``size`` unknowns, with every solver that can express it; see ``compare``.
 
-    ``chosen`` are configured solvers, used with their options; ``data`` says what the instances were taken from.
+    ``chosen`` are configured solvers, used with their options; ``data`` says which data the instances come from.
     """
-    told = Silent() if reporter is None else reporter
-    with told.stage("Compiling kernels"):
-        for instance in found:
+    reporter = Silent() if reporter is None else reporter
+    with reporter.stage("Compiling kernels"):
+        for instance in instances:
             solve(instance.make(2))
-    jobs = [(instance, at, row) for instance in found for at, row in enumerate(candidates(type(instance.make(1))))]
+    jobs = [
+        (instance, position, row)
+        for instance in instances
+        for position, row in enumerate(candidates(type(instance.make(1))))
+    ]
     rows: list[Row] = []
-    with told.stage("Solving") as progress:
-        for done, (instance, at, backend) in enumerate(jobs, start=1):
-            rows.extend(_rows(instance, backend, size, chosen, first=at == 0))
+    with reporter.stage("Solving") as progress:
+        for done, (instance, position, backend) in enumerate(jobs, start=1):
+            rows.extend(_rows(instance, backend, size, chosen, first=position == 0))
             progress(done, len(jobs))
     return Comparison(data, tuple(rows))
 
@@ -153,11 +157,11 @@ def compare_instances(
 def _rows(
     instance: Instance, backend: Backend, size: int, chosen: Mapping[str, Solver], *, first: bool
 ) -> Iterator[Row]:
-    """Yield the row of one backend, and of the ``first`` one that of the instance's planted fault, if it has one."""
+    """Yield the row of one backend; for the ``first`` backend also that of the instance's planted fault, if any."""
     limit = backend.limit(instance.kind)
-    wanted = min(size, instance.largest)
-    problem = instance.make(min(wanted, limit))
-    note = f"cut from {wanted} to its cap of {limit} unknowns" if limit < wanted else ""
+    size_wanted = min(size, instance.largest)
+    problem = instance.make(min(size_wanted, limit))
+    note = f"cut from {size_wanted} to its cap of {limit} unknowns" if limit < size_wanted else ""
     row = partial(Row, instance.kind, unknowns=problem.variables, honours_ties=backend.honours_ties)
     if not backend.installed:
         yield row(solver=backend.name, status="NOT INSTALLED", note=_how_to_install(backend))
@@ -169,10 +173,10 @@ def _rows(
     _warm_up(solver, instance)
     configured = chosen.get(instance.kind)
     row = partial(row, used=first if configured is None else configured.name == backend.name)
-    yield _judged(row, problem, solver, backend.name, reference, note)
+    yield _judged_row(row, problem, solver, backend.name, reference, note)
     if first and instance.planted is not None:
         planted = instance.planted
-        yield _judged(
+        yield _judged_row(
             partial(row, planted=True, used=False), problem, planted, planted.name, reference, "planted, to be caught"
         )
 
@@ -183,7 +187,7 @@ def _warm_up(solver: Solver, instance: Instance) -> None:
         solver.solve(instance.make(2))
 
 
-def _judged(row: partial[Row], problem: AnyProblem, solver: Solver, name: str, reference: float, note: str) -> Row:
+def _judged_row(row: partial[Row], problem: AnyProblem, solver: Solver, name: str, reference: float, note: str) -> Row:
     failure = ""
     try:
         solution = judge(problem, solver.solve(problem), name, solver.tolerance)
@@ -191,14 +195,14 @@ def _judged(row: partial[Row], problem: AnyProblem, solver: Solver, name: str, r
         failure = str(error)
     except CocoOptError as error:
         return row(solver=name, status="REFUSED", note=str(error))
-    except Exception as error:  # a package that breaks is a result of the comparison, not its end
+    except Exception as error:  # a package that breaks is a result of the comparison and must not end it
         return row(solver=name, status="FAILED", note=type(error).__name__)
     if failure:
         return row(solver=name, status="NO POINT", note=failure)
-    return _filled(row, solution, name, reference, note)
+    return _solution_row(row, solution, name, reference, note)
 
 
-def _filled(row: partial[Row], solution: Solution[Any], name: str, reference: float, note: str) -> Row:
+def _solution_row(row: partial[Row], solution: Solution[Any], name: str, reference: float, note: str) -> Row:
     return row(
         solver=name,
         status=solution.status.name,
@@ -213,8 +217,8 @@ def _filled(row: partial[Row], solution: Solution[Any], name: str, reference: fl
 
 
 def _how_to_install(backend: Backend) -> str:
-    what = f"coco-opt[{backend.extra}]" if backend.extra else " ".join(backend.packages)
-    return f"pip install '{what}'"
+    requirement = f"coco-opt[{backend.extra}]" if backend.extra else " ".join(backend.packages)
+    return f"pip install '{requirement}'"
 
 
 def columns() -> Sequence[str]:

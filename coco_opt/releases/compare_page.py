@@ -1,4 +1,4 @@
-"""The page of ``coco-opt compare``: how many problems a solver solves how soon, and every row's figures."""
+"""The page of ``coco-opt compare``: how many problems each solver solves, how fast, and every row's figures."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _HEADER = (
 )
 _PACKAGES = ("coco-opt", "numpy", "scipy", "numba", "highspy", "osqp", "piqp", "clarabel", "cvxpy")
 AUTO = "auto (fast exact)"
-_FLOOR = 1e-7  # seconds: what a clock tells apart
+_FLOOR = 1e-7  # seconds: the resolution of a clock
 _NOTES = (
     (
         "Performance profile",
-        "For every solver and every factor: of how many of the problems it certified an answer within that factor of "
-        "the fastest solver's seconds. High on the left is fast, high on the right is able. A problem that a solver "
-        "cannot express, or was given in a smaller cut, counts as not solved (Dolan and Moré 2002). Auto is the fast "
-        "exact solver of each problem, the first of its table: what solves where none is chosen.",
+        "For every solver and every factor: the share of the problems for which it certified an answer within that "
+        "factor of the fastest solver's seconds. High on the left is fast, high on the right is able. A problem that a "
+        "solver cannot express, or received in a smaller cut, counts as not solved (Dolan and Moré 2002). Auto is the "
+        "fast exact solver of each problem, the first of its table: the one used where none is chosen.",
     ),
     ("Objective - exact", "The objective minus the fast exact solver's on the same problem, divided by it or by one."),
     GAP_NOTE,
@@ -58,17 +58,17 @@ def render_comparison(comparison: Comparison) -> str:
 def profiles(comparison: Comparison) -> dict[str, list[tuple[float, float]]]:
     """Return each solver's profile: factors of the fastest time, rising, and the share of the problems within them.
 
-    The fast exact solvers, one for each kind of problem, are ``AUTO`` together, as where none is chosen. Source: Dolan
-    and Moré 2002, equation 2.1, over the problems at their full size.
+    The fast exact solvers, one for each kind of problem, together are ``AUTO``, what is used where none is chosen.
+    Source: Dolan and Moré 2002, equation 2.1, over the problems at their full size.
     """
     factors: dict[str, list[float]] = {}
     kinds = list(dict.fromkeys(row.problem for row in comparison.rows))
     for kind in kinds:
         solved = _solved(kind, comparison)
         fastest = min((_seconds(row) for row in solved), default=_FLOOR)
-        own = next(row.solver for row in comparison.rows if row.problem == kind)
+        auto = next(row.solver for row in comparison.rows if row.problem == kind)
         for row in solved:
-            factors.setdefault(AUTO if row.solver == own else row.solver, []).append(_seconds(row) / fastest)
+            factors.setdefault(AUTO if row.solver == auto else row.solver, []).append(_seconds(row) / fastest)
     last = max((value for values in factors.values() for value in values), default=1.0)
     return {
         name: [
@@ -82,9 +82,9 @@ def profiles(comparison: Comparison) -> dict[str, list[tuple[float, float]]]:
 
 def _solved(kind: str, comparison: Comparison) -> list[Row]:
     """Return the certified answers to a problem at its full size."""
-    own = [row for row in comparison.rows if row.problem == kind and not row.planted]
-    full = max(row.unknowns for row in own)
-    return [row for row in own if row.status == Status.OPTIMAL.name and row.unknowns == full]
+    rows = [row for row in comparison.rows if row.problem == kind and not row.planted]
+    full = max(row.unknowns for row in rows)
+    return [row for row in rows if row.status == Status.OPTIMAL.name and row.unknowns == full]
 
 
 def _seconds(row: Row) -> float:
@@ -92,27 +92,31 @@ def _seconds(row: Row) -> float:
 
 
 def _profile(comparison: Comparison) -> str:
-    found = profiles(comparison)
-    if not found:
+    curves = profiles(comparison)
+    if not curves:
         return ""
     count = len({row.problem for row in comparison.rows})
-    farthest = max(factor for points in found.values() for factor, _ in points)
+    farthest = max(factor for points in curves.values() for factor, _ in points)
     x = Axis.over("times the fastest solver's seconds", (1.0, max(10.0, farthest)))
     chart = line_chart(
-        found, x, Axis("share of the problems", 0.0, 1.0, logarithmic=False), _in_words(found, count), steps=True
+        curves, x, Axis("share of the problems", 0.0, 1.0, logarithmic=False), _description(curves, count), steps=True
     )
-    rows = [(name, *(f"{_at(points, factor):.0%}" for factor in (1, 10, 100, 1e9))) for name, points in found.items()]
+    rows = [
+        (name, *(f"{_share_at(points, factor):.0%}" for factor in (1, 10, 100, 1e9))) for name, points in curves.items()
+    ]
     header = ("solver", "fastest", "within 10 times", "within 100 times", "ever")
-    return f"<h2>Of {count} problems, how many how soon</h2>\n{chart}\n{table(header, rows)}"
+    return f"<h2>Share of {count} problems solved, by time</h2>\n{chart}\n{table(header, rows)}"
 
 
-def _in_words(found: Mapping[str, list[tuple[float, float]]], count: int) -> str:
-    said = "; ".join(f"{name} {_at(points, 1.0):.0%} and {points[-1][1]:.0%}" for name, points in found.items())
-    return f"Performance profile over {count} problems, fastest and ever certified: {said}. The table below has it."
+def _description(curves: Mapping[str, list[tuple[float, float]]], count: int) -> str:
+    shares = "; ".join(
+        f"{name} {_share_at(points, 1.0):.0%} and {points[-1][1]:.0%}" for name, points in curves.items()
+    )
+    return f"Performance profile over {count} problems, fastest and ever certified: {shares}. The table below has it."
 
 
-def _at(points: list[tuple[float, float]], factor: float) -> float:
-    return max(share for at, share in points if at <= factor)
+def _share_at(points: list[tuple[float, float]], factor: float) -> float:
+    return max(share for reached, share in points if reached <= factor)
 
 
 def _problem(kind: str, comparison: Comparison) -> str:
@@ -132,8 +136,8 @@ def _problem(kind: str, comparison: Comparison) -> str:
         for row in comparison.rows
         if row.problem == kind
     ]
-    said = dict.fromkeys(f"{row.solver}: {row.note}" for row in comparison.rows if row.problem == kind and row.note)
-    notes = f'<p class="note">{escape("; ".join(said))}.</p>' if said else ""
+    remarks = dict.fromkeys(f"{row.solver}: {row.note}" for row in comparison.rows if row.problem == kind and row.note)
+    notes = f'<p class="note">{escape("; ".join(remarks))}.</p>' if remarks else ""
     return f"<h2>{escape(kind.replace('_', ' '))}</h2>\n{table(_HEADER, rows)}\n{notes}"
 
 
@@ -142,5 +146,5 @@ def _figure(value: float | None) -> str:
 
 
 def _machine() -> str:
-    found = ", ".join(f"{name} {number}" for name, number in versions(_PACKAGES).items() if name != "python")
-    return f"One run on {machine()}: compare the times of one page only. {found}."
+    packages = ", ".join(f"{name} {number}" for name, number in versions(_PACKAGES).items() if name != "python")
+    return f"One run on {machine()}: compare the times of one page only. {packages}."

@@ -1,4 +1,4 @@
-"""What a release will cost and how far off it will be, from public facts alone: the table behind ``coco-opt plan``."""
+"""The cost and the expected errors of a release, from public inputs alone: the table behind ``coco-opt plan``."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from time import process_time
 from typing import Any
 
 from coco_opt.config.model import Config
-from coco_opt.privacy.answers import offsets_of
 from coco_opt.privacy.composition import Composition
 from coco_opt.privacy.cost import Cost
-from coco_opt.releases.expense import BYTES, stages_of
-from coco_opt.releases.kind import Expense, Forecast, Plan, Wanted
+from coco_opt.privacy.queries import offsets_of
+from coco_opt.releases.kind import Forecast, ForecastOptions, Plan, ResourceCost
 from coco_opt.releases.measure import kind_of, planned
 from coco_opt.releases.reporter import Reporter, Silent
+from coco_opt.releases.resource_cost import BYTES, stages_of
 
 
 @dataclass(frozen=True, slots=True)
-class QuestionCost:
-    """What one question asks and costs: ``answers`` in all its ``regions``, ``noise`` in words."""
+class QueryCost:
+    """What one query measures and costs: ``answers`` in all its ``regions``, ``noise`` in words."""
 
     level: str
     regions: int
@@ -30,7 +30,7 @@ class QuestionCost:
     noise: str
 
     def as_dict(self) -> dict[str, Any]:
-        """Return plain values; None for the cost of answers declared exact."""
+        """Return plain values; the cost of answers declared exact is None."""
         cost = None if self.cost is None else self.cost.as_dict()
         return {
             "level": self.level,
@@ -44,27 +44,27 @@ class QuestionCost:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class PlanForecast:
-    """A plan, what each question costs, and what its kind predicts; ``sealed`` are bytes before compression.
+    """A plan, what each query costs, and what its kind predicts; ``sealed`` are bytes before compression.
 
-    ``stages`` are what a release takes, by stage, None where its kind does not predict that: memory is then that of the
-    whole process during the stage.
+    ``stages`` are the resources that a release takes, by stage, None where its kind does not predict them. Memory is
+    that of the whole process during the stage.
     """
 
     plan: Plan
-    questions: tuple[QuestionCost, ...]
+    queries: tuple[QueryCost, ...]
     predicted: Forecast
     sealed: int
-    stages: Mapping[str, Expense] | None
+    stages: Mapping[str, ResourceCost] | None
 
     @property
     def cost(self) -> Cost:
         """Return what measuring costs."""
-        return self.plan.asked.cost
+        return self.plan.measurement_plan.cost
 
     @property
     def meaning(self) -> str:
         """Return in a few words what else the cost means."""
-        return Composition.of(self.plan.asked.questions).meaning(self.plan.config.privacy.delta)
+        return Composition.of(self.plan.measurement_plan.queries).meaning(self.plan.config.privacy.delta)
 
     @property
     def seconds(self) -> float | None:
@@ -73,7 +73,7 @@ class PlanForecast:
 
     @property
     def memory(self) -> int | None:
-        """Return the bytes that a release takes, at most at once."""
+        """Return the bytes of memory that a release takes at its peak."""
         return None if self.stages is None else max(stage.memory for stage in self.stages.values())
 
     def as_dict(self) -> dict[str, Any]:
@@ -82,10 +82,9 @@ class PlanForecast:
         stages = None if self.stages is None else {name: asdict(stage) for name, stage in self.stages.items()}
         return {
             **self.cost.as_dict(),
-            "implied": Composition.of(self.plan.asked.questions).implied(delta),
-            "questions": [question.as_dict() for question in self.questions],
+            "implied": Composition.of(self.plan.measurement_plan.queries).implied(delta),
+            "questions": [level_query.as_dict() for level_query in self.queries],
             **self.predicted.plain,
-            **({"lines": list(self.predicted.lines)} if self.predicted.lines else {}),
             "seconds": self.seconds,
             "memory_bytes": self.memory,
             "stages": stages,
@@ -99,33 +98,33 @@ def forecast(
     *,
     runs: int = 1,
     rows: int | None = None,
-    optimise: bool = False,
     reporter: Reporter | None = None,
 ) -> PlanForecast:
-    """Predict a release: cost, errors, seconds and memory; ``Wanted`` says what else may be asked for.
+    """Predict a release: cost, errors, seconds and memory; ``ForecastOptions`` describes the options.
 
-    ``public`` are data like the private, made public by their owner. Reads public tables only and spends nothing.
+    ``public`` is data in the form of the private table, made public by its owner. Reads public tables only and spends
+    nothing.
     Raises ConfigError, InputError, ProblemError.
     """
-    told = Silent() if reporter is None else reporter
+    reporter = Silent() if reporter is None else reporter
     start = process_time()
-    plan = planned(config, told, outline=True)
+    plan = planned(config, reporter, outline=True)
     reading = process_time() - start
     kind = kind_of(config)
-    kind.method(config, plan.asked)
-    predicted = kind.forecast(plan, Wanted(public, runs, rows, optimise), told)
-    questions = tuple(_costs(plan))
-    sealed = BYTES * sum(question.answers for question in questions)
-    return PlanForecast(plan, questions, predicted, sealed, stages_of(plan, predicted, reading))
+    kind.method(config, plan.measurement_plan)
+    predicted = kind.forecast(plan, ForecastOptions(public, runs, rows), reporter)
+    queries = tuple(_query_costs(plan))
+    sealed = BYTES * sum(level_query.answers for level_query in queries)
+    return PlanForecast(plan, queries, predicted, sealed, stages_of(plan, predicted, reading))
 
 
-def _costs(plan: Plan) -> list[QuestionCost]:
-    asked = plan.asked
+def _query_costs(plan: Plan) -> list[QueryCost]:
+    measurement_plan = plan.measurement_plan
     rows = []
-    for question in asked.questions:
-        regions = len(asked.hierarchy.level_range(question.level))
-        answers = int(offsets_of(question, asked.hierarchy, asked.per_region)[-1])
-        noise = "none: declared public" if question.exact else str(question.law)
-        level = asked.levels[question.level]
-        rows.append(QuestionCost(level, regions, question.query, answers, question.cost, noise))
+    for level_query in measurement_plan.queries:
+        regions = len(measurement_plan.hierarchy.level_range(level_query.level))
+        answers = int(offsets_of(level_query, measurement_plan.hierarchy, measurement_plan.per_region)[-1])
+        noise = "none: declared public" if level_query.exact else str(level_query.distribution)
+        level = measurement_plan.levels[level_query.level]
+        rows.append(QueryCost(level, regions, level_query.name, answers, level_query.cost, noise))
     return rows

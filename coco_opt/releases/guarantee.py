@@ -1,10 +1,10 @@
-"""What all runs on a data set guarantee together, as (epsilon, delta), from the questions that the ledger paid for.
+"""What all runs on a data set guarantee together, as (epsilon, delta), from the queries that the ledger paid for.
 
-The ledger adds up epsilon or rho and knows of a run's questions their digest alone. The questions stand in the sealed
-measurement, whose digest the ledger holds too: while it is kept, their privacy loss distributions compose to less than
-what the sum implies. That holds for questions that were fixed beforehand; a sum below a total that was fixed beforehand
-also where later questions were chosen by earlier answers (Feldman and Zrnic 2021; Whitehouse, Ramdas, Rogers and Wu
-2023), and so the sum is what a payment is held to.
+The ledger adds up epsilon or rho, and of a run's queries it knows only the digest. The queries stand in the sealed
+measurement, whose digest the ledger holds too: while that is kept, their privacy loss distributions compose to less
+than what the sum implies. This holds for queries that were fixed beforehand. The sum, below a total that was fixed
+beforehand, also holds where later queries were chosen by earlier answers (Feldman and Zrnic 2021; Whitehouse, Ramdas,
+Rogers and Wu 2023); therefore a payment is checked against the sum.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from dataclasses import dataclass
 
 from coco_opt.errors import InputError
 from coco_opt.files.folder import file_digest
-from coco_opt.files.measurement import INDEX, question_of, read_index
-from coco_opt.privacy.answers import Question
+from coco_opt.files.measurement import INDEX, query_from_dict, read_index
 from coco_opt.privacy.composition import Composition
 from coco_opt.privacy.cost import COSTS
 from coco_opt.privacy.ledger_chain import Account
-from coco_opt.releases.kept import KnownRun
+from coco_opt.privacy.queries import LevelQuery
+from coco_opt.releases.stored_runs import StoredRun
 
 
 @dataclass(frozen=True, slots=True)
 class Together:
-    """The guarantee of all that was spent on a data set; ``unknown`` are runs whose questions are not kept.
+    """The guarantee of all that was spent on a data set; ``unknown`` are runs whose queries are not stored.
 
-    With any of these the sum of epsilon or rho alone counts.
+    If there are any of these, only the sum of epsilon or rho counts.
     """
 
     account: Account
@@ -35,34 +35,34 @@ class Together:
     unknown: tuple[str, ...]
 
 
-def together(account: Account, runs: Iterable[KnownRun]) -> Together | None:
+def together(account: Account, runs: Iterable[StoredRun]) -> Together | None:
     """Return what the runs of an account guarantee together, None where nothing was spent.
 
-    Runs that were given up count: noise may have been drawn. Those that were voided drew none.
+    Runs that were given up count, because noise may have been drawn. Runs that were voided drew none.
     """
     if not account.spent:
         return None
     spent = COSTS[account.unit](account.spent)
-    questions: list[Question] = []
+    queries: list[LevelQuery] = []
     unknown: list[str] = []
-    for known in runs:
-        if known.run is None or known.run.state == "VOIDED" or known.run.charge.dataset != account.dataset:
+    for stored in runs:
+        if stored.run is None or stored.run.state == "VOIDED" or stored.run.charge.dataset != account.dataset:
             continue
-        asked = _questions(known)
-        questions.extend(asked or ())
-        unknown.extend(() if asked else (known.name,))
+        run_queries = _run_queries(stored)
+        queries.extend(run_queries or ())
+        unknown.extend(() if run_queries else (stored.name,))
     by_sum = Composition(spent, None)
-    whole = by_sum if unknown else Composition.of_spent(spent, questions)
-    return Together(account, whole, by_sum, tuple(unknown))
+    guaranteed = by_sum if unknown else Composition.of_spent(spent, queries)
+    return Together(account, guaranteed, by_sum, tuple(unknown))
 
 
-def _questions(known: KnownRun) -> Sequence[Question] | None:
-    """Return the questions of a run whose measurement is kept as it was sealed, None where they are not known."""
-    if known.run is None or known.folder is None or not known.run.sealed:
+def _run_queries(stored: StoredRun) -> Sequence[LevelQuery] | None:
+    """Return the queries of a run whose measurement is stored as it was sealed, None where they are not known."""
+    if stored.run is None or stored.folder is None or not stored.run.sealed:
         return None
     try:
-        if file_digest(known.folder / INDEX) != known.run.sealed:
+        if file_digest(stored.folder / INDEX) != stored.run.sealed:
             return None
-        return [question_of(plain) for plain in read_index(known.folder)["questions"]]
+        return [query_from_dict(plain) for plain in read_index(stored.folder)["questions"]]
     except InputError:
         return None

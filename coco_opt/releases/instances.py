@@ -14,9 +14,9 @@ AnyProblem = Problem[Any, Any]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Instance:
-    """A problem of one kind that can be made with at most ``size`` unknowns; ``largest`` is all there are.
+    """A problem of one kind that can be made with at most ``size`` unknowns; ``largest`` is its full size.
 
-    ``planted`` is a solver that answers wrongly, to be caught.
+    ``planted`` is a solver with wrong answers, which the comparison must catch.
     """
 
     kind: str

@@ -1,7 +1,7 @@
-"""What the engine asks of a kind of release: the one protocol, and the values that pass between them.
+"""The protocol between the engine and a kind of release, and the values that pass between them.
 
 A kind is a package with one value that fulfils ``ReleaseKind`` and one row in a table of kinds (``coco_opt.kinds``).
-Its private step is ``read``; from ``estimate`` on it is given the measurement and nothing else.
+Its private step is ``read``; from ``estimate`` on it receives the measurement and nothing else.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from coco_opt.choices import Certificate, SolverChoices
 from coco_opt.config.model import Config
 from coco_opt.config.sections import DataSection, Section
 from coco_opt.execution import Executor, Threads
-from coco_opt.files.checked import Check, Regions
 from coco_opt.files.folder import FileTable
-from coco_opt.privacy.answers import Exact
+from coco_opt.files.release_checks import Check, Regions
 from coco_opt.privacy.cost import Cost
-from coco_opt.privacy.measurement import Asked, Measurement
+from coco_opt.privacy.measurement import Measurement, MeasurementPlan, identity_of
+from coco_opt.privacy.queries import Exact
 from coco_opt.releases.instances import Instance
 from coco_opt.releases.reporter import Progress, Reporter
 
@@ -37,14 +37,14 @@ class Private(Protocol):
 
     @property
     def arrays(self) -> tuple[Int64, ...]:
-        """Return all that is private in a canonical form: equal data, and no other, give equal arrays."""
+        """Return all private data in a canonical form: the arrays are equal exactly where the data are."""
 
     def identity(self) -> dict[str, int]:
         """Return row counts (rows_read, rows_counted, rows_rejected, ...) for the run's *private* record."""
 
 
 class Result(Protocol):
-    """What estimation made of a measurement."""
+    """The result of an estimation."""
 
     @property
     def certificates(self) -> tuple[Certificate, ...]:
@@ -53,28 +53,56 @@ class Result(Protocol):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Plan:
-    """The public half of a release, checked: whatever is still wrong afterwards lies in the private table.
+    """The public half of a release, checked: any later input error lies in the private table.
 
-    ``detail`` is what the kind needs of its own to read and to ask; ``notes`` are what to know before paying. ``again``
-    plans what was read of the public tables under another budget; None: they are read again for it.
+    ``detail`` is what the kind itself needs to read and to measure; ``notes`` are for the user to know before paying.
+    ``again`` plans under another budget from the public tables already read; if it is None, they are read again.
+
+    With a ``look`` the queries are provisional: the look is measured first, and ``resolve`` returns the plan that its
+    noisy answers lead to. Given ``chosen`` keys, which a plan that was resolved before states, it takes these instead
+    of choosing. ``also`` are measurements to estimate together with this plan's. ``tables`` are for ``plan`` to show.
+    ``choice`` tells apart what several configurations with the same look leave to be chosen, and ``before`` is the plan
+    with the look that this one was resolved from.
     """
 
     config: Config
-    asked: Asked
+    measurement_plan: MeasurementPlan
     detail: Any
     notes: tuple[str, ...] = ()
     again: Callable[[Config], Plan] | None = field(default=None, repr=False)
+    look: MeasurementPlan | None = None
+    resolve: Callable[[Measurement, Mapping[str, Any] | None], Plan] | None = field(default=None, repr=False)
+    chosen: Mapping[str, Any] = field(default_factory=dict)
+    choice: str = ""
+    before: Plan | None = field(default=None, repr=False)
+    also: tuple[Measurement, ...] = ()
+    tables: tuple[Figures, ...] = ()
 
-    def on(self, asked: Asked, detail: Any) -> Plan:
-        """Return the same plan of other public facts: of a look-alike."""
-        return replace(self, asked=asked, detail=detail, again=None)
+    @property
+    def identity(self) -> str:
+        """Return the digest that the release's manifest will give for the queries of all its measurements."""
+        plans = (self.measurement_plan, *(measurement.measurement_plan for measurement in self.also))
+        return identity_of(plan.digest for plan in plans) if self.also else self.measurement_plan.digest
+
+    def on(self, measurement_plan: MeasurementPlan, detail: Any) -> Plan:
+        """Return the same plan for other public tables, such as those of simulated data."""
+        return replace(
+            self,
+            measurement_plan=measurement_plan,
+            detail=detail,
+            again=None,
+            look=None,
+            resolve=None,
+            also=(),
+            before=None,
+        )
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class LookAlike:
-    """Data that nobody needs to protect, made or public, in place of the private: what they are, in words.
+class SimulatedData:
+    """Data that need no protection, simulated or public, in place of the private data; ``words`` describe them.
 
-    ``plan`` asks the same questions of them; their regions may be others or fewer.
+    ``plan`` has the same queries; its regions may be others or fewer.
     """
 
     plan: Plan
@@ -84,11 +112,11 @@ class LookAlike:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Work:
-    """What an estimation works with: solvers, an executor, whom it tells, and where it may keep finished parts.
+    """What an estimation works with: solvers, an executor, its progress reports, and a folder for finished parts.
 
-    ``threads`` are for what no executor runs: a kind may start as many in this process.
-    ``scratch`` is a private folder of the run, None where nothing is kept; what lies there was made by the same method
-    from the same measurement. Losing it costs time only.
+    ``threads`` are for work that no executor runs: a kind may start as many in this process.
+    ``scratch`` is a private folder of the run, None where nothing is kept. Its content was made by the same method from
+    the same measurement; losing it costs time only.
     """
 
     solvers: SolverChoices
@@ -100,11 +128,11 @@ class Work:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Released:
-    """What a release publishes beside what the engine writes: tables by file name, and the kind's part of the manifest.
+    """What a kind adds to what the engine publishes: tables by file name, and the kind's part of the manifest.
 
-    ``promises`` are names of properties that ``ReleaseKind.verify`` can check; ``notes`` are lines for the user;
-    ``numbers`` int64[regions] were made of the measurement and stand beside the public ones in hierarchy.parquet.
-    ``beside`` is what the page wants too and was made already, None for nothing.
+    ``promises`` are names of properties that ``ReleaseKind.verify`` can check; ``notes`` are lines for the user.
+    ``numbers`` int64[regions] come from the measurement and are written next to the public columns of
+    hierarchy.parquet. ``for_page`` is what the report page can reuse, None for nothing.
     """
 
     files: Mapping[str, FileTable]
@@ -112,14 +140,14 @@ class Released:
     manifest: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     numbers: Mapping[str, Int64] = field(default_factory=dict)
-    beside: Any = None
+    for_page: Any = None
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Truth:
-    """What is known of made data: the private table itself, and other methods' results, by name, to compare with.
+    """The truth about simulated data: the private table itself, and other methods' results, by name, to compare with.
 
-    Only a release that is NOT PRIVATE may be given one.
+    Only a release that is NOT PRIVATE may have one.
     """
 
     private: Any
@@ -130,7 +158,7 @@ class Truth:
 class Shown:
     """All that the report of a release may show; ``truth`` is None wherever noise protects somebody.
 
-    ``beside`` is what the kind made for its page when it made the release, None where there is nothing.
+    ``for_page`` is what the kind made for its page when it made the release, None where there is nothing.
     """
 
     manifest: Mapping[str, Any]
@@ -139,14 +167,14 @@ class Shown:
     method: Any
     result: Any
     truth: Truth | None = None
-    beside: Any = None
+    for_page: Any = None
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Folder:
-    """A release folder whose shared files were found sound: its manifest, and its regions by row.
+    """A release folder whose shared files passed their checks: its manifest, and its regions by row.
 
-    ``earlier`` are folders where releases that it builds on may lie, besides its own parent.
+    ``earlier`` are folders, besides its own parent, where releases that it builds on may lie.
     """
 
     path: Path
@@ -166,23 +194,21 @@ class Figures:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """What a forecast is asked for.
+class ForecastOptions:
+    """The options of a forecast.
 
-    ``public``: data like the private, made public by their owner, to rehearse on. ``runs``: simulated releases a
-    prediction. ``rows``: those of the private table, as declared; it stays closed. ``optimise``: search for better
-    questions and splits, which takes minutes.
+    ``public``: data in the form of the private table, made public by its owner, to rehearse on. ``runs``: simulated
+    releases a prediction. ``rows``: the declared number of rows of the private table, which stays closed.
     """
 
     public: Path | None = None
     runs: int = 1
     rows: int | None = None
-    optimise: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Expense:
-    """What a stage takes: seconds of this machine's cores, and bytes beside the answers, at most at once."""
+class ResourceCost:
+    """What a stage takes: seconds of this machine's cores, and its peak memory in bytes besides the answers."""
 
     seconds: float
     memory: int = 0
@@ -190,25 +216,24 @@ class Expense:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Forecast:
-    """What a kind predicts of a release from public facts: tables, the same as plain values, and lines for the user.
+    """What a kind predicts of a release from public inputs: tables, and the same as plain values.
 
-    ``reading`` the private table, ``asking`` it, ``estimating`` and ``writing`` tables and page: None where nothing is
-    predicted. ``lines`` are those of a better configuration, where one was searched for.
+    The costs are those of ``reading`` the private table, ``querying`` it, ``estimating``, and ``writing``
+    tables and page; None where nothing is predicted.
     """
 
     tables: tuple[Figures, ...] = ()
     plain: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[tuple[str, str], ...] = ()
-    reading: Expense | None = None
-    asking: Expense | None = None
-    estimating: Expense | None = None
-    writing: Expense | None = None
-    lines: tuple[str, ...] = ()
+    reading: ResourceCost | None = None
+    querying: ResourceCost | None = None
+    estimating: ResourceCost | None = None
+    writing: ResourceCost | None = None
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Neighbours:
-    """D and D', private tables of a look-alike that differ by one entity; ``words`` say how."""
+    """D and D', tables of simulated data that differ by one entity; ``words`` say how."""
 
     first: Any
     second: Any
@@ -221,7 +246,7 @@ class Draft:
 
     ``files`` are the keys of [data] that it needs, each with a note of what the file must hold; ``data`` are further
     lines of [data], ``section`` is the text of the kind's own section. ``replaced`` says in words what is public where
-    neighbours = "replace", ``left`` what the user must still do, ``taken`` what columns were taken for.
+    neighbours = "replace", ``left`` what the user must still do, ``taken`` which columns were recognised as what.
     """
 
     files: Mapping[str, str]
@@ -234,7 +259,7 @@ class Draft:
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """What noisy answers advise to ask: ``keys`` of the kind's section to write, and a table that says why."""
+    """The queries that noisy answers advise: ``keys`` to write into the kind's section, and a table of reasons."""
 
     keys: Mapping[str, Any]
     header: tuple[str, ...]
@@ -243,21 +268,21 @@ class Chosen:
 
 @runtime_checkable
 class Choosing(Protocol):
-    """A kind of release whose questions can be chosen by the data, for a part of the budget."""
+    """A kind of release whose queries can be chosen by the data, for a part of the budget."""
 
-    def choice(self, plan: Plan, cost: Cost) -> Asked:
-        """Return what asks, at a cost, which questions to ask in place of the plan's; raises ProblemError."""
+    def choice(self, plan: Plan, cost: Cost) -> MeasurementPlan:
+        """Return the measurement plan that decides, at a cost, which queries to use; raises ProblemError."""
 
     def chosen(self, config: Config, measurement: Measurement) -> Chosen:
-        """Return what the noisy answers to that advise; nothing private is in reach."""
+        """Return what its noisy answers advise; nothing private is in reach."""
 
 
 @runtime_checkable
 class Compiling(Protocol):
-    """A kind of release whose estimation compiles for long at first: some of it can be done beside, and meanwhile."""
+    """A kind of release whose first estimation compiles for long: some kernels can be compiled meanwhile."""
 
-    def late_kernels(self, method: Any, asked: Asked) -> tuple[str, ...]:
-        """Return what of ``coco_opt.compiling.LAST`` an estimation calls late, in the order to compile it in."""
+    def late_kernels(self, method: Any, measurement_plan: MeasurementPlan) -> tuple[str, ...]:
+        """Return the names in ``coco_opt.compiling.LAST`` that an estimation calls late, in the order to compile."""
 
 
 class ReleaseKind(Protocol[PrivateT, MethodT, ResultT]):
@@ -265,8 +290,8 @@ class ReleaseKind(Protocol[PrivateT, MethodT, ResultT]):
 
     ``name`` stands in measurements and manifests, ``section`` in the configuration; ``unit`` is whom noise protects, in
     one word (entity, person). ``data_model`` and ``section_model`` are its parts of the configuration. ``promises`` are
-    what a release can promise, ``least`` what each of them does. ``takes_several``: whether several measurements of the
-    same data can be estimated together (``Measurement.also``).
+    what a release can promise, ``least`` what each of them does. ``takes_several`` says whether several
+    measurements of the same data can be estimated together (``Measurement.also``).
     """
 
     name: ClassVar[str]
@@ -284,25 +309,25 @@ class ReleaseKind(Protocol[PrivateT, MethodT, ResultT]):
     def draft(self, files: Mapping[str, Sequence[str]]) -> Draft:
         """Return a first configuration for files of these columns, by key of [data]; some may be missing."""
 
-    def section_of(self, asked: Asked) -> Mapping[str, Any]:
-        """Return the keys of its section that ask what a measurement answers, and any whose default cannot read it."""
+    def section_of(self, measurement_plan: MeasurementPlan) -> Mapping[str, Any]:
+        """Return the keys of its section with a measurement's queries, and those whose defaults cannot read it."""
 
     def plan(self, config: Config) -> Plan:
-        """Read the public tables and decide what is asked; raise ConfigError, InputError, ProblemError."""
+        """Read the public tables and plan the measurement; raise ConfigError, InputError, ProblemError."""
 
     def outline(self, config: Config) -> Plan:
-        """Return the plan as a prediction needs it: no private table is ever read by it, and ids may be unread."""
+        """Return the plan as a prediction needs it: it reads no private table, and ids may be left unread."""
 
     def read(self, plan: Plan) -> PrivateT:
-        """Open the private table and count: the only private step. InputError messages hold no value."""
+        """Open the private table and count, the only private step. InputError messages hold no private value."""
 
-    def ask(self, plan: Plan, private: PrivateT) -> Iterable[Exact]:
-        """Return the exact answers to all questions of the plan, part after part; before the noise."""
+    def exact_answers(self, plan: Plan, private: PrivateT) -> Iterable[Exact]:
+        """Return the exact answers to all queries of the plan before the noise, part after part."""
 
-    def method(self, config: Config, asked: Asked, *also: Asked) -> MethodT:
-        """Return the post-processing a configuration asks for; ConfigError where it cannot read what was asked.
+    def method(self, config: Config, measurement_plan: MeasurementPlan, *also: MeasurementPlan) -> MethodT:
+        """Return the configured post-processing; ConfigError where it cannot read what was measured.
 
-        ``also`` is what further measurements asked that are estimated together, where the kind ``takes_several``.
+        ``also`` are the plans of further measurements to estimate together, where the kind ``takes_several``.
         """
 
     def estimate(self, measurement: Measurement, method: MethodT, work: Work) -> ResultT:
@@ -321,24 +346,24 @@ class ReleaseKind(Protocol[PrivateT, MethodT, ResultT]):
         """Return the report's sections of this kind, as HTML."""
 
     def errors(self, measurement: Measurement, truth: Truth, result: ResultT) -> Mapping[str, list[float]]:
-        """Return the mean error of each level, root first, by method ("this release" first), where truth is known."""
+        """Return the mean error of each level, root first, by method ("this release" first); needs the truth."""
 
-    def look_alike(self, plan: Plan, public: Path | None = None, branches: int | None = None) -> LookAlike:
-        """Return made data of the plan's public shape, or public data of the user's; the private table stays closed.
+    def simulated_data(self, plan: Plan, public: Path | None = None, branches: int | None = None) -> SimulatedData:
+        """Return simulated data of the plan's public shape, or the user's public data; the private table stays closed.
 
-        ``branches`` keeps the first so many children of each region of made data.
+        ``branches`` is how many children of each region simulated data have at most: the first ones.
         """
 
-    def forecast(self, plan: Plan, wanted: Wanted, reporter: Reporter) -> Forecast:
-        """Predict a release from public facts, in seconds unless a search is wanted."""
+    def forecast(self, plan: Plan, options: ForecastOptions, reporter: Reporter) -> Forecast:
+        """Predict a release from public inputs, in seconds."""
 
     def instances(self, measurement: Measurement, config: Config) -> Sequence[Instance]:
         """Return the problems that an estimation of this measurement poses, cut to any size, to compare solvers."""
 
-    def neighbours(self, look_alike: LookAlike) -> Neighbours:
-        """Return two neighbouring tables that the measurement tells apart best. Raises ProblemError without any."""
+    def neighbours(self, simulated_data: SimulatedData) -> Neighbours:
+        """Return two neighbouring tables that the measurement distinguishes best. Raises ProblemError without any."""
 
-    def statistics(self, asked: Asked, table: PrivateT | ResultT) -> Mapping[str, NDArray[Any]]:
+    def statistics(self, measurement_plan: MeasurementPlan, table: PrivateT | ResultT) -> Mapping[str, NDArray[Any]]:
         """Return the counts that an audit compares, by part: exact ones of a table, released ones of a result.
 
         Arrays of one part have one shape. A table's may be masked (numpy.ma) where a residual would say nothing.

@@ -1,4 +1,4 @@
-"""The public account of a release: what was asked at which cost, what was made of it, and what the folder promises."""
+"""The public account of a release: what was measured at which cost, what was released, and what the folder promises."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any
 from coco_opt.choices import Certificate
 from coco_opt.config.model import Config
 from coco_opt.files.versions import versions
-from coco_opt.privacy.answers import Question
 from coco_opt.privacy.composition import Composition
-from coco_opt.privacy.measurement import AS_STATED, Measurement, question_dict
+from coco_opt.privacy.measurement import AS_STATED, Measurement, query_dict
+from coco_opt.privacy.queries import LevelQuery
 from coco_opt.releases.kind import AnyKind, Released
 
 FORMAT = "coco-opt release 2"
 
 OF = "measurement"
-"""The key of a question that says by which of several measurements it was asked, from 1."""
+"""The key of a query that says to which of several measurements it belongs, counted from 1."""
 _AND = " + "
 
 WORDS = {"add_remove": "one {unit} added or removed", "replace": "one {unit} replaced"}
@@ -29,15 +29,15 @@ def manifest_of(
     return {
         **released.manifest,
         "format": FORMAT,
-        "kind": measurement.asked.kind,
+        "kind": measurement.measurement_plan.kind,
         "name": config.name,
         "status": measurement.status,
         "private": measurement.protects,
         "budget": budget_of(config, measurement),
-        "levels": list(measurement.asked.levels),
+        "levels": list(measurement.measurement_plan.levels),
         "measurement": measurement.identity,
         "receipt": "" if measurement.also else measurement.receipt,
-        **({"measurements": [_entry(one) for one in measurement.every]} if measurement.also else {}),
+        **({"measurements": [_measurement_entry(part) for part in measurement.every]} if measurement.also else {}),
         "config": config.as_dict(),
         "versions": versions(),
         "promises": ["integers", *released.promises],
@@ -46,40 +46,44 @@ def manifest_of(
 
 
 def budget_of(config: Config, measurement: Measurement) -> dict[str, Any]:
-    """Return what a measurement cost, what that implies, and what each question cost at each level."""
-    asked, privacy = measurement.asked, config.privacy
-    stated = (
+    """Return what a measurement cost, what that implies, and what each query cost at each level."""
+    measurement_plan, privacy = measurement.measurement_plan, config.privacy
+    pair_entry = (
         {} if privacy.pair is None else {"asked": dict(zip(("epsilon", "delta"), map(str, privacy.pair), strict=True))}
     )
     return {
         **measurement.cost.as_dict(),
-        **stated,
-        "implied": Composition.of(measurement.questions).implied(privacy.delta),
-        "neighbours": asked.neighbours,
+        **pair_entry,
+        "implied": Composition.of(measurement.queries, adaptive=bool(measurement.also)).implied(privacy.delta),
+        "neighbours": measurement_plan.neighbours,
         "noise": noise_of(measurement.sources),
         "questions": [
-            {**question_dict(one), "level_name": asked.levels[one.level], **({OF: number} if measurement.also else {})}
-            for number, each in enumerate(measurement.every, start=1)
-            for one in each.asked.questions
+            {
+                **query_dict(query),
+                "level_name": measurement_plan.levels[query.level],
+                **({OF: number} if measurement.also else {}),
+            }
+            for number, part in enumerate(measurement.every, start=1)
+            for query in part.measurement_plan.queries
         ],
     }
 
 
-def _entry(measurement: Measurement) -> dict[str, Any]:
-    """Return what the manifest says of one of several measurements; its questions stand in the budget."""
+def _measurement_entry(measurement: Measurement) -> dict[str, Any]:
+    """Return the manifest's entry for one of several measurements; its queries stand in the budget."""
     return {
-        "measurement": measurement.asked.digest,
+        "measurement": measurement.measurement_plan.digest,
         "answers": measurement.content,
         "status": measurement.status,
         "private": measurement.private,
         "noise": measurement.noise,
         "receipt": measurement.receipt,
-        **measurement.asked.cost.as_dict(),
+        **measurement.measurement_plan.cost.as_dict(),
     }
 
 
 def noise_of(sources: Sequence[str]) -> str:
-    """Return where noise came from, each source once; ``sources_of`` reads it back."""
+    """Return the sources of the noise as one text, each source once; ``sources_of`` reads it back."""
     return _AND.join(sources)
 
 
@@ -89,11 +93,11 @@ def sources_of(noise: str) -> list[str]:
 
 
 def spent_line(kind: AnyKind, config: Config, measurement: Measurement) -> str:
-    """Return one line: the mode, and what privacy the measurement costs."""
-    asked, noise = measurement.asked, noise_of(measurement.sources)
-    shares = _shares(asked.questions, measurement.hierarchy.levels)
+    """Return one line: the status of the measurement, and the privacy it costs."""
+    measurement_plan, noise = measurement.measurement_plan, noise_of(measurement.sources)
+    shares = _shares(measurement_plan.queries, measurement.hierarchy.levels)
     if measurement.also:
-        costs = ", ".join(str(one.asked.cost) for one in measurement.every)
+        costs = ", ".join(str(query.measurement_plan.cost) for query in measurement.every)
         shares = f"{len(measurement.every)} measurements: {costs}"
     if measurement.status == AS_STATED:
         foreign = "" if not measurement.also else ": at least one of the measurements was"
@@ -106,36 +110,38 @@ def spent_line(kind: AnyKind, config: Config, measurement: Measurement) -> str:
             f"NOT PRIVATE: {noise} noise as for {measurement.cost} ({shares}); "
             "no privacy budget was spent, and these figures protect nobody"
         )
-    exact = dict.fromkeys(f"{one.query} by {asked.levels[one.level]}" for one in asked.questions if one.exact)
+    exact = dict.fromkeys(
+        f"{query.name} by {measurement_plan.levels[query.level]}" for query in measurement_plan.queries if query.exact
+    )
     besides = f"; published without noise: {', '.join(exact)}" if exact else ""
-    neighbours = WORDS[asked.neighbours].format(unit=kind.unit)
-    meaning = Composition.of(measurement.questions).meaning(config.privacy.delta)
+    neighbours = WORDS[measurement_plan.neighbours].format(unit=kind.unit)
+    meaning = Composition.of(measurement.queries, adaptive=bool(measurement.also)).meaning(config.privacy.delta)
     return (
         f"PRIVATE: {measurement.cost} spent ({shares}; {meaning}), {noise} noise, "
         f"neighbours differ by {neighbours}{besides}"
     )
 
 
-def _shares(questions: tuple[Question, ...], levels: int) -> str:
-    """Return in a few words how the cost is shared."""
-    noisy = [question for question in questions if question.cost is not None]
-    costs = {level: [question.cost for question in noisy if question.level == level] for level in range(levels)}
+def _shares(queries: tuple[LevelQuery, ...], levels: int) -> str:
+    """Return in a few words how levels and queries share the cost."""
+    noisy = [query for query in queries if query.cost is not None]
+    costs = {level: [query.cost for query in noisy if query.level == level] for level in range(levels)}
     if levels == 1 and len(noisy) == 1:
         return "one question"
-    amounts = {level: sum(cost.amount for cost in asked if cost) for level, asked in costs.items()}
+    amounts = {level: sum(cost.amount for cost in level_costs if cost) for level, level_costs in costs.items()}
     if len(set(amounts.values())) == 1:
-        each = f"{next(iter(amounts.values()))} at each of {levels} levels" if levels > 1 else "one level"
+        shares = f"{next(iter(amounts.values()))} at each of {levels} levels" if levels > 1 else "one level"
     else:
-        each = "by level, root first: " + ", ".join(str(amount) for amount in amounts.values())
-    most = max(len(asked) for asked in costs.values())
-    return each if most == 1 else f"{each}, {most} questions a level at most"
+        shares = "by level, root first: " + ", ".join(str(amount) for amount in amounts.values())
+    most = max(len(level_costs) for level_costs in costs.values())
+    return shares if most == 1 else f"{shares}, {most} questions a level at most"
 
 
 def _solver_row(row: Certificate) -> Mapping[str, Any]:
-    """Return how well one kind of problem was solved, and where another solver had to answer."""
+    """Return how well one kind of problem was solved, and where a fallback solver answered."""
     fallbacks = [
-        {"solver": one.solver, "reason": one.reason, "answered_by": one.used, "times": one.times}
-        for one in row.fallbacks
+        {"solver": fallback.solver, "reason": fallback.reason, "answered_by": fallback.used, "times": fallback.times}
+        for fallback in row.fallbacks
     ]
     return {
         "solver": row.solver,

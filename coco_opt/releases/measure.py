@@ -1,8 +1,8 @@
 """Check and measure: the only steps that open private data, and the only one that pays.
 
-Everything that can be refused is refused before the payment: configuration, files, contradictions among public facts,
-the private table's every value, folders, memory and the packages that draw noise. Then the run is paid, noise is drawn
-and the measurement sealed (``releases.runs``).
+Everything that can be refused is refused before the payment: configuration, files, contradictions among constraints,
+every value of the private table, folders, memory and the packages that draw noise. Then the run is paid, noise is drawn
+and the measurement is sealed (``releases.runs``).
 """
 
 from __future__ import annotations
@@ -10,63 +10,67 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 
 from coco_opt.config.model import Config
-from coco_opt.errors import InputError, Place, ProblemError
+from coco_opt.errors import BudgetError, InputError, Place, ProblemError
 from coco_opt.files.measurement import read_measurement, write_measurement
-from coco_opt.files.spill import Scratch
+from coco_opt.files.scratch import Scratch
 from coco_opt.kinds import kind_row
-from coco_opt.privacy.answers import DENSE, NoisyPart, noisy_parts, offsets_of
+from coco_opt.privacy.combined_measurements import together
 from coco_opt.privacy.composition import Composition, bought, shares_of
-from coco_opt.privacy.measurement import Asked, Drawing, Measurement
+from coco_opt.privacy.cost import Cost
+from coco_opt.privacy.ledger_chain import Run
+from coco_opt.privacy.measurement import Drawing, Measurement, MeasurementPlan
 from coco_opt.privacy.noise import NoiseSource
 from coco_opt.privacy.private_files import temporary_name
+from coco_opt.privacy.queries import DENSE, NoisyPart, noisy_parts, offsets_of
 from coco_opt.privacy.run_folder import RunFolder
 from coco_opt.privacy.run_key import RunKey
 from coco_opt.privacy.secure import SecureNoise
-from coco_opt.privacy.seeded import SeededNoise
+from coco_opt.privacy.seeded import SeededNoise, derived_seed
 from coco_opt.privacy.sources import resolve_noise
 from coco_opt.releases.clock import Clock
-from coco_opt.releases.kept import SEEDED
 from coco_opt.releases.kind import AnyKind, Plan, Private
+from coco_opt.releases.payment_status import PaymentStatus, payment_status_of
 from coco_opt.releases.records import new_run_id, open_private_folder
 from coco_opt.releases.reporter import Reporter, Silent
-from coco_opt.releases.runs import PaidRun, fingerprint_of, new_account, opened_run
+from coco_opt.releases.runs import PaidRun, charge_for, dataset_of, fingerprint_of, ledger_of, new_account, opened_run
 from coco_opt.releases.solvers import rehearse
-from coco_opt.releases.standing import Standing, standing_of
+from coco_opt.releases.stored_runs import LOOK, SEEDED, read_stored, runs_of_ledger
 
 _BYTES = 8
-_WARMING = 4  # draws that bring the samplers' tables and packages in
+_LOOK = 1  # of seeded noise: a look's is drawn from another seed than what is measured after it
+_WARMING = 4  # draws that load the samplers' tables and packages
 
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
 class Checked:
-    """What a check read: the public plan, and the identity of the private rows, for their owner's eyes only.
+    """What a check read: the public plan, and the counts of private rows, for their owner's eyes only.
 
-    ``standing`` says what would be paid, and whether the dataset's account allows it.
+    ``payment_status`` says what would be paid, and whether the dataset's account allows it.
     """
 
     plan: Plan
     identity: Mapping[str, int]
-    standing: Standing
+    payment_status: PaymentStatus
 
     def __repr__(self) -> str:
-        asked = self.plan.asked
-        levels = ", ".join(asked.levels)
-        return (
-            f"Checked: every row is fine; {asked.kind} by {levels} for {asked.cost}. Would pay: {self.standing.words}"
-        )
+        plan = self.plan.measurement_plan
+        levels = ", ".join(plan.levels)
+        status = self.payment_status.words
+        return f"Checked: every row is fine; {plan.kind} by {levels} for {plan.cost}. Would pay: {status}"
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Measured:
-    """A measurement and where it lies; ``paid`` says that this call paid for it.
+    """A measurement and where it is stored; ``paid`` says that this call paid for it.
 
-    ``run`` is its id, ``folder`` where it is sealed (None where it is kept in memory only), ``identity`` the counts of
-    the rows it was made of, for the private record. ``config`` asked for it, and says how to estimate it.
+    ``run`` is its id, ``folder`` where it is sealed (None where it is in memory only), ``identity`` the counts of the
+    rows that were measured, for the private record. ``config`` is its configuration, which says how to estimate it.
     """
 
     config: Config = field(repr=False)
@@ -78,70 +82,98 @@ class Measured:
 
 
 def kind_of(config: Config) -> AnyKind:
-    """Return the kind of release that a configuration asks for."""
+    """Return the kind of release of a configuration."""
     kind: AnyKind = kind_row(config.kind).load()
     return kind
 
 
 def planned(config: Config, reporter: Reporter, *, outline: bool = False) -> Plan:
-    """Read the public tables and check everything that does not need the private one; ``outline`` is for predictions.
+    """Read the public tables and check all that does not need the private one; ``outline`` is for predictions.
 
     Raises ConfigError, InputError, ProblemError, MissingPackageError.
     """
     kind = kind_of(config)
     with reporter.stage("Reading the public tables"):
         read = kind.outline if outline else kind.plan
-        plan = _bought(read(config), read)
-    for note in (*plan.notes, *_doubled(plan.asked)):
+        plan = _after_known_look(_spending_all(read(config), read))
+    for note in (*plan.notes, *_repeated_levels(plan.measurement_plan)):
         reporter.line(note)
-    check_noise(plan.asked, source_of(config))
+    check_noise(plan.measurement_plan, source_of(config))
     return plan
 
 
-def _doubled(asked: Asked) -> Iterator[str]:
-    """Say which levels have the regions of the level above once more: often a column that is no level."""
-    counts = np.diff(asked.hierarchy.level_start)
+def _repeated_levels(measurement_plan: MeasurementPlan) -> Iterator[str]:
+    """Yield a note for each level with the same regions as the level above, often a column that is no level."""
+    counts = np.diff(measurement_plan.hierarchy.level_start)
     for level in np.flatnonzero(counts[1:] == counts[:-1]) + 1:
-        above, name = asked.levels[level - 1], asked.levels[level]
+        above, name = measurement_plan.levels[level - 1], measurement_plan.levels[level]
         yield (
             f"Note: every region of level {above!r} has one region of {name!r} below it, which says nothing new for "
             f"its share of the budget: if {name!r} is no level, leave its column out of the hierarchy"
         )
 
 
-def _bought(plan: Plan, read: Callable[[Config], Plan]) -> Plan:
-    """Return a plan that spends all that (epsilon, delta) buys for its questions, where the budget is stated so.
-
-    It is planned again: what is asked may depend on the budget, so that other questions are held to the pair again. The
-    public tables are not, where the plan knows how; else ``read`` does all of it.
-    """
-    pair, config = plan.config.privacy.pair, with_bought(plan.config, plan.asked)
-    if pair is None or config.privacy.cost == plan.asked.cost:
+def _after_known_look(plan: Plan) -> Plan:
+    """Return the plan that a look leads to that a run measured before; the plan itself where none did."""
+    if plan.look is None or not source_of(plan.config).private:
         return plan
-    more = (plan.again or read)(config)
-    return more if Composition.of(more.asked.questions).delta(pair[0]) <= pair[1] else plan
+    for stored in reversed(runs_of_ledger(plan.config)):
+        if stored.run is not None and _is_look(plan, stored.run) and stored.folder is not None:
+            return _resolved(plan, read_stored(plan.config, stored.folder)[0], RunFolder.of_measurement(stored.folder))
+    return plan
 
 
-def with_bought(config: Config, asked: Asked) -> Config:
-    """Return a configuration that knows what its (epsilon, delta) buys for these questions; as it is without a pair."""
+def _resolved(plan: Plan, look: Measurement, folder: RunFolder | None) -> Plan:
+    """Return the plan after its look; what was chosen is stored in the look's run, so that no later version differs."""
+    assert plan.resolve is not None
+    name = f"chosen-{plan.choice}"
+    stored = None if folder is None else folder.stored_values(name) or None
+    resolved = plan.resolve(look, stored)
+    if folder is not None and stored is None:
+        folder.keep(name, resolved.chosen)
+    return replace(resolved, before=plan)
+
+
+def _is_look(plan: Plan, run: Run) -> bool:
+    """Return whether a run that counts paid for the look of a plan, on the same dataset."""
+    assert plan.look is not None
+    same = (run.charge.dataset, run.charge.digest) == (dataset_of(plan.config), plan.look.digest)
+    return same and run.state not in ("ABANDONED", "VOIDED")
+
+
+def _spending_all(plan: Plan, read: Callable[[Config], Plan]) -> Plan:
+    """Return a plan that spends all that (epsilon, delta) buys for its queries, where the budget is stated so.
+
+    Planning is repeated because the queries may depend on the budget; other queries are checked against the pair again.
+    The public tables are not read again where the plan knows how; else ``read`` repeats all of it.
+    """
+    pair, config = plan.config.privacy.pair, with_bought(plan.config, plan.measurement_plan)
+    if pair is None or config.privacy.cost == plan.measurement_plan.cost:
+        return plan
+    replanned = (plan.again or read)(config)
+    return replanned if Composition.of(replanned.measurement_plan.queries).delta(pair[0]) <= pair[1] else plan
+
+
+def with_bought(config: Config, measurement_plan: MeasurementPlan) -> Config:
+    """Return a configuration that knows what its (epsilon, delta) buys for these queries; unchanged without a pair."""
     pair = config.privacy.pair
     if pair is None or config.privacy.mechanism == "geometric":
         return config
-    return replace(config, privacy=config.privacy.buying(bought(*pair, shares_of(asked.questions))))
+    return replace(config, privacy=config.privacy.buying(bought(*pair, shares_of(measurement_plan.queries))))
 
 
 def check(config: Config, *, reporter: Reporter | None = None) -> Checked:
-    """Read and check all input, the private table too, and try the solvers; draws nothing and pays nothing.
+    """Read and check all input, the private table too, and try the solvers; draw nothing and pay nothing.
 
-    What it says is private: who varies public files and reads refusals learns who is in the private one.
+    Its result is private: whoever varies public files and reads the refusals learns who is in the private table.
     """
-    told = Silent() if reporter is None else reporter
+    reporter = Silent() if reporter is None else reporter
     rehearse(config)
-    plan = planned(config, told)
-    kind_of(config).method(config, plan.asked)
-    private = _read(plan, told)
-    check_memory(plan.asked)
-    return Checked(plan, private.identity(), standing_of(config, plan.asked))
+    plan = planned(config, reporter)
+    kind_of(config).method(config, plan.measurement_plan)
+    private = _read(plan, reporter)
+    check_memory(plan.measurement_plan)
+    return Checked(plan, private.identity(), payment_status_of(config, plan.measurement_plan))
 
 
 def measure(
@@ -154,20 +186,29 @@ def measure(
 ) -> Measured:
     """Check everything, pay, draw the noise and seal; the measurement can be estimated as often as wanted.
 
-    The same questions of the same data are paid once: a later call returns the first measurement, unless ``again``. A
-    run that was interrupted goes on for free. Data that the ledger knows as another dataset are refused, unless
-    ``renamed``. ``publish`` writes the measurement to a new folder too. Seeded
-    noise pays nothing. Raises ConfigError, InputError, ProblemError, MissingPackageError and BudgetError before
-    anything is paid.
+    The same queries on the same data are paid for once: a later call returns the first measurement, unless ``again``.
+    A run that was interrupted resumes for free. Data that the ledger knows as another dataset are refused, unless
+    ``renamed``. ``publish`` writes the measurement to a new folder too, and its look next to it. Seeded noise pays
+    nothing. Raises ConfigError, InputError, ProblemError, MissingPackageError and BudgetError before anything is paid.
     """
-    told = Silent() if reporter is None else reporter
+    reporter = Silent() if reporter is None else reporter
     if publish is not None:
         check_target(publish)
-    plan = planned(config, told)
-    measured = measured_of(plan, again=again, renamed=renamed, reporter=told, clock=Clock())
+    plan = planned(config, reporter)
+    if publish is not None and (plan.look is not None or plan.also):
+        check_target(look_folder(publish))
+    measured = measured_of(plan, again=again, renamed=renamed, reporter=reporter, clock=Clock())
     if publish is not None:
-        write_measurement(publish, measured.measurement, private=False)
+        main, *looks = measured.measurement.every
+        write_measurement(publish, main, private=False)
+        for look in looks:
+            write_measurement(look_folder(publish), look, private=False)
     return measured
+
+
+def look_folder(folder: Path) -> Path:
+    """Return where the look goes that a measurement published in a folder was chosen by."""
+    return folder.with_name(f"{folder.name}-look")
 
 
 def measured_of(
@@ -181,67 +222,158 @@ def measured_of(
 ) -> Measured:
     """Return the measurement of a plan, paid for where its noise is private; see ``measure``.
 
-    With a ``scratch`` folder a seeded measurement lies there, or in memory where it is small, and is not kept.
+    With a ``scratch`` folder a seeded measurement is stored there, or in memory where it is small, and not kept.
     """
-    config, source = plan.config, source_of(plan.config)
     private = _read(plan, reporter)
     clock.lap("read_private")
-    check_memory(plan.asked)
+    config = plan.config
+    # A look and what it chose are bound to the same table, which is hashed once.
+    paying = _Paying(again, renamed, cache(lambda: fingerprint_of(config, private.arrays)))
+    start, look_run = plan.before or plan, ""
+    if start.look is not None:
+        # Also where the look was measured before: only its run knows whether these are the same private data.
+        plan, look_run = _after_look(start, private, paying, reporter, clock)
+        looks = (further.measurement_plan for further in plan.also)
+        kind_of(plan.config).method(plan.config, plan.measurement_plan, *looks)
+    measured = _measured(plan, private, paying, scratch, reporter, clock)
+    if not plan.also:
+        return measured
+    if measured.folder is not None and look_run:
+        RunFolder.of_measurement(measured.folder).keep(LOOK, {"run": look_run})
+    return replace(measured, measurement=together([measured.measurement, *plan.also]))
+
+
+@dataclass(frozen=True, slots=True)
+class _Paying:
+    """How a run is paid or taken up: the flags of ``measure``, and what fingerprints its private table."""
+
+    again: bool
+    renamed: bool
+    fingerprint: Callable[[], str]
+
+
+def _after_look(plan: Plan, private: Private, paying: _Paying, reporter: Reporter, clock: Clock) -> tuple[Plan, str]:
+    """Pay for the look of a plan, measure it, and return the plan that its noisy answers lead to, and the look's run.
+
+    Both payments must fit the budget before the first is made: an account that this opens is granted all of it.
+    """
+    assert plan.look is not None
+    config = plan.config
+    privacy = config.privacy
+    if privacy.noise == "seeded":
+        assert privacy.seed is not None
+        config = replace(config, privacy=privacy.model_copy(update={"seed": derived_seed(privacy.seed, _LOOK)}))
+        look = replace(plan.on(plan.look, plan.detail), config=config)
+        return _resolved(plan, noisy(look, private, source_of(config), reporter), None), ""
+    _check_both_fit(plan)
+    look = replace(plan.on(plan.look, plan.detail), config=with_total(config, privacy.cost))
+    reporter.line(f"A first look at the data, for {plan.look.cost} of the budget, chooses what is measured")
+    measured = _measured(look, private, paying, None, reporter, clock)
+    assert measured.folder is not None
+    return _resolved(plan, measured.measurement, RunFolder.of_measurement(measured.folder)), measured.run
+
+
+def _check_both_fit(plan: Plan) -> None:
+    """Raise BudgetError where an account does not hold the look and the main measurement together.
+
+    Where the look is paid already, the account is asked for the main measurement alone, when that is paid.
+    """
+    config, books = plan.config, ledger_of(plan.config).books()
+    account = books.accounts.get(dataset_of(config))
+    if account is None or any(_is_look(plan, run) for run in books.runs.values()):
+        return
+    cost = account.cost(charge_for(config, plan.measurement_plan, ""))
+    if cost > account.remaining:
+        raise BudgetError(
+            f"a look and what it chooses need {account.unit} = {cost}, and {account.remaining} of {account.total} is "
+            f"left of dataset {account.dataset!r}: nothing was paid. Ask for less, or allow more with "
+            "coco-opt ledger CONFIG --grant AMOUNT"
+        )
+
+
+def with_total(config: Config, budget: Cost) -> Config:
+    """Return a configuration whose first payment opens an account of the whole budget, where it states no total."""
+    privacy = config.privacy
+    if (
+        privacy.noise == "seeded"
+        or privacy.total is not None
+        or dataset_of(config) in ledger_of(config).books().accounts
+    ):
+        return config
+    return replace(config, privacy=privacy.model_copy(update={"total": budget.amount}))
+
+
+def _measured(
+    plan: Plan, private: Private, paying: _Paying, scratch: Scratch | None, reporter: Reporter, clock: Clock
+) -> Measured:
+    """Return the measurement of one plan on a private table that was read."""
+    config, source = plan.config, source_of(plan.config)
+    check_memory(plan.measurement_plan)
     if not source.private:
-        measured = _seeded(plan, private, source, reporter, scratch)
+        measured = _measure_seeded(plan, private, source, reporter, scratch)
         clock.lap("measure")
         return measured
-    warm(plan.asked, source)
-    fingerprint = fingerprint_of(config, private.arrays)
-    message = new_account(config)
-    with opened_run(config, plan.asked, fingerprint, again=again, renamed=renamed) as run:
+    warm(plan.measurement_plan, source)
+    fingerprint, message = paying.fingerprint(), new_account(config)
+    with opened_run(config, plan.measurement_plan, fingerprint, again=paying.again, renamed=paying.renamed) as run:
         paid = not run.resumed
         if message:
             reporter.line(message)
-        measurement = _of_run(run, plan, private, fingerprint, source, reporter)
+        measurement = _run_measurement(run, plan, private, fingerprint, source, reporter)
         clock.lap("measure")
-        return Measured(config, measurement, run.name, run.folder.measurement, paid, run.folder.kept("identity"))
+        return Measured(
+            config, measurement, run.name, run.folder.measurement, paid, run.folder.stored_values("identity")
+        )
 
 
-def _of_run(
+def _run_measurement(
     run: PaidRun, plan: Plan, private: Private, fingerprint: str, source: NoiseSource, reporter: Reporter
 ) -> Measurement:
     def draw(key: RunKey) -> Drawing:
         run.folder.keep("identity", private.identity())
-        own = SecureNoise(key) if isinstance(source, SecureNoise) else source
-        return drawing(plan, private, own, reporter)
+        run_source = SecureNoise(key) if isinstance(source, SecureNoise) else source
+        return drawing(plan, private, run_source, reporter)
 
     return run.measurement(fingerprint, draw)
 
 
-def _seeded(plan: Plan, private: Private, source: NoiseSource, reporter: Reporter, scratch: Scratch | None) -> Measured:
+def _measure_seeded(
+    plan: Plan, private: Private, source: NoiseSource, reporter: Reporter, scratch: Scratch | None
+) -> Measured:
     drawn, run = drawing(plan, private, source, reporter), new_run_id()
-    if scratch is not None and answers_of(plan.asked) <= DENSE:
+    if scratch is not None and answers_to(plan.measurement_plan) <= DENSE:
         return Measured(plan.config, drawn.measurement(), run, None, paid=False, identity=private.identity())
     root = open_private_folder(plan.config.output.private) / SEEDED if scratch is None else scratch.folder
     folder = RunFolder(root, run).measurement
     folder.parent.mkdir(mode=0o700, parents=True)
     digest = write_measurement(folder, drawn, private=True)
-    measurement, _ = read_measurement(folder, digest, plan.asked)
-    kept = folder if scratch is None else None
-    return Measured(plan.config, measurement, run, kept, paid=False, identity=private.identity())
+    measurement, _ = read_measurement(folder, digest, plan.measurement_plan)
+    stored = folder if scratch is None else None
+    return Measured(plan.config, measurement, run, stored, paid=False, identity=private.identity())
 
 
 def noisy(plan: Plan, private: object, source: NoiseSource, reporter: Reporter | None = None) -> Measurement:
-    """Return the answers to a plan's questions with noise, in memory; what pays for it is the caller's concern."""
+    """Return the noisy measurement of a plan, in memory; paying for it is the caller's responsibility."""
     return drawing(plan, private, source, reporter).measurement()
 
 
 def drawing(plan: Plan, private: object, source: NoiseSource, reporter: Reporter | None = None) -> Drawing:
-    """Return the answers to a plan's questions, whose noise is drawn as they are taken, region after region."""
-    told, asked = Silent() if reporter is None else reporter, plan.asked
+    """Return the answers to a plan's queries, whose noise is drawn as they are consumed, region after region."""
+    reporter, measurement_plan = Silent() if reporter is None else reporter, plan.measurement_plan
 
     def parts() -> Iterator[NoisyPart]:
-        with told.stage("Measuring") as progress:
-            exact = kind_of(plan.config).ask(plan, private)
-            yield from noisy_parts(asked.questions, exact, asked.hierarchy, asked.per_region, source, progress)
+        with reporter.stage("Measuring") as progress:
+            exact = kind_of(plan.config).exact_answers(plan, private)
+            yield from noisy_parts(
+                measurement_plan.queries,
+                exact,
+                measurement_plan.hierarchy,
+                measurement_plan.per_region,
+                source,
+                progress,
+            )
 
-    return Drawing(asked, parts(), source.name, source.private)
+    return Drawing(measurement_plan, parts(), source.name, source.private)
 
 
 def _read(plan: Plan, reporter: Reporter) -> Private:
@@ -255,28 +387,35 @@ def source_of(config: Config) -> NoiseSource:
     return resolve_noise(config.privacy.noise, config.privacy.seed)
 
 
-def check_noise(asked: Asked, source: NoiseSource) -> None:
-    """Raise ProblemError where a source draws no noise of some question's law."""
-    for law in {question.law for question in asked.questions if not question.exact}:
-        if not law.drawn_by(source):
-            raise ProblemError(f"noise {source.name!r} draws no {law.name.replace('_', ' ')}: use another source")
+def check_noise(measurement_plan: MeasurementPlan, source: NoiseSource) -> None:
+    """Raise ProblemError where a source cannot draw the noise distribution of some query."""
+    for distribution in {query.distribution for query in measurement_plan.queries if not query.exact}:
+        if not distribution.available_from(source):
+            raise ProblemError(
+                f"noise {source.name!r} draws no {distribution.name.replace('_', ' ')}: use another source"
+            )
 
 
-def warm(asked: Asked, source: NoiseSource) -> None:
-    """Draw a little noise under a key of its own: what is missing or breaks does so before anything is paid."""
-    other: NoiseSource = SeededNoise(0) if isinstance(source, SeededNoise) else type(source)()
-    for number, law in enumerate({question.law for question in asked.questions if not question.exact}):
-        law.opened(other, measurement="warming up", region=str(number)).draw(_WARMING)
+def warm(measurement_plan: MeasurementPlan, source: NoiseSource) -> None:
+    """Draw a little noise under a separate key, so that a missing or broken package fails before anything is paid."""
+    probe: NoiseSource = SeededNoise(0) if isinstance(source, SeededNoise) else type(source)()
+    for number, distribution in enumerate(
+        {query.distribution for query in measurement_plan.queries if not query.exact}
+    ):
+        distribution.opened(probe, measurement="warming up", region=str(number)).draw(_WARMING)
 
 
-def answers_of(asked: Asked) -> int:
-    """Return how many answers there are to all questions, from public facts."""
-    return sum(int(offsets_of(question, asked.hierarchy, asked.per_region)[-1]) for question in asked.questions)
+def answers_to(measurement_plan: MeasurementPlan) -> int:
+    """Return how many answers there are to all queries, from public tables."""
+    return sum(
+        int(offsets_of(query, measurement_plan.hierarchy, measurement_plan.per_region)[-1])
+        for query in measurement_plan.queries
+    )
 
 
-def check_memory(asked: Asked) -> None:
-    """Raise InputError (out-of-memory) where the answers do not fit into memory; nothing is paid by then."""
-    answers = answers_of(asked)
+def check_memory(measurement_plan: MeasurementPlan) -> None:
+    """Raise InputError (out-of-memory) where the answers do not fit into memory, before anything is paid."""
+    answers = answers_to(measurement_plan)
     short = False
     try:
         np.empty(2 * answers, np.int64)
@@ -288,7 +427,7 @@ def check_memory(asked: Asked) -> None:
 
 
 def check_target(folder: Path) -> None:
-    """Raise InputError where a folder cannot be made: it exists, its name is too long, its parent not writable."""
+    """Raise InputError where a folder cannot be made: it exists, its name is too long or its parent is not writable."""
     if os.path.lexists(folder):
         message = "exists already: a folder is never overwritten, give another name"
         raise InputError("folder-exists", message, Place(folder.name))

@@ -1,4 +1,4 @@
-"""One door to a release folder of any kind: read as a value of its own kind."""
+"""Read a release folder of any kind as a value of its own kind."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from coco_opt.releases.kind import AnyKind
 
 
 def read_release(folder: str | Path) -> Any:
-    """Read a release folder of any kind: what ``read_groups_release`` and its like return. ``verify_release`` judges.
+    """Read a release folder of any kind, as ``read_groups_release`` and the like do; ``verify_release`` checks it.
 
     Raises InputError: file-not-found, unreadable-file, bad-manifest, unknown-kind (no such kind is installed), and what
     the kind says of its files.

@@ -1,4 +1,4 @@
-"""Names of runs, and the private record each leaves: timings, row counts and scales, for its owner's eyes only."""
+"""Names of runs, and the private record of each: timings, row counts and scales, for its owner's eyes only."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from pathlib import Path
 from typing import Any
 
 from coco_opt.errors import ConfigError, InputError
-from coco_opt.files.spill import remove_spilled
+from coco_opt.files.scratch import remove_spilled
 from coco_opt.privacy.private_files import foreign, write_private
 from coco_opt.releases.kind import Result
 
 
 def new_run_id() -> str:
-    """Return a name no other run has: the time in UTC and four random bytes."""
+    """Return a name that no other run has: the time in UTC and four random bytes."""
     return f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(4)}"
 
 
 def open_private_folder(folder: Path) -> Path:
-    """Create a folder only its owner can enter (0700), or check that it is one, without what killed processes spilled.
+    """Create a folder that only its owner can enter (0700), or check it and remove what killed processes left there.
 
     Raises ConfigError where it cannot be made, is a link or another user's, or others can enter it.
     """
@@ -61,7 +61,7 @@ def private_record(
 
 
 def write_private_record(folder: Path, name: str, record: Mapping[str, Any]) -> Path:
-    """Write a JSON record that only its owner can read (0600), durably; one of the same release that is there stays."""
+    """Write a JSON record that only its owner can read (0600), durably; keep an existing one of the same release."""
     path = folder / f"{name}.json"
     if not path.exists():
         try:

@@ -1,4 +1,4 @@
-"""How a run tells its user what it does: lines for the record, stages for the eye."""
+"""How a run reports to its user: lasting lines, and stages that show progress."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
 Progress = Callable[[int, int], None]
-"""Told the units done and their number."""
+"""Called with the number of units done and their total number."""
 
 
 class Reporter(Protocol):
-    """What a run needs of its surroundings; neither method may be given a private value."""
+    """What a run reports to; neither method may receive a private value."""
 
     def line(self, text: str) -> None:
-        """Say one line of lasting interest."""
+        """Report one line of lasting interest."""
         ...
 
     def stage(self, label: str) -> AbstractContextManager[Progress]:
@@ -27,10 +27,10 @@ def _ignore(done: int, total: int) -> None:
 
 
 class Silent:
-    """A reporter that says nothing, for use from Python."""
+    """A reporter without output, for use from Python."""
 
     def line(self, text: str) -> None:
-        """Say nothing."""
+        """Report nothing."""
 
     def stage(self, label: str) -> AbstractContextManager[Progress]:
         """Show nothing."""

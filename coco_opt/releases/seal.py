@@ -1,6 +1,7 @@
-"""The seal of an index: a digest over all that it says, and what its budget must add up to.
+"""The seal of an index: a digest over all its entries; and the checks of its budget.
 
-It shows any change to who has not made the seal anew; who has is found by ``verify --ledger`` and by a signature.
+The seal shows any change, unless whoever changed the index also renewed the seal; ``verify --ledger`` and a signature
+find that too.
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from coco_opt.errors import CocoOptError
-from coco_opt.files.checked import Check
 from coco_opt.files.folder import as_json, sealed
-from coco_opt.files.measurement import question_of
+from coco_opt.files.measurement import query_from_dict
+from coco_opt.files.release_checks import Check
 from coco_opt.privacy.budget import stated_fraction
 from coco_opt.privacy.composition import Composition
 from coco_opt.privacy.cost import Cost, Epsilon, Rho, cost_of, cost_together
@@ -30,11 +31,11 @@ def seal_check(path: Path, index: Mapping[str, Any]) -> Check:
 
 
 def budget_check(manifest: Mapping[str, Any]) -> Check:
-    """Check that the stated budget is what the stated questions cost, and the noise what that buys."""
+    """Check that the stated budget is the cost of the stated queries, and that the noise agrees with it."""
     problem = ""
     try:
         problem = _contradiction(manifest, manifest["budget"], manifest["config"]["privacy"])
-        amount = f"{cost_of(manifest['budget'])}, the sum over all questions"
+        amount = f"{cost_of(manifest['budget'])}, the sum over all queries"
     except CocoOptError as error:
         problem = str(error)
     except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError):
@@ -43,39 +44,39 @@ def budget_check(manifest: Mapping[str, Any]) -> Check:
 
 
 def _contradiction(manifest: Mapping[str, Any], budget: Mapping[str, Any], privacy: Mapping[str, Any]) -> str:
-    """Return what contradicts what, "" for nothing."""
+    """Return the first contradiction, "" for none."""
     cost = cost_of(budget)
-    questions = [question_of(plain) for plain in budget["questions"]]
-    asked = cost_together(question.cost for question in questions if question.cost is not None)
+    queries = [query_from_dict(plain) for plain in budget["questions"]]
+    queries_cost = cost_together(query.cost for query in queries if query.cost is not None)
     delta = _number(privacy["delta"]) if "delta" in privacy else None
-    if asked != cost:
-        return f"the budget says {cost}, and its questions cost {asked}"
-    whole = Composition.of(questions)
+    if queries_cost != cost:
+        return f"the budget says {cost}, and its queries cost {queries_cost}"
+    guaranteed = Composition.of(queries, adaptive="measurements" in manifest)
     if "rho" not in privacy and privacy["mechanism"] == "discrete_gaussian":
         pair = _number(privacy["epsilon"]), _number(privacy["delta"])
         if budget["asked"] != {"epsilon": str(pair[0]), "delta": str(pair[1])}:
-            return "budget and configuration differ in the (epsilon, delta) that was asked for"
-        if whole.delta(pair[0]) > pair[1]:
-            return f"the budget says {cost}, beyond the ({pair[0]}, {pair[1]}) that its configuration asks for"
-    elif _configured(privacy) != cost:
-        return f"the budget says {cost}, and its configuration asks {_configured(privacy)}"
-    if not _alike(budget["implied"], whole.implied(delta)):
-        return "the budget implies other guarantees than it says"
+            return "budget and configuration differ in the (epsilon, delta) that was requested"
+        if guaranteed.delta(pair[0]) > pair[1]:
+            return f"the budget says {cost}, beyond the ({pair[0]}, {pair[1]}) of its configuration"
+    elif _configured_cost(privacy) != cost:
+        return f"the budget says {cost}, and its configuration states {_configured_cost(privacy)}"
+    if not _same_guarantees(budget["implied"], guaranteed.implied(delta)):
+        return "the budget does not imply the guarantees that it states"
     if (budget["neighbours"], budget["noise"]) != (privacy["neighbours"], privacy["noise"]):
         return "budget and configuration differ in neighbours or noise"
     sources = sources_of(budget["noise"])
-    wanted = "NOT PRIVATE" if "seeded" in sources else AS_STATED if FOREIGN in sources else "private"
-    if manifest["status"] != wanted or manifest["private"] is not (wanted == "private"):
+    status = "NOT PRIVATE" if "seeded" in sources else AS_STATED if FOREIGN in sources else "private"
+    if manifest["status"] != status or manifest["private"] is not (status == "private"):
         return f"it says {manifest['status']}, and its noise was {budget['noise']!r}"
-    return _of_several(manifest, budget) if "measurements" in manifest else ""
+    return _several_contradiction(manifest, budget) if "measurements" in manifest else ""
 
 
-def _of_several(manifest: Mapping[str, Any], budget: Mapping[str, Any]) -> str:
-    """Return what contradicts what in the account of several measurements, "" for nothing."""
-    entries, questions = manifest["measurements"], budget["questions"]
+def _several_contradiction(manifest: Mapping[str, Any], budget: Mapping[str, Any]) -> str:
+    """Return the first contradiction in the entries of several measurements, "" for none."""
+    entries, queries = manifest["measurements"], budget["questions"]
     numbers = range(1, len(entries) + 1)
-    if len(entries) < 2 or any(question[OF] not in numbers for question in questions):
-        return "its questions are not those of its measurements"
+    if len(entries) < 2 or any(query[OF] not in numbers for query in queries):
+        return "its queries are not those of its measurements"
     if len({entry["answers"] for entry in entries}) < len(entries):
         return "it counts a measurement twice"
     if identity_of(entry["measurement"] for entry in entries) != manifest["measurement"]:
@@ -83,10 +84,10 @@ def _of_several(manifest: Mapping[str, Any], budget: Mapping[str, Any]) -> str:
     if noise_of(list(dict.fromkeys(entry["noise"] for entry in entries))) != budget["noise"]:
         return "its measurements have other noise than its budget says"
     for number, entry in zip(numbers, entries, strict=True):
-        own = [question_of(one) for one in questions if one[OF] == number]
-        asked = cost_together(one.cost for one in own if one.cost is not None)
-        if asked != cost_of(entry):
-            return f"measurement {number} says {cost_of(entry)}, and its questions cost {asked}"
+        own_queries = [query_from_dict(query) for query in queries if query[OF] == number]
+        queries_cost = cost_together(query.cost for query in own_queries if query.cost is not None)
+        if queries_cost != cost_of(entry):
+            return f"measurement {number} says {cost_of(entry)}, and its queries cost {queries_cost}"
         if (entry["status"] == "private") is not entry["private"] or entry["private"] is (
             entry["noise"] in ("seeded", FOREIGN)
         ):
@@ -94,18 +95,18 @@ def _of_several(manifest: Mapping[str, Any], budget: Mapping[str, Any]) -> str:
     return ""
 
 
-def _alike(stated: Any, found: Any) -> bool:
-    """Tell whether guarantees are the same but for the last digits of floating-point sums, in which machines differ."""
-    if isinstance(found, Mapping):
+def _same_guarantees(stated: Any, expected: Any) -> bool:
+    """Return whether guarantees are equal up to the last digits of floating-point sums, which differ by machine."""
+    if isinstance(expected, Mapping):
         return (
             isinstance(stated, Mapping)
-            and stated.keys() == found.keys()
-            and all(_alike(stated[key], value) for key, value in found.items())
+            and stated.keys() == expected.keys()
+            and all(_same_guarantees(stated[key], value) for key, value in expected.items())
         )
-    one, two = stated_fraction(stated), stated_fraction(found)
-    if one is None or two is None:
-        return bool(stated == found)
-    return abs(one - two) <= _LAST_DIGIT * two
+    first, second = stated_fraction(stated), stated_fraction(expected)
+    if first is None or second is None:
+        return bool(stated == expected)
+    return abs(first - second) <= _LAST_DIGIT * second
 
 
 def _number(stated: Any) -> Fraction:
@@ -116,8 +117,8 @@ def _number(stated: Any) -> Fraction:
     return number
 
 
-def _configured(privacy: Mapping[str, Any]) -> Cost:
-    """Return the whole budget that a manifest's configuration states as one amount."""
+def _configured_cost(privacy: Mapping[str, Any]) -> Cost:
+    """Return the total budget that a manifest's configuration states as one amount."""
     if privacy["mechanism"] == "geometric":
         return Epsilon(_number(privacy["epsilon"]))
     return Rho(_number(privacy["rho"]))

@@ -1,4 +1,4 @@
-"""Detached signatures: an office signs the index of a release or of a published measurement with a key that it has.
+"""Detached signatures: an office signs the index of a release or of a published measurement with its own key.
 
 The index holds the SHA-256 of every other file. Keys are Ed25519 in PEM files, as OpenSSL writes them:
 ``openssl genpkey -algorithm ed25519 -out office.key`` and ``openssl pkey -in office.key -pubout -out office.pub``.
@@ -14,9 +14,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_pem_public_key
 
 from coco_opt.errors import InputError, Place
-from coco_opt.files.checked import Check
 from coco_opt.files.folder import MANIFEST, SIGNATURE, as_json, file_digest, parsed_json, write_file
 from coco_opt.files.measurement import INDEX, is_measurement
+from coco_opt.files.release_checks import Check
 from coco_opt.files.source import quietly
 
 FORMAT = "coco-opt signature 1"
@@ -28,45 +28,49 @@ def sign(folder: Path, key: Path) -> Path:
     Raises InputError: file-not-found, bad-key, folder-exists (signed already), cannot-write.
     """
     index = _index_of(folder)
-    secret: Any = _loaded(key, lambda text: load_pem_private_key(text, None))
+    secret: Any = _load_key(key, lambda text: load_pem_private_key(text, None))
     if not isinstance(secret, Ed25519PrivateKey):
         raise _bad_key(key)
-    facts = {
+    entries = {
         "format": FORMAT,
         "signed": index.name,
         "public_key": secret.public_key().public_bytes_raw().hex(),
         "signature": secret.sign(_message(index)).hex(),
     }
-    write_file(folder / SIGNATURE, as_json(facts))
+    write_file(folder / SIGNATURE, as_json(entries))
     return folder / SIGNATURE
 
 
 def signature_check(folder: Path, public: Path | None) -> Check:
-    """Check a folder's signature, by whom it should be signed where that is given.
+    """Check a folder's signature against the ``public`` key where one is given.
 
-    Without a key it only shows that whoever holds the key named in the signature signed this very index.
+    Without a key this only shows that the holder of the key named in the signature signed this very index.
     """
     expected = None if public is None else _public_key(public)
     if not (folder / SIGNATURE).is_file():
         return Check("signature", passed=False, detail=f"there is no {SIGNATURE}: nobody signed it")
     content = quietly(folder / SIGNATURE, (folder / SIGNATURE).read_bytes)
-    facts, index = parsed_json(content), _index_of(folder)
+    entries, index = parsed_json(content), _index_of(folder)
     problem = f"{SIGNATURE} is no signature of {index.name}"
     try:
-        if facts is None or as_json(facts) != content or (facts["format"], facts["signed"]) != (FORMAT, index.name):
+        if (
+            entries is None
+            or as_json(entries) != content
+            or (entries["format"], entries["signed"]) != (FORMAT, index.name)
+        ):
             return Check("signature", passed=False, detail=problem)
-        key = Ed25519PublicKey.from_public_bytes(_bytes(facts["public_key"]))
+        key = Ed25519PublicKey.from_public_bytes(_bytes(entries["public_key"]))
         if expected is not None and expected.public_bytes_raw() != key.public_bytes_raw():
             return Check("signature", passed=False, detail="it is signed with another key")
-        key.verify(_bytes(facts["signature"]), _message(index))
+        key.verify(_bytes(entries["signature"]), _message(index))
     except (InvalidSignature, ValueError, KeyError, TypeError):
         return Check("signature", passed=False, detail=problem)
-    whose = "the given key" if expected is not None else f"the key {facts['public_key'][:16]}..., whoever holds it"
+    whose = "the given key" if expected is not None else f"the key {entries['public_key'][:16]}..., whoever holds it"
     return Check("signature", passed=True, detail=f"{index.name} is signed with {whose}")
 
 
 def _bytes(text: str) -> bytes:
-    """Return the bytes of a text in hexadecimal; ValueError for any other spelling than ours."""
+    """Return the bytes of a text in lower-case hexadecimal; ValueError for any other spelling."""
     content = bytes.fromhex(text)
     if content.hex() != text:
         raise ValueError("not as it was written")
@@ -86,14 +90,14 @@ def _message(index: Path) -> bytes:
 
 
 def _public_key(path: Path) -> Ed25519PublicKey:
-    key: Any = _loaded(path, load_pem_public_key)
+    key: Any = _load_key(path, load_pem_public_key)
     if not isinstance(key, Ed25519PublicKey):
         raise _bad_key(path)
     return key
 
 
-def _loaded(path: Path, load: Any) -> Any:
-    """Return the key of a PEM file; no word of a library's error, which may hold a part of it."""
+def _load_key(path: Path, load: Any) -> Any:
+    """Return the key of a PEM file; hide a library's error text, which may hold a part of the key."""
     if not path.is_file():
         raise InputError("file-not-found", "no such key", Place(str(path)))
     text = quietly(path, path.read_bytes)

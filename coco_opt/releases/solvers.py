@@ -12,7 +12,7 @@ from coco_opt.config.model import Config
 from coco_opt.errors import CocoOptError, ConfigError, MissingPackageError, UnknownSolverError
 from coco_opt.execution import executor_row
 from coco_opt.kinds import kind_rows
-from coco_opt.privacy.measurement import Asked
+from coco_opt.privacy.measurement import MeasurementPlan
 from coco_opt.problems import PROBLEMS
 from coco_opt.registry import backend, make_solver
 from coco_opt.releases.kind import AnyKind, Compiling
@@ -53,7 +53,7 @@ def choices_of(config: Config) -> SolverChoices:
 
 
 def rehearse(config: Config) -> None:
-    """Let each chosen solver answer a tiny public problem: wrong options show here, before anything is paid.
+    """Let each chosen solver solve a tiny public problem, so that wrong options fail before anything is paid.
 
     Raises ConfigError for one that breaks, MissingPackageError for it and for the executor.
     """
@@ -65,21 +65,25 @@ def rehearse(config: Config) -> None:
 
 
 def warm_worker() -> None:
-    """Import what takes a worker the longest: it can while the measurement is still being made or read."""
+    """Import what takes a worker the longest, while the measurement is still being made or read."""
     for row in kind_rows():
         row.load()
     importlib.import_module("numba")
 
 
-def compiling_late(kind: AnyKind, config: Config, method: Any, asked: Asked) -> AbstractContextManager[object]:
-    """Compile beside the body what an estimation calls late, where the kind knows that and it is missing.
+def compiling_late(
+    kind: AnyKind, config: Config, method: Any, measurement_plan: MeasurementPlan
+) -> AbstractContextManager[object]:
+    """Compile, while the body runs, the missing kernels that the kind says an estimation calls late.
 
     Problems for which the configuration names a solver are left out.
     """
     if not isinstance(kind, Compiling):
         return nullcontext()
     named = {problem for problem, choice in config.solvers.chosen().items() if choice.name != "auto"}
-    return compiling(*(late for late in kind.late_kernels(method, asked) if late.partition("/")[0] not in named))
+    return compiling(
+        *(late for late in kind.late_kernels(method, measurement_plan) if late.partition("/")[0] not in named)
+    )
 
 
 def _failure(kind: str, solver: Solver) -> str:

@@ -1,6 +1,6 @@
 """Check a release folder against its manifest: every file by digest, the shared files, and the kind's promises.
 
-From the raw files and without the code that wrote them; it never raises on bad content.
+The checks read the raw files and do not use the code that wrote them; bad content never makes them raise.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Any
 
 from coco_opt.config.model import Config
 from coco_opt.errors import CocoOptError, InputError
-from coco_opt.files.checked import Check
 from coco_opt.files.folder import MANIFEST, SIGNATURE, file_digest, read_manifest
 from coco_opt.files.measurement import INDEX, is_measurement, read_index, read_measurement
 from coco_opt.files.regions import checked_regions
+from coco_opt.files.release_checks import Check
 from coco_opt.kinds import kind_row
 from coco_opt.privacy.cost import cost_of
 from coco_opt.privacy.ledger_chain import Books, Charge, Run
@@ -35,13 +35,13 @@ def verify_folder(folder: str | Path, signed_by: Path | None = None, earlier: Se
     Raises InputError (file-not-found, bad-key) where the key cannot be read.
     """
     folder = Path(folder)
-    checks = _measurement(folder) if is_measurement(folder) else verify_release(folder, earlier)
-    signed = signed_by is not None or os.path.lexists(folder / SIGNATURE)
-    return [*checks, signature_check(folder, signed_by)] if signed else checks
+    checks = _measurement_checks(folder) if is_measurement(folder) else verify_release(folder, earlier)
+    check_signature = signed_by is not None or os.path.lexists(folder / SIGNATURE)
+    return [*checks, signature_check(folder, signed_by)] if check_signature else checks
 
 
-def _measurement(folder: Path) -> list[Check]:
-    """Check a measurement: its files by digest, its index by its seal, and that nothing else lies there."""
+def _measurement_checks(folder: Path) -> list[Check]:
+    """Check a measurement: its files by digest, its index by its seal, and that the folder holds nothing else."""
     try:
         measurement, _ = read_measurement(folder)
         index = read_index(folder)
@@ -52,22 +52,22 @@ def _measurement(folder: Path) -> list[Check]:
     cost = f"{measurement.status}: {measurement.cost}"
     return [
         Check("files", not foreign, detail),
-        _sealed_here(folder, index, measurement),
+        _measurement_seal_check(folder, index, measurement),
         Check("cost", passed=True, detail=cost),
     ]
 
 
-def _sealed_here(folder: Path, index: Mapping[str, Any], measurement: Measurement) -> Check:
-    """Check the seal; what was written elsewhere may have none."""
+def _measurement_seal_check(folder: Path, index: Mapping[str, Any], measurement: Measurement) -> Check:
+    """Check the seal; a measurement that was written elsewhere may have none."""
     if measurement.noise == FOREIGN and "seal" not in index:
         return Check("seal", passed=True, detail="not sealed: written elsewhere, a signature would bind it")
     return seal_check(folder / INDEX, index)
 
 
 def verify_release(folder: str | Path, earlier: Sequence[str | Path] = ()) -> list[Check]:
-    """Check that a release folder is whole and holds what its manifest promises. O(rows log rows).
+    """Check that a release folder is complete and holds what its manifest promises. O(rows log rows).
 
-    Releases that it agrees with are looked for beside it and in ``earlier``, their folders or folders that hold them.
+    Releases that it agrees with are searched next to it and in ``earlier``, their folders or folders that hold them.
     """
     folder = Path(folder)
     try:
@@ -78,19 +78,19 @@ def verify_release(folder: str | Path, earlier: Sequence[str | Path] = ()) -> li
         kind: AnyKind = kind_row(str(manifest.get("kind"))).load()
     except InputError as error:
         return [Check("files", passed=False, detail=str(error))]
-    checks = [_files(folder, manifest), seal_check(folder / MANIFEST, manifest), _manifest(manifest, kind)]
+    checks = [_file_check(folder, manifest), seal_check(folder / MANIFEST, manifest), _manifest_check(manifest, kind)]
     if not checks[-1].passed:
         return checks
-    return [*checks, budget_check(manifest), *_content(folder, manifest, kind, earlier)]
+    return [*checks, budget_check(manifest), *_content_checks(folder, manifest, kind, earlier)]
 
 
-def _files(folder: Path, manifest: Mapping[str, Any]) -> Check:
+def _file_check(folder: Path, manifest: Mapping[str, Any]) -> Check:
     """Compare every file with the digest that the manifest states."""
     stated = manifest.get("files")
     if not isinstance(stated, dict):
         return Check("files", passed=False, detail=f"{MANIFEST} states no digests of files")
-    there = {path.name for path in folder.iterdir()} - {MANIFEST, SIGNATURE}
-    foreign, missing = sorted(there - set(stated)), sorted(set(stated) - there)
+    present = {path.name for path in folder.iterdir()} - {MANIFEST, SIGNATURE}
+    foreign, missing = sorted(present - set(stated)), sorted(set(stated) - present)
     problem = ""
     if missing:
         problem = f"missing: {', '.join(missing)}"
@@ -102,7 +102,7 @@ def _files(folder: Path, manifest: Mapping[str, Any]) -> Check:
     return Check("files", not problem, problem or f"all {len(stated)} files are those that were written")
 
 
-def _manifest(manifest: Mapping[str, Any], kind: AnyKind) -> Check:
+def _manifest_check(manifest: Mapping[str, Any], kind: AnyKind) -> Check:
     promises = manifest.get("promises")
     least, problem = ("integers", *kind.least), ""
     if not isinstance(promises, list) or not all(isinstance(name, str) for name in promises):
@@ -118,7 +118,7 @@ def _manifest(manifest: Mapping[str, Any], kind: AnyKind) -> Check:
     return Check("manifest", not problem, problem or f"promises {len(promises or [])} properties")
 
 
-def _content(
+def _content_checks(
     folder: Path, manifest: Mapping[str, Any], kind: AnyKind, earlier: Sequence[str | Path]
 ) -> Iterator[Check]:
     """Yield the checks of the shared files, then the kind's; promises that cannot be checked count as broken."""
@@ -132,7 +132,7 @@ def _content(
                 yield check
     except CocoOptError as error:
         failure = str(error)
-    except Exception as error:  # whatever a stranger's files bring about is a finding about them
+    except Exception as error:  # any failure on foreign files is a finding about these files
         failure = f"the files are not what they should be ({type(error).__name__})"
     if failure:
         yield Check("content", passed=False, detail=failure)
@@ -142,21 +142,29 @@ def _content(
 
 
 def verify_paid(folder: str | Path, config: Config) -> list[Check]:
-    """Check that what a private release says it cost was paid, and that a run recorded this very manifest."""
+    """Check that the stated cost of a private release was paid, and that a run recorded this very manifest."""
     path, failure = Path(folder) / MANIFEST, ""
     try:
         manifest, books = read_manifest(Path(folder)), ledger_of(config).books()
-        told = _statements(manifest)
-        if not any(one["private"] is not False or _asked_in(one, books) for one in told):
+        statements = _statements(manifest)
+        if not any(statement["private"] is not False or _sealed_runs(statement, books) for statement in statements):
             detail = f"{manifest['status']}: there was nothing to pay here"
             return [Check("paid", passed=True, detail=detail)]
-        owed = [one for one in told if len(told) == 1 or one["private"] is not False or _asked_in(one, books)]
-        earlier = [
-            replace(_paid(one, books), name=f"paid: {one['release']}")
-            for one in manifest.get("agrees_with", ())
-            if one["private"]
+        payments = [
+            statement
+            for statement in statements
+            if len(statements) == 1 or statement["private"] is not False or _sealed_runs(statement, books)
         ]
-        return [*(_paid(one, books) for one in owed), _recorded(file_digest(path), books), *earlier]
+        earlier = [
+            replace(_payment_check(entry, books), name=f"paid: {entry['release']}")
+            for entry in manifest.get("agrees_with", ())
+            if entry["private"]
+        ]
+        return [
+            *(_payment_check(statement, books) for statement in payments),
+            _record_check(file_digest(path), books),
+            *earlier,
+        ]
     except (KeyError, TypeError, ValueError):
         failure = f"{MANIFEST} does not say what was measured at which cost"
     except CocoOptError as error:
@@ -165,32 +173,32 @@ def verify_paid(folder: str | Path, config: Config) -> list[Check]:
 
 
 def _statements(manifest: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return what a manifest says of each of its measurements, as it says it of the only one."""
+    """Return a manifest's statements on each of its measurements, in the form of those on a single one."""
     if "measurements" not in manifest:
         return [manifest]
     neighbours = manifest["budget"]["neighbours"]
-    return [{**one, "budget": {**one, "neighbours": neighbours}} for one in manifest["measurements"]]
+    return [{**entry, "budget": {**entry, "neighbours": neighbours}} for entry in manifest["measurements"]]
 
 
-def _asked_in(manifest: Mapping[str, Any], books: Books) -> list[Run]:
+def _sealed_runs(manifest: Mapping[str, Any], books: Books) -> list[Run]:
     return [run for run in books.runs.values() if run.charge.digest == manifest["measurement"] and run.sealed]
 
 
-def _paid(manifest: Mapping[str, Any], books: Books) -> Check:
-    """Look for a run that measured the manifest's questions at its cost."""
+def _payment_check(manifest: Mapping[str, Any], books: Books) -> Check:
+    """Look for a run that measured the manifest's queries at its cost."""
     cost, neighbours = cost_of(manifest["budget"]), manifest["budget"]["neighbours"]
     if manifest["private"] is not True:
-        return Check("paid", passed=False, detail="says NOT PRIVATE of questions that a run of this ledger measured")
-    asked = _asked_in(manifest, books)
-    for run in (run for run in asked if run.receipt == manifest["receipt"]):
+        return Check("paid", passed=False, detail="says NOT PRIVATE of queries that a run of this ledger measured")
+    runs = _sealed_runs(manifest, books)
+    for run in (run for run in runs if run.receipt == manifest["receipt"]):
         if _same_cost(Charge(run.charge.dataset, cost.unit, cost.amount, neighbours, ""), run, books):
             return Check("paid", passed=True, detail=f"{cost} of dataset {run.charge.dataset!r}, by run {run.name}")
-    if asked and all(run.receipt != manifest["receipt"] for run in asked):
-        detail = "these questions were measured, and the receipt is of no payment of this ledger for them"
-    elif asked:
-        detail = f"run {asked[-1].name} measured these questions at another cost than {cost} for {neighbours!r}"
+    if runs and all(run.receipt != manifest["receipt"] for run in runs):
+        detail = "these queries were measured, and the receipt is of no payment of this ledger for them"
+    elif runs:
+        detail = f"run {runs[-1].name} measured these queries at another cost than {cost} for {neighbours!r}"
     else:
-        detail = "no run of this ledger measured these questions"
+        detail = "no run of this ledger measured these queries"
     return Check("paid", passed=False, detail=detail)
 
 
@@ -201,7 +209,7 @@ def _same_cost(charge: Charge, run: Run, books: Books) -> bool:
         return False
 
 
-def _recorded(digest: str, books: Books) -> Check:
+def _record_check(digest: str, books: Books) -> Check:
     runs = [run.name for run in books.runs.values() if digest in run.outputs]
     unknown = "no run recorded this manifest: it was changed, or estimated elsewhere from a published measurement"
     return Check("recorded", bool(runs), f"run {runs[-1]} released it" if runs else unknown)

@@ -1,4 +1,4 @@
-"""Line charts as SVG within a page: the page's colours, light and dark, names where lines end, no matplotlib."""
+"""Line charts as SVG within a page, in its light and dark colours, with names where lines end; no matplotlib."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from html import escape
 Points = Sequence[tuple[float, float]]
 
 COLOURS = 10
-"""Colours of lines in the page's style; after them they repeat, dashed."""
+"""The number of line colours in the page's style; further lines repeat them, dashed."""
 _WIDE, _HIGH = 480, 260
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 140, 12, 40
-_LINE = 13.0  # apart, of names
+_LINE = 13.0  # distance between names
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """What is shown along one side, with its unit, from ``low`` to ``high``; logarithmic, or linear from zero."""
+    """One axis: its label with the unit, and its range ``low`` to ``high``; logarithmic, or linear from zero."""
 
     label: str
     low: float
@@ -27,13 +27,13 @@ class Axis:
 
     @classmethod
     def over(cls, label: str, values: Iterable[float]) -> Axis:
-        """Return a logarithmic axis that holds the values, all above zero, in whole decades."""
-        found = list(values)
-        low, high = math.floor(math.log10(min(found))), math.ceil(math.log10(max(found)))
+        """Return a logarithmic axis of complete decades that holds the values, all above zero."""
+        numbers = list(values)
+        low, high = math.floor(math.log10(min(numbers))), math.ceil(math.log10(max(numbers)))
         return cls(label, 10.0**low, 10.0 ** max(high, low + 1))
 
     def share(self, value: float) -> float:
-        """Return where a value lies, from 0 at the low end to 1, what is outside at an end."""
+        """Return where a value lies, from 0 at the low end to 1; values outside lie at the nearer end."""
         if self.logarithmic:
             inside = math.log(max(value, self.low) / self.low) / math.log(self.high / self.low)
         else:
@@ -50,13 +50,15 @@ class Axis:
 
 
 def line_chart(lines: Mapping[str, Points], x: Axis, y: Axis, what: str, *, steps: bool = False) -> str:
-    """Return an SVG of named lines; ``what`` says it to who cannot see it. ``steps`` keeps a value up to the next."""
+    """Return an SVG of named lines; ``what`` describes it in words. ``steps`` keeps each value up to the next."""
     ends = sorted((_place(points[-1], x, y)[1], name) for name, points in lines.items())
-    heights = dict(zip([name for _, name in ends], _apart([height for height, _ in ends]), strict=True))
-    drawn = [_line(k, name, points, heights[name], x, y, steps=steps) for k, (name, points) in enumerate(lines.items())]
+    heights = dict(zip([name for _, name in ends], _spread_heights([height for height, _ in ends]), strict=True))
+    svg_lines = [
+        _line(k, name, points, heights[name], x, y, steps=steps) for k, (name, points) in enumerate(lines.items())
+    ]
     return (
         f'<svg class="chart" viewBox="0 0 {_WIDE} {_HIGH}" role="img" aria-label="{escape(what, quote=True)}">'
-        f"{_grid(x, y)}{''.join(drawn)}</svg>"
+        f"{_grid(x, y)}{''.join(svg_lines)}</svg>"
     )
 
 
@@ -65,8 +67,8 @@ def _place(point: tuple[float, float], x: Axis, y: Axis) -> tuple[float, float]:
     return across, _HIGH - _BOTTOM - y.share(point[1]) * (_HIGH - _TOP - _BOTTOM)
 
 
-def _apart(heights: Sequence[float]) -> list[float]:
-    """Return sorted heights pushed down to lie a line apart, then up where they would leave the picture."""
+def _spread_heights(heights: Sequence[float]) -> list[float]:
+    """Return sorted heights moved down to lie a line apart, then up where they would leave the picture."""
     placed: list[float] = []
     for height in heights:
         placed.append(max(height, placed[-1] + _LINE if placed else height))
@@ -81,13 +83,13 @@ def _grid(x: Axis, y: Axis) -> str:
     right, bottom = _WIDE - _RIGHT, _HIGH - _BOTTOM
     parts = []
     for value in x.ticks():
-        at = _place((value, y.low), x, y)[0]
-        parts.append(f'<path class="grid" d="M{at:.1f} {_TOP}V{bottom}"/>')
-        parts.append(f'<text x="{at:.1f}" y="{bottom + 14}" text-anchor="middle">{tick(value)}</text>')
+        position = _place((value, y.low), x, y)[0]
+        parts.append(f'<path class="grid" d="M{position:.1f} {_TOP}V{bottom}"/>')
+        parts.append(f'<text x="{position:.1f}" y="{bottom + 14}" text-anchor="middle">{tick(value)}</text>')
     for value in y.ticks():
-        at = _place((x.low, value), x, y)[1]
-        parts.append(f'<path class="grid" d="M{_LEFT} {at:.1f}H{right}"/>')
-        parts.append(f'<text x="{_LEFT - 5}" y="{at + 4:.1f}" text-anchor="end">{tick(value)}</text>')
+        position = _place((x.low, value), x, y)[1]
+        parts.append(f'<path class="grid" d="M{_LEFT} {position:.1f}H{right}"/>')
+        parts.append(f'<text x="{_LEFT - 5}" y="{position + 4:.1f}" text-anchor="end">{tick(value)}</text>')
     middle = (_LEFT + right) / 2
     parts.append(f'<text x="{middle:.0f}" y="{_HIGH - 8}" text-anchor="middle">{escape(x.label)}</text>')
     parts.append(
@@ -113,7 +115,7 @@ def _line(number: int, name: str, points: Points, height: float, x: Axis, y: Axi
 
 
 def tick(value: float) -> str:
-    """Return a number as short as it reads well: 0.001, 10, 2,000, 100k, 20M, 3G."""
+    """Return a number in a short readable form: 0.001, 10, 2,000, 100k, 20M, 3G."""
     for limit, unit, letter in ((1e9, 1e9, "G"), (1e6, 1e6, "M"), (1e5, 1e3, "k")):
         if abs(value) >= limit:
             return f"{value / unit:,.4g}{letter}"

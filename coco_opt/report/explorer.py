@@ -1,4 +1,4 @@
-"""Every region of a release to look at: chosen by name or on the tree, drawn, compared, and taken away as a file."""
+"""An explorer of all regions of a release: choose them by name or on the tree, plot, compare and download them."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ Int64 = NDArray[np.int64]
 Numbers = NDArray[np.int64] | NDArray[np.float64]
 
 MOST_ROWS = 1_500_000
-"""Rows that a page holds at most: deeper levels are left out, and the page says so."""
+"""The maximum number of rows in a page: deeper levels are left out, and the page says so."""
 
 
-_LEVEL = 5  # of compression: the highest takes twenty times as long for a tenth less
+_LEVEL = 5  # of compression: the highest takes twenty times as long and saves a tenth
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Explored:
-    """What a page shows of every region: rows (region, key, value), sorted by region, and what to call them.
+    """What a page shows of every region: rows (region, key, value), sorted by region, and their names.
 
-    ``weight`` int64[regions] is a region's size (its groups, its persons). ``keys`` are whole numbers, or places in
-    ``labels``; unless ``from_zero``, the axis begins at a region's first. ``lower`` and ``upper`` are the ends of the
-    values' intervals, where there are any. ``words`` name the weight, the key, the value and the rows, in the plural
-    where there are many, and the ``places`` where they are no regions.
+    ``weight`` int64[regions] is a region's size (its groups, its persons). ``keys`` are integers, or positions in
+    ``labels``; unless ``from_zero``, the axis begins at a region's first key. ``lower`` and ``upper`` are the ends of
+    the values' intervals, where there are any. ``words`` name the weight, the key, the value and the rows, in the
+    plural where there are many, and the ``places`` if they are not regions.
     """
 
     hierarchy: Hierarchy
@@ -51,24 +51,26 @@ class Explored:
 
 
 def explorer_section(explored: Explored, intervals: str = "", title: str = "Every region") -> str:
-    """Return the section: a program of a few kilobytes and its data, compressed; ``intervals`` says what they are."""
-    levels, rows = _fitting(explored)
+    """Return the section: a program of a few kilobytes and its compressed data; ``intervals`` explains them."""
+    levels, rows = _fitting_levels(explored)
     note = ""
     if levels < explored.hierarchy.levels:
-        left = ", ".join(explored.levels[levels:])
-        note = f"<p class='note'>Too large for a page and left out: {escape(left)}. The files beside it hold them.</p>"
-    said = f"<p class='note'>{escape(intervals)}</p>" if intervals else ""
+        omitted = ", ".join(explored.levels[levels:])
+        note = (
+            f"<p class='note'>Too large for a page and left out: {escape(omitted)}. The files beside it hold them.</p>"
+        )
+    interval_note = f"<p class='note'>{escape(intervals)}</p>" if intervals else ""
     packed = base64.b64encode(gzip.compress(_payload(explored, levels, rows), _LEVEL, mtime=0)).decode("ascii")
     program = (files("coco_opt.report") / "explorer.js").read_text(encoding="utf-8")
     return (
-        f"<h2>{title}</h2>\n{said}{note}"
+        f"<h2>{title}</h2>\n{interval_note}{note}"
         f'<section class="explorer" id="explorer" aria-label="{title}">'
         "<noscript>Choosing a region needs JavaScript; nothing is fetched.</noscript></section>\n"
         f'<script type="application/octet-stream" id="explorer-data">{packed}</script>\n<script>{program}</script>'
     )
 
 
-def _fitting(explored: Explored) -> tuple[int, int]:
+def _fitting_levels(explored: Explored) -> tuple[int, int]:
     """Return how many levels, root first, a page holds, and how many rows they have."""
     tree = explored.hierarchy
     ends = np.array([tree.level_range(level).stop for level in range(tree.levels)])

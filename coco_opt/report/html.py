@@ -1,4 +1,4 @@
-"""What the report pages of all kinds share: the document, tables, certificates, how to read it, what is promised."""
+"""The parts that report pages of all kinds share: document, tables, certificates, reading notes and promises."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 
 from coco_opt.privacy.composition import Composition
 from coco_opt.privacy.cost import Cost
-from coco_opt.privacy.directed import round_above
+from coco_opt.privacy.directed_rounding import round_above
 from coco_opt.privacy.measurement import Measurement
 
 _DIGITS = 4  # of an epsilon, rounded up
 MOST_LEVELS = 12
-"""Levels of which a page shows a region of its own; a hierarchy may have hundreds."""
+"""The maximum number of levels of which a page shows a region; a hierarchy may have hundreds."""
 
 GAP_NOTE = (
     "Certified gap",
@@ -46,7 +46,7 @@ def table(header: Sequence[str], rows: Iterable[Sequence[object]], numeric: int 
 
     body = "\n".join(f"<tr>{line(row, 'td')}</tr>" for row in rows)
     head = f"<thead><tr>{line(header, 'th')}</tr></thead>"
-    # What scrolls sideways on a narrow screen must be reachable by keyboard, and say what it is.
+    # A table that scrolls sideways on a narrow screen must be reachable by keyboard and have a label.
     label = escape(f"Table of {', '.join(header)}")
     opened = f'<div class="wide" tabindex="0" role="group" aria-label="{label}">'
     return f"{opened}<table>\n{head}\n<tbody>\n{body}\n</tbody>\n</table></div>"
@@ -70,17 +70,17 @@ def solvers_section(manifest: Mapping[str, Any]) -> str:
 
 
 def fallbacks_section(manifest: Mapping[str, Any]) -> str:
-    """Return where a chosen solver failed and another answered; "" where none did."""
+    """Return the table of fallbacks, where another solver answered for one that failed; "" without any."""
     rows = [
         (
             kind.replace("_", " "),
-            one["solver"],
-            one["reason"].replace("_", " ").lower(),
-            one["answered_by"],
-            one["times"],
+            fallback["solver"],
+            fallback["reason"].replace("_", " ").lower(),
+            fallback["answered_by"],
+            fallback["times"],
         )
         for kind, row in manifest["solvers"].items()
-        for one in row.get("fallbacks", ())
+        for fallback in row.get("fallbacks", ())
     ]
     if not rows:
         return ""
@@ -89,13 +89,13 @@ def fallbacks_section(manifest: Mapping[str, Any]) -> str:
 
 
 def shown_levels(levels: int) -> list[int]:
-    """Return the levels of which the page shows a region: all of a few, the first and the last ones of many."""
+    """Return the levels of which the page shows a region: all if they are few, else the first and the last ones."""
     ends = MOST_LEVELS // 2
     return [level for level in range(levels) if level < ends or level >= levels - ends]
 
 
 def unit_note(cost: Cost, unit: str) -> tuple[str, str]:
-    """Return what the noise protects, one unit, and what is left of it for several together."""
+    """Return the note on the protection of one unit, and of several units together."""
     several = "k times epsilon" if cost.unit == "epsilon" else "k x k times rho"
     five = cost.amount * (5 if cost.unit == "epsilon" else 25)
     text = (
@@ -106,26 +106,26 @@ def unit_note(cost: Cost, unit: str) -> tuple[str, str]:
 
 
 def guarantee_note(measurement: Measurement) -> tuple[str, str]:
-    """Return what all noisy answers guarantee together: epsilon by delta, and what the two mean."""
-    pairs = Composition.of(measurement.questions).curve()
+    """Return the note on what all noisy answers guarantee together: epsilon by delta, and their meaning."""
+    pairs = Composition.of(measurement.queries, adaptive=bool(measurement.also)).curve()
     listed = ", ".join(f"{float(round_above(epsilon, _DIGITS)):g} at {float(delta):g}" for delta, epsilon in pairs)
-    kept = "keep" if measurement.protects else "would keep, if their noise were private,"
+    verb = "keep" if measurement.protects else "would keep, if their noise were private,"
     text = (
         "Whatever is looked for in this release is at most e^epsilon times as likely with one of them as without, but "
-        f"for cases of probability delta in all. All its noisy answers together {kept} epsilon by delta: {listed}. One "
+        f"for cases of probability delta in all. All its noisy answers together {verb} epsilon by delta: {listed}. One "
         "guarantee read at several places: it is not spent several times."
     )
     return "What the budget means", text
 
 
 def reading_section(notes: Iterable[tuple[str, str]]) -> str:
-    """Return what the terms of a page mean."""
+    """Return the section that explains the terms of a page."""
     items = "\n".join(f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in notes)
     return f"<h2>How to read this page</h2>\n<dl>\n{items}\n</dl>"
 
 
 def footer(manifest: Mapping[str, Any]) -> str:
-    """Return what is promised and the versions."""
+    """Return the promises and the versions."""
     versions = ", ".join(f"{name} {number}" for name, number in manifest["versions"].items())
     promises = ", ".join(name.replace("_", " ") for name in manifest["promises"])
     return (

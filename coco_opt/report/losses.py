@@ -1,4 +1,4 @@
-"""The audit's figures: how the residuals lie and the empirical privacy loss, one line a part of the release."""
+"""The audit's figures: the distribution of residuals and the empirical privacy loss, one line a part of the release."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _SHOWN = 4.0  # times the claim: farther out the estimate follows a handful of r
 def plot_losses(path: Path, losses: Mapping[str, PrivacyLoss], claimed: float, released: str = "count") -> list[Path]:
     """Write ``path``.png and ``path``.pdf: residuals on the left, losses with the claim on the right; return them.
 
-    Parts named "what: part" have a row of panels for each ``what``. ``released`` names what the residuals are of, with
-    its unit.
+    Parts named "what: part" have a row of panels for each ``what``. ``released`` names the released quantity,
+    with its unit.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -35,10 +35,10 @@ def plot_losses(path: Path, losses: Mapping[str, PrivacyLoss], claimed: float, r
     figure = Figure(figsize=(PAGE, 0.4 + _ROW * len(rows)), layout="constrained")
     FigureCanvasAgg(figure)
     panels = figure.subplots(len(rows), 2, squeeze=False)
-    for (shares, epl), (what, own) in zip(panels, rows.items(), strict=True):
+    for (shares, epl), (what, part_losses) in zip(panels, rows.items(), strict=True):
         begin = f"{what}: " if what else ""
-        _draw_residuals(shares, own, f"{begin}how far cells are off")
-        _draw_losses(epl, own, claimed, "empirical privacy loss")
+        _draw_residuals(shares, part_losses, f"{begin}how far cells are off")
+        _draw_losses(epl, part_losses, claimed, "empirical privacy loss")
     panels[-1][0].set_xlabel(f"released minus exact {released}")
     panels[-1][1].set_xlabel(f"k: released minus exact {released}")
     figure.supxlabel(f"The loss is {CAVEAT}.", fontsize=8)

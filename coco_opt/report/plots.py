@@ -19,7 +19,7 @@ INK, NOISE, TRUTH, GRID = "#1f4e79", "#c8553d", "#7a8b3a", "#dddddd"
 _COLOURS = (INK, NOISE, TRUTH, "#6b4c9a", "#888888")
 MAX_POINTS = 1_500
 _MOST_SHAPES = 300
-_DOTS = 200  # an inch, of what is drawn as an image
+_DOTS = 200  # an inch, for parts drawn as an image
 _STYLE: Any = {
     "font.family": "sans-serif",
     "font.size": 9.0,
@@ -37,7 +37,7 @@ _NO_METADATA = {"Date": None, "Creator": None, "Format": None, "Type": None}
 
 
 def error_figure(errors: Mapping[str, Sequence[float]], what: str) -> str:
-    """Return mean errors by level, one line a method, as a data URI; ``what`` says in which unit."""
+    """Return mean errors by level, one line a method, as a data URI; ``what`` names the error with its unit."""
 
     def draw(axes: Sequence[Axes]) -> None:
         _draw_errors(axes[0], errors, what)
@@ -53,7 +53,7 @@ def thin(count: int, limit: int = MAX_POINTS) -> NDArray[np.int64]:
 
 
 def dots(axes: Axes, x: NDArray[Any], y: NDArray[Any], mark: str, **style: Any) -> None:
-    """Draw points: many as an image, for a browser takes a second to place thousands one by one."""
+    """Draw points; many are drawn as an image, because a browser takes a second to place thousands singly."""
     axes.plot(x, y, mark, rasterized=x.size > _MOST_SHAPES, **style)
 
 
@@ -73,9 +73,9 @@ def _draw_errors(axes: Axes, errors: Mapping[str, Sequence[float]], what: str) -
 
     for k, (name, values) in enumerate(errors.items()):
         style = "o-" if k == 0 else "s--"
-        # A logarithmic axis has no zero: an exact answer is drawn at its foot.
-        shown = np.maximum(values, 0.5)
-        axes.plot(range(len(values)), shown, style, color=_COLOURS[k % len(_COLOURS)], label=name, markersize=4)
+        # A logarithmic axis has no zero: an exact answer is drawn at its low end.
+        heights = np.maximum(values, 0.5)
+        axes.plot(range(len(values)), heights, style, color=_COLOURS[k % len(_COLOURS)], label=name, markersize=4)
     axes.set(yscale="log", xlabel="level (0 is the root)", ylabel=what)
     axes.set_xticks(range(max((len(values) for values in errors.values()), default=1)))
     axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))

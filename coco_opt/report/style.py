@@ -1,4 +1,4 @@
-"""How every figure looks: colours told apart by all, plain numbers at the ticks, text that stays text in a PDF."""
+"""The style of all figures: colours that everybody can distinguish, plain numbers at ticks, real text in a PDF."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from matplotlib.legend import Legend
 
 PAGE = 7.2
-"""Inches across a page of text: figures are drawn at the size at which they are read."""
+"""The width of a page of text in inches: figures are drawn at the size at which they are read."""
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#8c6d31", "#777777", "#6a3d9a")
-"""Okabe and Ito's palette, told apart with any kind of sight, and three more."""
+"""Okabe and Ito's palette, distinguishable with any colour vision, and three more colours."""
 MARKS = "osD^v<>Pdh"
 _DOTS = 150  # an inch
 _MANY_DECADES = 300.0
@@ -46,7 +46,7 @@ def styled() -> Iterator[None]:
 
 
 def plain(axis: Axis) -> None:
-    """Label a logarithmic or symmetric logarithmic axis 10, 100, 1,000; between them only where it spans little."""
+    """Label a logarithmic or symmetric logarithmic axis 10, 100, 1,000; label between them only on a short axis."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     if axis.get_scale() == "log":
@@ -58,7 +58,7 @@ def plain(axis: Axis) -> None:
 
 
 def fitted_legend(figure: Figure, handles: dict[str, Any], columns: int, **place: Any) -> Legend:
-    """Return a legend above the panels, of so many columns or of the most that the figure's width holds."""
+    """Return a legend above the panels, with at most ``columns`` columns, as many as fit the figure's width."""
     for several in range(min(columns, len(handles)), 0, -1):
         legend = figure.legend(list(handles.values()), list(handles), ncols=several, **place)
         if several == 1 or legend.get_window_extent().width <= figure.bbox.width:
@@ -75,6 +75,6 @@ def saved(figure: Figure, path: Path) -> list[Path]:
         # Without dates the same numbers give the same file.
         metadata = {"Software": None} if file.suffix == ".png" else {"CreationDate": None}
         figure.savefig(file, dpi=_DOTS, metadata=metadata)
-        # The layout found for the first file is the second one's: finding it takes a third of the drawing.
+        # The second file reuses the layout of the first: finding it takes a third of the drawing time.
         figure.set_layout_engine("none")
     return files

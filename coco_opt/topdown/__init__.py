@@ -1,28 +1,29 @@
 """Hierarchical tables of persons (Census TopDown): schema, queries, invariants, and tables that satisfy them.
 
-``asked`` runs before the noise: counts, ``measure_tables``, and the choice of what to ask. ``estimated`` runs after it,
-on a measurement alone. ``kind`` makes both a kind of release.
+``measuring`` runs before the noise is added: counts, ``measure_tables``, and the choice of the queries to measure.
+``estimating`` runs afterwards, on a measurement alone. ``kind`` makes both a kind of release.
 """
 
 from __future__ import annotations
 
-from coco_opt.topdown.answers import TableAnswers
-from coco_opt.topdown.asked.counts import TableCounts
-from coco_opt.topdown.asked.measure import measure_tables
-from coco_opt.topdown.asked.optimised import OBJECTIVES, Objective, optimised_strategy
-from coco_opt.topdown.asked.predicted import predicted_variance
 from coco_opt.topdown.bounds import UNBOUNDED
+from coco_opt.topdown.budget_plan import TablePlan
 from coco_opt.topdown.constraint import LinearConstraint
-from coco_opt.topdown.estimated.estimate import TablesResult, estimate_tables, linear_estimates
-from coco_opt.topdown.estimated.information import FullInformation
-from coco_opt.topdown.estimated.method import Pass, TopdownMethod
+from coco_opt.topdown.estimating.estimate import TablesResult, estimate_tables, linear_estimates
+from coco_opt.topdown.estimating.information import FullInformation
+from coco_opt.topdown.estimating.method import Pass, TopdownMethod
 from coco_opt.topdown.facilities import Facilities, FacilityType
-from coco_opt.topdown.invariants import Constraints, Invariant, Invariants, RegionBounds
-from coco_opt.topdown.plan import TablePlan
+from coco_opt.topdown.invariants import Constraints, Invariant, Invariants
+from coco_opt.topdown.measuring.counts import TableCounts
+from coco_opt.topdown.measuring.measure import measure_tables
+from coco_opt.topdown.measuring.optimised import OBJECTIVES, Objective, optimised_strategy
+from coco_opt.topdown.measuring.predicted import predicted_variance
+from coco_opt.topdown.noisy_measurements import TableMeasurements
 from coco_opt.topdown.queries import Query, marginal_query, parse_queries, parse_query
-from coco_opt.topdown.questions import TableQuestions
+from coco_opt.topdown.region_bounds import RegionBounds
 from coco_opt.topdown.schema import Schema, ValueGroups
 from coco_opt.topdown.strategy import Strategy
+from coco_opt.topdown.table_queries import TableQueries
 
 __all__ = [
     "OBJECTIVES",
@@ -40,10 +41,10 @@ __all__ = [
     "RegionBounds",
     "Schema",
     "Strategy",
-    "TableAnswers",
     "TableCounts",
+    "TableMeasurements",
     "TablePlan",
-    "TableQuestions",
+    "TableQueries",
     "TablesResult",
     "TopdownMethod",
     "ValueGroups",

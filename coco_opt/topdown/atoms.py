@@ -1,4 +1,4 @@
-"""Atoms: groups of cells that no query tells apart, on which queries and what is known of tables are small matrices."""
+"""Atoms: groups of cells that no query distinguishes; on them queries and estimates of tables are small matrices."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Atoms:
         return np.asarray(query.to_sparse()[:, self.first].toarray(), np.float64)
 
     def resolves(self, query: Operator) -> NDArray[np.bool_]:
-        """Return which answers (answers,) of a query weigh all cells of each atom alike."""
+        """Return which answers (answers,) of a query weigh all cells of each atom equally."""
         rows = query.to_sparse().tocsr()
         spread = rows - rows[:, self.first][:, self.codes]
         return np.asarray(abs(spread).sum(axis=1) == 0.0).reshape(-1)

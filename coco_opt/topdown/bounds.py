@@ -1,9 +1,9 @@
 """Bounds of nested queries in a tree of regions, closed under sums: over children, and over the parts of a group.
 
-A region's answer is the sum of its children's and, where one query refines another, a coarse answer the sum of fine
-ones; each sum bounds its whole by its parts and each part by the whole less the others. The conditions are necessary;
-they suffice for a region whose queries form a chain, while a region of several others can need more: bounds on sums
-of two and more of a query's answers.
+A region's answer is the sum of its children's answers. Where one query refines another, a coarse answer is the sum of
+fine ones. Each sum bounds the total by its terms, and each term by the total less the other terms. These conditions are
+necessary. They suffice for a region whose queries form a chain; a region with several other queries can need more:
+bounds on sums of two or more of a query's answers.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ def close(hierarchy: Hierarchy, queries: Sequence[Query], own: Mapping[tuple[int
             lower, upper = _free((regions, query.answers))
             if levels:
                 lower, upper = _sums(hierarchy, level, levels[-1][index])
-            mine = own.get((level, query.text))
-            if mine is not None:
-                lower, upper = np.maximum(lower, mine[0]), np.minimum(upper, mine[1])
+            own_sides = own.get((level, query.text))
+            if own_sides is not None:
+                lower, upper = np.maximum(lower, own_sides[0]), np.minimum(upper, own_sides[1])
             sides.append((lower, upper))
         _tighten(sides, refinements)
         _check(hierarchy, level, queries, sides)
-        levels.append(tuple(_sealed(one) for one in sides))
+        levels.append(tuple(_read_only(pair) for pair in sides))
     return tuple(reversed(levels))
 
 
@@ -62,7 +62,7 @@ def selected(operator: Operator, rows: Int64Array) -> tuple[Operator, Int64Array
 
 
 def total_of(upper: Int64Array, starts: Int64Array, axis: int) -> Int64Array:
-    """Return sums of uppers over runs along an axis, unbounded where one part is."""
+    """Return sums of uppers over runs along an axis, unbounded where a term is."""
     finite = np.add.reduceat(np.where(upper >= UNBOUNDED, 0, upper), starts, axis=axis)
     return np.where(np.logical_or.reduceat(upper >= UNBOUNDED, starts, axis=axis), UNBOUNDED, finite)
 
@@ -71,28 +71,28 @@ def _free(shape: tuple[int, int]) -> Sides:
     return np.zeros(shape, np.int64), np.full(shape, UNBOUNDED, np.int64)
 
 
-def _sealed(sides: Sides) -> Sides:
+def _read_only(sides: Sides) -> Sides:
     for array in sides:
         array.setflags(write=False)
     return sides
 
 
 def _sums(hierarchy: Hierarchy, level: int, below: Sides) -> Sides:
-    here = hierarchy.level_range(level)
-    starts = hierarchy.first_child[here.start : here.stop] - hierarchy.level_range(level + 1).start
+    regions = hierarchy.level_range(level)
+    starts = hierarchy.first_child[regions.start : regions.stop] - hierarchy.level_range(level + 1).start
     return np.add.reduceat(below[0], starts, axis=0), total_of(below[1], starts, 0)
 
 
 def _refinements(queries: Sequence[Query]) -> list[Refinement]:
     """Return (fine, coarse, coarse answer of each fine one), fine queries first, for all nested pairs."""
     order = sorted(range(len(queries)), key=lambda index: -queries[index].answers)
-    found = []
+    nested_pairs = []
     for at, fine in enumerate(order):
         for coarse in order[at + 1 :]:
             labels = refinement(queries[fine].operator, queries[coarse].operator)
             if labels is not None:
-                found.append((fine, coarse, labels))
-    return found
+                nested_pairs.append((fine, coarse, labels))
+    return nested_pairs
 
 
 def refinement(fine: Operator, coarse: Operator) -> Int64Array | None:
@@ -108,15 +108,15 @@ def refinement(fine: Operator, coarse: Operator) -> Int64Array | None:
 
 
 def _tighten(sides: list[Sides], refinements: Sequence[Refinement]) -> None:
-    """Bound wholes by parts, fine to coarse, then parts by wholes, coarse to fine: exact where queries form a chain."""
+    """Bound totals by terms, fine to coarse, then terms by totals, coarse to fine: exact where queries form a chain."""
     for fine, coarse, labels in refinements:
-        lower, upper = _grouped(sides[fine], labels, sides[coarse][0].shape[1])
+        lower, upper = _group_sums(sides[fine], labels, sides[coarse][0].shape[1])
         sides[coarse] = np.maximum(sides[coarse][0], lower), np.minimum(sides[coarse][1], upper)
     for fine, coarse, labels in reversed(refinements):
         sides[fine] = _parts(sides[fine], sides[coarse], labels)
 
 
-def _grouped(fine: Sides, labels: Int64Array, answers: int) -> Sides:
+def _group_sums(fine: Sides, labels: Int64Array, answers: int) -> Sides:
     order = np.argsort(labels, kind="stable")
     order = order[labels[order] >= 0]
     starts = np.searchsorted(labels[order], np.arange(answers))
@@ -124,26 +124,26 @@ def _grouped(fine: Sides, labels: Int64Array, answers: int) -> Sides:
 
 
 def _parts(fine: Sides, coarse: Sides, labels: Int64Array) -> Sides:
-    """Return fine bounds tightened by what their whole leaves to one part when the others take least or most."""
+    """Return fine bounds tightened by what the total leaves to one term when the others are least or most."""
     lower, upper = fine
-    whole_lower, whole_upper = coarse
+    total_lower, total_upper = coarse
     counted = labels >= 0
     groups = labels[counted]
-    least, _ = _grouped(fine, labels, whole_lower.shape[1])
+    least, _ = _group_sums(fine, labels, total_lower.shape[1])
     infinite = upper >= UNBOUNDED
     finite = np.where(infinite, 0, upper)
-    most, _ = _grouped((finite, upper), labels, whole_lower.shape[1])
-    unbounded, _ = _grouped((infinite.astype(np.int64), upper), labels, whole_lower.shape[1])
-    room = np.where(
-        whole_upper[:, groups] >= UNBOUNDED,
+    most, _ = _group_sums((finite, upper), labels, total_lower.shape[1])
+    unbounded, _ = _group_sums((infinite.astype(np.int64), upper), labels, total_lower.shape[1])
+    slack = np.where(
+        total_upper[:, groups] >= UNBOUNDED,
         UNBOUNDED,
-        whole_upper[:, groups] - least[:, groups] + lower[:, counted],
+        total_upper[:, groups] - least[:, groups] + lower[:, counted],
     )
     others_bounded = unbounded[:, groups] == infinite[:, counted]
-    need = np.where(others_bounded, whole_lower[:, groups] - most[:, groups] + finite[:, counted], 0)
+    need = np.where(others_bounded, total_lower[:, groups] - most[:, groups] + finite[:, counted], 0)
     lower, upper = lower.copy(), upper.copy()
     lower[:, counted] = np.maximum(lower[:, counted], need)
-    upper[:, counted] = np.minimum(upper[:, counted], room)
+    upper[:, counted] = np.minimum(upper[:, counted], slack)
     return lower, upper
 
 

@@ -1,8 +1,8 @@
 """Linear constraints between answers: ``householders >= spouses + partners``, read from text, on any regions.
 
-A side of a constraint sums numbers and counts of persons with whole coefficients; a count is ``total``, a name declared
-beforehand, or conditions in brackets, ``[residence = nursing & age = minor]`` (see ``rules``), which is also how a
-query labels its answers. The comparison is ``>=``, ``<=`` or ``=``.
+A side of a constraint sums numbers and counts of persons with integer coefficients; a count is ``total``, a name
+declared beforehand, or conditions in brackets, ``[residence = nursing & age = minor]`` (see ``rules``), which is also
+how a query labels its answers. The comparison is ``>=``, ``<=`` or ``=``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from coco_opt.topdown.rules import parse_rule
 from coco_opt.topdown.schema import Schema
 
 StatedSource = Literal["structural", "public", "data"]
-"""Where a fact comes from: true of every possible table, known from elsewhere, or taken from the private data."""
+"""Where a constraint comes from: true of every possible table, known from elsewhere, or taken from the private data."""
 Source = StatedSource | Literal["release"]
 """The same, or published in an earlier release that this one agrees with."""
 SOURCES: tuple[str, ...] = (*get_args(StatedSource), "release")
@@ -111,8 +111,8 @@ class LinearConstraint:
         at = hierarchy.levels - 1 if level is None else level
         if not 0 <= at < hierarchy.levels:
             raise InputError("unknown-level", f"{text!r}: there is no level {at}")
-        here = hierarchy.level_range(at)
-        bound = np.ones(len(here), np.bool_)
+        level_regions = hierarchy.level_range(at)
+        bound = np.ones(len(level_regions), np.bool_)
         if regions:
             bound[:] = False
             for path in regions:
@@ -179,13 +179,13 @@ def parse_constraint(text: str, schema: Schema, counts: Mapping[str, str]) -> Re
 def _tokens(text: str) -> Iterator[tuple[str, str]]:
     place = 0
     while text[place:].strip():
-        found = _TOKEN.match(text, place)
-        if found is None:
+        match = _TOKEN.match(text, place)
+        if match is None:
             raise InputError("bad-constraint", f"{text!r}: what is {text[place:].strip()!r}? {_FORM}")
         kinds = ("count", "number", "compare", "sign", "count")
-        kind, value = next((kind, value) for kind, value in zip(kinds, found.groups(), strict=True) if value)
+        kind, value = next((kind, value) for kind, value in zip(kinds, match.groups(), strict=True) if value)
         yield kind, value.strip()
-        place = found.end()
+        place = match.end()
 
 
 def _summands(tokens: Sequence[tuple[str, str]], text: str) -> Iterator[tuple[int, str | None]]:
@@ -193,19 +193,19 @@ def _summands(tokens: Sequence[tuple[str, str]], text: str) -> Iterator[tuple[in
     wrong = InputError("bad-constraint", f"{text!r} cannot be read: {_FORM}")
     if not tokens or tokens[-1][0] == "sign":
         raise wrong
-    sign, factors, wanted = 1, dict[str, str](), True  # a number and a count at most; whether one must come now
+    sign, factors, expected = 1, dict[str, str](), True  # a number and a count at most; whether one must come now
     for kind, value in (*tokens, ("sign", "+")):
-        if kind == "sign" and (wanted if value == "*" else wanted and factors):
+        if kind == "sign" and (expected if value == "*" else expected and factors):
             raise wrong
         if kind == "sign" and value == "*":
-            wanted = True
+            expected = True
         elif kind == "sign":
             if factors:
                 yield sign * int(factors.get("number", "1")), factors.get("count")
-                sign, factors, wanted = 1, {}, True
+                sign, factors, expected = 1, {}, True
             sign = -sign if value == "-" else sign
-        elif wanted and kind not in factors and (kind == "count" or len(value) <= _MOST_DIGITS):
-            factors[kind], wanted = value, False
+        elif expected and kind not in factors and (kind == "count" or len(value) <= _MOST_DIGITS):
+            factors[kind], expected = value, False
         else:
             raise wrong
 

@@ -1,4 +1,4 @@
-"""Facilities by type and region, known from a table: how many persons they hold, of whom, and of whom they must."""
+"""Facilities by type and region, known from a table: how many persons, and which, they may and must hold."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from coco_opt.errors import InputError
 from coco_opt.histograms.arrays import Int64Array
 from coco_opt.topdown.bounds import UNBOUNDED
 from coco_opt.topdown.constraint import LinearConstraint, Source
-from coco_opt.topdown.invariants import LARGEST, RegionBounds
 from coco_opt.topdown.names import find
 from coco_opt.topdown.queries import parse_query
+from coco_opt.topdown.region_bounds import LARGEST, RegionBounds
 from coco_opt.topdown.rules import parse_rule
 from coco_opt.topdown.schema import Schema
 
@@ -42,7 +42,7 @@ class FacilityType:
 class Facilities:
     """How many facilities of each type are in each leaf, int64[leaves, types]: values of one attribute are types.
 
-    Where a type has no facility nobody has its value. Values that are no types, as of households, are not bound.
+    Where a type has no facility, no person has its value. Values that are not types, such as households, are not bound.
     """
 
     attribute: str
@@ -50,7 +50,7 @@ class Facilities:
     counts: Int64Array
     source: Source = "public"
 
-    def facts(self, schema: Schema, leaf_level: int) -> tuple[list[RegionBounds], list[LinearConstraint]]:
+    def constraints(self, schema: Schema, leaf_level: int) -> tuple[list[RegionBounds], list[LinearConstraint]]:
         """Return what they imply: bounds on the persons of each type, and those who must be there.
 
         Raises InputError (unknown-attribute, unknown-value, bad-rule, bad-shape, too-large).
@@ -64,15 +64,15 @@ class Facilities:
         if (self.counts >= 2**20).any():
             raise InputError("too-large", "facilities of a type in a region must be fewer than 2^20")
         query = parse_query(f"{self.attribute}[{', '.join(names)}]", schema)
-        least = np.array([one.least for one in self.types.values()])
-        most = np.array([LARGEST if one.most is None else one.most for one in self.types.values()])
+        least = np.array([facility.least for facility in self.types.values()])
+        most = np.array([LARGEST if facility.most is None else facility.most for facility in self.types.values()])
         upper = np.where(self.counts > 0, np.minimum(self.counts * most, UNBOUNDED), 0)
         bounds = [RegionBounds(query, leaf_level, self.counts * least, upper, self.source)]
         return bounds, list(self._musts(schema, leaf_level))
 
     def _musts(self, schema: Schema, leaf_level: int) -> Iterator[LinearConstraint]:
-        for place, (name, one) in enumerate(self.types.items()):
-            for conditions in one.must:
+        for place, (name, facility) in enumerate(self.types.items()):
+            for conditions in facility.must:
                 both = f"{self.attribute} = {name} & {conditions}"
                 parse_rule(both, schema.attributes)
                 lower, upper = self.counts[:, place], np.full(len(self.counts), UNBOUNDED)
@@ -80,8 +80,8 @@ class Facilities:
 
 
 def zeros_of(attribute: str, types: Mapping[str, FacilityType]) -> tuple[str, ...]:
-    """Return the rules that forbid whoever facilities of each type may not hold: one for each condition."""
-    conditions = ((name, part) for name, one in types.items() for part in (one.may or "").split("&"))
+    """Return rules that forbid persons whom facilities of each type may not hold: one for each condition."""
+    conditions = ((name, part) for name, facility in types.items() for part in (facility.may or "").split("&"))
     return tuple(f"{attribute} = {name} & {_negated(part)}" for name, part in conditions if part.strip())
 
 
@@ -96,6 +96,6 @@ def _negated(condition: str) -> str:
 
 def by_leaf(leaves: int, places: Sequence[int], counts: Int64Array) -> Int64Array:
     """Return rows of counts [rows, types] added up by leaf, int64[leaves, types]."""
-    found = np.zeros((leaves, counts.shape[1]), np.int64)
-    np.add.at(found, np.asarray(places, np.int64), counts)
-    return found
+    sums = np.zeros((leaves, counts.shape[1]), np.int64)
+    np.add.at(sums, np.asarray(places, np.int64), counts)
+    return sums

@@ -11,15 +11,16 @@ import numpy as np
 import numpy.typing as npt
 
 from coco_opt.errors import InputError, ProblemError
-from coco_opt.histograms.arrays import Int64Array, as_int64
+from coco_opt.histograms.arrays import Int64Array
 from coco_opt.histograms.hierarchy import Hierarchy
 from coco_opt.operators import Operator, stack
 from coco_opt.topdown.bounds import UNBOUNDED, Sides, close, selected, total_of
 from coco_opt.topdown.constraint import LinearConstraint, Source
-from coco_opt.topdown.facts.conflict import smallest_conflict
-from coco_opt.topdown.facts.system import FactSystem, infinite
-from coco_opt.topdown.matrix_operator import whole_matrix
+from coco_opt.topdown.feasibility.conflict import smallest_conflict
+from coco_opt.topdown.feasibility.system import ConstraintSystem, infinite
+from coco_opt.topdown.matrix_operator import integer_matrix
 from coco_opt.topdown.queries import Query
+from coco_opt.topdown.region_bounds import RegionBounds
 from coco_opt.topdown.schema import Schema
 
 Floats = npt.NDArray[np.float64]
@@ -36,52 +37,8 @@ class Invariant:
     level: int
 
 
-@dataclass(frozen=True, eq=False, slots=True, repr=False)
-class RegionBounds:
-    """Public bounds lower <= answers <= upper of a query in every region of a level, int64[regions, answers].
-
-    ``UNBOUNDED`` (or anything from 2^40 on) is no upper bound, 0 no lower one, for counts are nonnegative. ``source``
-    says where the bounds come from. Raises InputError (bad-shape, not-integer, too-large) and where a lower bound is
-    above its upper (inconsistent-bounds).
-    """
-
-    query: Query
-    level: int
-    lower: Int64Array
-    upper: Int64Array
-    source: Source = "public"
-
-    def __post_init__(self) -> None:
-        lower = np.maximum(as_int64(self.lower, "lower bounds", ndim=2), 0)
-        upper = as_int64(self.upper, "upper bounds", ndim=2)
-        if lower.shape != upper.shape or lower.shape[1] != self.query.answers:
-            raise InputError("bad-shape", f"bounds of {self.query.name!r} are regions x {self.query.answers} answers")
-        if lower.size and int(lower.max()) >= LARGEST:
-            raise InputError("too-large", f"a lower bound of {self.query.name!r} is not below 2^40")
-        upper = np.where(upper >= LARGEST, UNBOUNDED, upper)
-        for name, array in (("lower", lower), ("upper", upper)):
-            array.setflags(write=False)
-            object.__setattr__(self, name, array)
-
-    def __reduce__(self) -> tuple[Callable[..., RegionBounds], tuple[Any, ...]]:
-        # Unpickled arrays are writable: going through the constructor makes them read-only again.
-        return RegionBounds, (self.query, self.level, self.lower, self.upper, self.source)
-
-    @classmethod
-    def exact(cls, query: Query, level: int, answers: npt.ArrayLike) -> RegionBounds:
-        """Return bounds that leave one value: an invariant's answers."""
-        values = as_int64(answers, "answers", ndim=2)
-        if values.size and not 0 <= int(values.min()) <= int(values.max()) < LARGEST:
-            raise InputError("too-large", f"exact answers of {query.name!r} must be from 0 to below 2^40")
-        return cls(query, level, values, values, "data")
-
-    def __repr__(self) -> str:
-        return f"RegionBounds({self.query.name!r} at level {self.level})"
-
-
 Stated = RegionBounds | LinearConstraint
 
-LARGEST = 2**40
 _SECONDS = 20.0  # that finding a smallest set for a message may take
 _SHOWN = 12
 
@@ -110,7 +67,7 @@ class Constraints:
         return infinite(self.lower)
 
     def broken_by(self, tables: Int64Array) -> npt.NDArray[np.bool_]:
-        """Return which rows whole tables int64[regions, cells] break, bool[regions, rows]."""
+        """Return which rows integer tables int64[regions, cells] break, bool[regions, rows]."""
         answers = self.operator.apply(tables)
         out: npt.NDArray[np.bool_] = (answers < self.lower) | (answers > self.upper)
         return out
@@ -118,11 +75,11 @@ class Constraints:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Invariants:
-    """All public facts about the tables of a hierarchy, closed under sums; ``declared`` those taken from the data.
+    """All public constraints on the tables of a hierarchy, closed under sums; ``declared`` those taken from the data.
 
     ``linear`` are constraints between answers. Raises ProblemError for a level or shape that does not fit, InputError
-    (inconsistent-bounds) naming region and query, and a smallest set of facts that exclude each other, where sums of
-    bounds leave no table. O(regions x answers x queries).
+    (inconsistent-bounds) naming region and query, and a smallest set of constraints that exclude each other, where sums
+    of bounds leave no table. O(regions x answers x queries).
     """
 
     hierarchy: Hierarchy
@@ -138,16 +95,16 @@ class Invariants:
         for constraint in linear:
             _check_sides(constraint, self.hierarchy)
         queries: dict[str, Query] = {}
-        for one in bounds:
-            _check_fit(one, self.hierarchy, self.schema)
-            known = queries.setdefault(one.query.text, one.query)
-            if known.answers != one.query.answers:
-                raise ProblemError(f"two different queries read {one.query.text!r}")
+        for bound in bounds:
+            _check_fit(bound, self.hierarchy, self.schema)
+            query = queries.setdefault(bound.query.text, bound.query)
+            if query.answers != bound.query.answers:
+                raise ProblemError(f"two different queries read {bound.query.text!r}")
         own: dict[tuple[int, str], tuple[Int64Array, Int64Array]] = {}
-        for one in bounds:
-            key = (one.level, one.query.text)
-            lower, upper = own.get(key, (one.lower, one.upper))
-            own[key] = (np.maximum(lower, one.lower), np.minimum(upper, one.upper))
+        for bound in bounds:
+            key = (bound.level, bound.query.text)
+            lower, upper = own.get(key, (bound.lower, bound.upper))
+            own[key] = (np.maximum(lower, bound.lower), np.minimum(upper, bound.upper))
         try:
             closed = close(self.hierarchy, tuple(queries.values()), own)
         except InputError as error:
@@ -155,10 +112,10 @@ class Invariants:
         else:
             code = message = ""
         if code:
-            raise InputError(code, message + _in_words(FactSystem.of(self.hierarchy, self.schema, bounds)))
-        more = _closed_linear(self.hierarchy, self.schema, linear)
+            raise InputError(code, message + _in_words(ConstraintSystem.of(self.hierarchy, self.schema, bounds)))
+        linear_rows = _closed_linear(self.hierarchy, self.schema, linear)
         levels = tuple(
-            _constraints(tuple(queries.values()), sides, rows) for sides, rows in zip(closed, more, strict=True)
+            _constraints(tuple(queries.values()), sides, rows) for sides, rows in zip(closed, linear_rows, strict=True)
         )
         for name, value in (
             ("bounds", bounds),
@@ -176,50 +133,55 @@ class Invariants:
         return bool(self.bounds or self.linear)
 
     @property
-    def stated(self) -> tuple[Stated, ...]:
-        """Return all facts as they were stated."""
+    def constraints(self) -> tuple[Stated, ...]:
+        """Return all constraints as they were stated."""
         return (*self.bounds, *self.linear)
 
     def but(self, source: Source) -> Invariants:
-        """Return the facts that do not come from one source."""
-        if all(one.source != source for one in self.stated):
+        """Return the constraints that do not come from one source."""
+        if all(constraint.source != source for constraint in self.constraints):
             return self
-        bounds = tuple(one for one in self.bounds if one.source != source)
-        linear = tuple(one for one in self.linear if one.source != source)
+        bounds = tuple(constraint for constraint in self.bounds if constraint.source != source)
+        linear = tuple(constraint for constraint in self.linear if constraint.source != source)
         return Invariants(self.hierarchy, self.schema, bounds, self.declared, linear)
 
     @cached_property
-    def system(self) -> FactSystem:
-        """Return all stated facts over the leaves."""
-        return FactSystem.of(self.hierarchy, self.schema, self.bounds, self.linear)
+    def system(self) -> ConstraintSystem:
+        """Return all stated constraints over the leaves."""
+        return ConstraintSystem.of(self.hierarchy, self.schema, self.bounds, self.linear)
 
     def constraints_of(self, regions: range) -> Constraints | None:
-        """Return what consecutive regions of one level must satisfy, or None where nothing is known of the level.
+        """Return what consecutive regions of one level must satisfy, or None where nothing binds the level.
 
         Rows that bind no region of the level are left out, so that all its regions share one operator.
         """
         level = int(self.hierarchy.level[regions.start])
-        whole = self.hierarchy.level_range(level)
-        if not len(regions) or regions.step != 1 or regions.stop > whole.stop:
-            raise ProblemError("constraints are asked for one or more consecutive regions of one level")
-        found = self._levels[level]
-        if found is None:
+        level_regions = self.hierarchy.level_range(level)
+        if not len(regions) or regions.step != 1 or regions.stop > level_regions.stop:
+            raise ProblemError("constraints can be read for one or more consecutive regions of one level")
+        level_constraints = self._levels[level]
+        if level_constraints is None:
             return None
-        here = slice(regions.start - whole.start, regions.stop - whole.start)
-        return Constraints(found.operator, found.lower[here], found.upper[here], found.labels)
+        places = slice(regions.start - level_regions.start, regions.stop - level_regions.start)
+        return Constraints(
+            level_constraints.operator,
+            level_constraints.lower[places],
+            level_constraints.upper[places],
+            level_constraints.labels,
+        )
 
     def __repr__(self) -> str:
-        facts = [f"{one.query.name} at level {one.level}" for one in self.bounds]
-        facts += [f"{one.text} at level {one.level}" for one in self.linear]
-        return f"Invariants({', '.join(facts) or 'nothing'})"
+        constraints = [f"{constraint.query.name} at level {constraint.level}" for constraint in self.bounds]
+        constraints += [f"{constraint.text} at level {constraint.level}" for constraint in self.linear]
+        return f"Invariants({', '.join(constraints) or 'nothing'})"
 
 
-def _in_words(system: FactSystem) -> str:
-    """Return a smallest set of facts that exclude each other as the end of a message, "" where none was found."""
-    found = smallest_conflict(system, _SECONDS)
-    if found is None:
+def _in_words(system: ConstraintSystem) -> str:
+    """Return a smallest set of constraints that exclude each other as the end of a message, "" where none was found."""
+    conflict = smallest_conflict(system, _SECONDS)
+    if conflict is None:
         return ""
-    words = [system.words(system.rows[at], region) for at, region in found.facts]
+    words = [system.words(system.rows[at], region) for at, region in conflict.constraints]
     more = f"; and {len(words) - _SHOWN} more" if len(words) > _SHOWN else ""
     return f". These exclude each other: {'; '.join(words[:_SHOWN])}{more}"
 
@@ -236,31 +198,31 @@ class _LinearRow:
 
 def _closed_linear(hierarchy: Hierarchy, schema: Schema, linear: Sequence[LinearConstraint]) -> list[list[_LinearRow]]:
     """Return the rows of every level: its own constraints and, of those below, the sums."""
-    rows = [one.row(schema) for one in linear]
+    rows = [constraint.row(schema) for constraint in linear]
     levels: list[list[_LinearRow]] = []
     for level in range(hierarchy.levels - 1, -1, -1):
-        found: dict[bytes, _LinearRow] = {}
-        for one in levels[-1] if levels else ():
-            here, below = hierarchy.level_range(level), hierarchy.level_range(level + 1)
-            starts = hierarchy.first_child[here.start : here.stop] - below.start
-            lower, upper = -total_of(-one.lower, starts, 0), total_of(one.upper, starts, 0)
-            found[one.row.tobytes()] = _LinearRow(one.row, lower, upper, one.label)
-        for given, row in zip(linear, rows, strict=True):
-            if given.level == level:
-                lower, upper = given.lower, given.upper
-                known = found.get(row.tobytes())
-                if known is not None:
-                    lower, upper = np.maximum(lower, known.lower), np.minimum(upper, known.upper)
-                found[row.tobytes()] = _LinearRow(row, lower, upper, given.text)
-        for one in found.values():
-            crossed = np.flatnonzero(one.lower > one.upper)
+        level_rows: dict[bytes, _LinearRow] = {}
+        for linear_row in levels[-1] if levels else ():
+            regions, below = hierarchy.level_range(level), hierarchy.level_range(level + 1)
+            starts = hierarchy.first_child[regions.start : regions.stop] - below.start
+            lower, upper = -total_of(-linear_row.lower, starts, 0), total_of(linear_row.upper, starts, 0)
+            level_rows[linear_row.row.tobytes()] = _LinearRow(linear_row.row, lower, upper, linear_row.label)
+        for constraint, row in zip(linear, rows, strict=True):
+            if constraint.level == level:
+                lower, upper = constraint.lower, constraint.upper
+                previous = level_rows.get(row.tobytes())
+                if previous is not None:
+                    lower, upper = np.maximum(lower, previous.lower), np.minimum(upper, previous.upper)
+                level_rows[row.tobytes()] = _LinearRow(row, lower, upper, constraint.text)
+        for linear_row in level_rows.values():
+            crossed = np.flatnonzero(linear_row.lower > linear_row.upper)
             if crossed.size:
                 path = hierarchy.paths[hierarchy.level_range(level).start + int(crossed[0])]
-                message = f"region {path!r}: no table satisfies {one.label!r} with what holds in its parts"
+                message = f"region {path!r}: no table satisfies {linear_row.label!r} with what holds in its parts"
                 raise InputError(
-                    "inconsistent-bounds", message + _in_words(FactSystem.of(hierarchy, schema, (), linear))
+                    "inconsistent-bounds", message + _in_words(ConstraintSystem.of(hierarchy, schema, (), linear))
                 )
-        levels.append(list(found.values()))
+        levels.append(list(level_rows.values()))
     return levels[::-1]
 
 
@@ -275,37 +237,41 @@ def _constraints(queries: Sequence[Query], sides: Sequence[Sides], linear: Seque
             uppers.append(upper[:, rows])
             named = query.labels()
             labels += [f"{query.name}: {named[row]}" for row in rows.tolist()]
-    rows_of = [one for one in linear if (one.lower > -UNBOUNDED).any() or (one.upper < UNBOUNDED).any()]
+    rows_of = [
+        linear_row
+        for linear_row in linear
+        if (linear_row.lower > -UNBOUNDED).any() or (linear_row.upper < UNBOUNDED).any()
+    ]
     if rows_of:
-        operators.append(whole_matrix(np.stack([one.row for one in rows_of])))
-        lowers.append(np.stack([one.lower for one in rows_of], axis=1))
-        uppers.append(np.stack([one.upper for one in rows_of], axis=1))
-        labels += [one.label for one in rows_of]
+        operators.append(integer_matrix(np.stack([linear_row.row for linear_row in rows_of])))
+        lowers.append(np.stack([linear_row.lower for linear_row in rows_of], axis=1))
+        uppers.append(np.stack([linear_row.upper for linear_row in rows_of], axis=1))
+        labels += [linear_row.label for linear_row in rows_of]
     if not operators:
         return None
-    whole = Constraints(stack(operators), np.hstack(lowers), np.hstack(uppers), tuple(labels))
-    whole.lower.setflags(write=False)
-    whole.upper.setflags(write=False)
-    return whole
+    constraints = Constraints(stack(operators), np.hstack(lowers), np.hstack(uppers), tuple(labels))
+    constraints.lower.setflags(write=False)
+    constraints.upper.setflags(write=False)
+    return constraints
 
 
-def _check_sides(one: LinearConstraint, hierarchy: Hierarchy) -> None:
-    if not 0 <= one.level < hierarchy.levels:
-        raise ProblemError(f"{one.text!r}: there is no level {one.level}")
-    if one.lower.size != len(hierarchy.level_range(one.level)):
-        raise ProblemError(f"{one.text!r}: level {one.level} has another number of regions")
+def _check_sides(constraint: LinearConstraint, hierarchy: Hierarchy) -> None:
+    if not 0 <= constraint.level < hierarchy.levels:
+        raise ProblemError(f"{constraint.text!r}: there is no level {constraint.level}")
+    if constraint.lower.size != len(hierarchy.level_range(constraint.level)):
+        raise ProblemError(f"{constraint.text!r}: level {constraint.level} has another number of regions")
 
 
-def _check_fit(one: RegionBounds, hierarchy: Hierarchy, schema: Schema) -> None:
-    if not 0 <= one.level < hierarchy.levels:
-        raise ProblemError(f"bounds of {one.query.name!r}: there is no level {one.level}")
-    if one.query.operator.cells != schema.size:
-        raise ProblemError(f"bounds of {one.query.name!r}: the query is over another schema")
-    if len(one.lower) != len(hierarchy.level_range(one.level)):
-        raise ProblemError(f"bounds of {one.query.name!r}: level {one.level} has another number of regions")
-    empty = np.flatnonzero(one.query.operator.apply(np.ones(schema.size)) == 0)
-    broken = empty[(one.lower[:, empty] > 0).any(axis=0)]
+def _check_fit(bounds: RegionBounds, hierarchy: Hierarchy, schema: Schema) -> None:
+    if not 0 <= bounds.level < hierarchy.levels:
+        raise ProblemError(f"bounds of {bounds.query.name!r}: there is no level {bounds.level}")
+    if bounds.query.operator.cells != schema.size:
+        raise ProblemError(f"bounds of {bounds.query.name!r}: the query is over another schema")
+    if len(bounds.lower) != len(hierarchy.level_range(bounds.level)):
+        raise ProblemError(f"bounds of {bounds.query.name!r}: level {bounds.level} has another number of regions")
+    empty = np.flatnonzero(bounds.query.operator.apply(np.ones(schema.size)) == 0)
+    broken = empty[(bounds.lower[:, empty] > 0).any(axis=0)]
     if broken.size:
-        answer = f"{one.query.name!r} ({one.query.label(int(broken[0]))})"
+        answer = f"{bounds.query.name!r} ({bounds.query.label(int(broken[0]))})"
         message = f"bounds of {answer}: the structural zeros leave it no cell, so its lower bound must be 0"
         raise InputError("inconsistent-bounds", message)

@@ -30,7 +30,7 @@ class MatrixOperator(Operator):
         object.__setattr__(self, "cells", int(self.matrix.shape[1]))
 
     def apply(self, x: NDArray[Any]) -> NDArray[Any]:
-        """Return the products [..., answers]; integers stay integers, for a matrix of whole numbers."""
+        """Return the products [..., answers]; integers stay integers, for a matrix of integers."""
         return self._times(self.matrix, x)
 
     def adjoint(self, y: NDArray[Any]) -> NDArray[Any]:
@@ -71,8 +71,8 @@ def side_by_side(operator: Operator, tables: int, more: int) -> MatrixOperator:
     return MatrixOperator(csr_array(hstack([blocks, csr_array((blocks.shape[0], more))], format="csr")))
 
 
-def whole_matrix(rows: Ints) -> MatrixOperator:
-    """Return whole coefficients int64[answers, cells] as an operator."""
+def integer_matrix(rows: Ints) -> MatrixOperator:
+    """Return integer coefficients int64[answers, cells] as an operator."""
     from scipy.sparse import csr_array
 
     return MatrixOperator(csr_array(rows.astype(np.float64)))

@@ -26,7 +26,7 @@ def nearest(name: str, valid: Iterable[str]) -> str:
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     if close:
         return f"did you mean {close[0]!r}?"
-    shown = ", ".join(repr(one) for one in names[:8]) + (", ..." if len(names) > 8 else "")
+    shown = ", ".join(repr(valid_name) for valid_name in names[:8]) + (", ..." if len(names) > 8 else "")
     return f"use one of {shown}"
 
 
@@ -38,22 +38,22 @@ def find(name: str, valid: Sequence[str], what: str, text: str) -> int:
     raise InputError(code, f"{text!r}: no {what} {name!r}; {nearest(name, valid)}")
 
 
-def read_values(text: str, attribute: str, values: Sequence[str], whole: str) -> list[int]:
+def read_values(text: str, attribute: str, values: Sequence[str], context: str) -> list[int]:
     """Return the places of ``a | b | c..d`` among an attribute's values; a side of ``..`` left out is the end.
 
-    ``whole`` is the rule or query it stands in, for messages. Raises InputError: unknown-value, bad-range.
+    ``context`` is the rule or query that contains it, for messages. Raises InputError: unknown-value, bad-range.
     """
     places: list[int] = []
     for part in text.split("|"):
         name = part.strip()
         span = _SPAN.fullmatch(name)
         if span is None:
-            places.append(find(name, values, f"value of {attribute!r}", whole))
+            places.append(find(name, values, f"value of {attribute!r}", context))
             continue
         ends = [span["first"].strip(), span["last"].strip()]
-        first = find(ends[0], values, f"value of {attribute!r}", whole) if ends[0] else 0
-        last = find(ends[1], values, f"value of {attribute!r}", whole) if ends[1] else len(values) - 1
+        first = find(ends[0], values, f"value of {attribute!r}", context) if ends[0] else 0
+        last = find(ends[1], values, f"value of {attribute!r}", context) if ends[1] else len(values) - 1
         if first > last:
-            raise InputError("bad-range", f"{whole!r}: {name!r} ends before it begins in the order of {attribute!r}")
+            raise InputError("bad-range", f"{context!r}: {name!r} ends before it begins in the order of {attribute!r}")
         places.extend(range(first, last + 1))
     return places

@@ -34,10 +34,10 @@ _FACTORS = re.compile(r"\*(?![^\[]*\])")
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Factor:
-    """What a query counts of one attribute, with a name an answer.
+    """What a query counts of one attribute, with a name for each answer.
 
     ``counts`` are labels int64[values], each value's answer or -1 for none, or, where a value counts in several
-    answers, a 0/1 matrix float64[answers, values]. ``whole`` says that the answers are the attribute's values, one
+    answers, a 0/1 matrix float64[answers, values]. ``complete`` says that the answers are the attribute's values, one
     each.
     """
 
@@ -45,7 +45,7 @@ class Factor:
     title: str
     answers: tuple[str, ...]
     counts: Int64 | Floats
-    whole: bool = False
+    complete: bool = False
 
     @property
     def labels(self) -> Int64 | None:
@@ -64,9 +64,9 @@ class Factor:
 class Query:
     """A linear query with 0/1 weights over the cells that can occur; build it with ``parse_query``.
 
-    ``operator`` maps tables [..., schema.size] to [..., answers]; ``kept`` int64[answers] are the combinations of
-    the factors' answers, in C order, that the answers stand for. Where no value counts in two answers of a factor,
-    combinations that no cell can enter are not asked. ``most_answers`` is in how many answers one person counts at
+    ``operator`` maps tables [..., schema.size] to [..., answers]; ``combinations`` int64[answers] are the answers'
+    combinations of the factors' answers, numbered in C order. Where no value counts in two answers of a factor,
+    combinations that no cell can enter are left out. ``most_answers`` is in how many answers one person counts at
     most. Raises ProblemError for other weights than 0 and 1.
     """
 
@@ -74,14 +74,14 @@ class Query:
     text: str
     operator: Operator
     factors: tuple[Factor, ...]
-    kept: Int64
+    combinations: Int64
     most_answers: int = field(init=False)
 
     def __post_init__(self) -> None:
-        kept = np.array(self.kept, dtype=np.int64)
-        kept.setflags(write=False)
-        object.__setattr__(self, "kept", kept)
-        if kept.shape != (self.operator.answers,):
+        combinations = np.array(self.combinations, dtype=np.int64)
+        combinations.setflags(write=False)
+        object.__setattr__(self, "combinations", combinations)
+        if combinations.shape != (self.operator.answers,):
             raise ProblemError(f"query {self.name!r}: {self.operator.answers} answers need as many labels")
         largest = _most_answers(self.operator)
         if largest < 1:
@@ -90,7 +90,7 @@ class Query:
 
     def __reduce__(self) -> tuple[Callable[..., Query], tuple[Any, ...]]:
         # Unpickled arrays are writable: going through the constructor makes them read-only again.
-        return Query, (self.name, self.text, self.operator, self.factors, self.kept)
+        return Query, (self.name, self.text, self.operator, self.factors, self.combinations)
 
     @property
     def answers(self) -> int:
@@ -100,7 +100,7 @@ class Query:
     @property
     def marginal(self) -> frozenset[int] | None:
         """Return the attributes whose marginal this is, or None for another kind of query."""
-        if all(factor.whole for factor in self.factors):
+        if all(factor.complete for factor in self.factors):
             return frozenset(factor.attribute for factor in self.factors)
         return None
 
@@ -123,7 +123,7 @@ class Query:
 
     def label(self, answer: int) -> str:
         """Return what an answer counts in words, ``hispanic = yes, race = white``, or ``total``."""
-        places = np.unravel_index(int(self.kept[answer]), self._shape)
+        places = np.unravel_index(int(self.combinations[answer]), self._shape)
         parts = zip(self.factors, places, strict=True)
         return ", ".join(f"{factor.title} = {factor.answers[int(place)]}" for factor, place in parts) or "total"
 
@@ -135,12 +135,12 @@ class Query:
         return [", ".join(parts) for parts in zip(*titled, strict=True)]
 
     def columns(self) -> dict[str, list[str]]:
-        """Return, for a table of answers, one column a factor with the answers' names in it; none for the total."""
+        """Return, for a table of answers, one column per factor with the answers' names in it; none for the total."""
         if not self.factors:
             return {}
-        places = np.unravel_index(self.kept, self._shape)
+        places = np.unravel_index(self.combinations, self._shape)
         parts = zip(self.factors, places, strict=True)
-        return {factor.title: [factor.answers[place] for place in one.tolist()] for factor, one in parts}
+        return {factor.title: [factor.answers[place] for place in column.tolist()] for factor, column in parts}
 
     @property
     def _shape(self) -> tuple[int, ...]:
@@ -183,10 +183,10 @@ def parse_query(text: str, schema: Schema, name: str | None = None) -> Query:
         raise InputError("bad-query", f"{text!r} uses the attribute {twice!r} twice")
     if any(factor.labels is None for factor in factors):
         factors.sort(key=lambda factor: factor.attribute)  # a Kronecker product's answers are in this order
-    operator, kept = _operator(factors, schema)
+    operator, combinations = _operator(factors, schema)
     if not operator.absolute_columns.any():
         raise InputError("bad-query", f"{text!r} counts no cell that the structural zeros allow")
-    return Query(name or normal, normal, operator, tuple(factors), kept)
+    return Query(name or normal, normal, operator, tuple(factors), combinations)
 
 
 def parse_queries(texts: Sequence[str], schema: Schema) -> tuple[Query, ...]:
@@ -223,14 +223,14 @@ def _factor(part: str, schema: Schema, text: str) -> Factor:
         axis, labels = schema.group_labels[part]
         names = tuple(schema.groupings[part].groups)
         return Factor(axis, part, names, labels)
-    known = (*schema.names, *schema.group_labels)
-    return _attribute(find(part, known, "attribute", text), schema)
+    valid = (*schema.names, *schema.group_labels)
+    return _attribute(find(part, valid, "attribute", text), schema)
 
 
 def _attribute(axis: int, schema: Schema) -> Factor:
     name = schema.names[axis]
     values = tuple(schema.attributes[name])
-    return Factor(axis, name, values, np.arange(len(values)), whole=True)
+    return Factor(axis, name, values, np.arange(len(values)), complete=True)
 
 
 def _listed(name: str, ranges: Sequence[str], schema: Schema, text: str) -> Factor:
@@ -249,9 +249,9 @@ def _listed(name: str, ranges: Sequence[str], schema: Schema, text: str) -> Fact
 
 def _operator(factors: Sequence[Factor], schema: Schema) -> tuple[Operator, Int64]:
     labels = [factor.labels for factor in factors]
-    if any(one is None for one in labels):
+    if any(factor_labels is None for factor_labels in labels):
         return _kronecker(factors, schema)
-    return _grouping([one for one in labels if one is not None], factors, schema)
+    return _grouping([factor_labels for factor_labels in labels if factor_labels is not None], factors, schema)
 
 
 def _grouping(labels: Sequence[Int64], factors: Sequence[Factor], schema: Schema) -> tuple[Grouping, Int64]:
@@ -259,19 +259,19 @@ def _grouping(labels: Sequence[Int64], factors: Sequence[Factor], schema: Schema
     codes = np.unravel_index(schema.allowed, schema.shape)
     combined = np.zeros(schema.size, np.int64)
     counted = np.ones(schema.size, np.bool_)
-    for factor, one in zip(factors, labels, strict=True):
-        own = one[codes[factor.attribute]]
+    for factor, factor_labels in zip(factors, labels, strict=True):
+        own = factor_labels[codes[factor.attribute]]
         counted &= own >= 0
         combined = combined * len(factor.answers) + own
-    kept, inverse = np.unique(combined[counted], return_inverse=True)
+    combinations, inverse = np.unique(combined[counted], return_inverse=True)
     places = np.full(schema.size, -1, np.int64)
     places[counted] = inverse
-    return Grouping(places, int(kept.size)), kept
+    return Grouping(places, int(combinations.size)), combinations
 
 
 def _kronecker(factors: Sequence[Factor], schema: Schema) -> tuple[Operator, Int64]:
     """Return the product over the attributes; the factors are in the schema's order."""
     by_axis = {factor.attribute: factor.matrix for factor in factors}
-    whole = Kronecker(tuple(by_axis.get(axis, np.ones((1, size))) for axis, size in enumerate(schema.shape)))
-    operator: Operator = whole if schema.size == schema.cells else Restricted(whole, schema.allowed)
+    product = Kronecker(tuple(by_axis.get(axis, np.ones((1, size))) for axis, size in enumerate(schema.shape)))
+    operator: Operator = product if schema.size == schema.cells else Restricted(product, schema.allowed)
     return operator, np.arange(prod(len(factor.answers) for factor in factors), dtype=np.int64)

@@ -106,13 +106,13 @@ class Schema:
 
     def with_groupings(self, names: Collection[str]) -> Schema:
         """Return the schema with some of its groupings only."""
-        kept = {name: groups for name, groups in self.groupings.items() if name in names}
-        return Schema(self.attributes, self.structural_zeros, kept)
+        groupings = {name: groups for name, groups in self.groupings.items() if name in names}
+        return Schema(self.attributes, self.structural_zeros, groupings)
 
     def encode(self, columns: Mapping[str, npt.ArrayLike], place: PlaceOf | None = None) -> Int64Array:
         """Return the place of every record's cell among the allowed ones, int64[records].
 
-        ``columns`` holds, for every attribute, one value index a record; ``place`` turns a record's number into its
+        ``columns`` has, for every attribute, a value index per record; ``place`` turns a record's number into its
         place in the user's file. Raises InputError (missing-column, bad-shape, not-integer,
         code-out-of-range, structural-zero) with the record's place and column and never its value. O(records x
         attributes).
@@ -205,9 +205,9 @@ def _group_labels(name: str, grouping: ValueGroups, attributes: Mapping[str, Seq
     return axis, labels
 
 
-def _members(members: str | Iterable[str], attribute: str, values: Sequence[str], whole: str) -> list[int]:
+def _members(members: str | Iterable[str], attribute: str, values: Sequence[str], context: str) -> list[int]:
     texts = [members] if isinstance(members, str) else list(members)
-    return [place for text in texts for place in read_values(text, attribute, values, whole)]
+    return [place for text in texts for place in read_values(text, attribute, values, context)]
 
 
 def _record_error(code: str, message: str, record: int, column: str, place: PlaceOf | None) -> InputError:

@@ -34,14 +34,14 @@ PICTURES = Path(__file__).parents[1] / "pictures" / "gallery"
 _MARK = re.compile(r"^<!-- generated: ([a-z-]+) -->$", re.MULTILINE)
 _WORDS = {
     bool: "true or false",
-    int: "whole number",
+    int: "integer",
     float: "number",
     str: "text",
     Path: "path",
     Fraction: "exact number in a text",
     SolverChoice: 'a solver\'s name, or { name = "...", option = value }',
 }
-_PLAIN = ("whole number", "number", "text", "table")
+_PLAIN = ("integer", "number", "text", "table")
 _MESSAGES = 3  # of a code, those that need the fewest values
 _LIMITS = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}
 
@@ -56,7 +56,7 @@ def models() -> Iterator[tuple[str, type[BaseModel]]]:
     sections: list[tuple[str, type[BaseModel]]] = []
     for row in kind_rows():
         kind = row.load()
-        sections += [(f"data, beside [{row.section}]", kind.data_model), (row.section, kind.section_model)]
+        sections += [(f"data, with [{row.section}]", kind.data_model), (row.section, kind.section_model)]
     shared = {"privacy": PrivacyConfig, "solvers": SOLVERS_MODEL, "engine": EngineConfig, "output": OutputConfig}
     for name, model in (*sections, *shared.items()):
         yield name, model
@@ -202,7 +202,7 @@ def _gallery() -> str:
             folder, _, name = one.name.partition("/")
             small = " --small" if made[one.name] else ""
             figure = f"```{{figure}} pictures/gallery/{folder}-{name}.png\n:alt: {one.shows}\n:width: 100%\n\n"
-            caption = f"{_escape(one.shows)} {'Made data' if small else 'Real data, or none needed'}.\n```"
+            caption = f"{_escape(one.shows)} {'Simulated data' if small else 'Real data, or none needed'}.\n```"
             command = f"```console\n$ coco-opt reproduce {one.name}{small}\n```"
             heading = _escape(one.paper.rpartition("; ")[2])
             parts.setdefault(one.paper.partition(";")[0], []).append(

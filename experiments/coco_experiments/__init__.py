@@ -1,1 +1,1 @@
-"""Experiments: figures and tables of the papers, measured beside published, and the performance table."""
+"""Experiments: figures and tables of the papers, measured next to published, and the performance table."""

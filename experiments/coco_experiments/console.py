@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TextIO
 
-from coco_experiments.experiment import Table
+from coco_experiments.outcome import Table
 
 
 class ConsoleReporter:

@@ -26,7 +26,7 @@ _PANEL = 2.1  # inches of a row of panels
 _BETWEEN = 0.5  # inches, for the labels of ticks
 _MOST_IN_A_LEGEND = 4
 _LETTERS = 20  # of all labels of ticks at the measured points, and a space each
-_NAME = 7.0  # points of a name beside a line
+_NAME = 7.0  # points of a name next to a line
 _APART = 0.13  # inches between two names
 
 
@@ -90,23 +90,23 @@ def draw(path: Path, rows: Sequence[Sequence[CurvePanel]], style: AxisStyle) -> 
     if len(names) == 1 or named:
         _arrange(figure, (len(rows), width), 0.0, _widest(figure, names) if named else 0.0, own_labels=own_labels)
         places = np.cumsum([len(row) for row in rows]) - 1
-        for row, at in zip(rows, places, strict=True) if named else ():
+        for row, last in zip(rows, places, strict=True) if named else ():
             if len(row) == width:
-                _name_curves(figure, figure.axes[at], row[-1], styles, marks=style.marks)
+                _name_curves(figure, figure.axes[last], row[-1], styles, marks=style.marks)
     else:
         legend = fitted_legend(figure, handles, 4, loc="upper center")
         _arrange(figure, (len(rows), width), legend.get_window_extent().height / figure.dpi, 0.0, own_labels=own_labels)
     return saved(figure, path)
 
 
-def _arrange(figure: Figure, shape: tuple[int, int], above: float, beside: float, *, own_labels: bool) -> None:
-    """Set the figure's height and margins by hand, so many inches left ``above`` and ``beside`` the panels.
+def _arrange(figure: Figure, shape: tuple[int, int], above: float, side: float, *, own_labels: bool) -> None:
+    """Set the figure's height and margins manually, so many inches left ``above`` and ``beside`` the panels.
 
     A constrained layout draws every panel several times, half a minute for a page of them.
     """
     rows, columns = shape
     width, between, top = figure.get_figwidth(), 0.75 if own_labels else 0.5, 0.3 + above
-    left, right = 0.75, 0.12 + beside
+    left, right = 0.75, 0.12 + side
     panel = (width - left - right - _BETWEEN * (columns - 1)) / columns
     height = top + rows * _PANEL + (rows - 1) * between + 0.5
     figure.set_figheight(height)
@@ -121,7 +121,7 @@ def _arrange(figure: Figure, shape: tuple[int, int], above: float, beside: float
 
 
 def _widest(figure: Figure, names: Sequence[str]) -> float:
-    """Return the inches that the widest name needs beside a panel, its line and mark included."""
+    """Return the inches that the widest name needs next to a panel, its line and mark included."""
     widths = []
     for name in names:
         text = figure.text(0, 0, name, fontsize=_NAME)
@@ -192,11 +192,11 @@ def _name_curves(figure: Figure, axes: Axes, panel: CurvePanel, styles: Mapping[
     order = np.argsort(places[:, 1])
     heights = _spread(np.clip(places[order, 1], 0.0, 1.0), _APART / high)
     edge = 1.0 + 0.22 / wide
-    for at, height in zip(order, heights, strict=True):
-        curve, look = panel.curves[at], styles[panel.curves[at].name]
+    for i, height in zip(order, heights, strict=True):
+        curve, look = panel.curves[i], styles[panel.curves[i].name]
         own = _line(curve, look, marks=marks) | {"clip_on": False, "transform": axes.transAxes, "label": ""}
-        ends_at = min(max(float(places[at, 1]), 0.0), 1.0)
-        axes.plot([float(places[at, 0]), edge], [ends_at, height], **own | {"marker": "", "linewidth": 0.6})
+        ends_at = min(max(float(places[i, 1]), 0.0), 1.0)
+        axes.plot([float(places[i, 0]), edge], [ends_at, height], **own | {"marker": "", "linewidth": 0.6})
         axes.plot([edge + 0.02 / wide, edge + 0.2 / wide], [height] * 2, **own | {"markevery": (1, 2)})
         axes.text(edge + 0.28 / wide, height, curve.name, fontsize=_NAME, va="center", transform=axes.transAxes)
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from coco_experiments.made import counts_of_runs
 from coco_opt.errors import ConfigError
-from coco_opt.groups.asked.private import PrivateCounts
+from coco_opt.groups.measuring.private import PrivateCounts
 from coco_opt.histograms import Hierarchy
 
 VARIABLE = "COCO_OPT_DATA"
@@ -35,15 +35,15 @@ def data_file(relative: str, folder: Path | None = None) -> Path:
 
     Raises ConfigError, saying where to put it, where it is absent.
     """
-    found = find_data_file(relative, folder)
-    if found is None:
+    path = find_data_file(relative, folder)
+    if path is None:
         looked = ", ".join(str(root) for root in _roots(folder))
         raise ConfigError(
             "",
             f"the data file {relative} is not below {looked}: put it there, or set {VARIABLE} to the folder "
             f"that holds {Path(relative).parts[0]!r} (or use --small, which makes its own data)",
         )
-    return found
+    return path
 
 
 def find_data_file(relative: str, folder: Path | None = None) -> Path | None:
@@ -52,20 +52,20 @@ def find_data_file(relative: str, folder: Path | None = None) -> Path | None:
 
 
 def _roots(folder: Path | None) -> list[Path]:
-    given = folder or (Path(os.environ[VARIABLE]) if os.environ.get(VARIABLE) else None)
-    return [given] if given is not None else [DEFAULT, _REPOSITORY / DEFAULT]
+    chosen = folder or (Path(os.environ[VARIABLE]) if os.environ.get(VARIABLE) else None)
+    return [chosen] if chosen is not None else [DEFAULT, _REPOSITORY / DEFAULT]
 
 
 def taxi(folder: Path | None = None) -> PrivateCounts:
     """Read Taxi: 360,872 taxis by neighbourhood of Manhattan, sizes are pickups; 3 levels, 28 leaves."""
-    from coco_opt.groups.asked.sizes import read_sizes
+    from coco_opt.groups.measuring.sizes import read_sizes
 
     return read_sizes(data_file("kuo2018/taxi_neighbourhoods.csv", folder))
 
 
 def hawaiian(folder: Path | None = None) -> PrivateCounts:
     """Read Hawaiian: native Hawaiians in each of 11,155,486 census blocks; one region."""
-    from coco_opt.groups.asked.sizes import read_sizes
+    from coco_opt.groups.measuring.sizes import read_sizes
 
     return read_sizes(data_file("kuo2018/hawaiian_blocks_nation.csv", folder), root="nation")
 
@@ -99,7 +99,7 @@ def own_copy(relative: str, folder: Path | None = None) -> PrivateCounts | None:
 
     Columns: levels root first (none: one region, called nation), then size and groups, as ``read_sizes`` takes them.
     """
-    from coco_opt.groups.asked.sizes import read_sizes
+    from coco_opt.groups.measuring.sizes import read_sizes
 
     path = find_data_file(relative, folder)
     if path is None:

@@ -81,13 +81,13 @@ def method_of(name: str) -> str:
 def looks(names: Iterable[str]) -> dict[str, Look]:
     """Return the look of every series: that of its method, or a free one; of variants all but the first are hollow."""
     methods = {name: method_of(name) for name in names}
-    found = {method: _PLACES[method] for method in methods.values() if method in _PLACES}
-    free = [place for place in range(len(COLOURS)) if place not in found.values()] or list(range(len(COLOURS)))
-    unknown = [method for method in dict.fromkeys(methods.values()) if method not in found]
-    found |= {method: free[k % len(free)] for k, method in enumerate(unknown)}
+    places = {method: _PLACES[method] for method in methods.values() if method in _PLACES}
+    free = [place for place in range(len(COLOURS)) if place not in places.values()] or list(range(len(COLOURS)))
+    unknown = [method for method in dict.fromkeys(methods.values()) if method not in places]
+    places |= {method: free[k % len(free)] for k, method in enumerate(unknown)}
     seen: set[str] = set()
     shown = {}
     for name, method in methods.items():
-        shown[name] = Look(COLOURS[found[method]], MARKS[found[method]], method in seen)
+        shown[name] = Look(COLOURS[places[method]], MARKS[places[method]], method in seen)
         seen.add(method)
     return shown

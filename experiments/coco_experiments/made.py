@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from coco_opt.groups.asked.private import PrivateCounts
+from coco_opt.groups.measuring.private import PrivateCounts
 from coco_opt.histograms import Hierarchy
 
 
@@ -40,7 +40,7 @@ def counts_of_runs(
     return PrivateCounts(hierarchy, hierarchy.aggregate(groups), offsets, sizes[first], merged, rows, rows)
 
 
-def made_counts(parents: int, leaves: int, groups: int, max_size: int, rng: np.random.Generator) -> PrivateCounts:
+def generated_counts(parents: int, leaves: int, groups: int, max_size: int, rng: np.random.Generator) -> PrivateCounts:
     """Return three levels: a root, ``parents`` regions and ``leaves`` in each, ``groups`` groups in every leaf."""
     paths = [("all", f"part{p}", f"leaf{p}-{leaf}") for p in range(parents) for leaf in range(leaves)]
     hierarchy = Hierarchy.from_paths(paths)

@@ -1,7 +1,7 @@
-"""One page a paper: what it says beside what was measured, every table and figure, of all runs into one folder.
+"""One page a paper: what it says next to what was measured, every table and figure, of all runs into one folder.
 
-A run leaves its record beside its files; the page is made anew of all records of its paper, so that experiments may
-be run one after the other, in any order. It fetches nothing but the figures beside it.
+A run leaves its record next to its files; the page is made anew of all records of its paper, so that experiments may
+be run one after the other, in any order. It fetches nothing but the figures next to it.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from coco_experiments.experiment import Experiment, Outcome, readable
+from coco_experiments.outcome import Outcome, readable
 from coco_opt.files.versions import machine, versions
 from coco_opt.report.chart import Axis, line_chart, tick
 from coco_opt.report.html import document, table
@@ -27,7 +27,27 @@ _LEAST = 1e-7  # seconds on a logarithmic axis
 _PACKAGES = ("coco-opt", "numpy", "scipy", "numba", "highspy", "osqp")
 
 
-def write_page(out: Path, experiment: Experiment, outcome: Outcome, *, small: bool) -> Path:
+class Described(Protocol):
+    """What a page says of an experiment: its name, "folder/module", and what the experiment table says of it."""
+
+    @property
+    def name(self) -> str:
+        """Return the name."""
+
+    @property
+    def summary(self) -> str:
+        """Return what it does, in a line."""
+
+    @property
+    def paper(self) -> str:
+        """Return what it reproduces."""
+
+    @property
+    def kind(self) -> str:
+        """Return "paper" or "bench"."""
+
+
+def write_page(out: Path, experiment: Described, outcome: Outcome, *, small: bool) -> Path:
     """Keep an outcome's record, and write the page of its folder, ``out/<folder>.html``; return the page."""
     folder, _, _ = experiment.name.partition("/")
     record = {
@@ -45,7 +65,7 @@ def write_page(out: Path, experiment: Experiment, outcome: Outcome, *, small: bo
         earlier = json.loads(path.read_text(encoding="utf-8")).get("runs", []) if path.is_file() else []
         record["runs"] = [*earlier, _run(record)][-_RUNS:]
     path.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-    records = [json.loads(one.read_text(encoding="utf-8")) for one in sorted((out / folder).glob(f"*{_RECORDS}"))]
+    records = [json.loads(file.read_text(encoding="utf-8")) for file in sorted((out / folder).glob(f"*{_RECORDS}"))]
     page = out / f"{folder}.html"
     page.write_text(document(folder, [f"<h1>{escape(folder)}</h1>", *map(_section, records)]), encoding="utf-8")
     return page
@@ -53,9 +73,9 @@ def write_page(out: Path, experiment: Experiment, outcome: Outcome, *, small: bo
 
 def _section(record: Mapping[str, Any]) -> str:
     statements = record["statements"]
-    known = any(one["why"] for one in statements)
-    header = ("verdict", "where", "published", "measured", *(("why",) if known else ()))
-    said = [[one[name] for name in header] for one in statements]
+    explained = any(item["why"] for item in statements)
+    header = ("verdict", "where", "published", "measured", *(("why",) if explained else ()))
+    said = [[item[name] for name in header] for item in statements]
     parts = [
         f"<h2>{escape(record['name'])}</h2>\n<p>{escape(record['summary'])}. {escape(record['paper'])}</p>",
         "<p class='note'>Run with --small: made data and few runs.</p>" if record["small"] else "",
@@ -66,8 +86,8 @@ def _section(record: Mapping[str, Any]) -> str:
             for path in record["files"]
             if path.endswith(_FIGURES)
         ),
-        *(_scaling(one["rows"]) for one in record["tables"] if "runs" in record),
-        *(_table(one) for one in record["tables"]),
+        *(_scaling(item["rows"]) for item in record["tables"] if "runs" in record),
+        *(_table(item) for item in record["tables"]),
         _runs(record.get("runs", [])),
         f"<p class='note'>{escape(record['machine'])}; {escape(_versions(record['versions']))}</p>",
     ]
@@ -112,12 +132,12 @@ def _scaling(rows: Sequence[Mapping[str, Any]]) -> str:
             continue
         by_instance.setdefault(row["instance"], {}).setdefault(row["what"], []).append((row["n"], row["seconds"]))
     charts = []
-    for instance, found in by_instance.items():
-        lines = {name: sorted(points) for name, points in found.items()}
+    for instance, timed in by_instance.items():
+        lines = {name: sorted(points) for name, points in timed.items()}
         if len({n for points in lines.values() for n, _ in points}) > 1:
             x, y = (
-                Axis.over(label, [max(_LEAST, point[at]) for points in lines.values() for point in points])
-                for at, label in enumerate(("unknowns", "seconds"))
+                Axis.over(label, [max(_LEAST, point[axis]) for points in lines.values() for point in points])
+                for axis, label in enumerate(("unknowns", "seconds"))
             )
             last = "; ".join(
                 f"{name} {tick(points[-1][1])} s at {tick(points[-1][0])}" for name, points in lines.items()
@@ -126,14 +146,14 @@ def _scaling(rows: Sequence[Mapping[str, Any]]) -> str:
     return "\n".join(charts)
 
 
-def _table(one: Mapping[str, Any]) -> str:
+def _table(record: Mapping[str, Any]) -> str:
     """Return a table folded away under its title: a paper has thousands of figures."""
-    rows = one["rows"]
+    rows = record["rows"]
     header = tuple(rows[0]) if rows else ()
     shown = table(header, [[readable(row[name]) for name in header] for row in rows])
-    notes = "".join(f"<p class='note'>{escape(note)}</p>" for note in one["notes"])
-    return f"<details><summary>{escape(one['title'])}</summary>\n{shown}{notes}</details>"
+    notes = "".join(f"<p class='note'>{escape(note)}</p>" for note in record["notes"])
+    return f"<details><summary>{escape(record['title'])}</summary>\n{shown}{notes}</details>"
 
 
-def _versions(found: Mapping[str, str]) -> str:
-    return ", ".join(f"{name} {number}" for name, number in found.items())
+def _versions(numbers: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {number}" for name, number in numbers.items())

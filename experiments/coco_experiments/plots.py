@@ -1,4 +1,4 @@
-"""Measured beside reference and published values, a row a label, written without a display."""
+"""Measured next to reference and published values, a row a label, written without a display."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def comparison(path: Path, panels: Mapping[str, Panel], xlabel: str, *, log: boo
     """Write ``path``.png and ``path``.pdf, a row a label, at the width of a page of text; return the files.
 
     A linear axis starts at zero. Neighbouring panels with the same labels name them once. A legend names few series;
-    of many each has rows of its own, named beside them.
+    of many each has rows of its own, named next to them.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -71,22 +71,25 @@ def comparison(path: Path, panels: Mapping[str, Panel], xlabel: str, *, log: boo
 
 
 def _too_wide(panels: Sequence[Panel]) -> bool:
-    """Return whether panels side by side would leave no room beside their labels, which they do not share."""
+    """Return whether panels side by side would leave no room next to their labels, which they do not share."""
     alike = all(panel.labels == panels[0].labels for panel in panels)
     return not alike and max(len(label) for panel in panels for label in panel.labels) > _LONG
 
 
 def _rows_of_series(panel: Panel) -> Panel:
-    """Return the panel with a row for every label and series: the label over them, the series' names beside them."""
+    """Return the panel with a row for every label and series: the label over them, the series' names next to them."""
     labels: list[str] = []
     series: dict[str, list[float | None]] = {name: [] for name in panel.series}
     errors: dict[str, list[float | None]] = {name: [] for name in panel.errors}
-    for at, label in enumerate(panel.labels):
+    for row, label in enumerate(panel.labels):
         labels += [label, *(f"  {name}" for name in panel.series)]
         for name, values in panel.series.items():
-            series[name] += [None, *(values[at] if name == other else None for other in panel.series)]
+            series[name] += [None, *(values[row] if name == column else None for column in panel.series)]
             if name in errors:
-                errors[name] += [None, *(panel.errors[name][at] if name == other else None for other in panel.series)]
+                errors[name] += [
+                    None,
+                    *(panel.errors[name][row] if name == column else None for column in panel.series),
+                ]
     return Panel(
         tuple(labels),
         {name: tuple(values) for name, values in series.items()},
@@ -96,11 +99,11 @@ def _rows_of_series(panel: Panel) -> Panel:
 
 def _bands(axes: Axes, labels: Sequence[str]) -> None:
     """Tell the labels over groups of rows from the names of rows, by weight and by a line."""
-    for at, (text, label) in enumerate(zip(axes.get_yticklabels(), labels, strict=True)):
+    for row, (text, label) in enumerate(zip(axes.get_yticklabels(), labels, strict=True)):
         text.set_fontsize(7)
         if not label.startswith(" "):
             text.set_fontweight("bold")
-            axes.axhline(at, color="#dddddd", linewidth=0.8, zorder=0)
+            axes.axhline(row, color="#dddddd", linewidth=0.8, zorder=0)
 
 
 def _draw(axes: Axes, panel: Panel, styles: Mapping[str, Look], *, log: bool, apart: bool = True) -> None:

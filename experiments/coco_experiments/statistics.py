@@ -1,4 +1,4 @@
-"""Means of seeded runs beside reference values: standard errors and how far apart two means are."""
+"""Means of seeded runs next to reference values: standard errors and how far apart two means are."""
 
 from __future__ import annotations
 

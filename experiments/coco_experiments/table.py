@@ -20,7 +20,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         target="coco_experiments.kuo2018.table3:run",
         summary="one region: error of the naive, rank and cumulative estimators on four data sets",
         paper=f"{KUO2018}; poster, Table 3",
-        shows="Error of the cumulative (Hc), rank (Hg) and naive estimates of one region, measured beside the "
+        shows="Error of the cumulative (Hc), rank (Hg) and naive estimates of one region, measured next to the "
         "published table: the naive ones are orders of magnitude worse.",
     ),
     Experiment(
@@ -48,9 +48,9 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     Experiment(
         name="kuo2018/figure5",
         target="coco_experiments.kuo2018.figure5:run",
-        summary="every combination of estimators on two levels beside the omniscient line",
+        summary="every combination of estimators on two levels compared with the omniscient line",
         paper=f"{KUO2018}; Figure 5",
-        shows="Every combination of rank and cumulative estimates at two levels, beside the omniscient line of the "
+        shows="Every combination of rank and cumulative estimates at two levels, next to the omniscient line of the "
         "paper.",
     ),
     Experiment(
@@ -58,14 +58,14 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         target="coco_experiments.kuo2018.figure6:run",
         summary="three levels without and with consistency",
         paper=f"{KUO2018}; Figure 6",
-        shows="Three levels without and with consistency, by epsilon, beside the omniscient line of the paper.",
+        shows="Three levels without and with consistency, by epsilon, next to the omniscient line of the paper.",
     ),
     Experiment(
         name="kuo2018/naive",
         target="coco_experiments.kuo2018.naive:run",
-        summary="the naive estimate clipped and as stated, beside the published errors",
+        summary="the naive estimate clipped and as stated, next to the published errors",
         paper=f"{KUO2018}; section 6.2.1",
-        shows="The naive estimate as the paper states its problem, and clipped at zero without the sum, beside the "
+        shows="The naive estimate as the paper states its problem, and clipped at zero without the sum, next to the "
         "published errors.",
     ),
     Experiment(
@@ -80,7 +80,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         target="coco_experiments.kuo2018.selection:run",
         summary="choosing a method by its noisy error: what is chosen and its price",
         paper=f"{KUO2018}; section 6.2, Algorithm selection",
-        shows="What choosing a method by its noisy error costs, beside the methods it chooses from.",
+        shows="What choosing a method by its noisy error costs, next to the methods it chooses from.",
     ),
     Experiment(
         name="kuo2018/mean_consistency",
@@ -107,9 +107,9 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     Experiment(
         name="kuo2018/private_counts",
         target="coco_experiments.kuo2018.private_counts:run",
-        summary="private numbers of groups beside public ones, by the share of the budget that asks for them",
+        summary="private numbers of groups compared with public ones, by the share of the budget that measures them",
         paper=f"{KUO2018}; footnote 4",
-        shows="What confidential numbers of groups cost, by the share of the budget that asks for them.",
+        shows="What confidential numbers of groups cost, by the share of the budget that measures them.",
     ),
     Experiment(
         name="kuo2018/l1_l2",
@@ -126,6 +126,12 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         paper=BEYOND,
     ),
     Experiment(
+        name="beyond/auto",
+        target="coco_experiments.beyond.auto:run",
+        summary="what is chosen automatically against plans chosen manually and the usual methods",
+        paper=BEYOND,
+    ),
+    Experiment(
         name="beyond/which_method",
         target="coco_experiments.beyond.which_method:run",
         summary="which method errs least, from sparse to dense regions, shallow to deep, at two epsilons",
@@ -136,7 +142,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     Experiment(
         name="beyond/ablation",
         target="coco_experiments.beyond.ablation:run",
-        summary="better questions alone, the learned prior alone, both and neither",
+        summary="better queries alone, the learned prior alone, both and neither",
         paper=BEYOND,
         shows="What buckets and the learned prior take off the error of each level, alone and together.",
     ),
@@ -157,14 +163,14 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     Experiment(
         name="beyond/west_coast",
         target="coco_experiments.beyond.west_coast:run",
-        summary="the posterior against all methods on made housing and look-alikes of race on the West Coast",
+        summary="the posterior against all methods on simulated housing and race on the West Coast",
         paper=BEYOND,
-        shows="Housing made from the 2010 census and look-alikes of race by blocks, three levels, every method.",
+        shows="Housing simulated from the 2010 census, race by blocks simulated; three levels, every method.",
     ),
     Experiment(
         name="beyond/convex_relative",
         target="coco_experiments.beyond.convex_relative:run",
-        summary="a relative-entropy program with a dual certificate beside the posterior and joint estimation",
+        summary="a relative-entropy program with a dual certificate compared with the posterior and joint estimation",
         paper=BEYOND,
     ),
     Experiment(
@@ -195,7 +201,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     Experiment(
         name="flaxman2019/figure1",
         target="coco_experiments.flaxman2019.figure1:run",
-        summary="residuals and empirical privacy loss of three counting mechanisms, his curves beside ours",
+        summary="residuals and empirical privacy loss of three counting mechanisms, his curves next to ours",
         paper=f"{FLAXMAN2019}; Figure 1",
         shows="Errors of three mechanisms and the privacy loss read off them: the whole budget of GDPC, half of "
         "ADPC's, a quarter of RDPC's.",
@@ -233,7 +239,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         target="coco_experiments.flaxman2019.bounds:run",
         summary="sound lower bounds for each mechanism and estimator, and planted faults they catch",
         paper=f"{FLAXMAN2019}; section 4, beyond it",
-        shows="Sound lower bounds beside the budgets claimed; the last rows are planted faults, caught above the "
+        shows="Sound lower bounds next to the budgets claimed; the last rows are planted faults, caught above the "
         "claim.",
     ),
     Experiment(
@@ -246,7 +252,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     Experiment(
         name="hay2010/figure5",
         target="coco_experiments.hay2010.figure5:run",
-        summary="unattributed histograms: error of S~, S~r and S-bar on look-alikes and degree sequences",
+        summary="unattributed histograms: error of S~, S~r and S-bar on simulated data and degree sequences",
         paper=f"{HAY2010}; Figure 5, Theorem 2",
         shows="Unattributed histograms by epsilon: S-bar is below the noisy and the sorted answers by orders of "
         "magnitude where counts repeat.",
@@ -290,7 +296,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     Experiment(
         name="topdown/large",
         target="coco_experiments.topdown.large:run",
-        summary="made tables of 2,016 cells over Hawaii's blocks: seconds and errors by level",
+        summary="simulated tables of 2,016 cells over Hawaii's blocks: seconds and errors by level",
         paper=TOPDOWN,
     ),
     Experiment(
@@ -302,7 +308,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     Experiment(
         name="kifer2019/dorm",
         target="coco_experiments.kifer2019.dorm:run",
-        summary="the college town's implied constraints by elimination, flows and lifting, published beside ours",
+        summary="the college town's implied constraints by elimination, flows and lifting, published next to ours",
         paper=f"{KIFER2019}; Invariants, An Example",
     ),
     Experiment(
@@ -319,14 +325,14 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     ),
     Experiment(
         name="kifer2019/facts",
-        target="coco_experiments.kifer2019.facts:run",
-        summary="5,000 sets of facts with known answers: released, or refused before payment",
+        target="coco_experiments.kifer2019.constraints:run",
+        summary="5,000 sets of constraints with known answers: released, or refused before payment",
         paper=f"{KIFER2019}; Implied constraints",
     ),
     Experiment(
         name="kifer2019/census",
         target="coco_experiments.kifer2019.census:run",
-        summary="48 census-like facts of 7 to 28 types by 100 to 1,000 blocks: all released, no failsafe",
+        summary="48 census-like sets of constraints of 7 to 28 types by 100 to 1,000 blocks: all released, no failsafe",
         paper=f"{KIFER2019}; Invariants, Failsafe",
     ),
     Experiment(
@@ -338,13 +344,13 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     Experiment(
         name="kifer2019/rounding",
         target="coco_experiments.kifer2019.rounding:run",
-        summary="totals of five identical children and of Hawaii's counties beside the linear estimate's",
+        summary="totals of five identical children and of Hawaii's counties next to the linear estimate's",
         paper=f"{KIFER2019}; beyond it",
     ),
     Experiment(
         name="kifer2019/zcdp",
         target="coco_experiments.kifer2019.zcdp:run",
-        summary="variances of Laplace and Gaussian noise at six levels, published beside ours",
+        summary="variances of Laplace and Gaussian noise at six levels, published next to ours",
         paper=f"{KIFER2019}; zCDP/RDP vs. Pure DP",
     ),
     Experiment(
@@ -386,7 +392,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     Experiment(
         name="bench/plan",
         target="coco_experiments.bench.plan:run",
-        summary="what plans take, and what they predict beside releases, in the cores' seconds and in memory",
+        summary="what plans take, and what they predict compared with releases, in the cores' seconds and in memory",
         kind="bench",
     ),
     Experiment(
@@ -404,7 +410,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     Experiment(
         name="bench/table_rounding",
         target="coco_experiments.bench.table_rounding:run",
-        summary="whole tables next to fractional ones, with certificate, against HiGHS; thousands of tiny ones",
+        summary="integer tables next to fractional ones, with certificate, against HiGHS; thousands of tiny ones",
         kind="bench",
     ),
     Experiment(
@@ -416,7 +422,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     Experiment(
         name="bench/posterior",
         target="coco_experiments.bench.posterior:run",
-        summary="the posterior with whole tables and intervals on Taxi and Hawaii's blocks",
+        summary="the posterior with integer tables and intervals on Taxi and Hawaii's blocks",
         kind="bench",
     ),
     Experiment(
@@ -434,13 +440,13 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     Experiment(
         name="bench/tables",
         target="coco_experiments.bench.tables:run",
-        summary="a made state of 20,000 blocks x 210 cells through the command line, by stage: what a block more costs",
+        summary="a simulated state of 20,000 blocks x 210 cells by the command line, by stage: cost of one more block",
         kind="bench",
     ),
     Experiment(
         name="bench/pieces",
         target="coco_experiments.bench.pieces:run",
-        summary="what a made block of 224 or 2,016 cells takes sealed, and what processes hand on to estimate it",
+        summary="what a simulated block of 224 or 2,016 cells takes sealed, and what processes hand on to estimate it",
         kind="bench",
     ),
     Experiment(
@@ -452,14 +458,14 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     ),
     Experiment(
         name="bench/facts",
-        target="coco_experiments.bench.facts:run",
+        target="coco_experiments.bench.constraints:run",
         summary="Hawaii's blocks x 224 cells with totals and facilities, 28 types x 1,000 blocks, proofs",
         kind="bench",
     ),
     Experiment(
         name="bench/ingestion",
         target="coco_experiments.bench.ingestion:run",
-        summary="20 million entities read from Parquet with all checks, whole ids and texts, beside DuckDB's group-by",
+        summary="20 million entities from Parquet with all checks, integer ids and texts, against DuckDB's group-by",
         kind="bench",
     ),
     Experiment(
@@ -478,7 +484,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     Experiment(
         name="bench/executors",
         target="coco_experiments.bench.executors:run",
-        summary="estimation by threads, processes and Dask beside one thread, on a made nation and Hawaii's tables",
+        summary="estimation by threads, processes and Dask against one thread: a simulated nation, Hawaii's tables",
         kind="bench",
     ),
     Experiment(
@@ -490,7 +496,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     Experiment(
         name="bench/noisy_measurements",
         target="coco_experiments.bench.noisy_measurements:run",
-        summary="A million rows of published noisy measurements read with all checks, beside bare pyarrow",
+        summary="A million rows of published noisy measurements read with all checks, compared with bare pyarrow",
         kind="bench",
     ),
     Experiment(

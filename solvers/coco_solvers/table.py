@@ -101,7 +101,7 @@ BACKENDS: tuple[Backend, ...] = (
     Backend(
         name="merged-slopes-integer",
         target="coco_solvers.structured.integer_tree:MergedSlopesInteger",
-        summary="merged slopes in windows of whole values over the tree, cell by cell, compiled",
+        summary="merged slopes in windows of integer values over the tree, cell by cell, compiled",
         kinds=("integer_tree_l1", "integer_tree_l2"),
         packages=("numba",),
     ),

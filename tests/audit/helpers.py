@@ -13,15 +13,15 @@ from numpy.typing import NDArray
 from coco_opt.audit import Sources, Subject
 from coco_opt.histograms import Hierarchy
 from coco_opt.privacy import (
-    Asked,
     Cost,
     Epsilon,
     Exact,
+    LevelQuery,
     Measurement,
+    MeasurementPlan,
     Neighbours,
     NoiseSource,
     NoiseStream,
-    Question,
     SeededNoise,
     Sensitivity,
 )
@@ -58,21 +58,21 @@ def toy(
     """Return the toy as a subject; ``exact_total`` declares the number of all entities public."""
     whole = cost or Epsilon(Fraction(1))
     changed = 2 if neighbours == "replace" else 1
-    questions = [
-        Question(level, "cells", "entities by cell", 3, Sensitivity(changed, changed), whole * Fraction(1, 2))
+    queries = [
+        LevelQuery(level, "cells", "entities by cell", 3, Sensitivity(changed, changed), whole * Fraction(1, 2))
         for level in range(2)
     ]
     if exact_total:
-        questions.append(Question(0, "total", "entities", 1, None, None))
-    asked = Asked("toy", TREE, LEVELS, tuple(questions), neighbours)
+        queries.append(LevelQuery(0, "total", "entities", 1, None, None))
+    measurement_plan = MeasurementPlan("toy", TREE, LEVELS, tuple(queries), neighbours)
 
     def exact(table: Ints) -> Iterator[Exact]:
-        for question in questions:
-            for region in TREE.level_range(question.level):
+        for level_query in queries:
+            for region in TREE.level_range(level_query.level):
                 cells = table.sum(axis=0) if region == 0 else table[region - 1]
-                yield Exact(question, TREE.paths[region], cells.sum(keepdims=True) if question.exact else cells)
+                yield Exact(level_query, TREE.paths[region], cells.sum(keepdims=True) if level_query.exact else cells)
 
-    return Subject(asked, whole, exact, _estimate, _statistics, delta)
+    return Subject(measurement_plan, whole, exact, _estimate, _statistics, delta)
 
 
 def _estimate(measurement: Measurement) -> list[Ints]:
@@ -89,52 +89,60 @@ def sources(first: int) -> Sources:
     return lambda number: SeededNoise(first + number)
 
 
-def with_questions(subject: AnySubject, change: Callable[[Question], Question]) -> AnySubject:
+def with_queries(subject: AnySubject, change: Callable[[LevelQuery], LevelQuery]) -> AnySubject:
     """Return a subject whose noisy questions are others; the claim stays."""
 
-    def changed(question: Question) -> Question:
-        return question if question.exact else change(question)
+    def changed(level_query: LevelQuery) -> LevelQuery:
+        return level_query if level_query.exact else change(level_query)
 
     def exact(table: Any) -> Iterable[Exact]:
-        return (replace(part, question=changed(part.question)) for part in subject.exact(table))
+        return (replace(part, query=changed(part.query)) for part in subject.exact(table))
 
-    asked = replace(subject.asked, questions=tuple(map(changed, subject.asked.questions)))
-    return replace(subject, asked=asked, exact=exact)
+    measurement_plan = replace(subject.measurement_plan, queries=tuple(map(changed, subject.measurement_plan.queries)))
+    return replace(subject, measurement_plan=measurement_plan, exact=exact)
 
 
-def half_the_sensitivity(question: Question) -> Question:
+def half_the_sensitivity(level_query: LevelQuery) -> LevelQuery:
     """Return a question whose sensitivity is taken for half of what it is, at least 1."""
-    assert question.sensitivity is not None
-    l1, l2 = question.sensitivity.l1, question.sensitivity.l2_squared
-    return replace(question, sensitivity=Sensitivity(max(1, l1 // 2), max(1, l2 // 4)))
+    assert level_query.sensitivity is not None
+    l1, l2 = level_query.sensitivity.l1, level_query.sensitivity.l2_squared
+    return replace(level_query, sensitivity=Sensitivity(max(1, l1 // 2), max(1, l2 // 4)))
 
 
-def asked_twice(subject: AnySubject) -> AnySubject:
+def measured_twice(subject: AnySubject) -> AnySubject:
     """Return a subject that asks everything once more at the same cost, and claims what asking once costs."""
 
-    def again(question: Question) -> Question:
-        return replace(question, query=f"{question.query} again")
+    def again(level_query: LevelQuery) -> LevelQuery:
+        return replace(level_query, name=f"{level_query.name} again")
 
     def exact(table: Any) -> Iterator[Exact]:
         yield from subject.exact(table)
         for part in subject.exact(table):
-            if not part.question.exact:
-                yield replace(part, question=again(part.question))
+            if not part.query.exact:
+                yield replace(part, query=again(part.query))
 
-    more = tuple(again(question) for question in subject.asked.questions if not question.exact)
-    return replace(subject, asked=replace(subject.asked, questions=(*subject.asked.questions, *more)), exact=exact)
+    more = tuple(again(level_query) for level_query in subject.measurement_plan.queries if not level_query.exact)
+    return replace(
+        subject,
+        measurement_plan=replace(subject.measurement_plan, queries=(*subject.measurement_plan.queries, *more)),
+        exact=exact,
+    )
 
 
 def also_exact(subject: AnySubject) -> AnySubject:
     """Return a subject that declares the answers to its last question exact, and asks it with noise too."""
-    last = subject.asked.questions[-1]
-    declared = replace(last, query="declared", sensitivity=None, cost=None)
+    last = subject.measurement_plan.queries[-1]
+    declared = replace(last, name="declared", sensitivity=None, cost=None)
 
     def exact(table: Any) -> Iterator[Exact]:
         yield from subject.exact(table)
-        yield from (replace(part, question=declared) for part in subject.exact(table) if part.question == last)
+        yield from (replace(part, query=declared) for part in subject.exact(table) if part.query == last)
 
-    return replace(subject, asked=replace(subject.asked, questions=(*subject.asked.questions, declared)), exact=exact)
+    return replace(
+        subject,
+        measurement_plan=replace(subject.measurement_plan, queries=(*subject.measurement_plan.queries, declared)),
+        exact=exact,
+    )
 
 
 class HalvedNoise:
@@ -154,6 +162,8 @@ class HalvedNoise:
         return stream
 
 
-def sealed_by(subject: AnySubject, seal: Callable[[Asked, Sequence[Exact], NoiseSource], Measurement]) -> AnySubject:
+def sealed_by(
+    subject: AnySubject, seal: Callable[[MeasurementPlan, Sequence[Exact], NoiseSource], Measurement]
+) -> AnySubject:
     """Return a subject that draws its noise in another way."""
     return replace(subject, seal=seal)

@@ -43,7 +43,8 @@ def config_of(
     for name, text in _FILES.items():
         (folder / name).write_text(text, encoding="utf-8")
     path = folder / "run.toml"
-    text = f"[data]\n{_DATA[kind]}\n{data}\n[privacy]\n{privacy}\n{SEEDED}\n{section or _SECTION[kind]}\n{more}"
+    budget = f'{privacy}\nsplit = "uniform"\n{SEEDED}'
+    text = f"[data]\n{_DATA[kind]}\n{data}\n[privacy]\n{budget}\n{section or _SECTION[kind]}\n{more}"
     path.write_text(text, encoding="utf-8")
     return path
 
@@ -60,5 +61,5 @@ def audited(kind: str, folder: Path, privacy: str = PURE, *, section: str = "") 
     """Return what the verb audits."""
     config = load_config(config_of(kind, folder, privacy, section=section))
     value: Any = kind_row(config.kind).load()
-    like = value.look_alike(value.plan(config), None, 2)
+    like = value.simulated_data(value.plan(config), None, 2)
     return Audited(subject_of(value, like.plan), value.neighbours(like))

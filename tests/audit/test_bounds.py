@@ -26,9 +26,9 @@ def test_limits_are_the_exact_ones(trials: int) -> None:
 def test_each_limit_is_wrong_at_most_as_often_as_stated(p: float) -> None:
     hits = np.arange(41)
     low, high = clopper_pearson(hits, 40, 0.02)
-    chances = binom.pmf(hits, 40, p)
-    assert chances[low > p].sum() <= 0.02
-    assert chances[high < p].sum() <= 0.02
+    probabilities = binom.pmf(hits, 40, p)
+    assert probabilities[low > p].sum() <= 0.02
+    assert probabilities[high < p].sum() <= 0.02
 
 
 def _sides(epsilon: float, runs: int, seed: int) -> tuple[np.ndarray, np.ndarray]:

@@ -15,7 +15,7 @@ from coco_opt.audit import audit_release, lower_bound, measured_scores, released
 from coco_opt.audit.rows import TOGETHER
 from coco_opt.privacy import NEIGHBOURS, Exact, Neighbours
 from coco_opt.privacy.composition import DELTAS
-from tests.audit.helpers import AnySubject, half_the_sensitivity, sources, with_questions
+from tests.audit.helpers import AnySubject, half_the_sensitivity, sources, with_queries
 from tests.audit.kinds import PURE, RHO, Audited, audited
 
 SECTION = '[groups]\nmax_size = 6\nbucket_edges = [0, 1, 3]\nconsistency = "posterior"'
@@ -35,7 +35,7 @@ def of_shared_cells(subject: AnySubject) -> AnySubject:
 
     def exact(table: Any) -> Iterable[Exact]:
         for part in subject.exact(table):
-            if part.question.exact:
+            if part.query.exact:
                 yield part
                 continue
             values = part.values.reshape(-1, 3).copy()
@@ -54,7 +54,7 @@ def test_buckets_lose_no_more_than_they_claim(privacy: str, neighbours: Neighbou
 
 def test_half_the_sensitivity_of_buckets_is_caught(tmp_path: Path) -> None:
     case = case_of(tmp_path, "replace")
-    faulty = with_questions(case.subject, half_the_sensitivity)
+    faulty = with_queries(case.subject, half_the_sensitivity)
     assert bound(faulty, case) > 1.0
     assert TOGETHER in {row.what for row in audit_release(faulty, case.pair, sources(7), draws=40_000, runs=0).violated}
 
@@ -65,7 +65,7 @@ def test_buckets_that_share_a_cell_are_caught(tmp_path: Path) -> None:
         np.concatenate([part.values.ravel() for part in case.subject.exact(table)])
         for table in (case.pair.first, case.pair.second)
     )
-    assert np.abs(first - second).sum() == len(case.subject.asked.questions)
+    assert np.abs(first - second).sum() == len(case.subject.measurement_plan.queries)
     assert bound(of_shared_cells(case.subject), case) > 1.0
 
 
@@ -78,17 +78,17 @@ POSTERIOR = (
 )
 
 
-@pytest.mark.parametrize("asked", POSTERIOR)
+@pytest.mark.parametrize("measurement_plan", POSTERIOR)
 @pytest.mark.parametrize("privacy", [PURE, RHO], ids=["epsilon", "rho"])
 def test_questions_of_the_posterior_lose_what_is_claimed_and_half_their_sensitivity_is_seen(
-    privacy: str, asked: str, tmp_path: Path
+    privacy: str, measurement_plan: str, tmp_path: Path
 ) -> None:
-    section = f'[groups]\nmax_size = 6\n{asked}\nconsistency = "posterior"'
+    section = f'[groups]\nmax_size = 6\n{measurement_plan}\nconsistency = "posterior"'
     case = audited("groups", tmp_path, f'{privacy}\nneighbours = "replace"', section=section)
     honest = audit_release(case.subject, case.pair, sources(7), draws=2, runs=0)
     assert honest.lost.amount <= honest.claimed.amount
     assert honest.violated == ()
-    found = audit_release(with_questions(case.subject, half_the_sensitivity), case.pair, sources(7), draws=2, runs=0)
+    found = audit_release(with_queries(case.subject, half_the_sensitivity), case.pair, sources(7), draws=2, runs=0)
     # The loss of the pair is exact: no draw is needed to see that it is above the claim.
     assert found.lost.amount > found.claimed.amount
     assert TOGETHER in {row.what for row in found.violated}

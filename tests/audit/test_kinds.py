@@ -12,7 +12,7 @@ from coco_opt.audit import audit_release, bulk_scores, lower_bound, measured_sco
 from coco_opt.audit.rows import DIRECT, TOGETHER
 from coco_opt.errors import VerificationError
 from coco_opt.privacy import NEIGHBOURS, Neighbours
-from tests.audit.helpers import AnySubject, also_exact, asked_twice, half_the_sensitivity, sources, with_questions
+from tests.audit.helpers import AnySubject, also_exact, half_the_sensitivity, measured_twice, sources, with_queries
 from tests.audit.kinds import KINDS, PURE, RHO, Audited, audited
 
 DETAIL = '[topdown]\nattributes = { age = ["child", "adult", "old"] }\nworkload = ["detail"]\nstrategy = ["detail"]'
@@ -48,19 +48,19 @@ def test_neighbours_differ_by_at_most_the_sensitivity_and_reach_it(
 ) -> None:
     case = audited(kind, tmp_path, PURE + _neighbours(neighbours))
     reached = []
-    for question in case.subject.asked.questions:
-        moved = [cell.second - cell.first for cell in witness(case.subject, case.pair) if cell.question == question]
-        assert question.sensitivity is not None
-        assert sum(one * one for one in moved) <= question.sensitivity.l2_squared
-        reached.append(sum(map(abs, moved)) == question.sensitivity.l1)
-        assert reached[-1] or sum(map(abs, moved)) < question.sensitivity.l1
+    for level_query in case.subject.measurement_plan.queries:
+        moved = [cell.second - cell.first for cell in witness(case.subject, case.pair) if cell.query == level_query]
+        assert level_query.sensitivity is not None
+        assert sum(one * one for one in moved) <= level_query.sensitivity.l2_squared
+        reached.append(sum(map(abs, moved)) == level_query.sensitivity.l1)
+        assert reached[-1] or sum(map(abs, moved)) < level_query.sensitivity.l1
     assert any(reached)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_half_the_sensitivity_is_caught(kind: str, tmp_path: Path) -> None:
     case = audited(kind, tmp_path)
-    faulty = with_questions(case.subject, half_the_sensitivity)
+    faulty = with_queries(case.subject, half_the_sensitivity)
     assert 1.0 < _bound(faulty, case) <= (3.0 if kind == "tables" else 2.0)  # a third: 3 is halved to 1
     assert _violated(faulty, case) > ({TOGETHER} if kind != "ranges" else set())
     assert _violated(case.subject, case) == set()
@@ -69,7 +69,7 @@ def test_half_the_sensitivity_is_caught(kind: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_question_asked_twice_on_one_budget_is_caught(kind: str, tmp_path: Path) -> None:
     case = audited(kind, tmp_path)
-    assert _violated(asked_twice(case.subject), case) == {TOGETHER}
+    assert _violated(measured_twice(case.subject), case) == {TOGETHER}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -79,8 +79,8 @@ def test_noise_for_added_entities_where_they_are_replaced_is_caught(kind: str, t
     case, added = (
         audited(kind, tmp_path, PURE + _neighbours(one), section=section) for one in ("replace", "add_remove")
     )
-    stated = {(one.level, one.query): one.sensitivity for one in added.subject.asked.questions}
-    faulty = with_questions(case.subject, lambda one: replace(one, sensitivity=stated[one.level, one.query]))
+    stated = {(one.level, one.name): one.sensitivity for one in added.subject.measurement_plan.queries}
+    faulty = with_queries(case.subject, lambda one: replace(one, sensitivity=stated[one.level, one.name]))
     assert 1.0 < _bound(faulty, case, 100_000) <= 2.0
     assert _bound(case.subject, case) <= 1.0
 
@@ -99,7 +99,7 @@ def test_every_kind_is_released_and_compared(kind: str, tmp_path: Path) -> None:
     assert found.violated == ()
     whats = [row.what for row in found.rows]
     assert whats[-1] == DIRECT
-    levels = case.subject.asked.levels if kind != "ranges" else ("intervals, level 0", "cells")
+    levels = case.subject.measurement_plan.levels if kind != "ranges" else ("intervals, level 0", "cells")
     assert whats[-1 - len(levels) : -1] == [f"release, {level}" for level in levels]
     runs = released_runs(case.subject, case.pair, 1, sources(4))
     assert all(residuals.n > 0 for residuals in runs.residuals.values())

@@ -10,23 +10,23 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from coco_opt.errors import ProblemError
-from coco_opt.groups.asked.measure import asked_of, exact_parts
-from coco_opt.groups.asked.private import PrivateCounts
 from coco_opt.groups.kind import GROUPS
 from coco_opt.groups.kind.neighbours import neighbouring, resized
+from coco_opt.groups.measuring.measure import exact_parts, measurement_plan_of
+from coco_opt.groups.measuring.private import PrivateCounts
 from coco_opt.groups.queries import QUERIES, Query
 from coco_opt.histograms import CountOfCounts, Hierarchy
-from coco_opt.privacy import NEIGHBOURS, Asked, Epsilon, Neighbours
-from coco_opt.ranges.asked.neighbours import cell_pair
+from coco_opt.privacy import NEIGHBOURS, Epsilon, MeasurementPlan, Neighbours
+from coco_opt.ranges.measuring.neighbours import cell_pair
 from coco_opt.releases.kind import Neighbours as Pair
-from coco_opt.topdown.asked.counts import TableCounts
+from coco_opt.topdown.budget_plan import TablePlan
 from coco_opt.topdown.invariants import Invariant
 from coco_opt.topdown.kind.neighbours import neighbouring as neighbouring_persons
-from coco_opt.topdown.plan import TablePlan
+from coco_opt.topdown.measuring.counts import TableCounts
 from coco_opt.topdown.queries import parse_queries, parse_query
-from coco_opt.topdown.questions import TableQuestions
 from coco_opt.topdown.schema import Schema
 from coco_opt.topdown.strategy import Strategy
+from coco_opt.topdown.table_queries import TableQueries
 
 BOUND = 9
 SCHEMA = Schema({"sex": ("female", "male"), "age": ("child", "adult", "old")}, ("sex = male & age = old",))
@@ -38,14 +38,16 @@ CELLS = np.array([0, 5, 2, 0, 9, 1, 0, 3], np.int64)
 sizes = st.lists(st.integers(0, 12), min_size=1, max_size=8)
 
 
-def _groups(leaves: list[list[int]], neighbours: Neighbours, query: Query = "cumulative") -> tuple[Pair, Asked]:
+def _groups(
+    leaves: list[list[int]], neighbours: Neighbours, query: Query = "cumulative"
+) -> tuple[Pair, MeasurementPlan]:
     tree = Hierarchy.from_paths([("all", f"leaf{k}") for k in range(len(leaves))])
     table = PrivateCounts.of_leaves(tree, [CountOfCounts.from_ranks(leaf) for leaf in leaves])
     costs = (Epsilon(Fraction(1, 2)),) * 2
-    asked = asked_of(
+    measurement_plan = measurement_plan_of(
         tree, table.group_counts, queries=(query, query), costs=costs, max_size=BOUND, neighbours=neighbours
     )
-    return neighbouring(table, asked), asked
+    return neighbouring(table, measurement_plan), measurement_plan
 
 
 def _ranks(table: PrivateCounts) -> list[list[int]]:
@@ -58,15 +60,17 @@ def test_groups_differ_by_one_entity_and_at_most_the_sensitivity(
 ) -> None:
     assume(any(size < BOUND for leaf in leaves for size in leaf))
     assume(neighbours == "add_remove" or sum(size > 0 for leaf in leaves for size in leaf) > 1)
-    pair, asked = _groups(leaves, neighbours, query)
+    pair, measurement_plan = _groups(leaves, neighbours, query)
     entities = [table.region(0).entities for table in (pair.first, pair.second)]
     assert entities[1] - entities[0] == (1 if neighbours == "add_remove" else 0)
     assert pair.first.group_counts.tolist() == pair.second.group_counts.tolist()
-    parts = zip(*(exact_parts(asked, table.histograms()) for table in (pair.first, pair.second)), strict=True)
+    parts = zip(
+        *(exact_parts(measurement_plan, table.histograms()) for table in (pair.first, pair.second)), strict=True
+    )
     moved = {0: 0, 1: 0}
     for one, two in parts:
-        moved[one.question.level] += int(np.abs(one.values - two.values).sum())
-    assert all(0 <= distance <= asked.questions[0].sensitivity.l1 for distance in moved.values())  # type: ignore[union-attr]
+        moved[one.query.level] += int(np.abs(one.values - two.values).sum())
+    assert all(0 <= distance <= measurement_plan.queries[0].sensitivity.l1 for distance in moved.values())  # type: ignore[union-attr]
     assert sum(moved.values()) > 0
 
 
@@ -93,10 +97,10 @@ def test_no_pair_without_a_group_that_can_change() -> None:
 
 
 def test_residuals_of_groups_are_those_below_the_largest() -> None:
-    pair, asked = _groups([[0, 1, 1, 4], [0, 0, 1, 2, 2]], "add_remove")
-    counts = GROUPS.statistics(asked, pair.first)
-    assert set(counts) == set(asked.levels)
-    leaves = np.ma.masked_array(counts[asked.levels[1]]).reshape(2, BOUND)
+    pair, measurement_plan = _groups([[0, 1, 1, 4], [0, 0, 1, 2, 2]], "add_remove")
+    counts = GROUPS.statistics(measurement_plan, pair.first)
+    assert set(counts) == set(measurement_plan.levels)
+    leaves = np.ma.masked_array(counts[measurement_plan.levels[1]]).reshape(2, BOUND)
     assert leaves.data[0].tolist() == [1, 3, 3, 3, 4, 4, 4, 4, 4]
     assert (~np.ma.getmaskarray(leaves)).sum(axis=1).tolist() == [4, 2]
 
@@ -119,12 +123,12 @@ def test_no_pair_without_cells_or_someone_to_give() -> None:
 
 def _persons(
     neighbours: Neighbours, queries: tuple[str, ...] = QUERY_TEXTS, invariants: tuple[Invariant, ...] = ()
-) -> tuple[Pair, TableQuestions]:
+) -> tuple[Pair, TableQueries]:
     plan = TablePlan.product(
         Strategy.uniform(parse_queries(queries, SCHEMA)), Epsilon(Fraction(1)), 3, neighbours=neighbours
     )
-    questions = TableQuestions(TREE, SCHEMA, plan, invariants)
-    return neighbouring_persons(PERSONS, questions), questions
+    table_queries = TableQueries(TREE, SCHEMA, plan, invariants)
+    return neighbouring_persons(PERSONS, table_queries), table_queries
 
 
 def _change(pair: Pair, level: int) -> np.ndarray:
@@ -140,10 +144,10 @@ def _distance(pair: Pair, text: str, level: int) -> int:
 
 @pytest.mark.parametrize("neighbours", NEIGHBOURS)
 def test_persons_differ_by_one_and_as_much_as_the_sensitivity_allows(neighbours: Neighbours) -> None:
-    pair, questions = _persons(neighbours)
+    pair, queries = _persons(neighbours)
     change = _change(pair, 2)
     assert sorted(change[change != 0].tolist()) == ([1] if neighbours == "add_remove" else [-1, 1])
-    for query in questions.plan.queries:
+    for query in queries.plan.queries:
         assert _distance(pair, query.text, 2) == query.sensitivity(neighbours).l1
     changed = [int(np.count_nonzero(_change(pair, level).any(axis=1))) for level in range(3)]
     assert changed == ([1, 1, 1] if neighbours == "add_remove" else [1, 2, 2])

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from coco_opt.config import load_config
 from coco_opt.kinds import kind_row
 from coco_opt.privacy import SeededNoise
-from coco_opt.privacy.answers import Exact, _Noise
+from coco_opt.privacy.queries import Exact, _Noise
 from coco_opt.privacy.run_key import RunKey
 from coco_opt.privacy.secure import SecureNoise
 from coco_opt.releases.estimate import estimated
@@ -33,13 +33,13 @@ def intercepted(auditor: Any, monkeypatch: pytest.MonkeyPatch, claimed: Fraction
     add_to = _Noise.add_to
 
     def through(self: _Noise, part: Exact) -> Int64:
-        if part.question.exact:
+        if part.query.exact:
             return add_to(self, part)
 
         def noise(values: Int64, sensitivity: float) -> Int64:
             return add_to(self, dataclasses.replace(part, values=values))
 
-        reach = float(claimed * part.question.sensitivity.l1)  # type: ignore[union-attr]
+        reach = float(claimed * part.query.sensitivity.l1)  # type: ignore[union-attr]
         distance = lambda one, two: float(np.abs(one - two).sum())  # noqa: E731
         call = ("noise", noise, "values", "sensitivity", distance, None)
         found: Int64 = auditor.intercept_mechanism(*call, values=part.values, sensitivity=reach)
@@ -60,7 +60,7 @@ def test_dp_recorder_replays_a_neighbour(
     recorder = pytest.importorskip("dp_recorder.auditing.audit_primitives", reason=reason)
     config = load_config(config_of(kind, tmp_path))
     value: Any = kind_row(config.kind).load()
-    like = value.look_alike(value.plan(config), None, 2)
+    like = value.simulated_data(value.plan(config), None, 2)
     pair, auditor = value.neighbours(like), recorder.Auditor()
     for number, private in enumerate((pair.first, pair.second)):
         if number:
@@ -84,7 +84,7 @@ def test_dp_auditorium_does_not_reject_the_noise_and_rejects_half_of_it(share: F
     configs = pytest.importorskip("dp_auditorium.configs.property_tester_config", reason=reason)
     properties = pytest.importorskip("dp_auditorium.configs.privacy_property", reason=reason)
     scale, cells = Fraction(5), 61
-    facts = {
+    constraints = {
         "test_discrete_mechanism": True,
         "histogram_size": cells,
         "min_value": 0,
@@ -93,7 +93,9 @@ def test_dp_auditorium_does_not_reject_the_noise_and_rejects_half_of_it(share: F
         "use_original_tester": False,
     }
     known = {one.name for one in dataclasses.fields(configs.HistogramPropertyTesterConfig)}
-    config = configs.HistogramPropertyTesterConfig(**{name: fact for name, fact in facts.items() if name in known})
+    config = configs.HistogramPropertyTesterConfig(
+        **{name: constraint for name, constraint in constraints.items() if name in known}
+    )
     tester, samples = testers.HistogramTester(config), []
     for count in (0, 1):
         source = SecureNoise(RunKey(bytes([count] * 32)))

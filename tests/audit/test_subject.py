@@ -29,12 +29,12 @@ from coco_opt.audit.subject import sealed
 from coco_opt.errors import ProblemError, VerificationError
 from coco_opt.privacy import (
     NEIGHBOURS,
-    Asked,
     DiscreteGaussian,
     Epsilon,
     Exact,
     Geometric,
     Measurement,
+    MeasurementPlan,
     Neighbours,
     NoiseSource,
     Rho,
@@ -47,13 +47,13 @@ from tests.audit.helpers import (
     Couple,
     HalvedNoise,
     Ints,
-    asked_twice,
     couple,
     half_the_sensitivity,
+    measured_twice,
     sealed_by,
     sources,
     toy,
-    with_questions,
+    with_queries,
 )
 
 ONE = Fraction(1)
@@ -74,12 +74,12 @@ def _violated(subject: AnySubject, pair: Couple) -> list[str]:
 @pytest.mark.parametrize("neighbours", NEIGHBOURS)
 def test_witness_is_where_the_exact_answers_differ(neighbours: Neighbours) -> None:
     found = witness(toy(neighbours=neighbours), couple(neighbours))
-    cells = [(cell.question.level, cell.where, cell.second - cell.first) for cell in found]
+    cells = [(cell.query.level, cell.where, cell.second - cell.first) for cell in found]
     added = [(0, "all, answer 2", 1), (1, "all/north, answer 2", 1)]
     if neighbours == "replace":
         added = [(0, "all, answer 1", -1), *added, (1, "all/south, answer 1", -1)]
     assert cells == added
-    assert sum(abs(change) for level, _, change in cells if level == 0) == found[0].question.sensitivity.l1  # type: ignore[union-attr]
+    assert sum(abs(change) for level, _, change in cells if level == 0) == found[0].query.sensitivity.l1  # type: ignore[union-attr]
 
 
 def test_equal_tables_are_nothing_to_audit() -> None:
@@ -91,19 +91,19 @@ def test_neighbours_whose_noise_has_unlike_names_are_refused() -> None:
     def exact(table: Ints) -> Iterator[Exact]:
         return (replace(part, label=f"{part.label} of {table.sum()}") for part in toy().exact(table))
 
-    with pytest.raises(VerificationError, match="unlike questions"):
+    with pytest.raises(VerificationError, match="differ in queries"):
         witness(replace(toy(), exact=exact), couple())
 
 
-@pytest.mark.parametrize("law", [Geometric(Fraction(2)), DiscreteGaussian(Fraction(2))])
-def test_first_score_is_the_log_likelihood_ratio(law: Geometric | DiscreteGaussian) -> None:
+@pytest.mark.parametrize("distribution", [Geometric(Fraction(2)), DiscreteGaussian(Fraction(2))])
+def test_first_score_is_the_log_likelihood_ratio(distribution: Geometric | DiscreteGaussian) -> None:
     answers = np.arange(-5, 15, dtype=np.int64)
-    found = scores(answers, 4, 6, law)
-    assert found[:, 0] == pytest.approx(law.log_weight(answers - 6) - law.log_weight(answers - 4))
-    assert found[:, 1] == pytest.approx((answers - 4) / float(law.spread))
-    both = scores(answers[:, None], np.array([4, 4]), np.array([6, 3]), law)
+    found = scores(answers, 4, 6, distribution)
+    assert found[:, 0] == pytest.approx(distribution.log_weight(answers - 6) - distribution.log_weight(answers - 4))
+    assert found[:, 1] == pytest.approx((answers - 4) / float(distribution.spread))
+    both = scores(answers[:, None], np.array([4, 4]), np.array([6, 3]), distribution)
     assert both[:, 0] == pytest.approx(found)
-    assert both[:, 1, 1] == pytest.approx(-(answers - 4) / float(law.spread))
+    assert both[:, 1, 1] == pytest.approx(-(answers - 4) / float(distribution.spread))
 
 
 @pytest.mark.parametrize("neighbours", NEIGHBOURS)
@@ -126,13 +126,13 @@ def test_a_rho_is_held_to_what_it_implies_at_its_delta() -> None:
 
 @pytest.mark.parametrize(("neighbours", "least"), [("replace", 1.05)])
 def test_half_the_sensitivity_is_caught(neighbours: Neighbours, least: float) -> None:
-    faulty = with_questions(toy(neighbours=neighbours), half_the_sensitivity)
+    faulty = with_queries(toy(neighbours=neighbours), half_the_sensitivity)
     assert least < _bound(faulty, couple(neighbours)) <= 2.0
     assert TOGETHER in _violated(faulty, couple(neighbours))
 
 
 def test_a_question_asked_twice_on_one_budget_is_caught() -> None:
-    assert _violated(asked_twice(toy()), couple()) == [TOGETHER]
+    assert _violated(measured_twice(toy()), couple()) == [TOGETHER]
     assert _violated(toy(), couple()) == []
 
 
@@ -149,19 +149,21 @@ def test_an_exact_answer_that_differs_is_caught() -> None:
 
 @pytest.mark.parametrize("cost", COSTS, ids=str)
 def test_noise_of_another_law_than_stated_is_caught(cost: Epsilon | Rho) -> None:
-    halved = sealed_by(toy(cost), lambda asked, parts, source: sealed(asked, parts, HalvedNoise(source)))
+    halved = sealed_by(
+        toy(cost), lambda measurement_plan, parts, source: sealed(measurement_plan, parts, HalvedNoise(source))
+    )
     with pytest.raises(VerificationError, match="and the measurement states"):
         witness(halved, couple())
 
 
 def test_an_answer_that_goes_round_its_noise_is_caught() -> None:
-    def without(asked: Asked, parts: Any, source: NoiseSource) -> Measurement:
-        honest = sealed(asked, parts, source)
+    def without(measurement_plan: MeasurementPlan, parts: Any, source: NoiseSource) -> Measurement:
+        honest = sealed(measurement_plan, parts, source)
         last = replace(honest.answers[-1], stored=np.concatenate([part.values for part in parts[-2:]]))
         return replace(honest, answers=(*honest.answers[:-1], last))
 
-    def altered(asked: Asked, parts: Any, source: NoiseSource) -> Measurement:
-        return sealed(asked, [*parts[:-1], replace(parts[-1], values=parts[-1].values + 1)], source)
+    def altered(measurement_plan: MeasurementPlan, parts: Any, source: NoiseSource) -> Measurement:
+        return sealed(measurement_plan, [*parts[:-1], replace(parts[-1], values=parts[-1].values + 1)], source)
 
     for seal in (without, altered):
         with pytest.raises(VerificationError, match="level 1 reach the sealed measurement by another way"):
@@ -169,17 +171,17 @@ def test_an_answer_that_goes_round_its_noise_is_caught() -> None:
 
 
 def test_noise_that_is_drawn_twice_or_for_nothing_is_caught() -> None:
-    def twice(asked: Asked, parts: Any, source: NoiseSource) -> Measurement:
-        sealed(asked, parts, source)
-        return sealed(asked, parts, source)
+    def twice(measurement_plan: MeasurementPlan, parts: Any, source: NoiseSource) -> Measurement:
+        sealed(measurement_plan, parts, source)
+        return sealed(measurement_plan, parts, source)
 
-    def more(asked: Asked, parts: Any, source: NoiseSource) -> Measurement:
+    def more(measurement_plan: MeasurementPlan, parts: Any, source: NoiseSource) -> Measurement:
         source.stream(ONE, measurement="cells", region="elsewhere").draw(3)
-        return sealed(asked, parts, source)
+        return sealed(measurement_plan, parts, source)
 
     with pytest.raises(VerificationError, match="drawn twice"):
         witness(sealed_by(toy(), twice), couple())
-    with pytest.raises(VerificationError, match="not asked for"):
+    with pytest.raises(VerificationError, match="not measured"):
         recorded(sealed_by(toy(), more), TABLE)
 
 
@@ -233,7 +235,7 @@ def test_masked_places_have_no_residual_but_are_scored() -> None:
     runs = released_runs(subject, couple(), 3, sources(2))
     assert {part: residuals.n for part, residuals in runs.residuals.items()} == {"nation": 9, "state": 12}
     places = score_places(subject.statistics(couple().first), subject.statistics(couple().second))
-    assert [one.at.tolist() for one in places] == [[2], [2]]
+    assert [place.positions.tolist() for place in places] == [[2], [2]]
     assert release_scores(toy().statistics(couple().second), places).tolist() == [[2.0, 2.0]]
 
 
@@ -265,7 +267,7 @@ def test_bulk_runs_may_be_released_together() -> None:
 
 def test_released_counts_lose_no_more_than_they_claim_and_faults_show() -> None:
     honest, pair = toy(neighbours="replace"), couple("replace")
-    faulty = with_questions(honest, half_the_sensitivity)
+    faulty = with_queries(honest, half_the_sensitivity)
     bounds = [lower_bound(*bulk_scores(one, pair, 4_000, sources(4))).epsilon for one in (honest, faulty)]
     assert 0.4 < bounds[0] <= 1.0 < bounds[1] <= 2.0
 
@@ -287,8 +289,8 @@ def test_scalar_draws_are_the_stream_in_chunks(monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.slow
 def test_one_percent_too_little_noise_is_caught_and_none_too_little_is_not() -> None:
     for scale, caught in ((Fraction(99, 100), True), (ONE, False)):
-        law = Geometric(scale)
-        sides = [scalar_draws(SeededNoise(60 + side), law, side, 20_000_000, region="r") for side in (0, 1)]
+        distribution = Geometric(scale)
+        sides = [scalar_draws(SeededNoise(60 + side), distribution, side, 20_000_000, region="r") for side in (0, 1)]
         assert (lower_bound(*sides).epsilon > 1.0) == caught
 
 

@@ -14,7 +14,7 @@ from coco_opt.audit import CAVEAT, audit_release
 from coco_opt.cli import audit as verb
 from coco_opt.cli import main
 from coco_opt.errors import InputError, VerificationError
-from tests.audit.helpers import half_the_sensitivity, sources, with_questions
+from tests.audit.helpers import half_the_sensitivity, sources, with_queries
 from tests.audit.kinds import KINDS, PURE, RHO, audited, config_of
 
 PAIR = 'mechanism = "discrete_gaussian"\nepsilon = "1"\ndelta = "1/1000000"'
@@ -49,8 +49,8 @@ def test_made_data_stand_in_for_the_private_table(
     assert _run(config_of(kind, tmp_path)) == 0
     out = capsys.readouterr().out
     made, measured = {
-        "groups": ("made data", "measurement, state (sizes)"),
-        "tables": ("made persons", "measurement, state (table cumulative(age))"),
+        "groups": ("simulated data", "measurement, state (sizes)"),
+        "tables": ("simulated persons", "measurement, state (table cumulative(age))"),
         "ranges": ("made counts", "measurement, all (ranges)"),
     }[kind]
     assert f"Audited on {made}" in out
@@ -156,7 +156,7 @@ def test_the_configured_sampler_or_a_seed(tmp_path: Path, capsys: pytest.Capture
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_violation_fails_by_name(kind: str, tmp_path: Path) -> None:
     case = audited(kind, tmp_path)
-    faulty = with_questions(case.subject, half_the_sensitivity)
+    faulty = with_queries(case.subject, half_the_sensitivity)
     found = audit_release(faulty, case.pair, sources(8), draws=40_000, runs=0)
     with pytest.raises(VerificationError, match="more privacy is lost than claimed: ") as caught:
         verb.verdict(found)
@@ -166,7 +166,7 @@ def test_a_violation_fails_by_name(kind: str, tmp_path: Path) -> None:
 
 def test_what_is_printed_of_a_violation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     case = audited("groups", tmp_path)
-    faulty: Any = with_questions(case.subject, half_the_sensitivity)
+    faulty: Any = with_queries(case.subject, half_the_sensitivity)
     verb.write_report(audit_release(faulty, case.pair, sources(8), draws=40_000, runs=0), "made data", 0.999, "seeded")
     out = capsys.readouterr().out
     assert "ABOVE THE CLAIM" in out

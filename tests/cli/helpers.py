@@ -45,7 +45,9 @@ class Data:
         data = "\n".join(f'{key} = "{key}.csv"' for key in self.files)
         path = folder / "run.toml"
         budget = "" if "rho" in privacy or "delta" in privacy else 'epsilon = "1"\n'
-        text = f"[data]\n{data}\n\n[privacy]\n{budget}{privacy}\n\n{self.section}\n{more}\n"
+        # One measurement of single sizes, level by level alike: what is chosen otherwise has tests of its own.
+        split = "" if "split" in privacy else 'split = "uniform"\n'
+        text = f"[data]\n{data}\n\n[privacy]\n{budget}{split}{privacy}\n\n{self.section}\n{more}\n"
         path.write_text(text, encoding="utf-8")
         return path
 
@@ -53,7 +55,7 @@ class Data:
 KINDS = {
     "groups": Data(
         {"entities": ENTITIES, "groups": GROUPS, "hierarchy": HIERARCHY},
-        "[groups]\nmax_size = 20",
+        "[groups]\nbucket_growth = 0\nmax_size = 20",
         'consistency = "matching"',
         frozenset(
             {
@@ -62,9 +64,7 @@ KINDS = {
                 "simplex_projection",
                 "controlled_rounding",
                 "group_matching",
-                "joint_l1",
-                "joint_l2",
-                "cumulative_rounding",
+                "expected_distance",
             }
         ),
     ),
@@ -118,7 +118,9 @@ def write_groups(folder: Path, *, privacy: str = SEEDED, more: str = "", **texts
 
 def write_sizes(folder: Path, text: str = SIZES, *, privacy: str = SEEDED, more: str = "") -> Path:
     """Write a table of counts and a configuration; return the configuration."""
-    return Data({"sizes": text}, "[groups]\nmax_size = 20", "", frozenset()).write(folder, privacy=privacy, more=more)
+    return Data({"sizes": text}, "[groups]\nbucket_growth = 0\nmax_size = 20", "", frozenset()).write(
+        folder, privacy=privacy, more=more
+    )
 
 
 def paid(folder: Path) -> list[str]:

@@ -9,7 +9,7 @@ import pytest
 
 from coco_opt.cli.cite import SOURCES, references
 from coco_opt.config.sections import Mechanism
-from coco_opt.groups.estimated.method import CONSISTENCIES
+from coco_opt.groups.estimating.method import CONSISTENCIES
 from coco_opt.kinds import KINDS
 from tests.cli.helpers import Runner, write_groups
 

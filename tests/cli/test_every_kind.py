@@ -51,7 +51,7 @@ def test_plan_states_costs_from_public_facts_alone(data: Data, tmp_path: Path, c
     (tmp_path / f"{next(iter(data.files))}.csv").unlink()  # the private table
     ran = coco("plan", config, "--runs", "1")
     assert (ran.code, ran.errors) == (0, [])
-    for words in ("Questions", "epsilon = 1", "geometric noise of scale", "zCDP rho = 1/2", "Memory", "Nothing was"):
+    for words in ("Queries", "epsilon = 1", "geometric noise of scale", "zCDP rho = 1/2", "Memory", "Nothing was"):
         assert words in ran.out
     found = json.loads(coco("plan", config, "--json", "--runs", "1").out)
     assert sum(Fraction(row["cost"]["epsilon"]) for row in found["questions"]) == Fraction(found["epsilon"]) == 1
@@ -185,7 +185,7 @@ def test_verify_tells_what_was_paid_from_what_is_claimed(data: Data, tmp_path: P
     failed = {check["name"] for check in found["checks"] if not check["passed"]}
     assert {"paid", "recorded"} <= failed
     other = data.write(tmp_path / "elsewhere", privacy=SECURE)
-    assert "no run of this ledger measured these questions" in coco("verify", out, "--ledger", other).out
+    assert "no run of this ledger measured these queries" in coco("verify", out, "--ledger", other).out
 
 
 def test_a_seeded_release_says_so_and_pays_nothing(data: Data, tmp_path: Path, coco: Runner) -> None:
@@ -260,7 +260,7 @@ def test_check_says_what_is_left_and_whether_it_fits(data: Data, tmp_path: Path,
     assert coco("measure", config).code == 0
     ran = coco("check", config)
     assert ran.code == 0
-    assert "was paid to ask the same" in ran.out
+    assert "was paid to measure the same" in ran.out
     config.write_text(config.read_text().replace('epsilon = "1"', 'epsilon = "2/3"'), encoding="utf-8")
     ran = coco("check", config)
     assert ran.code == 3

@@ -82,19 +82,19 @@ def test_what_all_runs_keep_together_is_less_than_their_sum_says(tmp_path: Path,
     together = account["together"]
     assert (together["composition"], together["unknown_runs"]) == ("loss_distributions", [])
     levels = [Sensitivity(1, 1)] * 2
-    laws = [Rho(Fraction(1, 200)).law(one) for one in levels] * 3 + [
-        Epsilon(Fraction(1, 20)).law(one) for one in levels
+    distributions = [Rho(Fraction(1, 200)).distribution(one) for one in levels] * 3 + [
+        Epsilon(Fraction(1, 20)).distribution(one) for one in levels
     ]
-    known = composed([(law, Sensitivity(1, 1)) for law in laws])
+    known = composed([(distribution, Sensitivity(1, 1)) for distribution in distributions])
     for delta, epsilon in together["curve"].items():
         assert known.delta(Fraction(epsilon)) == pytest.approx(float(Fraction(delta)), rel=1e-3)
         assert Fraction(epsilon) < Fraction(95, 100) * epsilon_of_rho(spent, Fraction(delta))
-    assert "where no question was chosen by earlier answers" in coco("ledger", config).out
+    assert "where no query was chosen by earlier answers" in coco("ledger", config).out
     coco("ledger", config, "--forget", runs[1]["run"])
     together = json.loads(coco("ledger", config, "--json").out)["accounts"][0]["together"]
     assert (together["composition"], together["unknown_runs"]) == ("sum", [runs[1]["run"]])
     assert Fraction(together["curve"]["1/1000000"]) == epsilon_of_rho(spent, Fraction(1, 10**6))
-    assert f"by the sum alone: what run {runs[1]['run']} asked is not kept" in coco("ledger", config).out
+    assert f"by the sum alone: the queries of run {runs[1]['run']} are not stored" in coco("ledger", config).out
 
 
 def test_a_measurement_that_is_not_the_sealed_one_tells_no_questions(tmp_path: Path, coco: Runner) -> None:

@@ -180,9 +180,9 @@ OUT_OF_RANGE = [
     ("ranges", "cells = 9", "cells = 0", "ranges.cells"),
     ("ranges", "fan_out = 3", "fan_out = 1", "ranges.fan_out"),
     ("ranges", 'dataset = "land"', "", "privacy.dataset"),
-    ("ranges", 'dataset = "land"', 'dataset = "land"\nsplit = ["1/2", "1/2"]', "privacy.split"),
+    ("ranges", 'split = "uniform"', 'split = ["1/2", "1/2"]', "privacy.split"),
     ("groups", 'epsilon = "1"', 'epsilon = "0"', "privacy.epsilon"),
-    ("tables", 'dataset = "land"', 'dataset = "land"\nsplit = ["1/2"]', "privacy.split"),
+    ("tables", 'split = "uniform"', 'split = ["1/2"]', "privacy.split"),
 ]
 
 
@@ -276,7 +276,7 @@ def test_a_solver_that_misses_its_tolerance_is_replaced_and_named(tmp_path: Path
     config.write_text(config.read_text().replace("[solvers]", "[solvers]\nfallback = false"))
     refused = coco("release", config)
     assert refused.code == 4
-    assert "Nothing more is to be paid" in refused.errors[0]
+    assert "No further payment is needed" in refused.errors[0]
     assert paid(tmp_path) == ONCE
 
 

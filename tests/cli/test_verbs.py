@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from coco_experiments.experiment import Outcome, Table
+from coco_experiments.outcome import Outcome, Table
 
 from coco_opt._version import __version__
 from coco_opt.cli import app, experiments
@@ -92,7 +92,8 @@ def test_release_then_verify(tmp_path: Path, coco: Runner) -> None:
     first = ran.out.splitlines()[0]
     assert first.startswith("NOT PRIVATE: seeded noise")
     assert "no privacy budget was spent" in first
-    names = {"histograms.parquet", "hierarchy.parquet", "manifest.json", "report.html"}
+    tables = {"histograms.parquet", "intervals.parquet", "summaries.parquet", "hierarchy.parquet"}
+    names = tables | {"manifest.json", "report.html"}
     assert {path.name for path in out.iterdir()} == names
     assert coco("release", tmp_path / "run.toml", "--out", out).code == 2
 
@@ -149,7 +150,7 @@ def test_demo(tmp_path: Path, coco: Runner, monkeypatch: pytest.MonkeyPatch) -> 
     assert ran.out.startswith("NOT PRIVATE")
     (folder,) = Path("releases").iterdir()
     assert folder.name.startswith("demo-")
-    for words in ("bottom-up", "nation", "county", "12 of 12 checks hold", str(folder / "release" / "report.html")):
+    for words in ("bottom-up", "nation", "county", "14 of 14 checks hold", str(folder / "release" / "report.html")):
         assert words in ran.out
     page = (folder / "release" / "report.html").read_text(encoding="utf-8")
     assert "Error by level" in page

@@ -15,7 +15,7 @@ import numpy as np
 
 from coco_opt.errors import InputError, Place
 from coco_opt.execution import Executor, Shared
-from coco_opt.execution.elsewhere import Elsewhere, Ended, Part, run_part
+from coco_opt.execution.remote import Elsewhere, Ended, Part, run_part
 
 
 class ByFiles(Elsewhere):

@@ -9,20 +9,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import coco_opt.topdown.estimated.batches as batching
-import coco_opt.topdown.estimated.level as levels
-import coco_opt.topdown.estimated.linear as linear
+import coco_opt.topdown.estimating.batches as batching
+import coco_opt.topdown.estimating.level as levels
+import coco_opt.topdown.estimating.linear as linear
 from coco_opt.execution import Executor, Threads, open_executor
 from coco_opt.files.measurement import read_measurement, write_measurement
 from coco_opt.histograms import Hierarchy
 from coco_opt.privacy import Measurement
 from coco_opt.topdown import TopdownMethod, estimate_tables
-from coco_opt.topdown.answers import TableAnswers
-from coco_opt.topdown.estimated.estimate import TablesResult
-from coco_opt.topdown.estimated.linear import UpwardPass
-from coco_opt.topdown.estimated.recursion import Checkpoint
-from coco_opt.topdown.invariants import RegionBounds
+from coco_opt.topdown.estimating.estimate import TablesResult
+from coco_opt.topdown.estimating.linear import UpwardPass
+from coco_opt.topdown.estimating.recursion import Checkpoint
+from coco_opt.topdown.noisy_measurements import TableMeasurements
 from coco_opt.topdown.queries import parse_query
+from coco_opt.topdown.region_bounds import RegionBounds
 from coco_opt.topdown.schema import Schema
 from tests.execution.tasks import ByFiles, Killing, Splits
 from tests.topdown.estimation import measured
@@ -52,20 +52,22 @@ def bound(seed: int) -> Measurement:
     """Return a measurement whose facts of two overlapping queries cut and relax regions."""
     rng = np.random.default_rng(seed)
     hierarchy, leaves = tree(rng)
-    tables, facts = hierarchy.aggregate(leaves), []
+    tables, constraints = hierarchy.aggregate(leaves), []
     for text, level in (("race", 3), ("age", 3), ("race", 2), ("age", 1)):
         query, regions = parse_query(text, SCHEMA), hierarchy.level_range(level)
         true = query.operator.apply(tables[regions.start : regions.stop])
         spare = rng.integers(0, 2, true.shape)
-        facts.append(RegionBounds(query, level, np.maximum(true - spare, 0), true + rng.integers(0, 2, true.shape)))
-    return measured(seed, hierarchy, SCHEMA, leaves, ["detail"], 1, [("total", 1)], facts)
+        constraints.append(
+            RegionBounds(query, level, np.maximum(true - spare, 0), true + rng.integers(0, 2, true.shape))
+        )
+    return measured(seed, hierarchy, SCHEMA, leaves, ["detail"], 1, [("total", 1)], constraints)
 
 
 def same(a: TablesResult, b: TablesResult) -> bool:
     figures = [
         (
             one.relaxed,
-            one.unproved,
+            one.uncertified_gap,
             one.implied,
             [(row.problem, row.solver, row.solves, row.gap, row.violation, row.fallbacks) for row in one.certificates],
             [(table.offsets.tolist(), table.cells.tolist(), table.counts.tolist()) for table in one.tables],
@@ -150,7 +152,7 @@ def test_answers_that_stay_in_their_file_give_the_same_tables(
 @pytest.mark.usefixtures("batches")
 @pytest.mark.parametrize("seed", range(4))
 def test_the_linear_stage_is_the_same_however_subtrees_are_cut(seed: int) -> None:
-    answers = TableAnswers.of(plain(seed))
+    answers = TableMeasurements.of(plain(seed))
     passed = UpwardPass.of(answers)
     cuts = {tuple(passed.subtrees(workers)) for workers in (1, 2, 50)}
     cuts |= {tuple(range(v, v + 1) for v in answers.hierarchy.level_range(level)) for level in range(3)}

@@ -48,8 +48,8 @@ def sampled(parent: list[int], cells: int, seed: int, draws: int = 9, most: int 
 
 def with_a_gap() -> ExpectedDistance:
     """Return R = {M, c}, M = {a, b}, three cells: 3 by half groups, 4 by whole ones; -1 stands for no cost."""
-    wanted = np.array([[1, -1, 2], [-1, 1, -1], [1, -1, 0], [0, 1, 0], [1, 0, 1]])
-    marginals = Marginals.from_points(np.maximum(wanted, 0)[..., None], (wanted >= 0).astype(np.int64)[..., None])
+    count = np.array([[1, -1, 2], [-1, 1, -1], [1, -1, 0], [0, 1, 0], [1, 0, 1]])
+    marginals = Marginals.from_points(np.maximum(count, 0)[..., None], (count >= 0).astype(np.int64)[..., None])
     return ExpectedDistance([-1, 0, 0, 1, 1], [3, 2, 1, 1, 1], marginals)
 
 

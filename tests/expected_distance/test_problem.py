@@ -63,13 +63,13 @@ def test_violation_names_every_constraint() -> None:
 @pytest.mark.parametrize("name", TREES)
 def test_repair_makes_any_point_whole_and_consistent(name: str) -> None:
     problem = sampled(TREES[name], 9, 4)
-    whole = feasible(problem, 5)
-    assert problem.repair(whole) is whole
+    repaired = feasible(problem, 5)
+    assert problem.repair(repaired) is repaired
     for seed in range(20):
         rng = np.random.default_rng(seed)
-        near = problem.repair(whole + rng.normal(0.0, 2.0, whole.shape))
+        near = problem.repair(repaired + rng.normal(0.0, 2.0, repaired.shape))
         assert problem.violation(near) == 0.0
-        np.testing.assert_array_equal(problem.repair(whole + rng.uniform(-1e-8, 1e-8, whole.shape)), whole)
+        np.testing.assert_array_equal(problem.repair(repaired + rng.uniform(-1e-8, 1e-8, repaired.shape)), repaired)
     wrong = np.zeros((1, 1))
     assert problem.repair(wrong) is wrong
 
@@ -109,12 +109,12 @@ def test_rebuilt_prices_prove_an_optimum() -> None:
     ("change", "message"),
     [
         ({"groups": [3, 1, 1]}, "sum of its children"),
-        ({"groups": [2.0, 1.0, 1.0]}, "whole number"),
+        ({"groups": [2.0, 1.0, 1.0]}, "nonnegative integer"),
         ({"groups": [2**53, 2**52, 2**52], "weights": 2**30}, "pass 2\\^61"),
         ({"total": 0}, "total"),
         ({"tree": [-1, 0], "groups": [2, 2]}, "one row for each"),
         ({"weights": -1}, "negative"),
-        ({"weights": 0.5}, "whole number"),
+        ({"weights": 0.5}, "one integer"),
         ({"weights": [1, 2]}, "one a point"),
         ({"weights": 2**53}, "at most 2\\^53"),
         ({"points": np.zeros((3, 2))}, "regions x cells x points"),
@@ -142,7 +142,7 @@ def test_wrong_data_are_refused(change: dict[str, Any], message: str) -> None:
         (([0, 1, 2], [1, 2], [1]), "every atom"),
         (([0, 1, 2], [1, 2], [1, 0]), "positive"),
         (([0, 2, 2], [2, 2], [1, 1]), "atoms must rise"),
-        (([0, 1, 2], [1.0, 2.0], [1, 1]), "vector of whole numbers"),
+        (([0, 1, 2], [1.0, 2.0], [1, 1]), "vector of integers"),
     ],
 )
 def test_wrong_marginals_are_refused(arrays: tuple[Any, Any, Any], message: str) -> None:

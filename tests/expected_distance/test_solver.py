@@ -22,14 +22,14 @@ FAST = PriceAscent(exact_cells=0, aim=0.0, max_iter=60, threads=1)
 @cache
 def tiny() -> list[tuple[ExpectedDistance, float]]:
     """Return random instances with their optima."""
-    found = []
+    optima = []
     for name, parent in TREES.items():
         cells, most = (3, 2) if len(parent) < 7 else (2, 2)
         for seed in range(400):
             problem = unrelated(parent, cells, seed, most) if seed % 2 else sampled(parent, cells, seed, 4, most)
-            found.append((problem, solve(problem, BruteForce(), check=False).objective))
-        assert found[-1][0].tree.nodes == len(TREES[name])
-    return found
+            optima.append((problem, solve(problem, BruteForce(), check=False).objective))
+        assert optima[-1][0].tree.nodes == len(TREES[name])
+    return optima
 
 
 def test_on_2000_tiny_instances_value_and_bound_enclose_the_optimum() -> None:
@@ -124,10 +124,10 @@ def test_a_long_chain_and_a_broad_star() -> None:
 
 def test_threads_change_nothing() -> None:
     problem = sampled(TREES["uneven"], 60, 2, most=40)
-    one, again, three = (PriceAscent(threads=n, exact_cells=0, aim=0.0).solve(problem) for n in (1, 1, 3))
-    for other in (again, three):
-        np.testing.assert_array_equal(one.value, other.value)
-        np.testing.assert_array_equal(one.multipliers, other.multipliers)
+    first, again, three = (PriceAscent(threads=n, exact_cells=0, aim=0.0).solve(problem) for n in (1, 1, 3))
+    for second in (again, three):
+        np.testing.assert_array_equal(first.value, second.value)
+        np.testing.assert_array_equal(first.multipliers, second.multipliers)
 
 
 def test_posterior_like_marginals_are_solved_to_a_thousandth() -> None:

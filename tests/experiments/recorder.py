@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coco_experiments.experiment import Table
+from coco_experiments.outcome import Table
 
 
 class Recorder:

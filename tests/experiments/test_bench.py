@@ -16,10 +16,10 @@ from coco_experiments.bench.instances import INSTANCES
 from coco_experiments.bench.isotonic import over_instances
 from coco_experiments.bench.rows import Row, worst
 from coco_experiments.bench.timing import Timing, take_turns
-from coco_experiments.made import made_counts
+from coco_experiments.made import generated_counts
 
-from coco_opt.files.checked import Check
-from coco_opt.groups.asked.sizes import read_sizes
+from coco_opt.files.release_checks import Check
+from coco_opt.groups.measuring.sizes import read_sizes
 from tests.experiments.recorder import Recorder
 
 
@@ -111,18 +111,18 @@ def test_kernel_agrees_with_the_linear_program() -> None:
 
 
 @pytest.fixture
-def made_sizes(tmp_path: Path) -> Path:
-    return release.write_sizes(tmp_path / "sizes.csv", made_counts(2, 2, 60, 30, np.random.default_rng(5)))
+def generated_sizes(tmp_path: Path) -> Path:
+    return release.write_sizes(tmp_path / "sizes.csv", generated_counts(2, 2, 60, 30, np.random.default_rng(5)))
 
 
-def test_made_counts_survive_the_file(made_sizes: Path) -> None:
-    made, read = made_counts(2, 2, 60, 30, np.random.default_rng(5)), read_sizes(made_sizes)
+def test_made_counts_survive_the_file(generated_sizes: Path) -> None:
+    made, read = generated_counts(2, 2, 60, 30, np.random.default_rng(5)), read_sizes(generated_sizes)
     assert read.hierarchy.paths == made.hierarchy.paths
     assert all(one.equals(other) for one, other in zip(read.histograms(), made.histograms(), strict=True))
 
 
-def test_release_is_timed_and_verified(made_sizes: Path) -> None:
-    rows, wrong = release.release_rows(made_sizes, "made", 100, 1, Recorder())
+def test_release_is_timed_and_verified(generated_sizes: Path) -> None:
+    rows, wrong = release.release_rows(generated_sizes, "made", 100, 1, Recorder())
     assert wrong == []
     times = {row.what: row.seconds for row in rows}
     stages = [row.seconds for row in rows if row.what not in (release.WHOLE, release.REPORT)]
@@ -132,14 +132,14 @@ def test_release_is_timed_and_verified(made_sizes: Path) -> None:
     assert {row.n for row in rows} == {7 * 100}
 
 
-def test_a_release_that_fails_its_checks_is_reported(made_sizes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_release_that_fails_its_checks_is_reported(generated_sizes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     checks = [
         Check(name="sums", passed=False, detail="one region"),
         Check(name="integers", passed=True, detail="all"),
     ]
     monkeypatch.setattr(release, "verify_release", lambda folder: checks)
     monkeypatch.setattr(release, "render_report", lambda kind, shown: "")
-    _, wrong = release.release_rows(made_sizes, "made", 100, 1, Recorder())
+    _, wrong = release.release_rows(generated_sizes, "made", 100, 1, Recorder())
     assert wrong == ["sums: one region"] * 2
 
 

@@ -11,9 +11,9 @@ from coco_experiments.bench import first_call, nation, nation_posterior
 from coco_experiments.bench.apart import Apart
 from coco_experiments.bench.release import write_sizes
 
-import coco_opt.groups.answers
-from coco_opt.files.checked import Check
-from coco_opt.groups.asked.private import PrivateCounts
+import coco_opt.groups.noisy_measurements
+from coco_opt.files.release_checks import Check
+from coco_opt.groups.measuring.private import PrivateCounts
 from coco_opt.releases import verify_release
 from tests.experiments.recorder import Recorder
 
@@ -33,8 +33,8 @@ def test_a_released_nation_is_weighed_and_verified(counts: PrivateCounts, tmp_pa
 
 
 def test_packed_answers_are_estimated_as_arrays_are(counts: PrivateCounts, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(coco_opt.groups.answers, "DENSE", 10)
-    monkeypatch.setattr("coco_opt.privacy.answers.DENSE", 10)
+    monkeypatch.setattr(coco_opt.groups.noisy_measurements, "DENSE", 10)
+    monkeypatch.setattr("coco_opt.privacy.queries.DENSE", 10)
     assert nation.same_bits(counts, "l1", 40)
 
 

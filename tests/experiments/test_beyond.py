@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from coco_experiments.bench import posterior as bench
 from coco_experiments.beyond import coverage, loss_distributions, posterior, wrong_priors
-from coco_experiments.beyond.questions import PLANNED, Questions, planned
+from coco_experiments.beyond.queries import PLANNED, QueryPlan, planned
 from coco_experiments.kuo2018.cases import Case
-from coco_experiments.made import made_counts
+from coco_experiments.made import generated_counts
 
 from coco_opt.choices import SolverChoices
-from coco_opt.groups.estimated.posterior.consistent import posterior_estimate
-from coco_opt.groups.estimated.posterior.sampler import SamplerOptions
+from coco_opt.groups.estimating.posterior.consistent import posterior_estimate
+from coco_opt.groups.estimating.posterior.sampler import SamplerOptions
 from coco_opt.histograms import CountOfCounts
 from tests.experiments.recorder import Recorder
 
@@ -51,14 +51,14 @@ def test_small_runs_write_coverage_and_wrong_priors(tmp_path: Path) -> None:
 
 
 def test_the_planner_asks_cells_where_groups_are_dense() -> None:
-    dense = Case.of("made", made_counts(1, 1, 50_000, 5, np.random.default_rng(1)), 5)
+    dense = Case.of("made", generated_counts(1, 1, 50_000, 5, np.random.default_rng(1)), 5)
     assert planned(dense).growth == (0.0,) * 3
 
 
 def test_coverage_counts_wide_intervals_only_and_splits_ties() -> None:
-    case = Case.of("made", made_counts(1, 1, 30, 5, np.random.default_rng(1)), 5)
+    case = Case.of("made", generated_counts(1, 1, 30, 5, np.random.default_rng(1)), 5)
     short = SamplerOptions(chains=2, burn_in=20, most_burn_in=40, settle=10, draws=20, thin=1, most_rounds=2)
-    noisy = Questions("", (0.0,) * 3, (Fraction(1, 3),) * 3).measured(case, 3)
+    noisy = QueryPlan("", (0.0,) * 3, (Fraction(1, 3),) * 3).measured(case, 3)
     found = posterior_estimate(noisy, SolverChoices(), sizes=True, options=short)
     intervals = found.intervals(coverage.COVERAGE)
     for counts, levels in coverage.coverage_of(case, found).items():
@@ -75,11 +75,11 @@ def test_coverage_counts_wide_intervals_only_and_splits_ties() -> None:
 
 
 def test_made_data_are_what_their_names_say() -> None:
-    tree, truth = wrong_priors.truth_of(wrong_priors.Made("one huge group a leaf", 50, Fraction(1)), 3)
+    tree, truth = wrong_priors.truth_of(wrong_priors.PriorCase("one huge group a leaf", 50, Fraction(1)), 3)
     assert truth[0].groups == 450
     assert truth[0].to_dense(200)[180] == 9
     assert truth[0].equals(CountOfCounts.total(truth[leaf] for leaf in tree.leaves))
-    _, spikes = wrong_priors.truth_of(wrong_priors.Made("two spikes", 50, Fraction(1)), 3)
+    _, spikes = wrong_priors.truth_of(wrong_priors.PriorCase("two spikes", 50, Fraction(1)), 3)
     assert np.flatnonzero(spikes[0].to_dense(200)).tolist() == [7, 40]
 
 

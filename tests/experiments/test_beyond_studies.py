@@ -13,39 +13,40 @@ import pytest
 from coco_experiments.beyond import (
     ablation,
     adaptive,
+    auto,
     budgets,
     convex_relative,
     frontier,
-    kept,
     relative_entropy,
+    stored_results,
     study,
     west_coast,
     which_method,
 )
-from coco_experiments.beyond.kept import Kept
-from coco_experiments.beyond.questions import cells, grown
+from coco_experiments.beyond.queries import cells, grown
 from coco_experiments.beyond.relative_entropy import RelativeEntropy
+from coco_experiments.beyond.stored_results import StoredResults
 from coco_experiments.beyond.study import MATCHING, Finding, Result, Way
 from coco_experiments.kuo2018.cases import Case
 from coco_experiments.kuo2018.draws import Draws, errors_by_level
 from coco_experiments.kuo2018.methods import jointly, leaves_only, matched
-from coco_experiments.made import made_counts
+from coco_experiments.made import generated_counts
 
-from coco_opt.groups.answers import GroupsAnswers
+from coco_opt.groups.noisy_measurements import GroupsMeasurements
 from tests.experiments.recorder import Recorder
 
-MODULES = (ablation, adaptive, budgets, convex_relative, frontier, west_coast, which_method)
+MODULES = (ablation, adaptive, auto, budgets, convex_relative, frontier, west_coast, which_method)
 
 
 @pytest.fixture
 def case() -> Case:
-    return Case.of("made for studies", made_counts(2, 2, 60, 12, np.random.default_rng(8)), 15)
+    return Case.of("made for studies", generated_counts(2, 2, 60, 12, np.random.default_rng(8)), 15)
 
 
 @pytest.fixture
 def program(case: Case) -> RelativeEntropy:
     """Return a program of cells at the root and of buckets below."""
-    answers = GroupsAnswers(grown(case, (0.0, 0.5, 1.0))[0].measured(case, 3))
+    answers = GroupsMeasurements(grown(case, (0.0, 0.5, 1.0))[0].measured(case, 3))
     tree = answers.hierarchy
     alike = np.repeat(answers.group_counts[tree.leaves.start :, None] / 16.0, 16, axis=1)
     return RelativeEntropy.of(answers, relative_entropy.learned(tree, alike, answers.group_counts))
@@ -64,7 +65,7 @@ def test_small_runs_write_what_they_show(module: ModuleType, tmp_path: Path) -> 
 
 
 def test_ways_read_the_noise_that_the_papers_methods_read(case: Case) -> None:
-    found = study.study("test", case, study.usual_ways(case), (5,), Recorder(), Kept())
+    found = study.study("test", case, study.usual_ways(case), (5,), Recorder(), StoredResults())
     draws = Draws(case, 5)
     for result, method in zip(found, (matched(("Hc",) * 3), jointly("l1"), leaves_only("Hc")), strict=True):
         assert result.errors == [errors_by_level(case, method.run(draws, Fraction(1)))]
@@ -73,29 +74,29 @@ def test_ways_read_the_noise_that_the_papers_methods_read(case: Case) -> None:
 def test_a_study_that_was_stopped_goes_on_where_it_was(
     case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def run(seeds: Sequence[int], found: Kept) -> list[Result]:
+    def run(seeds: Sequence[int], found: StoredResults) -> list[Result]:
         return study.study("test", case, study.usual_ways(case), seeds, Recorder(), found)
 
-    first = run((5,), study.kept_of(tmp_path))
-    asked: list[int] = []
+    first = run((5,), study.stored_results_of(tmp_path))
+    measurement_plan: list[int] = []
     estimated = study.estimated
-    monkeypatch.setattr(study, "estimated", lambda *given: asked.append(1) or estimated(*given))
-    both = run((5, 6), study.kept_of(tmp_path))
-    assert len(asked) == 3  # the second seed alone
+    monkeypatch.setattr(study, "estimated", lambda *given: measurement_plan.append(1) or estimated(*given))
+    both = run((5, 6), study.stored_results_of(tmp_path))
+    assert len(measurement_plan) == 3  # the second seed alone
     assert [one.findings[:1] for one in both] == [one.findings for one in first]
-    other = Case.of(case.name, made_counts(2, 2, 60, 12, np.random.default_rng(9)), 15)
-    study.study("test", other, study.usual_ways(case)[:1], (5,), Recorder(), study.kept_of(tmp_path))
-    assert len(asked) == 4  # other data of that name
-    monkeypatch.setattr(kept, "_digest_of_code", lambda: "changed")
-    run((5,), study.kept_of(tmp_path))
-    assert len(asked) == 7
+    other = Case.of(case.name, generated_counts(2, 2, 60, 12, np.random.default_rng(9)), 15)
+    study.study("test", other, study.usual_ways(case)[:1], (5,), Recorder(), study.stored_results_of(tmp_path))
+    assert len(measurement_plan) == 4  # other data of that name
+    monkeypatch.setattr(stored_results, "_digest_of_code", lambda: "changed")
+    run((5,), study.stored_results_of(tmp_path))
+    assert len(measurement_plan) == 7
 
 
 def test_results_are_compared_within_their_setting_and_tables_that_do_not_add_up_are_told(case: Case) -> None:
     ways = [Way(MATCHING, "matching", cells(case), setting=setting) for setting in ("a", "b")]
     other = Way("bottom-up", "bottom_up", cells(case), setting="b")
     results = [Result(case, way) for way in (*ways, other, replace(other, setting=""))]
-    of = study.beside(results, MATCHING)
+    of = study.reference_of(results, MATCHING)
     assert [of(one) for one in results] == [results[0], results[1], results[1], results[0]]
     results[0].findings.append(Finding.of(case, case.truth, 0.0))
     assert results[0].errors == [(0.0,) * 3]
@@ -123,10 +124,10 @@ def test_balanced_buckets_hold_what_noise_hides() -> None:
 
 
 def test_asking_twice_costs_what_asking_once_does(case: Case) -> None:
-    first, second = adaptive.asked_twice(case, 0.5, 4)
-    assert first.asked.cost.amount + second.asked.cost.amount == 1
-    assert [question.level for question in first.asked.questions] == [0]
-    assert [question.level for question in second.asked.questions] == [1, 2]
+    first, second = adaptive.measured_twice(case, 0.5, 4)
+    assert first.measurement_plan.cost.amount + second.measurement_plan.cost.amount == 1
+    assert [level_query.level for level_query in first.measurement_plan.queries] == [0]
+    assert [level_query.level for level_query in second.measurement_plan.queries] == [1, 2]
 
 
 def test_prices_bound_the_program_from_below_and_rise_along_the_residual(program: RelativeEntropy) -> None:
@@ -166,7 +167,7 @@ def test_the_prior_keeps_the_groups_of_each_leaf_and_borrows_where_there_are_few
 
 
 def test_made_hierarchies_have_the_groups_that_they_state() -> None:
-    made = which_method.made(3, 10)
+    made = which_method.generated(3, 10)
     assert made.hierarchy.levels == 3
     assert len(made.hierarchy.leaves) == 16
     assert made.counts.group_counts.tolist() == [160, *[40] * 4, *[10] * 16]

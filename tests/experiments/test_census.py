@@ -11,10 +11,10 @@ import pytest
 from coco_experiments.bench import pieces, stages, tables
 from coco_experiments.bench.stages import Stage, Watched
 from coco_experiments.topdown import census
-from coco_experiments.topdown.census import LEVELS, NATION, MadeCensus
+from coco_experiments.topdown.census import LEVELS, NATION, GeneratedCensus
 
 from coco_opt.files.regions import read_regions
-from coco_opt.topdown.asked.records import read_records
+from coco_opt.topdown.measuring.records import read_records
 from coco_opt.topdown.schema import Schema
 from tests.experiments.recorder import Recorder
 
@@ -22,7 +22,7 @@ SCHEMA = Schema({"sex": ("female", "male"), "age": ("child", "adult", "old")}, (
 
 
 def test_the_tree_has_as_many_blocks_as_asked_and_no_empty_region(tmp_path: Path) -> None:
-    made = MadeCensus(SCHEMA, 2_000, seed=3, states=2)
+    made = GeneratedCensus(SCHEMA, 2_000, seed=3, states=2)
     states, counties, tracts, groups = made.children
     assert [one.sum() for one in (states, counties, tracts, groups)] == [
         counties.size,
@@ -47,7 +47,7 @@ def test_the_tree_has_as_many_blocks_as_asked_and_no_empty_region(tmp_path: Path
 
 def test_the_files_hold_the_persons_of_all_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(census, "_TRACTS", 2)  # several batches
-    made = MadeCensus(SCHEMA, 1_000, seed=5)
+    made = GeneratedCensus(SCHEMA, 1_000, seed=5)
     persons = made.write(tmp_path)
     counts = read_records(read_regions(tmp_path / "regions.parquet"), tmp_path / "persons.parquet", SCHEMA)
     batches = list(made.batches())
@@ -63,7 +63,7 @@ def test_the_files_hold_the_persons_of_all_batches(tmp_path: Path, monkeypatch: 
 
 
 def test_sizes_are_heavy_tailed_and_many_blocks_empty() -> None:
-    made = MadeCensus(SCHEMA, 4_000, seed=1)
+    made = GeneratedCensus(SCHEMA, 4_000, seed=1)
     sizes = np.concatenate([np.bincount(one.block, one.persons, one.codes[0].size) for one in made.batches()])
     assert 0.35 < (sizes == 0).mean() < 0.45
     some = sizes[sizes > 0]
@@ -74,7 +74,7 @@ def test_sizes_are_heavy_tailed_and_many_blocks_empty() -> None:
 def test_the_same_seed_makes_the_same_files_and_another_others(tmp_path: Path) -> None:
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
         (tmp_path / name).mkdir()
-        MadeCensus(SCHEMA, 300, seed).write(tmp_path / name)
+        GeneratedCensus(SCHEMA, 300, seed).write(tmp_path / name)
     for file in ("regions.parquet", "persons.parquet"):
         one, again, other = ((tmp_path / name / file).read_bytes() for name in "abc")
         assert one == again
@@ -82,7 +82,7 @@ def test_the_same_seed_makes_the_same_files_and_another_others(tmp_path: Path) -
 
 
 def test_text_files_say_what_parquet_files_say(tmp_path: Path) -> None:
-    made = MadeCensus(SCHEMA, 200, seed=2)
+    made = GeneratedCensus(SCHEMA, 200, seed=2)
     found = []
     for form in ("parquet", "csv"):
         made.write(tmp_path, form)
@@ -94,7 +94,7 @@ def test_text_files_say_what_parquet_files_say(tmp_path: Path) -> None:
 
 def test_a_state_needs_a_block() -> None:
     with pytest.raises(ValueError, match="every state"):
-        MadeCensus(SCHEMA, 1, seed=0, states=2)
+        GeneratedCensus(SCHEMA, 1, seed=0, states=2)
 
 
 def test_a_call_is_watched_by_stage(tmp_path: Path) -> None:

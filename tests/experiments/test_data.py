@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from coco_experiments.data import VARIABLE, data_file, find_data_file, hawaiian, taxi
-from coco_experiments.made import group_sizes, made_counts
+from coco_experiments.made import generated_counts, group_sizes
 from coco_experiments.statistics import Mean, Reference
 
 from coco_opt.errors import ConfigError
@@ -62,7 +62,7 @@ def test_made_sizes_repeat_and_stay_in_range() -> None:
 
 
 def test_made_counts_form_three_consistent_levels() -> None:
-    made = made_counts(2, 3, 100, 40, np.random.default_rng(2))
+    made = generated_counts(2, 3, 100, 40, np.random.default_rng(2))
     assert made.hierarchy.levels == 3
     assert made.group_counts.tolist() == [600, 300, 300] + [100] * 6
     assert made.region(0).groups == 600

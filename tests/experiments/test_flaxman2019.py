@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from coco_experiments.experiment import Reporter
 from coco_experiments.flaxman2019 import bounds, direct, figure1, histograms, plateaus, releases, subjects, sweep
 from coco_experiments.flaxman2019.setting import EPSILONS, PAPERS, SMALL, Database, residuals
+from coco_experiments.outcome import Reporter
 from coco_experiments.statistics import Mean
 
 from coco_opt.audit.counting import MECHANISMS
@@ -21,7 +21,7 @@ from coco_opt.audit.rows import audit_release
 from coco_opt.audit.subject import Subject
 from coco_opt.privacy import Epsilon, SeededNoise
 from coco_opt.ranges import DomainTree
-from coco_opt.ranges.estimated.universal import ESTIMATORS
+from coco_opt.ranges.estimating.universal import ESTIMATORS
 from tests.experiments.recorder import Recorder
 
 PNG, PDF = b"\x89PNG", b"%PDF"
@@ -183,7 +183,10 @@ def test_many_trees_at_once_are_estimated_as_one_by_one(monkeypatch: pytest.Monk
     for estimator in histograms.UNIVERSAL:
         for fan_out in (2, 3, 16):
             subject = subjects.audited_ranges(DomainTree(cells.size, fan_out), Epsilon(Fraction(1)), estimator)
-            sealed = [subject.seal(subject.asked, tuple(subject.exact(cells)), SeededNoise(run)) for run in range(13)]
+            sealed = [
+                subject.seal(subject.measurement_plan, tuple(subject.exact(cells)), SeededNoise(run))
+                for run in range(13)
+            ]
             alone = [subject.statistics(subject.estimate(one)) for one in sealed]
             assert subject.release_all is not None
             every = subject.release_all(np.array([one.answers[0].values for one in sealed]))
@@ -199,7 +202,7 @@ def test_subjects_without_noise_release_what_is_exact() -> None:
         *(subjects.audited_sorted(8, loud, loss) for loss in histograms.SORTED),
     ]
     for subject in several:
-        sealed = subject.seal(subject.asked, tuple(subject.exact(cells)), SeededNoise(1))
+        sealed = subject.seal(subject.measurement_plan, tuple(subject.exact(cells)), SeededNoise(1))
         released, exact = subject.statistics(subject.estimate(sealed)), subject.statistics(cells)
         assert list(released) == list(exact)
         for part, counts in exact.items():

@@ -53,7 +53,7 @@ def test_figure5_reports_what_contradicts_theory() -> None:
 
 
 def test_figure5_says_where_the_order_of_magnitude_holds() -> None:
-    results = [_measured5(16.0, 8.0, 1.0), _measured5(16.0, 2.0, 1.0, "Social Network", data.LOOK_ALIKE)]
+    results = [_measured5(16.0, 8.0, 1.0), _measured5(16.0, 2.0, 1.0, "Social Network", data.SIMULATED_DATA)]
     said = figure5.statements(results)
     assert [one.holds for one in said] == [True, True, False, False, True, True]
     assert said[2].measured == "8 to 8 times; below ten: d at 1"
@@ -61,7 +61,7 @@ def test_figure5_says_where_the_order_of_magnitude_holds() -> None:
 
 
 def test_figure5_repeats_and_every_estimator_beats_the_raw_counts() -> None:
-    counts = data.made(512)
+    counts = data.generated(512)
     first, second = (figure5.measure(counts, Fraction(1, 10), 3) for _ in range(2))
     assert first.errors == second.errors
     assert all(first.errors[name].value < first.errors[RAW].value for name in ESTIMATORS[1:])
@@ -69,7 +69,7 @@ def test_figure5_repeats_and_every_estimator_beats_the_raw_counts() -> None:
 
 @pytest.fixture(scope="module")
 def measured6() -> figure6.Measured:
-    counts = data.made(256)
+    counts = data.generated(256)
     return figure6.measure(counts, 0.1, figure6.Theory.of(DomainTree(256)), 6, 30)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from coco_experiments.hay2010 import data
-from coco_experiments.hay2010.look_alikes import Totals, _support, counts_with, place
+from coco_experiments.hay2010.simulated_data import Totals, _support, counts_with, place
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,9 +18,9 @@ SOURCES = (data.NET_TRACE_SOURCE, data.SOCIAL_NETWORK_SOURCE, data.SEARCH_LOGS_S
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.name)
 def test_look_alikes_have_the_published_totals(source: data._Source) -> None:
-    counts = data.look_alike(source)
+    counts = data.simulated_data(source)
     assert source.totals.agrees(Totals.of(counts.values))
-    assert np.array_equal(counts.values, data.look_alike(source).values)
+    assert np.array_equal(counts.values, data.simulated_data(source).values)
     assert counts.label == f"{source.name} (look-alike)"
     assert np.array_equal(counts.ranks, np.sort(counts.values))
 
@@ -69,7 +69,7 @@ def test_clustered_placement_needs_a_power_of_two() -> None:
 def test_own_copies_are_read(tmp_path: Path) -> None:
     (tmp_path / "hay2010").mkdir()
     (tmp_path / data.NET_TRACE_SOURCE.file).write_text("3\n0\n12\r\n7\n\n")
-    own = data.original_or_look_alike(data.NET_TRACE_SOURCE, tmp_path)
+    own = data.original_or_simulated(data.NET_TRACE_SOURCE, tmp_path)
     assert own.values.tolist() == [3, 0, 12, 7]
     assert own.values.dtype == np.int64
     assert own.label == "NetTrace (original)"

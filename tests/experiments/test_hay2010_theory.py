@@ -7,7 +7,6 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from coco_experiments.experiment import Table
 from coco_experiments.hay2010 import theorem4, theory, usefulness
 from coco_experiments.hay2010.all_ranges import extremes, posterior_variances
 from coco_experiments.hay2010.strategies import (
@@ -24,6 +23,7 @@ from coco_experiments.hay2010.strategies import (
     node_numbers,
 )
 from coco_experiments.hay2010.unattributed import ESTIMATORS, FIT, RAW, SORTED, estimates, squared_error
+from coco_experiments.outcome import Table
 
 from coco_opt.problems.tree import Tree, TreePosterior
 from coco_opt.ranges.domain import DomainTree

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from coco_experiments.bench import facts as bench_facts
+from coco_experiments.bench import constraints as bench_constraints
 from coco_experiments.kifer2019 import (
     census,
+    constraints,
     dorm,
     facilities,
-    facts,
     households,
     implied,
     integrality,
@@ -41,7 +41,7 @@ def test_every_published_variance_follows_from_its_formula(tmp_path: Path) -> No
 
 
 def test_both_laws_give_the_same_guarantee_and_keep_exact_totals(tmp_path: Path) -> None:
-    costs = noise.law_costs(1)
+    costs = noise.distribution_costs(1)
     assert costs["geometric"].guarantee() == (1, 0)
     epsilon, delta = costs["discrete Gaussian"].guarantee(noise.DELTA)
     assert delta == noise.DELTA
@@ -61,7 +61,7 @@ def test_networks_round_to_the_relaxations_optimum(tmp_path: Path) -> None:
     assert rows["totals"]["fractional vertices %"] == rows["one marginal"]["fractional vertices %"] == 0.0
     whole, x = integrality.blurred(np.random.default_rng(1), 3, 3, 3)
     np.testing.assert_allclose(x.sum(axis=0), whole.sum(axis=0), atol=1e-9)
-    for operator in integrality.kept(3, 3).values():
+    for operator in integrality.exact_rows(3, 3).values():
         np.testing.assert_allclose(operator.apply(x), operator.apply(whole), atol=1e-9)
 
 
@@ -149,13 +149,13 @@ def test_roundings_are_compared_on_the_same_noise(tmp_path: Path) -> None:
 
 
 def test_the_benchmark_of_facts_gives_every_verdict(tmp_path: Path) -> None:
-    outcome = bench_facts.run(small=True, out=tmp_path, reporter=Recorder())
+    outcome = bench_constraints.run(small=True, out=tmp_path, reporter=Recorder())
     assert outcome.ok, outcome.failures
     assert len(outcome.tables[0].rows) == 9
 
 
 def test_facts_of_every_class_end_as_they_must(tmp_path: Path) -> None:
-    outcome = facts.run(small=True, out=tmp_path, reporter=Recorder())
+    outcome = constraints.run(small=True, out=tmp_path, reporter=Recorder())
     assert outcome.ok, outcome.failures
     for row in outcome.tables[0].records():
         assert row["released"] == row["refused"] == 2
@@ -164,6 +164,6 @@ def test_facts_of_every_class_end_as_they_must(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_hundreds_of_facts_end_as_they_must(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(facts, "INSTANCES", 300)  # of the 5,000 that coco-opt reproduce kifer2019/facts tries
-    outcome = facts.run(small=False, out=tmp_path, reporter=Recorder())
+    monkeypatch.setattr(constraints, "INSTANCES", 300)  # of the 5,000 that coco-opt reproduce kifer2019/facts tries
+    outcome = constraints.run(small=False, out=tmp_path, reporter=Recorder())
     assert outcome.ok, outcome.failures

@@ -11,7 +11,7 @@ import pytest
 from coco_experiments.kuo2018 import table3, table4
 from coco_experiments.kuo2018.cases import Case, taxi_case
 from coco_experiments.kuo2018.draws import Draws, errors_by_level
-from coco_experiments.made import made_counts
+from coco_experiments.made import generated_counts
 from coco_experiments.statistics import Mean
 
 from coco_opt.histograms import CountOfCounts
@@ -97,17 +97,17 @@ def test_table4_small_run_writes_its_files(tmp_path: Path) -> None:
 
 
 def test_table4_gives_every_region_its_own_noise_or_all_the_same() -> None:
-    case = Case.of("made", made_counts(2, 2, 50, 20, np.random.default_rng(3)), 400)
+    case = Case.of("made", generated_counts(2, 2, 50, 20, np.random.default_rng(3)), 400)
     own, one = Draws(case, 1), Draws(case, 1, shared=True)
     for draws, distinct in ((own, 7), (one, 1)):
         answers = [draws.answer(region, "cumulative", Fraction(1, 3)) for region in range(7)]
         noise = [answer.values - case.truth[r].cumulative(400)[:-1] for r, answer in enumerate(answers)]
         assert len({found.tobytes() for found in noise}) == distinct
-        assert {answer.law.parameter for answer in answers} == {3}
+        assert {answer.distribution.parameter for answer in answers} == {3}
 
 
 def test_table4_bottom_up_reads_the_leaves_only() -> None:
-    case = Case.of("made", made_counts(2, 2, 50, 20, np.random.default_rng(3)), 400)
+    case = Case.of("made", generated_counts(2, 2, 50, 20, np.random.default_rng(3)), 400)
     draws = Draws(case, 1)
     found = table4.BOTTOM_UP.run(draws, table4.EPSILON)
     leaves = draws.level(2, "cumulative", Fraction(1))
@@ -116,7 +116,7 @@ def test_table4_bottom_up_reads_the_leaves_only() -> None:
 
 
 def test_errors_are_means_over_the_regions_of_a_level() -> None:
-    case = Case.of("made", made_counts(2, 2, 50, 20, np.random.default_rng(3)), 400)
+    case = Case.of("made", generated_counts(2, 2, 50, 20, np.random.default_rng(3)), 400)
     shifted = [CountOfCounts(one.sizes + 1, one.counts) for one in case.truth]
     assert errors_by_level(case, shifted) == (200.0, 100.0, 50.0)
     assert errors_by_level(case, case.truth) == (0.0, 0.0, 0.0)

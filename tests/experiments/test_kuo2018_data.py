@@ -9,12 +9,19 @@ import numpy as np
 import pytest
 from coco_experiments.data import hawaii_blocks, own_copy
 from coco_experiments.kuo2018 import blocks, cases
-from coco_experiments.kuo2018.blocks import HAWAIIAN, WHITE, look_alike, spread_over_counties
-from coco_experiments.kuo2018.housing import Households, census_households, housing, made_households, tail, tail_ratio
+from coco_experiments.kuo2018.blocks import HAWAIIAN, WHITE, simulated_data, spread_over_counties
+from coco_experiments.kuo2018.housing import (
+    Households,
+    census_households,
+    generated_households,
+    housing,
+    tail,
+    tail_ratio,
+)
 from coco_experiments.made import counts_of_runs
 
 from coco_opt.errors import ConfigError
-from coco_opt.groups.asked.private import PrivateCounts
+from coco_opt.groups.measuring.private import PrivateCounts
 from coco_opt.histograms import CountOfCounts, Hierarchy
 
 
@@ -32,7 +39,7 @@ def test_runs_in_any_order_are_added_up() -> None:
 
 @pytest.fixture
 def public() -> Households:
-    return made_households(4, 3, 5_000, np.random.default_rng(7))
+    return generated_households(4, 3, 5_000, np.random.default_rng(7))
 
 
 def test_tail_keeps_its_total_and_its_ratio() -> None:
@@ -81,24 +88,24 @@ def test_counties_share_in_proportion_to_their_size(public: Households) -> None:
 
 @pytest.mark.parametrize("margin", [WHITE, HAWAIIAN], ids=lambda margin: margin.name)
 def test_look_alikes_have_the_published_totals(margin: blocks.Margin) -> None:
-    made = look_alike(margin)
+    made = simulated_data(margin)
     assert (made.groups, made.entities, made.distinct) == (margin.groups, margin.people, margin.distinct)
     assert made.counts[0] == margin.empty
     assert made.sizes[0] == 0
     assert made.max_size == margin.largest
-    assert look_alike(margin).equals(made)
+    assert simulated_data(margin).equals(made)
 
 
 def test_look_alikes_that_cannot_be_are_refused() -> None:
     few = replace(WHITE, groups=WHITE.empty + 100)
     with pytest.raises(ConfigError, match="too few groups"):
-        look_alike(few)
+        simulated_data(few)
     with pytest.raises(ConfigError, match="no histogram"):
-        look_alike(replace(WHITE, people=10**12))
+        simulated_data(replace(WHITE, people=10**12))
 
 
 def test_blocks_sum_to_the_nation_exactly(public: Households) -> None:
-    nation = look_alike(replace(WHITE, groups=6_000, people=60_000, distinct=120, empty=2_500, largest=350))
+    nation = simulated_data(replace(WHITE, groups=6_000, people=60_000, distinct=120, empty=2_500, largest=350))
     made = spread_over_counties(nation, public, 0.3, 4)
     assert made.region(0).equals(nation)
     assert made.hierarchy.levels == 3

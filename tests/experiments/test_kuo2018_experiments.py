@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 from coco_experiments import curves, plots
-from coco_experiments.experiment import Table
 from coco_experiments.kuo2018 import (
     datasets,
     figure1,
@@ -26,20 +25,21 @@ from coco_experiments.kuo2018 import (
     sweep,
     variances,
 )
-from coco_experiments.kuo2018.answers import split_evenly
 from coco_experiments.kuo2018.cases import Case, small_cases, top
 from coco_experiments.kuo2018.draws import Draws
+from coco_experiments.kuo2018.noisy_answers import split_evenly
 from coco_experiments.kuo2018.table3 import CLIPPED, small_data_set
 from coco_experiments.looks import looks
-from coco_experiments.made import made_counts
+from coco_experiments.made import generated_counts
+from coco_experiments.outcome import Table
 from coco_experiments.statistics import Mean
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coco_opt.groups import GroupsMethod, estimate_groups
-from coco_opt.groups.asked.sizes import read_sizes
-from coco_opt.groups.estimated.baselines import errors_by_level
-from coco_opt.groups.estimated.joint import joint as joint_estimate
+from coco_opt.groups.estimating.baselines import errors_by_level
+from coco_opt.groups.estimating.joint import joint as joint_estimate
+from coco_opt.groups.measuring.sizes import read_sizes
 from tests.experiments.recorder import Recorder
 from tests.groups.helpers import assert_consistent, measured, three_levels
 
@@ -60,7 +60,7 @@ EXPERIMENTS = (
 
 @pytest.fixture
 def case() -> Case:
-    return Case.of("made", made_counts(2, 2, 60, 25, np.random.default_rng(8)), 50)
+    return Case.of("made", generated_counts(2, 2, 60, 25, np.random.default_rng(8)), 50)
 
 
 @pytest.mark.parametrize("module", EXPERIMENTS, ids=lambda module: module.__name__.split(".")[-1])
@@ -150,10 +150,10 @@ def test_joint_measures_before_and_after_rounding(case: Case) -> None:
     noisy = draws.measurement("cumulative", split_evenly(Fraction(1), 3))
     found = joint_estimate(noisy, draws.solvers, loss="l1")
     before = joint.before_rounding(case, found)
-    whole = replace(found, fitted=found.whole.astype(np.float64))
+    whole = replace(found, fitted=found.cumulative.astype(np.float64))
     (rounded,) = (r for r in joint.results_of(case, ("l1",), (3,), Recorder()) if r.method == joint.ROUNDED)
     assert joint.before_rounding(case, whole) == tuple(mean.value for mean in rounded.means)
-    assert joint.whole_share(whole) == 100.0
+    assert joint.integer_share(whole) == 100.0
     assert len(before) == 3
 
 

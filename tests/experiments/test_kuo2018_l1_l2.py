@@ -8,16 +8,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from coco_experiments.experiment import Outcome
 from coco_experiments.kuo2018 import l1_l2, l1_l2_duels, l1_l2_tables
 from coco_experiments.kuo2018.cases import Case, small_cases
 from coco_experiments.kuo2018.l1_l2 import HC, HC_GAUSSIAN, HG, Plan, duels_of
 from coco_experiments.kuo2018.l1_l2_duels import ALONE, BOTTOM_UP, CONVEX, JOINT, MATCHING, STEPS, duel, measured
 from coco_experiments.kuo2018.l1_l2_tables import P1, P2, UNDECIDED, Duel, critical_margin
+from coco_experiments.outcome import Outcome
 
-from coco_opt.groups import GroupsAnswers
-from coco_opt.groups.answers import Loss
-from coco_opt.groups.asked.private import PrivateCounts
+from coco_opt.groups import GroupsMeasurements
+from coco_opt.groups.measuring.private import PrivateCounts
+from coco_opt.groups.noisy_measurements import Loss
 from coco_opt.histograms import Hierarchy
 from coco_opt.privacy import DiscreteGaussian, Epsilon, Measurement
 from coco_opt.problem import Problem
@@ -90,7 +90,7 @@ def test_both_losses_read_the_same_answer(arena: l1_l2.Arena, monkeypatch: pytes
     monkeypatch.setattr(l1_l2_duels, "solve", spy)
     noisy = measured(case, arena.query, arena.cost, ONE, 7)
     duel(case, noisy, [ALONE, MATCHING])
-    answers = GroupsAnswers(noisy)
+    answers = GroupsMeasurements(noisy)
     assert set(seen) == {"isotonic_l1", "isotonic_l2"}
     assert len(seen["isotonic_l1"]) == len(seen["isotonic_l2"]) == case.hierarchy.regions
     for region, (one, two) in enumerate(zip(seen["isotonic_l1"], seen["isotonic_l2"], strict=True)):
@@ -101,7 +101,8 @@ def test_both_losses_read_the_same_answer(arena: l1_l2.Arena, monkeypatch: pytes
 def test_gaussian_noise_has_the_nominal_variance_of_geometric_noise() -> None:
     case = small_cases(20)[0]
     geometric, gaussian = (
-        GroupsAnswers(measured(case, "cumulative", arena.cost, Fraction(3, 2), 1)).law(0) for arena in (HC, HC_GAUSSIAN)
+        GroupsMeasurements(measured(case, "cumulative", arena.cost, Fraction(3, 2), 1)).distribution(0)
+        for arena in (HC, HC_GAUSSIAN)
     )
     assert geometric.nominal_variance == gaussian.nominal_variance == 8  # a third of 3/2 a level: 2 / (1/2)^2
     assert isinstance(gaussian, DiscreteGaussian)
@@ -135,9 +136,9 @@ def test_known_fits_of_one_region() -> None:
     fits = one.fits[0], two.fits[0]
     assert fits[0] is not None
     assert fits[1] is not None
-    assert (fits[0].objective, fits[0].whole, fits[0].runs) == (5.0, 100.0, 1.0)
+    assert (fits[0].objective, fits[0].integer_share, fits[0].runs) == (5.0, 100.0, 1.0)
     assert fits[1].objective == pytest.approx(2 * (4 / 3) ** 2 + (8 / 3) ** 2)
-    assert (fits[1].whole, fits[1].runs) == (25.0, 2.0)
+    assert (fits[1].integer_share, fits[1].runs) == (25.0, 2.0)
     assert two.fractional == pytest.approx((1.0,))
     assert (one.errors, two.errors) == ((0.0,), (0.0,))  # 16/3 is rounded to the truth
 
@@ -152,16 +153,16 @@ def test_programs_report_one_fit_and_errors_at_every_level() -> None:
         assert len(joint.fractional) == len(joint.errors) == case.levels
         assert [fit is None for fit in joint.fits] == [False, True, True]
         assert convex.fits[0] is not None
-        assert convex.fits[0].whole == 100.0  # the program is solved in whole numbers
+        assert convex.fits[0].integer_share == 100.0  # the program is solved in whole numbers
         assert (convex.fractional, summed.fits) == (None, (None,) * 3)
         assert summed.errors[-1] == found[ALONE][loss].errors[-1]
 
 
 def test_whole_share_counts_values_near_whole_numbers() -> None:
-    assert l1_l2_duels.whole_share(np.array([1.0, 2.5, 3.0 + 1e-9, 4.0 - 1e-3])) == 50.0
-    assert l1_l2_duels.whole_share(np.array([1.0, 2.5, 3.0 + 1e-9, 4.0 - 1e-3]), 1e-2) == 75.0
-    assert l1_l2_duels.whole_share(np.array([1, 2])) == 100.0
-    assert l1_l2_duels.whole_share(np.array([])) == 100.0
+    assert l1_l2_duels.integer_share(np.array([1.0, 2.5, 3.0 + 1e-9, 4.0 - 1e-3])) == 50.0
+    assert l1_l2_duels.integer_share(np.array([1.0, 2.5, 3.0 + 1e-9, 4.0 - 1e-3]), 1e-2) == 75.0
+    assert l1_l2_duels.integer_share(np.array([1, 2])) == 100.0
+    assert l1_l2_duels.integer_share(np.array([])) == 100.0
 
 
 def _duel(one: tuple[float, ...], two: tuple[float, ...]) -> Duel:

@@ -7,7 +7,6 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from coco_experiments.kuo2018 import sweep
-from coco_experiments.kuo2018.answers import answer_of
 from coco_experiments.kuo2018.cases import Case
 from coco_experiments.kuo2018.draws import Draws, errors_by_level, omniscient_line
 from coco_experiments.kuo2018.methods import (
@@ -19,14 +18,15 @@ from coco_experiments.kuo2018.methods import (
     leaves_only,
     matched,
 )
+from coco_experiments.kuo2018.noisy_answers import answer_of
 from coco_experiments.kuo2018.rank_shortcut import estimate_ranks, face_lengths, noisy_faces
 from coco_experiments.kuo2018.shared_noise import SharedNoise
-from coco_experiments.made import made_counts
+from coco_experiments.made import generated_counts
 
 from coco_opt.choices import SolverChoices
 from coco_opt.errors import ConfigError
-from coco_opt.groups import GroupsAnswers
-from coco_opt.groups.estimated.estimators import FitOptions, estimate
+from coco_opt.groups import GroupsMeasurements
+from coco_opt.groups.estimating.estimators import FitOptions, estimate
 from coco_opt.histograms import CountOfCounts, emd
 from coco_opt.privacy import SeededNoise, resolve_noise
 from tests.experiments.recorder import Recorder
@@ -36,7 +36,7 @@ ONE = Fraction(1)
 
 @pytest.fixture
 def case() -> Case:
-    return Case.of("made", made_counts(2, 3, 80, 30, np.random.default_rng(6)), 60)
+    return Case.of("made", generated_counts(2, 3, 80, 30, np.random.default_rng(6)), 60)
 
 
 def test_face_lengths_partition_every_run() -> None:
@@ -106,7 +106,7 @@ def test_draws_repeat_per_seed_and_are_kept(case: Case) -> None:
 
 def test_measurements_are_the_noise_the_levels_read(case: Case) -> None:
     split = (Fraction(1, 2), Fraction(0), Fraction(1, 2))
-    answers = GroupsAnswers(Draws(case, 3).measurement("cumulative", split))
+    answers = GroupsMeasurements(Draws(case, 3).measurement("cumulative", split))
     assert answers.get(1) is None
     single = Draws(case, 3).answer(0, "cumulative", Fraction(1, 2))
     assert np.array_equal(answers[0].values, single.values)

@@ -14,8 +14,8 @@ import pytest
 from coco_experiments.bench import scaling
 from coco_experiments.bench.rows import finish
 from coco_experiments.console import ConsoleReporter
-from coco_experiments.experiment import (
-    Experiment,
+from coco_experiments.experiment import Experiment
+from coco_experiments.outcome import (
     Outcome,
     Reporter,
     Statement,

@@ -6,10 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from coco_experiments.bench.topdown import SETTING, faults, run, whole_run
-from coco_experiments.topdown.data import made_blocks, small_tables
+from coco_experiments.bench.topdown import SETTING, faults, release_in_memory, run
+from coco_experiments.topdown.data import generated_blocks, small_tables
 
-from coco_opt.topdown.estimated.sparse_tables import SparseTables
+from coco_opt.topdown.estimating.sparse_tables import SparseTables
 from tests.experiments.recorder import Recorder
 
 
@@ -21,8 +21,8 @@ def test_the_benchmark_runs_small(tmp_path: Path) -> None:
 
 
 def test_a_broken_sum_is_noticed() -> None:
-    tables = small_tables(made_blocks(np.random.default_rng(3), 1, 2, 2, 4))
-    result = whole_run(tables, SETTING)()
+    tables = small_tables(generated_blocks(np.random.default_rng(3), 1, 2, 2, 4))
+    result = release_in_memory(tables, SETTING)()
     assert faults("whole", tables, result) == []
     leaves = result.tables[-1].dense()
     leaves[0, 0] += 1

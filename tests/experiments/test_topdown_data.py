@@ -10,10 +10,10 @@ from coco_experiments.topdown.data import (
     NO_YOUNG_SOLDIERS,
     Blocks,
     Tables,
+    generated_blocks,
     hawaii,
     large_schema,
     large_tables,
-    made_blocks,
     small_tables,
 )
 
@@ -23,12 +23,12 @@ from coco_opt.topdown.schema import Schema
 
 def answers(tables: Tables, text: str, level: int) -> np.ndarray:
     query = parse_query(text, tables.schema)
-    return tables.counts.answers_of(query.operator, tables.hierarchy.level_range(level))
+    return tables.counts.answers_to(query.operator, tables.hierarchy.level_range(level))
 
 
 @pytest.fixture(scope="module")
 def blocks() -> Blocks:
-    return made_blocks(np.random.default_rng(4))
+    return generated_blocks(np.random.default_rng(4))
 
 
 def test_small_tables_are_the_counts_themselves(blocks: Blocks) -> None:
@@ -62,7 +62,7 @@ def test_large_tables_repeat_by_seed_and_keep_the_structural_zero(blocks: Blocks
 
 
 def test_made_blocks_repeat_by_seed() -> None:
-    first, second = (made_blocks(np.random.default_rng(9), counties=2) for _ in range(2))
+    first, second = (generated_blocks(np.random.default_rng(9), counties=2) for _ in range(2))
     assert np.array_equal(first.people, second.people)
     assert np.diff(first.hierarchy.level_start).tolist() == [1, 2, 8, 16, 96]
     assert (first.people.sum(axis=1) == 0).any()

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from coco_experiments.topdown import backends, hawaii, large
+from coco_experiments.topdown.data import generated_blocks, small_tables
 from coco_experiments.topdown.data import hawaii as read_hawaii
-from coco_experiments.topdown.data import made_blocks, small_tables
 from coco_experiments.topdown.study import CLASSIC, EQUAL, FULL, LINEAR, bias_by_size, make, mean_absolute
 
 from coco_opt.topdown.queries import parse_queries
@@ -40,7 +40,7 @@ def test_backends_agree_on_splits_of_a_release(tmp_path: Path) -> None:
 
 
 def test_nonnegative_tables_push_small_counts_up_and_linear_ones_do_not() -> None:
-    tables = small_tables(made_blocks(np.random.default_rng(1)))
+    tables = small_tables(generated_blocks(np.random.default_rng(1)))
     detail = parse_queries(["detail"], tables.schema)[0]
     empty = {
         name: bias_by_size(tables, make(tables, hawaii.SETTING, name, 2), detail, (0, 1))[0] for name in (FULL, LINEAR)

@@ -16,7 +16,7 @@ import pytest
 from coco_opt.config import parse_config
 from coco_opt.errors import ConfigError, InputError
 from coco_opt.files.inputs import Input
-from coco_opt.groups.asked.entities import read_tables
+from coco_opt.groups.measuring.entities import read_tables
 from tests.files.helpers import CANARY, ENTITIES, HIERARCHY, Write, refused
 from tests.files.helpers import GROUPS as LISTED
 

@@ -47,8 +47,11 @@ def test_an_interrupted_query_is_an_interrupt(tmp_path: Path) -> None:
 
 
 def test_no_progress_bar_is_drawn_even_where_python_runs_no_file() -> None:
-    asked = (
+    measurement_plan = (
         "from coco_opt.files.source import isolated\nwith isolated([]) as con:\n"
         "    print(*con.execute(\"SELECT current_setting('enable_progress_bar')\").fetchone())\n"
     )
-    assert subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True).stdout == "False\n"
+    assert (
+        subprocess.run([sys.executable, "-c", measurement_plan], capture_output=True, text=True, check=True).stdout
+        == "False\n"
+    )

@@ -18,13 +18,13 @@ import pytest
 
 from coco_opt import configure
 from coco_opt.errors import InputError
-from coco_opt.files import source, spill
+from coco_opt.files import scratch, source
 from coco_opt.files.columns import ENTITIES
 from coco_opt.files.inputs import Input
+from coco_opt.files.scratch import remove_spilled, spilling
 from coco_opt.files.source import batches_of
-from coco_opt.files.spill import remove_spilled, spilling
-from coco_opt.groups.asked import entities as reader
-from coco_opt.groups.asked.entities import read_private, read_public, read_tables
+from coco_opt.groups.measuring import entities as reader
+from coco_opt.groups.measuring.entities import read_private, read_public, read_tables
 from coco_opt.releases import check
 from tests.files.helpers import CANARY, HIERARCHY, Write, at, refused
 from tests.files.helpers import ENTITIES as POSTER
@@ -37,7 +37,7 @@ LITTLE = "20MB"
 @pytest.fixture
 def little(monkeypatch: pytest.MonkeyPatch) -> None:
     """Give DuckDB too little memory for the tables here, whatever their size."""
-    monkeypatch.setattr(spill, "LARGE", 0)
+    monkeypatch.setattr(scratch, "LARGE", 0)
     monkeypatch.setattr(source, "_MEMORY", LITTLE)
 
 
@@ -135,9 +135,9 @@ def test_a_full_disk_is_said(town: Town, tmp_path: Path, monkeypatch: pytest.Mon
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from coco_opt.files import source, spill
-from coco_opt.groups.asked import entities
-spill.LARGE, source._MEMORY = 0, sys.argv[5]
+from coco_opt.files import source, scratch
+from coco_opt.groups.measuring import entities
+scratch.LARGE, source._MEMORY = 0, sys.argv[5]
 entities._count_sizes = lambda con: os.kill(os.getpid(), signal.SIGKILL)
 entities.read_tables(*map(Path, sys.argv[1:4]), Path(sys.argv[4]))
 """

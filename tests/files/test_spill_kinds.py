@@ -21,19 +21,19 @@ import pytest
 
 from coco_opt import configure
 from coco_opt.errors import InputError
+from coco_opt.files import scratch as spills
 from coco_opt.files import source
-from coco_opt.files import spill as spills
 from coco_opt.files.inputs import Frame, Input
 from coco_opt.files.regions import read_regions
-from coco_opt.files.spill import spilling
-from coco_opt.groups.asked import sizes
-from coco_opt.groups.asked.sizes import read_public_sizes, read_sizes, read_sizes_regions
+from coco_opt.files.scratch import spilling
+from coco_opt.groups.measuring import sizes
+from coco_opt.groups.measuring.sizes import read_public_sizes, read_sizes, read_sizes_regions
 from coco_opt.ranges import DomainTree
-from coco_opt.ranges.asked import values
-from coco_opt.ranges.asked.values import read_values
+from coco_opt.ranges.measuring import values
+from coco_opt.ranges.measuring.values import read_values
 from coco_opt.releases import check
-from coco_opt.topdown.asked import records
-from coco_opt.topdown.asked.records import read_records
+from coco_opt.topdown.measuring import records
+from coco_opt.topdown.measuring.records import read_records
 from coco_opt.topdown.schema import Schema
 from tests.files.helpers import CANARY, at, refused
 from tests.files.test_spill import spilled, texts
@@ -141,7 +141,7 @@ CASES = (
     ),
     Case(
         "values",
-        (values, "_grouped"),
+        (values, "_counts_by_entry"),
         visits,
         read_visits,
         count_visits,
@@ -210,9 +210,9 @@ def test_a_full_disk_is_said(case: Case, tmp_path: Path, monkeypatch: pytest.Mon
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from coco_opt.files import source, spill
+from coco_opt.files import source, scratch
 from tests.files import test_spill_kinds
-spill.LARGE, source._MEMORY = 0, sys.argv[4]
+scratch.LARGE, source._MEMORY = 0, sys.argv[4]
 (case,) = [case for case in test_spill_kinds.CASES if case.name == sys.argv[1]]
 setattr(*case.counts, lambda *given, **named: os.kill(os.getpid(), signal.SIGKILL))
 case.read(Path(sys.argv[2]), Path(sys.argv[3]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coco_opt.groups.asked.entities import PublicGroups, read_public
+from coco_opt.groups.measuring.entities import PublicGroups, read_public
 from tests.files.helpers import GROUPS, HIERARCHY
 
 

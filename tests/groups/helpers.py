@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coco_opt import CountOfCounts, Hierarchy, SeededNoise
-from coco_opt.groups import GroupsAnswers, RegionAnswer, measure_hierarchy
-from coco_opt.groups.estimated.consistency import sum_of_leaves
+from coco_opt.groups import GroupsMeasurements, RegionMeasurement, measure_hierarchy
+from coco_opt.groups.estimating.consistency import sum_of_leaves
 from coco_opt.privacy import Cost, Epsilon, Measurement
 
 Int64 = NDArray[np.int64]
@@ -80,24 +80,24 @@ def measured(
 ) -> Measurement:
     """Return a measurement with seeded noise, without any for the seed None; epsilon 1 unless ``shares`` are given."""
     levels = hierarchy.levels
-    given: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "costs": thirds(levels) if shares is None else costs(shares),
         "neighbours": "add_remove",
         "source": NoNoise() if seed is None else SeededNoise(seed),
         **settings,
     }
-    asked: Any = [queries] * levels if isinstance(queries, str) else list(queries)
-    counts = np.array([one.groups for one in truth])
-    return measure_hierarchy(truth, hierarchy, counts, queries=asked, max_size=max_size, **given)
+    measurement_plan: Any = [queries] * levels if isinstance(queries, str) else list(queries)
+    counts = np.array([histogram.groups for histogram in truth])
+    return measure_hierarchy(truth, hierarchy, counts, queries=measurement_plan, max_size=max_size, **defaults)
 
 
 def answer(
     histogram: CountOfCounts, query: str, source: Any, cost: Cost | None = None, **settings: Any
-) -> RegionAnswer:
+) -> RegionMeasurement:
     """Return the noisy answer of one region, which is its own hierarchy."""
     region = Hierarchy.from_paths([("n",)])
-    given = {"source": source, "costs": [cost or Epsilon(Fraction(1))], **settings}
-    return GroupsAnswers(measured(region, [histogram], query, **given))[0]
+    options = {"source": source, "costs": [cost or Epsilon(Fraction(1))], **settings}
+    return GroupsMeasurements(measured(region, [histogram], query, **options))[0]
 
 
 def three_levels(rng: np.random.Generator) -> tuple[Hierarchy, list[CountOfCounts]]:

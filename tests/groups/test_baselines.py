@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 
 from coco_opt import CountOfCounts, GroupsMethod, Hierarchy, SeededNoise, SolverChoices, emd, estimate_groups
 from coco_opt.errors import InputError, ProblemError
-from coco_opt.groups import GroupsAnswers
-from coco_opt.groups.estimated.baselines import (
+from coco_opt.groups import GroupsMeasurements
+from coco_opt.groups.estimating.baselines import (
     clipped_naive,
     cumulative_distance,
     errors_by_level,
     mean_consistency,
     omniscient,
 )
-from coco_opt.groups.estimated.estimators import FitOptions, estimate
+from coco_opt.groups.estimating.estimators import FitOptions, estimate
 from coco_opt.privacy import Measurement, Rho
 from coco_opt.problems import TreeLeastSquares
 from coco_opt.solving import solve
@@ -36,9 +36,9 @@ def test_the_omniscient_line_by_hand() -> None:
     """Two regions below the root with 1 and 3 distinct sizes; the root has 3."""
     hierarchy = Hierarchy.from_paths([("n", "a"), ("n", "b")])
     a, b = CountOfCounts.from_runs([4], [10]), CountOfCounts.from_runs([1, 4, 9], [5, 5, 5])
-    found = omniscient(hierarchy, [a + b, a, b], costs([Fraction(1, 2), Fraction(1, 4)]))
-    np.testing.assert_allclose(found.deviation, [3 * 2**0.5 / 0.5, 2 * 2**0.5 / 0.25])
-    np.testing.assert_allclose(found.absolute, [3 / 0.5, 2 / 0.25])
+    result = omniscient(hierarchy, [a + b, a, b], costs([Fraction(1, 2), Fraction(1, 4)]))
+    np.testing.assert_allclose(result.deviation, [3 * 2**0.5 / 0.5, 2 * 2**0.5 / 0.25])
+    np.testing.assert_allclose(result.absolute, [3 / 0.5, 2 / 0.25])
     gaussian = omniscient(hierarchy, [a + b, a, b], costs([Fraction(1, 2), None], Rho))
     np.testing.assert_allclose(gaussian.deviation, [3.0, np.inf])
     np.testing.assert_allclose(gaussian.absolute, [3 * (2 / np.pi) ** 0.5, np.inf])
@@ -77,28 +77,28 @@ SHARES: list[list[Fraction | None]] = [
 def test_mean_consistency_solves_every_cell(seed: int, shares: list[Fraction | None]) -> None:
     """The batched passes against the certified tree problem, cell by cell."""
     measurement = of_sizes(seed, shares)
-    found = mean_consistency(measurement).table
-    answers = list(GroupsAnswers(measurement))
-    variance = [np.inf if one is None else one.law.variance for one in answers]
+    result = mean_consistency(measurement).table
+    answers = list(GroupsMeasurements(measurement))
+    variance = [np.inf if answer is None else answer.distribution.variance for answer in answers]
     for cell in (0, MAX_SIZE // 2, MAX_SIZE):
-        y = [0.0 if one is None else float(one.values[cell]) for one in answers]
+        y = [0.0 if answer is None else float(answer.values[cell]) for answer in answers]
         expected = solve(TreeLeastSquares(measurement.hierarchy.parent, y, variance)).value
-        np.testing.assert_allclose(found[:, cell], expected, atol=1e-8)
+        np.testing.assert_allclose(result[:, cell], expected, atol=1e-8)
 
 
 def test_mean_consistency_fails_as_the_paper_says() -> None:
-    found = mean_consistency(of_sizes(3, [Fraction(1, 3)] * 3))
-    leaves = found.table[found.hierarchy.leaves.start :]
-    np.testing.assert_allclose(found.hierarchy.aggregate(leaves), found.table, atol=1e-9)  # consistent, but:
-    assert 0.1 < found.negative < 0.5
-    assert found.fractional > 0.5
+    result = mean_consistency(of_sizes(3, [Fraction(1, 3)] * 3))
+    leaves = result.table[result.hierarchy.leaves.start :]
+    np.testing.assert_allclose(result.hierarchy.aggregate(leaves), result.table, atol=1e-9)  # consistent, but:
+    assert 0.1 < result.negative < 0.5
+    assert result.fractional > 0.5
 
 
 def test_mean_consistency_keeps_the_truth_where_there_is_no_noise() -> None:
     hierarchy, truth = three_levels(np.random.default_rng(4))
-    found = mean_consistency(measured(hierarchy, truth, "sizes", seed=None))
-    np.testing.assert_allclose(found.table, [one.to_dense(MAX_SIZE) for one in truth], atol=1e-9)
-    assert (found.negative, found.fractional) == (0.0, 0.0)
+    result = mean_consistency(measured(hierarchy, truth, "sizes", seed=None))
+    np.testing.assert_allclose(result.table, [histogram.to_dense(MAX_SIZE) for histogram in truth], atol=1e-9)
+    assert (result.negative, result.fractional) == (0.0, 0.0)
 
 
 def test_mean_consistency_needs_the_sizes_of_leaves() -> None:
@@ -131,9 +131,9 @@ def test_the_distance_is_the_sum_over_all_cells(first: list[int], second: list[i
 
 
 def test_a_size_beyond_the_bound_is_refused() -> None:
-    one = CountOfCounts.from_runs([9], [1])
+    histogram = CountOfCounts.from_runs([9], [1])
     with pytest.raises(InputError, match="clamp first"):
-        cumulative_distance(one, one, 8)
+        cumulative_distance(histogram, histogram, 8)
 
 
 @pytest.mark.parametrize("queries", list(product(["cumulative", "ranks"], repeat=3)))
@@ -161,5 +161,5 @@ def test_errors_are_means_of_distances_by_level() -> None:
     ).histograms
     errors = errors_by_level(hierarchy, released, truth)
     for level in range(3):
-        here = hierarchy.level_range(level)
-        assert errors[level] == pytest.approx(np.mean([emd(released[r], truth[r]) for r in here]))
+        regions = hierarchy.level_range(level)
+        assert errors[level] == pytest.approx(np.mean([emd(released[r], truth[r]) for r in regions]))

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from coco_opt import CountOfCounts, GroupsMethod, SeededNoise, SolverChoices, estimate_groups
 from coco_opt.errors import ProblemError
-from coco_opt.groups import QUERIES, RegionAnswer
-from coco_opt.groups.estimated.bootstrap import bootstrap_variances, public_redraws, squared_errors, with_errors
-from coco_opt.groups.estimated.estimates import SizeEstimate
-from coco_opt.groups.estimated.estimators import FitOptions, estimate
+from coco_opt.groups import QUERIES, RegionMeasurement
+from coco_opt.groups.estimating.bootstrap import bootstrap_variances, public_redraws, squared_errors, with_errors
+from coco_opt.groups.estimating.estimates import SizeEstimate
+from coco_opt.groups.estimating.estimators import FitOptions, estimate
 from coco_opt.privacy import Epsilon, Rho
 from tests.groups.helpers import NoNoise, answer, measured, three_levels
 
@@ -35,34 +35,34 @@ def test_squared_errors_match_groups_by_rank(sizes: list[int], random: Any, cuts
 
 
 def test_squared_errors_need_equal_numbers_of_groups() -> None:
-    one, two = CountOfCounts.from_runs([3], [4]), CountOfCounts.from_runs([3], [5])
+    first, second = CountOfCounts.from_runs([3], [4]), CountOfCounts.from_runs([3], [5])
     with pytest.raises(ProblemError, match="same number of groups"):
-        squared_errors(SizeEstimate.from_histogram(one, 1.0), two)
+        squared_errors(SizeEstimate.from_histogram(first, 1.0), second)
     empty = SizeEstimate.from_histogram(CountOfCounts.empty(), 0.0)
     assert squared_errors(empty, CountOfCounts.empty()).size == 0
 
 
-def booted(noisy: RegionAnswer, options: FitOptions, seed: int = 0, replicates: int = 200) -> SizeEstimate:
+def booted(noisy: RegionMeasurement, options: FitOptions, seed: int = 0, replicates: int = 200) -> SizeEstimate:
     solvers = SolverChoices()
-    found = estimate(noisy, options, solvers)
+    result = estimate(noisy, options, solvers)
     rng = np.random.default_rng(seed)
-    return bootstrap_variances(noisy, found, options, solvers, rng=rng, replicates=replicates)
+    return bootstrap_variances(noisy, result, options, solvers, rng=rng, replicates=replicates)
 
 
-LAWS: list[dict[str, Any]] = [
+DISTRIBUTIONS: list[dict[str, Any]] = [
     {"cost": Epsilon(Fraction(1, 40))},
     {"cost": Epsilon(Fraction(1, 40)), "neighbours": "replace"},
     {"cost": Rho(Fraction(1, 3_200))},
 ]
 
 
-@pytest.mark.parametrize("law", LAWS)
-def test_a_lone_group_keeps_the_variance_of_its_noise(law: dict[str, Any]) -> None:
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
+def test_a_lone_group_keeps_the_variance_of_its_noise(distribution: dict[str, Any]) -> None:
     """One group far from both bounds: its size's error is the noise itself, whatever the law."""
-    noisy = answer(CountOfCounts.from_runs([5_000], [1]), "ranks", NoNoise(), max_size=10_000, **law)
-    found = booted(noisy, FitOptions("l2"))
-    assert found.sizes.tolist() == [5_000]
-    assert found.variances[0] == pytest.approx(noisy.law.variance, rel=0.3)
+    noisy = answer(CountOfCounts.from_runs([5_000], [1]), "ranks", NoNoise(), max_size=10_000, **distribution)
+    result = booted(noisy, FitOptions("l2"))
+    assert result.sizes.tolist() == [5_000]
+    assert result.variances[0] == pytest.approx(noisy.distribution.variance, rel=0.3)
 
 
 @pytest.mark.parametrize("query", QUERIES)
@@ -71,20 +71,20 @@ def test_it_finds_the_squared_error_of_the_same_truth(query: str) -> None:
     histogram = CountOfCounts.from_runs([1, 2, 5, 9], [60, 30, 10, 2])
     options = FitOptions("l2" if query == "ranks" else "l1")
     exact = answer(histogram, query, NoNoise())
-    found = booted(exact, options)
-    assert found.histogram.equals(histogram)
+    result = booted(exact, options)
+    assert result.histogram.equals(histogram)
     fresh = [estimate(answer(histogram, query, SeededNoise(s)), options, SolverChoices()) for s in range(200)]
     ranks = histogram.ranks()
-    error = np.mean([np.sum((one.histogram.ranks() - ranks) ** 2) for one in fresh])
-    total = float(found.counts @ found.variances)
+    error = np.mean([np.sum((fit.histogram.ranks() - ranks) ** 2) for fit in fresh])
+    total = float(result.counts @ result.variances)
     assert total == pytest.approx(error, rel=0.3)
 
 
 def test_variances_repeat_with_the_generator_and_are_never_zero() -> None:
     histogram = CountOfCounts.from_runs([1, 2, 5], [300, 200, 50])
     sharp = answer(histogram, "cumulative", SeededNoise(1), Epsilon(Fraction(50)))
-    found = booted(sharp, FitOptions(), replicates=20)
-    np.testing.assert_allclose(found.variances, 1 / (20 * found.counts + 1))  # no replicate differed
+    result = booted(sharp, FitOptions(), replicates=20)
+    np.testing.assert_allclose(result.variances, 1 / (20 * result.counts + 1))  # no replicate differed
     noisy = answer(histogram, "cumulative", SeededNoise(1))
     a, b, c = (booted(noisy, FitOptions(), seed, 20).variances for seed in (1, 1, 2))
     np.testing.assert_array_equal(a, b)
@@ -110,10 +110,10 @@ def of_release(seed: int, **settings: Any) -> tuple[CountOfCounts, ...]:
 
 
 def test_a_release_with_redraws_repeats_whatever_the_threads() -> None:
-    one = of_release(3, variances="bootstrap")
+    first = of_release(3, variances="bootstrap")
     for again in (of_release(3, variances="bootstrap"), of_release(3, variances="bootstrap", threads=3)):
-        assert all(a.equals(b) for a, b in zip(one, again, strict=True))
-    assert not all(a.equals(b) for a, b in zip(one, of_release(3), strict=True))
+        assert all(a.equals(b) for a, b in zip(first, again, strict=True))
+    assert not all(a.equals(b) for a, b in zip(first, of_release(3), strict=True))
 
 
 @pytest.mark.parametrize("change", [{"merge": "average"}, {"consistency": "bottom_up"}, {"consistency": "joint"}])

@@ -15,12 +15,12 @@ from scipy.sparse import csr_array, eye_array, hstack
 
 from coco_opt import CountOfCounts, emd, solve
 from coco_opt.choices import SolverChoices
-from coco_opt.groups import RegionAnswer
-from coco_opt.groups.answers import Loss
+from coco_opt.groups import RegionMeasurement
 from coco_opt.groups.buckets import Buckets
-from coco_opt.groups.estimated.estimate import estimate_groups
-from coco_opt.groups.estimated.estimators import FitOptions, estimate
-from coco_opt.groups.estimated.method import GroupsMethod, VarianceRule
+from coco_opt.groups.estimating.estimate import estimate_groups
+from coco_opt.groups.estimating.estimators import FitOptions, estimate
+from coco_opt.groups.estimating.method import GroupsMethod, VarianceRule
+from coco_opt.groups.noisy_measurements import Loss
 from coco_opt.privacy import Geometric
 from coco_opt.problems import IsotonicL1, IsotonicL2
 from coco_opt.releases import release, verify_release
@@ -50,15 +50,15 @@ def test_absolute_sums_are_fitted_by_weighted_means(case: tuple[Buckets, list[in
     cells, width = int(buckets.end[-1]), (buckets.end - buckets.begin).astype(np.float64)
     fitted = solve(IsotonicL1(values / width, width, lower=0, upper=groups))
     # x, then the parts of the residual: A x - y = up - down, with x rising.
-    one = eye_array(buckets.count)
-    equal = hstack([sums_matrix(buckets, cells), -one, one])
+    identity = eye_array(buckets.count)
+    equal = hstack([sums_matrix(buckets, cells), -identity, identity])
     rising = np.zeros((cells - 1, cells + 2 * buckets.count))
     for row, (left, right) in enumerate(pairwise(range(cells))):
         rising[row, [left, right]] = 1.0, -1.0
     cost = np.append(np.zeros(cells), np.ones(2 * buckets.count))
     bounds = [(0, groups)] * cells + [(0, None)] * (2 * buckets.count)
-    found = linprog(cost, A_ub=rising, b_ub=np.zeros(cells - 1), A_eq=equal, b_eq=values, bounds=bounds)
-    assert fitted.objective == pytest.approx(found.fun, abs=1e-7)
+    result = linprog(cost, A_ub=rising, b_ub=np.zeros(cells - 1), A_eq=equal, b_eq=values, bounds=bounds)
+    assert fitted.objective == pytest.approx(result.fun, abs=1e-7)
 
 
 @given(bucket_answers())
@@ -69,7 +69,7 @@ def test_squared_sums_are_fitted_by_weighted_means(case: tuple[Buckets, list[int
     fitted = solve(IsotonicL2(values / width, width**2, lower=0, upper=groups))
     a, y = sums_matrix(buckets, int(buckets.end[-1])), np.array(values, np.float64)
     start = np.linspace(0, groups, a.shape[1])
-    found = minimize(
+    result = minimize(
         lambda x: float(((a @ x - y) ** 2).sum()),
         start,
         jac=lambda x: 2.0 * (a.T @ (a @ x - y)),
@@ -78,7 +78,7 @@ def test_squared_sums_are_fitted_by_weighted_means(case: tuple[Buckets, list[int
         method="SLSQP",
         options={"ftol": 1e-12, "maxiter": 500},
     )
-    assert fitted.objective <= found.fun + 1e-5 * max(1.0, found.fun)
+    assert fitted.objective <= result.fun + 1e-5 * max(1.0, result.fun)
 
 
 @pytest.mark.parametrize("loss", get_args(Loss))
@@ -86,15 +86,15 @@ def test_without_noise_wide_buckets_keep_groups_near_their_sizes(loss: Loss) -> 
     truth = CountOfCounts.from_runs([2, 3, 9, 14, 30], [5, 4, 7, 1, 2])
     buckets = Buckets.by_growth(40, 0.3)
     values = buckets.sums(truth.cumulative(40)[:-1])
-    answer = RegionAnswer("buckets", "r", truth.groups, 40, Geometric(1), values, buckets)
-    found = estimate(answer, FitOptions(loss), SolverChoices())
-    assert found.histogram.groups == truth.groups
+    answer = RegionMeasurement("buckets", "r", truth.groups, 40, Geometric(1), values, buckets)
+    result = estimate(answer, FitOptions(loss), SolverChoices())
+    assert result.histogram.groups == truth.groups
     # A group may lie anywhere within its bucket and the next one's half.
     widths = (buckets.end - buckets.begin)[np.searchsorted(buckets.end, truth.sizes, side="right")]
-    assert emd(found.histogram, truth) <= float((truth.counts * 1.5 * (widths - 1)).sum()) + truth.groups
-    assert (found.variances > 0).all()
+    assert emd(result.histogram, truth) <= float((truth.counts * 1.5 * (widths - 1)).sum()) + truth.groups
+    assert (result.variances > 0).all()
     single = estimate(
-        RegionAnswer("buckets", "r", truth.groups, 40, Geometric(1), truth.cumulative(40)[:-1], Buckets.cells(40)),
+        RegionMeasurement("buckets", "r", truth.groups, 40, Geometric(1), truth.cumulative(40)[:-1], Buckets.cells(40)),
         FitOptions(loss),
         SolverChoices(),
     )
@@ -112,6 +112,6 @@ def test_buckets_make_consistent_tables(consistency: Any, variances: VarianceRul
 
 
 def test_a_release_by_buckets_needs_no_posterior(tmp_path: Path) -> None:
-    made = release(config_of(tmp_path, privacy=SEEDED, bucket_growth=[0.3, 0.5], consistency="matching"))
-    assert [check for check in verify_release(made.folder) if not check.passed] == []
-    assert made.manifest["method"]["queries"] == ["buckets", "buckets"]
+    outcome = release(config_of(tmp_path, privacy=SEEDED, bucket_growth=[0.3, 0.5], consistency="matching"))
+    assert [check for check in verify_release(outcome.folder) if not check.passed] == []
+    assert outcome.manifest["method"]["queries"] == ["buckets", "buckets"]

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from coco_opt import Epsilon, Hierarchy, SeededNoise, configure, estimate, measure, read_measurement, write_measurement
 from coco_opt.errors import BudgetError, ConfigError, ProblemError
-from coco_opt.groups.asked.measure import asked_of, choice_of, measured
-from coco_opt.groups.choice import UNIT, choice_question, chosen_queries, lead_of_ranks, noisy_leads
+from coco_opt.groups.choice import UNIT, choice_query, chosen_queries, lead_of_ranks, noisy_leads
+from coco_opt.groups.measuring.measure import choice_of, measured, measurement_plan_of
 from coco_opt.histograms import CountOfCounts
 from coco_opt.privacy import NEIGHBOURS, Neighbours
 from coco_opt.releases import choose
@@ -28,21 +28,21 @@ def lead(sizes: tuple[int, ...], clamp: int) -> float:
     ranked = sorted(min(size, clamp) for size in sizes)
     cumulative = [sum(size <= bound for size in ranked) for bound in range(clamp)]
     # A size that groups have begins a run of Hc, also where it is 0 or has the value that Hc begins with.
-    return sum(math.sqrt(cumulative.count(one)) for one in set(cumulative)) - sum(
-        math.sqrt(ranked.count(one)) for one in set(ranked)
+    return sum(math.sqrt(cumulative.count(value)) for value in set(cumulative)) - sum(
+        math.sqrt(ranked.count(value)) for value in set(ranked)
     )
 
 
 @given(sizes=st.lists(st.integers(0, 12), min_size=1, max_size=12).map(tuple), clamp=st.integers(1, 12))
 def test_the_lead_is_its_definition_rounded_down_root_by_root(sizes: tuple[int, ...], clamp: int) -> None:
-    found = lead_of_ranks(CountOfCounts.from_ranks(list(sizes)), clamp)
-    assert abs(found - UNIT * lead(sizes, clamp)) < 1 + len(set(sizes))
+    result = lead_of_ranks(CountOfCounts.from_ranks(list(sizes)), clamp)
+    assert abs(result - UNIT * lead(sizes, clamp)) < 1 + len(set(sizes))
 
 
 @pytest.mark.parametrize("neighbours", NEIGHBOURS)
 @pytest.mark.parametrize("clamp", [1, 2, 5, 9])
 def test_one_entity_changes_the_lead_of_a_level_by_no_more_than_is_declared(neighbours: Neighbours, clamp: int) -> None:
-    declared = choice_question(1, neighbours, Epsilon(Fraction(1))).sensitivity
+    declared = choice_query(1, neighbours, Epsilon(Fraction(1))).sensitivity
     assert declared is not None
     exact, rounded = 0.0, 0
     for groups in range(1, 5):
@@ -72,11 +72,11 @@ def test_large_groups_of_groups_keep_the_bound(runs: dict[int, int], moved: int,
 
 
 def test_every_level_adds_to_what_asking_costs() -> None:
-    one, three = (choice_question(levels, "replace", Epsilon(Fraction(1))).sensitivity for levels in (1, 3))
-    assert one is not None
+    single, three = (choice_query(levels, "replace", Epsilon(Fraction(1))).sensitivity for levels in (1, 3))
+    assert single is not None
     assert three is not None
-    assert three.l1 == 3 * one.l1
-    assert three.l2_squared == 3 * one.l1**2
+    assert three.l1 == 3 * single.l1
+    assert three.l2_squared == 3 * single.l1**2
 
 
 TREE = Hierarchy.from_paths([("nation", f"part {k}") for k in range(3)])
@@ -86,10 +86,12 @@ SPARSE = CountOfCounts.from_runs(sizes=[2, 700], counts=[5, 1])
 
 def choice_on(leaves: list[CountOfCounts], epsilon: Fraction, seed: int = 1) -> tuple[str, ...]:
     truth = [leaves[0] + leaves[1] + leaves[2], *leaves]
-    groups = [one.groups for one in truth]
+    groups = [histogram.groups for histogram in truth]
     costs = [Epsilon(epsilon)] * 2
-    asked = asked_of(TREE, groups, queries=["cumulative"] * 2, costs=costs, max_size=900, neighbours="add_remove")
-    return chosen_queries(measured(choice_of(asked, Epsilon(epsilon)), truth, SeededNoise(seed)))
+    measurement_plan = measurement_plan_of(
+        TREE, groups, queries=["cumulative"] * 2, costs=costs, max_size=900, neighbours="add_remove"
+    )
+    return chosen_queries(measured(choice_of(measurement_plan, Epsilon(epsilon)), truth, SeededNoise(seed)))
 
 
 def test_many_groups_of_many_sizes_are_asked_by_size_and_few_far_apart_by_rank() -> None:
@@ -100,14 +102,14 @@ def test_many_groups_of_many_sizes_are_asked_by_size_and_few_far_apart_by_rank()
 def test_levels_choose_for_themselves() -> None:
     sizes = np.arange(1, 900, 3)
     leaves = [CountOfCounts.from_runs(sizes=sizes[k::3].tolist(), counts=[4] * 100) for k in range(3)]
-    found = choice_on(leaves, Fraction(100))
-    assert found == ("cumulative", "ranks"), [
-        lead_of_ranks(one, 900) / UNIT for one in (sum(leaves[1:], leaves[0]), *leaves)
+    result = choice_on(leaves, Fraction(100))
+    assert result == ("cumulative", "ranks"), [
+        lead_of_ranks(histogram, 900) / UNIT for histogram in (sum(leaves[1:], leaves[0]), *leaves)
     ]
 
 
 def test_private_numbers_of_groups_leave_no_choice() -> None:
-    asked = asked_of(
+    measurement_plan = measurement_plan_of(
         TREE,
         None,
         queries=["cumulative"] * 2,
@@ -117,7 +119,7 @@ def test_private_numbers_of_groups_leave_no_choice() -> None:
         counts_share=Fraction(1, 10),
     )
     with pytest.raises(ProblemError, match="no choice"):
-        choice_of(asked, Epsilon(Fraction(1)))
+        choice_of(measurement_plan, Epsilon(Fraction(1)))
 
 
 def test_a_choice_is_paid_once_and_what_is_left_pays_the_release(
@@ -147,14 +149,14 @@ def test_a_choice_is_paid_once_and_what_is_left_pays_the_release(
 
 def test_what_was_sealed_is_read_again_published_and_chosen_from(tmp_path: Path) -> None:
     config = configure(folder=tmp_path, **_sections(tmp_path))
-    found = choose(config)
-    write_measurement(tmp_path / "open", found.measured.measurement, private=False)
+    result = choose(config)
+    write_measurement(tmp_path / "open", result.measured.measurement, private=False)
     again, _ = read_measurement(tmp_path / "open")
-    assert noisy_leads(again) == noisy_leads(found.measured.measurement)
-    assert found.left == Epsilon(Fraction(49, 50))
+    assert noisy_leads(again) == noisy_leads(result.measured.measurement)
+    assert result.left == Epsilon(Fraction(49, 50))
     with pytest.raises(ConfigError, match="nothing of sizes"):
         estimate(again)
-    with pytest.raises(ProblemError, match="nothing about"):
+    with pytest.raises(ProblemError, match="does not contain the lead"):
         noisy_leads(measure(configure(config, privacy={"epsilon": "49/50"})).measurement)
 
 
@@ -172,9 +174,9 @@ def test_what_cannot_be_chosen_is_refused_before_anything_is_paid(tmp_path: Path
 def test_rho_is_shared_likewise_and_a_stated_total_stands(tmp_path: Path) -> None:
     privacy = {"mechanism": "discrete_gaussian", "rho": "1/2", "total": "1/2", "dataset": "land"}
     config = configure(folder=tmp_path, **{**_sections(tmp_path), "privacy": privacy})
-    found = choose(config, Fraction(1, 10))
-    assert str(found.left.amount) == "9/20"
-    assert found.measured.measurement.cost.amount == Fraction(1, 20)
+    result = choose(config, Fraction(1, 10))
+    assert str(result.left.amount) == "9/20"
+    assert result.measured.measurement.cost.amount == Fraction(1, 20)
     with pytest.raises(BudgetError):
         measure(config)
 

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from coco_opt import CountOfCounts, GroupsMethod, Hierarchy, SolverChoices, emd
 from coco_opt.errors import ProblemError
-from coco_opt.groups.answers import Loss
-from coco_opt.groups.asked.sizes import read_sizes
-from coco_opt.groups.estimated.consistency import sum_of_leaves
-from coco_opt.groups.estimated.convex import convex, reconciled
+from coco_opt.groups.estimating.consistency import sum_of_leaves
+from coco_opt.groups.estimating.convex import convex, reconciled
+from coco_opt.groups.measuring.sizes import read_sizes
+from coco_opt.groups.noisy_measurements import Loss
 from tests.groups.helpers import MAX_SIZE, assert_consistent, measured, three_levels
 from tests.groups.test_groups import release
 
@@ -71,8 +71,8 @@ def test_the_reading_follows_the_query_and_every_step_is_certified(query: str, l
     hierarchy, truth = three_levels(np.random.default_rng(4))
     solvers = SolverChoices()
     convex(measured(hierarchy, truth, query), solvers, loss=loss)
-    assert {one.problem for one in solvers.certificates} == {f"integer_tree_{loss}", *repairs}
-    assert all(one.relative_gap <= 1e-9 for one in solvers.certificates)
+    assert {certificate.problem for certificate in solvers.certificates} == {f"integer_tree_{loss}", *repairs}
+    assert all(certificate.relative_gap <= 1e-9 for certificate in solvers.certificates)
 
 
 def test_what_was_not_measured_follows_the_parent() -> None:
@@ -111,12 +111,12 @@ def test_moves_are_the_shortest(seed: int) -> None:
     children = rng.integers(0, 5, (int(rng.integers(1, 5)), int(rng.integers(1, 7))))
     total = int(children.sum())
     parent = rng.multinomial(total, rng.dirichlet(np.ones(children.shape[1])))
-    found = reconciled(parent, children)
-    np.testing.assert_array_equal(found.sum(axis=0), parent)
-    np.testing.assert_array_equal(found.sum(axis=1), children.sum(axis=1))
-    assert found.min() >= 0
+    result = reconciled(parent, children)
+    np.testing.assert_array_equal(result.sum(axis=0), parent)
+    np.testing.assert_array_equal(result.sum(axis=1), children.sum(axis=1))
+    assert result.min() >= 0
     # No table with these sums can be nearer: its distance is at least that of the sums.
-    off = found - children
+    off = result - children
     assert np.abs(off).sum() == np.abs(parent - children.sum(axis=0)).sum()
     assert np.abs(off.cumsum(axis=1)).sum() == np.abs((parent - children.sum(axis=0)).cumsum()).sum()
 
@@ -125,10 +125,10 @@ def test_large_counts_are_reconciled_exactly() -> None:
     rng = np.random.default_rng(3)
     children = rng.integers(10**11, 10**12, (6, 40))
     parent = rng.multinomial(int(children.sum()), np.ones(40) / 40)
-    found = reconciled(parent, children)
-    np.testing.assert_array_equal(found.sum(axis=0), parent)
-    np.testing.assert_array_equal(found.sum(axis=1), children.sum(axis=1))
-    assert found.min() >= 0
+    result = reconciled(parent, children)
+    np.testing.assert_array_equal(result.sum(axis=0), parent)
+    np.testing.assert_array_equal(result.sum(axis=1), children.sum(axis=1))
+    assert result.min() >= 0
 
 
 def test_taxi_is_near_its_measured_errors(shared_data: Path) -> None:

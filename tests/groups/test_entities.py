@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from coco_opt.errors import HierarchyError, InputError
-from coco_opt.groups.asked.entities import PublicGroups, read_private, read_public, read_tables
-from coco_opt.groups.asked.private import PrivateCounts
+from coco_opt.groups.measuring.entities import PublicGroups, read_private, read_public, read_tables
+from coco_opt.groups.measuring.private import PrivateCounts
 from tests.files.helpers import CANARY, ENTITIES, GROUPS, HIERARCHY, Write, at, refused
 
 
@@ -104,11 +104,11 @@ def test_leaves_of_scattered_hierarchy_rows_are_found_by_path(write: Write) -> N
     groups = write("g.csv", "group_id,region_id\na,x\nb,y\nc,z\n")
     entities = write("e.csv", "entity_id,group_id\n1,b\n2,b\n3,c\n4,c\n5,c\n")
     counts = read_tables(entities, groups, hierarchy)
-    found = dict(zip(counts.hierarchy.paths, counts.histograms(), strict=True))
-    assert found["n/A/1"].ranks().tolist() == [0]
-    assert found["n/A/2"].ranks().tolist() == [3]
-    assert found["n/B/1"].ranks().tolist() == [2]
-    assert found["n/A"].ranks().tolist() == [0, 3]
+    result = dict(zip(counts.hierarchy.paths, counts.histograms(), strict=True))
+    assert result["n/A/1"].ranks().tolist() == [0]
+    assert result["n/A/2"].ranks().tolist() == [3]
+    assert result["n/B/1"].ranks().tolist() == [2]
+    assert result["n/A"].ranks().tolist() == [0, 3]
 
 
 def test_relative_and_odd_file_names(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -252,8 +252,8 @@ def test_bad_parquet_entities(
 
 def test_truncated_or_foreign_parquet(public: PublicGroups, write: Write, parquet: Write) -> None:
     path = parquet("e.parquet", {"entity_id": [C, "b"], "group_id": ["1", "1"]})
-    whole = path.read_bytes()
-    for content in (whole[: len(whole) // 2], b"PAR1", ENTITIES.encode()):
+    complete = path.read_bytes()
+    for content in (complete[: len(complete) // 2], b"PAR1", ENTITIES.encode()):
         path.write_bytes(content)
         assert at(refused(lambda: read_private(public, path)))[:2] == ("unreadable-file", "e.parquet")
 

@@ -14,9 +14,9 @@ import pytest
 from coco_opt.errors import InputError
 from coco_opt.files.folder import as_json, sealed, write_folder
 from coco_opt.files.regions import region_table
-from coco_opt.groups.asked.measure import asked_of
-from coco_opt.groups.asked.sizes import read_sizes
 from coco_opt.groups.kind.files import HISTOGRAMS, histogram_table, read_groups_release
+from coco_opt.groups.measuring.measure import measurement_plan_of
+from coco_opt.groups.measuring.sizes import read_sizes
 from coco_opt.histograms import CountOfCounts, Hierarchy
 from coco_opt.releases.manifest import FORMAT
 from coco_opt.releases.verify import verify_release
@@ -43,9 +43,9 @@ def written(
     manifest: dict[str, Any] = MANIFEST,
     ids: tuple[str | None, ...] = IDS,
 ) -> Path:
-    asked = asked_of(
+    measurement_plan = measurement_plan_of(
         tree,
-        np.array([one.groups for one in histograms]),
+        np.array([histogram.groups for histogram in histograms]),
         queries=["cumulative"] * tree.levels,
         costs=thirds(tree.levels),
         max_size=manifest["max_size"],
@@ -53,9 +53,14 @@ def written(
         levels=("nation", "state", "county")[: tree.levels],
         region_ids=ids,
     )
-    files = {HISTOGRAMS: histogram_table(asked, histograms), "hierarchy.parquet": region_table(asked)}
-    whole = {**manifest, **seeded_budget(asked)}
-    write_folder(folder, files, "manifest.json", lambda digests: as_json(sealed({**whole, "files": dict(digests)})))
+    files = {
+        HISTOGRAMS: histogram_table(measurement_plan, histograms),
+        "hierarchy.parquet": region_table(measurement_plan),
+    }
+    full_manifest = {**manifest, **seeded_budget(measurement_plan)}
+    write_folder(
+        folder, files, "manifest.json", lambda digests: as_json(sealed({**full_manifest, "files": dict(digests)}))
+    )
     return folder
 
 
@@ -218,9 +223,9 @@ PLANTED = [
 @pytest.mark.parametrize(("file", "change", "expected"), PLANTED)
 def test_every_planted_fault_is_found(folder: Path, file: str, change: Edit, expected: list[str]) -> None:
     edit(folder, file, change)
-    found = failed(folder)
-    assert set(expected) <= set(found)
-    assert not set(found) - set(expected) - {"regions"}
+    result = failed(folder)
+    assert set(expected) <= set(result)
+    assert not set(result) - set(expected) - {"regions"}
 
 
 def test_a_changed_file_is_found_by_its_digest(folder: Path) -> None:

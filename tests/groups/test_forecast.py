@@ -12,12 +12,11 @@ import pytest
 from coco_opt.choices import SolverChoices
 from coco_opt.config import Config
 from coco_opt.errors import InputError
-from coco_opt.groups.estimated.baselines import errors_by_level
-from coco_opt.groups.estimated.estimate import estimate_groups
-from coco_opt.groups.estimated.method import Consistency, GroupsMethod
+from coco_opt.groups.estimating.baselines import errors_by_level
+from coco_opt.groups.estimating.estimate import estimate_groups
+from coco_opt.groups.estimating.method import Consistency, GroupsMethod
 from coco_opt.groups.kind import GROUPS
 from coco_opt.groups.kind.forecast import Rehearsed, memory_of_tables, rehearsed
-from coco_opt.groups.kind.look_alike import made_look_alike, read_look_alike
 from coco_opt.groups.kind.plan import buckets_of, queries_of
 from coco_opt.groups.kind.rehearsal import (
     Rehearsal,
@@ -26,11 +25,12 @@ from coco_opt.groups.kind.rehearsal import (
     count_cells,
     extrapolated,
     part_of,
-    questions_of,
+    rehearsed_queries,
 )
+from coco_opt.groups.kind.simulated_data import read_simulated_data, simulated_data_of
 from coco_opt.histograms import Hierarchy
 from coco_opt.releases import forecast as plan_forecast
-from coco_opt.releases.kind import Plan, Wanted
+from coco_opt.releases.kind import ForecastOptions, Plan
 from coco_opt.releases.reporter import Silent
 from tests.groups.helpers import measured
 from tests.groups.towns import config_of
@@ -38,7 +38,7 @@ from tests.groups.towns import config_of
 
 def forecast(config: Config, public: Path | None = None, runs: int = 1) -> Rehearsed:
     plan = GROUPS.plan(config)
-    return rehearsed(plan, None if public is None else read_look_alike(plan, public), runs, Silent())
+    return rehearsed(plan, None if public is None else read_simulated_data(plan, public), runs, Silent())
 
 
 def closed(plan: Plan) -> Plan:
@@ -52,38 +52,40 @@ def test_a_forecast_reads_nothing_private_and_repeats(tmp_path: Path) -> None:
     first, second = rehearsed(plan, None, 2, Silent()), rehearsed(plan, None, 2, Silent())
     assert first.predictions == second.predictions
     assert first.seconds > 0
-    assert "made data" in first.words
-    assert {(one.method, one.split) for one in first.predictions} == {
+    assert "simulated data" in first.words
+    assert {(prediction.method, prediction.split) for prediction in first.predictions} == {
         ("matching", "as configured"),
         ("posterior", "as configured"),
         ("joint", "as configured"),
         ("bottom_up", "leaves"),
     }
-    assert all(len(one.errors) == 2 and sum(one.shares) == 1 for one in first.predictions)
+    assert all(len(prediction.errors) == 2 and sum(prediction.shares) == 1 for prediction in first.predictions)
 
 
 def test_only_methods_that_read_what_is_asked_are_compared(tmp_path: Path) -> None:
-    assert {one.method for one in forecast(config_of(tmp_path, query="ranks")).predictions} == {
+    assert {prediction.method for prediction in forecast(config_of(tmp_path, query="ranks")).predictions} == {
         "matching",
         "posterior",
         "bottom_up",
     }
     left_out = config_of(tmp_path, privacy='split = ["1", "0"]', consistency="joint")
-    assert {one.method for one in forecast(left_out).predictions} == {"joint", "posterior"}
+    assert {prediction.method for prediction in forecast(left_out).predictions} == {"joint", "posterior"}
 
 
 def test_a_look_alike_predicts_the_release(tmp_path: Path) -> None:
-    """Compare with the mean error of other seeded measurements of the look-alike itself."""
+    """Compare with the mean error of other seeded measurements of the simulated data itself."""
     config = config_of(tmp_path, consistency="bottom_up", query="ranks")
-    found = forecast(config, tmp_path / "sizes.csv", runs=2)
-    assert "sizes.csv" in found.words
-    assert [one.shares for one in found.predictions if one.method == "bottom_up"] == [(0, Fraction(1))]
+    result = forecast(config, tmp_path / "sizes.csv", runs=2)
+    assert "sizes.csv" in result.words
+    assert [prediction.shares for prediction in result.predictions if prediction.method == "bottom_up"] == [
+        (0, Fraction(1))
+    ]
     config = config_of(tmp_path, consistency="bottom_up", privacy='split = "leaves"')
     plan = GROUPS.plan(config)
-    rehearsal = Rehearsal(read_look_alike(plan, tmp_path / "sizes.csv"))
-    predicted = rehearsal.errors(questions_of(plan), found.methods["bottom_up"], 30, SolverChoices())
+    rehearsal = Rehearsal(read_simulated_data(plan, tmp_path / "sizes.csv"))
+    predicted = rehearsal.errors(rehearsed_queries(plan), result.methods["bottom_up"], 30, SolverChoices())
     truth, method = GROUPS.read(plan).histograms(), GroupsMethod(("l1", "l1"), consistency="bottom_up")
-    tree, errors = plan.asked.hierarchy, []
+    tree, errors = plan.measurement_plan.hierarchy, []
     for seed in range(30):
         noisy = measured(tree, truth, seed=seed, shares=[0, 1])
         errors.append(errors_by_level(tree, estimate_groups(noisy, method).histograms, truth)[0])
@@ -98,24 +100,24 @@ def test_a_look_alike_of_another_depth_is_refused(tmp_path: Path) -> None:
 
 def test_a_part_of_a_look_alike_has_its_first_branches(tmp_path: Path) -> None:
     plan = GROUPS.plan(config_of(tmp_path))
-    like = read_look_alike(plan, tmp_path / "sizes.csv")
+    like = read_simulated_data(plan, tmp_path / "sizes.csv")
     for public in (None, like):
         part = part_of(plan, public, 2)
-        assert part.plan.asked.hierarchy.paths == plan.asked.hierarchy.paths[:3]
-        assert part.private.group_counts.tolist()[1:] == plan.asked.per_region["groups"].tolist()[1:3]
+        assert part.plan.measurement_plan.hierarchy.paths == plan.measurement_plan.hierarchy.paths[:3]
+        assert part.private.group_counts.tolist()[1:] == plan.measurement_plan.per_region["groups"].tolist()[1:3]
     assert part_of(plan, like, None) is like
     assert (branch_answers(plan, 1), branch_answers(plan, 3)) == (24, 48)
     assert [branches_within(plan, answers) for answers in (0, 24, 36, 47, 48)] == [1, 1, 2, 2, None]
 
 
 def test_errors_of_a_part_grow_by_the_power_that_it_shows() -> None:
-    whole = Hierarchy.from_paths([("r", f"m{k // 9}", f"l{k}") for k in range(81)])
-    part, _ = whole.first_branches(3)
+    tree = Hierarchy.from_paths([("r", f"m{k // 9}", f"l{k}") for k in range(81)])
+    part, _ = tree.first_branches(3)
     below = np.array([9.0, 3.0, 1.0])
     for power in (0.0, 0.5, 1.0):
-        assert extrapolated(2.0 * below**power, part, whole) == pytest.approx(2.0 * np.array([81.0, 9.0, 1.0]) ** power)
-    assert extrapolated(below**3.0, part, whole)[0] == pytest.approx(9.0**3 * 9.0)  # at most in proportion
-    assert extrapolated(below, whole, whole).tolist() == below.tolist()
+        assert extrapolated(2.0 * below**power, part, tree) == pytest.approx(2.0 * np.array([81.0, 9.0, 1.0]) ** power)
+    assert extrapolated(below**3.0, part, tree)[0] == pytest.approx(9.0**3 * 9.0)  # at most in proportion
+    assert extrapolated(below, tree, tree).tolist() == below.tolist()
 
 
 def test_time_and_memory_follow_rows_and_answers(tmp_path: Path) -> None:
@@ -141,26 +143,32 @@ def test_memory_of_a_nation_is_that_which_was_measured(method: Consistency, meas
 
 def test_made_data_have_the_public_shape(tmp_path: Path) -> None:
     plan = GROUPS.plan(config_of(tmp_path))
-    made = made_look_alike(plan)
-    assert made.private.group_counts.tolist() == plan.asked.per_region["groups"].tolist()
-    assert made.private.sizes.max() <= 12
-    assert made.plan.asked.digest == plan.asked.digest
-    cut = made_look_alike(plan, branches=2)
-    assert cut.plan.asked.hierarchy.paths == plan.asked.hierarchy.paths[:3]
-    assert cut.private.group_counts.tolist()[1:] == plan.asked.per_region["groups"].tolist()[1:3]
+    outcome = simulated_data_of(plan)
+    assert outcome.private.group_counts.tolist() == plan.measurement_plan.per_region["groups"].tolist()
+    assert outcome.private.sizes.max() <= 12
+    assert outcome.plan.measurement_plan.digest == plan.measurement_plan.digest
+    cut = simulated_data_of(plan, branches=2)
+    assert cut.plan.measurement_plan.hierarchy.paths == plan.measurement_plan.hierarchy.paths[:3]
+    assert cut.private.group_counts.tolist()[1:] == plan.measurement_plan.per_region["groups"].tolist()[1:3]
 
 
 def test_cells_are_what_is_measured(tmp_path: Path) -> None:
     config = config_of(tmp_path, query=["sizes", "ranks"])
-    asked = GROUPS.plan(config).asked
-    assert count_cells(asked, queries_of(config, 2), [None, None]) == (13, int(asked.per_region["groups"][0]))
+    measurement_plan = GROUPS.plan(config).measurement_plan
+    assert count_cells(measurement_plan, queries_of(config, 2), [None, None]) == (
+        13,
+        int(measurement_plan.per_region["groups"][0]),
+    )
     bucketed = config_of(tmp_path, bucket_growth=[0.5, 0])
-    assert count_cells(GROUPS.plan(bucketed).asked, queries_of(bucketed, 2), buckets_of(bucketed, 2)) == (7, 36)
+    assert count_cells(GROUPS.plan(bucketed).measurement_plan, queries_of(bucketed, 2), buckets_of(bucketed, 2)) == (
+        7,
+        36,
+    )
 
 
 def test_what_is_shown_are_the_predictions(tmp_path: Path) -> None:
     config = config_of(tmp_path, consistency="joint")
-    shown = GROUPS.forecast(GROUPS.plan(config), Wanted(rows=70), Silent())
+    shown = GROUPS.forecast(GROUPS.plan(config), ForecastOptions(rows=70), Silent())
     exact, simulated = shown.tables
     assert exact.header == ("method", "split", "shares", "nation", "state")
     assert [row[0] for row in exact.rows] == ["none", "bottom_up", "least_squares"]
@@ -173,6 +181,6 @@ def test_what_is_shown_are_the_predictions(tmp_path: Path) -> None:
 
 def test_a_level_that_is_not_measured_has_no_linear_error_of_its_own(tmp_path: Path) -> None:
     config = config_of(tmp_path, privacy='split = ["0", "1"]', consistency="joint")
-    shown = GROUPS.forecast(GROUPS.plan(config), Wanted(), Silent())
+    shown = GROUPS.forecast(GROUPS.plan(config), ForecastOptions(), Silent())
     assert shown.tables[0].rows[0][3] == "not measured"
     assert shown.plain["predictions"][0]["errors"][0] is None

@@ -15,16 +15,26 @@ from numpy.typing import NDArray
 
 from coco_opt import CountOfCounts, GroupsMethod, Hierarchy, SeededNoise, SolverChoices, estimate_groups
 from coco_opt.errors import InputError, ProblemError
-from coco_opt.groups import GroupsAnswers
-from coco_opt.groups.answers import KIND, MAX_SIZE
-from coco_opt.groups.asked.group_counts import MAX_GROUPS
-from coco_opt.groups.asked.measure import exact_parts, measure_hierarchy
+from coco_opt.groups import GroupsMeasurements
 from coco_opt.groups.buckets import Buckets
-from coco_opt.groups.estimated.baselines import errors_by_level
-from coco_opt.groups.estimated.consistency import sum_of_leaves
-from coco_opt.groups.estimated.group_counts import FromAbove, estimate_group_counts, noisy_counts, with_group_counts
-from coco_opt.groups.queries import groups_question
-from coco_opt.privacy import Asked, Cost, Epsilon, Exact, Measurement, OpenDPNoise, Rho, SecureNoise, add_noise
+from coco_opt.groups.estimating.baselines import errors_by_level
+from coco_opt.groups.estimating.consistency import sum_of_leaves
+from coco_opt.groups.estimating.group_counts import FromAbove, estimate_group_counts, noisy_counts, with_group_counts
+from coco_opt.groups.measuring.group_counts import MAX_GROUPS
+from coco_opt.groups.measuring.measure import exact_parts, measure_hierarchy
+from coco_opt.groups.noisy_measurements import KIND, MAX_SIZE
+from coco_opt.groups.queries import groups_query
+from coco_opt.privacy import (
+    Cost,
+    Epsilon,
+    Exact,
+    Measurement,
+    MeasurementPlan,
+    OpenDPNoise,
+    Rho,
+    SecureNoise,
+    add_noise,
+)
 from coco_opt.problems import TreeLeastSquares
 from coco_opt.solving import solve
 from tests.groups.helpers import NoNoise, Told, costs, thirds
@@ -44,20 +54,20 @@ def counts_of(seed: int, most: int = 60) -> Int64:
 
 def measure_counts(hierarchy: Hierarchy, counts: Int64, costs: Any, neighbours: Any, source: Any) -> Measurement:
     """Return noisy numbers of groups alone."""
-    questions = [groups_question(level, neighbours, cost) for level, cost in enumerate(costs) if cost]
+    queries = [groups_query(level, neighbours, cost) for level, cost in enumerate(costs) if cost]
     names = tuple(f"level {level}" for level in range(hierarchy.levels))
-    asked = Asked(KIND, hierarchy, names, tuple(questions), neighbours, {MAX_SIZE: 1})
+    measurement_plan = MeasurementPlan(KIND, hierarchy, names, tuple(queries), neighbours, {MAX_SIZE: 1})
     parts = (
-        Exact(one, hierarchy.paths[region], counts[region : region + 1])
-        for one in questions
-        for region in hierarchy.level_range(one.level)
+        Exact(query, hierarchy.paths[region], counts[region : region + 1])
+        for query in queries
+        for region in hierarchy.level_range(query.level)
     )
-    return Measurement(asked, add_noise(questions, parts, hierarchy, {}, source), source.name, source.private)
+    return Measurement(measurement_plan, add_noise(queries, parts, hierarchy, {}, source), source.name, source.private)
 
 
 def noisy(counts: Int64, shares: Any = THIRDS, unit: type[Cost] = Epsilon, **settings: Any) -> Measurement:
-    given: dict[str, Any] = {"neighbours": "add_remove", "source": SeededNoise(1), **settings}
-    return measure_counts(HIERARCHY, counts, costs(shares, unit), **given)
+    options: dict[str, Any] = {"neighbours": "add_remove", "source": SeededNoise(1), **settings}
+    return measure_counts(HIERARCHY, counts, costs(shares, unit), **options)
 
 
 def told(hierarchy: Hierarchy, values: list[int], amounts: list[Fraction]) -> Measurement:
@@ -67,10 +77,10 @@ def told(hierarchy: Hierarchy, values: list[int], amounts: list[Fraction]) -> Me
     return measure_counts(hierarchy, zeros, costs(amounts), "add_remove", source)
 
 
-def assert_counts(found: Int64) -> None:
-    assert found.dtype == np.int64
-    assert (found >= 0).all()
-    np.testing.assert_array_equal(HIERARCHY.aggregate(found[HIERARCHY.leaves.start :]), found)
+def assert_counts(result: Int64) -> None:
+    assert result.dtype == np.int64
+    assert (result >= 0).all()
+    np.testing.assert_array_equal(HIERARCHY.aggregate(result[HIERARCHY.leaves.start :]), result)
 
 
 SHARES = [
@@ -92,13 +102,13 @@ def test_counts_are_whole_nonnegative_and_consistent(
     measurement = noisy(counts_of(seed), shares, unit, source=SeededNoise(seed))
     assert measurement.cost == unit(sum((share or Fraction(0) for share in shares), Fraction(0)))
     solvers = SolverChoices()
-    found = estimate_group_counts(measurement, solvers)
-    assert_counts(found)
+    result = estimate_group_counts(measurement, solvers)
+    assert_counts(result)
     values, variances = noisy_counts(measurement)
     exact = solve(TreeLeastSquares(HIERARCHY.parent, values, np.maximum(variances, 1e-6), lower=0.0)).value
-    assert np.abs(found - exact).max() < 1 + 1e-4  # each is the floor or the ceiling of the fit
-    assert {one.problem for one in solvers.certificates} == {"tree_l2", "controlled_rounding"}
-    assert all(one.relative_gap <= 1e-6 for one in solvers.certificates)
+    assert np.abs(result - exact).max() < 1 + 1e-4  # each is the floor or the ceiling of the fit
+    assert {certificate.problem for certificate in solvers.certificates} == {"tree_l2", "controlled_rounding"}
+    assert all(certificate.relative_gap <= 1e-6 for certificate in solvers.certificates)
 
 
 @given(st.integers(0, 100_000))
@@ -138,9 +148,9 @@ def test_noise_is_scaled_by_what_a_group_can_change(neighbours: str, changed: in
         moves = np.array([a - b for a in moves for b in moves])
     change = np.array([HIERARCHY.aggregate(leaves + move) - before for move in moves])
     for level in range(3):
-        here = change[:, HIERARCHY.level_range(level)]
-        assert np.abs(here).sum(axis=1).max() == (0 if level == 0 and neighbours == "replace" else changed)
-        assert (here**2).sum(axis=1).max() <= changed
+        level_change = change[:, HIERARCHY.level_range(level)]
+        assert np.abs(level_change).sum(axis=1).max() == (0 if level == 0 and neighbours == "replace" else changed)
+        assert (level_change**2).sum(axis=1).max() <= changed
     for unit, expected in ((Epsilon, Fraction(changed, 3)), (Rho, Fraction(changed, 6))):
         source = NoNoise()
         measurement = noisy(before, [None, None, 3], unit, source=source, neighbours=neighbours)
@@ -156,8 +166,8 @@ def test_variances_are_those_of_the_noise() -> None:
         draws = np.array([noisy_counts(noisy(zeros, shares, unit, source=SeededNoise(s)))[0] for s in range(200)])
         variances = noisy_counts(noisy(zeros, shares, unit))[1]
         for level in range(3):
-            here = HIERARCHY.level_range(level)
-            assert draws[:, here].var() == pytest.approx(variances[here.start], rel=0.25)
+            regions = HIERARCHY.level_range(level)
+            assert draws[:, regions].var() == pytest.approx(variances[regions.start], rel=0.25)
     a = math.exp(-2.0)
     assert noisy_counts(noisy(zeros, [2] * 3))[1][0] == pytest.approx(2 * a / (1 - a) ** 2)
 
@@ -178,7 +188,7 @@ def truth_of(seed: int) -> list[CountOfCounts]:
 
 
 def with_sizes(truth: list[CountOfCounts], **settings: Any) -> Measurement:
-    given: dict[str, Any] = {
+    options: dict[str, Any] = {
         "group_counts": None,
         "counts_share": Fraction(1, 10),
         "queries": ["cumulative"] * 3,
@@ -188,7 +198,7 @@ def with_sizes(truth: list[CountOfCounts], **settings: Any) -> Measurement:
         "source": SeededNoise(7),
         **settings,
     }
-    return measure_hierarchy(truth, HIERARCHY, **given)
+    return measure_hierarchy(truth, HIERARCHY, **options)
 
 
 BUCKETS = [Buckets.from_starts([0, 1, 3], 6)] * 3
@@ -200,23 +210,23 @@ ASKED = [
 ]
 
 
-@pytest.mark.parametrize("asked", ASKED)
-def test_without_noise_sizes_are_read_as_with_public_counts(asked: dict[str, Any]) -> None:
+@pytest.mark.parametrize("measurement_plan", ASKED)
+def test_without_noise_sizes_are_read_as_with_public_counts(measurement_plan: dict[str, Any]) -> None:
     truth = truth_of(3)
-    private = with_group_counts(with_sizes(truth, source=NoNoise(), **asked))
+    private = with_group_counts(with_sizes(truth, source=NoNoise(), **measurement_plan))
     counts = np.array([one.groups for one in truth])
-    public = with_sizes(truth, source=NoNoise(), group_counts=counts, counts_share=None, **asked)
-    assert [one.question.query for one in private.answers] == [one.question.query for one in public.answers]
+    public = with_sizes(truth, source=NoNoise(), group_counts=counts, counts_share=None, **measurement_plan)
+    assert [one.query.name for one in private.answers] == [one.query.name for one in public.answers]
     for one, other in zip(private.answers, public.answers, strict=True):
         np.testing.assert_array_equal(one.values, other.values)
-    np.testing.assert_array_equal(GroupsAnswers(private).group_counts, counts)
+    np.testing.assert_array_equal(GroupsMeasurements(private).group_counts, counts)
 
 
-@pytest.mark.parametrize("asked", ASKED)
+@pytest.mark.parametrize("measurement_plan", ASKED)
 @pytest.mark.parametrize("neighbours", ["add_remove", "replace"])
-def test_the_stated_sensitivities_hold_for_every_neighbour(asked: dict[str, Any], neighbours: str) -> None:
+def test_the_stated_sensitivities_hold_for_every_neighbour(measurement_plan: dict[str, Any], neighbours: str) -> None:
     """By brute force: an entity joins a group or brings one, or an empty group comes; "replace": from anywhere."""
-    asked = {"neighbours": neighbours, **asked}
+    measurement_plan = {"neighbours": neighbours, **measurement_plan}
     tree = Hierarchy.from_paths([("n", "s", "a"), ("n", "s", "b"), ("n", "t", "c")])
     start = [[0, 1, 1, 5], [1, 2], [1]]
 
@@ -240,13 +250,13 @@ def test_the_stated_sensitivities_hold_for_every_neighbour(asked: dict[str, Any]
                 "max_size": 6,
                 "source": NoNoise(),
                 "counts_share": Fraction(1, 2),
-                **asked,
+                **measurement_plan,
             },
         )
-        questions.update({(one.question.level, one.question.query): one.question for one in measurement.answers})
-        return {(one.question.level, one.question.query): one.values for one in measurement.answers}
+        queries.update({(one.query.level, one.query.name): one.query for one in measurement.answers})
+        return {(one.query.level, one.query.name): one.values for one in measurement.answers}
 
-    questions: dict[tuple[int, str], Any] = {}
+    queries: dict[tuple[int, str], Any] = {}
     more = [answers(one) for one in after_one_more(start)]
     # Two ways to add to one table differ by a replacement where both add an entity, or both an empty group.
     pairs = [(answers(start), one) for one in more]
@@ -262,10 +272,10 @@ def test_the_stated_sensitivities_hold_for_every_neighbour(asked: dict[str, Any]
             l1, l2 = worst.get(key, (0, 0))
             worst[key] = max(l1, int(change.sum())), max(l2, int((change**2).sum()))
     for key, (l1, l2) in worst.items():
-        stated = questions[key].sensitivity
+        stated = queries[key].sensitivity
         assert l1 <= stated.l1, key
         assert l2 <= stated.l2_squared, key
-    leaf = questions[2, "groups"].sensitivity
+    leaf = queries[2, "groups"].sensitivity
     assert worst[2, "groups"] == (leaf.l1, leaf.l2_squared)  # and is reached
 
 
@@ -274,12 +284,12 @@ def test_releases_beside_private_counts_are_whole_and_sum(consistency: Any) -> N
     truth = truth_of(6)
     measurement = with_sizes(truth, source=SeededNoise(6))
     assert measurement.cost == Epsilon(Fraction(1))
-    found = estimate_groups(measurement, GroupsMethod(consistency=consistency))
-    assert_counts(found.group_counts)
-    np.testing.assert_array_equal(found.group_counts, estimate_group_counts(measurement))
+    result = estimate_groups(measurement, GroupsMethod(consistency=consistency))
+    assert_counts(result.group_counts)
+    np.testing.assert_array_equal(result.group_counts, estimate_group_counts(measurement))
     if consistency != "none":
-        summed = sum_of_leaves(HIERARCHY, found.histograms[-len(HIERARCHY.leaves) :])
-        assert all(a.equals(b) for a, b in zip(found.histograms, summed, strict=True))
+        summed = sum_of_leaves(HIERARCHY, result.histograms[-len(HIERARCHY.leaves) :])
+        assert all(a.equals(b) for a, b in zip(result.histograms, summed, strict=True))
 
 
 def test_the_error_is_near_that_with_public_counts() -> None:
@@ -290,10 +300,10 @@ def test_the_error_is_near_that_with_public_counts() -> None:
         leaves = [CountOfCounts.from_dense(np.r_[0, rng.integers(0, 400, 30)]) for _ in HIERARCHY.leaves]
         truth = sum_of_leaves(HIERARCHY, leaves)
         for share, total in errors.items():
-            counts = np.array([one.groups for one in truth]) if share is None else None
+            counts = np.array([histogram.groups for histogram in truth]) if share is None else None
             settings = {"group_counts": counts, "counts_share": share, "max_size": 40, "source": SeededNoise(seed)}
-            found = estimate_groups(with_sizes(truth, **settings), GroupsMethod(consistency="joint"))
-            total += errors_by_level(HIERARCHY, found.histograms, truth)
+            result = estimate_groups(with_sizes(truth, **settings), GroupsMethod(consistency="joint"))
+            total += errors_by_level(HIERARCHY, result.histograms, truth)
     ratio = errors[Fraction(1, 10)] / errors[None]
     assert (ratio < 2).all(), ratio
     assert (ratio > 0.9).all(), ratio
@@ -303,19 +313,19 @@ def test_answers_from_above_are_turned_in_any_pieces() -> None:
     truth = truth_of(2)
     measurement = with_sizes(truth, buckets=BUCKETS)
     turned = with_group_counts(measurement)
-    for one, other in zip(measurement.answers[3:], turned.answers, strict=True):
-        regions = HIERARCHY.level_range(one.question.level)
-        groups = GroupsAnswers(turned).group_counts[regions.start : regions.stop]
-        lazy = FromAbove(one, groups, BUCKETS[0].end - BUCKETS[0].begin)
+    for answer, turned_answer in zip(measurement.answers[3:], turned.answers, strict=True):
+        regions = HIERARCHY.level_range(answer.query.level)
+        groups = GroupsMeasurements(turned).group_counts[regions.start : regions.stop]
+        lazy = FromAbove(answer, groups, BUCKETS[0].end - BUCKETS[0].begin)
         for begin, end in ((0, lazy.size), (1, 2), (lazy.size - 2, lazy.size)):
-            np.testing.assert_array_equal(lazy.read(begin, end), other.values[begin:end])
+            np.testing.assert_array_equal(lazy.read(begin, end), turned_answer.values[begin:end])
 
 
 def test_regions_are_not_read_before_their_groups_are_counted() -> None:
     measurement = with_sizes(truth_of(1))
     with pytest.raises(ProblemError, match="estimate them before"):
-        GroupsAnswers(measurement)
-    assert sum(1 for _ in exact_parts(measurement.asked, truth_of(1))) == 2 * HIERARCHY.regions
+        GroupsMeasurements(measurement)
+    assert sum(1 for _ in exact_parts(measurement.measurement_plan, truth_of(1))) == 2 * HIERARCHY.regions
 
 
 @pytest.mark.parametrize(
@@ -368,11 +378,11 @@ def test_the_leaves_must_be_measured() -> None:
 def test_budgets_far_apart_still_give_certified_counts(shares: list[Fraction], unit: type[Cost]) -> None:
     for seed, most in ((1, 50), (2, 2**35)):
         counts = counts_of(seed, most)
-        found = estimate_group_counts(noisy(counts, shares, unit, source=SeededNoise(seed)))
-        assert_counts(found)
+        result = estimate_group_counts(noisy(counts, shares, unit, source=SeededNoise(seed)))
+        assert_counts(result)
         sharp = HIERARCHY.level_range(max(range(3), key=lambda level: shares[level]))
         if sharp.stop == HIERARCHY.regions:
-            assert np.abs(found[sharp] - counts[sharp]).max() <= 1
+            assert np.abs(result[sharp] - counts[sharp]).max() <= 1
 
 
 @pytest.mark.slow
@@ -382,7 +392,7 @@ def test_fitting_the_tree_beats_the_raw_counts() -> None:
     for seed in range(200):
         counts = counts_of(seed)
         measurement = noisy(counts, source=SeededNoise(seed))
-        found = estimate_group_counts(measurement)
-        for errors, values in ((raw, noisy_counts(measurement)[0]), (fitted, found)):
+        result = estimate_group_counts(measurement)
+        for errors, values in ((raw, noisy_counts(measurement)[0]), (fitted, result)):
             errors += [np.mean((values - counts)[HIERARCHY.level_range(level)] ** 2) for level in range(3)]
     assert (fitted < 0.9 * raw).all()

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from coco_opt import CountOfCounts, GroupsMethod, Hierarchy, SeededNoise, SolverChoices, emd, estimate_groups
 from coco_opt.errors import ProblemError
-from coco_opt.groups import QUERIES, RegionAnswer
-from coco_opt.groups.estimated.consistency import match_and_merge, matching
-from coco_opt.groups.estimated.estimates import SizeEstimate
-from coco_opt.groups.estimated.estimators import FitOptions, estimate
+from coco_opt.groups import QUERIES, RegionMeasurement
+from coco_opt.groups.estimating.consistency import match_and_merge, matching
+from coco_opt.groups.estimating.estimates import SizeEstimate
+from coco_opt.groups.estimating.estimators import FitOptions, estimate
 from coco_opt.privacy import Epsilon
 from tests.groups.helpers import answer, assert_consistent, measured, three_levels
 
@@ -131,7 +131,7 @@ def test_bottom_up_reads_leaves_only() -> None:
         assert sum(row.solves for row in solvers.certificates) == len(hierarchy.leaves)
 
 
-def half(histogram: CountOfCounts, query: str) -> RegionAnswer:
+def half(histogram: CountOfCounts, query: str) -> RegionMeasurement:
     return answer(histogram, query, SeededNoise(9), Epsilon(Fraction(1, 2)))
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from coco_opt.errors import SolverError
-from coco_opt.groups.estimated.estimates import SizeEstimate
+from coco_opt.groups.estimating.estimates import SizeEstimate
 from coco_opt.groups.kind import GROUPS
 from coco_opt.groups.kind.instances import CorruptedPav, cut_matching
 from coco_opt.histograms import CountOfCounts
@@ -47,8 +47,8 @@ def test_small_and_large_cuts_of_a_matching() -> None:
     halves = [np.array([0, 1, 4, 6, 9]), np.array([1, 2, 3, 12])]
     counts = [np.array([5, 5, 5, 5, 5]), np.array([5, 5, 5, 5])]
     children = [SizeEstimate.from_histogram(CountOfCounts(s, c), 1.0) for s, c in zip(halves, counts, strict=True)]
-    whole = cut_matching(parent, children, 10_000)
-    assert (whole.variables, whole.groups) == (81, 45)
+    full = cut_matching(parent, children, 10_000)
+    assert (full.variables, full.groups) == (81, 45)
     for pairs in (1, 5, 20, 36, 80, 101):
         problem = cut_matching(parent, children, pairs)
         assert 1 <= problem.variables <= pairs
@@ -62,19 +62,19 @@ def test_small_and_large_cuts_of_a_matching() -> None:
 def test_every_query_poses_a_problem_of_every_kind(query: str, tmp_path: Path) -> None:
     hierarchy, truth = three_levels(np.random.default_rng(3))
     config = config_of(tmp_path, privacy=SEEDED, query=query)
-    found = GROUPS.instances(measured(hierarchy, truth, query), config)
-    assert {one.kind for one in found} == EACH
-    for one in found:
-        for size in (1, 5, one.largest):
-            problem = one.make(size)
-            assert problem.kind == one.kind
+    result = GROUPS.instances(measured(hierarchy, truth, query), config)
+    assert {instance.kind for instance in result} == EACH
+    for instance in result:
+        for size in (1, 5, instance.largest):
+            problem = instance.make(size)
+            assert problem.kind == instance.kind
             assert problem.variables <= max(size, 1)
             assert solve(problem).ok
     leaves = GROUPS.instances(
         measured(hierarchy, truth, query, shares=[0, 0, 1]),
         config_of(tmp_path, privacy=SEEDED, query=query, consistency="bottom_up"),
     )
-    assert {one.kind for one in leaves} == EACH - {"group_matching"}
+    assert {instance.kind for instance in leaves} == EACH - {"group_matching"}
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,9 @@ def test_the_programs_of_the_configured_method_are_compared(
     assert {row.problem for row in comparison.rows} == EACH | kinds
     for kind in kinds:
         every = [row for row in comparison.rows if row.problem == kind]
-        rows = [row for row in every if row.unknowns == max(one.unknowns for one in every)]  # those not cut further
+        rows = [
+            row for row in every if row.unknowns == max(instance.unknowns for instance in every)
+        ]  # those not cut further
         best = min(row.objective for row in rows if row.objective is not None)
         certified = [row for row in rows if row.status == "OPTIMAL"]
         assert len(certified) >= 2

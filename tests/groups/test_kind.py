@@ -15,19 +15,19 @@ import pytest
 from coco_opt.choices import SolverChoices
 from coco_opt.config import load_config
 from coco_opt.errors import ConfigError, InputError, ProblemError
-from coco_opt.groups import QUERIES, GroupsAnswers
-from coco_opt.groups.asked.private import PrivateCounts
-from coco_opt.groups.estimated.estimate import estimate_groups
-from coco_opt.groups.estimated.method import CONSISTENCIES, GroupsMethod
+from coco_opt.groups import QUERIES, GroupsMeasurements
+from coco_opt.groups.estimating.estimate import estimate_groups
+from coco_opt.groups.estimating.method import CONSISTENCIES, GroupsMethod
 from coco_opt.groups.kind import GROUPS, plots
 from coco_opt.groups.kind.demo import demo_truth, write_demo
 from coco_opt.groups.kind.files import read_groups_release
 from coco_opt.groups.kind.neighbours import neighbouring
+from coco_opt.groups.measuring.private import PrivateCounts
 from coco_opt.histograms import CountOfCounts, Hierarchy
 from coco_opt.kinds import kind_row
 from coco_opt.privacy import Measurement
 from coco_opt.releases import estimate, release, render_report, verify_release
-from coco_opt.releases.kind import LookAlike, Shown, Truth, Work
+from coco_opt.releases.kind import Shown, SimulatedData, Truth, Work
 from tests.groups.helpers import NoNoise, answer, measured
 from tests.groups.towns import SEEDED, config_of
 
@@ -63,7 +63,7 @@ def test_contradictions_are_refused_with_their_key(
 ) -> None:
     config = config_of(tmp_path, **settings)
     with pytest.raises(ConfigError, match=re.escape(message)) as caught:
-        GROUPS.method(config, GROUPS.plan(config).asked)
+        GROUPS.method(config, GROUPS.plan(config).measurement_plan)
     assert caught.value.key == key
     with pytest.raises(ConfigError):
         release(config)
@@ -72,7 +72,7 @@ def test_contradictions_are_refused_with_their_key(
 
 def test_a_mixture_of_queries_is_fine_where_one_is_measured(tmp_path: Path) -> None:
     config = config_of(tmp_path, privacy='split = "leaves"', query=["ranks", "sizes"], consistency="convex")
-    assert GROUPS.method(config, GROUPS.plan(config).asked).consistency == "convex"
+    assert GROUPS.method(config, GROUPS.plan(config).measurement_plan).consistency == "convex"
 
 
 def test_values_that_leave_64_bits_are_refused_by_the_plan(tmp_path: Path) -> None:
@@ -94,9 +94,9 @@ def test_a_table_that_changed_since_it_was_planned_is_refused(tmp_path: Path) ->
 
 @pytest.mark.parametrize("consistency", CONSISTENCIES)
 def test_one_measurement_is_estimated_by_every_method(consistency: str, tmp_path: Path) -> None:
-    made = release(config_of(tmp_path, privacy=SEEDED), tmp_path / "first", page=render_report).made
-    assert made is not None
-    other = estimate(made.shown.measurement, config_of(tmp_path, privacy=SEEDED, consistency=consistency))
+    outcome = release(config_of(tmp_path, privacy=SEEDED), tmp_path / "first", page=render_report).estimate
+    assert outcome is not None
+    other = estimate(outcome.shown.measurement, config_of(tmp_path, privacy=SEEDED, consistency=consistency))
     folder = other.save()
     checks = verify_release(folder)
     assert all(check.passed for check in checks)
@@ -108,7 +108,9 @@ def test_one_measurement_is_estimated_by_every_method(consistency: str, tmp_path
     assert other.manifest["max_size"] == 12
     again = read_groups_release(folder)
     assert again.levels == ("nation", "state")
-    assert again.group_counts.tolist() == GROUPS.plan(config_of(tmp_path)).asked.per_region["groups"].tolist()
+    assert (
+        again.group_counts.tolist() == GROUPS.plan(config_of(tmp_path)).measurement_plan.per_region["groups"].tolist()
+    )
 
 
 @pytest.mark.parametrize("query", QUERIES)
@@ -138,8 +140,8 @@ def test_every_query_is_released_under_rho(query: str, neighbours: str, tmp_path
 def test_a_huge_budget_returns_the_truth(query: str, budget: str, tmp_path: Path) -> None:
     config = config_of(tmp_path, budget=budget, privacy=SEEDED, query=query)
     truth = GROUPS.read(GROUPS.plan(config)).histograms()
-    found = read_groups_release(release(config, tmp_path / "out").folder).histograms
-    assert all(a.equals(b) for a, b in zip(found, truth, strict=True))
+    result = read_groups_release(release(config, tmp_path / "out").folder).histograms
+    assert all(a.equals(b) for a, b in zip(result, truth, strict=True))
 
 
 def test_the_leaves_answers_are_read_whatever_the_split(tmp_path: Path) -> None:
@@ -153,17 +155,17 @@ def test_the_leaves_answers_are_read_whatever_the_split(tmp_path: Path) -> None:
 
 
 def test_the_demo_is_reproducible_and_its_truth_fits(tmp_path: Path) -> None:
-    one, two = (write_demo(tmp_path / name, groups=500) for name in ("one", "two"))
-    for a, b in ((one.entities, two.entities), (one.groups, two.groups), (one.config, two.config)):
+    first, second = (write_demo(tmp_path / name, groups=500) for name in ("one", "two"))
+    for a, b in ((first.entities, second.entities), (first.groups, second.groups), (first.config, second.config)):
         assert a.read_bytes() == b.read_bytes()
-    truth = demo_truth(one)
+    truth = demo_truth(first)
     assert set(truth.others) == {"matching", "no consistency", "bottom-up"}
     root = truth.private.region(0)
-    assert root.groups == one.groups.read_text().count("\n") - 1
-    assert root.entities == one.entities.read_text().count("\n") - 1
-    outcome = release(load_config(one.config), tmp_path / "out", page=render_report, truth=truth)
-    assert outcome.made is not None
-    errors = outcome.made.errors()
+    assert root.groups == first.groups.read_text().count("\n") - 1
+    assert root.entities == first.entities.read_text().count("\n") - 1
+    outcome = release(load_config(first.config), tmp_path / "out", page=render_report, truth=truth)
+    assert outcome.estimate is not None
+    errors = outcome.estimate.errors()
     assert list(errors) == ["this release", *truth.others]
     assert all(len(values) == 3 for values in errors.values())
     assert "Error by level" in (outcome.folder / "report.html").read_text()
@@ -172,9 +174,9 @@ def test_the_demo_is_reproducible_and_its_truth_fits(tmp_path: Path) -> None:
 # --- neighbours and statistics ----------------------------------------------------------------------------
 
 
-def pair_of(tmp_path: Path, privacy: str = SEEDED) -> tuple[LookAlike, Any]:
+def pair_of(tmp_path: Path, privacy: str = SEEDED) -> tuple[SimulatedData, Any]:
     plan = GROUPS.plan(config_of(tmp_path, privacy=privacy))
-    like = LookAlike(plan, GROUPS.read(plan), "the towns")
+    like = SimulatedData(plan, GROUPS.read(plan), "the towns")
     return like, GROUPS.neighbours(like)
 
 
@@ -183,10 +185,10 @@ def test_neighbours_differ_by_one_entity_where_it_shows_best(tmp_path: Path) -> 
     assert pair.words == "one entity added to a group of 3 in 'land/east'"
     first, second = (one.histograms() for one in (pair.first, pair.second))
     changed = [region for region, (a, b) in enumerate(zip(first, second, strict=True)) if not a.equals(b)]
-    assert [like.plan.asked.hierarchy.paths[region] for region in changed] == ["land", "land/east"]
+    assert [like.plan.measurement_plan.hierarchy.paths[region] for region in changed] == ["land", "land/east"]
     assert [b.entities - a.entities for a, b in zip(first, second, strict=True)] == [1, 1, 0, 0]
     assert pair.first.group_counts.tolist() == pair.second.group_counts.tolist()
-    one, two = (GROUPS.statistics(like.plan.asked, table) for table in (pair.first, pair.second))
+    one, two = (GROUPS.statistics(like.plan.measurement_plan, table) for table in (pair.first, pair.second))
     assert list(one) == ["nation", "state"]
     assert [int(np.abs(np.ma.getdata(two[name]) - np.ma.getdata(one[name])).sum()) for name in one] == [1, 1]
 
@@ -202,20 +204,20 @@ def test_no_neighbour_where_no_group_can_grow(tmp_path: Path) -> None:
     tree = Hierarchy.from_paths([("land", "north")])
     full = PrivateCounts.of_leaves(tree, [CountOfCounts.from_runs([12], [3])])
     with pytest.raises(ProblemError, match="no group is smaller"):
-        neighbouring(full, like.plan.asked)
-    replaced = replace(like.plan.asked, neighbours="replace")
+        neighbouring(full, like.plan.measurement_plan)
+    replaced = replace(like.plan.measurement_plan, neighbours="replace")
     with pytest.raises(ProblemError, match="no other group"):
         neighbouring(PrivateCounts.of_leaves(tree, [CountOfCounts.from_runs([0], [3])]), replaced)
 
 
 def test_released_counts_are_compared_below_the_largest_true_group(tmp_path: Path) -> None:
     like, pair = pair_of(tmp_path)
-    exact = GROUPS.statistics(like.plan.asked, pair.first)["state"]
+    exact = GROUPS.statistics(like.plan.measurement_plan, pair.first)["state"]
     assert exact.size == 3 * 12
     assert np.ma.count(exact) == 4 + 4 + 3  # sizes below the largest group of north, south, east
-    noisy = measured(like.plan.asked.hierarchy, pair.first.histograms(), seed=None)
+    noisy = measured(like.plan.measurement_plan.hierarchy, pair.first.histograms(), seed=None)
     result = estimate_groups(noisy, GroupsMethod(("l1", "l1"), consistency="matching"))
-    np.testing.assert_array_equal(GROUPS.statistics(like.plan.asked, result)["state"], exact.data)
+    np.testing.assert_array_equal(GROUPS.statistics(like.plan.measurement_plan, result)["state"], exact.data)
 
 
 # --- the report -------------------------------------------------------------------------------------------
@@ -279,18 +281,18 @@ def test_pages_are_deterministic() -> None:
 def test_truth_is_shown_only_where_it_is_given() -> None:
     page = shown()
     counts = PrivateCounts.of_leaves(page.measurement.hierarchy, LEAVES)
-    known = replace(page, truth=Truth(counts, {"again": page.result}))
-    html = render_report(GROUPS, known)
+    with_truth = replace(page, truth=Truth(counts, {"again": page.result}))
+    html = render_report(GROUPS, with_truth)
     assert "Error by level" in html
     assert len(pictures(html)) == 3
-    errors = GROUPS.errors(known.measurement, Truth(counts, {"again": page.result}), page.result)
+    errors = GROUPS.errors(with_truth.measurement, Truth(counts, {"again": page.result}), page.result)
     assert errors["again"] == errors["this release"]
     assert "Error by level" not in render_report(GROUPS, page)
 
 
 @pytest.mark.parametrize("query", QUERIES)
 def test_residuals_vanish_where_the_release_is_what_was_measured(query: str) -> None:
-    exact, noisy = answer(TRUTH[0], query, NoNoise(), max_size=8), GroupsAnswers(shown(query).measurement)[0]
+    exact, noisy = answer(TRUTH[0], query, NoNoise(), max_size=8), GroupsMeasurements(shown(query).measurement)[0]
     every = np.arange(exact.values.size)
     assert not plots.residuals(exact, TRUTH[0], every).any()
     assert plots.residuals(noisy, TRUTH[0], every).any()
@@ -300,11 +302,11 @@ def test_residuals_vanish_where_the_release_is_what_was_measured(query: str) -> 
 
 def test_joint_releases_say_their_gap_by_level(tmp_path: Path) -> None:
     config = config_of(tmp_path, privacy=f'{SEEDED}\nsplit = ["0", "1"]', consistency="joint")
-    made = release(config, page=render_report)
-    nation, state = made.manifest["relative_gap_by_level"]
+    outcome = release(config, page=render_report)
+    nation, state = outcome.manifest["relative_gap_by_level"]
     assert nation is None
     assert 0.0 <= state <= 1.01e-4
-    page = (made.folder / "report.html").read_text()
+    page = (outcome.folder / "report.html").read_text()
     assert "relative to the loss of each level alone: state" in page
     other = release(config_of(tmp_path, privacy=SEEDED), page=render_report)
     assert "relative_gap_by_level" not in other.manifest

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-import coco_opt.groups.asked.measure
+import coco_opt.groups.measuring.measure
 import coco_opt.groups.queries
-import coco_opt.privacy.answers
+import coco_opt.privacy.queries
 from coco_opt.errors import InputError, ProblemError
-from coco_opt.groups import QUERIES, GroupsAnswers, Query, measure_hierarchy
+from coco_opt.groups import QUERIES, GroupsMeasurements, Query, measure_hierarchy
 from coco_opt.histograms import CountOfCounts, Hierarchy
 from coco_opt.privacy import Cost, Epsilon, Measurement, OpenDPNoise, Rho, SeededNoise
 from tests.groups.helpers import NoNoise, answer, costs
@@ -34,35 +34,35 @@ HISTOGRAM = CountOfCounts.from_runs([0, 1, 3, 9], [2, 4, 1, 3])  # 10 groups, on
     ],
 )
 def test_without_noise_the_values_are_the_clamped_query(query: Query, values: list[int]) -> None:
-    found = answer(HISTOGRAM, query, NoNoise(), max_size=5)
-    assert found.values.tolist() == values
-    assert (found.groups, found.max_size, found.region) == (10, 5, "n")
+    result = answer(HISTOGRAM, query, NoNoise(), max_size=5)
+    assert result.values.tolist() == values
+    assert (result.groups, result.max_size, result.region) == (10, 5, "n")
 
 
 @pytest.mark.parametrize(("neighbours", "factor"), [("add_remove", 1), ("replace", 2)])
 def test_scales_follow_sensitivity_and_budget(neighbours: str, factor: int) -> None:
     source = NoNoise()
     for query in QUERIES:
-        found = answer(HISTOGRAM, query, source, Epsilon(Fraction(1, 3)), neighbours=neighbours, max_size=5)
-        assert found.law.parameter == factor * (6 if query == "sizes" else 3)
+        result = answer(HISTOGRAM, query, source, Epsilon(Fraction(1, 3)), neighbours=neighbours, max_size=5)
+        assert result.distribution.parameter == factor * (6 if query == "sizes" else 3)
     assert [opened[1:] for opened in source.opened] == [(query, "n") for query in QUERIES]
     rho = answer(HISTOGRAM, "sizes", NoNoise(), Rho(Fraction(1, 6)), neighbours=neighbours, max_size=5)
-    assert rho.law.parameter == (6 if factor == 1 else 18)
+    assert rho.distribution.parameter == (6 if factor == 1 else 18)
 
 
 @pytest.mark.parametrize("query", QUERIES)
 def test_values_are_the_query_plus_the_stream_of_that_region(query: Query) -> None:
-    found = answer(HISTOGRAM, query, SeededNoise(4), Epsilon(Fraction(1, 10)), max_size=5)
+    result = answer(HISTOGRAM, query, SeededNoise(4), Epsilon(Fraction(1, 10)), max_size=5)
     truth = answer(HISTOGRAM, query, NoNoise(), max_size=5).values
-    noise = SeededNoise(4).stream(found.law.parameter, measurement=query, region="n").draw(len(truth))
-    np.testing.assert_array_equal(found.values, truth + noise)
+    noise = SeededNoise(4).stream(result.distribution.parameter, measurement=query, region="n").draw(len(truth))
+    np.testing.assert_array_equal(result.values, truth + noise)
     assert np.any(noise != 0)
 
 
 @pytest.mark.parametrize("query", QUERIES)
 def test_a_region_without_groups_is_measured_like_any_other(query: Query) -> None:
-    found = answer(CountOfCounts.empty(), query, SeededNoise(1), max_size=5)
-    assert len(found.values) == {"sizes": 6, "cumulative": 5, "ranks": 0}[query]
+    result = answer(CountOfCounts.empty(), query, SeededNoise(1), max_size=5)
+    assert len(result.values) == {"sizes": 6, "cumulative": 5, "ranks": 0}[query]
 
 
 @pytest.mark.parametrize("query", ["sizes", "cumulative"])
@@ -106,10 +106,10 @@ def test_every_region_is_measured_in_order_with_its_levels_budget() -> None:
     epsilons: list[Cost] = costs([Fraction(1, 2), Fraction(1, 3), Fraction(1, 6)])
     queries = ("ranks", "cumulative", "sizes")
     noisy = whole(SeededNoise(1), costs=epsilons, queries=queries, progress=lambda *step: done.append(step))
-    answers = GroupsAnswers(noisy)
-    assert [one.region for one in answers if one is not None] == list(HIERARCHY.paths)
+    answers = GroupsMeasurements(noisy)
+    assert [answer.region for answer in answers if answer is not None] == list(HIERARCHY.paths)
     assert [answers[region].query for region in (0, 1, 6)] == list(queries)
-    assert [question.cost for question in noisy.asked.questions] == epsilons
+    assert [level_query.cost for level_query in noisy.measurement_plan.queries] == epsilons
     assert answers.table(1).shape == (2, 200)
     assert noisy.cost == Epsilon(Fraction(1))
     assert len(done) == 7
@@ -119,8 +119,8 @@ def test_every_region_is_measured_in_order_with_its_levels_budget() -> None:
 @pytest.mark.parametrize("query", QUERIES)
 def test_no_two_regions_get_equal_noise(query: Query) -> None:
     for source in (SeededNoise(0), OpenDPNoise()):
-        noisy = GroupsAnswers(whole(source, queries=(query,) * 3, costs=costs([Fraction(1, 100)] * 3)))
-        truth = GroupsAnswers(whole(NoNoise(), queries=(query,) * 3))
+        noisy = GroupsMeasurements(whole(source, queries=(query,) * 3, costs=costs([Fraction(1, 100)] * 3)))
+        truth = GroupsMeasurements(whole(NoNoise(), queries=(query,) * 3))
         noises = [noisy[region].values - truth[region].values for region in range(7)]
         shortest = min(map(len, noises))
         assert len({noise[:shortest].tobytes() for noise in noises}) == 7
@@ -136,15 +136,15 @@ def test_one_seed_gives_one_measurement_and_another_seed_another() -> None:
 def test_a_level_without_budget_is_not_measured() -> None:
     source = NoNoise()
     noisy = whole(source, costs=costs([None, 0, 1]))
-    answers = GroupsAnswers(noisy)
+    answers = GroupsMeasurements(noisy)
     assert answers.measured_levels == (2,)
     assert noisy.cost == Epsilon(Fraction(1))
     assert list(answers)[:3] == [None] * 3
     assert [region for _, _, region in source.opened] == list(HIERARCHY.paths[3:])
-    for read in (lambda: answers[0], lambda: answers.table(1), lambda: answers.law(0)):
+    for read in (lambda: answers[0], lambda: answers.table(1), lambda: answers.distribution(0)):
         with pytest.raises(ProblemError, match="not measured"):
             read()
-    assert answers.weights("l2").tolist() == [0.0] * 3 + [answers.law(2).square_weight] * 4
+    assert answers.weights("l2").tolist() == [0.0] * 3 + [answers.distribution(2).square_weight] * 4
 
 
 def test_all_is_checked_before_the_first_noise() -> None:
@@ -195,9 +195,9 @@ def test_measuring_twice_from_one_source_is_refused() -> None:
 
 def test_reprs_show_public_facts_only() -> None:
     secret = CountOfCounts.from_runs([31337], [10])
-    found = answer(secret, "sizes", NoNoise(), max_size=40_000)
+    result = answer(secret, "sizes", NoNoise(), max_size=40_000)
     noisy = whole(SeededNoise(1))
-    for shown in (repr(found), repr(noisy), repr(GroupsAnswers(noisy))):
+    for shown in (repr(result), repr(noisy), repr(GroupsMeasurements(noisy))):
         assert "31337" not in shown
         assert "values" not in shown
     assert "NOT PRIVATE" in repr(noisy)
@@ -207,7 +207,7 @@ def test_reprs_show_public_facts_only() -> None:
 def test_nothing_but_noisy_values_depends_on_private_data() -> None:
     """Two different databases with the same public facts."""
     histograms, counts = sample()
-    others = [CountOfCounts.from_runs([0, 150], [histogram.groups - 1, 1]) for histogram in histograms]
+    neighbours = [CountOfCounts.from_runs([0, 150], [histogram.groups - 1, 1]) for histogram in histograms]
     settings: dict[str, Any] = {
         "queries": ("sizes", "cumulative", "ranks"),
         "costs": costs([1, 1, 1]),
@@ -215,21 +215,21 @@ def test_nothing_but_noisy_values_depends_on_private_data() -> None:
         "neighbours": "replace",
     }
     left = measure_hierarchy(histograms, HIERARCHY, counts, source=SeededNoise(1), **settings)
-    right = measure_hierarchy(others, HIERARCHY, counts, source=SeededNoise(1), **settings)
+    right = measure_hierarchy(neighbours, HIERARCHY, counts, source=SeededNoise(1), **settings)
     assert repr(left) == repr(right)
-    assert left.asked.digest == right.asked.digest
+    assert left.measurement_plan.digest == right.measurement_plan.digest
     assert all(a.values.shape == b.values.shape for a, b in zip(left.answers, right.answers, strict=True))
 
 
 def test_a_measurement_of_another_kind_is_refused() -> None:
     noisy = whole(SeededNoise(1))
-    other = replace(noisy, asked=replace(noisy.asked, kind="tables"))
+    other = replace(noisy, measurement_plan=replace(noisy.measurement_plan, kind="tables"))
     with pytest.raises(ProblemError, match="not of groups"):
-        GroupsAnswers(other)
+        GroupsMeasurements(other)
 
 
 def test_no_float_stands_between_counts_and_noisy_values() -> None:
-    for module in (coco_opt.groups.asked.measure, coco_opt.groups.queries, coco_opt.privacy.answers):
+    for module in (coco_opt.groups.measuring.measure, coco_opt.groups.queries, coco_opt.privacy.queries):
         tree = ast.parse(inspect.getsource(module))
         names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
         numbers = [node for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, float)]

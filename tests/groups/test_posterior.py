@@ -3,34 +3,37 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from coco_opt.choices import SolverChoices
 from coco_opt.config import parse_config
 from coco_opt.errors import ConfigError, InputError, ProblemError
-from coco_opt.groups import GroupsAnswers, GroupsMethod, estimate_groups
-from coco_opt.groups.answers import buckets_of
-from coco_opt.groups.asked.measure import asked_of
+from coco_opt.files.folder import read_manifest
+from coco_opt.groups import GroupsMeasurements, GroupsMethod, estimate_groups
 from coco_opt.groups.buckets import Buckets
-from coco_opt.groups.estimated.posterior.consistent import posterior_estimate, seed_of
-from coco_opt.groups.estimated.posterior.recorded import Counted, summaries, summary_values
-from coco_opt.groups.estimated.posterior.sampler import SamplerOptions
-from coco_opt.groups.estimated.posterior.spikes import standing_alone, told_counts
-from coco_opt.groups.estimated.posterior.survey import survey_of
+from coco_opt.groups.estimating.posterior.consistent import posterior_estimate, seed_of
+from coco_opt.groups.estimating.posterior.observations import survey_of
+from coco_opt.groups.estimating.posterior.recording import Counted, summaries, summary_values
+from coco_opt.groups.estimating.posterior.sampler import SamplerOptions
+from coco_opt.groups.estimating.posterior.spikes import informed_counts, isolated_sizes
 from coco_opt.groups.kind import GROUPS
 from coco_opt.groups.kind.files import read_groups_release
+from coco_opt.groups.measuring.measure import measurement_plan_of
+from coco_opt.groups.noisy_measurements import buckets_of
 from coco_opt.histograms import CountOfCounts, Hierarchy, emd
 from coco_opt.privacy import Epsilon, Rho
 from coco_opt.releases import estimate, release, render_report, verify_release
 from coco_opt.releases.estimate import config_of as default_config
-from coco_opt.releases.kind import Wanted
+from coco_opt.releases.kind import ForecastOptions
 from coco_opt.releases.reporter import Silent
 from tests.groups.changed import changed_copy, shift
 from tests.groups.helpers import MAX_SIZE, assert_consistent, measured, thirds, three_levels
@@ -53,21 +56,21 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_buckets_are_public_facts_of_what_is_asked(tmp_path: Path) -> None:
-    asked = GROUPS.plan(config_of(tmp_path, bucket_growth=[0.5, 0], **POSTERIOR)).asked
-    assert [one.query for one in asked.questions] == ["buckets", "cumulative"]
-    assert asked.tables["bucket starts, level 0"].tolist() == [0, 1, 2, 3, 4, 6, 9]
-    assert [one.size for one in asked.questions] == [7, 12]
-    assert buckets_of(asked, 1) is None
-    digests = {asked.digest}
+    measurement_plan = GROUPS.plan(config_of(tmp_path, bucket_growth=[0.5, 0], **POSTERIOR)).measurement_plan
+    assert [query.name for query in measurement_plan.queries] == ["buckets", "cumulative"]
+    assert measurement_plan.tables["bucket starts, level 0"].tolist() == [0, 1, 2, 3, 4, 6, 9]
+    assert [query.size for query in measurement_plan.queries] == [7, 12]
+    assert buckets_of(measurement_plan, 1) is None
+    digests = {measurement_plan.digest}
     for keys in ({"bucket_growth": 0.5}, {"bucket_growth": [0.9, 0]}, {"bucket_edges": [0, 4]}, {}):
-        digests.add(GROUPS.plan(config_of(tmp_path, **keys, **POSTERIOR)).asked.digest)
+        digests.add(GROUPS.plan(config_of(tmp_path, **keys, **POSTERIOR)).measurement_plan.digest)
     assert len(digests) == 5
-    same = GROUPS.plan(config_of(tmp_path, bucket_edges=[[0, 1, 2, 3, 4, 6, 9], []], **POSTERIOR)).asked
-    assert same.digest == asked.digest
+    same = GROUPS.plan(config_of(tmp_path, bucket_edges=[[0, 1, 2, 3, 4, 6, 9], []], **POSTERIOR)).measurement_plan
+    assert same.digest == measurement_plan.digest
 
 
 def test_buckets_of_single_sizes_are_the_plain_question(tmp_path: Path) -> None:
-    plain, small = (GROUPS.plan(config_of(tmp_path, bucket_growth=growth)).asked for growth in (0, 0.1))
+    plain, small = (GROUPS.plan(config_of(tmp_path, bucket_growth=growth)).measurement_plan for growth in (0, 0.1))
     assert plain.digest == small.digest
     assert not plain.tables
 
@@ -75,7 +78,7 @@ def test_buckets_of_single_sizes_are_the_plain_question(tmp_path: Path) -> None:
 def test_answers_say_their_buckets() -> None:
     hierarchy, truth = three_levels(np.random.default_rng(1))
     buckets = Buckets.by_growth(MAX_SIZE, 0.5)
-    answers = GroupsAnswers(measured(hierarchy, truth, "cumulative", buckets=[buckets, None, buckets]))
+    answers = GroupsMeasurements(measured(hierarchy, truth, "cumulative", buckets=[buckets, None, buckets]))
     assert answers.query(0) == "buckets"
     assert answers.query(1) == "cumulative"
     assert answers[0].buckets is answers.buckets(0)
@@ -92,17 +95,17 @@ def test_answers_say_their_buckets() -> None:
         ([Buckets.from_edges([1, 5])], ["cumulative"], "every size"),
         ([Buckets.from_edges([0, 6])], ["cumulative"], "every size"),
         ([Buckets(np.array([0, 3]), np.array([2, 5]))], ["cumulative"], "every size"),
-        ([Buckets.from_edges([0, 5])], ["ranks"], "cannot be asked with the query 'ranks'"),
+        ([Buckets.from_edges([0, 5])], ["ranks"], "cannot be used with the query 'ranks'"),
         ([Buckets.from_edges([0, 5])] * 2, ["cumulative"], "as many buckets"),
     ],
 )
 def test_wrong_buckets_are_refused(buckets: Any, queries: Any, message: str) -> None:
     hierarchy, _ = three_levels(np.random.default_rng(1))
     levels, counts = hierarchy.levels, np.zeros(hierarchy.regions, np.int64)
-    given = buckets if len(buckets) == 2 else buckets * levels
-    asked = {"queries": queries * levels, "costs": thirds(levels), "max_size": 5, "neighbours": "add_remove"}
+    level_buckets = buckets if len(buckets) == 2 else buckets * levels
+    measurement_plan = {"queries": queries * levels, "costs": thirds(levels), "max_size": 5, "neighbours": "add_remove"}
     with pytest.raises(ProblemError, match=message):
-        asked_of(hierarchy, counts, buckets=given, **asked)
+        measurement_plan_of(hierarchy, counts, buckets=level_buckets, **measurement_plan)
 
 
 @pytest.mark.parametrize(
@@ -133,7 +136,7 @@ def test_keys_are_checked_when_they_are_read(keys: dict[str, Any], key: str, tmp
         ({"bucket_growth": 1, "consistency": "convex"}, "groups.consistency", "reads single cells, not buckets"),
         ({"bucket_growth": [1] * 3, **POSTERIOR}, "groups.bucket_growth", "3 entries"),
         ({"bucket_edges": [[0]] * 3, **POSTERIOR}, "groups.bucket_edges", "3 entries"),
-        ({"bucket_growth": 1, "query": "ranks", **POSTERIOR}, "groups.bucket_growth", "its ranks"),
+        ({"bucket_growth": 1, "query": "ranks", **POSTERIOR}, "groups.bucket_growth", "is ranks"),
         ({"query": ["cumulative", "sizes"], **POSTERIOR}, "groups.consistency", "'sizes'"),
         ({"intervals": 0.5}, "groups.intervals", "only consistency"),
     ],
@@ -184,10 +187,10 @@ def test_a_release_by_buckets_keeps_every_promise(folder: Path) -> None:
 
 def test_a_measurement_is_restated_and_estimated_anew(tmp_path: Path) -> None:
     config = config_of(tmp_path, privacy=SEEDED, bucket_growth=[0, 0.5], **POSTERIOR)
-    made = release(config, tmp_path / "first").made
-    assert made is not None
-    measurement = made.shown.measurement
-    stated = GROUPS.section_of(measurement.asked)
+    outcome = release(config, tmp_path / "first").estimate
+    assert outcome is not None
+    measurement = outcome.shown.measurement
+    stated = GROUPS.section_of(measurement.measurement_plan)
     assert stated["bucket_edges"] == [[], [0, 1, 2, 3, 4, 6, 9]]
     assert stated["query"] == ["cumulative"] * 2
     assert default_config(measurement).method.bucket_edges == ((), (0, 1, 2, 3, 4, 6, 9))
@@ -196,11 +199,11 @@ def test_a_measurement_is_restated_and_estimated_anew(tmp_path: Path) -> None:
     assert (again / "intervals.parquet").read_bytes() == (tmp_path / "first/intervals.parquet").read_bytes()
     read = read_groups_release(again)
     for place, region in enumerate(read.hierarchy.paths):
-        found, known = read.intervals(region), made.result.intervals
+        result, expected = read.intervals(region), outcome.result.intervals
         for name in ("groups_lower", "groups_upper", "at_most_lower", "at_most_upper"):
-            assert getattr(found, name).tolist() == getattr(known, name)[place].tolist()
-            assert getattr(found, name).tolist() == getattr(made.intervals(region), name).tolist()
-        assert found.coverage == 0.9
+            assert getattr(result, name).tolist() == getattr(expected, name)[place].tolist()
+            assert getattr(result, name).tolist() == getattr(outcome.intervals(region), name).tolist()
+        assert result.coverage == 0.9
     without = estimate(measurement, config_of(tmp_path, bucket_growth=[0, 0.5], intervals=0, **POSTERIOR))
     assert not (without.save() / "intervals.parquet").exists()
     assert "intervals" not in without.manifest["promises"]
@@ -231,43 +234,43 @@ def test_all_questions_and_laws_give_consistent_tables(
     each = shares or thirds(3)
     costs = [cost * getattr(share, "amount", share) for share in each]
     noisy = measured(hierarchy, truth, queries, buckets=buckets, costs=costs)
-    found = posterior_estimate(noisy, SolverChoices(), sizes=True, options=SHORT)
-    assert_consistent(hierarchy, truth, found.histograms)
-    cumulative = found.posterior.cumulative
-    assert found.posterior.sizes is not None
-    assert found.posterior.sizes.counts.sum() == found.posterior.draws * hierarchy.regions * (MAX_SIZE + 1)
-    assert cumulative.counts.sum() == found.posterior.draws * hierarchy.regions * MAX_SIZE
-    intervals = found.intervals(0.8)
-    for row, one in enumerate(found.histograms):
+    result = posterior_estimate(noisy, SolverChoices(), sizes=True, options=SHORT)
+    assert_consistent(hierarchy, truth, result.histograms)
+    cumulative = result.posterior.cumulative
+    assert result.posterior.sizes is not None
+    assert result.posterior.sizes.counts.sum() == result.posterior.draws * hierarchy.regions * (MAX_SIZE + 1)
+    assert cumulative.counts.sum() == result.posterior.draws * hierarchy.regions * MAX_SIZE
+    intervals = result.intervals(0.8)
+    for row, one in enumerate(result.histograms):
         dense, running = one.to_dense(MAX_SIZE), one.cumulative(MAX_SIZE)
         assert (intervals.groups_lower[row] <= dense).all()
         assert (dense <= intervals.groups_upper[row]).all()
         assert (intervals.at_most_lower[row] <= running).all()
         assert (running <= intervals.at_most_upper[row]).all()
-    assert found.convergence.converged is False
+    assert result.convergence.converged is False
 
 
 def test_a_huge_budget_returns_the_truth() -> None:
     hierarchy, truth = three_levels(np.random.default_rng(4))
     noisy = measured(hierarchy, truth, "cumulative", costs=[Epsilon(Fraction(60))] * 3)
-    found = estimate_groups(noisy, GroupsMethod(("l1",) * 3, consistency="posterior"), threads=2)
-    assert all(a.equals(b) for a, b in zip(found.histograms, truth, strict=True))
-    assert found.intervals is None
+    result = estimate_groups(noisy, GroupsMethod(("l1",) * 3, consistency="posterior"), threads=2)
+    assert all(a.equals(b) for a, b in zip(result.histograms, truth, strict=True))
+    assert result.intervals is None
 
 
 def test_threads_and_progress_change_nothing() -> None:
     hierarchy, truth = three_levels(np.random.default_rng(4))
     noisy = measured(hierarchy, truth, "cumulative", buckets=[Buckets.by_growth(MAX_SIZE, 0.5)] * 3)
-    told: list[tuple[int, int]] = []
+    steps: list[tuple[int, int]] = []
     method = GroupsMethod(("l1",) * 3, consistency="posterior", intervals=0.9)
-    one = estimate_groups(noisy, method, threads=1, progress=lambda done, most: told.append((done, most)))
-    two = estimate_groups(noisy, method, threads=3)
-    assert all(a.equals(b) for a, b in zip(one.histograms, two.histograms, strict=True))
-    assert one.intervals is not None
-    assert two.intervals is not None
-    np.testing.assert_array_equal(one.intervals.groups_upper, two.intervals.groups_upper)
-    assert told[-1][0] <= told[-1][1]
-    assert [done for done, _ in told] == sorted(done for done, _ in told)
+    first = estimate_groups(noisy, method, threads=1, progress=lambda done, most: steps.append((done, most)))
+    second = estimate_groups(noisy, method, threads=3)
+    assert all(a.equals(b) for a, b in zip(first.histograms, second.histograms, strict=True))
+    assert first.intervals is not None
+    assert second.intervals is not None
+    np.testing.assert_array_equal(first.intervals.groups_upper, second.intervals.groups_upper)
+    assert steps[-1][0] <= steps[-1][1]
+    assert [done for done, _ in steps] == sorted(done for done, _ in steps)
 
 
 def test_the_seed_is_of_questions_and_answers() -> None:
@@ -282,24 +285,24 @@ def test_spikes_are_found_in_the_answers_and_kept() -> None:
     hierarchy = Hierarchy.from_paths([("n", "a"), ("n", "b"), ("n", "c")])
     rng = np.random.default_rng(2)
     sizes = [np.where(rng.random(120) < 0.5, 9, rng.integers(0, 25, 120)) for _ in range(3)]
-    leaves = [CountOfCounts.from_ranks(np.sort(one)) for one in sizes]
+    leaves = [CountOfCounts.from_ranks(np.sort(ranks)) for ranks in sizes]
     truth = [CountOfCounts.total(leaves), *leaves]
     noisy = measured(hierarchy, truth, "cumulative", max_size=30, costs=[Epsilon(Fraction(1, 2))] * 2)
-    survey = survey_of(GroupsAnswers(noisy))
-    assert np.flatnonzero(standing_alone(survey, 0.3)).tolist() == [9, 30]
-    counts, variance = told_counts(survey)
+    survey = survey_of(GroupsMeasurements(noisy))
+    assert np.flatnonzero(isolated_sizes(survey, 0.3)).tolist() == [9, 30]
+    counts, variance = informed_counts(survey)
     assert counts.sum() == pytest.approx(360)
     # The root's own answer and the sum of its three leaves', each the difference of two cells.
-    law = GroupsAnswers(noisy).law(0)
-    np.testing.assert_allclose(variance, 2 * law.variance * 3 / 4)
-    found = posterior_estimate(noisy, SolverChoices(), options=SHORT)
-    assert abs(int(found.histograms[0].to_dense(30)[9]) - int(truth[0].to_dense(30)[9])) < 12
+    distribution = GroupsMeasurements(noisy).distribution(0)
+    np.testing.assert_allclose(variance, 2 * distribution.variance * 3 / 4)
+    result = posterior_estimate(noisy, SolverChoices(), options=SHORT)
+    assert abs(int(result.histograms[0].to_dense(30)[9]) - int(truth[0].to_dense(30)[9])) < 12
     bucketed = measured(
         hierarchy, truth, "cumulative", max_size=30, buckets=[Buckets.from_starts([0, 1, 5, 12], 30)] * 2
     )
-    _, vague = told_counts(survey_of(GroupsAnswers(bucketed)))
+    _, vague = informed_counts(survey_of(GroupsMeasurements(bucketed)))
     assert np.isfinite(vague).tolist() == [True, False, *[False] * 29]
-    assert np.flatnonzero(standing_alone(survey_of(GroupsAnswers(bucketed)), 0.3)).tolist() == [30]
+    assert np.flatnonzero(isolated_sizes(survey_of(GroupsMeasurements(bucketed)), 0.3)).tolist() == [30]
 
 
 # --- intervals.parquet ------------------------------------------------------------------------------------
@@ -318,10 +321,14 @@ def test_intervals_are_those_of_the_contract(folder: Path) -> None:
         "at_most int64",
         "at_most_lower int64",
         "at_most_upper int64",
+        "converged bool",
     ]
     rows = table.to_pandas()
     released = read_groups_release(folder)
-    dense = {path: one.cumulative(12) for path, one in zip(released.hierarchy.paths, released.histograms, strict=True)}
+    dense = {
+        path: histogram.cumulative(12)
+        for path, histogram in zip(released.hierarchy.paths, released.histograms, strict=True)
+    }
     assert (
         rows["at_most"] == [dense[region][size] for region, size in zip(rows["region"], rows["size"], strict=True)]
     ).all()
@@ -381,8 +388,8 @@ def test_summaries_are_those_of_the_released_histograms(folder: Path) -> None:
     rows = pq.read_table(folder / "summaries.parquet").to_pandas()
     assert list(rows.columns) == ["level", "level_name", "region", "region_id", "summary", "value", "lower", "upper"]
     released = read_groups_release(folder)
-    for path, one in zip(released.hierarchy.paths, released.histograms, strict=True):
-        sizes = one.ranks()
+    for path, histogram in zip(released.hierarchy.paths, released.histograms, strict=True):
+        sizes = histogram.ranks()
         own = rows[rows["region"] == path].set_index("summary")["value"]
         assert own["mean_size"] == pytest.approx(sizes.mean())
         assert own["share_of_size_1"] == pytest.approx((sizes == 1).mean())
@@ -396,14 +403,14 @@ def test_summaries_are_those_of_the_released_histograms(folder: Path) -> None:
 def test_summaries_of_draws_are_those_of_their_histograms() -> None:
     rng = np.random.default_rng(2)
     sizes = [np.sort(rng.integers(0, 9, n)) for n in (1, 4, 40)] + [np.zeros(0, np.int64)]
-    table = np.array([np.cumsum(np.bincount(one, minlength=9))[:8] for one in sizes])
-    groups = np.array([one.size for one in sizes])
-    found = summaries(table, groups)
-    for row, one in zip(found[:3], sizes, strict=False):
-        wanted = [np.quantile(one, part, method="inverted_cdf") for part in (0.25, 0.5, 0.75, 0.9)]
-        assert row.tolist() == [one.sum(), (one == 1).sum(), one.max(), *wanted]
-    assert found[3].tolist() == [0] * 7
-    assert np.isnan(summary_values(found, groups)[3]).all()
+    table = np.array([np.cumsum(np.bincount(draw, minlength=9))[:8] for draw in sizes])
+    groups = np.array([draw.size for draw in sizes])
+    result = summaries(table, groups)
+    for row, draw in zip(result[:3], sizes, strict=False):
+        quantiles = [np.quantile(draw, part, method="inverted_cdf") for part in (0.25, 0.5, 0.75, 0.9)]
+        assert row.tolist() == [draw.sum(), (draw == 1).sum(), draw.max(), *quantiles]
+    assert result[3].tolist() == [0] * 7
+    assert np.isnan(summary_values(result, groups)[3]).all()
 
 
 @pytest.mark.parametrize(
@@ -433,8 +440,8 @@ def test_planted_faults_in_summaries_are_found(
 def test_a_value_is_inside_as_far_as_its_draws_are() -> None:
     low, start = np.array([[3, 0]], np.int32), np.array([0, 4, 6])
     counted = Counted(low, start, np.array([2, 4, 3, 1, 0, 10], np.uint16), 10)
-    for value, wanted in [(2, 0.0), (3, 0.5), (4, 1.0), (5, 1.0), (6, 0.0), (9, 0.0)]:
-        assert counted.inside(np.array([[value, 1]]), Fraction(4, 5))[0, 0] == pytest.approx(wanted)
+    for value, expected in [(2, 0.0), (3, 0.5), (4, 1.0), (5, 1.0), (6, 0.0), (9, 0.0)]:
+        assert counted.inside(np.array([[value, 1]]), Fraction(4, 5))[0, 0] == pytest.approx(expected)
     assert counted.inside(np.array([[4, 1]]), Fraction(4, 5))[0, 1] == pytest.approx(0.8)
     assert counted.inside(np.array([[4, 0]]), Fraction(4, 5))[0, 1] == 0.0
 
@@ -462,9 +469,9 @@ def test_two_measurements_are_nearer_than_one() -> None:
     method = GroupsMethod(("l1",) * 3, consistency="posterior")
     away = []
     for first, more in ((one, ()), (two, ()), (one, (two,))):
-        found = estimate_groups(first, method, also=more)
-        assert_consistent(hierarchy, truth, found.histograms)
-        away.append(sum(emd(a, b) for a, b in zip(found.histograms, truth, strict=True)))
+        result = estimate_groups(first, method, also=more)
+        assert_consistent(hierarchy, truth, result.histograms)
+        away.append(sum(emd(a, b) for a, b in zip(result.histograms, truth, strict=True)))
     assert away[2] < min(away[:2])
     with pytest.raises(ProblemError, match="only 'posterior'"):
         estimate_groups(one, GroupsMethod(("l1",) * 3, consistency="joint"), also=(two,))
@@ -476,11 +483,11 @@ def test_two_measurements_are_nearer_than_one() -> None:
 def test_a_measurement_counted_twice_is_one_of_half_the_noise() -> None:
     hierarchy, truth = three_levels(np.random.default_rng(4))
     noisy = measured(hierarchy, truth, "cumulative")
-    twice_over = survey_of(GroupsAnswers(noisy), GroupsAnswers(noisy))
-    once = survey_of(GroupsAnswers(noisy))
+    twice_over = survey_of(GroupsMeasurements(noisy), GroupsMeasurements(noisy))
+    once = survey_of(GroupsMeasurements(noisy))
     assert len(twice_over.answers) == 2 * len(once.answers)
-    counts, variance = told_counts(twice_over)
-    again, wider = told_counts(once)
+    counts, variance = informed_counts(twice_over)
+    again, wider = informed_counts(once)
     np.testing.assert_allclose(counts, again)
     np.testing.assert_allclose(variance, wider / 2)
     assert seed_of(noisy, noisy) != seed_of(noisy)
@@ -491,7 +498,7 @@ def test_a_measurement_counted_twice_is_one_of_half_the_noise() -> None:
 
 def test_a_forecast_rehearses_what_reads_buckets(tmp_path: Path) -> None:
     config = config_of(tmp_path, bucket_growth=0.5, **POSTERIOR)
-    shown = GROUPS.forecast(GROUPS.plan(config), Wanted(), Silent())
+    shown = GROUPS.forecast(GROUPS.plan(config), ForecastOptions(), Silent())
     (simulated,) = shown.tables
     assert [row[0] for row in simulated.rows] == ["posterior", "joint", "matching", "bottom_up"]
 
@@ -503,3 +510,30 @@ def test_the_written_configuration_names_the_keys(tmp_path: Path) -> None:
     opened = section.replace("# bucket_growth", "bucket_growth").replace("# intervals", "intervals")
     text = f'[data]\nsizes = "s.csv"\n[privacy]\nepsilon = "1"\ndataset = "d"\n{opened}'
     assert parse_config(text, tmp_path).method.intervals == 0.9
+
+
+def test_regions_whose_chains_disagree_are_marked_and_the_manifest_counts_them(folder: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "marked"
+    shutil.copytree(folder, copy)
+    table = pq.read_table(copy / "intervals.parquet")
+    marked = [region == table["region"][0].as_py() for region in table["region"].to_pylist()]
+    place = table.column_names.index("converged")
+
+    def flagged(converged: list[bool]) -> str:
+        changed = table.set_column(place, "converged", pa.array(converged))
+        pq.write_table(changed, copy / "intervals.parquet", write_page_checksum=True)
+        (check,) = [check for check in verify_release(copy) if check.name == "intervals"]
+        return "" if check.passed else check.detail
+
+    count = read_manifest(folder)["convergence"]["unsettled_regions"]
+    regions = len(set(table["region"].to_pylist()))
+    assert f"{regions:,} regions are marked as not converged, and the manifest states {count}" in flagged(
+        [False] * table.num_rows
+    )
+    manifest = json.loads((copy / "manifest.json").read_text())
+    manifest["convergence"]["unsettled_regions"] = 1
+    (copy / "manifest.json").write_text(json.dumps(manifest))
+    assert flagged([not here for here in marked]) == ""
+    one_row = [True] * table.num_rows
+    one_row[0] = False
+    assert "some of its rows only" in flagged(one_row)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coco_opt.errors import InputError
-from coco_opt.groups.asked.private import PrivateCounts
+from coco_opt.groups.measuring.private import PrivateCounts
 from coco_opt.histograms import CountOfCounts, Hierarchy
 
 TREE = Hierarchy.from_paths([("n", "a", "1"), ("n", "a", "2"), ("n", "b", "3")])
@@ -27,11 +27,11 @@ leaf_sizes = st.lists(st.lists(st.integers(0, 6), max_size=8), min_size=3, max_s
 def test_every_region_is_the_sum_of_its_leaves(sizes: list[list[int]]) -> None:
     leaves = [CountOfCounts.from_ranks(np.array(entry, np.int64)) for entry in sizes]
     counts = build(leaves)
-    found = counts.histograms()
+    result = counts.histograms()
     for region in range(TREE.regions):
         below = [leaves[leaf - TREE.leaves.start] for leaf in TREE.leaf_range(region)]
-        assert found[region].equals(CountOfCounts.total(below))
-        assert counts.region(region).equals(found[region])
+        assert result[region].equals(CountOfCounts.total(below))
+        assert counts.region(region).equals(result[region])
     assert all(counts.leaf(k).equals(leaf) for k, leaf in enumerate(leaves))
 
 

@@ -33,10 +33,10 @@ def defined(sizes: tuple[int, ...], query: Query, clamp: int) -> Ints:
 @pytest.mark.parametrize("query", QUERIES)
 @given(sizes=st.lists(st.integers(0, 9), max_size=12).map(tuple), clamp=st.integers(1, 12))
 def test_exact_answers_are_the_definition(query: Query, sizes: tuple[int, ...], clamp: int) -> None:
-    found = exact_answers(CountOfCounts.from_ranks(list(sizes)), query, clamp)
-    assert found.dtype == np.int64
-    np.testing.assert_array_equal(found, defined(sizes, query, clamp))
-    assert found.size == cells(query, clamp, len(sizes))
+    result = exact_answers(CountOfCounts.from_ranks(list(sizes)), query, clamp)
+    assert result.dtype == np.int64
+    np.testing.assert_array_equal(result, defined(sizes, query, clamp))
+    assert result.size == cells(query, clamp, len(sizes))
 
 
 def neighbours_of(sizes: tuple[int, ...], neighbours: Neighbours) -> Iterator[tuple[int, ...]]:
@@ -180,8 +180,8 @@ def test_exact_answers_to_buckets_are_sums_of_cells() -> None:
     histogram = CountOfCounts.from_ranks([0, 1, 1, 3, 9])
     cumulative = exact_answers(histogram, "cumulative", 5)
     buckets = Buckets.from_starts([0, 1, 3], 5)
-    wanted = [int(cumulative[a:b].sum()) for a, b in ((0, 1), (1, 3), (3, 5))]
-    assert exact_answers(histogram, "buckets", 5, buckets).tolist() == wanted
+    expected = [int(cumulative[a:b].sum()) for a, b in ((0, 1), (1, 3), (3, 5))]
+    assert exact_answers(histogram, "buckets", 5, buckets).tolist() == expected
     assert cells("buckets", 5, 5, buckets) == 3
     with pytest.raises(ProblemError, match="needs the buckets"):
         exact_answers(histogram, "buckets", 5)
@@ -204,9 +204,9 @@ def change_of_split(before: tuple[int, ...], after: tuple[int, ...], at: int, cl
 @given(sizes=st.lists(st.integers(0, 9), max_size=9).map(tuple), clamp=st.integers(2, 12), at=st.integers(1, 11))
 def test_splits_are_their_definition(sizes: tuple[int, ...], clamp: int, at: int) -> None:
     at = min(at, clamp - 1)
-    found = exact_answers(CountOfCounts.from_ranks(list(sizes)), "split", clamp, Split(at))
-    np.testing.assert_array_equal(found, split_by_definition(sizes, at, clamp))
-    assert found.size == cells("split", clamp, len(sizes), Split(at))
+    result = exact_answers(CountOfCounts.from_ranks(list(sizes)), "split", clamp, Split(at))
+    np.testing.assert_array_equal(result, split_by_definition(sizes, at, clamp))
+    assert result.size == cells("split", clamp, len(sizes), Split(at))
 
 
 @pytest.mark.parametrize("neighbours", NEIGHBOURS)

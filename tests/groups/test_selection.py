@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from coco_opt import CountOfCounts, GroupsMethod, Hierarchy, SeededNoise, SolverChoices
 from coco_opt.errors import InputError, ProblemError
-from coco_opt.groups.asked.selection import (
+from coco_opt.groups.estimating.consistency import sum_of_leaves
+from coco_opt.groups.measuring.selection import (
     Candidate,
     PrivateGroups,
     Selection,
@@ -22,7 +23,6 @@ from coco_opt.groups.asked.selection import (
     random_stopping_selection,
     score_sensitivity,
 )
-from coco_opt.groups.estimated.consistency import sum_of_leaves
 from coco_opt.privacy import NoiseSource, NoiseStream, RunKey, SecureNoise
 
 Sizes = tuple[tuple[int, ...], ...]  # the groups of each leaf
@@ -43,7 +43,7 @@ def private(
     neighbours: str = "add_remove",
     levels: tuple[int, ...] | None = None,
 ) -> PrivateGroups:
-    counts = np.array([one.groups for one in truth])
+    counts = np.array([histogram.groups for histogram in truth])
     return PrivateGroups(hierarchy, tuple(truth), counts, max_size, neighbours, source, levels)
 
 
@@ -150,10 +150,10 @@ def test_secure_noise_gives_the_same_selection_again_and_no_second_one() -> None
         settings: dict[str, Any] = {"epsilon": Fraction(1, 2), "scale": Fraction(4)}
         return random_stopping_selection(data, [fixed("x", truth), fixed("y", truth)], **settings), data
 
-    (one, data), (two, _) = chosen(), chosen()
-    assert one.candidate.name == two.candidate.name
-    assert one.noisy_score == two.noisy_score
-    assert one.private
+    (first, data), (second, _) = chosen(), chosen()
+    assert first.candidate.name == second.candidate.name
+    assert first.noisy_score == second.noisy_score
+    assert first.private
     with pytest.raises(ProblemError, match="already drawn"):
         random_stopping_selection(data, [fixed("x", truth)], epsilon=Fraction(1, 2), scale=Fraction(4))
 
@@ -175,7 +175,7 @@ CUMULATIVE_WINS = CountOfCounts.from_runs(range(1, 60), np.arange(400, 105, -5))
 )
 def test_the_better_query_is_chosen(groups: CountOfCounts, max_size: int, winner: str) -> None:
     candidates = [of_query("cumulative", Fraction(1)), of_query("ranks", Fraction(1))]
-    found = []
+    result = []
     for seed in range(10):
         data = one_region(groups, max_size, seed)
         least = noisy_min_selection(data, candidates, epsilon=Fraction(1))
@@ -183,26 +183,26 @@ def test_the_better_query_is_chosen(groups: CountOfCounts, max_size: int, winner
         assert least.epsilon == 3
         again = one_region(groups, max_size, seed + 100)
         stopped = random_stopping_selection(again, candidates, epsilon=Fraction(1), scale=Fraction(20))
-        found.append(stopped.candidate.name)
+        result.append(stopped.candidate.name)
         assert stopped.epsilon == 6
-    assert found.count(winner) >= 8  # one time in twenty the winner is never tried
+    assert result.count(winner) >= 8  # one time in twenty the winner is never tried
 
 
 def test_no_record_is_kept_of_runs_that_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     """Certificates count solves: shared by all runs they would tell how many there were."""
-    made: list[SolverChoices] = []
+    created: list[SolverChoices] = []
 
     class Recorded(SolverChoices):
-        def __init__(self, *given: Any) -> None:
-            super().__init__(*given)
-            made.append(self)
+        def __init__(self, *arguments: Any) -> None:
+            super().__init__(*arguments)
+            created.append(self)
 
-    monkeypatch.setattr("coco_opt.groups.asked.selection.SolverChoices", Recorded)
+    monkeypatch.setattr("coco_opt.groups.measuring.selection.SolverChoices", Recorded)
     method = GroupsMethod(losses=("l2",), consistency="matching")
     candidate = Candidate.of_method("ranks", method, ["ranks"], [Fraction(1)], {"isotonic_l2": "pav"})
     data = one_region(RANK_WINS, 3_000, 5)
     stopped = random_stopping_selection(data, [candidate], epsilon=Fraction(1), scale=Fraction(30))
-    runs = [one.certificates for one in made[1:]]  # the first is of the candidate's own check
+    runs = [choices.certificates for choices in created[1:]]  # the first is of the candidate's own check
     assert len(runs) > 1
     assert {(rows[0].solver, rows[0].solves) for rows in runs} == {("pav", 1)}
     assert stopped.paid == (stopped.measurement,)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from coco_opt.groups.asked.sizes import read_public_sizes, read_sizes
+from coco_opt.groups.measuring.sizes import read_public_sizes, read_sizes
 from coco_opt.histograms import CountOfCounts
 from tests.files.helpers import CANARY, SECRET_SIZE, Write, at, refused
 

@@ -7,12 +7,12 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-import coco_opt.groups.answers
+import coco_opt.groups.noisy_measurements
 import coco_opt.groups.queries
-import coco_opt.privacy.answers
+import coco_opt.privacy.queries
 from coco_opt.choices import SolverChoices
-from coco_opt.groups import GroupsAnswers, RegionAnswer, measure_hierarchy
-from coco_opt.groups.estimated.estimators import FitOptions, estimate
+from coco_opt.groups import GroupsMeasurements, RegionMeasurement, measure_hierarchy
+from coco_opt.groups.estimating.estimators import FitOptions, estimate
 from coco_opt.groups.kind import plots
 from coco_opt.groups.queries import exact_answers, rank_pieces
 from coco_opt.histograms import CountOfCounts, Hierarchy
@@ -25,14 +25,14 @@ LARGEST = 30
 @pytest.fixture
 def in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Treat a hundred answers as very many."""
-    monkeypatch.setattr(coco_opt.groups.answers, "DENSE", 100)
-    monkeypatch.setattr(coco_opt.groups.answers, "_PIECE", 7)
+    monkeypatch.setattr(coco_opt.groups.noisy_measurements, "DENSE", 100)
+    monkeypatch.setattr(coco_opt.groups.noisy_measurements, "_PIECE", 7)
     monkeypatch.setattr(coco_opt.groups.queries, "_PIECE", 11)
-    monkeypatch.setattr(coco_opt.privacy.answers, "DENSE", 100)
-    monkeypatch.setattr(coco_opt.privacy.answers, "_LARGEST_PIECE", 64)
+    monkeypatch.setattr(coco_opt.privacy.queries, "DENSE", 100)
+    monkeypatch.setattr(coco_opt.privacy.queries, "_LARGEST_PIECE", 64)
 
 
-def measured() -> RegionAnswer:
+def measured() -> RegionMeasurement:
     measurement = measure_hierarchy(
         [TOWN],
         Hierarchy.from_paths([("town",)]),
@@ -43,7 +43,7 @@ def measured() -> RegionAnswer:
         neighbours="add_remove",
         source=SeededNoise(3),
     )
-    return GroupsAnswers(measurement)[0]
+    return GroupsMeasurements(measurement)[0]
 
 
 @pytest.mark.parametrize("histogram", [TOWN, CountOfCounts.empty(), CountOfCounts(np.array([5]), np.array([22]))])
@@ -54,20 +54,20 @@ def test_pieces_are_the_ranks_in_order(histogram: CountOfCounts, in_pieces: None
 
 
 def test_streamed_ranks_have_the_same_bits(request: pytest.FixtureRequest) -> None:
-    whole = measured()
+    in_memory = measured()
     cells = np.array([0, 6, 7, 8, 300, TOWN.groups - 1])
-    assert not whole.large
-    fits = {loss: estimate(whole, FitOptions(loss=loss), SolverChoices()) for loss in ("l1", "l2")}  # type: ignore[arg-type]
-    told, apart = whole.histogram(), plots.residuals(whole, TOWN, cells)
+    assert not in_memory.large
+    fits = {loss: estimate(in_memory, FitOptions(loss=loss), SolverChoices()) for loss in ("l1", "l2")}  # type: ignore[arg-type]
+    histogram, apart = in_memory.histogram(), plots.residuals(in_memory, TOWN, cells)
     request.getfixturevalue("in_pieces")
     streamed = measured()
     assert streamed.large
     assert not isinstance(streamed.stored, np.ndarray)
     assert max(piece.size for _, piece in streamed.pieces()) == 7
-    assert streamed.values.tolist() == whole.values.tolist()
+    assert streamed.values.tolist() == in_memory.values.tolist()
     for loss, expected in fits.items():
-        found = estimate(streamed, FitOptions(loss=loss), SolverChoices())  # type: ignore[arg-type]
+        result = estimate(streamed, FitOptions(loss=loss), SolverChoices())  # type: ignore[arg-type]
         for name in ("sizes", "counts", "variances"):
-            assert getattr(found, name).tolist() == getattr(expected, name).tolist()
-    assert all(np.array_equal(one, other) for one, other in zip(streamed.histogram(), told, strict=True))
+            assert getattr(result, name).tolist() == getattr(expected, name).tolist()
+    assert all(np.array_equal(one, other) for one, other in zip(streamed.histogram(), histogram, strict=True))
     assert plots.residuals(streamed, TOWN, cells).tolist() == apart.tolist()

@@ -16,8 +16,8 @@ import pytest
 from coco_opt.errors import InputError, ProblemError
 from coco_opt.groups import GroupsMethod, estimate_groups
 from coco_opt.groups.buckets import Buckets, Split
-from coco_opt.groups.estimated import unbiased as module
-from coco_opt.groups.estimated.unbiased import UnbiasedCounts, UnbiasedEstimates
+from coco_opt.groups.estimating import unbiased as module
+from coco_opt.groups.estimating.unbiased import UnbiasedCounts, UnbiasedEstimates
 from coco_opt.groups.kind.files import read_groups_release
 from coco_opt.histograms import CountOfCounts, Hierarchy
 from coco_opt.privacy import Epsilon, Measurement, Rho, SeededNoise
@@ -43,17 +43,21 @@ QUESTIONS: dict[str, tuple[str, dict[str, Any]]] = {
 FIGURES = ("entities", "at_most", "groups")
 
 
-def asked_without_noise(name: str, **settings: Any) -> tuple[Hierarchy, list[CountOfCounts], Measurement]:
+def exact_queries(name: str, **settings: Any) -> tuple[Hierarchy, list[CountOfCounts], Measurement]:
     """Return regions, their truth, and a measurement of a question whose answers are exact."""
     hierarchy, truth = three_levels(np.random.default_rng(2))
-    query, given = QUESTIONS[name]
-    if "counts_share" not in given:
-        return hierarchy, truth, measured(hierarchy, truth, query, **{"seed": None, **given, **settings})
+    query, defaults = QUESTIONS[name]
+    if "counts_share" not in defaults:
+        return hierarchy, truth, measured(hierarchy, truth, query, **{"seed": None, **defaults, **settings})
     from coco_opt.groups import measure_hierarchy
 
-    fixed: dict[str, Any] = {"costs": thirds(), "neighbours": "add_remove", "source": NoNoise(), **given, **settings}
-    asked: Any = [query] * 3
-    return hierarchy, truth, measure_hierarchy(truth, hierarchy, None, queries=asked, max_size=MAX_SIZE, **fixed)
+    fixed: dict[str, Any] = {"costs": thirds(), "neighbours": "add_remove", "source": NoNoise(), **defaults, **settings}
+    measurement_plan: Any = [query] * 3
+    return (
+        hierarchy,
+        truth,
+        measure_hierarchy(truth, hierarchy, None, queries=measurement_plan, max_size=MAX_SIZE, **fixed),
+    )
 
 
 def of_every_region(measurement: Measurement) -> dict[int, UnbiasedCounts]:
@@ -69,10 +73,10 @@ def of_every_region(measurement: Measurement) -> dict[int, UnbiasedCounts]:
 def test_the_expectation_is_the_truth(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # Noise has mean zero and all estimates are affine in it: without any they are their expectation.
     monkeypatch.setattr(module, "_ROWS", 20)
-    hierarchy, truth, measurement = asked_without_noise(name)
-    found = of_every_region(measurement)
-    assert list(found) == list(range(hierarchy.regions))
-    for region, counts in found.items():
+    hierarchy, truth, measurement = exact_queries(name)
+    result = of_every_region(measurement)
+    assert list(result) == list(range(hierarchy.regions))
+    for region, counts in result.items():
         dense = truth[region].to_dense(MAX_SIZE)
         running = np.cumsum(dense)
         assert counts.size[0] == 0
@@ -82,20 +86,20 @@ def test_the_expectation_is_the_truth(name: str, monkeypatch: pytest.MonkeyPatch
             beyond = np.clip(np.arange(MAX_SIZE + 1) - first, 0, last + 1 - first) @ dense
             assert counts.entities[row] == pytest.approx(beyond if first < MAX_SIZE else 0, abs=1e-9)
             assert counts.at_most[row] == pytest.approx(running[first : last + 1].mean(), abs=1e-9)
-            told = first == last and (first == 0 or counts.size[row - 1] == counts.last_size[row - 1])
-            assert told == ~np.isnan(counts.groups[row])
-            if told:
+            single_size = first == last and (first == 0 or counts.size[row - 1] == counts.last_size[row - 1])
+            assert single_size == ~np.isnan(counts.groups[row])
+            if single_size:
                 assert counts.groups[row] == pytest.approx(dense[first], abs=1e-9)
         assert counts.entities.sum() == pytest.approx(np.arange(MAX_SIZE + 1) @ dense)
 
 
 @pytest.mark.parametrize("name", ["ranks", "split"])
 def test_very_many_ranks_are_added_piece_by_piece(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    _, _, measurement = asked_without_noise(name, source=SeededNoise(4))
-    whole = of_every_region(measurement)
+    _, _, measurement = exact_queries(name, source=SeededNoise(4))
+    expected = of_every_region(measurement)
     monkeypatch.setattr(module, "DENSE", 7)
     for region, counts in of_every_region(measurement).items():
-        np.testing.assert_array_equal(counts.entities, whole[region].entities)
+        np.testing.assert_array_equal(counts.entities, expected[region].entities)
 
 
 def nudged(measurement: Measurement, place: int, at: int) -> Measurement:
@@ -110,34 +114,36 @@ def nudged(measurement: Measurement, place: int, at: int) -> Measurement:
 @pytest.mark.parametrize("cost", [Epsilon(Fraction(1)), Rho(Fraction(1, 2))])
 @pytest.mark.parametrize("name", QUESTIONS)
 def test_variances_are_those_of_the_linear_map(name: str, cost: Any) -> None:
-    _, _, measurement = asked_without_noise(name, costs=[cost * Fraction(1, 7), cost, cost * Fraction(1, 3)])
+    _, _, measurement = exact_queries(name, costs=[cost * Fraction(1, 7), cost, cost * Fraction(1, 3)])
     still = UnbiasedEstimates(measurement).of("n/s1")
-    expected = {one: np.zeros(still.size.size) for one in FIGURES}
+    expected = {figure: np.zeros(still.size.size) for figure in FIGURES}
     for place, answers in enumerate(measurement.answers):
-        for at in range(int(answers.offsets[-1]) if answers.question.level == 1 else 1):
+        for at in range(int(answers.offsets[-1]) if answers.query.level == 1 else 1):
             counts = UnbiasedEstimates(nudged(measurement, place, at)).of("n/s1")
-            for one in FIGURES:
-                expected[one] += (getattr(counts, one) - getattr(still, one)) ** 2 * answers.question.law.variance
-    for one in FIGURES:
-        np.testing.assert_allclose(getattr(still, f"{one}_variance"), expected[one], atol=1e-9)
+            for figure in FIGURES:
+                expected[figure] += (
+                    getattr(counts, figure) - getattr(still, figure)
+                ) ** 2 * answers.query.distribution.variance
+    for figure in FIGURES:
+        np.testing.assert_allclose(getattr(still, f"{figure}_variance"), expected[figure], atol=1e-9)
 
 
 def test_sums_over_regions_carry_their_variances() -> None:
     hierarchy, truth = three_levels(np.random.default_rng(2))
-    found = UnbiasedEstimates(measured(hierarchy, truth))
+    result = UnbiasedEstimates(measured(hierarchy, truth))
     names = [hierarchy.paths[region] for region in hierarchy.leaves]
-    total, each = found.of(*names), [found.of(name) for name in names]
-    for one in (*FIGURES, *(f"{name}_variance" for name in FIGURES)):
-        np.testing.assert_allclose(getattr(total, one), np.sum([getattr(part, one) for part in each], axis=0))
-    law = measured(hierarchy, truth).answers[2].question.law
-    assert total.entities_variance.sum() == pytest.approx(MAX_SIZE * len(names) * law.variance)
+    total, each = result.of(*names), [result.of(name) for name in names]
+    for figure in (*FIGURES, *(f"{name}_variance" for name in FIGURES)):
+        np.testing.assert_allclose(getattr(total, figure), np.sum([getattr(part, figure) for part in each], axis=0))
+    distribution = measured(hierarchy, truth).answers[2].query.distribution
+    assert total.entities_variance.sum() == pytest.approx(MAX_SIZE * len(names) * distribution.variance)
 
 
 def test_the_mean_over_seeds_is_the_truth_within_the_variance() -> None:
     hierarchy, truth = three_levels(np.random.default_rng(2))
     runs = [UnbiasedEstimates(measured(hierarchy, truth, seed=seed)).of("n/s2", "n/s1") for seed in range(150)]
     exact = truth[2].to_dense(MAX_SIZE) + truth[3].to_dense(MAX_SIZE)
-    off = np.array([one.groups for one in runs]) - exact
+    off = np.array([run.groups for run in runs]) - exact
     deviations = off.mean(axis=0) / np.sqrt(runs[0].groups_variance / len(runs))
     assert np.abs(deviations).max() < 4.5
     assert off.var(axis=0) == pytest.approx(runs[0].groups_variance, rel=0.5)
@@ -146,15 +152,15 @@ def test_the_mean_over_seeds_is_the_truth_within_the_variance() -> None:
 def test_regions_that_do_not_add_up_are_refused() -> None:
     hierarchy, truth = three_levels(np.random.default_rng(2))
     buckets = [WIDE, None, None]
-    found = UnbiasedEstimates(measured(hierarchy, truth, shares=[1, 0, 1], buckets=buckets))
+    outcome = UnbiasedEstimates(measured(hierarchy, truth, shares=[1, 0, 1], buckets=buckets))
     with pytest.raises(InputError, match="repeated-region"):
-        found.of("n", "n")
+        outcome.of("n", "n")
     with pytest.raises(InputError, match="not-measured"):
-        found.of("n/s1")
+        outcome.of("n/s1")
     with pytest.raises(ProblemError, match="same buckets"):
-        found.of("n", "n/s0/c0")
+        outcome.of("n", "n/s0/c0")
     with pytest.raises(ProblemError, match="name a region"):
-        found.of()
+        outcome.of()
     result = estimate_groups(measured(hierarchy, truth), GroupsMethod(consistency="bottom_up"))
     with pytest.raises(InputError, match="no-unbiased"):
         result.unbiased_of("n")
@@ -189,12 +195,12 @@ def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     """Release the towns with unbiased counts by every question."""
     where = tmp_path_factory.mktemp("towns")
     config = config_of(where, privacy=SEEDED, unbiased=True, **SETTINGS[request.param])
-    made = release(config, where / "out").made
-    assert made is not None
+    outcome = release(config, where / "out").estimate
+    assert outcome is not None
     read = read_groups_release(where / "out")
     for region in (("land",), ("land/south", "land/north")):
         for one in (*FIGURES, "size", "entities_variance", "groups_variance"):
-            np.testing.assert_array_equal(getattr(read.unbiased(*region), one), getattr(made.unbiased(*region), one))
+            np.testing.assert_array_equal(getattr(read.unbiased(*region), one), getattr(outcome.unbiased(*region), one))
     return where / "out"
 
 
@@ -254,9 +260,9 @@ def test_a_variance_that_is_not_the_noises_is_found(tmp_path: Path) -> None:
 
 
 def test_a_release_without_them_says_so(tmp_path: Path) -> None:
-    made = release(config_of(tmp_path, privacy=SEEDED), tmp_path / "out").made
-    assert made is not None
+    outcome = release(config_of(tmp_path, privacy=SEEDED), tmp_path / "out").estimate
+    assert outcome is not None
     assert not (tmp_path / "out" / "unbiased.parquet").exists()
-    for one in (made, read_groups_release(tmp_path / "out")):
+    for source in (outcome, read_groups_release(tmp_path / "out")):
         with pytest.raises(InputError, match="no-unbiased"):
-            one.unbiased("land")
+            source.unbiased("land")

@@ -102,9 +102,11 @@ def grown_instance(
         level += [depth] * (len(above) * fan)
     tree, levels = Tree(parent), len(fans) + 1
     counts = np.zeros((tree.nodes, max_size + 1), np.int64)
-    law = 1.0 / np.arange(1, max_size + 2) ** spread
+    probabilities = 1.0 / np.arange(1, max_size + 2) ** spread
     for leaf in np.flatnonzero(tree.is_leaf):
-        counts[leaf] = rng.multinomial(int(groups * rng.uniform(0.5, 2.0)) * (rng.random() >= empty), law / law.sum())
+        counts[leaf] = rng.multinomial(
+            int(groups * rng.uniform(0.5, 2.0)) * (rng.random() >= empty), probabilities / probabilities.sum()
+        )
     for v in range(tree.nodes - 1, 0, -1):
         counts[tree.parent[v]] += counts[v]
     parts = np.ones(levels) if shares is None else np.array(shares)

@@ -94,11 +94,11 @@ def test_wrong_multipliers_are_replaced(wrong: Any) -> None:
 @pytest.mark.parametrize("kind", [JointL1, JointL2])
 def test_threads_do_not_change_a_bit(kind: type[JointFit]) -> None:
     problem = instance(kind, "three levels", cells=301)
-    one, again, three = (AlternatingDirections(threads=threads).solve(problem) for threads in (1, 1, 3))
-    for other in (again, three):
-        assert one.iterations == other.iterations
-        np.testing.assert_array_equal(one.value, other.value)
-        np.testing.assert_array_equal(one.multipliers, other.multipliers)
+    first, again, three = (AlternatingDirections(threads=threads).solve(problem) for threads in (1, 1, 3))
+    for second in (again, three):
+        assert first.iterations == second.iterations
+        np.testing.assert_array_equal(first.value, second.value)
+        np.testing.assert_array_equal(first.multipliers, second.multipliers)
 
 
 @pytest.mark.parametrize(("kind", "alone"), [(JointL1, IsotonicL1), (JointL2, IsotonicL2)])
@@ -148,7 +148,7 @@ def test_too_few_rounds_are_reported() -> None:
         (([-1, 0], [[1.0], [2.0], [3.0]], [1, 1]), "one row for each"),
         (([-1, 0], [[1.0], [np.nan]], [1, 1]), "finite"),
         (([-1, 0, 0], np.zeros((3, 2)), [3, 1, 1]), "sum of its children"),
-        (([-1, 0], np.zeros((2, 2)), [1.0, 1.0]), "whole number"),
+        (([-1, 0], np.zeros((2, 2)), [1.0, 1.0]), "nonnegative integer"),
         (([-1, 0], np.zeros((2, 2)), [1, 1], [1.0, -1.0]), "nonnegative"),
         (([-1, 0], np.zeros((2, 2)), [1, 1], 0.0), "not all zero"),
         (([-1, 0], np.zeros((2, 2)), [1, 1], [1.0, 1e-310]), "rescale"),

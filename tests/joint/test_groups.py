@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from coco_opt import CountOfCounts, Hierarchy, SolverChoices, emd
 from coco_opt.errors import ProblemError, SolverError
-from coco_opt.groups import Buckets, GroupsAnswers, Query
-from coco_opt.groups.answers import Loss
-from coco_opt.groups.estimated.consistency import sum_of_leaves
-from coco_opt.groups.estimated.joint import joint, round_tables
+from coco_opt.groups import Buckets, GroupsMeasurements, Query
+from coco_opt.groups.estimating.consistency import sum_of_leaves
+from coco_opt.groups.estimating.joint import joint, round_tables
+from coco_opt.groups.noisy_measurements import Loss
 from coco_opt.privacy import Measurement
 from coco_opt.problems import JointL2, Tree
 from tests.groups.helpers import assert_consistent, measured
@@ -74,8 +74,8 @@ def test_every_level_has_the_gap_relative_to_its_own_loss(loss: Loss) -> None:
     solvers = JointSolvers()
     measurement = noisy(hierarchy, truth, shares=[1, 0, 2])
     estimate = joint(measurement, solvers, loss=loss)
-    (gap,) = (one.gap for one in solvers.certificates if one.problem == f"joint_{loss}")
-    answers = GroupsAnswers(measurement)
+    (gap,) = (certificate.gap for certificate in solvers.certificates if certificate.problem == f"joint_{loss}")
+    answers = GroupsMeasurements(measurement)
     weights, power = answers.weights(loss), {"l1": 1, "l2": 2}[loss]
     for level in (0, 2):
         rows = hierarchy.level == level
@@ -90,23 +90,23 @@ def test_certificates_of_both_kinds_are_kept() -> None:
     estimate = joint(noisy(hierarchy, truth), solvers)
     assert tuple(c.problem for c in solvers.certificates) == ("cumulative_rounding", "joint_l1")
     assert all(c.violation <= 1e-6 for c in solvers.certificates)
-    assert 0.0 <= estimate.unproved < np.inf
+    assert 0.0 <= estimate.uncertified_gap < np.inf
 
 
 @pytest.mark.parametrize("name", TREES)
 def test_rounding_keeps_every_sum_and_the_root_is_half_up(name: str) -> None:
     tree, y, groups, _ = noisy_tables(TREES[name], 40, 4)
     rows = np.clip(np.maximum.accumulate(y, axis=1) + 0.25, 0.0, groups[:, None])
-    whole, _ = round_tables(tree, rows, groups, JointSolvers())
+    integers, _ = round_tables(tree, rows, groups, JointSolvers())
     leaves = np.flatnonzero(tree.is_leaf)
-    np.testing.assert_array_equal(whole[0], np.floor(rows[leaves].sum(axis=0) + 0.5).astype(np.int64))
-    assert (np.diff(whole, axis=1) >= 0).all()
-    assert (whole >= 0).all()
-    assert (whole <= groups[:, None]).all()
+    np.testing.assert_array_equal(integers[0], np.floor(rows[leaves].sum(axis=0) + 0.5).astype(np.int64))
+    assert (np.diff(integers, axis=1) >= 0).all()
+    assert (integers >= 0).all()
+    assert (integers <= groups[:, None]).all()
     for v in range(tree.nodes):
         children = slice(int(tree.first_child[v]), int(tree.first_child[v + 1]))
         if children.start < children.stop:
-            np.testing.assert_array_equal(whole[v], whole[children].sum(axis=0))
+            np.testing.assert_array_equal(integers[v], integers[children].sum(axis=0))
 
 
 def test_other_queries_are_refused() -> None:
@@ -142,34 +142,34 @@ def test_equal_budgets_give_the_integers_of_the_nominal_variance() -> None:
         hierarchy, truth = small(seed)
         measurement, solvers = noisy(hierarchy, truth, seed=seed), SolverChoices()
         estimate = joint(measurement, solvers, loss="l2")
-        answers, tree = GroupsAnswers(measurement), Tree(hierarchy.parent)
+        answers, tree = GroupsMeasurements(measurement), Tree(hierarchy.parent)
         table = np.concatenate([answers.table(level) for level in range(3)])
-        weight = 1.0 / answers.law(0).nominal_variance
+        weight = 1.0 / answers.distribution(0).nominal_variance
         fitted = solvers.solve(JointL2(tree, table, answers.group_counts, weight))
         nominal, _ = round_tables(tree, np.asarray(fitted), answers.group_counts, solvers)
-        np.testing.assert_array_equal(estimate.whole, nominal)
+        np.testing.assert_array_equal(estimate.cumulative, nominal)
 
 
 @pytest.mark.parametrize("buckets", [False, True])
 def test_a_fit_that_stays_unproved_is_released_with_its_gap(monkeypatch: pytest.MonkeyPatch, buckets: bool) -> None:
     hierarchy, truth = small(4)
-    asked = [Buckets.by_growth(MAX_SIZE, 0.5)] * 3 if buckets else [None] * 3
-    measurement = measured(hierarchy, truth, max_size=MAX_SIZE, buckets=asked, seed=3)
+    level_buckets = [Buckets.by_growth(MAX_SIZE, 0.5)] * 3 if buckets else [None] * 3
+    measurement = measured(hierarchy, truth, max_size=MAX_SIZE, buckets=level_buckets, seed=3)
     kind = "joint_sums_l1" if buckets else "joint_l1"
     solver = AlternatingSums(1e-9, max_iter=1) if buckets else AlternatingDirections(1e-9, max_iter=1)
-    monkeypatch.setattr(SolverChoices, "_others", lambda self, problem, tried: iter(()))
+    monkeypatch.setattr(SolverChoices, "_alternatives", lambda self, problem, tried: iter(()))
     strict, lenient = (SolverChoices({kind: solver}, fallback=fallback) for fallback in (False, True))
     with pytest.raises(SolverError, match="ITERATION_LIMIT"):
         joint(measurement, strict)
     estimate = joint(measurement, lenient)
     assert_consistent(hierarchy, truth, estimate.histograms, MAX_SIZE)
-    (row,) = (one for one in lenient.certificates if one.problem == kind)
-    assert estimate.unproved == row.relative_gap > 1e-9
+    (row,) = (certificate for certificate in lenient.certificates if certificate.problem == kind)
+    assert estimate.uncertified_gap == row.relative_gap > 1e-9
     assert np.isfinite(estimate.level_gaps).all()
 
 
 def test_taxi_is_near_its_reference(shared_data: Path) -> None:
-    from coco_opt.groups.asked.sizes import read_sizes
+    from coco_opt.groups.measuring.sizes import read_sizes
 
     file = shared_data / "kuo2018" / "taxi_neighbourhoods.csv"
     if not file.is_file():

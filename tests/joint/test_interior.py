@@ -45,11 +45,11 @@ HARD: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("kind", KINDS)
 def test_hard_families_are_certified(kind: type[JointSums], name: str) -> None:
     problem = grown_instance(kind, **HARD[name])
-    found = solve(problem, TreeInteriorPoint(tolerance=1e-4))
-    assert found.violation <= 1e-9 * problem.scale
+    solution = solve(problem, TreeInteriorPoint(tolerance=1e-4))
+    assert solution.violation <= 1e-9 * problem.scale
     exact = solve(problem, HiGHS() if kind is JointSumsL1 else PIQP(), check=False)
-    assert found.objective >= exact.objective - exact.gap - 1e-6 * max(1.0, exact.objective)
-    assert found.objective <= exact.objective + found.gap + 1e-6 * max(1.0, exact.objective)
+    assert solution.objective >= exact.objective - exact.gap - 1e-6 * max(1.0, exact.objective)
+    assert solution.objective <= exact.objective + solution.gap + 1e-6 * max(1.0, exact.objective)
 
 
 @pytest.mark.parametrize("name", TREES)
@@ -80,7 +80,7 @@ def test_elimination_along_the_tree_solves_the_dense_system(case: str) -> None:
         # The covariance of partial sums of independent increments, given their total.
         covariance = np.diag(own) - np.outer(own, own) / own.sum()
         rows = np.tril(np.ones((own.size, own.size)))[:-1]
-        asked = np.zeros((problem.starts.size, problem.widths.size))
+        queries = np.zeros((problem.starts.size, problem.widths.size))
         path = {int(leaf)}
         while min(path) > 0:
             path.add(int(problem.tree.parent[min(path)]))
@@ -88,8 +88,8 @@ def test_elimination_along_the_tree_solves_the_dense_system(case: str) -> None:
         region, cell = np.divmod(np.arange(problem.y.size), problem.widths.size)
         answer = np.repeat(np.arange(problem.starts.size), lengths)
         on = np.isin(region, list(path))
-        asked[answer[on], cell[on]] = problem.widths[cell[on]]
-        dense += asked @ rows @ covariance @ rows.T @ asked.T
+        queries[answer[on], cell[on]] = problem.widths[cell[on]]
+        dense += queries @ rows @ covariance @ rows.T @ queries.T
     right = rng.normal(size=theta.size)
     expected = np.zeros(theta.size)
     expected[live] = np.linalg.solve(dense[np.ix_(live, live)], right[live])
@@ -130,6 +130,6 @@ def test_too_few_iterations_are_reported() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_same_problem_has_the_same_bits(kind: type[JointSums]) -> None:
     problem = grown_instance(kind, (2, 2), (0.1, 0.2, 0.5))
-    one, other = (TreeInteriorPoint().solve(problem) for _ in range(2))
-    np.testing.assert_array_equal(one.value, other.value)
-    np.testing.assert_array_equal(one.multipliers, other.multipliers)
+    first, second = (TreeInteriorPoint().solve(problem) for _ in range(2))
+    np.testing.assert_array_equal(first.value, second.value)
+    np.testing.assert_array_equal(first.multipliers, second.multipliers)

@@ -35,19 +35,19 @@ def test_every_schedule_is_whole_in_order_and_additive(
     family: tuple[int, int, int], part: float, wait: bool, sweeps: int
 ) -> None:
     problem = problem_of(family)
-    whole = joint_rounding.schedule(problem.x, problem.parent, problem.groups, part, wait)
-    assert problem.violation(whole) == 0.0
-    before = problem.objective(whole)
-    joint_rounding.improve(problem.x, problem.groups, whole, sweeps)
-    assert problem.violation(whole) == 0.0
-    assert problem.objective(whole) <= before
+    rows = joint_rounding.schedule(problem.x, problem.parent, problem.groups, part, wait)
+    assert problem.violation(rows) == 0.0
+    before = problem.objective(rows)
+    joint_rounding.improve(problem.x, problem.groups, rows, sweeps)
+    assert problem.violation(rows) == 0.0
+    assert problem.objective(rows) <= before
 
 
 @given(families)
 def test_earliest_deadlines_stay_within_one_of_a_half_up_parent(family: tuple[int, int, int]) -> None:
     problem = problem_of(family)
-    whole = joint_rounding.schedule(problem.x, problem.parent, problem.groups, 1.0, wait=True)
-    assert np.abs(whole - problem.x).max() < 1.0
+    rows = joint_rounding.schedule(problem.x, problem.parent, problem.groups, 1.0, wait=True)
+    assert np.abs(rows - problem.x).max() < 1.0
 
 
 @given(families, st.integers(0, 100))
@@ -99,13 +99,13 @@ def test_an_interior_point_answer_is_repaired_to_whole_rows() -> None:
 def test_price_steps_only_raise_the_bound(family: tuple[int, int, int], seed: int) -> None:
     problem = problem_of(family)
     top = problem.groups.astype(np.float64)
-    whole = joint_rounding.schedule(problem.x, problem.parent, problem.groups, 0.5, wait=False)
-    cost = problem.objective(whole)
+    integers = joint_rounding.schedule(problem.x, problem.parent, problem.groups, 0.5, wait=False)
+    cost = problem.objective(integers)
     start = np.random.default_rng(seed).uniform(-1.0, 1.0, problem.parent.size)
     prices = start.copy()
     joint_leaves.raise_prices(problem.x, problem.parent, top, cost, cost, 40, prices)
-    assert problem.gap(whole, prices) <= problem.gap(whole, start) + 1e-9
-    assert problem.gap(whole, prices) >= -1e-9
+    assert problem.gap(integers, prices) <= problem.gap(integers, start) + 1e-9
+    assert problem.gap(integers, prices) >= -1e-9
 
 
 def test_half_even_parents_can_have_no_schedule_within_one() -> None:
@@ -134,9 +134,9 @@ def test_large_counts_are_placed_together() -> None:
 def test_large_counts_stay_together_where_the_parent_is_a_little_short(short: int, part: float, wait: bool) -> None:
     rows = np.array([[2e12 + 0.5, 4e12], [1e12 + 0.25, 3e12]])
     parent = np.array([3 * 10**12 + 1 - short, 7 * 10**12 - short])
-    whole = joint_rounding.schedule(rows, parent, np.array([4 * 10**12, 3 * 10**12]), part, wait)
-    np.testing.assert_array_equal(whole.sum(axis=0), parent)
-    assert np.abs(whole - rows).max() <= 1 + short
+    integers = joint_rounding.schedule(rows, parent, np.array([4 * 10**12, 3 * 10**12]), part, wait)
+    np.testing.assert_array_equal(integers.sum(axis=0), parent)
+    assert np.abs(integers - rows).max() <= 1 + short
 
 
 def test_a_corrupted_rounding_is_not_certified() -> None:
@@ -149,9 +149,9 @@ def test_a_corrupted_rounding_is_not_certified() -> None:
     assert verdict.gap >= problem.objective(worse) - best.objective - 1e-6
 
 
-def _worse(problem: CumulativeRounding, whole: NDArray[np.int64]) -> NDArray[np.int64]:
+def _worse(problem: CumulativeRounding, integers: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the schedule that serves the first child first, which is far from nearest."""
-    out = np.zeros_like(whole)
+    out = np.zeros_like(integers)
     left = problem.parent.copy()
     for j, top in enumerate(problem.groups):
         out[j] = np.minimum(left, top)
@@ -166,7 +166,7 @@ def _worse(problem: CumulativeRounding, whole: NDArray[np.int64]) -> NDArray[np.
         (([[1.0, 4.0]], [1, 4], [3]), "between 0"),
         (([[1.0, 2.0]], [2, 1], [3]), "parent must be nondecreasing"),
         (([[1.0, 2.0]], [1, 4], [3]), "parent must be nondecreasing"),
-        (([[1.0, 2.0]], [1.0, 2.0], [3]), "whole"),
+        (([[1.0, 2.0]], [1.0, 2.0], [3]), "integers"),
         (([[1.0, np.inf]], [1, 2], [3]), "finite"),
         (([[1.0, 2.0]], [1], [3]), "one entry a cell"),
     ],

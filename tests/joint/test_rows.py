@@ -82,7 +82,7 @@ def test_a_part_of_the_gap_is_enough_where_it_is_large() -> None:
     tree, y, groups, _ = noisy_tables([-1, *[0] * 600], 8, 5)
     problem = JointL1(tree, y, groups)
     point, prices = problem.repair(problem.y), np.zeros(problem.y.shape)
-    whole = problem.tighten(prices.copy(), point, np.inf, None)
-    part = problem.tighten(prices, point, 0.1 * whole, None)
-    assert 0.1 * whole < part < whole
+    gap = problem.tighten(prices.copy(), point, np.inf, None)
+    part = problem.tighten(prices, point, 0.1 * gap, None)
+    assert 0.1 * gap < part < gap
     assert not prices[500:].any()

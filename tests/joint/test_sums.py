@@ -17,9 +17,9 @@ from scipy.optimize import linprog
 from coco_opt import IsotonicL1, IsotonicL2, JointL1, JointL2, SolverChoices, emd, solve
 from coco_opt.errors import ProblemError, SolverError, UnknownSolverError
 from coco_opt.groups import Buckets, GroupsMethod, estimate_groups
-from coco_opt.groups.answers import Loss
 from coco_opt.groups.buckets import common_cells
-from coco_opt.groups.estimated.joint import joint
+from coco_opt.groups.estimating.joint import joint
+from coco_opt.groups.noisy_measurements import Loss
 from coco_opt.problems.joint_sums import JointSums, JointSumsL1, JointSumsL2
 from coco_opt.problems.tree import Tree
 from coco_opt.solution import Answer, Status
@@ -74,7 +74,7 @@ def least_over_single_sizes(problem: JointSums) -> float:
                 line[v * sizes + size - 1], line[v * sizes + size] = 1.0, -1.0
                 rising.append(line)
     bounds = [(0, float(problem.groups[v])) for v in range(regions) for _ in range(sizes)]
-    found = linprog(
+    best = linprog(
         np.concatenate([np.zeros(regions * sizes), np.repeat(cost, 2)]),
         A_eq=np.vstack([equal, *sums]),
         b_eq=np.append(values, np.zeros(len(sums))),
@@ -82,8 +82,8 @@ def least_over_single_sizes(problem: JointSums) -> float:
         b_ub=np.zeros(len(rising)) if rising else None,
         bounds=bounds + [(0, None)] * (2 * answers),
     )
-    assert found.status == 0
-    return float(found.fun)
+    assert best.status == 0
+    return float(best.fun)
 
 
 @given(tiny())
@@ -101,9 +101,9 @@ def test_the_gap_bounds_the_distance_to_the_optimum(kind: type[JointSums], name:
     problem = sums_instance(kind, name)
     rough, fine = solve(problem, AlternatingSums()), solve(problem, AlternatingSums(tolerance=1e-6))
     exact = solve(problem, HiGHS() if kind is JointSumsL1 else PIQP())
-    for found in (rough, fine):
-        assert found.violation <= 1e-9 * problem.scale
-        assert exact.objective - exact.gap - 1e-9 <= found.objective <= exact.objective + found.gap + 1e-9
+    for solution in (rough, fine):
+        assert solution.violation <= 1e-9 * problem.scale
+        assert exact.objective - exact.gap - 1e-9 <= solution.objective <= exact.objective + solution.gap + 1e-9
     assert fine.relative_gap <= 1e-6
 
 
@@ -111,8 +111,10 @@ def test_the_gap_bounds_the_distance_to_the_optimum(kind: type[JointSums], name:
 def test_single_sizes_are_the_plain_program(kind: type[JointSums], plain: Any) -> None:
     tree, y, groups, _ = noisy_tables(TREES["three levels"], 15, 3)
     weights = np.random.default_rng(1).choice([0.5, 1.0], tree.nodes)
-    found = solve(kind(tree, y, np.ones(y.shape), groups, weights), AlternatingSums(tolerance=1e-6))
-    assert found.objective == pytest.approx(solve(plain(tree, y, groups, weights), tolerance=1e-4).objective, rel=2e-4)
+    solution = solve(kind(tree, y, np.ones(y.shape), groups, weights), AlternatingSums(tolerance=1e-6))
+    assert solution.objective == pytest.approx(
+        solve(plain(tree, y, groups, weights), tolerance=1e-4).objective, rel=2e-4
+    )
 
 
 @pytest.mark.parametrize(("kind", "alone", "power"), [(JointSumsL1, IsotonicL1, 1), (JointSumsL2, IsotonicL2, 2)])
@@ -210,7 +212,7 @@ def test_buckets_of_every_level_make_consistent_tables(loss: Loss, shares: Any) 
     noisy = measured(hierarchy, truth, buckets=UNLIKE, shares=shares)
     result = estimate_groups(noisy, GroupsMethod(loss))
     assert_consistent(hierarchy, truth, result.histograms)
-    assert f"joint_sums_{loss}" in [one.problem for one in result.certificates]
+    assert f"joint_sums_{loss}" in [certificate.problem for certificate in result.certificates]
     assert result.level_gaps is not None
     gaps = result.level_gaps[~np.isnan(result.level_gaps)]
     assert gaps.size == (3 if shares is None else sum(shares))
@@ -220,18 +222,18 @@ def test_buckets_of_every_level_make_consistent_tables(loss: Loss, shares: Any) 
 @pytest.mark.parametrize("loss", get_args(Loss))
 def test_without_noise_single_sizes_at_the_leaves_come_back(loss: Loss) -> None:
     hierarchy, truth = three_levels(np.random.default_rng(1))
-    found = joint(measured(hierarchy, truth, buckets=UNLIKE, seed=None), SolverChoices(), loss=loss)
-    assert all(emd(a, b) == 0 for a, b in zip(found.histograms, truth, strict=True))
+    solution = joint(measured(hierarchy, truth, buckets=UNLIKE, seed=None), SolverChoices(), loss=loss)
+    assert all(emd(a, b) == 0 for a, b in zip(solution.histograms, truth, strict=True))
 
 
 def test_counts_rise_evenly_within_buckets_and_keep_sums() -> None:
     hierarchy, truth = three_levels(np.random.default_rng(3))
-    found = joint(measured(hierarchy, truth, buckets=[Buckets.from_edges([0, 1, 5, 12])] * 3), SolverChoices())
+    solution = joint(measured(hierarchy, truth, buckets=[Buckets.from_edges([0, 1, 5, 12])] * 3), SolverChoices())
     for region in range(hierarchy.regions):
         children = hierarchy.children(region)
         if len(children):
-            np.testing.assert_allclose(found.fitted[region], found.fitted[children].sum(axis=0), atol=1e-9)
-    steps = np.diff(found.fitted, axis=1)
-    assert found.fitted.shape[1] == MAX_SIZE
+            np.testing.assert_allclose(solution.fitted[region], solution.fitted[children].sum(axis=0), atol=1e-9)
+    steps = np.diff(solution.fitted, axis=1)
+    assert solution.fitted.shape[1] == MAX_SIZE
     np.testing.assert_allclose(steps[:, 3:7], steps[:, 3:4].repeat(4, axis=1))
     assert (steps >= -1e-9).all()

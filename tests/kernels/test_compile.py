@@ -36,7 +36,7 @@ def _new(values: IntArray) -> int:
 
 @pytest.fixture(autouse=True)
 def _fresh_word(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_told", False)
+    monkeypatch.setattr(module, "_warned", False)
 
 
 def test_compiles_in_memory_with_one_word_when_no_cache_folder_is_writable(

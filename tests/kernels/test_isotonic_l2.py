@@ -142,20 +142,20 @@ def test_streaming_gives_what_pooling_at_once_gives(y: Data, piece: int) -> None
 @given(st.lists(st.integers(-(2**59), 2**59), min_size=2, max_size=12) | small.filter(lambda y: len(y) > 1))
 def test_halves_are_pooled_to_the_same_blocks(y: list[int]) -> None:
     data = np.array(y)
-    whole = (*l2.pool(data), l2.fit(data, lo=-4.0, hi=5.0))
+    expected = (*l2.pool(data), l2.fit(data, lo=-4.0, hi=5.0))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(l2, "_MANY", 2)
         halves = (*l2.pool(data), l2.fit(data, lo=-4.0, hi=5.0))
-    for one, other in zip(whole, halves, strict=True):
-        np.testing.assert_array_equal(one, other)
+    for first, second in zip(expected, halves, strict=True):
+        np.testing.assert_array_equal(first, second)
 
 
 @each_instance
 def test_long_halves_are_pooled_to_the_same_blocks(y: Data, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = l2.pool(y)
+    expected = l2.pool(y)
     monkeypatch.setattr(l2, "_MANY", 2)
-    for one, other in zip(whole, l2.pool(y), strict=True):
-        np.testing.assert_array_equal(one, other)
+    for first, second in zip(expected, l2.pool(y), strict=True):
+        np.testing.assert_array_equal(first, second)
 
 
 def test_weighted_and_real_streams_agree_with_pooling_at_once() -> None:

@@ -43,30 +43,30 @@ def instances(draw: st.DrawFn) -> Runs:
 
 
 def test_the_papers_proportional_example() -> None:
-    found = match_runs(ints(1, 2), ints(300, 100), ints(1, 1, 1), ints(200, 100, 100), ints(0, 1, 2, 3))
-    first = found.parent_run == 0
-    assert found.child_run[first].tolist() == [0, 1, 2]
-    assert found.groups[first].tolist() == [150, 75, 75]
-    assert found.groups[~first].tolist() == [50, 25, 25]
+    matches = match_runs(ints(1, 2), ints(300, 100), ints(1, 1, 1), ints(200, 100, 100), ints(0, 1, 2, 3))
+    first = matches.parent_run == 0
+    assert matches.child_run[first].tolist() == [0, 1, 2]
+    assert matches.groups[first].tolist() == [150, 75, 75]
+    assert matches.groups[~first].tolist() == [50, 25, 25]
 
 
 def test_a_smaller_pool_is_matched_whole() -> None:
-    found = match_runs(ints(1), ints(300), ints(1, 2), ints(200, 100), ints(0, 1, 2))
-    assert list(zip(*(part.tolist() for part in found), strict=True)) == [(0, 0, 200), (0, 1, 100)]
+    matches = match_runs(ints(1), ints(300), ints(1, 2), ints(200, 100), ints(0, 1, 2))
+    assert list(zip(*(part.tolist() for part in matches), strict=True)) == [(0, 0, 200), (0, 1, 100)]
 
 
 def test_largest_fractions_and_ties_to_the_lowest_child() -> None:
     # Shares 5/3 each: floors 1, 1, 1 and two units for children 0 and 1.
-    found = match_runs(ints(1, 9), ints(5, 4), ints(1, 1, 1), ints(3, 3, 3), ints(0, 1, 2, 3))
-    assert found.groups[found.parent_run == 0].tolist() == [2, 2, 1]
+    matches = match_runs(ints(1, 9), ints(5, 4), ints(1, 1, 1), ints(3, 3, 3), ints(0, 1, 2, 3))
+    assert matches.groups[matches.parent_run == 0].tolist() == [2, 2, 1]
     # Shares 0.8, 1.2, 2.0: child 0 has the largest fraction.
-    found = match_runs(ints(1, 9), ints(4, 6), ints(1, 1, 1), ints(2, 3, 5), ints(0, 1, 2, 3))
-    assert found.groups[found.parent_run == 0].tolist() == [1, 1, 2]
+    matches = match_runs(ints(1, 9), ints(4, 6), ints(1, 1, 1), ints(2, 3, 5), ints(0, 1, 2, 3))
+    assert matches.groups[matches.parent_run == 0].tolist() == [1, 1, 2]
 
 
 def test_equal_sizes_are_taken_in_their_given_order() -> None:
-    found = match_runs(ints(4, 4), ints(2, 3), ints(4, 4, 4), ints(1, 2, 2), ints(0, 2, 3))
-    assert list(zip(*(part.tolist() for part in found), strict=True)) == [
+    matches = match_runs(ints(4, 4), ints(2, 3), ints(4, 4, 4), ints(1, 2, 2), ints(0, 2, 3))
+    assert list(zip(*(part.tolist() for part in matches), strict=True)) == [
         (0, 0, 1), (0, 1, 1), (1, 1, 1), (1, 2, 2),
     ]  # fmt: skip
 
@@ -74,28 +74,28 @@ def test_equal_sizes_are_taken_in_their_given_order() -> None:
 @given(instances())
 def test_cost_is_the_optimal_assignment_and_the_emd(runs: Runs) -> None:
     parent_sizes, parent_counts, child_sizes, child_counts, _ = runs
-    found = match_runs(*runs)
+    matches = match_runs(*runs)
     parents, children = np.repeat(parent_sizes, parent_counts), np.repeat(child_sizes, child_counts)
     costs = np.abs(parents[:, None] - children[None, :])
     best = int(costs[linear_sum_assignment(costs)].sum())
-    assert transport_cost(parent_sizes, child_sizes, found) == best
+    assert transport_cost(parent_sizes, child_sizes, matches) == best
     assert best == emd(CountOfCounts.from_ranks(parents), CountOfCounts.from_ranks(children))
 
 
 @given(instances())
 def test_marginals_are_exact_and_runs_repeat(runs: Runs) -> None:
     parent_sizes, parent_counts, child_sizes, child_counts, _ = runs
-    found = match_runs(*runs)
+    matches = match_runs(*runs)
     given_away = np.zeros_like(parent_counts)
-    np.add.at(given_away, found.parent_run, found.groups)
+    np.add.at(given_away, matches.parent_run, matches.groups)
     taken = np.zeros_like(child_counts)
-    np.add.at(taken, found.child_run, found.groups)
+    np.add.at(taken, matches.child_run, matches.groups)
     assert np.array_equal(given_away, parent_counts)
     assert np.array_equal(taken, child_counts)
-    assert np.all(found.groups > 0)
-    assert np.all(np.diff(parent_sizes[found.parent_run]) >= 0)
-    assert np.all(np.diff(child_sizes[found.child_run]) >= 0)
-    for first, second in zip(found, match_runs(*runs), strict=True):
+    assert np.all(matches.groups > 0)
+    assert np.all(np.diff(parent_sizes[matches.parent_run]) >= 0)
+    assert np.all(np.diff(child_sizes[matches.child_run]) >= 0)
+    for first, second in zip(matches, match_runs(*runs), strict=True):
         assert np.array_equal(first, second)
 
 
@@ -128,27 +128,27 @@ def reference(runs: Runs) -> dict[tuple[int, int, int], int]:
 
 @given(instances())
 def test_each_child_gives_what_algorithm_2_says(runs: Runs) -> None:
-    found = match_runs(*runs)
-    child = np.searchsorted(runs[4], found.child_run, side="right") - 1
-    made: dict[tuple[int, int, int], int] = {}
-    for p, c, run, count in zip(found.parent_run, child, found.child_run, found.groups, strict=True):
+    matches = match_runs(*runs)
+    child = np.searchsorted(runs[4], matches.child_run, side="right") - 1
+    counts: dict[tuple[int, int, int], int] = {}
+    for p, c, run, count in zip(matches.parent_run, child, matches.child_run, matches.groups, strict=True):
         key = (int(runs[0][p]), int(c), int(runs[2][run]))
-        made[key] = made.get(key, 0) + int(count)
-    assert made == reference(runs)
+        counts[key] = counts.get(key, 0) + int(count)
+    assert counts == reference(runs)
 
 
 @given(instances())
 def test_potentials_certify_the_matching_and_expose_a_worse_one(runs: Runs) -> None:
     parent_sizes, parent_counts, child_sizes, child_counts, _ = runs
     f_parent, f_child = potentials(parent_sizes, parent_counts, child_sizes, child_counts)
-    found = match_runs(*runs)
-    cost = transport_cost(parent_sizes, child_sizes, found)
+    matches = match_runs(*runs)
+    cost = transport_cost(parent_sizes, child_sizes, matches)
     assert int(parent_counts @ f_parent) - int(child_counts @ f_child) == cost
     reduced = np.abs(parent_sizes[:, None] - child_sizes[None, :]) - (f_parent[:, None] - f_child[None, :])
     assert np.all(reduced >= 0)
-    assert int((found.groups * reduced[found.parent_run, found.child_run]).sum()) == 0
+    assert int((matches.groups * reduced[matches.parent_run, matches.child_run]).sum()) == 0
     # Reversing the children of the expanded matching keeps both marginals: its gap is its excess cost.
-    p, c = np.repeat(found.parent_run, found.groups), np.repeat(found.child_run, found.groups)[::-1]
+    p, c = np.repeat(matches.parent_run, matches.groups), np.repeat(matches.child_run, matches.groups)[::-1]
     worse = Matches(p, c, np.ones_like(p))
     assert int(reduced[p, c].sum()) == transport_cost(parent_sizes, child_sizes, worse) - cost
 
@@ -164,32 +164,32 @@ def test_national_counts_stay_exact() -> None:
     parent_counts = np.full(sizes, total // sizes, np.int64)
     parent_counts[0] += total % sizes
     offsets = np.arange(0, children * sizes + 1, sizes, dtype=np.int64)
-    found = match_runs(parent_sizes, parent_counts, child_sizes, child_counts, offsets)
+    matches = match_runs(parent_sizes, parent_counts, child_sizes, child_counts, offsets)
     a = CountOfCounts.from_runs(parent_sizes, parent_counts)
     b = CountOfCounts.from_runs(child_sizes, child_counts)
-    assert transport_cost(parent_sizes, child_sizes, found) == emd(a, b)
+    assert transport_cost(parent_sizes, child_sizes, matches) == emd(a, b)
     taken = np.zeros_like(child_counts)
-    np.add.at(taken, found.child_run, found.groups)
+    np.add.at(taken, matches.child_run, matches.groups)
     assert np.array_equal(taken, child_counts)
 
 
 def test_largest_allowed_pool_does_not_overflow() -> None:
     half = MAX_GROUPS // 2
-    found = match_runs(ints(1, 2), ints(MAX_GROUPS - 1, 1), ints(1, 1), ints(half, MAX_GROUPS - half), ints(0, 1, 2))
-    assert sum(found.groups.tolist()) == MAX_GROUPS
-    assert found.groups[found.parent_run == 1].tolist() == [1]
+    matches = match_runs(ints(1, 2), ints(MAX_GROUPS - 1, 1), ints(1, 1), ints(half, MAX_GROUPS - half), ints(0, 1, 2))
+    assert sum(matches.groups.tolist()) == MAX_GROUPS
+    assert matches.groups[matches.parent_run == 1].tolist() == [1]
     wide = Matches(ints(0, 0), ints(0, 0), ints(2**40, 2**40))
     assert transport_cost(ints(0), ints(2**40), wide) == 2**81
 
 
 def test_no_groups_and_sizes_that_are_no_integers() -> None:
     none = ints()
-    found = match_runs(none, none, none, none, ints(0, 0, 0))
-    assert all(part.size == 0 for part in found)
-    assert transport_cost(none, none, found) == 0
+    matches = match_runs(none, none, none, none, ints(0, 0, 0))
+    assert all(part.size == 0 for part in matches)
+    assert transport_cost(none, none, matches) == 0
     assert all(part.size == 0 for part in potentials(none, none, none, none))
-    found = match_runs(np.array([0.5, 1.5]), ints(2, 1), np.array([0.25, 0.25, 0.75]), ints(1, 1, 1), ints(0, 1, 3))
-    assert found.groups.tolist() == [1, 1, 1]
+    matches = match_runs(np.array([0.5, 1.5]), ints(2, 1), np.array([0.25, 0.25, 0.75]), ints(1, 1, 1), ints(0, 1, 3))
+    assert matches.groups.tolist() == [1, 1, 1]
 
 
 @pytest.mark.parametrize(

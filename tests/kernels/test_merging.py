@@ -73,8 +73,8 @@ def test_tie_rules(rounding: Rounding, expected: list[int]) -> None:
 def merged_example(rounding: Rounding, merge: Merge = "average") -> tuple[list[int], list[int], list[int]]:
     parent_sizes, parent_counts = ints(1, 4), ints(3, 3)
     child_sizes, child_counts, offsets = ints(0, 1, 5, 2), ints(2, 1, 2, 1), ints(0, 3, 3, 4)
-    found = match_runs(parent_sizes, parent_counts, child_sizes, child_counts, offsets)
-    merged = merge_runs(found, parent_sizes, np.ones(2), child_sizes, np.ones(4), offsets, merge, rounding)
+    result = match_runs(parent_sizes, parent_counts, child_sizes, child_counts, offsets)
+    merged = merge_runs(result, parent_sizes, np.ones(2), child_sizes, np.ones(4), offsets, merge, rounding)
     return merged.sizes.tolist(), merged.counts.tolist(), merged.offsets.tolist()
 
 
@@ -97,9 +97,9 @@ def test_children_keep_their_groups_and_are_sorted(seed: int, merge: Merge) -> N
     parent_counts = parent_counts[parent_counts > 0]
     parent_sizes = np.sort(rng.integers(0, 9, parent_counts.size))
     variances = rng.choice([0.5, 1.0, 2.0], parent_sizes.size), rng.choice([0.5, 1.0, 2.0], child_sizes.size)
-    found = match_runs(parent_sizes, parent_counts, child_sizes, child_counts, offsets)
-    merged = merge_runs(found, parent_sizes, variances[0], child_sizes, variances[1], offsets, merge)
-    again = merge_runs(found, parent_sizes, variances[0], child_sizes, variances[1], offsets, merge)
+    result = match_runs(parent_sizes, parent_counts, child_sizes, child_counts, offsets)
+    merged = merge_runs(result, parent_sizes, variances[0], child_sizes, variances[1], offsets, merge)
+    again = merge_runs(result, parent_sizes, variances[0], child_sizes, variances[1], offsets, merge)
     assert all(np.array_equal(x, y) for x, y in zip(merged, again, strict=True))
     for child in range(4):
         old, new = slice(offsets[child], offsets[child + 1]), slice(*merged.offsets[child : child + 2])
@@ -107,30 +107,30 @@ def test_children_keep_their_groups_and_are_sorted(seed: int, merge: Merge) -> N
         keys = list(zip(merged.sizes[new].tolist(), merged.variances[new].tolist(), strict=True))
         assert keys == sorted(set(keys))
     size, _ = merge_estimates(
-        parent_sizes[found.parent_run],
-        variances[0][found.parent_run],
-        child_sizes[found.child_run],
-        variances[1][found.child_run],
+        parent_sizes[result.parent_run],
+        variances[0][result.parent_run],
+        child_sizes[result.child_run],
+        variances[1][result.child_run],
         merge,
     )
-    assert merged.sizes @ merged.counts == round_sizes(size, "half_up") @ found.groups
+    assert merged.sizes @ merged.counts == round_sizes(size, "half_up") @ result.groups
 
 
 def test_nothing_to_merge() -> None:
     none, empty = ints(), np.empty(0)
-    found = match_runs(none, none, none, none, ints(0, 0, 0))
-    merged = merge_runs(found, none, empty, none, empty, ints(0, 0, 0))
+    result = match_runs(none, none, none, none, ints(0, 0, 0))
+    merged = merge_runs(result, none, empty, none, empty, ints(0, 0, 0))
     assert merged.sizes.size == merged.counts.size == merged.variances.size == 0
     assert merged.offsets.tolist() == [0, 0, 0]
 
 
 def test_bad_options_and_variances_are_refused() -> None:
-    one = np.ones(1)
+    variance = np.ones(1)
     with pytest.raises(ProblemError, match="variances"):
-        merge_estimates(ints(1), -one, ints(1), one)
+        merge_estimates(ints(1), -variance, ints(1), variance)
     with pytest.raises(ProblemError, match="variances"):
-        merge_estimates(ints(1), one, ints(1), np.array([np.nan]))
+        merge_estimates(ints(1), variance, ints(1), np.array([np.nan]))
     with pytest.raises(ProblemError, match="weighted or average"):
-        merge_estimates(ints(1), one, ints(1), one, "mean")  # type: ignore[arg-type]
+        merge_estimates(ints(1), variance, ints(1), variance, "mean")  # type: ignore[arg-type]
     with pytest.raises(ProblemError, match="half_up"):
-        round_sizes(one, "nearest")  # type: ignore[arg-type]
+        round_sizes(variance, "nearest")  # type: ignore[arg-type]

@@ -50,9 +50,9 @@ def test_all_down_all_up_integers_and_empty() -> None:
     for total, answer in ((4, [0, 1, 3]), (6, [1, 1, 4])):
         assert rounding.largest_fractions(x, total).tolist() == answer
         assert rounding.gap(x, np.array(answer), rounding.multiplier(x, total)) == 0.0
-    whole = np.array([1.0, -2.0])
-    assert rounding.largest_fractions(whole, -1).tolist() == [1, -2]
-    assert rounding.multiplier(whole, -1) == 0.0
+    integers = np.array([1.0, -2.0])
+    assert rounding.largest_fractions(integers, -1).tolist() == [1, -2]
+    assert rounding.multiplier(integers, -1) == 0.0
     assert rounding.largest_fractions(np.zeros(0), 0).size == 0
 
 

@@ -83,7 +83,7 @@ def test_a_release_pays_once_and_is_verified(config: Config) -> None:
 def test_plans_and_comparisons_leave_the_private_table_closed(config: Config) -> None:
     config.data.persons.unlink()
     planned = forecast(config)
-    assert [question.level for question in planned.questions] == ["nation", "state"]
+    assert [level_query.level for level_query in planned.queries] == ["nation", "state"]
     assert {row.problem for row in compare(config, size=3).rows} == {"tree_l2"}
 
 

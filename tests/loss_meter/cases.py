@@ -11,7 +11,7 @@ Files = dict[str, str]
 PURE = 'epsilon = "1"'
 RHO = 'mechanism = "discrete_gaussian"\nrho = "1/2"'
 PAIR = 'mechanism = "discrete_gaussian"\nepsilon = "2"\ndelta = "1/1000000"'
-LAWS: Mapping[str, str] = {"geometric": PURE, "gaussian": RHO}
+DISTRIBUTIONS: Mapping[str, str] = {"geometric": PURE, "gaussian": RHO}
 
 Pairs = Mapping[str, Files]
 """Neighbours of a table: the files that change, by what happened in words."""
@@ -33,6 +33,7 @@ class Case:
     section: str
     methods: Mapping[str, str]
     more: str = ""
+    split: str = 'split = "uniform"'
     reached: tuple[Neighbours, ...] = ("add_remove", "replace")
 
     def commands(self, methods: Sequence[str]) -> list[list[str]]:
@@ -44,7 +45,8 @@ class Case:
         """Return a configuration for each method, by file name."""
         return {
             f"{method}.toml": (
-                f'[data]\n{self.data}\n[privacy]\n{privacy}\nneighbours = "{neighbours}"\ndataset = "made"\n'
+                f"[data]\n{self.data}\n[privacy]\n{privacy}\n{self.split}\n"
+                f'neighbours = "{neighbours}"\ndataset = "made"\n'
                 f"{self.section}\n{self.methods[method]}\n{self.more}\n"
             )
             for method in methods
@@ -109,14 +111,16 @@ PRIVATE_PAIRS: Mapping[Neighbours, Pairs] = {
 _ALL = ("none", "matching", "joint", "convex", "bottom_up", "posterior")
 
 
-def _groups(asked: str, methods: Sequence[str], **given: object) -> Case:
+def _groups(measurement_plan: str, methods: Sequence[str], **given: object) -> Case:
     lines = {method: f'consistency = "{method}"' for method in methods}
     settings = {"pairs": GROUP_PAIRS, **given}
+    # Single sizes and an even split, unless a case states buckets or leaves both to be chosen.
+    single = "" if "bucket" in measurement_plan or "split" in settings else "bucket_growth = 0"
     return Case(
         "groups",
         _group_files(_homes()),
         data=_GROUP_DATA,
-        section=f"[groups]\nmax_size = 6\n{asked}",
+        section=f"[groups]\nmax_size = 6\n{single}\n{measurement_plan}",
         methods=lines,
         **settings,  # type: ignore[arg-type]
     )
@@ -204,14 +208,14 @@ _FACILITIES = '[topdown.facilities]\nattribute = "age"\ntypes.old = { may = "sex
 _HOUSEHOLDS = 'constraints = [{ holds = "[age = adult] + [age = old] >= 0" }, { holds = "[sex = male] <= 40" }]'
 
 
-def _tables(asked: str, methods: Sequence[str] = tuple(_TABLE_METHODS), **given: object) -> Case:
+def _tables(measurement_plan: str, methods: Sequence[str] = tuple(_TABLE_METHODS), **given: object) -> Case:
     usual = {"files": _records(_PERSONS), "pairs": TABLE_PAIRS, "data": _TABLE_DATA, "reached": ("add_remove",)}
     settings = {**usual, **given}
     files = {"hierarchy.csv": _HIERARCHY, **settings.pop("files")}  # type: ignore[dict-item]
     return Case(
         "tables",
         files,
-        section=f"[topdown]\n{_ATTRIBUTES}\n{asked}",
+        section=f"[topdown]\n{_ATTRIBUTES}\n{measurement_plan}",
         methods={name: _TABLE_METHODS[name] for name in methods},
         **settings,  # type: ignore[arg-type]
     )
@@ -237,14 +241,14 @@ RANGE_PAIRS: Mapping[Neighbours, Pairs] = {
 }
 
 
-def _ranges(asked: str) -> Case:
+def _ranges(measurement_plan: str) -> Case:
     estimators = ("noisy", "consistent", "nonnegative", "zeroed")
     return Case(
         "ranges",
         _values(_VALUES),
         RANGE_PAIRS,
         'values = "values.csv"',
-        f"[ranges]\n{asked}",
+        f"[ranges]\n{measurement_plan}",
         {name: f'estimator = "{name}"' for name in estimators},
     )
 
@@ -275,6 +279,7 @@ CASES: Mapping[str, Case] = {
         pairs=PRIVATE_PAIRS,
         reached=("add_remove",),
     ),
+    "look": _groups("", ("posterior", "matching"), split=""),
     "workload": _tables(WORKLOAD),
     "cumulative ages": _tables('workload = ["cumulative(age)", "detail"]\nstrategy = ["cumulative(age)"]'),
     "optimised": _tables(f'{WORKLOAD}\nstrategy = "optimised"'),

@@ -14,10 +14,11 @@ import pytest
 
 from coco_opt.errors import ProblemError
 from coco_opt.groups import queries
-from coco_opt.groups.asked import measure as groups_measure
 from coco_opt.groups.kind import files as groups_files
+from coco_opt.groups.measuring import measure as groups_measure
 from coco_opt.histograms import Hierarchy
-from coco_opt.privacy import DiscreteGaussian, Geometric, Neighbours, Sensitivity, answers
+from coco_opt.privacy import DiscreteGaussian, Geometric, Neighbours, Sensitivity
+from coco_opt.privacy import queries as noisy_answers
 from coco_opt.ranges.domain import DomainTree
 from coco_opt.topdown.queries import Query
 
@@ -34,7 +35,7 @@ class Fault:
 
     plant: Callable[[Patch], None]
     case: str
-    law: str
+    distribution: str
     neighbours: Neighbours
     pair: str
     seen: str
@@ -49,34 +50,36 @@ def _group_sensitivity(query: str, neighbours: str, l1: int, squared: int) -> Ca
 
 
 def _narrow_geometric(patch: Patch) -> None:
-    def opened(law: Geometric, source: Any, *, measurement: str, region: str) -> Any:
-        return source.stream(law.scale * Fraction(9, 10), measurement=measurement, region=region)
+    def opened(distribution: Geometric, source: Any, *, measurement: str, region: str) -> Any:
+        return source.stream(distribution.scale * Fraction(9, 10), measurement=measurement, region=region)
 
     patch.setattr(Geometric, "opened", opened)
 
 
 def _narrow_gaussian(patch: Patch) -> None:
-    def opened(law: DiscreteGaussian, source: Any, *, measurement: str, region: str) -> Any:
-        return source.gaussian_stream(law.parameter * Fraction(81, 100), measurement=measurement, region=region)
+    def opened(distribution: DiscreteGaussian, source: Any, *, measurement: str, region: str) -> Any:
+        return source.gaussian_stream(
+            distribution.parameter * Fraction(81, 100), measurement=measurement, region=region
+        )
 
     patch.setattr(DiscreteGaussian, "opened", opened)
 
 
 def _at_the_noise(patch: Patch, change: Callable[[Any, Any, Any], Any]) -> None:
     """Have ``change`` see each part's noisy answers, which it may replace, with the noise that made them."""
-    honest = answers._Noise.add_to
+    honest = noisy_answers._Noise.add_to
 
     def add_to(noise: Any, part: Any) -> Any:
         return change(noise, part, honest(noise, part))
 
-    patch.setattr(answers._Noise, "add_to", add_to)
+    patch.setattr(noisy_answers._Noise, "add_to", add_to)
 
 
-def _asked_twice(patch: Patch) -> None:
+def _measured_twice(patch: Patch) -> None:
     def mean_of_two(noise: Any, part: Any, noisy: Any) -> Any:
-        if part.question.level:
+        if part.query.level:
             return noisy
-        stream = part.question.law.opened(noise._source, measurement="again", region=part.label)
+        stream = part.query.distribution.opened(noise._source, measurement="again", region=part.label)
         return (noisy + stream.add_to(part.values)) // 2
 
     _at_the_noise(patch, mean_of_two)
@@ -87,7 +90,7 @@ def _clamped_after(patch: Patch) -> None:
 
 
 def _root_without_noise(patch: Patch) -> None:
-    _at_the_noise(patch, lambda noise, part, noisy: noisy if part.question.level else part.values)
+    _at_the_noise(patch, lambda noise, part, noisy: noisy if part.query.level else part.values)
 
 
 def _watched(patch: Patch, see: Callable[[Any, Any], None]) -> None:
@@ -107,7 +110,7 @@ def _in_the_manifest(entry: Callable[[Any], Any]) -> Callable[[Patch], None]:
         seen: dict[str, Any] = {}
         honest = estimate.manifest_of
         _watched(patch, lambda private, reporter: seen.update(input=entry(private)))
-        patch.setattr(estimate, "manifest_of", lambda *facts: {**honest(*facts), **seen})
+        patch.setattr(estimate, "manifest_of", lambda *constraints: {**honest(*constraints), **seen})
 
     return plant
 
@@ -124,8 +127,8 @@ def _of_true_persons(change: Callable[[Mapping[str, Any], Any], Mapping[str, Any
         _watched(patch, lambda private, reporter: seen.append(private))
         honest = groups_files.histogram_table
 
-        def table(*facts: Any) -> Any:
-            made = honest(*facts)
+        def table(*constraints: Any) -> Any:
+            made = honest(*constraints)
             return replace(made, parts=[change(part, seen[-1]) for part in made.parts])
 
         patch.setattr(groups_files, "histogram_table", table)
@@ -171,8 +174,8 @@ def _fails_where_nobody_lives(patch: Patch) -> None:
 def _buckets_share_a_cell(patch: Patch) -> None:
     honest = groups_measure.exact_answers
 
-    def shared(*asked: Any) -> Any:
-        values = honest(*asked)
+    def shared(*measurement_plan: Any) -> Any:
+        values = honest(*measurement_plan)
         values[1:-1] += values[2:]
         return values
 
@@ -185,8 +188,8 @@ def _scale_from_data(patch: Patch) -> None:
     def narrower(noise: Any, part: Any, noisy: Any) -> Any:
         if not part.values[2]:
             return noisy
-        law = replace(part.question.law, scale=part.question.law.scale + 1)
-        return law.opened(noise._source, measurement="wider", region=part.label).add_to(part.values)
+        distribution = replace(part.query.distribution, scale=part.query.distribution.scale + 1)
+        return distribution.opened(noise._source, measurement="wider", region=part.label).add_to(part.values)
 
     _at_the_noise(patch, narrower)
 
@@ -235,7 +238,7 @@ FAULTS: Mapping[str, Fault] = {
         _narrow_gaussian, "cells", "gaussian", "add_remove", "one removed", "rho", "noisy"
     ),
     "a level asked twice and paid once": Fault(
-        _asked_twice, "cumulative", "geometric", "add_remove", _ADDED, "epsilon"
+        _measured_twice, "cumulative", "geometric", "add_remove", _ADDED, "epsilon"
     ),
     "noise whose scale depends on the data": Fault(
         _scale_from_data, "cells", "geometric", "add_remove", "one added to an empty cell", "noise", "noisy"

@@ -16,7 +16,7 @@ from functools import reduce
 import numpy as np
 from numpy.typing import NDArray
 
-from coco_opt.privacy.laws import DiscreteGaussian, Geometric, Law
+from coco_opt.privacy.noise_distributions import DiscreteGaussian, Geometric, NoiseDistribution
 
 Floats = NDArray[np.float64]
 
@@ -28,22 +28,22 @@ _NEGLIGIBLE = 1e-32
 _TAIL = 1e-25  # above all that is left out
 
 
-def deltas(changes: Iterable[tuple[Law, int]], epsilon: Fraction) -> tuple[float, float]:
+def deltas(changes: Iterable[tuple[NoiseDistribution, int]], epsilon: Fraction) -> tuple[float, float]:
     """Return a lower and an upper bound on delta(epsilon) of answers that change by so much under so much noise."""
-    alike = Counter((law, abs(amount)) for law, amount in changes)
-    if all(isinstance(law, Geometric) for law, _ in alike):
+    alike = Counter((distribution, abs(amount)) for distribution, amount in changes)
+    if all(isinstance(distribution, Geometric) for distribution, _ in alike):
         found = _of_few_losses(alike, epsilon)
         return found * (1 - _FLOATS), found * (1 + _FLOATS)
     low, high = (_mixed(alike, float(epsilon), rounded) for rounded in (np.floor, np.ceil))
     return low * (1 - _FLOATS), high * (1 + _FLOATS) + _TAIL * len(alike)
 
 
-def _of_few_losses(alike: Counter[tuple[Law, int]], epsilon: Fraction) -> float:
+def _of_few_losses(alike: Counter[tuple[NoiseDistribution, int]], epsilon: Fraction) -> float:
     """Return delta from all sums of losses as fractions: under geometric noise each change has few."""
     masses = {Fraction(0): 1.0}
-    for law, amount in alike.elements():
+    for distribution, amount in alike.elements():
         summed: dict[Fraction, float] = {}
-        for loss, mass in _geometric(law.parameter, amount):
+        for loss, mass in _geometric(distribution.parameter, amount):
             for before, much in masses.items():
                 summed[before + loss] = summed.get(before + loss, 0.0) + much * mass
         masses = summed
@@ -58,11 +58,11 @@ def _geometric(scale: Fraction, amount: int) -> Iterator[tuple[Fraction, float]]
         yield (amount - 2 * noise) / scale, {0: 1 / (1 + ratio), amount: ratio**amount / (1 + ratio)}.get(noise, inside)
 
 
-def _mixed(alike: Counter[tuple[Law, int]], epsilon: float, rounded: np.ufunc) -> float:
+def _mixed(alike: Counter[tuple[NoiseDistribution, int]], epsilon: float, rounded: np.ufunc) -> float:
     """Return delta from all sums of outcomes; where they would be too many, those so far go to a grid, rounded."""
     losses, masses = np.zeros(1), np.ones(1)
-    for (law, amount), number in sorted(alike.items(), key=str):
-        more, weights = _gaussian(law, amount, number)
+    for (distribution, amount), number in sorted(alike.items(), key=str):
+        more, weights = _gaussian(distribution, amount, number)
         if losses.size * more.size > _MOST:
             places = rounded(losses / _STEP).astype(np.int64)
             points, where = np.unique(places, return_inverse=True)
@@ -73,13 +73,13 @@ def _mixed(alike: Counter[tuple[Law, int]], epsilon: float, rounded: np.ufunc) -
     return float(np.sum(masses * -np.expm1(np.minimum(epsilon - losses, 0.0))))
 
 
-def _gaussian(law: Law, amount: int, number: int) -> tuple[Floats, Floats]:
+def _gaussian(distribution: NoiseDistribution, amount: int, number: int) -> tuple[Floats, Floats]:
     """Return the losses of ``number`` answers that change by ``amount`` each, and their masses.
 
     Losses are linear in the outcome, so that they are a function of the noises' sum.
     """
-    assert isinstance(law, DiscreteGaussian)
-    variance = float(law.parameter)
+    assert isinstance(distribution, DiscreteGaussian)
+    variance = float(distribution.parameter)
     reach = math.ceil(_REACH * math.sqrt(variance))
     noise = np.arange(-reach, reach + 1)
     one = np.exp(-noise * noise / (2 * variance))

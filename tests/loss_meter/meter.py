@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from coco_opt.cli import main
 from coco_opt.privacy import ledger, run_folder, secure
 from coco_opt.privacy.bookkeeping import write_record
-from coco_opt.privacy.laws import DiscreteGaussian, Geometric, Law
+from coco_opt.privacy.noise_distributions import DiscreteGaussian, Geometric, NoiseDistribution
 from coco_opt.privacy.run_key import RunKey
 from coco_opt.releases import runs
 
@@ -40,7 +40,7 @@ Command = Sequence[str]
 
 FINGERPRINT = "f" * 64
 _TIME = "2026-01-01T00:00:00+00:00"
-_LAWS: Mapping[str, Callable[[Fraction], Law]] = {"laplace": Geometric, "gaussian": DiscreteGaussian}
+_LAWS: Mapping[str, Callable[[Fraction], NoiseDistribution]] = {"laplace": Geometric, "gaussian": DiscreteGaussian}
 _WARMING = "warming up"  # drawn under a key of its own, and thrown away
 _PRIVATE = "private"
 ROOT = Path(__file__).resolve().parents[2]
@@ -100,7 +100,7 @@ class Ran:
 class Change:
     """By how much one noisy answer differs between neighbours, the law of its noise, and where."""
 
-    law: Law
+    distribution: NoiseDistribution
     amount: int
     where: str
 
@@ -119,16 +119,16 @@ class Reading:
     @property
     def epsilon(self) -> Fraction:
         """Return the exact loss of geometric noise: the largest log-ratio of any answers, which some reach."""
-        return sum((abs(one.amount) / one.law.parameter for one in self.of(Geometric)), Fraction(0))
+        return sum((abs(one.amount) / one.distribution.parameter for one in self.of(Geometric)), Fraction(0))
 
     @property
     def rho(self) -> Fraction:
         """Return the exact loss of discrete Gaussian noise in rho, reached by Renyi divergences of whole orders."""
-        return sum((one.amount**2 / (2 * one.law.parameter) for one in self.of(DiscreteGaussian)), Fraction(0))
+        return sum((one.amount**2 / (2 * one.distribution.parameter) for one in self.of(DiscreteGaussian)), Fraction(0))
 
-    def of(self, law: type[Law]) -> Iterator[Change]:
+    def of(self, distribution: type[NoiseDistribution]) -> Iterator[Change]:
         """Yield the changes under one law."""
-        return (one for one in self.changes if isinstance(one.law, law))
+        return (one for one in self.changes if isinstance(one.distribution, distribution))
 
 
 def read(first: Ran, second: Ran) -> Reading:
@@ -144,13 +144,13 @@ def read(first: Ran, second: Ran) -> Reading:
         if one.size != two.size:
             differing.append(f"answers {labels}")
             continue
-        law = _LAWS[labels[0]](Fraction(labels[1]))
+        distribution = _LAWS[labels[0]](Fraction(labels[1]))
         for place in np.flatnonzero(one != two).tolist():
-            change = Change(law, int(two[place] - one[place]), f"{labels[2]}, {labels[3]}, answer {place}")
+            change = Change(distribution, int(two[place] - one[place]), f"{labels[2]}, {labels[3]}, answer {place}")
             changes.append(change)
-            if isinstance(law, Geometric):
+            if isinstance(distribution, Geometric):
                 answer = int(first.noise.given[labels][place])
-                realised += (abs(answer - int(two[place])) - abs(answer - int(one[place]))) / law.scale
+                realised += (abs(answer - int(two[place])) - abs(answer - int(one[place]))) / distribution.scale
     return Reading(tuple(differing), tuple(changes), realised)
 
 

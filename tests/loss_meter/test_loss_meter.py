@@ -14,21 +14,22 @@ import pytest
 
 from coco_opt.privacy import DiscreteGaussian, Geometric, Neighbours
 from coco_opt.privacy.loss_distributions import one_answer
-from tests.loss_meter.cases import CASES, LAWS, PAIR, STAGES, Case
+from tests.loss_meter.cases import CASES, DISTRIBUTIONS, PAIR, STAGES, Case
 from tests.loss_meter.faults import FAULTS
 from tests.loss_meter.hockey_stick import deltas
 from tests.loss_meter.meter import FINGERPRINT, Execute, Ran, Reading, in_a_process, in_this_process, read, run
 
 ALL = [
-    pytest.param(name, law, neighbours, id=f"{name}, {law}, {neighbours}")
+    pytest.param(name, distribution, neighbours, id=f"{name}, {distribution}, {neighbours}")
     for name, case in CASES.items()
-    for law in LAWS
+    for distribution in DISTRIBUTIONS
     for neighbours in case.pairs
 ]
 FAST: Sequence[tuple[str, str, Neighbours, str]] = (
     ("cumulative", "geometric", "add_remove", "joint"),
     ("buckets by edges", "gaussian", "add_remove", "posterior"),
     ("private counts", "geometric", "add_remove", "none"),
+    ("look", "geometric", "add_remove", "posterior"),
     ("workload", "geometric", "add_remove", "full"),
     ("rows a person", "gaussian", "add_remove", "unbiased"),
     ("tree", "gaussian", "replace", "nonnegative"),
@@ -67,10 +68,10 @@ def check(first: Ran, found: Reading, method: str) -> Fraction:
     assert lost <= paid
     assert abs(found.realised) <= found.epsilon
     claims = list(budget["implied"]["curve"].items())
-    if asked := budget.get("asked"):
-        claims.append((asked["delta"], asked["epsilon"]))
+    if measurement_plan := budget.get("asked"):
+        claims.append((measurement_plan["delta"], measurement_plan["epsilon"]))
     for delta, epsilon in claims:
-        low, high = deltas([(one.law, one.amount) for one in found.changes], Fraction(epsilon))
+        low, high = deltas([(one.distribution, one.amount) for one in found.changes], Fraction(epsilon))
         # Where unlike parts are many the meter's own bound is up to a thousandth above the lower one, else none.
         assert low <= Fraction(delta)
         assert high <= Fraction(delta) * Fraction(1001, 1000)
@@ -78,31 +79,35 @@ def check(first: Ran, found: Reading, method: str) -> Fraction:
     return share
 
 
-def metered(folder: Path, name: str, law: str, neighbours: Neighbours, methods: Sequence[str], **how: Any) -> None:
+def metered(
+    folder: Path, name: str, distribution: str, neighbours: Neighbours, methods: Sequence[str], **how: Any
+) -> None:
     """Meter the pairs of a case; some must lose all of the budget where that can be."""
     case = CASES[name]
-    first, *found = readings(folder, case, LAWS[law], neighbours, methods, **how)
+    first, *found = readings(folder, case, DISTRIBUTIONS[distribution], neighbours, methods, **how)
     assert FINGERPRINT.encode() not in b"".join(content for made in first.public for content in made.values())
     shares = [check(first, one, methods[-1]) for one in found]
     assert max(shares) == 1 if neighbours in case.reached else max(shares) > Fraction(1, 2)
 
 
-@pytest.mark.parametrize(("name", "law", "neighbours", "method"), FAST, ids=lambda value: str(value))
+@pytest.mark.parametrize(("name", "distribution", "neighbours", "method"), FAST, ids=lambda value: str(value))
 def test_no_byte_differs_and_the_loss_is_what_was_paid(
-    name: str, law: str, neighbours: Neighbours, method: str, tmp_path: Path
+    name: str, distribution: str, neighbours: Neighbours, method: str, tmp_path: Path
 ) -> None:
-    metered(tmp_path / "work", name, law, neighbours, [method], pairs=2)
+    metered(tmp_path / "work", name, distribution, neighbours, [method], pairs=2)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "law", "neighbours"), ALL)
+@pytest.mark.parametrize(("name", "distribution", "neighbours"), ALL)
 def test_no_byte_differs_by_any_question_and_method(
-    name: str, law: str, neighbours: Neighbours, tmp_path: Path
+    name: str, distribution: str, neighbours: Neighbours, tmp_path: Path
 ) -> None:
     # Every method after one law and rule of neighbours, and one in turn after the others.
     methods, rules = list(CASES[name].methods), list(CASES[name].pairs)
-    place = 2 * list(LAWS).index(law) + rules.index(neighbours)
-    metered(tmp_path / "work", name, law, neighbours, methods if not place else [methods[place % len(methods)]])
+    place = 2 * list(DISTRIBUTIONS).index(distribution) + rules.index(neighbours)
+    metered(
+        tmp_path / "work", name, distribution, neighbours, methods if not place else [methods[place % len(methods)]]
+    )
 
 
 @pytest.mark.slow
@@ -119,7 +124,11 @@ def test_an_epsilon_and_delta_are_kept_and_nearly_reached(name: str, tmp_path: P
     method = next(iter(CASES[name].methods))
     first, *found = readings(tmp_path / "work", CASES[name], PAIR, "add_remove", [method])
     assert max(check(first, one, method) for one in found) == 1
-    lowest = [deltas(((one.law, one.amount) for one in pair.changes), Fraction(2))[0] for pair in found if pair.changes]
+    lowest = [
+        deltas(((one.distribution, one.amount) for one in pair.changes), Fraction(2))[0]
+        for pair in found
+        if pair.changes
+    ]
     assert 0.99e-6 < max(lowest) <= 1e-6
 
 
@@ -143,7 +152,7 @@ def test_each_planted_fault_is_seen(fault: str, tmp_path: Path, monkeypatch: pyt
     if not planted.seen.endswith((".json", ".parquet")):
         commands = commands[:1]
     planted.plant(monkeypatch)
-    files = {**case.files, **case.configs(LAWS[planted.law], planted.neighbours, [planted.method])}
+    files = {**case.files, **case.configs(DISTRIBUTIONS[planted.distribution], planted.neighbours, [planted.method])}
     first = run(folder, files, commands)
     second = run(folder, {**files, **case.pairs[planted.neighbours][planted.pair]}, commands, first.noise.given)
     found = read(first, second)

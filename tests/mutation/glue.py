@@ -92,7 +92,7 @@ MUTANTS = (
     Mutant(
         "rows of a person are not multiplied",
         "a person of four rows loses four epsilons",
-        "coco_opt/topdown/plan.py",
+        "coco_opt/topdown/budget_plan.py",
         "self.queries[query].sensitivity(self.neighbours).of_rows(self.rows)",
         "self.queries[query].sensitivity(self.neighbours)",
         ("tests/topdown/test_persons.py::test_noise_is_wider_by_the_rows",),
@@ -100,7 +100,7 @@ MUTANTS = (
     Mutant(
         "rows of a person are not counted",
         "the promised maximum of rows does not hold",
-        "coco_opt/topdown/asked/records.py",
+        "coco_opt/topdown/measuring/records.py",
         'GROUP BY c{column})") > most:',
         'GROUP BY c{column})") > 2 * most:',
         ("tests/topdown/test_persons.py::test_who_a_row_is_of_is_checked",),
@@ -140,9 +140,9 @@ MUTANTS = (
     Mutant(
         "exact answers pass without noise",
         "a part of the private table is published",
-        "coco_opt/privacy/answers.py",
-        "        if part.question.exact:\n",
-        "        if part.question.exact or part.question.level == 0:\n",
+        "coco_opt/privacy/queries.py",
+        "        if part.query.exact:\n",
+        "        if part.query.exact or part.query.level == 0:\n",
         (f"{_ANSWERS}test_noise_goes_on_every_answer_but_those_declared_exact",),
     ),
     Mutant(
@@ -156,7 +156,7 @@ MUTANTS = (
     Mutant(
         "a stream is opened again for every part",
         "parts of one region have noise that is equal, or is refused",
-        "coco_opt/privacy/answers.py",
+        "coco_opt/privacy/queries.py",
         "if self._stream is None or name != self._name:",
         "if self._stream is None:",
         (f"{_ANSWERS}test_noise_goes_on_every_answer_but_those_declared_exact",),
@@ -164,7 +164,7 @@ MUTANTS = (
     Mutant(
         "other than the public number of answers",
         "the number of rows tells what is private",
-        "coco_opt/privacy/answers.py",
+        "coco_opt/privacy/queries.py",
         "        if count != end:\n",
         "        if count > end:\n",
         (f"{_ANSWERS}test_other_than_the_public_number_of_answers_is_refused",),
@@ -172,7 +172,7 @@ MUTANTS = (
     Mutant(
         "private numbers of groups are not compared with the public ones",
         "a table that contradicts public facts is measured",
-        "coco_opt/groups/asked/measure.py",
+        "coco_opt/groups/measuring/measure.py",
         "if histogram.groups != groups:",
         "if histogram.groups < 0:",
         (f"{_MEASURE}test_all_is_checked_before_the_first_noise",),
@@ -180,15 +180,15 @@ MUTANTS = (
     Mutant(
         "an entity in two groups",
         "one entity counts twice: its loss is twice epsilon",
-        "coco_opt/groups/asked/entities.py",
-        "        checks.check_unique(table, (0,), *REPEATED, 0)\n",
+        "coco_opt/groups/measuring/entities.py",
+        "        column_checks.check_unique(table, (0,), *REPEATED, 0)\n",
         "",
         (f"{_ENTITIES}test_bad_entities",),
     ),
     Mutant(
         "an entity of an unknown group is dropped",
         "rows are lost in silence",
-        "coco_opt/groups/asked/entities.py",
+        "coco_opt/groups/measuring/entities.py",
         "        if counted < rows:\n",
         "        if counted < 0:\n",
         (f"{_ENTITIES}test_bad_entities",),
@@ -196,7 +196,7 @@ MUTANTS = (
     Mutant(
         "groups without entities are dropped",
         "the number of groups tells which are empty",
-        "coco_opt/groups/asked/entities.py",
+        "coco_opt/groups/measuring/entities.py",
         "FROM group_leaf LEFT JOIN filled",
         "FROM group_leaf JOIN filled",
         (f"{_ENTITIES}test_groups_without_entities_have_size_zero",),
@@ -212,7 +212,7 @@ MUTANTS = (
     Mutant(
         "hidden characters in ids",
         "one person with a zero-width space is another",
-        "coco_opt/files/checks.py",
+        "coco_opt/files/column_checks.py",
         'odd = f"(regexp_matches({c}, {_OUTER_SPACE}) OR regexp_matches({c}, {_HIDDEN}))"',
         'odd = f"(regexp_matches({c}, {_OUTER_SPACE}))"',
         (f"{_ENTITIES}test_bad_entities",),
@@ -228,15 +228,15 @@ MUTANTS = (
     Mutant(
         "what the database wrote to disk stays there",
         "private rows lie in clear text in the private folder after the run",
-        "coco_opt/files/spill.py",
-        "lock.release()\n            shutil.rmtree(folder, ignore_errors=True)\n            self._made",
-        "lock.release()\n            self._made",
+        "coco_opt/files/scratch.py",
+        "lock.release()\n            shutil.rmtree(folder, ignore_errors=True)\n            self._opened",
+        "lock.release()\n            self._opened",
         ("tests/files/test_spill.py::test_who_is_at_work_keeps_their_folder",),
     ),
     Mutant(
         "what a killed process wrote to disk stays there",
         "private rows lie in clear text until somebody looks",
-        "coco_opt/files/spill.py",
+        "coco_opt/files/scratch.py",
         "    if private is not None:\n        remove_spilled(private)\n",
         "",
         ("tests/files/test_spill.py::test_what_a_killed_process_left_is_removed_by_the_next",),
@@ -244,7 +244,7 @@ MUTANTS = (
     Mutant(
         "another process's spilled rows are removed",
         "a run at work loses what it put aside",
-        "coco_opt/files/spill.py",
+        "coco_opt/files/scratch.py",
         "if lock.acquire():",
         "if lock.acquire() or True:",
         ("tests/files/test_spill.py::test_who_is_at_work_keeps_their_folder",),
@@ -308,7 +308,7 @@ MUTANTS = (
     Mutant(
         "an invariant under added persons",
         "an exact count tells whether somebody is in the data",
-        "coco_opt/topdown/questions.py",
+        "coco_opt/topdown/table_queries.py",
         'if self.invariants and self.plan.neighbours != "replace":',
         "if self.invariants and not self.plan.neighbours:",
         ("tests/topdown/test_measurements.py::test_invariants_need_neighbours_with_the_same_counts",),
@@ -317,8 +317,8 @@ MUTANTS = (
         "a private table is read again after the seal",
         "estimation may depend on what is private",
         "coco_opt/releases/measure.py",
-        '        clock.lap("measure")\n        return Measured(config, measurement,',
-        '        clock.lap("measure")\n        _read(plan, reporter)\n        return Measured(config, measurement,',
+        '        clock.lap("measure")\n        return Measured(\n',
+        '        clock.lap("measure")\n        _read(plan, reporter)\n        return Measured(\n',
         ("tests/releases/test_payment.py::test_the_private_table_is_read_once",),
     ),
 )

@@ -181,8 +181,8 @@ MUTANTS = (
         "any seal is taken for the run's",
         "a measurement that was exchanged is released",
         "coco_opt/files/measurement.py",
-        "if digest is not None and known != digest:",
-        "if digest is not None and not known:",
+        "if digest is not None and actual != digest:",
+        "if digest is not None and not actual:",
         (f"{_PAYMENT}test_an_exchanged_measurement_is_refused",),
     ),
     Mutant(
@@ -221,8 +221,8 @@ MUTANTS = (
         "a budget need not add up",
         "a manifest states less than its questions cost",
         "coco_opt/releases/seal.py",
-        "    if asked != cost:\n",
-        "    if asked.unit != cost.unit:\n",
+        "    if queries_cost != cost:\n",
+        "    if queries_cost.unit != cost.unit:\n",
         (f"{_ATTACKS}test_an_edited_manifest_is_found",),
     ),
 )

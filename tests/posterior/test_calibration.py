@@ -13,9 +13,9 @@ import pytest
 from numpy.typing import NDArray
 
 from coco_opt.groups.buckets import Buckets
-from coco_opt.groups.estimated.posterior.prior import Hats, only_last
-from coco_opt.groups.estimated.posterior.sampler import SamplerOptions, sample_posterior
-from coco_opt.groups.estimated.posterior.survey import Answers, Survey
+from coco_opt.groups.estimating.posterior.observations import Answers, Survey
+from coco_opt.groups.estimating.posterior.prior import Hats, only_last
+from coco_opt.groups.estimating.posterior.sampler import SamplerOptions, sample_posterior
 from coco_opt.privacy import Geometric
 
 FloatArray = NDArray[np.float64]
@@ -28,31 +28,31 @@ QUESTIONS = [Buckets.by_growth(MAX_SIZE, growth) for growth in (0.05, 0.2, 0.5)]
 HATS = Hats.by_reach(only_last(MAX_SIZE + 1), 0.6)
 
 
-def root_law(rng: np.random.Generator) -> FloatArray:
+def root_distribution(rng: np.random.Generator) -> FloatArray:
     """Return a power of the size with a cut-off and an excess of empty groups."""
     k = np.arange(MAX_SIZE + 1.0)
     steep, from_, cut = rng.uniform(1.2, 2.2), rng.uniform(1.0, 6.0), rng.uniform(30.0, 100.0)
-    law = (k + from_) ** -steep * np.exp(-k / cut)
-    law[0] *= rng.uniform(1.0, 20.0)
-    return law / law.sum()
+    distribution = (k + from_) ** -steep * np.exp(-k / cut)
+    distribution[0] *= rng.uniform(1.0, 20.0)
+    return distribution / distribution.sum()
 
 
-def scattered(rng: np.random.Generator, law: FloatArray, strength: float) -> FloatArray:
+def scattered(rng: np.random.Generator, distribution: FloatArray, strength: float) -> FloatArray:
     """Return a law whose factors of the given one are Dirichlet's under the hats."""
-    mass = HATS.sums(law[None])[0]
+    mass = HATS.sums(distribution[None])[0]
     factors = np.array([rng.gamma(max(strength * one, 1e-9)) / one if one > 0.0 else 0.0 for one in mass])
-    found: FloatArray = law * HATS.values(factors)
+    found: FloatArray = distribution * HATS.values(factors)
     return found / found.sum()
 
 
 def made(seed: int) -> tuple[Survey, IntArray]:
     """Return noisy answers about 53 regions and the true histograms int64[regions, K + 1]."""
     rng = np.random.default_rng([seed, 77])
-    laws, true = [root_law(rng)], np.zeros((LEVEL.size, MAX_SIZE + 1), np.int64)
+    distributions, true = [root_distribution(rng)], np.zeros((LEVEL.size, MAX_SIZE + 1), np.int64)
     for region in range(1, LEVEL.size):
-        laws.append(scattered(rng, laws[PARENT[region]], (80.0, 40.0)[LEVEL[region] - 1]))
+        distributions.append(scattered(rng, distributions[PARENT[region]], (80.0, 40.0)[LEVEL[region] - 1]))
         if LEVEL[region] == 2:
-            true[region] = rng.multinomial(GROUPS, laws[region])
+            true[region] = rng.multinomial(GROUPS, distributions[region])
     for region in range(LEVEL.size - 1, 0, -1):
         true[PARENT[region]] += true[region]
     p, answers = 1.0 - np.exp(-1.0 / SCALE), []

@@ -11,21 +11,21 @@ from numpy.typing import NDArray
 
 from coco_opt.errors import ProblemError
 from coco_opt.groups.buckets import Buckets
-from coco_opt.groups.estimated.posterior.chains import MoveChain, MoveOptions, MoveTables
-from coco_opt.groups.estimated.posterior.diagnostics import effective_size, split_r_hat
-from coco_opt.groups.estimated.posterior.prior import (
+from coco_opt.groups.estimating.posterior.chains import MoveChain, MoveOptions, MoveTables
+from coco_opt.groups.estimating.posterior.diagnostics import effective_size, split_r_hat
+from coco_opt.groups.estimating.posterior.observations import Answers, Ranks, Survey, compiled_queries
+from coco_opt.groups.estimating.posterior.prior import (
     Hats,
     PriorOptions,
-    SizeChances,
+    SizeProbabilities,
     increment_prior,
     only_last,
     reaching,
     smoothed,
 )
-from coco_opt.groups.estimated.posterior.sampler import SamplerOptions, sample_posterior, start_histograms
-from coco_opt.groups.estimated.posterior.shape import root_shape
-from coco_opt.groups.estimated.posterior.spikes import standing_alone
-from coco_opt.groups.estimated.posterior.survey import Answers, Ranks, Survey, compiled_questions
+from coco_opt.groups.estimating.posterior.sampler import SamplerOptions, sample_posterior, start_histograms
+from coco_opt.groups.estimating.posterior.shape import root_shape
+from coco_opt.groups.estimating.posterior.spikes import isolated_sizes
 from coco_opt.kernels import posterior_record, posterior_region
 from coco_opt.privacy import Geometric
 from tests.posterior import tiny
@@ -52,12 +52,12 @@ def made(
         true[PARENT[region]] += true[region]
     counts = np.array([6, 3, 3, 1, 1, 1, 1, 1, 1]) * groups
     level = [0, 1, 1, 2, 2, 2, 2, 2, 2]
-    questions = [Buckets.by_growth(max_size, growth) for growth in growths]
+    queries = [Buckets.by_growth(max_size, growth) for growth in growths]
     found = []
     for region in range(9):
-        question = questions[level[region]]
-        right = question.sums(true[region])
-        found.append(Answers(region, question, right + geometric(rng, 3.0, right.size), Geometric(Fraction(3))))
+        level_query = queries[level[region]]
+        right = level_query.sums(true[region])
+        found.append(Answers(region, level_query, right + geometric(rng, 3.0, right.size), Geometric(Fraction(3))))
     return Survey(PARENT, counts, max_size, found), true
 
 
@@ -76,7 +76,7 @@ def test_moves_equal_the_exact_posterior_of_one_region() -> None:
     weight = posterior_region.likelihoods(window, survey.answers[0].values, 0, 0.5)
     increments = posterior_region.Increments(prior.q[0], prior.rho[0])
     _, wanted, mean, _ = posterior_region.forward_backward(window, weight, increments, groups)
-    chain = MoveChain(survey, compiled_questions(survey), start_histograms(survey), np.uint64(9))
+    chain = MoveChain(survey, compiled_queries(survey), start_histograms(survey), np.uint64(9))
     chain.use(prior, MoveTables(survey, prior, MoveOptions(per_size=20.0, several=0.4)))
     seen, table, draws = np.zeros(wanted.size), np.empty((1, cells), np.int64), 4_000
     chain.advance(50)
@@ -201,7 +201,7 @@ def test_hats_share_every_size_out(reach: float) -> None:
 def test_what_regions_share_is_not_flattened_however_often_it_is_learned() -> None:
     rng = np.random.default_rng(3)
     shape = rng.gamma(0.3, 1.0, 60)
-    learner = SizeChances(np.array([-1, 0, 0]), shape, only_last(60), PriorOptions(floor=1e-12))
+    learner = SizeProbabilities(np.array([-1, 0, 0]), shape, only_last(60), PriorOptions(floor=1e-12))
     counts = np.array([[500.0], [200.0], [300.0]]) * shape / shape.sum()
     found = learner.learn(counts, steps=300)
     np.testing.assert_allclose(found, np.tile(shape / shape.sum(), (3, 1)), atol=1e-10)
@@ -212,7 +212,7 @@ def test_learning_climbs_the_likelihood_and_borrows_from_the_parent() -> None:
     parent = np.array([-1, 0, 0])
     leaves = rng.multinomial(400, rng.dirichlet(np.full(50, 0.5)), 2).astype(np.float64)
     counts = np.concatenate([leaves.sum(axis=0)[None], leaves])
-    learner = SizeChances(parent, np.ones(50), only_last(50), PriorOptions(borrowed=1e-9))
+    learner = SizeProbabilities(parent, np.ones(50), only_last(50), PriorOptions(borrowed=1e-9))
     before = -np.inf
     for _ in range(30):
         value = float(counts[0] @ np.log(learner.learn(counts)[0]))
@@ -220,7 +220,7 @@ def test_learning_climbs_the_likelihood_and_borrows_from_the_parent() -> None:
         before = value
     options = PriorOptions(borrowed=20.0)
     empty = np.concatenate([counts[1:2], counts[1:2], np.zeros((1, 50))])
-    learned = SizeChances(parent, np.ones(50), only_last(50), options).learn(empty, steps=5)
+    learned = SizeProbabilities(parent, np.ones(50), only_last(50), options).learn(empty, steps=5)
     np.testing.assert_allclose(learned[2], learned[0])
     assert (learned > 0.0).all()
 
@@ -239,7 +239,7 @@ def test_the_shape_is_as_fine_as_the_answers_tell(noise: float) -> None:
         [Answers(0, Buckets.cells(sizes), noisy, Geometric(Fraction(noise)))],
     )
     fit = start_histograms(survey)[0]
-    found = root_shape(survey, fit.astype(np.float64), standing_alone(survey, 0.3), 0.15)
+    found = root_shape(survey, fit.astype(np.float64), isolated_sizes(survey, 0.3), 0.15)
     assert found.sum() == pytest.approx(groups)
     away = [np.abs(np.cumsum(one - true)).sum() for one in (found, fit)]
     assert away[0] < 1.2 * away[1]

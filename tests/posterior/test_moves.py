@@ -11,15 +11,18 @@ import pytest
 from numpy.typing import NDArray
 
 from coco_opt.groups.buckets import Buckets
-from coco_opt.groups.estimated.posterior.chains import Learned, MoveChain, MoveOptions, MoveTables, RowChain
-from coco_opt.groups.estimated.posterior.survey import Answers, Ranks, Survey, compiled_questions, residuals
+from coco_opt.groups.estimating.posterior.chains import Learned, MoveChain, MoveOptions, MoveTables, RowChain
+from coco_opt.groups.estimating.posterior.observations import Answers, Ranks, Survey, compiled_queries, residuals
 from coco_opt.kernels import posterior_moves
-from coco_opt.privacy import DiscreteGaussian, Geometric, Law
+from coco_opt.privacy import DiscreteGaussian, Geometric, NoiseDistribution
 from tests.posterior import tiny
 
 IntArray = NDArray[np.int64]
 DRAWS = 20_000
-LAWS: dict[str, Law] = {"geometric": Geometric(Fraction(17, 10)), "gaussian": DiscreteGaussian(Fraction(5, 2))}
+DISTRIBUTIONS: dict[str, NoiseDistribution] = {
+    "geometric": Geometric(Fraction(17, 10)),
+    "gaussian": DiscreteGaussian(Fraction(5, 2)),
+}
 PARENT = np.array([-1, 0, 0])
 GROUPS = np.array([5, 3, 2])
 MAX_SIZE = 3
@@ -28,16 +31,16 @@ CELLS = Buckets.cells(MAX_SIZE)
 PART = Buckets(np.array([1]), np.array([3]))
 
 
-def answers(questions: list[Buckets | Ranks | None], law: str) -> list[Answers]:
+def answers(queries: list[Buckets | Ranks | None], distribution: str) -> list[Answers]:
     rng = np.random.default_rng(11)
-    noise = LAWS[law]
+    noise = DISTRIBUTIONS[distribution]
     found = []
-    for region, question in enumerate(questions):
-        if question is None:
+    for region, level_query in enumerate(queries):
+        if level_query is None:
             continue
-        wanted = int(GROUPS[region]) if isinstance(question, Ranks) else question.begin.size
+        wanted = int(GROUPS[region]) if isinstance(level_query, Ranks) else level_query.begin.size
         values = rng.integers(0, 4, wanted)
-        found.append(Answers(region, question, values, noise))
+        found.append(Answers(region, level_query, values, noise))
     return found
 
 
@@ -64,10 +67,10 @@ def distance(seen: NDArray[np.int64], wanted: NDArray[np.float64]) -> float:
 
 
 @numba.njit(nogil=True)  # type: ignore[untyped-decorator]
-def _trace(questions: Any, state: Any, prior: Any, plan: Any, thin: int, found: Any) -> None:
+def _trace(queries: Any, state: Any, prior: Any, plan: Any, thin: int, found: Any) -> None:
     for n in range(found.shape[0]):
         for _ in range(thin):
-            posterior_moves.sweep(questions, state, prior, plan)
+            posterior_moves.sweep(queries, state, prior, plan)
         found[n] = state.histograms
 
 
@@ -75,7 +78,7 @@ def moved(chain: MoveChain, states: list[IntArray], draws: int, thin: int) -> In
     """Return how often each state was drawn; one call for all draws, for a call costs more than a sweep."""
     assert chain._tables is not None
     found = np.empty((draws, *states[0].shape), np.int64)
-    _trace(chain._questions, chain._state, chain._tables.prior, chain._tables.plan, thin, found)
+    _trace(chain._queries, chain._state, chain._tables.prior, chain._tables.plan, thin, found)
     return frequencies(found, states)
 
 
@@ -89,13 +92,13 @@ def frequencies(found: IntArray, states: list[IntArray]) -> IntArray:
 
 
 @pytest.mark.parametrize("increments", [False, True])
-@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
 @pytest.mark.parametrize("case", CASES)
-def test_moves_draw_from_the_enumerated_posterior(case: str, law: str, increments: bool) -> None:
-    survey = Survey(PARENT, GROUPS, MAX_SIZE, answers(CASES[case], law))
+def test_moves_draw_from_the_enumerated_posterior(case: str, distribution: str, increments: bool) -> None:
+    survey = Survey(PARENT, GROUPS, MAX_SIZE, answers(CASES[case], distribution))
     prior = tiny.some_prior(2, MAX_SIZE, increments=increments)
     states, wanted = tiny.posterior(survey, prior)
-    chain = MoveChain(survey, compiled_questions(survey), states[0], np.uint64(1))
+    chain = MoveChain(survey, compiled_queries(survey), states[0], np.uint64(1))
     chain.use(prior, MoveTables(survey, prior, MoveOptions(several=0.5, independent=0.4, furthest=3)))
     chain.advance(100)
     assert distance(moved(chain, states, DRAWS, 3), wanted) < 5.0
@@ -107,7 +110,7 @@ def test_each_kind_of_move_alone_keeps_the_posterior(several: float, independent
     survey = Survey(PARENT, GROUPS, MAX_SIZE, answers(CASES["buckets by level"], "geometric"))
     prior = tiny.some_prior(2, MAX_SIZE, increments=False)
     states, wanted = tiny.posterior(survey, prior)
-    chain = MoveChain(survey, compiled_questions(survey), states[-1], np.uint64(2))
+    chain = MoveChain(survey, compiled_queries(survey), states[-1], np.uint64(2))
     options = MoveOptions(several=several, independent=independent, by_group=by_group, furthest=3, exchanges=0.0)
     chain.use(prior, MoveTables(survey, prior, options))
     chain.advance(100)
@@ -120,20 +123,20 @@ def test_exchanges_keep_the_posterior(increments: bool) -> None:
     survey = Survey(PARENT, GROUPS, MAX_SIZE, answers([EDGES, Ranks(), CELLS], "geometric"))
     prior = tiny.some_prior(2, MAX_SIZE, increments=increments)
     states, wanted = tiny.posterior(survey, prior)
-    chain = MoveChain(survey, compiled_questions(survey), states[-1], np.uint64(4))
+    chain = MoveChain(survey, compiled_queries(survey), states[-1], np.uint64(4))
     chain.use(prior, MoveTables(survey, prior, MoveOptions(exchanges=8.0, furthest=3)))
     chain.advance(100)
     assert distance(moved(chain, states, DRAWS, 3), wanted) < 5.0
 
 
 @pytest.mark.parametrize("increments", [False, True])
-@pytest.mark.parametrize("questions", [[EDGES, Ranks(), CELLS], [None, EDGES, EDGES]])
-def test_trades_keep_the_posterior(questions: list[Buckets | Ranks | None], increments: bool) -> None:
+@pytest.mark.parametrize("queries", [[EDGES, Ranks(), CELLS], [None, EDGES, EDGES]])
+def test_trades_keep_the_posterior(queries: list[Buckets | Ranks | None], increments: bool) -> None:
     """Most steps are trades, of one group up to all of a leaf's."""
-    survey = Survey(PARENT, GROUPS, MAX_SIZE, answers(questions, "geometric"))
+    survey = Survey(PARENT, GROUPS, MAX_SIZE, answers(queries, "geometric"))
     prior = tiny.some_prior(2, MAX_SIZE, increments=increments)
     states, wanted = tiny.posterior(survey, prior)
-    chain = MoveChain(survey, compiled_questions(survey), states[-1], np.uint64(4))
+    chain = MoveChain(survey, compiled_queries(survey), states[-1], np.uint64(4))
     chain.use(prior, MoveTables(survey, prior, MoveOptions(exchanges=0.0, trades=8.0, traded=1.0, furthest=2)))
     chain.advance(100)
     assert distance(moved(chain, states, DRAWS, 3), wanted) < 5.0
@@ -144,18 +147,18 @@ def test_trades_keep_the_posterior(questions: list[Buckets | Ranks | None], incr
 
 def test_trades_move_what_buckets_and_sums_hold() -> None:
     """Leaves asked sharply for one bucket, their parent for all cells: what one spreads the other must gather."""
-    wide, cells, law = Buckets.from_edges([0, 8]), Buckets.cells(8), Geometric(Fraction(1, 20))
+    wide, cells, distribution = Buckets.from_edges([0, 8]), Buckets.cells(8), Geometric(Fraction(1, 20))
     start = np.zeros((2, 9), np.int64)
     start[0, 3] = start[0, 5] = 20
     start[1, 4] = 40
     table = np.cumsum(start, axis=1)[:, :-1]
-    found = [Answers(0, cells, table.sum(axis=0), law)]
-    found += [Answers(leaf + 1, wide, wide.sums(table[leaf]), law) for leaf in (0, 1)]
+    found = [Answers(0, cells, table.sum(axis=0), distribution)]
+    found += [Answers(leaf + 1, wide, wide.sums(table[leaf]), distribution) for leaf in (0, 1)]
     survey = Survey(PARENT, np.array([80, 40, 40]), 8, found)
     prior = Learned(np.full((2, 9), 1 / 9), np.zeros((1, 1)), np.zeros((1, 1)), increments=False)
     gathered = {}
     for trades in (0.0, 4.0):
-        chain = MoveChain(survey, compiled_questions(survey), start, np.uint64(3))
+        chain = MoveChain(survey, compiled_queries(survey), start, np.uint64(3))
         chain.use(prior, MoveTables(survey, prior, MoveOptions(exchanges=1.0, trades=trades, furthest=2)))
         chain.advance(400)
         gathered[trades] = chain.take_means()[0][0, 4]
@@ -174,7 +177,7 @@ def test_exchanges_swap_what_sums_pin() -> None:
     prior = Learned(np.full((2, 9), 1 / 9), np.zeros((1, 1)), np.zeros((1, 1)), increments=False)
     first = {}
     for exchanges in (0.0, 1.0):
-        chain = MoveChain(survey, compiled_questions(survey), start, np.uint64(3))
+        chain = MoveChain(survey, compiled_queries(survey), start, np.uint64(3))
         chain.use(prior, MoveTables(survey, prior, MoveOptions(exchanges=exchanges)))
         chain.advance(400)
         first[exchanges] = chain.take_means()[0][0]
@@ -188,19 +191,19 @@ def test_a_wrong_prior_is_noticed() -> None:
     prior = tiny.some_prior(2, MAX_SIZE, increments=False)
     states, _ = tiny.posterior(survey, prior)
     other = tiny.some_prior(2, MAX_SIZE, increments=False)
-    other.chances[:, 0] *= 1.25
+    other.probabilities[:, 0] *= 1.25
     _, wanted = tiny.posterior(survey, other)
-    chain = MoveChain(survey, compiled_questions(survey), states[0], np.uint64(1))
+    chain = MoveChain(survey, compiled_queries(survey), states[0], np.uint64(1))
     chain.use(prior, MoveTables(survey, prior, MoveOptions(furthest=3)))
     assert distance(moved(chain, states, DRAWS, 3), wanted) > 10.0
 
 
-@pytest.mark.parametrize("law", LAWS)
-def test_rows_draw_from_the_enumerated_posterior(law: str) -> None:
-    survey = Survey(PARENT, GROUPS, MAX_SIZE, answers(CASES["cells"], law))
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
+def test_rows_draw_from_the_enumerated_posterior(distribution: str) -> None:
+    survey = Survey(PARENT, GROUPS, MAX_SIZE, answers(CASES["cells"], distribution))
     prior = tiny.some_prior(2, MAX_SIZE, increments=True)
     states, wanted = tiny.posterior(survey, prior)
-    chain = RowChain(survey, compiled_questions(survey), states[0], np.uint64(3))
+    chain = RowChain(survey, compiled_queries(survey), states[0], np.uint64(3))
     chain.use(prior)
     chain.within(np.zeros((2, MAX_SIZE), np.int64), np.full((2, MAX_SIZE), 9))
     found = np.empty((8_000, *states[0].shape), np.int64)
@@ -214,7 +217,7 @@ def test_residuals_ranks_and_lists_stay_true() -> None:
     """After many moves the state's bookkeeping equals what is computed anew."""
     rng = np.random.default_rng(0)
     parent, groups, max_size = np.array([-1, 0, 0, 1, 1, 2]), np.array([90, 50, 40, 20, 30, 40]), 40
-    questions: list[Buckets | Ranks] = [
+    queries: list[Buckets | Ranks] = [
         Ranks(4),
         Buckets.by_growth(max_size, 0.3),
         Buckets(np.array([2, 9]), np.array([5, 30])),
@@ -223,15 +226,15 @@ def test_residuals_ranks_and_lists_stay_true() -> None:
         Buckets.by_growth(max_size, 1.0),
     ]
     found = []
-    for region, question in enumerate(questions):
-        wanted = int(groups[region]) if isinstance(question, Ranks) else question.begin.size
-        found.append(Answers(region, question, rng.integers(0, 40, wanted), Geometric(Fraction(9))))
+    for region, level_query in enumerate(queries):
+        wanted = int(groups[region]) if isinstance(level_query, Ranks) else level_query.begin.size
+        found.append(Answers(region, level_query, rng.integers(0, 40, wanted), Geometric(Fraction(9))))
     found.append(Answers(1, Ranks(), rng.integers(0, 40, 50), DiscreteGaussian(Fraction(90))))
     survey = Survey(parent, groups, max_size, found)
     start = np.zeros((3, max_size + 1), np.int64)
     start[:, 7] = groups[survey.leaves]
     prior = tiny.some_prior(3, max_size, increments=False)
-    chain = MoveChain(survey, compiled_questions(survey), start, np.uint64(6))
+    chain = MoveChain(survey, compiled_queries(survey), start, np.uint64(6))
     chain.use(prior, MoveTables(survey, prior, MoveOptions(several=0.5)))
     chain.advance(300)
     state = chain._state
@@ -241,9 +244,9 @@ def test_residuals_ranks_and_lists_stay_true() -> None:
     np.testing.assert_array_equal(state.residual, residual)
     np.testing.assert_array_equal(state.ranks, ranks)
     np.testing.assert_array_equal(table, tiny.table_of(survey, state.histograms))
-    assert posterior_moves.log_likelihood(chain._questions, state) == pytest.approx(tiny.log_likelihood(survey, table))
+    assert posterior_moves.log_likelihood(chain._queries, state) == pytest.approx(tiny.log_likelihood(survey, table))
     for leaf in range(3):
-        held = state.occupied[leaf, : state.held[leaf]]
+        held = state.occupied[leaf, : state.occupied_count[leaf]]
         assert sorted(held) == np.flatnonzero(state.histograms[leaf]).tolist()
         assert (state.place[leaf, held] == np.arange(held.size)).all()
     assert chain.accepted > 1_000
@@ -254,9 +257,9 @@ def test_residuals_ranks_and_lists_stay_true() -> None:
 
 def test_alias_tables_give_back_the_chances() -> None:
     rng = np.random.default_rng(1)
-    chances = rng.dirichlet(np.full(17, 0.3), 6)
-    keep, alias = np.empty(chances.shape), np.empty(chances.shape, np.int32)
-    posterior_moves.alias_tables(chances, keep, alias)
+    probabilities = rng.dirichlet(np.full(17, 0.3), 6)
+    keep, alias = np.empty(probabilities.shape), np.empty(probabilities.shape, np.int32)
+    posterior_moves.alias_tables(probabilities, keep, alias)
     for row in range(6):
         back = np.bincount(alias[row], 1.0 - keep[row], 17) + keep[row]
-        np.testing.assert_allclose(back / 17.0, chances[row], atol=1e-14)
+        np.testing.assert_allclose(back / 17.0, probabilities[row], atol=1e-14)

@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import special, stats
 
-from coco_opt.groups.estimated.posterior.chains import (
+from coco_opt.groups.estimating.posterior.chains import (
     CountRowChain,
     Learned,
     MoveChain,
@@ -18,11 +18,21 @@ from coco_opt.groups.estimated.posterior.chains import (
     MoveTables,
     Scattered,
 )
-from coco_opt.groups.estimated.posterior.prior import Hats
-from coco_opt.groups.estimated.posterior.survey import Survey, compiled_questions, residuals
+from coco_opt.groups.estimating.posterior.observations import Survey, compiled_queries, residuals
+from coco_opt.groups.estimating.posterior.prior import Hats
 from coco_opt.kernels import drawing, posterior_moves, posterior_shape
 from tests.posterior import tiny
-from tests.posterior.test_moves import CELLS, EDGES, GROUPS, LAWS, MAX_SIZE, PARENT, answers, distance, frequencies
+from tests.posterior.test_moves import (
+    CELLS,
+    DISTRIBUTIONS,
+    EDGES,
+    GROUPS,
+    MAX_SIZE,
+    PARENT,
+    answers,
+    distance,
+    frequencies,
+)
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -35,7 +45,7 @@ def scattered() -> Scattered:
     return Scattered(shape, Hats.at([0, 1, 3], np.zeros(MAX_SIZE + 1, bool)), STRENGTH, ROOT)
 
 
-def log_chances(state: IntArray, alpha: FloatArray, law: FloatArray) -> FloatArray:
+def log_probabilities(state: IntArray, alpha: FloatArray, distribution: FloatArray) -> FloatArray:
     """Return the log-chance of one leaf's histogram for every row of Dirichlet parameters (draws, 3).
 
     ``law`` (draws, 3, sizes) are the B_j. Summed over how many groups of size 2 are of the middle hat.
@@ -43,7 +53,7 @@ def log_chances(state: IntArray, alpha: FloatArray, law: FloatArray) -> FloatArr
     groups, terms = int(state.sum()), []
     for middle in range(int(state[2]) + 1):
         counts = np.array([state[0], state[1] + middle, state[3] + state[2] - middle])
-        each = law[:, [0, 1, 1, 2, 2], [0, 1, 2, 2, 3]]
+        each = distribution[:, [0, 1, 1, 2, 2], [0, 1, 2, 2, 3]]
         times = np.array([state[0], state[1], middle, state[2] - middle, state[3]])
         ways = special.gammaln(groups + 1) - special.gammaln(times + 1).sum() + (times * np.log(each)).sum(axis=1)
         strength = alpha.sum(axis=1)
@@ -54,7 +64,7 @@ def log_chances(state: IntArray, alpha: FloatArray, law: FloatArray) -> FloatArr
     return found
 
 
-def laws(prior: Scattered, shapes: FloatArray) -> FloatArray:
+def distributions(prior: Scattered, shapes: FloatArray) -> FloatArray:
     """Return the B_j (draws, 3, sizes) of shapes (draws, sizes)."""
     some = np.flatnonzero(prior.hats.sums(prior.base[None])[0] > 0.0)
     hats = np.stack([prior.hats.values(np.eye(prior.hats.count)[j]) for j in some])
@@ -75,29 +85,29 @@ def enumerated(survey: Survey, prior: Scattered, *, loose: bool = True) -> tuple
     factors = np.ones((40_000, MAX_SIZE + 1))
     if loose:
         factors[:, 1:] = rng.gamma(precision, 1.0, (40_000, MAX_SIZE)) / precision
-    law = laws(prior, prior.base * np.maximum(factors, 1e-200))
+    distribution = distributions(prior, prior.base * np.maximum(factors, 1e-200))
     root = rng.dirichlet(ROOT * mass[some], 40_000)
     alpha = rng.gamma(1.0, STRENGTH, 40_000)[:, None] * root + 1e-30
     states = tiny.states(survey)
     of_leaf: dict[bytes, FloatArray] = {}
     for state in states:
         for row in state:
-            of_leaf.setdefault(row.tobytes(), log_chances(row, alpha, law))
+            of_leaf.setdefault(row.tobytes(), log_probabilities(row, alpha, distribution))
     logs = []
     for state in states:
         told = sum((of_leaf[row.tobytes()] for row in state), start=np.zeros(alpha.shape[0]))
         mean = special.logsumexp(told) - np.log(told.size)
         logs.append(tiny.log_likelihood(survey, tiny.table_of(survey, state)) + mean)
-    chances = np.exp(np.array(logs) - max(logs))
-    return states, chances / chances.sum()
+    probabilities = np.exp(np.array(logs) - max(logs))
+    return states, probabilities / probabilities.sum()
 
 
 @numba.njit(nogil=True)  # type: ignore[untyped-decorator]
 def _trace(
-    questions: Any, state: Any, prior: Any, plan: Any, basis: Any, shares: Any, counts: Any, thin: int, found: Any
+    queries: Any, state: Any, prior: Any, plan: Any, basis: Any, shares: Any, counts: Any, thin: int, found: Any
 ) -> None:
     for n in range(found.shape[0]):
-        posterior_moves.advance(questions, state, prior, plan, basis, shares, thin, counts, counts)
+        posterior_moves.advance(queries, state, prior, plan, basis, shares, thin, counts, counts)
         found[n] = state.histograms
 
 
@@ -108,14 +118,14 @@ def test_weights_and_groups_together_draw_from_the_enumerated_posterior(trades: 
     states, wanted = enumerated(survey, prior)
     none = np.zeros((1, 1))
     learned = Learned(np.tile(prior.base, (2, 1)), none, none, increments=False, scattered=prior)
-    chain = MoveChain(survey, compiled_questions(survey), states[0], np.uint64(1))
+    chain = MoveChain(survey, compiled_queries(survey), states[0], np.uint64(1))
     options = MoveOptions(several=0.4, independent=0.5, furthest=3, trades=trades, traded=1.0)
     chain.use(learned, MoveTables(survey, learned, options))
     chain.advance(200)
     assert chain._tables is not None
     tables, found = chain._tables, np.empty((10_000, *states[0].shape), np.int64)
     _trace(
-        chain._questions,
+        chain._queries,
         chain._state,
         tables.prior,
         tables.plan,
@@ -130,18 +140,18 @@ def test_weights_and_groups_together_draw_from_the_enumerated_posterior(trades: 
     # The distance has power: a prior that holds the shape to its base, or the leaves to the shape, is told apart.
     _, stiff = enumerated(survey, prior, loose=False)
     assert distance(seen, stiff) > 5.0
-    _, held = tiny.posterior(survey, Learned(learned.chances, none, none, increments=False))
+    _, held = tiny.posterior(survey, Learned(learned.probabilities, none, none, increments=False))
     assert distance(seen, held) > 20.0
 
 
-@pytest.mark.parametrize("law", LAWS)
-def test_rows_and_weights_together_draw_from_the_enumerated_posterior(law: str) -> None:
-    survey = Survey(PARENT, GROUPS, MAX_SIZE, answers([CELLS, None, CELLS], law))
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
+def test_rows_and_weights_together_draw_from_the_enumerated_posterior(distribution: str) -> None:
+    survey = Survey(PARENT, GROUPS, MAX_SIZE, answers([CELLS, None, CELLS], distribution))
     prior = scattered()
     states, wanted = enumerated(survey, prior)
     none = np.zeros((1, 1))
     learned = Learned(np.tile(prior.base, (2, 1)), none, none, increments=False, scattered=prior)
-    chain = CountRowChain(survey, compiled_questions(survey), states[0], np.uint64(1))
+    chain = CountRowChain(survey, compiled_queries(survey), states[0], np.uint64(1))
     chain.use(learned, MoveTables(survey, learned, MoveOptions()))
     chain.within(np.zeros((2, MAX_SIZE), np.int64), np.full((2, MAX_SIZE), 9))
     found = np.empty((8_000, *states[0].shape), np.int64)

@@ -11,21 +11,21 @@ import numpy as np
 import pytest
 
 from coco_opt.choices import SolverChoices
-from coco_opt.groups import GroupsAnswers
+from coco_opt.groups import GroupsMeasurements
 from coco_opt.groups.buckets import Buckets
-from coco_opt.groups.estimated.posterior import sparse
-from coco_opt.groups.estimated.posterior.consistent import whole_estimate
-from coco_opt.groups.estimated.posterior.prior import PriorOptions
-from coco_opt.groups.estimated.posterior.recorded import summaries, summary_values
-from coco_opt.groups.estimated.posterior.sampler import SamplerOptions
-from coco_opt.groups.estimated.posterior.sparse import (
+from coco_opt.groups.estimating.posterior import sparse
+from coco_opt.groups.estimating.posterior.consistent import integer_estimate
+from coco_opt.groups.estimating.posterior.observations import Survey, survey_of
+from coco_opt.groups.estimating.posterior.prior import PriorOptions
+from coco_opt.groups.estimating.posterior.recording import summaries, summary_values
+from coco_opt.groups.estimating.posterior.sampler import SamplerOptions
+from coco_opt.groups.estimating.posterior.sparse import (
     SparseDraws,
     SparseSampler,
     fewer_chains,
     has_parents,
     sparse_estimate,
 )
-from coco_opt.groups.estimated.posterior.survey import Survey, survey_of
 from coco_opt.histograms import emd
 from coco_opt.privacy import Epsilon, Measurement
 from coco_opt.problems import ExpectedDistance, Marginals
@@ -42,7 +42,7 @@ def noisy(epsilon: int = 1) -> Measurement:
 
 @pytest.fixture(scope="module")
 def drawn() -> SparseDraws:
-    survey = survey_of(GroupsAnswers(noisy()))
+    survey = survey_of(GroupsMeasurements(noisy()))
     with ThreadPoolExecutor(1) as pool:
         return SparseSampler(survey, 7, PriorOptions(), fewer_chains(SHORT)).sample(pool)
 
@@ -97,22 +97,22 @@ def test_intervals_and_table_are_those_of_the_draws(
     problem = ExpectedDistance(drawn.survey.parent, groups, Marginals.from_samples(rows), total=drawn.draws)
     best = SolverChoices().solve(problem)
     cost = problem.objective(table.cumsum(axis=1)[:, :-1])
-    assert cost - problem.objective(best) <= estimate.unproved * cost + 1e-9
+    assert cost - problem.objective(best) <= estimate.uncertified_gap * cost + 1e-9
     assert cost <= problem.objective(best) * 1.05
 
 
 def test_threads_change_nothing_and_without_a_coverage_there_are_no_intervals() -> None:
-    one, two = (whole_estimate(noisy(), SolverChoices(), threads=threads, many=0) for threads in (1, 2))
+    one, two = (integer_estimate(noisy(), SolverChoices(), threads=threads, many=0) for threads in (1, 2))
     assert all(a.equals(b) for a, b in zip(one.histograms, two.histograms, strict=True))
     assert one.intervals is None
     assert one.convergence == two.convergence
 
 
 def test_a_huge_budget_returns_nearly_the_truth() -> None:
-    found = whole_estimate(noisy(60), SolverChoices(), coverage=0.9, many=0)
+    found = integer_estimate(noisy(60), SolverChoices(), coverage=0.9, many=0)
     assert_consistent(HIERARCHY, TRUTH, found.histograms)
     assert found.convergence.draws <= 2 * 25 * sparse.MOST_ROUNDS
-    whole = whole_estimate(noisy(60), SolverChoices(), coverage=0.9)
+    whole = integer_estimate(noisy(60), SolverChoices(), coverage=0.9)
     for one, other, true in zip(found.histograms, whole.histograms, TRUTH, strict=True):
         assert emd(one, true) <= emd(other, true) + 0.05 * true.entities
 

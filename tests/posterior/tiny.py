@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coco_opt.groups.buckets import Buckets
-from coco_opt.groups.estimated.posterior.chains import Learned
-from coco_opt.groups.estimated.posterior.survey import Answers, Survey
+from coco_opt.groups.estimating.posterior.chains import Learned
+from coco_opt.groups.estimating.posterior.observations import Answers, Survey
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
@@ -44,11 +44,11 @@ def table_of(survey: Survey, state: IntArray) -> IntArray:
 
 def truth(one: Answers, row: IntArray, groups: int) -> IntArray:
     """Return what the question asks, from first principles."""
-    if isinstance(one.question, Buckets):
-        pairs = zip(one.question.begin, one.question.end, strict=True)
+    if isinstance(one.query, Buckets):
+        pairs = zip(one.query.begin, one.query.end, strict=True)
         return np.array([row[begin:end].sum() for begin, end in pairs])
     sizes = [(row < rank).sum() for rank in range(1, groups + 1)]
-    return np.maximum(np.array(sizes), one.question.floor)
+    return np.maximum(np.array(sizes), one.query.floor)
 
 
 def log_likelihood(survey: Survey, table: IntArray) -> float:
@@ -56,7 +56,7 @@ def log_likelihood(survey: Survey, table: IntArray) -> float:
     found = 0.0
     for one in survey.answers:
         away = np.abs(truth(one, table[one.region], int(survey.groups[one.region])) - one.values)
-        found += float(one.law.log_weight(away).sum())
+        found += float(one.distribution.log_weight(away).sum())
     return found
 
 
@@ -66,7 +66,7 @@ def log_prior(prior: Learned, state: IntArray) -> float:
     for leaf, size in np.ndindex(state.shape):
         count = int(state[leaf, size])
         if not prior.increments:
-            found += count * math.log(prior.chances[leaf, size]) - math.lgamma(count + 1)
+            found += count * math.log(prior.probabilities[leaf, size]) - math.lgamma(count + 1)
         elif count == 0:
             found += math.log(1.0 - prior.q[leaf, size])
         else:
@@ -79,13 +79,13 @@ def posterior(survey: Survey, prior: Learned) -> tuple[list[IntArray], FloatArra
     """Return all states and their chances."""
     found = states(survey)
     logs = np.array([log_likelihood(survey, table_of(survey, state)) + log_prior(prior, state) for state in found])
-    chances = np.exp(logs - logs.max())
-    return found, chances / chances.sum()
+    probabilities = np.exp(logs - logs.max())
+    return found, probabilities / probabilities.sum()
 
 
 def some_prior(leaves: int, max_size: int, *, increments: bool, seed: int = 5) -> Learned:
     """Return a prior of no regularity."""
     rng = np.random.default_rng(seed)
-    chances = rng.dirichlet(np.full(max_size + 1, 2.0), leaves)
+    probabilities = rng.dirichlet(np.full(max_size + 1, 2.0), leaves)
     q, rho = rng.uniform(0.2, 0.8, (2, leaves, max_size + 1))
-    return Learned(chances, q, rho, increments=increments)
+    return Learned(probabilities, q, rho, increments=increments)

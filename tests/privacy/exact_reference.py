@@ -49,14 +49,14 @@ class ChosenBits:
     def __init__(self, words: NDArray[np.uint16], blocks: dict[tuple[int, int], NDArray[np.uint64]]) -> None:
         self._words = words
         self._blocks = blocks
-        self.asked: set[tuple[int, int]] = set()
+        self.measurement_plan: set[tuple[int, int]] = set()
 
     def words(self, start: int, cells: int, width: int) -> NDArray[np.uint16]:
         assert width == self._words.shape[1]
         return self._words[start : start + cells].copy()
 
     def more(self, cells: NDArray[np.int64], attempt: int, symbols: range, part: int = 0) -> NDArray[np.uint64]:
-        self.asked.add((attempt, part))
+        self.measurement_plan.add((attempt, part))
         if symbols.start == 255:
             return self._blocks[attempt, -1][cells]
         return np.ascontiguousarray(self._blocks[attempt, part][cells][:, symbols.start : symbols.stop])

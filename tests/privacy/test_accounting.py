@@ -27,10 +27,9 @@ from coco_opt.privacy.accounting import (
     rho_of_epsilon,
     rho_of_epsilon_delta,
 )
-from coco_opt.privacy.answers import Question
 from coco_opt.privacy.composition import Composition
 from coco_opt.privacy.cost import DELTA, Epsilon, Rho, Sensitivity, total
-from coco_opt.privacy.directed import (
+from coco_opt.privacy.directed_rounding import (
     exp_above,
     exp_below,
     ln_above,
@@ -40,7 +39,8 @@ from coco_opt.privacy.directed import (
     sqrt_above,
     sqrt_below,
 )
-from coco_opt.privacy.laws import Geometric
+from coco_opt.privacy.noise_distributions import Geometric
+from coco_opt.privacy.queries import LevelQuery
 
 SLIDES = {
     "1/100000000000000": (785.6, 199.4, 89.9, 51.3, 33.3),
@@ -183,7 +183,7 @@ def test_renyi_of_pure_is_that_of_randomised_response(epsilon: str, order: int |
 def test_a_budget_beyond_all_use_can_be_stated_once_it_is_paid() -> None:
     epsilon = Fraction(2000)
     assert renyi_of_epsilon(epsilon, 64) == epsilon == pytest.approx(float(renyi_of_epsilon(epsilon, 32)))
-    assert Composition.of([Question(0, "cumulative", "", 4, Sensitivity(1, 1), Epsilon(epsilon))]).implied(None)
+    assert Composition.of([LevelQuery(0, "cumulative", "", 4, Sensitivity(1, 1), Epsilon(epsilon))]).implied(None)
 
 
 def test_what_a_pure_release_implies() -> None:
@@ -199,7 +199,7 @@ def test_what_a_pure_release_implies() -> None:
 def test_costs_compose_exactly() -> None:
     parts = Rho(Fraction(1, 3)).shared(("1/7", "2/7", "4/7"))
     assert total(parts) == Rho(Fraction(1, 3))
-    assert parts[1].law(Sensitivity(4, 6)).parameter == 6 / (2 * Fraction(2, 21))
+    assert parts[1].distribution(Sensitivity(4, 6)).parameter == 6 / (2 * Fraction(2, 21))
     assert replaced(Fraction(1, 3), "epsilon") == Fraction(2, 3)
     assert replaced(Fraction(1, 3), "rho") == Fraction(4, 3)
 

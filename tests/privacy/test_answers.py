@@ -15,30 +15,30 @@ from coco_opt.errors import InputError, ProblemError
 from coco_opt.histograms import Hierarchy
 from coco_opt.privacy import (
     Answers,
-    Asked,
     DiscreteGaussian,
     Epsilon,
     Exact,
     Geometric,
-    Law,
+    LevelQuery,
     Measurement,
+    MeasurementPlan,
+    NoiseDistribution,
     OpenDPNoise,
-    Question,
     Rho,
     SeededNoise,
     Sensitivity,
     add_noise,
 )
 from coco_opt.privacy.cost import cost_of, total
-from coco_opt.privacy.laws import law_of
+from coco_opt.privacy.noise_distributions import distribution_of
 
 TREE = Hierarchy.from_paths([("land", "north"), ("land", "south"), ("land", "west")])
 GROUPS = {"groups": np.array([5, 2, 0, 3])}
 ONE = Sensitivity(1, 1)
 QUESTIONS = (
-    Question(0, "cumulative", "groups up to each size", 4, ONE, Epsilon(Fraction(1, 3))),
-    Question(1, "ranks", "sizes in order", "groups", ONE, Epsilon(Fraction(2, 3))),
-    Question(1, "total", "declared", 1, None, None),
+    LevelQuery(0, "cumulative", "groups up to each size", 4, ONE, Epsilon(Fraction(1, 3))),
+    LevelQuery(1, "ranks", "sizes in order", "groups", ONE, Epsilon(Fraction(2, 3))),
+    LevelQuery(1, "total", "declared", 1, None, None),
 )
 PARTS = (
     Exact(QUESTIONS[0], "land", np.array([1, 2, 3, 4])),
@@ -49,25 +49,25 @@ PARTS = (
 )
 
 
-def brute_force_variance(law: Law) -> float:
+def brute_force_variance(distribution: NoiseDistribution) -> float:
     """Return the variance from the law's own weights, summed far into the tails."""
     k = np.arange(-4000, 4001)
-    weights = np.exp(law.log_weight(k))
+    weights = np.exp(distribution.log_weight(k))
     return float((weights * k.astype(float) ** 2).sum() / weights.sum())
 
 
 @pytest.mark.parametrize(
-    "law",
+    "distribution",
     [
         *(Geometric(Fraction(scale)) for scale in ("1/10", "1/2", "1", "7/3", "40")),
         *(DiscreteGaussian(Fraction(variance)) for variance in ("1/50", "1/3", "2", "9", "400")),
     ],
 )
-def test_the_variance_is_that_of_the_integer_law(law: Law) -> None:
-    assert law.variance == pytest.approx(max(brute_force_variance(law), 1e-12), rel=1e-9)
-    assert law.square_weight * law.variance == pytest.approx(1)
-    assert law_of(law.as_dict()) == law
-    assert law.variance <= law.nominal_variance * (1 + 1e-12)
+def test_the_variance_is_that_of_the_integer_law(distribution: NoiseDistribution) -> None:
+    assert distribution.variance == pytest.approx(max(brute_force_variance(distribution), 1e-12), rel=1e-9)
+    assert distribution.square_weight * distribution.variance == pytest.approx(1)
+    assert distribution_of(distribution.as_dict()) == distribution
+    assert distribution.variance <= distribution.nominal_variance * (1 + 1e-12)
 
 
 def test_likelihood_weights_are_one_over_the_scale() -> None:
@@ -80,8 +80,8 @@ def test_likelihood_weights_are_one_over_the_scale() -> None:
 @given(st.fractions(Fraction(1, 100), 100), st.integers(1, 9), st.integers(1, 9))
 def test_a_cost_buys_the_noise_of_its_mechanism(amount: Fraction, l1: int, squared: int) -> None:
     sensitivity = Sensitivity(l1, squared)
-    assert Epsilon(amount).law(sensitivity) == Geometric(l1 / amount)
-    assert Rho(amount).law(sensitivity) == DiscreteGaussian(squared / (2 * amount))
+    assert Epsilon(amount).distribution(sensitivity) == Geometric(l1 / amount)
+    assert Rho(amount).distribution(sensitivity) == DiscreteGaussian(squared / (2 * amount))
     for cost in (Epsilon(amount), Rho(amount)):
         assert cost_of(cost.as_dict()) == cost
         assert total([cost, cost]) == cost * 2
@@ -95,13 +95,13 @@ def test_costs_of_two_units_do_not_add_up_and_nothing_is_free() -> None:
     with pytest.raises(ProblemError, match="negative"):
         Epsilon(Fraction(-1))
     with pytest.raises(ProblemError):
-        Epsilon(Fraction(0)).law(ONE)
+        Epsilon(Fraction(0)).distribution(ONE)
     with pytest.raises(ProblemError, match="costs nothing"):
-        Question(0, "cumulative", "", 4, ONE, Epsilon(Fraction(0)))
+        LevelQuery(0, "cumulative", "", 4, ONE, Epsilon(Fraction(0)))
     with pytest.raises(InputError, match="unknown-cost"):
         cost_of({"epsilon": 1.0})
     with pytest.raises(InputError, match="unknown-law"):
-        law_of({"law": "uniform", "scale": "1"})
+        distribution_of({"law": "uniform", "scale": "1"})
 
 
 @pytest.mark.parametrize("text", ["1e400000000", "1E-400000000", "1/0", "one", ""])
@@ -109,7 +109,7 @@ def test_a_number_that_no_file_of_ours_states_is_refused_at_once(text: str) -> N
     with pytest.raises(InputError, match="unknown-cost"):
         cost_of({"epsilon": text})
     with pytest.raises(InputError, match="unknown-law"):
-        law_of({"law": "geometric", "scale": text})
+        distribution_of({"law": "geometric", "scale": text})
 
 
 def test_epsilon_at_a_delta_is_stated_in_the_safe_direction() -> None:
@@ -132,15 +132,15 @@ def test_noise_goes_on_every_answer_but_those_declared_exact() -> None:
         (PARTS[1], Fraction(3, 2), answers[1].region(0)),
         (PARTS[3], Fraction(3, 2), answers[1].region(2)),
     ):
-        stream = SeededNoise(3).stream(scale, measurement=part.question.query, region=part.label)
+        stream = SeededNoise(3).stream(scale, measurement=part.query.name, region=part.label)
         np.testing.assert_array_equal(found, stream.add_to(part.values))
 
 
 def test_a_stream_is_drawn_once() -> None:
-    question = Question(0, "cumulative", "groups up to each size", 8, ONE, Epsilon(Fraction(1, 3)))
-    one, other = (Exact(question, label, np.array([1, 2])) for label in ("land", "sea"))
+    level_query = LevelQuery(0, "cumulative", "groups up to each size", 8, ONE, Epsilon(Fraction(1, 3)))
+    one, other = (Exact(level_query, label, np.array([1, 2])) for label in ("land", "sea"))
     with pytest.raises(ProblemError, match="already drawn"):
-        add_noise([question], [one, other, one], TREE, GROUPS, SeededNoise(3))
+        add_noise([level_query], [one, other, one], TREE, GROUPS, SeededNoise(3))
 
 
 @pytest.mark.parametrize("parts", [PARTS[:1], PARTS[1:], (*PARTS[:4], Exact(QUESTIONS[2], "all", np.array([2, 0])))])
@@ -154,47 +154,47 @@ def test_floats_never_reach_the_noise() -> None:
         add_noise(QUESTIONS[:1], [Exact(QUESTIONS[0], "land", np.zeros(4))], TREE, GROUPS, SeededNoise(3))  # type: ignore[arg-type]
 
 
-def asked(**changes: object) -> Asked:
-    facts: dict[str, object] = {
+def measurement_plan(**changes: object) -> MeasurementPlan:
+    constraints: dict[str, object] = {
         "kind": "groups",
         "hierarchy": TREE,
         "levels": ("nation", "state"),
-        "questions": QUESTIONS,
+        "queries": QUESTIONS,
         "neighbours": "replace",
-        "facts": {"max_size": 4},
+        "parameters": {"max_size": 4},
         "per_region": GROUPS,
         "tables": {"bounds": np.arange(3)},
     }
-    return Asked(**{**facts, **changes})  # type: ignore[arg-type]
+    return MeasurementPlan(**{**constraints, **changes})  # type: ignore[arg-type]
 
 
 def test_the_digest_tells_questions_apart_and_leaves_labels_out() -> None:
-    same = asked(levels=("country", "region"), region_ids=("a", "b", "c", "d"))
-    assert same.digest == asked().digest
+    same = measurement_plan(levels=("country", "region"), region_ids=("a", "b", "c", "d"))
+    assert same.digest == measurement_plan().digest
     others = [
-        asked(kind="tables"),
-        asked(neighbours="add_remove"),
-        asked(facts={"max_size": 5}),
-        asked(per_region={"groups": np.array([6, 3, 0, 3])}),
-        asked(tables={"bounds": np.arange(4)}),
-        asked(questions=QUESTIONS[:2]),
-        asked(hierarchy=Hierarchy.from_paths([("land", "north"), ("land", "south"), ("land", "east")])),
+        measurement_plan(kind="tables"),
+        measurement_plan(neighbours="add_remove"),
+        measurement_plan(parameters={"max_size": 5}),
+        measurement_plan(per_region={"groups": np.array([6, 3, 0, 3])}),
+        measurement_plan(tables={"bounds": np.arange(4)}),
+        measurement_plan(queries=QUESTIONS[:2]),
+        measurement_plan(hierarchy=Hierarchy.from_paths([("land", "north"), ("land", "south"), ("land", "east")])),
     ]
-    assert len({asked().digest, *(other.digest for other in others)}) == len(others) + 1
-    assert asked().cost == Epsilon(Fraction(1))
+    assert len({measurement_plan().digest, *(other.digest for other in others)}) == len(others) + 1
+    assert measurement_plan().cost == Epsilon(Fraction(1))
 
 
 def test_a_measurement_holds_the_answers_to_its_questions_only() -> None:
     answers = add_noise(QUESTIONS, PARTS, TREE, GROUPS, SeededNoise(3))
-    measurement = Measurement(asked(), answers, "seeded", private=False)
+    measurement = Measurement(measurement_plan(), answers, "seeded", private=False)
     assert measurement.status == "NOT PRIVATE"
     with pytest.raises(ProblemError, match="in their order"):
-        Measurement(asked(), answers[::-1], "seeded", private=False)
+        Measurement(measurement_plan(), answers[::-1], "seeded", private=False)
     moved = Answers(QUESTIONS[1], np.array([0, 3, 3, 5]), answers[1].values)
     with pytest.raises(ProblemError, match="public number"):
-        Measurement(asked(), (answers[0], moved, answers[2]), "seeded", private=False)
+        Measurement(measurement_plan(), (answers[0], moved, answers[2]), "seeded", private=False)
     copied = pickle.loads(pickle.dumps(measurement))
-    assert copied.asked.digest == measurement.asked.digest
+    assert copied.measurement_plan.digest == measurement.measurement_plan.digest
     with pytest.raises(ValueError, match="read-only"):
         copied.answers[0].values[0] = 1
 
@@ -203,12 +203,12 @@ def test_sources_say_which_laws_they_draw() -> None:
     class Laplace:
         name, private = "laplace", False
 
-    assert Geometric(Fraction(1)).drawn_by(Laplace())  # type: ignore[arg-type]
-    assert not DiscreteGaussian(Fraction(1)).drawn_by(Laplace())  # type: ignore[arg-type]
+    assert Geometric(Fraction(1)).available_from(Laplace())  # type: ignore[arg-type]
+    assert not DiscreteGaussian(Fraction(1)).available_from(Laplace())  # type: ignore[arg-type]
     pytest.importorskip("opendp")
-    assert DiscreteGaussian(Fraction(1)).drawn_by(OpenDPNoise())
+    assert DiscreteGaussian(Fraction(1)).available_from(OpenDPNoise())
 
 
 def test_weights_stay_finite_however_large_the_budget() -> None:
-    assert math.isfinite(Epsilon(Fraction(10**6)).law(ONE).square_weight)
-    assert math.isfinite(Rho(Fraction(10**6)).law(ONE).square_weight)
+    assert math.isfinite(Epsilon(Fraction(10**6)).distribution(ONE).square_weight)
+    assert math.isfinite(Rho(Fraction(10**6)).distribution(ONE).square_weight)

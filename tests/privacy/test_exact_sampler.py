@@ -26,7 +26,7 @@ from coco_opt.privacy.gaussian_sampler import BlockGaussianSampler, gaussian_sam
 from coco_opt.privacy.keyed_stream import KeyedBits
 from coco_opt.privacy.run_key import RunKey
 from coco_opt.privacy.table_sampler import Refill, Sampler, laplace_sampler
-from coco_opt.privacy.thresholds import Law, thresholds
+from coco_opt.privacy.thresholds import NoiseDistribution, thresholds
 from tests.privacy.exact_reference import CONTEXT, ChosenBits, exp, floor_of, gaussian_tails, laplace_tails
 
 KEY = RunKey(bytes(range(32)))
@@ -92,7 +92,7 @@ def test_ten_thousand_boundary_streams_fall_on_their_side() -> None:
             sampler.add(noise, 0, source)
             np.testing.assert_array_equal(noise, outcomes)
             streams += len(bits)
-            deepest |= source.asked
+            deepest |= source.measurement_plan
     assert streams > 10_000
     assert deepest == {(0, 0), (0, 1)}  # some streams were open after 128 bits
 
@@ -107,10 +107,10 @@ def test_ties_of_any_symbol_are_settled_by_its_own_further_bits(scale: Fraction)
     expected = []
     for row in range(rows):
         tied = row % sampler.width
-        values = thresholds(sampler.tables.laws[tied], 64).values
+        values = thresholds(sampler.tables.distributions[tied], 64).values
         numbers[row, tied] = values[rng.integers(1, len(values) - 1)]
-        pairs = zip(sampler.tables.laws, numbers[row].tolist(), more[row, :, 1].tolist(), strict=True)
-        block, *digits = (outcome_of(law, first << 64 | then, 128) for law, first, then in pairs)
+        pairs = zip(sampler.tables.distributions, numbers[row].tolist(), more[row, :, 1].tolist(), strict=True)
+        block, *digits = (outcome_of(distribution, first << 64 | then, 128) for distribution, first, then in pairs)
         size = ((block if block >= 0 else ~block) << sampler.block_bits) + sum(d << 8 * j for j, d in enumerate(digits))
         expected.append(size if block >= 0 else -1 - size)
     more[:, :, 0] = (numbers & np.uint64(2**48 - 1)) << np.uint64(16)
@@ -141,9 +141,9 @@ def test_the_support_has_no_end() -> None:
     assert noise[3] == pytest.approx(10 * 122 * 0.6931, abs=10)
 
 
-def outcome_of(law: Law, bits: int, taken: int) -> int:
+def outcome_of(distribution: NoiseDistribution, bits: int, taken: int) -> int:
     """Return the first x whose threshold exceeds the bits, by walking all of them."""
-    exact = thresholds(law, taken)
+    exact = thresholds(distribution, taken)
     return next((exact.first + i for i, v in enumerate(exact.values) if v > bits), exact.first + len(exact.values))
 
 
@@ -157,11 +157,11 @@ def test_bulk_inversion_is_the_definition_applied_to_each_cell(scale: Fraction) 
     sampler.add(noise, 0, KeyedBits(KEY, "x"))
     for cell in cells.tolist():
         symbols = []
-        for number, law in enumerate(sampler.tables.laws):
+        for number, distribution in enumerate(sampler.tables.distributions):
             bits = (
                 int(words[cell, number]) << 112 | (int(more[cell, number, 0]) >> 16) << 64 | int(more[cell, number, 1])
             )
-            symbols.append(outcome_of(law, bits, 128))
+            symbols.append(outcome_of(distribution, bits, 128))
         place = sum(digit << shift for digit, shift in zip(symbols[1:], range(0, 64, 8), strict=False))
         block = symbols[0] << sampler.block_bits
         expected = block + place if symbols[0] >= 0 else block + (1 << sampler.block_bits) - 1 - place
@@ -190,7 +190,7 @@ def test_gaussian_blocks_are_the_definition_applied_to_each_cell() -> None:
 
 def proposal(sampler: BlockGaussianSampler, words: NDArray[np.uint16], more: NDArray[np.uint64]) -> int | None:
     bits = [int(words[i]) << 48 | int(more[j, 0]) >> 16 for i, j in ((0, 0), (-1, 1))]
-    block = outcome_of(sampler.tables.laws[0], bits[0], 64)
+    block = outcome_of(sampler.tables.distributions[0], bits[0], 64)
     chosen = sum(int(word) << 16 * i for i, word in enumerate(words[1:-1]))
     near = block << sampler.block_bits
     size = near + (chosen >> 1) % (1 << sampler.block_bits)
@@ -229,7 +229,7 @@ def test_lots_at_the_edge_of_keeping_are_judged_exactly(deviation: Fraction) -> 
     source = ChosenBits(words, {(0, 0): more, (0, 1): third, (1, -1): retry, (1, 0): np.zeros_like(more)})
     noise = np.zeros(len(words), dtype=np.int64)
     sampler.add(noise, 0, source)
-    assert (0, 1) in source.asked
+    assert (0, 1) in source.measurement_plan
     np.testing.assert_array_equal(noise, expected)
 
 
@@ -249,10 +249,10 @@ def test_the_kernels_probability_of_keeping_is_as_close_as_its_proof_says(deviat
         lot = floor_of(exp(-sampler.ratio * place * (2 * block + place)), 30) + step
         fits[row] = lot < 2**30
         lots[row] = min(lot, 2**30 - 1) << 34
-    noise, states = np.empty(len(blocks), dtype=np.int64), np.full(len(blocks), kernels.KEPT, dtype=np.uint8)
+    noise, states = np.empty(len(blocks), dtype=np.int64), np.full(len(blocks), kernels.ACCEPTED, dtype=np.uint8)
     constants = (sampler.block_bits, sampler._factor, margin, sampler._part)
     kernels.judge(lots, blocks, chosen, *constants, noise, states)
-    expected = np.tile([kernels.KEPT, kernels.OPEN, kernels.OPEN, kernels.REJECTED], len(blocks) // 4)
+    expected = np.tile([kernels.ACCEPTED, kernels.OPEN, kernels.OPEN, kernels.REJECTED], len(blocks) // 4)
     np.testing.assert_array_equal(states[fits], expected[fits])
     assert fits.sum() > 5000
 
@@ -260,13 +260,13 @@ def test_the_kernels_probability_of_keeping_is_as_close_as_its_proof_says(deviat
 def test_proposals_weigh_what_the_law_asks() -> None:
     # The weight of the block times the chance to keep is exp(-k^2 / 2v): exact equality of the exponents.
     sampler = BlockGaussianSampler(Fraction(12_345_678, 7))
-    law = sampler.tables.laws[0]
+    distribution = sampler.tables.distributions[0]
     width = 1 << sampler.block_bits
     for block in (0, 1, 5, 333):
         for far in (0, 1, width // 3, width):
             place = Fraction(far, width)
             keep = sampler.ratio * place * (2 * block + place)
-            weight = Fraction(block**2) / (2 * law.variance)  # type: ignore[attr-defined]
+            weight = Fraction(block**2) / (2 * distribution.variance)  # type: ignore[attr-defined]
             assert keep + weight == Fraction((block * width + far) ** 2) / (2 * sampler.variance)
 
 

@@ -31,7 +31,7 @@ from coco_opt.privacy.thresholds import (
     GeometricDigit,
     HalfGaussian,
     LaplaceBlocks,
-    Law,
+    NoiseDistribution,
     _gaussian_tail,
 )
 from tests.privacy.exact_reference import CONTEXT, Decimal, exp, floor_of, gaussian_tails, laplace_tails
@@ -70,16 +70,16 @@ def one_hundred_digits() -> Iterator[None]:
         yield
 
 
-def laws(scale: Fraction) -> list[Law]:
+def distributions(scale: Fraction) -> list[NoiseDistribution]:
     return [LaplaceBlocks(scale), Gaussian(scale**2)]
 
 
-def all_laws() -> list[Law]:
-    large: list[Law] = []
+def all_distributions() -> list[NoiseDistribution]:
+    large: list[NoiseDistribution] = []
     for scale in LARGE:
-        large += laplace_sampler(scale).tables.laws
-        large += BlockGaussianSampler(scale**2).tables.laws
-    return [law for scale in SCALES for law in laws(scale)] + large
+        large += laplace_sampler(scale).tables.distributions
+        large += BlockGaussianSampler(scale**2).tables.distributions
+    return [distribution for scale in SCALES for distribution in distributions(scale)] + large
 
 
 def test_one_hundred_thousand_thresholds_equal_decimal_arithmetic() -> None:
@@ -102,7 +102,7 @@ def test_one_hundred_thousand_thresholds_equal_decimal_arithmetic() -> None:
 
 @pytest.mark.parametrize("scale", LARGE, ids=str)
 def test_blocks_and_digits_of_large_scales_equal_decimal_arithmetic(scale: Fraction) -> None:
-    blocks, *digits = laplace_sampler(scale).tables.laws
+    blocks, *digits = laplace_sampler(scale).tables.distributions
     assert isinstance(blocks, LaplaceBlocks)
     below, above = laplace_tails(scale, blocks.block_bits)
     exact = blocks.thresholds(64)
@@ -115,7 +115,7 @@ def test_blocks_and_digits_of_large_scales_equal_decimal_arithmetic(scale: Fract
         whole = 1 - exp(-step * (1 << digit.width))
         for d, value in enumerate(digit.thresholds(64).values):
             assert value == floor_of((1 - exp(-step * (d + 1))) / whole, 64)
-    half = BlockGaussianSampler(scale**2).tables.laws[0]
+    half = BlockGaussianSampler(scale**2).tables.distributions[0]
     assert isinstance(half, HalfGaussian)
     values = half.thresholds(64).values
     tails = gaussian_tails(half.variance, sides=1)
@@ -125,19 +125,19 @@ def test_blocks_and_digits_of_large_scales_equal_decimal_arithmetic(scale: Fract
 @pytest.mark.parametrize("bits", [1, 16, 128, 192])
 @pytest.mark.parametrize("scale", [Fraction(1, 7), Fraction(10, 3), Fraction(10)], ids=str)
 def test_thresholds_of_any_length_begin_alike_and_end_the_support(scale: Fraction, bits: int) -> None:
-    for law in laws(scale):
-        exact = law.thresholds(bits)
+    for distribution in distributions(scale):
+        exact = distribution.thresholds(bits)
         assert (exact.values[0], exact.values[-1]) == (0, 2**bits - 1)
         assert list(exact.values) == sorted(exact.values)
-        longer = law.thresholds(bits + 64)
+        longer = distribution.thresholds(bits + 64)
         for place, value in enumerate(exact.values):
             assert longer.values[exact.first + place - longer.first] >> 64 == value
 
 
 def test_every_root_cell_says_what_all_its_numbers_decide() -> None:
-    for law in all_laws():
-        exact = law.thresholds(64)
-        tables = SymbolTables.of(law)
+    for distribution in all_distributions():
+        exact = distribution.thresholds(64)
+        tables = SymbolTables.of(distribution)
         places = [bisect_left(exact.values, cell << 48) for cell in range(2**16 + 1)]
         assert tables.cells[0].tolist() == places
         for cell, symbol in enumerate(tables.roots[0].tolist()):
@@ -148,8 +148,8 @@ def test_every_root_cell_says_what_all_its_numbers_decide() -> None:
 
 def test_tables_of_several_laws_keep_apart() -> None:
     several = laplace_sampler(Fraction(10**6)).tables
-    for number, law in enumerate(several.laws):
-        alone = SymbolTables.of(law)
+    for number, distribution in enumerate(several.distributions):
+        alone = SymbolTables.of(distribution)
         np.testing.assert_array_equal(several.roots[number], alone.roots[0])
         part = several.values[several.cells[number, 0] : several.cells[number, -1]]
         np.testing.assert_array_equal(part, alone.values)
@@ -158,7 +158,7 @@ def test_tables_of_several_laws_keep_apart() -> None:
 def test_symbols_of_a_large_scale_multiply_to_the_law() -> None:
     # Exponents are compared as fractions: P(q) P(place | q) must be proportional to exp(-|x| / s).
     sampler = laplace_sampler(Fraction(5000))
-    blocks, *digits = sampler.tables.laws
+    blocks, *digits = sampler.tables.distributions
     for x in [*range(-700, 700, 23), 12_345, -54_321]:
         q, place = x >> sampler.block_bits, x % (1 << sampler.block_bits)
         if q < 0:
@@ -172,8 +172,8 @@ def test_symbols_of_a_large_scale_multiply_to_the_law() -> None:
         assert abs(float(mass) / float(expected) - 1) < 1e-9
 
 
-def probability(law: Law, x: int) -> Fraction:
-    exact = law.thresholds(128)
+def probability(distribution: NoiseDistribution, x: int) -> Fraction:
+    exact = distribution.thresholds(128)
     padded = (0, *exact.values, 2**128)
     return Fraction(padded[x - exact.first + 1] - padded[x - exact.first], 2**128)
 
@@ -187,12 +187,14 @@ def test_the_interval_of_exp_holds_it_and_is_narrow(x: Fraction, precision: int)
     assert high - low <= 4
 
 
-def attempt(law: Law, bits: int, precision: int) -> tuple[int, ...]:
+def attempt(distribution: NoiseDistribution, bits: int, precision: int) -> tuple[int, ...]:
     """Return what one computation at this precision certifies; raise UncertainFloorError where it cannot."""
-    if isinstance(law, HalfGaussian | Gaussian):
-        return tuple(_gaussian_tail(law.variance, 1 if isinstance(law, HalfGaussian) else 2, bits, precision))
-    assert isinstance(law, LaplaceBlocks | GeometricDigit)
-    return law._at(bits, precision).values
+    if isinstance(distribution, HalfGaussian | Gaussian):
+        return tuple(
+            _gaussian_tail(distribution.variance, 1 if isinstance(distribution, HalfGaussian) else 2, bits, precision)
+        )
+    assert isinstance(distribution, LaplaceBlocks | GeometricDigit)
+    return distribution._thresholds(bits, precision).values
 
 
 def test_too_little_precision_is_noticed_and_never_gives_a_wrong_floor() -> None:
@@ -200,7 +202,7 @@ def test_too_little_precision_is_noticed_and_never_gives_a_wrong_floor() -> None
     certain = uncertain = 0
     for third in range(1, 40):
         scale = Fraction(third, 3)
-        for law in (
+        for distribution in (
             LaplaceBlocks(scale),
             LaplaceBlocks(128 * scale, 5),
             GeometricDigit(128 * scale, 3, 4),
@@ -208,10 +210,10 @@ def test_too_little_precision_is_noticed_and_never_gives_a_wrong_floor() -> None
             HalfGaussian(scale),
         ):
             for bits in (3, 7, 12):
-                right = attempt(law, bits, bits + 64)
+                right = attempt(distribution, bits, bits + 64)
                 for guard in range(1, 12):
                     try:
-                        assert attempt(law, bits, bits + guard) == right, (law, bits, guard)
+                        assert attempt(distribution, bits, bits + guard) == right, (distribution, bits, guard)
                         certain += 1
                     except UncertainFloorError:
                         uncertain += 1

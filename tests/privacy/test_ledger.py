@@ -45,7 +45,7 @@ def test_a_run_pays_once_and_gets_nothing_back(ledger: Ledger) -> None:
     ledger.released("a", "out")
     ledger.released("a", "out")
     account = ledger.books().accounts["taxi"]
-    assert (account.total, account.spent, account.left) == (1, 1, 0)
+    assert (account.total, account.spent, account.remaining) == (1, 1, 0)
     assert [entry.kind for entry in ledger.entries()] == ["GRANTED", "RESERVED", "MEASURED", "RELEASED"]
     with pytest.raises(BudgetError, match="0 of 1 is left"):
         ledger.reserve("b", charge("1/1000000"))
@@ -64,7 +64,7 @@ def test_a_second_release_needs_what_is_left(ledger: Ledger) -> None:
         ledger.reserve("a", charge("2/3"))
     with pytest.raises(BudgetError, match="0 of 1 is left"):
         ledger.reserve("c", charge("1/9"))
-    assert ledger.grant("taxi", Fraction(1, 9), "epsilon", "add_remove").left == Fraction(1, 9)
+    assert ledger.grant("taxi", Fraction(1, 9), "epsilon", "add_remove").remaining == Fraction(1, 9)
     ledger.reserve("c", charge("1/9"))
     ledger.reserve("other", charge("5", dataset="census"))
 
@@ -90,9 +90,9 @@ def test_steps_out_of_order_are_refused(ledger: Ledger) -> None:
     ledger.released("a", "out")
     with pytest.raises(BudgetError, match="cannot become ABANDONED"):
         ledger.abandon("a")
-    with pytest.raises(BudgetError, match="other questions"):
+    with pytest.raises(BudgetError, match="other queries"):
         ledger.reserve("a", replace(ONE, digest="changed"))
-    with pytest.raises(BudgetError, match="other questions"):
+    with pytest.raises(BudgetError, match="other queries"):
         ledger.reserve("a", charge("1/2"))
 
 
@@ -107,7 +107,7 @@ def test_units_and_neighbours_never_mix_unsoundly(ledger: Ledger) -> None:
     ledger.reserve("c", charge("1/2", dataset="census", unit="rho"), total=Fraction(1))
     assert ledger.reserve("d", charge("1", dataset="census")).cost == Fraction(1, 2)
     assert ledger.reserve("d", charge("1", dataset="census")).cost == Fraction(1, 2)
-    assert ledger.books().accounts["census"].left == 0
+    assert ledger.books().accounts["census"].remaining == 0
     with pytest.raises(BudgetError, match="above zero"):
         charge("0")
 
@@ -163,28 +163,28 @@ def test_an_entry_of_another_history_does_not_follow(ledger: Ledger, tmp_path: P
 
 def test_no_plain_entry_follows_a_keyed_one() -> None:
     """Version 0.1 wrote plain hashes, which anybody can make: they stand before the first MAC or nowhere."""
-    facts = ("taxi", "", "epsilon", Fraction(1), "add_remove", "", "")
-    first = Entry(1, "GRANTED", *facts, START)
+    constraints = ("taxi", "", "epsilon", Fraction(1), "add_remove", "", "")
+    first = Entry(1, "GRANTED", *constraints, START)
     for one in (replace(first, hash=first.bare_hash()), first.keyed(KEY)):
         books = Books([one], KEY)
-        bare = Entry(2, "GRANTED", *facts, one.hash)
+        bare = Entry(2, "GRANTED", *constraints, one.hash)
         bare = replace(bare, hash=bare.bare_hash())
         if books.keyed:
             with pytest.raises(BudgetError, match="does not match its hash"):
                 books.add(bare)
         else:
             books.add(bare)
-            books.add(Entry(3, "GRANTED", *facts, bare.hash).keyed(KEY))
+            books.add(Entry(3, "GRANTED", *constraints, bare.hash).keyed(KEY))
             assert books.keyed
 
 
 def test_an_overdrawn_history_is_refused() -> None:
     """However well its entries are chained and keyed."""
     granted = Entry(1, "GRANTED", "taxi", "", "epsilon", Fraction(1), "add_remove", "", "", START).keyed(KEY)
-    facts = ("epsilon", Fraction(2, 3), "add_remove", "", "")
-    one = Entry(2, "RESERVED", "taxi", "one", *facts, granted.hash).keyed(KEY)
-    two = Entry(3, "RESERVED", "taxi", "two", *facts, one.hash).keyed(KEY)
-    assert Books([granted, one], KEY).accounts["taxi"].left == Fraction(1, 3)
+    constraints = ("epsilon", Fraction(2, 3), "add_remove", "", "")
+    one = Entry(2, "RESERVED", "taxi", "one", *constraints, granted.hash).keyed(KEY)
+    two = Entry(3, "RESERVED", "taxi", "two", *constraints, one.hash).keyed(KEY)
+    assert Books([granted, one], KEY).accounts["taxi"].remaining == Fraction(1, 3)
     with pytest.raises(BudgetError, match="not granted"):
         Books([granted, one, two], KEY)
 
@@ -347,8 +347,8 @@ def test_sums_are_exact_on_a_hundred_thousand_random_splits() -> None:
 
     def add(kind: str, amount: Fraction, run: str) -> None:
         nonlocal previous
-        facts = ("taxi", run, "epsilon", amount, "add_remove", "", "", previous)
-        entry = Entry(books.length + 1, kind, *facts).keyed(KEY)  # type: ignore[arg-type]
+        constraints = ("taxi", run, "epsilon", amount, "add_remove", "", "", previous)
+        entry = Entry(books.length + 1, kind, *constraints).keyed(KEY)  # type: ignore[arg-type]
         books.add(entry)
         previous = entry.hash
 
@@ -359,7 +359,7 @@ def test_sums_are_exact_on_a_hundred_thousand_random_splits() -> None:
         add("RESERVED", sequential(levels), str(number))
     account = books.accounts["taxi"]
     assert account.spent == total
-    assert account.left == 0
+    assert account.remaining == 0
     with pytest.raises(BudgetError):
         add("RESERVED", Fraction(1, 10**30), "more")
 
@@ -369,7 +369,7 @@ def test_a_ledger_of_many_odd_parts_is_spent_to_the_last_fraction(ledger: Ledger
     row = rng.integers(1, 10**9, size=60).tolist()
     for number, part in enumerate(row):
         ledger.reserve(str(number), charge(str(Fraction(part, sum(row)))), total=Fraction(1))
-    assert ledger.books().accounts["taxi"].left == 0
+    assert ledger.books().accounts["taxi"].remaining == 0
     with pytest.raises(BudgetError, match="0 of 1 is left"):
         ledger.reserve("more", charge(f"1/{10**18}"))
 

@@ -190,13 +190,14 @@ def test_opendp_promises_at_most_the_epsilon_of_the_scale() -> None:
 @pytest.mark.parametrize("amount", [Fraction(10, 3), Fraction(1, 3), Fraction(7, 3), Fraction(1, 10)])
 def test_opendp_is_asked_for_no_less_noise_than_is_stated(amount: Fraction) -> None:
     """Where the nearest float lies below, too."""
-    source, asked = OpenDPNoise(), {}
+    requested: dict[str, float] = {}
+    source = OpenDPNoise()
     build = source._build
-    source._build = lambda law, scale: build(law, asked.setdefault(law, scale))
+    source._build = lambda distribution, scale: build(distribution, requested.setdefault(distribution, scale))
     source.stream(amount, measurement="m", region="laplace")
     source.gaussian_stream(amount, measurement="m", region="gaussian")
-    assert Fraction(asked["laplace"]) >= amount
-    assert Fraction(asked["gaussian"]) ** 2 >= amount
+    assert Fraction(requested["laplace"]) >= amount
+    assert Fraction(requested["gaussian"]) ** 2 >= amount
     assert Fraction(float(Fraction(1, 3))) < Fraction(1, 3)
 
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from coco_opt.errors import ProblemError
 from coco_opt.histograms import Hierarchy
 from coco_opt.privacy import Cost, Epsilon, Rho, Sensitivity
-from coco_opt.privacy.laws import geometric_variance
+from coco_opt.privacy.noise_distributions import geometric_variance
 from coco_opt.privacy.planner import (
     DENOMINATOR,
     LINEAR_STAGES,

@@ -18,7 +18,7 @@ from coco_opt.privacy.secure import SecureNoise
 
 Int64 = NDArray[np.int64]
 Name = Literal["laplace", "gaussian"]
-LAWS: tuple[Name, ...] = ("laplace", "gaussian")
+DISTRIBUTIONS: tuple[Name, ...] = ("laplace", "gaussian")
 SCALES = [Fraction(1, 2), Fraction(1), Fraction(10), Fraction(100), Fraction(1000), Fraction(10**6)]
 DRAWS = 1_000_000
 LEAST = 1e-6  # a p-value below it is no chance
@@ -28,37 +28,39 @@ _EXACT = 2000  # scales up to it are summed, wider ones integrated, which differ
 class Exactly:
     """The law's tail and moments, from its definition."""
 
-    def __init__(self, law: Name, scale: float) -> None:
-        self.law, self.scale = law, scale
-        last = int((45 if law == "laplace" else 12) * scale) + 3 if scale <= _EXACT else 0
+    def __init__(self, distribution: Name, scale: float) -> None:
+        self.distribution, self.scale = distribution, scale
+        last = int((45 if distribution == "laplace" else 12) * scale) + 3 if scale <= _EXACT else 0
         k = np.arange(last, dtype=float)
-        weights = np.exp(-k / scale if law == "laplace" else -k * k / (2 * scale * scale))
+        weights = np.exp(-k / scale if distribution == "laplace" else -k * k / (2 * scale * scale))
         whole = 2 * float(weights.sum()) - 1.0
         self._tail = np.append(np.cumsum(weights[::-1])[::-1], 0.0) / whole if last else np.zeros(1)
         if last:
             self.second, self.fourth = (2 * float((weights * k**p).sum()) / whole for p in (2, 4))
         else:
-            self.second, self.fourth = (2 * scale**2, 24 * scale**4) if law == "laplace" else (scale**2, 3 * scale**4)
+            self.second, self.fourth = (
+                (2 * scale**2, 24 * scale**4) if distribution == "laplace" else (scale**2, 3 * scale**4)
+            )
 
     def tail(self, x: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return P(X >= x) for x >= 1."""
         if self.scale <= _EXACT:
             return np.asarray(self._tail[np.minimum(x, self._tail.size - 1)])
-        if self.law == "laplace":
+        if self.distribution == "laplace":
             a = math.exp(-1 / self.scale)
             return np.asarray(a**x / (1 + a))
         return np.asarray(norm.sf((x - 0.5) / self.scale))
 
 
-def wilson(seen: int, draws: int, chance: float) -> float:
+def wilson(seen: int, draws: int, probability: float) -> float:
     """Return the p-value at whose level a Wilson interval just holds a chance: the score test's."""
-    deviation = math.sqrt(max(chance * (1 - chance) / draws, 1e-300))
-    return float(2 * norm.sf(abs(seen / draws - chance) / deviation))
+    deviation = math.sqrt(max(probability * (1 - probability) / draws, 1e-300))
+    return float(2 * norm.sf(abs(seen / draws - probability) / deviation))
 
 
-def matrix(noise: Int64, law: Name, scale: float) -> dict[str, float]:
+def matrix(noise: Int64, distribution: Name, scale: float) -> dict[str, float]:
     """Return p-values by test: how far draws are from the law of this scale."""
-    n, exact = noise.size, Exactly(law, scale)
+    n, exact = noise.size, Exactly(distribution, scale)
     width = max(1, int(scale) // 4)
     edges = 1 + width * np.arange(200)
     tails = exact.tail(edges)
@@ -69,9 +71,9 @@ def matrix(noise: Int64, law: Name, scale: float) -> dict[str, float]:
     sides = [np.histogram(sign * noise, np.append(edges, 2**62))[0] for sign in (1, -1)]
     zero = int(np.count_nonzero(noise == 0))
     seen = np.concatenate([*sides, [zero]])
-    chances = np.concatenate([inner, inner, [1 - 2 * tails[0]]])
-    found = {"chi-square": float(chi2.sf(((seen - n * chances) ** 2 / (n * chances)).sum(), seen.size - 1))}
-    found["Wilson"] = min(wilson(int(a), n, float(b)) for a, b in zip(seen, chances, strict=True)) * seen.size
+    probabilities = np.concatenate([inner, inner, [1 - 2 * tails[0]]])
+    found = {"chi-square": float(chi2.sf(((seen - n * probabilities) ** 2 / (n * probabilities)).sum(), seen.size - 1))}
+    found["Wilson"] = min(wilson(int(a), n, float(b)) for a, b in zip(seen, probabilities, strict=True)) * seen.size
     above, below = (int(np.count_nonzero(sign * noise > 0)) for sign in (1, -1))
     found["symmetry"] = float(2 * binom.sf(max(above, below) - 1, above + below, 0.5))
     one, two = sides[0] + sides[1], 2 * inner
@@ -92,16 +94,16 @@ def matrix(noise: Int64, law: Name, scale: float) -> dict[str, float]:
     return found
 
 
-def ours(law: Name, scale: Fraction, draws: int = DRAWS, key: int = 0) -> Int64:
+def ours(distribution: Name, scale: Fraction, draws: int = DRAWS, key: int = 0) -> Int64:
     source, names = SecureNoise(RunKey(bytes([key] * 32))), {"measurement": "matrix", "region": "all"}
-    stream = source.stream(scale, **names) if law == "laplace" else source.gaussian_stream(scale**2, **names)
+    stream = source.stream(scale, **names) if distribution == "laplace" else source.gaussian_stream(scale**2, **names)
     return stream.draw(draws)
 
 
 @pytest.mark.parametrize("scale", SCALES, ids=str)
-@pytest.mark.parametrize("law", LAWS)
-def test_our_samplers_pass_the_matrix(law: Name, scale: Fraction) -> None:
-    found = matrix(ours(law, scale), law, float(scale))
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
+def test_our_samplers_pass_the_matrix(distribution: Name, scale: Fraction) -> None:
+    found = matrix(ours(distribution, scale), distribution, float(scale))
     assert set(found) == {"chi-square", "Wilson", "symmetry", "log-ratios", "tails", "moments", "extremes"}
     assert min(found.values()) > LEAST, found
 
@@ -134,13 +136,15 @@ def test_planted_samplers_fail_the_matrix(fault: str) -> None:
     assert {name for name, p in found.items() if p < LEAST} >= noticed, found
 
 
-@pytest.mark.parametrize("law", LAWS)
-def test_the_matrix_takes_opendps_own_draws(law: Name) -> None:
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
+def test_the_matrix_takes_opendps_own_draws(distribution: Name) -> None:
     pytest.importorskip("opendp")
     names = {"measurement": "matrix", "region": "all"}
     source = OpenDPNoise()
     stream = (
-        source.stream(Fraction(10), **names) if law == "laplace" else source.gaussian_stream(Fraction(100), **names)
+        source.stream(Fraction(10), **names)
+        if distribution == "laplace"
+        else source.gaussian_stream(Fraction(100), **names)
     )
     # Its draws cannot be repeated: one run in some hundred thousand fails by chance.
-    assert min(matrix(stream.draw(60_000), law, 10.0).values()) > LEAST
+    assert min(matrix(stream.draw(60_000), distribution, 10.0).values()) > LEAST

@@ -15,13 +15,13 @@ import pytest
 from coco_opt.choices import SolverChoices
 from coco_opt.config import Config, parse_config
 from coco_opt.errors import ConfigError, InputError, UnknownSolverError
-from coco_opt.files.checked import Regions
 from coco_opt.files.folder import FileTable, parquet, read_columns
+from coco_opt.files.release_checks import Regions
 from coco_opt.privacy import NEIGHBOURS, Epsilon, Neighbours, SeededNoise
-from coco_opt.privacy.laws import law_of
+from coco_opt.privacy.noise_distributions import distribution_of
 from coco_opt.problems import IsotonicL2
 from coco_opt.ranges import UniversalHistogram, measure_ranges
-from coco_opt.ranges.estimated.universal import ESTIMATORS
+from coco_opt.ranges.estimating.universal import ESTIMATORS
 from coco_opt.ranges.kind import RANGES
 from coco_opt.ranges.kind.files import RANGES_FILE, TYPES, read_ranges_release
 from coco_opt.ranges.kind.instances import ShiftedLeaf
@@ -36,7 +36,7 @@ from coco_opt.releases import (
     render_report,
     verify_release,
 )
-from coco_opt.releases.kind import Folder, Wanted, Work
+from coco_opt.releases.kind import Folder, ForecastOptions, Work
 
 DAYS = 90
 TEXT = """
@@ -113,8 +113,8 @@ def test_one_measurement_serves_every_estimator(folder: Path) -> None:
 
 def test_what_is_read_back_is_what_was_released(folder: Path) -> None:
     made = release(config(folder))
-    assert made.made is not None
-    fitted: UniversalHistogram = made.made.result.histogram
+    assert made.estimate is not None
+    fitted: UniversalHistogram = made.estimate.result.histogram
     read = read_ranges_release(made.folder)
     np.testing.assert_array_equal(read.nodes, fitted.nodes)
     begin, end = np.triu_indices(DAYS + 1)
@@ -198,18 +198,18 @@ def test_verification_finds_a_changed_manifest(folder: Path) -> None:
         inner[path[-1]] = value
         return copy
 
-    question = ("budget", "questions", 0)
+    level_query = ("budget", "questions", 0)
     assert _failed(made.folder, changed("ranges", "fan_out", value=5))[0] == "measurement"
     assert _failed(made.folder, changed("ranges", "outside", value="clamp")) == ["measurement"]
     assert _failed(made.folder, changed("ranges", "estimator", value="zeroed")) == ["promises"]
     assert _failed(made.folder, changed("promises", value=["finite"])) == ["promises"]
     assert _failed(made.folder, changed("budget", "epsilon", value="1/2")) == ["measurement"]
-    assert _failed(made.folder, changed(*question, "scale", value="1")) == ["measurement", "standard_errors"]
+    assert _failed(made.folder, changed(*level_query, "scale", value="1")) == ["measurement", "standard_errors"]
     for path, value in (
         (("ranges",), {}),
         (("ranges", "edges"), [0, 1]),
         (("ranges", "cells"), 10**18),
-        ((*question, "law"), "cauchy"),
+        ((*level_query, "law"), "cauchy"),
     ):
         with pytest.raises(InputError, match=r"bad-manifest|unknown-law"):
             _failed(made.folder, changed(*path, value=value))
@@ -220,7 +220,7 @@ def test_forecast_states_exact_standard_errors(folder: Path) -> None:
     by_fan_out = {row["fan_out"]: row["standard_errors"] for row in planned.predicted.plain["predicted"]}
     histogram = UniversalHistogram.fit(measure(config(folder, more="fan_out = 4\n")).measurement)
     assert by_fan_out[4][str(DAYS)] == pytest.approx(histogram.range(0, DAYS)[1])
-    alone = law_of({"law": "geometric", "scale": "1"}).variance
+    alone = distribution_of({"law": "geometric", "scale": "1"}).variance
     assert by_fan_out[None]["1"] == pytest.approx(alone**0.5)
     (table,) = planned.predicted.tables
     assert [row[0] for row in table.rows if "asked" in row[0]] == ["4 (asked)"]
@@ -243,11 +243,11 @@ def test_solvers_are_compared_and_the_planted_fault_is_caught(folder: Path, fan_
 @pytest.mark.parametrize("neighbours", NEIGHBOURS)
 def test_neighbours_differ_by_one_entity(folder: Path, neighbours: Neighbours) -> None:
     plan = RANGES.plan(config(folder, ('epsilon = "1"', f'neighbours = "{neighbours}"\nepsilon = "1"')))
-    pair = RANGES.neighbours(RANGES.look_alike(plan))
+    pair = RANGES.neighbours(RANGES.simulated_data(plan))
     change = pair.second.cells - pair.first.cells
     assert sorted(change[change != 0]) == ([1] if neighbours == "add_remove" else [-1, 1])
     assert pair.words.startswith("one entity added")
-    public = RANGES.look_alike(plan, folder / "visits.csv")
+    public = RANGES.simulated_data(plan, folder / "visits.csv")
     assert public.private.cells.tolist() == truth(folder).tolist()
 
 
@@ -255,17 +255,17 @@ def test_statistics_are_the_intervals_by_level(folder: Path) -> None:
     for fan_out, parts in (("4", 5), ('"cells"', 1)):
         plan = RANGES.plan(config(folder, more=f"fan_out = {fan_out}\n"))
         private = RANGES.read(plan)
-        exact = RANGES.statistics(plan.asked, private)
+        exact = RANGES.statistics(plan.measurement_plan, private)
         assert len(exact) == parts
         assert exact["cells"].tolist() == truth(folder).tolist()
         measured = measure(plan.config).measurement
-        method = RANGES.method(plan.config, plan.asked)
+        method = RANGES.method(plan.config, plan.measurement_plan)
         released = RANGES.estimate(measured, method, Work(SolverChoices()))
-        assert {name: values.shape for name, values in RANGES.statistics(plan.asked, released).items()} == {
+        assert {name: values.shape for name, values in RANGES.statistics(plan.measurement_plan, released).items()} == {
             name: values.shape for name, values in exact.items()
         }
 
 
 def test_planning_is_told_and_repeats(folder: Path) -> None:
-    planned = RANGES.forecast(RANGES.plan(config(folder)), Wanted(), Silent())
-    assert planned.plain == RANGES.forecast(RANGES.plan(config(folder)), Wanted(), Silent()).plain
+    planned = RANGES.forecast(RANGES.plan(config(folder)), ForecastOptions(), Silent())
+    assert planned.plain == RANGES.forecast(RANGES.plan(config(folder)), ForecastOptions(), Silent()).plain

@@ -81,7 +81,7 @@ def test_private_files_appear_in_no_manifest() -> None:
         ("cells = 365", "cells = true", "[ranges.cells]"),
         ("cells = 365", "edges = [0]", "at least 2"),
         ("cells = 365", "edges = [0, 5, 5]", "must rise"),
-        ("cells = 365", "edges = [0, 5.5]", "whole numbers"),
+        ("cells = 365", "edges = [0, 5.5]", "integers"),
         ("cells = 365", "edges = [0, 9999999999999999999]", "10^18"),
         ("cells = 365", "cells = 365\nfan_out = 1", "at least 2"),
         ("cells = 365", 'cells = 365\nfan_out = "binary"', '"auto", "cells"'),

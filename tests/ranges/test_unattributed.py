@@ -57,7 +57,7 @@ def test_runs_of_equal_counts_cost_little() -> None:
 @pytest.mark.parametrize("neighbours", NEIGHBOURS)
 def test_sorting_does_not_raise_the_sensitivity(neighbours: Neighbours) -> None:
     (answers,) = measure_sorted([1, 2], ONE, source=SeededNoise(0), neighbours=neighbours).answers
-    sensitivity = answers.question.sensitivity
+    sensitivity = answers.query.sensitivity
     assert sensitivity is not None
     rng = np.random.default_rng(1)
     seen = set()
@@ -76,8 +76,8 @@ def test_sorting_does_not_raise_the_sensitivity(neighbours: Neighbours) -> None:
 def test_both_laws_of_noise() -> None:
     counts = np.arange(50)
     pure, gaussian = (measure_sorted(counts, cost, source=SeededNoise(3)) for cost in (ONE, Rho(Fraction(1, 2))))
-    assert SortedCounts.of(pure).law == Geometric(Fraction(1))
-    assert SortedCounts.of(gaussian).law == DiscreteGaussian(Fraction(1))
+    assert SortedCounts.of(pure).distribution == Geometric(Fraction(1))
+    assert SortedCounts.of(gaussian).distribution == DiscreteGaussian(Fraction(1))
     assert (pure.cost, gaussian.cost, pure.status) == (ONE, Rho(Fraction(1, 2)), "NOT PRIVATE")
     with pytest.raises(ProblemError, match="no sorted counts"):
         SortedCounts.of(measure_ranges(counts, ONE, source=SeededNoise(3)))

@@ -23,7 +23,7 @@ from coco_opt.ranges import (
     round_nonnegative,
     zero_subtrees,
 )
-from coco_opt.ranges.estimated.universal import ESTIMATORS, Estimator
+from coco_opt.ranges.estimating.universal import ESTIMATORS, Estimator
 
 EPSILON = Epsilon(Fraction(1))
 RHO = Rho(Fraction(1, 2))
@@ -97,7 +97,7 @@ def test_sensitivities_are_those_of_all_neighbours(fan_out: int | None, cells: i
     base = domain.counts(five)
     added = [domain.counts(five + unit) for unit in units]
     moved = [domain.counts(five + a - b) for a in units for b in units]
-    changes = [(answer - base)[domain.asked] for answer in (added if neighbours == "add_remove" else moved)]
+    changes = [(answer - base)[domain.measured_levels] for answer in (added if neighbours == "add_remove" else moved)]
     stated = domain.sensitivity(neighbours)
     assert max(int(np.abs(change).sum()) for change in changes) == stated.l1
     assert max(int((change**2).sum()) for change in changes) == stated.l2_squared
@@ -110,8 +110,8 @@ def test_noise_is_what_the_cost_buys(cost: Cost, neighbours: Neighbours) -> None
     assert measurement.cost == cost
     height = 3 if neighbours == "add_remove" else 4
     counts = IntervalCounts.of(measurement)
-    assert counts.law == cost.law(counts.domain.sensitivity(neighbours))
-    assert counts.law.parameter == height
+    assert counts.distribution == cost.distribution(counts.domain.sensitivity(neighbours))
+    assert counts.distribution.parameter == height
     with pytest.raises(ProblemError, match="no counts of intervals"):
         IntervalCounts.of(measure_sorted([1], cost, source=SeededNoise(1)))
 

@@ -9,7 +9,7 @@ import pytest
 
 from coco_opt.errors import InputError
 from coco_opt.ranges import DomainTree
-from coco_opt.ranges.asked.values import CellCounts, read_values
+from coco_opt.ranges.measuring.values import CellCounts, read_values
 
 DOMAIN = DomainTree(5)
 BINS = DomainTree(3, 2, [-10, 0, 18, 65])

@@ -16,18 +16,20 @@ def restate(folder: Path, **changes: Any) -> None:
     (folder / MANIFEST).write_bytes(as_json(sealed({**manifest, "files": files, **changes})))
 
 
-def seeded_budget(asked: Any) -> dict[str, Any]:
+def seeded_budget(measurement_plan: Any) -> dict[str, Any]:
     """Return the entries of a manifest that say what seeded geometric noise as for ``asked`` cost."""
     from coco_opt.privacy.composition import Composition
-    from coco_opt.privacy.measurement import question_dict
+    from coco_opt.privacy.measurement import query_dict
 
-    shared = {"neighbours": asked.neighbours, "noise": "seeded"}
-    questions = [{**question_dict(one), "level_name": asked.levels[one.level]} for one in asked.questions]
+    shared = {"neighbours": measurement_plan.neighbours, "noise": "seeded"}
+    queries = [
+        {**query_dict(one), "level_name": measurement_plan.levels[one.level]} for one in measurement_plan.queries
+    ]
     budget = {
-        **asked.cost.as_dict(),
-        "implied": Composition.of(asked.questions).implied(),
+        **measurement_plan.cost.as_dict(),
+        "implied": Composition.of(measurement_plan.queries).implied(),
         **shared,
-        "questions": questions,
+        "questions": queries,
     }
-    privacy = {"mechanism": "geometric", "epsilon": str(asked.cost.amount), **shared}
+    privacy = {"mechanism": "geometric", "epsilon": str(measurement_plan.cost.amount), **shared}
     return {"budget": budget, "config": {"privacy": privacy}, "private": False, "status": "NOT PRIVATE"}

@@ -21,11 +21,11 @@ from scipy import stats
 from coco_opt.config import Config, load_config
 from coco_opt.errors import BudgetError, CocoOptError, ConfigError, InputError
 from coco_opt.files.folder import MANIFEST, as_json, sealed
-from coco_opt.privacy.bookkeeping import read_facts
+from coco_opt.privacy.bookkeeping import read_values
 from coco_opt.privacy.run_key import RunKey
 from coco_opt.privacy.secure import SecureNoise
 from coco_opt.releases import measure, release, verify_release
-from coco_opt.releases.kept import abandon_run
+from coco_opt.releases.stored_runs import abandon_run
 from coco_opt.releases.verify import verify_paid
 from tests.releases.towns import ALL, ENTITIES, StoppedError, Watch, config_in, entries, ledger, write
 
@@ -131,7 +131,7 @@ def test_another_private_folder_is_refused_by_the_witness(tmp_path: Path) -> Non
     witness = f'witness = "{tmp_path / "elsewhere.json"}"'
     config = config_in(tmp_path, witness)
     release(config)
-    assert read_facts(tmp_path / "elsewhere.json")["entries"] == 4
+    assert read_values(tmp_path / "elsewhere.json")["entries"] == 4
     shutil.move(tmp_path / "private", tmp_path / "hidden")
     with pytest.raises(BudgetError, match=r"it has 0 entries, and elsewhere.json remembers 4"):
         release(config)
@@ -299,13 +299,13 @@ def like_independent(difference: np.ndarray, scale: float) -> bool:
     """Tell whether a chi-square test takes values for differences of independent double-geometric noise."""
     a, reach = np.exp(-1 / scale), int(8 * scale)
     single = (1 - a) / (1 + a) * a ** np.abs(np.arange(-600, 601))
-    law = np.convolve(single, single)[1200 - reach : 1201 + reach] * difference.size
+    distribution = np.convolve(single, single)[1200 - reach : 1201 + reach] * difference.size
     counts = np.array([np.count_nonzero(difference == k) for k in range(-reach, reach + 1)])
-    rest = difference.size - counts.sum(), difference.size - law.sum()
-    return bool(stats.chisquare([*counts, rest[0]], [*law, rest[1]]).pvalue > 1e-4)
+    rest = difference.size - counts.sum(), difference.size - distribution.sum()
+    return bool(stats.chisquare([*counts, rest[0]], [*distribution, rest[1]]).pvalue > 1e-4)
 
 
-@pytest.mark.parametrize("changed", ["input", "questions"])
+@pytest.mark.parametrize("changed", ["input", "queries"])
 def test_one_key_on_other_input_or_questions_is_other_noise(changed: str) -> None:
     """Chi-square of the difference of two streams of one run key against that of two independent ones."""
     run, cells, scale = RunKey.from_bytes(bytes(range(32))), 200_000, Fraction(2)

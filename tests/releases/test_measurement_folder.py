@@ -20,12 +20,12 @@ from coco_opt.errors import InputError
 from coco_opt.files.measurement import FORMAT, read_measurement, write_measurement
 from coco_opt.histograms import Hierarchy
 from coco_opt.privacy import (
-    Asked,
     Cost,
     Epsilon,
     Exact,
+    LevelQuery,
     Measurement,
-    Question,
+    MeasurementPlan,
     Rho,
     SeededNoise,
     Sensitivity,
@@ -42,29 +42,29 @@ THIRD = Epsilon(Fraction(1, 3))
 def measured(cost: Cost = THIRD, seed: int = 3) -> Measurement:
     """Return noisy answers to three questions on two levels, with public facts of every form."""
     groups = np.array([5, 2, 0, 3])
-    questions = (
-        Question(0, "cumulative", "groups up to each size", 4, Sensitivity(1, 1), cost),
-        Question(1, "ranks", "sizes in order", "groups", Sensitivity(2, 2), cost * 2),
-        Question(1, "total", "declared", 1, None, None),
+    queries = (
+        LevelQuery(0, "cumulative", "groups up to each size", 4, Sensitivity(1, 1), cost),
+        LevelQuery(1, "ranks", "sizes in order", "groups", Sensitivity(2, 2), cost * 2),
+        LevelQuery(1, "total", "declared", 1, None, None),
     )
-    asked = Asked(
+    measurement_plan = MeasurementPlan(
         kind="groups",
         hierarchy=TREE,
         levels=("nation", "state"),
-        questions=questions,
+        queries=queries,
         neighbours="replace",
-        facts={"max_size": 4, "names": [["a", ["ö"]]]},
+        parameters={"max_size": 4, "names": [["a", ["ö"]]]},
         per_region={"groups": groups},
         tables={"lower": np.arange(3), "upper": np.array([2**62, -1])},
         region_ids=(None, "01", "2", None),
     )
     parts = [
-        Exact(questions[0], "land", np.arange(4)),
-        *(Exact(questions[1], f"r{k}", np.arange(size)) for k, size in enumerate((2, 0, 3))),
-        Exact(questions[2], "all", np.array([2, 0, 3])),
+        Exact(queries[0], "land", np.arange(4)),
+        *(Exact(queries[1], f"r{k}", np.arange(size)) for k, size in enumerate((2, 0, 3))),
+        Exact(queries[2], "all", np.array([2, 0, 3])),
     ]
-    answers = add_noise(questions, parts, TREE, asked.per_region, SeededNoise(seed))
-    return Measurement(asked, answers, "seeded", private=False)
+    answers = add_noise(queries, parts, TREE, measurement_plan.per_region, SeededNoise(seed))
+    return Measurement(measurement_plan, answers, "seeded", private=False)
 
 
 @pytest.mark.parametrize("cost", [Epsilon(Fraction(1, 3)), Rho(Fraction(1, 7))])
@@ -73,11 +73,14 @@ def test_what_is_sealed_comes_back(cost: Cost, tmp_path: Path) -> None:
     digest = write_measurement(tmp_path / "sealed", before, private=True)
     after, known = read_measurement(tmp_path / "sealed", digest)
     assert known == digest
-    assert after.asked.digest == before.asked.digest
-    assert (after.asked.levels, after.asked.region_ids) == (before.asked.levels, before.asked.region_ids)
+    assert after.measurement_plan.digest == before.measurement_plan.digest
+    assert (after.measurement_plan.levels, after.measurement_plan.region_ids) == (
+        before.measurement_plan.levels,
+        before.measurement_plan.region_ids,
+    )
     assert (after.noise, after.private, after.cost) == (before.noise, before.private, before.cost)
     for one, other in zip(before.answers, after.answers, strict=True):
-        assert one.question == other.question
+        assert one.query == other.query
         np.testing.assert_array_equal(one.values, other.values)
         np.testing.assert_array_equal(one.offsets, other.offsets)
 
@@ -87,12 +90,12 @@ def test_answers_that_are_many_are_read_where_they_lie(
     private: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = measured()
-    for module in ("coco_opt.privacy.answers", "coco_opt.files.measurement"):
+    for module in ("coco_opt.privacy.queries", "coco_opt.files.measurement"):
         monkeypatch.setattr(f"{module}.DENSE", 0)
-    monkeypatch.setattr("coco_opt.privacy.answers.LEAST_PIECE", 2)
-    monkeypatch.setattr("coco_opt.privacy.answers._LARGEST_PIECE", 3)
+    monkeypatch.setattr("coco_opt.privacy.queries.LEAST_PIECE", 2)
+    monkeypatch.setattr("coco_opt.privacy.queries._LARGEST_PIECE", 3)
     monkeypatch.setattr("coco_opt.files.measurement._PACKED_ROWS", 3)
-    drawn = Drawing(before.asked, before.parts(), before.noise, private=False)
+    drawn = Drawing(before.measurement_plan, before.parts(), before.noise, private=False)
     write_measurement(tmp_path / "one", drawn, private=private)
     after, _ = read_measurement(tmp_path / "one")
     for one, other in zip(before.answers, after.answers, strict=True):
@@ -157,8 +160,8 @@ def test_the_open_form_is_a_plain_table(tmp_path: Path) -> None:
     assert index["format"] == FORMAT
     assert index["status"] == "NOT PRIVATE"
     assert index["cost"] == {"epsilon": "1"}
-    assert [question["law"] for question in index["questions"]] == ["geometric", "geometric", "exact"]
-    assert [question.get("scale") for question in index["questions"]] == ["3", "3", None]
+    assert [level_query["law"] for level_query in index["questions"]] == ["geometric", "geometric", "exact"]
+    assert [level_query.get("scale") for level_query in index["questions"]] == ["3", "3", None]
 
 
 @pytest.mark.parametrize("name", ["packed.parquet", "hierarchy.parquet", "facts.parquet", "measurement.json"])
@@ -190,7 +193,7 @@ def edited(folder: Path, **changes: object) -> None:
         ({"kind": None, "levels": 3, "questions": 7}, "cannot be read"),
         ({"files": 3}, "no measurement"),
         ({"files": {}}, "no digest of answers.parquet, hierarchy.parquet"),
-        ({"digest": "0" * 64}, "not that of its questions"),
+        ({"digest": "0" * 64}, "not that of its queries"),
         ({"private": True}, "contradicts itself"),
         ({"private": True, "status": "private"}, "says private, and its noise was 'seeded'"),
         ({"private": "no"}, "contradicts itself"),
@@ -207,9 +210,9 @@ def test_an_edited_index_is_refused_by_name(changes: dict[str, object], message:
 
 def test_noise_that_its_cost_does_not_buy_is_refused(tmp_path: Path) -> None:
     write_measurement(tmp_path / "open", measured(), private=False)
-    questions = json.loads((tmp_path / "open" / "measurement.json").read_text())["questions"]
-    questions[0]["cost"] = {"epsilon": "1/100"}
-    edited(tmp_path / "open", questions=questions)
+    queries = json.loads((tmp_path / "open" / "measurement.json").read_text())["questions"]
+    queries[0]["cost"] = {"epsilon": "1/100"}
+    edited(tmp_path / "open", questions=queries)
     with pytest.raises(InputError, match="not what its cost buys"):
         read_measurement(tmp_path / "open")
 

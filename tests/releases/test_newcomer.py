@@ -34,7 +34,7 @@ TABLES: dict[str, dict[str, list[str]]] = {"personen": PEOPLE, "haushalte": HOME
 KEYS = {"personen": "entities", "haushalte": "groups", "gebiete": "hierarchy"}
 COLUMNS = {"entity_id": "PersNr", "group_id": "Haushalt", "region_id": "areacode"}
 PRIVACY = {"epsilon": "1", "noise": "seeded", "seed": 11}
-GROUPS = {"max_size": 20, "consistency": "joint"}
+GROUPS = {"max_size": 20}
 
 
 def write(folder: Path) -> list[str]:

@@ -15,13 +15,13 @@ import pytest
 
 from coco_opt.config import load_config
 from coco_opt.errors import BudgetError, ConfigError, InputError
-from coco_opt.groups.asked.private import PrivateCounts
+from coco_opt.groups.measuring.private import PrivateCounts
 from coco_opt.privacy import Ledger, run_folder
 from coco_opt.privacy.run_folder import RunFolder
 from coco_opt.privacy.run_key import RunKey
 from coco_opt.releases import check, estimate, measure, release, render_report, verify_release
 from coco_opt.releases import runs as runs_module
-from coco_opt.releases.kept import abandon_run, forget_run
+from coco_opt.releases.stored_runs import abandon_run, forget_run
 from coco_opt.releases.verify import verify_paid
 from tests.cli.helpers import KINDS, SECURE
 from tests.releases.towns import ALL, ENTITIES, GROUPS, STAGES, StoppedError, Watch, config_in, entries, ledger, write
@@ -159,9 +159,9 @@ def test_estimation_keys_are_free_and_questions_are_not(tmp_path: Path) -> None:
     solver = release(config_in(tmp_path, more='[solvers]\nisotonic_l1 = "highs"'))
     assert solver.manifest["solvers"]["isotonic_l1"]["solver"] == "highs"
     assert not solver.paid
-    for asked in ('query = "ranks"', 'query = ["ranks", "cumulative"]'):
+    for measurement_plan in ('query = "ranks"', 'query = ["ranks", "cumulative"]'):
         with pytest.raises(BudgetError, match="and 0 of 1 is left"):
-            release(config_in(tmp_path, more=asked))
+            release(config_in(tmp_path, more=measurement_plan))
     with pytest.raises(BudgetError, match="and 0 of 1 is left"):
         release(config_in(tmp_path, 'split = "leaves"', more='consistency = "bottom_up"'))
     assert all(result.passed for folder in folders for result in verify_release(folder))
@@ -210,7 +210,7 @@ def test_a_total_allows_more_measurements_of_one_dataset(tmp_path: Path) -> None
     text = 'total = "1"\nledger = "elsewhere.sqlite"'
     for query in ("ranks", "cumulative", "sizes"):
         release(config_in(tmp_path, text, epsilon="1/3", more=f'query = "{query}"'))
-    with pytest.raises(BudgetError, match="1/6 was asked of dataset 'towns', and 0 of 1 is left"):
+    with pytest.raises(BudgetError, match="1/6 was requested of dataset 'towns', and 0 of 1 is left"):
         release(config_in(tmp_path, text, epsilon="1/6"))
     assert not (tmp_path / "private" / "ledger.sqlite").exists()
     with pytest.raises(BudgetError, match=r"privacy\.total"):
@@ -564,4 +564,4 @@ def test_who_takes_a_run_leaves_what_living_processes_write_there(tmp_path: Path
 def test_the_ledger_can_be_read_by_who_pays(tmp_path: Path) -> None:
     release(config_in(tmp_path))
     account = Ledger(tmp_path / "private" / "ledger.sqlite").books().accounts["towns"]
-    assert (account.spent, account.left, account.unit) == (1, 0, "epsilon")
+    assert (account.spent, account.remaining, account.unit) == (1, 0, "epsilon")

@@ -29,7 +29,7 @@ GROUPS = {
         "groups": {"group_id": range(24), "region_id": ["n", "s"] * 12},
         "hierarchy": REGIONS,
     },
-    "groups": {"max_size": 9},
+    "groups": {"max_size": 9, "bucket_growth": 0},
 }
 TABLES = {
     "data": {
@@ -136,5 +136,5 @@ def test_public_tables_are_read_once_whatever_the_budget_is_stated_in(
     plan = planned(stated, Silent())
     assert len(calls) == 1
     # More than zCDP alone would buy: it was planned again, for the budget that these questions use up.
-    assert plan.asked.cost.amount > stated.privacy.cost.amount
-    assert plan.config.privacy.cost == plan.asked.cost
+    assert plan.measurement_plan.cost.amount > stated.privacy.cost.amount
+    assert plan.config.privacy.cost == plan.measurement_plan.cost

@@ -12,8 +12,8 @@ import pytest
 
 from coco_opt.config import Config, parse_config
 from coco_opt.errors import BudgetError, ConfigError, InputError, ProblemError
-from coco_opt.groups.asked.sizes import read_sizes
 from coco_opt.groups.kind.files import read_groups_release
+from coco_opt.groups.measuring.sizes import read_sizes
 from coco_opt.groups.queries import QUERIES, sensitivity
 from coco_opt.privacy import NEIGHBOURS, Ledger, Neighbours
 from coco_opt.privacy.accounting import epsilon_of_rho, rho_of_epsilon_delta
@@ -35,9 +35,11 @@ def sized(folder: Path, privacy: str = SEEDED, more: str = "", **groups: object)
     """Return a configuration over a table of counts."""
     (folder / "sizes.csv").write_text(SIZES)
     lines = "\n".join(
-        f"{key} = {json.dumps(value)}" for key, value in {"max_size": 12, "consistency": "matching", **groups}.items()
+        f"{key} = {json.dumps(value)}"
+        for key, value in {"max_size": 12, "bucket_growth": 0, "consistency": "matching", **groups}.items()
     )
-    text = f'[data]\nsizes = "sizes.csv"\n[privacy]\n{privacy}\n[groups]\n{lines}\n{more}'
+    split = "" if "split" in privacy else 'split = "uniform"\n'
+    text = f'[data]\nsizes = "sizes.csv"\n[privacy]\n{split}{privacy}\n[groups]\n{lines}\n{more}'
     return parse_config(text, folder, file="towns.toml")
 
 
@@ -50,11 +52,11 @@ def held(outcome: Outcome) -> list[str]:
 
 def errors(outcome: Outcome, folder: Path) -> list[float]:
     """Return the errors of a release by level."""
-    from coco_opt.groups.estimated.baselines import errors_by_level
+    from coco_opt.groups.estimating.baselines import errors_by_level
 
     truth = read_sizes(folder / "sizes.csv").histograms()
-    assert outcome.made is not None
-    return errors_by_level(outcome.made.result.hierarchy, outcome.made.result.histograms, truth).tolist()
+    assert outcome.estimate is not None
+    return errors_by_level(outcome.estimate.result.hierarchy, outcome.estimate.result.histograms, truth).tolist()
 
 
 @pytest.mark.parametrize("consistency", ["matching", "bottom_up", "none"])
@@ -88,8 +90,8 @@ def test_a_method_refuses_levels_that_were_not_measured(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="split"):
         release(sized(tmp_path, SEEDED + 'split = "leaves"'), tmp_path / "out")
     outcome = release(sized(tmp_path, SEEDED + 'split = "leaves"', consistency="bottom_up"), tmp_path / "out")
-    (question,) = outcome.manifest["budget"]["questions"]
-    assert (question["level_name"], question["cost"], question["scale"]) == ("state", {"epsilon": "1"}, "1")
+    (level_query,) = outcome.manifest["budget"]["questions"]
+    assert (level_query["level_name"], level_query["cost"], level_query["scale"]) == ("state", {"epsilon": "1"}, "1")
 
 
 def test_questions_and_costs_by_level(tmp_path: Path) -> None:
@@ -97,10 +99,10 @@ def test_questions_and_costs_by_level(tmp_path: Path) -> None:
     config = config_in(tmp_path, privacy, epsilon="2", more='query = ["ranks", "cumulative"]\nconsistency = "matching"')
     outcome = release(config, tmp_path / "out")
     held(outcome)
-    questions = outcome.manifest["budget"]["questions"]
-    assert [question["query"] for question in questions] == ["ranks", "cumulative"]
-    assert [question["cost"]["epsilon"] for question in questions] == ["1/2", "3/2"]
-    assert [question["scale"] for question in questions] == ["2", "2/3"]
+    queries = outcome.manifest["budget"]["questions"]
+    assert [level_query["query"] for level_query in queries] == ["ranks", "cumulative"]
+    assert [level_query["cost"]["epsilon"] for level_query in queries] == ["1/2", "3/2"]
+    assert [level_query["scale"] for level_query in queries] == ["2", "2/3"]
 
 
 @pytest.mark.parametrize("neighbours", NEIGHBOURS)
@@ -115,9 +117,9 @@ def test_gaussian_noise_is_charged_in_rho(query: str, neighbours: Neighbours, tm
     assert Fraction(budget["implied"]["epsilon"]) < epsilon_of_rho(Fraction(1, 2), delta)
     assert budget["implied"]["curve"]["1/1000000"] == budget["implied"]["epsilon"]
     squared = sensitivity(query, neighbours).l2_squared  # type: ignore[arg-type]
-    for question, rho in zip(budget["questions"], (Fraction(1, 10), Fraction(2, 5)), strict=True):
-        assert question["cost"] == {"rho": str(rho)}
-        assert question["variance"] == str(squared / (2 * rho))
+    for level_query, rho in zip(budget["questions"], (Fraction(1, 10), Fraction(2, 5)), strict=True):
+        assert level_query["cost"] == {"rho": str(rho)}
+        assert level_query["variance"] == str(squared / (2 * rho))
 
 
 def test_epsilon_and_delta_become_the_largest_rho_that_their_questions_may_cost(tmp_path: Path) -> None:
@@ -148,7 +150,7 @@ def test_a_total_of_rho_pays_for_both_mechanisms(tmp_path: Path) -> None:
     assert release(sized(tmp_path, gaussian), tmp_path / "one").paid
     assert release(sized(tmp_path, 'dataset = "towns"\nepsilon = "1/2"'), tmp_path / "two").paid
     account = Ledger(tmp_path / "private" / "ledger.sqlite").books().accounts["towns"]
-    assert (account.unit, account.spent, account.left) == ("rho", Fraction(5, 8), Fraction(0))
+    assert (account.unit, account.spent, account.remaining) == ("rho", Fraction(5, 8), Fraction(0))
     with pytest.raises(BudgetError, match="0 of 5/8 is left"):
         release(sized(tmp_path, 'dataset = "towns"\nepsilon = "1/4"'), tmp_path / "three")
 
@@ -206,9 +208,9 @@ def test_no_truth_beside_a_private_release(tmp_path: Path) -> None:
     assert not (tmp_path / "private").exists()  # nothing was paid for it
     outcome = release(config, tmp_path / "out")
     assert outcome.manifest["status"] == "private"
-    assert outcome.made is not None
-    assert outcome.made.spent.startswith("PRIVATE: epsilon = 1 spent")
-    assert outcome.made.errors() == {}
+    assert outcome.estimate is not None
+    assert outcome.estimate.spent.startswith("PRIVATE: epsilon = 1 spent")
+    assert outcome.estimate.errors() == {}
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ INVARIANT = '[[topdown.invariants]]\nquery = "total"\nlevel = "state"\n'
 
 def digest(config: Config) -> str:
     """Return the identity of what a configuration asks."""
-    return kind_of(config).plan(config).asked.digest
+    return kind_of(config).plan(config).measurement_plan.digest
 
 
 ASKED: dict[str, Callable[[Path], Config]] = {

@@ -26,8 +26,10 @@ def write(folder: Path, privacy: str = "", *, epsilon: str = "1", more: str = ""
     dataset = "" if "dataset" in privacy else 'dataset = "towns"'
     method = "" if "consistency" in more else 'consistency = "matching"'
     path = folder / f"{name}.toml"
-    paid = f'[privacy]\nepsilon = "{epsilon}"\n{dataset}\n{privacy}\n'
-    path.write_text(f"[data]\n{data}\n{paid}[groups]\nmax_size = 9\n{method}\n{more}\n")
+    split = "" if "split" in privacy else 'split = "uniform"'
+    paid = f'[privacy]\nepsilon = "{epsilon}"\n{split}\n{dataset}\n{privacy}\n'
+    single = "" if "bucket" in more else "bucket_growth = 0"
+    path.write_text(f"[data]\n{data}\n{paid}[groups]\nmax_size = 9\n{single}\n{method}\n{more}\n")
     return path
 
 

@@ -26,7 +26,7 @@ from coco_opt.problems import (
 from coco_opt.problems.table_rounding import IntegerRows
 from tests.joint.helpers import TREES, fractional_family, instance, sums_instance
 from tests.topdown.splits import CASES
-from tests.tree.instances import random_absolute, random_squares, random_whole, sparse_histogram
+from tests.tree.instances import random_absolute, random_integers, random_squares, sparse_histogram
 
 Instances = dict[str, Problem[Any, Any]]
 
@@ -59,7 +59,7 @@ def moderate(seed: int = 11) -> Instances:
         **{f"squares-{seed}": random_squares(seed, 25) for seed in range(6)},
         **{f"absolute-{seed}": random_absolute(seed, 25) for seed in range(6)},
         **{
-            f"{kind.kind}-{seed}": random_whole(kind, seed, nodes=12, cells=15, spread=30, noise=9)
+            f"{kind.kind}-{seed}": random_integers(kind, seed, nodes=12, cells=15, spread=30, noise=9)
             for kind in (IntegerTreeL1, IntegerTreeL2)
             for seed in range(4)
         },
@@ -93,15 +93,15 @@ def _matching(rng: np.random.Generator, parent: int, children: tuple[int, ...]) 
 
 def _tables(rng: np.random.Generator, levels: int) -> TableRounding:
     """Return fractional tables of 5 children, 24 cells, with exact totals and bounds on groups of cells around them."""
-    whole = rng.poisson(2.0, (5, 24))
+    integers = rng.poisson(2.0, (5, 24))
     order = np.argsort(rng.random((5, 24)), axis=0)
-    mixed = 0.6 * whole + 0.25 * np.take_along_axis(whole, order, axis=0) + 0.15 * np.roll(whole, 1, axis=0)
+    mixed = 0.6 * integers + 0.25 * np.take_along_axis(integers, order, axis=0) + 0.15 * np.roll(integers, 1, axis=0)
     rows = [total(24), Grouping(np.arange(24) // 6, 4)][:levels]
     if not rows:
-        return TableRounding(mixed, whole.sum(axis=0))
+        return TableRounding(mixed, integers.sum(axis=0))
     operator = stack(rows)
     lower, upper = np.floor(operator.apply(mixed)), np.ceil(operator.apply(mixed))
-    short = whole.sum() - lower[:, 0].sum()
+    short = integers.sum() - lower[:, 0].sum()
     lower[:, 0] += np.arange(5) < short
     upper[:, 0] = lower[:, 0]
-    return TableRounding(mixed, whole.sum(axis=0), IntegerRows(operator, lower.astype(int), upper.astype(int)), 2)
+    return TableRounding(mixed, integers.sum(axis=0), IntegerRows(operator, lower.astype(int), upper.astype(int)), 2)

@@ -13,7 +13,7 @@ from coco_opt.problem import Problem
 from coco_opt.problems import CumulativeRounding, TableRounding, TreeLeastAbsolute, TreeLeastSquares
 from coco_opt.problems.integer_tree import IntegerTree
 from coco_opt.registry import backend
-from tests.tree.oracles import best_active_set, best_whole, enumerated
+from tests.tree.oracles import best_active_set, best_integers, enumerated
 
 MOST = 5_000  # points to try one by one
 LEAVES, REACH = 5, 9  # of a tree whose whole values are tried all at once
@@ -30,7 +30,7 @@ def optimum(problem: Problem[Any, Any]) -> float | None:
     if isinstance(problem, TreeLeastAbsolute):
         low = 0 if problem.lower.min() >= 0 else -REACH
         few = int(problem.tree.is_leaf.sum()) <= LEAVES and problem.scale <= REACH
-        return best_whole(problem, low, REACH) if few else None
+        return best_integers(problem, low, REACH) if few else None
     if isinstance(problem, IntegerTree):
         few = int(problem.tree.is_leaf.sum()) <= LEAVES - 2 and problem.scale <= 2 * REACH
         return enumerated(problem, 2 * REACH)[0] if few else None
@@ -60,7 +60,7 @@ def best_tables(problem: TableRounding) -> float:
     best = np.inf
     ranges = [range(a, b + 1) for a, b in zip(problem.low.ravel(), problem.high.ravel(), strict=True)]
     for point in product(*ranges):
-        whole = np.array(point, np.int64).reshape(problem.x.shape)
-        if problem.violation(whole) == 0:
-            best = min(best, problem.objective(whole))
+        table = np.array(point, np.int64).reshape(problem.x.shape)
+        if problem.violation(table) == 0:
+            best = min(best, problem.objective(table))
     return best

@@ -135,7 +135,7 @@ def test_a_problem_does_not_change_under_its_owner() -> None:
 
 @pytest.mark.parametrize("total", [3.5, float("nan")])
 def test_a_rounding_total_is_whole(total: float) -> None:
-    with pytest.raises(ProblemError, match="whole"):
+    with pytest.raises(ProblemError, match="integer"):
         ControlledRounding([1.5, 1.5], total)  # type: ignore[arg-type]
 
 

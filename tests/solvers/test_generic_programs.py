@@ -264,8 +264,8 @@ def test_an_unbounded_program_is_called_unbounded(backend: ProgramSolver, progra
         assert not isinstance(program, QuadraticProgram)
         return
     # HiPO does not tell which: a quadratic program without a solution is infeasible or unbounded to it.
-    told = {Status.UNBOUNDED, Status.INFEASIBLE} if isinstance(backend, HiPO) else {Status.UNBOUNDED}
-    assert answer.status in told
+    status = {Status.UNBOUNDED, Status.INFEASIBLE} if isinstance(backend, HiPO) else {Status.UNBOUNDED}
+    assert answer.status in status
     assert answer.z is None
 
 

@@ -42,8 +42,8 @@ class Wrong:
 
 def test_a_good_solver_passes_and_says_what_it_was_tried_on() -> None:
     seen = check_solver(Wrong("not"))
-    assert {one.problem for one in seen} == {"isotonic_l1", "isotonic_l2"}
-    assert all(one.objective == pytest.approx(one.best) for one in seen)
+    assert {trial.problem for trial in seen} == {"isotonic_l1", "isotonic_l2"}
+    assert all(trial.objective == pytest.approx(trial.best) for trial in seen)
 
 
 @pytest.mark.parametrize("name", ["highs", "piqp", "clarabel"])

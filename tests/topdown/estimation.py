@@ -14,14 +14,15 @@ from numpy.typing import NDArray
 from coco_opt.histograms import Hierarchy
 from coco_opt.operators import Operator
 from coco_opt.privacy import Epsilon, Measurement, SeededNoise
-from coco_opt.topdown.answers import TableAnswers
-from coco_opt.topdown.asked.counts import TableCounts
-from coco_opt.topdown.asked.measure import measure_tables
+from coco_opt.topdown.budget_plan import TablePlan
 from coco_opt.topdown.constraint import LinearConstraint
-from coco_opt.topdown.estimated.estimate import TablesResult
-from coco_opt.topdown.invariants import Invariant, RegionBounds
-from coco_opt.topdown.plan import TablePlan
+from coco_opt.topdown.estimating.estimate import TablesResult
+from coco_opt.topdown.invariants import Invariant
+from coco_opt.topdown.measuring.counts import TableCounts
+from coco_opt.topdown.measuring.measure import measure_tables
+from coco_opt.topdown.noisy_measurements import TableMeasurements
 from coco_opt.topdown.queries import parse_query
+from coco_opt.topdown.region_bounds import RegionBounds
 from coco_opt.topdown.schema import Schema
 from coco_opt.topdown.strategy import Strategy
 
@@ -58,11 +59,11 @@ def dense_system(measurements: Any, regions: Iterable[int] | None = None) -> tup
         level = int(hierarchy.level[region])
         inside = sums_of_leaves(hierarchy, region)
         for q, query in enumerate(measurements.queries):
-            found = measurements.answers[level][q]
-            if found is not None:
+            level_answers = measurements.answers[level][q]
+            if level_answers is not None:
                 matrix = query.operator.to_sparse().toarray()
                 rows.append(np.kron(inside[None, :], matrix))
-                answers.append(found[region - hierarchy.level_start[level]])
+                answers.append(level_answers[region - hierarchy.level_start[level]])
                 variances.append(np.full(len(matrix), float(measurements.variance(level, q))))
     return np.concatenate(rows), np.concatenate(answers).astype(float), np.concatenate(variances)
 
@@ -134,16 +135,18 @@ def measured(
 
 def with_answers(measurement: Measurement, tables: Mapping[int, Ints]) -> Measurement:
     """Return a measurement whose first query has other answers int64[regions, answers], by level."""
-    answers, first = [], f"table {TableAnswers.of(measurement).queries[0].name}"
-    for one in measurement.answers:
-        table = tables.get(one.question.level) if one.question.query == first else None
-        answers.append(one if table is None else replace(one, stored=np.array(table, np.int64).reshape(-1)))
+    answers, first = [], f"table {TableMeasurements.of(measurement).queries[0].name}"
+    for level_answers in measurement.answers:
+        table = tables.get(level_answers.query.level) if level_answers.query.name == first else None
+        answers.append(
+            level_answers if table is None else replace(level_answers, stored=np.array(table, np.int64).reshape(-1))
+        )
     return replace(measurement, answers=tuple(answers))
 
 
 def check_tables(measurement: Measurement, result: TablesResult) -> None:
     """Assert what every release promises: whole, nonnegative, adding up, all constraints met."""
-    measured, hierarchy = TableAnswers.of(measurement), measurement.hierarchy
+    measured, hierarchy = TableMeasurements.of(measurement), measurement.hierarchy
     for level in range(hierarchy.levels):
         regions, tables = hierarchy.level_range(level), result.level(level)
         assert tables.dtype == np.int64

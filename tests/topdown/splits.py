@@ -33,8 +33,8 @@ def drawn(
 ) -> TopdownSplit:
     """Return a sparse parent split at random, with noisy answers; ``sides`` are none, equal (totals) or ranges."""
     rng = np.random.default_rng(seed)
-    whole = np.where(rng.random(CELLS) < 0.7, rng.geometric(0.1, CELLS), 0)
-    table = np.array([rng.multinomial(count, np.full(children, 1 / children)) for count in whole]).T
+    integer_table = np.where(rng.random(CELLS) < 0.7, rng.geometric(0.1, CELLS), 0)
+    table = np.array([rng.multinomial(count, np.full(children, 1 / children)) for count in integer_table]).T
     terms = []
     for operator in QUERIES[queries]:
         answers = operator.apply(table.astype(np.float64))
@@ -44,7 +44,7 @@ def drawn(
         operator = total(CELLS) if sides == "equal" else marginal(0)
         exact = operator.apply(table).astype(np.float64)
         rows = LinearRows(operator, exact, exact) if sides == "equal" else LinearRows(operator, exact - 1, exact + 1)
-    return TopdownSplit(terms, whole if parent else None, rows)
+    return TopdownSplit(terms, integer_table if parent else None, rows)
 
 
 CASES: dict[str, TopdownSplit] = {

@@ -11,9 +11,10 @@ import pytest
 
 from coco_opt.errors import InputError
 from coco_opt.histograms import Hierarchy
-from coco_opt.topdown.asked.bounds_file import read_bounds
 from coco_opt.topdown.bounds import UNBOUNDED
-from coco_opt.topdown.invariants import Invariants, RegionBounds
+from coco_opt.topdown.invariants import Invariants
+from coco_opt.topdown.measuring.bounds_file import read_bounds
+from coco_opt.topdown.region_bounds import RegionBounds
 from coco_opt.topdown.schema import Schema, ValueGroups
 
 SCHEMA = Schema(
@@ -31,9 +32,9 @@ def read(folder: Path, rows: str) -> tuple[RegionBounds, ...]:
 
 
 def test_sides_stand_where_the_rows_say_and_the_rest_is_free(tmp_path: Path) -> None:
-    found = read(tmp_path, "land/b,total,total,3,9\nland/a,total,total,,7\nland/b/x,sex,sex = male,2,\n")
-    assert [(one.query.text, one.level) for one in found] == [("total", 1), ("sex", 2)]
-    totals, males = found
+    stated = read(tmp_path, "land/b,total,total,3,9\nland/a,total,total,,7\nland/b/x,sex,sex = male,2,\n")
+    assert [(bounds.query.text, bounds.level) for bounds in stated] == [("total", 1), ("sex", 2)]
+    totals, males = stated
     assert totals.lower.tolist() == [[3], [0]]
     assert totals.upper.tolist() == [[9], [7]]
     assert males.lower.tolist() == [[0, 0], [0, 2], [0, 0]]
@@ -42,18 +43,18 @@ def test_sides_stand_where_the_rows_say_and_the_rest_is_free(tmp_path: Path) -> 
 
 
 def test_equal_sides_are_exact_and_zero_is_a_bound(tmp_path: Path) -> None:
-    (one,) = read(tmp_path, 'land,kind * sex,"kind = small, sex = male",0,0\n')
-    place = one.query.labels().index("kind = small, sex = male")
-    assert (one.lower[0, place], one.upper[0, place]) == (0, 0)
-    facts = Invariants(TREE, SCHEMA, (one,)).constraints_of(TREE.level_range(0))
-    assert facts is not None
-    assert facts.labels == ("kind * sex: kind = small, sex = male",)
+    (bounds,) = read(tmp_path, 'land,kind * sex,"kind = small, sex = male",0,0\n')
+    place = bounds.query.labels().index("kind = small, sex = male")
+    assert (bounds.lower[0, place], bounds.upper[0, place]) == (0, 0)
+    constraints = Invariants(TREE, SCHEMA, (bounds,)).constraints_of(TREE.level_range(0))
+    assert constraints is not None
+    assert constraints.labels == ("kind * sex: kind = small, sex = male",)
 
 
 def test_odd_names_are_found_as_they_stand(tmp_path: Path) -> None:
-    (one,) = read(tmp_path, 'land,home,"home = o\'Neil ""x""",1,5\nland,home,home = größe ≥ 3,2,\n')
-    assert one.lower.tolist() == [[0, 1, 2]]
-    assert one.upper.tolist() == [[UNBOUNDED, 5, UNBOUNDED]]
+    (bounds,) = read(tmp_path, 'land,home,"home = o\'Neil ""x""",1,5\nland,home,home = größe ≥ 3,2,\n')
+    assert bounds.lower.tolist() == [[0, 1, 2]]
+    assert bounds.upper.tolist() == [[UNBOUNDED, 5, UNBOUNDED]]
 
 
 def test_parquet_with_integers_reads_alike(tmp_path: Path) -> None:
@@ -65,18 +66,18 @@ def test_parquet_with_integers_reads_alike(tmp_path: Path) -> None:
         "upper": pa.array([None, 12], pa.int64()),
     }
     pq.write_table(pa.table(columns), tmp_path / "bounds.parquet")
-    (one,) = read_bounds(tmp_path / "bounds.parquet", TREE, SCHEMA)
-    assert one.lower.tolist() == [[0], [1]]
-    assert one.upper.tolist() == [[12], [UNBOUNDED]]
+    (bounds,) = read_bounds(tmp_path / "bounds.parquet", TREE, SCHEMA)
+    assert bounds.lower.tolist() == [[0], [1]]
+    assert bounds.upper.tolist() == [[12], [UNBOUNDED]]
 
 
 def test_two_spellings_of_a_query_bound_it_together(tmp_path: Path) -> None:
-    found = read(
+    stated = read(
         tmp_path, 'land,sex * kind,"sex = male, kind = small",1,9\nland,sex*kind,"sex = male, kind = small",4,\n'
     )
-    facts = Invariants(TREE, SCHEMA, found).constraints_of(TREE.level_range(0))
-    assert facts is not None
-    assert (facts.lower.tolist(), facts.upper.tolist()) == ([[4]], [[9]])
+    constraints = Invariants(TREE, SCHEMA, stated).constraints_of(TREE.level_range(0))
+    assert constraints is not None
+    assert (constraints.lower.tolist(), constraints.upper.tolist()) == ([[4]], [[9]])
 
 
 BAD = [
@@ -126,5 +127,5 @@ def test_many_rows_of_a_wide_query_are_read_in_linear_time(tmp_path: Path) -> No
     tree = Hierarchy.from_paths([("land", f"r{k}") for k in range(40)])
     rows = "".join(f"land/r{k % 40},a,a = v{k // 40},{k},\n" for k in range(12_000))
     (tmp_path / "bounds.csv").write_text(HEADER + rows)
-    (one,) = read_bounds(tmp_path / "bounds.csv", tree, wide)
-    assert one.lower.tolist() == np.arange(12_000).reshape(300, 40).T.tolist()
+    (bounds,) = read_bounds(tmp_path / "bounds.csv", tree, wide)
+    assert bounds.lower.tolist() == np.arange(12_000).reshape(300, 40).T.tolist()

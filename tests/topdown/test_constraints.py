@@ -15,12 +15,12 @@ from coco_opt.errors import ConfigError, HierarchyError, InputError, ProblemErro
 from coco_opt.histograms import Hierarchy
 from coco_opt.releases import Silent, check, estimate, forecast, measure, release, render_report
 from coco_opt.topdown import LinearConstraint, Schema, estimate_tables
-from coco_opt.topdown.asked import proved
 from coco_opt.topdown.bounds import UNBOUNDED
 from coco_opt.topdown.constraint import parse_constraint
 from coco_opt.topdown.facilities import Facilities, FacilityType, zeros_of
-from coco_opt.topdown.facts.proof import Proof
+from coco_opt.topdown.feasibility.proof import Proof
 from coco_opt.topdown.kind.files import read_tables_release
+from coco_opt.topdown.measuring import feasibility_check
 from tests.topdown.estimation import check_tables, measured
 from tests.topdown.persons import SEEDED, TOPDOWN, failing, write
 
@@ -46,9 +46,9 @@ NONE = UNBOUNDED
     ],
 )
 def test_texts_are_read(text: str, terms: dict[str, int], lower: int, upper: int) -> None:
-    found = parse_constraint(text, FAMILY, COUNTS)
-    assert {count: weight for weight, count in found.terms} == terms
-    assert (found.lower, found.upper) == (lower, upper)
+    relation = parse_constraint(text, FAMILY, COUNTS)
+    assert {count: weight for weight, count in relation.terms} == terms
+    assert (relation.lower, relation.upper) == (lower, upper)
 
 
 @pytest.mark.parametrize(
@@ -75,12 +75,12 @@ def test_what_cannot_be_read_is_said(text: str, says: str) -> None:
 
 
 def test_a_constraint_binds_the_regions_it_names() -> None:
-    one = LinearConstraint.of("total <= 5", TOWN, FAMILY, regions=["land/town1"], source="public")
-    assert one.upper.tolist() == [NONE] * 3 + [5] * 3
+    constraint = LinearConstraint.of("total <= 5", TOWN, FAMILY, regions=["land/town1"], source="public")
+    assert constraint.upper.tolist() == [NONE] * 3 + [5] * 3
     assert LinearConstraint.of("total <= 5", TOWN, FAMILY, 1, regions=["land/town1"]).upper.tolist() == [NONE, 5]
-    again = pickle.loads(pickle.dumps(one))
-    assert again.upper.tolist() == one.upper.tolist()
-    assert (again.text, again.terms, again.source) == (one.text, one.terms, one.source)
+    again = pickle.loads(pickle.dumps(constraint))
+    assert again.upper.tolist() == constraint.upper.tolist()
+    assert (again.text, again.terms, again.source) == (constraint.text, constraint.terms, constraint.source)
     with pytest.raises(InputError, match="below the level"):
         LinearConstraint.of("total <= 5", TOWN, FAMILY, 1, regions=["land/town1/block0"])
     with pytest.raises(HierarchyError):
@@ -121,7 +121,7 @@ CONFIG = TOPDOWN + (
 def test_a_release_holds_its_constraints_and_says_where_they_come_from(tmp_path: Path) -> None:
     outcome = release(write(tmp_path, topdown=CONFIG), tmp_path / "out", page=render_report)
     assert failing(outcome.folder) == []
-    assert [one["source"] for one in outcome.manifest["facts"]] == ["structural", "public"]
+    assert [constraint["source"] for constraint in outcome.manifest["facts"]] == ["structural", "public"]
     page = (outcome.folder / "report.html").read_text()
     assert "women &lt;= 3 * men + 5" in page
     assert "structural: true of every possible table" in page
@@ -131,17 +131,17 @@ def test_a_release_holds_its_constraints_and_says_where_they_come_from(tmp_path:
     assert table[[0, 3]].sum() <= 40
     upper = stated.column("upper").to_pylist()
     changed = stated.set_column(
-        stated.column_names.index("upper"), "upper", pa.array([None if one is None else one - 1000 for one in upper])
+        stated.column_names.index("upper"), "upper", pa.array([None if side is None else side - 1000 for side in upper])
     )
     pq.write_table(changed, outcome.folder / "constraints.parquet")
-    assert any("does not hold" in one for one in failing(outcome.folder))
+    assert any("does not hold" in failure for failure in failing(outcome.folder))
     level = stated.column("level").to_numpy().copy()
     level[4] += 1
     place = stated.column_names.index("level")
     pq.write_table(
         stated.set_column(place, stated.schema.field(place), pa.array(level)), outcome.folder / "constraints.parquet"
     )
-    assert any("row 5: not the region's level" in one for one in failing(outcome.folder))
+    assert any("row 5: not the region's level" in failure for failure in failing(outcome.folder))
 
 
 @pytest.mark.parametrize(
@@ -157,27 +157,27 @@ def test_facts_that_are_left_out_are_found(tmp_path: Path, file: str, promise: s
     assert failing(folder) == []
     rows = pq.read_table(folder / file)
     pq.write_table(rows.slice(0, 3), folder / file)
-    assert any(says in one for one in failing(folder))
+    assert any(says in failure for failure in failing(folder))
     (folder / file).unlink()
     manifest = json.loads((folder / "manifest.json").read_text())
     manifest["promises"].remove(promise)
     (folder / "manifest.json").write_text(json.dumps(manifest))
-    assert any(one.startswith("facts: ") and promise in one for one in failing(folder))
+    assert any(failure.startswith("facts: ") and promise in failure for failure in failing(folder))
 
 
 def test_constraints_stay_those_that_were_measured(tmp_path: Path) -> None:
-    found = measure(write(tmp_path, topdown=CONFIG)).measurement
+    measurement = measure(write(tmp_path, topdown=CONFIG)).measurement
     other = write(tmp_path, topdown=CONFIG.replace("<= 40", "<= 41"))
     with pytest.raises(ConfigError, match="not one that was stated"):
-        estimate(found, other)
+        estimate(measurement, other)
     exact = 'invariants = [{ query = "sex", level = "county" }]\n'
     with pytest.raises(ConfigError, match=r"constraints\] leave out 'women <= 3 \* men \+ 5'.*state it here too"):
-        estimate(found, write(tmp_path, topdown=TOPDOWN))
+        estimate(measurement, write(tmp_path, topdown=TOPDOWN))
     seen = measure(write(tmp_path, SEEDED + 'neighbours = "replace"\n', TOPDOWN + exact)).measurement
     without = write(tmp_path, SEEDED + 'neighbours = "replace"\n', TOPDOWN)
     with pytest.raises(ConfigError, match=r"invariants\] leave out 'sex' by 'county'"):
         estimate(seen, without)
-    again = estimate(found)
+    again = estimate(measurement)
     again.save(tmp_path / "again")
     assert failing(tmp_path / "again") == []
 
@@ -207,10 +207,12 @@ def test_facilities_bind_their_types(tmp_path: Path) -> None:
     config = write(tmp_path, topdown=TOPDOWN + FACILITIES, persons=people, data='facilities = "facilities.csv"\n')
     outcome = release(config, tmp_path / "out")
     assert failing(outcome.folder) == []
-    found = read_tables_release(outcome.folder)
+    tables_release = read_tables_release(outcome.folder)
     for state in range(2):
         for county in range(3):
-            table = dict(zip(found.schema.labels(), found.table(f"land/s{state}/c{county}"), strict=True))
+            table = dict(
+                zip(tables_release.schema.labels(), tables_release.table(f"land/s{state}/c{county}"), strict=True)
+            )
             assert "sex = male, age = old" not in table
             assert (2 if county else 0) <= table["sex = female, age = old"] <= (9 if county else 0)
             assert table["sex = male, age = child"] >= county
@@ -241,7 +243,7 @@ def test_facilities_need_their_table_and_their_types(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"topdown\.facilities\.types\] names no type"):
         write(tmp_path, topdown=TOPDOWN + '[topdown.facilities]\nattribute = "age"\ntypes = {}\n')
     with pytest.raises(InputError, match="no value of 'age'"):
-        Facilities("age", {"elder": FacilityType()}, np.zeros((6, 1), np.int64)).facts(FAMILY, 2)
+        Facilities("age", {"elder": FacilityType()}, np.zeros((6, 1), np.int64)).constraints(FAMILY, 2)
     for least, most in ((2**62, None), (1, 2**63 - 1), (1, 10**30)):
         with pytest.raises(InputError, match="too-large"):  # three of them would wrap around to few persons
             FacilityType(least, most)
@@ -281,12 +283,12 @@ class Heard(Silent):
 
 
 def test_what_is_undecided_is_said_before_anything_is_paid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(proved, "prove", lambda *_, **__: Proof("undecided", "not settled within 60 s"))
-    config, told = write(tmp_path, topdown=CONFIG), Heard()
-    check(config, reporter=told)
-    assert [line for line in told.lines if "UNDECIDED" in line and "not settled within 60 s" in line]
+    monkeypatch.setattr(feasibility_check, "prove", lambda *_, **__: Proof("undecided", "not settled within 60 s"))
+    config, reporter = write(tmp_path, topdown=CONFIG), Heard()
+    check(config, reporter=reporter)
+    assert [line for line in reporter.lines if "UNDECIDED" in line and "not settled within 60 s" in line]
     monkeypatch.undo()
-    assert "proved" in dict(forecast(config).predicted.notes)["Public facts"]
+    assert "proved" in dict(forecast(config).predicted.notes)["Public constraints"]
 
 
 def test_a_contradiction_stops_every_verb_before_payment(tmp_path: Path) -> None:

@@ -13,9 +13,9 @@ from coco_opt.errors import ProblemError
 from coco_opt.histograms import Hierarchy
 from coco_opt.topdown import LinearConstraint, RegionBounds, Schema, TopdownMethod, estimate_tables, parse_query
 from coco_opt.topdown.bounds import UNBOUNDED
-from coco_opt.topdown.facts.cuts import CutOracle
-from coco_opt.topdown.facts.elimination import Inequality, eliminated
-from coco_opt.topdown.facts.system import FactSystem
+from coco_opt.topdown.feasibility.cuts import CutOracle
+from coco_opt.topdown.feasibility.elimination import Inequality, eliminated
+from coco_opt.topdown.feasibility.system import ConstraintSystem
 from tests.topdown.estimation import check_tables, measured, with_answers
 
 DORMS = Schema({"dorm": ["F", "C", "M"]})
@@ -46,11 +46,11 @@ def dorm_rows() -> list[Inequality]:
     for region, (low, high) in enumerate([((1, 1, 0), (None, None, 0)), ((0, 1, 1), (0, None, None))]):
         own = [0] * 9
         for kind in range(3):
-            one = [0] * 9
-            one[3 * region + kind] = own[3 * region + kind] = 1
-            rows.append(Inequality.of(one, low[kind]))
+            row = [0] * 9
+            row[3 * region + kind] = own[3 * region + kind] = 1
+            rows.append(Inequality.of(row, low[kind]))
             if high[kind] is not None:
-                rows.append(Inequality.of([-w for w in one], -high[kind]))
+                rows.append(Inequality.of([-w for w in row], -high[kind]))
         rows += [Inequality.of(own, 100), Inequality.of([-w for w in own], -100)]
     for kind in range(3):
         link = [0] * 9
@@ -73,17 +73,17 @@ GRID = [
 
 
 def test_elimination_gives_the_published_constraints_of_the_dorms() -> None:
-    found = eliminated(dorm_rows(), range(6))
+    inequalities = eliminated(dorm_rows(), range(6))
     # C >= 2 follows from F <= 99 and C + F >= 101: up to redundancy five rows, one of them an equation.
-    assert len(found) <= 6
-    assert all(holds(found, table) == holds(PUBLISHED, table) for table in GRID)
-    assert not holds(found, (49, 50, 101))
-    assert holds(found, (49, 52, 99))
+    assert len(inequalities) <= 6
+    assert all(holds(inequalities, table) == holds(PUBLISHED, table) for table in GRID)
+    assert not holds(inequalities, (49, 50, 101))
+    assert holds(inequalities, (49, 52, 99))
 
 
 @pytest.mark.parametrize("kind", ["flow", "projection"])
 def test_cuts_of_the_dorms_are_the_published_constraints(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    oracle = CutOracle(FactSystem.of(TOWN, DORMS, FACTS))
+    oracle = CutOracle(ConstraintSystem.of(TOWN, DORMS, FACTS))
     assert oracle.kind == "flow"
     if kind == "projection":
         monkeypatch.setitem(oracle.__dict__, "totals", None)
@@ -92,11 +92,11 @@ def test_cuts_of_the_dorms_are_the_published_constraints(kind: str, monkeypatch:
         x = np.array(table)
         while True:
             broken = [w for w, upper in cuts.items() if np.array(w) @ x > upper]
-            if broken or (found := oracle.violated(0, 0, x)) is None:
+            if broken or (cut := oracle.violated(0, 0, x)) is None:
                 break
-            key = tuple(found.weights.tolist())
-            assert cuts.get(key, 10**9) > found.upper
-            cuts[key] = found.upper
+            key = tuple(cut.weights.tolist())
+            assert cuts.get(key, 10**9) > cut.upper
+            cuts[key] = cut.upper
         # The total is a fact of its own where cuts are upper ones only.
         assert (not broken and sum(table) == 200) == holds(PUBLISHED, table)
     assert oracle.violated(0, 0, np.array([49, 50, 101])) is not None
@@ -107,26 +107,26 @@ def test_the_cut_that_bounds_on_single_answers_lack_is_found() -> None:
     schema = Schema({"kind": ["a", "b", "c", "d"]})
     kinds, total = parse_query("kind", schema), parse_query("total", schema)
     most = np.array([[MANY, MANY, 0, 0], [0, 0, MANY, MANY]])
-    facts = (RegionBounds.exact(total, 1, [[100], [100]]), RegionBounds(kinds, 1, np.zeros((2, 4), int), most))
-    found = CutOracle(FactSystem.of(TOWN, schema, facts)).violated(0, 0, np.array([60, 60, 40, 40]))
-    assert found is not None
-    assert (found.weights.tolist(), found.upper) == ([1, 1, 0, 0], 100)
+    constraints = (RegionBounds.exact(total, 1, [[100], [100]]), RegionBounds(kinds, 1, np.zeros((2, 4), int), most))
+    cut = CutOracle(ConstraintSystem.of(TOWN, schema, constraints)).violated(0, 0, np.array([60, 60, 40, 40]))
+    assert cut is not None
+    assert (cut.weights.tolist(), cut.upper) == ([1, 1, 0, 0], 100)
 
 
-def random_nested(rng: np.random.Generator, classes: int) -> tuple[FactSystem, np.ndarray]:
+def random_nested(rng: np.random.Generator, classes: int) -> tuple[ConstraintSystem, np.ndarray]:
     """Return facts of two leaves that some table meets, and all sums that extend, by enumeration."""
     schema = Schema({"kind": [f"k{k}" for k in range(classes)]})
     kinds, total = parse_query("kind", schema), parse_query("total", schema)
     lower = rng.integers(0, 2, (2, classes))
     upper = lower + rng.integers(0, 4, (2, classes)) * rng.integers(0, 2, (2, classes))
     totals = np.array([rng.integers(lo.sum(), hi.sum() + 1) for lo, hi in zip(lower, upper, strict=True)])
-    facts = (RegionBounds(kinds, 1, lower, upper), RegionBounds.exact(total, 1, totals[:, None]))
+    constraints = (RegionBounds(kinds, 1, lower, upper), RegionBounds.exact(total, 1, totals[:, None]))
     leaves = []
     for leaf in range(2):
         spans = [range(int(a), int(b) + 1) for a, b in zip(lower[leaf], upper[leaf], strict=True)]
-        leaves.append([one for one in product(*spans) if sum(one) == totals[leaf]])
-    sums = {tuple(a + b for a, b in zip(one, two, strict=True)) for one in leaves[0] for two in leaves[1]}
-    return FactSystem.of(TOWN, schema, facts), np.array(sorted(sums))
+        leaves.append([table for table in product(*spans) if sum(table) == totals[leaf]])
+    sums = {tuple(a + b for a, b in zip(first, second, strict=True)) for first in leaves[0] for second in leaves[1]}
+    return ConstraintSystem.of(TOWN, schema, constraints), np.array(sorted(sums))
 
 
 @pytest.mark.parametrize("classes", [2, 3, 4])
@@ -140,13 +140,13 @@ def test_flow_and_projection_agree_with_enumeration(classes: int) -> None:
         for table in np.maximum(tried, 0):
             if table.sum() != sums[0].sum():
                 continue
-            found = oracle.violated(0, 0, table)
-            assert (found is None) == (tuple(table.tolist()) in good)
-            if found is not None:
-                assert (sums @ found.weights <= found.upper).all()
+            cut = oracle.violated(0, 0, table)
+            assert (cut is None) == (tuple(table.tolist()) in good)
+            if cut is not None:
+                assert (sums @ cut.weights <= cut.upper).all()
             if number % 20 == 0:
                 other = oracle._by_projection(0, 0, table.astype(np.float64))
-                assert (other is None) == (found is None)
+                assert (other is None) == (cut is None)
 
 
 def test_elimination_agrees_with_projection_on_small_general_systems() -> None:
@@ -172,7 +172,7 @@ def test_elimination_agrees_with_projection_on_small_general_systems() -> None:
             link[kind], link[2 + kind], link[4 + kind] = 1, 1, -1
             rows += [Inequality.of(link, 0), Inequality.of([-w for w in link], 0)]
         implied = eliminated(rows, range(4))
-        system = FactSystem.of(TOWN, schema, [], rules)
+        system = ConstraintSystem.of(TOWN, schema, [], rules)
         if system.classes.count < 2:
             continue
         oracle = CutOracle(system)
@@ -197,13 +197,15 @@ def test_an_estimation_with_cuts_relaxes_nobody() -> None:
     tree = Hierarchy.from_paths([("state", "town", "R1"), ("state", "town", "R2"), ("state", "rest", "R3")])
     leaves = np.array([[50, 50, 0, 0], [0, 0, 50, 50], [5, 6, 7, 8]])
     most = np.array([[99, 99, 0, 0], [0, 0, 99, 99], [99, 99, 99, 99]])
-    facts = RegionBounds(parse_query("kind", schema), 2, np.zeros_like(most), most)
-    found = measured(0, tree, schema, leaves, ["detail"], 40, [("total", 2)], [facts])
-    found = with_answers(found, {1: np.array([[61, 59, 42, 38], [5, 6, 7, 8]]), 0: np.array([[66, 65, 49, 46]])})
+    constraints = RegionBounds(parse_query("kind", schema), 2, np.zeros_like(most), most)
+    measurements = measured(0, tree, schema, leaves, ["detail"], 40, [("total", 2)], [constraints])
+    measurements = with_answers(
+        measurements, {1: np.array([[61, 59, 42, 38], [5, 6, 7, 8]]), 0: np.array([[66, 65, 49, 46]])}
+    )
     for implied, relaxed in (("bounds", 1), ("cuts", 0), ("minimal_schema", 0), ("auto", 0)):
         method = TopdownMethod("classic", implied=implied)  # type: ignore[arg-type]
-        result = estimate_tables(found, method, SolverChoices(fallback=True))
-        check_tables(found, result)
+        result = estimate_tables(measurements, method, SolverChoices(fallback=True))
+        check_tables(measurements, result)
         assert len(result.relaxed) == relaxed
         assert result.implied.method == ("minimal_schema" if implied == "auto" else implied)
         if implied == "bounds":

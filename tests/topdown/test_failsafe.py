@@ -17,12 +17,12 @@ from coco_opt.problems import TopdownSplit
 from coco_opt.solution import Answer, Status
 from coco_opt.solving import judge
 from coco_opt.topdown.bounds import UNBOUNDED
-from coco_opt.topdown.estimated.estimate import estimate_tables
-from coco_opt.topdown.estimated.failsafe import NO_TABLES_FIT, Bound, least, relaxed_rows
-from coco_opt.topdown.estimated.method import TopdownMethod
-from coco_opt.topdown.estimated.recursion import Checkpoint
-from coco_opt.topdown.invariants import RegionBounds
+from coco_opt.topdown.estimating.estimate import estimate_tables
+from coco_opt.topdown.estimating.failsafe import NO_TABLES_FIT, Bound, least, relaxed_rows
+from coco_opt.topdown.estimating.method import TopdownMethod
+from coco_opt.topdown.estimating.recursion import Checkpoint
 from coco_opt.topdown.queries import parse_query
+from coco_opt.topdown.region_bounds import RegionBounds
 from coco_opt.topdown.schema import Schema
 from tests.topdown.estimation import check_tables, measured, random_hierarchy, with_answers
 
@@ -40,8 +40,8 @@ def dorms(town: list[int]) -> Measurement:
     leaves = np.array([[50, 50, 0, 0], [0, 0, 50, 50], [5, 6, 7, 8]])
     kinds = parse_query("kind", DORMS)
     most = np.array([[99, 99, 0, 0], [0, 0, 99, 99], [99, 99, 99, 99]])
-    facts = RegionBounds(kinds, 2, np.zeros_like(most), most)
-    measurements = measured(0, hierarchy, DORMS, leaves, ["detail"], 40, [("total", 2)], [facts])
+    constraints = RegionBounds(kinds, 2, np.zeros_like(most), most)
+    measurements = measured(0, hierarchy, DORMS, leaves, ["detail"], 40, [("total", 2)], [constraints])
     return with_answers(
         measurements, {1: np.array([town, [5, 6, 7, 8]]), 0: np.array([town]) + np.array([[5, 6, 7, 8]])}
     )
@@ -55,7 +55,7 @@ def test_a_town_that_cannot_be_split_gives_way_least(estimation: str) -> None:
     town = result["state/town"]
     assert town.sum() == 200
     if estimation == "classic":
-        assert [one.path for one in result.relaxed] == ["state/town"]
+        assert [relaxation.path for relaxation in result.relaxed] == ["state/town"]
         assert result.relaxed[0].moved == 20
         assert result.relaxed[0].why == NO_TABLES_FIT
         assert town[:2].sum() == 100
@@ -79,18 +79,18 @@ def test_the_least_change_is_the_least_by_enumeration() -> None:
     ]  # R1 = (f1, 10 - f1, 0), R2 = (0, c2, 10 - c2)
     bounds = [
         Bound(
-            stack([one.operator, sums.operator]),
-            np.append(one.lower, 10.0),
-            np.append(one.upper, 10.0),
-            (*one.names, "total"),
+            stack([bound.operator, sums.operator]),
+            np.append(bound.lower, 10.0),
+            np.append(bound.upper, 10.0),
+            (*bound.names, "total"),
         )
-        for one in (first, second)
+        for bound in (first, second)
     ]
     for _ in range(10):
         parent = rng.multinomial(20, [1 / 3, 1 / 3, 1 / 3])
         rows = relaxed_rows(parent, bounds, [])
-        found = least(rows, np.concatenate([np.zeros(6), np.ones(6)]), "here", 10.0)
-        assert found.cost == min(np.abs(np.array(table) - parent).sum() for table in allowed)
+        minimum = least(rows, np.concatenate([np.zeros(6), np.ones(6)]), "here", 10.0)
+        assert minimum.cost == min(np.abs(np.array(table) - parent).sum() for table in allowed)
 
 
 @pytest.mark.parametrize("level", [0, 1])
@@ -119,14 +119,16 @@ def test_a_total_that_no_split_can_have_gives_way_too() -> None:
     race = np.array([[5, 5], [0, 0], [0, 0]])
     age = np.array([[0, 0], [5, 5], [0, 0]])
     wide = np.full((3, 2), UNBOUNDED)
-    facts = [RegionBounds(parse_query(text, PEOPLE), 2, low, wide) for text, low in (("race", race), ("age", age))]
-    measurements = measured(0, hierarchy, PEOPLE, leaves, ["detail"], 40, [], facts)
+    constraints = [
+        RegionBounds(parse_query(text, PEOPLE), 2, low, wide) for text, low in (("race", race), ("age", age))
+    ]
+    measurements = measured(0, hierarchy, PEOPLE, leaves, ["detail"], 40, [], constraints)
     measurements = with_answers(measurements, {1: np.array([[3, 3, 3, 3], [1, 2, 3, 4]]), 0: np.array([[4, 5, 6, 7]])})
     result = estimate_tables(measurements, TopdownMethod("classic", implied="bounds"))
     check_tables(measurements, result)
     assert result["root/town"].sum() == 20
     assert result["root"].sum() == 30
-    assert [(one.path, one.moved) for one in result.relaxed] == [("root/town", 8)]
+    assert [(relaxation.path, relaxation.moved) for relaxation in result.relaxed] == [("root/town", 8)]
 
 
 @pytest.mark.parametrize("seed", [13, 16, 40, 52])
@@ -134,13 +136,15 @@ def test_several_relaxed_regions_meet_in_those_above(seed: int) -> None:
     rng = np.random.default_rng(seed)
     hierarchy = random_hierarchy(rng, 4)
     leaves = rng.poisson(rng.gamma(0.5, 4.0, (len(hierarchy.leaves), PEOPLE.size))).astype(np.int64)
-    tables, facts = hierarchy.aggregate(leaves), []
+    tables, constraints = hierarchy.aggregate(leaves), []
     for text, level in (("race", 3), ("age", 3), ("race", 2), ("age", 1)):
         query, regions = parse_query(text, PEOPLE), hierarchy.level_range(level)
         true = query.operator.apply(tables[regions.start : regions.stop])
         spare = rng.integers(0, 2, true.shape)
-        facts.append(RegionBounds(query, level, np.maximum(true - spare, 0), true + rng.integers(0, 2, true.shape)))
-    measurements = measured(seed, hierarchy, PEOPLE, leaves, ["detail"], 1, [("total", 1)], facts)
+        constraints.append(
+            RegionBounds(query, level, np.maximum(true - spare, 0), true + rng.integers(0, 2, true.shape))
+        )
+    measurements = measured(seed, hierarchy, PEOPLE, leaves, ["detail"], 1, [("total", 1)], constraints)
     done: list[Checkpoint] = []
     method = TopdownMethod("classic", implied="bounds")
     result = estimate_tables(measurements, method, after_level=done.append)
@@ -163,11 +167,11 @@ class Failing(SolverChoices):
     def solve(self, problem: Any, *, fallback: bool = True) -> Any:
         if not isinstance(problem, TopdownSplit):
             return super().solve(problem, fallback=fallback)
-        found = None
+        solution = None
         if self._left is not None:
             answer = Answer(self._left(problem), Status.ITERATION_LIMIT)
-            found = judge(problem, answer, "failing", 1e-9)
-        raise SolverError("no solver reached its tolerance", found)
+            solution = judge(problem, answer, "failing", 1e-9)
+        raise SolverError("no solver reached its tolerance", solution)
 
 
 @pytest.mark.parametrize("town", [[51, 49, 60, 40], [61, 59, 42, 38]])
@@ -175,7 +179,7 @@ def test_whole_tables_that_hold_end_an_estimation_whose_solvers_all_fail(town: l
     measurements, method = dorms(town), TopdownMethod("classic", implied="bounds")
     result = estimate_tables(measurements, method, Failing())
     check_tables(measurements, result)
-    assert result.unproved.unknown == result.unproved.steps > 0
+    assert result.uncertified_gap.unknown == result.uncertified_gap.steps > 0
     again = estimate_tables(measurements, method, Failing(), threads=3)
     for level in range(3):
         np.testing.assert_array_equal(again.level(level), result.level(level))
@@ -193,8 +197,8 @@ def test_the_failsafe_ends_with_the_program_s_tables_where_only_its_own_fit_fail
     measurements = dorms([61, 59, 42, 38])
     result = estimate_tables(measurements, TopdownMethod("classic", implied="bounds"), Relaxed())
     check_tables(measurements, result)
-    assert [(one.path, one.moved) for one in result.relaxed] == [("state/town", 20)]
-    assert (result.unproved.steps, result.unproved.unknown) == (1, 1)
+    assert [(relaxation.path, relaxation.moved) for relaxation in result.relaxed] == [("state/town", 20)]
+    assert (result.uncertified_gap.steps, result.uncertified_gap.unknown) == (1, 1)
     with pytest.raises(SolverError, match="state/town"):
         estimate_tables(measurements, TopdownMethod("classic", implied="bounds"), Relaxed(fallback=False))
 
@@ -212,7 +216,7 @@ def test_a_point_that_a_failed_solver_left_is_rounded_to_tables_that_hold() -> N
     for left in (even, lambda problem: 3.0 * even(problem)):
         result = estimate_tables(measurements, solvers=Failing(left))
         check_tables(measurements, result)
-        assert result.unproved.steps > 0
+        assert result.uncertified_gap.steps > 0
 
 
 def test_nothing_better_is_known_where_nothing_binds_the_root() -> None:

@@ -18,13 +18,13 @@ from coco_opt.files.folder import Content, FileTable, as_json, read_manifest, se
 from coco_opt.files.regions import checked_regions, region_table
 from coco_opt.groups.kind.files import read_groups_release
 from coco_opt.histograms import Hierarchy
-from coco_opt.privacy import Asked, Epsilon
+from coco_opt.privacy import Epsilon, MeasurementPlan
 from coco_opt.releases import verify_release
 from coco_opt.releases.kind import Folder
 from coco_opt.releases.manifest import FORMAT
 from coco_opt.topdown.bounds import UNBOUNDED
-from coco_opt.topdown.estimated.sparse_tables import SparseTables
-from coco_opt.topdown.invariants import RegionBounds
+from coco_opt.topdown.budget_plan import TablePlan
+from coco_opt.topdown.estimating.sparse_tables import SparseTables
 from coco_opt.topdown.kind.files import (
     CellRuns,
     TablesRelease,
@@ -34,12 +34,12 @@ from coco_opt.topdown.kind.files import (
     read_tables_release,
 )
 from coco_opt.topdown.kind.verify import ALWAYS, checks_of
-from coco_opt.topdown.plain import plain_schema
-from coco_opt.topdown.plan import TablePlan
 from coco_opt.topdown.queries import parse_query
-from coco_opt.topdown.questions import TableQuestions
+from coco_opt.topdown.region_bounds import RegionBounds
 from coco_opt.topdown.schema import Schema, ValueGroups
+from coco_opt.topdown.schema_json import plain_schema
 from coco_opt.topdown.strategy import Strategy
+from coco_opt.topdown.table_queries import TableQueries
 from tests.releases.restated import seeded_budget
 
 SCHEMA = Schema(
@@ -52,10 +52,10 @@ LEAVES = np.array([[1, 0, 2, 0, 3], [0, 0, 0, 4, 0], [5, 0, 0, 0, 0]])
 PROMISES = ["integers", "nonnegative", "structural_zeros", "children_sum_to_parents", "invariants", "microdata"]
 
 
-def asked_of(schema: Schema, tree: Hierarchy) -> Asked:
+def measurement_plan_of(schema: Schema, tree: Hierarchy) -> MeasurementPlan:
     plan = TablePlan.product(Strategy.identity(schema), Epsilon(Fraction(1)), tree.levels)
     ids = tuple(None if region < tree.leaves.start else f"id{region}" for region in range(tree.regions))
-    return TableQuestions(tree, schema, plan).asked([f"level{k}" for k in range(tree.levels)], ids)
+    return TableQueries(tree, schema, plan).measurement_plan([f"level{k}" for k in range(tree.levels)], ids)
 
 
 def written(
@@ -70,16 +70,16 @@ def written(
     rows: int = 1000,
 ) -> Path:
     """Write a folder with the tables of given leaves, microdata, and stated answers."""
-    asked, every = asked_of(schema, tree), tree.aggregate(np.asarray(leaves).astype(np.int64))
+    measurement_plan, every = measurement_plan_of(schema, tree), tree.aggregate(np.asarray(leaves).astype(np.int64))
     levels = [tree.level_range(level) for level in range(tree.levels)]
     tables = [SparseTables.of(every[level.start : level.stop]) for level in levels]
     runs = CellRuns.of(tables)
     few = every.sum() < 10**6
     files: dict[str, Content] = {
-        "tables.parquet": cell_table(asked, schema, tables),
-        "hierarchy.parquet": region_table(asked),
-        **({"microdata.parquet": person_table(asked, schema, runs, rows)} if few else {}),
-        **({} if exact is None else {"invariants.parquet": exact_table(asked, exact)}),
+        "tables.parquet": cell_table(measurement_plan, schema, tables),
+        "hierarchy.parquet": region_table(measurement_plan),
+        **({"microdata.parquet": person_table(measurement_plan, schema, runs, rows)} if few else {}),
+        **({} if exact is None else {"invariants.parquet": exact_table(measurement_plan, exact)}),
         **(more or {}),
     }
     names = [name for name in PROMISES if name != "invariants" or exact is not None]
@@ -87,14 +87,15 @@ def written(
         "format": FORMAT,
         "kind": "tables",
         "schema": plain_schema(schema),
-        "levels": list(asked.levels),
+        "levels": list(measurement_plan.levels),
         "facts": [
-            {"query": one.query.text, "level": asked.levels[one.level], "source": one.source} for one in exact or ()
+            {"query": bounds.query.text, "level": measurement_plan.levels[bounds.level], "source": bounds.source}
+            for bounds in exact or ()
         ],
         "promises": [name for name in names if few or name != "microdata"] if promises is None else promises,
     }
-    whole = {**manifest, **seeded_budget(asked)}
-    write_folder(folder, files, "manifest.json", lambda digests: as_json(sealed({**whole, "files": dict(digests)})))
+    content = {**manifest, **seeded_budget(measurement_plan)}
+    write_folder(folder, files, "manifest.json", lambda digests: as_json(sealed({**content, "files": dict(digests)})))
     return folder
 
 
@@ -127,11 +128,11 @@ def test_what_was_written_is_read_again_and_holds(tmp_path: Path) -> None:
     folder = release(tmp_path / "out")
     assert failing(folder) == {}
     assert {check.name for check in verify_release(folder)} >= set(PROMISES)
-    found = read_tables_release(folder)
-    assert isinstance(found, TablesRelease)
-    assert found.table("all/east").tolist() == LEAVES[:2].sum(axis=0).tolist()
-    assert found.table("all").tolist() == LEAVES.sum(axis=0).tolist()
-    frame = found.to_pandas()
+    tables_release = read_tables_release(folder)
+    assert isinstance(tables_release, TablesRelease)
+    assert tables_release.table("all/east").tolist() == LEAVES[:2].sum(axis=0).tolist()
+    assert tables_release.table("all").tolist() == LEAVES.sum(axis=0).tolist()
+    frame = tables_release.to_pandas()
     assert list(frame.columns) == ["level", "level_name", "region", "region_id", "sex", "age", "persons"]
     assert frame.region_id[frame.region == "all/west/c"].tolist() == ["id5"]
     assert set(frame.level_name[frame.level == 1]) == {"level1"}
@@ -141,8 +142,8 @@ def test_what_was_written_is_read_again_and_holds(tmp_path: Path) -> None:
 
 
 def test_the_same_release_is_the_same_bytes(tmp_path: Path) -> None:
-    one, two = release(tmp_path / "one"), release(tmp_path / "two")
-    assert all((two / path.name).read_bytes() == path.read_bytes() for path in one.iterdir())
+    first, second = release(tmp_path / "one"), release(tmp_path / "two")
+    assert all((second / path.name).read_bytes() == path.read_bytes() for path in first.iterdir())
 
 
 Change = Callable[[dict[str, list[Any]]], None]
@@ -184,7 +185,9 @@ def wrong_level_name(columns: dict[str, list[Any]]) -> None:
 
 
 def another_id(columns: dict[str, list[Any]]) -> None:
-    columns["region_id"][-1] = next(one for one in columns["region_id"] if one not in (None, columns["region_id"][-1]))
+    columns["region_id"][-1] = next(
+        region_id for region_id in columns["region_id"] if region_id not in (None, columns["region_id"][-1])
+    )
 
 
 def no_id(columns: dict[str, list[Any]]) -> None:
@@ -280,12 +283,12 @@ def test_a_manifest_that_promises_the_unknown_fails(tmp_path: Path) -> None:
 
 
 def test_microdata_in_several_row_groups_is_the_same_people(tmp_path: Path) -> None:
-    whole = pq.read_table(written(tmp_path / "one") / "microdata.parquet")
+    expected = pq.read_table(written(tmp_path / "one") / "microdata.parquet")
     folder = written(tmp_path / "two", rows=4)
-    assert pq.ParquetFile(folder / "microdata.parquet").num_row_groups == -(-whole.num_rows // 4)
-    assert pq.read_table(folder / "microdata.parquet").equals(whole)
+    assert pq.ParquetFile(folder / "microdata.parquet").num_row_groups == -(-expected.num_rows // 4)
+    assert pq.read_table(folder / "microdata.parquet").equals(expected)
     assert failing(folder) == {}
-    rows = whole.to_pylist()
+    rows = expected.to_pylist()
     leaves = {"a": 0, "b": 1, "c": 2}
     cells = SCHEMA.encode({name: [SCHEMA.attributes[name].index(row[name]) for row in rows] for name in SCHEMA.names})
     counted = np.zeros_like(LEAVES)
@@ -297,9 +300,9 @@ def test_nobody_in_one_region_is_a_release(tmp_path: Path) -> None:
     alone = Hierarchy.from_paths([("all",)])
     folder = written(tmp_path / "out", SCHEMA, alone, np.zeros((1, SCHEMA.size)))
     assert failing(folder) == {}
-    found = read_tables_release(folder)
-    assert found.table("all").tolist() == [0] * SCHEMA.size
-    assert len(found.to_pandas()) == 0
+    tables_release = read_tables_release(folder)
+    assert tables_release.table("all").tolist() == [0] * SCHEMA.size
+    assert len(tables_release.to_pandas()) == 0
     assert pq.read_table(folder / "microdata.parquet").column_names[-3:] == ["region_id", "sex", "age"]
 
 

@@ -12,7 +12,7 @@ from coco_opt.errors import ConfigError, InputError
 from coco_opt.groups.kind.files import Release, read_groups_release
 from coco_opt.histograms import CountOfCounts, Hierarchy
 from coco_opt.releases import check, release
-from coco_opt.topdown.kind.earlier import agreed_groups
+from coco_opt.topdown.kind.earlier_releases import agreed_groups
 from coco_opt.topdown.kind.files import read_tables_release
 from coco_opt.topdown.schema import Schema
 from tests.topdown.persons import failing
@@ -82,12 +82,12 @@ def test_persons_in_households_are_the_sum_of_size_times_groups(tmp_path: Path, 
     persons = read_tables_release(outcome.folder)
     role = persons.schema.decode(np.arange(persons.schema.size))["role"]
     for region in groups.hierarchy.paths:
-        found, table = groups[region], persons.table(region)
-        if found.sizes.max(initial=0) < LARGEST:
-            assert table[role < 2].sum() == found.sizes @ found.counts
+        household_counts, table = groups[region], persons.table(region)
+        if household_counts.sizes.max(initial=0) < LARGEST:
+            assert table[role < 2].sum() == household_counts.sizes @ household_counts.counts
         else:
-            assert table[role < 2].sum() >= found.sizes @ found.counts
-        assert table[role == 0].sum() == found.counts[found.sizes > 0].sum()
+            assert table[role < 2].sum() >= household_counts.sizes @ household_counts.counts
+        assert table[role == 0].sum() == household_counts.counts[household_counts.sizes > 0].sum()
 
 
 def test_pairs_that_exclude_each_other_are_named_before_the_payment(tmp_path: Path) -> None:
@@ -141,8 +141,13 @@ def test_groups_of_the_largest_size_bind_from_below_alone() -> None:
         tree, ("n", "leaf"), (None,) * 3, np.array([13, 9, 4]), (parts[0] + parts[1], *parts), {"max_size": 4}
     )
     schema = Schema({"role": ("head", "member")})
-    facts = agreed_groups(groups, tree, ("n", "leaf"), schema, {"persons": "total", "householders": "role = head"})
-    assert [one.lower.ravel().tolist() for one in (*facts.bounds, *facts.linear)] == [[14, 6], [6, 4]]
-    assert facts.bounds[0].upper.ravel().tolist()[1] == 6
-    assert facts.bounds[0].upper.ravel()[0] > 2**40
-    assert facts.linear[0].upper.tolist() == [6, 4]
+    constraints = agreed_groups(
+        groups, tree, ("n", "leaf"), schema, {"persons": "total", "householders": "role = head"}
+    )
+    assert [constraint.lower.ravel().tolist() for constraint in (*constraints.bounds, *constraints.linear)] == [
+        [14, 6],
+        [6, 4],
+    ]
+    assert constraints.bounds[0].upper.ravel().tolist()[1] == 6
+    assert constraints.bounds[0].upper.ravel()[0] > 2**40
+    assert constraints.linear[0].upper.tolist() == [6, 4]

@@ -12,18 +12,19 @@ from coco_opt.errors import ProblemError
 from coco_opt.histograms import Hierarchy
 from coco_opt.operators import Grouping, Kronecker, Operator, identity, total
 from coco_opt.privacy import Epsilon, SeededNoise
-from coco_opt.topdown.answers import TableAnswers
-from coco_opt.topdown.asked.counts import TableCounts
-from coco_opt.topdown.asked.measure import measure_tables
 from coco_opt.topdown.atoms import Atoms
 from coco_opt.topdown.bounds import UNBOUNDED
-from coco_opt.topdown.estimated.best_linear import best_linear, is_full, trees_are_best
-from coco_opt.topdown.estimated.estimate import linear_estimates
-from coco_opt.topdown.estimated.information import FullInformation, full_information, joint_cells
-from coco_opt.topdown.estimated.linear import linear_stage
-from coco_opt.topdown.invariants import Constraints, Invariant, RegionBounds
-from coco_opt.topdown.plan import TablePlan
+from coco_opt.topdown.budget_plan import TablePlan
+from coco_opt.topdown.estimating.best_linear import best_linear, is_full, trees_are_best
+from coco_opt.topdown.estimating.estimate import linear_estimates
+from coco_opt.topdown.estimating.information import FullInformation, full_information, joint_cells
+from coco_opt.topdown.estimating.linear import linear_stage
+from coco_opt.topdown.invariants import Constraints, Invariant
+from coco_opt.topdown.measuring.counts import TableCounts
+from coco_opt.topdown.measuring.measure import measure_tables
+from coco_opt.topdown.noisy_measurements import TableMeasurements
 from coco_opt.topdown.queries import parse_queries, parse_query
+from coco_opt.topdown.region_bounds import RegionBounds
 from coco_opt.topdown.schema import Schema
 from tests.topdown.estimation import dense_estimates, dense_system, noisy, random_hierarchy, sums_of_leaves
 
@@ -48,15 +49,15 @@ class Case:
         variances[int(rng.integers(levels))][0] = 1.0
         truth = rng.integers(0, 20, (len(self.tree.leaves), 6))
         self.measured = noisy(rng, self.tree, operators, variances, truth)
-        tables, self.facts = self.tree.aggregate(truth), {}
+        tables, self.constraints = self.tree.aggregate(truth), {}
         for level in range(levels):
             if rng.random() < 0.4:
                 regions, query = self.tree.level_range(level), (ROWS, COLUMNS, total(6), SOME)[int(rng.integers(4))]
                 exact = query.apply(tables[regions.start : regions.stop])
                 stated = np.ones(exact.shape, np.bool_) if rng.random() < 0.5 else rng.random(exact.shape) < 0.6
                 sides = np.where(stated, exact, 0), np.where(stated, exact, UNBOUNDED)
-                self.facts[level] = Constraints(query, *sides, ("",) * query.answers)
-        self.measured.constraints_of = lambda regions: self.facts.get(int(self.tree.level[regions.start]))
+                self.constraints[level] = Constraints(query, *sides, ("",) * query.answers)
+        self.measured.constraints_of = lambda regions: self.constraints.get(int(self.tree.level[regions.start]))
         self._solve()
 
     def rows(self, region: int, query: Operator) -> Any:
@@ -65,17 +66,17 @@ class Case:
 
     def _solve(self) -> None:
         rows, answers, variances = dense_system(self.measured)
-        cells, fact_rows, values = rows.shape[1], [], []
-        for level, facts in self.facts.items():
+        cells, constraint_rows, values = rows.shape[1], [], []
+        for level, constraints in self.constraints.items():
             for at, region in enumerate(self.tree.level_range(level)):
-                exact = facts.lower[at] == facts.upper[at]
-                fact_rows.append(self.rows(region, facts.operator)[exact])
-                values.append(facts.lower[at][exact])
-        facts_matrix = np.concatenate([np.zeros((0, cells)), *fact_rows])
+                exact = constraints.lower[at] == constraints.upper[at]
+                constraint_rows.append(self.rows(region, constraints.operator)[exact])
+                values.append(constraints.lower[at][exact])
+        constraint_matrix = np.concatenate([np.zeros((0, cells)), *constraint_rows])
         start, free = np.zeros(cells), np.eye(cells)
-        if len(facts_matrix):
-            start = np.linalg.pinv(facts_matrix, rcond=1e-11) @ np.concatenate(values)
-            _, spread, right = np.linalg.svd(facts_matrix)
+        if len(constraint_matrix):
+            start = np.linalg.pinv(constraint_matrix, rcond=1e-11) @ np.concatenate(values)
+            _, spread, right = np.linalg.svd(constraint_matrix)
             free = right[int((spread > 1e-9 * spread[0]).sum()) :].T
         scale = np.sqrt(variances)[:, None]
         left, spread, right = np.linalg.svd((rows @ free) / scale)
@@ -93,17 +94,17 @@ class Case:
 @pytest.mark.parametrize("seed", range(40))
 def test_estimates_and_standard_errors_are_those_of_the_dense_solution(seed: int) -> None:
     case = Case(seed)
-    found = full_information(case.measured)
+    information = full_information(case.measured)
     for level in range(case.tree.levels):
         for query in (identity(6), ROWS, total(6), SOME):
-            answers, errors = found.answers(query, level), found.standard_errors(query, level)
-            known = found.determines(query, level)
+            answers, errors = information.answers(query, level), information.standard_errors(query, level)
+            determines = information.determines(query, level)
             for at, region in enumerate(case.tree.level_range(level)):
                 rows = case.rows(region, query)
                 determined = case.determined(rows)
                 np.testing.assert_array_equal(np.isfinite(answers[at]), determined)
                 np.testing.assert_array_equal(np.isfinite(errors[at]), determined)
-                assert (determined | ~known).all()
+                assert (determined | ~determines).all()
                 np.testing.assert_allclose(answers[at][determined], (rows @ case.estimate)[determined], atol=1e-9)
                 variance = np.einsum("ki,ij,kj->k", rows, case.covariance, rows)[determined]
                 np.testing.assert_allclose(errors[at][determined] ** 2, variance, rtol=1e-9, atol=1e-9)
@@ -112,26 +113,26 @@ def test_estimates_and_standard_errors_are_those_of_the_dense_solution(seed: int
 @pytest.mark.parametrize("seed", range(30))
 def test_covariances_and_unions_are_those_of_the_dense_solution(seed: int) -> None:
     case, rng = Case(seed), np.random.default_rng(seed)
-    found, tree = full_information(case.measured), case.tree
+    information, tree = full_information(case.measured), case.tree
     for _ in range(4):
-        one, other = (int(region) for region in rng.integers(tree.regions, size=2))
-        rows = case.rows(one, total(6)), case.rows(other, ROWS)
+        first, second = (int(region) for region in rng.integers(tree.regions, size=2))
+        rows = case.rows(first, total(6)), case.rows(second, ROWS)
         if case.determined(np.vstack(rows)).all():
             expected = rows[0] @ case.covariance @ rows[1].T
-            np.testing.assert_allclose(found.covariance((one, total(6)), (other, ROWS)), expected, atol=1e-9)
+            np.testing.assert_allclose(information.covariance((first, total(6)), (second, ROWS)), expected, atol=1e-9)
         regions: list[int] = []
         for region in rng.permutation(tree.regions).tolist():
-            lines = [{one, *tree.ancestors(one)} for one in regions]
+            lines = [{chosen, *tree.ancestors(chosen)} for chosen in regions]
             if len(regions) < 4 and not any(region in line for line in lines):
-                regions += [] if any(one in tree.ancestors(region) for one in regions) else [region]
+                regions += [] if any(chosen in tree.ancestors(region) for chosen in regions) else [region]
         rows_of_all = np.sum([case.rows(region, ROWS) for region in regions], axis=0)
         if case.determined(rows_of_all).all():
-            estimate, covariance = found.union(ROWS, regions)
+            estimate, covariance = information.union(ROWS, regions)
             np.testing.assert_allclose(estimate, rows_of_all @ case.estimate, atol=1e-9)
             np.testing.assert_allclose(covariance, rows_of_all @ case.covariance @ rows_of_all.T, atol=1e-9)
         else:
             with pytest.raises(ProblemError, match="does not determine"):
-                found.union(ROWS, regions)
+                information.union(ROWS, regions)
 
 
 def test_where_levels_ask_alike_the_trees_are_as_good() -> None:
@@ -174,7 +175,7 @@ def plan_by_level(schema: Schema) -> TablePlan:
 
 def test_what_is_public_comes_out_as_it_is() -> None:
     tree, schema, counts = people(4)
-    facts = [Invariant(parse_query("total", schema), 0), Invariant(parse_query("age", schema), 1)]
+    constraints = [Invariant(parse_query("total", schema), 0), Invariant(parse_query("age", schema), 1)]
     zero = parse_query("race", schema)
     upper = np.full((len(tree.leaves), 3), 500)
     upper[0, 1] = 0  # nobody of one race in one leaf: an exact answer in one region only
@@ -182,32 +183,34 @@ def test_what_is_public_comes_out_as_it_is() -> None:
     leaves[0][zero.operator.labels == 1] = 0  # type: ignore[attr-defined]
     counts = TableCounts.from_counts(tree, schema, leaves)
     bounds = [RegionBounds(zero, 2, np.zeros_like(upper), upper)]
-    measurement = measure_tables(counts, plan_by_level(schema), source=SeededNoise(3), invariants=facts, bounds=bounds)
-    found = linear_estimates(measurement)
-    assert isinstance(found, FullInformation)
+    measurement = measure_tables(
+        counts, plan_by_level(schema), source=SeededNoise(3), invariants=constraints, bounds=bounds
+    )
+    estimates = linear_estimates(measurement)
+    assert isinstance(estimates, FullInformation)
     totals = counts.level_tables(0).sum()
-    np.testing.assert_allclose(found.answers(total(6), 0), [[totals]], atol=1e-9)
-    assert found.standard_errors(total(6), 0) == 0.0
+    np.testing.assert_allclose(estimates.answers(total(6), 0), [[totals]], atol=1e-9)
+    assert estimates.standard_errors(total(6), 0) == 0.0
     age = parse_query("age", schema).operator
-    np.testing.assert_allclose(found.answers(age, 1), age.apply(counts.level_tables(1)), atol=1e-9)
-    assert found.answers(zero.operator, 2)[0, 1] == pytest.approx(0.0, abs=1e-9)
-    assert found.standard_errors(zero.operator, 2)[0, 1] == 0.0
-    assert joint_cells(TableAnswers.of(measurement)) == 6
+    np.testing.assert_allclose(estimates.answers(age, 1), age.apply(counts.level_tables(1)), atol=1e-9)
+    assert estimates.answers(zero.operator, 2)[0, 1] == pytest.approx(0.0, abs=1e-9)
+    assert estimates.standard_errors(zero.operator, 2)[0, 1] == 0.0
+    assert joint_cells(TableMeasurements.of(measurement)) == 6
     without = linear_estimates(measurement, full=False)
-    assert (found.standard_errors(age, 2) <= without.standard_errors(age, 2) + 1e-12).all()
+    assert (estimates.standard_errors(age, 2) <= without.standard_errors(age, 2) + 1e-12).all()
 
 
 def test_unions_of_the_same_or_nested_regions_are_refused() -> None:
     _, schema, counts = people(4)
-    found = linear_estimates(measure_tables(counts, plan_by_level(schema), source=SeededNoise(1)), full=True)
-    assert isinstance(found, FullInformation)
+    estimates = linear_estimates(measure_tables(counts, plan_by_level(schema), source=SeededNoise(1)), full=True)
+    assert isinstance(estimates, FullInformation)
     for regions in ([1, 1], [0, 1]):
         with pytest.raises(ProblemError, match="none inside another"):
-            found.union(total(6), regions)
+            estimates.union(total(6), regions)
     with pytest.raises(ProblemError, match="between 0 and 1"):
-        found.interval(total(6), [1], 1.0)
-    low, high = found.interval(total(6), [1, 2], 0.9)
-    assert low < found.union(total(6), [1, 2])[0] < high
+        estimates.interval(total(6), [1], 1.0)
+    low, high = estimates.interval(total(6), [1, 2], 0.9)
+    assert low < estimates.union(total(6), [1, 2])[0] < high
 
 
 def test_atoms_are_the_cells_that_queries_tell_apart() -> None:
@@ -223,16 +226,16 @@ def test_atoms_are_the_cells_that_queries_tell_apart() -> None:
 def test_stated_variances_and_intervals_hold_over_many_measurements() -> None:
     """500 measurements with shares by level and facts: squared errors and coverage are as stated."""
     tree, schema, counts = people(9)
-    facts = [Invariant(parse_query("total", schema), 1)]
+    constraints = [Invariant(parse_query("total", schema), 1)]
     race, leaves = parse_query("race", schema).operator, [*tree.leaves][:2]
     aimed = race.apply(counts.level_tables(2)[:2].sum(axis=0))
     squares, covered, runs, stated = np.zeros(3), np.zeros(3), 500, np.zeros(3)
     for seed in range(runs):
-        drawn = measure_tables(counts, plan_by_level(schema), source=SeededNoise(seed), invariants=facts)
-        found = linear_estimates(drawn)
-        assert isinstance(found, FullInformation)
-        estimate, covariance = found.union(race, leaves)
-        low, high = found.interval(race, leaves, 0.95)
+        drawn = measure_tables(counts, plan_by_level(schema), source=SeededNoise(seed), invariants=constraints)
+        information = linear_estimates(drawn)
+        assert isinstance(information, FullInformation)
+        estimate, covariance = information.union(race, leaves)
+        low, high = information.interval(race, leaves, 0.95)
         squares += (estimate - aimed) ** 2 / runs
         covered += ((low <= aimed) & (aimed <= high)) / runs
         stated = np.diag(covariance)

@@ -15,8 +15,9 @@ from coco_opt.errors import InputError, ProblemError
 from coco_opt.histograms import Hierarchy
 from coco_opt.operators import Grouping
 from coco_opt.topdown.bounds import UNBOUNDED, refinement
-from coco_opt.topdown.invariants import Invariant, Invariants, RegionBounds
+from coco_opt.topdown.invariants import Invariant, Invariants
 from coco_opt.topdown.queries import Query, parse_query
+from coco_opt.topdown.region_bounds import RegionBounds
 from coco_opt.topdown.schema import Schema
 
 DORMS = Schema({"dorm": ("female", "coed", "male")})
@@ -25,93 +26,100 @@ SCHEMA = Schema({"a": ("0", "1"), "b": ("0", "1", "2")})
 HIERARCHY = Hierarchy.from_paths([("r", f"p{leaf // 2}", f"l{leaf}") for leaf in range(6)])
 
 
-def limits(facts: Invariants, level: int, query: Query) -> tuple[list[list[int]], list[list[int]]]:
+def limits(constraints: Invariants, level: int, query: Query) -> tuple[list[list[int]], list[list[int]]]:
     """Return the implied bounds of a query at a level by its rows' labels."""
-    found = facts.constraints_of(facts.hierarchy.level_range(level))
-    assert found is not None
-    rows = [found.labels.index(f"{query.name}: {label}") for label in query.labels()]
-    return found.lower[:, rows].tolist(), found.upper[:, rows].tolist()
+    level_constraints = constraints.constraints_of(constraints.hierarchy.level_range(level))
+    assert level_constraints is not None
+    rows = [level_constraints.labels.index(f"{query.name}: {label}") for label in query.labels()]
+    return level_constraints.lower[:, rows].tolist(), level_constraints.upper[:, rows].tolist()
 
 
 def test_the_dorm_example_gives_the_necessary_and_sufficient_conditions() -> None:
     total, dorm = parse_query("total", DORMS), parse_query("dorm", DORMS)
     many = UNBOUNDED
     bounds = RegionBounds(dorm, 1, [[1, 1, 0], [0, 1, 1]], [[many, many, 0], [0, many, many]])
-    facts = Invariants(TOWN, DORMS, (RegionBounds.exact(total, 1, [[100], [100]]), bounds))
-    assert limits(facts, 0, total) == ([[200]], [[200]])
+    invariants = Invariants(TOWN, DORMS, (RegionBounds.exact(total, 1, [[100], [100]]), bounds))
+    assert limits(invariants, 0, total) == ([[200]], [[200]])
     # F >= 1, C >= 2, M >= 1, F <= 99 and, with F + C + M = 200, C + F >= 101 reads M <= 99.
-    lower, upper = limits(facts, 0, dorm)
+    lower, upper = limits(invariants, 0, dorm)
     assert (lower, upper) == ([[1, 2, 1]], [[99, 198, 99]])
-    constraints = facts.constraints_of(range(1))
+    constraints = invariants.constraints_of(range(1))
     assert constraints is not None
     assert constraints.broken_by(np.array([[49, 50, 101]])).any()
     assert not constraints.broken_by(np.array([[49, 52, 99]])).any()
 
 
 @st.composite
-def region_facts(draw: st.DrawFn) -> tuple[list[RegionBounds], Any]:
+def region_constraints(draw: st.DrawFn) -> tuple[list[RegionBounds], Any]:
     """Return bounds that some leaf tables satisfy, and those tables."""
     tables = np.array(draw(st.lists(st.lists(st.integers(0, 4), min_size=6, max_size=6), min_size=6, max_size=6)))
-    whole = HIERARCHY.aggregate(tables.astype(np.int64))
-    facts = []
+    level_tables = HIERARCHY.aggregate(tables.astype(np.int64))
+    constraints = []
     for text in ("total", "a", "b", "detail"):
         query = parse_query(text, SCHEMA)
         for level in range(3):
             kind = draw(st.sampled_from(("none", "none", "exact", "bounds")))
             here = HIERARCHY.level_range(level)
-            answers = query.operator.apply(whole[here.start : here.stop])
+            answers = query.operator.apply(level_tables[here.start : here.stop])
             if kind == "exact":
-                facts.append(RegionBounds.exact(query, level, answers))
+                constraints.append(RegionBounds.exact(query, level, answers))
             elif kind == "bounds":
                 slack = np.array(draw(st.lists(st.integers(0, 3), min_size=answers.size, max_size=answers.size)))
                 slack = slack.reshape(answers.shape)
-                facts.append(
+                constraints.append(
                     RegionBounds(query, level, answers - slack, np.where(slack == 3, UNBOUNDED, answers + slack))
                 )
-    return facts, whole
+    return constraints, level_tables
 
 
 @settings(max_examples=60)
-@given(region_facts())
+@given(region_constraints())
 def test_implied_bounds_hold_for_every_table_and_name_no_row_without_one(case: tuple[list[RegionBounds], Any]) -> None:
-    facts, whole = case
-    closed = Invariants(HIERARCHY, SCHEMA, tuple(facts))
-    assert bool(closed) == bool(facts)
+    constraints, level_tables = case
+    closed = Invariants(HIERARCHY, SCHEMA, tuple(constraints))
+    assert bool(closed) == bool(constraints)
     for level in range(3):
         here = HIERARCHY.level_range(level)
-        found = closed.constraints_of(here)
-        if found is None:
+        level_constraints = closed.constraints_of(here)
+        if level_constraints is None:
             continue
-        assert not found.broken_by(whole[here.start : here.stop]).any()
-        assert found.operator.answers == len(found.labels) == found.lower.shape[1]
-        assert ((found.lower > 0) | (found.upper < UNBOUNDED)).any(axis=0).all()
+        assert not level_constraints.broken_by(level_tables[here.start : here.stop]).any()
+        assert level_constraints.operator.answers == len(level_constraints.labels) == level_constraints.lower.shape[1]
+        assert ((level_constraints.lower > 0) | (level_constraints.upper < UNBOUNDED)).any(axis=0).all()
         part = closed.constraints_of(here[-1:])
         assert part is not None
-        assert np.array_equal(part.lower, found.lower[-1:])
-        assert np.array_equal(np.isinf(found.float_upper), found.upper == UNBOUNDED)
+        assert np.array_equal(part.lower, level_constraints.lower[-1:])
+        assert np.array_equal(np.isinf(level_constraints.float_upper), level_constraints.upper == UNBOUNDED)
 
 
 @settings(max_examples=25)
-@given(region_facts(), st.integers(0, 10**6))
+@given(region_constraints(), st.integers(0, 10**6))
 def test_bounds_of_nested_queries_are_as_tight_as_a_linear_program(
     case: tuple[list[RegionBounds], Any], seed: int
 ) -> None:
-    facts = tuple(one for one in case[0] if one.query.text in ("total", "a", "detail") and one.level == 1)
-    if not facts:
+    constraints = tuple(
+        bounds for bounds in case[0] if bounds.query.text in ("total", "a", "detail") and bounds.level == 1
+    )
+    if not constraints:
         return
-    closed = Invariants(HIERARCHY, SCHEMA, facts)
+    closed = Invariants(HIERARCHY, SCHEMA, constraints)
     region = int(np.random.default_rng(seed).integers(0, 3))
     start = HIERARCHY.level_range(1).start
-    found = closed.constraints_of(range(start + region, start + region + 1))
-    if found is None:
+    closed_constraints = closed.constraints_of(range(start + region, start + region + 1))
+    if closed_constraints is None:
         return
     rows, sides = [], []
-    for one in facts:
-        matrix = one.query.operator.to_sparse().toarray()
-        finite = one.upper[region] < UNBOUNDED
+    for bounds in constraints:
+        matrix = bounds.query.operator.to_sparse().toarray()
+        finite = bounds.upper[region] < UNBOUNDED
         rows += [matrix[finite], -matrix]
-        sides += [one.upper[region][finite], -one.lower[region]]
-    for row, lower, upper in zip(found.operator.to_sparse().toarray(), found.lower[0], found.upper[0], strict=True):
+        sides += [bounds.upper[region][finite], -bounds.lower[region]]
+    for row, lower, upper in zip(
+        closed_constraints.operator.to_sparse().toarray(),
+        closed_constraints.lower[0],
+        closed_constraints.upper[0],
+        strict=True,
+    ):
         low = linprog(row, np.vstack(rows), np.concatenate(sides))
         high = linprog(-row, np.vstack(rows), np.concatenate(sides))
         assert low.fun == pytest.approx(lower)
@@ -120,28 +128,30 @@ def test_bounds_of_nested_queries_are_as_tight_as_a_linear_program(
 
 def test_regions_above_get_sums_and_regions_below_nothing() -> None:
     total = parse_query("total", SCHEMA)
-    facts = Invariants(HIERARCHY, SCHEMA, (RegionBounds.exact(total, 1, [[3], [0], [4]]),), (Invariant(total, 1),))
-    assert limits(facts, 0, total) == ([[7]], [[7]])
-    assert limits(facts, 1, total) == ([[3], [0], [4]], [[3], [0], [4]])
-    assert facts.constraints_of(HIERARCHY.leaves) is None
-    assert "total at level 1" in repr(facts)
+    constraints = Invariants(
+        HIERARCHY, SCHEMA, (RegionBounds.exact(total, 1, [[3], [0], [4]]),), (Invariant(total, 1),)
+    )
+    assert limits(constraints, 0, total) == ([[7]], [[7]])
+    assert limits(constraints, 1, total) == ([[3], [0], [4]], [[3], [0], [4]])
+    assert constraints.constraints_of(HIERARCHY.leaves) is None
+    assert "total at level 1" in repr(constraints)
 
 
 def test_a_level_keeps_its_own_bound_where_it_is_tighter_than_the_sum() -> None:
     a = parse_query("a", SCHEMA)
     leaves = RegionBounds(a, 2, [[1, 0]] * 6, [[5, UNBOUNDED]] * 6)
     parents = RegionBounds(a, 1, [[3, 0], [0, 0], [0, 2]], [[7, 9], [UNBOUNDED, UNBOUNDED], [8, UNBOUNDED]])
-    facts = Invariants(HIERARCHY, SCHEMA, (leaves, parents))
-    lower, upper = limits(facts, 1, a)
+    constraints = Invariants(HIERARCHY, SCHEMA, (leaves, parents))
+    lower, upper = limits(constraints, 1, a)
     assert lower == [[3, 0], [2, 0], [2, 2]]
     assert upper == [[7, 9], [10, UNBOUNDED], [8, UNBOUNDED]]
-    assert limits(facts, 0, a) == ([[7, 2]], [[25, UNBOUNDED]])
+    assert limits(constraints, 0, a) == ([[7, 2]], [[25, UNBOUNDED]])
 
 
 def test_two_facts_about_one_query_and_level_are_both_kept() -> None:
     total = parse_query("total", SCHEMA)
-    one, two = RegionBounds(total, 0, [[3]], [[9]]), RegionBounds(total, 0, [[1]], [[7]])
-    assert limits(Invariants(HIERARCHY, SCHEMA, (one, two)), 0, total) == ([[3]], [[7]])
+    first, second = RegionBounds(total, 0, [[3]], [[9]]), RegionBounds(total, 0, [[1]], [[7]])
+    assert limits(Invariants(HIERARCHY, SCHEMA, (first, second)), 0, total) == ([[3]], [[7]])
 
 
 def test_contradictions_name_region_and_query() -> None:
@@ -151,35 +161,35 @@ def test_contradictions_name_region_and_query() -> None:
     with pytest.raises(InputError, match=r"region 'r/p1'.*'total'.*inconsistent-bounds"):
         Invariants(HIERARCHY, SCHEMA, (children, parents))
     parts = RegionBounds(a, 1, [[0, 0], [0, 0], [4, 4]], [[9, 9]] * 3)
-    whole = RegionBounds.exact(total, 1, [[9], [9], [7]])
+    totals = RegionBounds.exact(total, 1, [[9], [9], [7]])
     with pytest.raises(InputError, match=r"region 'r/p2'.*inconsistent-bounds"):
-        Invariants(HIERARCHY, SCHEMA, (parts, whole))
+        Invariants(HIERARCHY, SCHEMA, (parts, totals))
     with pytest.raises(InputError, match="inconsistent-bounds"):
         Invariants(HIERARCHY, SCHEMA, (RegionBounds(total, 0, [[3]], [[2]]),))
 
 
 def test_rows_that_bind_nowhere_are_left_out() -> None:
     b = parse_query("b", SCHEMA)
-    facts = Invariants(HIERARCHY, SCHEMA, (RegionBounds(b, 2, [[0, 0, 0]] * 6, [[UNBOUNDED, 4, UNBOUNDED]] * 6),))
-    found = facts.constraints_of(HIERARCHY.leaves)
-    assert found is not None
-    assert found.labels == ("b: b = 1",)
-    assert isinstance(found.operator, Grouping)
-    assert found.operator.to_sparse().toarray().tolist() == [[0.0, 1.0, 0.0, 0.0, 1.0, 0.0]]
+    constraints = Invariants(HIERARCHY, SCHEMA, (RegionBounds(b, 2, [[0, 0, 0]] * 6, [[UNBOUNDED, 4, UNBOUNDED]] * 6),))
+    level_constraints = constraints.constraints_of(HIERARCHY.leaves)
+    assert level_constraints is not None
+    assert level_constraints.labels == ("b: b = 1",)
+    assert isinstance(level_constraints.operator, Grouping)
+    assert level_constraints.operator.to_sparse().toarray().tolist() == [[0.0, 1.0, 0.0, 0.0, 1.0, 0.0]]
 
 
 def test_overlapping_ranges_can_be_bounded_too() -> None:
     ranges = parse_query("cumulative(b)", SCHEMA)
-    facts = Invariants(HIERARCHY, SCHEMA, (RegionBounds(ranges, 2, [[0, 1, 2]] * 6, [[3, 4, 5]] * 6),))
-    assert limits(facts, 0, ranges) == ([[0, 6, 12]], [[18, 24, 30]])
+    constraints = Invariants(HIERARCHY, SCHEMA, (RegionBounds(ranges, 2, [[0, 1, 2]] * 6, [[3, 4, 5]] * 6),))
+    assert limits(constraints, 0, ranges) == ([[0, 6, 12]], [[18, 24, 30]])
 
 
 def test_refinements_are_found() -> None:
     total, a, detail = (parse_query(text, SCHEMA).operator for text in ("total", "a", "detail"))
     assert refinement(a, total) is not None
-    found = refinement(detail, a)
-    assert found is not None
-    assert found.tolist() == [0, 0, 0, 1, 1, 1]
+    coarse_of = refinement(detail, a)
+    assert coarse_of is not None
+    assert coarse_of.tolist() == [0, 0, 0, 1, 1, 1]
     assert refinement(total, a) is None
     assert refinement(parse_query("b", SCHEMA).operator, a) is None
     assert refinement(a, parse_query("cumulative(b)", SCHEMA).operator) is None
@@ -204,14 +214,14 @@ def test_bounds_that_do_not_fit_are_refused() -> None:
         Invariants(HIERARCHY, SCHEMA, (RegionBounds.exact(total, 1, [[1]]),))
     with pytest.raises(ProblemError, match="another schema"):
         Invariants(HIERARCHY, SCHEMA, (RegionBounds.exact(parse_query("total", DORMS), 0, [[1]]),))
-    facts = Invariants(HIERARCHY, SCHEMA, (RegionBounds.exact(total, 0, [[1]]),))
+    constraints = Invariants(HIERARCHY, SCHEMA, (RegionBounds.exact(total, 0, [[1]]),))
     with pytest.raises(ProblemError, match="consecutive regions"):
-        facts.constraints_of(range(3))
+        constraints.constraints_of(range(3))
 
 
 def test_facts_survive_pickling() -> None:
     total = parse_query("total", SCHEMA)
-    facts = Invariants(HIERARCHY, SCHEMA, (RegionBounds.exact(total, 1, [[3], [0], [4]]),))
-    copy = pickle.loads(pickle.dumps(facts))
+    constraints = Invariants(HIERARCHY, SCHEMA, (RegionBounds.exact(total, 1, [[3], [0], [4]]),))
+    copy = pickle.loads(pickle.dumps(constraints))
     assert limits(copy, 0, copy.queries[0]) == ([[7]], [[7]])
     assert not copy.bounds[0].lower.flags.writeable

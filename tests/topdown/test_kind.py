@@ -18,15 +18,15 @@ from coco_opt.privacy import SeededNoise
 from coco_opt.releases import Silent, check, compare, estimate, forecast, measure, release, render_report
 from coco_opt.releases.kind import Shown, Truth, Work
 from coco_opt.releases.measure import noisy
-from coco_opt.topdown.answers import TableAnswers
-from coco_opt.topdown.asked.measure import measure_tables
-from coco_opt.topdown.estimated.estimate import estimate_tables, linear_estimates
-from coco_opt.topdown.estimated.information import FullInformation
-from coco_opt.topdown.estimated.recursion import Checkpoint
-from coco_opt.topdown.estimated.unproved import Unproved
+from coco_opt.topdown.estimating.estimate import estimate_tables, linear_estimates
+from coco_opt.topdown.estimating.information import FullInformation
+from coco_opt.topdown.estimating.recursion import Checkpoint
+from coco_opt.topdown.estimating.uncertified_gap import UncertifiedGap
 from coco_opt.topdown.kind import TABLES
 from coco_opt.topdown.kind.checkpoints import LevelFiles
 from coco_opt.topdown.kind.files import read_tables_release
+from coco_opt.topdown.measuring.measure import measure_tables
+from coco_opt.topdown.noisy_measurements import TableMeasurements
 from tests.topdown.persons import AGE, SECURE, SEEDED, SEX, TOPDOWN, bounds, failing, records, write
 
 REPLACE = SEEDED + 'neighbours = "replace"\n'
@@ -70,28 +70,28 @@ def test_estimates_are_looked_at_a_row_group_at_a_time(tmp_path: Path) -> None:
     rows = pq.read_table(file)
     pq.write_table(rows, file, row_group_size=7)
     assert pq.ParquetFile(file).num_row_groups > 3
-    assert not [one for one in failing(folder) if one.startswith("estimates")]
+    assert not [failure for failure in failing(folder) if failure.startswith("estimates")]
     pq.write_table(pa.concat_tables([rows, rows.slice(0, 1)]), file, row_group_size=7)
-    assert any("an answer of a region occurs twice" in one for one in failing(folder))
+    assert any("an answer of a region occurs twice" in failure for failure in failing(folder))
     errors = rows.column("standard_error").to_pylist()
     errors[9] = -1.0
     place = rows.column_names.index("standard_error")
     changed = rows.set_column(place, rows.schema.field(place), pa.array(errors, pa.float64()))
     pq.write_table(changed, file, row_group_size=7)
-    assert any("row 10: an estimate or its standard error" in one for one in failing(folder))
+    assert any("row 10: an estimate or its standard error" in failure for failure in failing(folder))
 
 
 def test_without_much_noise_the_release_is_the_data(tmp_path: Path) -> None:
     outcome = release(write(tmp_path, privacy=SEEDED.replace('"2"', '"200"')), tmp_path / "out")
-    found = read_tables_release(outcome.folder)
+    tables_release = read_tables_release(outcome.folder)
     truth: dict[str, int] = {}
     for line in records().splitlines()[1:]:
         truth[line] = truth.get(line, 0) + 1
     for line, persons in truth.items():
         region, sex, age = line.split(",")
-        table = found.table(f"land/s{region[1]}/c{region[2]}")
+        table = tables_release.table(f"land/s{region[1]}/c{region[2]}")
         assert table[3 * SEX.index(sex) + AGE.index(age)] == persons
-    assert found.table("land").sum() == 300
+    assert tables_release.table("land").sum() == 300
     estimates = pq.read_table(outcome.folder / "estimates.parquet").to_pydict()
     total = estimates["answer"].index("total")
     assert estimates["estimate"][total] == pytest.approx(300, abs=0.1)
@@ -111,12 +111,12 @@ def test_invariants_zeros_and_bounds_hold_exactly(tmp_path: Path) -> None:
     assert failing(outcome.folder) == []
     manifest = json.loads((outcome.folder / "manifest.json").read_text())
     assert {"invariants", "structural_zeros"} <= set(manifest["promises"])
-    found = read_tables_release(outcome.folder)
+    tables_release = read_tables_release(outcome.folder)
     lines = records(forbid="male,old").splitlines()[1:]
     for state in range(2):
         true = sum(line.startswith(f"r{state}") for line in lines)
-        assert found.table(f"land/s{state}").sum() == true
-    assert found.table("land").sum() == len(lines)
+        assert tables_release.table(f"land/s{state}").sum() == true
+    assert tables_release.table("land").sum() == len(lines)
     stated = pq.read_table(outcome.folder / "invariants.parquet").to_pydict()
     assert {"land/s0", "land/s1", "land/s0/c1", "land/s1/c2"} <= set(stated["region"])
     assert None in stated["upper"]
@@ -151,22 +151,22 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize("unproved", [Unproved(), Unproved(3, 0.25), Unproved(2, 0.0, 2)])
-def test_what_was_not_proved_nearest_is_stated(tmp_path: Path, unproved: Unproved) -> None:
+@pytest.mark.parametrize("uncertified_gap", [UncertifiedGap(), UncertifiedGap(3, 0.25), UncertifiedGap(2, 0.0, 2)])
+def test_what_was_not_proved_nearest_is_stated(tmp_path: Path, uncertified_gap: UncertifiedGap) -> None:
     config = write(tmp_path)
     measurement = measure(config).measurement
-    method = TABLES.method(config, measurement.asked)
-    result = replace(TABLES.estimate(measurement, method, Work(SolverChoices())), unproved=unproved)
+    method = TABLES.method(config, measurement.measurement_plan)
+    result = replace(TABLES.estimate(measurement, method, Work(SolverChoices())), uncertified_gap=uncertified_gap)
     released = TABLES.release(measurement, method, result, config)
     assert released.manifest["unproved"] == {
-        "steps": unproved.steps,
-        "worst_relative_gap": unproved.gap,
-        "without_gap": unproved.unknown,
+        "steps": uncertified_gap.steps,
+        "worst_relative_gap": uncertified_gap.gap,
+        "without_gap": uncertified_gap.unknown,
     }
     page = "".join(TABLES.page(Shown(released.manifest, "spent", measurement, method, result)))
-    assert ("<h2>Not proved nearest</h2>" in page) == bool(unproved)
-    assert ("at most 0.25 of their distance" in page) == (unproved.gap > 0)
-    assert ("Of 2 nothing is known" in page) == (unproved.unknown > 0)
+    assert ("<h2>Not proved nearest</h2>" in page) == bool(uncertified_gap)
+    assert ("at most 0.25 of their distance" in page) == (uncertified_gap.gap > 0)
+    assert ("Of 2 nothing is known" in page) == (uncertified_gap.unknown > 0)
 
 
 def test_queries_are_fitted_in_passes(tmp_path: Path) -> None:
@@ -227,12 +227,12 @@ def test_a_method_that_cannot_read_what_is_asked_is_refused(
 
 
 def test_bottom_up_reads_the_leaves_whatever_the_split(tmp_path: Path) -> None:
-    told = Told()
+    reporter = Told()
     config = write(tmp_path, SEEDED + 'split = ["1/2", "1/4", "1/4"]\n', TOPDOWN + 'estimation = "bottom_up"\n')
-    outcome = release(config, tmp_path / "out", reporter=told)
+    outcome = release(config, tmp_path / "out", reporter=reporter)
     assert failing(outcome.folder) == []
     assert {row["level"] for row in outcome.manifest["budget"]["questions"]} == {0, 1, 2}
-    assert any("bottom_up reads the leaves alone" in line for line in told.lines)
+    assert any("bottom_up reads the leaves alone" in line for line in reporter.lines)
     assert any("leaves alone" in text for _, text in forecast(config).predicted.notes)
 
 
@@ -240,11 +240,11 @@ def test_every_estimation_reads_one_measurement(tmp_path: Path) -> None:
     measurement = measure(write(tmp_path, REPLACE, more=STATES)).measurement
     leaves = TOPDOWN + 'rounding = "nearest"\n'
     for number, topdown in enumerate((TOPDOWN, TOPDOWN + 'estimation = "classic"\n', leaves + "microdata = true\n")):
-        made = estimate(measurement, write(tmp_path, REPLACE, topdown, more=STATES))
-        assert failing(made.save(tmp_path / f"out{number}")) == []
-        assert made.manifest["measurement"] == measurement.asked.digest
-    made = estimate(measurement)
-    assert failing(made.save(tmp_path / "alone")) == []
+        result = estimate(measurement, write(tmp_path, REPLACE, topdown, more=STATES))
+        assert failing(result.save(tmp_path / f"out{number}")) == []
+        assert result.manifest["measurement"] == measurement.measurement_plan.digest
+    result = estimate(measurement)
+    assert failing(result.save(tmp_path / "alone")) == []
     for key, other in (
         ("attributes", TOPDOWN.replace('"female", "male"', '"male", "female"')),
         ("structural_zeros", TOPDOWN + 'structural_zeros = ["sex = male & age = old"]\n'),
@@ -259,8 +259,8 @@ def test_a_workload_beside_a_strategy_of_its_own_is_free_to_change(tmp_path: Pat
     other = own.replace('"sex * age"', '"voting"') + (
         'groupings = { voting = { of = "age", groups = { voter = ["adult", "old"], minor = ["child"] } } }\n'
     )
-    one, two = (TABLES.plan(write(tmp_path, topdown=text)).asked for text in (own, other))
-    assert one.digest == two.digest
+    first, second = (TABLES.plan(write(tmp_path, topdown=text)).measurement_plan for text in (own, other))
+    assert first.digest == second.digest
     outcome = release(write(tmp_path, topdown=other), tmp_path / "out")
     assert failing(outcome.folder) == []
     assert "voting" in pq.read_table(outcome.folder / "estimates.parquet").column("query").to_pylist()
@@ -277,13 +277,13 @@ shares = [["1", "0", "0"], ["1/4", "1/4", "1/2"], ["0", "0", "1"]]
 def test_shares_by_level_are_paid_told_and_used(tmp_path: Path) -> None:
     config = write(tmp_path, REPLACE, BY_LEVEL, more=STATES)
     plan = TABLES.plan(config)
-    amounts = [[float(cost.amount * 3) for cost in level] for level in plan.detail.questions.plan.costs]
+    amounts = [[float(cost.amount * 3) for cost in level] for level in plan.detail.table_queries.plan.costs]
     np.testing.assert_allclose(amounts, np.multiply([[1, 0, 0], [0.25, 0.25, 0.5], [0, 0, 1]], amounts[0][0]))
     outcome = release(config, tmp_path / "out")
     assert failing(outcome.folder) == []
-    questions = outcome.manifest["budget"]["questions"]
-    asked = [(row["level"], row["query"]) for row in questions if row["query"].startswith("table")]
-    assert asked == [
+    table_queries = outcome.manifest["budget"]["questions"]
+    measurement_plan = [(row["level"], row["query"]) for row in table_queries if row["query"].startswith("table")]
+    assert measurement_plan == [
         (0, "table total"), (1, "table total"), (1, "table sex"), (1, "table detail"), (2, "table detail"),
     ]  # fmt: skip
     measurement = measure(config).measurement
@@ -293,14 +293,14 @@ def test_shares_by_level_are_paid_told_and_used(tmp_path: Path) -> None:
     assert rows["state", "total"]["standard_error"] == 0.0  # exact
     assert rows["county", "sex"]["standard_error"] < rows["county", "sex"]["standard_error_alone"]
     # A list for all levels is written as one.
-    assert TABLES.section_of(TABLES.plan(write(tmp_path)).asked)["shares"] == ["1/3"] * 3
+    assert TABLES.section_of(TABLES.plan(write(tmp_path)).measurement_plan)["shares"] == ["1/3"] * 3
 
 
 @pytest.mark.parametrize(
     ("shares", "words"),
     [
         ('[["1", "0", "0"], ["1/2", "1/2", "0"]]', "2 lists, but the hierarchy has 3 levels"),
-        ('[["1", "0", "0"], ["1/2", "1/2", "0"], ["0", "1", "0"]]', "no level asks 'detail'"),
+        ('[["1", "0", "0"], ["1/2", "1/2", "0"], ["0", "1", "0"]]', "no level measures 'detail'"),
     ],
 )
 def test_shares_by_level_that_do_not_fit_are_refused(tmp_path: Path, shares: str, words: str) -> None:
@@ -323,26 +323,26 @@ def test_predicted_errors_are_those_of_many_measurements(tmp_path: Path) -> None
     predicted = {(row["level"], row["query"]): row for row in forecast(plan.config).as_dict()["predictions"]}
     assert all(row["standard_error"] <= row["standard_error_alone"] + 1e-9 for row in predicted.values())
     counts = TABLES.read(plan)
-    query = next(one for one in plan.detail.workload if one.text == "sex")
-    truth = counts.answers_of(query.operator, plan.asked.hierarchy.level_range(1))
+    query = next(candidate for candidate in plan.detail.workload if candidate.text == "sex")
+    truth = counts.answers_to(query.operator, plan.measurement_plan.hierarchy.level_range(1))
     errors = []
     for seed in range(200):
-        linear = linear_estimates(measure_tables(counts, plan.detail.questions.plan, source=SeededNoise(seed)))
+        linear = linear_estimates(measure_tables(counts, plan.detail.table_queries.plan, source=SeededNoise(seed)))
         errors.append(query.operator.apply(linear.tables(1)) - truth)
     # 800 errors, of which those of a region's two answers are correlated: within 20 % at four deviations.
-    found = float(np.sqrt(np.mean(np.square(errors))))
-    assert found == pytest.approx(predicted["state", "sex"]["standard_error"], rel=0.2)
+    observed = float(np.sqrt(np.mean(np.square(errors))))
+    assert observed == pytest.approx(predicted["state", "sex"]["standard_error"], rel=0.2)
 
 
 def test_public_records_rehearse_whole_releases(tmp_path: Path) -> None:
     config = write(tmp_path, REPLACE, more=STATES, data=bounds(tmp_path, "land/s0,total,total,9000,"))
     (tmp_path / "public.csv").write_text(records(200))
-    found = forecast(config, tmp_path / "public.csv", runs=2)
-    rows = {(row["level"], row["query"]): row["mean_error"] for row in found.as_dict()["rehearsed"]}
+    prediction = forecast(config, tmp_path / "public.csv", runs=2)
+    rows = {(row["level"], row["query"]): row["mean_error"] for row in prediction.as_dict()["rehearsed"]}
     assert rows["state", "total"] == 0.0  # exact
     assert rows["county", "sex"] > 0.0
-    assert len(found.predicted.tables) == 2
-    assert dict(found.predicted.notes)["Rehearsed on"].startswith("the public records public.csv")
+    assert len(prediction.predicted.tables) == 2
+    assert dict(prediction.predicted.notes)["Rehearsed on"].startswith("the public records public.csv")
 
 
 def test_bottom_up_cannot_keep_what_holds_above(tmp_path: Path) -> None:
@@ -357,9 +357,9 @@ def test_bottom_up_cannot_keep_what_holds_above(tmp_path: Path) -> None:
 
 
 def test_a_workload_that_is_not_measured_is_said(tmp_path: Path) -> None:
-    told = Told()
-    release(write(tmp_path, topdown=TOPDOWN + 'strategy = ["total"]\n'), tmp_path / "out", reporter=told)
-    assert sum("Not determined" in line for line in told.lines) == 2
+    reporter = Told()
+    release(write(tmp_path, topdown=TOPDOWN + 'strategy = ["total"]\n'), tmp_path / "out", reporter=reporter)
+    assert sum("Not determined" in line for line in reporter.lines) == 2
 
 
 @pytest.mark.parametrize("estimation", ["full", "classic", "bottom_up"])
@@ -415,7 +415,7 @@ def test_files_join_back_to_the_users_regions_and_levels(tmp_path: Path) -> None
         assert named <= {(0, "nation"), (1, "state"), (2, "county")}
         ids = {(region, name) for region, name in zip(table["region"], table["region_id"], strict=True) if name}
         assert all(region == f"land/s{name[1]}/c{name[2]}" for region, name in ids)
-    page = "".join(TABLES.page(outcome.made.shown)) if outcome.made else ""
+    page = "".join(TABLES.page(outcome.estimate.shown)) if outcome.estimate else ""
     assert "county: land/s" in page
     assert "(r" in page
 
@@ -423,17 +423,17 @@ def test_files_join_back_to_the_users_regions_and_levels(tmp_path: Path) -> None
 def test_levels_that_are_done_are_kept_with_their_certificates(tmp_path: Path) -> None:
     config = write(tmp_path)
     measurement = measure(config).measurement
-    method = TABLES.method(config, measurement.asked)
-    whole = TABLES.estimate(measurement, method, Work(SolverChoices()))
+    method = TABLES.method(config, measurement.measurement_plan)
+    uninterrupted = TABLES.estimate(measurement, method, Work(SolverChoices()))
     folder, solvers = tmp_path / "scratch", SolverChoices()
-    files, kept = LevelFiles(folder, solvers), []
+    files, levels = LevelFiles(folder, solvers), []
 
     class StopError(Exception):
         pass
 
     def keep(done: Checkpoint) -> None:
         files.keep(done)
-        kept.append(done.level)
+        levels.append(done.level)
         if done.level == 1:
             raise StopError
 
@@ -443,46 +443,46 @@ def test_levels_that_are_done_are_kept_with_their_certificates(tmp_path: Path) -
     again = SolverChoices()
     resumed = TABLES.estimate(measurement, method, Work(again, scratch=folder))
     for level in range(3):
-        assert resumed.level(level).tolist() == whole.level(level).tolist()
+        assert resumed.level(level).tolist() == uninterrupted.level(level).tolist()
     assert [(row.problem, row.solves) for row in resumed.certificates] == [
-        (row.problem, row.solves) for row in whole.certificates
+        (row.problem, row.solves) for row in uninterrupted.certificates
     ]
     (folder / "levels-002").write_bytes(b"damaged")
     assert LevelFiles(folder, SolverChoices()).last() is None
 
 
 def test_solvers_are_compared_on_a_split_and_a_rounding_of_made_persons(tmp_path: Path) -> None:
-    found = compare(write(tmp_path, SECURE), size=60)
-    assert {row.problem for row in found.rows} == {"topdown_split", "table_rounding"}
-    assert found.caught
-    assert not found.missed
-    assert found.data.startswith("made persons")
+    comparison = compare(write(tmp_path, SECURE), size=60)
+    assert {row.problem for row in comparison.rows} == {"topdown_split", "table_rounding"}
+    assert comparison.caught
+    assert not comparison.missed
+    assert comparison.data.startswith("simulated persons")
 
 
 @pytest.mark.parametrize("privacy", [SEEDED, REPLACE])
 def test_neighbours_differ_by_one_person_and_keep_exact_answers(tmp_path: Path, privacy: str) -> None:
     replaced = privacy == REPLACE
     plan = TABLES.plan(write(tmp_path, privacy, more=STATES if replaced else ""))
-    like = TABLES.look_alike(plan, branches=2)
-    assert like.plan.asked.hierarchy.regions == 7
-    assert like.plan.asked.region_ids[-1] == "r11"
+    like = TABLES.simulated_data(plan, branches=2)
+    assert like.plan.measurement_plan.hierarchy.regions == 7
+    assert like.plan.measurement_plan.region_ids[-1] == "r11"
     pair = TABLES.neighbours(like)
-    one, two = (TABLES.statistics(like.plan.asked, table) for table in (pair.first, pair.second))
-    apart = {name: np.abs(one[name] - two[name]).sum() for name in one}
+    first, second = (TABLES.statistics(like.plan.measurement_plan, table) for table in (pair.first, pair.second))
+    apart = {name: np.abs(first[name] - second[name]).sum() for name in first}
     assert set(apart.values()) <= {0, 1, 2}
     assert apart["county"] == (2 if replaced else 1)
     exact = (noisy(like.plan, table, SeededNoise(1)) for table in (pair.first, pair.second))
-    facts = [TableAnswers.of(one).invariants.bounds for one in exact]
-    assert all(np.array_equal(a.lower, b.lower) for a, b in zip(*facts, strict=True))
+    constraints = [TableMeasurements.of(measurement).invariants.bounds for measurement in exact]
+    assert all(np.array_equal(a.lower, b.lower) for a, b in zip(*constraints, strict=True))
 
 
 def test_made_data_show_the_errors(tmp_path: Path) -> None:
     config = write(tmp_path)
     private = TABLES.read(TABLES.plan(config))
-    made = release(config, tmp_path / "out", page=render_report, truth=Truth(private)).made
-    assert made is not None
-    (errors,) = made.errors().values()
-    released = made.result.level(2)
+    result = release(config, tmp_path / "out", page=render_report, truth=Truth(private)).estimate
+    assert result is not None
+    (errors,) = result.errors().values()
+    released = result.result.level(2)
     assert errors[2] == pytest.approx(np.abs(released - private.level_tables(2)).sum(axis=1).mean())
     assert "<h2>Error by level</h2>" in (tmp_path / "out/report.html").read_text()
 

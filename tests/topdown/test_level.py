@@ -18,19 +18,19 @@ from coco_opt.problems.topdown_split import LinearRows, SplitTerm, TopdownSplit
 from coco_opt.problems.topdown_split.level import Prices, SplitLevel
 from coco_opt.problems.topdown_split.prices import best_parent, caps, gradient
 from coco_opt.solving import solve
-from coco_opt.topdown.answers import TableAnswers
-from coco_opt.topdown.asked.counts import TableCounts
-from coco_opt.topdown.asked.measure import measure_tables
-from coco_opt.topdown.estimated import batches as batching
-from coco_opt.topdown.estimated import level as levels
-from coco_opt.topdown.estimated.estimate import TablesResult, estimate_tables
-from coco_opt.topdown.estimated.level import LevelSplit, level_split
-from coco_opt.topdown.estimated.method import TopdownMethod
-from coco_opt.topdown.estimated.sparse_tables import SparseTables
-from coco_opt.topdown.estimated.step import SplitStep, split_step
-from coco_opt.topdown.invariants import RegionBounds
-from coco_opt.topdown.plan import TablePlan
+from coco_opt.topdown.budget_plan import TablePlan
+from coco_opt.topdown.estimating import batches as batching
+from coco_opt.topdown.estimating import level as levels
+from coco_opt.topdown.estimating.estimate import TablesResult, estimate_tables
+from coco_opt.topdown.estimating.level import LevelSplit, level_split
+from coco_opt.topdown.estimating.method import TopdownMethod
+from coco_opt.topdown.estimating.sparse_tables import SparseTables
+from coco_opt.topdown.estimating.step import SplitStep, split_step
+from coco_opt.topdown.measuring.counts import TableCounts
+from coco_opt.topdown.measuring.measure import measure_tables
+from coco_opt.topdown.noisy_measurements import TableMeasurements
 from coco_opt.topdown.queries import parse_queries, parse_query
+from coco_opt.topdown.region_bounds import RegionBounds
 from coco_opt.topdown.schema import Schema
 from coco_opt.topdown.strategy import Strategy
 from tests.topdown.estimation import check_tables, measured
@@ -77,14 +77,14 @@ def test_batches_give_the_tables_of_one_problem_after_the_other(
     for seed in range(4):
         at_once, threaded, singly = SolverChoices(), SolverChoices(), SolverChoices()
         monkeypatch.setattr(levels, "LEAST_PARENTS", 1)
-        one = estimated(seed, method, at_once)
+        batched = estimated(seed, method, at_once)
         monkeypatch.setattr(batching, "_NUMBERS", 40)
         same = estimated(seed, method, threaded, threads=2)
         monkeypatch.setattr(levels, "LEAST_PARENTS", 10**6)
         other = estimated(seed, method, singly)
         for level in range(4):
-            np.testing.assert_array_equal(one.level(level), same.level(level))
-            np.testing.assert_array_equal(one.level(level), other.level(level))
+            np.testing.assert_array_equal(batched.level(level), same.level(level))
+            np.testing.assert_array_equal(batched.level(level), other.level(level))
         for mine, single in zip(at_once.certificates, singly.certificates, strict=True):
             assert (mine.problem, mine.solver) == (single.problem, single.solver)
             assert mine.relative_gap == pytest.approx(single.relative_gap, rel=1e-3, abs=1e-12)
@@ -96,31 +96,31 @@ def prepared(seed: int) -> tuple[SplitStep, LevelSplit, SparseTables, range]:
     tree, tables = ragged(np.random.default_rng(seed))
     measurement = measured(seed, tree, SCHEMA, tables, QUERIES, 3)
     method = TopdownMethod(seed=3)
-    step = split_step(TableAnswers.of(measurement), method, SolverChoices())
-    whole = level_split(step, 2)
-    assert whole is not None
+    step = split_step(TableMeasurements.of(measurement), method, SolverChoices())
+    split = level_split(step, 2)
+    assert split is not None
     regions = tree.level_range(2)
-    return step, whole, SparseTables.of(tree.aggregate(tables)[regions.start : regions.stop]), regions
+    return step, split, SparseTables.of(tree.aggregate(tables)[regions.start : regions.stop]), regions
 
 
 @pytest.mark.usefixtures("batches")
 @pytest.mark.parametrize("seed", range(3))
 def test_a_level_judges_tables_as_the_problems_do(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
-    step, whole, above, parents = prepared(seed)
-    kept: list[SplitLevel] = []
+    step, splitter, above, parents = prepared(seed)
+    problems: list[SplitLevel] = []
     split = LevelSplit._split
 
     def noted(self: LevelSplit, step: SplitStep, problem: SplitLevel) -> Any:
-        kept.append(problem)
+        problems.append(problem)
         return split(self, step, problem)
 
     monkeypatch.setattr(LevelSplit, "_split", noted)
-    assert whole(step, parents, above)[0].counts.any()
-    level = kept[0]
-    found, rested = whole.splitter.split_level(level)
+    assert splitter(step, parents, above)[0].counts.any()
+    level = problems[0]
+    batch_tables, rested = splitter.splitter.split_level(level)
     assert rested.any()
     rng, hierarchy = np.random.default_rng(seed), step.measured.hierarchy
-    for tables in (found, found * rng.uniform(0.5, 1.5, found.size)):
+    for tables in (batch_tables, batch_tables * rng.uniform(0.5, 1.5, batch_tables.size)):
         judged = level.judge(tables)
         chosen = [v for at, v in enumerate(hierarchy.level_range(2)) if np.diff(above.offsets)[at]]
         chosen = [v for v in chosen if len(hierarchy.children(v)) > 1]
@@ -128,16 +128,16 @@ def test_a_level_judges_tables_as_the_problems_do(monkeypatch: pytest.MonkeyPatc
             children = hierarchy.children(region)
             at = region - hierarchy.level_range(2).start
             parent = above.dense(at, at + 1)[0].astype(np.float64)
-            problem = TopdownSplit(step.terms(children, whole.queries), parent)
+            problem = TopdownSplit(step.terms(children, splitter.queries), parent)
             part = slice(int(level.places[number]), int(level.places[number + 1]))
-            table = tables[part].reshape(problem.kept.size, -1)
+            table = tables[part].reshape(problem.occupied_cells.size, -1)
             x = problem.expand(table)
             assert judged.objective[number] == pytest.approx(problem.objective(x), rel=1e-9)
             assert judged.violation[number] == pytest.approx(problem.violation(x), abs=1e-9)
             none = np.zeros((0, len(children)))
             gap = best_parent(problem, table, gradient(problem, table), caps(problem, table), none)[2]
             assert judged.gap[number] == pytest.approx(gap, rel=1e-6, abs=1e-9)
-    bad = replace(level, counts=level.counts + 1.0).judge(found)
+    bad = replace(level, counts=level.counts + 1.0).judge(batch_tables)
     assert (bad.violation > 0.5).all()
 
 
@@ -147,7 +147,7 @@ def test_what_batches_cannot_take_goes_one_by_one() -> None:
 
     def at_once(method: TopdownMethod, choices: SolverChoices, invariants: list[tuple[str, int]]) -> bool:
         measurement = measured(1, tree, SCHEMA, tables, QUERIES, 3, invariants)
-        step = split_step(TableAnswers.of(measurement), replace(method, seed=1), choices)
+        step = split_step(TableMeasurements.of(measurement), replace(method, seed=1), choices)
         return level_split(step, 2) is not None
 
     assert at_once(TopdownMethod(), SolverChoices(), [])
@@ -160,50 +160,53 @@ def test_what_batches_cannot_take_goes_one_by_one() -> None:
 def test_few_regions_are_split_one_by_one() -> None:
     tree, tables = ragged(np.random.default_rng(1))
     measurement = measured(1, tree, SCHEMA, tables, QUERIES, 3)
-    assert level_split(split_step(TableAnswers.of(measurement), TopdownMethod(seed=1), SolverChoices()), 2) is None
+    assert level_split(split_step(TableMeasurements.of(measurement), TopdownMethod(seed=1), SolverChoices()), 2) is None
 
 
 @pytest.mark.parametrize("queries", [["detail"], ["total", "race", "detail"], ["race", "age", "detail"]])
 @pytest.mark.parametrize("classes", ["race", "age", "race[a, b]"])
 def test_splits_below_exact_counts_are_those_of_a_general_solver(queries: list[str], classes: str) -> None:
     rng = np.random.default_rng(len(queries) + len(classes))
-    known = parse_query(classes, SCHEMA).operator
-    asked = [parse_query(text, SCHEMA).operator for text in queries]
+    class_counts = parse_query(classes, SCHEMA).operator
+    operators = [parse_query(text, SCHEMA).operator for text in queries]
     tables = [rng.poisson(rng.gamma(0.5, 6.0, (int(rng.integers(2, 7)), 6))) for _ in range(12)]
     tables = [table for table in tables if table.any()]
-    answers = [[one.apply(table) + rng.normal(0, 9, (len(table), one.answers)) for one in asked] for table in tables]
-    weights = [rng.uniform(0.1, 2.0, (len(table), len(asked))) for table in tables]
+    answers = [
+        [operator.apply(table) + rng.normal(0, 9, (len(table), operator.answers)) for operator in operators]
+        for table in tables
+    ]
+    weights = [rng.uniform(0.1, 2.0, (len(table), len(operators))) for table in tables]
     parents = [table.sum(axis=0) for table in tables]
-    kept = [np.flatnonzero(parent) for parent in parents]
+    cells = [np.flatnonzero(parent) for parent in parents]
     every = np.arange(6)
     level = SplitLevel(
-        stacked(asked, every),
-        np.repeat(np.arange(len(asked)), [one.answers for one in asked]),
-        np.cumsum([0, *(one.size for one in kept)]),
-        np.concatenate(kept),
-        np.concatenate([parent[one] for parent, one in zip(parents, kept, strict=True)]).astype(float),
+        stacked(operators, every),
+        np.repeat(np.arange(len(operators)), [operator.answers for operator in operators]),
+        np.cumsum([0, *(nonzero.size for nonzero in cells)]),
+        np.concatenate(cells),
+        np.concatenate([parent[nonzero] for parent, nonzero in zip(parents, cells, strict=True)]).astype(float),
         np.cumsum([0, *(len(table) for table in tables)]),
-        np.concatenate([np.hstack(one) for one in answers]),
+        np.concatenate([np.hstack(parent_answers) for parent_answers in answers]),
         np.concatenate(weights),
-        known.labels,
-        np.concatenate([known.apply(table) for table in tables]).astype(float),
+        class_counts.labels,
+        np.concatenate([class_counts.apply(table) for table in tables]).astype(float),
     )
-    found, ended, prices = SplitNewton().split_exact(level)
-    judged = level.judge(found, prices)
+    level_solution, ended, prices = SplitNewton().split_exact(level)
+    judged = level.judge(level_solution, prices)
     assert ended.all()
     assert (judged.violation <= 1e-9).all()
     for p, table in enumerate(tables):
-        exact = known.apply(table).astype(float)
+        exact = class_counts.apply(table).astype(float)
         terms = [
-            SplitTerm(one, mine, weights[p][:, at])
-            for at, (one, mine) in enumerate(zip(asked, answers[p], strict=True))
+            SplitTerm(operator, operator_answers, weights[p][:, at])
+            for at, (operator, operator_answers) in enumerate(zip(operators, answers[p], strict=True))
         ]
-        problem = TopdownSplit(terms, parents[p].astype(float), LinearRows(known, exact, exact))
-        x = problem.expand(found[level.places[p] : level.places[p + 1]].reshape(kept[p].size, -1))
+        problem = TopdownSplit(terms, parents[p].astype(float), LinearRows(class_counts, exact, exact))
+        x = problem.expand(level_solution[level.places[p] : level.places[p + 1]].reshape(cells[p].size, -1))
         assert problem.objective(x) == pytest.approx(judged.objective[p], rel=1e-9)
         assert judged.objective[p] == pytest.approx(problem.objective(solve(problem, "piqp").value), rel=1e-5, abs=1e-5)
         assert judged.gap[p] <= 1e-6 * max(1.0, judged.objective[p])
-    wrong = level.judge(found, Prices.none(level))
+    wrong = level.judge(level_solution, Prices.none(level))
     assert (wrong.gap >= judged.gap).all()
 
 
@@ -222,7 +225,9 @@ def test_batches_keep_what_was_published_as_single_problems_do(monkeypatch: pyte
     singly = estimate_tables(measurement)
     for level in range(4):
         assert (at_once.answers(query.operator, level) == singly.answers(query.operator, level)).all()
-        distance = [np.abs(one.level(level) - tree_tables(tree, tables, level)).sum() for one in (at_once, singly)]
+        distance = [
+            np.abs(result.level(level) - tree_tables(tree, tables, level)).sum() for result in (at_once, singly)
+        ]
         assert abs(distance[0] - distance[1]) <= 0.2 * max(distance) + 8
 
 

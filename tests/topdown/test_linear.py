@@ -9,8 +9,8 @@ import pytest
 
 from coco_opt.errors import ProblemError
 from coco_opt.operators import Grouping, Operator, identity, total
-from coco_opt.topdown.estimated.linear import linear_stage
-from coco_opt.topdown.estimated.normal_equations import NormalEquations
+from coco_opt.topdown.estimating.linear import linear_stage
+from coco_opt.topdown.estimating.normal_equations import NormalEquations
 from tests.topdown.estimation import (
     dense_estimates,
     dense_system,
@@ -32,12 +32,12 @@ STRATEGIES: dict[str, list[Operator]] = {
 def proportional(rng: np.random.Generator, levels: int, queries: int, unmeasured: bool) -> list[list[float | None]]:
     """Return variances of all levels in one proportion; some levels without budget where asked."""
     shares = rng.uniform(0.5, 3.0, queries)
-    found: list[list[float | None]] = []
+    variances: list[list[float | None]] = []
     for level in range(levels):
         scale = rng.uniform(0.5, 5.0)
         skipped = unmeasured and (level + int(rng.integers(2))) % 2 == 1 and level < levels - 1
-        found.append([None if skipped else float(scale * share) for share in shares])
-    return found
+        variances.append([None if skipped else float(scale * share) for share in shares])
+    return variances
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
@@ -69,10 +69,12 @@ def test_tables_of_some_regions_are_those_of_the_whole_level(seed: int) -> None:
         variances[-1] = variances[-2] = [None, 2.0, None]
     stage = linear_stage(noisy(rng, hierarchy, operators, variances))
     for level in range(levels):
-        whole, count = stage.tables(level), len(hierarchy.level_range(level))
+        level_tables, count = stage.tables(level), len(hierarchy.level_range(level))
         for begin, end in ((0, 1), (0, count), (count // 2, count), (count - 1, count), (1, 1), (count, count + 5)):
-            np.testing.assert_allclose(stage.tables(level, slice(begin, end)), whole[begin:end], rtol=0, atol=1e-9)
-        np.testing.assert_allclose(stage.answers(ROWS, level), ROWS.apply(whole), rtol=0, atol=1e-9)
+            np.testing.assert_allclose(
+                stage.tables(level, slice(begin, end)), level_tables[begin:end], rtol=0, atol=1e-9
+            )
+        np.testing.assert_allclose(stage.answers(ROWS, level), ROWS.apply(level_tables), rtol=0, atol=1e-9)
 
 
 def partly_minimised(measurements: Any, region: int, table: np.ndarray[Any, Any]) -> float:
@@ -87,8 +89,8 @@ def partly_minimised(measurements: Any, region: int, table: np.ndarray[Any, Any]
     last, others = a[:, -6:], a[:, :-6]
     free = others - np.tile(last, len(leaves) - 1)
     left = y / np.sqrt(s2) - last @ table
-    found = np.linalg.lstsq(free, left, rcond=None)[0] if free.shape[1] else np.empty(0)
-    return float(((left - free @ found) ** 2).sum())
+    solution = np.linalg.lstsq(free, left, rcond=None)[0] if free.shape[1] else np.empty(0)
+    return float(((left - free @ solution) ** 2).sum())
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -135,9 +137,8 @@ def test_other_proportions_stay_unbiased_and_are_not_called_best() -> None:
         regions = hierarchy.level_range(level)
         np.testing.assert_allclose(stage.tables(level), tables[regions.start : regions.stop], atol=1e-9)
     best = np.diag(dense_estimates(exact)[1])[:6]
-    from coco_opt.topdown.estimated.uncertainty import standard_errors
 
-    ours = standard_errors(stage, identity(6), 2)[0] ** 2
+    ours = stage.standard_errors(identity(6), 2)[0] ** 2
     assert (ours >= best - 1e-12).all()
 
 

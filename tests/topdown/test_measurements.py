@@ -15,15 +15,16 @@ from coco_opt.errors import InputError, ProblemError
 from coco_opt.histograms import Hierarchy
 from coco_opt.privacy import Cost, Epsilon, Measurement, NoiseSource, Rho, SecureNoise, SeededNoise, add_noise
 from coco_opt.privacy.noise import NoiseStream
-from coco_opt.topdown.answers import TableAnswers
-from coco_opt.topdown.asked.counts import TableCounts
-from coco_opt.topdown.asked.measure import exact_parts, measure_tables
-from coco_opt.topdown.invariants import Invariant, RegionBounds
-from coco_opt.topdown.plan import TablePlan
+from coco_opt.topdown.budget_plan import TablePlan
+from coco_opt.topdown.invariants import Invariant
+from coco_opt.topdown.measuring.counts import TableCounts
+from coco_opt.topdown.measuring.measure import exact_parts, measure_tables
+from coco_opt.topdown.noisy_measurements import TableMeasurements
 from coco_opt.topdown.queries import parse_queries, parse_query
-from coco_opt.topdown.questions import TableQuestions
+from coco_opt.topdown.region_bounds import RegionBounds
 from coco_opt.topdown.schema import Schema
 from coco_opt.topdown.strategy import Strategy
+from coco_opt.topdown.table_queries import TableQueries
 
 Int64 = NDArray[np.int64]
 SCHEMA = Schema({"h": ("no", "yes"), "race": ("w", "b", "o"), "age": ("0", "1", "2")}, ("age = 0 & race = b",))
@@ -47,11 +48,11 @@ class SilentNoise:
     private: ClassVar[bool] = False
 
     def __init__(self) -> None:
-        self.asked: list[tuple[Fraction, str, str]] = []
+        self.measurement_plan: list[tuple[Fraction, str, str]] = []
         self.cells: list[int] = []
 
     def stream(self, scale: Fraction, *, measurement: str, region: str) -> NoiseStream:
-        self.asked.append((scale, measurement, region))
+        self.measurement_plan.append((scale, measurement, region))
         return self
 
     def add_to(self, values: Int64) -> Int64:
@@ -75,9 +76,9 @@ def same(left: Measurement, right: Measurement) -> bool:
 
 def test_answers_are_exact_but_for_the_noise_and_nothing_unasked_is_answered() -> None:
     noise = SilentNoise()
-    told: list[tuple[int, int]] = []
-    measured = TableAnswers.of(
-        measure_tables(COUNTS, PLAN, source=noise, progress=lambda done, of: told.append((done, of)))
+    reported: list[tuple[int, int]] = []
+    measured = TableMeasurements.of(
+        measure_tables(COUNTS, PLAN, source=noise, progress=lambda done, of: reported.append((done, of)))
     )
     for level in range(3):
         for query in range(4):
@@ -89,17 +90,19 @@ def test_answers_are_exact_but_for_the_noise_and_nothing_unasked_is_answered() -
                 assert np.array_equal(answer, truth(level, query))
             else:
                 assert answer is None
-    assert len(told) == 7
-    assert told[-1] == (sum(noise.cells),) * 2
-    assert sum(noise.cells) == sum(truth(level, query).size for level, query in PLAN.asked)
+    assert len(reported) == 7
+    assert reported[-1] == (sum(noise.cells),) * 2
+    assert sum(noise.cells) == sum(truth(level, query).size for level, query in PLAN.measured_queries)
 
 
 def test_each_asked_query_of_each_level_has_its_own_stream_of_the_right_scale() -> None:
     noise = SilentNoise()
     measure_tables(COUNTS, PLAN, source=noise)
-    scales = [(PLAN.law(level, query).parameter, QUERIES[query].name) for level, query in PLAN.asked]
-    assert [(scale, name.removeprefix("table ")) for scale, name, _ in noise.asked] == scales
-    assert len({(name, region) for _, name, region in noise.asked}) == len(noise.asked)
+    scales = [
+        (PLAN.distribution(level, query).parameter, QUERIES[query].name) for level, query in PLAN.measured_queries
+    ]
+    assert [(scale, name.removeprefix("table ")) for scale, name, _ in noise.measurement_plan] == scales
+    assert len({(name, region) for _, name, region in noise.measurement_plan}) == len(noise.measurement_plan)
     assert scales[1] == (Fraction(3) / Fraction(1, 5), "cumulative(age)")  # L1 sensitivity 3
     assert measure_tables(COUNTS, PLAN, source=SilentNoise()).cost == Epsilon(sum(map(sum, AMOUNTS))) == PLAN.cost
 
@@ -109,9 +112,11 @@ def test_no_two_queries_share_noise_whatever_they_are_called(unit: type[Cost]) -
     names = ("a", "a, level 1", "table a", "a\0", "\u00e9", "e\u0301", " a", "level 1")
     queries = tuple(parse_query("detail", SCHEMA, name) for name in names)
     plan = TablePlan(queries, ((unit(Fraction(1, 50)),) * len(names),) * 3)
-    measured = TableAnswers.of(measure_tables(COUNTS, plan, source=SecureNoise()))
-    noise = [measured.answers[level][query][0] - COUNTS.level_tables(level)[0] for level, query in plan.asked]  # type: ignore[index]
-    assert len({one.tobytes() for one in noise}) == len(names) * 3
+    measured = TableMeasurements.of(measure_tables(COUNTS, plan, source=SecureNoise()))
+    noise = [
+        measured.answers[level][query][0] - COUNTS.level_tables(level)[0] for level, query in plan.measured_queries
+    ]  # type: ignore[index]
+    assert len({draws.tobytes() for draws in noise}) == len(names) * 3
 
 
 @pytest.mark.parametrize("source", [SecureNoise, lambda: SeededNoise(3)], ids=["secure", "seeded"])
@@ -123,12 +128,12 @@ def test_measuring_again_with_one_source_is_refused(source: Any) -> None:
 
 
 def test_blocks_of_any_size_give_the_same_noise() -> None:
-    whole, questions = measure_tables(COUNTS, PLAN, source=SeededNoise(1)), TableQuestions(HIERARCHY, SCHEMA, PLAN)
+    expected, table_queries = measure_tables(COUNTS, PLAN, source=SeededNoise(1)), TableQueries(HIERARCHY, SCHEMA, PLAN)
     for block in (1, 7, 100):
-        parts = exact_parts(COUNTS, questions, block)
-        answers = add_noise(whole.asked.questions, parts, HIERARCHY, {}, SeededNoise(1))
-        assert same(replace(whole, answers=answers), whole)
-    assert not same(measure_tables(COUNTS, PLAN, source=SeededNoise(2)), whole)
+        parts = exact_parts(COUNTS, table_queries, block)
+        answers = add_noise(expected.measurement_plan.queries, parts, HIERARCHY, {}, SeededNoise(1))
+        assert same(replace(expected, answers=answers), expected)
+    assert not same(measure_tables(COUNTS, PLAN, source=SeededNoise(2)), expected)
 
 
 @pytest.mark.parametrize("unit", [Epsilon, Rho])
@@ -138,11 +143,11 @@ def test_noise_has_the_declared_mean_and_variance_and_is_independent(unit: type[
     counts = TableCounts.from_microdata(hierarchy, SCHEMA, np.arange(leaves), np.arange(leaves) % SCHEMA.size)
     queries = parse_queries(("h * race", "cumulative(age)"), SCHEMA)
     plan = TablePlan.product(Strategy.uniform(queries), unit(Fraction(3)), 2)
-    measured = TableAnswers.of(measure_tables(counts, plan, source=SeededNoise(11)))
+    measured = TableMeasurements.of(measure_tables(counts, plan, source=SeededNoise(11)))
     for query in range(2):
         answer = measured.answers[1][query]
         assert answer is not None
-        noise = (answer - counts.answers_of(queries[query].operator, hierarchy.leaves)).astype(np.float64)
+        noise = (answer - counts.answers_to(queries[query].operator, hierarchy.leaves)).astype(np.float64)
         variance, cells = measured.variance(1, query), noise.size
         # Five standard errors: a sample variance's is at most sqrt(5 / n) of it for laws with kurtosis up to 6.
         assert abs(noise.mean()) < 5 * np.sqrt(variance / cells)
@@ -152,7 +157,7 @@ def test_noise_has_the_declared_mean_and_variance_and_is_independent(unit: type[
 
 
 def test_variances_follow_the_plan_and_are_infinite_where_nothing_is_asked() -> None:
-    measured = TableAnswers.of(measure_tables(COUNTS, PLAN, source=SilentNoise()))
+    measured = TableMeasurements.of(measure_tables(COUNTS, PLAN, source=SilentNoise()))
     a = np.exp(-1 / 10)
     assert measured.variance(0, 0) == pytest.approx(2 * a / (1 - a) ** 2, rel=1e-12)
     assert measured.variance(0, 1) == np.inf
@@ -164,7 +169,7 @@ def test_measurements_say_whether_they_are_private_and_nothing_else_of_the_data(
     secure = measure_tables(COUNTS, PLAN, source=SecureNoise())
     assert repr(secure).endswith("secure noise: private)")
     assert secure.private
-    assert (secure.cost.unit, secure.asked.neighbours) == ("epsilon", "add_remove")
+    assert (secure.cost.unit, secure.measurement_plan.neighbours) == ("epsilon", "add_remove")
 
 
 def test_measurements_survive_pickling() -> None:
@@ -173,7 +178,9 @@ def test_measurements_survive_pickling() -> None:
     copy = pickle.loads(pickle.dumps(measured))
     assert same(copy, measured)
     assert not copy.answers[0].values.flags.writeable
-    left, right = (TableAnswers.of(one).constraints_of(HIERARCHY.level_range(1)) for one in (copy, measured))
+    left, right = (
+        TableMeasurements.of(measurements).constraints_of(HIERARCHY.level_range(1)) for measurements in (copy, measured)
+    )
     assert left is not None
     assert right is not None
     assert np.array_equal(left.lower, right.lower)
@@ -183,16 +190,16 @@ def test_invariants_become_exact_public_answers() -> None:
     plan = TablePlan(QUERIES, COSTS, neighbours="replace")
     noise = SilentNoise()
     measurement = measure_tables(COUNTS, plan, source=noise, invariants=[Invariant(QUERIES[0], 1)] * 2)
-    (exact,) = (one for one in measurement.answers if one.question.exact)
-    assert (exact.question.query, exact.question.level) == ("invariant: total", 1)
+    (exact,) = (answers for answers in measurement.answers if answers.query.exact)
+    assert (exact.query.name, exact.query.level) == ("invariant: total", 1)
     assert np.array_equal(exact.table(), truth(1, 0))
-    assert len(noise.asked) == len(plan.asked)
-    measured = TableAnswers.of(measurement)
+    assert len(noise.measurement_plan) == len(plan.measured_queries)
+    measured = TableMeasurements.of(measurement)
     for level in (0, 1):
-        found = measured.constraints_of(HIERARCHY.level_range(level))
-        assert found is not None
-        assert np.array_equal(found.lower, truth(level, 0))
-        assert np.array_equal(found.upper, truth(level, 0))
+        constraints = measured.constraints_of(HIERARCHY.level_range(level))
+        assert constraints is not None
+        assert np.array_equal(constraints.lower, truth(level, 0))
+        assert np.array_equal(constraints.upper, truth(level, 0))
     assert measured.constraints_of(HIERARCHY.level_range(2)) is None
 
 
@@ -223,12 +230,12 @@ def test_nothing_is_drawn_where_public_facts_do_not_fit() -> None:
         measure_tables(COUNTS, TablePlan(QUERIES, COSTS[:1]), source=noise)
     with pytest.raises(ProblemError, match="another schema"):
         measure_tables(COUNTS, TablePlan.product(Strategy.identity(other), Epsilon(Fraction(1)), 3), source=noise)
-    assert noise.asked == []
+    assert noise.measurement_plan == []
 
 
 @pytest.mark.parametrize("mutate", ["missing", "extra", "shape", "dtype", "levels"])
 def test_answers_that_do_not_fit_the_plan_are_refused(mutate: str) -> None:
-    measured = TableAnswers.of(measure_tables(COUNTS, PLAN, source=SilentNoise()))
+    measured = TableMeasurements.of(measure_tables(COUNTS, PLAN, source=SilentNoise()))
     answers: list[list[Any]] = [list(level) for level in measured.answers]
     if mutate == "missing":
         answers[0][0] = None
@@ -246,9 +253,9 @@ def test_answers_that_do_not_fit_the_plan_are_refused(mutate: str) -> None:
 
 def test_another_kinds_measurement_is_refused() -> None:
     measurement = measure_tables(COUNTS, PLAN, source=SilentNoise())
-    other = replace(measurement, asked=replace(measurement.asked, kind="groups"))
+    other = replace(measurement, measurement_plan=replace(measurement.measurement_plan, kind="groups"))
     with pytest.raises(ProblemError, match="a measurement of groups, not of tables"):
-        TableAnswers.of(other)
+        TableMeasurements.of(other)
 
 
 def test_answers_that_are_declared_exact_exclude_public_bounds_before_any_noise() -> None:
@@ -259,4 +266,4 @@ def test_answers_that_are_declared_exact_exclude_public_bounds_before_any_noise(
     many = TableCounts.from_microdata(HIERARCHY, SCHEMA, [0], [0], [2**40])
     with pytest.raises(InputError, match="too-large"):
         measure_tables(many, plan, source=noise, invariants=[Invariant(QUERIES[0], 1)])
-    assert noise.asked == []
+    assert noise.measurement_plan == []

@@ -11,7 +11,7 @@ import pytest
 from coco_opt.errors import ConfigError, InputError
 from coco_opt.privacy import NEIGHBOURS, Epsilon, Neighbours, Rho
 from coco_opt.releases import check, release, render_report, verify_release
-from coco_opt.topdown.plan import TablePlan
+from coco_opt.topdown.budget_plan import TablePlan
 from coco_opt.topdown.queries import parse_query
 from coco_opt.topdown.schema import Schema
 from tests.topdown import persons
@@ -55,20 +55,20 @@ def test_no_neighbours_differ_by_more_and_some_by_as_much(text: str, rows: int, 
 def test_noise_is_wider_by_the_rows() -> None:
     query = parse_query("sex", SCHEMA)
     one, four = (TablePlan((query,), ((Rho(Fraction(1, 2)),),), "add_remove", rows) for rows in (1, 4))
-    assert four.law(0, 0).nominal_variance == 16 * one.law(0, 0).nominal_variance
+    assert four.distribution(0, 0).nominal_variance == 16 * one.distribution(0, 0).nominal_variance
     one, four = (TablePlan((query,), ((Epsilon(Fraction(1)),),), "add_remove", rows) for rows in (1, 4))
-    assert four.law(0, 0).scale == 4 * one.law(0, 0).scale  # type: ignore[union-attr]
+    assert four.distribution(0, 0).scale == 4 * one.distribution(0, 0).scale  # type: ignore[union-attr]
 
 
 def test_a_release_hides_people_of_several_rows_and_says_so(tmp_path: Path) -> None:
     config = persons.write(tmp_path, topdown=persons.TOPDOWN + "rows_a_person = 3\n", persons=table(*range(20), rows=3))
-    made = release(config, tmp_path / "out", page=render_report)
-    assert all(one.passed for one in verify_release(made.folder))
-    assert {one["sensitivity"]["l1"] for one in made.manifest["budget"]["questions"]} == {3}
-    assert "up to 3 rows" in (made.folder / "report.html").read_text()
+    released = release(config, tmp_path / "out", page=render_report)
+    assert all(check.passed for check in verify_release(released.folder))
+    assert {check["sensitivity"]["l1"] for check in released.manifest["budget"]["questions"]} == {3}
+    assert "up to 3 rows" in (released.folder / "report.html").read_text()
     plain = persons.write(tmp_path)
-    made = release(plain, tmp_path / "plain", page=render_report)
-    text = (made.folder / "report.html").read_text()
+    released = release(plain, tmp_path / "plain", page=render_report)
+    text = (released.folder / "report.html").read_text()
     assert "One row of the records is taken to be one person" in text
     assert "for five, epsilon = 10" in text
 
@@ -94,5 +94,5 @@ def test_who_a_row_is_of_is_checked(text: str, code: str, row: str, tmp_path: Pa
 
 def test_a_person_id_is_no_attribute(tmp_path: Path) -> None:
     topdown = persons.TOPDOWN.replace("age =", "person_id =") + "rows_a_person = 2\n"
-    with pytest.raises(ConfigError, match="tells persons apart"):
+    with pytest.raises(ConfigError, match="identifies persons"):
         persons.write(tmp_path, topdown=topdown)

@@ -15,15 +15,15 @@ from coco_opt.topdown import (
     RegionBounds,
     Schema,
     TablePlan,
-    TableQuestions,
+    TableQueries,
     parse_query,
 )
-from coco_opt.topdown.asked.proved import proved
 from coco_opt.topdown.bounds import UNBOUNDED
-from coco_opt.topdown.facts.conflict import smallest_conflict
-from coco_opt.topdown.facts.intervals import nested_conflict
-from coco_opt.topdown.facts.proof import prove
-from coco_opt.topdown.facts.system import FactSystem
+from coco_opt.topdown.feasibility.conflict import smallest_conflict
+from coco_opt.topdown.feasibility.intervals import nested_conflict
+from coco_opt.topdown.feasibility.proof import prove
+from coco_opt.topdown.feasibility.system import ConstraintSystem
+from coco_opt.topdown.measuring.feasibility_check import proved
 from tests.topdown.estimation import measured
 
 SCHEMA = Schema({"a": ["x", "y", "z"]})
@@ -31,7 +31,7 @@ PAIR = Hierarchy.from_paths([("r", "s", "p"), ("r", "t", "q")])
 TABLES = np.array(list(product(range(4), repeat=6)), np.int64).reshape(-1, 2, 3)
 
 
-def random_system(rng: np.random.Generator, *, nested: bool) -> FactSystem:
+def random_system(rng: np.random.Generator, *, nested: bool) -> ConstraintSystem:
     """Return facts about two leaves of three cells that leave at most three persons in a cell."""
     every = parse_query("a", SCHEMA)
     bounds = [RegionBounds(every, 2, np.zeros((2, 3), np.int64), np.full((2, 3), 3))]
@@ -51,10 +51,10 @@ def random_system(rng: np.random.Generator, *, nested: bool) -> FactSystem:
             low = rng.integers(-3, 4, regions)
             terms = tuple((int(w), f"a = {v}") for w, v in zip(weights, "xyz", strict=True) if w)
             linear.append(LinearConstraint("rule", terms, level, low, low + rng.integers(0, 2, regions)))
-    return FactSystem.of(PAIR, SCHEMA, bounds, linear)
+    return ConstraintSystem.of(PAIR, SCHEMA, bounds, linear)
 
 
-def meeting(system: FactSystem) -> bool:
+def meeting(system: ConstraintSystem) -> bool:
     """Return whether some table of at most three persons a cell meets all facts."""
     good = np.ones(len(TABLES), np.bool_)
     for row in system.rows:
@@ -70,9 +70,9 @@ def test_a_proof_agrees_with_enumeration(nested: bool) -> None:
     rng, verdicts = np.random.default_rng(4), set()
     for _ in range(50):
         system = random_system(rng, nested=nested)
-        found, true = prove(system), meeting(system)
-        assert found.verdict == ("holds" if true else "conflict")
-        verdicts.add((true, found.how))
+        proof, true = prove(system), meeting(system)
+        assert proof.verdict == ("holds" if true else "conflict")
+        verdicts.add((true, proof.how))
         if true:
             witness = prove(system, witness=True).witness
             assert witness is not None
@@ -81,7 +81,7 @@ def test_a_proof_agrees_with_enumeration(nested: bool) -> None:
             assert (nested_conflict(system) is None) == true
     assert {true for true, _ in verdicts} == {True, False}
     if not nested:
-        assert any(how == "in whole numbers" for _, how in verdicts)
+        assert any(how == "in integers" for _, how in verdicts)
 
 
 @pytest.mark.parametrize("nested", [True, False])
@@ -93,12 +93,12 @@ def test_every_fact_of_a_conflict_is_needed(nested: bool) -> None:
         if meeting(system):
             continue
         seen += 1
-        found = smallest_conflict(system, 20.0)
-        assert found is not None
-        assert found.smallest
-        assert prove(system.only(found.facts)).verdict == "conflict"
-        for fact in found.facts:
-            rest = [other for other in found.facts if other != fact]
+        conflict = smallest_conflict(system, 20.0)
+        assert conflict is not None
+        assert conflict.smallest
+        assert prove(system.only(conflict.constraints)).verdict == "conflict"
+        for constraint in conflict.constraints:
+            rest = [other for other in conflict.constraints if other != constraint]
             assert prove(system.only(rest), witness=True).witness is not None
 
 
@@ -107,21 +107,21 @@ def test_sums_that_cross_are_found_among_facts_that_do_not_nest() -> None:
     schema = Schema({"a": ["x", "y", "z"], "b": ["0", "1"]})
     people = np.random.default_rng(1).integers(0, 9, (200, 6))
     a, b = parse_query("a", schema), parse_query("b", schema)
-    facts = [RegionBounds.exact(query, 2, query.operator.apply(people)) for query in (a, b)]
+    constraints = [RegionBounds.exact(query, 2, query.operator.apply(people)) for query in (a, b)]
     towns = b.operator.apply(people.reshape(20, 10, 6).sum(axis=1))
-    assert prove(FactSystem.of(tree, schema, [*facts, RegionBounds.exact(b, 1, towns)])).verdict == "holds"
+    assert prove(ConstraintSystem.of(tree, schema, [*constraints, RegionBounds.exact(b, 1, towns)])).verdict == "holds"
     towns[7] += [1, -1]
-    system = FactSystem.of(tree, schema, [*facts, RegionBounds.exact(b, 1, towns)])
+    system = ConstraintSystem.of(tree, schema, [*constraints, RegionBounds.exact(b, 1, towns)])
     parts = list(system.nested_parts())
     assert not system.by_sums
     assert all(part.by_sums for part in parts)
-    stated = [[row.stated.any() for row in part.rows] for part in parts]
+    stated = [[row.binding.any() for row in part.rows] for part in parts]
     assert np.any(stated, axis=0).all()
-    found = prove(system)
-    assert found.verdict == "conflict"
-    assert found.smallest
-    assert len(found.conflict) == 11
-    assert all("town 7" in fact for fact in found.conflict)
+    proof = prove(system)
+    assert proof.verdict == "conflict"
+    assert proof.smallest
+    assert len(proof.conflict) == 11
+    assert all("town 7" in constraint for constraint in proof.conflict)
 
 
 def test_a_contradiction_is_named_by_region_and_fact_before_any_noise() -> None:
@@ -136,9 +136,9 @@ def test_a_contradiction_is_named_by_region_and_fact_before_any_noise() -> None:
         LinearConstraint.of("[age = minor & residence = nursing] = 0", tree, schema),
         LinearConstraint.of("[residence = home] >= [residence = college]", tree, schema),
     ]
-    facts = [RegionBounds(kinds, 2, least, np.full((5, 3), UNBOUNDED))]
+    constraints = [RegionBounds(kinds, 2, least, np.full((5, 3), UNBOUNDED))]
     with pytest.raises(InputError, match="inconsistent-facts") as caught:
-        measured(0, tree, schema, leaves, ["detail"], bounds=facts, linear=rules)
+        measured(0, tree, schema, leaves, ["detail"], bounds=constraints, linear=rules)
     message = str(caught.value)
     assert "'residence: residence = nursing' is at least 7 in 'land/town/block2'" in message
     assert "'[age = adult & residence = nursing] <= 4' in 'land/town/block2'" in message
@@ -150,9 +150,9 @@ def test_a_contradiction_is_named_by_region_and_fact_before_any_noise() -> None:
 def test_whole_numbers_can_exclude_what_fractions_allow() -> None:
     tree = Hierarchy.from_paths([("land", "a"), ("land", "b")])
     rule = LinearConstraint.of("2 * [a = x] = 3", tree, SCHEMA, regions=["land/b"])
-    found = prove(FactSystem.of(tree, SCHEMA, [], [rule]))
-    assert (found.verdict, found.how) == ("conflict", "in whole numbers")
-    assert found.conflict == ("'2 * [a = x] = 3' in 'land/b'",)
+    proof = prove(ConstraintSystem.of(tree, SCHEMA, [], [rule]))
+    assert (proof.verdict, proof.how) == ("conflict", "in integers")
+    assert proof.conflict == ("'2 * [a = x] = 3' in 'land/b'",)
 
 
 def test_what_is_not_settled_in_time_is_said_to_be_undecided() -> None:
@@ -168,17 +168,17 @@ def test_what_is_not_settled_in_time_is_said_to_be_undecided() -> None:
         rules.append(LinearConstraint(f"split {number}", terms, 0, half, half))
     ones = parse_query("a", schema)
     bounds = [RegionBounds(ones, 0, np.zeros((1, cells), np.int64), np.ones((1, cells), np.int64))]
-    found = prove(FactSystem.of(tree, schema, bounds, rules), time_limit=0.2)
-    assert found.verdict == "undecided"
-    assert "0.2 s" in found.how
+    proof = prove(ConstraintSystem.of(tree, schema, bounds, rules), time_limit=0.2)
+    assert proof.verdict == "undecided"
+    assert "0.2 s" in proof.how
 
 
 def test_data_that_meet_all_facts_are_the_proof() -> None:
     tree = Hierarchy.from_paths([("land", f"b{k}") for k in range(3)])
     leaves = np.array([[4, 0, 1], [0, 2, 2], [3, 3, 0]])
     rule = LinearConstraint.of("[a = x] + [a = z] <= 5", tree, SCHEMA, source="public")
-    found = measured(1, tree, SCHEMA, leaves, ["detail"], invariants=[("total", 1)], linear=[rule])
-    assert len(found.answers) == 3
+    measurement = measured(1, tree, SCHEMA, leaves, ["detail"], invariants=[("total", 1)], linear=[rule])
+    assert len(measurement.answers) == 3
     wrong = LinearConstraint.of("total <= 4", tree, SCHEMA, source="public")
     with pytest.raises(InputError, match="'total' as it is in the data, in 'land/b0'; 'total <= 4' in 'land/b0'"):
         measured(1, tree, SCHEMA, leaves, ["detail"], invariants=[("total", 1)], linear=[wrong])
@@ -190,9 +190,9 @@ def test_no_refusal_says_an_exact_answer_before_it_is_paid_for() -> None:
     everybody = parse_query("total", SCHEMA)
     above = [RegionBounds(everybody, 0, np.zeros((1, 1), np.int64), np.full((1, 1), 7))]
     rule = LinearConstraint.of("[a = x] >= [a = y] + [a = z]", tree, SCHEMA)
-    for facts in ({"bounds": above}, {"linear": [rule]}):
-        with pytest.raises(InputError, match=r"exclude each other|no whole table") as caught:
-            measured(1, tree, SCHEMA, leaves, ["detail"], invariants=[("total", 1), ("a", 1)], **facts)  # type: ignore[arg-type]
+    for constraints in ({"bounds": above}, {"linear": [rule]}):
+        with pytest.raises(InputError, match=r"exclude each other|no integer table") as caught:
+            measured(1, tree, SCHEMA, leaves, ["detail"], invariants=[("total", 1), ("a", 1)], **constraints)  # type: ignore[arg-type]
         said = str(caught.value).replace(",", "")
         assert not any(str(count) in said for count in (4003, 4004, 5002, 5004, 3001, 3004, 12012))
 
@@ -201,7 +201,7 @@ def test_facts_that_say_nothing_are_proved_at_once() -> None:
     from coco_opt.topdown.strategy import Strategy
 
     plan = TablePlan.product(Strategy.identity(SCHEMA), Epsilon(1), 3)
-    assert proved(TableQuestions(PAIR, SCHEMA, plan)).how == "no facts"
+    assert proved(TableQueries(PAIR, SCHEMA, plan)).how == "no constraints"
 
 
 @pytest.mark.parametrize("level", [1, 2])
@@ -219,11 +219,13 @@ def test_a_contradiction_among_many_blocks_is_found_in_its_own_region(level: int
         towns = sums.reshape(100, 40).sum(axis=1, keepdims=True)
         towns[30] -= 1
         exact.append(RegionBounds.exact(total, 1, towns))
-    found = prove(FactSystem.of(tree, SCHEMA, [*exact, RegionBounds(every, 2, lower, np.full((4_000, 3), UNBOUNDED))]))
-    assert found.verdict == "conflict"
-    assert found.smallest
-    assert all(("block 1234'" if level == 2 else "town 30") in fact for fact in found.conflict)
-    assert len(found.conflict) == (4 if level == 2 else 41)
+    proof = prove(
+        ConstraintSystem.of(tree, SCHEMA, [*exact, RegionBounds(every, 2, lower, np.full((4_000, 3), UNBOUNDED))])
+    )
+    assert proof.verdict == "conflict"
+    assert proof.smallest
+    assert all(("block 1234'" if level == 2 else "town 30") in constraint for constraint in proof.conflict)
+    assert len(proof.conflict) == (4 if level == 2 else 41)
 
 
 def test_a_contradiction_of_coefficients_is_found_in_its_own_block_among_many() -> None:
@@ -233,9 +235,9 @@ def test_a_contradiction_of_coefficients_is_found_in_its_own_block_among_many() 
     ]
     more = "[a = x] + [a = y] + [a = z] >= 4"
     rest = LinearConstraint.of("[a = z] <= 1", tree, SCHEMA, regions=["land/town 7/block 391"])
-    held = prove(FactSystem.of(tree, SCHEMA, [], [*rules, LinearConstraint.of(more, tree, SCHEMA)]))
-    assert held.verdict == "holds"
-    found = prove(FactSystem.of(tree, SCHEMA, [], [*rules, rest, LinearConstraint.of(more, tree, SCHEMA)]))
-    assert (found.verdict, found.smallest) == ("conflict", True)
-    assert len(found.conflict) == 4
-    assert all("block 391'" in fact for fact in found.conflict)
+    consistent = prove(ConstraintSystem.of(tree, SCHEMA, [], [*rules, LinearConstraint.of(more, tree, SCHEMA)]))
+    assert consistent.verdict == "holds"
+    proof = prove(ConstraintSystem.of(tree, SCHEMA, [], [*rules, rest, LinearConstraint.of(more, tree, SCHEMA)]))
+    assert (proof.verdict, proof.smallest) == ("conflict", True)
+    assert len(proof.conflict) == 4
+    assert all("block 391'" in constraint for constraint in proof.conflict)

@@ -13,7 +13,7 @@ from coco_opt.histograms import Hierarchy
 from coco_opt.operators import Grouping, Kronecker, Restricted
 from coco_opt.privacy.budget import NEIGHBOURS, Neighbours
 from coco_opt.privacy.cost import Sensitivity
-from coco_opt.topdown.asked.counts import TableCounts
+from coco_opt.topdown.measuring.counts import TableCounts
 from coco_opt.topdown.queries import Query, marginal_query, parse_queries, parse_query
 from coco_opt.topdown.schema import Schema, ValueGroups
 
@@ -53,12 +53,12 @@ def matching(schema: Schema, query: Query) -> np.ndarray:
 def label_parts(label: str) -> list[tuple[str, str]]:
     """Split ``a[x, y] = z, b = c`` at the commas outside brackets."""
     parts, depth, start = [], 0, 0
-    for at, letter in enumerate(label + ","):
+    for position, letter in enumerate(label + ","):
         depth += (letter == "[") - (letter == "]")
         if letter == "," and depth == 0:
-            title, _, answer = label[start:at].strip().rpartition(" = ")
+            title, _, answer = label[start:position].strip().rpartition(" = ")
             parts.append((title, answer))
-            start = at + 1
+            start = position + 1
     return parts
 
 
@@ -86,11 +86,11 @@ def spelled(text: str) -> list[str]:
 @pytest.mark.parametrize("text", TEXTS)
 def test_answers_count_the_cells_that_their_labels_name(schema: Schema, text: str) -> None:
     query = parse_query(text, schema)
-    wanted = matching(schema, query)
-    assert np.array_equal(query.operator.to_sparse().toarray(), wanted)
-    assert len(set(query.labels())) == query.answers == len(wanted)
+    expected = matching(schema, query)
+    assert np.array_equal(query.operator.to_sparse().toarray(), expected)
+    assert len(set(query.labels())) == query.answers == len(expected)
     if isinstance(query.operator, Grouping):
-        assert wanted.any(axis=1).all()  # combinations that no allowed cell enters are not asked
+        assert expected.any(axis=1).all()  # combinations that no allowed cell enters are not asked
     columns = query.columns()
     assert all(len(column) == query.answers for column in columns.values())
     texts = [
@@ -131,12 +131,12 @@ def test_a_person_changes_all_regions_of_a_level_by_no_more_than_is_paid_for(
         after[rng.integers(4), rng.integers(schema.size)] -= 1
         if neighbours == "replace":
             after[rng.integers(4), rng.integers(schema.size)] += 1
-        tables = [TableCounts.from_counts(hierarchy, schema, one) for one in (before, after)]
-        for at, query in enumerate(queries):
+        tables = [TableCounts.from_counts(hierarchy, schema, leaves) for leaves in (before, after)]
+        for index, query in enumerate(queries):
             for level in range(3):
-                answers = [one.answers_of(query.operator, hierarchy.level_range(level)) for one in tables]
+                answers = [leaves.answers_to(query.operator, hierarchy.level_range(level)) for leaves in tables]
                 away = answers[0] - answers[1]
-                farthest[at] = np.maximum(farthest[at], [np.abs(away).sum(), (away**2).sum()])
+                farthest[index] = np.maximum(farthest[index], [np.abs(away).sum(), (away**2).sum()])
     for query, (l1, l2_squared) in zip(queries, farthest, strict=True):
         assert query.sensitivity(neighbours) == Sensitivity(int(l1), int(l2_squared))
 
@@ -149,8 +149,8 @@ def test_other_weights_than_0_and_1_are_refused(factor: list[list[float]]) -> No
 
 
 def test_known_sensitivities() -> None:
-    wanted = {"total": (1, 1), "detail": (1, 1), "age[..1, 2.., 0 | 3]": (2, 2), "cumulative(age)": (4, 4)}
-    for text, both in wanted.items():
+    expected = {"total": (1, 1), "detail": (1, 1), "age[..1, 2.., 0 | 3]": (2, 2), "cumulative(age)": (4, 4)}
+    for text, both in expected.items():
         query = parse_query(text, PLAIN)
         assert query.sensitivity("add_remove") == Sensitivity(*both)
 
@@ -164,10 +164,10 @@ def test_operators_are_sums_where_answers_do_not_overlap() -> None:
 
 
 def test_marginals_know_their_attributes() -> None:
-    wanted = {"total": set(), "race": {1}, "age * hispanic": {0, 2}, "detail": {0, 1, 2}}
-    assert {text: parse_query(text, ZEROS).marginal for text in wanted} == wanted
+    expected = {"total": set(), "race": {1}, "age * hispanic": {0, 2}, "detail": {0, 1, 2}}
+    assert {text: parse_query(text, ZEROS).marginal for text in expected} == expected
     assert parse_query("school", PLAIN).marginal is None
-    for axes in wanted.values():
+    for axes in expected.values():
         assert marginal_query(list(axes), PLAIN).marginal == axes
 
 
@@ -176,7 +176,7 @@ def test_names_are_the_text_in_its_normal_form_unless_given() -> None:
     assert parse_query("identity", PLAIN).text == "detail"
     query = parse_query("race", PLAIN, "by race")
     assert (query.name, query.text) == ("by race", "race")
-    assert parse_query(parse_query("cumulative(age)*hispanic", PLAIN).text, PLAIN).kept.size == 8
+    assert parse_query(parse_query("cumulative(age)*hispanic", PLAIN).text, PLAIN).combinations.size == 8
 
 
 @pytest.mark.parametrize(
@@ -221,4 +221,4 @@ def test_queries_survive_pickling() -> None:
         query = parse_query(text, ZEROS)
         copy = pickle.loads(pickle.dumps(query))
         assert copy.labels() == query.labels()
-        assert not copy.kept.flags.writeable
+        assert not copy.combinations.flags.writeable

@@ -12,8 +12,8 @@ import pytest
 
 from coco_opt.errors import InputError
 from coco_opt.files.regions import read_regions
-from coco_opt.topdown.asked.counts import TableCounts
-from coco_opt.topdown.asked.records import read_records
+from coco_opt.topdown.measuring.counts import TableCounts
+from coco_opt.topdown.measuring.records import read_records
 from coco_opt.topdown.schema import Schema
 
 ATTRIBUTES = {"sex": ("female", "male"), "age": ("child", "adult", "old")}
@@ -29,17 +29,17 @@ def read(tmp_path: Path, records: str, schema: Schema = SCHEMA) -> TableCounts:
     return read_records(read_regions(tmp_path / "hierarchy.csv"), tmp_path / "persons.csv", schema)
 
 
-def triples(found: TableCounts) -> list[tuple[int, int, int]]:
-    leaves = np.repeat(np.arange(found.offsets.size - 1), np.diff(found.offsets))
-    return list(zip(leaves.tolist(), found.cells.tolist(), found.counts.tolist(), strict=True))
+def triples(counts: TableCounts) -> list[tuple[int, int, int]]:
+    leaves = np.repeat(np.arange(counts.offsets.size - 1), np.diff(counts.offsets))
+    return list(zip(leaves.tolist(), counts.cells.tolist(), counts.counts.tolist(), strict=True))
 
 
 def test_records_are_counted_by_leaf_and_cell(tmp_path: Path) -> None:
-    found = read(tmp_path, RECORDS)
-    assert triples(found) == [(0, 0, 1), (0, 4, 1), (1, 5, 2)]
-    assert found.rows_read == 4
-    assert repr(found).endswith("private)")
-    assert found.identity() == {
+    counts = read(tmp_path, RECORDS)
+    assert triples(counts) == [(0, 0, 1), (0, 4, 1), (1, 5, 2)]
+    assert counts.rows_read == 4
+    assert repr(counts).endswith("private)")
+    assert counts.identity() == {
         "rows_read": 4,
         "rows_counted": 4,
         "rows_rejected": 0,
@@ -49,8 +49,8 @@ def test_records_are_counted_by_leaf_and_cell(tmp_path: Path) -> None:
 
 
 def test_columns_go_by_name_and_counts_stand_for_persons(tmp_path: Path) -> None:
-    found = read(tmp_path, "region_id,age,sex,count\nw,old,male,2\ne,child,female,1\ne,adult,male,0\ne,adult,male,1\n")
-    assert triples(found) == [(0, 0, 1), (0, 4, 1), (1, 5, 2)]
+    counts = read(tmp_path, "region_id,age,sex,count\nw,old,male,2\ne,child,female,1\ne,adult,male,0\ne,adult,male,1\n")
+    assert triples(counts) == [(0, 0, 1), (0, 4, 1), (1, 5, 2)]
 
 
 def test_parquet_gives_the_same_as_a_loop(tmp_path: Path) -> None:
@@ -64,9 +64,9 @@ def test_parquet_gives_the_same_as_a_loop(tmp_path: Path) -> None:
     }
     pq.write_table(pa.table(columns), tmp_path / "persons.parquet")
     public = read_regions(tmp_path / "hierarchy.csv")
-    found = read_records(public, tmp_path / "persons.parquet", SCHEMA)
+    counts = read_records(public, tmp_path / "persons.parquet", SCHEMA)
     expected = Counter(zip(region.tolist(), (3 * sex + age).tolist(), strict=True))
-    assert triples(found) == [(leaf, cell, n) for (leaf, cell), n in sorted(expected.items())]
+    assert triples(counts) == [(leaf, cell, n) for (leaf, cell), n in sorted(expected.items())]
 
 
 BAD = [
@@ -122,14 +122,14 @@ def test_a_structural_zero_is_blamed_on_a_row_that_has_persons(tmp_path: Path) -
 
 
 def test_zero_counts_are_read_and_count_nobody(tmp_path: Path) -> None:
-    found = read(tmp_path, "region_id,sex,age,count\nw,male,old,0\ne,male,adult,0\n")
-    assert (triples(found), found.rows_read) == ([], 2)
+    counts = read(tmp_path, "region_id,sex,age,count\nw,male,old,0\ne,male,adult,0\n")
+    assert (triples(counts), counts.rows_read) == ([], 2)
 
 
 def test_huge_counts_are_exact_or_refused(tmp_path: Path) -> None:
     largest = 2**51
-    found = read(tmp_path, f"region_id,sex,age,count\nw,male,old,{largest}\nw,male,old,{largest}\ne,male,adult,7\n")
-    assert triples(found) == [(0, 4, 7), (1, 5, 2 * largest)]
+    counts = read(tmp_path, f"region_id,sex,age,count\nw,male,old,{largest}\nw,male,old,{largest}\ne,male,adult,7\n")
+    assert triples(counts) == [(0, 4, 7), (1, 5, 2 * largest)]
     for count, rows, code in (
         (10**18, 1, "too-large"),
         (10**18 - 1, 5, "too-large"),
@@ -146,8 +146,8 @@ def test_odd_values_are_matched_exactly(tmp_path: Path) -> None:
     (tmp_path / "hierarchy.csv").write_text(HIERARCHY)
     (tmp_path / "persons.csv").write_text("region_id,kind\n" + "\n".join(lines) + "\n", encoding="utf-8")
     public = read_regions(tmp_path / "hierarchy.csv")
-    found = read_records(public, tmp_path / "persons.csv", Schema({"kind": values}))
-    assert triples(found) == [(1, cell, 1) for cell in range(len(values))]
+    counts = read_records(public, tmp_path / "persons.csv", Schema({"kind": values}))
+    assert triples(counts) == [(1, cell, 1) for cell in range(len(values))]
 
 
 def test_columns_that_differ_in_case_are_other_columns(tmp_path: Path) -> None:
@@ -172,8 +172,8 @@ def test_other_columns_of_a_parquet_file_may_hold_anything(tmp_path: Path) -> No
         "age": ["old", "child"],
     }
     pq.write_table(pa.table(columns), tmp_path / "persons.parquet")
-    found = read_records(read_regions(tmp_path / "hierarchy.csv"), tmp_path / "persons.parquet", SCHEMA)
-    assert triples(found) == [(0, 0, 1), (1, 5, 1)]
+    counts = read_records(read_regions(tmp_path / "hierarchy.csv"), tmp_path / "persons.parquet", SCHEMA)
+    assert triples(counts) == [(0, 0, 1), (1, 5, 1)]
 
 
 def test_parquet_counts_and_codes_are_integers(tmp_path: Path) -> None:

@@ -18,17 +18,17 @@ from coco_opt.operators import identity
 from coco_opt.privacy import Epsilon, SeededNoise
 from coco_opt.problems.topdown_split import LinearRows, SplitTerm, TopdownSplit
 from coco_opt.solving import solve
-from coco_opt.topdown.answers import TableAnswers
-from coco_opt.topdown.asked.counts import TableCounts
-from coco_opt.topdown.asked.measure import measure_tables
-from coco_opt.topdown.estimated.estimate import estimate_tables
-from coco_opt.topdown.estimated.method import Pass, TopdownMethod
-from coco_opt.topdown.estimated.recursion import Checkpoint
-from coco_opt.topdown.estimated.sparse_tables import SparseTables
-from coco_opt.topdown.estimated.step import split_step
-from coco_opt.topdown.invariants import RegionBounds
-from coco_opt.topdown.plan import TablePlan
+from coco_opt.topdown.budget_plan import TablePlan
+from coco_opt.topdown.estimating.estimate import estimate_tables
+from coco_opt.topdown.estimating.method import Pass, TopdownMethod
+from coco_opt.topdown.estimating.recursion import Checkpoint
+from coco_opt.topdown.estimating.sparse_tables import SparseTables
+from coco_opt.topdown.estimating.step import split_step
+from coco_opt.topdown.measuring.counts import TableCounts
+from coco_opt.topdown.measuring.measure import measure_tables
+from coco_opt.topdown.noisy_measurements import TableMeasurements
 from coco_opt.topdown.queries import parse_query
+from coco_opt.topdown.region_bounds import RegionBounds
 from coco_opt.topdown.schema import Schema
 from tests.topdown.estimation import check_tables, measured, random_hierarchy
 
@@ -99,7 +99,7 @@ def test_classic_is_the_plain_program_of_every_parent() -> None:
     race = parse_query("race", SCHEMA).operator
     root = result.level(0)
     for level, parent in ((0, None), (1, root[0])):
-        measured_ = TableAnswers.of(measurements)
+        measured_ = TableMeasurements.of(measurements)
         answers = measured_.answers[level]
         assert answers[0] is not None
         assert answers[1] is not None
@@ -120,10 +120,10 @@ def test_threads_and_resuming_change_nothing() -> None:
     leaves = leaves_of(rng, len(hierarchy.leaves), SCHEMA.size)
     measurements = measured(8, hierarchy, SCHEMA, leaves, ["detail", "race", "total"], 1)
     done: list[Checkpoint] = []
-    told: list[tuple[int, int]] = []
-    first = estimate_tables(measurements, after_level=done.append, progress=lambda *at: told.append(at))
+    reported: list[tuple[int, int]] = []
+    first = estimate_tables(measurements, after_level=done.append, progress=lambda *step: reported.append(step))
     assert [checkpoint.level for checkpoint in done] == [0, 1, 2]
-    assert told[-1] == (hierarchy.regions, hierarchy.regions)
+    assert reported[-1] == (hierarchy.regions, hierarchy.regions)
     for again in (
         estimate_tables(measurements, threads=3),
         estimate_tables(measurements, resume_from=done[0]),
@@ -149,7 +149,7 @@ def test_bottom_up_sums_leaves_that_were_fitted_alone() -> None:
     measurements = measured(2, hierarchy, SCHEMA, leaves, ["detail"], 3)
     result = estimate_tables(measurements, TopdownMethod("bottom_up"))
     check_tables(measurements, result)
-    noisy = TableAnswers.of(measurements).answers[2][0]
+    noisy = TableMeasurements.of(measurements).answers[2][0]
     assert noisy is not None
     np.testing.assert_array_equal(result.level(2), np.maximum(noisy, 0))
 
@@ -180,14 +180,16 @@ def test_later_passes_keep_earlier_answers() -> None:
     leaves = leaves_of(rng, len(hierarchy.leaves), SCHEMA.size, 40.0)
     measurements = measured(4, hierarchy, SCHEMA, leaves, ["race", "detail"], 1)
     regions, parent = hierarchy.children(0), leaves.sum(axis=0)
-    step = split_step(TableAnswers.of(measurements), TopdownMethod(passes=(Pass(("race",), 0.25),)), SolverChoices())
+    step = split_step(
+        TableMeasurements.of(measurements), TopdownMethod(passes=(Pass(("race",), 0.25),)), SolverChoices()
+    )
     both = step.fractional(regions, parent)
     race = parse_query("race", SCHEMA).operator
     alone = solve(TopdownSplit(step.terms(regions, [0]), parent.astype(float))).value
-    kept = race.apply(alone)
-    assert np.abs(race.apply(both) - kept).max() <= 0.25 + 1e-6
+    answers = race.apply(alone)
+    assert np.abs(race.apply(both) - answers).max() <= 0.25 + 1e-6
     direct = solve(
-        TopdownSplit(step.terms(regions, [1]), parent.astype(float), LinearRows(race, kept - 0.25, kept + 0.25))
+        TopdownSplit(step.terms(regions, [1]), parent.astype(float), LinearRows(race, answers - 0.25, answers + 0.25))
     )
     again = TopdownSplit(step.terms(regions, [1]), parent.astype(float)).objective(both)
     assert again == pytest.approx(direct.objective, rel=1e-4)
@@ -212,11 +214,11 @@ def test_unbiased_releases_draw_from_the_answers_where_no_seed_is_given() -> Non
     hierarchy = random_hierarchy(rng, 3)
     leaves = leaves_of(rng, len(hierarchy.leaves), SCHEMA.size)
     method = TopdownMethod(rounding="unbiased")
-    one = measured(5, hierarchy, SCHEMA, leaves, ["detail"], 1)
-    first = estimate_tables(one, method)
-    check_tables(one, first)
-    np.testing.assert_array_equal(estimate_tables(one, method).level(2), first.level(2))
-    assert not np.array_equal(estimate_tables(one, replace(method, seed=3)).level(2), first.level(2))
+    measurement = measured(5, hierarchy, SCHEMA, leaves, ["detail"], 1)
+    first = estimate_tables(measurement, method)
+    check_tables(measurement, first)
+    np.testing.assert_array_equal(estimate_tables(measurement, method).level(2), first.level(2))
+    assert not np.array_equal(estimate_tables(measurement, replace(method, seed=3)).level(2), first.level(2))
 
 
 def test_unbiased_steps_have_the_split_as_their_expectation() -> None:
@@ -225,16 +227,18 @@ def test_unbiased_steps_have_the_split_as_their_expectation() -> None:
     leaves = leaves_of(rng, 4, SCHEMA.size, 6.0)
     measurements = measured(6, hierarchy, SCHEMA, leaves, ["detail", "race"], 1)
     draws, regions, parent = 800, hierarchy.children(0), leaves.sum(axis=0)
-    x = split_step(TableAnswers.of(measurements), TopdownMethod(), SolverChoices()).fractional(regions, parent)
-    found = np.zeros(x.shape)
+    x = split_step(TableMeasurements.of(measurements), TopdownMethod(), SolverChoices()).fractional(regions, parent)
+    mean = np.zeros(x.shape)
     for seed in range(draws):
-        step = split_step(TableAnswers.of(measurements), TopdownMethod(rounding="unbiased", seed=seed), SolverChoices())
-        whole = step.whole(x, regions, parent)
-        np.testing.assert_array_equal(whole.sum(axis=0), parent)
-        found += whole / draws
+        step = split_step(
+            TableMeasurements.of(measurements), TopdownMethod(rounding="unbiased", seed=seed), SolverChoices()
+        )
+        integer_table = step.integer_tables(x, regions, parent)
+        np.testing.assert_array_equal(integer_table.sum(axis=0), parent)
+        mean += integer_table / draws
     fraction = x - np.floor(x)
     assert (fraction > 0.05).sum() > 5
-    assert (np.abs(found - x) <= 4.0 * np.sqrt(fraction * (1.0 - fraction) / draws) + 1e-5).all()
+    assert (np.abs(mean - x) <= 4.0 * np.sqrt(fraction * (1.0 - fraction) / draws) + 1e-5).all()
 
 
 def test_a_rounding_that_was_not_proved_nearest_is_told_also_after_resuming() -> None:
@@ -242,23 +246,23 @@ def test_a_rounding_that_was_not_proved_nearest_is_told_also_after_resuming() ->
         """Take every rounding, but say that the bound on its distance is 0."""
 
         def solve(self, problem: Any, *, fallback: bool = True) -> Any:
-            found = solve(problem, check=False)
-            if problem.kind != "table_rounding" or found.objective == 0.0:
-                return found.value
-            raise SolverError("not proved", replace(found, gap=found.objective))
+            answer = solve(problem, check=False)
+            if problem.kind != "table_rounding" or answer.objective == 0.0:
+                return answer.value
+            raise SolverError("not proved", replace(answer, gap=answer.objective))
 
     rng = np.random.default_rng(8)
     hierarchy = random_hierarchy(rng, 3)
     measurements = measured(8, hierarchy, SCHEMA, leaves_of(rng, len(hierarchy.leaves), 6), ["detail", "race"], 1)
     done: list[Checkpoint] = []
-    assert not estimate_tables(measurements).unproved
+    assert not estimate_tables(measurements).uncertified_gap
     result = estimate_tables(measurements, solvers=Coarse(), after_level=done.append)
     check_tables(measurements, result)
-    assert result.unproved.gap > 0.0
-    assert result.unproved.steps > 0
-    assert result.unproved.unknown == 0
-    assert done[-1].unproved == result.unproved
-    assert estimate_tables(measurements, resume_from=done[-1]).unproved == result.unproved
+    assert result.uncertified_gap.gap > 0.0
+    assert result.uncertified_gap.steps > 0
+    assert result.uncertified_gap.unknown == 0
+    assert done[-1].uncertified_gap == result.uncertified_gap
+    assert estimate_tables(measurements, resume_from=done[-1]).uncertified_gap == result.uncertified_gap
 
 
 @pytest.mark.parametrize(

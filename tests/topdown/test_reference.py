@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from coco_opt.choices import SolverChoices
 from coco_opt.histograms import Hierarchy
-from coco_opt.topdown.answers import TableAnswers
-from coco_opt.topdown.estimated.estimate import estimate_tables
-from coco_opt.topdown.estimated.method import Estimation, TopdownMethod
-from coco_opt.topdown.estimated.step import split_step
+from coco_opt.topdown.estimating.estimate import estimate_tables
+from coco_opt.topdown.estimating.method import Estimation, TopdownMethod
+from coco_opt.topdown.estimating.step import split_step
+from coco_opt.topdown.noisy_measurements import TableMeasurements
 from coco_opt.topdown.schema import Schema
 from tests.topdown.estimation import check_tables, measured
 
@@ -27,38 +27,38 @@ SCHEMA = Schema({"race": ["a", "b"], "age": ["minor", "adult"]})
 LEAVES, CELLS = 3, 4
 
 
-def rows_of(measurements: TableAnswers, level: int) -> list[tuple[Floats, Floats]]:
+def rows_of(measurements: TableMeasurements, level: int) -> list[tuple[Floats, Floats]]:
     """Return for each region of a level what was asked of it, both sides divided by the standard deviation."""
-    found = []
+    rows = []
     for region in range(len(measurements.hierarchy.level_range(level))):
         sides, rights = [], []
-        for query, asked in enumerate(measurements.queries):
+        for query, measurement_plan in enumerate(measurements.queries):
             answers = measurements.answers[level][query]
             assert answers is not None
             deviation = np.sqrt(measurements.variance(level, query))
-            sides.append(asked.operator.to_sparse().toarray() / deviation)
+            sides.append(measurement_plan.operator.to_sparse().toarray() / deviation)
             rights.append(answers[region] / deviation)
-        found.append((np.concatenate(sides), np.concatenate(rights)))
-    return found
+        rows.append((np.concatenate(sides), np.concatenate(rights)))
+    return rows
 
 
 def least_squares(a: Floats, b: Floats, equal: Floats, right: Floats, signed: int) -> Floats:
     """Return the minimiser of ||a x - b||^2 with ``equal x = right``, the first ``signed`` variables nonnegative."""
     best, value = np.zeros(0), np.inf
     for zeros in product([False, True], repeat=signed):
-        kept = np.append(~np.array(zeros, bool), np.ones(a.shape[1] - signed, bool))
-        one, fixed = a[:, kept], equal[:, kept]
-        system = np.block([[one.T @ one, fixed.T], [fixed, np.zeros((len(fixed), len(fixed)))]])
-        found = np.linalg.lstsq(system, np.concatenate([one.T @ b, right]), rcond=1e-11)[0][: int(kept.sum())]
+        free = np.append(~np.array(zeros, bool), np.ones(a.shape[1] - signed, bool))
+        reduced, fixed = a[:, free], equal[:, free]
+        system = np.block([[reduced.T @ reduced, fixed.T], [fixed, np.zeros((len(fixed), len(fixed)))]])
+        solution = np.linalg.lstsq(system, np.concatenate([reduced.T @ b, right]), rcond=1e-11)[0][: int(free.sum())]
         x = np.zeros(a.shape[1])
-        x[kept] = found
+        x[free] = solution
         cost = float(((a @ x - b) ** 2).sum())
         if (x[:signed] >= -1e-9).all() and np.abs(equal @ x - right).max(initial=0.0) < 1e-7 and cost < value:
             best, value = x, cost
     return best
 
 
-def root_by_hand(measurements: TableAnswers, estimation: str, total: int | None) -> Floats:
+def root_by_hand(measurements: TableMeasurements, estimation: str, total: int | None) -> Floats:
     """Return the root's fractional table: in "full" with all leaves' tables, of any sign, fitted beside it."""
     (own, right), leaves = rows_of(measurements, 0)[0], rows_of(measurements, 1)
     below = 0 if estimation == "classic" else LEAVES
@@ -77,14 +77,14 @@ def root_by_hand(measurements: TableAnswers, estimation: str, total: int | None)
     return least_squares(np.concatenate(blocks), np.concatenate(rights), equal, sums, CELLS)[:CELLS]
 
 
-def leaves_by_hand(measurements: TableAnswers, parent: NDArray[Any], totals: NDArray[Any] | None) -> Floats:
+def leaves_by_hand(measurements: TableMeasurements, parent: NDArray[Any], totals: NDArray[Any] | None) -> Floats:
     """Return the leaves' fractional tables [leaves, cells] that add up to the parent's."""
     leaves = rows_of(measurements, 1)
     a = np.zeros((sum(len(side) for side, _ in leaves), LEAVES * CELLS))
-    at = 0
+    start = 0
     for leaf, (side, _) in enumerate(leaves):
-        a[at : at + len(side), CELLS * leaf : CELLS * (leaf + 1)] = side
-        at += len(side)
+        a[start : start + len(side), CELLS * leaf : CELLS * (leaf + 1)] = side
+        start += len(side)
     equal, right = np.tile(np.eye(CELLS), LEAVES), parent.astype(np.float64)
     if totals is not None:
         equal = np.vstack([equal, np.kron(np.eye(LEAVES), np.ones(CELLS))])
@@ -98,11 +98,11 @@ def nearest_by_hand(x: Floats, parent: NDArray[Any] | None, totals: NDArray[Any]
     x = np.where(np.abs(x - np.rint(x)) < 1e-6, np.rint(x), x)
     best = np.inf
     for ups in product(*[[0, 1] if value != np.floor(value) else [0] for value in x.ravel()]):
-        whole = np.floor(x) + np.array(ups).reshape(x.shape)
-        if parent is not None and (whole.sum(axis=0) != parent).any():
+        integer_table = np.floor(x) + np.array(ups).reshape(x.shape)
+        if parent is not None and (integer_table.sum(axis=0) != parent).any():
             continue
-        if totals is None or (whole.sum(axis=1) == totals).all():
-            best = min(best, float(np.abs(whole - x).sum()))
+        if totals is None or (integer_table.sum(axis=1) == totals).all():
+            best = min(best, float(np.abs(integer_table - x).sum()))
     return best
 
 
@@ -114,9 +114,9 @@ def test_every_step_is_the_one_enumerated_by_hand(seed: int, invariant: bool, es
     hierarchy = Hierarchy.from_paths([("root", f"leaf{j}") for j in range(LEAVES)])
     truth = rng.poisson(rng.gamma(0.5, 6.0, (LEAVES, CELLS))).astype(np.int64)
     totals = truth.sum(axis=1) if invariant else None
-    asked = [("total", 1)] if invariant else []
-    measurement = measured(seed, hierarchy, SCHEMA, truth, ["detail", "race"], 1, asked)
-    answers = TableAnswers.of(measurement)
+    measurement_plan = [("total", 1)] if invariant else []
+    measurement = measured(seed, hierarchy, SCHEMA, truth, ["detail", "race"], 1, measurement_plan)
+    answers = TableMeasurements.of(measurement)
     method = TopdownMethod(estimation, rounding="nearest")
     result = estimate_tables(measurement, method)
     check_tables(measurement, result)

@@ -38,12 +38,12 @@ def totals(x: np.ndarray, groups: np.ndarray | None = None, loose: int = 0) -> I
     labels = np.zeros(x.shape[1], np.int64) if groups is None else groups
     operator = Grouping(labels, int(labels.max()) + 1)
     aims = operator.apply(x)
-    whole = np.floor(aims + 1e-9).astype(np.int64)
+    integers = np.floor(aims + 1e-9).astype(np.int64)
     for row in range(aims.shape[1]):
-        ups = round(float(aims[:, row].sum())) - int(whole[:, row].sum())
-        order = np.argsort(-(aims[:, row] - whole[:, row]), kind="stable")
-        whole[order[:ups], row] += 1
-    return IntegerRows(operator, np.maximum(whole - loose, 0), whole + loose)
+        ups = round(float(aims[:, row].sum())) - int(integers[:, row].sum())
+        order = np.argsort(-(aims[:, row] - integers[:, row]), kind="stable")
+        integers[order[:ups], row] += 1
+    return IntegerRows(operator, np.maximum(integers - loose, 0), integers + loose)
 
 
 @pytest.mark.parametrize("slack", [1, 2])

@@ -18,14 +18,14 @@ from coco_opt.problems import TableRounding
 from coco_opt.problems.table_rounding import IntegerRows, RoundingDual
 from coco_opt.problems.table_rounding.prices import relaxed_prices
 from coco_opt.solving import solve
-from coco_opt.topdown.asked.counts import TableCounts
-from coco_opt.topdown.asked.measure import measure_tables
-from coco_opt.topdown.estimated.estimate import estimate_tables, linear_estimates
-from coco_opt.topdown.estimated.method import TopdownMethod
-from coco_opt.topdown.estimated.rounding import nested_passes, round_in_passes
-from coco_opt.topdown.estimated.ties import PRECISION, Ties, seed_of
-from coco_opt.topdown.estimated.unproved import Tally
-from coco_opt.topdown.plan import TablePlan
+from coco_opt.topdown.budget_plan import TablePlan
+from coco_opt.topdown.estimating.estimate import estimate_tables, linear_estimates
+from coco_opt.topdown.estimating.method import TopdownMethod
+from coco_opt.topdown.estimating.rounding import nested_passes, round_in_passes
+from coco_opt.topdown.estimating.tie_breaking import PRECISION, Ties, seed_of
+from coco_opt.topdown.estimating.uncertified_gap import Tally
+from coco_opt.topdown.measuring.counts import TableCounts
+from coco_opt.topdown.measuring.measure import measure_tables
 from coco_opt.topdown.queries import parse_queries, parse_query
 from coco_opt.topdown.schema import Schema
 from coco_opt.topdown.strategy import Strategy
@@ -74,7 +74,7 @@ def test_answers_are_nearest_and_proved_so(seed: int, root: bool) -> None:
         random = RoundingDual(
             rng.normal(size=cells),
             rng.normal(size=problem.sides[0].shape),
-            rng.uniform(-1, 1, (len(x), problem.asked.shape[0])),
+            rng.uniform(-1, 1, (len(x), problem.query_rows.shape[0])),
         )
         for prices in (problem.admissible(random), relaxed, problem.prices):
             assert problem.gap(point, prices) >= problem.objective(point) - best - 1e-9
@@ -86,7 +86,7 @@ def test_queries_with_fractional_weights_are_refused() -> None:
     from coco_opt.topdown.matrix_operator import MatrixOperator
 
     half = MatrixOperator(csr_array(np.array([[0.5, 1.0]])))
-    with pytest.raises(ProblemError, match="whole weights"):
+    with pytest.raises(ProblemError, match="integer weights"):
         TableRounding([[0.5, 0.5]], queries=[half])
 
 
@@ -98,15 +98,15 @@ def test_passes_are_best_one_after_the_other(seed: int) -> None:
     crossing = Grouping(np.array([0, 1, 0, 1]), 2)
     queries: list[Operator] = [total(4), Grouping(np.array([0, 0, 1, 1]), 2), *([crossing] if seed % 2 else [])]
     tally, choices = Tally(), SolverChoices()
-    found = round_in_passes(x, parent, None, queries, Ties(seed), 0, choices, tally)
+    table = round_in_passes(x, parent, None, queries, Ties(seed), 0, choices, tally)
     left = points(TableRounding(x, parent))
     for query in [*queries, Grouping(np.arange(4), 4)]:
         errors = [float(np.abs(query.apply(point - x)).sum()) for point in left]
         best = min(errors)
         left = [point for point, error in zip(left, errors, strict=True) if error <= best + 1e-4]
-    assert any(np.array_equal(point, found) for point in left)
+    assert any(np.array_equal(point, table) for point in left)
     for query in queries[:2]:
-        assert (np.abs(query.apply(found - x)) < 1.0 + 1e-9).all()
+        assert (np.abs(query.apply(table - x)) < 1.0 + 1e-9).all()
 
 
 def test_crossing_and_overlapping_queries_are_no_network() -> None:
@@ -123,17 +123,17 @@ def test_crossing_and_overlapping_queries_are_no_network() -> None:
 def test_ties_are_decided_by_a_hash_and_move_nothing_else() -> None:
     rng = np.random.default_rng(3)
     x = rng.poisson(2.0, (3, 50)) + rng.choice([0.0, 0.25, 0.5, 1e-7, 1 - 1e-7], (3, 50))
-    one, other = Ties(1).broken(x, 7, 0), Ties(2).broken(x, 7, 0)
-    assert np.array_equal(one, Ties(1).broken(x, 7, 0))
-    assert (np.abs(one - x) <= PRECISION).all()
+    first, second = Ties(1).broken(x, 7, 0), Ties(2).broken(x, 7, 0)
+    assert np.array_equal(first, Ties(1).broken(x, 7, 0))
+    assert (np.abs(first - x) <= PRECISION).all()
     open_cells = np.abs(x - np.rint(x)) > PRECISION
-    assert (one[open_cells] != other[open_cells]).all()
-    assert np.array_equal(one[~open_cells], np.rint(x)[~open_cells])
-    assert np.array_equal(np.floor(one[open_cells]), np.floor(x[open_cells]))
+    assert (first[open_cells] != second[open_cells]).all()
+    assert np.array_equal(first[~open_cells], np.rint(x)[~open_cells])
+    assert np.array_equal(np.floor(first[open_cells]), np.floor(x[open_cells]))
     # A region's numbers are its own, whichever children it is rounded with; passes and regions differ.
-    assert np.array_equal(Ties(1).broken(x[1:], 8, 0), one[1:])
-    assert (Ties(1).broken(x, 7, 1)[open_cells] != one[open_cells]).all()
-    assert (Ties(1).broken(x, 8, 0)[open_cells] != one[open_cells]).all()
+    assert np.array_equal(Ties(1).broken(x[1:], 8, 0), first[1:])
+    assert (Ties(1).broken(x, 7, 1)[open_cells] != first[open_cells]).all()
+    assert (Ties(1).broken(x, 8, 0)[open_cells] != first[open_cells]).all()
 
 
 def test_equal_fractions_favour_no_child() -> None:
@@ -150,14 +150,16 @@ def test_the_seed_depends_on_the_answers_to_every_question() -> None:
     hierarchy = Hierarchy.from_paths([("nation", "north"), ("nation", "south")])
     schema = Schema({"race": ("a", "b")})
     leaves = np.array([[3, 1], [4, 1]])
-    one, other = (measured(seed, hierarchy, schema, leaves, ["detail"]) for seed in (1, 2))
-    assert seed_of(one) == seed_of(measured(1, hierarchy, schema, leaves, ["detail"]))
-    assert seed_of(one) != seed_of(other)
-    for at, answers in enumerate(one.answers):
+    original, second = (measured(seed, hierarchy, schema, leaves, ["detail"]) for seed in (1, 2))
+    assert seed_of(original) == seed_of(measured(1, hierarchy, schema, leaves, ["detail"]))
+    assert seed_of(original) != seed_of(second)
+    for index, answers in enumerate(original.answers):
         changed = replace(answers, stored=answers.values + 1)
-        assert seed_of(replace(one, answers=(*one.answers[:at], changed, *one.answers[at + 1 :]))) != seed_of(one)
-    first = estimate_tables(one)
-    again = estimate_tables(one, TopdownMethod(seed=seed_of(one)))
+        assert seed_of(
+            replace(original, answers=(*original.answers[:index], changed, *original.answers[index + 1 :]))
+        ) != seed_of(original)
+    first = estimate_tables(original)
+    again = estimate_tables(original, TopdownMethod(seed=seed_of(original)))
     assert np.array_equal(first.level(1), again.level(1))
 
 
@@ -181,13 +183,13 @@ def test_identical_children_get_totals_as_exact_as_linear_estimates() -> None:
     people = TableCounts.from_counts(hierarchy, schema, np.tile(table, (5, 1)))
     strategy = Strategy(parse_queries(["total", "detail"], schema), ("1/2", "1/2"))  # type: ignore[arg-type]
     plan = TablePlan.product(strategy, Epsilon(Fraction(4)), levels=2)
-    whole, linear = [], []
+    integers, linear = [], []
     for seed in range(40):
         measurement = measure_tables(people, plan, source=SeededNoise(seed))
-        whole.append(estimate_tables(measurement).level(1).sum(axis=1) - table.sum())
+        integers.append(estimate_tables(measurement).level(1).sum(axis=1) - table.sum())
         answers = linear_estimates(measurement).answers(parse_query("total", schema).operator, 1)
         linear.append(answers[:, 0] - table.sum())
-    errors = np.array(whole)
+    errors = np.array(integers)
     standard_error = errors.std(axis=0, ddof=1) / np.sqrt(len(errors))
     assert (np.abs(errors.mean(axis=0)) <= 3.0 * standard_error).all()
     assert errors.std() <= 1.3 * np.array(linear).std()

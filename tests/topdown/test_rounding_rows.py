@@ -25,9 +25,11 @@ Data = NDArray[Any]
 
 def mixed(rng: np.random.Generator, children: int, cells: int, mean: float = 1.5) -> tuple[Data, Data]:
     """Return fractional tables and a whole table they add up to, both from permutations of a whole one's columns."""
-    whole = rng.poisson(mean, (children, cells))
-    parts = [np.take_along_axis(whole, np.argsort(rng.random(whole.shape), axis=0), axis=0) for _ in range(3)]
-    return np.tensordot(rng.dirichlet(np.ones(3)), parts, axes=1), whole.sum(axis=0)
+    integer_table = rng.poisson(mean, (children, cells))
+    parts = [
+        np.take_along_axis(integer_table, np.argsort(rng.random(integer_table.shape), axis=0), axis=0) for _ in range(3)
+    ]
+    return np.tensordot(rng.dirichlet(np.ones(3)), parts, axes=1), integer_table.sum(axis=0)
 
 
 def around(rng: np.random.Generator, operator: Operator, x: Data, tight: float) -> IntegerRows:
@@ -59,9 +61,9 @@ def test_nested_rows_give_the_optimum_of_highs_or_nothing(seed: int, slack: int,
         problem = TableRounding(x, parent if sums else None, rows, slack)
     except ProblemError:
         return
-    found = solve_nested(problem)
-    assert found is not None
-    if found.unmet is not None:
+    answer = solve_nested(problem)
+    assert answer is not None
+    if answer.unmet is not None:
         with pytest.raises(ProblemError, match=r"row \d+ of the constraints of child \d"):
             solve(problem)
         with pytest.raises(SolverError, match="no feasible point"):
@@ -124,8 +126,8 @@ def two_ways(seed: int, children: int, rows: int, columns: int) -> TableRounding
     """Return tables whose row and column sums are whole and kept: no network with more than two children."""
     rng = np.random.default_rng(seed)
     cells = rows * columns
-    whole = rng.poisson(1.5, (children, cells))
-    x = whole.astype(np.float64)
+    integer_table = rng.poisson(1.5, (children, cells))
+    x = integer_table.astype(np.float64)
     for _ in range(60 * children * cells):
         (a, b), (i, k), (m, n) = (rng.choice(size, 2, replace=False) for size in (children, rows, columns))
         near, far = [i * columns + m, k * columns + n], [i * columns + n, k * columns + m]
@@ -135,8 +137,8 @@ def two_ways(seed: int, children: int, rows: int, columns: int) -> TableRounding
         if (x + change >= 0.0).all():
             x = x + change
     operator = stack([Grouping(np.arange(cells) // columns, rows), Grouping(np.arange(cells) % columns, columns)])
-    kept = operator.apply(whole)
-    return TableRounding(x, whole.sum(axis=0), IntegerRows(operator, kept, kept))
+    sums = operator.apply(integer_table)
+    return TableRounding(x, integer_table.sum(axis=0), IntegerRows(operator, sums, sums))
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -167,9 +169,9 @@ def test_what_is_whole_but_for_a_solvers_rounding_is_taken_for_it() -> None:
 def test_without_prices_the_gap_is_large_and_valid(monkeypatch: pytest.MonkeyPatch) -> None:
     problem, least = two_ways(1, 4, 3, 4), solve(two_ways(1, 4, 3, 4), check=False)
     monkeypatch.setattr("coco_opt.problems.table_rounding.prices._PRICE_SECONDS", 0.0)
-    found = solve(problem, check=False)
-    assert found.objective == pytest.approx(least.objective, abs=1e-7)
-    assert least.gap <= found.gap < np.inf
+    answer = solve(problem, check=False)
+    assert answer.objective == pytest.approx(least.objective, abs=1e-7)
+    assert least.gap <= answer.gap < np.inf
 
 
 def test_no_linear_program_is_offered_for_overlapping_rows() -> None:

@@ -11,32 +11,32 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from coco_opt.errors import ProblemError
-from coco_opt.topdown.estimated.unbiased import unbiased_rounding
+from coco_opt.topdown.estimating.unbiased import unbiased_rounding
 
 Data = NDArray[Any]
 
 
 def exchanged(rng: np.random.Generator, children: int, cells: int) -> tuple[Data, Data, Data]:
     """Return a fractional table with whole sums both ways, and these sums."""
-    whole = rng.poisson(1.0, (children, cells))
-    x = whole.astype(np.float64)
+    integer_table = rng.poisson(1.0, (children, cells))
+    x = integer_table.astype(np.float64)
     for _ in range(8 * children * cells):
         (a, b), (i, k) = rng.choice(children, 2, replace=False), rng.choice(cells, 2, replace=False)
         step = rng.uniform(-min(x[a, i], x[b, k]), min(x[a, k], x[b, i]))
         x[[a, b], [i, k]] += step
         x[[a, b], [k, i]] -= step
-    return x, whole.sum(axis=0), whole.sum(axis=1)
+    return x, integer_table.sum(axis=0), integer_table.sum(axis=1)
 
 
 @pytest.mark.parametrize("kept", ["nothing", "parent", "both"])
 def test_the_expectation_is_the_fractional_table(kept: str) -> None:
     rng = np.random.default_rng(7)
     x, parent, totals = exchanged(rng, 4, 5)
-    draws, found = 4000, np.zeros(x.shape)
+    draws, sums = 4000, np.zeros(x.shape)
     for _ in range(draws):
-        found += unbiased_rounding(x, None if kept == "nothing" else parent, rng, totals if kept == "both" else None)
+        sums += unbiased_rounding(x, None if kept == "nothing" else parent, rng, totals if kept == "both" else None)
     fraction = x - np.floor(x)
-    error = np.abs(found / draws - x)
+    error = np.abs(sums / draws - x)
     assert (error <= 4 * np.sqrt(fraction * (1 - fraction) / draws) + 1e-9).all()
     assert (fraction > 0.01).sum() > 10
 
@@ -46,13 +46,13 @@ def test_every_draw_keeps_the_sums(seed: int, children: int, cells: int) -> None
     rng = np.random.default_rng(seed)
     x, parent, totals = exchanged(rng, children, cells)
     noisy = np.maximum(x + rng.uniform(-1e-8, 1e-8, x.shape), 0.0)
-    for kept in (None, totals):
-        whole = unbiased_rounding(noisy, parent, np.random.default_rng(seed), kept)
-        assert whole.dtype == np.int64
-        assert np.array_equal(whole.sum(axis=0), parent)
-        assert np.abs(whole - x).max() < 1.0 + 1e-7
-        assert np.array_equal(whole, unbiased_rounding(noisy, parent, np.random.default_rng(seed), kept))
-    assert np.array_equal(whole.sum(axis=1), totals)
+    for operator in (None, totals):
+        table = unbiased_rounding(noisy, parent, np.random.default_rng(seed), operator)
+        assert table.dtype == np.int64
+        assert np.array_equal(table.sum(axis=0), parent)
+        assert np.abs(table - x).max() < 1.0 + 1e-7
+        assert np.array_equal(table, unbiased_rounding(noisy, parent, np.random.default_rng(seed), operator))
+    assert np.array_equal(table.sum(axis=1), totals)
 
 
 def test_two_halves_are_always_one_of_each() -> None:
@@ -81,13 +81,13 @@ def test_large_counts_do_not_hide_missing_people() -> None:
 
 def test_whole_tables_stay_and_wrong_sums_are_refused() -> None:
     rng = np.random.default_rng(1)
-    whole = np.array([[3, 0], [1, 2]])
-    assert np.array_equal(unbiased_rounding(whole, np.array([4, 2]), rng), whole)
+    integer_table = np.array([[3, 0], [1, 2]])
+    assert np.array_equal(unbiased_rounding(integer_table, np.array([4, 2]), rng), integer_table)
     with pytest.raises(ProblemError, match="cell 1"):
-        unbiased_rounding(whole, np.array([4, 3]), rng)
+        unbiased_rounding(integer_table, np.array([4, 3]), rng)
     with pytest.raises(ProblemError, match="child 0"):
-        unbiased_rounding(whole, np.array([4, 2]), rng, np.array([4, 2]))
+        unbiased_rounding(integer_table, np.array([4, 2]), rng, np.array([4, 2]))
     with pytest.raises(ProblemError, match="parent"):
-        unbiased_rounding(whole, None, rng, np.array([3, 3]))
+        unbiased_rounding(integer_table, None, rng, np.array([3, 3]))
     with pytest.raises(ProblemError, match="negative"):
-        unbiased_rounding(-whole, np.array([-4, -2]), rng)
+        unbiased_rounding(-integer_table, np.array([-4, -2]), rng)

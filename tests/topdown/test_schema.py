@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from coco_opt.errors import InputError, Place
 from coco_opt.histograms import Hierarchy
 from coco_opt.operators import identity
-from coco_opt.topdown.asked.counts import MAX_PEOPLE, TableCounts
+from coco_opt.topdown.measuring.counts import MAX_PEOPLE, TableCounts
 from coco_opt.topdown.queries import parse_query
 from coco_opt.topdown.schema import Schema, ValueGroups
 
@@ -46,7 +46,7 @@ def test_cells_are_in_c_order_and_rules_forbid_what_they_say() -> None:
 @settings(max_examples=40)
 @given(st.data())
 def test_rules_agree_with_a_reading_cell_by_cell(data: st.DataObject) -> None:
-    texts, wanted = [], np.ones((3, 3, 2), bool)
+    texts, expected = [], np.ones((3, 3, 2), bool)
     for _ in range(data.draw(st.integers(0, 3))):
         forbidden = np.ones((3, 3, 2), bool)
         parts = []
@@ -60,9 +60,9 @@ def test_rules_agree_with_a_reading_cell_by_cell(data: st.DataObject) -> None:
             forbidden &= meets.reshape([-1 if k == axis else 1 for k in range(3)])
         if parts:
             texts.append(" & ".join(parts))
-            wanted &= ~forbidden
-    if wanted.any():
-        assert np.array_equal(Schema(ATTRIBUTES, texts).allowed, np.flatnonzero(wanted))
+            expected &= ~forbidden
+    if expected.any():
+        assert np.array_equal(Schema(ATTRIBUTES, texts).allowed, np.flatnonzero(expected))
     else:
         assert code_of(Schema, ATTRIBUTES, texts) == "no-cells"
 
@@ -197,18 +197,18 @@ def test_runs_agree_with_dense_tables_at_every_level(seed: int, records: int) ->
     counts = TableCounts.from_microdata(HIERARCHY, schema, leaf, cell, people)
     again = TableCounts.from_counts(HIERARCHY, schema, dense)
     assert all(np.array_equal(getattr(counts, n), getattr(again, n)) for n in ("offsets", "cells", "counts"))
-    whole = HIERARCHY.aggregate(dense)
+    tables = HIERARCHY.aggregate(dense)
     query = parse_query("age * hispanic", schema)
     ranges = parse_query("cumulative(age)", schema)
     for level in range(3):
-        here = HIERARCHY.level_range(level)
-        assert np.array_equal(counts.level_tables(level), whole[here.start : here.stop])
-        for asked in (query, ranges):
-            answers = counts.answers_of(asked.operator, here)
-            assert np.array_equal(answers, asked.operator.apply(whole[here.start : here.stop]))
+        regions = HIERARCHY.level_range(level)
+        assert np.array_equal(counts.level_tables(level), tables[regions.start : regions.stop])
+        for measurement_plan in (query, ranges):
+            answers = counts.answers_to(measurement_plan.operator, regions)
+            assert np.array_equal(answers, measurement_plan.operator.apply(tables[regions.start : regions.stop]))
     for parent in range(4):
         children = HIERARCHY.children(parent)
-        assert np.array_equal(counts.tables_of(children), whole[children.start : children.stop])
+        assert np.array_equal(counts.tables_of(children), tables[children.start : children.stop])
 
 
 def test_records_without_counts_are_one_person_each() -> None:
@@ -255,4 +255,4 @@ def test_dense_tables_and_runs_that_do_not_fit_are_refused() -> None:
     counts = TableCounts(HIERARCHY, schema, [0, 1, *ends[2:]], [1, 0], [1, 1])  # a new leaf may begin lower
     assert code_of(counts.tables_of, range(2)) == "unknown-region"
     assert code_of(counts.tables_of, range(1, 1)) == "unknown-region"
-    assert code_of(counts.answers_of, identity(3), range(1)) == "bad-shape"
+    assert code_of(counts.answers_to, identity(3), range(1)) == "bad-shape"

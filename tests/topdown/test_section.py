@@ -68,7 +68,7 @@ def test_a_minimal_file_has_defaults() -> None:
 def test_a_full_file_is_read_as_it_stands() -> None:
     config = parse(FULL)
     assert config.method.shares == (Fraction(1, 4), Fraction(3, 4))
-    assert [(one.query, one.level) for one in config.method.invariants] == [("total", "state")]
+    assert [(invariant.query, invariant.level) for invariant in config.method.invariants] == [("total", "state")]
     assert config.method.groupings["voting"].groups["voter"] == ("adult", "old")
     plain = json.loads(json.dumps(config.as_dict()))
     assert plain["topdown"]["shares"] == ["1/4", "3/4"]

@@ -136,10 +136,10 @@ def test_cells_without_a_parent_hold_nothing_and_are_no_variables() -> None:
 
 
 def test_rows_are_the_operators_matrices() -> None:
-    kept = np.array([0, 3, 4, 10])
+    cells = np.array([0, 3, 4, 10])
     operators = (*QUERIES["ranges"], stack([marginal(1), QUERIES["ranges"][1]]), Grouping(np.arange(CELLS) % 3 - 1, 2))
-    rows = stacked(operators, kept)
-    dense = np.vstack([operator.to_sparse().toarray()[:, kept] for operator in operators])
+    rows = stacked(operators, cells)
+    dense = np.vstack([operator.to_sparse().toarray()[:, cells] for operator in operators])
     x = np.random.default_rng(0).normal(size=(4, 3))
     y = np.random.default_rng(1).normal(size=(dense.shape[0], 3))
     np.testing.assert_allclose(rows.apply(x), dense @ x, atol=1e-12)
@@ -152,8 +152,8 @@ def test_rows_are_the_operators_matrices() -> None:
 
 
 def _term(**changes: Any) -> SplitTerm:
-    given: dict[str, Any] = {"operator": identity(2), "answers": np.zeros((3, 2)), "weights": np.ones(3), **changes}
-    return SplitTerm(**given)
+    arguments: dict[str, Any] = {"operator": identity(2), "answers": np.zeros((3, 2)), "weights": np.ones(3), **changes}
+    return SplitTerm(**arguments)
 
 
 def test_bad_input_is_refused() -> None:

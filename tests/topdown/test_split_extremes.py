@@ -61,9 +61,9 @@ def can_be_met(problem: TopdownSplit) -> bool:
     low, high = np.isfinite(lower), np.isfinite(upper)
     sums = None if problem.parent is None else np.kron(np.ones((1, children)), np.eye(cells))
     bounds = np.vstack([each[high], -each[low]]), np.concatenate([upper[high], -lower[low]])
-    found = linprog(np.zeros(children * cells), *bounds, A_eq=sums, b_eq=problem.parent)
-    assert found.status in (0, 2)
-    return bool(found.status == 0)
+    solution = linprog(np.zeros(children * cells), *bounds, A_eq=sums, b_eq=problem.parent)
+    assert solution.status in (0, 2)
+    return bool(solution.status == 0)
 
 
 @pytest.mark.parametrize("sides", SIDES)

@@ -198,8 +198,8 @@ def test_what_takes_too_long_is_handed_over_or_said(monkeypatch: pytest.MonkeyPa
 def test_threads_change_nothing() -> None:
     problems = [drawn(seed, sides="equal") for seed in range(6)]
     alone, together = solve_many(problems), solve_many(problems, threads=3)
-    for one, other in zip(alone, together, strict=True):
-        np.testing.assert_array_equal(one.value, other.value)
+    for left, right in zip(alone, together, strict=True):
+        np.testing.assert_array_equal(left.value, right.value)
 
 
 def test_another_problem_is_refused() -> None:

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from coco_opt.errors import ProblemError
 from coco_opt.privacy import Cost, DiscreteGaussian, Epsilon, Geometric, Neighbours, Rho
-from coco_opt.topdown.asked.optimised import (
+from coco_opt.topdown.budget_plan import TablePlan
+from coco_opt.topdown.measuring.optimised import (
     OBJECTIVES,
     Objective,
     ShareProblem,
@@ -21,8 +22,7 @@ from coco_opt.topdown.asked.optimised import (
     candidate_queries,
     optimised_strategy,
 )
-from coco_opt.topdown.asked.predicted import DenseModel, MarginalModel, predicted_variance, variance_model
-from coco_opt.topdown.plan import TablePlan
+from coco_opt.topdown.measuring.predicted import DenseModel, MarginalModel, predicted_variance, variance_model
 from coco_opt.topdown.queries import Query, parse_queries, parse_query
 from coco_opt.topdown.schema import Schema, ValueGroups
 from coco_opt.topdown.strategy import Strategy
@@ -35,12 +35,12 @@ ZEROS = Schema(dict(PLAIN.attributes), ("a = 0 & b = 1",), {"g": ValueGroups("c"
 COSTS: tuple[Cost, ...] = (Epsilon(Fraction(1, 2)), Rho(Fraction(1, 2)))
 
 
-def least_squares_variance(queries: tuple[Query, ...], variances: list[float], wanted: Query) -> float:
+def least_squares_variance(queries: tuple[Query, ...], variances: list[float], workload_query: Query) -> float:
     """Return the mean variance of the best linear unbiased answers, by a pseudo-inverse over all allowed cells."""
     matrices = [query.operator.to_sparse().toarray() for query in queries]
-    whole = sum(m.T @ m / v for m, v in zip(matrices, variances, strict=True))
-    target = wanted.operator.to_sparse().toarray()
-    return float(np.trace(target @ np.linalg.pinv(whole, hermitian=True) @ target.T)) / wanted.answers
+    information = sum(m.T @ m / v for m, v in zip(matrices, variances, strict=True))
+    target = workload_query.operator.to_sparse().toarray()
+    return float(np.trace(target @ np.linalg.pinv(information, hermitian=True) @ target.T)) / workload_query.answers
 
 
 @pytest.mark.parametrize("schema", [PLAIN, ZEROS], ids=["plain", "zeros"])
@@ -80,9 +80,9 @@ def test_closed_form_and_matrices_agree_with_their_gradients() -> None:
 def test_answers_that_are_not_determined_have_infinite_variance() -> None:
     only = Strategy.uniform(parse_queries(("a", "b"), PLAIN))
     for schema in (PLAIN, ZEROS):
-        asked = Strategy.uniform(parse_queries(("a", "b"), schema))
-        assert predicted_variance(asked, parse_query("c", schema), schema) == np.inf
-        assert predicted_variance(asked, parse_query("total", schema), schema) < np.inf
+        measurement_plan = Strategy.uniform(parse_queries(("a", "b"), schema))
+        assert predicted_variance(measurement_plan, parse_query("c", schema), schema) == np.inf
+        assert predicted_variance(measurement_plan, parse_query("total", schema), schema) < np.inf
     assert predicted_variance(only, parse_query("detail", PLAIN), PLAIN) == np.inf
 
 
@@ -99,7 +99,7 @@ def test_structural_zeros_outside_the_queries_keep_the_closed_form() -> None:
 def test_too_many_atoms_are_refused_with_advice() -> None:
     big = Schema({"age": [str(age) for age in range(100)], "race": [str(race) for race in range(63)]})
     queries = parse_queries(("cumulative(age)", "detail"), big)
-    with pytest.raises(ProblemError, match="tell 6,300 cells apart"):
+    with pytest.raises(ProblemError, match="distinguish 6,300 cells"):
         DenseModel.of(queries, queries)
     with pytest.raises(ProblemError, match="more than the 512"):
         optimised_strategy(queries, big)
@@ -137,7 +137,7 @@ def multipliers(gradient: Any, shares: Any, variances: Any) -> Any:
     # max t - slack: t <= (w @ gradient)_k for all k; value w @ (variances - gradient @ shares) + t.
     cost = -np.append(variances - gradient @ shares, 1.0)
     rows = np.hstack([-gradient.T, np.ones((count, 1))])
-    found = linprog(
+    solution = linprog(
         cost,
         rows,
         np.zeros(count),
@@ -145,8 +145,8 @@ def multipliers(gradient: Any, shares: Any, variances: Any) -> Any:
         [1.0],
         [(0, None)] * queries + [(None, None)],
     )
-    assert found.success
-    return found.x[:queries]
+    assert solution.success
+    return solution.x[:queries]
 
 
 def residual_optimum(workload: tuple[Query, ...], schema: Schema, weights: Floats, precision: float) -> float:
@@ -156,16 +156,21 @@ def residual_optimum(workload: tuple[Query, ...], schema: Schema, weights: Float
     costs p / v of the precision and adds c v to the sum, p and c products over attributes, so that by Cauchy and
     Schwarz the least sum is (sum of sqrt(c p))^2 / precision. Xiao et al. 2023 (ResidualPlanner), theorems 3 to 5.
     """
-    asked = [query.marginal for query in workload]
+    measurement_plan = [query.marginal for query in workload]
     sizes = schema.shape
-    every = {frozenset(part) for one in asked for r in range(len(one) + 1) for part in combinations(sorted(one), r)}
+    every = {
+        frozenset(part)
+        for measured in measurement_plan
+        for r in range(len(measured) + 1)
+        for part in combinations(sorted(measured), r)
+    }
     total = 0.0
     for residual in every:
         price = math.prod((sizes[i] - 1) / sizes[i] for i in residual)
         sums = (
-            weight * price * math.prod(1 / sizes[j] ** 2 for j in one - residual)
-            for weight, one in zip(weights, asked, strict=True)
-            if residual <= one
+            weight * price * math.prod(1 / sizes[j] ** 2 for j in measured - residual)
+            for weight, measured in zip(weights, measurement_plan, strict=True)
+            if residual <= measured
         )
         total += math.sqrt(price * sum(sums))
     return total * total / precision
@@ -189,8 +194,8 @@ def test_optimised_shares_come_near_the_optimum_of_all_gaussian_mechanisms(
     weights = weights if objective == "total" else np.full(len(workload), 1 / len(workload))
     least = residual_optimum(workload, schema, weights, precision=float(2 * cost.amount))
     strategy = optimised_strategy(workload, schema, cost=cost, objective=objective)
-    found = [predicted_variance(strategy, query, schema, cost=cost) for query in workload]
-    ratio = float(weights @ found) / least
+    variances = [predicted_variance(strategy, query, schema, cost=cost) for query in workload]
+    ratio = float(weights @ variances) / least
     assert 1 - 1e-9 <= ratio <= NEAR, ratio
     even = [predicted_variance(Strategy.uniform(workload), query, schema, cost=cost) for query in workload]
     assert least <= float(weights @ even) * (1 + 1e-9)
@@ -201,7 +206,7 @@ def test_geometric_shares_are_as_good_as_a_fine_grid(objective: Objective) -> No
     problem = problem_of(("a", "b"), PLAIN, Epsilon(Fraction(1)), objective)
     assert [query.name for query in problem.candidates] == ["a", "b", "total", "a * b"]
     strategy = optimised_strategy(problem.workload, PLAIN, objective=objective)
-    found = np.array(
+    values = np.array(
         [
             float(dict(zip((q.name for q in strategy.queries), strategy.shares, strict=True)).get(q.name, 0))
             for q in problem.candidates
@@ -213,7 +218,7 @@ def test_geometric_shares_are_as_good_as_a_fine_grid(objective: Objective) -> No
         for j in range(1, 26 - i)
         for k in range(26 - i - j)
     ]
-    assert problem.value(found) <= 1.001 * min(problem.value(point) for point in grid)
+    assert problem.value(values) <= 1.001 * min(problem.value(point) for point in grid)
 
 
 @pytest.mark.parametrize("cost", COSTS, ids=lambda cost: cost.unit)
@@ -228,8 +233,8 @@ def test_optimised_strategies_sum_to_one_and_beat_the_workload(
     assert all(isinstance(share, Fraction) and share > 0 for share in strategy.shares)
     problem = problem_of(("total", "a", "a * b"), schema, cost, objective)
 
-    def value(one: Strategy) -> float:
-        shares = {query.text: float(share) for query, share in zip(one.queries, one.shares, strict=True)}
+    def value(strategy: Strategy) -> float:
+        shares = {query.text: float(share) for query, share in zip(strategy.queries, strategy.shares, strict=True)}
         return problem.value(np.array([shares.get(query.text, 0.0) for query in problem.candidates]))
 
     assert value(strategy) <= value(Strategy.uniform(workload))
@@ -252,8 +257,8 @@ def test_workloads_of_little_choice(texts: tuple[str, ...], cost: Cost, objectiv
     assert sum(strategy.shares) == 1
     even = Strategy.uniform(workload)
     for query in workload:
-        found, known = (predicted_variance(one, query, PLAIN, cost=cost) for one in (strategy, even))
-        assert found <= 1.001 * known
+        optimised, equal = (predicted_variance(candidate, query, PLAIN, cost=cost) for candidate in (strategy, even))
+        assert optimised <= 1.001 * equal
 
 
 def test_a_query_of_the_workload_may_have_the_name_of_another_kind() -> None:
@@ -308,7 +313,7 @@ def test_plans_split_a_budget_exactly() -> None:
     plan = TablePlan.product(Strategy.uniform(queries), Epsilon(Fraction(1, 7)), 3, level_shares=["0.2", "0", "4/5"])
     assert plan.cost == Epsilon(Fraction(1, 7))
     assert plan.costs[0] == (Epsilon(Fraction(1, 5) * Fraction(1, 7) / 3),) * 3
-    assert plan.asked == ((0, 0), (0, 1), (0, 2), (2, 0), (2, 1), (2, 2))
+    assert plan.measured_queries == ((0, 0), (0, 1), (0, 2), (2, 0), (2, 1), (2, 2))
     table = TablePlan.table(queries, Rho(Fraction(2)), [["1/2", 0, 0], [0, "0.25", "0.25"]])
     assert table.cost == Rho(Fraction(2))
     assert [[cost.amount for cost in level] for level in table.costs] == [
@@ -316,8 +321,8 @@ def test_plans_split_a_budget_exactly() -> None:
         [0, Fraction(1, 2), Fraction(1, 2)],
     ]
     assert table.variance(0, 1) == np.inf
-    with pytest.raises(ProblemError, match="not asked at level 0"):
-        table.law(0, 1)
+    with pytest.raises(ProblemError, match="not measured at level 0"):
+        table.distribution(0, 1)
 
 
 @pytest.mark.parametrize(
@@ -331,7 +336,7 @@ def test_plans_split_a_budget_exactly() -> None:
 def test_noise_follows_sensitivity_and_neighbours(unit: Any, neighbours: Neighbours, wanted: list[Any]) -> None:
     queries = parse_queries(("a", "cumulative(c)"), PLAIN)
     plan = TablePlan(queries, ((unit(Fraction(1, 2)), unit(Fraction(1, 4))),), neighbours)
-    assert [plan.law(0, query) for query in (0, 1)] == wanted
+    assert [plan.distribution(0, query) for query in (0, 1)] == wanted
 
 
 @pytest.mark.parametrize(
@@ -349,10 +354,10 @@ def test_plans_that_do_not_fit_are_refused(costs: Any, said: str) -> None:
 
 
 def test_plans_name_what_is_wrong_with_shares_and_names() -> None:
-    strategy, whole = Strategy.identity(PLAIN), Epsilon(Fraction(1))
+    strategy, cost = Strategy.identity(PLAIN), Epsilon(Fraction(1))
     with pytest.raises(ProblemError, match="2 levels need as many shares"):
-        TablePlan.product(strategy, whole, 2, level_shares=["1"])
+        TablePlan.product(strategy, cost, 2, level_shares=["1"])
     with pytest.raises(ProblemError, match="sum to 3/4"):
-        TablePlan.product(strategy, whole, 2, level_shares=["1/2", "1/4"])
+        TablePlan.product(strategy, cost, 2, level_shares=["1/2", "1/4"])
     with pytest.raises(ProblemError, match="unknown neighbours"):
-        TablePlan(strategy.queries, ((whole,),), neighbours="swap")  # type: ignore[arg-type]
+        TablePlan(strategy.queries, ((cost,),), neighbours="swap")  # type: ignore[arg-type]

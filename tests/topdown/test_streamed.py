@@ -18,18 +18,18 @@ from hypothesis import strategies as st
 
 from coco_opt.errors import InputError
 from coco_opt.files import source
-from coco_opt.files.checked import Regions
 from coco_opt.files.folder import Coded, FileTable, arrow_table, parquet
 from coco_opt.files.regions import read_regions
+from coco_opt.files.release_checks import Regions
 from coco_opt.histograms import Hierarchy
 from coco_opt.privacy import Measurement
-from coco_opt.topdown.answers import TableAnswers
-from coco_opt.topdown.asked.counts import TableCounts
-from coco_opt.topdown.asked.records import read_records
-from coco_opt.topdown.estimated.best_linear import best_linear
-from coco_opt.topdown.estimated.estimate import estimate_tables
-from coco_opt.topdown.estimated.linear import linear_stage
+from coco_opt.topdown.estimating.best_linear import best_linear
+from coco_opt.topdown.estimating.estimate import estimate_tables
+from coco_opt.topdown.estimating.linear import linear_stage
 from coco_opt.topdown.kind import files, verify
+from coco_opt.topdown.measuring.counts import TableCounts
+from coco_opt.topdown.measuring.records import read_records
+from coco_opt.topdown.noisy_measurements import TableMeasurements
 from coco_opt.topdown.queries import parse_queries
 from coco_opt.topdown.schema import Schema
 from tests.topdown.estimation import measured, random_hierarchy
@@ -38,11 +38,11 @@ SCHEMA = Schema({"race": ["a", "b", "c"], "age": ["minor", "adult"]})
 ASKED = ["detail", "race", "total"]
 
 
-def _measurement(seed: int, asked: list[str]) -> Measurement:
+def _measurement(seed: int, measurement_plan: list[str]) -> Measurement:
     rng = np.random.default_rng(seed)
     hierarchy = random_hierarchy(rng, 3)
     leaves = rng.poisson(3.0, (len(hierarchy.leaves), SCHEMA.size)).astype(np.int64)
-    return measured(seed, hierarchy, SCHEMA, leaves, asked, 2)
+    return measured(seed, hierarchy, SCHEMA, leaves, measurement_plan, 2)
 
 
 @settings(max_examples=25, deadline=None)
@@ -50,9 +50,9 @@ def _measurement(seed: int, asked: list[str]) -> Measurement:
 def test_rows_come_in_equal_groups_and_stay_in_order(sizes: list[int], at_once: int) -> None:
     ends = np.cumsum([0, *sizes])
     parts = [{"row": np.arange(begin, end)} for begin, end in pairwise(ends)]
-    found = list(files._grouped(parts, at_once))
-    assert [len(one["row"]) for one in found[:-1]] == [at_once] * (len(found) - 1)
-    np.testing.assert_array_equal(np.concatenate([one["row"] for one in found]), np.arange(ends[-1]))
+    groups = list(files._row_groups(parts, at_once))
+    assert [len(group["row"]) for group in groups[:-1]] == [at_once] * (len(groups) - 1)
+    np.testing.assert_array_equal(np.concatenate([group["row"] for group in groups]), np.arange(ends[-1]))
 
 
 @pytest.mark.parametrize("rows", [1, 3, 10**6])
@@ -61,14 +61,14 @@ def test_tables_by_pieces_are_those_of_all_runs(rows: int, monkeypatch: pytest.M
     levels = estimate_tables(measurement).tables
     runs = files.CellRuns.of(levels)
     monkeypatch.setattr(files, "ROWS_PER_GROUP", rows)
-    table = files.cell_table(measurement.asked, SCHEMA, levels)
+    table = files.cell_table(measurement.measurement_plan, SCHEMA, levels)
     assert max(len(part["persons"]) for part in table.parts) <= rows
-    found = arrow_table(table).to_pandas()
+    frame = arrow_table(table).to_pandas()
     paths, codes = measurement.hierarchy.paths, SCHEMA.decode(runs.cells)
-    assert found["region"].tolist() == [paths[region] for region in runs.regions.tolist()]
-    assert found["persons"].tolist() == runs.counts.tolist()
+    assert frame["region"].tolist() == [paths[region] for region in runs.regions.tolist()]
+    assert frame["persons"].tolist() == runs.counts.tolist()
     for name, values in SCHEMA.attributes.items():
-        assert found[name].tolist() == [values[code] for code in codes[name].tolist()]
+        assert frame[name].tolist() == [values[code] for code in codes[name].tolist()]
     first = files.CellRuns.of(levels, 5)
     for some, every in zip((first.regions, first.cells), (runs.regions, runs.cells), strict=True):
         np.testing.assert_array_equal(some, every[:5])
@@ -78,13 +78,13 @@ def test_tables_by_pieces_are_those_of_all_runs(rows: int, monkeypatch: pytest.M
 @pytest.mark.parametrize("rows", [1, 7, 10**6])
 def test_estimates_by_pieces_are_those_of_whole_levels(full: bool, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     measurement = _measurement(rows, ASKED)
-    linear = best_linear(TableAnswers.of(measurement), full)
+    linear = best_linear(TableMeasurements.of(measurement), full)
     workload = parse_queries([*ASKED, "age"], SCHEMA)
     monkeypatch.setattr(files, "ROWS_PER_GROUP", rows)
-    table, left_out = files.estimate_table(measurement.asked, linear, workload)
+    table, left_out = files.estimate_table(measurement.measurement_plan, linear, workload)
     assert table is not None
     assert not left_out
-    found = arrow_table(table).to_pandas()
+    frame = arrow_table(table).to_pandas()
     expected = []
     for level in range(3):
         paths = [measurement.hierarchy.paths[region] for region in measurement.hierarchy.level_range(level)]
@@ -92,18 +92,20 @@ def test_estimates_by_pieces_are_those_of_whole_levels(full: bool, rows: int, mo
             errors = linear.standard_errors(query.operator, level)
             answers = linear.answers(query.operator, level)
             expected += [
-                (level, path, query.text, label, answers[at, k], errors[at, k])
-                for at, path in enumerate(paths)
+                (level, path, query.text, label, answers[position, k], errors[position, k])
+                for position, path in enumerate(paths)
                 for k, label in enumerate(query.labels())
             ]
     columns = ["level", "region", "query", "answer", "estimate", "standard_error"]
-    assert list(found[columns].itertuples(index=False, name=None)) == expected
+    assert list(frame[columns].itertuples(index=False, name=None)) == expected
 
 
 def test_undetermined_answers_are_left_out() -> None:
     measurement = _measurement(3, ["race", "total"])
     table, _ = files.estimate_table(
-        measurement.asked, linear_stage(TableAnswers.of(measurement)), parse_queries(["age", "race"], SCHEMA)
+        measurement.measurement_plan,
+        linear_stage(TableMeasurements.of(measurement)),
+        parse_queries(["age", "race"], SCHEMA),
     )
     assert table is not None
     assert set(arrow_table(table).column("query").to_pylist()) == {"race"}
@@ -142,13 +144,15 @@ WRONG = {
 }
 
 
-def _read(folder: Path, rows: list[tuple[Any, ...]], form: str, *, whole_ids: bool = False) -> TableCounts:
+def _read(folder: Path, rows: list[tuple[Any, ...]], form: str, *, integer_ids: bool = False) -> TableCounts:
     (folder / "regions.csv").write_text(REGIONS, encoding="utf-8")
     regions, sexes, ages, counts = zip(*rows, strict=True) if rows else ((), (), (), ())
-    kind = pa.int64() if whole_ids else pa.string()
+    kind = pa.int64() if integer_ids else pa.string()
     columns = {
         "age": pa.array([None if age is None else unicodedata.normalize("NFD", age) for age in ages], pa.string()),
-        "region_id": pa.array([None if one is None else int(one) if whole_ids else one for one in regions], kind),
+        "region_id": pa.array(
+            [None if region is None else int(region) if integer_ids else region for region in regions], kind
+        ),
         "count": pa.array(counts, pa.int64()),
         "sex": pa.array(sexes, pa.string()),
         "more": pa.array([0.5] * len(rows), pa.float64()),
@@ -160,15 +164,15 @@ def _read(folder: Path, rows: list[tuple[Any, ...]], form: str, *, whole_ids: bo
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(rows=st.lists(ROW, min_size=1, max_size=20), at_once=st.integers(1, 8), whole_ids=st.booleans())
+@given(rows=st.lists(ROW, min_size=1, max_size=20), at_once=st.integers(1, 8), integer_ids=st.booleans())
 def test_batches_are_counted_as_texts_are(
-    rows: list[tuple[Any, ...]], at_once: int, whole_ids: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    rows: list[tuple[Any, ...]], at_once: int, integer_ids: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(source, "_BATCH", at_once)
-    found, texts = _read(tmp_path, rows, "parquet", whole_ids=whole_ids), _read(tmp_path, rows, "csv")
-    for one, other in zip(found.arrays, texts.arrays, strict=True):
-        np.testing.assert_array_equal(one, other)
-    assert found.identity() == texts.identity()
+    counts, texts = _read(tmp_path, rows, "parquet", integer_ids=integer_ids), _read(tmp_path, rows, "csv")
+    for left, right in zip(counts.arrays, texts.arrays, strict=True):
+        np.testing.assert_array_equal(left, right)
+    assert counts.identity() == texts.identity()
 
 
 @pytest.mark.parametrize("name", WRONG)
@@ -183,8 +187,8 @@ def test_what_is_wrong_in_a_batch_is_told_as_of_texts(
             _read(tmp_path, rows, form)
         errors.append(caught.value)
     assert errors[0].code == errors[1].code
-    assert [one.place is None or one.place.column for one in errors[:1]] == [
-        one.place is None or one.place.column for one in errors[1:]
+    assert [error.place is None or error.place.column for error in errors[:1]] == [
+        error.place is None or error.place.column for error in errors[1:]
     ]
 
 
@@ -192,7 +196,7 @@ def test_good_batches_need_no_text(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     def refused(*_: object, **__: object) -> None:
         raise AssertionError("the table was brought into DuckDB")
 
-    monkeypatch.setattr("coco_opt.topdown.asked.records.load", refused)
+    monkeypatch.setattr("coco_opt.topdown.measuring.records.load", refused)
     assert _read(tmp_path, [("1", "male", "child", 1)], "parquet").identity()["persons"] == 1
 
 
@@ -211,7 +215,9 @@ def test_columns_make_the_tree_that_paths_make(keys: list[tuple[int, int, int]])
     tree, leaf = Hierarchy.from_columns(columns)
     expected = Hierarchy.from_paths(paths)
     assert tree.paths == expected.paths
-    assert [tree.paths[tree.leaves.start + at] for at in leaf - tree.leaves.start] == ["/".join(path) for path in paths]
+    assert [tree.paths[tree.leaves.start + position] for position in leaf - tree.leaves.start] == [
+        "/".join(path) for path in paths
+    ]
 
 
 @settings(max_examples=40, deadline=None)
@@ -220,8 +226,8 @@ def test_sums_are_checked_family_by_family_as_all_at_once(seed: int, block: int,
     rng = np.random.default_rng(seed)
     tree = random_hierarchy(rng, 3)
     tables = tree.aggregate(rng.poisson(0.6, (len(tree.leaves), SCHEMA.size)).astype(np.int64))
-    at = int(rng.integers(tables.size))
-    tables.reshape(-1)[at] += change
+    row = int(rng.integers(tables.size))
+    tables.reshape(-1)[row] += change
     region, cell = np.nonzero(tables)
     persons = tables[region, cell]
     order = rng.permutation(region.size) if shuffled else np.arange(region.size)
@@ -239,11 +245,11 @@ def test_sums_are_checked_family_by_family_as_all_at_once(seed: int, block: int,
     sums = np.zeros_like(tables)
     np.add.at(sums, tree.parent[1:], tables[1:])
     wrong = (sums != tables)[: tree.leaves.start]
-    found = verify._children_sum(content)
-    assert found.passed == (not wrong.any())
+    check = verify._children_sum(content)
+    assert check.passed == (not wrong.any())
     if wrong.any():
         first = tree.paths[int(np.flatnonzero(wrong.any(axis=1))[0])]
-        assert found.detail == f"{np.count_nonzero(wrong)} cells differ; the first lies in {first!r}"
+        assert check.detail == f"{np.count_nonzero(wrong)} cells differ; the first lies in {first!r}"
 
 
 @pytest.mark.parametrize("rows", [4, 10**6])
@@ -252,16 +258,16 @@ def test_an_answer_is_estimated_once_in_whatever_order(
     rows: int, turned: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     measurement = _measurement(5, ASKED)
-    linear = best_linear(TableAnswers.of(measurement))
-    table, _ = files.estimate_table(measurement.asked, linear, parse_queries(ASKED, SCHEMA))
+    linear = best_linear(TableMeasurements.of(measurement))
+    table, _ = files.estimate_table(measurement.measurement_plan, linear, parse_queries(ASKED, SCHEMA))
     assert table is not None
-    whole = arrow_table(table)
+    table_rows = arrow_table(table)
     tree = measurement.hierarchy
     none, regions = np.zeros(0, np.int64), Regions(list(tree.paths), tree.parent, tree.level, {})
     content = verify._Content(tmp_path, {}, SCHEMA, regions, none.astype(np.int32), none.astype(np.int32), none, "", 9)
-    path, order = tmp_path / files.ESTIMATES, np.arange(whole.num_rows)
-    pq.write_table(whole.take(pa.array(order[::-1] if turned else order)), path, row_group_size=rows)
+    path, order = tmp_path / files.ESTIMATES, np.arange(table_rows.num_rows)
+    pq.write_table(table_rows.take(pa.array(order[::-1] if turned else order)), path, row_group_size=rows)
     assert verify._estimates(content).passed
     again = np.append(3, order) if turned else np.append(order, 3)
-    pq.write_table(whole.take(pa.array(again)), path, row_group_size=rows)
+    pq.write_table(table_rows.take(pa.array(again)), path, row_group_size=rows)
     assert "occurs twice" in verify._estimates(content).detail

@@ -17,16 +17,16 @@ from coco_opt.errors import ConfigError, InputError
 from coco_opt.files.folder import as_json, sealed
 from coco_opt.operators import total
 from coco_opt.privacy import Cost, Epsilon, Measurement, Rho, SeededNoise
-from coco_opt.privacy.several import together
+from coco_opt.privacy.combined_measurements import together
 from coco_opt.releases.verify import verify_paid
-from coco_opt.topdown.answers import TableAnswers
-from coco_opt.topdown.asked.counts import TableCounts
-from coco_opt.topdown.asked.measure import measure_tables
-from coco_opt.topdown.estimated.bootstrap import redrawn
-from coco_opt.topdown.estimated.estimate import estimate_tables, linear_estimates
-from coco_opt.topdown.estimated.information import FullInformation
+from coco_opt.topdown.budget_plan import TablePlan
+from coco_opt.topdown.estimating.bootstrap import redrawn
+from coco_opt.topdown.estimating.estimate import estimate_tables, linear_estimates
+from coco_opt.topdown.estimating.information import FullInformation
 from coco_opt.topdown.invariants import Invariant
-from coco_opt.topdown.plan import TablePlan
+from coco_opt.topdown.measuring.counts import TableCounts
+from coco_opt.topdown.measuring.measure import measure_tables
+from coco_opt.topdown.noisy_measurements import TableMeasurements
 from coco_opt.topdown.queries import parse_queries, parse_query
 from coco_opt.topdown.schema import Schema, ValueGroups
 from tests.topdown.estimation import dense_system, sums_of_leaves
@@ -48,8 +48,8 @@ def measured(
     **plan: Any,
 ) -> Measurement:
     """Return a seeded measurement of queries at costs [levels][queries]."""
-    asked = TablePlan(parse_queries(tuple(queries), counts.schema), tuple(map(tuple, costs)), **plan)
-    return measure_tables(counts, asked, source=SeededNoise(seed), invariants=tuple(invariants))
+    measurement_plan = TablePlan(parse_queries(tuple(queries), counts.schema), tuple(map(tuple, costs)), **plan)
+    return measure_tables(counts, measurement_plan, source=SeededNoise(seed), invariants=tuple(invariants))
 
 
 def even(cost: Cost, queries: int) -> list[list[Cost]]:
@@ -59,7 +59,7 @@ def even(cost: Cost, queries: int) -> list[list[Cost]]:
 
 def dense(listed: Sequence[Measurement]) -> tuple[Any, Any]:
     """Return the least squares estimate of all leaves' cells from all answers one by one, and its covariance."""
-    parts = [dense_system(TableAnswers.of(one)) for one in listed]
+    parts = [dense_system(TableMeasurements.of(measurement)) for measurement in listed]
     rows, answers, variances = (np.concatenate([part[k] for part in parts]) for k in range(3))
     covariance = np.linalg.pinv(rows.T @ (rows / variances[:, None]), rcond=1e-12, hermitian=True)
     return covariance @ (rows.T @ (answers / variances)), covariance
@@ -68,21 +68,21 @@ def dense(listed: Sequence[Measurement]) -> tuple[Any, Any]:
 def differing(seed: int) -> list[Measurement]:
     """Return measurements of other queries, shares and laws at every level, some of them the same."""
     rng = np.random.default_rng(seed)
-    asked = (("total", "sex * age"), ("sex", "sex * age", "total"), ("cumulative(age)", "detail"))
+    measurement_plan = (("total", "sex * age"), ("sex", "sex * age", "total"), ("cumulative(age)", "detail"))
     units: tuple[type[Cost], ...] = (Epsilon, Rho, Epsilon)
-    found = []
-    for number, (queries, unit) in enumerate(zip(asked, units, strict=True)):
+    names = []
+    for number, (queries, unit) in enumerate(zip(measurement_plan, units, strict=True)):
         costs = [[unit(Fraction(int(rng.integers(1, 9)), 8)) for _ in queries] for _ in range(3)]
         costs[int(rng.integers(2))] = [unit(Fraction(0))] * len(queries)
-        found.append(measured(queries, costs, 10 * seed + number))
-    return found
+        names.append(measured(queries, costs, 10 * seed + number))
+    return names
 
 
 @pytest.mark.parametrize("seed", range(6))
 def test_estimates_and_covariances_are_those_of_all_answers_at_once(seed: int) -> None:
     listed = differing(seed)
-    found = linear_estimates(together(listed), full=True)
-    assert isinstance(found, FullInformation)
+    estimates = linear_estimates(together(listed), full=True)
+    assert isinstance(estimates, FullInformation)
     estimate, covariance = dense(listed)
     queries = parse_queries(("total", "sex", "detail"), SCHEMA)
     rows = {
@@ -90,25 +90,25 @@ def test_estimates_and_covariances_are_those_of_all_answers_at_once(seed: int) -
         for region in range(TREE.regions)
         for query in queries
     }
-    for (region, text), one in rows.items():
+    for (region, text), row in rows.items():
         query, level = parse_query(text, SCHEMA).operator, int(TREE.level[region])
-        at = region - int(TREE.level_start[level])
-        np.testing.assert_allclose(found.answers(query, level)[at], one @ estimate, rtol=0, atol=1e-9)
-        variances = np.diag(one @ covariance @ one.T)
-        np.testing.assert_allclose(found.standard_errors(query, level)[at] ** 2, variances, rtol=1e-9)
+        position = region - int(TREE.level_start[level])
+        np.testing.assert_allclose(estimates.answers(query, level)[position], row @ estimate, rtol=0, atol=1e-9)
+        variances = np.diag(row @ covariance @ row.T)
+        np.testing.assert_allclose(estimates.standard_errors(query, level)[position] ** 2, variances, rtol=1e-9)
     some = np.random.default_rng(seed).integers(TREE.regions, size=(6, 2)).tolist()
     for left, right in some:
         expected = rows[left, "sex"] @ covariance @ rows[right, "detail"].T
         pair = (left, queries[1].operator), (right, queries[2].operator)
-        np.testing.assert_allclose(found.covariance(*pair), expected, rtol=0, atol=1e-9 * np.abs(covariance).max())
+        np.testing.assert_allclose(estimates.covariance(*pair), expected, rtol=0, atol=1e-9 * np.abs(covariance).max())
 
 
 def test_trees_take_all_answers_where_proportions_agree() -> None:
     listed = [measured(("sex", "detail"), even(Rho(Fraction(amount)), 2), amount) for amount in (1, 2, 5)]
-    found = linear_estimates(together(listed), full=False)
+    estimates = linear_estimates(together(listed), full=False)
     estimate, covariance = dense(listed)
-    np.testing.assert_allclose(found.tables(2).ravel(), estimate, rtol=0, atol=1e-9)
-    errors = found.standard_errors(total(SCHEMA.size), 0)
+    np.testing.assert_allclose(estimates.tables(2).ravel(), estimate, rtol=0, atol=1e-9)
+    errors = estimates.standard_errors(total(SCHEMA.size), 0)
     rows = np.ones((1, estimate.size))
     np.testing.assert_allclose(errors[0] ** 2, (rows @ covariance @ rows.T)[0], rtol=1e-9)
 
@@ -121,23 +121,23 @@ def test_two_half_budgets_are_one_whole(unit: type[Cost], factor: float) -> None
     """
     queries, cells = ("total", "sex", "detail"), parse_query("detail", SCHEMA).operator
     truth = TREE.aggregate(TRUTH)
-    whole, halves, draws = np.zeros(3), np.zeros(3), 100
+    full, halves, draws = np.zeros(3), np.zeros(3), 100
     for seed in range(draws):
-        one = measured(queries, even(unit(Fraction(1)), 3), 3 * seed)
+        single = measured(queries, even(unit(Fraction(1)), 3), 3 * seed)
         two = [measured(queries, even(unit(Fraction(1, 2)), 3), 3 * seed + k) for k in (1, 2)]
-        for squares, measurement in ((whole, one), (halves, together(two))):
-            found = linear_estimates(measurement, full=True)
+        for squares, measurement in ((full, single), (halves, together(two))):
+            estimates = linear_estimates(measurement, full=True)
             for level in range(3):
-                here = TREE.level_range(level)
-                squares[level] += ((found.answers(cells, level) - truth[here.start : here.stop]) ** 2).mean()
-    ratio = np.sqrt(halves.sum() / whole.sum())
+                regions = TREE.level_range(level)
+                squares[level] += ((estimates.answers(cells, level) - truth[regions.start : regions.stop]) ** 2).mean()
+    ratio = np.sqrt(halves.sum() / full.sum())
     assert abs(ratio / factor - 1.0) < 0.05
 
 
 def test_the_order_of_measurements_changes_no_estimate() -> None:
     listed = differing(1)
-    one, two = (linear_estimates(together(given), full=True) for given in (listed, listed[::-1]))
-    np.testing.assert_allclose(one.tables(2), two.tables(2), rtol=0, atol=1e-9)
+    forward, backward = (linear_estimates(together(order), full=True) for order in (listed, listed[::-1]))
+    np.testing.assert_allclose(forward.tables(2), backward.tables(2), rtol=0, atol=1e-9)
 
 
 def test_whole_tables_are_those_of_the_pooled_answers() -> None:
@@ -146,9 +146,9 @@ def test_whole_tables_are_those_of_the_pooled_answers() -> None:
     nothing = much * 0
     leaves = measured(("age", "sex"), [[nothing] * 2, [nothing] * 2, [much] * 2], 1)
     cells = measured(("detail",), [[nothing], [nothing], [much]], 2)
-    made = estimate_tables(together([leaves, cells]))
-    np.testing.assert_array_equal(made.level(2), TRUTH)
-    assert len(made.tables) == 3
+    tables = estimate_tables(together([leaves, cells]))
+    np.testing.assert_array_equal(tables.level(2), TRUTH)
+    assert len(tables.tables) == 3
 
 
 def test_redrawn_measurements_have_noise_of_their_own() -> None:
@@ -189,17 +189,19 @@ REFUSED: dict[str, tuple[Callable[[], Measurement], str]] = {
 def test_what_does_not_belong_together_is_refused(what: str) -> None:
     make, words = REFUSED[what]
     with pytest.raises(InputError, match=words) as refused:
-        TableAnswers.of(together([ONE, make()]))
+        TableMeasurements.of(together([ONE, make()]))
     assert refused.value.code == ("measurement-twice" if what == "copy" else "measurements-differ")
 
 
 def test_other_exact_answers_are_refused() -> None:
-    one, two = (
+    first, second = (
         another(invariants=[EXACT], counts=TableCounts.from_counts(TREE, SCHEMA, TRUTH + more)) for more in (0, 1)
     )
     with pytest.raises(InputError, match="other exact answers"):
-        TableAnswers.of(together([one, two]))
-    assert TableAnswers.of(together([one, replace(one, receipt="a"), replace(one, receipt="b")][1:])).rows == 1
+        TableMeasurements.of(together([first, second]))
+    assert (
+        TableMeasurements.of(together([first, replace(first, receipt="a"), replace(first, receipt="b")][1:])).rows == 1
+    )
 
 
 def test_groups_of_values_must_mean_the_same() -> None:
@@ -210,7 +212,7 @@ def test_groups_of_values_must_mean_the_same() -> None:
         counts = TableCounts.from_counts(TREE, schema, TRUTH)
         listed.append(measured(("ages", "detail"), even(Rho(Fraction(1)), 2), seed, counts=counts))
     with pytest.raises(InputError, match="calls other groups 'ages'"):
-        TableAnswers.of(together(listed))
+        TableMeasurements.of(together(listed))
 
 
 HALF = SECURE.replace('"2"', '"1"')
@@ -223,21 +225,21 @@ def test_two_runs_of_a_ledger_make_one_release(tmp_path: Path) -> None:
     other = write(tmp_path, HALF + 'total = "4"\n', TOPDOWN.replace('"sex", ', '"age", '))
     second, third = co.measure(other, publish=tmp_path / "two"), co.measure(config, again=True)
     assert len({first.run, second.run, third.run}) == 3
-    made = co.estimate([first.run, tmp_path / "two", third], config)
-    folder = made.save(tmp_path / "out", page=co.render_report)
+    release = co.estimate([first.run, tmp_path / "two", third], config)
+    folder = release.save(tmp_path / "out", page=co.render_report)
     assert failing(folder) == []
     manifest = json.loads((folder / "manifest.json").read_text())
     assert manifest["budget"]["epsilon"] == "3"
     assert [one["epsilon"] for one in manifest["measurements"]] == ["1", "1", "1"]
     assert [one["measurement"] for one in manifest["measurements"]] == [
-        one.measurement.asked.digest for one in (first, second, third)
+        one.measurement.measurement_plan.digest for one in (first, second, third)
     ]
     assert len({one["answers"] for one in manifest["measurements"]}) == 3
-    assert "3 measurements: epsilon = 1" in made.spent
+    assert "3 measurements: epsilon = 1" in release.spent
     assert [check.detail for check in verify_paid(folder, config) if not check.passed] == []
     assert "measurement 3" in (folder / "report.html").read_text()
-    whole = json.loads((co.estimate(first, config).save(tmp_path / "alone") / "manifest.json").read_text())
-    assert "measurements" not in whole
+    single = json.loads((co.estimate(first, config).save(tmp_path / "alone") / "manifest.json").read_text())
+    assert "measurements" not in single
 
     with pytest.raises(InputError, match="once more"):
         co.estimate([tmp_path / "one", first.run], config)
@@ -264,20 +266,20 @@ def test_costs_of_two_laws_add_up_in_rho(tmp_path: Path) -> None:
     pure = co.measure(write(tmp_path, 'epsilon = "1"\nnoise = "seeded"\nseed = 1\n')).measurement
     seeded = 'mechanism = "discrete_gaussian"\nrho = "1/2"\nnoise = "seeded"\nseed = 2\n'
     config = write(tmp_path, seeded)
-    made = co.estimate([co.measure(config), pure])
+    release = co.estimate([co.measure(config), pure])
     # Nine questions of epsilon 1/9 each.
-    assert Fraction(made.manifest["budget"]["rho"]) == Fraction(1, 2) + 9 * Fraction(1, 81) / 2
-    folder = made.save(tmp_path / "out", page=co.render_report)
+    assert Fraction(release.manifest["budget"]["rho"]) == Fraction(1, 2) + 9 * Fraction(1, 81) / 2
+    folder = release.save(tmp_path / "out", page=co.render_report)
     assert failing(folder) == []
-    assert made.manifest["status"] == "NOT PRIVATE"
+    assert release.manifest["status"] == "NOT PRIVATE"
 
 
 def test_seeded_and_secure_noise_together_are_not_private(tmp_path: Path) -> None:
     secure = co.measure(write(tmp_path, HALF))
     seeded = co.measure(write(tmp_path, 'epsilon = "3"\nnoise = "seeded"\nseed = 1\n'))
-    made = co.estimate([secure, seeded])
-    assert (made.manifest["status"], made.manifest["private"]) == ("NOT PRIVATE", False)
-    folder = made.save(tmp_path / "out")
+    release = co.estimate([secure, seeded])
+    assert (release.manifest["status"], release.manifest["private"]) == ("NOT PRIVATE", False)
+    folder = release.save(tmp_path / "out")
     assert failing(folder) == []
     assert all(check.passed for check in verify_paid(folder, write(tmp_path, HALF)))
 
@@ -315,9 +317,9 @@ def test_groups_are_estimated_together_by_their_posterior(tmp_path: Path) -> Non
         groups={"max_size": 8, "consistency": "posterior"},
     )
     two = [co.measure(base), co.measure(co.configure(base, privacy={"seed": 8}))]
-    made = co.estimate(two, base)
-    assert made.manifest["budget"]["epsilon"] == "1"
-    folder = made.save(tmp_path / "out", page=co.render_report)
+    release = co.estimate(two, base)
+    assert release.manifest["budget"]["epsilon"] == "1"
+    folder = release.save(tmp_path / "out", page=co.render_report)
     assert failing(folder) == []
     with pytest.raises(ConfigError, match='only "posterior" estimates several together'):
         co.estimate(two, co.configure(base, groups={"consistency": "joint"}))

@@ -8,11 +8,10 @@ import pytest
 from coco_opt.errors import ProblemError
 from coco_opt.operators import Grouping, identity, total
 from coco_opt.privacy import Measurement
-from coco_opt.topdown.estimated.bootstrap import bootstrap
-from coco_opt.topdown.estimated.estimate import TablesResult, estimate_tables
-from coco_opt.topdown.estimated.linear import linear_stage
-from coco_opt.topdown.estimated.method import TopdownMethod
-from coco_opt.topdown.estimated.uncertainty import standard_errors
+from coco_opt.topdown.estimating.bootstrap import bootstrap
+from coco_opt.topdown.estimating.estimate import TablesResult, estimate_tables
+from coco_opt.topdown.estimating.linear import linear_stage
+from coco_opt.topdown.estimating.method import TopdownMethod
 from coco_opt.topdown.queries import parse_queries, parse_query
 from coco_opt.topdown.schema import Schema
 from tests.topdown.estimation import (
@@ -39,11 +38,11 @@ def test_standard_errors_are_those_of_the_dense_covariance(strategy: str, seed: 
     stage = linear_stage(measurements)
     for level in range(3):
         for query in [*operators, total(6)]:
-            found = standard_errors(stage, query, level)
-            for at, region in enumerate(hierarchy.level_range(level)):
+            errors = stage.standard_errors(query, level)
+            for index, region in enumerate(hierarchy.level_range(level)):
                 rows = np.kron(sums_of_leaves(hierarchy, region)[None, :], query.to_sparse().toarray())
                 expected = np.sqrt(np.einsum("ki,ij,kj->k", rows, covariance, rows))
-                np.testing.assert_allclose(found[at], expected, rtol=1e-8)
+                np.testing.assert_allclose(errors[index], expected, rtol=1e-8)
 
 
 def test_standard_errors_are_exact_in_other_proportions_too() -> None:
@@ -56,7 +55,7 @@ def test_standard_errors_are_exact_in_other_proportions_too() -> None:
     _, _, spread = dense_system(measurements)
     # The estimates are linear in the answers: their matrix, column by column, gives the covariance.
     slots = [(level, q) for level in range(3) for q in range(3) if measurements.answers[level][q] is not None]
-    columns, at = [], []
+    columns, positions = [], []
     for level, q in slots:
         for region in range(len(hierarchy.level_range(level))):
             for answer in range(operators[q].answers):
@@ -64,19 +63,19 @@ def test_standard_errors_are_exact_in_other_proportions_too() -> None:
                 answers[level][q][region, answer] = 1  # type: ignore[index]
                 measurements.answers = tuple(tuple(row) for row in answers)
                 columns.append(linear_stage(measurements).answers(ROWS, 2).reshape(-1))
-                at.append(variances[level][q])
+                positions.append(variances[level][q])
     assert len(columns) == spread.size
     matrix = np.stack(columns, axis=1)
-    expected = np.sqrt((matrix**2 * np.array(at, dtype=float)).sum(axis=1))
-    np.testing.assert_allclose(standard_errors(stage, ROWS, 2).reshape(-1), expected, rtol=1e-9)
+    expected = np.sqrt((matrix**2 * np.array(positions, dtype=float)).sum(axis=1))
+    np.testing.assert_allclose(stage.standard_errors(ROWS, 2).reshape(-1), expected, rtol=1e-9)
 
 
 def test_what_is_not_determined_has_no_finite_error() -> None:
     rng = np.random.default_rng(0)
     hierarchy = random_hierarchy(rng, 2)
     stage = linear_stage(noisy(rng, hierarchy, [ROWS, COLUMNS], [[1.0, 1.0], [2.0, 2.0]]))
-    assert np.isinf(standard_errors(stage, identity(6), 1)).all()
-    assert np.isfinite(standard_errors(stage, Grouping(np.array([0, 0, 1, 1, -1, -1]), 2), 1)).all()
+    assert np.isinf(stage.standard_errors(identity(6), 1)).all()
+    assert np.isfinite(stage.standard_errors(Grouping(np.array([0, 0, 1, 1, -1, -1]), 2), 1)).all()
 
 
 def test_the_bootstrap_repeats_itself_and_is_near_the_errors_of_the_release() -> None:
@@ -90,24 +89,24 @@ def test_the_bootstrap_repeats_itself_and_is_near_the_errors_of_the_release() ->
         return measurements, estimate_tables(measurements, method)
 
     measurements, result = release(0)
-    found = bootstrap(measurements, result, method, replicates=10, seed=4)
+    spread = bootstrap(measurements, result, method, replicates=10, seed=4)
     again = bootstrap(measurements, result, method, replicates=10, seed=4)
-    np.testing.assert_array_equal(found.root_mean_square, again.root_mean_square)
-    assert found.queries == ("detail", "race")
+    np.testing.assert_array_equal(spread.root_mean_square, again.root_mean_square)
+    assert spread.queries == ("detail", "race")
     exact = hierarchy.aggregate(leaves)
     true = np.zeros((3, 2))
     for seed in range(1, 11):
         tables = release(seed)[1]
         for level in range(3):
             regions = hierarchy.level_range(level)
-            for at, query in enumerate(parse_queries(["detail", "race"], SCHEMA)):
+            for index, query in enumerate(parse_queries(["detail", "race"], SCHEMA)):
                 error = tables.answers(query.operator, level) - query.operator.apply(
                     exact[regions.start : regions.stop]
                 )
-                true[level, at] += (error**2).mean() / 10
-    np.testing.assert_allclose(found.root_mean_square, np.sqrt(true), rtol=0.6)
-    assert found.bias_of_zeros[2, 0] > 0
-    assert np.abs(found.bias).max() < found.root_mean_square.max()
+                true[level, index] += (error**2).mean() / 10
+    np.testing.assert_allclose(spread.root_mean_square, np.sqrt(true), rtol=0.6)
+    assert spread.bias_of_zeros[2, 0] > 0
+    assert np.abs(spread.bias).max() < spread.root_mean_square.max()
 
 
 def test_the_bootstrap_keeps_public_facts() -> None:
@@ -116,7 +115,7 @@ def test_the_bootstrap_keeps_public_facts() -> None:
     leaves = rng.poisson(2.0, (len(hierarchy.leaves), SCHEMA.size)).astype(np.int64)
     measurements = measured(1, hierarchy, SCHEMA, leaves, ["detail"], 1, [("total", 1)])
     result = estimate_tables(measurements)
-    found = bootstrap(measurements, result, TopdownMethod(), queries=[parse_query("total", SCHEMA)], replicates=2)
-    np.testing.assert_array_equal(found.root_mean_square, 0.0)
+    spread = bootstrap(measurements, result, TopdownMethod(), queries=[parse_query("total", SCHEMA)], replicates=2)
+    np.testing.assert_array_equal(spread.root_mean_square, 0.0)
     with pytest.raises(ProblemError, match="at least one replicate"):
         bootstrap(measurements, result, TopdownMethod(), replicates=0)

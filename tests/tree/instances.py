@@ -46,7 +46,9 @@ def random_absolute(seed: int, most: int, ties: str = "lower") -> TreeLeastAbsol
     return TreeLeastAbsolute(tree, noisy, weights, lower=lower, upper=upper, ties=ties)  # type: ignore[arg-type]
 
 
-def random_whole(kind: type[IntegerTree], seed: int, *, nodes: int, cells: int, spread: int, noise: int) -> IntegerTree:
+def random_integers(
+    kind: type[IntegerTree], seed: int, *, nodes: int, cells: int, spread: int, noise: int
+) -> IntegerTree:
     """Return a problem on a ragged tree; some have bounds, tight ones above leaves too, some a known root."""
     rng = np.random.default_rng(seed)
     tree = random_tree(rng, nodes)

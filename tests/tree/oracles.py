@@ -63,10 +63,10 @@ def best_active_set(problem: TreeLeastSquares) -> float:
     ]
     best = np.inf
     for choice in product(*choices):
-        held = [v for v, bound in enumerate(choice) if bound is not None]
-        target = np.array([choice[v] for v in held], dtype=np.float64)
-        start = np.linalg.pinv(S[held]) @ target if held else np.zeros(S.shape[1])
-        free = null_space(S[held])
+        fixed = [v for v, bound in enumerate(choice) if bound is not None]
+        target = np.array([choice[v] for v in fixed], dtype=np.float64)
+        start = np.linalg.pinv(S[fixed]) @ target if fixed else np.zeros(S.shape[1])
+        free = null_space(S[fixed])
         rest = root_weight * (problem.y - S @ start)
         step = np.linalg.lstsq(root_weight[:, None] * (S @ free), rest, rcond=None)[0]
         x = S @ (start + free @ step)
@@ -75,22 +75,22 @@ def best_active_set(problem: TreeLeastSquares) -> float:
     return best
 
 
-def whole_tables(tree: Tree, low: int, high: int) -> NDArray[np.int64]:
+def integer_tables(tree: Tree, low: int, high: int) -> NDArray[np.int64]:
     """Return the values of all nodes (n, combinations) for all whole leaf values in low..high."""
     S = leaf_matrix(tree).astype(np.int64)
     return np.asarray(S @ np.array(list(product(range(low, high + 1), repeat=S.shape[1]))).T)
 
 
-def best_whole(problem: TreeLeastAbsolute, low: int, high: int) -> float:
+def best_integers(problem: TreeLeastAbsolute, low: int, high: int) -> float:
     """Return the optimum over all whole leaf values in low..high."""
-    tables = whole_tables(problem.tree, low, high)
+    tables = integer_tables(problem.tree, low, high)
     fits = (tables >= problem.lower[:, None]).all(axis=0) & (tables <= problem.upper[:, None]).all(axis=0)
     return float((problem.weights @ np.abs(tables[:, fits] - problem.y[:, None])).min())
 
 
 def enumerated(problem: IntegerTree, reach: int) -> tuple[float, float]:
     """Return the optimum over all leaf values from -reach to reach, and the least second cost w^2 r^2 among optima."""
-    tables = whole_tables(problem.tree, -reach, reach)
+    tables = integer_tables(problem.tree, -reach, reach)
     first = second = 0.0
     for cell, y in enumerate(problem.y.T):
         fits = np.ones(tables.shape[1], dtype=np.bool_)
@@ -117,8 +117,8 @@ def theorem_3(fan_out: int, height: int, noisy: list[Fraction]) -> list[Fraction
         h = height - level[v]
         if h > 1:
             below = sum(z[k * v + 1 : k * v + 1 + k], Fraction(0))
-            whole = Fraction(k**h - 1)
-            z[v] = (k**h - k ** (h - 1)) / whole * noisy[v] + (k ** (h - 1) - 1) / whole * below
+            total = Fraction(k**h - 1)
+            z[v] = (k**h - k ** (h - 1)) / total * noisy[v] + (k ** (h - 1) - 1) / total * below
     x = list(z)
     for v in range(1, nodes):
         u = (v - 1) // k

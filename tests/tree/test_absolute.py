@@ -12,7 +12,7 @@ from coco_opt.problems.tree import Tree, TreeLeastAbsolute
 from coco_opt.solution import Answer, Status
 from coco_opt.solving import judge
 from tests.tree.instances import random_absolute
-from tests.tree.oracles import best_whole, random_tree
+from tests.tree.oracles import best_integers, random_tree
 
 
 @pytest.mark.parametrize("block", range(5))
@@ -33,7 +33,7 @@ def test_equals_enumeration() -> None:
         rng = np.random.default_rng(seed)
         tree = random_tree(rng, int(rng.integers(2, 7)))
         problem = TreeLeastAbsolute(tree, rng.integers(-3, 7, tree.nodes), lower=0, upper=np.where(tree.is_leaf, 5, 7))
-        assert solve(problem, TreeSlopes()).objective == best_whole(problem, 0, 5)
+        assert solve(problem, TreeSlopes()).objective == best_integers(problem, 0, 5)
 
 
 def test_the_mixed_integer_program_agrees() -> None:
@@ -91,9 +91,9 @@ def test_real_weights_and_a_large_tree() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"y": [1.5, 2.0]}, "whole answer"),
+        ({"y": [1.5, 2.0]}, "integer answer"),
         ({"weights": -1.0}, "nonnegative"),
-        ({"lower": 0.5}, "whole numbers"),
+        ({"lower": 0.5}, "integers"),
         ({"ties": "middle"}, "ties"),
         ({"y": [2**52, 2]}, "too large"),
         ({"lower": [0, 3], "upper": [2, 5]}, "leave no value"),

@@ -21,7 +21,7 @@ from coco_opt.problems.integer_tree import IntegerTree
 from coco_opt.problems.tree import Tree, TreeLeastAbsolute
 from coco_opt.solution import Answer, Status
 from coco_opt.solving import judge
-from tests.tree.instances import random_whole
+from tests.tree.instances import random_integers
 from tests.tree.oracles import enumerated, leaf_matrix, random_tree
 
 KINDS: tuple[type[IntegerTree], ...] = (IntegerTreeL1, IntegerTreeL2)
@@ -32,7 +32,7 @@ Ints = NDArray[np.int64]
 @pytest.mark.parametrize("block", range(4))
 def test_equals_enumeration(kind: type[IntegerTree], block: int) -> None:
     for seed in range(40 * block, 40 * block + 40):
-        problem = random_whole(kind, seed, nodes=1 + seed % 6, cells=2, spread=3, noise=3)
+        problem = random_integers(kind, seed, nodes=1 + seed % 6, cells=2, spread=3, noise=3)
         if int(problem.tree.is_leaf.sum()) > 4 or problem.weights[problem.tree.is_leaf].min() == 0.0:
             continue
         solution = solve(problem, MergedSlopesInteger())
@@ -46,7 +46,7 @@ def test_equals_enumeration(kind: type[IntegerTree], block: int) -> None:
 @settings(max_examples=150)
 @given(st.integers(0, 10_000), st.sampled_from(KINDS), st.integers(1, 40), st.sampled_from([2, 9, 1_000, 10**7]))
 def test_every_problem_is_solved_to_a_certificate(seed: int, kind: type[IntegerTree], nodes: int, noise: int) -> None:
-    problem = random_whole(kind, seed, nodes=nodes, cells=3, spread=20, noise=noise)
+    problem = random_integers(kind, seed, nodes=nodes, cells=3, spread=20, noise=noise)
     solution = solve(problem, MergedSlopesInteger(), check=False)
     assert solution.value.dtype == np.int64
     assert solution.raw_violation == 0.0
@@ -60,13 +60,13 @@ def varied(kind: type[IntegerTree], seed: int) -> IntegerTree:
     tree = random_tree(rng, nodes) if rng.random() < 0.7 else Tree(np.arange(nodes) - 1)
     inside = tree.sums(np.where(tree.is_leaf, rng.integers(0, most, nodes), 0))
     y = rng.integers(-most, most + 1, nodes) if rng.random() < 0.5 else inside + rng.integers(-5, 6, nodes)
-    laws = (
+    distributions = (
         rng.choice([0.0, 1.0], nodes),
         rng.choice([0.0, 1 / 3, 1.0, 3.0], nodes),
         10.0 ** rng.uniform(-6, 6, nodes),
         10.0 ** rng.uniform(-18, 0, nodes),
     )
-    weights = laws[int(rng.integers(4))]
+    weights = distributions[int(rng.integers(4))]
     groups = np.maximum(inside + rng.integers(-2, 3, nodes), 0) if rng.random() < 0.4 else None
     free = kind(tree, y[:, None], weights, groups=groups)
     root = [int(np.clip(y[0] + rng.integers(-3, 4), free.least[0], free.most[0]))] if rng.random() < 0.4 else None
@@ -90,11 +90,11 @@ def test_no_exchange_of_units_improves_an_answer_in_exact_arithmetic(kind: type[
         tried += 1
         solution = solve(problem, MergedSlopesInteger())
         x = solution.value[:, 0]
-        here = exact_cost(problem, x)
+        cost = exact_cost(problem, x)
         for move in product((-1, 0, 1), repeat=S.shape[1]):
             near = x + S @ np.array(move)
             if problem.violation(near[:, None]) == 0.0:
-                assert here - exact_cost(problem, near) <= Fraction(1, 10**12) * max(1, here)
+                assert cost - exact_cost(problem, near) <= Fraction(1, 10**12) * max(1, cost)
     assert tried > 100
 
 
@@ -137,13 +137,13 @@ def test_a_bound_broken_by_one_is_not_certified_however_large_the_counts(kind: t
     verdict = judge(problem, Answer(wrong, Status.OPTIMAL, None), "liar", 1e-9)
     assert verdict.violation == 0.0  # mended, and the mended point is judged
     assert verdict.value[0, 0] == large - 1
-    held = kind([-1, 0, 0], [[2 * large], [large], [large]], root=[2 * large])
+    bounded = kind([-1, 0, 0], [[2 * large], [large], [large]], root=[2 * large])
     for far in (
         [[2 * large], [large], [large + 1]],
         [[2 * large + 1], [large], [large + 1]],
         [[1e300], [1e300], [0.0]],
     ):
-        verdict = judge(held, Answer(np.array(far), Status.OPTIMAL, None), "liar", 1e-9)
+        verdict = judge(bounded, Answer(np.array(far), Status.OPTIMAL, None), "liar", 1e-9)
         assert verdict.violation == 0.0
         assert not verdict.ok
     wrapped = np.array([[-(2**63)], [2**62], [2**62]])  # its sum holds in 64 bits only
@@ -159,7 +159,7 @@ def test_whole_weights_leave_no_gap_at_all() -> None:
 
 def test_equals_the_kernel_of_single_cells() -> None:
     for seed in range(30):
-        problem = random_whole(IntegerTreeL1, seed, nodes=15, cells=4, spread=9, noise=8)
+        problem = random_integers(IntegerTreeL1, seed, nodes=15, cells=4, spread=9, noise=8)
         if problem.groups is None or problem.root is not None:
             continue
         single = sum(
@@ -177,7 +177,7 @@ def test_highs_agrees_in_both_forms(kind: type[IntegerTree], form: str) -> None:
     from coco_solvers.generic.highs import HiGHS
 
     for seed in range(10, 16):
-        problem = random_whole(kind, seed, nodes=20, cells=8, spread=40, noise=30)
+        problem = random_integers(kind, seed, nodes=20, cells=8, spread=40, noise=30)
         solution = solve(problem, HiGHS(form=form))  # type: ignore[arg-type]
         assert solution.objective == pytest.approx(solve(problem, MergedSlopesInteger()).objective, rel=1e-9)
 
@@ -186,7 +186,7 @@ def test_highs_agrees_in_both_forms(kind: type[IntegerTree], form: str) -> None:
 def test_wrong_points_and_prices_are_not_certified(kind: type[IntegerTree]) -> None:
     rng = np.random.default_rng(2)
     for seed in range(40):
-        problem = random_whole(kind, seed, nodes=10, cells=5, spread=30, noise=9)
+        problem = random_integers(kind, seed, nodes=10, cells=5, spread=30, noise=9)
         if problem.groups is not None or problem.root is not None:
             continue
         best = solve(problem, MergedSlopesInteger())
@@ -238,9 +238,9 @@ def test_an_optimum_far_from_the_real_one_takes_few_windows(kind: type[IntegerTr
 
 
 def test_threads_do_not_change_the_answer() -> None:
-    problem = random_whole(IntegerTreeL1, 3, nodes=30, cells=50, spread=30, noise=40)
-    one, two = (solve(problem, MergedSlopesInteger(threads=threads)).value for threads in (1, 2))
-    np.testing.assert_array_equal(one, two)
+    problem = random_integers(IntegerTreeL1, 3, nodes=30, cells=50, spread=30, noise=40)
+    single, two = (solve(problem, MergedSlopesInteger(threads=threads)).value for threads in (1, 2))
+    np.testing.assert_array_equal(single, two)
 
 
 def test_another_kind_is_refused() -> None:
@@ -252,14 +252,14 @@ def test_another_kind_is_refused() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"y": [[1.5], [2.0]]}, "y must be whole numbers of shape 2 x cells"),
-        ({"y": [[1], [2], [3]]}, "y must be whole"),
-        ({"y": np.zeros((2, 0), np.int64)}, "y must be whole"),
+        ({"y": [[1.5], [2.0]]}, "y must be integers of shape 2 x cells"),
+        ({"y": [[1], [2], [3]]}, "y must be integers"),
+        ({"y": np.zeros((2, 0), np.int64)}, "y must be integers"),
         ({"y": [[2**50], [2]]}, "too large"),
         ({"y": [[2**51], [2]]}, "2\\^50"),
         ({"groups": [3, -1]}, "groups must lie between 0"),
-        ({"groups": [3]}, "groups must be whole"),
-        ({"root": [1, 2]}, "root must be whole"),
+        ({"groups": [3]}, "groups must be integers"),
+        ({"root": [1, 2]}, "root must be integers"),
         ({"groups": [9, 4], "root": [5]}, "no room"),
         ({"groups": [9, 4], "root": [-1]}, "no room"),
         ({"weights": [1.0, -1.0]}, "nonnegative"),

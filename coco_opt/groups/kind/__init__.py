@@ -10,33 +10,33 @@ from numpy.typing import NDArray
 
 from coco_opt.config.model import Config
 from coco_opt.config.sections import DataSection, Section
-from coco_opt.files.checked import Check
-from coco_opt.groups.answers import KIND
-from coco_opt.groups.asked.measure import choice_of, exact_parts
-from coco_opt.groups.asked.private import PrivateCounts
+from coco_opt.files.release_checks import Check
 from coco_opt.groups.choice import chosen_queries, noisy_leads
-from coco_opt.groups.estimated.baselines import errors_by_level
-from coco_opt.groups.estimated.estimate import GroupsResult, estimate_groups
-from coco_opt.groups.estimated.method import ONE_PROGRAM, GroupsMethod
+from coco_opt.groups.estimating.baselines import errors_by_level
+from coco_opt.groups.estimating.estimate import GroupsResult, estimate_groups
+from coco_opt.groups.estimating.method import ONE_PROGRAM, GroupsMethod
 from coco_opt.groups.kind.files import PROMISES, TABLE_PROMISES, Release, read_groups_release, released
 from coco_opt.groups.kind.method import method_of
 from coco_opt.groups.kind.section import GroupsData, GroupsSection
-from coco_opt.groups.kind.template import asked_keys, draft_of, file_key_of
-from coco_opt.privacy import Asked, Cost, Exact, Measurement
+from coco_opt.groups.kind.template import draft_of, file_key_of, query_keys
+from coco_opt.groups.measuring.measure import choice_of, exact_parts
+from coco_opt.groups.measuring.private import PrivateCounts
+from coco_opt.groups.noisy_measurements import KIND
+from coco_opt.privacy import Cost, Exact, Measurement, MeasurementPlan
 from coco_opt.releases.instances import Instance
 from coco_opt.releases.kind import (
     Chosen,
     Draft,
     Folder,
     Forecast,
-    LookAlike,
+    ForecastOptions,
     Neighbours,
     Plan,
     Released,
     ReleaseKind,
     Shown,
+    SimulatedData,
     Truth,
-    Wanted,
     Work,
 )
 from coco_opt.releases.reporter import Reporter
@@ -62,12 +62,12 @@ class GroupsKind:
         """Return a first configuration for files of these columns."""
         return draft_of(files)
 
-    def section_of(self, asked: Asked) -> Mapping[str, Any]:
-        """Return the keys of [groups] that ask what a measurement answers."""
-        return asked_keys(asked)
+    def section_of(self, measurement_plan: MeasurementPlan) -> Mapping[str, Any]:
+        """Return the keys of [groups] that plan the queries of a measurement."""
+        return query_keys(measurement_plan)
 
     def plan(self, config: Config) -> Plan:
-        """Read the public tables and decide what is asked of each level."""
+        """Read the public tables and plan the query of each level."""
         from coco_opt.groups.kind.plan import plan_groups
 
         return plan_groups(config)
@@ -78,9 +78,9 @@ class GroupsKind:
 
         return plan_groups(config, counted=True)
 
-    def choice(self, plan: Plan, cost: Cost) -> Asked:
-        """Return the question whether to ask each level for ranks or for cumulative counts."""
-        return choice_of(plan.asked, cost)
+    def choice(self, plan: Plan, cost: Cost) -> MeasurementPlan:
+        """Return the query whose answer decides between ranks and cumulative counts at each level."""
+        return choice_of(plan.measurement_plan, cost)
 
     def chosen(self, config: Config, measurement: Measurement) -> Chosen:
         """Return the query that promises the smaller error on each level, and by how much."""
@@ -88,10 +88,10 @@ class GroupsKind:
         same = len(set(queries)) == 1
         keys: dict[str, Any] = {"query": queries[0] if same else list(queries)}
         if "ranks" in queries and config.method.consistency in ONE_PROGRAM:
-            keys["consistency"] = "matching"  # the one that reads any query; free to change
+            keys["consistency"] = "matching"  # this method reads any query, and is free to change
         rows = tuple(
             (level, query, f"{lead:,.0f}")
-            for level, query, lead in zip(measurement.asked.levels, queries, leads, strict=True)
+            for level, query, lead in zip(measurement.measurement_plan.levels, queries, leads, strict=True)
         )
         return Chosen(keys, ("level", "ask", "lead of ranks over cumulative counts (noisy)"), rows)
 
@@ -101,16 +101,16 @@ class GroupsKind:
 
         return read_counts(plan)
 
-    def ask(self, plan: Plan, private: PrivateCounts) -> Iterable[Exact]:
-        """Return the exact answers, one part a region."""
-        return exact_parts(plan.asked, private.histograms())
+    def exact_answers(self, plan: Plan, private: PrivateCounts) -> Iterable[Exact]:
+        """Return the exact answers, one part per region."""
+        return exact_parts(plan.measurement_plan, private.histograms())
 
-    def method(self, config: Config, asked: Asked, *also: Asked) -> GroupsMethod:
-        """Return the estimation that a configuration asks for."""
-        return method_of(config, asked, *also)
+    def method(self, config: Config, measurement_plan: MeasurementPlan, *also: MeasurementPlan) -> GroupsMethod:
+        """Return the estimation method that a configuration names."""
+        return method_of(config, measurement_plan, *also)
 
-    def late_kernels(self, method: GroupsMethod, asked: Asked) -> tuple[str, ...]:
-        """Return what makes joint estimates whole, and after it what makes them."""
+    def late_kernels(self, method: GroupsMethod, measurement_plan: MeasurementPlan) -> tuple[str, ...]:
+        """Return the kernels of joint estimates: that which rounds to integers, then that which computes them."""
         return ("cumulative_rounding", f"joint_{method.loss(0)}") if method.consistency == "joint" else ()
 
     def estimate(self, measurement: Measurement, method: GroupsMethod, work: Work) -> GroupsResult:
@@ -121,7 +121,7 @@ class GroupsKind:
 
     def release(self, measurement: Measurement, method: GroupsMethod, result: GroupsResult, config: Config) -> Released:
         """Return histograms.parquet, the files of intervals where there are any, and the method for the manifest."""
-        return released(measurement.asked, method, result)
+        return released(measurement.measurement_plan, method, result)
 
     def open(self, folder: Path) -> Release:
         """Return the histograms of a release folder."""
@@ -144,37 +144,39 @@ class GroupsKind:
         exact = truth.private.histograms()
         results = {"this release": result, **truth.others}
         tree = measurement.hierarchy
-        return {name: errors_by_level(tree, one.histograms, exact).tolist() for name, one in results.items()}
+        return {name: errors_by_level(tree, estimate.histograms, exact).tolist() for name, estimate in results.items()}
 
-    def look_alike(self, plan: Plan, public: Path | None = None, branches: int | None = None) -> LookAlike:
-        """Return made data with the public numbers of groups, or a public table of sizes."""
-        from coco_opt.groups.kind.look_alike import made_look_alike, read_look_alike
+    def simulated_data(self, plan: Plan, public: Path | None = None, branches: int | None = None) -> SimulatedData:
+        """Return simulated data with the public numbers of groups, or read a public table of sizes."""
+        from coco_opt.groups.kind.simulated_data import read_simulated_data, simulated_data_of
 
-        return made_look_alike(plan, branches) if public is None else read_look_alike(plan, public)
+        return simulated_data_of(plan, branches) if public is None else read_simulated_data(plan, public)
 
-    def forecast(self, plan: Plan, wanted: Wanted, reporter: Reporter) -> Forecast:
-        """Predict errors, seconds and memory: exact where linear, else rehearsed on a part of a look-alike."""
+    def forecast(self, plan: Plan, options: ForecastOptions, reporter: Reporter) -> Forecast:
+        """Predict errors, seconds and memory: exactly for linear stages, else by rehearsal on simulated data."""
         from coco_opt.groups.kind.forecast import forecast_groups
 
-        return forecast_groups(plan, wanted, reporter)
+        return forecast_groups(plan, options, reporter)
 
     def instances(self, measurement: Measurement, config: Config) -> Sequence[Instance]:
-        """Return one problem of every kind that the answers about a region and its children pose."""
+        """Return one problem of every kind, built from the noisy measurements of a region and its children."""
         from coco_opt.groups.kind.instances import instances_of
 
         return instances_of(measurement, config)
 
-    def neighbours(self, look_alike: LookAlike) -> Neighbours:
+    def neighbours(self, simulated_data: SimulatedData) -> Neighbours:
         """Return two tables that differ by one entity where it has the least to hide in."""
         from coco_opt.groups.kind.neighbours import neighbouring
 
-        return neighbouring(look_alike.private, look_alike.plan.asked)
+        return neighbouring(simulated_data.private, simulated_data.plan.measurement_plan)
 
-    def statistics(self, asked: Asked, table: PrivateCounts | GroupsResult) -> Mapping[str, NDArray[Any]]:
+    def statistics(
+        self, measurement_plan: MeasurementPlan, table: PrivateCounts | GroupsResult
+    ) -> Mapping[str, NDArray[Any]]:
         """Return the cumulative counts of every level's regions."""
         from coco_opt.groups.kind.neighbours import cumulative_counts
 
-        return cumulative_counts(asked, table)
+        return cumulative_counts(measurement_plan, table)
 
 
 GROUPS: ReleaseKind[PrivateCounts, GroupsMethod, GroupsResult] = GroupsKind()

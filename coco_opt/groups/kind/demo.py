@@ -1,6 +1,6 @@
-"""The demo's data: a made-up nation of households, written as the three tables a user would bring.
+"""The demo's data: a fictitious nation of households, written as the three tables a user would bring.
 
-Nobody lives there, so its noise may be seeded and the truth shown beside the estimates.
+Nobody lives there, so its noise may be seeded and the truth shown next to the estimates.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from coco_opt.groups.answers import Loss
-from coco_opt.groups.asked.entities import read_tables
-from coco_opt.groups.asked.measure import measure_hierarchy
-from coco_opt.groups.asked.private import PrivateCounts
-from coco_opt.groups.estimated.estimate import GroupsResult, estimate_groups
-from coco_opt.groups.estimated.method import Consistency, GroupsMethod
+from coco_opt.groups.estimating.estimate import GroupsResult, estimate_groups
+from coco_opt.groups.estimating.method import Consistency, GroupsMethod
+from coco_opt.groups.measuring.entities import read_tables
+from coco_opt.groups.measuring.measure import measure_hierarchy
+from coco_opt.groups.measuring.private import PrivateCounts
+from coco_opt.groups.noisy_measurements import Loss
 from coco_opt.groups.queries import Query
 from coco_opt.privacy import Epsilon, SeededNoise
 from coco_opt.releases.kind import Truth
@@ -51,9 +51,8 @@ seed = {SEED}
 
 [groups]
 max_size = {MAX_SIZE}                # public bound on the size of a group
-query = "cumulative"          # sizes | ranks | cumulative
-loss = "l1"                   # l1 | l2
-consistency = "joint"         # joint | convex | matching | bottom_up | none
+# query = "cumulative"        # what is left out is chosen: bucket_growth, the budget's split, consistency
+# consistency = "posterior"   # joint | posterior | convex | matching | bottom_up | none
 
 [output]
 directory = "releases"
@@ -72,7 +71,7 @@ class DemoFiles:
 
 
 def write_demo(folder: Path, *, seed: int = SEED, groups: int = 20_000) -> DemoFiles:
-    """Write the made nation's three tables and its configuration into a folder, which is created.
+    """Write the fictitious nation's three tables and its configuration into a folder, which is created.
 
     About ``groups`` households in 30 counties, five states; the same seed writes the same files. O(people).
     """
@@ -119,14 +118,14 @@ def _write(path: Path, header: Sequence[str], rows: Iterable[Sequence[str]]) -> 
 
 
 def demo_truth(files: DemoFiles, *, seed: int = SEED) -> Truth:
-    """Return the made nation's true counts and the results of three other methods, same seed and budget."""
+    """Return the fictitious nation's true counts and the results of three baselines with the same seed and budget."""
     counts = read_tables(files.entities, files.groups, files.hierarchy)
-    others = {
+    baselines = {
         "matching": _baseline(counts, seed, "matching"),
         "no consistency": _baseline(counts, seed, "none"),
         "bottom-up": _baseline(counts, seed, "bottom_up"),
     }
-    return Truth(counts, others)
+    return Truth(counts, baselines)
 
 
 def _baseline(counts: PrivateCounts, seed: int, consistency: Consistency) -> GroupsResult:

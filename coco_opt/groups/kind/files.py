@@ -12,23 +12,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from coco_opt.errors import InputError, Place
-from coco_opt.files.checked import positions
 from coco_opt.files.folder import FileTable, read_columns, read_manifest
 from coco_opt.files.regions import region_columns, stored_regions
-from coco_opt.groups.answers import (
-    KIND,
-    MAX_SIZE,
-    buckets_of,
-    has_private_counts,
-    max_size_of,
-    size_questions,
-    split_of,
-)
-from coco_opt.groups.estimated.estimate import GroupsResult
-from coco_opt.groups.estimated.intervals import NO_INTERVALS, Intervals
-from coco_opt.groups.estimated.method import SLOW, GroupsMethod
-from coco_opt.groups.estimated.posterior.consistent import Convergence
-from coco_opt.groups.estimated.unbiased import NO_UNBIASED, UnbiasedCounts
+from coco_opt.files.release_checks import positions
+from coco_opt.groups.estimating.estimate import GroupsResult
+from coco_opt.groups.estimating.intervals import NO_INTERVALS, Intervals
+from coco_opt.groups.estimating.method import SLOW, GroupsMethod
+from coco_opt.groups.estimating.posterior.consistent import Convergence
+from coco_opt.groups.estimating.unbiased import NO_UNBIASED, UnbiasedCounts
 from coco_opt.groups.kind.intervals import (
     INTERVALS,
     PROMISE,
@@ -41,10 +32,19 @@ from coco_opt.groups.kind.summaries import SUMMARY_FILE, SUMMARY_PROMISE, summar
 from coco_opt.groups.kind.unbiased import PROMISE as UNBIASED_PROMISE
 from coco_opt.groups.kind.unbiased import UNBIASED, ReleasedUnbiased, unbiased_table
 from coco_opt.groups.kind.unbiased import WORDS as UNBIASED_WORDS
+from coco_opt.groups.noisy_measurements import (
+    KIND,
+    MAX_SIZE,
+    buckets_of,
+    has_private_counts,
+    max_size_of,
+    size_queries,
+    split_of,
+)
 from coco_opt.groups.queries import GROUPS
 from coco_opt.histograms import CountOfCounts, Hierarchy
 from coco_opt.histograms.arrays import Int64Array, as_int64
-from coco_opt.privacy import Asked
+from coco_opt.privacy import MeasurementPlan
 from coco_opt.releases.kind import Released
 
 if TYPE_CHECKING:
@@ -64,31 +64,32 @@ PRIVATE_COUNTS = (
 _TYPES = {"level": "int32", "size": "int64", "groups": "int64"}
 
 
-def released(asked: Asked, method: GroupsMethod, result: GroupsResult) -> Released:
+def released(measurement_plan: MeasurementPlan, method: GroupsMethod, result: GroupsResult) -> Released:
     """Return the histograms as a table, what they keep to, and the manifest's account of the method."""
     promises = TABLE_PROMISES if method.consistency != "none" else TABLE_PROMISES[:-1]
-    files = {HISTOGRAMS: histogram_table(asked, result.histograms)}
-    private = has_private_counts(asked)
+    files = {HISTOGRAMS: histogram_table(measurement_plan, result.histograms)}
+    private = has_private_counts(measurement_plan)
     manifest: dict[str, Any] = {
-        MAX_SIZE: max_size_of(asked),
+        MAX_SIZE: max_size_of(measurement_plan),
         "group_counts": "private" if private else "public",
-        "method": _plain(method, asked),
+        "method": _plain(method, measurement_plan),
     }
     numbers = {GROUPS: result.group_counts} if private else {}
     notes: tuple[str, ...] = (PRIVATE_COUNTS,) if private else ()
     if method.consistency in SLOW:
-        manifest["unproved"] = {"worst_relative_gap": result.unproved}
+        manifest["unproved"] = {"worst_relative_gap": result.uncertified_gap}
     if result.level_gaps is not None:
         manifest["relative_gap_by_level"] = [None if math.isnan(gap) else gap for gap in result.level_gaps.tolist()]
     if result.convergence is not None:
-        manifest["convergence"], lines = _converged(result.convergence)
+        manifest["convergence"], lines = _convergence_account(result.convergence)
         notes = (*notes, *lines)
     if result.intervals is not None:
         promises = (*promises, PROMISE)
-        files[INTERVALS] = interval_table(asked, result.histograms, result.intervals)
+        unsettled = () if result.convergence is None else result.convergence.unsettled
+        files[INTERVALS] = interval_table(measurement_plan, result.histograms, result.intervals, unsettled)
         if result.intervals.summaries is not None:
             promises = (*promises, SUMMARY_PROMISE)
-            files[SUMMARY_FILE] = summary_table(asked, result.intervals.summaries)
+            files[SUMMARY_FILE] = summary_table(measurement_plan, result.intervals.summaries)
         manifest["intervals"] = {"coverage": result.intervals.coverage, "words": WORDS}
     if result.unbiased is not None:
         promises = (*promises, UNBIASED_PROMISE)
@@ -97,35 +98,39 @@ def released(asked: Asked, method: GroupsMethod, result: GroupsResult) -> Releas
     return Released(files, promises, manifest, notes, numbers)
 
 
-def _converged(found: Convergence) -> tuple[dict[str, Any], tuple[str, ...]]:
+def _convergence_account(convergence: Convergence) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Return the manifest's account of the chains, and a line where they did not converge."""
     plain = {
-        "converged": found.converged,
-        "prior": found.prior,
-        "draws": found.draws,
-        "sweeps": found.sweeps,
-        "worst_r_hat": found.r_hat if math.isfinite(found.r_hat) else None,
-        "least_effective_size": found.effective,
-        "unsettled_regions": found.unsettled,
-        "prior_moved": found.prior_moved if math.isfinite(found.prior_moved) else None,
+        "converged": convergence.converged,
+        "prior": convergence.prior,
+        "draws": convergence.draws,
+        "sweeps": convergence.sweeps,
+        "worst_r_hat": convergence.r_hat if math.isfinite(convergence.r_hat) else None,
+        "least_effective_size": convergence.effective,
+        "unsettled_regions": len(convergence.unsettled),
+        "r_hat_bound": convergence.bound,
+        "prior_moved": convergence.prior_moved if math.isfinite(convergence.prior_moved) else None,
     }
-    if found.converged:
+    if not convergence.unsettled and convergence.converged:
         return plain, ()
     line = (
-        f"The chains did not converge within {found.sweeps:,} sweeps (worst R-hat {found.r_hat:.3g}, least effective "
-        f"size {found.effective:.0f}): the table keeps every promise, but its error and its intervals are less sure"
+        f"Chains of {len(convergence.unsettled):,} regions did not converge (R-hat above {convergence.bound:g}, at "
+        f"worst {convergence.r_hat:.3g}, after {convergence.sweeps:,} sweeps): the table keeps every promise, but "
+        f"their errors and intervals are less certain; {INTERVALS} marks them"
     )
     return plain, (line,)
 
 
-def _plain(method: GroupsMethod, asked: Asked) -> dict[str, Any]:
-    queries = {question.level: question.query for question in size_questions(asked)}
-    levels = range(asked.hierarchy.levels)
-    buckets = [buckets_of(asked, level) for level in levels]
+def _plain(method: GroupsMethod, measurement_plan: MeasurementPlan) -> dict[str, Any]:
+    queries = {level_query.level: level_query.name for level_query in size_queries(measurement_plan)}
+    levels = range(measurement_plan.hierarchy.levels)
+    buckets = [buckets_of(measurement_plan, level) for level in levels]
     return {
         "queries": [queries.get(level) for level in levels],
-        "bucket_starts": [None if one is None else one.begin.tolist() for one in buckets],
-        "rank_above": [None if one is None else one.at for one in (split_of(asked, level) for level in levels)],
+        "bucket_starts": [None if scheme is None else scheme.begin.tolist() for scheme in buckets],
+        "rank_above": [
+            None if scheme is None else scheme.at for scheme in (split_of(measurement_plan, level) for level in levels)
+        ],
         "losses": [method.loss(level) for level in levels],
         "ties": method.ties,
         "consistency": method.consistency,
@@ -137,11 +142,11 @@ def _plain(method: GroupsMethod, asked: Asked) -> dict[str, Any]:
     }
 
 
-def histogram_table(asked: Asked, histograms: Sequence[CountOfCounts]) -> FileTable:
+def histogram_table(measurement_plan: MeasurementPlan, histograms: Sequence[CountOfCounts]) -> FileTable:
     """Return one row for each region and size that has groups, in the hierarchy's order."""
     runs = np.array([histogram.distinct for histogram in histograms], np.int64)
     columns = {
-        **region_columns(asked, np.repeat(np.arange(asked.hierarchy.regions), runs)),
+        **region_columns(measurement_plan, np.repeat(np.arange(measurement_plan.hierarchy.regions), runs)),
         "size": np.concatenate([histogram.sizes for histogram in histograms]),
         "groups": np.concatenate([histogram.counts for histogram in histograms]),
     }
@@ -153,9 +158,9 @@ class Release:
     """A release of groups as read from its folder: everything in it is public.
 
     ``levels`` are the names of the hierarchy's levels, ``region_ids`` the regions' ids in the user's files;
-    ``group_counts`` int64[regions] and ``histograms``, one a region, in the order of ``hierarchy``;
+    ``group_counts`` int64[regions] and ``histograms``, one per region, in the order of ``hierarchy``;
     ``released_intervals`` are the rows of intervals.parquet, None where there is none, ``released_unbiased`` those of
-    unbiased.parquet, read when they are asked for.
+    unbiased.parquet, which are read on demand.
     """
 
     hierarchy: Hierarchy
@@ -226,15 +231,15 @@ def read_groups_release(folder: str | Path) -> Release:
     if GROUPS not in numbers:
         raise InputError("missing-column", "must occur once", Place("hierarchy.parquet", None, GROUPS))
     rows = read_columns(folder / HISTOGRAMS, HISTOGRAM_COLUMNS)
-    histograms, found = _split(hierarchy, rows), None
-    stated = manifest.get("intervals")
-    if isinstance(stated, Mapping):
-        found = read_intervals(folder, hierarchy, float(stated["coverage"]), int(manifest[MAX_SIZE]))
+    histograms, intervals = _histograms_by_region(hierarchy, rows), None
+    stated_intervals = manifest.get("intervals")
+    if isinstance(stated_intervals, Mapping):
+        intervals = read_intervals(folder, hierarchy, float(stated_intervals["coverage"]), int(manifest[MAX_SIZE]))
     unbiased = ReleasedUnbiased(folder / UNBIASED, hierarchy) if UNBIASED_PROMISE in manifest["promises"] else None
-    return Release(hierarchy, levels, ids, numbers[GROUPS], histograms, manifest, found, unbiased)
+    return Release(hierarchy, levels, ids, numbers[GROUPS], histograms, manifest, intervals, unbiased)
 
 
-def _split(hierarchy: Hierarchy, rows: Any) -> tuple[CountOfCounts, ...]:
+def _histograms_by_region(hierarchy: Hierarchy, rows: Any) -> tuple[CountOfCounts, ...]:
     region = positions(rows.column("region"), hierarchy.paths)
     if np.any(region < 0):
         row = int(np.flatnonzero(region < 0)[0]) + 1
@@ -242,7 +247,7 @@ def _split(hierarchy: Hierarchy, rows: Any) -> tuple[CountOfCounts, ...]:
     order = np.argsort(region, kind="stable")
     sizes, counts = (_integers(rows, name)[order] for name in ("size", "groups"))
     cuts = np.searchsorted(region[order], np.arange(hierarchy.regions + 1)).tolist()
-    return tuple(CountOfCounts(sizes[a:b], counts[a:b]) for a, b in pairwise(cuts))
+    return tuple(CountOfCounts(sizes[start:stop], counts[start:stop]) for start, stop in pairwise(cuts))
 
 
 def _integers(rows: Any, column: str) -> Int64Array:

@@ -1,7 +1,7 @@
-"""How far off a release of groups will be and what it takes, in seconds and from public facts alone.
+"""Predict the errors of a release of groups and its cost, in seconds and from public information alone.
 
-Stages linear in the noise are computed exactly. Every method that can read what is asked is rehearsed once on a part of
-a look-alike, with seeded noise, and its errors are extrapolated to the whole.
+The errors of stages that are linear in the noise are exact. Every method that can read the planned queries is rehearsed
+on part of the simulated data, with seeded noise, and its errors are extrapolated to all of the data.
 """
 
 from __future__ import annotations
@@ -14,15 +14,11 @@ from typing import Any
 
 from coco_opt.choices import SolverChoices
 from coco_opt.errors import ConfigError
-from coco_opt.groups.answers import max_size_of
-from coco_opt.groups.asked.entities import PublicGroups
-from coco_opt.groups.asked.private import PrivateCounts
-from coco_opt.groups.estimated.method import SLOW, Consistency, GroupsMethod
-from coco_opt.groups.estimated.posterior.sparse import MANY_CELLS
-from coco_opt.groups.kind.look_alike import read_look_alike, supposed_groups
+from coco_opt.groups.estimating.method import SLOW, Consistency, GroupsMethod
+from coco_opt.groups.estimating.posterior.sparse import MANY_CELLS
 from coco_opt.groups.kind.method import method_of
 from coco_opt.groups.kind.rehearsal import (
-    Questions,
+    LevelQueries,
     Rehearsal,
     branch_answers,
     branches_within,
@@ -30,23 +26,27 @@ from coco_opt.groups.kind.rehearsal import (
     count_cells,
     extrapolated,
     part_of,
-    questions_of,
+    rehearsed_queries,
 )
+from coco_opt.groups.kind.simulated_data import assumed_groups, read_simulated_data
+from coco_opt.groups.measuring.entities import PublicGroups
+from coco_opt.groups.measuring.private import PrivateCounts
+from coco_opt.groups.noisy_measurements import max_size_of
 from coco_opt.groups.queries import GROUPS, sensitivity
-from coco_opt.privacy import Asked
+from coco_opt.privacy import MeasurementPlan
 from coco_opt.privacy.planner import LINEAR_STAGES, NoisePlan, Prediction, Shares, linear_errors
 from coco_opt.releases.clock import slowness
-from coco_opt.releases.expense import BYTES, count_answers
-from coco_opt.releases.kind import Expense, Figures, Forecast, LookAlike, Plan, Wanted
+from coco_opt.releases.kind import Figures, Forecast, ForecastOptions, Plan, ResourceCost, SimulatedData
 from coco_opt.releases.reporter import Reporter
+from coco_opt.releases.resource_cost import BYTES, count_answers
 from coco_opt.releases.solvers import choices_of
 
 COMPARED: tuple[Consistency, ...] = ("posterior", "joint", "matching", "bottom_up")
-"""The methods whose errors stand beside the configured one's."""
+"""The methods whose errors are compared with those of the configured method."""
 
 AS_CONFIGURED, LEAVES = "as configured", "leaves"
 
-# Answers of a rehearsal that takes about two seconds, by method; the part is the same for all that are compared.
+# Noisy answers of a rehearsal of about two seconds, by method. All compared methods use the same part of the data.
 _ANSWERS: Mapping[Consistency, int] = {"posterior": 50_000, "joint": 120_000, "convex": 400_000}
 _MOST_ANSWERS = 1_000_000
 _RUNS = 300  # sizes of leaves that have groups, added up, beyond which the posterior takes long too
@@ -56,24 +56,24 @@ _TOO_MANY = 4  # times its answers: then a slow method is not compared
 _TABLES: Mapping[Consistency, int] = {"posterior": 45, "joint": 8, "convex": 10}
 _SPARSE_TABLES = 6
 _REGION_BYTES = 100  # a cell of the widest region, where regions are fitted one after the other
-# Seconds and bytes a row: of ids that are whole numbers outside CSV files, of texts, and of counts made elsewhere.
-_WHOLE, _TEXTS = ((2.4e-7, 10), (1.2e-7, 30)), ((1.05e-6, 92), (1.1e-6, 110))
+# Seconds and bytes a row: of integer ids outside CSV files, of texts, and of tables of counts.
+_INTEGERS, _TEXTS = ((2.4e-7, 10), (1.2e-7, 30)), ((1.05e-6, 92), (1.1e-6, 110))
 _COUNT_ROW = (3e-6, 300)
 _SPILLED = 1_600_000_000  # bytes in memory at most of tables of texts, which lie on disk beyond
 _ENTITIES = 2.5  # a group, unless declared
 _LOADING = 1.0  # seconds of loading compiled kernels, at most
-_REGION, _CELL = 2.2e-4, 1.6e-8  # seconds of asking
+_REGION, _CELL = 2.2e-4, 1.6e-8  # seconds of querying
 _PAGE, _LEVEL = 0.7, 0.27  # seconds of a page and of a level's figure
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Rehearsed:
-    """The predictions of all methods that can read what is asked, and what they were rehearsed on.
+    """The predictions of all methods that can read the planned queries, and the data they were rehearsed on.
 
-    ``first`` are the seconds of one path of regions, ``seconds`` those of the part, by the configured method.
+    ``first`` are the seconds of a single path of regions, ``seconds`` those of the part, by the configured method.
     """
 
-    part: LookAlike
+    part: SimulatedData
     words: str
     methods: Mapping[Consistency, GroupsMethod]
     predictions: tuple[Prediction, ...]
@@ -81,45 +81,39 @@ class Rehearsed:
     seconds: float
 
 
-def forecast_groups(plan: Plan, wanted: Wanted, reporter: Reporter) -> Forecast:
+def forecast_groups(plan: Plan, options: ForecastOptions, reporter: Reporter) -> Forecast:
     """Predict a release; public data are a table of sizes with as many levels.
 
     Raises InputError, ProblemError; deterministic but for the seconds.
     """
-    like = None if wanted.public is None else read_look_alike(plan, wanted.public)
-    found = rehearsed(plan, like, wanted.runs, reporter)
+    simulated_data = None if options.public is None else read_simulated_data(plan, options.public)
+    outcome = rehearsed(plan, simulated_data, options.runs, reporter)
     exact = linear_predictions(plan)
     method: Consistency = plan.config.method.consistency
-    tables = [figures("Mean earth mover's distance of a region (entities): rehearsed", found.predictions, plan)]
+    tables = [figures("Mean earth mover's distance of a region (entities): rehearsed", outcome.predictions, plan)]
     if exact:
         title = "Noise left in a cell after a linear stage, root mean square: exact"
         tables.insert(0, figures(title, exact, plan))
-    plain: dict[str, Any] = {"predictions": [as_plain(one) for one in (*exact, *found.predictions)]}
-    notes = [("Rehearsed on", found.words), ("Rows", _rows_words(plan, wanted))]
-    lines: tuple[str, ...] = ()
-    if wanted.optimise:
-        # Imported here: it is wanted rarely.
-        from coco_opt.groups.kind.optimise import Candidates, optimised
-
-        candidates: Candidates = {name: (_questions(plan, name)[0], one) for name, one in found.methods.items()}
-        better = optimised(plan, like, found.part, candidates, wanted.runs, reporter)
-        tables += better.tables
-        notes += better.notes
-        lines, plain["optimised"] = better.lines, better.plain
+    plain: dict[str, Any] = {"predictions": [as_plain(prediction) for prediction in (*exact, *outcome.predictions)]}
+    notes = [("Rehearsed on", outcome.words), ("Rows", _rows_words(plan, options))]
+    if plan.look is not None:
+        words = (
+            f"{plan.look.cost} of the budget is spent first, and its answers choose the queries: those above stand in"
+        )
+        notes.insert(0, ("Look", words))
     return Forecast(
-        tables=tuple(tables),
-        plain={"look_alike": found.words, **plain},
+        tables=(*plan.tables, *tables),
+        plain={"look_alike": outcome.words, **plain},
         notes=tuple(notes),
-        lines=lines,
-        reading=_reading(plan, wanted, found.part),
-        asking=_asking(plan),
-        estimating=Expense(_estimating(plan, found), _memory(plan, method)),
-        writing=Expense(slowness() * (_PAGE + _LEVEL * plan.asked.hierarchy.levels)),
+        reading=_reading(plan, options, outcome.part),
+        querying=_querying_cost(plan),
+        estimating=ResourceCost(_estimating(plan, outcome), _memory(plan, method)),
+        writing=ResourceCost(slowness() * (_PAGE + _LEVEL * plan.measurement_plan.hierarchy.levels)),
     )
 
 
-def rehearsed(plan: Plan, public: LookAlike | None, runs: int, reporter: Reporter) -> Rehearsed:
-    """Return what a rehearsal on a part of a look-alike says of every method that can read what is asked."""
+def rehearsed(plan: Plan, public: SimulatedData | None, runs: int, reporter: Reporter) -> Rehearsed:
+    """Rehearse every method that can read the planned queries on part of the simulated data."""
     configured, solvers = plan.config.method.consistency, choices_of(plan.config)
     methods, branches = _within_seconds(plan if public is None else public.plan, readable_methods(plan))
     part = part_of(plan, public, branches)
@@ -131,176 +125,189 @@ def rehearsed(plan: Plan, public: LookAlike | None, runs: int, reporter: Reporte
     with reporter.stage("Rehearsing") as progress:
         for done, (name, method) in enumerate(methods.items()):
             progress(done, len(methods))
-            questions, split = _questions(plan, name)
+            queries, split = _method_queries(plan, name)
             if name == configured:
-                first = _first_seconds(path, questions, method, solvers)
-                seconds = rehearsal.seconds(questions, method, solvers)
-            errors = rehearsal.errors(questions, method, runs, solvers)
-            grown = extrapolated(errors.mean(axis=0), rehearsal.hierarchy, plan.asked.hierarchy)
-            predictions.append(Prediction(name, split, shares_of(plan, questions), tuple(grown.tolist()), exact=False))
-    words = part.words + _part_words(part, plan.asked if public is None else public.plan.asked, runs)
+                first = _first_seconds(path, queries, method, solvers)
+                seconds = rehearsal.seconds(queries, method, solvers)
+            errors = rehearsal.errors(queries, method, runs, solvers)
+            level_errors = extrapolated(errors.mean(axis=0), rehearsal.hierarchy, plan.measurement_plan.hierarchy)
+            predictions.append(
+                Prediction(name, split, shares_of(plan, queries), tuple(level_errors.tolist()), exact=False)
+            )
+    words = part.words + _part_words(
+        part, plan.measurement_plan if public is None else public.plan.measurement_plan, runs
+    )
     return Rehearsed(part, words, methods, tuple(predictions), first, seconds)
 
 
 def _within_seconds(
     plan: Plan, methods: Mapping[Consistency, GroupsMethod]
 ) -> tuple[dict[Consistency, GroupsMethod], int | None]:
-    """Return the methods that can be rehearsed in seconds, the configured one always, and the children of each region.
+    """Return the methods that can be rehearsed in seconds, and the number of children per region to keep.
 
-    They are two at least, or extrapolation has nothing to go by, unless even that takes the configured method too long.
+    The configured method is always included. At least two children are kept, since extrapolation needs them, unless
+    even that takes the configured method too long.
     """
     configured = plan.config.method.consistency
     least = branch_answers(plan, 2)
-    kept = {
+    feasible = {
         name: method
         for name, method in methods.items()
         if name == configured or least <= _TOO_MANY * _ANSWERS.get(name, _MOST_ANSWERS)
     }
-    branches = branches_within(plan, min(_ANSWERS.get(name, _MOST_ANSWERS) for name in kept))
+    branches = branches_within(plan, min(_ANSWERS.get(name, _MOST_ANSWERS) for name in feasible))
     most = _TOO_MANY * _ANSWERS.get(configured, _MOST_ANSWERS)
-    return kept, 2 if branches == 1 and least <= most else branches
+    return feasible, 2 if branches == 1 and least <= most else branches
 
 
-def _first_seconds(path: Rehearsal, questions: Questions, method: GroupsMethod, solvers: SolverChoices) -> float:
-    """Return the seconds of the first estimation of a process on one path: kernels are loaded, not compiled."""
-    first, again = (path.seconds(questions, method, solvers, 0.0) for _ in range(2))
+def _first_seconds(path: Rehearsal, queries: LevelQueries, method: GroupsMethod, solvers: SolverChoices) -> float:
+    """Return the seconds of a process's first estimation, on one path, with loading but not compiling kernels."""
+    first, again = (path.seconds(queries, method, solvers, 0.0) for _ in range(2))
     return again + min(max(first - again, 0.0), _LOADING * slowness())
 
 
 def readable_methods(plan: Plan) -> dict[Consistency, GroupsMethod]:
-    """Return the configured method, then those compared with it that can read what is asked."""
-    found = {plan.config.method.consistency: method_of(plan.config, plan.asked)}
+    """Return the configured method, then the compared methods that can read the planned queries."""
+    readable = {plan.config.method.consistency: method_of(plan.config, plan.measurement_plan)}
     for name in COMPARED:
         section = plan.config.method.model_copy(update={"consistency": name, "intervals": 0.0})
         try:
-            found.setdefault(name, method_of(replace(plan.config, method=section), plan.asked))
+            readable.setdefault(name, method_of(replace(plan.config, method=section), plan.measurement_plan))
         except ConfigError:
             continue
-    return found
+    return readable
 
 
-def _questions(plan: Plan, name: Consistency) -> tuple[Questions, str]:
-    """Return what a method is asked to read: as configured, but for bottom-up all of the budget at the leaves."""
-    asked = questions_of(plan)
+def _method_queries(plan: Plan, name: Consistency) -> tuple[LevelQueries, str]:
+    """Return the queries that a method reads: as configured, but bottom-up spends all of the budget on the leaves."""
+    queries = rehearsed_queries(plan)
     if name != "bottom_up":
-        return asked, AS_CONFIGURED
-    nothing = plan.asked.cost * 0
-    return Questions(asked.queries, asked.buckets, (*(nothing,) * (len(asked.costs) - 1), plan.asked.cost)), LEAVES
+        return queries, AS_CONFIGURED
+    zero = plan.measurement_plan.cost * 0
+    return LevelQueries(
+        queries.queries,
+        queries.buckets,
+        (*(zero,) * (len(queries.costs) - 1), plan.measurement_plan.cost),
+    ), LEAVES
 
 
-def shares_of(plan: Plan, questions: Questions) -> Shares:
-    """Return each level's share of the whole cost."""
-    return tuple(Fraction(cost.amount) / plan.asked.cost.amount for cost in questions.costs)
+def shares_of(plan: Plan, queries: LevelQueries) -> Shares:
+    """Return each level's share of the total cost."""
+    return tuple(Fraction(cost.amount) / plan.measurement_plan.cost.amount for cost in queries.costs)
 
 
 def linear_predictions(plan: Plan) -> list[Prediction]:
-    """Return the exact noise of a cell after each linear stage, by the configured split; none where buckets are asked.
+    """Return the exact noise of a cell after each linear stage by the configured split, empty where there are buckets.
 
-    Answers of unlike buckets do not add up along the tree.
+    Sums over different buckets do not add up along the tree.
     """
-    questions = questions_of(plan)
-    if any(questions.buckets) or len(set(questions.queries)) > 1 or "ranks" in questions.queries:
+    queries = rehearsed_queries(plan)
+    if any(queries.buckets) or len(set(queries.queries)) > 1 or "ranks" in queries.queries:
         return []
-    tree = plan.asked.hierarchy
-    noise = NoisePlan(cost_of_sizes(plan), tuple(sensitivity(one, plan.asked.neighbours) for one in questions.queries))
-    found = []
+    tree = plan.measurement_plan.hierarchy
+    noise = NoisePlan(
+        cost_of_sizes(plan), tuple(sensitivity(query, plan.measurement_plan.neighbours) for query in queries.queries)
+    )
+    predictions = []
     for stage in LINEAR_STAGES:
-        own, split = _questions(plan, "bottom_up" if stage == "bottom_up" else "none")
-        shares = shares_of(plan, own)
+        stage_queries, split = _method_queries(plan, "bottom_up" if stage == "bottom_up" else "none")
+        shares = shares_of(plan, stage_queries)
         errors = linear_errors(tree, stage, noise.variances(shares))
-        found.append(Prediction(stage, split, shares, tuple(errors.tolist()), exact=True))
-    return found
+        predictions.append(Prediction(stage, split, shares, tuple(errors.tolist()), exact=True))
+    return predictions
 
 
 def figures(title: str, predictions: Sequence[Prediction], plan: Plan) -> Figures:
-    """Return predictions as a table, one row each."""
+    """Return predictions as a table, one row for each."""
     rows = tuple(
         (
-            one.method,
-            one.split,
-            " ".join(f"{float(share):.3f}" for share in one.shares),
-            *(f"{error:.4g}" if math.isfinite(error) else "not measured" for error in one.errors),
+            prediction.method,
+            prediction.split,
+            " ".join(f"{float(share):.3f}" for share in prediction.shares),
+            *(f"{error:.4g}" if math.isfinite(error) else "not measured" for error in prediction.errors),
         )
-        for one in predictions
+        for prediction in predictions
     )
-    return Figures(title, ("method", "split", "shares", *plan.asked.levels), rows, numeric=3)
+    return Figures(title, ("method", "split", "shares", *plan.measurement_plan.levels), rows, numeric=3)
 
 
-def as_plain(one: Prediction) -> dict[str, Any]:
+def as_plain(prediction: Prediction) -> dict[str, Any]:
     """Return a prediction as plain values."""
     return {
-        "method": one.method,
-        "split": one.split,
-        "shares": [str(share) for share in one.shares],
-        "errors": [error if math.isfinite(error) else None for error in one.errors],
-        "exact": one.exact,
+        "method": prediction.method,
+        "split": prediction.split,
+        "shares": [str(share) for share in prediction.shares],
+        "errors": [error if math.isfinite(error) else None for error in prediction.errors],
+        "exact": prediction.exact,
     }
 
 
-def _answers(plan: Plan, asked: Asked) -> int:
-    questions = questions_of(plan)
-    return sum(count_cells(asked, questions.queries, questions.buckets))
+def _answers(plan: Plan, measurement_plan: MeasurementPlan) -> int:
+    queries = rehearsed_queries(plan)
+    return sum(count_cells(measurement_plan, queries.queries, queries.buckets))
 
 
-def _part_words(part: LookAlike, whole: Asked, runs: int) -> str:
-    leaves, of = len(part.plan.asked.hierarchy.leaves), len(whole.hierarchy.leaves)
-    words = "" if leaves == of else f"; {leaves:,} of {of:,} leaves, the levels above extrapolated"
+def _part_words(part: SimulatedData, full_plan: MeasurementPlan, runs: int) -> str:
+    leaves, all_leaves = len(part.plan.measurement_plan.hierarchy.leaves), len(full_plan.hierarchy.leaves)
+    words = "" if leaves == all_leaves else f"; {leaves:,} of {all_leaves:,} leaves, the levels above extrapolated"
     return f"{words}; {runs} run(s)"
 
 
-def _estimating(plan: Plan, found: Rehearsed) -> float:
-    """Return the seconds of the configured estimation: what it loads at first, and the part's in proportion."""
-    asked, part = plan.asked, found.part.plan.asked
-    if asked.hierarchy.levels == 1:
-        return found.first
-    return found.first + found.seconds * _answers(plan, asked) / _answers(plan, part)
+def _estimating(plan: Plan, outcome: Rehearsed) -> float:
+    """Return the seconds of the configured estimation: loading, plus the part's seconds scaled by the answers."""
+    measurement_plan, part = plan.measurement_plan, outcome.part.plan.measurement_plan
+    if measurement_plan.hierarchy.levels == 1:
+        return outcome.first
+    return outcome.first + outcome.seconds * _answers(plan, measurement_plan) / _answers(plan, part)
 
 
 def _memory(plan: Plan, method: Consistency) -> int:
-    """Return the bytes of the configured estimation beside the answers."""
-    asked, cells = plan.asked, max_size_of(plan.asked)
+    """Return the bytes of the configured estimation in addition to the answers."""
+    measurement_plan, cells = plan.measurement_plan, max_size_of(plan.measurement_plan)
     if method in SLOW:
-        return memory_of_tables(method, asked.hierarchy.levels, asked.hierarchy.regions * cells)
-    ranked = any(one.query in ("ranks", "split") for one in asked.questions)
-    widest = max(cells, int(asked.per_region[GROUPS].max())) if ranked else cells
+        return memory_of_tables(method, measurement_plan.hierarchy.levels, measurement_plan.hierarchy.regions * cells)
+    ranked = any(query.name in ("ranks", "split") for query in measurement_plan.queries)
+    widest = max(cells, int(measurement_plan.per_region[GROUPS].max())) if ranked else cells
     return _REGION_BYTES * widest
 
 
 def memory_of_tables(method: Consistency, levels: int, cells: int) -> int:
-    """Return the bytes of a method that holds all regions x sizes at once."""
+    """Return the bytes of a method that keeps tables of all regions x sizes in memory."""
     sparse = method == "posterior" and cells > MANY_CELLS and levels > 1
     return (_SPARSE_TABLES if sparse else _TABLES[method]) * BYTES * cells
 
 
-def _asking(plan: Plan) -> Expense:
-    asked = plan.asked
-    regions = sum(len(asked.hierarchy.level_range(one.level)) for one in asked.questions)
-    return Expense(slowness() * (_REGION * regions + _CELL * count_answers(plan)))
+def _querying_cost(plan: Plan) -> ResourceCost:
+    measurement_plan = plan.measurement_plan
+    regions = sum(len(measurement_plan.hierarchy.level_range(query.level)) for query in measurement_plan.queries)
+    return ResourceCost(slowness() * (_REGION * regions + _CELL * count_answers(plan.measurement_plan)))
 
 
-def _reading(plan: Plan, wanted: Wanted, part: LookAlike) -> Expense:
-    """Return what reading the private table takes, from its rows as declared or supposed."""
-    asked, data = plan.asked, plan.config.data
+def _reading(plan: Plan, options: ForecastOptions, part: SimulatedData) -> ResourceCost:
+    """Return the cost of reading the private table, from its declared or assumed number of rows."""
+    measurement_plan, data = plan.measurement_plan, plan.config.data
     if data.sizes is not None:
         counts: PrivateCounts = part.private
-        leaves = len(asked.hierarchy.leaves) / len(counts.hierarchy.leaves)
+        leaves = len(measurement_plan.hierarchy.leaves) / len(counts.hierarchy.leaves)
         seconds, size = _COUNT_ROW
-        rows = counts.sizes.size * leaves if wanted.rows is None else wanted.rows
-        return Expense(slowness() * seconds * rows, round(size * rows))
-    groups, rows = int(supposed_groups(plan)[0]), _entities(plan, wanted)
-    known = isinstance(plan.detail, PublicGroups) and plan.detail.whole and not data.given("entities").is_csv
-    (row, row_size), (group, group_size) = _WHOLE if known else _TEXTS
+        rows = counts.sizes.size * leaves if options.rows is None else options.rows
+        return ResourceCost(slowness() * seconds * rows, round(size * rows))
+    groups, rows = int(assumed_groups(plan)[0]), _entities(plan, options)
+    integer_ids = (
+        isinstance(plan.detail, PublicGroups) and plan.detail.integer_ids and not data.table_of("entities").is_csv
+    )
+    (row, row_size), (group, group_size) = _INTEGERS if integer_ids else _TEXTS
     size = row_size * rows + group_size * groups
-    return Expense(slowness() * (row * rows + group * groups), size if known else min(size, _SPILLED))
+    return ResourceCost(slowness() * (row * rows + group * groups), size if integer_ids else min(size, _SPILLED))
 
 
-def _entities(plan: Plan, wanted: Wanted) -> int:
-    return round(_ENTITIES * int(supposed_groups(plan)[0])) if wanted.rows is None else wanted.rows
+def _entities(plan: Plan, options: ForecastOptions) -> int:
+    return round(_ENTITIES * int(assumed_groups(plan)[0])) if options.rows is None else options.rows
 
 
-def _rows_words(plan: Plan, wanted: Wanted) -> str:
-    if wanted.rows is not None:
-        return f"{wanted.rows:,} in the private table, as declared"
+def _rows_words(plan: Plan, options: ForecastOptions) -> str:
+    if options.rows is not None:
+        return f"{options.rows:,} in the private table, as declared"
     if plan.config.data.sizes is not None:
         return "in the private table as many as the rehearsal's data would have; --rows declares them"
-    return f"in the private table {_entities(plan, wanted):,}, {_ENTITIES} a group supposed; --rows declares them"
+    return f"in the private table {_entities(plan, options):,}, {_ENTITIES} assumed per group; --rows declares them"

@@ -1,7 +1,7 @@
-"""Problems of every kind that an estimation poses, cut to any size, so that all solvers meet the same data.
+"""Problems of every kind that an estimation solves, cut to any size, so all solvers are compared on the same data.
 
-They are taken of one region, the one with the most groups on the first measured level, and of its children where those
-were measured too. What another query would have asked is derived from its noisy answer.
+They come from the region with the most groups on the first measured level, and from its children where these were
+measured too. The noisy answers to another query are derived from the measured ones.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from numpy.typing import NDArray
 
 from coco_opt.choices import SolverChoices
 from coco_opt.config.model import Config
-from coco_opt.groups.answers import GroupsAnswers, RegionAnswer
 from coco_opt.groups.buckets import Buckets, common_cells
-from coco_opt.groups.estimated.estimates import SizeEstimate
-from coco_opt.groups.estimated.estimators import estimate
-from coco_opt.groups.estimated.group_counts import with_group_counts
-from coco_opt.groups.estimated.joint import on_grid
-from coco_opt.groups.estimated.method import SLOW, GroupsMethod
+from coco_opt.groups.estimating.estimates import SizeEstimate
+from coco_opt.groups.estimating.estimators import estimate
+from coco_opt.groups.estimating.group_counts import with_group_counts
+from coco_opt.groups.estimating.joint import on_grid
+from coco_opt.groups.estimating.method import SLOW, GroupsMethod
 from coco_opt.groups.kind.method import method_of
+from coco_opt.groups.noisy_measurements import GroupsMeasurements, RegionMeasurement
 from coco_opt.privacy import Measurement
 from coco_opt.problem import Problem
 from coco_opt.problems import (
@@ -64,7 +64,7 @@ class CorruptedPav:
     name = "corrupted pav"
 
     def solve(self, problem: Problem[Any, Any]) -> Answer[Floats, Any]:
-        """Return the kernel's answer with its larger half moved up; at the bound, with all that can moved down."""
+        """Return the kernel's answer with its larger half moved up; at the bound, all movable values moved down."""
         start = perf_counter()
         assert isinstance(problem, IsotonicL2)
         fit = np.array(solve(problem).value, dtype=np.float64)
@@ -77,51 +77,51 @@ class CorruptedPav:
 
 
 def instances_of(measurement: Measurement, config: Config) -> list[Instance]:
-    """Return one instance of every kind of problem that the answers about a region and its children pose."""
-    answers = GroupsAnswers(with_group_counts(measurement))
-    method = method_of(config, measurement.asked)
-    level = answers.measured_levels[0]
-    region = max(answers.hierarchy.level_range(level), key=lambda region: int(answers.group_counts[region]))
-    top = _cells(answers[region])
-    below = level + 1 in answers.measured_levels
-    asked = [answers[child] for child in answers.hierarchy.children(region)] if below else []
-    children = [_cells(one) for one in asked]
+    """Return one instance of every kind of problem, from the noisy measurements of a region and its children."""
+    measurements = GroupsMeasurements(with_group_counts(measurement))
+    method = method_of(config, measurement.measurement_plan)
+    level = measurements.measured_levels[0]
+    region = max(measurements.hierarchy.level_range(level), key=lambda region: int(measurements.group_counts[region]))
+    top = _cells(measurements[region])
+    below = level + 1 in measurements.measured_levels
+    child_measurements = [measurements[child] for child in measurements.hierarchy.children(region)] if below else []
+    children = [_cells(member) for member in child_measurements]
     solvers = SolverChoices()
-    found = _of_region(top, method, solvers)
+    instances = _region_instances(top, method, solvers)
     if children and top.groups:
-        found.append(_matching(top, children, method, level, solvers))
-    family = [answers[region], *asked]
-    if children and method.consistency == "joint" and any(one.buckets is not None for one in family):
-        return [*found, *_from_sums(family)]
-    return [*found, *_programs([top, *children], method)] if children else found
+        instances.append(_matching(top, children, method, level, solvers))
+    family = [measurements[region], *child_measurements]
+    if children and method.consistency == "joint" and any(member.buckets is not None for member in family):
+        return [*instances, *_sum_instances(family)]
+    return [*instances, *_programs([top, *children], method)] if children else instances
 
 
-def _cells(answer: RegionAnswer) -> RegionAnswer:
-    """Return an answer about buckets as one about single sizes: every size of a bucket has its mean."""
-    if answer.split is not None:
-        sizes, counts = answer.histogram()
-        held = np.bincount(np.clip(sizes, 0, answer.max_size), counts, answer.max_size + 1)
-        values = np.cumsum(held)[:-1].astype(np.int64)
-        return replace(answer, query="cumulative", stored=values, split=None)
-    if answer.buckets is None:
-        return answer
-    widths = answer.buckets.end - answer.buckets.begin
-    means = np.floor(answer.values / widths + 0.5).astype(np.int64)
-    return replace(answer, query="cumulative", stored=np.repeat(means, widths), buckets=None)
+def _cells(measurement: RegionMeasurement) -> RegionMeasurement:
+    """Return a measurement of single sizes: every size of a bucket gets the bucket's mean."""
+    if measurement.split is not None:
+        sizes, counts = measurement.histogram()
+        counts_by_size = np.bincount(np.clip(sizes, 0, measurement.max_size), counts, measurement.max_size + 1)
+        values = np.cumsum(counts_by_size)[:-1].astype(np.int64)
+        return replace(measurement, query="cumulative", stored=values, split=None)
+    if measurement.buckets is None:
+        return measurement
+    widths = measurement.buckets.end - measurement.buckets.begin
+    means = np.floor(measurement.values / widths + 0.5).astype(np.int64)
+    return replace(measurement, query="cumulative", stored=np.repeat(means, widths), buckets=None)
 
 
-def _cumulative(answer: RegionAnswer) -> Ints:
-    """Return noisy cumulative counts int64[K] of an answer that may be about ranks."""
-    if answer.query != "ranks":
-        return answer.values
-    sizes = np.clip(answer.values, 0, answer.max_size)
-    return np.cumsum(np.bincount(sizes, minlength=answer.max_size + 1))[:-1].astype(np.int64)
+def _cumulative(measurement: RegionMeasurement) -> Ints:
+    """Return noisy cumulative counts int64[K] of a measurement, which may be one of ranks."""
+    if measurement.query != "ranks":
+        return measurement.values
+    sizes = np.clip(measurement.values, 0, measurement.max_size)
+    return np.cumsum(np.bincount(sizes, minlength=measurement.max_size + 1))[:-1].astype(np.int64)
 
 
-def _of_region(answer: RegionAnswer, method: GroupsMethod, solvers: SolverChoices) -> list[Instance]:
-    cells = np.rint(answer.histogram()[1]).astype(np.int64)
-    y = np.cumsum(answer.values)[:-1] if answer.query == "sizes" else answer.values
-    upper = answer.max_size if answer.query == "ranks" else answer.groups
+def _region_instances(measurement: RegionMeasurement, method: GroupsMethod, solvers: SolverChoices) -> list[Instance]:
+    cells = np.rint(measurement.histogram()[1]).astype(np.int64)
+    y = np.cumsum(measurement.values)[:-1] if measurement.query == "sizes" else measurement.values
+    upper = measurement.max_size if measurement.query == "ranks" else measurement.groups
     return [
         Instance("isotonic_l2", y.size, lambda n: IsotonicL2(y[:n], lower=0, upper=upper), CorruptedPav()),
         Instance("isotonic_l1", y.size, lambda n: IsotonicL1(y[:n], lower=0, upper=upper, ties=method.ties)),
@@ -131,7 +131,7 @@ def _of_region(answer: RegionAnswer, method: GroupsMethod, solvers: SolverChoice
 
 
 def _total(cells: Ints) -> int:
-    """Return a total for a cut vector: a noisy sum, so it tells nothing that was not measured."""
+    """Return a total for a cut vector: a noisy sum, which reveals nothing that was not measured."""
     return max(1, int(cells.sum()))
 
 
@@ -141,7 +141,7 @@ def _rounding(cells: Ints, solvers: SolverChoices) -> AnyProblem:
 
 
 def _matching(
-    top: RegionAnswer, below: Sequence[RegionAnswer], method: GroupsMethod, level: int, solvers: SolverChoices
+    top: RegionMeasurement, below: Sequence[RegionMeasurement], method: GroupsMethod, level: int, solvers: SolverChoices
 ) -> Instance:
     parent = estimate(top, method.fit_options(level), solvers)
     children = [estimate(child, method.fit_options(level + 1), solvers) for child in below]
@@ -149,21 +149,21 @@ def _matching(
     return Instance("group_matching", runs, lambda n: cut_matching(parent, children, n))
 
 
-def _programs(answers: Sequence[RegionAnswer], method: GroupsMethod) -> list[Instance]:
+def _programs(measurements: Sequence[RegionMeasurement], method: GroupsMethod) -> list[Instance]:
     """Return the programs of "posterior", or of "joint" or "convex" in both losses, on a family; else none."""
     if method.consistency not in SLOW:
         return []
-    tree = Tree(np.array([-1] + [0] * (len(answers) - 1)))
-    table = np.array([_cumulative(one) for one in answers], np.int64)
-    groups = np.array([one.groups for one in answers], np.int64)
-    absolute = np.array([one.law.absolute_weight for one in answers])
-    squares = np.array([one.law.square_weight for one in answers])
+    tree = Tree(np.array([-1] + [0] * (len(measurements) - 1)))
+    table = np.array([_cumulative(measurement) for measurement in measurements], np.int64)
+    groups = np.array([measurement.groups for measurement in measurements], np.int64)
+    absolute = np.array([measurement.distribution.absolute_weight for measurement in measurements])
+    squares = np.array([measurement.distribution.square_weight for measurement in measurements])
 
     def cut(unknowns: int) -> Ints:
-        return table[:, : max(1, min(table.shape[1], unknowns // len(answers)))]
+        return table[:, : max(1, min(table.shape[1], unknowns // len(measurements)))]
 
     if method.consistency == "posterior":
-        spread = np.array([[int(one.law.spread) + 1] for one in answers])
+        spread = np.array([[int(measurement.distribution.spread) + 1] for measurement in measurements])
         points = np.stack([table - spread, table, table + spread], axis=2)
 
         return [
@@ -181,22 +181,22 @@ def _programs(answers: Sequence[RegionAnswer], method: GroupsMethod) -> list[Ins
     ]
 
 
-def _from_sums(answers: Sequence[RegionAnswer]) -> list[Instance]:
+def _sum_instances(measurements: Sequence[RegionMeasurement]) -> list[Instance]:
     """Return the programs of "joint" in both losses on the common cells of a family's buckets."""
-    cells = common_cells([one.buckets for one in answers], answers[0].max_size)
-    tree = Tree(np.array([-1] + [0] * (len(answers) - 1)))
-    table, begins = np.zeros((2, len(answers), cells.count))
-    for row, one in enumerate(answers):
-        at = np.searchsorted(cells.begin, (one.buckets or Buckets.cells(one.max_size)).begin)
-        table[row, at], begins[row, at] = one.values, 1.0
-    groups = np.array([one.groups for one in answers], np.int64)
-    absolute = np.array([one.law.absolute_weight for one in answers])
-    squares = np.array([one.law.square_weight for one in answers])
+    cells = common_cells([measurement.buckets for measurement in measurements], measurements[0].max_size)
+    tree = Tree(np.array([-1] + [0] * (len(measurements) - 1)))
+    table, begins = np.zeros((2, len(measurements), cells.count))
+    for row, measurement in enumerate(measurements):
+        columns = np.searchsorted(cells.begin, (measurement.buckets or Buckets.cells(measurement.max_size)).begin)
+        table[row, columns], begins[row, columns] = measurement.values, 1.0
+    groups = np.array([measurement.groups for measurement in measurements], np.int64)
+    absolute = np.array([measurement.distribution.absolute_weight for measurement in measurements])
+    squares = np.array([measurement.distribution.square_weight for measurement in measurements])
     widths = cells.end - cells.begin
 
     def problem(kind: type[JointSumsL1] | type[JointSumsL2], unknowns: int, weights: Floats) -> AnyProblem:
-        kept = slice(0, max(1, min(cells.count, unknowns // len(answers))))
-        return kind(tree, table[:, kept], begins[:, kept], groups, weights, widths[kept])
+        first_cells = slice(0, max(1, min(cells.count, unknowns // len(measurements))))
+        return kind(tree, table[:, first_cells], begins[:, first_cells], groups, weights, widths[first_cells])
 
     return [
         Instance("joint_sums_l1", table.size, lambda n: problem(JointSumsL1, n, absolute)),
@@ -205,9 +205,9 @@ def _from_sums(answers: Sequence[RegionAnswer]) -> list[Instance]:
 
 
 def _distance(tree: Tree, points: Ints, groups: Ints) -> ExpectedDistance:
-    """Return the table nearest to three points a cell; where few cells are wanted, a leaf is left few groups.
+    """Return the table nearest to three points per cell; small instances keep only few groups in each leaf.
 
-    Exhaustive search tries every number of groups of all leaves at once.
+    Exhaustive search tries all combinations of the leaves' numbers of groups.
     """
     if points.shape[0] * points.shape[1] <= _FEW_PAIRS:
         few = np.minimum(groups, _FEW_GROUPS)
@@ -217,7 +217,7 @@ def _distance(tree: Tree, points: Ints, groups: Ints) -> ExpectedDistance:
 
 
 def _rounded_joint(tree: Tree, table: Ints, groups: Ints, weights: Floats) -> CumulativeRounding:
-    """Return the rounding of the joint fit in squares, whose values are hardly ever whole."""
+    """Return the rounding of the joint least-squares fit, whose values are hardly ever integers."""
     fitted = np.asarray(SolverChoices().solve(JointL2(tree, table, groups, weights)), np.float64)
     exact = on_grid(tree, fitted, groups)
     return CumulativeRounding(exact[1:], np.floor(exact[0] + 0.5).astype(np.int64), groups[1:])
@@ -226,7 +226,7 @@ def _rounded_joint(tree: Tree, table: Ints, groups: Ints, weights: Floats) -> Cu
 def cut_matching(parent: SizeEstimate, children: list[SizeEstimate], pairs: int) -> GroupMatching:
     """Return the matching of the smallest groups only, with at most ``pairs`` pairs of runs (one pair at least).
 
-    Exhaustive search tries orders of single groups: where few pairs are wanted, each run is left one group.
+    Exhaustive search tries orders of single groups, so in small instances each run keeps one group.
     """
     if pairs <= _FEW_PAIRS:
         parent, children = _single(parent), [_single(child) for child in children]
@@ -248,16 +248,18 @@ def _single(estimate: SizeEstimate) -> SizeEstimate:
 def _smallest(parent: SizeEstimate, children: list[SizeEstimate], runs: int) -> GroupMatching:
     """Return the matching of the parent's first runs with as many of the children's smallest groups."""
     left = int(parent.counts[:runs].sum())
-    order = sorted((int(size), child, k) for child, one in enumerate(children) for k, size in enumerate(one.sizes))
-    kept: list[list[int]] = [[] for _ in children]
+    order = sorted(
+        (int(size), child, k) for child, estimate in enumerate(children) for k, size in enumerate(estimate.sizes)
+    )
+    child_counts: list[list[int]] = [[] for _ in children]
     for _, child, k in order:
         take = min(left, int(children[child].counts[k]))
         left -= take
         if take:
-            kept[child].append(take)
-    sizes = [one.sizes[: len(counts)] for one, counts in zip(children, kept, strict=True)]
-    offsets = np.cumsum([0, *(len(counts) for counts in kept)], dtype=np.int64)
-    counts = np.array([count for child in kept for count in child], dtype=np.int64)
+            child_counts[child].append(take)
+    sizes = [estimate.sizes[: len(counts)] for estimate, counts in zip(children, child_counts, strict=True)]
+    offsets = np.cumsum([0, *(len(counts) for counts in child_counts)], dtype=np.int64)
+    counts = np.array([count for child in child_counts for count in child], dtype=np.int64)
     return GroupMatching(parent.sizes[:runs], parent.counts[:runs], np.concatenate(sizes), counts, offsets)
 
 

@@ -1,4 +1,4 @@
-"""intervals.parquet: how many groups of each size, and of at most each size, there may be; written and checked."""
+"""intervals.parquet: intervals of the counts of groups of each size, and of at most each size; written and checked."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coco_opt.errors import InputError, Place
-from coco_opt.files.checked import Check, first_of, int64_column, is_safe, positions
 from coco_opt.files.folder import FileTable, read_columns
 from coco_opt.files.regions import region_columns
-from coco_opt.groups.estimated.intervals import Intervals
+from coco_opt.files.release_checks import Check, first_of, int64_column, is_safe, positions
+from coco_opt.groups.estimating.intervals import Intervals
 from coco_opt.histograms import CountOfCounts, Hierarchy
-from coco_opt.privacy import Asked
+from coco_opt.privacy import MeasurementPlan
 from coco_opt.releases.kind import Folder
 
 Int64 = NDArray[np.int64]
@@ -24,33 +24,42 @@ Int64 = NDArray[np.int64]
 INTERVALS = "intervals.parquet"
 PROMISE = "intervals"
 COUNTS = ("size", "groups_lower", "groups_upper", "at_most", "at_most_lower", "at_most_upper")
-COLUMNS = ("level", "level_name", "region", "region_id", *COUNTS)
+CONVERGED = "converged"
+COLUMNS = ("level", "level_name", "region", "region_id", *COUNTS, CONVERGED)
 WORDS = (
     "equal-tailed intervals of each count alone under the posterior of the release's method, whose shape over all "
     "regions is learned from the same noisy answers; each holds its released count; in none of the intervals has a "
     "size without a row any groups, nor groups at most its size other than the released number"
 )
 
-_TYPES = {"level": "int32", **dict.fromkeys(COUNTS, "int64")}
+_TYPES = {"level": "int32", **dict.fromkeys(COUNTS, "int64"), CONVERGED: "bool"}
 
 
-def interval_table(asked: Asked, histograms: Sequence[CountOfCounts], intervals: Intervals) -> FileTable:
+def interval_table(
+    measurement_plan: MeasurementPlan,
+    histograms: Sequence[CountOfCounts],
+    intervals: Intervals,
+    unsettled: Sequence[int] = (),
+) -> FileTable:
     """Return a row for each region and size that has groups or is uncertain, in the hierarchy's order.
+
+    ``unsettled`` are the regions whose chains did not converge: their rows say so.
 
     Left out are sizes with groups_lower = groups_upper = 0 and at_most_lower = at_most_upper = at_most.
     """
     shown = (intervals.groups_upper > 0) | (intervals.at_most_lower < intervals.at_most_upper)
     region, size = np.nonzero(shown)
     max_size = shown.shape[1] - 1
-    at_most = np.array([one.cumulative(max_size) for one in histograms])
+    at_most = np.array([histogram.cumulative(max_size) for histogram in histograms])
     columns = {
-        **region_columns(asked, region),
+        **region_columns(measurement_plan, region),
         "size": size,
         "groups_lower": intervals.groups_lower[shown],
         "groups_upper": intervals.groups_upper[shown],
         "at_most": at_most[shown],
         "at_most_lower": intervals.at_most_lower[shown],
         "at_most_upper": intervals.at_most_upper[shown],
+        CONVERGED: ~np.isin(region, np.asarray(unsettled, np.int64)),
     }
     return FileTable.of(columns, _TYPES)
 
@@ -99,7 +108,7 @@ def read_intervals(folder: Path, hierarchy: Hierarchy, coverage: float, max_size
 
 
 def interval_check(folder: Folder, histogram: tuple[Int64, Int64, Int64], totals: Int64, max_size: int) -> Check:
-    """Check that intervals are ordered, within bounds, of known keys, and hold what is released; O(rows log rows).
+    """Check that intervals are ordered, in bounds, of existing keys, and hold the released counts; O(rows log rows).
 
     ``histogram`` are the regions, sizes and groups of the rows of histograms.parquet, ``totals`` the regions' groups.
     """
@@ -123,9 +132,17 @@ def interval_check(folder: Folder, histogram: tuple[Int64, Int64, Int64], totals
     if twice.any():
         row = int(order[1:][twice].min()) + 1
         return Check(PROMISE, passed=False, detail=f"row {row}: this region and size occur twice")
+    marked = np.unique(region[~rows.column(CONVERGED).to_numpy()])
+    stated_account = folder.manifest.get("convergence")
+    most = stated_account.get("unsettled_regions") if isinstance(stated_account, dict) else None
+    if not isinstance(most, int) or marked.size > most:
+        detail = f"{marked.size:,} regions are marked as not converged, and the manifest states {most}"
+        return Check(PROMISE, passed=False, detail=detail)
+    if np.isin(region[rows.column(CONVERGED).to_numpy()], marked).any():
+        return Check(PROMISE, passed=False, detail="a region is marked as not converged in some of its rows only")
     if not is_safe(histogram[2]):
         return Check(PROMISE, passed=False, detail="the counts do not add up within 64 bits")
-    return _held(columns, key, region, histogram, totals, max_size)
+    return _released_check(columns, key, region, histogram, totals, max_size)
 
 
 def _wrong_types(rows: Any) -> str:
@@ -134,11 +151,14 @@ def _wrong_types(rows: Any) -> str:
     for name in ("level", *COUNTS):
         column = rows.column(name)
         if not kinds.is_signed_integer(column.type) or column.null_count:
-            return f"{INTERVALS}, column {name!r} does not hold whole numbers"
+            return f"{INTERVALS}, column {name!r} does not hold integers"
+    column = rows.column(CONVERGED)
+    if not kinds.is_boolean(column.type) or column.null_count:
+        return f"{INTERVALS}, column {CONVERGED!r} does not hold true or false"
     return ""
 
 
-def _held(
+def _released_check(
     columns: dict[str, Int64],
     key: Int64,
     region: Int64,

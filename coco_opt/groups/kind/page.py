@@ -1,4 +1,4 @@
-"""The sections of a report that speak of groups: how they were estimated, how far off, and their histograms."""
+"""The sections of a report on groups: how they were estimated, their errors, and their histograms."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from html import escape
 
 import numpy as np
 
-from coco_opt.groups.answers import GroupsAnswers, count_questions, has_private_counts, split_of
-from coco_opt.groups.estimated.group_counts import with_group_counts
-from coco_opt.groups.estimated.method import GroupsMethod
+from coco_opt.groups.estimating.group_counts import with_group_counts
+from coco_opt.groups.estimating.method import GroupsMethod
 from coco_opt.groups.kind import plots
+from coco_opt.groups.noisy_measurements import GroupsMeasurements, count_queries, has_private_counts, split_of
 from coco_opt.releases.kind import Shown
 from coco_opt.report.explorer import Explored, explorer_section
 from coco_opt.report.html import GAP_NOTE, guarantee_note, reading_section, shown_levels, table, unit_note
@@ -21,7 +21,7 @@ _NOTES = (
     (
         "Released and noisy",
         "Red points are what was measured: true counts plus noise, all that was ever taken from the private table. "
-        "Blue points are the released whole numbers, computed from the red ones alone. Sizes without groups are "
+        "Blue points are the released integers, computed from the red ones alone. Sizes without groups are "
         "left out of the tables; a long axis shows a sample of its cells.",
     ),
     (
@@ -36,7 +36,7 @@ _ERROR_NOTE = (
     "Error",
     "The earth mover's distance between true and released histograms: how many people would have to be added to "
     "or removed from groups to turn one into the other; the mean over the regions of a level. It can be shown "
-    "only for made data.",
+    "only for simulated data.",
 )
 _LEAVES = (
     "At the lowest levels bottom-up, with the whole budget on the leaves, usually errs less: here the leaves get a "
@@ -48,7 +48,7 @@ _WORSE_AT = {
     "matching": f"{_LEAVES}Each region is fitted alone before regions are made to agree: joint estimation and the "
     "posterior, which take seconds to minutes, err less on most data.",
     "joint": f"{_LEAVES}Where most sizes have no group, matching on buckets and the posterior err less.",
-    "posterior": f"{_LEAVES}It leans on what regions have in common: one unlike all others is drawn towards them where "
+    "posterior": f"{_LEAVES}It uses what regions have in common: one unlike all others is drawn towards them where "
     "the noise leaves room.",
     "convex": f"{_LEAVES}Cumulative counts, by joint estimation, err less on most data than counts of single sizes.",
     "none": "Regions do not add up, and none learns from its neighbours: methods that make them agree err less.",
@@ -57,15 +57,15 @@ _WORSE_AT = {
 
 def sections_of(shown: Shown, errors: Mapping[str, Sequence[float]]) -> list[str]:
     """Return the sections as HTML; ``errors`` by method are empty where the truth is not known."""
-    answers = GroupsAnswers(with_group_counts(shown.measurement, counts=shown.result.group_counts))
+    measurements = GroupsMeasurements(with_group_counts(shown.measurement, counts=shown.result.group_counts))
     return [
-        _summary(answers),
-        _method(answers, shown.method),
+        _summary(measurements),
+        _method(measurements, shown.method),
         _level_gaps(shown),
         _posterior(shown),
-        _errors(shown.measurement.asked.levels, errors),
-        explorer_section(_explored(shown, answers), _interval_words(shown)),
-        _regions(shown, answers),
+        _errors(shown.measurement.measurement_plan.levels, errors),
+        explorer_section(_explored(shown, measurements), _interval_words(shown)),
+        _regions(shown, measurements),
         reading_section(
             (
                 *_NOTES,
@@ -78,54 +78,58 @@ def sections_of(shown: Shown, errors: Mapping[str, Sequence[float]]) -> list[str
 
 
 def _worse(shown: Shown, errors: Mapping[str, Sequence[float]]) -> tuple[str, str]:
-    """Return what the method is worse at; of made data also the levels at which another one was measured better."""
-    released, *others = errors.items() if errors else [("", ())]
-    levels = shown.measurement.asked.levels
+    """Return where the method is worse; for simulated data also the levels at which another method had less error."""
+    released, *baselines = errors.items() if errors else [("", ())]
+    levels = shown.measurement.measurement_plan.levels
     better = [
-        f"{levels[level]} ({name} {error:,.0f} against {mine:,.0f})"
-        for level, mine in enumerate(released[1])
-        for error, name in sorted((other[level], name) for name, other in others)[:1]
-        if error < mine
+        f"{levels[level]} ({name} {error:,.0f} against {released_error:,.0f})"
+        for level, released_error in enumerate(released[1])
+        for error, name in sorted((baseline[level], name) for name, baseline in baselines)[:1]
+        if error < released_error
     ]
-    found = f" On these made data, at: {', '.join(better)}." if better else ""
-    return "Where another method does better", _WORSE_AT[shown.method.consistency] + found
+    note = f" On these simulated data, at: {', '.join(better)}." if better else ""
+    return "Where another method does better", _WORSE_AT[shown.method.consistency] + note
 
 
 def _unit_notes(shown: Shown) -> list[tuple[str, str]]:
     """Return whom noise protects, and what is hidden of groups where their numbers are private."""
-    asked = shown.measurement.asked
+    measurement_plan = shown.measurement.measurement_plan
     notes = [unit_note(shown.measurement.cost, "entity"), guarantee_note(shown.measurement)]
-    if not has_private_counts(asked):
+    if not has_private_counts(measurement_plan):
         return notes
-    each = ", ".join(f"{asked.levels[one.level]}: {one.law}" for one in count_questions(asked))
+    noise = ", ".join(
+        f"{measurement_plan.levels[query.level]}: {query.distribution}" for query in count_queries(measurement_plan)
+    )
     text = (
-        "They were measured too, then made whole, nonnegative and additive: the true ones stand nowhere here. Their "
-        f"noise: {each}. Noise hides an entity together with a group that it alone is in, and whether an empty group "
-        "exists. A whole group of s entities costs s times what the sizes cost, and once what the numbers do. The "
+        "They were measured too, then made integer, nonnegative and additive: the true ones are not shown here. Their "
+        f"noise: {noise}. Noise hides an entity together with a group that it alone is in, and whether an empty group "
+        "exists. Hiding a group of s entities costs s times what the sizes cost, and once what the numbers cost. The "
         "regions are public."
     )
     return [*notes, ("Numbers of groups", text)]
 
 
-def _summary(answers: GroupsAnswers) -> str:
-    tree = answers.hierarchy
+def _summary(measurements: GroupsMeasurements) -> str:
+    tree = measurements.hierarchy
     return (
         f"<p>Histograms of groups by size for {tree.regions:,} regions on {tree.levels} level(s), "
-        f"{int(answers.group_counts[0]):,} groups in all, below {escape(tree.names[0])}.</p>"
+        f"{int(measurements.group_counts[0]):,} groups in all, below {escape(tree.names[0])}.</p>"
     )
 
 
-def _method(answers: GroupsAnswers, method: GroupsMethod) -> str:
+def _method(measurements: GroupsMeasurements, method: GroupsMethod) -> str:
     rows = []
-    for level, name in enumerate(answers.measurement.asked.levels):
-        measured = level in answers.measured_levels
-        query, noise = (_query(answers, level), str(answers.law(level))) if measured else ("not measured", "-")
+    for level, name in enumerate(measurements.measurement.measurement_plan.levels):
+        measured = level in measurements.measured_levels
+        query, noise = (
+            (_query(measurements, level), str(measurements.distribution(level))) if measured else ("not measured", "-")
+        )
         rows.append((name, query, noise, "-" if method.consistency == "posterior" else method.loss(level)))
     matched = f", merging {method.merge}, variances by {method.variances}"
     how = (
         f"Consistency: {method.consistency}{matched if method.consistency == 'matching' else ''}, "
         f"rounding {method.rounding}, ties {method.ties}. "
-        f"Sizes above {answers.max_size:,} count as {answers.max_size:,}."
+        f"Sizes above {measurements.max_size:,} count as {measurements.max_size:,}."
     )
     if method.unbiased:
         how += " Counts that are right on average, signed, with exact variances, lie in unbiased.parquet: add those up."
@@ -134,11 +138,11 @@ def _method(answers: GroupsAnswers, method: GroupsMethod) -> str:
 
 
 def _level_gaps(shown: Shown) -> str:
-    """Return how near to the best fit joint estimation is proved to be, level by level; empty for other methods."""
+    """Return the certified gap of joint estimation to the best fit, by level; empty for other methods."""
     gaps = shown.result.level_gaps
     if gaps is None:
         return ""
-    levels = shown.measurement.asked.levels
+    levels = shown.measurement.measurement_plan.levels
     each = ", ".join(
         f"{name} {gap:.2g}" for name, gap in zip(levels, gaps.tolist(), strict=True) if not math.isnan(gap)
     )
@@ -146,38 +150,48 @@ def _level_gaps(shown: Shown) -> str:
     return f"<p class='note'>{escape(words)}</p>"
 
 
-def _query(answers: GroupsAnswers, level: int) -> str:
-    buckets, split = answers.buckets(level), split_of(answers.measurement.asked, level)
+def _query(measurements: GroupsMeasurements, level: int) -> str:
+    buckets, split = measurements.buckets(level), split_of(measurements.measurement.measurement_plan, level)
     if split is not None:
         return f"cumulative below size {split.at:,}, ranks from there on"
     if buckets is None:
-        return answers.query(level)
-    return f"cumulative, {answers.max_size:,} sizes in {buckets.count:,} buckets"
+        return measurements.query(level)
+    return f"cumulative, {measurements.max_size:,} sizes in {buckets.count:,} buckets"
 
 
 def _posterior(shown: Shown) -> str:
-    """Return what is known of the chains and the intervals, empty for other methods."""
-    found, intervals = shown.result.convergence, shown.result.intervals
-    if found is None:
+    """Return the account of the chains and the intervals, empty for other methods."""
+    convergence, intervals = shown.result.convergence, shown.result.intervals
+    if convergence is None:
         return ""
-    state = "The chains converged" if found.converged else "The chains did NOT converge: figures below are less sure"
+    regions, unsettled = shown.result.hierarchy.regions, len(convergence.unsettled)
+    marked = "" if not unsettled else " The others are marked in intervals.parquet: their figures are less reliable."
+    stop = (
+        "Sampling stopped when at least 95 % of the regions of every level had converged"
+        if convergence.converged
+        else "Sampling stopped at its limit: some level has fewer than 95 % of its regions converged, or too small a "
+        "median effective sample size"
+    )
     lines = [
-        f"The table has the least expected error under the posterior of a prior ({found.prior}) learned from the noisy "
-        f"answers. {state}: {found.draws:,} draws of {found.sweeps:,} sweeps; {found.unsettled:,} of "
-        f"{shown.result.hierarchy.regions:,} regions have a count that chains place differently (worst R-hat "
-        f"{found.r_hat:.3g}, least effective size {found.effective:,.0f}; one in twenty of a level is allowed). "
-        f"What is expected of the prior moved last for {100 * found.prior_moved:.2g} % of all groups."
+        f"The table has the least expected error under the posterior of a prior ({convergence.prior}) learned from "
+        f"the noisy answers, by {convergence.draws:,} draws of {convergence.sweeps:,} sweeps. A region has converged "
+        f"if R-hat of three of its counts is at most {convergence.bound:g}: {regions - unsettled:,} of {regions:,} "
+        f"regions have (worst R-hat {convergence.r_hat:.3g}, least effective sample size "
+        f"{convergence.effective:,.0f}).{marked} {stop}. In the last update the prior's expected counts changed by "
+        f"{100 * convergence.prior_moved:.2g} % of all groups."
     ]
-    if shown.result.unproved:
+    if shown.result.uncertified_gap:
         lines.append(
-            f"It was not proved the best for these draws: a relative gap of {shown.result.unproved:.2g} is left."
+            "It was not certified as the best for these draws: a relative gap of "
+            f"{shown.result.uncertified_gap:.2g} is left."
         )
     if intervals is not None:
         lines.append(
             f"Intervals of {100 * intervals.coverage:g} % lie in intervals.parquet: for each region and size alone, "
-            "the true count is inside with at least that chance under the posterior. They hold the released counts. "
-            "The model is no part of the promise; many intervals at once miss more often than one. "
-            "Those of each region's mean, quantiles, share of groups of one and largest size lie in summaries.parquet."
+            "the true count is inside with at least that probability under the posterior. They contain the released "
+            "counts. The privacy guarantee does not depend on this model. The coverage holds for each interval on its "
+            "own, not for many at the same time. The intervals of each region's mean, quantiles, share of groups of "
+            "one and largest size lie in summaries.parquet."
         )
     return f"<h2>Posterior</h2>\n<p>{escape(' '.join(lines))}</p>"
 
@@ -188,19 +202,19 @@ def _errors(levels: Sequence[str], errors: Mapping[str, Sequence[float]]) -> str
     rows = [(name, *(f"{value:,.1f}" for value in values)) for name, values in errors.items()]
     picture = error_figure(errors, "people, mean over regions")
     return (
-        "<h2>Error by level</h2>\n<p>The data are made, so the truth is known: people to add or remove, mean over "
+        "<h2>Error by level</h2>\n<p>The data are simulated, so the truth is known: people to add or remove, mean over "
         f"the regions of a level.</p>\n{table(('method', *levels), rows)}\n"
         f'<img alt="Mean error by level and method" src="{picture}">'
     )
 
 
-def _explored(shown: Shown, answers: GroupsAnswers) -> Explored:
+def _explored(shown: Shown, measurements: GroupsMeasurements) -> Explored:
     """Return every region's released groups by size, and the sizes that may have some."""
-    asked, result = shown.measurement.asked, shown.result
+    measurement_plan, result = shown.measurement.measurement_plan, shown.result
     words = {"weight": "groups", "key": "size", "value": "groups", "rows": "sizes have any"}
     sizes = [histogram.sizes for histogram in result.histograms]
-    regions = np.repeat(np.arange(answers.hierarchy.regions), [one.size for one in sizes])
-    keys, values = np.concatenate(sizes), np.concatenate([one.counts for one in result.histograms])
+    regions = np.repeat(np.arange(measurements.hierarchy.regions), [region_sizes.size for region_sizes in sizes])
+    keys, values = np.concatenate(sizes), np.concatenate([histogram.counts for histogram in result.histograms])
     lower = upper = None
     if result.intervals is not None:
         words["rows"] = "sizes have any or may"
@@ -211,31 +225,46 @@ def _explored(shown: Shown, answers: GroupsAnswers) -> Explored:
         regions, keys = np.nonzero(uncertain)
         values = released[uncertain]
         lower, upper = result.intervals.groups_lower[uncertain], result.intervals.groups_upper[uncertain]
-    tree, weight = answers.hierarchy, answers.group_counts
+    tree, weight = measurements.hierarchy, measurements.group_counts
     return Explored(
-        tree, asked.levels, asked.region_ids, weight, regions, keys, values, words, lower=lower, upper=upper
+        tree,
+        measurement_plan.levels,
+        measurement_plan.region_ids,
+        weight,
+        regions,
+        keys,
+        values,
+        words,
+        lower=lower,
+        upper=upper,
     )
 
 
 def _interval_words(shown: Shown) -> str:
     intervals = shown.result.intervals
-    return "" if intervals is None else f"Lines are intervals of {100 * intervals.coverage:g} %, of each count alone."
+    return (
+        ""
+        if intervals is None
+        else f"Lines are intervals of {100 * intervals.coverage:g} %, for each count on its own."
+    )
 
 
-def _regions(shown: Shown, answers: GroupsAnswers) -> str:
+def _regions(shown: Shown, measurements: GroupsMeasurements) -> str:
     truth = None if shown.truth is None else shown.truth.private.histograms()
-    parts = []
-    for level in shown_levels(answers.hierarchy.levels):
-        name = shown.measurement.asked.levels[level]
-        region = max(answers.hierarchy.level_range(level), key=lambda region: int(answers.group_counts[region]))
-        path, groups = answers.hierarchy.paths[region], int(answers.group_counts[region])
+    figures = []
+    for level in shown_levels(measurements.hierarchy.levels):
+        name = shown.measurement.measurement_plan.levels[level]
+        region = max(
+            measurements.hierarchy.level_range(level), key=lambda region: int(measurements.group_counts[region])
+        )
+        path, groups = measurements.hierarchy.paths[region], int(measurements.group_counts[region])
         exact = None if truth is None else truth[region]
-        picture = plots.region_figure(answers.get(region), shown.result.histograms[region], exact)
-        parts.append(
+        picture = plots.region_figure(measurements.get(region), shown.result.histograms[region], exact)
+        figures.append(
             f"<h3>{escape(name)}: {escape(path)} ({groups:,} groups)</h3>\n"
             f'<img alt="Histograms of {escape(path)}" src="{picture}">'
         )
     return (
         "<h2>Released against noisy histograms</h2>\n<p>The region with the most groups of each level.</p>\n"
-        + "\n".join(parts)
+        + "\n".join(figures)
     )

@@ -1,45 +1,97 @@
-"""What a configuration of groups asks, read and checked on public tables, and the private table that it is asked of.
+"""Plan the queries of a configuration of groups on public tables, and read the private table that they are about.
 
 Where the numbers of groups are private, the hierarchy is all that a plan reads.
 """
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 
 from coco_opt.config.model import Config
 from coco_opt.errors import InputError, Place
 from coco_opt.files.regions import PublicRegions, read_regions
-from coco_opt.groups.answers import has_private_counts
-from coco_opt.groups.asked.entities import PublicGroups, read_group_counts, read_private, read_public, read_tables
-from coco_opt.groups.asked.measure import asked_of
-from coco_opt.groups.asked.private import PrivateCounts
-from coco_opt.groups.asked.sizes import read_public_sizes, read_sizes, read_sizes_regions
 from coco_opt.groups.buckets import Buckets, Scheme, Split
+from coco_opt.groups.kind.automatic import (
+    assumed_counts,
+    choice_digest,
+    choice_tables,
+    chosen_keys,
+    resolved,
+    takes_look,
+    with_keys,
+    with_method,
+)
+from coco_opt.groups.look import distribution_of_look
+from coco_opt.groups.measuring.entities import PublicGroups, read_group_counts, read_private, read_public, read_tables
+from coco_opt.groups.measuring.measure import look_of, measurement_plan_of
+from coco_opt.groups.measuring.private import PrivateCounts
+from coco_opt.groups.measuring.sizes import read_public_sizes, read_sizes, read_sizes_regions
+from coco_opt.groups.noisy_measurements import has_private_counts
 from coco_opt.groups.queries import GROUPS, Query
+from coco_opt.privacy import Measurement
 from coco_opt.releases.kind import Plan
 
 
 def plan_groups(config: Config, *, counted: bool = False) -> Plan:
-    """Read the public tables and decide what is asked of each level; ``counted`` reads no id of a group.
+    """Read the public tables and plan the query of each level; with ``counted`` no id of a group is read.
 
     Raises ConfigError, InputError, HierarchyError, ProblemError.
     """
     public = _read_public(config, counted) if config.method.counts_share is None else _read_regions(config)
-    return _planned(config, public)
+    return _planned(config, public, outline=counted)
 
 
-def _planned(config: Config, public: PublicGroups | PublicRegions) -> Plan:
-    """Return the plan for public tables that were read."""
+def _planned(config: Config, public: PublicGroups | PublicRegions, *, outline: bool = False) -> Plan:
+    """Return the plan for public tables that were read; an ``outline`` searches the choice of queries in full."""
+    tree = public.hierarchy
+    groups = public.group_counts if isinstance(public, PublicGroups) else assumed_counts(tree)
+    look = takes_look(config)
+    settled, ranking = resolved(config, tree, groups, search=outline or not look)
+    plan = _of_resolved(settled, public)
+    plan = replace(plan, tables=choice_tables(plan.measurement_plan.levels, ranking))
+    if not look:
+        return plan
+    assert isinstance(public, PublicGroups)
+    cost = config.privacy.cost * config.auto.look
+    return replace(
+        plan,
+        look=look_of(plan.measurement_plan, cost),
+        resolve=partial(_after_look, config, public),
+        choice=choice_digest(config),
+        again=None,
+    )
+
+
+def _after_look(config: Config, public: PublicGroups, look: Measurement, chosen: Mapping[str, Any] | None) -> Plan:
+    """Return the plan for what a look leaves of the budget, under the size distribution that the look suggests."""
+    left = config.privacy.cost * (1 - config.auto.look)
+    config = replace(config, privacy=config.privacy.model_copy(update={left.unit: left.amount}))
+    if chosen is None:
+        settled, _ = resolved(config, public.hierarchy, public.group_counts, {"look": distribution_of_look(look)})
+    else:
+        settled = with_keys(config, chosen)
+    plan = _of_resolved(settled, public)
+    keys = chosen_keys(config, plan.config)
+    shown = {**keys, "consistency": plan.config.method.consistency}
+    words = ", ".join(f"{name} = {json.dumps(value)}" for name, value in shown.items())
+    return replace(plan, chosen=keys, also=(look,), notes=(f"Chosen after the look: {words}",), again=None)
+
+
+def _of_resolved(config: Config, public: PublicGroups | PublicRegions) -> Plan:
+    """Return the plan of a configuration whose queries and allocation are chosen."""
     share, levels = config.method.counts_share, public.hierarchy.levels
     costs = config.levels_cost(levels)
     if share is not None and not costs[-1]:
         message = 'leaves nothing for the last level, which group_counts = "private" needs: give it a share'
         raise config.error("privacy.split", message)
     regions = public.regions if isinstance(public, PublicGroups) else public
-    asked = asked_of(
+    measurement_plan = measurement_plan_of(
         public.hierarchy,
         public.group_counts if isinstance(public, PublicGroups) else None,
         queries=queries_of(config, levels),
@@ -51,7 +103,8 @@ def _planned(config: Config, public: PublicGroups | PublicRegions) -> Plan:
         buckets=buckets_of(config, levels),
         counts_share=share,
     )
-    return Plan(config, asked, public, again=partial(_planned, public=public))
+    config = with_method(config, measurement_plan)
+    return Plan(config, measurement_plan, public, again=partial(_planned, public=public))
 
 
 def queries_of(config: Config, levels: int) -> tuple[Query, ...]:
@@ -61,28 +114,30 @@ def queries_of(config: Config, levels: int) -> tuple[Query, ...]:
 
 
 def buckets_of(config: Config, levels: int) -> tuple[Scheme | None, ...]:
-    """Return the buckets or the split of sizes each level is asked for, root first, None for single sizes.
+    """Return the buckets or the split of sizes of each level's query, root first, None for single sizes.
 
-    ConfigError where a level has another query than "cumulative", whose answers alone are summed or split, or both.
+    Raises ConfigError where a level has both, or has either with another query than "cumulative".
     """
-    splits, found = _splits(config, levels), list[Scheme | None](_buckets(config, levels))
+    splits, schemes = _splits(config, levels), list[Scheme | None](_buckets(config, levels))
     for level, split in enumerate(splits):
         if split is not None:
-            if found[level] is not None:
-                message = f"level {level} has buckets too: give one of the two a level, 0 for the other"
+            if schemes[level] is not None:
+                message = f"level {level} has buckets too: give a level either of the two, and 0 for the other"
                 raise config.error("groups.rank_above", message)
-            found[level] = split
-    return tuple(found)
+            schemes[level] = split
+    return tuple(schemes)
 
 
 def _splits(config: Config, levels: int) -> tuple[Split | None, ...]:
     key = "groups.rank_above"
-    found = [Split(at) if at else None for at in config.per_level(config.method.rank_above, levels, key)]
-    for level, (query, split) in enumerate(zip(queries_of(config, levels), found, strict=True)):
+    splits = [Split(start) if start else None for start in config.per_level(config.method.rank_above, levels, key)]
+    for level, (query, split) in enumerate(zip(queries_of(config, levels), splits, strict=True)):
         if split is not None and query != "cumulative":
-            message = f"splits cumulative counts, and level {level} is asked for its {query}: give one a level, 0 there"
+            message = (
+                f"splits cumulative counts, but the query of level {level} is {query}: give one per level, 0 there"
+            )
             raise config.error(key, message)
-    return tuple(found)
+    return tuple(splits)
 
 
 def _buckets(config: Config, levels: int) -> tuple[Buckets | None, ...]:
@@ -90,46 +145,48 @@ def _buckets(config: Config, levels: int) -> tuple[Buckets | None, ...]:
     key = "groups.bucket_growth" if method.bucket_edges is None else "groups.bucket_edges"
     if method.bucket_edges is None:
         growths = config.per_level(method.bucket_growth, levels, key)
-        found = [Buckets.by_growth(method.max_size, growth) if growth else None for growth in growths]
+        buckets = [Buckets.by_growth(method.max_size, growth) if growth else None for growth in growths]
     else:
         edges = method.bucket_edges
         lists = config.per_level(edges, levels, key) if isinstance(edges[0], tuple) else (edges,) * levels
-        found = [Buckets.from_starts(starts, method.max_size) if starts else None for starts in lists]
-    for level, (query, buckets) in enumerate(zip(queries_of(config, levels), found, strict=True)):
-        if buckets is not None and query != "cumulative":
-            message = f"sums cumulative counts, and level {level} is asked for its {query}: give one a level, 0 there"
+        buckets = [Buckets.from_starts(starts, method.max_size) if starts else None for starts in lists]
+    for level, (query, level_buckets) in enumerate(zip(queries_of(config, levels), buckets, strict=True)):
+        if level_buckets is not None and query != "cumulative":
+            message = f"sums cumulative counts, but the query of level {level} is {query}: give one per level, 0 there"
             raise config.error(key, message)
-    return tuple(found)
+    return tuple(buckets)
 
 
 def _read_public(config: Config, counted: bool) -> PublicGroups:
     data = config.data
     if data.sizes is not None:
-        return read_public_sizes(data.given("sizes"), data.root, config.output.private)
+        return read_public_sizes(data.table_of("sizes"), data.root, config.output.private)
     if counted:
-        return read_group_counts(data.given("groups"), data.given("hierarchy"))
-    return read_public(data.given("groups"), data.given("hierarchy"), config.output.private)
+        return read_group_counts(data.table_of("groups"), data.table_of("hierarchy"))
+    return read_public(data.table_of("groups"), data.table_of("hierarchy"), config.output.private)
 
 
 def _read_regions(config: Config) -> PublicRegions:
     data = config.data
     if data.sizes is not None:
-        return read_sizes_regions(data.given("sizes"), data.root, config.output.private)
-    return read_regions(data.given("hierarchy"))
+        return read_sizes_regions(data.table_of("sizes"), data.root, config.output.private)
+    return read_regions(data.table_of("hierarchy"))
 
 
 def read_counts(plan: Plan) -> PrivateCounts:
     """Open the private tables and count; raises InputError, whose message holds no private value."""
-    data, asked, spill = plan.config.data, plan.asked, plan.config.output.private
-    if data.sizes is None and not has_private_counts(asked):
-        return read_private(plan.detail, data.given("entities"), spill)
+    data, measurement_plan, spill = plan.config.data, plan.measurement_plan, plan.config.output.private
+    if data.sizes is None and not has_private_counts(measurement_plan):
+        return read_private(plan.detail, data.table_of("entities"), spill)
     if data.sizes is None:
-        counts = read_tables(data.given("entities"), data.given("groups"), data.given("hierarchy"), spill)
+        counts = read_tables(data.table_of("entities"), data.table_of("groups"), data.table_of("hierarchy"), spill)
     else:
-        counts = read_sizes(data.given("sizes"), data.root, spill)
-    same = counts.hierarchy.paths == asked.hierarchy.paths
-    if not same or not (has_private_counts(asked) or np.array_equal(counts.group_counts, asked.per_region[GROUPS])):
+        counts = read_sizes(data.table_of("sizes"), data.root, spill)
+    same_regions = counts.hierarchy.paths == measurement_plan.hierarchy.paths
+    if not same_regions or not (
+        has_private_counts(measurement_plan) or np.array_equal(counts.group_counts, measurement_plan.per_region[GROUPS])
+    ):
         table = "hierarchy" if data.sizes is None else "sizes"
         message = "its regions or numbers of groups are no longer those that were planned with: it changed meanwhile"
-        raise InputError("group-count-mismatch", message, Place(data.given(table).name))
+        raise InputError("group-count-mismatch", message, Place(data.table_of(table).name))
     return counts

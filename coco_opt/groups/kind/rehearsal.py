@@ -1,6 +1,6 @@
-"""Releases of a look-alike under fixed seeds: how far off a method is, and how long it takes.
+"""Releases of simulated data under fixed seeds: the error of a method, and its seconds.
 
-A part of the look-alike, some children of every region, says what the whole would: the error of a level grows as a
+A part of the data, some children of every region, predicts both for all of the data: the error of a level grows as a
 power of the leaves below a region, which the part itself shows, and the seconds in proportion to the answers.
 """
 
@@ -15,116 +15,121 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coco_opt.choices import SolverChoices
-from coco_opt.groups.answers import counts_share_of, has_private_counts, max_size_of
-from coco_opt.groups.asked.measure import asked_of, measured
-from coco_opt.groups.asked.private import PrivateCounts
 from coco_opt.groups.buckets import Scheme, Split
-from coco_opt.groups.estimated.baselines import errors_by_level
-from coco_opt.groups.estimated.estimate import estimate_groups
-from coco_opt.groups.estimated.method import GroupsMethod
-from coco_opt.groups.kind.look_alike import SEED, asked_like, made_look_alike
+from coco_opt.groups.estimating.baselines import errors_by_level
+from coco_opt.groups.estimating.estimate import estimate_groups
+from coco_opt.groups.estimating.method import GroupsMethod
 from coco_opt.groups.kind.plan import buckets_of, queries_of
+from coco_opt.groups.kind.simulated_data import SEED, queries_like, simulated_data_of
+from coco_opt.groups.measuring.measure import measured, measurement_plan_of
+from coco_opt.groups.measuring.private import PrivateCounts
+from coco_opt.groups.noisy_measurements import counts_share_of, has_private_counts, max_size_of
 from coco_opt.groups.queries import GROUPS, Query, cells
 from coco_opt.histograms import Hierarchy
-from coco_opt.privacy import Asked, Cost, Measurement, SeededNoise
-from coco_opt.releases.kind import LookAlike, Plan
+from coco_opt.privacy import Cost, Measurement, MeasurementPlan, SeededNoise
+from coco_opt.releases.kind import Plan, SimulatedData
 
 FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Questions:
-    """What a rehearsal asks of each level, root first; a cost of zero asks nothing."""
+class LevelQueries:
+    """The queries of a rehearsal at each level, root first; a level of cost zero is not measured."""
 
     queries: tuple[Query, ...]
     buckets: tuple[Scheme | None, ...]
     costs: tuple[Cost, ...]
 
 
-def questions_of(plan: Plan) -> Questions:
-    """Return what a plan's configuration asks."""
-    config, levels = plan.config, plan.asked.hierarchy.levels
-    return Questions(queries_of(config, levels), buckets_of(config, levels), tuple(config.levels_cost(levels)))
+def rehearsed_queries(plan: Plan) -> LevelQueries:
+    """Return the queries of a plan's configuration."""
+    config, levels = plan.config, plan.measurement_plan.hierarchy.levels
+    return LevelQueries(queries_of(config, levels), buckets_of(config, levels), tuple(config.levels_cost(levels)))
 
 
 def cost_of_sizes(plan: Plan) -> Cost:
-    """Return what the answers about sizes cost: all, but for what private numbers of groups do."""
-    return plan.asked.cost * (1 - (counts_share_of(plan.asked) or Fraction(0)))
+    """Return the cost of the queries about sizes: the total, less that of private numbers of groups."""
+    return plan.measurement_plan.cost * (1 - (counts_share_of(plan.measurement_plan) or Fraction(0)))
 
 
 class Rehearsal:
-    """Releases of a look-alike, each a function of its seed, so that methods and questions compare."""
+    """Releases of simulated data, each a function of its seed, so methods and queries can be compared."""
 
-    def __init__(self, like: LookAlike) -> None:
-        self._asked = like.plan.asked
-        self._truth = [one.clamp(max_size_of(self._asked)) for one in like.private.histograms()]
+    def __init__(self, simulated_data: SimulatedData) -> None:
+        self._plan = simulated_data.plan.measurement_plan
+        self._truth = [histogram.clamp(max_size_of(self._plan)) for histogram in simulated_data.private.histograms()]
 
     @property
     def hierarchy(self) -> Hierarchy:
-        """Return the look-alike's regions."""
-        return self._asked.hierarchy
+        """Return the regions of the simulated data."""
+        return self._plan.hierarchy
 
-    def errors(self, questions: Questions, method: GroupsMethod, runs: int, solvers: SolverChoices) -> FloatArray:
+    def errors(self, queries: LevelQueries, method: GroupsMethod, runs: int, solvers: SolverChoices) -> FloatArray:
         """Return every run's mean error of each level, float64[runs, levels]."""
-        found = []
+        run_errors = []
         for run in range(runs):
-            result = estimate_groups(self._measured(questions, run), method, solvers)
-            found.append(errors_by_level(self.hierarchy, result.histograms, self._truth))
-        return np.array(found)
+            result = estimate_groups(self._measured(queries, run), method, solvers)
+            run_errors.append(errors_by_level(self.hierarchy, result.histograms, self._truth))
+        return np.array(run_errors)
 
-    def seconds(self, questions: Questions, method: GroupsMethod, solvers: SolverChoices, least: float = 0.3) -> float:
-        """Return the cores' seconds of an estimation: the mean of as many as take ``least`` seconds together."""
-        measurement, done, start = self._measured(questions, 0), 0, process_time()
+    def seconds(self, queries: LevelQueries, method: GroupsMethod, solvers: SolverChoices, least: float = 0.3) -> float:
+        """Return the CPU seconds of an estimation: the mean over as many runs as take ``least`` seconds in all."""
+        measurement, done, start = self._measured(queries, 0), 0, process_time()
         while done == 0 or process_time() - start < least:
             estimate_groups(measurement, method, solvers)
             done += 1
         return (process_time() - start) / done
 
-    def _measured(self, questions: Questions, run: int) -> Measurement:
-        return measured(self._asked_of(questions), self._truth, SeededNoise(SEED + run))
+    def _measured(self, queries: LevelQueries, run: int) -> Measurement:
+        return measured(self._plan_of(queries), self._truth, SeededNoise(SEED + run))
 
-    def _asked_of(self, questions: Questions) -> Asked:
-        return asked_of(
+    def _plan_of(self, queries: LevelQueries) -> MeasurementPlan:
+        return measurement_plan_of(
             self.hierarchy,
-            None if has_private_counts(self._asked) else self._asked.per_region[GROUPS],
-            queries=questions.queries,
-            costs=questions.costs,
-            max_size=max_size_of(self._asked),
-            neighbours=self._asked.neighbours,
-            buckets=questions.buckets,
-            counts_share=counts_share_of(self._asked),
+            None if has_private_counts(self._plan) else self._plan.per_region[GROUPS],
+            queries=queries.queries,
+            costs=queries.costs,
+            max_size=max_size_of(self._plan),
+            neighbours=self._plan.neighbours,
+            buckets=queries.buckets,
+            counts_share=counts_share_of(self._plan),
         )
 
 
-def count_cells(asked: Asked, queries: Sequence[Query], buckets: Sequence[Scheme | None]) -> tuple[int, ...]:
-    """Return the noisy numbers about sizes that each level's query needs, root first; at least one."""
-    counted = []
-    for level, (query, sums) in enumerate(zip(queries, buckets, strict=True)):
-        regions = asked.hierarchy.level_range(level)
-        ranked = query == "ranks" or isinstance(sums, Split)
-        if sums is not None and not isinstance(sums, Split):
-            counted.append(max(sums.count * len(regions), 1))
+def count_cells(
+    measurement_plan: MeasurementPlan, queries: Sequence[Query], buckets: Sequence[Scheme | None]
+) -> tuple[int, ...]:
+    """Return the number of noisy answers about sizes for each level's query, root first; at least one."""
+    counts = []
+    for level, (query, scheme) in enumerate(zip(queries, buckets, strict=True)):
+        regions = measurement_plan.hierarchy.level_range(level)
+        ranked = query == "ranks" or isinstance(scheme, Split)
+        if scheme is not None and not isinstance(scheme, Split):
+            counts.append(max(scheme.count * len(regions), 1))
             continue
         if not ranked:
-            counted.append(cells(query, max_size_of(asked), 0) * len(regions))
+            counts.append(cells(query, max_size_of(measurement_plan), 0) * len(regions))
             continue
-        groups = int(asked.per_region[GROUPS][regions.start : regions.stop].sum())
-        counted.append(max(groups + (sums.at if isinstance(sums, Split) else 0) * len(regions), 1))
-    return tuple(counted)
+        groups = int(measurement_plan.per_region[GROUPS][regions.start : regions.stop].sum())
+        counts.append(max(groups + (scheme.at if isinstance(scheme, Split) else 0) * len(regions), 1))
+    return tuple(counts)
 
 
 def branch_answers(plan: Plan, branches: int) -> int:
-    """Return the number of answers about the first so many children of every region."""
-    questions = questions_of(plan)
-    tree, where = plan.asked.hierarchy.first_branches(branches)
-    groups = {name: values[where] for name, values in plan.asked.per_region.items()}
-    asked = replace(plan.asked, hierarchy=tree, per_region=groups, region_ids=())
-    return sum(count_cells(asked, questions.queries, questions.buckets))
+    """Return the number of answers when the first ``branches`` children of every region are kept."""
+    queries = rehearsed_queries(plan)
+    tree, where = plan.measurement_plan.hierarchy.first_branches(branches)
+    groups = {name: values[where] for name, values in plan.measurement_plan.per_region.items()}
+    measurement_plan = replace(plan.measurement_plan, hierarchy=tree, per_region=groups, region_ids=())
+    return sum(count_cells(measurement_plan, queries.queries, queries.buckets))
 
 
 def branches_within(plan: Plan, answers: int) -> int | None:
-    """Return the most children of every region that ask at most so many answers, at least 1; None: the whole."""
-    high = max(len(plan.asked.hierarchy.children(region)) for region in range(plan.asked.hierarchy.leaves.start or 1))
+    """Return the most children per region that need at most ``answers`` answers, at least 1; None for all children."""
+    high = max(
+        len(plan.measurement_plan.hierarchy.children(region))
+        for region in range(plan.measurement_plan.hierarchy.leaves.start or 1)
+    )
     if branch_answers(plan, max(high, 1)) <= answers:
         return None
     low = 1
@@ -134,31 +139,31 @@ def branches_within(plan: Plan, answers: int) -> int | None:
     return low
 
 
-def part_of(plan: Plan, public: LookAlike | None, branches: int | None) -> LookAlike:
-    """Return the first so many children of every region of a look-alike, made unless it is given; None: all of it."""
+def part_of(plan: Plan, public: SimulatedData | None, branches: int | None) -> SimulatedData:
+    """Return the first ``branches`` children of every region (None: all) of ``public``, or of simulated data."""
     if public is None:
-        return made_look_alike(plan, branches)
+        return simulated_data_of(plan, branches)
     if branches is None:
         return public
     counts: PrivateCounts = public.private
     tree, where = counts.hierarchy.first_branches(branches)
     first = counts.hierarchy.leaves.start
     leaves = [counts.leaf(region - first) for region in where[tree.leaves.start :].tolist()]
-    return asked_like(public.plan, PrivateCounts.of_leaves(tree, leaves), (), public.words)
+    return queries_like(public.plan, PrivateCounts.of_leaves(tree, leaves), (), public.words)
 
 
-def extrapolated(errors: FloatArray, part: Hierarchy, whole: Hierarchy) -> FloatArray:
-    """Return the errors of a part's levels (levels,) as they would be with the whole's leaves below each region.
+def extrapolated(errors: FloatArray, part: Hierarchy, full: Hierarchy) -> FloatArray:
+    """Extrapolate the errors (levels,) of a part to the number of leaves below each region in the ``full`` hierarchy.
 
     They grow by the power of the leaves that the part shows from each level to the leaves, between 0 and 1: errors of
     the leaves' sums would cancel by the power 1/2, or add up.
     """
     grown = errors.copy()
     for level in range(part.levels - 1):
-        below = len(part.leaves) / len(part.level_range(level))
-        wanted = len(whole.leaves) / len(whole.level_range(level))
-        if wanted <= below or errors[-1] <= 0.0 or errors[level] <= 0.0:
+        part_leaves = len(part.leaves) / len(part.level_range(level))
+        full_leaves = len(full.leaves) / len(full.level_range(level))
+        if full_leaves <= part_leaves or errors[-1] <= 0.0 or errors[level] <= 0.0:
             continue
-        power = np.log(errors[level] / errors[-1]) / np.log(below) if below > 1 else 0.5
-        grown[level] *= (wanted / below) ** float(np.clip(power, 0.0, 1.0))
+        power = np.log(errors[level] / errors[-1]) / np.log(part_leaves) if part_leaves > 1 else 0.5
+        grown[level] *= (full_leaves / part_leaves) ** float(np.clip(power, 0.0, 1.0))
     return grown

@@ -9,11 +9,11 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, PlainValidator, model_validator
 
-from coco_opt.config.sections import DataSection, Section, TableInput
+from coco_opt.config.sections import AUTO, DataSection, Section, TableInput
 from coco_opt.config.values import KeyedError, choice, one_or_list, probability
 from coco_opt.files.columns import ENTITIES, GROUPS, HIERARCHY, SIZES, Columns
-from coco_opt.groups.answers import Loss
-from coco_opt.groups.estimated.method import Consistency, VarianceRule
+from coco_opt.groups.estimating.method import VarianceRule
+from coco_opt.groups.noisy_measurements import Loss
 from coco_opt.groups.queries import Query
 from coco_opt.kernels.merging import Merge, Rounding
 from coco_opt.problems.isotonic import TieRule
@@ -37,12 +37,12 @@ class GroupsData(DataSection):
     hierarchy: TableInput | None = None
     """One row a leaf region: region_id, then one column a level, root first. Public."""
     sizes: TableInput | None = None
-    """Counts made elsewhere, in place of the three tables: level columns root first, size, groups. Private."""
+    """A table of counts, in place of the three tables: level columns root first, size, groups. Private."""
     root: str | None = None
     """The name of the one region of a table of `sizes` that has no level columns."""
 
     @model_validator(mode="after")
-    def _one_form(self) -> GroupsData:
+    def _tables_or_sizes(self) -> GroupsData:
         tables = {"entities": self.entities, "groups": self.groups, "hierarchy": self.hierarchy}
         missing = [name for name, path in tables.items() if path is None]
         if self.sizes is None and missing:
@@ -55,22 +55,25 @@ class GroupsData(DataSection):
 
 
 Starts = tuple[int, ...]
+Method = Literal["auto", "joint", "posterior", "convex", "matching", "bottom_up", "none"]
 GroupCounts = Literal["public", "private"]
 
 
-def _growth(value: object) -> float | tuple[float, ...]:
+def _growth(value: object) -> str | float | tuple[float, ...]:
+    if value == AUTO:
+        return AUTO
     if isinstance(value, (list, tuple)) and value:
-        return tuple(_one_growth(entry) for entry in value)
-    return _one_growth(value)
+        return tuple(_single_growth(entry) for entry in value)
+    return _single_growth(value)
 
 
-def _one_growth(value: object) -> float:
+def _single_growth(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:
         raise ValueError("must be a number of at least 0 (0: every size alone), or a list of them, one a level")
     return float(value)
 
 
-def _sizes_from_one(value: object) -> int | tuple[int, ...]:
+def _rank_starts(value: object) -> int | tuple[int, ...]:
     every = list(value) if isinstance(value, (list, tuple)) and value else [value]
     sizes = [entry for entry in every if type(entry) is int and entry >= 0]
     if len(sizes) < len(every):
@@ -85,8 +88,8 @@ def _edges(value: object) -> Starts | tuple[Starts, ...]:
 
 
 def _starts(value: object) -> Starts:
-    whole = isinstance(value, (list, tuple)) and all(type(entry) is int for entry in value)
-    starts: Starts = tuple(value) if isinstance(value, (list, tuple)) and whole else ()
+    integers = isinstance(value, (list, tuple)) and all(type(entry) is int for entry in value)
+    starts: Starts = tuple(value) if isinstance(value, (list, tuple)) and integers else ()
     if not starts or starts[0] != 0 or any(b <= a for a, b in pairwise(starts)):
         raise ValueError("must be a list of sizes at which buckets begin, increasing from 0, or one such list a level")
     return starts
@@ -96,46 +99,49 @@ _COUNTS_SHARE = Fraction(1, 10)
 
 
 class GroupsSection(Section):
-    """What is asked (``max_size``, ``query``, buckets) and how it is estimated (the rest, free to change).
+    """The queries (``max_size``, ``query``, buckets) and how they are estimated (the rest, free to change).
 
-    ``bucket_growth`` c sums cumulative counts over buckets of max(1, c size) sizes, ``bucket_edges`` over given ones;
-    an empty list in ``bucket_edges`` is a level of single sizes. ``intervals`` unset: 0.9 where the method has any.
+    ``bucket_growth`` c sums cumulative counts over buckets of max(1, c size) sizes, ``bucket_edges`` over the listed
+    ones; an empty list in ``bucket_edges`` is a level of single sizes. ``intervals`` unset: 0.9 where the method has
+    any.
     """
 
+    chooses_split: ClassVar[bool] = True
+
     max_size: Annotated[int, Field(ge=1, le=10**9)]
-    """Asked: a public bound K; larger groups count as this size."""
+    """Measured: a public bound K; larger groups count as this size."""
     query: Annotated[Query | tuple[Query, ...], one_or_list(Query)] = "cumulative"
-    """Asked: groups of each size, sizes in order, or groups up to each size; one for all levels or one a level."""
-    bucket_growth: Annotated[float | tuple[float, ...], PlainValidator(_growth)] = 0.0
-    """Asked: cumulative counts are summed over buckets of max(1, c size) sizes; 0: every size alone."""
+    """Measured: groups of each size, sizes in order, or groups up to each size; one for all levels or one a level."""
+    bucket_growth: Annotated[Literal["auto"] | float | tuple[float, ...], PlainValidator(_growth)] = AUTO
+    """Measured: cumulative counts are summed over buckets of max(1, c size) sizes; 0: every size alone."""
     bucket_edges: Annotated[Starts | tuple[Starts, ...] | None, PlainValidator(_edges)] = None
-    """Asked: the sizes at which buckets begin, in place of `bucket_growth`; one list, or one a level."""
-    rank_above: Annotated[int | tuple[int, ...], PlainValidator(_sizes_from_one)] = 0
-    """Asked: cumulative counts of sizes below this, and the sizes of all groups in order from it on; 0: no ranks."""
+    """Measured: the sizes at which buckets begin, in place of `bucket_growth`; one list, or one a level."""
+    rank_above: Annotated[int | tuple[int, ...], PlainValidator(_rank_starts)] = 0
+    """Measured: cumulative counts of sizes below this, and the sizes of all groups in order from it on; 0: no ranks."""
     group_counts: Annotated[GroupCounts, choice(GroupCounts)] = "public"
-    """Asked: "private" for a confidential table of groups: their numbers get noise too, and are made to sum."""
+    """Measured: "private" for a confidential table of groups: their numbers get noise too, and are made to sum."""
     group_counts_share: Annotated[Fraction | None, PlainValidator(probability)] = None
-    """Asked: the part of each level's budget that private numbers of groups get; unset: 1/10."""
+    """Measured: the part of each level's budget that private numbers of groups get; unset: 1/10."""
     loss: Annotated[Loss | tuple[Loss, ...], one_or_list(Loss)] = "l1"
     """The loss of each region's own fit; one for all levels or one a level."""
     ties: Annotated[TieRule, choice(TieRule)] = "upper"
     """Which of several optima of absolute values is taken."""
-    consistency: Annotated[Consistency, choice(Consistency)] = "joint"
-    """How regions are made to agree."""
+    consistency: Annotated[Method, choice(Method)] = AUTO
+    """How regions are made to agree; "auto": the posterior where it reads the queries and takes the time."""
     merge: Annotated[Merge, choice(Merge)] = "weighted"
     """"matching" only: how the two sizes of matched groups are merged."""
     rounding: Annotated[Rounding, choice(Rounding)] = "half_up"
-    """"matching" only: how merged sizes become whole."""
+    """"matching" only: how merged sizes are rounded to integers."""
     variances: Annotated[VarianceRule, choice(VarianceRule)] = "formula"
     """What weighs the sizes that "matching" merges: a formula, or redrawn noise."""
     intervals: Annotated[float | None, Field(ge=0.0, lt=1.0)] = None
     """"posterior" only: the coverage of intervals.parquet, 0 for none; unset: 0.9."""
     unbiased: bool = False
-    """Whether unbiased.parquet lies beside: signed, unbiased counts with exact variances, which add up over regions."""
+    """Whether to write unbiased.parquet: signed, unbiased counts with exact variances, which add up over regions."""
 
     @property
     def counts_share(self) -> Fraction | None:
-        """Return the part of each level's budget that asks for numbers of groups, None where they are public."""
+        """Return the part of each level's budget that measures numbers of groups, None where they are public."""
         return (self.group_counts_share or _COUNTS_SHARE) if self.group_counts == "private" else None
 
     @property
@@ -149,19 +155,19 @@ class GroupsSection(Section):
         if self.group_counts == "public" and self.group_counts_share is not None:
             raise KeyedError("group_counts_share", 'is read where group_counts = "private" alone: remove it')
         splits = (self.rank_above,) if isinstance(self.rank_above, int) else self.rank_above
-        if any(at >= self.max_size for at in splits):
+        if any(start >= self.max_size for start in splits):
             raise KeyedError("rank_above", f"must lie below max_size = {self.max_size}: all ranks are alike there")
         if self.group_counts == "private" and any(splits):
             raise KeyedError("rank_above", "ranks are as many as groups: leave it out with private counts")
         if self.group_counts == "private" and "ranks" in queries:
-            raise KeyedError("query", 'ranks are as many as groups: ask "cumulative" or "sizes" with private counts')
+            raise KeyedError("query", 'ranks are as many as groups: use "cumulative" or "sizes" with private counts')
         return self
 
     @model_validator(mode="after")
     def _buckets(self) -> GroupsSection:
         if self.bucket_edges is None:
             return self
-        if self.bucket_growth != 0.0:
+        if self.bucket_growth not in (AUTO, 0.0):
             raise KeyedError("bucket_edges", "give either bucket_edges or bucket_growth, not both")
         lists = self.bucket_edges if isinstance(self.bucket_edges[0], tuple) else (self.bucket_edges,)
         if any(starts and starts[-1] >= self.max_size for starts in lists if isinstance(starts, tuple)):

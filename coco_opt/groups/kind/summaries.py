@@ -7,11 +7,11 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from coco_opt.files.checked import Check, first_of
 from coco_opt.files.folder import FileTable, read_columns
 from coco_opt.files.regions import region_columns
-from coco_opt.groups.estimated.intervals import QUANTILES, SummaryIntervals
-from coco_opt.privacy import Asked
+from coco_opt.files.release_checks import Check, first_of
+from coco_opt.groups.estimating.intervals import QUANTILES, SummaryIntervals
+from coco_opt.privacy import MeasurementPlan
 from coco_opt.releases.kind import Folder
 
 Int64 = NDArray[np.int64]
@@ -24,19 +24,19 @@ COLUMNS = ("level", "level_name", "region", "region_id", "summary", *NUMBERS)
 _TYPES = {"level": "int32", **dict.fromkeys(NUMBERS, "float64")}
 
 
-def summary_table(asked: Asked, found: SummaryIntervals) -> FileTable:
+def summary_table(measurement_plan: MeasurementPlan, summaries: SummaryIntervals) -> FileTable:
     """Return a row for each region that has groups and each summary, in the hierarchy's order."""
-    some = ~np.isnan(found.value[:, 0])
+    some = ~np.isnan(summaries.value[:, 0])
     columns = {
-        **region_columns(asked, np.repeat(np.flatnonzero(some), len(found.names))),
-        "summary": np.tile(np.array(found.names, dtype=object), int(some.sum())),
-        **{name: getattr(found, name)[some].ravel() for name in NUMBERS},
+        **region_columns(measurement_plan, np.repeat(np.flatnonzero(some), len(summaries.names))),
+        "summary": np.tile(np.array(summaries.names, dtype=object), int(some.sum())),
+        **{name: getattr(summaries, name)[some].ravel() for name in NUMBERS},
     }
     return FileTable.of(columns, _TYPES)
 
 
 def summary_check(folder: Folder, histogram: tuple[Int64, Int64, Int64], totals: Int64) -> Check:
-    """Check that every region has each summary once, that of what is released, and within its interval.
+    """Check that every region has each summary once, computed from the released counts and within its interval.
 
     ``histogram`` are the regions, sizes and groups of the rows of histograms.parquet, ``totals`` the regions' groups.
     O(rows log rows).
@@ -51,10 +51,10 @@ def summary_check(folder: Folder, histogram: tuple[Int64, Int64, Int64], totals:
     keys = list(zip(region.tolist(), names, strict=True))
     if len(keys) != len(released) or set(keys) != set(released):
         return Check(SUMMARY_PROMISE, passed=False, detail="not every region that has groups has each summary once")
-    right = np.array([released[key] for key in keys])
-    other = ~np.isclose(value, right, rtol=1e-12, atol=0.0)
-    if other.any():
-        row = first_of(other) + 1
+    expected = np.array([released[key] for key in keys])
+    differs = ~np.isclose(value, expected, rtol=1e-12, atol=0.0)
+    if differs.any():
+        row = first_of(differs) + 1
         return Check(SUMMARY_PROMISE, passed=False, detail=f"row {row}: not the summary of what is released")
     outside = ~((lower >= 0.0) & (lower <= value) & (value <= upper) & np.isfinite(upper))
     if outside.any():
@@ -66,18 +66,18 @@ def _released(region: Int64, size: Int64, groups: Int64, totals: Int64) -> dict[
     """Return the summaries of all regions that have groups, by region and name."""
     order = np.lexsort((size, region))
     cuts = np.searchsorted(region[order], np.arange(totals.size + 1)).tolist()
-    found: dict[tuple[int, str], float] = {}
-    for one, (begin, end) in enumerate(pairwise(cuts)):
+    summaries: dict[tuple[int, str], float] = {}
+    for place, (begin, end) in enumerate(pairwise(cuts)):
         if begin == end:
             continue
         sizes, counts = size[order[begin:end]], groups[order[begin:end]]
         running = np.cumsum(counts)
         total = int(running[-1])
-        found[one, "mean_size"] = int(sizes @ counts) / total
-        found[one, "share_of_size_1"] = int(counts[sizes == 1].sum()) / total
-        found[one, "largest_size"] = float(sizes[-1])
+        summaries[place, "mean_size"] = int(sizes @ counts) / total
+        summaries[place, "share_of_size_1"] = int(counts[sizes == 1].sum()) / total
+        summaries[place, "largest_size"] = float(sizes[-1])
         for part in QUANTILES:
-            # At least part x total groups, in whole numbers.
+            # At least part x total groups, in integers.
             least = -(-part.numerator * total // part.denominator)
-            found[one, f"size_quantile_{float(part):g}"] = float(sizes[np.searchsorted(running, least)])
-    return found
+            summaries[place, f"size_quantile_{float(part):g}"] = float(sizes[np.searchsorted(running, least)])
+    return summaries

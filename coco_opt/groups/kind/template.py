@@ -1,13 +1,13 @@
-"""A first configuration of a release of groups, from the headers of the user's files, and the keys that ask."""
+"""A first configuration of a release of groups from the files' headers, and the keys of a measurement's queries."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from coco_opt.groups.answers import MAX_SIZE, buckets_of, counts_share_of, size_questions, split_of
+from coco_opt.groups.noisy_measurements import MAX_SIZE, buckets_of, counts_share_of, size_queries, split_of
 from coco_opt.groups.queries import with_public_counts
-from coco_opt.privacy import Asked
+from coco_opt.privacy import MeasurementPlan
 from coco_opt.releases.kind import Draft
 
 _TABLES = {
@@ -19,20 +19,25 @@ _SIZES = {"sizes": "level columns root first, then size, groups: private"}
 _ROOT = 'root = "all"                  # the table has no level columns: name its one region'
 _SECTION = """\
 [groups]
-max_size = 1000               # asked: public bound on a group's size, chosen without looking at the private table
-query = "cumulative"          # asked: sizes | ranks | cumulative, or one a level
-# bucket_growth = 0.1         # asked: sums over buckets of 0.1 x size sizes (one a level; see  plan --optimise)
-# bucket_edges = [0, 1, 2, 5] # asked: or the sizes at which buckets begin
-# rank_above = 50             # asked: or the sizes of groups in order from this one on, counts below it
-# group_counts = "private"    # asked: where the groups table is confidential: its numbers of groups get noise too
-loss = "l1"                   # estimated, and free to change from here on: l1 | l2
-ties = "upper"                # upper | lower | midpoint, for loss l1
-consistency = "joint"         # joint | posterior (intervals) | matching (fastest) | convex | bottom_up | none
+max_size = 1000               # measured: public bound on a group's size, chosen without looking at the private table
+# All other keys may be left out: they are chosen for the least error. Those that you set stay as they are.
+# query = "cumulative"        # measured: sizes | ranks | cumulative, or one a level
+# bucket_growth = 0.1         # measured: sums over buckets of 0.1 x size sizes, or one growth a level; 0: single sizes
+# bucket_edges = [0, 1, 2, 5] # measured: or the sizes at which buckets begin
+# rank_above = 50             # measured: or the sizes of groups in order from this one on, counts below it
+# group_counts = "private"    # measured: where the groups table is confidential: its numbers of groups get noise too
+# consistency = "posterior"   # free to change from here on: posterior | joint | matching | convex | bottom_up | none
 # intervals = 0.9             # coverage of intervals.parquet, for consistency posterior; 0: none
-# unbiased = true             # signed, unbiased counts beside: for those who add regions up
-merge = "weighted"            # weighted | average
-rounding = "half_up"          # half_up | half_even
-variances = "formula"         # formula | bootstrap (slower, merges better), for consistency matching, merge weighted
+# unbiased = true             # signed, unbiased counts too: for those who add regions up
+# loss = "l1"                 # l1 | l2, for consistency joint, matching, bottom_up and none
+# ties = "upper"              # upper | lower | midpoint, for loss l1
+# merge = "weighted"          # weighted | average, for consistency matching
+# rounding = "half_up"        # half_up | half_even, for consistency matching
+# variances = "formula"       # formula | bootstrap (slower, merges better), for consistency matching, merge weighted
+
+# [auto]                      # how the keys that are left out are chosen
+# aim = "balanced"            # balanced: all levels alike | leaves | root, or one weight a level
+# look = "1/50"               # the part of the budget for a first look at the data; "0": from public numbers alone
 
 [solvers]                     # the default is the fast exact one; see  coco-opt solvers
 # joint_l1 = "highs"           # the problem of the consistency and loss above; a release lists those it solved
@@ -53,7 +58,7 @@ def file_key_of(columns: Sequence[str]) -> str | None:
 
 
 def draft_of(files: Mapping[str, Sequence[str]]) -> Draft:
-    """Return a configuration of three tables, or of counts made elsewhere where they are all there is."""
+    """Return a configuration of three tables, or of a table of counts where there are no others."""
     counted = "sizes" in files and not all(key in files for key in _TABLES)
     data = (_ROOT,) if counted and len(files["sizes"]) == 2 else ()
     return Draft(
@@ -65,27 +70,27 @@ def draft_of(files: Mapping[str, Sequence[str]]) -> Draft:
     )
 
 
-def asked_keys(asked: Asked) -> dict[str, Any]:
-    """Return the keys of [groups] that ask what a measurement answers, and a method where the default reads it not.
+def query_keys(measurement_plan: MeasurementPlan) -> dict[str, Any]:
+    """Return the keys of [groups] for a measurement's queries, and a method where the default cannot read them.
 
-    A level that was not asked may say anything.
+    A level that was not measured may state any query.
     """
-    questions = [with_public_counts(one) for one in size_questions(asked)]
-    queries = {question.level: question.query for question in questions}
+    level_queries = [with_public_counts(query) for query in size_queries(measurement_plan)]
+    queries = {level_query.level: level_query.name for level_query in level_queries}
     anything = next(iter(queries.values()), "cumulative")
-    levels = range(asked.hierarchy.levels)
+    levels = range(measurement_plan.hierarchy.levels)
     stated = [queries.get(level, anything) for level in levels]
-    named = ["cumulative" if one in ("buckets", "split") else one for one in stated]
-    keys: dict[str, Any] = {"max_size": asked.facts[MAX_SIZE], "query": named}
+    named = ["cumulative" if query in ("buckets", "split") else query for query in stated]
+    keys: dict[str, Any] = {"max_size": measurement_plan.parameters[MAX_SIZE], "query": named}
     if "buckets" in queries.values():
-        buckets = [buckets_of(asked, level) for level in levels]
-        keys["bucket_edges"] = [[] if one is None else one.begin.tolist() for one in buckets]
+        buckets = [buckets_of(measurement_plan, level) for level in levels]
+        keys["bucket_edges"] = [[] if scheme is None else scheme.begin.tolist() for scheme in buckets]
+    else:
+        keys["bucket_growth"] = 0.0
     if "split" in queries.values():
-        splits = [split_of(asked, level) for level in levels]
-        keys["rank_above"] = [0 if one is None else one.at for one in splits]
-    if set(queries.values()) - {"cumulative", "buckets"}:
-        keys["consistency"] = "matching"  # the default, joint, reads cumulative counts
-    share = counts_share_of(asked)
+        splits = [split_of(measurement_plan, level) for level in levels]
+        keys["rank_above"] = [0 if split is None else split.at for split in splits]
+    share = counts_share_of(measurement_plan)
     if share is not None:
         keys.update(group_counts="private", group_counts_share=str(share))
     return keys

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from coco_opt.files.checked import Check, first_of, int64_column, is_safe
 from coco_opt.files.folder import read_columns
 from coco_opt.files.regions import REGIONS
+from coco_opt.files.release_checks import Check, first_of, int64_column, is_safe
 from coco_opt.groups.kind.files import HISTOGRAM_COLUMNS, HISTOGRAMS
 from coco_opt.groups.kind.intervals import INTERVALS, PROMISE, interval_check
 from coco_opt.groups.kind.summaries import SUMMARY_FILE, SUMMARY_PROMISE, summary_check
@@ -37,8 +37,8 @@ class _Content:
 def checks_of(folder: Folder) -> Iterator[Check]:
     """Yield the checks of histograms.parquet, and of the promises that the manifest makes; InputError where unreadable.
 
-    Always checked: numbers are integers, and every row has a known region with its level and names, a positive count
-    and a size of its own. O(rows log rows).
+    Always checked: numbers are integers, and every row has a region of the hierarchy with its level and names, a
+    positive count and a size of its own. O(rows log rows).
     """
     rows = read_columns(folder.path / HISTOGRAMS, HISTOGRAM_COLUMNS)
     max_size = folder.manifest.get("max_size")
@@ -58,9 +58,9 @@ def checks_of(folder: Folder) -> Iterator[Check]:
         groups=int64_column(rows, "groups"),
         max_size=max_size,
     )
-    known = _known_regions(folder, content, rows)
-    yield known
-    if known.passed:
+    known_regions = _known_regions(folder, content, rows)
+    yield known_regions
+    if known_regions.passed:
         yield _rows(content)
         for name, check in _PROMISE_CHECKS.items():
             if name in folder.manifest["promises"]:
@@ -130,12 +130,12 @@ def _group_totals(content: _Content) -> Check:
     name = "group_totals"
     if not is_safe(content.groups) or not is_safe(content.totals):
         return Check(name, passed=False, detail="the counts do not add up within 64 bits")
-    found = np.zeros(len(content.names), np.int64)
-    np.add.at(found, content.region, content.groups)
-    wrong = found != content.totals
+    totals = np.zeros(len(content.names), np.int64)
+    np.add.at(totals, content.region, content.groups)
+    wrong = totals != content.totals
     if wrong.any():
         row = first_of(wrong)
-        detail = f"{content.names[row]!r} has {found[row]:,} groups, the hierarchy says {content.totals[row]:,}"
+        detail = f"{content.names[row]!r} has {totals[row]:,} groups, the hierarchy says {content.totals[row]:,}"
         return Check(name, passed=False, detail=f"{np.count_nonzero(wrong)} regions differ; {detail}")
     below = np.zeros(len(content.names), np.int64)
     inner = content.parent >= 0
@@ -144,7 +144,7 @@ def _group_totals(content: _Content) -> Check:
     off = parents[below[parents] != content.totals[parents]]
     if off.size:
         return Check(name, passed=False, detail=f"the parts of {content.names[off[0]]!r} do not add up to it")
-    return Check(name, passed=True, detail=f"all regions have their stated number of groups ({found.max():,})")
+    return Check(name, passed=True, detail=f"all regions have their stated number of groups ({totals.max():,})")
 
 
 def _children_sum(content: _Content) -> Check:

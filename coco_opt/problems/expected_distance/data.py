@@ -1,4 +1,4 @@
-"""The data of expected distance, checked, and the costs in whole parts that kernels count in."""
+"""The data of expected distance, checked, and the costs in integer parts that kernels count in."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from coco_opt.kernels.expected_distance_rows import Costs, Shape
 
 _LARGEST = 2**61  # sums of costs and prices over a table stay below it
-_FINEST = 2**16  # parts of a weight in which prices are told
+_FINEST = 2**16  # parts of a weight in which prices are counted
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -43,9 +43,9 @@ class DistanceData:
         counts.setflags(write=False)
         heaviest = int(marginals.totals.max(initial=0))
         if total is not None and not 1 <= total <= 2**53:
-            raise ProblemError("total must be a whole number between 1 and 2^53")
-        given = (("tree", shape), ("groups", counts), ("marginals", marginals), ("total", total or max(heaviest, 1)))
-        for name, value in given:
+            raise ProblemError("total must be an integer between 1 and 2^53")
+        fields = (("tree", shape), ("groups", counts), ("marginals", marginals), ("total", total or max(heaviest, 1)))
+        for name, value in fields:
             object.__setattr__(self, name, value)
         steep = heaviest * self._levels
         largest = (2 * steep + heaviest) * self._levels * marginals.shape[1] * int(counts[0])
@@ -86,16 +86,16 @@ class DistanceData:
         """The costs, for kernels: in parts, atoms beyond a region's bounds left out."""
         from coco_opt.kernels.expected_distance_rows import Costs
 
-        given, cells = self.marginals, self.marginals.shape[1]
-        cell, size = given.cell_of, given.offsets.size - 1
-        inside = (given.atoms > 0) & (given.atoms < self.groups[cell // cells])
-        passed = np.append(0, np.cumsum(given.weights))
-        totals = given.totals
-        below = np.bincount(cell, np.where(given.atoms <= 0, given.weights, 0), size).astype(np.int64)
-        slopes = 2 * (passed[1:] - passed[given.offsets[cell]]) - totals[cell]
+        marginals, cells = self.marginals, self.marginals.shape[1]
+        cell, size = marginals.cell_of, marginals.offsets.size - 1
+        inside = (marginals.atoms > 0) & (marginals.atoms < self.groups[cell // cells])
+        passed = np.append(0, np.cumsum(marginals.weights))
+        totals = marginals.totals
+        below = np.bincount(cell, np.where(marginals.atoms <= 0, marginals.weights, 0), size).astype(np.int64)
+        slopes = 2 * (passed[1:] - passed[marginals.offsets[cell]]) - totals[cell]
         return Costs(
             np.append(0, np.cumsum(np.bincount(cell[inside], minlength=size))),
-            given.atoms[inside],
+            marginals.atoms[inside],
             slopes[inside] * self.fineness,
             (2 * below - totals) * self.fineness,
         )
@@ -109,7 +109,7 @@ class DistanceData:
         return self.fineness * int(sum(a * w for a, w in zip(atoms.tolist(), weights.tolist(), strict=True)))
 
     def parts(self, x: IntArray) -> int:
-        """Return the objective of whole x within bounds in parts (``grain``), exactly."""
+        """Return the objective of integer x within bounds in parts (``grain``), exactly."""
         from coco_opt.kernels import expected_distance_rows
 
         rows = np.empty(self.tree.nodes, np.int64)
@@ -117,10 +117,10 @@ class DistanceData:
         return self.at_zero + int(sum(rows.tolist()))
 
     def limited(self, prices: NDArray[Any]) -> IntArray:
-        """Return prices in parts rounded to whole ones, within what no sum can pass, and 0 at leaves."""
-        whole: IntArray = np.rint(np.clip(prices, -self._steepest, self._steepest)).astype(np.int64)
-        whole[self.tree.is_leaf] = 0
-        return whole
+        """Return prices in parts rounded to integer ones, within what no sum can pass, and 0 at leaves."""
+        integers: IntArray = np.rint(np.clip(prices, -self._steepest, self._steepest)).astype(np.int64)
+        integers[self.tree.is_leaf] = 0
+        return integers
 
     def in_parts(self, multipliers: FloatArray) -> IntArray:
         """Return prices, in groups, in parts: 0 for what is no number, and zeros for a wrong shape."""

@@ -1,4 +1,4 @@
-"""The distributions of all counts, each by its atoms with whole weights, in compressed rows."""
+"""The distributions of all counts, each by its atoms with integer weights, in compressed rows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from coco_opt.problem import MAX_INTEGER
 
 IntArray = NDArray[np.int64]
 
-_BLOCK = 2**22  # atoms that are sorted at once
+_BLOCK = 2**22  # atoms that are sorted together
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -21,7 +21,7 @@ class Marginals:
     """Random counts X of all cells of all regions: ``Marginals(shape, offsets, atoms, weights)``.
 
     shape = (regions, cells); the atoms of cell i of region v lie from offsets[c] to offsets[c + 1], c = v * cells + i;
-    offsets (regions * cells + 1,), atoms (m,) whole and rising within a cell, in groups; weights (m,) whole and
+    offsets (regions * cells + 1,), atoms (m,) integer and rising within a cell, in groups; weights (m,) integer and
     positive. A cell without atoms has no cost. Raises ProblemError for other arrays.
     """
 
@@ -31,8 +31,8 @@ class Marginals:
     weights: IntArray
 
     def __init__(self, shape: tuple[int, int], offsets: ArrayLike, atoms: ArrayLike, weights: ArrayLike) -> None:
-        ends = _whole(offsets, "offsets")
-        places, masses = _whole(atoms, "atoms"), _whole(weights, "weights")
+        ends = _integers(offsets, "offsets")
+        places, masses = _integers(atoms, "atoms"), _integers(weights, "weights")
         if len(shape) != 2 or min(shape) < 1 or ends.shape != (shape[0] * shape[1] + 1,):
             raise ProblemError("offsets must have one entry more than there are cells, one cell and region at least")
         if ends[0] != 0 or ends[-1] != places.size or (np.diff(ends) < 0).any() or masses.shape != places.shape:
@@ -50,7 +50,7 @@ class Marginals:
 
     @classmethod
     def from_samples(cls, samples: ArrayLike) -> Self:
-        """Return the marginals of whole tables (draws, regions, cells), each of weight 1."""
+        """Return the marginals of integer tables (draws, regions, cells), each of weight 1."""
         draws = np.asarray(samples)
         if draws.ndim != 3:
             raise ProblemError(f"samples must be tables of shape draws x regions x cells, not {draws.shape}")
@@ -60,14 +60,14 @@ class Marginals:
     def from_points(cls, points: ArrayLike, weights: ArrayLike = 1) -> Self:
         """Return marginals by points (regions, cells, points), quantiles for instance, in any order.
 
-        weights: one whole number, one a point (points,) or one for each of all; 0 leaves a point out.
+        weights: one integer, one a point (points,) or one for each of all; 0 leaves a point out.
         """
         places = np.asarray(points)
         if places.ndim != 3 or 0 in places.shape or places.dtype.kind not in "iu":
-            raise ProblemError("points must be whole numbers of shape regions x cells x points, none of them 0")
+            raise ProblemError("points must be integers of shape regions x cells x points, none of them 0")
         masses = np.asarray(weights)
         if masses.dtype.kind not in "iu" or masses.shape not in ((), places.shape[2:], places.shape):
-            raise ProblemError("weights must be one whole number, one a point, or one for each point of each cell")
+            raise ProblemError("weights must be one integer, one a point, or one for each point of each cell")
         if (masses < 0).any():
             raise ProblemError("weights must not be negative")
         regions, cells, size = places.shape
@@ -77,8 +77,8 @@ class Marginals:
             rows = places[begin : begin + width].reshape(-1, size)
             mass = masses[begin : begin + width].reshape(-1, size) if masses.ndim == 3 else masses
             parts.append(_distinct(rows, mass))
-        counts, atoms, kept = (np.concatenate(part) for part in zip(*parts, strict=True))
-        return cls((regions, cells), np.append(0, np.cumsum(counts)), atoms, kept)
+        counts, atoms, atom_weights = (np.concatenate(part) for part in zip(*parts, strict=True))
+        return cls((regions, cells), np.append(0, np.cumsum(counts)), atoms, atom_weights)
 
     @property
     def cell_of(self) -> IntArray:
@@ -104,19 +104,19 @@ def _distinct(rows: NDArray[Any], mass: NDArray[Any]) -> tuple[IntArray, IntArra
         order = np.argsort(rows, axis=1, kind="stable")
         points = np.take_along_axis(rows, order, axis=1)
         masses = np.take_along_axis(np.broadcast_to(mass, rows.shape), order, axis=1)
-    kept = masses > 0
-    row = np.broadcast_to(np.arange(len(rows))[:, None], rows.shape)[kept]
-    points, masses = points[kept], masses[kept]
+    positive = masses > 0
+    row = np.broadcast_to(np.arange(len(rows))[:, None], rows.shape)[positive]
+    points, masses = points[positive], masses[positive]
     new = np.append(True, (np.diff(row) > 0) | (points[1:] != points[:-1]))[: row.size]
     starts = np.flatnonzero(new)
     weights = np.add.reduceat(masses, starts, dtype=np.int64) if starts.size else masses.astype(np.int64)
     return np.bincount(row[starts], minlength=len(rows)), points[starts].astype(np.int64), weights
 
 
-def _whole(values: ArrayLike, name: str) -> IntArray:
+def _integers(values: ArrayLike, name: str) -> IntArray:
     array = np.asarray(values)
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
-        raise ProblemError(f"{name} must be a vector of whole numbers")
+        raise ProblemError(f"{name} must be a vector of integers")
     if array.size and max(int(array.max()), -int(array.min())) > MAX_INTEGER:
         raise ProblemError(f"{name} must not exceed 2^53 in magnitude")
     return np.array(array, dtype=np.int64)

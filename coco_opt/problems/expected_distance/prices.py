@@ -1,7 +1,7 @@
 """Ascent of the bound that prices of a tree's sums prove: averaged subgradients with steps of Polyak's length.
 
 The subgradient at some prices is, in every inner region's cell, its best row less the sum of its children's. Averaging
-it over rounds tells which cells are out of balance from those that merely swing between two best rows (the volume
+it over rounds separates cells out of balance from those that merely swing between two best rows (the volume
 algorithm of Barahona and Anbil 2000); the step goes as far as would close the gap to a target if the bound were linear.
 """
 
@@ -35,8 +35,8 @@ def cell_prices(data: DistanceData) -> Ints:
 class Ascent:
     """The best prices met so far, in parts, and the lower bound on the objective that they prove, in parts.
 
-    ``state`` holds the best rows under the prices looked at last; ``balanced`` tells that they add up, and are then an
-    optimal table.
+    ``state`` holds the best rows under the prices of the last ``look``; ``balanced`` says whether they add up and are
+    therefore an optimal table.
     """
 
     def __init__(self, data: DistanceData, prices: Ints, threads: int | None = 1) -> None:
@@ -55,7 +55,7 @@ class Ascent:
         self.bound = self._value = self.look(prices)
 
     def rounds(self, rounds: int, target: int) -> None:
-        """Take some rounds towards a target in parts, an objective that is known to be in reach."""
+        """Take some rounds towards a target in parts, an objective that some table reaches."""
         if rounds > 0 and not self.balanced:
             self.look(self._tried)
         for _ in range(rounds):
@@ -79,7 +79,7 @@ class Ascent:
             self._factor, self._stale = 0.5 * self._factor, 0
 
     def look(self, prices: Ints) -> int:
-        """Return the bound that prices prove, in parts; ``state`` and ``balanced`` tell of them from then on."""
+        """Return the bound that prices prove, in parts; ``state`` and ``balanced`` then describe them."""
         data, step = self._data, self._threads
 
         def part(begin: int) -> None:

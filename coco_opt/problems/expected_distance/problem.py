@@ -1,25 +1,26 @@
-"""Expected distance: the whole consistent tables of a hierarchy that lie nearest, on average, to random ones.
+"""Expected distance: the consistent integer tables of a hierarchy that lie nearest, on average, to random ones.
 
-Given a tree of regions, known numbers of groups G_v, and for every cumulative count (region v, cell i of n) its own
-distribution of X_v[i], say a posterior's marginal::
+Given a tree of regions, public numbers of groups G_v, and for every cumulative count (region v, cell i of n) its own
+distribution of X_v[i], such as a posterior's marginal::
 
     minimise  sum_v sum_i E|x_v[i] - X_v[i]|
-    subject to  x_v whole, nondecreasing in i,  0 <= x_v <= G_v,  x_parent = sum of the children's x in every cell,
+    subject to  x_v integer, nondecreasing in i,  0 <= x_v <= G_v,  x_parent = sum of the children's x in every cell,
 
 which is the expected earth mover's distance, all regions added, whatever the joint distribution is. Every cost is
-convex and piecewise linear, with slope 2 P(X <= x) - 1 (a weighted median minimises it), so that the problem is an
+convex and piecewise linear, with slope 2 P(X <= x) - 1 (a weighted median minimises it), so the problem is an
 integer program with a linear relaxation.
 
 Multipliers are prices (regions, cells) of the sums, 0 at leaves: a group more in v than in its children costs
-price_v[i]. Given them every region has a problem of its own, a tilted isotonic regression, whose solutions are whole::
+price_v[i]. Given them every region has a problem of its own, a tilted isotonic regression with integer solutions::
 
     objective(x) - optimum <= sum_v  [cost of row x_v  -  least cost of a row of v],   f_v[i] + (price_v - price_parent)
 
-each term nonnegative, for any prices. They are rounded to a grid and weights are whole: gaps are sums of integers,
+each term nonnegative, for any prices. They are rounded to a grid and weights are integer: gaps are sums of integers,
 exact, and rounded down to the next value that a difference of objectives can have.
 
 Leaves and one other level are totally unimodular (their prefixes form two laminar families), and the right prices prove
-the optimum. Three levels are not: the relaxation's value can lie below every whole table's, and so does any such bound.
+the optimum. Three levels are not: the relaxation's value can lie below every integer table's, and so does any such
+bound.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from coco_opt.forms import FloatArray, Formulation, LinearProgram, MixedIntegerProgram
-from coco_opt.problem import Problem, whole_answer
+from coco_opt.problem import Problem, integer_answer
 from coco_opt.problems.expected_distance.data import DistanceData
 from coco_opt.problems.expected_distance.marginals import Marginals
 from coco_opt.problems.expected_distance.prices import Ascent, cell_prices
@@ -42,9 +43,9 @@ _ASCENT = 60  # rounds in which prices are rebuilt from a point alone
 
 @dataclass(frozen=True, eq=False, init=False)
 class ExpectedDistance(DistanceData, Problem[NDArray[Any], FloatArray]):
-    """The whole consistent table of least expected distance: ``ExpectedDistance(tree, groups, marginals, total=)``.
+    """The consistent integer table of least expected distance: ``ExpectedDistance(tree, groups, marginals, total=)``.
 
-    tree: a Tree or its parent array (regions,); groups (regions,) whole, a parent's being the sum of its children's;
+    tree: a Tree or its parent array (regions,); groups (regions,) integer, a parent's being the sum of its children's;
     marginals: ``Marginals`` of shape (regions, cells); total: the weight that stands for probability 1 (default: the
     largest sum of weights of a cell; cells of less weigh less). Values are int64 (regions, cells), the objective is in
     groups. Raises ProblemError for other data, and where they are so large that sums could pass 2^61.
@@ -52,28 +53,28 @@ class ExpectedDistance(DistanceData, Problem[NDArray[Any], FloatArray]):
 
     kind: ClassVar[str] = "expected_distance"
     forms: ClassVar[tuple[type[LinearProgram], ...]] = (LinearProgram, MixedIntegerProgram)
-    repairable: ClassVar[float] = np.inf  # optimal fractional points lie anywhere between whole ones
-    feasibility_tolerance: ClassVar[float] = 0.0  # whole numbers keep sums and bounds exactly or not at all
+    repairable: ClassVar[float] = np.inf  # optimal fractional points lie anywhere between integer ones
+    feasibility_tolerance: ClassVar[float] = 0.0  # integers keep sums and bounds exactly or not at all
 
     @classmethod
     def examples(cls) -> Mapping[str, ExpectedDistance]:
         """Return ties, one region, one cell, no groups, a deep tree, cells without a cost and large counts."""
         three = [[[3, 6], [7, 9], [9, 15]], [[2, 2], [6, 1], [4, 8]], [[0, 9], [7, 2], [7, 5]]]
         deep = np.random.default_rng(4).integers(0, 4, (5, 7, 3)).cumsum(axis=2)
-        whole = np.random.default_rng(6).integers(0, 10**9, (3, 5, 5))
+        large = np.random.default_rng(6).integers(0, 10**9, (3, 5, 5))
 
-        def of(tree: list[int], groups: list[int], points: ArrayLike, weights: ArrayLike = 1) -> ExpectedDistance:
+        def problem(tree: list[int], groups: list[int], points: ArrayLike, weights: ArrayLike = 1) -> ExpectedDistance:
             return cls(tree, groups, Marginals.from_points(points, weights))
 
         return {
-            "tiny": of([-1, 0, 0], [3, 2, 1], [[[2], [1]], [[1], [0]], [[0], [2]]]),
-            "ties": of([-1, 0, 0], [12, 6, 6], three, 2),
-            "one-region": of([-1], [9], [[[4, 0, 1], [3, 3, 2], [1, 9, 9], [2, 4, 12]]]),
-            "one-cell": of([-1, 0, 0], [12, 4, 8], [[[9, 8, 11]], [[1, 2, 5]], [[2, 6, 4]]], [1, 4, 2]),
-            "no-groups": of([-1, 0], [0, 0], [[[1, 2]], [[0, 1]]]),
-            "free-cells": of([-1, 0, 0], [8, 4, 4], three, np.array(three) % 2),
+            "tiny": problem([-1, 0, 0], [3, 2, 1], [[[2], [1]], [[1], [0]], [[0], [2]]]),
+            "ties": problem([-1, 0, 0], [12, 6, 6], three, 2),
+            "one-region": problem([-1], [9], [[[4, 0, 1], [3, 3, 2], [1, 9, 9], [2, 4, 12]]]),
+            "one-cell": problem([-1, 0, 0], [12, 4, 8], [[[9, 8, 11]], [[1, 2, 5]], [[2, 6, 4]]], [1, 4, 2]),
+            "no-groups": problem([-1, 0], [0, 0], [[[1, 2]], [[0, 1]]]),
+            "free-cells": problem([-1, 0, 0], [8, 4, 4], three, np.array(three) % 2),
             "deep": cls([-1, 0, 0, 1, 1, 3, 3], [9, 7, 2, 4, 3, 2, 2], Marginals.from_samples(deep)),
-            "large-counts": of([-1, 0, 0], [2 * 10**9, 10**9, 10**9], np.sort(whole, axis=1)),
+            "large-counts": problem([-1, 0, 0], [2 * 10**9, 10**9, 10**9], np.sort(large, axis=1)),
         }
 
     @property
@@ -82,12 +83,12 @@ class ExpectedDistance(DistanceData, Problem[NDArray[Any], FloatArray]):
         return self.marginals.shape[0] * self.marginals.shape[1]
 
     def accept(self, answer: Any) -> NDArray[Any]:
-        """Return the answer as int64 where it is whole, else as float64."""
-        return whole_answer(answer)
+        """Return the answer as int64 where it is integer, else as float64."""
+        return integer_answer(answer)
 
     def objective(self, x: NDArray[Any]) -> float:
-        """Return the sum of all expected distances, in groups; the last digit is right for whole x within bounds."""
-        x = whole_answer(x)
+        """Return the sum of all expected distances, in groups; the last digit is right for integer x within bounds."""
+        x = integer_answer(x)
         if x.dtype == np.int64 and (x >= 0).all() and (x <= self.groups[:, None]).all():
             return self.parts(x) / self.grain
         apart = np.abs(np.repeat(x.ravel(), np.diff(self.marginals.offsets)) - self.marginals.atoms)
@@ -102,8 +103,8 @@ class ExpectedDistance(DistanceData, Problem[NDArray[Any], FloatArray]):
         return total
 
     def violation(self, x: NDArray[Any]) -> float:
-        """Return the largest distance from a whole number, decrease, excess over a bound or error of a sum."""
-        x = whole_answer(x)
+        """Return the largest distance from an integer, decrease, excess over a bound or error of a sum."""
+        x = integer_answer(x)
         if x.shape != self.marginals.shape or not np.isfinite(x).all():
             return np.inf
         decrease = -float(np.diff(x, axis=1).min(initial=0))
@@ -129,19 +130,19 @@ class ExpectedDistance(DistanceData, Problem[NDArray[Any], FloatArray]):
         return self.in_parts(multipliers) / self.grain
 
     def gap(self, x: NDArray[Any], multipliers: FloatArray) -> float:
-        """Return the certified gap of the module docstring, for whole x."""
+        """Return the certified gap of the module docstring, for integer x."""
         from coco_opt.kernels import expected_distance_rows
 
         state = Ascent(self, self.in_parts(multipliers)).state
-        rows, whole = np.empty(self.tree.nodes, np.int64), np.ascontiguousarray(x, dtype=np.int64)
-        expected_distance_rows.row_gaps(self.costs, self.shape, whole, state, rows)
+        rows, integers = np.empty(self.tree.nodes, np.int64), np.ascontiguousarray(x, dtype=np.int64)
+        expected_distance_rows.row_gaps(self.costs, self.shape, integers, state, rows)
         return sum(rows.tolist()) // self.fineness / self.total
 
     def certified_gap(self, x: NDArray[Any], candidates: Iterable[FloatArray | None] = ()) -> float:
         """Return the least gap by the candidates and the cells' own prices; without any, by prices rebuilt from x."""
-        given = [candidate for candidate in candidates if candidate is not None]
-        tried = [*given, cell_prices(self) / self.grain] if given else [self.multipliers(x)]
-        return min(self.gap(x, one) for one in tried)
+        offered = [candidate for candidate in candidates if candidate is not None]
+        tried = [*offered, cell_prices(self) / self.grain] if offered else [self.multipliers(x)]
+        return min(self.gap(x, multipliers) for multipliers in tried)
 
     def formulate(self, form: type[LinearProgram]) -> Formulation[NDArray[Any], FloatArray]:
         """Write every count as the sum of its segments between atoms, each at its slope."""

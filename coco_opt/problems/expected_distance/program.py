@@ -1,4 +1,4 @@
-"""Expected distance as a linear program, whole or not: every count is the sum of its segments between atoms."""
+"""Expected distance as a linear program, integer or not: every count is the sum of its segments between atoms."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from coco_opt.problems.expected_distance.data import DistanceData
 def program(data: DistanceData, form: type[LinearProgram]) -> Formulation[NDArray[Any], FloatArray]:
     """Return the program in one of the problem's forms, with the way back from its variables and duals.
 
-    Slopes rise along a count's segments, so that an optimum fills them in order; the last one ends at the region's
-    groups, which are the bounds. Only the leaves' order is asked for: sums of ordered rows are in order.
+    Slopes rise along a count's segments, so an optimum fills them in order; the last one ends at the region's
+    groups, which are the bounds. Only the leaves' order is required: sums of ordered rows are in order.
     """
     from scipy.sparse import csc_array
 

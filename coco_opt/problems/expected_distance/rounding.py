@@ -1,4 +1,4 @@
-"""Rounding of fractional tables from the root down, so that a point of the relaxation becomes a whole one."""
+"""Rounding of fractional tables from the root down, which turns a point of the relaxation into integers."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from numpy.typing import NDArray
 from coco_opt.kernels.arrays import read_only
 from coco_opt.problems.tree import IntArray, Tree
 
-_NEAR = 1e-6  # of a whole number: what a linear program's solver leaves
+_NEAR = 1e-6  # of an integer: what a linear program's solver leaves
 
 
 def rounded(tree: Tree, x: NDArray[np.float64], groups: IntArray) -> IntArray:
-    """Return a whole consistent table near x (regions, cells), whole where x is.
+    """Return a consistent integer table near x (regions, cells), integer where x is.
 
     The leaves' rows are put in order and within bounds first; the root is rounded half up, and every family of children
     by earliest deadlines (``joint_rounding.schedule``).
@@ -23,12 +23,12 @@ def rounded(tree: Tree, x: NDArray[np.float64], groups: IntArray) -> IntArray:
     near = np.rint(rows)
     rows = np.where(np.abs(rows - near) < _NEAR, near, rows)
     joint_certificate.add_upward(tree.first_child, rows)
-    whole = np.empty(x.shape, np.int64)
-    whole[0] = np.minimum(np.floor(rows[0] + 0.5), groups[0])
+    integer_table = np.empty(x.shape, np.int64)
+    integer_table[0] = np.minimum(np.floor(rows[0] + 0.5), groups[0])
     for v in np.flatnonzero(~tree.is_leaf):
         below = slice(tree.first_child[v], tree.first_child[v + 1])
         family = np.minimum(rows[below], groups[below, None])
-        whole[below] = joint_rounding.schedule(
-            read_only(family), read_only(whole[v]), read_only(groups[below]), 1.0, wait=True
+        integer_table[below] = joint_rounding.schedule(
+            read_only(family), read_only(integer_table[v]), read_only(groups[below]), 1.0, wait=True
         )
-    return whole
+    return integer_table

@@ -18,7 +18,7 @@ _LARGEST = 2**50  # sums over all regions up to here are exact in floats
 
 @dataclass(frozen=True, eq=False, init=False)
 class IntegerTreeData:
-    """Answers, weights and constraints: ``IntegerTreeData(tree, y, weights, groups=, root=)``.
+    """Noisy measurements, weights and constraints: ``IntegerTreeData(tree, y, weights, groups=, root=)``.
 
     tree: a Tree or its parent array (regions,); y int (regions, cells); weights (regions,) or one number, 0 for a
     region that was not measured; groups int (regions,): values lie in 0..groups; root int (cells,): the root's values.
@@ -35,7 +35,7 @@ class IntegerTreeData:
     """The largest weight (1 where all are 0), and the weights divided by it (regions, 1)."""
     least: IntArray
     most: IntArray
-    """The range of values (regions,) that some optimum keeps to: the bounds, or what the answers imply."""
+    """The range of values (regions,) that some optimum keeps to: the bounds, or one implied by the measurements."""
 
     def __init__(
         self,
@@ -47,11 +47,17 @@ class IntegerTreeData:
         root: ArrayLike | None = None,
     ) -> None:
         shape = tree if isinstance(tree, Tree) else Tree(tree)
-        table = _whole(y, "y", (shape.nodes, -1))
-        top = None if groups is None else _whole(groups, "groups", (shape.nodes,), least=0)
-        fixed = None if root is None else _whole(root, "root", table.shape[1:])
-        given = (("tree", shape), ("y", table), ("weights", _weights(weights, shape)), ("groups", top), ("root", fixed))
-        for name, values in given:
+        table = _integer_array(y, "y", (shape.nodes, -1))
+        top = None if groups is None else _integer_array(groups, "groups", (shape.nodes,), least=0)
+        fixed = None if root is None else _integer_array(root, "root", table.shape[1:])
+        fields = (
+            ("tree", shape),
+            ("y", table),
+            ("weights", _weights(weights, shape)),
+            ("groups", top),
+            ("root", fixed),
+        )
+        for name, values in fields:
             object.__setattr__(self, name, values)
         unit = float(self.weights.max()) or 1.0
         shares = (self.weights / unit)[:, None]
@@ -63,11 +69,11 @@ class IntegerTreeData:
             raise ProblemError("groups leave no room for the values of root: bounds of the regions below it add up")
 
     def _set_range(self) -> None:
-        """Set ``least`` and ``most``, those of inner regions being in reach of the leaves.
+        """Set ``least`` and ``most``; those of inner regions are in reach of the leaves.
 
-        Without bounds: sets of leaves below a region are nested, so that the inverse of a basis has entries 0, 1 and
+        Without bounds: sets of leaves below a region are nested, so the inverse of a basis has entries 0, 1 and
         -1, in leaves and in sums of leaves. A vertex has no value beyond the sum of a cell's magnitudes, a least
-        squares fit is a mean of vertices, and a whole one is within as many units of it as there are leaves.
+        squares fit is a mean of vertices, and an integer fit is within as many units of it as there are leaves.
         """
         n, magnitudes = self.tree.nodes, np.abs(self.y).max(axis=1).astype(np.float64).sum()
         magnitudes += 0 if self.root is None else np.abs(self.root).max()
@@ -86,7 +92,7 @@ class IntegerTreeData:
 
 
 class Pieces(NamedTuple):
-    """Costs as lines between whole numbers: a base (regions, cells) and what unit steps up and down from it cost.
+    """Costs as lines between integers: a base (regions, cells) and what unit steps up and down from it cost.
 
     The costs (steps, regions, cells) are in units of the largest weight; the last step may be repeated without end.
     """
@@ -97,26 +103,26 @@ class Pieces(NamedTuple):
 
 
 def real_optimum(data: IntegerTreeData) -> FloatArray:
-    """Return the least squares table (regions, cells) within bounds that need not be whole."""
+    """Return the least squares table (regions, cells) within bounds that need not be integer."""
     from coco_opt.kernels import tree_bounded_l2
 
     real = np.empty(data.y.shape)
     least, most = data.least.astype(np.float64), data.most.astype(np.float64)
     shape = data.tree.parent, data.tree.first_child
-    for cell, answers in enumerate(data.y.T.astype(np.float64)):
+    for cell, measurements in enumerate(data.y.T.astype(np.float64)):
         if data.root is not None:
             least[0] = most[0] = data.root[cell]
-        real[:, cell], _ = tree_bounded_l2.fit(*shape, np.ascontiguousarray(answers), data.weights, least, most)
+        real[:, cell], _ = tree_bounded_l2.fit(*shape, np.ascontiguousarray(measurements), data.weights, least, most)
     return real
 
 
-def _whole(values: ArrayLike, name: str, shape: tuple[int, ...], least: int = -_LARGEST) -> IntArray:
+def _integer_array(values: ArrayLike, name: str, shape: tuple[int, ...], least: int = -_LARGEST) -> IntArray:
     """Return a read-only int64 copy; ``shape`` may leave its last length open with -1."""
     array = np.asarray(values)
     fits = array.ndim == len(shape) and array.shape[0] == shape[0] and array.size > 0
     if not fits or shape[-1] not in (-1, array.shape[-1]) or array.dtype.kind not in "iu":
-        wanted = " x ".join("cells" if length < 0 else str(length) for length in shape)
-        raise ProblemError(f"{name} must be whole numbers of shape {wanted}")
+        expected = " x ".join("cells" if length < 0 else str(length) for length in shape)
+        raise ProblemError(f"{name} must be integers of shape {expected}")
     if int(array.min()) < least or int(array.max()) > _LARGEST:
         raise ProblemError(f"{name} must lie between {max(least, -_LARGEST)} and 2^50")
     array = np.array(array, dtype=np.int64)

@@ -12,7 +12,7 @@ from coco_opt.forms import FloatArray
 from coco_opt.problems.integer_tree.data import Pieces, real_optimum
 from coco_opt.problems.integer_tree.problem import IntegerTree
 
-_WINDOW = 4  # unit steps on either side of the real optimum whose squares a program knows exactly
+_WINDOW = 4  # unit steps on either side of the real optimum whose squares a program contains exactly
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -31,9 +31,9 @@ class IntegerTreeL1(IntegerTree):
 
     def _excess(self, residual: FloatArray, d: FloatArray) -> FloatArray:
         least, most = self.sides
-        here, worst = self._costs(residual), np.zeros(residual.shape)
+        cost, worst = self._costs(residual), np.zeros(residual.shape)
         for u in (np.clip(0.0, least, most), least, most):
-            worst = np.maximum(worst, here - self._costs(u) + d * (residual - u))
+            worst = np.maximum(worst, cost - self._costs(u) + d * (residual - u))
         return worst
 
     def _slope(self) -> float:
@@ -52,8 +52,8 @@ class IntegerTreeL1(IntegerTree):
 class IntegerTreeL2(IntegerTree):
     """Squares, p = 2: ``IntegerTreeL2(tree, y, weights, groups=, root=)``.
 
-    Programs know the squares in a window around the real optimum and continue them by lines: where the optimum lies
-    in the window, as it does unless there are many leaves, they find it, and the gap tells.
+    Programs contain the squares in a window around the real optimum and continue them by lines: where the optimum lies
+    in the window, as it does unless there are many leaves, they find it, and the gap shows that.
     """
 
     kind: ClassVar[str] = "integer_tree_l2"

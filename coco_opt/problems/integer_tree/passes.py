@@ -1,4 +1,4 @@
-"""Passes over a tree for whole tables (regions, cells) of values: sums, a real fit, rounding, bounds and prices.
+"""Passes over a tree for integer tables (regions, cells) of values: sums, a real fit, rounding, bounds and prices.
 
 Each pass visits every region once and treats all cells together: O(regions x cells) in time and memory.
 """
@@ -14,7 +14,7 @@ from coco_opt.problems.tree.data import IntArray, Tree
 
 FloatArray = NDArray[np.float64]
 
-_SNAP = 1e-5  # values closer than this to a whole number are taken for it
+_SNAP = 1e-5  # values closer than this to an integer count as it
 
 
 def families(tree: Tree) -> list[tuple[int, slice]]:
@@ -56,24 +56,24 @@ def least_squares(tree: Tree, y: IntArray, precision: FloatArray) -> FloatArray:
 
 
 def rounded(tree: Tree, x: NDArray[Any], root: IntArray | None) -> IntArray:
-    """Return a whole table of sums around a real one: the root half up, then the largest fractions of the children up.
+    """Return an integer table of sums around a real one: the root half up, then the children's largest fractions up.
 
-    Whole values stay where the real table adds up. Where ``root`` is given, it is the root's row.
+    Integer values stay where the real table adds up. ``root``, if not None, is the root's row.
     """
     near = np.rint(x)
     snapped = np.where(np.abs(x - near) < _SNAP, near, x)
     floors = np.floor(snapped)
-    whole = floors.astype(np.int64)
-    whole[0] = np.floor(snapped[0] + 0.5).astype(np.int64) if root is None else root
+    integer_table = floors.astype(np.int64)
+    integer_table[0] = np.floor(snapped[0] + 0.5).astype(np.int64) if root is None else root
     for v, below in families(tree):
-        missing = whole[v] - whole[below].sum(axis=0)
+        missing = integer_table[v] - integer_table[below].sum(axis=0)
         order = np.argsort(floors[below] - snapped[below], axis=0, kind="stable")
-        whole[below] += np.argsort(order, axis=0, kind="stable") < missing
-    return np.asarray(sums(tree, whole), dtype=np.int64)
+        integer_table[below] += np.argsort(order, axis=0, kind="stable") < missing
+    return np.asarray(sums(tree, integer_table), dtype=np.int64)
 
 
 def within(tree: Tree, x: IntArray, least: IntArray, most: IntArray, root: IntArray | None) -> IntArray:
-    """Return a whole table of sums within bounds (regions,), moved from x as far as they and ``root`` require.
+    """Return an integer table of sums within bounds (regions,), moved from x as far as they and ``root`` require.
 
     The bounds of inner regions must lie in reach of the leaves'. Siblings are moved in order.
     """

@@ -1,18 +1,18 @@
-"""Integer tree fits: whole values of all regions nearest to noisy ones, cell by cell (Fioretto et al. 2021).
+"""Integer tree fits: integer values of all regions nearest to noisy ones, cell by cell (Fioretto et al. 2021).
 
-Given a tree of regions and noisy whole answers y_v in many cells, for every cell on its own::
+Given a tree of regions and noisy integer measurements y_v in many cells, for every cell on its own::
 
-    minimise  sum_v w_v |x_v - y_v|^p   subject to   x_v whole,  x_parent = sum of the children's x,
+    minimise  sum_v w_v |x_v - y_v|^p   subject to   x_v integer,  x_parent = sum of the children's x,
 
-p = 1 or 2; where they are given, with the bounds 0 <= x_v <= G_v of known numbers of groups and with known values of
-the root. The constraints are a network's, so with the costs interpolated between whole numbers the program is a linear
-one with whole vertices, and duality is exact: with prices lam (regions, cells), 0 at leaves, in units of the largest
-weight (equal weights are then whole, and nothing rounds), and d_v = lam_v - lam_parent(v)::
+p = 1 or 2, optionally with the bounds 0 <= x_v <= G_v of public numbers of groups and with fixed values of
+the root. The constraints are a network's, so with the costs interpolated between integers the program is a linear
+one with integer vertices, and duality is exact: with prices lam (regions, cells), 0 at leaves, in units of the largest
+weight (equal weights are then integer, and nothing rounds), and d_v = lam_v - lam_parent(v)::
 
-    objective(x) - optimum <= sum_v  f_v(x_v) + d_v x_v - min over whole u within bounds of (f_v(u) + d_v u),
+    objective(x) - optimum <= sum_v  f_v(x_v) + d_v x_v - min over integer u within bounds of (f_v(u) + d_v u),
 
-every term nonnegative, and 0 for the right prices; u needs to be looked for only where some optimum can be. Known from
-the paper's abstract (arXiv 2006.15673): each size's count over the tree, a convex cost, whole numbers.
+every term nonnegative, and 0 for the right prices; the search for u covers only the range where some optimum can be.
+The paper's abstract (arXiv 2006.15673) states the setting: each size's count over the tree, a convex cost, integers.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coco_opt.forms import FloatArray, Formulation, LinearProgram, MixedIntegerProgram
-from coco_opt.problem import MAX_INTEGER, Problem, plain_answer, whole_answer
+from coco_opt.problem import MAX_INTEGER, Problem, integer_answer, plain_answer
 from coco_opt.problems.integer_tree import passes
 from coco_opt.problems.integer_tree.data import IntegerTreeData, Pieces
 from coco_opt.problems.integer_tree.program import program
@@ -45,22 +45,22 @@ class IntegerTree(IntegerTreeData, Problem[NDArray[Any], FloatArray]):
 
     power: ClassVar[int]
     forms: ClassVar[tuple[type[LinearProgram], ...]] = (LinearProgram, MixedIntegerProgram)
-    repairable: ClassVar[float] = np.inf  # optimal fractional points lie anywhere between whole ones
-    feasibility_tolerance: ClassVar[float] = 0.0  # whole numbers keep sums and bounds exactly or not at all
+    repairable: ClassVar[float] = np.inf  # optimal fractional points lie anywhere between integer ones
+    feasibility_tolerance: ClassVar[float] = 0.0  # integers keep sums and bounds exactly or not at all
 
     @classmethod
     def examples(cls) -> Mapping[str, Self]:
-        """Return one region, a path with leaves beside it, ties, bounds, a known root, missing answers, large ones."""
-        tree, answers = [-1, 0, 0, 1, 1], [[9, -2], [1, 3], [7, 1], [-3, 2], [2, 0]]
+        """Return one region, a path with leaves, ties, bounds, a fixed root, missing measurements and large ones."""
+        tree, noisy = [-1, 0, 0, 1, 1], [[9, -2], [1, 3], [7, 1], [-3, 2], [2, 0]]
         comb = [-1, *(v // 2 * 2 for v in range(40))]
         return {
             "tiny": cls([-1, 0, 0], [[5, 2], [1, 0], [0, 2]], groups=[4, 3, 2]),
             "one-region": cls([-1], [[3, -2]]),
             "ties": cls([-1, 0, 0], [[12], [0], [0]]),
-            "weights": cls(tree, answers, [0.25, 1.0, 1 / 3, 3.0, 1.0]),
-            "bounds": cls(tree, answers, groups=[8, 4, 5, 2, 3]),
-            "known-root": cls(tree, answers, groups=[8, 4, 5, 2, 3], root=[6, 1]),
-            "half-measured": cls(tree, answers, [1, 0, 1, 0, 2], groups=[8, 4, 5, 2, 3]),
+            "weights": cls(tree, noisy, [0.25, 1.0, 1 / 3, 3.0, 1.0]),
+            "bounds": cls(tree, noisy, groups=[8, 4, 5, 2, 3]),
+            "known-root": cls(tree, noisy, groups=[8, 4, 5, 2, 3], root=[6, 1]),
+            "half-measured": cls(tree, noisy, [1, 0, 1, 0, 2], groups=[8, 4, 5, 2, 3]),
             "deep": cls(comb, (np.arange(82) % 7 - 2).reshape(41, 2)),
             "large-counts": cls([-1, 0, 0], [[7 * 10**9], [4 * 10**9 + 3], [3 * 10**9 - 9]], 1 / 3),
         }
@@ -72,7 +72,7 @@ class IntegerTree(IntegerTreeData, Problem[NDArray[Any], FloatArray]):
 
     @property
     def scale(self) -> float:
-        """Return the largest magnitude among the answers, at least 1."""
+        """Return the largest magnitude among the measurements, at least 1."""
         return max(1.0, float(np.abs(self.y).max()))
 
     @property
@@ -82,14 +82,14 @@ class IntegerTree(IntegerTreeData, Problem[NDArray[Any], FloatArray]):
         return self.unit * digits * float(self._swing(digits).sum())
 
     def accept(self, answer: Any) -> NDArray[Any]:
-        """Return the answer as int64 where it is whole and its sums cannot overflow, else as float64."""
-        array = whole_answer(answer)
+        """Return the answer as int64 where it is integer and its sums cannot overflow, else as float64."""
+        array = integer_answer(answer)
         if array.dtype == np.int64 and array.size and max(int(array.max()), -int(array.min())) > MAX_INTEGER:
             return array.astype(np.float64)
         return array
 
     def violation(self, x: NDArray[Any]) -> float:
-        """Return the largest distance from a whole number, excess over a bound or error of a sum."""
+        """Return the largest distance from an integer, excess over a bound or error of a sum."""
         x = plain_answer(x)
         if x.shape != self.y.shape or not np.isfinite(x).all():
             return np.inf
@@ -101,11 +101,11 @@ class IntegerTree(IntegerTreeData, Problem[NDArray[Any], FloatArray]):
         return worst
 
     def repair(self, x: NDArray[Any]) -> NDArray[Any]:
-        """Round a fractional point from the root down, largest fractions of the children up; whole values stay.
+        """Round a fractional point from the root down, largest fractions of the children up; integer values stay.
 
-        Every rounding that leaves whole values alone is optimal if the point is: costs are linear between neighbouring
-        whole points, and the roundings are those around the point. What is out of bounds is moved as far as they
-        require. A wrong shape comes back unchanged.
+        Every rounding that leaves integer values alone is optimal if the point is: costs are linear between
+        neighbouring integer points, and the roundings are those around the point. What is out of bounds is moved as far
+        as they require. A wrong shape comes back unchanged.
         """
         if x.shape != self.y.shape or not np.isfinite(x).all() or self.violation(x) == 0.0:
             return x
@@ -116,13 +116,13 @@ class IntegerTree(IntegerTreeData, Problem[NDArray[Any], FloatArray]):
         """Return a feasible point: least squares rounded, moved into the bounds as far as they require.
 
         For p = 1 each weight is squared, as variances are; regions that were not measured get a very small one
-        and a known root a very large one.
+        and a fixed root a very large one.
         """
         precision = np.maximum(self.shares[:, 0] ** (3 - self.power), _UNMEASURED)
-        answers = np.where(self.weights[:, None] > 0.0, self.y, 0)
+        measurements = np.where(self.weights[:, None] > 0.0, self.y, 0)
         if self.root is not None:
-            precision[0], answers[0] = 1.0 / _UNMEASURED, self.root
-        x = passes.rounded(self.tree, passes.least_squares(self.tree, answers, precision), self.root)
+            precision[0], measurements[0] = 1.0 / _UNMEASURED, self.root
+        x = passes.rounded(self.tree, passes.least_squares(self.tree, measurements, precision), self.root)
         if self.groups is None and self.root is None:
             return x
         return passes.within(self.tree, x, self.least, self.most, self.root)
@@ -132,7 +132,7 @@ class IntegerTree(IntegerTreeData, Problem[NDArray[Any], FloatArray]):
         return self.unit * float(self._costs(np.asarray(x - self.y, dtype=np.float64)).sum())
 
     def multipliers(self, x: NDArray[Any]) -> FloatArray:
-        """Rebuild prices from whole x by intervals, up and down the tree: exact if x is optimal."""
+        """Rebuild prices from integer x by intervals, up and down the tree: exact if x is optimal."""
         d_low, d_high = -self._differences(x, 1), -self._differences(x, -1)
         d_high[x <= self.least[:, None]] = np.inf
         d_low[x >= self.most[:, None]] = -np.inf
@@ -149,7 +149,7 @@ class IntegerTree(IntegerTreeData, Problem[NDArray[Any], FloatArray]):
         return np.where(usable, prices, 0.0).astype(np.float64)
 
     def gap(self, x: NDArray[Any], multipliers: FloatArray) -> float:
-        """Return the certified gap of the module docstring, for whole x."""
+        """Return the certified gap of the module docstring, for integer x."""
         d = np.array(multipliers, dtype=np.float64)
         d[1:] -= multipliers[self.tree.parent[1:]]
         excess = np.maximum(self._excess(np.asarray(x - self.y, dtype=np.float64), d), 0.0)
@@ -165,9 +165,9 @@ class IntegerTree(IntegerTreeData, Problem[NDArray[Any], FloatArray]):
 
     @abstractmethod
     def _excess(self, residual: FloatArray, d: FloatArray) -> FloatArray:
-        """Return cost plus d x less its least value over whole numbers in least..most, for x given by x - y.
+        """Return cost plus d x less its least value over integers in least..most, for x given by x - y.
 
-        In residuals all whole numbers are exact, however large the answers.
+        In residuals all integers are exact, however large the measurements are.
         """
 
     @abstractmethod
@@ -180,9 +180,9 @@ class IntegerTree(IntegerTreeData, Problem[NDArray[Any], FloatArray]):
 
     @cached_property
     def sides(self) -> tuple[FloatArray, FloatArray]:
-        """The range of residuals (regions, cells) that some optimum keeps to: no region costs more than a whole start.
+        """The range of residuals (regions, cells) of some optimum: no region costs more than a feasible start.
 
-        Far narrower than ``least`` and ``most`` where answers are large, and what keeps the gap free of their size.
+        Far narrower than ``least`` and ``most`` where measurements are large, so the gap does not grow with their size.
         """
         most = self._costs((self.start() - self.y).astype(np.float64)).sum(axis=0) * (1.0 + 1e-9)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):

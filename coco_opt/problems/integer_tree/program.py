@@ -1,6 +1,6 @@
-"""Integer tree fits as linear programs, whole or not: a base, and unit steps up and down from it at rising costs.
+"""Integer tree fits as linear programs, integer or not: a base, and unit steps up and down from it at rising costs.
 
-Between whole numbers the costs are lines, and every vertex is whole: the linear program is the problem itself for
+Between integers the costs are lines, and every vertex is integer: the linear program is the problem itself for
 p = 1, and for p = 2 as far as the steps reach.
 """
 

@@ -26,7 +26,7 @@ def checked_groups(groups: ArrayLike, tree: Tree) -> IntArray:
     """Return the regions' numbers of groups as int64 (regions,), a copy."""
     counts = np.asarray(groups)
     if counts.shape != (tree.nodes,) or counts.dtype.kind not in "iu" or (counts < 0).any():
-        raise ProblemError(f"groups must be one nonnegative whole number for each of the {tree.nodes} regions")
+        raise ProblemError(f"groups must be one nonnegative integer for each of the {tree.nodes} regions")
     counts = np.array(counts, dtype=np.int64)
     if counts.max() > MAX_INTEGER or not np.array_equal(counts, tree.sums(counts)):
         raise ProblemError("a region's groups must be the sum of its children's, and at most 2^53")

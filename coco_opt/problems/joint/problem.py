@@ -1,13 +1,13 @@
 """Joint estimation: consistent cumulative tables of a whole hierarchy nearest to noisy ones, in one convex program.
 
-Given a tree of regions, noisy cumulative counts y_v (cells 0 .. n-1, in groups) and known numbers of groups G_v::
+Given a tree of regions, noisy cumulative counts y_v (cells 0 .. n-1, in groups) and public numbers of groups G_v::
 
     minimise  sum_v w_v sum_i |x_v[i] - y_v[i]|^p
     subject to  x_v nondecreasing in i,  0 <= x_v <= G_v,  x_parent = sum of the children's x in every cell.
 
 Double-geometric noise has likelihood exp(-eps |x - y|), so p = 1 with w_v = eps_v is the maximum likelihood estimate;
 p = 2 with w_v = 1 / variance is least squares. A region of weight 0 was not measured. The leaves' order and bounds
-imply everybody's.
+imply those of all regions.
 
 Multipliers are prices s (regions, cells) with |s_v| <= w_v for p = 1 and s_v = 0 where w_v = 0. With t_j the sum of the
 prices on the path from leaf j to the root and T_j[k] = sum_{i >= k} t_j[i], weak duality gives the certified gaps
@@ -15,8 +15,8 @@ prices on the path from leaf j to the root and T_j[k] = sum_{i >= k} t_j[i], wea
 * p = 1: ``sum w_v |x - y| - s (x - y)``;  p = 2: ``sum w_v (x - y - s / 2 w_v)^2``;
 * both plus ``sum_j sum_k (x_j[k] - x_j[k-1]) (T_j[k] - min T_j)``, where x_j[-1] = 0, x_j[n] = G_j and T_j[n] = 0,
 
-every term nonnegative: the best row of a leaf under linear prices jumps from 0 to G_j in one cell. Leaves that nothing
-measured tells apart have the same T and are added up first (``frontier``).
+every term nonnegative: the best row of a leaf under linear prices jumps from 0 to G_j in one cell. Leaves that no
+measurement distinguishes have the same T and are added up first (``frontier``).
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ from coco_opt.problems.joint.data import checked_groups, checked_table, checked_
 from coco_opt.problems.joint.tables import CumulativeTables
 from coco_opt.problems.tree.data import Tree
 
-_PART = 16  # regions of the frontier that a task tightens, and
-_AT_ONCE = 16  # tasks until it is asked whether the gap is above enough
+_PART = 16  # regions of the frontier that a task tightens
+_AT_ONCE = 16  # tasks between checks whether the gap is above ``enough``
 
 
 @dataclass(frozen=True, eq=False, init=False)
 class JointFit(CumulativeTables):
     """Base of both losses: data, constraints, certificate and the rows of their programs.
 
-    tree: a Tree or its parent array (regions,); y (regions, cells) finite; groups (regions,) whole, a parent's being
+    tree: a Tree or its parent array (regions,); y (regions, cells) finite; groups (regions,) integer, a parent's being
     the sum of its children's; weights (regions,) or one number, nonnegative. Values are float64 (regions, cells).
     Raises ProblemError for anything else.
     """
 
     def __init__(self, tree: Tree | ArrayLike, y: ArrayLike, groups: ArrayLike, weights: ArrayLike = 1.0) -> None:
         shape = tree if isinstance(tree, Tree) else Tree(tree)
-        self._hold(
+        self._store(
             shape,
             y=checked_table(y, shape),
             groups=checked_groups(groups, shape),
@@ -105,7 +105,7 @@ class JointFit(CumulativeTables):
         return type(self)(Tree(parent), self.y[keep], self.groups[keep], self.weights[keep]), keep
 
     def expand(self, rows: FloatArray, keep: NDArray[np.int64]) -> FloatArray:
-        """Return rows of the kept regions with those below them, each in proportion to its groups."""
+        """Return the rows of the regions in ``keep`` with those below them, each in proportion to its groups."""
         if keep.size == self.tree.nodes:
             return rows
         table = np.zeros(self.y.shape)
@@ -117,7 +117,7 @@ class JointFit(CumulativeTables):
         return table
 
     def nearest_rows(self, table: FloatArray) -> FloatArray:
-        """Return the nearest nondecreasing rows within each region's bounds, in the table given."""
+        """Return the nearest nondecreasing rows within each region's bounds, in place."""
         from coco_opt.kernels import joint_rounds
 
         scratch = np.empty(table.shape[1]), np.empty(table.shape[1], np.int64)

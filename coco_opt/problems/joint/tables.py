@@ -16,7 +16,7 @@ from coco_opt.problems.tree.data import IntArray, Tree
 
 @dataclass(frozen=True, eq=False, init=False)
 class CumulativeTables(Problem[NDArray[Any], FloatArray]):
-    """Base of problems whose values are tables (regions, cells) near answers ``y``.
+    """Base of problems whose values are tables (regions, cells) near noisy measurements ``y``.
 
     Rows are nondecreasing within 0 .. ``groups`` (regions,), and inner regions' are the sums of their children's;
     ``weights`` (regions,) are those of the regions' losses.
@@ -27,8 +27,8 @@ class CumulativeTables(Problem[NDArray[Any], FloatArray]):
     groups: IntArray
     weights: FloatArray
 
-    def _hold(self, tree: Tree, **arrays: NDArray[Any]) -> None:
-        """Keep checked data, the arrays read-only."""
+    def _store(self, tree: Tree, **arrays: NDArray[Any]) -> None:
+        """Store checked data, with read-only arrays."""
         object.__setattr__(self, "tree", tree)
         for name, values in arrays.items():
             values.setflags(write=False)

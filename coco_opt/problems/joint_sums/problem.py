@@ -1,19 +1,19 @@
 """Joint estimation from sums: consistent cumulative tables nearest to noisy sums over buckets, in one convex program.
 
-Given a tree of regions, known numbers of groups G_v, cells c of widths n_c, and for each region a partition of its
-cells into buckets B of consecutive ones, whose sums were answered by y_v[B]::
+Given a tree of regions, public numbers of groups G_v, cells c of widths n_c, and for each region a partition of its
+cells into buckets B of consecutive ones, whose sums have the noisy measurements y_v[B]::
 
     minimise  sum_v w_v sum_B |sum_{c in B} n_c x_v[c] - y_v[B]|^p
     subject to  x_v nondecreasing in c,  0 <= x_v <= G_v,  x_parent = sum of the children's x in every cell.
 
-It is ``coco_opt.problems.joint`` with the questions' linear map in it. A cell stands for n_c single sizes that no
-region tells apart: replacing the values of all regions in them by their means keeps order, bounds, tree and every sum,
-so that some optimum of the program over single sizes is constant there. Where widths are 1 and every cell is a bucket,
+It is ``coco_opt.problems.joint`` with the queries' linear map in it. A cell stands for n_c single sizes that no
+region distinguishes: replacing the values of all regions in them by their means keeps order, bounds, tree and every
+sum, so some optimum of the program over single sizes is constant there. Where widths are 1 and every cell is a bucket,
 both problems are one; of one region it is isotonic regression of the buckets' means, weighed by the buckets' widths for
 p = 1 and by their squares for p = 2.
 
-Multipliers are a price s for each answer, |s| <= w_v for p = 1, and 0 where w_v = 0; a cell's price is n_c times that
-of its bucket. With these the certified gaps are those of ``coco_opt.problems.joint.problem``, of losses by bucket.
+Multipliers are a price s for each measurement, |s| <= w_v for p = 1, and 0 where w_v = 0; a cell's price is n_c times
+that of its bucket. With these the certified gaps are those of ``coco_opt.problems.joint.problem``, of losses by bucket.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from coco_opt.problems.tree.data import IntArray, Tree
 class JointSums(CumulativeTables):
     """Base of both losses: data, constraints and certificate.
 
-    tree: a Tree or its parent array (regions,); y (regions, cells): the answer about a bucket stands at the cell where
-    it begins, what stands elsewhere is not read; begins (regions, cells): whether a bucket of the region begins there,
-    always true of the first; groups (regions,) whole, a parent's being the sum of its children's; weights (regions,) or
-    one number, nonnegative; widths (cells,) whole, at least 1. Values are float64 (regions, cells). Raises ProblemError
-    for anything else.
+    tree: a Tree or its parent array (regions,); y (regions, cells): the measurement of a bucket stands at the cell
+    where it begins, other entries are not read; begins (regions, cells): whether a bucket of the region begins there,
+    always true of the first; groups (regions,) integer, a parent's being the sum of its children's; weights (regions,)
+    or one number, nonnegative; widths (cells,) integer, at least 1. Values are float64 (regions, cells). Raises
+    ProblemError for anything else.
     """
 
     begins: NDArray[np.bool_]
@@ -58,7 +58,7 @@ class JointSums(CumulativeTables):
     ) -> None:
         shape = tree if isinstance(tree, Tree) else Tree(tree)
         table = checked_table(y, shape)
-        self._hold(
+        self._store(
             shape,
             y=table,
             begins=_checked_begins(begins, table.shape),
@@ -69,7 +69,7 @@ class JointSums(CumulativeTables):
 
     @classmethod
     def examples(cls) -> Mapping[str, Self]:
-        """Return one region, unlike buckets of parents and children, single cells, regions not asked, large counts."""
+        """Return one region, unlike buckets of parents and children, single cells, unmeasured regions, large counts."""
         tree = [-1, 0, 0, 1, 1, 2]
         rows = np.array([[3, 9, 8, 15], [5, 4, 4, 9], [2, 10, 7, 6], [-1, 2, 5, 4], [4, 3, 2, 5], [8, 1, 8, 7]])
         begins = np.array([[1, 1, 1, 1], [1, 0, 1, 1], [1, 1, 0, 1], [1, 0, 0, 1], [1, 0, 1, 0], [1, 0, 0, 0]], bool)
@@ -107,7 +107,7 @@ class JointSums(CumulativeTables):
         return max(1.0, float(np.abs(self.answers).max(initial=0.0)), float(self.groups.max()))
 
     def bucket_sums(self, x: NDArray[Any]) -> FloatArray:
-        """Return the sums that the questions ask of a table (regions, cells), float64[answers]."""
+        """Return the true answers to the queries on a table (regions, cells), float64[answers]."""
         return np.asarray(np.add.reduceat((x * self.widths).ravel(), self.starts), np.float64)
 
     def cell_prices(self, prices: FloatArray) -> FloatArray:
@@ -139,9 +139,9 @@ class JointSums(CumulativeTables):
         return self.limited(np.where(np.isfinite(prices), prices, 0.0))
 
     def tightened(self, prices: FloatArray) -> FloatArray:
-        """Return prices of which those of leaves that were asked for every cell are the best for those above.
+        """Return prices in which leaves measured in every cell have the best ones for the prices above.
 
-        Of wider buckets of leaves the best ones have no closed form: they stay as they are.
+        The best prices of a leaf's wider buckets have no closed form: these prices stay as they are.
         """
         leaves = np.flatnonzero(self.tree.is_leaf & (self.weights > 0.0) & self.begins.all(axis=1))
         if not leaves.size:
@@ -178,7 +178,7 @@ class JointSums(CumulativeTables):
     @property
     @abstractmethod
     def _tightening(self) -> tuple[Callable[..., None], FloatArray]:
-        """Return the kernel of ``tightened``, and how much a cell weighs beside a single size (cells,)."""
+        """Return the kernel of ``tightened``, and a cell's weight relative to a single size (cells,)."""
 
     @abstractmethod
     def answer_losses(self, residual: FloatArray) -> FloatArray:
@@ -202,17 +202,17 @@ class JointSums(CumulativeTables):
 
 
 def _checked_begins(begins: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.bool_]:
-    given = np.asarray(begins)
-    if given.shape != shape or given.dtype.kind not in "biuf" or not np.isin(given, (0, 1)).all():
-        raise ProblemError("begins must tell of every region and cell whether a bucket begins there, 0 or 1")
-    found = given.astype(np.bool_)
-    if not found[:, 0].all():
+    array = np.asarray(begins)
+    if array.shape != shape or array.dtype.kind not in "biuf" or not np.isin(array, (0, 1)).all():
+        raise ProblemError("begins must be 0 or 1 for every region and cell: whether a bucket begins there")
+    marks = array.astype(np.bool_)
+    if not marks[:, 0].all():
         raise ProblemError("a bucket must begin at the first cell of every region")
-    return found
+    return marks
 
 
 def _checked_widths(widths: ArrayLike, cells: int) -> IntArray:
-    given = np.asarray(widths)
-    if given.shape not in ((), (cells,)) or given.dtype.kind not in "iu" or (given < 1).any():
-        raise ProblemError(f"widths must be whole numbers of at least 1, one for each of the {cells} cells")
-    return np.array(np.broadcast_to(given, (cells,)), np.int64)
+    array = np.asarray(widths)
+    if array.shape not in ((), (cells,)) or array.dtype.kind not in "iu" or (array < 1).any():
+        raise ProblemError(f"widths must be integers of at least 1, one for each of the {cells} cells")
+    return np.array(np.broadcast_to(array, (cells,)), np.int64)

@@ -1,6 +1,6 @@
 """Joint estimation from sums written as a linear and as a quadratic program.
 
-Cells count from the means that their buckets' answers alone tell, so that what is solved for is as small as the noise.
+Cells count from the means of their buckets' measurements, so the variables are as small as the noise.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from coco_opt.problems.joint_sums.problem import JointSums
 
 
-_HEAVY = 30.0  # weight of the best known answers: solvers that add to the Hessian of what is open then add little
+_HEAVY = 30.0  # weight of the most precise measurements, so a solver's regularisation of free variables stays small
 
 
 def linear(problem: JointSums) -> Formulation[NDArray[Any], FloatArray]:

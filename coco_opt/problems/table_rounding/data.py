@@ -17,13 +17,13 @@ from coco_opt.problems.table_rounding.rows import UNBOUNDED, IntegerRows, Nested
 
 @dataclass(frozen=True, eq=False, init=False)
 class RoundingData:
-    """Tables to round and what they must keep: ``RoundingData(x, parent, constraints, slack=1, queries=())``.
+    """Tables to round and their constraints: ``RoundingData(x, parent, constraints, slack=1, queries=())``.
 
-    x: nonnegative float64[children, cells] (numbers within NEAR_WHOLE of a whole one count as it); parent: whole
-    numbers int64[cells] or None. ``slack`` 1 allows floors and ceilings alone, a larger one any |X - x| <= slack.
-    ``queries``: what the distance is measured on, with whole weights; single cells if there are none.
-    Raises ProblemError for data that do not fit together, and for a parent's cell or a row of C that no rounding can
-    meet even alone.
+    x: nonnegative float64[children, cells] (numbers within NEAR_INTEGER of an integer count as that integer); parent:
+    integers int64[cells] or None. ``slack`` 1 allows floors and ceilings alone, a larger one any |X - x| <= slack.
+    ``queries``: what the distance is measured on, with integer weights; single cells if there are none. Raises
+    ProblemError for data that do not fit together, and for a parent's cell or a row of C that no rounding can meet even
+    alone.
     """
 
     x: Floats
@@ -47,10 +47,10 @@ class RoundingData:
         object.__setattr__(self, "constraints", constraints)
         object.__setattr__(self, "parent", None if parent is None else checked_parent(parent, self.x.shape[1]))
         if slack < 1 or slack != int(slack):
-            raise ProblemError("slack must be a whole number of at least 1")
+            raise ProblemError("slack must be an integer of at least 1")
         object.__setattr__(self, "slack", int(slack))
-        if (self.asked.value != np.rint(self.asked.value)).any():
-            raise ProblemError("queries must have whole weights, so that whole tables have whole answers")
+        if (self.query_rows.value != np.rint(self.query_rows.value)).any():
+            raise ProblemError("queries must have integer weights, so that integer tables have integer answers")
         if constraints is not None and (constraints.lower.shape[0], constraints.operator.cells) != self.x.shape:
             raise ProblemError(
                 f"constraints are for {constraints.lower.shape[0]} children of {constraints.operator.cells} cells, "
@@ -123,7 +123,7 @@ class RoundingData:
         return stacked([] if self.constraints is None else [self.constraints.operator], self.open)
 
     @cached_property
-    def asked(self) -> SparseRows:
+    def query_rows(self) -> SparseRows:
         """Return the queries on the open cells."""
         return stacked(self.queries, self.open)
 
@@ -157,12 +157,12 @@ class RoundingData:
     def aims(self) -> Floats:
         """Return by how much the queries' answers of x exceed those of the least tables [children, answers]."""
         above = np.ascontiguousarray((self.x - self.box[0])[:, self.open].T)
-        return np.ascontiguousarray(self.asked.apply(above).T)
+        return np.ascontiguousarray(self.query_rows.apply(above).T)
 
     @cached_property
     def family(self) -> SparseRows:
         """Return the rows of a network: those of C and, below them, those of the queries, on the open cells."""
-        return self.rows.above(self.asked)
+        return self.rows.above(self.query_rows)
 
     @cached_property
     def nested(self) -> Nested | None:
@@ -172,7 +172,7 @@ class RoundingData:
         rows, (least, most), (lower, upper) = self.family, self.reach, self.sides
         binds = (least < lower) | (most > upper)
         if self.queries:
-            moves = table_rounding.reach(self.asked.start, self.asked.cell, self.asked.value, self.room)
+            moves = table_rounding.reach(self.query_rows.start, self.query_rows.cell, self.query_rows.value, self.room)
             binds = np.hstack([binds, moves[0] < moves[1]])
         is_nested, leaf, up = table_rounding.nest(rows.start, rows.cell, rows.value, self.room, binds)
         return Nested(leaf, up) if is_nested else None

@@ -1,4 +1,4 @@
-"""Many roundings at once: the children of all parents of a level whose rows are nested, in passes."""
+"""Many roundings in one call: the children of all parents of a level whose rows are nested, in passes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from coco_opt.problems.sparse_rows import Floats, Ints, SparseRows
 
 
 class Rounded(NamedTuple):
-    """Whole tables, the parents that they hold for, and the worst certified gaps of all passes, with their number."""
+    """Integer tables, the parents that were rounded, and the worst certified gaps of all passes, with their number."""
 
     tables: Ints
     done: NDArray[np.bool_]
@@ -44,7 +44,7 @@ class RoundingLevel:
 
     @classmethod
     def example(cls) -> Self:
-        """Return two parents with two children each, two cells and a pass for what both hold together."""
+        """Return two parents with two children each, two cells and a pass for the cells' sum."""
         two, four = np.array([0, 2]), np.array([0, 2, 4])
         return cls(
             rows=SparseRows(two, np.arange(2), np.ones(2), np.arange(3), np.zeros(2, np.int64), np.ones(2)),
@@ -68,8 +68,8 @@ class RoundingLevel:
 
 @runtime_checkable
 class LevelRounder(Protocol):
-    """A solver of ``table_rounding`` that takes many at once."""
+    """A solver of ``table_rounding`` that takes many problems in one call."""
 
     def round_level(self, level: RoundingLevel) -> Rounded:
-        """Return whole tables with certified gaps; parents not ``done`` are left to ``solve``."""
+        """Return integer tables with certified gaps; parents not ``done`` are left to ``solve``."""
         ...

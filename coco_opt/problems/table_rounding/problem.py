@@ -1,13 +1,13 @@
-"""Controlled rounding of the tables of all children of a region: whole tables, nearest in L1, that keep sums and rows.
+"""Controlled rounding of the tables of all children of a region: nearest integer tables in L1 that keep sums and rows.
 
-Over whole tables X_j (cells), one a child, next to fractional ones x_j::
+Over integer tables X_j (cells), one a child, next to fractional ones x_j::
 
     minimise  sum_j sum_c |X_jc - x_jc|
     subject to  X >= 0,  |X - x| < 1,  sum_j X_j = parent,  lower_j <= C X_j <= upper_j.
 
 It is the L1 step of the 2020 Census TopDown algorithm (Abowd et al. 2022). Without C every cell rounds by itself, by
 largest fractions. Where in every child the rows that can bind count cells once and are nested or disjoint, it is a
-flow through a network, so its linear relaxation (the cost interpolated between whole numbers) has whole vertices;
+flow through a network, so its linear relaxation (the cost interpolated between integers) has integer vertices;
 otherwise it is a mixed-integer program.
 
 Multipliers are prices lambda (cells) of the parent sums and nu_j of the rows of C. With s = lambda + C' nu, weak
@@ -15,7 +15,7 @@ duality bounds the distance to the optimum by
 
     sum_jc max_Y [|X - x| - s X - |Y - x| + s Y]  +  sum_jk nu+ (C X - lower) + nu- (upper - C X),
 
-Y running through the whole numbers that X_jc may be; every term is nonnegative. For a network the best prices make it
+Y running through the integers that X_jc may be; every term is nonnegative. For a network the best prices make it
 0. For any other C it is at best the distance to the linear relaxation, which can exceed the distance to the optimum.
 
 The distance can be measured on answers to queries instead, sum_j sum_q |Q_q (X_j - x_j)|_1, again a flow where rows and
@@ -23,7 +23,7 @@ queries together are nested. Multipliers then have prices y_j in [-1, 1] of the 
 
     sum_jq max_A [|R - a| - y R - |A - a| + y A]  +  sum_jc max_Y (Q' y - s) (X - Y)  +  the last sum above,
 
-R = Q X being the answers, a = Q x their aims, and A running through the whole numbers, for answers are whole.
+R = Q X being the answers, a = Q x their aims, and A running through the integers, for answers are integers.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from numpy.typing import NDArray
 
 from coco_opt.forms import Formulation, LinearProgram, MixedIntegerProgram
 from coco_opt.operators import Grouping, stack, total
-from coco_opt.problem import Problem, whole_answer
+from coco_opt.problem import Problem, integer_answer
 from coco_opt.problems.sparse_rows import Floats, Ints
 from coco_opt.problems.table_rounding import transport
 from coco_opt.problems.table_rounding.data import RoundingData
@@ -47,20 +47,20 @@ from coco_opt.problems.table_rounding.program import program
 from coco_opt.problems.table_rounding.rows import IntegerRows, RoundingDual
 
 _ENOUGH = 1e-9  # a relative gap that needs no better prices
-_NEAR_VERTEX = 1e-6  # what a linear solver may leave of a whole number
+_NEAR_VERTEX = 1e-6  # the distance from an integer that a linear solver may leave
 _DEAREST = 1e15  # prices beyond prove nothing, and their products might be infinite
 
 
 @dataclass(frozen=True, eq=False, init=False)
 class TableRounding(RoundingData, Problem[NDArray[Any], RoundingDual]):
-    """Whole tables near x: ``TableRounding(x, parent, constraints, slack=1, queries=())``.
+    """Integer tables near x: ``TableRounding(x, parent, constraints, slack=1, queries=())``.
 
     The data are those of ``RoundingData``. Values are int64[children, cells].
     """
 
     kind: ClassVar[str] = "table_rounding"
     forms: ClassVar[tuple[type[LinearProgram], ...]] = (MixedIntegerProgram, LinearProgram)
-    repairable: ClassVar[float] = np.inf  # optimal fractional points lie anywhere between whole ones
+    repairable: ClassVar[float] = np.inf  # optimal fractional points lie anywhere between integer ones
 
     @classmethod
     def examples(cls) -> Mapping[str, Self]:
@@ -87,7 +87,7 @@ class TableRounding(RoundingData, Problem[NDArray[Any], RoundingDual]):
 
     @property
     def variables(self) -> int:
-        """Return the number of cells of all children that are not whole already."""
+        """Return the number of cells of all children that are not integers already."""
         return int(np.count_nonzero(self.box[1] > self.box[0]))
 
     @property
@@ -96,8 +96,8 @@ class TableRounding(RoundingData, Problem[NDArray[Any], RoundingDual]):
         return float(np.finfo(np.float64).eps) * (self.x.size + float(self.x.sum()))
 
     def accept(self, answer: Any) -> NDArray[Any]:
-        """Return the answer as int64 where it is whole, else as float64."""
-        return whole_answer(answer)
+        """Return the answer as int64 where it is integer, else as float64."""
+        return integer_answer(answer)
 
     def objective(self, x: NDArray[Any]) -> float:
         """Return the L1 distance to the fractional tables, in people, or that of the answers to the queries."""
@@ -106,8 +106,8 @@ class TableRounding(RoundingData, Problem[NDArray[Any], RoundingDual]):
         return float(np.abs(x - self.x).sum())
 
     def violation(self, x: NDArray[Any]) -> float:
-        """Return the largest distance from a whole number, from what a cell may be, from a parent's sum or a side."""
-        x = whole_answer(x)
+        """Return the largest distance from an integer, from what a cell may be, from a parent's sum or a side."""
+        x = integer_answer(x)
         if x.shape != self.x.shape or not np.isfinite(x).all():
             return np.inf
         low, high = self.box
@@ -128,10 +128,10 @@ class TableRounding(RoundingData, Problem[NDArray[Any], RoundingDual]):
         return values - lower, upper - values
 
     def repair(self, x: NDArray[Any]) -> NDArray[Any]:
-        """Return whole tables between the floors and ceilings of fractional ones that keep what those keep.
+        """Return integer tables between floors and ceilings of fractional ones, with the same sums and rows kept.
 
-        An optimal fractional point turns into an optimal whole one. What cannot be mended comes back unchanged: a wrong
-        shape, a point that is whole but wrong, rows that are not nested.
+        An optimal fractional point turns into an optimal integer one. What cannot be repaired comes back unchanged: a
+        wrong shape, a point that is integer but wrong, rows that are not nested.
         """
         if x.shape != self.x.shape or not np.isfinite(x).all():
             return x
@@ -154,52 +154,52 @@ class TableRounding(RoundingData, Problem[NDArray[Any], RoundingDual]):
         """Return bounded prices, 0 at missing sides and, for a wrong shape, everywhere."""
         shapes = (self.shape[1],), self.sides[0].shape
         parent, rows = (
-            np.clip(np.where(np.isfinite(given), given, 0.0), -_DEAREST, _DEAREST)
-            if given.shape == shape
+            np.clip(np.where(np.isfinite(values), values, 0.0), -_DEAREST, _DEAREST)
+            if values.shape == shape
             else np.zeros(shape)
-            for given, shape in zip((multipliers.parent, multipliers.rows), shapes, strict=True)
+            for values, shape in zip((multipliers.parent, multipliers.rows), shapes, strict=True)
         )
         lower, upper = self.sides
         rows = np.where(((rows > 0.0) & np.isinf(lower)) | ((rows < 0.0) & np.isinf(upper)), 0.0, rows)
         parent = parent if self.parent is not None else np.zeros(shapes[0])
-        answers = np.zeros((self.shape[0], self.asked.shape[0]))
+        answers = np.zeros((self.shape[0], self.query_rows.shape[0]))
         if multipliers.queries is not None and multipliers.queries.shape == answers.shape:
             answers = np.nan_to_num(np.clip(multipliers.queries, -1.0, 1.0))
         return RoundingDual(parent, rows, answers)
 
     def gap(self, x: NDArray[Any], multipliers: RoundingDual) -> float:
-        """Return the certified gap of the module docstring, for x whole up to rounding errors."""
+        """Return the certified gap of the module docstring, for x integer up to rounding errors."""
         from coco_opt.kernels import table_rounding_certificate
 
         rows, tables = self.rows, (np.rint(x).astype(np.int64), *self.box)
-        held, least, most = (np.ascontiguousarray(table[:, self.open]) for table in tables)
+        values, least, most = (np.ascontiguousarray(table[:, self.open]) for table in tables)
         slopes = table_rounding_certificate.slopes(
             rows.start, rows.cell, rows.value, np.ascontiguousarray(multipliers.rows), multipliers.parent[self.open]
         )
         if self.queries:
-            moves = self._gap_of_answers(held, slopes, multipliers)
+            moves = self._gap_of_answers(values, slopes, multipliers)
         else:
             fractional = np.ascontiguousarray(self.x[:, self.open])
-            moves = table_rounding_certificate.cells(held, least, most, fractional, slopes)
+            moves = table_rounding_certificate.cells(values, least, most, fractional, slopes)
         below, above = (np.maximum(side, 0.0) for side in self._slacks(x))
         bought, sold = multipliers.rows > 0.0, multipliers.rows < 0.0
         return moves + float(multipliers.rows[bought] @ below[bought]) - float(multipliers.rows[sold] @ above[sold])
 
-    def _gap_of_answers(self, held: Ints, slopes: Floats, multipliers: RoundingDual) -> float:
-        asked, low = self.asked, self.low[:, self.open]
-        prices = multipliers.queries if multipliers.queries is not None else np.zeros((self.shape[0], asked.shape[0]))
-        residual = np.rint(asked.apply((held - low).astype(np.float64).T).T) - self.aims
+    def _gap_of_answers(self, table: Ints, slopes: Floats, multipliers: RoundingDual) -> float:
+        queries, low = self.query_rows, self.low[:, self.open]
+        prices = multipliers.queries if multipliers.queries is not None else np.zeros((self.shape[0], queries.shape[0]))
+        residual = np.rint(queries.apply((table - low).astype(np.float64).T).T) - self.aims
         above = self.aims - np.floor(self.aims)
         least = np.minimum(above * (1.0 + prices), (1.0 - above) * (1.0 - prices))
         errors = np.maximum(np.abs(residual) - prices * residual - least, 0.0)
-        worth = asked.adjoint(prices.T).T - slopes
-        moved = np.where(worth > 0.0, worth * (held - low), -worth * (low + self.room - held))
+        worth = queries.adjoint(prices.T).T - slopes
+        moved = np.where(worth > 0.0, worth * (table - low), -worth * (low + self.room - table))
         return float(errors.sum() + moved.sum())
 
     def certified_gap(self, x: NDArray[Any], candidates: Iterable[RoundingDual | None] = ()) -> float:
         """Return the smallest gap over the candidates and, if none is good enough, the best prices."""
-        given = (candidate for candidate in candidates if candidate is not None)
-        best = min((self.gap(x, self.admissible(candidate)) for candidate in given), default=np.inf)
+        offered = (candidate for candidate in candidates if candidate is not None)
+        best = min((self.gap(x, self.admissible(candidate)) for candidate in offered), default=np.inf)
         if best <= _ENOUGH * max(1.0, self.objective(x)):
             return best
         return min(best, self.gap(x, self.admissible(self.multipliers(x))))

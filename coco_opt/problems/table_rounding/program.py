@@ -1,4 +1,4 @@
-"""Controlled rounding of tables as a sparse program: what each cell has above its floor, whole or not.
+"""Controlled rounding of tables as a sparse program, integer or not, in each cell's excess over its floor.
 
 Every cell starts from its floor (or the nearest number it may hold). One person more costs 1 - 2 fraction, further ones
 1 each, and so does every person less: at most three variables a cell, those without room left out. Where the distance
@@ -32,7 +32,7 @@ class Written:
     child: Ints
     cell: Ints
     sign: Ints
-    kept: NDArray[np.bool_]
+    row_present: NDArray[np.bool_]
 
     @property
     def integer(self) -> NDArray[np.bool_]:
@@ -42,10 +42,10 @@ class Written:
     def table(self, z: FloatArray) -> NDArray[Any]:
         """Return the tables of a point."""
         z = z[: self.child.size]
-        whole = np.rint(z)
-        if np.abs(z - whole).max(initial=0.0) <= 1e-6:
+        integers = np.rint(z)
+        if np.abs(z - integers).max(initial=0.0) <= 1e-6:
             table = self.base.copy()
-            np.add.at(table, (self.child, self.cell), self.sign * whole.astype(np.int64))
+            np.add.at(table, (self.child, self.cell), self.sign * integers.astype(np.int64))
             return table
         fractional: Floats = self.base.astype(np.float64)
         np.add.at(fractional, (self.child, self.cell), self.sign * z)
@@ -53,12 +53,12 @@ class Written:
 
     def prices(self, dual: FloatArray) -> RoundingDual:
         """Return the problem's prices from those of the program's rows."""
-        parent, rows, at = np.zeros(self.data.shape[1]), np.zeros(self.kept.size), 0
+        parent, rows, position = np.zeros(self.data.shape[1]), np.zeros(self.row_present.size), 0
         if self.data.parent is not None:
-            at = self.data.open.size
-            parent[self.data.open] = dual[:at]
-        upto = at + int(self.kept.sum())
-        rows[self.kept] = dual[at:upto]
+            position = self.data.open.size
+            parent[self.data.open] = dual[:position]
+        upto = position + int(self.row_present.sum())
+        rows[self.row_present] = dual[position:upto]
         answers = -dual[upto:].reshape(self.data.shape[0], -1) if self.data.queries else None
         return RoundingDual(parent, rows.reshape(self.data.sides[0].shape), answers)
 
@@ -99,10 +99,10 @@ def relaxation(data: RoundingData, sides: tuple[Floats, Floats] | None = None) -
     )
     rows, shape = data.rows, (data.rows.shape[0], data.open.size)
     each = kron(eye_array(children), csr_array((rows.value, rows.cell, rows.start), shape=shape), format="csr") @ pick
-    kept = np.diff(csr_array(each).indptr) > 0
-    moved, (lowest, highest) = _moved(data, base), sides or data.sides
-    blocks, lower = [csr_array(each)[kept]], [(lowest - moved).ravel()[kept]]
-    upper = [(highest - moved).ravel()[kept]]
+    present = np.diff(csr_array(each).indptr) > 0
+    moved, (lowest, highest) = _base_rows(data, base), sides or data.sides
+    blocks, lower = [csr_array(each)[present]], [(lowest - moved).ravel()[present]]
+    upper = [(highest - moved).ravel()[present]]
     if data.parent is not None:
         sums = csr_array(kron(np.ones((1, children)), eye_array(data.open.size), format="csr") @ pick)
         missing = (data.parent - base.sum(axis=0))[data.open].astype(np.float64)
@@ -118,19 +118,22 @@ def relaxation(data: RoundingData, sides: tuple[Floats, Floats] | None = None) -
     )
     if data.queries:
         linear = _of_answers(data, linear, base, pick)
-    return Written(data, linear, base, child, cell, sign, kept)
+    return Written(data, linear, base, child, cell, sign, present)
 
 
 def _of_answers(data: RoundingData, program: LinearProgram, base: Ints, pick: Any) -> LinearProgram:
-    """Return the program with the queries' errors as its cost: what each answer has above and below its aim's floor."""
+    """Return the program with the queries' errors as its cost: each answer's excess over its aim's floor."""
     from scipy.sparse import block_array, csc_array, csr_array, eye_array, kron
 
-    asked, children = data.asked, data.shape[0]
-    matrix = csr_array((asked.value, asked.cell, asked.start), shape=(asked.shape[0], data.open.size))
+    queries, children = data.query_rows, data.shape[0]
+    matrix = csr_array(
+        (queries.value, queries.cell, queries.start),
+        shape=(queries.shape[0], data.open.size),
+    )
     answers = kron(eye_array(children), matrix, format="csr") @ pick
     moved = np.ascontiguousarray((base - data.box[0])[:, data.open].astype(np.float64).T)
     floors = np.floor(data.aims)
-    missing, above = (floors - asked.apply(moved).T).ravel(), (data.aims - floors).ravel()
+    missing, above = (floors - queries.apply(moved).T).ravel(), (data.aims - floors).ravel()
     unit = eye_array(missing.size, format="csr")
     ones, free = np.ones(missing.size), np.full(2 * missing.size, np.inf)
     return LinearProgram(
@@ -144,7 +147,7 @@ def _of_answers(data: RoundingData, program: LinearProgram, base: Ints, pick: An
     )
 
 
-def _moved(data: RoundingData, base: Ints) -> Floats:
-    """Return what every row already has at the base, above the least tables [children, rows]."""
+def _base_rows(data: RoundingData, base: Ints) -> Floats:
+    """Return the excess of every row at the base over the least tables [children, rows]."""
     above = (base - data.box[0])[:, data.open].astype(np.float64)
     return np.ascontiguousarray(data.rows.apply(np.ascontiguousarray(above.T)).T)

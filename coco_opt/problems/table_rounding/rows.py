@@ -1,4 +1,4 @@
-"""What controlled rounding of tables is made of: whole sides of its rows, prices, rows as trees; checks of its data."""
+"""The parts of controlled rounding of tables: integer sides of its rows, prices, rows as trees, checks of its data."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from coco_opt.problems.sparse_rows import Floats, Ints
 UNBOUNDED = 2**62
 """The upper side that stands for none, and its negative for a lower one; so do all of half its magnitude or more."""
 
-NEAR_WHOLE = 1e-9
-"""Numbers this near to a whole one are taken for it: their distance from it is a solver's rounding, not information."""
+NEAR_INTEGER = 1e-9
+"""Numbers this near to an integer count as it: their distance is a solver's rounding, not information."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class IntegerRows:
-    """Constraints on every child's whole table: ``lower_j <= C X_j <= upper_j``.
+    """Constraints on every child's integer table: ``lower_j <= C X_j <= upper_j``.
 
     operator: C; lower, upper int64[children, rows], equal for an equality, UNBOUNDED where there is none. Raises
-    ProblemError for another shape, sides that are not whole or a lower side above the upper one.
+    ProblemError for another shape, sides that are not integers or a lower side above the upper one.
     """
 
     operator: Operator
@@ -35,7 +35,7 @@ class IntegerRows:
         for name in ("lower", "upper"):
             side = np.asarray(getattr(self, name))
             if side.ndim != 2 or side.shape[1] != self.operator.answers or (side.size and side.dtype.kind not in "iu"):
-                raise ProblemError(f"{name} sides must be whole numbers [children, {self.operator.answers} rows]")
+                raise ProblemError(f"{name} sides must be integers [children, {self.operator.answers} rows]")
             side = np.array(side, dtype=np.int64)
             side.setflags(write=False)
             object.__setattr__(self, name, side)
@@ -72,7 +72,7 @@ class Nested:
 
 
 def checked_tables(x: ArrayLike) -> Floats:
-    """Return read-only float64[children, cells], whole where nearly so; ProblemError for no or negative numbers."""
+    """Return read-only float64[children, cells], integer where nearly so; ProblemError for no or negative numbers."""
     table = np.asarray(x)
     if table.ndim != 2 or table.shape[0] == 0 or (table.size and table.dtype.kind not in "iuf"):
         raise ProblemError("x must be a table of numbers, one row a child")
@@ -80,7 +80,7 @@ def checked_tables(x: ArrayLike) -> Floats:
     if not np.isfinite(table).all() or table.sum() > MAX_INTEGER:
         raise ProblemError("x must be finite, and all cells together at most 2^53")
     nearest = np.rint(table)
-    table = np.where(np.abs(table - nearest) <= NEAR_WHOLE, nearest, table)
+    table = np.where(np.abs(table - nearest) <= NEAR_INTEGER, nearest, table)
     if (table < 0.0).any():
         raise ProblemError("x must not be negative: counts of people are not")
     table.setflags(write=False)
@@ -88,10 +88,10 @@ def checked_tables(x: ArrayLike) -> Floats:
 
 
 def checked_parent(parent: ArrayLike, cells: int) -> Ints:
-    """Return read-only int64[cells]; ProblemError for another shape and for numbers that are not whole."""
-    given = np.asarray(parent)
-    if given.shape != (cells,) or (given.size and given.dtype.kind not in "iu"):
-        raise ProblemError(f"parent must be one whole number a cell, {cells} in all")
-    whole = np.array(given, dtype=np.int64)
-    whole.setflags(write=False)
-    return whole
+    """Return read-only int64[cells]; ProblemError for another shape and for numbers that are not integers."""
+    array = np.asarray(parent)
+    if array.shape != (cells,) or (array.size and array.dtype.kind not in "iu"):
+        raise ProblemError(f"parent must be one integer a cell, {cells} in all")
+    integers = np.array(array, dtype=np.int64)
+    integers.setflags(write=False)
+    return integers

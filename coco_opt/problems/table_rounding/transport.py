@@ -14,7 +14,7 @@ from coco_opt.problems.table_rounding.data import RoundingData
 from coco_opt.problems.table_rounding.rows import UNBOUNDED, IntegerRows, RoundingDual
 
 _ROUNDS = 20
-_WHOLE = 1e-6  # how near to a whole number a side counts as one
+_NEAR_INTEGER = 1e-6  # a side this near to an integer counts as it
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -34,46 +34,57 @@ def solve(data: RoundingData) -> Transport:
     assert nested is not None
     x = np.ascontiguousarray(data.x[:, open_cells])
     low, high = (np.ascontiguousarray(side[:, open_cells]) for side in data.box)
-    held, sums = np.empty(x.shape, np.int64), data.parent is not None
-    lower, upper, aim = _carried(data)
+    open_table, sums = np.empty(x.shape, np.int64), data.parent is not None
+    lower, upper, aim = _network_sides(data)
     cell_price, row_price = np.zeros(open_cells.size if sums else 0), np.zeros_like(lower)
     if data.parent is None:
-        table_rounding.nearest(x, low, high, held)
+        table_rounding.nearest(x, low, high, open_table)
     else:
-        table_rounding.largest_fractions(x, low, high, data.parent[open_cells], held, cell_price)
+        table_rounding.largest_fractions(x, low, high, data.parent[open_cells], open_table, cell_price)
         if data.queries:
             cell_price[:] = 0.0  # what a cell holds costs nothing
         elif data.slack == 1 and row_price.size:
             rows = data.rows
             table_rounding_prices.ascend(
-                x, low, high, rows.start, rows.cell, nested.up, lower, upper, held, cell_price, row_price, _ROUNDS
+                x, low, high, rows.start, rows.cell, nested.up, lower, upper, open_table, cell_price, row_price, _ROUNDS
             )
     failed = table_rounding_flow.solve(
-        x, low, high, nested.leaf, nested.up, lower, upper, held, cell_price, row_price, aim, float(not data.queries)
+        x,
+        low,
+        high,
+        nested.leaf,
+        nested.up,
+        lower,
+        upper,
+        open_table,
+        cell_price,
+        row_price,
+        aim,
+        float(not data.queries),
     )
     table, parent = data.box[0].copy(), np.zeros(data.shape[1])
-    table[:, open_cells] = held
+    table[:, open_cells] = open_table
     if sums:
         parent[open_cells] = cell_price
     unmet = None if failed < 0 else divmod(int(failed), row_price.size // row_price.shape[0])
     count = data.rows.shape[0]
-    # One person more in an answer costs what the way out of its row saves.
+    # The price of one person more in an answer is minus the price of its row.
     return Transport(table, RoundingDual(parent, row_price[:, :count], -row_price[:, count:]), unmet)
 
 
-def _carried(data: RoundingData) -> tuple[Floats, Floats, Floats]:
-    """Return the lower and upper sides and the aims of what the network's rows carry [children, rows]."""
-    lower, upper = np.ceil(data.sides[0] - _WHOLE), np.floor(data.sides[1] + _WHOLE)
+def _network_sides(data: RoundingData) -> tuple[Floats, Floats, Floats]:
+    """Return the lower and upper sides and the aims of the network's rows [children, rows]."""
+    lower, upper = np.ceil(data.sides[0] - _NEAR_INTEGER), np.floor(data.sides[1] + _NEAR_INTEGER)
     aim = np.full(lower.shape, -1.0)
     if not data.queries:
         return lower, upper, aim
-    asked = np.maximum(data.aims, 0.0)
-    free = np.zeros_like(asked), np.full_like(asked, np.inf)
-    return np.hstack([lower, free[0]]), np.hstack([upper, free[1]]), np.hstack([aim, asked])
+    aims = np.maximum(data.aims, 0.0)
+    free = np.zeros_like(aims), np.full_like(aims, np.inf)
+    return np.hstack([lower, free[0]]), np.hstack([upper, free[1]]), np.hstack([aim, aims])
 
 
 def between(data: RoundingData, x: NDArray[Any]) -> NDArray[Any]:
-    """Return whole tables between the floors and ceilings of x whose rows lie between those of x's; x if none exist.
+    """Return integer tables between the floors and ceilings of x whose rows lie between those of x's; x if none exist.
 
     Where x is optimal for the linear relaxation of nested rows, so is the answer for the problem: each of its cells and
     rows lies where the prices that prove x optimal leave it free.
@@ -81,7 +92,7 @@ def between(data: RoundingData, x: NDArray[Any]) -> NDArray[Any]:
     constraints = data.constraints
     if constraints is not None:
         values = constraints.operator.apply(x)
-        low, high = np.floor(values + _WHOLE).astype(np.int64), np.ceil(values - _WHOLE).astype(np.int64)
+        low, high = np.floor(values + _NEAR_INTEGER).astype(np.int64), np.ceil(values - _NEAR_INTEGER).astype(np.int64)
         lower, upper = np.maximum(constraints.lower, low), np.minimum(constraints.upper, high)
         if (lower > upper).any():
             return x
@@ -103,12 +114,12 @@ def nested_part(data: RoundingData) -> RoundingData:
     from coco_opt.kernels import table_rounding
 
     rows, (least, most), (lower, upper) = data.rows, data.reach, data.sides
-    binds, kept = (least < lower) | (most > upper), np.zeros(rows.shape[0], np.bool_)
+    binds, nested = (least < lower) | (most > upper), np.zeros(rows.shape[0], np.bool_)
     for row in range(rows.shape[0]):
-        kept[row] = True
-        kept[row] = table_rounding.nest(rows.start, rows.cell, rows.value, data.room, binds & kept)[0]
-    given = data.constraints
-    if given is None:
+        nested[row] = True
+        nested[row] = table_rounding.nest(rows.start, rows.cell, rows.value, data.room, binds & nested)[0]
+    constraints = data.constraints
+    if constraints is None:
         return RoundingData(data.x, data.parent, None, data.slack)
-    sides = np.where(kept, given.lower, -UNBOUNDED), np.where(kept, given.upper, UNBOUNDED)
-    return RoundingData(data.x, data.parent, IntegerRows(given.operator, *sides), data.slack)
+    sides = np.where(nested, constraints.lower, -UNBOUNDED), np.where(nested, constraints.upper, UNBOUNDED)
+    return RoundingData(data.x, data.parent, IntegerRows(constraints.operator, *sides), data.slack)

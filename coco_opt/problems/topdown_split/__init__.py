@@ -1,4 +1,4 @@
-"""The top-down split: tables of all children of a region at once, nearest to their noisy answers."""
+"""The top-down split: tables of all children of a region together, nearest to their noisy answers."""
 
 from __future__ import annotations
 

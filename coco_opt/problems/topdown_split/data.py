@@ -25,9 +25,9 @@ class SplitDual:
 
 @dataclass(frozen=True, eq=False, init=False)
 class SplitData:
-    """Answers, parent and constraints of all children: ``SplitData(terms, parent, constraints)``.
+    """Noisy answers, parent and constraints of all children: ``SplitData(terms, parent, constraints)``.
 
-    parent: numbers from 0 to 2^53 float64[cells], whole or not, or None. Raises ProblemError for terms, parent and
+    parent: numbers from 0 to 2^53 float64[cells], integer or not, or None. Raises ProblemError for terms, parent and
     constraints that do not fit together.
     """
 
@@ -47,15 +47,15 @@ class SplitData:
         if constraints is not None:
             cells.add(constraints.operator.cells)
             children.add(constraints.lower.shape[0])
-        given = None if parent is None else checked_vector(parent, "parent")
-        if given is not None:
-            cells.add(given.size)
-            if given.size and not 0.0 <= given.min() <= given.max() <= MAX_INTEGER:
+        parent_cells = None if parent is None else checked_vector(parent, "parent")
+        if parent_cells is not None:
+            cells.add(parent_cells.size)
+            if parent_cells.size and not 0.0 <= parent_cells.min() <= parent_cells.max() <= MAX_INTEGER:
                 raise ProblemError("a parent's cells must be nonnegative and at most 2^53")
         if len(cells) > 1 or len(children) > 1:
             counts = f"cells: {sorted(cells)}, children: {sorted(children)}"
             raise ProblemError(f"terms, parent and constraints must be of one size, not of several ({counts})")
-        object.__setattr__(self, "parent", given)
+        object.__setattr__(self, "parent", parent_cells)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -63,14 +63,14 @@ class SplitData:
         return self.terms[0].answers.shape[0], self.terms[0].operator.cells
 
     @cached_property
-    def kept(self) -> NDArray[np.int64]:
+    def occupied_cells(self) -> NDArray[np.int64]:
         """Return the cells that may hold anything: those in which the parent does."""
         return np.arange(self.shape[1]) if self.parent is None else np.flatnonzero(self.parent)
 
     @cached_property
     def queries(self) -> SparseRows:
-        """Return all terms' rows on the kept cells."""
-        return stacked([term.operator for term in self.terms], self.kept)
+        """Return all terms' rows on the occupied cells."""
+        return stacked([term.operator for term in self.terms], self.occupied_cells)
 
     @cached_property
     def answers(self) -> Floats:
@@ -84,13 +84,13 @@ class SplitData:
 
     @cached_property
     def sums(self) -> Floats | None:
-        """Return the parent's kept cells."""
-        return None if self.parent is None else self.parent[self.kept]
+        """Return the parent's occupied cells."""
+        return None if self.parent is None else self.parent[self.occupied_cells]
 
     @cached_property
     def rows(self) -> SparseRows:
-        """Return the constraints' rows on the kept cells."""
-        return stacked([] if self.constraints is None else [self.constraints.operator], self.kept)
+        """Return the constraints' rows on the occupied cells."""
+        return stacked([] if self.constraints is None else [self.constraints.operator], self.occupied_cells)
 
     @cached_property
     def sides(self) -> tuple[Floats, Floats]:
@@ -101,21 +101,21 @@ class SplitData:
 
     @cached_property
     def single(self) -> tuple[Floats, Floats]:
-        """Return what the rows with one cell weigh and answer in each cell, both [cells, children].
+        """Return the weight and the mean answer of the rows with one cell, both [cells, children].
 
         Their part of the objective is ``weight (x - answer)^2`` and a constant. No weight, no answer: both are 0.
         """
         from coco_opt.kernels import split_certificate
 
-        rows, n = self.queries, self.kept.size
+        rows, n = self.queries, self.occupied_cells.size
         return split_certificate.single_cells(rows.start, rows.cell, rows.value, self.weights, self.answers, n)
 
     @cached_property
     def scale(self) -> float:
         """Return the largest magnitude of what a table must meet: parent and finite sides, at least 1.
 
-        Noise is no part of it, or much noise would pass for leave to break the constraints; without a parent the
-        answers are, for only they tell how large a table is.
+        Noise is no part of it, for large noise would otherwise loosen the constraints' tolerance; without a parent the
+        answers are included, because nothing else shows how large a table is.
         """
         lower, upper = self.sides
         largest = self._largest_answer if self.sums is None else float(self.sums.max(initial=0.0))
@@ -133,17 +133,17 @@ class SplitData:
         return float(np.abs(self.answers).max(initial=0.0, where=self.weights > 0.0))
 
     def table(self, x: Floats) -> Floats:
-        """Return tables [children, cells] as [kept cells, children], the order all kernels work in."""
-        return np.ascontiguousarray(x[:, self.kept].T, dtype=np.float64)
+        """Return tables [children, cells] as [occupied cells, children], the order all kernels work in."""
+        return np.ascontiguousarray(x[:, self.occupied_cells].T, dtype=np.float64)
 
     def expand(self, table: Floats) -> Floats:
-        """Return tables [kept cells, children] as [children, cells], 0 in all other cells."""
-        whole = np.zeros(self.shape)
-        whole[:, self.kept] = table.T
-        return whole
+        """Return tables [occupied cells, children] as [children, cells], 0 in all other cells."""
+        tables = np.zeros(self.shape)
+        tables[:, self.occupied_cells] = table.T
+        return tables
 
     def broken(self, table: Floats) -> float:
-        """Return the largest distance of a row of C from its sides, for a table [kept cells, children]."""
+        """Return the largest distance of a row of C from its sides, for a table [occupied cells, children]."""
         if self.constraints is None:
             return 0.0
         values, (lower, upper) = self.rows.apply(table), self.sides

@@ -1,6 +1,6 @@
-"""Many splits at once, in the arrays kernels read: all parents of a level whose children nothing binds but sums.
+"""Many splits in one call, in the arrays kernels read: all parents of a level whose children only sums constrain.
 
-Those are the parents' cells and, where they are given, the children's exact counts of classes of cells.
+Those sums are the parents' cells and, if there are any, the children's exact counts of classes of cells.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Judged(NamedTuple):
 
 
 class Prices(NamedTuple):
-    """Prices of the parents' sums, one a kept cell in the parents' order, and of exact counts [children, classes]."""
+    """Prices of the parents' sums, one for each occupied cell in order, and of exact counts [children, classes]."""
 
     cells: Floats
     classes: Floats
@@ -43,8 +43,8 @@ class SplitLevel:
 
     Parent p holds ``counts[starts[p]:starts[p + 1]]`` people in ``cells``, all above 0, and has the children
     ``children[p]:children[p + 1]`` of ``answers`` float64[children, rows] and ``weights`` float64[children, queries].
-    Its tables lie in ``places[p]:places[p + 1]`` of a vector, [kept cells, children]. ``classes`` int64[all cells] says
-    in which class a cell counts (-1: none), ``exact`` float64[children, classes] how many each child has of each.
+    Its tables lie in ``places[p]:places[p + 1]`` of a vector, [occupied cells, children]. ``classes`` int64[all cells]
+    gives each cell's class (-1: none), ``exact`` float64[children, classes] each child's count of each class.
     """
 
     rows: SparseRows
@@ -60,7 +60,7 @@ class SplitLevel:
 
     @classmethod
     def example(cls) -> Self:
-        """Return two parents with two children each, asked for their two cells and for what both hold together."""
+        """Return two parents with two children each, with queries for the two cells and for their sum."""
         cells, four = np.array([0, 1]), np.array([0, 2, 4])
         starts, row, column_starts = np.array([0, 2, 3, 4]), np.array([0, 1, 0, 2]), four
         return cls(
@@ -79,16 +79,16 @@ class SplitLevel:
         """Return where each parent's tables begin, and one end more."""
         return np.concatenate([[0], np.cumsum(np.diff(self.starts) * np.diff(self.children))]).astype(np.int64)
 
-    def judge(self, found: Floats, prices: Prices | None = None) -> Judged:
-        """Judge tables of all parents by what they were asked, whoever made them, under prices where classes bind."""
+    def judge(self, tables: Floats, prices: Prices | None = None) -> Judged:
+        """Judge any solver's tables of all parents by their queries, under ``prices`` where classes constrain them."""
         from coco_opt.kernels import split_exact, split_level
 
         if self.classes is not None:
             assert self.exact is not None
             priced = Prices.none(self) if prices is None else prices
-            asked = self.columns, self.arrays, self.places, read_only(self.classes), self.exact
-            return Judged(*split_exact.judge(*asked, found, priced.cells, priced.classes))
-        return Judged(*split_level.judge(self.columns, self.arrays, self.places, found))
+            arguments = self.columns, self.arrays, self.places, read_only(self.classes), self.exact
+            return Judged(*split_exact.judge(*arguments, tables, priced.cells, priced.classes))
+        return Judged(*split_level.judge(self.columns, self.arrays, self.places, tables))
 
     @property
     def columns(self) -> tuple[Ints, Ints, Floats, Ints]:
@@ -105,7 +105,7 @@ class SplitLevel:
 
 @runtime_checkable
 class LevelSplitter(Protocol):
-    """A solver of ``topdown_split`` that takes many at once."""
+    """A solver of ``topdown_split`` that takes many problems in one call."""
 
     tolerance: float
 
@@ -114,5 +114,5 @@ class LevelSplitter(Protocol):
         ...
 
     def split_exact(self, level: SplitLevel) -> tuple[Floats, NDArray[np.bool_], Prices]:
-        """Return the same, with prices, of a level whose children's counts of classes are known."""
+        """Return the same, with prices, for a level whose children have exact counts of classes."""
         ...

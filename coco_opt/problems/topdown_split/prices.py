@@ -1,6 +1,6 @@
-"""Prices of a top-down split: the duality gap they certify, how to rebuild them, and the mending of sums they give.
+"""Prices of a top-down split: the duality gap they certify, how to rebuild them, and how they repair sums.
 
-Tables are [kept cells, children] here, rows of C [rows, children].
+Tables are [occupied cells, children] here, rows of C [rows, children].
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ _RIDGE = 1e-11
 _DENSE, _STEPS = 1_000, 1_000  # rows of a system that is inverted; steps of conjugate gradients on a larger one
 _REFINEMENTS = 2
 _MENDINGS = 4
-_NOTHING = 1e-100  # people in a cell of all children: it is then shared out evenly
+_NOTHING = 1e-100  # people in a cell of all children, below which its sum is shared evenly
 _NEAR = 1e-7  # the distance from a side, over the problem's scale, within which a row may have a price
-_LAST = 4.0 * np.finfo(np.float64).eps  # of a number, that rounding its parts can cost
+_LAST = 4.0 * np.finfo(np.float64).eps  # relative error from rounding a number's parts
 _CLEAR = 1e-7, 1e-12  # by how much of a price and of all it pays for a contradiction must be more than rounding
 
 EXACT = 1e-13  # an error of a constraint, over the problem's scale, that is not worth mending
@@ -34,7 +34,7 @@ def gradient(data: SplitData, table: Floats) -> Floats:
 def gap(data: SplitData, table: Floats, parent: Floats, rows: Floats) -> float:
     """Return the certified gap of a table under prices of the parent sums [cells] and of the rows of C.
 
-    What a table's sums are off by, beyond rounding, is paid for too. Infinite where a number is not finite.
+    Errors of a table's sums beyond rounding are paid for too. Infinite where a number is not finite.
     """
     reduced = gradient(data, table) - parent[:, None] - data.rows.adjoint(rows)
     return _gap_at(data, table, reduced, caps(data, table), parent, rows)
@@ -43,7 +43,7 @@ def gap(data: SplitData, table: Floats, parent: Floats, rows: Floats) -> float:
 def best_parent(
     data: SplitData, table: Floats, slopes: Floats, cap: Floats, rows: Floats
 ) -> tuple[Floats, Floats, float]:
-    """Return the parent sums' best prices under given ones of the rows, the reduced costs, and the gap.
+    """Return the parent sums' best prices under fixed prices of the rows, the reduced costs, and the gap.
 
     ``slopes`` are the objective's ``gradient`` and ``cap`` the ``caps`` at the table.
     """
@@ -73,7 +73,7 @@ def _gap_at(data: SplitData, table: Floats, reduced: Floats, cap: Floats, parent
 def impossible(data: SplitData, prices: Floats) -> bool:
     """Return whether prices of the rows of C prove that no table meets the constraints (Farkas).
 
-    No table, of 2^53 people at most where there is no parent, is then worth as much as the constraints ask.
+    No table, of 2^53 people at most where there is no parent, is then worth as much as the constraints require.
     """
     (lower, upper), priced = data.sides, data.rows.adjoint(np.ascontiguousarray(prices))
     paid = np.where(prices > 0.0, lower, upper)[prices != 0.0] * prices[prices != 0.0]
@@ -84,7 +84,7 @@ def impossible(data: SplitData, prices: Floats) -> bool:
 
 
 def caps(data: SplitData, table: Floats) -> Floats:
-    """Return what no better table can exceed in any cell: the parent's count, else what the answers and C allow."""
+    """Return each cell's upper bound in any better table: the parent's count, else the bound from answers and C."""
     if data.sums is not None:
         return np.repeat(data.sums[:, None], table.shape[1], axis=1)
     residual = data.queries.apply(table) - data.answers
@@ -100,7 +100,7 @@ def caps(data: SplitData, table: Floats) -> Floats:
 
 
 def rebuilt(data: SplitData, table: Floats, enough: float, rounds: int) -> SplitDual:
-    """Return the best prices found for a table, trying no longer once the gap is at most ``enough``."""
+    """Return the best prices for a table; the search stops once the gap is at most ``enough``."""
     from coco_opt.kernels import split_certificate
 
     slopes, cap = gradient(data, table), caps(data, table)
@@ -119,9 +119,9 @@ def rebuilt(data: SplitData, table: Floats, enough: float, rounds: int) -> Split
         slack = np.maximum(values - lower, 0.0), np.maximum(upper - values, 0.0)
         form = data.rows.start, data.rows.cell, data.rows.value
         split_certificate.improve_row_prices(*form, *slack, reduced, table, data.single[0], cap, rows)
-    whole = np.zeros(data.shape[1])
-    whole[data.kept] = chosen[0]
-    return SplitDual(whole, np.ascontiguousarray(chosen[1].T))
+    all_cells = np.zeros(data.shape[1])
+    all_cells[data.occupied_cells] = chosen[0]
+    return SplitDual(all_cells, np.ascontiguousarray(chosen[1].T))
 
 
 def mended(data: SplitData, table: Floats) -> Floats:
@@ -144,8 +144,8 @@ def mended(data: SplitData, table: Floats) -> Floats:
         error = np.clip(values, lower, upper) - values
         if float(np.abs(error).max(initial=0.0)) <= EXACT * data.scale:
             break
-        held = (error != 0.0) | (lower == upper)
-        parent, rows = _weighted_prices(data, near, np.zeros(near.shape[0]), error, held)
+        active = (error != 0.0) | (lower == upper)
+        parent, rows = _weighted_prices(data, near, np.zeros(near.shape[0]), error, active)
         near = np.maximum(near * (1.0 + parent[:, None] + data.rows.adjoint(rows)), 0.0)
     return near
 
@@ -161,10 +161,12 @@ def _fitted_rows(data: SplitData, table: Floats, slopes: Floats) -> Floats:
     return np.where(wrong, 0.0, rows)
 
 
-def _weighted_prices(data: SplitData, measure: Floats, sums: Floats, right: Floats, held: Any) -> tuple[Floats, Floats]:
-    """Solve ``A diag(measure) A' (lambda, nu) = (sums, right)``, A being the parent sums and the held rows of C.
+def _weighted_prices(
+    data: SplitData, measure: Floats, sums: Floats, right: Floats, active: Any
+) -> tuple[Floats, Floats]:
+    """Solve ``A diag(measure) A' (lambda, nu) = (sums, right)``, A being the parent sums and the active rows of C.
 
-    lambda is eliminated cell by cell; what is left is one system of all children's held rows, dense, O(size^3), up to
+    lambda is eliminated cell by cell; what is left is one system of all children's active rows, dense, O(size^3), up to
     a thousand of them and by conjugate gradients beyond.
     """
     form, summed = data.rows, data.sums is not None
@@ -172,60 +174,60 @@ def _weighted_prices(data: SplitData, measure: Floats, sums: Floats, right: Floa
     inverse = np.divide(1.0, total, out=np.zeros(total.size), where=total > 0.0)
     if summed:
         right = right - form.apply((inverse * sums)[:, None] * measure)
-    if held.sum() <= _DENSE:
-        nu = _by_inverse(data, measure, right, held)
+    if active.sum() <= _DENSE:
+        nu = _by_inverse(data, measure, right, active)
     else:
-        nu = _by_gradients(data, measure, inverse, np.where(held, right, 0.0), held)
+        nu = _by_gradients(data, measure, inverse, np.where(active, right, 0.0), active)
     if not summed:
         return np.zeros(total.size), nu
     return inverse * (sums - np.einsum("cj,cj->c", measure, form.adjoint(nu))), nu
 
 
-def _by_inverse(data: SplitData, measure: Floats, right: Floats, held: Any) -> Floats:
+def _by_inverse(data: SplitData, measure: Floats, right: Floats, active: Any) -> Floats:
     from coco_opt.kernels import split_certificate
 
-    form, nu = data.rows, np.zeros(held.shape)
-    number, summed = np.where(held, np.cumsum(held).reshape(held.shape) - 1, -1), data.sums is not None
+    form, nu = data.rows, np.zeros(active.shape)
+    number, summed = np.where(active, np.cumsum(active).reshape(active.shape) - 1, -1), data.sums is not None
     system = split_certificate.normal_matrix(
-        form.column_start, form.row, form.column_value, number, int(held.sum()), measure, summed
+        form.column_start, form.row, form.column_value, number, int(active.sum()), measure, summed
     )
-    # A row whose cells belong to one child alone has no weight once the sums have theirs: what is left is rounding.
-    rounding = _LAST * split_certificate.products(form.start, form.cell, form.value**2, measure)[held]
-    nu[held] = _ridged(system, right[held], rounding)
+    # A row whose cells belong to one child alone has no weight once the sums have theirs: only rounding is left.
+    rounding = _LAST * split_certificate.products(form.start, form.cell, form.value**2, measure)[active]
+    nu[active] = _solve_with_ridge(system, right[active], rounding)
     return nu
 
 
-def _by_gradients(data: SplitData, measure: Floats, inverse: Floats, right: Floats, held: Any) -> Floats:
+def _by_gradients(data: SplitData, measure: Floats, inverse: Floats, right: Floats, active: Any) -> Floats:
     """Solve the system by conjugate gradients over its diagonal without the sums; O(entries x children) a step."""
     from scipy.sparse.linalg import LinearOperator, cg
 
     from coco_opt.kernels import split_certificate
 
-    form, size = data.rows, held.size
+    form, size = data.rows, active.size
 
     def product(flat: Floats) -> Floats:
-        priced = form.adjoint(flat.reshape(held.shape))
+        priced = form.adjoint(flat.reshape(active.shape))
         if data.sums is not None:
             priced -= (inverse * np.einsum("cj,cj->c", measure, priced))[:, None]
-        return np.where(held, form.apply(measure * priced), 0.0).ravel()
+        return np.where(active, form.apply(measure * priced), 0.0).ravel()
 
     diagonal = split_certificate.products(form.start, form.cell, form.value**2, measure).ravel()
     scale = np.divide(1.0, diagonal, out=np.zeros(size), where=diagonal > 0.0)
     system, preconditioner = (LinearOperator((size, size), matvec=image) for image in (product, lambda r: scale * r))
     nu, _ = cg(system, right.ravel(), rtol=_RIDGE, maxiter=_STEPS, M=preconditioner)
-    return np.asarray(nu.reshape(held.shape))
+    return np.asarray(nu.reshape(active.shape))
 
 
-def _ridged(system: Floats, vector: Floats, rounding: Floats) -> Floats:
+def _solve_with_ridge(system: Floats, vector: Floats, rounding: Floats) -> Floats:
     """Solve a singular, consistent system by a small ridge and refinement; rows of no more than rounding get 0."""
     diagonal = np.maximum(system.diagonal(), 0.0)
     scale = np.divide(1.0, np.sqrt(diagonal), out=np.zeros(vector.size), where=diagonal > rounding)
-    scaled, wanted = system * (scale[:, None] * scale), scale * vector
+    scaled, right = system * (scale[:, None] * scale), scale * vector
     ridged = scaled.copy()
     ridged.flat[:: vector.size + 1] = 1.0 + _RIDGE
     inverse = np.linalg.inv(ridged)
-    solution = inverse @ wanted
+    solution = inverse @ right
     for _ in range(_REFINEMENTS):
-        solution += inverse @ (wanted - scaled @ solution)
+        solution += inverse @ (right - scaled @ solution)
     out: Floats = scale * solution
     return out

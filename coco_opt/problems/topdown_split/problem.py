@@ -1,4 +1,4 @@
-"""The top-down split: tables of all children of a region at once, nearest to their noisy answers in squares.
+"""The top-down split: tables of all children of a region together, nearest to their noisy answers in squares.
 
 Over tables x_j (cells), one a child::
 
@@ -6,8 +6,8 @@ Over tables x_j (cells), one a child::
     subject to  x >= 0,  sum_j x_j = parent,  lower_j <= C x_j <= upper_j.
 
 With w = 1 / variance of the measurements it is the L2 step of the 2020 Census TopDown algorithm (Abowd et al. 2022).
-Cells in which the parent is 0 are 0 in every child and never become variables; without a parent (at the root, say) no
-sums are asked.
+Cells in which the parent is 0 are 0 in every child and never become variables; without a parent (at the root, say)
+there are no sums to meet.
 
 Multipliers are prices lambda (cells) of the parent sums and nu_j of the rows of C. With the gradient g_j at x, reduced
 costs s_j = g_j - lambda - C' nu_j and any diagonal D below the Hessian's half, weak duality bounds the distance to the
@@ -15,7 +15,7 @@ optimum by
 
     sum_jc max_{0 <= y <= u} [s (x - y) - D (x - y)^2]  +  sum_jk nu+ (C x - lower) + nu- (upper - C x),
 
-every term nonnegative, and |lambda| times what the sums of x are off by. D is what the rows with a single cell weigh;
+every term nonnegative, and |lambda| times the errors of the sums of x. D is the weight of the rows with a single cell;
 without such rows it is 0 and the bound is the linear one, still valid. The cap u is the parent's count, or what any
 table better than x can reach.
 """
@@ -79,7 +79,7 @@ class TopdownSplit(SplitData, Problem[Floats, SplitDual]):
     @property
     def variables(self) -> int:
         """Return the number of cells of all children that may hold anything."""
-        return self.shape[0] * self.kept.size
+        return self.shape[0] * self.occupied_cells.size
 
     def accept(self, answer: Any) -> Floats:
         """Return the answer as float64."""
@@ -115,8 +115,8 @@ class TopdownSplit(SplitData, Problem[Floats, SplitDual]):
         """Return finite prices, 0 at missing sides and, for a wrong shape, everywhere."""
         shapes = (self.shape[1],), self.sides[0].T.shape
         parent, rows = (
-            np.where(np.isfinite(given), given, 0.0) if given.shape == shape else np.zeros(shape)
-            for given, shape in zip((multipliers.parent, multipliers.rows), shapes, strict=True)
+            np.where(np.isfinite(values), values, 0.0) if values.shape == shape else np.zeros(shape)
+            for values, shape in zip((multipliers.parent, multipliers.rows), shapes, strict=True)
         )
         lower, upper = (side.T for side in self.sides)
         rows = np.where(((rows > 0.0) & np.isinf(lower)) | ((rows < 0.0) & np.isinf(upper)), 0.0, rows)
@@ -124,12 +124,12 @@ class TopdownSplit(SplitData, Problem[Floats, SplitDual]):
 
     def gap(self, x: Floats, multipliers: SplitDual) -> float:
         """Return the certified gap of the module docstring."""
-        return prices.gap(self, self.table(x), multipliers.parent[self.kept], multipliers.rows.T)
+        return prices.gap(self, self.table(x), multipliers.parent[self.occupied_cells], multipliers.rows.T)
 
     def certified_gap(self, x: Floats, candidates: Iterable[SplitDual | None] = ()) -> float:
         """Return the smallest gap over the candidates and, where these are not enough, the prices rebuilt from x."""
-        given = (candidate for candidate in candidates if candidate is not None)
-        best = min((self.gap(x, self.admissible(candidate)) for candidate in given), default=np.inf)
+        offered = (candidate for candidate in candidates if candidate is not None)
+        best = min((self.gap(x, self.admissible(candidate)) for candidate in offered), default=np.inf)
         if best <= _ENOUGH * max(1.0, self.objective(x)):
             return best
         return min(best, self.gap(x, self.multipliers(x)))

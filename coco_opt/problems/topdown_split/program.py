@@ -1,8 +1,8 @@
 """The top-down split as a sparse quadratic program for generic solvers.
 
-Variables are y = x - b in every child and kept cell, b being the mean answer of the rows that ask for that cell alone
-(0 if none does), then z = Q x - m for every other row that weighs anything: the Hessian is diagonal and every number
-is as small as the noise.
+Variables are y = x - b in every child and occupied cell, b being the mean answer of the rows with that cell alone
+(0 if there is none), then z = Q x - m for every other row that weighs anything: the Hessian is diagonal and every
+number is as small as the noise.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def lifted(data: SplitData) -> Formulation[FloatArray, SplitDual]:
     """Return the program, with the way back from its variables and duals."""
     from scipy.sparse import block_array, csc_array, diags_array, eye_array, kron
 
-    n, children = data.kept.size, data.shape[0]
+    n, children = data.occupied_cells.size, data.shape[0]
     weight, base = data.single
     matrix, shift = _matrix(data.queries), data.queries.apply(base)
     wide = np.diff(data.queries.start) > 1
@@ -61,11 +61,12 @@ def lifted(data: SplitData) -> Formulation[FloatArray, SplitDual]:
 def least_violation(data: SplitData) -> LinearProgram:
     """Return the linear program of the constraints' least total violation, over x and what each row lacks or exceeds.
 
-    Its rows are the parent sums, then the rows of C child by child, whose duals tell whether they can be met at all.
+    Its rows are the parent sums, then the rows of C child by child, whose duals show whether the constraints can be met
+    at all.
     """
     from scipy.sparse import csc_array, eye_array, hstack, kron, vstack
 
-    n, children = data.kept.size, data.shape[0]
+    n, children = data.occupied_cells.size, data.shape[0]
     of_child = kron(eye_array(children), _matrix(data.rows), format="csc")
     slack = eye_array(of_child.shape[0])
     low, high = (side.T.ravel() for side in data.sides)
@@ -93,14 +94,14 @@ def _matrix(rows: SparseRows) -> Any:
 
 
 def _offset(data: SplitData, base: Floats, wide: NDArray[np.bool_]) -> float:
-    """Return the objective at y = 0 and z = 0: what the single cells' answers differ among themselves."""
+    """Return the objective at y = 0 and z = 0: how much the single cells' answers differ among themselves."""
     residual = (data.queries.apply(base) - data.answers)[~wide]
     return float(np.einsum("ij,ij,ij->", data.weights[~wide], residual, residual))
 
 
 def _read_dual(data: SplitData, dual: ProgramDual, lifted_rows: int) -> SplitDual:
-    parent, at = np.zeros(data.shape[1]), lifted_rows
+    parent, position = np.zeros(data.shape[1]), lifted_rows
     if data.sums is not None:
-        parent[data.kept] = dual.rows[at : at + data.kept.size]
-        at += data.kept.size
-    return SplitDual(parent, dual.rows[at:].reshape(data.shape[0], -1).copy())
+        parent[data.occupied_cells] = dual.rows[position : position + data.occupied_cells.size]
+        position += data.occupied_cells.size
+    return SplitDual(parent, dual.rows[position:].reshape(data.shape[0], -1).copy())

@@ -1,4 +1,4 @@
-"""What a top-down split is made of: weighted answers and constraints."""
+"""The parts of a top-down split: weighted noisy answers and constraints."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class SplitTerm:
     """One query's noisy answers in every child: ``sum_j w_j ||Q x_j - answers_j||^2``.
 
     operator: Q; answers float64[children, answers], finite; weights float64[children] or [children, answers] (or one
-    number), from 0 to 1e60, usually 1 / variance: 0 where a child was not asked. Raises ProblemError otherwise.
+    number), from 0 to 1e60, usually 1 / variance: 0 where a child was not measured. Raises ProblemError otherwise.
     """
 
     operator: Operator

@@ -68,9 +68,9 @@ class Tree:
         """
         from coco_opt.kernels import tree_passes
 
-        given = np.asarray(values)
-        if given.shape != self.parent.shape or given.dtype.kind not in "iuf":
+        array = np.asarray(values)
+        if array.shape != self.parent.shape or array.dtype.kind not in "iuf":
             raise ProblemError(f"sums need one number for each of the {self.nodes} nodes")
-        total = np.array(plain_answer(given))
+        total = np.array(plain_answer(array))
         tree_passes.sums(self.first_child, total)
         return total

@@ -1,11 +1,11 @@
-"""Tree least absolute deviations in integers: consistent whole values of all nodes nearest to noisy whole answers.
+"""Tree least absolute deviations in integers: consistent integer values of all nodes nearest to noisy ones.
 
 ::
 
     minimise  sum_v w_v |x_v - y_v|   subject to   x_v = sum of the children's x,  lower <= x <= upper
 
-over the nodes of any tree. With whole data the constraints have whole vertices (a network matrix), so some optimum is
-whole: the kernel returns one, and a solver of the linear program may return any other optimum.
+over the nodes of any tree. With integer data the constraints have integer vertices (a network matrix), so some optimum
+is integer: the kernel returns one, and a solver of the linear program may return any other optimum.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _LARGEST = 2**52  # sums and bounds up to here are exact in floats
 class TreeLeastAbsolute(TreeProblem):
     """Weighted absolute deviations on a tree: ``TreeLeastAbsolute(tree, y, weights, lower=, upper=, ties=)``.
 
-    tree: a Tree or its parent array (n,); y (n,) whole answers; weights >= 0, 0 for a node not measured; lower and
-    upper whole or infinite; an exact node has equal bounds. (n,) or one number for all. Of several optima ``ties``
-    takes the one with the smallest ("lower", the default) or largest ("upper") root; below it, among siblings that
-    could equally well have a unit, the first has it. Values are int64 (n,) from solvers that honour ties. Raises
-    ProblemError for data that are not whole or sum beyond 2^52, or for constraints that nothing satisfies.
+    tree: a Tree or its parent array (n,); y (n,) noisy integer measurements; weights >= 0, 0 for a node not measured;
+    lower and upper integer or infinite; an exact node has equal bounds. (n,) or one number for all. Of several optima
+    ``ties`` takes the one with the smallest ("lower", the default) or largest ("upper") root; below it, among siblings
+    that could equally well have a unit, the first has it. Values are int64 (n,) from solvers that honour ties. Raises
+    ProblemError for data that are not integers or sum beyond 2^52, or for constraints that nothing satisfies.
     """
 
     y: IntArray
@@ -58,42 +58,42 @@ class TreeLeastAbsolute(TreeProblem):
         heavy = self._per_node(weights, 1.0, "weights")
         if (heavy < 0).any() or np.isinf(heavy).any():
             raise ProblemError("weights must be nonnegative and finite; an exact node has equal bounds")
-        answers = np.array(y)
-        if answers.shape != heavy.shape or answers.dtype.kind not in "iu":
-            raise ProblemError(f"y must have one whole answer for each of the {heavy.size} nodes")
+        measurements = np.array(y)
+        if measurements.shape != heavy.shape or measurements.dtype.kind not in "iu":
+            raise ProblemError(f"y must have one integer answer for each of the {heavy.size} nodes")
         if ties not in ("lower", "upper"):
             raise ProblemError(f"ties must be 'lower' or 'upper', not {ties!r}")
-        if max(int(answers.max()), -int(answers.min())) > _LARGEST:
+        if max(int(measurements.max()), -int(measurements.min())) > _LARGEST:
             raise ProblemError("answers are too large: their magnitudes must sum to at most 2^52")
-        answers = answers.astype(np.int64)
-        answers.setflags(write=False)
-        for name, values in (("y", answers), ("weights", heavy), ("ties", ties)):
+        measurements = measurements.astype(np.int64)
+        measurements.setflags(write=False)
+        for name, values in (("y", measurements), ("weights", heavy), ("ties", ties)):
             object.__setattr__(self, name, values)
-        self._check_whole()
+        self._check_integers()
         self._check_feasible()
 
     @classmethod
     def examples(cls) -> Mapping[str, Self]:
-        """Return one node, a path with leaves beside it, ties both ways, and trees with bounds and missing answers."""
-        tree, answers = [-1, 0, 0, 1, 1, 2, 2, 2], [9, 1, 7, -3, 2, 4, 0, 4]
+        """Return one node, a path with leaves, ties both ways, and trees with bounds and missing measurements."""
+        tree, noisy = [-1, 0, 0, 1, 1, 2, 2, 2], [9, 1, 7, -3, 2, 4, 0, 4]
         comb = [-1, *(v // 2 * 2 for v in range(40))]
         return {
             "tiny": cls([-1, 0, 0], [4, 1, 2]),
             "one-node": cls([-1], [3]),
             "ties-lower": cls([-1, 0, 0], [0, 4, 4], lower=0),
             "ties-upper": cls([-1, 0, 0], [0, 4, 4], lower=0, ties="upper"),
-            "zeros": cls(tree, answers, [4.0, 1.0, 1.0, 0.25, 2.0, 1.0, 8.0, 1.0], lower=0),
-            "exact-root": cls(tree, answers, lower=[9, 0, 0, 0, 0, 0, 0, 0], upper=[9, 8, 8, 5, 5, 5, 5, 5]),
-            "half-measured": cls(tree, answers, [1, 0, 1, 0, 0, 0, 1, 1], lower=0, upper=9),
+            "zeros": cls(tree, noisy, [4.0, 1.0, 1.0, 0.25, 2.0, 1.0, 8.0, 1.0], lower=0),
+            "exact-root": cls(tree, noisy, lower=[9, 0, 0, 0, 0, 0, 0, 0], upper=[9, 8, 8, 5, 5, 5, 5, 5]),
+            "half-measured": cls(tree, noisy, [1, 0, 1, 0, 0, 0, 1, 1], lower=0, upper=9),
             "deep": cls(comb, np.arange(41) % 7 - 2, lower=0),
             "large-counts": cls([-1, 0, 0], [7 * 10**6, 4 * 10**6 + 3, 3 * 10**6 - 9], lower=0),
         }
 
-    def _check_whole(self) -> None:
+    def _check_integers(self) -> None:
         bounds = np.concatenate([self.lower, self.upper])
         bounds = bounds[np.isfinite(bounds)]
         if (bounds != np.rint(bounds)).any():
-            raise ProblemError("bounds must be whole numbers or infinite")
+            raise ProblemError("bounds must be integers or infinite")
         if float(np.abs(bounds).sum()) + float(np.abs(self.y.astype(np.float64)).sum()) > _LARGEST:
             raise ProblemError("answers and bounds are too large: their magnitudes must sum to at most 2^52")
 
@@ -123,8 +123,8 @@ class TreeLeastAbsolute(TreeProblem):
     def _certify(self, x: NDArray[Any], lam: FloatArray) -> float:
         from coco_opt.kernels import tree_certificate
 
-        tree, given = self.tree, (self.y, self.weights, self.lower, self.upper)
-        return float(tree_certificate.gap_l1(tree.parent, tree.first_child, *given, x, lam))
+        tree, data = self.tree, (self.y, self.weights, self.lower, self.upper)
+        return float(tree_certificate.gap_l1(tree.parent, tree.first_child, *data, x, lam))
 
     def formulate(self, form: type[LinearProgram]) -> Formulation[NDArray[Any], FloatArray]:
         """Write the program in (x, m): the deviation of a measured node is x - y + 2 m with m >= y - x, m >= 0."""

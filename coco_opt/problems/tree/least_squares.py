@@ -1,12 +1,12 @@
-"""Tree least squares: consistent values of all nodes nearest to noisy answers (Hay et al. 2010, section 4).
+"""Tree least squares: consistent values of all nodes nearest to noisy measurements (Hay et al. 2010, section 4).
 
 ::
 
     minimise  sum_v (x_v - y_v)^2 / variance_v   subject to   x_v = sum of the children's x,  lower <= x <= upper
 
-over the nodes of any tree. A variance of 0 makes an answer exact (an invariant, a public total), an infinite one says
-that the node was not measured. Without bounds and with equal variances this is H-bar of the paper (Theorem 3); with
-lower = 0 it is the nonnegative estimate the paper leaves for future work.
+over the nodes of any tree. A variance of 0 makes a measurement exact (an invariant, a public total), an infinite one
+means that the node was not measured. Without bounds and with equal variances this is H-bar of the paper (Theorem 3);
+with lower = 0 it is the nonnegative estimate the paper leaves for future work.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _ROUNDING = 1e-12  # a relative gap above it may be due to rounding of the multi
 class TreeLeastSquares(TreeProblem):
     """Weighted least squares on a tree: ``TreeLeastSquares(tree, y, variance, lower=, upper=)``.
 
-    tree: a Tree or its parent array (n,); y (n,) noisy answers, ignored where variance is infinite; variance, lower and
-    upper: (n,) or one number for all (default 1, none, none). Values are float64 (n,). Where unmeasured nodes leave a
-    choice, the kernel takes equal parts without bounds and fills the first sibling first with them. Raises ProblemError
-    for data that are not finite, negative variances or constraints that nothing satisfies.
+    tree: a Tree or its parent array (n,); y (n,) noisy measurements, ignored where variance is infinite; variance,
+    lower and upper: (n,) or one number for all (default 1, none, none). Values are float64 (n,). Where unmeasured nodes
+    leave a choice, the kernel takes equal parts without bounds and fills the first sibling first with them. Raises
+    ProblemError for data that are not finite, negative variances or constraints that nothing satisfies.
     """
 
     y: FloatArray
@@ -57,47 +57,47 @@ class TreeLeastSquares(TreeProblem):
         spread = self._per_node(variance, 1.0, "variance")
         if (spread < 0).any():
             raise ProblemError("variance must not be negative (0 is exact, infinity not measured)")
-        answers = np.array(y, dtype=np.float64)
-        if answers.shape != spread.shape:
+        measurements = np.array(y, dtype=np.float64)
+        if measurements.shape != spread.shape:
             raise ProblemError(f"y must have one answer for each of the {spread.size} nodes")
-        answers[np.isinf(spread)] = 0.0
-        if not np.isfinite(answers).all():
+        measurements[np.isinf(spread)] = 0.0
+        if not np.isfinite(measurements).all():
             raise ProblemError("y must be finite wherever variance is")
         exact = spread == 0.0
         measured = (spread > 0) & (spread < np.inf)
         if (spread[measured] < np.finfo(np.float64).tiny).any():
             raise ProblemError("a variance is too small to be inverted; use 0 for exact answers")
         weights = np.divide(1.0, spread, out=np.zeros(spread.size), where=measured)
-        bounds = self._with_exact(answers, exact)
-        given = {"y": answers, "variance": spread, "weights": weights, "lower": bounds[0], "upper": bounds[1]}
-        for name, values in given.items():
+        bounds = self._with_exact(measurements, exact)
+        fields = {"y": measurements, "variance": spread, "weights": weights, "lower": bounds[0], "upper": bounds[1]}
+        for name, values in fields.items():
             values.setflags(write=False)
             object.__setattr__(self, name, values)
         self._check_feasible()
 
     @classmethod
     def examples(cls) -> Mapping[str, Self]:
-        """Return one node, a path with leaves beside it, and trees with bounds, exact and missing answers."""
-        tree, answers = [-1, 0, 0, 1, 1, 2, 2, 2], [9, 1, 7, -3, 2, 4, 0, 4]
+        """Return one node, a path with leaves, and trees with bounds, exact and missing measurements."""
+        tree, noisy = [-1, 0, 0, 1, 1, 2, 2, 2], [9, 1, 7, -3, 2, 4, 0, 4]
         comb = [-1, *(v // 2 * 2 for v in range(40))]
         return {
             "tiny": cls([-1, 0, 0], [4, 1, 2]),
             "one-node": cls([-1], [3.5]),
-            "variances": cls(tree, answers, [4.0, 1.0, 1.0, 0.25, 2.0, 1.0, 8.0, 1.0]),
-            "zeros": cls(tree, answers, lower=0),
-            "exact-root": cls(tree, answers, [0, 1, 1, 1, 1, 1, 1, 1], lower=0, upper=[10, 8, 8, 5, 5, 5, 5, 5]),
-            "half-measured": cls(tree, answers, [1, np.inf, 1, np.inf, np.inf, np.inf, 1, 1]),
+            "variances": cls(tree, noisy, [4.0, 1.0, 1.0, 0.25, 2.0, 1.0, 8.0, 1.0]),
+            "zeros": cls(tree, noisy, lower=0),
+            "exact-root": cls(tree, noisy, [0, 1, 1, 1, 1, 1, 1, 1], lower=0, upper=[10, 8, 8, 5, 5, 5, 5, 5]),
+            "half-measured": cls(tree, noisy, [1, np.inf, 1, np.inf, np.inf, np.inf, 1, 1]),
             "deep": cls(comb, np.arange(41) % 7 - 2, lower=0),
             "large-counts": cls([-1, 0, 0], [7_000, 4_003, 2_991], lower=0),
         }
 
-    def _with_exact(self, answers: FloatArray, exact: NDArray[np.bool_]) -> tuple[FloatArray, FloatArray]:
+    def _with_exact(self, measurements: FloatArray, exact: NDArray[np.bool_]) -> tuple[FloatArray, FloatArray]:
         if not exact.any():
             return self.lower, self.upper
-        beyond = exact & ((answers < self.lower) | (answers > self.upper))
+        beyond = exact & ((measurements < self.lower) | (measurements > self.upper))
         if beyond.any():
             raise ProblemError(f"the exact answer of node {np.flatnonzero(beyond)[0]} lies outside its bounds")
-        return np.where(exact, answers, self.lower), np.where(exact, answers, self.upper)
+        return np.where(exact, measurements, self.lower), np.where(exact, measurements, self.upper)
 
     @cached_property
     def scale(self) -> float:
@@ -120,27 +120,27 @@ class TreeLeastSquares(TreeProblem):
 
     @property
     def resolution(self) -> float:
-        """Return the cost of moving every measured node by the last digit of its answer."""
+        """Return the cost of moving every measured node by the last digit of its measurement."""
         last = np.finfo(np.float64).eps * self.y
         return float(np.einsum("i,i,i->", self.weights, last, last))
 
     def certified_gap(self, x: NDArray[Any], candidates: Iterable[FloatArray | None] = ()) -> float:
-        """Return the smallest gap over multipliers rebuilt from x, in two ways, and every candidate given."""
+        """Return the smallest gap over multipliers rebuilt from x, in two ways, and every candidate."""
         gap = super().certified_gap(x, candidates)
         if gap <= _ROUNDING or gap <= _ROUNDING * self.objective(x):
             return gap
         from coco_opt.kernels import tree_certificate
 
-        tree, given = self.tree, (self.y, self.weights, self.lower, self.upper)
-        balanced = tree_certificate.balanced_multipliers_l2(tree.parent, tree.first_child, *given, x)
+        tree, data = self.tree, (self.y, self.weights, self.lower, self.upper)
+        balanced = tree_certificate.balanced_multipliers_l2(tree.parent, tree.first_child, *data, x)
         return min(gap, self.gap(x, balanced))
 
     def multipliers(self, x: NDArray[Any]) -> FloatArray:
         """Rebuild lam from x by intervals, up and down the tree: exact if x is optimal; O(n)."""
         from coco_opt.kernels import tree_certificate
 
-        tree, given = self.tree, (self.y, self.weights, self.lower, self.upper)
-        return tree_certificate.multipliers_l2(tree.parent, tree.first_child, *given, x)
+        tree, data = self.tree, (self.y, self.weights, self.lower, self.upper)
+        return tree_certificate.multipliers_l2(tree.parent, tree.first_child, *data, x)
 
     def _reach(self) -> FloatArray:
         return np.where(self.weights > 0, np.inf, 0.0)
@@ -148,9 +148,9 @@ class TreeLeastSquares(TreeProblem):
     def _certify(self, x: NDArray[Any], lam: FloatArray) -> float:
         from coco_opt.kernels import tree_certificate
 
-        tree, given = self.tree, (self.y, self.weights, self.lower, self.upper)
+        tree, data = self.tree, (self.y, self.weights, self.lower, self.upper)
         values = np.ascontiguousarray(x, dtype=np.float64)
-        return float(tree_certificate.gap_l2(tree.parent, tree.first_child, *given, values, lam))
+        return float(tree_certificate.gap_l2(tree.parent, tree.first_child, *data, values, lam))
 
     def formulate(self, form: type[LinearProgram]) -> Formulation[NDArray[Any], FloatArray]:
         """Write the quadratic program in the residual u = x - y, counted in the unit of what sums miss.
@@ -181,11 +181,11 @@ class TreeLeastSquares(TreeProblem):
         return Formulation(program, recover=lambda u: base + unit * u, multipliers=read_dual)
 
     def _base(self) -> FloatArray:
-        """Return the answers, and at inner nodes that were not measured the sums of the leaves'."""
+        """Return the measurements, and at unmeasured inner nodes the sums of the leaves'."""
         leaves = np.where(self.tree.is_leaf, self.y, 0.0)
         return np.where(self.variance < np.inf, self.y, self.tree.sums(leaves))
 
     def _unit(self, base: FloatArray, missing: FloatArray) -> float:
-        """Return the most that a sum of answers misses, or an answer its bounds; 1 where nothing does."""
+        """Return the largest error of a sum of measurements or excess over a bound; 1 if all are 0."""
         beyond = np.maximum(self.lower - base, base - self.upper)
         return max(float(np.abs(missing).max(initial=0.0)), float(beyond.max(initial=0.0))) or 1.0

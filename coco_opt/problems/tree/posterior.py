@@ -1,7 +1,8 @@
 """How sure tree least squares is: exact posterior variances and covariances, without inverting anything.
 
-Given independent noisy answers of known variances and exact sums, the least squares estimate is the best linear
-unbiased one (Gauss-Markov; Hay et al. 2010, Theorem 4), and the covariances of its errors do not depend on the answers.
+For independent noisy measurements of known variances and exact sums, the least squares estimate is the best linear
+unbiased one (Gauss-Markov; Hay et al. 2010, Theorem 4), and the covariances of its errors do not depend on the
+measurements.
 They follow from the two passes in ``coco_opt.kernels.tree_passes``.
 """
 
@@ -22,7 +23,7 @@ from coco_opt.problems.tree.least_squares import TreeLeastSquares
 class TreePosterior:
     """Estimates of all nodes (n,) with the variances of their errors; build it with ``of`` or ``from_variances``.
 
-    A variance is infinite, and a covariance with it NaN, where the answers do not determine a node.
+    A variance is infinite, and a covariance with it NaN, where the measurements do not determine a node.
     """
 
     tree: Tree
@@ -41,7 +42,7 @@ class TreePosterior:
 
     @classmethod
     def from_variances(cls, tree: Tree, variance: ArrayLike) -> TreePosterior:
-        """Return the posterior of answers not yet drawn (estimates 0), to plan with; O(n)."""
+        """Return the posterior of measurements not yet taken (estimates 0), for planning; O(n)."""
         return cls.of(TreeLeastSquares(tree, np.zeros(tree.nodes), variance))
 
     @classmethod
@@ -97,18 +98,18 @@ class TreePosterior:
         variance = tree_passes.leaf_ranges(
             self.tree.parent, self.tree.first_child, self._below, self._children, begins, last
         )
-        for at in ragged:
+        for position in ragged:
             coefficients = np.zeros(self.tree.nodes)
-            coefficients[begins[at] : ends[at]] = 1.0
-            variance[at] = self.combination(coefficients)[1]
+            coefficients[begins[position] : ends[position]] = 1.0
+            variance[position] = self.combination(coefficients)[1]
         running = np.concatenate([[0.0], np.cumsum(self.estimate)])
         return running[ends] - running[begins], variance
 
     def _levels(self) -> IntArray:
-        starts, at = [0], 1
-        while at < self.tree.nodes:
-            starts.append(at)
-            at = int(self.tree.first_child[at])
+        starts, position = [0], 1
+        while position < self.tree.nodes:
+            starts.append(position)
+            position = int(self.tree.first_child[position])
         return np.searchsorted(np.array(starts), np.arange(self.tree.nodes), side="right")
 
     def _check(self, node: int) -> None:
@@ -119,5 +120,5 @@ class TreePosterior:
     def _positions(values: ArrayLike) -> NDArray[np.int64]:
         array = np.atleast_1d(np.asarray(values))
         if array.ndim != 1 or array.dtype.kind not in "iu" or (array < 0).any():
-            raise ProblemError("positions must be whole numbers, 0 or more")
+            raise ProblemError("positions must be integers, 0 or more")
         return array.astype(np.int64)

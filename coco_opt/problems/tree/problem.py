@@ -1,6 +1,6 @@
-"""What every problem on a tree shares.
+"""The base of all problems on a tree.
 
-A problem on a tree has a value x_v for every node, minimises a sum of one convex cost a node, and asks that
+A problem on a tree has a value x_v for every node, minimises a sum of one convex cost a node, and requires that
 
     x_v = sum of the children's x at every inner node,   lower_v <= x_v <= upper_v.
 
@@ -40,7 +40,7 @@ class TreeProblem(Problem[NDArray[Any], FloatArray]):
         object.__setattr__(self, "upper", self._per_node(upper, np.inf, "upper"))
 
     def _per_node(self, values: ArrayLike | None, default: float, name: str) -> FloatArray:
-        """Return one number a node, infinite ones included; a single number is given to all."""
+        """Return one number a node, infinite ones included; a single number holds for all."""
         array = np.asarray(default if values is None else values)
         if array.dtype.kind not in "iuf" or array.shape not in ((), self.tree.parent.shape):
             raise ProblemError(f"{name} must be one number, or one for each of the {self.tree.nodes} nodes")
@@ -129,10 +129,10 @@ class TreeProblem(Problem[NDArray[Any], FloatArray]):
         finite = np.isfinite(lam)
         return lam if finite.all() else np.where(finite, lam, 0.0)
 
-    def _nearest(self, d_low: FloatArray, d_high: FloatArray, wanted: FloatArray) -> FloatArray:
+    def _nearest(self, d_low: FloatArray, d_high: FloatArray, target: FloatArray) -> FloatArray:
         from coco_opt.kernels import tree_certificate
 
-        return tree_certificate.multipliers(self.tree.parent, self.tree.first_child, d_low, d_high, wanted)
+        return tree_certificate.multipliers(self.tree.parent, self.tree.first_child, d_low, d_high, target)
 
     def _sum_rows(self) -> csc_array:
         """Return the sparse rows ``x_v - sum of the children's x``, one for each inner node."""

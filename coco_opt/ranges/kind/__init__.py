@@ -13,37 +13,37 @@ from numpy.typing import NDArray
 from coco_opt.choices import Certificate
 from coco_opt.config import Config, Section
 from coco_opt.config.sections import DataSection
-from coco_opt.files.checked import Check
-from coco_opt.privacy import Asked, Cost, Exact, Measurement
+from coco_opt.files.release_checks import Check
+from coco_opt.privacy import Cost, Exact, Measurement, MeasurementPlan
 from coco_opt.privacy import Neighbours as NeighboursName
-from coco_opt.ranges.asked.measure import ask_ranges, exact_intervals
-from coco_opt.ranges.asked.neighbours import cell_pair
-from coco_opt.ranges.asked.values import CellCounts, read_values
 from coco_opt.ranges.domain import DomainTree
-from coco_opt.ranges.estimated.universal import Estimator, UniversalHistogram
+from coco_opt.ranges.estimating.universal import Estimator, UniversalHistogram
 from coco_opt.ranges.fan_out import choose_fan_out
+from coco_opt.ranges.interval_counts import RANGES as NAME
+from coco_opt.ranges.interval_counts import IntervalCounts, domain_of
 from coco_opt.ranges.kind.files import RANGES_FILE, range_table, read_ranges_release
 from coco_opt.ranges.kind.forecast import forecast_of
 from coco_opt.ranges.kind.instances import instances
-from coco_opt.ranges.kind.look_alike import made_cells
 from coco_opt.ranges.kind.section import RangesData, RangesSection
-from coco_opt.ranges.kind.template import asked_keys, draft_of, file_key_of
+from coco_opt.ranges.kind.simulated_data import generated_cells
+from coco_opt.ranges.kind.template import draft_of, file_key_of, query_keys
 from coco_opt.ranges.kind.verify import PROMISES, promises_of, verify_ranges
-from coco_opt.ranges.measurement import RANGES as NAME
-from coco_opt.ranges.measurement import IntervalCounts, domain_of
+from coco_opt.ranges.measuring.measure import exact_intervals, plan_ranges
+from coco_opt.ranges.measuring.neighbours import cell_pair
+from coco_opt.ranges.measuring.values import CellCounts, read_values
 from coco_opt.releases.instances import Instance
 from coco_opt.releases.kind import (
     Draft,
     Folder,
     Forecast,
-    LookAlike,
+    ForecastOptions,
     Neighbours,
     Plan,
     Released,
     ReleaseKind,
     Shown,
+    SimulatedData,
     Truth,
-    Wanted,
     Work,
 )
 from coco_opt.releases.reporter import Reporter
@@ -86,18 +86,18 @@ class RangesKind:
         """Return a first configuration for files of these columns."""
         return draft_of(files)
 
-    def section_of(self, asked: Asked) -> Mapping[str, Any]:
-        """Return the keys of [ranges] that ask what a measurement answers."""
-        return asked_keys(asked)
+    def section_of(self, measurement_plan: MeasurementPlan) -> Mapping[str, Any]:
+        """Return the keys of [ranges] that plan what a measurement answers."""
+        return query_keys(measurement_plan)
 
     def plan(self, config: Config) -> Plan:
-        """Resolve the fan-out and say what is asked; a stated split must give the one level everything."""
+        """Resolve the fan-out and plan the measurement; a stated split must give the only level everything."""
         section: RangesSection = config.method
         (cost,) = config.levels_cost(1)
         neighbours = config.privacy.neighbours
         domain = DomainTree(section.size, _fan_out(section, cost, neighbours), section.edges)
-        asked = ask_ranges(domain, cost, neighbours=neighbours, outside=section.outside, label=REGION)
-        return Plan(config, asked, domain)
+        measurement_plan = plan_ranges(domain, cost, neighbours=neighbours, outside=section.outside, label=REGION)
+        return Plan(config, measurement_plan, domain)
 
     def outline(self, config: Config) -> Plan:
         """Return the whole plan."""
@@ -106,16 +106,16 @@ class RangesKind:
     def read(self, plan: Plan) -> CellCounts:
         """Count the private values by cell."""
         config = plan.config
-        return read_values(config.data.given("values"), plan.detail, config.method.outside, config.output.private)
+        return read_values(config.data.table_of("values"), plan.detail, config.method.outside, config.output.private)
 
-    def ask(self, plan: Plan, private: CellCounts) -> Iterable[Exact]:
+    def exact_answers(self, plan: Plan, private: CellCounts) -> Iterable[Exact]:
         """Return the exact counts of all intervals."""
-        return (exact_intervals(plan.asked, plan.detail, private.cells),)
+        return (exact_intervals(plan.measurement_plan, plan.detail, private.cells),)
 
-    def method(self, config: Config, asked: Asked, *also: Asked) -> RangesMethod:
+    def method(self, config: Config, measurement_plan: MeasurementPlan, *also: MeasurementPlan) -> RangesMethod:
         """Return the estimator; ConfigError where the configuration states another domain or tree."""
         section: RangesSection = config.method
-        domain, outside = domain_of(asked.facts), asked.facts["outside"]
+        domain, outside = domain_of(measurement_plan.parameters), measurement_plan.parameters["outside"]
         stated = DomainTree(section.size, None, section.edges)
         if not np.array_equal(stated.edges, domain.edges):
             key = "cells" if section.edges is None else "edges"
@@ -134,8 +134,8 @@ class RangesKind:
     def release(self, measurement: Measurement, method: RangesMethod, result: RangesResult, config: Config) -> Released:
         """Return one row an interval; the manifest states the domain, so that any range can be answered from it."""
         promises = promises_of(method.estimator, result.histogram.domain.fan_out)
-        facts = {**measurement.asked.facts, "estimator": method.estimator}
-        return Released({RANGES_FILE: range_table(result.histogram)}, promises, {NAME: facts})
+        parameters = {**measurement.measurement_plan.parameters, "estimator": method.estimator}
+        return Released({RANGES_FILE: range_table(result.histogram)}, promises, {NAME: parameters})
 
     def open(self, folder: Path) -> UniversalHistogram:
         """Return the histogram of a release folder."""
@@ -155,34 +155,36 @@ class RangesKind:
         """Return the mean error of a cell (entities)."""
         cells = truth.private.cells
         named = {"this release": result, **truth.others}
-        return {name: [float(np.abs(one.histogram.cells - cells).mean())] for name, one in named.items()}
+        return {name: [float(np.abs(estimated.histogram.cells - cells).mean())] for name, estimated in named.items()}
 
-    def look_alike(self, plan: Plan, public: Path | None = None, branches: int | None = None) -> LookAlike:
-        """Return made counts of the same cells, or public values of the user's."""
+    def simulated_data(self, plan: Plan, public: Path | None = None, branches: int | None = None) -> SimulatedData:
+        """Return simulated counts of the same cells, or the user's public values."""
         domain: DomainTree = plan.detail
         if public is not None:
             cells = read_values(public, domain, plan.config.method.outside, plan.config.output.private)
-            return LookAlike(plan, cells, f"the values of {public.name}")
-        return LookAlike(plan, CellCounts(made_cells(domain.cells)), f"made counts of {domain.cells:,} cells")
+            return SimulatedData(plan, cells, f"the values of {public.name}")
+        return SimulatedData(plan, CellCounts(generated_cells(domain.cells)), f"made counts of {domain.cells:,} cells")
 
-    def forecast(self, plan: Plan, wanted: Wanted, reporter: Reporter) -> Forecast:
+    def forecast(self, plan: Plan, options: ForecastOptions, reporter: Reporter) -> Forecast:
         """Return exact standard errors: they depend on public numbers only."""
         with reporter.stage("Predicting"):
-            return forecast_of(plan.asked, plan.detail, plan.config.method.estimator, wanted.rows)
+            return forecast_of(plan.measurement_plan, plan.detail, plan.config.method.estimator, options.rows)
 
     def instances(self, measurement: Measurement, config: Config) -> Sequence[Instance]:
         """Return least squares on the tree, with the bounds of the configured estimator."""
-        method = self.method(config, measurement.asked)
+        method = self.method(config, measurement.measurement_plan)
         return instances(IntervalCounts.of(measurement), nonnegative=method.estimator == "nonnegative")
 
-    def neighbours(self, look_alike: LookAlike) -> Neighbours:
+    def neighbours(self, simulated_data: SimulatedData) -> Neighbours:
         """Return counts that differ by one entity in the largest cell."""
-        pair = cell_pair(look_alike.private.cells, look_alike.plan.asked.neighbours)
+        pair = cell_pair(simulated_data.private.cells, simulated_data.plan.measurement_plan.neighbours)
         return Neighbours(CellCounts(pair.first), CellCounts(pair.second), pair.what)
 
-    def statistics(self, asked: Asked, table: CellCounts | RangesResult) -> Mapping[str, NDArray[Any]]:
+    def statistics(
+        self, measurement_plan: MeasurementPlan, table: CellCounts | RangesResult
+    ) -> Mapping[str, NDArray[Any]]:
         """Return the counts of the intervals of each measured level of the tree, the widest first."""
-        domain = domain_of(asked.facts)
+        domain = domain_of(measurement_plan.parameters)
         nodes = table.histogram.nodes if isinstance(table, RangesResult) else domain.counts(table.cells)
         levels = range(0 if domain.fan_out is not None else 1, domain.height)
         starts = domain.level_start
@@ -191,7 +193,7 @@ class RangesKind:
 
 
 def _fan_out(section: RangesSection, cost: Cost, neighbours: NeighboursName) -> int | None:
-    """Return the fan-out that is asked, None for the cells alone; "auto" is decided by public numbers."""
+    """Return the planned fan-out, None for the cells alone; "auto" is decided by public numbers."""
     if section.fan_out == "auto":
         return choose_fan_out(section.size, cost, neighbours=neighbours)
     return None if section.fan_out == "cells" else section.fan_out

@@ -1,7 +1,7 @@
 """The files of a release of ranges: ``ranges.parquet``, one row an interval of the tree, and the way back.
 
 Columns: ``tree_level`` (0 is the whole domain, the last level are the cells), ``start`` and ``stop`` (the interval's
-values are start to stop - 1), ``estimate`` (entities; a fraction but where the estimator makes it whole) and
+values are start to stop - 1), ``estimate`` (entities; a fraction unless the estimator rounds) and
 ``standard_error`` of the unbiased estimate. An only child counts the same values as its parent.
 """
 
@@ -15,12 +15,12 @@ import numpy as np
 
 from coco_opt.errors import InputError, Place
 from coco_opt.files.folder import MANIFEST, FileTable, read_columns, read_manifest
-from coco_opt.privacy import Law
-from coco_opt.privacy.laws import law_of
+from coco_opt.privacy import NoiseDistribution
+from coco_opt.privacy.noise_distributions import distribution_of
 from coco_opt.ranges.domain import DomainTree
-from coco_opt.ranges.estimated.universal import Estimator, UniversalHistogram
+from coco_opt.ranges.estimating.universal import Estimator, UniversalHistogram
+from coco_opt.ranges.interval_counts import RANGES, domain_of
 from coco_opt.ranges.kind.section import MAX_CELLS
-from coco_opt.ranges.measurement import RANGES, domain_of
 
 RANGES_FILE = "ranges.parquet"
 TYPES = {
@@ -53,22 +53,22 @@ def read_ranges_release(folder: str | Path) -> UniversalHistogram:
     those of the manifest; ``coco-opt verify`` says more).
     """
     folder = Path(folder)
-    domain, law, estimator = stated(read_manifest(folder))
+    domain, distribution, estimator = stated(read_manifest(folder))
     table = read_columns(folder / RANGES_FILE, tuple(TYPES))
     nodes = np.array(table.column("estimate").to_numpy(), dtype=np.float64)
     if nodes.size != domain.tree.nodes:
         raise InputError("bad-release", "has not one row an interval of the manifest's tree", Place(RANGES_FILE))
-    return UniversalHistogram(domain, law, estimator, nodes)
+    return UniversalHistogram(domain, distribution, estimator, nodes)
 
 
-def stated(manifest: Mapping[str, Any]) -> tuple[DomainTree, Law, Estimator]:
-    """Return the domain, the law of the noise and the estimator of a manifest; InputError (bad-manifest)."""
+def stated(manifest: Mapping[str, Any]) -> tuple[DomainTree, NoiseDistribution, Estimator]:
+    """Return the domain, the distribution of the noise and the estimator of a manifest; InputError (bad-manifest)."""
     try:
-        facts = manifest[RANGES]
-        (question,) = manifest["budget"]["questions"]
-        if facts["cells"] > MAX_CELLS:
+        parameters = manifest[RANGES]
+        (query,) = manifest["budget"]["questions"]
+        if parameters["cells"] > MAX_CELLS:
             raise ValueError("more cells than any release has")
-        return domain_of(facts), law_of(question), facts["estimator"]
+        return domain_of(parameters), distribution_of(query), parameters["estimator"]
     except (LookupError, TypeError, ValueError):
         pass
     raise InputError("bad-manifest", "does not state the domain and the noise of a release of ranges", Place(MANIFEST))

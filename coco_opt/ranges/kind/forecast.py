@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import numpy as np
 
-from coco_opt.privacy import Asked
+from coco_opt.privacy import MeasurementPlan
 from coco_opt.ranges.domain import DomainTree
-from coco_opt.ranges.estimated.universal import Estimator
+from coco_opt.ranges.estimating.universal import Estimator
 from coco_opt.ranges.fan_out import FAN_OUTS, evenly
 from coco_opt.ranges.precision import Precision
 from coco_opt.releases.clock import slowness
-from coco_opt.releases.kind import Expense, Figures, Forecast
+from coco_opt.releases.kind import Figures, Forecast, ResourceCost
 
 _SIZES = 5
 _FIRST, _SECONDS = 0.3, 2.5e-6  # what is loaded; a node: least squares with its certificate, standard errors
-_BYTES = 250  # a node, in all arrays at once
+_BYTES = 250  # a node, in all arrays together
 _ROW_SECONDS, _ROW_BYTES = 5e-7, 60
 _ROWS = 10  # a cell, unless declared
 _PAGE_SECONDS = 1.0
 
 
-def forecast_of(asked: Asked, domain: DomainTree, estimator: Estimator, values: int | None = None) -> Forecast:
+def forecast_of(
+    measurement_plan: MeasurementPlan, domain: DomainTree, estimator: Estimator, values: int | None = None
+) -> Forecast:
     """Return the standard errors of cells and wider ranges for every fan-out; O(cells) a fan-out.
 
     ``values`` are the rows of the private table, where they are declared; else ten a cell.
@@ -32,8 +34,8 @@ def forecast_of(asked: Asked, domain: DomainTree, estimator: Estimator, values: 
     rows, plain = [], []
     for fan_out in fan_outs:
         tree = DomainTree(domain.cells, fan_out)
-        law = asked.cost.law(tree.sensitivity(asked.neighbours))
-        precision = Precision(tree, law, fitted=estimator != "noisy")
+        distribution = measurement_plan.cost.distribution(tree.sensitivity(measurement_plan.neighbours))
+        precision = Precision(tree, distribution, fitted=estimator != "noisy")
         errors = [float(np.sqrt(precision.ranges(*evenly(domain.cells, size)).mean())) for size in sizes]
         name = fan_out_name(fan_out) + (" (asked)" if fan_out == domain.fan_out else "")
         rows.append((name, f"{tree.height}", *(f"{error:,.2f}" for error in errors)))
@@ -42,15 +44,15 @@ def forecast_of(asked: Asked, domain: DomainTree, estimator: Estimator, values: 
     title = f"Standard error (entities) of a range by its number of cells, {words_of(estimator)}"
     header = ("fan-out", "levels", *(f"{size:,}" for size in sizes))
     nodes, slow = domain.tree.nodes, slowness()
-    given = _ROWS * domain.cells if values is None else values
+    table_rows = _ROWS * domain.cells if values is None else values
     return Forecast(
         tables=(Figures(title, header, tuple(rows)),),
         plain={"fan_out": domain.fan_out, "cells": domain.cells, "predicted": plain},
         notes=(("fan-out", fan_out_name(domain.fan_out)), ("intervals", f"{nodes:,}")),
-        reading=Expense(slow * _ROW_SECONDS * given, _ROW_BYTES * given),
-        asking=Expense(0.0),
-        estimating=Expense(slow * (_FIRST + _SECONDS * nodes), _BYTES * nodes),
-        writing=Expense(slow * _PAGE_SECONDS),
+        reading=ResourceCost(slow * _ROW_SECONDS * table_rows, _ROW_BYTES * table_rows),
+        querying=ResourceCost(0.0),
+        estimating=ResourceCost(slow * (_FIRST + _SECONDS * nodes), _BYTES * nodes),
+        writing=ResourceCost(slow * _PAGE_SECONDS),
     )
 
 
@@ -65,5 +67,5 @@ def fan_out_name(fan_out: int | None) -> str:
 
 
 def words_of(estimator: Estimator) -> str:
-    """Return whose standard errors are stated beside an estimator's figures."""
+    """Return whose standard errors are stated with an estimator's figures."""
     return "of sums of the fewest noisy counts" if estimator == "noisy" else "of the least squares estimate"

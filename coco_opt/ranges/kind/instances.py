@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from coco_opt.errors import UnknownSolverError
 from coco_opt.problem import Problem
 from coco_opt.problems import TreeLeastSquares
-from coco_opt.ranges.estimated.universal import least_squares
-from coco_opt.ranges.measurement import IntervalCounts
+from coco_opt.ranges.estimating.universal import least_squares
+from coco_opt.ranges.interval_counts import IntervalCounts
 from coco_opt.releases.instances import Instance
 from coco_opt.solution import Answer, Status
 from coco_opt.solving import solve
@@ -21,15 +21,15 @@ from coco_opt.solving import solve
 
 def instances(counts: IntervalCounts, *, nonnegative: bool) -> tuple[Instance, ...]:
     """Return least squares on the tree; cut, on its first nodes, the widest intervals."""
-    whole = least_squares(counts, nonnegative=nonnegative)
+    problem = least_squares(counts, nonnegative=nonnegative)
 
     def cut(size: int) -> TreeLeastSquares:
         first = slice(max(2, size))
         return TreeLeastSquares(
-            whole.tree.parent[first], whole.y[first], whole.variance[first], lower=whole.lower[first]
+            problem.tree.parent[first], problem.y[first], problem.variance[first], lower=problem.lower[first]
         )
 
-    return (Instance(TreeLeastSquares.kind, whole.variables, cut, ShiftedLeaf()),)
+    return (Instance(TreeLeastSquares.kind, problem.variables, cut, ShiftedLeaf()),)
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coco_opt.histograms import Hierarchy
-from coco_opt.ranges.estimated.universal import UniversalHistogram
+from coco_opt.ranges.estimating.universal import UniversalHistogram
+from coco_opt.ranges.interval_counts import IntervalCounts
 from coco_opt.ranges.kind.forecast import fan_out_name, words_of
-from coco_opt.ranges.measurement import IntervalCounts
 from coco_opt.releases.kind import Shown
 from coco_opt.report.explorer import Explored, explorer_section
 from coco_opt.report.html import guarantee_note, reading_section, table, unit_note
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _DRAWN = 300  # bars, each of as many cells as it takes
 _PARTS = 4
-_BARS = 40  # of a range to look at, each a range to look at in turn
+_BARS = 40  # of a range; each is a range to explore in turn
 _MOST_RANGES = 40_000
 _SHARES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
@@ -132,7 +132,7 @@ def _quantiles(histogram: UniversalHistogram) -> str:
 
 
 def _explorer(histogram: UniversalHistogram) -> str:
-    """Return ranges within ranges to look at, each with its parts, down to cells or as far as a page goes."""
+    """Return nested ranges to explore, each with its subranges, down to single cells or the most that a page holds."""
     edges, (begin, end, parent) = histogram.domain.edges, _nested(histogram.domain.cells)
     answers = histogram.ranges(begin, end)
     names = [
@@ -141,7 +141,7 @@ def _explorer(histogram: UniversalHistogram) -> str:
     ]
     tree = Hierarchy(parent, tuple(names))
     narrowest = np.array(tree.leaves)  # their only bar is their own
-    of = np.concatenate([parent[1:], narrowest])
+    region = np.concatenate([parent[1:], narrowest])
     bars = np.concatenate([np.arange(1, tree.regions), narrowest])
     estimate, error = answers.estimate[bars], answers.standard_error[bars]
     explored = Explored(
@@ -149,7 +149,7 @@ def _explorer(histogram: UniversalHistogram) -> str:
         ("all values", *("range" for _ in range(1, tree.levels))),
         (),
         np.maximum(answers.estimate, 0).round().astype(np.int64),
-        of,
+        region,
         edges[begin[bars]],
         estimate.round(1),
         {"weight": "entities", "key": "values from", "value": "entities", "rows": "parts", "places": "ranges"},

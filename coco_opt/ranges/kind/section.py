@@ -10,9 +10,9 @@ from pydantic import Field, PlainValidator, model_validator
 from coco_opt.config.sections import DataSection, Section, TableInput
 from coco_opt.config.values import KeyedError, choice
 from coco_opt.files.columns import Columns
-from coco_opt.ranges.asked.values import CELLS, VALUES
-from coco_opt.ranges.estimated.universal import Estimator
-from coco_opt.ranges.measurement import Outside
+from coco_opt.ranges.estimating.universal import Estimator
+from coco_opt.ranges.interval_counts import Outside
+from coco_opt.ranges.measuring.values import CELLS, VALUES
 
 FanOut = Literal["auto", "cells"]
 
@@ -25,17 +25,15 @@ def _fan_out(value: object) -> int | FanOut:
         return value
     if isinstance(value, int) and not isinstance(value, bool) and 2 <= value <= MAX_CELLS:
         return value
-    raise ValueError('must be "auto", "cells" (no tree), or a whole number of at least 2')
+    raise ValueError('must be "auto", "cells" (no tree), or an integer of at least 2')
 
 
 def _edges(value: object) -> tuple[int, ...]:
     if not isinstance(value, (list, tuple)) or len(value) < 2:
-        raise ValueError(
-            "must be a list of at least 2 whole numbers: a cell holds the values from one to below the next"
-        )
+        raise ValueError("must be a list of at least 2 integers: a cell holds the values from one to below the next")
     edges = tuple(edge for edge in value if isinstance(edge, int) and not isinstance(edge, bool))
     if len(edges) < len(value) or any(abs(edge) > _LARGEST_EDGE for edge in edges):
-        raise ValueError("must hold whole numbers between -10^18 and 10^18")
+        raise ValueError("must hold integers between -10^18 and 10^18")
     if any(low >= high for low, high in pairwise(edges)):
         raise ValueError("must rise: each above the one before")
     return edges
@@ -52,16 +50,16 @@ class RangesData(DataSection):
 
 
 class RangesSection(Section):
-    """What is asked (the public domain, ``fan_out``, ``outside``) and how it is estimated (``estimator``, free)."""
+    """What is measured (the public domain, ``fan_out``, ``outside``) and how it is estimated (``estimator``, free)."""
 
     cells: Annotated[int, Field(ge=1, le=MAX_CELLS)] | None = None
-    """Asked: the number of cells 0, 1, ... of the public domain."""
+    """Measured: the number of cells 0, 1, ... of the public domain."""
     edges: Annotated[tuple[int, ...], PlainValidator(_edges)] | None = None
-    """Asked, in place of `cells`: a cell holds the values from one edge to below the next."""
+    """Measured, in place of `cells`: a cell holds the values from one edge to below the next."""
     outside: Annotated[Outside, choice(Outside)] = "refuse"
-    """Asked: what becomes of values outside the domain."""
+    """Measured: what becomes of values outside the domain."""
     fan_out: Annotated[int | FanOut, PlainValidator(_fan_out)] = "auto"
-    """Asked: children an interval of the tree has; "auto" chooses from public numbers, "cells" asks no tree."""
+    """Measured: children an interval of the tree has; "auto" chooses from public numbers, "cells" measures no tree."""
     estimator: Annotated[Estimator, choice(Estimator)] = "nonnegative"
     """How the answers are made consistent."""
 

@@ -1,21 +1,21 @@
-"""A first configuration of a release of ranges, from the headers of the user's files, and the keys that ask."""
+"""A first configuration of a release of ranges, from the headers of the user's files, and the keys of its plan."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from coco_opt.privacy import Asked
-from coco_opt.ranges.asked.values import CELLS, VALUES
+from coco_opt.privacy import MeasurementPlan
+from coco_opt.ranges.measuring.values import CELLS, VALUES
 from coco_opt.releases.kind import Draft
 
 _OTHERS = {"region_id", "group_id", "entity_id"}  # columns that tables of other kinds begin with
 _SECTION = """\
 [ranges]
-cells = 100                   # asked: public number of cells 0, 1, ..., chosen without looking at the private table
-# edges = [0, 18, 30, 65, 120]     # asked, in place of cells: each holds the values from one to below the next
-fan_out = "auto"              # asked: children of an interval, or "cells" for no tree
-outside = "refuse"            # asked: refuse | clamp, for values outside the domain
+cells = 100                   # measured: public number of cells 0, 1, ..., chosen without looking at the private table
+# edges = [0, 18, 30, 65, 120]     # measured, in place of cells: each holds the values from one to below the next
+fan_out = "auto"              # measured: children of an interval, or "cells" for no tree
+outside = "refuse"            # measured: refuse | clamp, for values outside the domain
 estimator = "nonnegative"     # estimated, and free to change: noisy | consistent | nonnegative | zeroed
 
 [solvers]                     # the default is the fast exact one; see  coco-opt solvers
@@ -25,7 +25,7 @@ estimator = "nonnegative"     # estimated, and free to change: noisy | consisten
 
 def file_key_of(columns: Sequence[str]) -> str | None:
     """Return the key of [data] that a file with these columns would fill."""
-    fits = any(set(known.required) <= set(columns) for known in (VALUES, CELLS))
+    fits = any(set(table.required) <= set(columns) for table in (VALUES, CELLS))
     return "values" if fits and not _OTHERS & set(columns[:1]) else None
 
 
@@ -38,8 +38,8 @@ def draft_of(files: Mapping[str, Sequence[str]]) -> Draft:
     return Draft({"values": note}, _SECTION, replaced, "check cells and epsilon")
 
 
-def asked_keys(asked: Asked) -> dict[str, Any]:
-    """Return the keys of [ranges] that ask what a measurement answers."""
-    facts = asked.facts
-    domain = {"cells": facts["cells"]} if facts["edges"] is None else {"edges": facts["edges"]}
-    return {**domain, "fan_out": facts["fan_out"] or "cells", "outside": facts["outside"]}
+def query_keys(measurement_plan: MeasurementPlan) -> dict[str, Any]:
+    """Return the keys of [ranges] that plan what a measurement answers."""
+    parameters = measurement_plan.parameters
+    domain = {"cells": parameters["cells"]} if parameters["edges"] is None else {"edges": parameters["edges"]}
+    return {**domain, "fan_out": parameters["fan_out"] or "cells", "outside": parameters["outside"]}

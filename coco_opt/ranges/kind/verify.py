@@ -10,15 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coco_opt.errors import CocoOptError
-from coco_opt.files.checked import Check, first_of, int64_column
 from coco_opt.files.folder import read_columns
-from coco_opt.privacy import Law
+from coco_opt.files.release_checks import Check, first_of, int64_column
+from coco_opt.privacy import NoiseDistribution
 from coco_opt.privacy.cost import cost_of
-from coco_opt.ranges.asked.measure import ask_ranges
 from coco_opt.ranges.domain import DomainTree
-from coco_opt.ranges.estimated.universal import ESTIMATORS, Estimator
+from coco_opt.ranges.estimating.universal import ESTIMATORS, Estimator
+from coco_opt.ranges.interval_counts import RANGES
 from coco_opt.ranges.kind.files import RANGES_FILE, TYPES, interval_columns, stated
-from coco_opt.ranges.measurement import RANGES
+from coco_opt.ranges.measuring.measure import plan_ranges
 from coco_opt.ranges.precision import Precision
 from coco_opt.releases.kind import Folder
 
@@ -32,7 +32,7 @@ class _Content:
     """What the manifest states and the columns of figures, float64[nodes] each."""
 
     domain: DomainTree
-    law: Law
+    distribution: NoiseDistribution
     estimator: Estimator
     estimate: NDArray[np.float64]
     errors: NDArray[np.float64]
@@ -40,19 +40,19 @@ class _Content:
 
 def promises_of(estimator: Estimator, fan_out: int | None) -> tuple[str, ...]:
     """Return what a release by an estimator promises."""
-    held = {
+    promised = {
         "finite": True,
         "nonnegative": estimator in ("nonnegative", "zeroed"),
         "whole_numbers": estimator in ("noisy", "zeroed"),
         "children_sum_to_parents": estimator != "noisy" or fan_out is None,
         "standard_errors": True,
     }
-    return tuple(name for name in PROMISES if held[name])
+    return tuple(name for name in PROMISES if promised[name])
 
 
 def verify_ranges(folder: Folder) -> Iterator[Check]:
     """Yield the checks of ranges.parquet against its manifest; O(intervals)."""
-    domain, law, estimator = stated(folder.manifest)
+    domain, distribution, estimator = stated(folder.manifest)
     yield _measurement(folder.manifest, domain, folder.regions.names[0])
     table = read_columns(folder.path / RANGES_FILE, tuple(TYPES))
     yield (typed := _integers(table))
@@ -64,20 +64,20 @@ def verify_ranges(folder: Folder) -> Iterator[Check]:
     if not rows.passed:
         return
     columns = (np.asarray(table.column(name).to_numpy(), np.float64) for name in ("estimate", "standard_error"))
-    content = _Content(domain, law, estimator, *columns)
+    content = _Content(domain, distribution, estimator, *columns)
     yield from (_CHECKS[name](content) for name in PROMISES if name in folder.manifest["promises"])
 
 
 def _measurement(manifest: Mapping[str, Any], domain: DomainTree, region: str) -> Check:
-    """Check that the domain and the noise are those of the measurement that the manifest names."""
+    """Check that the domain and the noise match the measurement that the manifest names."""
     digest = ""
     try:
         budget = manifest["budget"]
-        (question,) = budget["questions"]
-        cost, outside = cost_of(question["cost"]), manifest[RANGES]["outside"]
-        asked = ask_ranges(domain, cost, neighbours=budget["neighbours"], outside=outside, label=region)
-        law = asked.questions[0].law.as_dict()
-        digest = asked.digest if law.items() <= question.items() and cost == cost_of(budget) else ""
+        (query,) = budget["questions"]
+        cost, outside = cost_of(query["cost"]), manifest[RANGES]["outside"]
+        measurement_plan = plan_ranges(domain, cost, neighbours=budget["neighbours"], outside=outside, label=region)
+        distribution = measurement_plan.queries[0].distribution.as_dict()
+        digest = measurement_plan.digest if distribution.items() <= query.items() and cost == cost_of(budget) else ""
     except (LookupError, TypeError, ValueError, CocoOptError):
         pass
     passed = digest != "" and digest == manifest.get("measurement")
@@ -117,9 +117,9 @@ def _nonnegative(content: _Content) -> Check:
     return _every("nonnegative", ~(content.estimate >= 0), "is negative", "no estimate is negative")
 
 
-def _whole(content: _Content) -> Check:
+def _integral(content: _Content) -> Check:
     bad = content.estimate != np.rint(content.estimate)
-    return _every("whole_numbers", bad, "is no whole number", "every estimate is a whole number")
+    return _every("whole_numbers", bad, "is no integer", "every estimate is an integer")
 
 
 def _sums(content: _Content) -> Check:
@@ -135,7 +135,7 @@ def _sums(content: _Content) -> Check:
 
 def _standard_errors(content: _Content) -> Check:
     fitted = content.estimator != "noisy"
-    expected = np.sqrt(Precision(content.domain, content.law, fitted=fitted).intervals())
+    expected = np.sqrt(Precision(content.domain, content.distribution, fitted=fitted).intervals())
     bad = ~(np.abs(content.errors - expected) <= _TOLERANCE * expected)
     detail = "all are those of the stated noise and tree"
     return _every("standard_errors", bad, "has another standard error than its noise gives", detail)
@@ -148,7 +148,7 @@ def _every(name: str, bad: NDArray[np.bool_], fault: str, detail: str) -> Check:
 _CHECKS: dict[str, Callable[[_Content], Check]] = {
     "finite": _finite,
     "nonnegative": _nonnegative,
-    "whole_numbers": _whole,
+    "whole_numbers": _integral,
     "children_sum_to_parents": _sums,
     "standard_errors": _standard_errors,
 }

@@ -11,34 +11,34 @@ from numpy.typing import NDArray
 
 from coco_opt.config.model import Config
 from coco_opt.config.sections import DataSection, Section
-from coco_opt.files.checked import Check
-from coco_opt.privacy import Asked, Exact, Measurement
+from coco_opt.files.release_checks import Check
+from coco_opt.privacy import Exact, Measurement, MeasurementPlan
 from coco_opt.releases.instances import Instance
 from coco_opt.releases.kind import (
     Draft,
     Folder,
     Forecast,
-    LookAlike,
+    ForecastOptions,
     Neighbours,
     Plan,
     Released,
     ReleaseKind,
     Shown,
+    SimulatedData,
     Truth,
-    Wanted,
     Work,
 )
 from coco_opt.releases.reporter import Reporter
-from coco_opt.topdown.asked.counts import TableCounts
-from coco_opt.topdown.asked.measure import exact_parts
-from coco_opt.topdown.estimated.estimate import TablesResult, estimate_tables
-from coco_opt.topdown.estimated.level import LEAST_PARENTS
+from coco_opt.topdown.estimating.estimate import TablesResult, estimate_tables
+from coco_opt.topdown.estimating.level import LEAST_PARENTS
 from coco_opt.topdown.kind.checkpoints import LevelFiles
-from coco_opt.topdown.kind.method import TablesMethod, asked_keys, method_of
+from coco_opt.topdown.kind.method import TablesMethod, method_of, query_keys
 from coco_opt.topdown.kind.section import TablesData, TopdownSection
 from coco_opt.topdown.kind.template import draft_of, file_key_of
 from coco_opt.topdown.kind.verify import ALWAYS, PROMISES
-from coco_opt.topdown.questions import KIND
+from coco_opt.topdown.measuring.counts import TableCounts
+from coco_opt.topdown.measuring.measure import exact_parts
+from coco_opt.topdown.table_queries import KIND
 
 if TYPE_CHECKING:
     from coco_opt.topdown.kind.files import TablesRelease
@@ -64,18 +64,18 @@ class TablesKind:
         """Return a first configuration for files of these columns."""
         return draft_of(files)
 
-    def section_of(self, asked: Asked) -> Mapping[str, Any]:
-        """Return the keys of [topdown] that ask what a measurement answers."""
-        return asked_keys(asked)
+    def section_of(self, measurement_plan: MeasurementPlan) -> Mapping[str, Any]:
+        """Return the keys of [topdown] that plan the queries of a measurement."""
+        return query_keys(measurement_plan)
 
     def plan(self, config: Config) -> Plan:
-        """Read the public tables and decide what is asked of each level."""
+        """Read the public tables and plan the queries of each level."""
         from coco_opt.topdown.kind.plan import plan_tables
 
         return plan_tables(config)
 
     def outline(self, config: Config) -> Plan:
-        """Return the whole plan."""
+        """Return the complete plan."""
         return self.plan(config)
 
     def read(self, plan: Plan) -> TableCounts:
@@ -84,24 +84,27 @@ class TablesKind:
 
         return read_tables(plan)
 
-    def ask(self, plan: Plan, private: TableCounts) -> Iterable[Exact]:
+    def exact_answers(self, plan: Plan, private: TableCounts) -> Iterable[Exact]:
         """Return the exact answers, a block of regions at a time."""
-        return exact_parts(private, plan.detail.questions)
+        return exact_parts(private, plan.detail.table_queries)
 
-    def method(self, config: Config, asked: Asked, *also: Asked) -> TablesMethod:
-        """Return the estimation that a configuration asks for."""
-        return method_of(config, asked, *also)
+    def method(self, config: Config, measurement_plan: MeasurementPlan, *also: MeasurementPlan) -> TablesMethod:
+        """Return the estimation that a configuration describes."""
+        return method_of(config, measurement_plan, *also)
 
-    def late_kernels(self, method: TablesMethod, asked: Asked) -> tuple[str, ...]:
-        """Return roundings, of whole levels where there are many regions: splits come first, and take as long."""
+    def late_kernels(self, method: TablesMethod, measurement_plan: MeasurementPlan) -> tuple[str, ...]:
+        """Return the rounding kernels, level-wise for many regions: they compile while splits run."""
         if method.topdown.estimation == "bottom_up" or method.topdown.rounding == "unbiased":
             return ()
-        parents = max(len(asked.hierarchy.level_range(level)) for level in range(max(1, asked.hierarchy.levels - 1)))
+        parents = max(
+            len(measurement_plan.hierarchy.level_range(level))
+            for level in range(max(1, measurement_plan.hierarchy.levels - 1))
+        )
         many = parents >= LEAST_PARENTS
         return ("table_rounding/level", "topdown_split/level") if many else ("table_rounding",)
 
     def estimate(self, measurement: Measurement, method: TablesMethod, work: Work) -> TablesResult:
-        """Split every region's table among its parts, level by level from the root."""
+        """Split every region's table among its children, level by level from the root."""
         levelwise = method.topdown.estimation != "bottom_up"
         files = LevelFiles(work.scratch, work.solvers) if work.scratch is not None and levelwise else None
         return estimate_tables(
@@ -116,7 +119,7 @@ class TablesKind:
         )
 
     def release(self, measurement: Measurement, method: TablesMethod, result: TablesResult, config: Config) -> Released:
-        """Return the tables, unbiased estimates, what holds exactly, and microdata where they are asked for."""
+        """Return the tables, unbiased estimates, what holds exactly, and microdata if they are configured."""
         from coco_opt.topdown.kind.published import released
 
         return released(measurement, method, result, config)
@@ -134,32 +137,32 @@ class TablesKind:
         return checks_of(folder)
 
     def page(self, shown: Shown) -> Sequence[str]:
-        """Return the report's sections: method, tables beside estimates, what was relaxed or is not proved."""
+        """Return the report's sections: method, tables next to estimates, relaxed regions and uncertified gaps."""
         from coco_opt.topdown.kind.page import sections_of
 
         return sections_of(shown, self.errors(shown.measurement, shown.truth, shown.result) if shown.truth else {})
 
     def errors(self, measurement: Measurement, truth: Truth, result: TablesResult) -> Mapping[str, list[float]]:
-        """Return what the cells of a region are off by in all (persons), mean over each level's, by method."""
+        """Return by method and level the mean over regions of a region's total absolute error (persons)."""
         results = {"this release": result, **truth.others}
         levels = range(measurement.hierarchy.levels)
         exact = [truth.private.level_tables(level) for level in levels]
         return {
-            name: [float(np.abs(one.level(level) - exact[level]).sum(axis=1).mean()) for level in levels]
-            for name, one in results.items()
+            name: [float(np.abs(tables.level(level) - exact[level]).sum(axis=1).mean()) for level in levels]
+            for name, tables in results.items()
         }
 
-    def look_alike(self, plan: Plan, public: Path | None = None, branches: int | None = None) -> LookAlike:
-        """Return made persons in the public regions and cells, or public records of the user's."""
-        from coco_opt.topdown.kind.look_alike import made_look_alike, read_look_alike
+    def simulated_data(self, plan: Plan, public: Path | None = None, branches: int | None = None) -> SimulatedData:
+        """Return simulated persons in the public regions and cells, or the user's public records."""
+        from coco_opt.topdown.kind.simulated_data import read_simulated_data, simulated_data_of
 
-        return made_look_alike(plan, branches) if public is None else read_look_alike(plan, public)
+        return simulated_data_of(plan, branches) if public is None else read_simulated_data(plan, public)
 
-    def forecast(self, plan: Plan, wanted: Wanted, reporter: Reporter) -> Forecast:
-        """Predict exact standard errors, and with public records errors of whole releases."""
+    def forecast(self, plan: Plan, options: ForecastOptions, reporter: Reporter) -> Forecast:
+        """Predict exact standard errors and, with public records, the errors of complete releases."""
         from coco_opt.topdown.kind.forecast import forecast_tables
 
-        return forecast_tables(plan, wanted, reporter)
+        return forecast_tables(plan, options, reporter)
 
     def instances(self, measurement: Measurement, config: Config) -> Sequence[Instance]:
         """Return the split and the rounding of the region with the most children."""
@@ -167,17 +170,19 @@ class TablesKind:
 
         return instances_of(measurement)
 
-    def neighbours(self, look_alike: LookAlike) -> Neighbours:
-        """Return two tables that differ by one person where that changes the answers most."""
+    def neighbours(self, simulated_data: SimulatedData) -> Neighbours:
+        """Return two tables that differ by one person, placed where the answers change most."""
         from coco_opt.topdown.kind.neighbours import neighbouring
 
-        return neighbouring(look_alike.private, look_alike.plan.detail.questions)
+        return neighbouring(simulated_data.private, simulated_data.plan.detail.table_queries)
 
-    def statistics(self, asked: Asked, table: TableCounts | TablesResult) -> Mapping[str, NDArray[Any]]:
+    def statistics(
+        self, measurement_plan: MeasurementPlan, table: TableCounts | TablesResult
+    ) -> Mapping[str, NDArray[Any]]:
         """Return all cells of every level's regions."""
         from coco_opt.topdown.kind.neighbours import cells_by_level
 
-        return cells_by_level(asked, table)
+        return cells_by_level(measurement_plan, table)
 
 
 TABLES: ReleaseKind[TableCounts, TablesMethod, TablesResult] = TablesKind()

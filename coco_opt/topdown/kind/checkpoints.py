@@ -1,4 +1,4 @@
-"""The whole tables of finished levels in a run's scratch folder, so that a long estimation goes on where it stopped.
+"""The integer tables of finished levels in a run's scratch folder: a long estimation resumes where it stopped.
 
 They are post-processing of the measurement: losing them costs time, never privacy.
 """
@@ -19,61 +19,61 @@ import numpy as np
 from coco_opt.choices import Certificate, Fallback, SolverChoices
 from coco_opt.errors import CocoOptError, InputError
 from coco_opt.privacy.private_files import make_private_folder, write_private
-from coco_opt.topdown.estimated.failsafe import Relaxation
-from coco_opt.topdown.estimated.recursion import Checkpoint
-from coco_opt.topdown.estimated.sparse_tables import SparseTables
-from coco_opt.topdown.estimated.unproved import Unproved
-from coco_opt.topdown.facts.cuts import Cut
+from coco_opt.topdown.estimating.failsafe import Relaxation
+from coco_opt.topdown.estimating.recursion import Checkpoint
+from coco_opt.topdown.estimating.sparse_tables import SparseTables
+from coco_opt.topdown.estimating.uncertified_gap import UncertifiedGap
+from coco_opt.topdown.feasibility.cuts import Cut
 
 _STEM = "levels-"
 _ARRAYS = ("offsets", "cells", "counts")
 
 
 class LevelFiles:
-    """One file for each finished level, holding all levels so far, in a folder that is made.
+    """One file for each finished level, which holds all levels so far, in a folder that is created.
 
-    The certificates of ``solvers`` go with them, so that a resumed run states what an uninterrupted one would.
+    The certificates of ``solvers`` are stored too: a resumed run states the same as an uninterrupted one.
     """
 
     def __init__(self, folder: Path, solvers: SolverChoices) -> None:
         self._folder, self._solvers = folder, solvers
         make_private_folder(folder)
 
-    def keep(self, done: Checkpoint) -> None:
-        """Write what is done, durably, and remove the file before it; what cannot be written is done without."""
+    def keep(self, checkpoint: Checkpoint) -> None:
+        """Write a checkpoint durably and remove the previous file; a checkpoint that cannot be written is skipped."""
         with suppress(InputError, OSError):
-            self._keep(done)
+            self._write(checkpoint)
 
-    def _keep(self, done: Checkpoint) -> None:
-        path = self._path(done.level)
+    def _write(self, checkpoint: Checkpoint) -> None:
+        path = self._path(checkpoint.level)
         path.unlink(missing_ok=True)
         header = {
-            "size": done.tables[0].size,
-            "unproved": asdict(done.unproved),
-            "relaxed": [asdict(one) for one in done.relaxed],
+            "size": checkpoint.tables[0].size,
+            "unproved": asdict(checkpoint.uncertified_gap),
+            "relaxed": [asdict(relaxation) for relaxation in checkpoint.relaxed],
             "certificates": [asdict(row) for row in self._solvers.certificates],
         }
-        arrays = {f"{name} {k}": getattr(table, name) for k, table in enumerate(done.tables) for name in _ARRAYS}
-        if done.core is not None:
-            arrays["core"] = done.core
-        if done.cuts:
-            arrays["cut regions"] = np.array([region for region, _ in done.cuts], np.int64)
-            arrays["cut weights"] = np.stack([cut.weights for _, cut in done.cuts])
-            arrays["cut uppers"] = np.array([cut.upper for _, cut in done.cuts], np.int64)
+        arrays = {f"{name} {k}": getattr(table, name) for k, table in enumerate(checkpoint.tables) for name in _ARRAYS}
+        if checkpoint.core is not None:
+            arrays["core"] = checkpoint.core
+        if checkpoint.cuts:
+            arrays["cut regions"] = np.array([region for region, _ in checkpoint.cuts], np.int64)
+            arrays["cut weights"] = np.stack([cut.weights for _, cut in checkpoint.cuts])
+            arrays["cut uppers"] = np.array([cut.upper for _, cut in checkpoint.cuts], np.int64)
         content = io.BytesIO()
         np.savez(content, header=np.frombuffer(json.dumps(header).encode(), np.uint8), **arrays)
         write_private(path, [content.getbuffer()])
-        self._path(done.level - 1).unlink(missing_ok=True)
+        self._path(checkpoint.level - 1).unlink(missing_ok=True)
 
     def last(self) -> Checkpoint | None:
-        """Return the last checkpoint that can be read, its certificates counted in; None without one."""
+        """Return the last readable checkpoint and add its certificates to the solvers'; None without one."""
         for path in sorted(self._folder.glob(f"{_STEM}*"), reverse=True):
             try:
-                header, done = _read(path)
+                header, checkpoint = _read(path)
             except (CocoOptError, OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile):
-                continue  # half written or damaged: the levels are made again
+                continue  # half written or damaged: the levels are computed again
             self._solvers.resume(_certificate(row) for row in header["certificates"])
-            return done
+            return checkpoint
         return None
 
     def _path(self, level: int) -> Path:
@@ -91,10 +91,10 @@ def _read(path: Path) -> tuple[dict[str, Any], Checkpoint]:
         core = content["core"] if "core" in content.files else None
         cuts = tuple(_cuts(content)) if "cut regions" in content.files else ()
     relaxed = tuple(
-        Relaxation(**{**one, "changes": tuple((cell, change) for cell, change in one["changes"])})
-        for one in header["relaxed"]
+        Relaxation(**{**relaxation, "changes": tuple((cell, change) for cell, change in relaxation["changes"])})
+        for relaxation in header["relaxed"]
     )
-    return header, Checkpoint(tables, relaxed, Unproved(**header["unproved"]), core, cuts)
+    return header, Checkpoint(tables, relaxed, UncertifiedGap(**header["unproved"]), core, cuts)
 
 
 def _cuts(content: Any) -> Iterator[tuple[int, Cut]]:
@@ -104,4 +104,4 @@ def _cuts(content: Any) -> Iterator[tuple[int, Cut]]:
 
 
 def _certificate(row: dict[str, Any]) -> Certificate:
-    return Certificate(**{**row, "fallbacks": tuple(Fallback(**one) for one in row["fallbacks"])})
+    return Certificate(**{**row, "fallbacks": tuple(Fallback(**fallback) for fallback in row["fallbacks"])})

@@ -1,4 +1,4 @@
-"""What a release of tables publishes: cells that are not zero, what is exact, estimates, perhaps microdata."""
+"""The files of a release of tables: nonzero cells, exact answers, constraints, estimates and optional microdata."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coco_opt.errors import InputError, Place, SolverError
-from coco_opt.files.checked import positions
 from coco_opt.files.folder import ROWS_PER_GROUP, Coded, FileTable, read_columns, read_manifest
 from coco_opt.files.regions import region_columns, stored_regions
+from coco_opt.files.release_checks import positions
 from coco_opt.histograms import Hierarchy
 from coco_opt.histograms.arrays import Int64Array
-from coco_opt.privacy.measurement import Asked
+from coco_opt.privacy.measurement import MeasurementPlan
 from coco_opt.topdown.bounds import UNBOUNDED
 from coco_opt.topdown.constraint import LinearConstraint
-from coco_opt.topdown.estimated.best_linear import LinearEstimates
-from coco_opt.topdown.estimated.normal_equations import DENSE_CELLS
-from coco_opt.topdown.estimated.sparse_tables import SparseTables
-from coco_opt.topdown.invariants import RegionBounds
-from coco_opt.topdown.plain import schema_of
+from coco_opt.topdown.estimating.best_linear import LinearEstimates
+from coco_opt.topdown.estimating.normal_equations import DENSE_CELLS
+from coco_opt.topdown.estimating.sparse_tables import SparseTables
 from coco_opt.topdown.queries import Query
-from coco_opt.topdown.questions import KIND
+from coco_opt.topdown.region_bounds import RegionBounds
 from coco_opt.topdown.schema import Schema
+from coco_opt.topdown.schema_json import schema_of
+from coco_opt.topdown.table_queries import KIND
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -45,11 +45,11 @@ EXACT_COLUMNS = (*ANSWER, "lower", "upper")
 CONSTRAINT_COLUMNS = (*REGION, "fact", "constraint", "lower", "upper")
 ESTIMATE_COLUMNS = (*ANSWER, "estimate", "standard_error")
 RESERVED = (*REGION, PERSONS, "count")
-"""Names of columns, which no attribute may have."""
+"""Names of columns, which attributes must not use."""
 MOST_CELLS = 20_000_000
-"""Estimates of a level with more regions x cells than this are left out: they take long and are mostly noise."""
+"""Estimates of a level with more regions x cells than this are omitted: they take long and are mostly noise."""
 
-# By file, for an attribute may have the name of another file's column.
+# One table a file, because an attribute may have the name of another file's column.
 _TABLE_TYPES = {"level": "int32", PERSONS: "int64"}
 _EXACT_TYPES = {"level": "int32", "lower": "int64", "upper": "int64"}
 _CONSTRAINT_TYPES = {"level": "int32", "fact": "int32", "lower": "int64", "upper": "int64"}
@@ -58,9 +58,9 @@ _ESTIMATE_TYPES = {"level": "int32", "estimate": "double", "standard_error": "do
 
 @dataclass(frozen=True, eq=False, slots=True)
 class CellRuns:
-    """Cells of regions that are not zero: ``counts[k]`` persons in cell ``cells[k]`` of region ``regions[k]``.
+    """Nonzero cells of regions: ``counts[k]`` persons in cell ``cells[k]`` of region ``regions[k]``.
 
-    Regions by their number in the hierarchy, cells by their place among the allowed ones; both sorted.
+    Regions are numbers in the hierarchy, cells are positions among the allowed ones; both are sorted.
     """
 
     regions: Int64Array
@@ -70,111 +70,118 @@ class CellRuns:
     @classmethod
     def of(cls, levels: Sequence[SparseTables], most: int | None = None) -> CellRuns:
         """Return the runs of the tables of all levels, root first, or the first ``most`` of them."""
-        whole = sum(level.cells.size for level in levels)
-        kept = next(_grouped(_runs_of(levels, ROWS_PER_GROUP), whole if most is None else most))
-        return cls(kept["region"], kept["cell"], kept[PERSONS])
+        rows = sum(level.cells.size for level in levels)
+        columns = next(_row_groups(_runs_of(levels, ROWS_PER_GROUP), rows if most is None else most))
+        return cls(columns["region"], columns["cell"], columns[PERSONS])
 
 
 def _runs_of(levels: Sequence[SparseTables], rows: int) -> Iterator[Columns]:
-    """Yield the runs of the tables of all levels, ``rows`` at most at a time."""
+    """Yield the runs of the tables of all levels, at most ``rows`` at a time."""
     first = 0
     for level in levels:
-        for at in range(0, max(1, level.cells.size), rows):
-            some = slice(at, min(at + rows, level.cells.size))
+        for start in range(0, max(1, level.cells.size), rows):
+            some = slice(start, min(start + rows, level.cells.size))
             owner = np.searchsorted(level.offsets, np.arange(some.start, some.stop), side="right") - 1
             yield {"region": owner + first, "cell": level.cells[some], PERSONS: level.counts[some]}
         first += level.regions
 
 
-def cell_table(asked: Asked, schema: Schema, levels: Sequence[SparseTables]) -> FileTable:
-    """Return one row for each region and cell that has persons, made a group of rows at a time."""
-    return FileTable(_Cells(asked, schema, tuple(levels)), _TABLE_TYPES)
+def cell_table(measurement_plan: MeasurementPlan, schema: Schema, levels: Sequence[SparseTables]) -> FileTable:
+    """Return one row for each region and cell that has persons; rows are built a group at a time."""
+    return FileTable(_Cells(measurement_plan, schema, tuple(levels)), _TABLE_TYPES)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _Cells:
     """The rows of all levels' tables, a group of the file at a time."""
 
-    asked: Asked
+    measurement_plan: MeasurementPlan
     schema: Schema
     levels: tuple[SparseTables, ...]
 
     def __iter__(self) -> Iterator[Columns]:
-        for rows in _grouped(_runs_of(self.levels, ROWS_PER_GROUP), ROWS_PER_GROUP):
+        for rows in _row_groups(_runs_of(self.levels, ROWS_PER_GROUP), ROWS_PER_GROUP):
             yield {
-                **region_columns(self.asked, rows["region"]),
+                **region_columns(self.measurement_plan, rows["region"]),
                 **_values(self.schema, rows["cell"]),
                 PERSONS: rows[PERSONS],
             }
 
 
-def person_table(asked: Asked, schema: Schema, runs: CellRuns, rows: int = ROWS_PER_GROUP) -> FileTable:
-    """Return one row for each person of a leaf, in the order of regions and cells, ``rows`` at a time."""
-    return FileTable(_Persons(asked, schema, runs, rows), {"level": "int32"})
+def person_table(
+    measurement_plan: MeasurementPlan, schema: Schema, runs: CellRuns, rows: int = ROWS_PER_GROUP
+) -> FileTable:
+    """Return one row for each person of a leaf, in the order of regions and cells, built ``rows`` at a time."""
+    return FileTable(_Persons(measurement_plan, schema, runs, rows), {"level": "int32"})
 
 
-def exact_table(asked: Asked, bounds: Sequence[RegionBounds]) -> FileTable:
-    """Return lower and upper sides of all public answers; an upper side of None is no bound."""
-    parts = [_answer_rows(asked, one.query, one.level, {"lower": one.lower, "upper": one.upper}) for one in bounds]
-    columns = _joined(parts)
+def exact_table(measurement_plan: MeasurementPlan, bounds: Sequence[RegionBounds]) -> FileTable:
+    """Return lower and upper bounds of all public answers; an upper bound of None means none."""
+    parts = [
+        _answer_rows(measurement_plan, bound.query, bound.level, {"lower": bound.lower, "upper": bound.upper})
+        for bound in bounds
+    ]
+    columns = _concatenate(parts)
     upper = columns["upper"].astype(object)
     upper[columns["upper"] >= UNBOUNDED] = None
-    return FileTable.of(_with_regions(asked, {**columns, "upper": upper}), _EXACT_TYPES)
+    return FileTable.of(_with_regions(measurement_plan, {**columns, "upper": upper}), _EXACT_TYPES)
 
 
-def constraint_table(asked: Asked, linear: Sequence[LinearConstraint], first: int) -> FileTable:
-    """Return the sides of every constraint in every region it binds, None for none; facts are numbered from ``first``.
+def constraint_table(measurement_plan: MeasurementPlan, linear: Sequence[LinearConstraint], first: int) -> FileTable:
+    """Return the bounds of every constraint in each of its regions (None: no bound); numbers begin at ``first``.
 
-    The manifest's ``facts`` say, by that number, which cells a constraint counts and where it comes from.
+    The manifest's ``facts`` describe, by that number, the cells a constraint counts and its source.
     """
     parts = []
-    for number, one in enumerate(linear):
-        bound = np.flatnonzero((one.lower > -UNBOUNDED) | (one.upper < UNBOUNDED))
+    for number, constraint in enumerate(linear):
+        bound = np.flatnonzero((constraint.lower > -UNBOUNDED) | (constraint.upper < UNBOUNDED))
         parts.append(
             {
-                "region": np.asarray(asked.hierarchy.level_range(one.level))[bound],
+                "region": np.asarray(measurement_plan.hierarchy.level_range(constraint.level))[bound],
                 "fact": np.full(bound.size, first + number, np.int64),
-                "constraint": np.full(bound.size, one.text, dtype=object),
-                "lower": one.lower[bound],
-                "upper": one.upper[bound],
+                "constraint": np.full(bound.size, constraint.text, dtype=object),
+                "lower": constraint.lower[bound],
+                "upper": constraint.upper[bound],
             }
         )
-    columns = _joined(parts)
+    columns = _concatenate(parts)
     sides = {name: columns[name].astype(object) for name in ("lower", "upper")}
     for name, side in sides.items():
         side[np.abs(columns[name]) >= UNBOUNDED] = None
-    return FileTable.of(_with_regions(asked, {**columns, **sides}), _CONSTRAINT_TYPES)
+    return FileTable.of(_with_regions(measurement_plan, {**columns, **sides}), _CONSTRAINT_TYPES)
 
 
 def estimate_table(
-    asked: Asked, linear: LinearEstimates, workload: Sequence[Query]
+    measurement_plan: MeasurementPlan, linear: LinearEstimates, workload: Sequence[Query]
 ) -> tuple[FileTable | None, list[int]]:
-    """Return the linear unbiased estimates of the workload with standard errors, in persons, and levels left out.
+    """Return the linear unbiased estimates of the workload with standard errors, in persons, and omitted levels.
 
-    Estimates may be negative and fractional, and do not add up to the tables; answers that were not determined are left
-    out, and so are levels of more than ``MOST_CELLS`` and those that a solver failed on.
+    Estimates may be negative and fractional, and do not add up to the tables. Undetermined answers are omitted, as are
+    levels of more than ``MOST_CELLS`` and those that a solver failed on.
     """
     levels, left_out = [], []
     cells = workload[0].operator.cells
-    for level in range(asked.hierarchy.levels):
-        here = asked.hierarchy.level_range(level)
-        if len(here) * cells > MOST_CELLS:
+    for level in range(measurement_plan.hierarchy.levels):
+        regions = measurement_plan.hierarchy.level_range(level)
+        if len(regions) * cells > MOST_CELLS:
             left_out.append(level)
             continue
-        estimates: Iterable[Columns] = _LevelEstimates(here, level, linear, workload)
+        estimates: Iterable[Columns] = _LevelEstimates(regions, level, linear, workload)
         try:
-            # Beyond, they take a solver that may fail, which must be known before a file is begun.
+            # More cells need a solver that may fail, and a failure must be noticed before a file is begun.
             levels.append(estimates if cells <= DENSE_CELLS else tuple(estimates))
         except SolverError:
             left_out.append(level)
     if not levels:
         return None, left_out
-    return FileTable(_Estimates(asked, workload, tuple(levels)), _ESTIMATE_TYPES, plain=("estimate",)), left_out
+    return FileTable(
+        _Estimates(measurement_plan, workload, tuple(levels)), _ESTIMATE_TYPES, plain=("estimate",)
+    ), left_out
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _LevelEstimates:
-    """All determined answers of a level, some of a query at a time: region, place of query and answer, and figures."""
+    """All determined answers of a level, in blocks of one query: region, index of the answer, estimate and error."""
 
     regions: range
     level: int
@@ -182,20 +189,20 @@ class _LevelEstimates:
     workload: Sequence[Query]
 
     def __iter__(self) -> Iterator[Columns]:
-        answers_of = self.linear.of_level(self.level)
+        answers_to = self.linear.of_level(self.level)
         first = 0
         for query in self.workload:
             step = max(1, ROWS_PER_GROUP // query.answers)
-            for at in range(0, len(self.regions), step):
-                some = slice(at, min(at + step, len(self.regions)))
-                here = np.asarray(self.regions[some], np.int64)
+            for start in range(0, len(self.regions), step):
+                some = slice(start, min(start + step, len(self.regions)))
+                regions = np.asarray(self.regions[some], np.int64)
                 error = self.linear.standard_errors(query.operator, self.level, some).reshape(-1)
-                known = np.isfinite(error)
+                determined = np.isfinite(error)
                 yield {
-                    "region": np.repeat(here, query.answers)[known],
-                    "answer": np.tile(np.arange(first, first + query.answers), here.size)[known],
-                    "estimate": answers_of(query.operator, some).reshape(-1)[known],
-                    "standard_error": error[known],
+                    "region": np.repeat(regions, query.answers)[determined],
+                    "answer": np.tile(np.arange(first, first + query.answers), regions.size)[determined],
+                    "estimate": answers_to(query.operator, some).reshape(-1)[determined],
+                    "standard_error": error[determined],
                 }
             first += query.answers
 
@@ -204,7 +211,7 @@ class _LevelEstimates:
 class _Estimates:
     """The rows of all levels, a group of the file at a time."""
 
-    asked: Asked
+    measurement_plan: MeasurementPlan
     workload: Sequence[Query]
     levels: tuple[Iterable[Columns], ...]
 
@@ -212,9 +219,9 @@ class _Estimates:
         texts = [query.text for query in self.workload]
         labels = [label for query in self.workload for label in query.labels()]
         query_of = np.repeat(np.arange(len(texts)), [query.answers for query in self.workload])
-        for rows in _grouped((part for level in self.levels for part in level), ROWS_PER_GROUP):
+        for rows in _row_groups((part for level in self.levels for part in level), ROWS_PER_GROUP):
             yield {
-                **region_columns(self.asked, rows["region"]),
+                **region_columns(self.measurement_plan, rows["region"]),
                 "query": Coded(texts, query_of[rows["answer"]]),
                 "answer": Coded(labels, rows["answer"]),
                 "estimate": rows["estimate"],
@@ -222,23 +229,25 @@ class _Estimates:
             }
 
 
-def _grouped(parts: Iterable[Columns], size: int) -> Iterator[Columns]:
-    """Yield the same rows, ``size`` at a time, and what is left of them; at least one part."""
+def _row_groups(parts: Iterable[Columns], size: int) -> Iterator[Columns]:
+    """Yield the same rows in groups of ``size`` and a last smaller group; at least one group."""
     waiting: list[Columns] = []
     rows = 0
     for part in parts:
         waiting.append(part)
         rows += len(next(iter(part.values())))
         while rows > size:
-            whole = _joined(waiting)
-            yield {name: column[:size] for name, column in whole.items()}
-            waiting, rows = [{name: column[size:] for name, column in whole.items()}], rows - size
-    yield _joined(waiting)
+            columns = _concatenate(waiting)
+            yield {name: column[:size] for name, column in columns.items()}
+            waiting, rows = [{name: column[size:] for name, column in columns.items()}], rows - size
+    yield _concatenate(waiting)
 
 
-def _answer_rows(asked: Asked, query: Query, level: int, values: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """Return rows by region and answer of a level, regions by number."""
-    regions = np.asarray(asked.hierarchy.level_range(level))
+def _answer_rows(
+    measurement_plan: MeasurementPlan, query: Query, level: int, values: dict[str, NDArray[Any]]
+) -> dict[str, NDArray[Any]]:
+    """Return one row for each region and answer of a level; regions are numbers."""
+    regions = np.asarray(measurement_plan.hierarchy.level_range(level))
     return {
         "region": np.repeat(regions, query.answers),
         "query": np.full(regions.size * query.answers, query.text, dtype=object),
@@ -247,13 +256,13 @@ def _answer_rows(asked: Asked, query: Query, level: int, values: dict[str, NDArr
     }
 
 
-def _joined(parts: Sequence[Mapping[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
+def _concatenate(parts: Sequence[Mapping[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
-def _with_regions(asked: Asked, columns: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
+def _with_regions(measurement_plan: MeasurementPlan, columns: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
     rest = {name: column for name, column in columns.items() if name != "region"}
-    return {**region_columns(asked, columns["region"]), **rest}
+    return {**region_columns(measurement_plan, columns["region"]), **rest}
 
 
 def _values(schema: Schema, cells: Int64Array) -> dict[str, Coded]:
@@ -263,22 +272,22 @@ def _values(schema: Schema, cells: Int64Array) -> dict[str, Coded]:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _Persons:
-    """One row a person of the leaves, in parts of ``size`` rows that are made when they are asked for."""
+    """One row for each person of the leaves, in parts of ``size`` rows that are built on demand."""
 
-    asked: Asked
+    measurement_plan: MeasurementPlan
     schema: Schema
     runs: CellRuns
     size: int
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         runs = self.runs
-        leaf = np.flatnonzero(runs.regions >= self.asked.hierarchy.leaves.start)
+        leaf = np.flatnonzero(runs.regions >= self.measurement_plan.hierarchy.leaves.start)
         ends = np.cumsum(runs.counts[leaf])
         persons = int(ends[-1]) if ends.size else 0
         for start in range(0, max(1, persons), self.size):
             rows = np.arange(start, min(start + self.size, persons))
             run = leaf[np.searchsorted(ends, rows, side="right")]
-            yield {**region_columns(self.asked, runs.regions[run]), **_values(self.schema, runs.cells[run])}
+            yield {**region_columns(self.measurement_plan, runs.regions[run]), **_values(self.schema, runs.cells[run])}
 
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
@@ -318,7 +327,9 @@ class TablesRelease:
             PERSONS: self.runs.counts,
         }
         texts = {
-            name: np.array(one.texts, object)[one.codes] for name, one in columns.items() if isinstance(one, Coded)
+            name: np.array(column.texts, object)[column.codes]
+            for name, column in columns.items()
+            if isinstance(column, Coded)
         }
         return pd.DataFrame({**columns, **texts})
 
@@ -351,9 +362,9 @@ def read_tables_release(folder: str | Path) -> TablesRelease:
 
 
 def _codes(rows: Any, column: str, names: Sequence[str], code: str, message: str) -> Int64Array:
-    """Return the place of every entry among names; InputError at the first that has none."""
-    found = positions(rows.column(column), names)
-    unknown = np.flatnonzero(found < 0)
+    """Return the position of every entry among names; raise InputError at the first unknown one."""
+    codes = positions(rows.column(column), names)
+    unknown = np.flatnonzero(codes < 0)
     if unknown.size:
         raise InputError(code, message, Place(TABLES, int(unknown[0]) + 1, column))
-    return found
+    return codes

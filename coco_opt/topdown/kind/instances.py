@@ -1,4 +1,4 @@
-"""A split and a rounding that an estimation poses, cut to any size, so that all solvers meet the same data."""
+"""A split and a rounding problem of an estimation, restricted to any size: all solvers get the same data."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from coco_opt.problems import TableRounding, TopdownSplit
 from coco_opt.problems.topdown_split import SplitTerm
 from coco_opt.releases.instances import Instance
 from coco_opt.solution import Answer, Status
-from coco_opt.topdown.answers import TableAnswers
-from coco_opt.topdown.estimated.linear import linear_stage
-from coco_opt.topdown.estimated.method import TopdownMethod
-from coco_opt.topdown.estimated.step import SplitStep, split_step
+from coco_opt.topdown.estimating.linear import linear_stage
+from coco_opt.topdown.estimating.method import TopdownMethod
+from coco_opt.topdown.estimating.step import SplitStep, split_step
+from coco_opt.topdown.noisy_measurements import TableMeasurements
 
 Ints = NDArray[np.int64]
 
@@ -31,7 +31,7 @@ _LEAST_CELLS = 2
 
 @dataclass(frozen=True)
 class EvenSplit:
-    """Every child gets the same part of its parent: it adds up, has nothing to do with what was measured, and lies."""
+    """A baseline that gives every child an equal share of its parent: it adds up but ignores the measurements."""
 
     tolerance: float = 1e-6
 
@@ -47,15 +47,15 @@ class EvenSplit:
 
 
 def instances_of(measurement: Measurement) -> Sequence[Instance]:
-    """Return the split of the region with the most children, and the rounding of what comes out.
+    """Return the split of the region with the most children, and the rounding of its result.
 
-    The region's table is its linear estimate made whole. Raises ProblemError where no region has two children.
+    The region's table is its linear estimate rounded to integers. Raises ProblemError where no region has two children.
     """
-    measured = TableAnswers.of(measurement)
+    measured = TableMeasurements.of(measurement)
     region = _widest(measured.hierarchy)
     level = int(measured.hierarchy.level[region])
-    at = region - int(measured.hierarchy.level_start[level])
-    linear = linear_stage(measured).tables(level, slice(at, at + 1))[0]
+    position = region - int(measured.hierarchy.level_start[level])
+    linear = linear_stage(measured).tables(level, slice(position, position + 1))[0]
     step = split_step(measured, TopdownMethod(), SolverChoices())
     return _instances(step, region, np.rint(np.maximum(linear, 0.0)).astype(np.int64))
 
@@ -75,9 +75,9 @@ def _instances(step: SplitStep, region: int, table: Ints) -> list[Instance]:
 
     def split(unknowns: int) -> TopdownSplit:
         count = max(1, min(occupied.size, unknowns // max(1, len(regions))))
-        kept = occupied[:count] if occupied.size else np.arange(1)
-        cut = [SplitTerm(one.operator.restrict(kept), one.answers, one.weights) for one in terms]
-        return TopdownSplit(cut, table[kept].astype(np.float64))
+        cells = occupied[:count] if occupied.size else np.arange(1)
+        restricted = [SplitTerm(term.operator.restrict(cells), term.answers, term.weights) for term in terms]
+        return TopdownSplit(restricted, table[cells].astype(np.float64))
 
     def rounding(unknowns: int) -> TableRounding:
         problem = split(unknowns)

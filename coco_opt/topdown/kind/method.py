@@ -1,4 +1,4 @@
-"""The post-processing that a configuration asks for, checked against what was asked; and the keys that ask it."""
+"""The post-processing of a configuration, checked against the measurement plan; and the keys of such a plan."""
 
 from __future__ import annotations
 
@@ -9,66 +9,67 @@ from typing import Any
 import numpy as np
 
 from coco_opt.config.model import Config
-from coco_opt.privacy.measurement import Asked
+from coco_opt.privacy.measurement import MeasurementPlan
 from coco_opt.topdown.bounds import UNBOUNDED
+from coco_opt.topdown.budget_plan import TablePlan
 from coco_opt.topdown.constraint import LinearConstraint
-from coco_opt.topdown.estimated.method import Pass, TopdownMethod, misfit
+from coco_opt.topdown.estimating.method import Pass, TopdownMethod, misfit
 from coco_opt.topdown.kind.plan import blamed, constraints_of, schema_of_config, workload_of
-from coco_opt.topdown.plan import TablePlan
-from coco_opt.topdown.pooled import pooled_queries
+from coco_opt.topdown.pooled_measurements import pooled_queries
 from coco_opt.topdown.queries import Query, parse_queries, parse_query
-from coco_opt.topdown.questions import AGREES, ROWS, TableQuestions
 from coco_opt.topdown.schema import Schema
+from coco_opt.topdown.table_queries import AGREES, ROWS, TableQueries
 
 _STAYS = "was stated when this was measured: the tables hold it all the same, so state it here too"
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class TablesMethod:
-    """How tables are made whole, and the queries whose estimates are shown beside them, read by ``schema``."""
+    """How integer tables are estimated, and the queries whose estimates are shown next to them, by ``schema``."""
 
     topdown: TopdownMethod
     schema: Schema
     workload: tuple[Query, ...]
 
 
-def method_of(config: Config, asked: Asked, *also: Asked) -> TablesMethod:
-    """Return the estimation that a configuration asks for, of one measurement or of several together.
+def method_of(config: Config, measurement_plan: MeasurementPlan, *also: MeasurementPlan) -> TablesMethod:
+    """Return the estimation that a configuration describes, for one measurement or several together.
 
-    Raises ConfigError where it cannot keep what must hold or read what was asked, and for attributes, structural zeros,
-    invariants or constraints that are not those of the measurement, all of them.
+    Raises ConfigError where it cannot keep the constraints or use the measured queries, and where attributes,
+    structural zeros, invariants or constraints differ from those of the measurement.
     """
-    section, questions = config.method, TableQuestions.of(asked)
-    schema, measured = schema_of_config(config), questions.schema
+    section, table_queries = config.method, TableQueries.of(measurement_plan)
+    schema, measured = schema_of_config(config), table_queries.schema
     if list(schema.attributes.items()) != list(measured.attributes.items()):
         raise config.error("topdown.attributes", "are not the attributes, values and order that were measured")
     if schema.size != measured.size or (schema.allowed != measured.allowed).any():
         raise config.error("topdown.structural_zeros", "do not leave the cells that were measured")
-    if (section.rows_a_person or 1) != questions.plan.rows:
-        raise config.error("topdown.rows_a_person", f"was {questions.plan.rows} when this was measured")
-    exact = {(one.query.text, asked.levels[one.level]) for one in questions.invariants}
-    given = set()
-    for number, one in enumerate(section.invariants):
-        query = blamed(config, f"invariants.{number}.query", lambda text=one.query: parse_query(text, schema))
-        if (query.text, one.level) not in exact:
+    if (section.rows_a_person or 1) != table_queries.plan.rows:
+        raise config.error("topdown.rows_a_person", f"was {table_queries.plan.rows} when this was measured")
+    exact = {(invariant.query.text, measurement_plan.levels[invariant.level]) for invariant in table_queries.invariants}
+    stated_exact = set()
+    for number, invariant in enumerate(section.invariants):
+        query = blamed(config, f"invariants.{number}.query", lambda text=invariant.query: parse_query(text, schema))
+        if (query.text, invariant.level) not in exact:
             raise config.error(f"topdown.invariants.{number}", "is not one that was measured")
-        given.add((query.text, one.level))
-    if exact - given:
-        text, level = min(exact - given)
+        stated_exact.add((query.text, invariant.level))
+    if exact - stated_exact:
+        text, level = min(exact - stated_exact)
         raise config.error("topdown.invariants", f"leave out {text!r} by {level!r}, which {_STAYS}")
-    measured_facts = {_key(one) for one in questions.linear}
-    stated = tuple(constraints_of(config, questions.hierarchy, asked.levels, schema))
+    measured_keys = {_key(constraint) for constraint in table_queries.linear}
+    stated = tuple(constraints_of(config, table_queries.hierarchy, measurement_plan.levels, schema))
     for number, constraint in enumerate(stated):
-        if _key(constraint) not in measured_facts:
+        if _key(constraint) not in measured_keys:
             raise config.error(f"topdown.constraints.{number}", "is not one that was stated when it was measured")
-    kept = {_key(one) for one in stated}
-    left_out = next((one for one in questions.linear if one.is_relation and _key(one) not in kept), None)
+    stated_keys = {_key(constraint) for constraint in stated}
+    relations = [constraint for constraint in table_queries.linear if constraint.is_relation]
+    left_out = next((constraint for constraint in relations if _key(constraint) not in stated_keys), None)
     if left_out is not None:
         raise config.error("topdown.constraints", f"leave out {left_out.text!r}, which {_STAYS}")
-    if len(section.agrees_with) != len(questions.earlier):
-        names = ", ".join(repr(one["release"]) for one in questions.earlier) or "none"
+    if len(section.agrees_with) != len(table_queries.earlier):
+        names = ", ".join(repr(release["release"]) for release in table_queries.earlier) or "none"
         raise config.error(f"topdown.{AGREES}", f"are not the releases agreed with when this was measured: {names}")
-    passes = blamed(config, "passes", lambda: tuple(Pass(one.queries, one.tolerance) for one in section.passes))
+    passes = blamed(config, "passes", lambda: tuple(Pass(step.queries, step.tolerance) for step in section.passes))
     workload = workload_of(config, schema)
     order = blamed(config, "rounding_order", lambda: parse_queries(section.rounding_order or (), schema))
     method = TopdownMethod(
@@ -79,25 +80,29 @@ def method_of(config: Config, asked: Asked, *also: Asked) -> TablesMethod:
         rounding_order=order,
         implied=section.implied,
     )
-    bound = {one.level for one in questions.invariants} | {one.level for one in questions.stated}
-    queries, _ = pooled_queries([questions, *(TableQuestions.of(one) for one in also)])
-    levels = {one.level for each in (asked, *also) for one in each.questions if not one.exact}
-    unfit = misfit(method, [query.name for query in queries], levels, asked.hierarchy.levels, bound)
+    bound = {invariant.level for invariant in table_queries.invariants}
+    bound |= {constraint.level for constraint in table_queries.constraints}
+    queries, _ = pooled_queries([table_queries, *(TableQueries.of(plan) for plan in also)])
+    levels = {query.level for plan in (measurement_plan, *also) for query in plan.queries if not query.exact}
+    unfit = misfit(method, [query.name for query in queries], levels, measurement_plan.hierarchy.levels, bound)
     if unfit is not None:
         raise config.error(f"topdown.{unfit[0]}", unfit[1])
     return TablesMethod(method, schema, workload)
 
 
-def asked_keys(asked: Asked) -> dict[str, Any]:
-    """Return the keys of [topdown] that ask what a measurement answers."""
-    questions = TableQuestions.of(asked)
-    schema, plan = questions.schema, questions.plan
+def query_keys(measurement_plan: MeasurementPlan) -> dict[str, Any]:
+    """Return the keys of [topdown] that plan the queries of a measurement."""
+    table_queries = TableQueries.of(measurement_plan)
+    schema, plan = table_queries.schema, table_queries.plan
     texts = [query.text for query in plan.queries]
     groupings = {
-        name: {"of": one.of, "groups": {group: _listed(values) for group, values in one.groups.items()}}
-        for name, one in schema.groupings.items()
+        name: {"of": grouping.of, "groups": {group: _as_list(values) for group, values in grouping.groups.items()}}
+        for name, grouping in schema.groupings.items()
     }
-    exact = [{"query": one.query.text, "level": asked.levels[one.level]} for one in questions.invariants]
+    exact = [
+        {"query": invariant.query.text, "level": measurement_plan.levels[invariant.level]}
+        for invariant in table_queries.invariants
+    ]
     return {
         "attributes": {name: list(values) for name, values in schema.attributes.items()},
         **({"groupings": groupings} if groupings else {}),
@@ -106,40 +111,49 @@ def asked_keys(asked: Asked) -> dict[str, Any]:
         "strategy": texts,
         "shares": _shares(plan),
         **({"invariants": exact} if exact else {}),
-        **_constraint_keys(asked, questions.linear),
+        **_constraint_keys(measurement_plan, table_queries.linear),
         **({ROWS: plan.rows} if plan.rows > 1 else {}),
-        **({AGREES: [one["release"] for one in questions.earlier]} if questions.earlier else {}),
+        **({AGREES: [release["release"] for release in table_queries.earlier]} if table_queries.earlier else {}),
     }
 
 
-def _constraint_keys(asked: Asked, linear: Sequence[LinearConstraint]) -> dict[str, Any]:
-    """Return the constraints that were read from text, their counts as conditions."""
-    found = []
-    for one in linear:
-        bound = (one.lower > -UNBOUNDED) | (one.upper < UNBOUNDED)
-        if not one.is_relation or one.source == "release" or not bound.any():
+def _constraint_keys(measurement_plan: MeasurementPlan, linear: Sequence[LinearConstraint]) -> dict[str, Any]:
+    """Return the constraints that were stated as text, with their counts as conditions."""
+    entries = []
+    for constraint in linear:
+        bound = (constraint.lower > -UNBOUNDED) | (constraint.upper < UNBOUNDED)
+        if not constraint.is_relation or constraint.source == "release" or not bound.any():
             continue
-        low, high = int(one.lower[bound][0]), int(one.upper[bound][0])
+        low, high = int(constraint.lower[bound][0]), int(constraint.upper[bound][0])
         side = f"= {low}" if low == high else f">= {low}" if low > -UNBOUNDED else f"<= {high}"
-        counts = " + ".join(f"{weight} * [{count}]" for weight, count in one.terms).replace("+ -", "- ")
-        paths = [asked.hierarchy.paths[v] for v in np.asarray(asked.hierarchy.level_range(one.level))[bound].tolist()]
-        found.append(
+        counts = " + ".join(f"{weight} * [{count}]" for weight, count in constraint.terms).replace("+ -", "- ")
+        paths = [
+            measurement_plan.hierarchy.paths[v]
+            for v in np.asarray(measurement_plan.hierarchy.level_range(constraint.level))[bound].tolist()
+        ]
+        entries.append(
             {
                 "holds": f"{counts} {side}",
-                "level": asked.levels[one.level],
-                "source": one.source,
+                "level": measurement_plan.levels[constraint.level],
+                "source": constraint.source,
                 **({} if bound.all() else {"regions": paths}),
             }
         )
-    return {"constraints": found} if found else {}
+    return {"constraints": entries} if entries else {}
 
 
-def _key(one: LinearConstraint) -> tuple[object, ...]:
-    return one.level, tuple(sorted(one.terms)), one.lower.tobytes(), one.upper.tobytes(), one.source
+def _key(constraint: LinearConstraint) -> tuple[object, ...]:
+    return (
+        constraint.level,
+        tuple(sorted(constraint.terms)),
+        constraint.lower.tobytes(),
+        constraint.upper.tobytes(),
+        constraint.source,
+    )
 
 
 def _shares(plan: TablePlan) -> list[str] | list[list[str]]:
-    """Return the queries' shares of each level's cost: one list where all levels that cost something have the same."""
+    """Return the queries' shares of each level's cost: one list if all levels that cost something have the same."""
     by_level: list[list[str]] = []
     for costs in plan.costs:
         amounts = [cost.amount for cost in costs]
@@ -150,5 +164,5 @@ def _shares(plan: TablePlan) -> list[str] | list[list[str]]:
     return [shares or first for shares in by_level]
 
 
-def _listed(values: Any) -> list[str]:
+def _as_list(values: Any) -> list[str]:
     return [values] if isinstance(values, str) else list(values)

@@ -1,4 +1,4 @@
-"""Two neighbouring tables of persons, chosen so that as much as possible of what is measured differs."""
+"""Two neighbouring tables of persons, chosen to make the measured answers differ as much as possible."""
 
 from __future__ import annotations
 
@@ -12,60 +12,60 @@ from numpy.typing import NDArray
 from coco_opt.errors import ProblemError
 from coco_opt.histograms import Hierarchy
 from coco_opt.operators import Operator
-from coco_opt.privacy.measurement import Asked
+from coco_opt.privacy.measurement import MeasurementPlan
 from coco_opt.releases.kind import Neighbours
-from coco_opt.topdown.asked.counts import TableCounts
-from coco_opt.topdown.estimated.estimate import TablesResult
-from coco_opt.topdown.questions import TableQuestions
+from coco_opt.topdown.estimating.estimate import TablesResult
+from coco_opt.topdown.measuring.counts import TableCounts
+from coco_opt.topdown.table_queries import TableQueries
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-_STARTS = 64  # cells a replaced person may start from that are tried
+_STARTS = 64  # starting cells of a replaced person that are tried
 
 
 @dataclass(frozen=True, slots=True)
 class _Move:
-    """A person leaves a cell for another, in a leaf that shares the regions down to ``shared`` with the first."""
+    """A person moves from one cell to another, in a leaf that shares the regions down to ``shared`` with the first."""
 
     gain: float
     cell: int
-    other: int
+    target: int
     shared: int
 
 
-def neighbouring(counts: TableCounts, questions: TableQuestions) -> Neighbours:
-    """Return a pair whose noisy answers tell it apart best: a person of the leaf with the most persons.
+def neighbouring(counts: TableCounts, table_queries: TableQueries) -> Neighbours:
+    """Return the pair that noisy answers distinguish best: one person differs, in the leaf with the most persons.
 
     "add_remove": D' has one person more, in the cell that counts in the most answers, each weighted by how unlikely
-    its noise makes a change of 1. "replace": one person is in another cell, of another leaf where that is possible,
+    a change of 1 is under its noise. "replace": one person is in another cell, of another leaf where that is possible,
     such that every exact answer stays; D and D' both have one person more than ``counts``. Raises ProblemError where
     exact answers leave no such pair. O(cells x queries x levels), for "replace" times the starting cells tried.
     """
     tree, schema = counts.hierarchy, counts.schema
     people = np.bincount(_leaf_of_run(counts), counts.counts, len(tree.leaves))
     leaf = tree.leaves.start + int(people.argmax())
-    if questions.plan.neighbours == "add_remove":
-        gains = _gains(questions)
+    if table_queries.plan.neighbours == "add_remove":
+        gains = _gains(table_queries)
         cell = int(sum(gains.values(), np.zeros(schema.size)).argmax())
         words = f"one person added in {tree.paths[leaf]!r}, {schema.label(cell)}"
         return Neighbours(counts, _with_person(counts, leaf, cell), words)
-    move = _best_move(questions, leaf)
-    other = _leaf_apart(tree, leaf, move.shared)
+    move = _best_move(table_queries, leaf)
+    target_leaf = _leaf_apart(tree, leaf, move.shared)
     words = (
         f"one person in {tree.paths[leaf]!r}, {schema.label(move.cell)} "
-        f"replaced by one in {tree.paths[other]!r}, {schema.label(move.other)}"
+        f"replaced by one in {tree.paths[target_leaf]!r}, {schema.label(move.target)}"
     )
-    return Neighbours(_with_person(counts, leaf, move.cell), _with_person(counts, other, move.other), words)
+    return Neighbours(_with_person(counts, leaf, move.cell), _with_person(counts, target_leaf, move.target), words)
 
 
-def cells_by_level(asked: Asked, table: TableCounts | TablesResult) -> Mapping[str, NDArray[Any]]:
-    """Return all cells of every level's regions, one region after the other, int64; one person changes one a region."""
-    found = {}
-    for level in range(asked.hierarchy.levels):
+def cells_by_level(measurement_plan: MeasurementPlan, table: TableCounts | TablesResult) -> Mapping[str, NDArray[Any]]:
+    """Return all cells of every level's regions, one region after the other, int64; a person changes one a region."""
+    by_level = {}
+    for level in range(measurement_plan.hierarchy.levels):
         cells = table.level_tables(level) if isinstance(table, TableCounts) else table.level(level)
-        found[asked.levels[level]] = cells.ravel()
-    return found
+        by_level[measurement_plan.levels[level]] = cells.ravel()
+    return by_level
 
 
 def _leaf_of_run(counts: TableCounts) -> Ints:
@@ -82,27 +82,27 @@ def _with_person(counts: TableCounts, leaf: int, cell: int) -> TableCounts:
     )
 
 
-def _worth(questions: TableQuestions) -> dict[tuple[int, int], float]:
-    """Return, for what is asked, how much less likely noise makes an answer changed by 1: a log-likelihood."""
-    plan = questions.plan
-    return {pair: -float(plan.law(*pair).log_weight(np.ones(1))[0]) for pair in plan.asked}
+def _worth(table_queries: TableQueries) -> dict[tuple[int, int], float]:
+    """Return, for each measured query, how much less likely its noise makes a change of 1: a log-likelihood."""
+    plan = table_queries.plan
+    return {pair: -float(plan.distribution(*pair).log_weight(np.ones(1))[0]) for pair in plan.measured_queries}
 
 
-def _gains(questions: TableQuestions) -> dict[tuple[int, int], Floats]:
-    """Return, for what is asked, what a person more in each cell changes, float64[cells]."""
-    queries = questions.plan.queries
+def _gains(table_queries: TableQueries) -> dict[tuple[int, int], Floats]:
+    """Return, for each measured query, the change by one more person in each cell, float64[cells]."""
+    queries = table_queries.plan.queries
     return {
         (level, query): queries[query].operator.absolute_columns * worth
-        for (level, query), worth in _worth(questions).items()
+        for (level, query), worth in _worth(table_queries).items()
     }
 
 
-def _best_move(questions: TableQuestions, leaf: int) -> _Move:
-    gains, worth = _gains(questions), _worth(questions)
-    total = sum(gains.values(), np.zeros(questions.schema.size))
+def _best_move(table_queries: TableQueries, leaf: int) -> _Move:
+    gains, worth = _gains(table_queries), _worth(table_queries)
+    total = sum(gains.values(), np.zeros(table_queries.schema.size))
     starts = np.argsort(-total, kind="stable")[:_STARTS].tolist()
-    depths = list(_depths(questions.hierarchy, leaf))
-    moves = [_move_from(questions, cell, shared, gains, worth) for cell in starts for shared in depths]
+    depths = list(_depths(table_queries.hierarchy, leaf))
+    moves = [_move_from(table_queries, cell, shared, gains, worth) for cell in starts for shared in depths]
     best = max(moves, key=lambda move: move.gain, default=_Move(0.0, 0, 0, 0))
     if best.gain <= 0:
         raise ProblemError("no replaced person keeps all exact answers and changes a noisy one: nothing to audit")
@@ -110,7 +110,7 @@ def _best_move(questions: TableQuestions, leaf: int) -> _Move:
 
 
 def _depths(tree: Hierarchy, leaf: int) -> Iterator[int]:
-    """Yield the levels at which another leaf can part from this one, and the leaf's own level."""
+    """Yield the levels at which another leaf can branch off from this one, and the leaf's own level."""
     for region in reversed(tree.ancestors(leaf)):
         if len(tree.children(region)) > 1:
             yield int(tree.level[region])
@@ -118,26 +118,26 @@ def _depths(tree: Hierarchy, leaf: int) -> Iterator[int]:
 
 
 def _move_from(
-    questions: TableQuestions,
+    table_queries: TableQueries,
     cell: int,
     shared: int,
     gains: Mapping[tuple[int, int], Floats],
     worth: Mapping[tuple[int, int], float],
 ) -> _Move:
-    """Return the best cell to move to from a cell, gain 0 where none keeps what is exact."""
-    apart = [_distance(query.operator, cell) for query in questions.plan.queries]
-    gain = np.zeros(questions.schema.size)
-    for (level, query), one in gains.items():
-        gain += one + one[cell] if level > shared else apart[query] * worth[level, query]
-    for exact in questions.invariants:
+    """Return the best move from a cell; its gain is 0 if no move keeps all exact answers."""
+    apart = [_distance(query.operator, cell) for query in table_queries.plan.queries]
+    gain = np.zeros(table_queries.schema.size)
+    for (level, query), change in gains.items():
+        gain += change + change[cell] if level > shared else apart[query] * worth[level, query]
+    for exact in table_queries.invariants:
         operator = exact.query.operator
         columns = operator.absolute_columns
-        kept = _distance(operator, cell) == 0
+        unchanged = _distance(operator, cell) == 0
         if exact.level > shared:
-            kept = (columns == 0) & (columns[cell] == 0)
-        gain[~kept] = 0.0
-    other = int(gain.argmax())
-    return _Move(float(gain[other]), cell, other, shared)
+            unchanged = (columns == 0) & (columns[cell] == 0)
+        gain[~unchanged] = 0.0
+    target = int(gain.argmax())
+    return _Move(float(gain[target]), cell, target, shared)
 
 
 def _distance(operator: Operator, cell: int) -> Floats:
@@ -150,7 +150,7 @@ def _distance(operator: Operator, cell: int) -> Floats:
 
 
 def _leaf_apart(tree: Hierarchy, leaf: int, shared: int) -> int:
-    """Return a leaf that shares the regions down to a level with a leaf, and none below; the leaf at its own level."""
+    """Return a leaf that shares a leaf's regions down to a level and none below; the leaf itself at its own level."""
     lineage = [*reversed(tree.ancestors(leaf)), leaf]
     if shared == tree.levels - 1:
         return leaf

@@ -1,4 +1,4 @@
-"""The report sections of a release of tables: what was asked, and the tables beside unbiased estimates."""
+"""The report sections of a release of tables: the measured queries, and the tables next to unbiased estimates."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from coco_opt.privacy.cost import cost_of
 from coco_opt.releases.kind import Shown
 from coco_opt.report.explorer import MOST_ROWS, Explored, explorer_section
 from coco_opt.report.html import GAP_NOTE, guarantee_note, reading_section, shown_levels, table, unit_note
-from coco_opt.topdown.answers import TableAnswers
 from coco_opt.topdown.constraint import SOURCE_WORDS
-from coco_opt.topdown.estimated.best_linear import LinearEstimates, best_linear
-from coco_opt.topdown.kind.earlier import account_line
+from coco_opt.topdown.estimating.best_linear import LinearEstimates, best_linear
+from coco_opt.topdown.kind.earlier_releases import account_line
 from coco_opt.topdown.kind.files import CellRuns
-from coco_opt.topdown.questions import AGREES, TableQuestions
+from coco_opt.topdown.noisy_measurements import TableMeasurements
 from coco_opt.topdown.schema import Schema
+from coco_opt.topdown.table_queries import AGREES, TableQueries
 
 _CELLS = 8  # changed cells of a relaxed region that are shown
 _IMPLIED = {
@@ -29,7 +29,7 @@ _IMPLIED = {
 }
 
 MOST_ANSWERS = 16
-"""Queries of more answers are left out of the page."""
+"""Queries with more answers are omitted from the page."""
 
 _NOTES = (
     (
@@ -52,32 +52,32 @@ _NOTES = (
 
 
 def sections_of(shown: Shown, errors: Mapping[str, Sequence[float]]) -> list[str]:
-    """Return the sections as HTML; ``errors`` by method are empty where the truth is not known."""
-    asked = TableQuestions.of(shown.measurement.asked)
-    linear = best_linear(TableAnswers.of(shown.measurement).alone) if shown.beside is None else shown.beside
+    """Return the sections as HTML; ``errors`` by method are empty where the true tables are unavailable."""
+    table_queries = TableQueries.of(shown.measurement.measurement_plan)
+    linear = best_linear(TableMeasurements.of(shown.measurement).own) if shown.for_page is None else shown.for_page
     return [
-        _summary(asked),
+        _summary(table_queries),
         _method(shown),
-        _facts(shown),
-        _earlier(shown, asked.earlier),
-        _errors(shown.measurement.asked.levels, errors),
+        _constraints(shown),
+        _earlier_releases(shown, table_queries.earlier),
+        _errors(shown.measurement.measurement_plan.levels, errors),
         _answers(shown, linear),
-        explorer_section(_explored(shown, asked.schema)),
-        _relaxed(shown),
-        _unproved(shown),
+        explorer_section(_explored(shown, table_queries.schema)),
+        _relaxed_regions(shown),
+        _uncertified_gaps(shown),
         reading_section(
             (
                 *_NOTES,
                 unit_note(shown.measurement.cost, "person"),
                 guarantee_note(shown.measurement),
-                _rows_note(asked.plan.rows),
+                _rows_note(table_queries.plan.rows),
             )
         ),
     ]
 
 
-def _summary(questions: TableQuestions) -> str:
-    tree, schema = questions.hierarchy, questions.schema
+def _summary(table_queries: TableQueries) -> str:
+    tree, schema = table_queries.hierarchy, table_queries.schema
     attributes = " x ".join(f"{name} ({len(values)})" for name, values in schema.attributes.items())
     return (
         f"<p>Tables of persons by {escape(attributes)}: {schema.size:,} cells, for "
@@ -100,53 +100,62 @@ def _method(shown: Shown) -> str:
     rows = [
         (
             *([f"measurement {number}"] if measurement.also else []),
-            measurement.asked.levels[one.level],
-            one.words,
-            "none: declared public" if one.cost is None else str(one.cost),
-            "-" if one.exact else str(one.law),
+            measurement.measurement_plan.levels[level_query.level],
+            level_query.words,
+            "none: declared public" if level_query.cost is None else str(level_query.cost),
+            "-" if level_query.exact else str(level_query.distribution),
         )
         for number, each in enumerate(measurement.every, start=1)
-        for one in each.asked.questions
+        for level_query in each.measurement_plan.queries
     ]
     order = ", ".join(query.text for query in method.rounding_order)
     how = f"Estimation: {method.estimation}, rounding: {method.rounding}{f' ({order}, cells)' if order else ''}."
     header = (*(["asked by"] if measurement.also else []), "level", "question", "cost", "noise")
-    questions = table(header, rows, numeric=len(header))
-    return f"<h2>Questions and method</h2>\n{questions}\n<p class='note'>{escape(how)}</p>"
+    query_table = table(header, rows, numeric=len(header))
+    return f"<h2>Questions and method</h2>\n{query_table}\n<p class='note'>{escape(how)}</p>"
 
 
-def _facts(shown: Shown) -> str:
-    facts = shown.manifest["facts"]
-    rows = [(one["level"], one.get("constraint") or one["query"], SOURCE_WORDS[one["source"]]) for one in facts]
+def _constraints(shown: Shown) -> str:
+    constraints = shown.manifest["facts"]
+    rows = [
+        (entry["level"], entry.get("constraint") or entry["query"], SOURCE_WORDS[entry["source"]])
+        for entry in constraints
+    ]
     if not rows:
         return ""
     implied = shown.manifest["implied"]
     how = _IMPLIED[implied["method"]].format(**implied)
-    facts_table = table(("level", "fact", "where it comes from"), rows, numeric=3)
-    return f"<h2>What holds exactly</h2>\n{facts_table}\n<p class='note'>{escape(how)}</p>"
+    constraint_table = table(("level", "fact", "where it comes from"), rows, numeric=3)
+    return f"<h2>What holds exactly</h2>\n{constraint_table}\n<p class='note'>{escape(how)}</p>"
 
 
-def _earlier(shown: Shown, earlier: Sequence[Mapping[str, Any]]) -> str:
-    said = shown.manifest.get(AGREES, [])
-    if not said:
+def _earlier_releases(shown: Shown, earlier: Sequence[Mapping[str, Any]]) -> str:
+    releases = shown.manifest.get(AGREES, [])
+    if not releases:
         return ""
     rows = [
-        (one["release"], one["level_name"], _shared(one), str(cost_of(one["budget"])), one["manifest"][:16])
-        for one in said
+        (
+            release["release"],
+            release["level_name"],
+            _shared_answers(release),
+            str(cost_of(release["budget"])),
+            release["manifest"][:16],
+        )
+        for release in releases
     ]
     header = ("release", "exact in every region of", "on", "cost", "SHA-256 of its manifest")
-    asked = shown.measurement.asked
-    line = account_line(asked.cost, asked.neighbours, earlier)
+    measurement_plan = shown.measurement.measurement_plan
+    line = account_line(measurement_plan.cost, measurement_plan.neighbours, earlier)
     return (
         f"<h2>Earlier releases</h2>\n<p>{escape(line)}.</p>\n{table(header, rows, numeric=5)}\n<p class='note'>These "
         "tables repeat what was published there, errors and all, in these regions and above.</p>"
     )
 
 
-def _shared(one: Mapping[str, Any]) -> str:
-    if "groups" in one:
-        return "; ".join(f"{what}: {conditions}" for what, conditions in one["groups"].items())
-    return " * ".join(one["on"]) or "total"
+def _shared_answers(release: Mapping[str, Any]) -> str:
+    if "groups" in release:
+        return "; ".join(f"{what}: {conditions}" for what, conditions in release["groups"].items())
+    return " * ".join(release["on"]) or "total"
 
 
 def _errors(levels: Sequence[str], errors: Mapping[str, Sequence[float]]) -> str:
@@ -168,15 +177,15 @@ def _answers(shown: Shown, linear: LinearEstimates) -> str:
 
 
 def _region(shown: Shown, linear: LinearEstimates, level: int) -> str:
-    asked, tables = shown.measurement.asked, shown.result.tables[level]
+    measurement_plan, tables = shown.measurement.measurement_plan, shown.result.tables[level]
     persons = np.add.reduceat(np.append(tables.counts, 0), tables.offsets[:-1]) * (np.diff(tables.offsets) > 0)
     place = int(persons.argmax())
-    region = asked.hierarchy.level_range(level)[place]
-    whole = tables.dense(place, place + 1)[0]
+    region = measurement_plan.hierarchy.level_range(level)[place]
+    region_table = tables.dense(place, place + 1)[0]
     rows = []
     for query in shown.method.workload:
         if query.answers <= MOST_ANSWERS:
-            released = query.operator.apply(whole)
+            released = query.operator.apply(region_table)
             estimate = linear.answers(query.operator, level, slice(place, place + 1))[0]
             error = linear.standard_errors(query.operator, level, slice(place, place + 1))[0]
             rows += [
@@ -184,8 +193,8 @@ def _region(shown: Shown, linear: LinearEstimates, level: int) -> str:
                 for k, label in enumerate(query.labels())
             ]
     header = ("query", "answer", "released", "estimate", "standard error")
-    path, name = asked.hierarchy.paths[region], asked.region_ids[region]
-    title = f"{asked.levels[level]}: {path}" + ("" if name is None else f" ({name})")
+    path, name = measurement_plan.hierarchy.paths[region], measurement_plan.region_ids[region]
+    title = f"{measurement_plan.levels[level]}: {path}" + ("" if name is None else f" ({name})")
     return f"<h3>{escape(title)}</h3>\n{table(header, rows, numeric=2)}"
 
 
@@ -194,9 +203,9 @@ def _figures(estimate: float, error: float) -> tuple[str, str]:
 
 
 def _explored(shown: Shown, schema: Schema) -> Explored:
-    """Return every region's cells that hold persons: no more of them than tell which levels a page holds."""
-    asked = shown.measurement.asked
-    tree, levels, ids = asked.hierarchy, asked.levels, asked.region_ids
+    """Return every region's cells that hold persons, at most one more than a page can hold."""
+    measurement_plan = shown.measurement.measurement_plan
+    tree, levels, ids = measurement_plan.hierarchy, measurement_plan.levels, measurement_plan.region_ids
     runs = CellRuns.of(shown.result.tables, MOST_ROWS + 1)
     codes = schema.decode(np.arange(schema.size))
     values = [[schema.attributes[name][code] for code in codes[name]] for name in schema.names]
@@ -206,28 +215,28 @@ def _explored(shown: Shown, schema: Schema) -> Explored:
     return Explored(tree, levels, ids, persons, runs.regions, runs.cells, runs.counts, words, labels)
 
 
-def _relaxed(shown: Shown) -> str:
+def _relaxed_regions(shown: Shown) -> str:
     rows = [
-        (one["region"], _changes(one["cells"]), one["why"], f"{one['persons_moved']:,}")
-        for one in shown.manifest["relaxed"]
+        (region["region"], _changes(region["cells"]), region["why"], f"{region['persons_moved']:,}")
+        for region in shown.manifest["relaxed"]
     ]
     header = ("region", "cells", "why", "persons moved")
     return f"<h2>Relaxed regions</h2>\n{table(header, rows, numeric=3)}" if rows else ""
 
 
 def _changes(cells: Sequence[Mapping[str, Any]]) -> str:
-    shown = "; ".join(f"{one['change']:+,} {one['cell']}" for one in cells[:_CELLS])
+    shown = "; ".join(f"{cell['change']:+,} {cell['cell']}" for cell in cells[:_CELLS])
     return shown + (" ..." if len(cells) > _CELLS else "")
 
 
-def _unproved(shown: Shown) -> str:
-    unproved = shown.manifest["unproved"]
-    if not unproved["steps"]:
+def _uncertified_gaps(shown: Shown) -> str:
+    uncertified_gap = shown.manifest["unproved"]
+    if not uncertified_gap["steps"]:
         return ""
-    gap, without = unproved["worst_relative_gap"], unproved["without_gap"]
-    known = f"; at most {gap:.2g} of their distance (or of one person) could be saved" if gap > 0.0 else ""
+    gap, without = uncertified_gap["worst_relative_gap"], uncertified_gap["without_gap"]
+    saving = f"; at most {gap:.2g} of their distance (or of one person) could be saved" if gap > 0.0 else ""
     resort = f" Of {without:,} nothing is known but that they hold, for every solver failed." if without else ""
     return (
-        f"<h2>Not proved nearest</h2>\n<p>{unproved['steps']:,} fits or roundings keep every sum and every constraint "
-        f"but were not proved nearest{known}.{resort}</p>"
+        f"<h2>Not proved nearest</h2>\n<p>{uncertified_gap['steps']:,} fits or roundings keep every sum and every "
+        f"constraint but were not proved nearest{saving}.{resort}</p>"
     )

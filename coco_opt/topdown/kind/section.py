@@ -1,4 +1,4 @@
-"""The tables kind's parts of the configuration: its keys of ``[data]``, and the section ``[topdown]``."""
+"""The configuration of the tables kind: its keys of ``[data]``, and the section ``[topdown]``."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from pydantic import BeforeValidator, Field, PlainValidator, model_validator
 from coco_opt.config.sections import DataSection, FilePath, Section, TableInput
 from coco_opt.config.values import KeyedError, choice, split_shares
 from coco_opt.files.columns import HIERARCHY, Columns
-from coco_opt.topdown.asked.bounds_file import BOUNDS
-from coco_opt.topdown.asked.facilities_file import FACILITIES
-from coco_opt.topdown.asked.records import PERSON, RECORDS
 from coco_opt.topdown.constraint import StatedSource
-from coco_opt.topdown.estimated.method import Estimation, Implied, WholeRule
+from coco_opt.topdown.estimating.method import Estimation, Implied, IntegerRule
+from coco_opt.topdown.measuring.bounds_file import BOUNDS
+from coco_opt.topdown.measuring.facilities_file import FACILITIES
+from coco_opt.topdown.measuring.records import PERSON, RECORDS
 
 MAX_VALUES = 100_000
 _SPAN = re.compile(r"(-?[0-9]{1,9})\.\.(-?[0-9]{1,9})")
@@ -39,7 +39,7 @@ def _attributes(value: object) -> dict[str, tuple[str, ...]]:
 
 
 def _values(name: str, values: object) -> tuple[str, ...]:
-    """Return the names of an attribute's values; "0..115" stands for the whole numbers from 0 to 115."""
+    """Return the names of an attribute's values; "0..115" stands for the integers from 0 to 115."""
     span = _SPAN.fullmatch(values) if isinstance(values, str) else None
     if span is not None:
         low, high = (int(end) for end in span.groups())
@@ -60,23 +60,23 @@ def _strategy(value: object) -> str | tuple[str, ...]:
     raise ValueError(f"must be one of {', '.join(get_args(Strategy))}, or a list of queries")
 
 
-_one_level = split_shares(Shares, "a query of the strategy")
+_level_shares = split_shares(Shares, "a query of the strategy")
 
 
 def _shares(value: object) -> str | tuple[Fraction, ...] | tuple[tuple[Fraction, ...], ...]:
     """Read one list of shares for all levels, or a list of lists, one a level."""
-    if not isinstance(value, (list, tuple)) or not any(isinstance(one, (list, tuple)) for one in value):
-        return _one_level(value)
-    found = []
-    for level, one in enumerate(value):
+    if not isinstance(value, (list, tuple)) or not any(isinstance(item, (list, tuple)) for item in value):
+        return _level_shares(value)
+    by_level = []
+    for level, item in enumerate(value):
         try:
-            shares = _one_level(one)
+            shares = _level_shares(item)
         except ValueError as error:
             raise ValueError(f"list {level + 1}: {error}") from None
         if isinstance(shares, str):
             raise ValueError(f"list {level + 1}: write the shares of the level's queries, or one list for all levels")
-        found.append(shares)
-    return tuple(found)
+        by_level.append(shares)
+    return tuple(by_level)
 
 
 Texts = Annotated[tuple[str, ...], PlainValidator(_texts)]
@@ -92,9 +92,9 @@ class InvariantConfig(Section):
 
 
 class ConstraintConfig(Section):
-    """A linear constraint between answers, in every region of a level (its column's name; the leaves unless given).
+    """A linear constraint between answers, in every region of a level (its column's name; default: the leaves).
 
-    ``regions`` (paths, from the root) restrict it to those in them; ``source`` says where it comes from.
+    ``regions`` (paths, from the root) restrict it to the regions inside them; ``source`` is its origin.
     """
 
     holds: str
@@ -108,7 +108,7 @@ class ConstraintConfig(Section):
 
 
 class FacilityConfig(Section):
-    """What a facility of a type holds: persons in all, conditions that all, and that at least one, of them meet."""
+    """The persons in a facility: their number, conditions that all meet, and conditions that at least one meets."""
 
     least: Annotated[int, Field(ge=0)] = 1
     """Persons in a facility at least."""
@@ -147,14 +147,14 @@ def _shared(value: object) -> tuple[str, ...]:
 
 def _releases(value: object) -> object:
     """Return one release, or a list of them, as a list of tables."""
-    given = value if isinstance(value, (list, tuple)) else [value]
-    return [{"release": one} if isinstance(one, (str, Path)) else one for one in given]
+    releases = value if isinstance(value, (list, tuple)) else [value]
+    return [{"release": release} if isinstance(release, (str, Path)) else release for release in releases]
 
 
 class AgreesConfig(Section):
     """An earlier release whose answers these tables keep exactly, cell by cell and region by region.
 
-    ``on`` names the attributes of earlier tables to agree on (all of them unless given; [] is the total alone).
+    ``on`` names the attributes of earlier tables to agree on (default: all; [] is the total alone).
     ``persons`` and ``householders`` are for a release of groups: conditions, or names in ``counts``.
     """
 
@@ -169,7 +169,7 @@ class AgreesConfig(Section):
 
 
 class PassConfig(Section):
-    """Queries fitted together; later passes keep their answers within ``tolerance`` persons."""
+    """Queries fitted together; later passes change their answers by at most ``tolerance`` persons."""
 
     queries: Texts
     """Queries fitted together."""
@@ -178,10 +178,10 @@ class PassConfig(Section):
 
 
 class GroupingConfig(Section):
-    """An attribute made coarser: named groups of the values of the attribute ``of``."""
+    """A coarser version of the attribute ``of``: named groups of its values."""
 
     of: str
-    """The attribute that is made coarser."""
+    """The attribute whose values are grouped."""
     groups: Annotated[dict[str, tuple[str, ...]], PlainValidator(_attributes)]
     """The values of each group, by its name."""
 
@@ -204,9 +204,9 @@ class TablesData(DataSection):
 
 
 class TopdownSection(Section):
-    """What is asked (attributes, structural zeros, strategy, shares, facts) and how tables are made whole of it.
+    """The measurement (attributes, structural zeros, strategy, shares, constraints) and the estimation of tables.
 
-    ``workload`` is asked where the strategy is made of it; with a strategy of its own it says what to look at.
+    ``workload`` is measured if the strategy derives from it; with a list of queries as strategy it is only shown.
     ``shares`` are the queries' parts of each level's budget: one list for all levels, or a list a level, root first.
     With ``rows_a_person`` the records name a person_id, and noise hides a person with so many rows; without it, one.
     """
@@ -214,50 +214,50 @@ class TopdownSection(Section):
     unmeasured: ClassVar[Mapping[str, Any]] = {"workload": ["total"]}
 
     attributes: Annotated[dict[str, tuple[str, ...]], PlainValidator(_attributes)]
-    """Asked: the values of each attribute, a list or a range such as "0..115"."""
+    """Measured: the values of each attribute, a list or a range such as "0..115"."""
     groupings: dict[str, GroupingConfig] = Field(default_factory=dict)
-    """Attributes made coarser, by name, for use in queries."""
+    """Coarser versions of attributes, by name, for use in queries."""
     structural_zeros: Texts | None = None
-    """Asked: conditions that no person meets, such as "age = child & work = yes"."""
+    """Measured: conditions that no person meets, such as "age = child & work = yes"."""
     workload: Texts
-    """What will be looked at: asked unless the strategy is otherwise."""
+    """The queries of interest: measured unless the strategy names others."""
     strategy: Annotated[Strategy | tuple[str, ...], PlainValidator(_strategy)] = "workload"
-    """Asked: the workload, every cell, the best mixture for the workload, or a list of queries."""
+    """Measured: the workload, every cell, the best mixture for the workload, or a list of queries."""
     shares: Annotated[Shares | tuple[Fraction, ...] | tuple[tuple[Fraction, ...], ...], PlainValidator(_shares)] = (
         "uniform"
     )
-    """Asked: the queries' parts of each level's budget; one list for all levels or one a level, root first."""
+    """Measured: the queries' parts of each level's budget; one list for all levels or one a level, root first."""
     invariants: Annotated[tuple[InvariantConfig, ...], Field(strict=False)] = ()
-    """Asked: what is published without noise; needs `neighbours = "replace"`."""
+    """Measured: what is published without noise; needs `neighbours = "replace"`."""
     counts: dict[str, str] = Field(default_factory=dict)
     """Counts of cells by name, for use in constraints."""
     constraints: Annotated[tuple[ConstraintConfig, ...], Field(strict=False)] = ()
-    """Asked: linear constraints between answers."""
+    """Measured: linear constraints between answers."""
     facilities: FacilitiesConfig | None = None
     """Facilities by type, which `data.facilities` counts by region."""
     bounds_source: Annotated[StatedSource, choice(StatedSource)] = "public"
     """Where the bounds come from; manifest and page say so."""
     agrees_with: Annotated[tuple[AgreesConfig, ...], BeforeValidator(_releases), Field(strict=False)] = ()
-    """Asked: earlier releases whose answers these tables keep exactly: a folder, or a list of folders or tables."""
+    """Measured: earlier releases whose answers these tables keep exactly: a folder, or a list of folders or tables."""
     passes: Annotated[tuple[PassConfig, ...], Field(strict=False)] = ()
-    """Queries in order of importance, fitted one after the other; none: all at once."""
+    """Queries in order of importance, fitted one after the other; none: all together."""
     estimation: Annotated[Estimation, choice(Estimation)] = "full"
     """What a region is fitted to: all measured at and below it, its own level, or the leaves alone."""
-    rounding: Annotated[WholeRule, choice(WholeRule)] = "passes"
-    """How tables become whole: totals, queries and cells in passes; the nearest cells; or drawn at random."""
+    rounding: Annotated[IntegerRule, choice(IntegerRule)] = "passes"
+    """How tables become integers: totals, queries and cells in passes; the nearest cells; or drawn at random."""
     rounding_order: Texts | None = None
     """The queries of "passes", most important first; unset: those of the workload that nest."""
     implied: Annotated[Implied, choice(Implied)] = "auto"
-    """How what facts imply for the regions above is kept."""
+    """How the implied constraints of the regions above are kept."""
     microdata: bool = False
-    """Whether one row a person is written too."""
+    """Whether to write one row a person too."""
     rows_a_person: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
-    """Asked: a public maximum of rows a person, told apart by the column person_id; unset: one row is one person."""
+    """Measured: a public maximum of rows a person, identified by the column person_id; unset: one row is one person."""
 
     @model_validator(mode="after")
     def _person_is_no_attribute(self) -> TopdownSection:
         if self.rows_a_person is not None and PERSON in self.attributes:
-            raise KeyedError("attributes", f"{PERSON!r} tells persons apart where rows_a_person is given")
+            raise KeyedError("attributes", f"{PERSON!r} identifies persons where rows_a_person is given")
         return self
 
     @model_validator(mode="after")
@@ -272,13 +272,13 @@ class TopdownSection(Section):
             return self
         if self.strategy == "optimised":
             raise KeyedError("shares", 'are what strategy = "optimised" computes: remove them')
-        asked = {"identity": 1, "workload": len(self.workload)}.get(
+        count = {"identity": 1, "workload": len(self.workload)}.get(
             self.strategy if isinstance(self.strategy, str) else "", len(self.strategy)
         )
         by_level = isinstance(self.shares[0], tuple)
         lists: Sequence[Any] = self.shares if by_level else [self.shares]
         for number, shares in enumerate(lists, 1):
-            if len(shares) != asked:
+            if len(shares) != count:
                 which = f"list {number} " if by_level else ""
-                raise KeyedError("shares", f"{which}has {len(shares)} entries, but the strategy has {asked} queries")
+                raise KeyedError("shares", f"{which}has {len(shares)} entries, but the strategy has {count} queries")
         return self

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from coco_opt.releases.kind import Draft
 
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
-# Told by the name alone: how many values a private column has is not looked at.
+# Recognised by the name alone: the number of values of a private column is not read.
 _ID = re.compile(r"(^|[_ .-])(id|nr|no|number|key|uuid|guid)$|^pid$")
 _CAMEL = re.compile(r"[a-z](Id|ID|Nr|No)$")
 _FILES = {
@@ -22,13 +22,13 @@ _SECTION = """\
 [topdown]
 workload = {workload}
 # what you will look at; {crossed} crosses attributes, "detail" is every cell
-strategy = "workload"         # asked: workload | identity | optimised, or a list of queries
+strategy = "workload"         # measured: workload | identity | optimised, or a list of queries
 # shares = ["1/2", "1/2"]     # the queries' parts of a level's budget: a list for all levels, or a list of lists
 # structural_zeros = ["age = child & work = yes"]            # what cannot be
 # invariants = [{{ query = "total", level = {level} }}]    # exact, not private: needs neighbours = "replace"
 # counts = {{ parents = "age = old", children = "age = child" }}
 # constraints = [{{ holds = "parents >= children", level = {level} }}]    # structural | public | data: see source
-# implied = "auto"            # what facts imply above: auto | bounds | cuts | minimal_schema
+# implied = "auto"            # what constraints imply above: auto | bounds | cuts | minimal_schema
 estimation = "full"           # estimated, and free to change from here on: full | classic | bottom_up
 rounding = "passes"           # passes (totals, the workload in order, cells) | nearest | unbiased
 microdata = false             # true: also one row a person
@@ -41,14 +41,14 @@ microdata = false             # true: also one row a person
 
 
 def file_key_of(columns: Sequence[str]) -> str | None:
-    """Return the key of [data] that a file with these columns would fill; records without a count look like regions."""
+    """Return the key of [data] that a file with these columns fits; records without a count look like regions."""
     if len(columns) < 2 or columns[0] != "region_id":
         return "bounds" if tuple(columns) == ("region", "query", "answer", "lower", "upper") else None
     return "records" if len(columns) > 2 and columns[-1] == "count" else "hierarchy"
 
 
 def draft_of(files: Mapping[str, Sequence[str]]) -> Draft:
-    """Return a configuration with the attributes that the records' header names, their values left to fill in."""
+    """Return a configuration with the attributes in the records' header; their values are left to fill in."""
     columns = [name for name in files.get("records", ()) if name not in ("region_id", "count")]
     ids = [name for name in columns if _is_id(name)]
     names = [name for name in columns if name not in ids]
@@ -67,7 +67,7 @@ def draft_of(files: Mapping[str, Sequence[str]]) -> Draft:
         replaced="persons' records may change while their number is public",
         left="list every attribute's values, check epsilon",
         data=() if "bounds" in files else (_BOUNDS,),
-        taken=_taken(names, ids) if columns else (),
+        taken=_column_roles(names, ids) if columns else (),
     )
 
 
@@ -75,12 +75,12 @@ def _is_id(name: str) -> bool:
     return bool(_ID.search(name.lower()) or _CAMEL.search(name))
 
 
-def _taken(names: Sequence[str], ids: Sequence[str]) -> tuple[str, ...]:
-    """Say what each column of the records was taken for."""
-    said = [f"attributes: {', '.join(map(repr, names))}"] if names else []
+def _column_roles(names: Sequence[str], ids: Sequence[str]) -> tuple[str, ...]:
+    """Return the role assumed for each column of the records."""
+    roles = [f"attributes: {', '.join(map(repr, names))}"] if names else []
     if ids:
-        said.append(f"ids, and left out of the attributes: {', '.join(map(repr, ids))}")
-    return tuple(said)
+        roles.append(f"ids, and left out of the attributes: {', '.join(map(repr, ids))}")
+    return tuple(roles)
 
 
 def _key(name: str) -> str:
@@ -88,5 +88,5 @@ def _key(name: str) -> str:
 
 
 def _text(value: str | list[str]) -> str:
-    # JSON strings and lists of them are TOML's too.
+    # JSON strings and lists of strings are valid TOML.
     return json.dumps(value, ensure_ascii=False)

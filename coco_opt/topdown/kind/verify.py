@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from coco_opt.errors import CocoOptError, InputError
 from coco_opt.files.arrow_texts import as_arrow
-from coco_opt.files.checked import Check, Regions, coded, first_of, int64_column, is_safe, places, positions
 from coco_opt.files.folder import read_columns, read_parts
+from coco_opt.files.release_checks import Check, Regions, coded, first_of, int64_column, is_safe, places, positions
 from coco_opt.histograms.arrays import Int64Array
 from coco_opt.releases.kind import Folder
 from coco_opt.topdown.bounds import UNBOUNDED
@@ -31,15 +31,15 @@ from coco_opt.topdown.kind.files import (
     REGION,
     TABLES,
 )
-from coco_opt.topdown.plain import schema_of
 from coco_opt.topdown.queries import Query, parse_query
-from coco_opt.topdown.questions import AGREES
 from coco_opt.topdown.schema import Schema
+from coco_opt.topdown.schema_json import schema_of
+from coco_opt.topdown.table_queries import AGREES
 
 Int32Array = NDArray[np.int32]
 _Stated = tuple[Query, Int64Array, Int64Array]
 
-_BLOCK = 1 << 10  # regions whose answers are dense at a time
+_BLOCK = 1 << 10  # regions whose dense answers are in memory at a time
 ALWAYS = ("nonnegative", "structural_zeros", "children_sum_to_parents")
 INVARIANTS_HOLD, CONSTRAINTS_HOLD, MICRODATA_AGREE = "invariants", "constraints", "microdata"
 PROMISES = (*ALWAYS, INVARIANTS_HOLD, CONSTRAINTS_HOLD, MICRODATA_AGREE, AGREES)
@@ -49,8 +49,8 @@ PROMISES = (*ALWAYS, INVARIANTS_HOLD, CONSTRAINTS_HOLD, MICRODATA_AGREE, AGREES)
 class _Content:
     """The raw columns as arrays: ``region`` is a row of the regions' file, ``cell`` one of the product, both int32.
 
-    ``misplaced`` says which row has another level or name than its region, "" for none. Cells of the product are at
-    most 2^27, and files of more than 2^31 regions are not written.
+    ``misplaced`` names a row whose level or name is not its region's, "" for none. The product has at most 2^27 cells,
+    and files of more than 2^31 regions are not written.
     """
 
     folder: Path
@@ -70,10 +70,10 @@ class _Content:
 
 
 def checks_of(folder: Folder, block: int = _BLOCK) -> Iterator[Check]:
-    """Check the tables of a folder and every promise of its manifest; those that cannot be checked are left out.
+    """Check the tables of a folder and every promise of its manifest; promises that cannot be checked are skipped.
 
-    Always checked: counts are integers, every row has a known region, its level, known values and a place of its own,
-    and estimates are of known answers. ``block`` regions' answers are dense at a time. O(rows log rows). Raises
+    Always checked: counts are integers; every row has a known region, its level, known values and a distinct cell; and
+    estimates are of known answers. Dense answers of ``block`` regions are in memory at a time. O(rows log rows). Raises
     InputError where a file cannot be read.
     """
     schema = schema_of(folder.manifest.get("schema", {}))
@@ -85,36 +85,36 @@ def checks_of(folder: Folder, block: int = _BLOCK) -> Iterator[Check]:
     yield rows
     if not rows.passed:
         return
-    facts = _unpromised(folder.manifest)
-    if facts:
-        yield Check("facts", passed=False, detail=facts)
+    constraints = _missing_promise(folder.manifest)
+    if constraints:
+        yield Check("facts", passed=False, detail=constraints)
     yield from (_PROMISES[name](content) for name in _PROMISES if name in folder.manifest["promises"])
     if AGREES in folder.manifest["promises"]:
-        yield from agreement_checks(folder, schema, _counted(content))
+        yield from agreement_checks(folder, schema, _allowed_rows(content))
     if (folder.path / ESTIMATES).exists():
         yield _estimates(content)
 
 
-def _unpromised(manifest: Mapping[str, Any]) -> str:
-    """Return what the manifest states as a fact and does not promise to hold, "" for nothing."""
-    facts = manifest.get("facts")
-    if not isinstance(facts, list) or not all(
-        isinstance(one, dict) and ("query" in one or "terms" in one) for one in facts
+def _missing_promise(manifest: Mapping[str, Any]) -> str:
+    """Return the constraint that the manifest states without promising that it holds; "" for none."""
+    constraints = manifest.get("facts")
+    if not isinstance(constraints, list) or not all(
+        isinstance(entry, dict) and ("query" in entry or "terms" in entry) for entry in constraints
     ):
-        return "the manifest states no facts, or states them in another form"
+        return "the manifest states no constraints, or states them in another form"
     if AGREES in manifest and AGREES not in manifest["promises"]:
         return f"the manifest names earlier releases and does not promise to agree with them: {AGREES}"
     for promise, key in ((INVARIANTS_HOLD, "query"), (CONSTRAINTS_HOLD, "terms")):
-        if promise not in manifest["promises"] and any(key in one for one in facts):
-            return f"the manifest states facts and does not promise that they hold: {promise}"
+        if promise not in manifest["promises"] and any(key in entry for entry in constraints):
+            return f"the manifest states constraints and does not promise that they hold: {promise}"
     return ""
 
 
-def _counted(content: _Content) -> Tables:
-    """Return regions, allowed cells and persons of the rows whose cells can occur; others break another promise."""
-    known = content.schema.position[content.cell]
-    used = known >= 0
-    return content.region[used].astype(np.int64), known[used], content.persons[used]
+def _allowed_rows(content: _Content) -> Tables:
+    """Return regions, allowed cells and persons of rows whose cells can occur; other rows break another promise."""
+    allowed = content.schema.position[content.cell]
+    used = allowed >= 0
+    return content.region[used].astype(np.int64), allowed[used], content.persons[used]
 
 
 def _integers(tables: Any) -> Check:
@@ -128,7 +128,7 @@ def _integers(tables: Any) -> Check:
 
 
 def _columns(folder: Folder, schema: Schema, block: int) -> tuple[_Content | None, Check]:
-    """Return the columns of the tables, read a group of rows at a time, None where some are no integers."""
+    """Return the columns of the tables, read a group of rows at a time, or None if some are not integers."""
     regions, rows = folder.regions, 0
     regions_of, cells = [np.zeros(0, np.int32)], [np.zeros(0, np.int32)]
     persons, misplaced = [np.zeros(0, np.int64)], ""
@@ -165,7 +165,7 @@ def _rows(content: _Content) -> Check:
 
 
 def _all_differ(keys: Int64Array) -> bool:
-    """Tell whether no key occurs twice; those that rise, as written files' do, need no sorting."""
+    """Return whether no key occurs twice; rising keys, as in written files, need no sorting."""
     return bool((keys[1:] > keys[:-1]).all()) or np.unique(keys).size == keys.size
 
 
@@ -201,9 +201,9 @@ def _children_sum(content: _Content) -> Check:
 
 
 def _families(content: _Content) -> Iterator[tuple[Int64Array, Int64Array, Int64Array]]:
-    """Yield rows of regions that have children, and of the children with minus signs: region above, cell, persons.
+    """Yield rows of regions with children, and negated rows of those children: parent region, cell, persons.
 
-    Some parents at a time, with all rows that count there.
+    Each item holds some parents with all rows that count there.
     """
     parent = content.regions.parent.astype(np.int32)
     inner = np.zeros(parent.size, np.bool_)
@@ -211,61 +211,61 @@ def _families(content: _Content) -> Iterator[tuple[Int64Array, Int64Array, Int64
     up = parent[content.region]
     own, below = _Sorted.of(content.region), _Sorted.of(up)
     for start in range(0, parent.size, content.block):
-        here, there = own.between(start, start + content.block), below.between(start, start + content.block)
-        here = here[inner[content.region[here]]]
+        parent_rows, child_rows = own.between(start, start + content.block), below.between(start, start + content.block)
+        parent_rows = parent_rows[inner[content.region[parent_rows]]]
         yield (
-            np.concatenate([content.region[here], up[there]]),
-            np.concatenate([content.cell[here], content.cell[there]]),
-            np.concatenate([content.persons[here], -content.persons[there]]),
+            np.concatenate([content.region[parent_rows], up[child_rows]]),
+            np.concatenate([content.cell[parent_rows], content.cell[child_rows]]),
+            np.concatenate([content.persons[parent_rows], -content.persons[child_rows]]),
         )
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _Sorted:
-    """Keys in rising order; ``order`` says where each stands, None where they rise already."""
+    """Keys in rising order; ``order`` is the original position of each, None if they rise already."""
 
     keys: Int32Array
     order: Int64Array | None
 
     @classmethod
     def of(cls, keys: Int32Array) -> _Sorted:
-        """Sort keys that do not rise."""
+        """Sort keys unless they rise already."""
         if (keys[1:] >= keys[:-1]).all():
             return cls(keys, None)
         order = np.argsort(keys, kind="stable")
         return cls(keys[order], order)
 
     def between(self, low: int, high: int) -> Int64Array:
-        """Return the places of the keys low .. high - 1."""
+        """Return the original positions of the keys low .. high - 1."""
         first, last = np.searchsorted(self.keys, [low, high])
         return np.arange(first, last) if self.order is None else self.order[first:last]
 
 
 def _invariants(content: _Content) -> Check:
-    return _stated_kept("invariants", EXACT, "answers", lambda: _broken_invariant(content))
+    return _stated_check("invariants", EXACT, "answers", lambda: _broken_invariant(content))
 
 
-def _stated_kept(name: str, file: str, what: str, broken: Callable[[], tuple[str, int]]) -> Check:
-    """Check what a file states of the tables: ``broken`` returns the first failure, "" for none, and their number."""
+def _stated_check(name: str, file: str, what: str, broken: Callable[[], tuple[str, int]]) -> Check:
+    """Check what a file states: ``broken`` returns the first failure ("" for none) and the number of statements."""
     failure, checked = "", 0
     try:
         failure, checked = broken()
     except (CocoOptError, KeyError, TypeError, ValueError, IndexError) as error:
-        failure = str(error) or f"{file} and the manifest's facts do not fit together"
+        failure = str(error) or f"{file} and the manifest's constraints do not fit together"
     return Check(name, not failure, failure or f"{checked:,} stated {what} hold")
 
 
 def _broken_invariant(content: _Content) -> tuple[str, int]:
-    """Return the first stated answer that the tables do not keep, "" if all hold, and how many there are."""
+    """Return the first stated answer that the tables do not keep ("" if all hold) and the number of answers."""
     stated = read_columns(content.folder / EXACT, EXACT_COLUMNS)
     region, places, failure = _stated_answers(content, stated, EXACT)
-    failure = failure or _left_out(content, region, places)
+    failure = failure or _omitted_answers(content, region, places)
     if failure:
         return failure, 0
     lower, upper = int64_column(stated, "lower"), _upper(stated)
     for query, rows, answers in places:
-        found = _answers(content, query, region[rows], answers)
-        wrong = (found < lower[rows]) | (found > upper[rows])
+        values = _answers(content, query, region[rows], answers)
+        wrong = (values < lower[rows]) | (values > upper[rows])
         if wrong.any():
             first = first_of(wrong)
             path = content.regions.names[region[rows[first]]]
@@ -273,73 +273,73 @@ def _broken_invariant(content: _Content) -> tuple[str, int]:
     return "", region.size
 
 
-def _left_out(content: _Content, region: Int64Array, places: Sequence[_Stated]) -> str:
-    """Return which of the manifest's facts about answers is not stated for every region of its level, "" for none."""
-    given = {query.text: (query, rows, answers) for query, rows, answers in places}
-    for one in content.manifest["facts"]:
-        if "query" not in one:
+def _omitted_answers(content: _Content, region: Int64Array, places: Sequence[_Stated]) -> str:
+    """Return the invariant of the manifest that is not stated for every region of its level; "" for none."""
+    stated = {query.text: (query, rows, answers) for query, rows, answers in places}
+    for entry in content.manifest["facts"]:
+        if "query" not in entry:
             continue
-        missing = f"{EXACT} leaves out answers of {one['query']!r} by {one['level']}"
-        if one["query"] not in given:
+        missing = f"{EXACT} leaves out answers of {entry['query']!r} by {entry['level']}"
+        if entry["query"] not in stated:
             return missing
-        query, rows, answers = given[one["query"]]
-        level = content.manifest["levels"].index(one["level"])
-        here = content.regions.level[region[rows]] == level
-        pairs = np.unique(region[rows[here]] * query.answers + answers[here])
+        query, rows, answers = stated[entry["query"]]
+        level = content.manifest["levels"].index(entry["level"])
+        at_level = content.regions.level[region[rows]] == level
+        pairs = np.unique(region[rows[at_level]] * query.answers + answers[at_level])
         if pairs.size < np.count_nonzero(content.regions.level == level) * query.answers:
             return missing
     return ""
 
 
 def _constraints(content: _Content) -> Check:
-    return _stated_kept("constraints", CONSTRAINTS, "constraints", lambda: _broken_constraint(content))
+    return _stated_check("constraints", CONSTRAINTS, "constraints", lambda: _broken_constraint(content))
 
 
 def _broken_constraint(content: _Content) -> tuple[str, int]:
-    """Return the first constraint that the tables do not keep, "" if all hold, and how many there are."""
+    """Return the first constraint that the tables do not keep ("" if all hold) and the number of constraints."""
     stated = read_columns(content.folder / CONSTRAINTS, CONSTRAINT_COLUMNS)
     if stated.column("fact").null_count:
         return f"{CONSTRAINTS}: a row names no constraint", 0
-    region, fact = content.regions.at(stated.column("region")), int64_column(stated, "fact")
+    region, constraint = content.regions.at(stated.column("region")), int64_column(stated, "fact")
     if (region < 0).any():
         return f"{CONSTRAINTS}, row {first_of(region < 0) + 1}: no such region", 0
     sides = [
         np.asarray(stated.column(name).fill_null(none).to_numpy(), np.int64)
         for name, none in (("lower", -UNBOUNDED), ("upper", UNBOUNDED))
     ]
-    facts = content.manifest["facts"]
-    if np.unique(fact).tolist() != [number for number, one in enumerate(facts) if "terms" in one]:
+    constraints = content.manifest["facts"]
+    if np.unique(constraint).tolist() != [number for number, entry in enumerate(constraints) if "terms" in entry]:
         return f"{CONSTRAINTS}: the constraints are not those of the manifest", 0
-    levels = np.array([content.manifest["levels"].index(one["level"]) for one in facts], np.int64)
+    levels = np.array([content.manifest["levels"].index(entry["level"]) for entry in constraints], np.int64)
     empty = (sides[0] <= -UNBOUNDED) & (sides[1] >= UNBOUNDED)
-    if empty.any() or (levels[fact] != content.regions.level[region]).any():
+    if empty.any() or (levels[constraint] != content.regions.level[region]).any():
         return f"{CONSTRAINTS}: a row states nothing, or of a region of another level", 0
     misnamed = content.regions.misnamed(stated, region)
     if misnamed:
         return f"{CONSTRAINTS}, row {misnamed[0] + 1}: not the region's {misnamed[1]}", 0
-    known = content.schema.position[content.cell]
-    for one in np.unique(fact).tolist():
-        terms = tuple((int(weight), str(count)) for weight, count in facts[one]["terms"])
+    allowed = content.schema.position[content.cell]
+    for number in np.unique(constraint).tolist():
+        terms = tuple((int(weight), str(count)) for weight, count in constraints[number]["terms"])
         weights = row_of(terms, content.schema)
         if not is_safe(np.abs(weights).max(initial=0) * content.persons.astype(np.float64)):
-            return f"{facts[one]['constraint']!r} does not add up within 64 bits", 0
-        counted = np.where(known >= 0, weights[np.maximum(known, 0)], 0) * content.persons
+            return f"{constraints[number]['constraint']!r} does not add up within 64 bits", 0
+        counted = np.where(allowed >= 0, weights[np.maximum(allowed, 0)], 0) * content.persons
         values = np.zeros(len(content.regions.names), np.int64)
         np.add.at(values, content.region, counted)
-        rows = np.flatnonzero(fact == one)
+        rows = np.flatnonzero(constraint == number)
         wrong = (values[region[rows]] < sides[0][rows]) | (values[region[rows]] > sides[1][rows])
         if wrong.any():
             path = content.regions.names[region[rows[first_of(wrong)]]]
-            return f"{path!r}: {facts[one]['constraint']!r} does not hold", 0
+            return f"{path!r}: {constraints[number]['constraint']!r} does not hold", 0
     return "", region.size
 
 
 def _stated_answers(
     content: _Content, stated: Any, file: str, before: int = 0
 ) -> tuple[Int64Array, list[_Stated], str]:
-    """Return the region of every row of answers, the rows and answers of each query, and what is wrong with them.
+    """Return the region of every row of answers, the rows and answers of each query, and an error message or "".
 
-    ``before`` are the file's rows before these.
+    ``before`` is the number of the file's rows before these.
     """
     region, first = content.regions.at(stated.column("region")), before + 1
     if (region < 0).any():
@@ -347,33 +347,33 @@ def _stated_answers(
     wrong = content.regions.misnamed(stated, region)
     if wrong:
         return region, [], f"{file}, row {wrong[0] + first}: not the region's {wrong[1]}"
-    found: list[_Stated] = []
+    queries: list[_Stated] = []
     codes, texts = coded(stated.column("query"))
-    of_answer, known = coded(stated.column("answer"))
+    answer_codes, answer_texts = coded(stated.column("answer"))
     if (codes == len(texts)).any():
         return region, [], f"{file}, row {first_of(codes == len(texts)) + first}: names no query"
     for code, text in enumerate(texts.to_pylist()):
         rows = np.flatnonzero(codes == code)
         query = parse_query(text, content.schema)
-        answers = places(known, as_arrow(query.labels()))[of_answer[rows]]
+        answers = places(answer_texts, as_arrow(query.labels()))[answer_codes[rows]]
         if (answers < 0).any():
             return region, [], f"{file}, row {int(rows[first_of(answers < 0)]) + 1}: {text!r} has no such answer"
-        found.append((query, rows, answers))
-    return region, found, ""
+        queries.append((query, rows, answers))
+    return region, queries, ""
 
 
 def _estimates(content: _Content) -> Check:
-    """Look at every estimate: of a known region and answer, once, finite, with a standard error of at least 0."""
+    """Check every estimate: of a known region and answer, once, finite, with a standard error of at least 0."""
     failure, rows = "", 0
-    last: dict[str, int] = {}  # by query, the place of its last answer while they rise, as written files' do
+    last: dict[str, int] = {}  # by query, the key of its last answer while keys rise, as in written files
     unsorted: set[str] = set()
     try:
         for stated in read_parts(content.folder / ESTIMATES, ESTIMATE_COLUMNS, coded=True):
-            region, found, failure = _stated_answers(content, stated, ESTIMATES, rows)
-            for query, of_query, answers in found:
-                here = np.append(last.get(query.text, -1), region[of_query] * query.answers + answers)
-                last[query.text] = int(here[-1])
-                if not (here[1:] > here[:-1]).all():
+            region, queries, failure = _stated_answers(content, stated, ESTIMATES, rows)
+            for query, query_rows, answers in queries:
+                keys = np.append(last.get(query.text, -1), region[query_rows] * query.answers + answers)
+                last[query.text] = int(keys[-1])
+                if not (keys[1:] > keys[:-1]).all():
                     unsorted.add(query.text)
             value, error = (np.asarray(stated.column(name).to_numpy(), np.float64) for name in ESTIMATE_COLUMNS[-2:])
             wrong = ~(np.isfinite(value) & np.isfinite(error) & (error >= 0))
@@ -391,43 +391,43 @@ def _estimates(content: _Content) -> Check:
 
 
 def _each_once(content: _Content, texts: set[str]) -> bool:
-    """Tell whether no answer of a region occurs twice among the estimates of some queries."""
+    """Return whether no answer of a region occurs twice among the estimates of some queries."""
     seen: dict[str, list[Int64Array]] = {text: [] for text in texts}
     for stated in read_parts(content.folder / ESTIMATES, ESTIMATE_COLUMNS, coded=True):
-        region, found, _ = _stated_answers(content, stated, ESTIMATES)
-        for query, of_query, answers in found:
+        region, queries, _ = _stated_answers(content, stated, ESTIMATES)
+        for query, query_rows, answers in queries:
             if query.text in seen:
-                seen[query.text].append(region[of_query] * query.answers + answers)
+                seen[query.text].append(region[query_rows] * query.answers + answers)
     return all(_all_differ(np.concatenate(parts)) for parts in seen.values())
 
 
 def _answers(content: _Content, query: Query, regions: Int64Array, answers: Int64Array) -> Int64Array:
-    """Return one answer of a query a row, int64[rows], for regions and answers int64[rows], from the raw rows."""
+    """Return the answer of a query for each pair of regions and answers, all int64[rows], from the raw rows."""
     from scipy.sparse import csr_array
 
-    kept, inverse = np.unique(regions, return_inverse=True)
+    distinct, inverse = np.unique(regions, return_inverse=True)
     place = np.full(len(content.regions.names), -1, np.int64)
-    place[kept] = np.arange(kept.size)
+    place[distinct] = np.arange(distinct.size)
     used = (place[content.region] >= 0) & (content.schema.position[content.cell] >= 0)
     cells = content.schema.position[content.cell[used]]
-    shape = (kept.size, content.schema.size)
+    shape = (distinct.size, content.schema.size)
     table = csr_array((content.persons[used], (place[content.region[used]], cells)), shape=shape)
-    found = np.zeros(regions.size, np.int64)
+    values = np.zeros(regions.size, np.int64)
     matrix = query.operator.to_sparse().astype(np.int64).tocsr()
-    for start in range(0, kept.size, content.block):
-        here = np.flatnonzero((inverse >= start) & (inverse < start + content.block))
+    for start in range(0, distinct.size, content.block):
+        rows = np.flatnonzero((inverse >= start) & (inverse < start + content.block))
         block = (table[start : start + content.block] @ matrix.T).toarray()
-        found[here] = block[inverse[here] - start, answers[here]]
-    return found
+        values[rows] = block[inverse[rows] - start, answers[rows]]
+    return values
 
 
 def _upper(stated: Any) -> Int64Array:
-    """Return the upper sides, ``UNBOUNDED`` where there is none."""
+    """Return the upper bounds, ``UNBOUNDED`` where there is none."""
     return np.asarray(stated.column("upper").fill_null(UNBOUNDED).to_numpy(), np.int64)
 
 
 def _microdata(content: _Content) -> Check:
-    """Count the persons of the microdata by region and cell: they must be the leaves' tables."""
+    """Count the persons of the microdata by region and cell: the counts must equal the leaves' tables."""
     failure, keys, counts = "", np.zeros(0, np.int64), np.zeros(0, np.int64)
     try:
         for part in read_parts(content.folder / MICRODATA, (*REGION, *content.schema.names), coded=True):
@@ -448,7 +448,7 @@ def _microdata(content: _Content) -> Check:
 
 
 def _merged(keys: Int64Array, counts: Int64Array, more: Int64Array) -> tuple[Int64Array, Int64Array]:
-    """Return distinct keys and how often each occurred, with more of them counted in."""
+    """Return distinct keys and their counts after more keys are added."""
     added, times = np.unique(more, return_counts=True)
     merged, where = np.unique(np.concatenate([keys, added]), return_inverse=True)
     total = np.zeros(merged.size, np.int64)
@@ -457,7 +457,7 @@ def _merged(keys: Int64Array, counts: Int64Array, more: Int64Array) -> tuple[Int
 
 
 def _cells(schema: Schema, table: Any) -> Int64Array:
-    """Return the cell of every row's values among those of the product, negative for an unknown value."""
+    """Return the product cell of every row's values, negative for an unknown value."""
     cell = np.zeros(table.num_rows, np.int64)
     for name, values in schema.attributes.items():
         code = positions(table.column(name), values)

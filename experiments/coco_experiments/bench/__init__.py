@@ -1,1 +1,1 @@
-"""The performance table: kernels and certified solves beside their peers, timed alternately in one run."""
+"""The performance table: kernels and certified solves next to their peers, timed alternately in one run."""

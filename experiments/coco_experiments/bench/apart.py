@@ -55,7 +55,7 @@ def peak_megabytes() -> float:
     """Return the peak resident memory of this process in MB."""
     status = Path("/proc/self/status")
     if status.exists():  # what getrusage says counts the parent's memory until it runs another program
-        (line,) = [one for one in status.read_text(encoding="utf-8").splitlines() if one.startswith("VmHWM")]
+        (line,) = [entry for entry in status.read_text(encoding="utf-8").splitlines() if entry.startswith("VmHWM")]
         return int(line.split()[1]) / 1e3
     peak: Any = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return float(peak) / (1e6 if sys.platform == "darwin" else 1e3)

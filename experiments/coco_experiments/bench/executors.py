@@ -24,18 +24,18 @@ from coco_experiments.bench.rows import Row, finish
 from coco_experiments.bench.timing import take_turns
 from coco_experiments.bench.topdown import HAWAII, LARGE_SETTING, SETTING
 from coco_experiments.data import find_data_file
-from coco_experiments.experiment import Outcome, Reporter
-from coco_experiments.made import made_counts
-from coco_experiments.topdown.data import hawaii, large_tables, made_blocks, small_tables
+from coco_experiments.made import generated_counts
+from coco_experiments.outcome import Outcome, Reporter
+from coco_experiments.topdown.data import generated_blocks, hawaii, large_tables, small_tables
 from coco_opt.execution import Executor, Threads, executor_row, open_executor
 from coco_opt.files.measurement import read_measurement, write_measurement
-from coco_opt.groups.asked.measure import asked_of, exact_parts
-from coco_opt.groups.estimated.estimate import estimate_groups
-from coco_opt.groups.estimated.method import GroupsMethod
+from coco_opt.groups.estimating.estimate import estimate_groups
+from coco_opt.groups.estimating.method import GroupsMethod
+from coco_opt.groups.measuring.measure import exact_parts, measurement_plan_of
 from coco_opt.privacy import Epsilon, Measurement, SeededNoise
-from coco_opt.privacy.answers import noisy_parts
 from coco_opt.privacy.measurement import Drawing
-from coco_opt.topdown.estimated.estimate import estimate_tables
+from coco_opt.privacy.queries import noisy_parts
+from coco_opt.topdown.estimating.estimate import estimate_tables
 
 NAME = "bench/executors"
 WORKERS = 2
@@ -56,32 +56,38 @@ class Case:
 def nation(folder: Path, *, small: bool) -> Measurement:
     """Seal cumulative counts of a made nation, 3,111 counties in 51 states, sizes up to 100,000; return it as read."""
     states, counties, groups, most = (4, 5, 50, 200) if small else (51, 61, 1_000, 100_000)
-    counts = made_counts(states, counties, groups, most, np.random.default_rng(1))
+    counts = generated_counts(states, counties, groups, most, np.random.default_rng(1))
     truth = counts.histograms()
-    asked = asked_of(
+    measurement_plan = measurement_plan_of(
         counts.hierarchy,
-        np.array([one.groups for one in truth]),
+        np.array([histogram.groups for histogram in truth]),
         queries=["cumulative"] * 3,
         costs=[Epsilon(Fraction(1, 3))] * 3,
         max_size=most,
         neighbours="add_remove",
     )
     source = SeededNoise(1)
-    drawn = noisy_parts(asked.questions, exact_parts(asked, truth), asked.hierarchy, asked.per_region, source)
-    write_measurement(folder, Drawing(asked, drawn, source.name, source.private), private=True)
+    drawn = noisy_parts(
+        measurement_plan.queries,
+        exact_parts(measurement_plan, truth),
+        measurement_plan.hierarchy,
+        measurement_plan.per_region,
+        source,
+    )
+    write_measurement(folder, Drawing(measurement_plan, drawn, source.name, source.private), private=True)
     return read_measurement(folder)[0]
 
 
 def of_groups(measurement: Measurement, executor: Executor) -> list[np.ndarray[Any, Any]]:
     """Estimate groups by matching, and return all histograms."""
-    found = estimate_groups(measurement, GroupsMethod(consistency="matching"), executor=executor)
-    return [array for one in found.histograms for array in (one.sizes, one.counts)]
+    result = estimate_groups(measurement, GroupsMethod(consistency="matching"), executor=executor)
+    return [array for histogram in result.histograms for array in (histogram.sizes, histogram.counts)]
 
 
 def of_tables(measurement: Measurement, executor: Executor) -> list[np.ndarray[Any, Any]]:
     """Estimate tables, and return those of all levels."""
-    found = estimate_tables(measurement, executor=executor)
-    return [array for one in found.tables for array in (one.offsets, one.cells, one.counts)]
+    result = estimate_tables(measurement, executor=executor)
+    return [array for table in result.tables for array in (table.offsets, table.cells, table.counts)]
 
 
 def cases(folder: Path, data: Path | None, *, small: bool) -> tuple[list[Case], list[str]]:
@@ -89,20 +95,20 @@ def cases(folder: Path, data: Path | None, *, small: bool) -> tuple[list[Case], 
     notes: list[str] = []
     if small or find_data_file(HAWAII, data) is None:
         size = (2, 2, 2, 5) if small else (5, 70, 3, 24)
-        blocks, name = made_blocks(np.random.default_rng(3), *size), "made blocks"
+        blocks, name = generated_blocks(np.random.default_rng(3), *size), "made blocks"
         if not small:
             notes.append(f"{HAWAII} is not here: made blocks of its number instead.")
     else:
         blocks, name = hawaii(data), "Hawaii"
-    found = [
+    listed = [
         Case(
             "made nation" if small else "made nation, 3,111 counties", nation(folder / "nation", small=small), of_groups
         )
     ]
     for cells, make, setting in ((7, small_tables, SETTING), (2_016, large_tables, LARGE_SETTING)):
         write_measurement(folder / f"tables-{cells}", setting.measure(make(blocks), 1), private=True)
-        found.append(Case(f"{name}, {cells:,} cells", read_measurement(folder / f"tables-{cells}")[0], of_tables))
-    return found, notes
+        listed.append(Case(f"{name}, {cells:,} cells", read_measurement(folder / f"tables-{cells}")[0], of_tables))
+    return listed, notes
 
 
 def digest(arrays: Iterable[np.ndarray[Any, Any]]) -> str:
@@ -114,7 +120,7 @@ def digest(arrays: Iterable[np.ndarray[Any, Any]]) -> str:
 
 
 def rows_of(case: Case, executors: Mapping[str, Executor], repeats: int) -> tuple[list[Row], list[str]]:
-    """Return one row an executor, beside one thread, and a line for each answer that is another."""
+    """Return one row an executor, next to one thread, and a line for each answer that is another."""
     calls = {name: partial(case.estimate, case.measurement, executor) for name, executor in executors.items()}
     timings = take_turns(calls, repeats)
     serial, regions = timings[SERIAL], case.measurement.hierarchy.regions
@@ -126,7 +132,9 @@ def rows_of(case: Case, executors: Mapping[str, Executor], repeats: int) -> tupl
     ]
     expected = digest(serial.value)
     wrong = [
-        f"{case.name}: {name} gives another answer" for name, one in timings.items() if digest(one.value) != expected
+        f"{case.name}: {name} gives another answer"
+        for name, timing in timings.items()
+        if digest(timing.value) != expected
     ]
     return rows, wrong
 
@@ -145,14 +153,14 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
     rows: list[Row] = []
     wrong: list[str] = []
     with TemporaryDirectory() as temporary, ExitStack() as stack:
-        made, notes = cases(Path(temporary), data, small=small)
+        listed, notes = cases(Path(temporary), data, small=small)
         executors: dict[str, Executor] = {SERIAL: Threads(1)}
         for name in names:
             executors[name] = stack.enter_context(open_executor(name, WORKERS))
-        for done, case in enumerate(made, 1):
+        for done, case in enumerate(listed, 1):
             more, faulty = rows_of(case, executors, SMALL_REPEATS if small else REPEATS)
             rows, wrong = rows + more, wrong + faulty
-            reporter.progress(NAME, done, len(made))
+            reporter.progress(NAME, done, len(listed))
     if not small:
         rows += [Row("start", f"{name}, {WORKERS}", 0, started(name)) for name in names]
     load = os.getloadavg()[0]

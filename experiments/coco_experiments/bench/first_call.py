@@ -8,7 +8,7 @@ from time import perf_counter
 
 from coco_experiments.bench.apart import apart
 from coco_experiments.bench.rows import Row, finish
-from coco_experiments.experiment import Outcome, Reporter
+from coco_experiments.outcome import Outcome, Reporter
 
 NAME = "bench/first_call"
 EMPTY, THERE = "demo, empty cache of kernels", "demo, kernels on disk"
@@ -29,15 +29,15 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
         cache = Path(temporary, "cache")
         for done, (what, limit) in enumerate({EMPTY: LIMIT, THERE: None}.items(), 1):
             start = perf_counter()
-            found = apart(
+            call = apart(
                 "coco_experiments.bench.first_call:demo",
                 str(Path(temporary, f"demo{done}")),
                 environment={"NUMBA_CACHE_DIR": str(cache)},
             )
             seconds = perf_counter() - start
-            rows.append(Row("the demo", what, 0, seconds, limit=limit, cpu=found.cpu, peak=found.peak))
-            if found.value != 0:
-                wrong.append(f"{what}: exit code {found.value}")
+            rows.append(Row("the demo", what, 0, seconds, limit=limit, cpu=call.cpu, peak=call.peak))
+            if call.value != 0:
+                wrong.append(f"{what}: exit code {call.value}")
             reporter.progress(NAME, done, 2)
         if not any(cache.rglob("*.nbc")):
             wrong.append("no kernel was compiled into the cache folder")

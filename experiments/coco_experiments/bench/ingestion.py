@@ -18,8 +18,8 @@ import numpy as np
 from coco_experiments.bench.apart import Apart, apart, typical
 from coco_experiments.bench.rows import Row, finish
 from coco_experiments.bench.timing import Timing
-from coco_experiments.experiment import Outcome, Reporter
-from coco_opt.groups.asked.entities import read_tables
+from coco_experiments.outcome import Outcome, Reporter
+from coco_opt.groups.measuring.entities import read_tables
 
 NAME = "bench/ingestion"
 LEAVES, SMALL_LEAVES = 3_109, 30
@@ -140,7 +140,7 @@ def rows_of(case: Case, leaves: int) -> tuple[list[Row], list[str]]:
         for _ in range(case.repeats):
             runs[READ].append(apart(f"{module}:by_coco_opt", folder))
             runs[DUCKDB].append(apart(f"{module}:by_duckdb", folder))
-    clocks = {what: Timing(tuple(one.seconds for one in done), None) for what, done in runs.items()}
+    clocks = {what: Timing(tuple(reading.seconds for reading in done), None) for what, done in runs.items()}
     ours, theirs = typical(runs[READ]), typical(runs[DUCKDB])
     ratio = clocks[READ].ratio(clocks[DUCKDB])
     target = None if case.texts else TARGET

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from coco_experiments.bench.ingestion import LEAVES, SMALL, SMALL_LEAVES, Case, measured
-from coco_experiments.experiment import Outcome, Reporter
+from coco_experiments.outcome import Outcome, Reporter
 
 NAME = "bench/ingestion_large"
 LARGE = (Case(100_000_000, texts=False, repeats=1), Case(100_000_000, texts=True, repeats=1))

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from coco_experiments.bench.instances import INSTANCES
 from coco_experiments.bench.rows import Row
 from coco_experiments.bench.timing import Timing, take_turns
-from coco_experiments.experiment import Reporter
+from coco_experiments.outcome import Reporter
 
 Ints = NDArray[np.int64]
 Candidates = Callable[[Ints], dict[str, Callable[[], Any]]]

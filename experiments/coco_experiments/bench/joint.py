@@ -18,11 +18,11 @@ from coco_solvers.structured.joint import AlternatingDirections
 from coco_experiments.bench.rows import Row, finish
 from coco_experiments.bench.timing import take_turns
 from coco_experiments.data import hawaii_blocks, taxi
-from coco_experiments.experiment import Outcome, Reporter
-from coco_experiments.made import made_counts
+from coco_experiments.made import generated_counts
+from coco_experiments.outcome import Outcome, Reporter
 from coco_opt.errors import ConfigError
-from coco_opt.groups import GroupsAnswers, measure_hierarchy
-from coco_opt.groups.asked.private import PrivateCounts
+from coco_opt.groups import GroupsMeasurements, measure_hierarchy
+from coco_opt.groups.measuring.private import PrivateCounts
 from coco_opt.privacy import Epsilon, SeededNoise
 from coco_opt.problems import JointL1, JointL2, Tree
 from coco_opt.problems.joint import JointFit
@@ -53,17 +53,17 @@ def cases(*, small: bool, data: Path | None) -> tuple[list[Case], list[str]]:
     """Return the real tables where they are present, else made ones of their shape, and a note on what was made."""
     rng = np.random.default_rng(SEED)
     if small:
-        return [Case("made, 7 regions", made_counts(2, 2, 200, 60, rng), 60, (None, None))], []
+        return [Case("made, 7 regions", generated_counts(2, 2, 200, 60, rng), 60, (None, None))], []
     notes = []
     try:
         first = Case("Taxi", taxi(data), 5_000, (4.0, 1.0))
     except ConfigError:
-        first = Case("made like Taxi", made_counts(2, 14, 13_000, 5_000, rng), 5_000, (4.0, 1.0))
+        first = Case("made like Taxi", generated_counts(2, 14, 13_000, 5_000, rng), 5_000, (4.0, 1.0))
         notes.append("Taxi is absent: a made table of 31 regions and as many groups instead")
     try:
         second = Case("Hawaii's blocks", hawaii_blocks(folder=data), 900, (20.0, None))
     except ConfigError:
-        second = Case("made like Hawaii", made_counts(35, 34, 21, 900, rng), 900, (20.0, None))
+        second = Case("made like Hawaii", generated_counts(35, 34, 21, 900, rng), 900, (20.0, None))
         notes.append("Hawaii's blocks are absent: a made table of 1,226 regions and as many groups instead")
     return [first, second], notes
 
@@ -82,7 +82,7 @@ def problem_of(counts: PrivateCounts, max_size: int, kind: type[JointFit], seed:
         neighbours="add_remove",
         source=SeededNoise(seed),
     )
-    answers = GroupsAnswers(measured)
+    answers = GroupsMeasurements(measured)
     table = np.concatenate([answers.table(level) for level in range(levels)])
     weights = answers.weights("l1" if kind is JointL1 else "l2")
     return kind(Tree(hierarchy.parent), table, answers.group_counts, weights)
@@ -96,11 +96,11 @@ def against_limits(case: Case, repeats: int) -> tuple[list[Row], list[str], list
     timings = take_turns(calls, repeats)
     rows, notes, wrong = [], [], []
     for (name, problem), limit in zip(problems.items(), case.limits, strict=True):
-        found: Solution[Any] = timings[name].value
+        solution: Solution[Any] = timings[name].value
         rows.append(Row(case.name, name, problem.variables, timings[name].median, limit=limit))
-        notes.append(f"{case.name}, {name}: {found.iterations} rounds, relative gap {found.relative_gap:.1g}")
-        if not found.ok:
-            wrong.append(f"{case.name}, {name}: {found.status.name}, relative gap {found.relative_gap:.2g}")
+        notes.append(f"{case.name}, {name}: {solution.iterations} rounds, relative gap {solution.relative_gap:.1g}")
+        if not solution.ok:
+            wrong.append(f"{case.name}, {name}: {solution.status.name}, relative gap {solution.relative_gap:.2g}")
     return rows, notes, wrong
 
 
@@ -109,7 +109,7 @@ def against_packages(max_size: int, repeats: int) -> tuple[list[Row], list[str]]
 
     The packages' time is that of their own call; writing the program is not counted against them.
     """
-    counts = made_counts(2, 3, 300, max_size, np.random.default_rng(SEED))
+    counts = generated_counts(2, 3, 300, max_size, np.random.default_rng(SEED))
     rows, wrong = [], []
     for (name, kind), package in zip(KINDS.items(), (HiGHS(), PIQP()), strict=True):
         problem = problem_of(counts, max_size, kind)
@@ -134,7 +134,7 @@ def doubling(sizes: tuple[int, ...], repeats: int) -> tuple[list[Row], list[str]
     rows, notes = [], []
     for name, kind in KINDS.items():
         rng = np.random.default_rng(SEED)
-        problems = {size: problem_of(made_counts(2, 14, 2_000, size, rng), size, kind) for size in sizes}
+        problems = {size: problem_of(generated_counts(2, 14, 2_000, size, rng), size, kind) for size in sizes}
         calls: dict[str, Callable[[], Any]] = {
             str(size): partial(AlternatingDirections(tolerance=0.0, max_iter=50).solve, problem)
             for size, problem in problems.items()

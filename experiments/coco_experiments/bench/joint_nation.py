@@ -13,10 +13,10 @@ import numpy as np
 from coco_experiments.bench.apart import apart
 from coco_experiments.bench.nation import counts_of, measured
 from coco_experiments.bench.rows import Row, clocked, finish
-from coco_experiments.experiment import Outcome, Reporter
+from coco_experiments.outcome import Outcome, Reporter
 from coco_opt.choices import SolverChoices
 from coco_opt.errors import SolverError
-from coco_opt.groups.estimated.joint import joint
+from coco_opt.groups.estimating.joint import joint
 
 NAME = "bench/joint_nation"
 MAX_SIZE, SMALL_MAX_SIZE = 10_000, 60
@@ -35,15 +35,15 @@ def fitted(size: str, data: str | None, max_size: int, growth: float) -> dict[st
     del counts
     solvers = SolverChoices()
     try:
-        seconds, cpu, found = clocked(lambda: joint(noisy, solvers))
+        seconds, cpu, estimate = clocked(lambda: joint(noisy, solvers))
     except SolverError as error:
         return {"failed": str(error)}
-    row = next(one for one in solvers.certificates if one.problem.startswith("joint"))
+    row = next(certificate for certificate in solvers.certificates if certificate.problem.startswith("joint"))
     return {
         "seconds": seconds,
         "cpu": cpu,
         "gap": row.relative_gap,
-        "level_gap": float(np.nanmax(found.level_gaps)),
+        "level_gap": float(np.nanmax(estimate.level_gaps)),
         "solver": row.solver,
         "solver_seconds": row.seconds,
     }
@@ -58,26 +58,26 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
     for done, (what, growth) in enumerate(GROWTHS.items(), 1):
         folder = None if data is None else str(data)
         apart(target, "small", None, SMALL_MAX_SIZE, growth)  # compiles
-        found = apart(target, "small" if small else "whole", folder, max_size, growth)
-        told = found.value
-        if "failed" in told:
-            wrong.append(f"{what}: {told['failed']}")
+        result = apart(target, "small" if small else "whole", folder, max_size, growth)
+        report = result.value
+        if "failed" in report:
+            wrong.append(f"{what}: {report['failed']}")
             continue
         rows.append(
             Row(
                 name,
                 what,
                 regions * max_size,
-                told["seconds"],
+                report["seconds"],
                 limit=None if growth else SECONDS_LIMIT,
-                cpu=told["cpu"],
-                peak=found.peak,
+                cpu=report["cpu"],
+                peak=result.peak,
                 peak_limit=None if growth else MEMORY_LIMIT,
             )
         )
         notes.append(
-            f"{what}: {told['solver']}, {told['solver_seconds']:,.1f} s of it in the fit; "
-            f"relative gap {told['gap']:.2g}, of the loosest level {told['level_gap']:.2g}"
+            f"{what}: {report['solver']}, {report['solver_seconds']:,.1f} s of it in the fit; "
+            f"relative gap {report['gap']:.2g}, of the loosest level {report['level_gap']:.2g}"
         )
         reporter.progress(NAME, done, len(GROWTHS))
     notes.append("one element is one size of one region; fit, certificate and whole tables are in the seconds")

@@ -13,11 +13,11 @@ import numpy as np
 
 from coco_experiments.bench.rows import Row, finish
 from coco_experiments.bench.timing import take_turns
-from coco_experiments.experiment import Outcome, Reporter
-from coco_experiments.made import made_counts
+from coco_experiments.made import generated_counts
+from coco_experiments.outcome import Outcome, Reporter
 from coco_opt.choices import SolverChoices
-from coco_opt.groups.estimated.consistency import match_and_merge, matching
-from coco_opt.groups.estimated.estimates import SizeEstimate
+from coco_opt.groups.estimating.consistency import match_and_merge, matching
+from coco_opt.groups.estimating.estimates import SizeEstimate
 from coco_opt.histograms import CountOfCounts, Hierarchy
 
 NAME = "bench/matching"
@@ -54,12 +54,12 @@ def noisy_tree(sizes: Sizes) -> tuple[Hierarchy, list[SizeEstimate]]:
     Every region keeps its number of groups, as it is public.
     """
     rng = np.random.default_rng([SEED, sizes.parents])
-    made = made_counts(sizes.parents, sizes.leaves, sizes.groups, MAX_SIZE, rng)
+    counts = generated_counts(sizes.parents, sizes.leaves, sizes.groups, MAX_SIZE, rng)
     moved = [
         CountOfCounts.from_runs(np.maximum(h.sizes + rng.integers(-2, 3, h.sizes.size), 0), h.counts)
-        for h in made.histograms()
+        for h in counts.histograms()
     ]
-    return made.hierarchy, estimates(moved)
+    return counts.hierarchy, estimates(moved)
 
 
 def family(runs: int) -> tuple[SizeEstimate, list[SizeEstimate]]:

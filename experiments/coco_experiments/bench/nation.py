@@ -17,17 +17,17 @@ from coco_experiments.bench.apart import apart
 from coco_experiments.bench.release import write_sizes
 from coco_experiments.bench.rows import Row, finish
 from coco_experiments.data import find_data_file
-from coco_experiments.experiment import Outcome, Reporter
-from coco_experiments.kuo2018.housing import COUNTIES, census_households, housing, made_households
+from coco_experiments.kuo2018.housing import COUNTIES, census_households, generated_households, housing
+from coco_experiments.outcome import Outcome, Reporter
 from coco_opt.choices import SolverChoices
 from coco_opt.config import parse_config
 from coco_opt.groups import Buckets, measure_hierarchy
-from coco_opt.groups.answers import Loss
-from coco_opt.groups.asked.private import PrivateCounts
-from coco_opt.groups.estimated.estimate import estimate_groups
-from coco_opt.groups.estimated.method import GroupsMethod
+from coco_opt.groups.estimating.estimate import estimate_groups
+from coco_opt.groups.estimating.method import GroupsMethod
+from coco_opt.groups.measuring.private import PrivateCounts
+from coco_opt.groups.noisy_measurements import Loss
 from coco_opt.privacy import Epsilon, Measurement, SeededNoise
-from coco_opt.privacy.answers import DENSE
+from coco_opt.privacy.queries import DENSE
 from coco_opt.releases import release, render_report, verify_release
 
 NAME = "bench/nation"
@@ -43,8 +43,8 @@ def counts_of(*, small: bool, data: Path | None) -> tuple[str, PrivateCounts]:
     if not small and find_data_file(COUNTIES, data) is not None:
         return "housing, 3,109 counties", housing(census_households(data), SEED)
     states, counties = (3, 4) if small else (51, 61)
-    made = made_households(states, counties, 2_000, np.random.default_rng(SEED))
-    return f"MADE households, {states * counties:,} counties", housing(made, SEED)
+    households = generated_households(states, counties, 2_000, np.random.default_rng(SEED))
+    return f"MADE households, {states * counties:,} counties", housing(households, SEED)
 
 
 def released(folder: str, loss: str, max_size: int) -> dict[str, float]:
@@ -79,12 +79,12 @@ def measured(counts: PrivateCounts, max_size: int, growths: Sequence[float] = (0
 
 
 def same_bits(counts: PrivateCounts, loss: Loss, max_size: int) -> bool:
-    """Tell whether packed answers and the same ones as arrays in memory are estimated alike, in every region."""
+    """Return whether packed answers and the same ones as arrays in memory are estimated alike, in every region."""
     packed = measured(counts, max_size)
-    plain = replace(packed, answers=tuple(replace(one, stored=one.values.copy()) for one in packed.answers))
+    plain = replace(packed, answers=tuple(replace(part, stored=part.values.copy()) for part in packed.answers))
     method = GroupsMethod((loss,) * counts.hierarchy.levels, consistency="matching")
-    one, other = (estimate_groups(asked, method, SolverChoices()) for asked in (packed, plain))
-    return all(a.equals(b) for a, b in zip(one.histograms, other.histograms, strict=True))
+    left, right = (estimate_groups(measurement, method, SolverChoices()) for measurement in (packed, plain))
+    return all(a.equals(b) for a, b in zip(left.histograms, right.histograms, strict=True))
 
 
 def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
@@ -100,25 +100,25 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
             apart(target, tiny, loss, SMALL_MAX_SIZE)
         with TemporaryDirectory() as folder:
             write_sizes(Path(folder, "sizes.csv"), counts)
-            found = apart(target, folder, loss, max_size)
+            result = apart(target, folder, loss, max_size)
             checks = verify_release(Path(folder, f"release {loss}"))
-        wrong += [f"loss {loss}: {one.name}: {one.detail}" for one in checks if not one.passed]
+        wrong += [f"loss {loss}: {check.name}: {check.detail}" for check in checks if not check.passed]
         rows.append(
             Row(
                 name,
                 f"{WHAT} {loss}",
                 regions * max_size,
-                found.seconds,
+                result.seconds,
                 limit=SECONDS_LIMIT,
-                cpu=found.cpu,
-                peak=found.peak,
+                cpu=result.cpu,
+                peak=result.peak,
                 peak_limit=MEMORY_LIMIT,
             )
         )
-        seal = found.value["sealed"]
+        seal = result.value["sealed"]
         notes.append(
             f"loss {loss}: the sealed answers take {seal:,.1f} MB (at most {SEALED_LIMIT:g}: "
-            f"{'yes' if seal <= SEALED_LIMIT else 'no'}), the release {found.value['written']:,.1f} MB"
+            f"{'yes' if seal <= SEALED_LIMIT else 'no'}), the release {result.value['written']:,.1f} MB"
         )
         if not same_bits(counts, loss, compared):
             wrong.append(f"loss {loss}: packed answers are estimated otherwise than arrays")

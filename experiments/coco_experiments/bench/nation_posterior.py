@@ -13,13 +13,13 @@ from typing import Any
 from coco_experiments.bench.apart import apart
 from coco_experiments.bench.nation import counts_of, measured
 from coco_experiments.bench.rows import Row, clocked, finish
-from coco_experiments.experiment import Outcome, Reporter
+from coco_experiments.outcome import Outcome, Reporter
 from coco_opt.choices import SolverChoices
-from coco_opt.groups.estimated.baselines import errors_by_level
-from coco_opt.groups.estimated.estimate import estimate_groups
-from coco_opt.groups.estimated.method import GroupsMethod
-from coco_opt.groups.estimated.posterior.consistent import whole_estimate
-from coco_opt.groups.estimated.posterior.sparse import MANY_CELLS
+from coco_opt.groups.estimating.baselines import errors_by_level
+from coco_opt.groups.estimating.estimate import estimate_groups
+from coco_opt.groups.estimating.method import GroupsMethod
+from coco_opt.groups.estimating.posterior.consistent import integer_estimate
+from coco_opt.groups.estimating.posterior.sparse import MANY_CELLS
 
 NAME = "bench/nation_posterior"
 MAX_SIZE, SMALL_MAX_SIZE = 10_000, 60
@@ -32,22 +32,22 @@ def estimated(data: str | None, max_size: int) -> dict[str, Any]:
     """Measure and estimate (K = 60: a small made nation); return seconds, convergence and errors by level."""
     small = max_size == SMALL_MAX_SIZE
     _, counts = counts_of(small=small, data=None if data is None else Path(data))
-    tree, truth = counts.hierarchy, [one.clamp(max_size) for one in counts.histograms()]
+    tree, truth = counts.hierarchy, [histogram.clamp(max_size) for histogram in counts.histograms()]
     measurement = measured(counts, max_size, GROWTH)
     matching = estimate_groups(measurement, GroupsMethod("l1", consistency="matching"), SolverChoices())
     many = 0 if small else MANY_CELLS
-    seconds, used, found = clocked(
-        lambda: whole_estimate(measurement, SolverChoices(), coverage=0.9, threads=2, many=many)
+    seconds, used, estimate = clocked(
+        lambda: integer_estimate(measurement, SolverChoices(), coverage=0.9, threads=2, many=many)
     )
-    told = found.convergence
+    state = estimate.convergence
     return {
         "seconds": seconds,
         "used": used,
-        "errors": errors_by_level(tree, found.histograms, truth).tolist(),
+        "errors": errors_by_level(tree, estimate.histograms, truth).tolist(),
         "matching": errors_by_level(tree, matching.histograms, truth).tolist(),
-        "told": f"{told.draws} draws of {told.sweeps} sweeps, converged: {told.converged}, worst R-hat "
-        f"{told.r_hat:.2f}, {told.unsettled} regions unsettled; table's relative gap {found.unproved:.1g}",
-        "whole": [one.groups for one in found.histograms] == counts.group_counts.tolist(),
+        "told": f"{state.draws} draws of {state.sweeps} sweeps, converged: {state.converged}, worst R-hat "
+        f"{state.r_hat:.2f}, {len(state.unsettled)} regions unsettled; relative gap {estimate.uncertified_gap:.1g}",
+        "whole": [histogram.groups for histogram in estimate.histograms] == counts.group_counts.tolist(),
     }
 
 
@@ -62,9 +62,9 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
     place = None if data is None else str(data)
     apart(target, place, SMALL_MAX_SIZE)  # compiles
     reporter.progress(NAME, 1, 2)
-    found = apart(target, place, max_size)
+    result = apart(target, place, max_size)
     reporter.progress(NAME, 2, 2)
-    value = found.value
+    value = result.value
     row = Row(
         name,
         WHAT,
@@ -72,7 +72,7 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
         value["seconds"],
         limit=None if small else SECONDS_LIMIT,
         cpu=value["used"],
-        peak=found.peak,
+        peak=result.peak,
         peak_limit=None if small else MEMORY_LIMIT,
     )
     notes = [

@@ -10,7 +10,7 @@ import numpy as np
 
 from coco_experiments.bench.rows import Row, finish
 from coco_experiments.bench.timing import take_turns
-from coco_experiments.experiment import Outcome, Reporter
+from coco_experiments.outcome import Outcome, Reporter
 from coco_opt import Measurement, configure, read_noisy_measurements
 from coco_opt.config import Config
 
@@ -94,12 +94,12 @@ def by_pyarrow(files: Path) -> int:
 
     columns = ["geocode", "query_name", "value", "variance"]
     tables = [pq.read_table(path, columns=columns) for path in sorted(files.glob("*.parquet"))]
-    return sum(int(chunk.flatten().to_numpy().sum()) for one in tables for chunk in one.column("value").chunks)
+    return sum(int(chunk.flatten().to_numpy().sum()) for table in tables for chunk in table.column("value").chunks)
 
 
 def summed(measurement: Measurement) -> int:
     """Return the sum of all answers."""
-    return sum(int(one.values.sum()) for one in measurement.answers)
+    return sum(int(part.values.sum()) for part in measurement.answers)
 
 
 def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:

@@ -1,6 +1,6 @@
 """The pieces of a census measured by themselves: what a block takes when it is sealed, and when processes estimate it.
 
-From these a country can be reckoned up (``docs/howto/country.md``): bytes of a sealed answer, bytes that tasks are
+From these a country can be estimated (``docs/howto/country.md``): bytes of a sealed answer, bytes that tasks are
 handed and hand back, processor seconds. The data are MADE (``coco_experiments.topdown.census``).
 """
 
@@ -19,17 +19,17 @@ from coco_experiments.bench.apart import apart
 from coco_experiments.bench.rows import Row, finish
 from coco_experiments.bench.tables import write_state
 from coco_experiments.bench.topdown import LARGE_SETTING
-from coco_experiments.experiment import Outcome, Reporter
-from coco_experiments.topdown.census import CONFIG, MadeCensus, config_text
+from coco_experiments.outcome import Outcome, Reporter
+from coco_experiments.topdown.census import CONFIG, GeneratedCensus, config_text
 from coco_experiments.topdown.data import large_schema
 from coco_opt.config import load_config
 from coco_opt.execution import Shared
-from coco_opt.execution.elsewhere import Ended, Part
-from coco_opt.execution.handed import Handed
 from coco_opt.execution.processes import Processes
+from coco_opt.execution.remote import Ended, Part
+from coco_opt.execution.shared_values import Handed
 from coco_opt.files.measurement import PACKED, read_measurement
 from coco_opt.releases import measure
-from coco_opt.topdown.estimated.estimate import estimate_tables
+from coco_opt.topdown.estimating.estimate import estimate_tables
 
 ValueT = TypeVar("ValueT")
 
@@ -77,15 +77,15 @@ def write_large(folder: Path, blocks: int) -> None:
     shares = [list(map(Fraction, LARGE_SETTING.shares))]
     text = config_text(schema, LARGE_SETTING.queries, shares, {"epsilon": '"1"'}, seed=SEED)
     (folder / CONFIG).write_text(text, encoding="utf-8")
-    MadeCensus(schema, blocks, SEED).write(folder)
+    GeneratedCensus(schema, blocks, SEED).write(folder)
 
 
 def sealed(folder: str) -> dict[str, float]:
     """Measure what a folder's configuration asks and seal it; return answers and bytes."""
-    found = measure(load_config(Path(folder) / CONFIG))
-    assert found.folder is not None
-    found.folder.rename(Path(folder) / SEALED)
-    answers = sum(one.offsets[-1] for one in found.measurement.answers)
+    result = measure(load_config(Path(folder) / CONFIG))
+    assert result.folder is not None
+    result.folder.rename(Path(folder) / SEALED)
+    answers = sum(part.offsets[-1] for part in result.measurement.answers)
     return {"answers": float(answers), "bytes": float((Path(folder) / SEALED / PACKED).stat().st_size)}
 
 
@@ -109,13 +109,13 @@ def rows_of(cells: int, blocks: int) -> tuple[list[Row], list[str]]:
             write_state(Path(temporary), blocks, SEED)
         else:
             write_large(Path(temporary), blocks)
-        found = {what: apart(f"{__name__}:{what}", temporary) for what in (SEALED, "estimated")}
+        runs = {what: apart(f"{__name__}:{what}", temporary) for what in (SEALED, "estimated")}
     rows = [
-        Row(name, what, blocks, one.seconds, cpu=one.cpu, peak=one.peak)
-        for what, one in zip(("read, measure and seal", f"estimate, {WORKERS} processes"), found.values(), strict=True)
+        Row(name, what, blocks, run.seconds, cpu=run.cpu, peak=run.peak)
+        for what, run in zip(("read, measure and seal", f"estimate, {WORKERS} processes"), runs.values(), strict=True)
     ]
-    seal: Mapping[str, float] = found[SEALED].value
-    passed: Mapping[str, float] = found["estimated"].value
+    seal: Mapping[str, float] = runs[SEALED].value
+    passed: Mapping[str, float] = runs["estimated"].value
     each, handed, back = seal["bytes"] / seal["answers"], passed["handed"] / blocks, passed["returned"] / blocks
     return rows, [
         f"{name}: {seal['answers'] / blocks:,.0f} answers a block, {each:.2f} bytes sealed each",

@@ -1,4 +1,4 @@
-"""``coco-opt plan`` beside the release that it predicts: seconds of the cores (user and system) and memory, by case.
+"""``coco-opt plan`` next to the release that it predicts: seconds of the cores (user and system) and memory, by case.
 
 Each verb runs in a process of its own. By the clock a loaded machine shows anything; the cores' seconds stay.
 """
@@ -21,10 +21,10 @@ import numpy as np
 from coco_experiments.bench.ingestion import write_tables
 from coco_experiments.bench.release import write_sizes
 from coco_experiments.data import HAWAII_MAX_SIZE, hawaii_blocks
-from coco_experiments.experiment import Cell, Outcome, Reporter, Table, write_csv, write_json
-from coco_experiments.made import made_counts
-from coco_experiments.topdown.data import Blocks, hawaii, made_blocks, small_tables
-from coco_opt.groups.asked.private import PrivateCounts
+from coco_experiments.made import generated_counts
+from coco_experiments.outcome import Cell, Outcome, Reporter, Table, write_csv, write_json
+from coco_experiments.topdown.data import Blocks, generated_blocks, hawaii, small_tables
+from coco_opt.groups.measuring.private import PrivateCounts
 from coco_opt.histograms import CountOfCounts, Hierarchy
 
 NAME = "bench/plan"
@@ -101,8 +101,8 @@ def measured(case: Case, folder: Path) -> tuple[Cell, ...]:
         run_verb(folder, verb, "case.toml", "--json")
     plan = run_verb(folder, "plan", "case.toml", "--json", *declared)
     release = run_verb(folder, "release", "case.toml", "--json")
-    found = json.loads(plan.printed)
-    seconds, memory = float(found["seconds"]), float(found["memory_bytes"])
+    predicted = json.loads(plan.printed)
+    seconds, memory = float(predicted["seconds"]), float(predicted["memory_bytes"])
     ratios = seconds / release.cores, memory / release.memory
     met = plan.cores <= PLAN_LIMIT and all(1 / case.factor <= ratio <= case.factor for ratio in ratios)
     times = (plan.clock, plan.cores, seconds, release.cores, release.clock, ratios[0])
@@ -112,14 +112,14 @@ def measured(case: Case, folder: Path) -> tuple[Cell, ...]:
 def _toml(sections: Mapping[str, Mapping[str, Any]]) -> str:
     """Return sections as TOML; a table within one is inline."""
 
-    def value(one: Any) -> str:
-        if isinstance(one, Mapping):
-            return "{" + ", ".join(f"{key} = {value(entry)}" for key, entry in one.items()) + "}"
-        return json.dumps(one)
+    def value(setting: Any) -> str:
+        if isinstance(setting, Mapping):
+            return "{" + ", ".join(f"{key} = {value(entry)}" for key, entry in setting.items()) + "}"
+        return json.dumps(setting)
 
     lines = []
     for name, keys in sections.items():
-        lines += [f"[{name}]", *(f"{key} = {value(one)}" for key, one in keys.items())]
+        lines += [f"[{name}]", *(f"{key} = {value(setting)}" for key, setting in keys.items())]
     return "\n".join([*lines, ""])
 
 
@@ -144,8 +144,8 @@ def _persons(blocks: Callable[[], Blocks]) -> Callable[[Path], Any]:
     def write(folder: Path) -> Any:
         import pandas as pd
 
-        made = blocks()
-        tables = small_tables(made)
+        data = blocks()
+        tables = small_tables(data)
         tree, schema = tables.hierarchy, tables.schema
         leaves = [tree.paths[leaf].split("/") for leaf in tree.leaves]
         levels = [f"level{level}" for level in range(tree.levels)]
@@ -155,7 +155,7 @@ def _persons(blocks: Callable[[], Blocks]) -> Callable[[Path], Any]:
         cells = [("no", race) for race in schema.attributes["race"][:-1]] + [("yes", "any")]
         rows = [
             (leaf[-1], *cell, int(count))
-            for leaf, counts in zip(leaves, made.people, strict=True)
+            for leaf, counts in zip(leaves, data.people, strict=True)
             for cell, count in zip(cells, counts, strict=True)
             if count
         ]
@@ -184,11 +184,11 @@ def cases(*, small: bool, data: Path | None) -> list[Case]:
     rng = np.random.default_rng(41)
     if small:
         return [
-            Case("12 leaves, sizes up to 30", _sizes(lambda: made_counts(3, 4, 40, 20, rng), 30, "matching")),
+            Case("12 leaves, sizes up to 30", _sizes(lambda: generated_counts(3, 4, 40, 20, rng), 30, "matching")),
             Case("2,000 entities", _tables(2_000, 30), 2_000),
-            Case("144 blocks by race", _persons(lambda: made_blocks(np.random.default_rng(7)))),
+            Case("144 blocks by race", _persons(lambda: generated_blocks(np.random.default_rng(7)))),
         ]
-    nation = made_counts(62, 50, 400, 900, rng)
+    nation = generated_counts(62, 50, 400, 900, rng)
     region = one_region(rng)
 
     def blocks() -> PrivateCounts:

@@ -1,4 +1,4 @@
-"""The posterior with whole tables and intervals, from a measurement: Taxi by cells and Hawaii's blocks by buckets."""
+"""The posterior with integer tables and intervals, from a measurement: Taxi by cells and Hawaii's blocks by buckets."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import numpy as np
 
 from coco_experiments.bench.joint import Case, cases
 from coco_experiments.bench.rows import Row, clocked, finish
-from coco_experiments.experiment import Outcome, Reporter
-from coco_experiments.made import made_counts
+from coco_experiments.made import generated_counts
+from coco_experiments.outcome import Outcome, Reporter
 from coco_opt.choices import SolverChoices
 from coco_opt.groups import measure_hierarchy
-from coco_opt.groups.answers import Loss
 from coco_opt.groups.buckets import Buckets
-from coco_opt.groups.estimated.estimate import GroupsResult, estimate_groups
-from coco_opt.groups.estimated.method import GroupsMethod
+from coco_opt.groups.estimating.estimate import GroupsResult, estimate_groups
+from coco_opt.groups.estimating.method import GroupsMethod
+from coco_opt.groups.noisy_measurements import Loss
 from coco_opt.privacy import Epsilon, Measurement, SeededNoise
 
 NAME = "bench/posterior"
@@ -40,7 +40,7 @@ def measured(case: Case, growth: tuple[float, ...]) -> Measurement:
         max_size=case.max_size,
         neighbours="add_remove",
         source=SeededNoise(SEED),
-        buckets=[Buckets.by_growth(case.max_size, one) for one in growth[-levels:]],
+        buckets=[Buckets.by_growth(case.max_size, rate) for rate in growth[-levels:]],
     )
 
 
@@ -55,26 +55,26 @@ def timed(measurement: Measurement, threads: int) -> tuple[GroupsResult, float, 
 def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
     """Time the posterior on Taxi and Hawaii's blocks with two threads (small: made, 7 regions), compiled beforehand."""
     tables, notes = cases(small=small, data=data)
-    tiny = Case("tiny", made_counts(2, 2, 50, 20, np.random.default_rng(SEED)), 20, (None, None))
+    tiny = Case("tiny", generated_counts(2, 2, 50, 20, np.random.default_rng(SEED)), 20, (None, None))
     run_one = partial(timed, threads=2)
     for warming in ((), GROWTH):
         run_one(measured(tiny, warming))
-    asked: list[tuple[float, ...]] = [(), GROWTH] if len(tables) > 1 else [GROWTH]
+    growths: list[tuple[float, ...]] = [(), GROWTH] if len(tables) > 1 else [GROWTH]
     rows: list[Row] = []
     wrong: list[str] = []
-    for done, (case, growth, limit) in enumerate(zip(tables, asked, LIMITS, strict=False), 1):
+    for done, (case, growth, limit) in enumerate(zip(tables, growths, LIMITS, strict=False), 1):
         result, seconds, used = run_one(measured(case, growth))
         cells = case.counts.hierarchy.regions * case.max_size
         what = f"{WHAT}, {'buckets' if growth else 'cells'}"
         rows.append(Row(case.name, what, cells, seconds, limit=None if small else limit))
-        found = result.convergence
-        assert found is not None
+        convergence = result.convergence
+        assert convergence is not None
         notes.append(
-            f"{case.name}: {used:.1f} processor seconds; prior {found.prior}, {found.draws:,} draws of "
-            f"{found.sweeps:,} sweeps, converged: {found.converged}; table's relative gap "
+            f"{case.name}: {used:.1f} processor seconds; prior {convergence.prior}, {convergence.draws:,} draws of "
+            f"{convergence.sweeps:,} sweeps, converged: {convergence.converged}; table's relative gap "
             f"{result.certificates[0].relative_gap:.1g}"
         )
-        totals = [one.groups for one in result.histograms]
+        totals = [histogram.groups for histogram in result.histograms]
         if totals != case.counts.group_counts.tolist():
             wrong.append(f"{case.name}: a region has not its number of groups")
         reporter.progress(NAME, done, len(tables))

@@ -15,11 +15,11 @@ import numpy as np
 from coco_experiments.bench.apart import apart
 from coco_experiments.bench.rows import Row, finish
 from coco_experiments.bench.timing import take_turns
-from coco_experiments.experiment import Outcome, Reporter
 from coco_experiments.kuo2018.rank_shortcut import estimate_ranks
+from coco_experiments.outcome import Outcome, Reporter
 from coco_opt.choices import SolverChoices
-from coco_opt.groups import GroupsAnswers, RegionAnswer, measure_hierarchy
-from coco_opt.groups.estimated.estimators import FitOptions, estimate
+from coco_opt.groups import GroupsMeasurements, RegionMeasurement, measure_hierarchy
+from coco_opt.groups.estimating.estimators import FitOptions, estimate
 from coco_opt.groups.queries import rank_pieces, sensitivity
 from coco_opt.histograms import CountOfCounts, Hierarchy
 from coco_opt.kernels.isotonic_l2 import BlockStream
@@ -52,7 +52,7 @@ def streamed(groups: int) -> int:
     stream = BlockStream()
     noise = (
         Epsilon(EPSILON)
-        .law(sensitivity("ranks", "add_remove"))
+        .distribution(sensitivity("ranks", "add_remove"))
         .opened(SecureNoise(), measurement="ranks", region="all")
     )
     for piece in rank_pieces(nation(groups), LARGEST):
@@ -65,7 +65,7 @@ def sealed(groups: int) -> int:
     return int(estimated(nation(groups), SecureNoise()).size)
 
 
-def answered(truth: CountOfCounts, source: NoiseSource) -> RegionAnswer:
+def answered(truth: CountOfCounts, source: NoiseSource) -> RegionMeasurement:
     """Return the noisy ranks of one region."""
     measurement = measure_hierarchy(
         [truth],
@@ -77,7 +77,7 @@ def answered(truth: CountOfCounts, source: NoiseSource) -> RegionAnswer:
         neighbours="add_remove",
         source=source,
     )
-    return GroupsAnswers(measurement)[0]
+    return GroupsMeasurements(measurement)[0]
 
 
 def estimated(truth: CountOfCounts, source: NoiseSource) -> np.ndarray:
@@ -96,13 +96,13 @@ def chi_square(draws: int) -> tuple[float, int]:
     Outcomes are whole released histograms; those seen fewer than ten times in all are one class.
     """
     rng, solvers, options = np.random.default_rng(7), SolverChoices(), FitOptions("l2")
-    told = [
+    tallies = [
         Counter(_key(shortcut(TINY, rng)) for _ in range(draws)),
         Counter(_key(estimate(answered(TINY, SeededNoise(seed)), options, solvers).histogram) for seed in range(draws)),
     ]
-    every = told[0] + told[1]
+    every = tallies[0] + tallies[1]
     common = [outcome for outcome, times in every.items() if times >= 10]
-    seen = np.array([[one[outcome] for outcome in common] for one in told], np.float64)
+    seen = np.array([[tally[outcome] for outcome in common] for tally in tallies], np.float64)
     seen = np.column_stack([seen, draws - seen.sum(axis=1)])
     seen = seen[:, seen.sum(axis=0) > 0]
     statistic = float(((seen[0] - seen[1]) ** 2 / seen.sum(axis=0)).sum())
@@ -124,8 +124,8 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
     }
     for done, (what, (function, limit)) in enumerate(limits.items(), 1):
         apart(f"{module}:{function}", SMALL_GROUPS)  # compiles
-        found = apart(f"{module}:{function}", groups)
-        rows.append(Row("made nation", what, groups, found.seconds, cpu=found.cpu, peak=found.peak, **limit))
+        result = apart(f"{module}:{function}", groups)
+        rows.append(Row("made nation", what, groups, result.seconds, cpu=result.cpu, peak=result.peak, **limit))
         reporter.progress(NAME, done, 4)
     truth, rng = nation(groups), np.random.default_rng(1)
     timing = take_turns({SHORTCUT: lambda: shortcut(truth, rng)}, REPEATS)[SHORTCUT]

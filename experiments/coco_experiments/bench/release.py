@@ -16,11 +16,11 @@ import numpy as np
 
 from coco_experiments.bench.rows import Row, finish
 from coco_experiments.data import find_data_file
-from coco_experiments.experiment import Outcome, Reporter
-from coco_experiments.made import made_counts
+from coco_experiments.made import generated_counts
+from coco_experiments.outcome import Outcome, Reporter
 from coco_opt.config import parse_config
-from coco_opt.groups.asked.private import PrivateCounts
 from coco_opt.groups.kind import GROUPS
+from coco_opt.groups.measuring.private import PrivateCounts
 from coco_opt.releases import release as run_release
 from coco_opt.releases import render_report, verify_release
 
@@ -47,7 +47,7 @@ class Release:
     """One run: wall seconds of each stage, of the whole and of the report, cells measured, checks that failed."""
 
     stages: dict[str, float]
-    whole: float
+    total: float
     report: float
     cells: int
     failed: tuple[str, ...]
@@ -63,18 +63,18 @@ def release(sizes: Path, max_size: int, seed: int, folder: Path) -> Release:
     settings = parse_config(content, folder)
     start = perf_counter()
     outcome = run_release(settings, folder / f"release{seed}")
-    whole = perf_counter() - start
+    total = perf_counter() - start
     start = perf_counter()
-    assert outcome.made is not None
+    assert outcome.estimate is not None
     assert outcome.record is not None
-    render_report(GROUPS, outcome.made.shown)
+    render_report(GROUPS, outcome.estimate.shown)
     report = perf_counter() - start
     return Release(
         stages=json.loads(outcome.record.read_text(encoding="utf-8"))["seconds"],
-        whole=whole,
+        total=total,
         report=report,
-        cells=outcome.made.result.hierarchy.regions * max_size,
-        failed=tuple(f"{one.name}: {one.detail}" for one in verify_release(outcome.folder) if not one.passed),
+        cells=outcome.estimate.result.hierarchy.regions * max_size,
+        failed=tuple(f"{check.name}: {check.detail}" for check in verify_release(outcome.folder) if not check.passed),
     )
 
 
@@ -109,7 +109,7 @@ def release_rows(
         Row(name, stage.replace("_", " "), cells, median(run.stages[stage] for run in timed))
         for stage in timed[0].stages
     ]
-    rows.append(Row(name, WHOLE, cells, median(run.whole for run in timed), limit=SECONDS_LIMIT))
+    rows.append(Row(name, WHOLE, cells, median(run.total for run in timed), limit=SECONDS_LIMIT))
     rows.append(Row(name, REPORT, cells, median(run.report for run in timed)))
     return rows, wrong
 
@@ -131,16 +131,16 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
     """Time the release and the import; without Taxi's file, and when small, on made data of the same shape."""
     max_size, repeats = (SMALL_MAX_SIZE, 2) if small else (MAX_SIZE, REPEATS)
     notes = ["Seconds after start-up and compilation; noise is seeded: NOT PRIVATE. One element is one noisy cell."]
-    found = None if small else find_data_file(TAXI, data)
+    path = None if small else find_data_file(TAXI, data)
     with TemporaryDirectory() as temporary:
-        if found is None:
+        if path is None:
             groups, largest = (500, 400) if small else (12_888, 5_000)
-            made = made_counts(2, 14, groups, largest, np.random.default_rng(28))
-            sizes, name = write_sizes(Path(temporary, "sizes.csv"), made), "made data"
+            counts = generated_counts(2, 14, groups, largest, np.random.default_rng(28))
+            sizes, name = write_sizes(Path(temporary, "sizes.csv"), counts), "made data"
             if not small:
                 notes.append(f"{TAXI} is not here: made data of its shape instead.")
         else:
-            sizes, name = found, "Taxi"
+            sizes, name = path, "Taxi"
         rows, wrong = release_rows(sizes, name, max_size, repeats, reporter)
     added, loaded = import_rows(2 if small else IMPORTS)
     title = f"Release of three levels, K = {max_size:,}, cumulative L1, matching: median of {repeats} runs"

@@ -8,7 +8,7 @@ from pathlib import Path
 from time import perf_counter, process_time
 from typing import TypeVar
 
-from coco_experiments.experiment import Cell, Outcome, Reporter, Table, write_csv, write_json
+from coco_experiments.outcome import Cell, Outcome, Reporter, Table, write_csv, write_json
 
 T = TypeVar("T")
 
@@ -101,7 +101,7 @@ def worst(rows: Sequence[Row], what: str) -> str:
     compared = [row for row in rows if row.what == what and row.ratio is not None]
     if not compared:
         return f"{what}: nothing to compare with"
-    row = min(compared, key=lambda one: one.ratio or 0.0)
+    row = min(compared, key=lambda candidate: candidate.ratio or 0.0)
     target = "" if row.target is None else f" (target {row.target:g})"
     return f"worst instance of {what}: {row.instance}, {row.ratio:.2f} times as fast as {row.peer}{target}"
 
@@ -118,9 +118,9 @@ def finish(
     """Print the table and write it as CSV and JSON; only wrong answers fail, never a missed time."""
     cells = [row.cells() for row in rows]
     # Most rows are not measured apart: two empty columns would make their tables too wide for a screen.
-    kept = [at for at, name in enumerate(COLUMNS) if name not in _APART or any(one[at] is not None for one in cells)]
-    columns = tuple(COLUMNS[at] for at in kept)
-    table = Table(title, columns, tuple(tuple(one[at] for at in kept) for one in cells), tuple(notes))
+    shown = [i for i, name in enumerate(COLUMNS) if name not in _APART or any(line[i] is not None for line in cells)]
+    columns = tuple(COLUMNS[i] for i in shown)
+    table = Table(title, columns, tuple(tuple(line[i] for i in shown) for line in cells), tuple(notes))
     reporter.table(table)
     files = (write_csv(out / f"{name}.csv", table), write_json(out / f"{name}.json", [table]))
     return Outcome((table,), files, tuple(failures))

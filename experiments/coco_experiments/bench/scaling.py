@@ -16,7 +16,7 @@ import numpy as np
 
 from coco_experiments.bench.instances import noisy_cumulative_counts
 from coco_experiments.bench.rows import Row, clocked, finish
-from coco_experiments.experiment import Outcome, Reporter
+from coco_experiments.outcome import Outcome, Reporter
 from coco_opt.errors import CocoOptError
 from coco_opt.problem import Problem
 from coco_opt.problems import ControlledRounding, IsotonicL1, IsotonicL2, SimplexProjection
@@ -79,8 +79,8 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
     rows: list[Row] = []
     notes = [f"once each, until the next is expected to take longer than {limit:g} s; writing the program included"]
     for done, (name, backend) in enumerate(jobs, 1):
-        found, uncertified = rows_of(name, backend, sizes, limit)
-        rows += found
+        timed, uncertified = rows_of(name, backend, sizes, limit)
+        rows += timed
         notes += uncertified
         reporter.progress(NAME, done, len(jobs))
     return finish(NAME, f"Seconds by size, {sizes[0]:,} to {sizes[-1]:,} unknowns", rows, notes, (), out, reporter)

@@ -14,7 +14,7 @@ from coco_solvers.structured.split import SplitNewton
 
 from coco_experiments.bench.rows import Row, finish, worst
 from coco_experiments.bench.timing import Timing, take_turns
-from coco_experiments.experiment import Outcome, Reporter
+from coco_experiments.outcome import Outcome, Reporter
 from coco_opt import solving
 from coco_opt.operators import Grouping, Operator, total
 from coco_opt.problems.topdown_split import LinearRows, SplitTerm, TopdownSplit

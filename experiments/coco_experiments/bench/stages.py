@@ -62,8 +62,8 @@ def watched(arguments: Sequence[str], folder: Path) -> Watched:
         assert child.stderr is not None
         assert child.stdout is not None
         output = child.stdout
-        told: list[str] = []
-        reader = Thread(target=lambda: told.append(output.read()))
+        outputs: list[str] = []
+        reader = Thread(target=lambda: outputs.append(output.read()))
         reader.start()
         seen, ended = _Anonymous(child.pid), Event()
         watcher = Thread(target=seen.watch, args=(ended,))
@@ -83,9 +83,9 @@ def watched(arguments: Sequence[str], folder: Path) -> Watched:
     peak = usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024) / _MEGA
     marks.append(_Mark("", perf_counter(), usage.ru_utime + usage.ru_stime, 0.0))
     stages = tuple(
-        Stage(one.name, after.at - one.at, after.cpu - one.cpu, after.peak) for one, after in pairwise(marks)
+        Stage(mark.name, after.at - mark.at, after.cpu - mark.cpu, after.peak) for mark, after in pairwise(marks)
     )
-    return Watched(stages, marks[-1].at - marks[0].at, marks[-1].cpu, peak, told[0], seen.most)
+    return Watched(stages, marks[-1].at - marks[0].at, marks[-1].cpu, peak, outputs[0], seen.most)
 
 
 class _Anonymous:

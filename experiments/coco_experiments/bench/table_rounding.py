@@ -13,7 +13,7 @@ from coco_solvers.structured.table_rounding import ShortestPaths
 
 from coco_experiments.bench.rows import Row, finish, worst
 from coco_experiments.bench.timing import Timing, take_turns
-from coco_experiments.experiment import Outcome, Reporter
+from coco_experiments.outcome import Outcome, Reporter
 from coco_opt import solving
 from coco_opt.operators import Grouping, stack, total
 from coco_opt.problems.table_rounding import IntegerRows, TableRounding

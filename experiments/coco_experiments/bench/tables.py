@@ -14,9 +14,9 @@ from tempfile import TemporaryDirectory
 
 from coco_experiments.bench.rows import Row, finish
 from coco_experiments.bench.stages import Watched, watched
-from coco_experiments.experiment import Outcome, Reporter
 from coco_experiments.kifer2019 import redistricting
-from coco_experiments.topdown.census import CONFIG, MadeCensus, config_text
+from coco_experiments.outcome import Outcome, Reporter
+from coco_experiments.topdown.census import CONFIG, GeneratedCensus, config_text
 
 NAME = "bench/tables"
 SIZES, SMALL = (5_000, 20_000), (60, 180)
@@ -43,16 +43,16 @@ def write_state(folder: Path, blocks: int, seed: int = SEED) -> int:
 
     Its schema, its eleven queries and their shares by level are those of ``kifer2019/redistricting``.
     """
-    schema, whole = redistricting.schema(), sum(redistricting.LEVEL_SHARES)
+    schema, total = redistricting.schema(), sum(redistricting.LEVEL_SHARES)
     privacy = {
         "mechanism": '"discrete_gaussian"',
-        "rho": f'"{redistricting.RHO * whole / 4099}"',
-        "split": "[" + ", ".join(f'"{Fraction(share, whole)}"' for share in redistricting.LEVEL_SHARES) + "]",
+        "rho": f'"{redistricting.RHO * total / 4099}"',
+        "split": "[" + ", ".join(f'"{Fraction(share, total)}"' for share in redistricting.LEVEL_SHARES) + "]",
     }
     shares = [[Fraction(part, sum(level)) for part in level] for level in redistricting.SHARES]
     text = config_text(schema, redistricting.QUERIES, shares, privacy, seed=seed)
     (folder / CONFIG).write_text(text, encoding="utf-8")
-    return MadeCensus(schema, blocks, seed).write(folder)
+    return GeneratedCensus(schema, blocks, seed).write(folder)
 
 
 def state(blocks: int) -> State:
@@ -63,16 +63,23 @@ def state(blocks: int) -> State:
         return State(blocks, persons, {call[0]: watched(call, folder) for call in CALLS})
 
 
-def rows_of(made: State) -> list[Row]:
+def rows_of(state: State) -> list[Row]:
     """Return a row a call, and one a stage of the release."""
     rows = []
-    for verb, call in made.calls.items():
+    for verb, call in state.calls.items():
         if verb == "release":
             rows += [
-                Row(made.name, f"release: {one.name}", made.blocks, one.seconds, cpu=one.cpu, peak=one.peak or None)
-                for one in call.stages
+                Row(
+                    state.name,
+                    f"release: {stage.name}",
+                    state.blocks,
+                    stage.seconds,
+                    cpu=stage.cpu,
+                    peak=stage.peak or None,
+                )
+                for stage in call.stages
             ]
-        rows.append(Row(made.name, verb, made.blocks, call.seconds, cpu=call.cpu, peak=call.peak))
+        rows.append(Row(state.name, verb, state.blocks, call.seconds, cpu=call.cpu, peak=call.peak))
     return rows
 
 
@@ -84,12 +91,12 @@ def compared(smaller: State, larger: State) -> tuple[list[Row], list[str]]:
         ratio = (before.cpu / smaller.blocks) / (call.cpu / larger.blocks)
         peer = f"{smaller.blocks:,} blocks, by block"
         rows.append(Row(larger.name, verb, larger.blocks, call.seconds, peer, ratio, 1.0, cpu=call.cpu, peak=call.peak))
-        more, held = (
+        more, anonymous = (
             (after - least) * 1e6 / (larger.blocks - smaller.blocks)
             for after, least in ((call.peak, before.peak), (call.anonymous, before.anonymous))
         )
         notes.append(
-            f"{verb}: {more:,.0f} bytes of memory for each block more, {held:,.0f} of them in no file; "
+            f"{verb}: {more:,.0f} bytes of memory for each block more, {anonymous:,.0f} of them in no file; "
             f"{call.anonymous:,.0f} MB in no file at {larger.blocks:,} blocks"
         )
     return rows, notes
@@ -105,13 +112,13 @@ def measured(name: str, sizes: tuple[int, int], out: Path, reporter: Reporter) -
     ]
     try:
         state(min(sizes[0], SMALL[0]))
-        made = []
+        states = []
         for done, blocks in enumerate(sizes, 1):
-            made.append(state(blocks))
+            states.append(state(blocks))
             reporter.progress(name, done, len(sizes))
-        notes += [f"{one.name}: {one.persons:,} persons" for one in made]
-        ratios, more = compared(*made)
-        rows = [*rows_of(made[0]), *(row for row in rows_of(made[1]) if row.what not in CALL_NAMES), *ratios]
+        notes += [f"{built.name}: {built.persons:,} persons" for built in states]
+        ratios, more = compared(*states)
+        rows = [*rows_of(states[0]), *(row for row in rows_of(states[1]) if row.what not in CALL_NAMES), *ratios]
         notes += more
     except RuntimeError as error:
         wrong.append(str(error))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from coco_experiments.bench.tables import SMALL, measured
-from coco_experiments.experiment import Outcome, Reporter
+from coco_experiments.outcome import Outcome, Reporter
 
 NAME = "bench/tables_large"
 SIZES = (60_000, 300_000)

@@ -1,4 +1,4 @@
-"""Tables from counts to whole numbers: Hawaii's five levels, and how time grows with the number of blocks."""
+"""Tables from counts to integers: Hawaii's five levels, and how time grows with the number of blocks."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from coco_experiments.bench.apart import peak_megabytes
 from coco_experiments.bench.rows import Row, finish
 from coco_experiments.bench.timing import take_turns
 from coco_experiments.data import find_data_file
-from coco_experiments.experiment import Outcome, Reporter
-from coco_experiments.topdown.data import Tables, hawaii, large_tables, made_blocks, small_tables
+from coco_experiments.outcome import Outcome, Reporter
+from coco_experiments.topdown.data import Tables, generated_blocks, hawaii, large_tables, small_tables
 from coco_experiments.topdown.study import Setting
-from coco_opt.topdown.estimated.estimate import TablesResult, estimate_tables
+from coco_opt.topdown.estimating.estimate import TablesResult, estimate_tables
 
 NAME = "bench/topdown"
 HAWAII = "census2010_blocks/hi_2010_block.csv.gz"
@@ -41,7 +41,7 @@ FULL = Sizes((5, 10, 20, 40), 3)
 SMALL = Sizes((1, 2), 1)
 
 
-def whole_run(tables: Tables, setting: Setting) -> Callable[[], TablesResult]:
+def release_in_memory(tables: Tables, setting: Setting) -> Callable[[], TablesResult]:
     """Return a release in memory as a call: noise, the linear stage, splits and roundings of every region."""
     return lambda: estimate_tables(setting.measure(tables, seed=1), threads=THREADS)
 
@@ -50,8 +50,8 @@ def faults(name: str, tables: Tables, result: TablesResult) -> list[str]:
     """Return one line for each promise that a result breaks."""
     wrong = []
     for level in range(tables.hierarchy.levels - 1):
-        here, below = tables.hierarchy.level_range(level), result.tables[level + 1]
-        starts = tables.hierarchy.first_child[here.start : here.stop] - here.stop
+        regions, below = tables.hierarchy.level_range(level), result.tables[level + 1]
+        starts = tables.hierarchy.first_child[regions.start : regions.stop] - regions.stop
         summed, own = below.summed(starts), result.tables[level]
         same = np.array_equal(summed.cells, own.cells) and np.array_equal(summed.counts, own.counts)
         if not same or (own.counts < 0).any() or (below.counts < 0).any():
@@ -62,16 +62,19 @@ def faults(name: str, tables: Tables, result: TablesResult) -> list[str]:
 
 def growth(sizes: Sizes) -> tuple[list[Row], list[str], list[str]]:
     """Return rows by number of blocks, faults, and a line on how much longer twice the blocks take."""
-    made = {
-        counties: small_tables(made_blocks(np.random.default_rng(3), counties, 4, 2, 28)) for counties in sizes.counties
+    by_counties = {
+        counties: small_tables(generated_blocks(np.random.default_rng(3), counties, 4, 2, 28))
+        for counties in sizes.counties
     }
-    timings = take_turns({str(key): whole_run(one, SETTING) for key, one in made.items()}, sizes.repeats)
+    timings = take_turns(
+        {str(key): release_in_memory(tables, SETTING) for key, tables in by_counties.items()}, sizes.repeats
+    )
     rows, wrong = [], []
-    for key, one in made.items():
-        blocks = len(one.hierarchy.leaves)
+    for key, tables in by_counties.items():
+        blocks = len(tables.hierarchy.leaves)
         name = f"made, {blocks:,} blocks"
-        rows.append(Row(name, WHOLE, one.hierarchy.regions, timings[str(key)].median))
-        wrong += faults(name, one, timings[str(key)].value)
+        rows.append(Row(name, WHOLE, tables.hierarchy.regions, timings[str(key)].median))
+        wrong += faults(name, tables, timings[str(key)].value)
     ratios = [timings[str(a)].ratio(timings[str(b)]) for a, b in pairwise(sizes.counties)]
     note = "each doubling of the blocks takes " + ", ".join(f"{ratio:.2f}" for ratio in ratios) + " times as long"
     return rows, wrong, [note]
@@ -79,7 +82,7 @@ def growth(sizes: Sizes) -> tuple[list[Row], list[str], list[str]]:
 
 def real(name: str, tables: Tables, setting: Setting, limit: float, repeats: int) -> tuple[list[Row], list[str]]:
     """Return the row of a real hierarchy and the promises broken."""
-    timing = take_turns({name: whole_run(tables, setting)}, repeats)[name]
+    timing = take_turns({name: release_in_memory(tables, setting)}, repeats)[name]
     return [Row(name, WHOLE, tables.hierarchy.regions, timing.median, limit=limit)], faults(name, tables, timing.value)
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from coco_experiments.bench.rows import Row, finish, worst
 from coco_experiments.bench.timing import Timing, take_turns
-from coco_experiments.experiment import Outcome, Reporter
+from coco_experiments.outcome import Outcome, Reporter
 from coco_opt import solving
 from coco_opt.kernels import tree_bounded_l2, tree_passes
 from coco_opt.problems.tree import Tree, TreeLeastSquares
@@ -209,7 +209,7 @@ def doubling(heights: tuple[int, ...], repeats: int) -> tuple[list[Row], list[st
 
 
 def _times(growth: list[float]) -> str:
-    return ", ".join(f"{one:.2f}" for one in growth)
+    return ", ".join(f"{ratio:.2f}" for ratio in growth)
 
 
 def measure(sizes: Sizes, repeats: int, reporter: Reporter) -> tuple[list[Row], list[str], list[str]]:

@@ -1,1 +1,1 @@
-"""Experiments beyond the papers: better questions and the posterior."""
+"""Experiments beyond the papers: better queries and the posterior."""

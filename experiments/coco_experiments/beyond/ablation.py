@@ -1,4 +1,4 @@
-"""Better questions alone, the learned prior alone, both and neither: what each takes off the error.
+"""Better queries alone, the learned prior alone, both and neither: what each takes off the error.
 
 Total epsilon 1, even split. Buckets are asked without a prior by Algorithm 1 and joint estimation, cells with one by
 the posterior. Beside them bottom-up, which spends all on the leaves.
@@ -8,21 +8,21 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from coco_experiments.beyond.questions import BUCKETS, CELLS, GROWTH, cells, grown
+from coco_experiments.beyond.queries import BUCKETS, CELLS, GROWTH, cells, grown
 from coco_experiments.beyond.study import (
     MATCHING,
     Result,
     Way,
-    asked_cases,
     error_table,
     finish,
-    kept_of,
+    measured_cases,
     panels,
+    stored_results_of,
     study,
     usual_ways,
 )
-from coco_experiments.experiment import Outcome, Reporter
 from coco_experiments.kuo2018.cases import Case
+from coco_experiments.outcome import Outcome, Reporter
 from coco_experiments.plots import comparison
 
 NAME = "beyond/ablation"
@@ -45,12 +45,12 @@ def ways_of(case: Case, growth: tuple[float, ...]) -> list[Way]:
 
 def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
     """Measure, print and write ``beyond/ablation`` as CSV, PNG and PDF; small: one seed on made data."""
-    asked = asked_cases(data, TAXI_GROWTH, small=small)
-    found: list[Result] = []
-    kept = kept_of(out)
-    for case, growth in asked:
-        found += study(NAME, case, ways_of(case, growth), SEEDS[:1] if small else SEEDS, reporter, kept)
+    settings = measured_cases(data, TAXI_GROWTH, small=small)
+    results: list[Result] = []
+    stored = stored_results_of(out)
+    for case, growth in settings:
+        results += study(NAME, case, ways_of(case, growth), SEEDS[:1] if small else SEEDS, reporter, stored)
     notes = (f"Buckets of max(1, c x size) sizes, c = {GROWTH[:3]} on Hawaii and {TAXI_GROWTH} on Taxi, root first.",)
-    table = error_table("Questions and prior", found, MATCHING, notes=notes)
-    figure = comparison(out / NAME, panels(found), "mean distance (entities) a region", log=True)
-    return finish(NAME, out, {"": table}, found, figure, reporter)
+    table = error_table("Questions and prior", results, MATCHING, notes=notes)
+    figure = comparison(out / NAME, panels(results), "mean distance (entities) a region", log=True)
+    return finish(NAME, out, {"": table}, results, figure, reporter)

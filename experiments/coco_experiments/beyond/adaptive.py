@@ -13,29 +13,29 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from coco_experiments.beyond.questions import BUCKETS, EPSILON, GROWTH, NEIGHBOURS, grown, planned
+from coco_experiments.beyond.queries import BUCKETS, EPSILON, GROWTH, NEIGHBOURS, grown, planned
 from coco_experiments.beyond.study import (
     Finding,
     Result,
     Way,
-    asked_cases,
     error_table,
     estimated,
     finish,
-    kept_of,
+    measured_cases,
     panels,
+    stored_results_of,
     study,
 )
-from coco_experiments.experiment import Outcome, Reporter
-from coco_experiments.kuo2018.answers import split_evenly
 from coco_experiments.kuo2018.cases import Case
+from coco_experiments.kuo2018.noisy_answers import split_evenly
+from coco_experiments.outcome import Outcome, Reporter
 from coco_experiments.plots import comparison
 from coco_opt.choices import SolverChoices
 from coco_opt.groups import measure_hierarchy
-from coco_opt.groups.answers import GroupsAnswers
 from coco_opt.groups.buckets import Buckets
-from coco_opt.groups.estimated.estimators import FitOptions, estimate
-from coco_opt.groups.estimated.posterior.prior import reaching, smoothed
+from coco_opt.groups.estimating.estimators import FitOptions, estimate
+from coco_opt.groups.estimating.posterior.prior import reaching, smoothed
+from coco_opt.groups.noisy_measurements import GroupsMeasurements
 from coco_opt.privacy import Epsilon, Measurement, SeededNoise
 
 NAME = "beyond/adaptive"
@@ -53,21 +53,21 @@ def balanced(density: NDArray[np.float64], scale: float) -> Buckets:
     """
     edges = [0]
     while edges[-1] < density.size - 1:
-        begin, end, held = edges[-1], edges[-1] + 1, density[edges[-1]]
-        while end < min(density.size - 1, 2 * begin) and held + density[end] <= scale:
-            held += density[end]
+        begin, end, expected = edges[-1], edges[-1] + 1, density[edges[-1]]
+        while end < min(density.size - 1, 2 * begin) and expected + density[end] <= scale:
+            expected += density[end]
             end += 1
         edges.append(end)
     return Buckets.from_edges(edges)
 
 
-def asked_twice(case: Case, growth: float, seed: int) -> tuple[Measurement, Measurement]:
+def measured_twice(case: Case, growth: float, seed: int) -> tuple[Measurement, Measurement]:
     """Return the root's answers by buckets of a growth, and those of the other levels, asked by it; NOT PRIVATE."""
     split = split_evenly(EPSILON, case.levels)
     nothing = Fraction(0)
     at_root = [Buckets.by_growth(case.max_size, growth) if growth else None] + [None] * (case.levels - 1)
     first = _measured(case, (split[0], *[nothing] * (case.levels - 1)), at_root, seed)
-    root = estimate(GroupsAnswers(first)[0], FitOptions("l1"), SolverChoices())
+    root = estimate(GroupsMeasurements(first)[0], FitOptions("l1"), SolverChoices())
     shape = smoothed(root.histogram.to_dense(case.max_size).astype(np.float64), reaching(case.max_size + 1, REACH))
     below = [
         balanced(shape / len(case.hierarchy.level_range(level)), float(1 / split[level]))
@@ -94,9 +94,9 @@ def adaptively(case: Case, way: Way, seeds: Sequence[int], reporter: Reporter) -
     """Return what the posterior of both measurements makes of a case; the root is asked by the way's growth."""
     result = Result(case, way)
     for done, seed in enumerate(seeds, 1):
-        first, second = asked_twice(case, way.questions.growth[0], seed)
-        found, seconds = estimated(second, "posterior", [first])
-        result.findings.append(Finding.of(case, found.histograms, seconds))
+        first, second = measured_twice(case, way.queries.growth[0], seed)
+        estimates, seconds = estimated(second, "posterior", [first])
+        result.findings.append(Finding.of(case, estimates.histograms, seconds))
         reporter.progress(f"{NAME} {case.name}, adaptive", done, len(seeds))
     return result
 
@@ -104,18 +104,18 @@ def adaptively(case: Case, way: Way, seeds: Sequence[int], reporter: Reporter) -
 def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
     """Measure, print and write ``beyond/adaptive`` as CSV, PNG and PDF; small: one seed on made data."""
     seeds = SEEDS[:1] if small else SEEDS
-    asked = asked_cases(data, small=small)
-    found: list[Result] = []
-    kept = kept_of(out)
-    for case, growth in asked:
+    settings = measured_cases(data, small=small)
+    results: list[Result] = []
+    stored = stored_results_of(out)
+    for case, growth in settings:
         fixed, _ = grown(case, growth)
         ways = [Way(BUCKETS, "posterior", fixed), Way("posterior, planner's questions", "posterior", planned(case))]
-        found += study(NAME, case, ways if any(growth) else ways[1:], seeds, reporter, kept)
-        found.append(adaptively(case, Way(ADAPTIVE, "posterior", fixed), seeds, reporter))
+        results += study(NAME, case, ways if any(growth) else ways[1:], seeds, reporter, stored)
+        results.append(adaptively(case, Way(ADAPTIVE, "posterior", fixed), seeds, reporter))
     notes = (
         "NOT A RELEASE: the lower levels' questions depend on the root's answer. Even split, total epsilon 1.",
         f"Fixed buckets grow by {GROWTH[:3]} on Hawaii, root first; Taxi's fixed questions are the planner's cells.",
     )
-    table = error_table("Adaptive questions", found, "posterior, planner's questions", notes=notes)
-    figure = comparison(out / NAME, panels(found), "mean distance (entities) a region", log=True)
-    return finish(NAME, out, {"": table}, found, figure, reporter)
+    table = error_table("Adaptive questions", results, "posterior, planner's questions", notes=notes)
+    figure = comparison(out / NAME, panels(results), "mean distance (entities) a region", log=True)
+    return finish(NAME, out, {"": table}, results, figure, reporter)

@@ -1,6 +1,6 @@
 """The posterior's convex relative: one relative-entropy program for all regions, with a dual certificate.
 
-Its prior is learned from its own solution, three times over; the last is rounded to whole tables like joint
+Its prior is learned from its own solution, three times over; the last is rounded to integer tables like joint
 estimation's. The posterior and joint estimation read the same noise.
 """
 
@@ -13,7 +13,7 @@ from time import process_time
 
 import numpy as np
 
-from coco_experiments.beyond.questions import CELLS, Questions, cells
+from coco_experiments.beyond.queries import CELLS, QueryPlan, cells
 from coco_experiments.beyond.relative_entropy import RelativeEntropy, learned, solved
 from coco_experiments.beyond.study import (
     JOINT,
@@ -22,18 +22,18 @@ from coco_experiments.beyond.study import (
     Way,
     error_table,
     finish,
-    kept_of,
     seconds_table,
+    stored_results_of,
     study,
     usual_ways,
 )
-from coco_experiments.experiment import Cell, Outcome, Reporter, Table
 from coco_experiments.kuo2018.cases import Case, hawaii_case, small_cases, taxi_case, top
+from coco_experiments.outcome import Cell, Outcome, Reporter, Table
 from coco_opt.choices import SolverChoices
-from coco_opt.groups.answers import GroupsAnswers
-from coco_opt.groups.estimated.estimators import FitOptions, estimate
-from coco_opt.groups.estimated.joint import round_tables
-from coco_opt.groups.estimated.nearest import whole_histograms
+from coco_opt.groups.estimating.estimators import FitOptions, estimate
+from coco_opt.groups.estimating.joint import round_tables
+from coco_opt.groups.estimating.nearest import integer_histograms
+from coco_opt.groups.noisy_measurements import GroupsMeasurements
 from coco_opt.histograms import CountOfCounts
 from coco_opt.problems.tree import Tree
 
@@ -57,32 +57,32 @@ class Certified:
     seconds: float
 
 
-def relative(case: Case, questions: Questions, seed: int) -> tuple[list[CountOfCounts], Certified, float]:
-    """Return whole tables, the last program, and the seconds of all; the leaves' own fits teach the first prior."""
-    answers = GroupsAnswers(questions.measured(case, seed))
+def relative(case: Case, queries: QueryPlan, seed: int) -> tuple[list[CountOfCounts], Certified, float]:
+    """Return integer tables, the last program, and the seconds of all; the leaves' own fits teach the first prior."""
+    answers = GroupsMeasurements(queries.measured(case, seed))
     start = process_time()
     tree, groups = answers.hierarchy, answers.group_counts
     alone = [estimate(answers[leaf], FitOptions("l1"), SolverChoices()).histogram for leaf in tree.leaves]
-    h = np.array([one.to_dense(case.max_size) for one in alone], np.float64)
+    h = np.array([histogram.to_dense(case.max_size) for histogram in alone], np.float64)
     for _ in range(LEARNED):
         problem = RelativeEntropy.of(answers, learned(tree, h, groups))
         begin = process_time()
         h, prices = solved(problem)
         seconds = process_time() - begin
     fitted = np.cumsum(tree.aggregate(h), axis=1)[:, :-1]
-    whole, _ = round_tables(Tree(tree.parent), fitted, groups, SolverChoices())
+    tables, _ = round_tables(Tree(tree.parent), fitted, groups, SolverChoices())
     spent = process_time() - start
     last = Certified(case, seed, problem, *problem.certified(h, prices), seconds)
-    return whole_histograms(whole, groups), last, spent
+    return integer_histograms(tables, groups), last, spent
 
 
-def certificates(found: Sequence[Certified]) -> Table:
+def certificates(programs: Sequence[Certified]) -> Table:
     """Return one row a program: its size, and what its prices certify."""
     rows: list[tuple[Cell, ...]] = []
-    for one in found:
-        size = one.problem.prior.size, one.problem.bounds.size
-        certified = one.objective, one.gap / max(one.objective, 1.0), one.seconds
-        rows.append((one.case.name, one.case.max_size, one.seed, *size, *certified))
+    for program in programs:
+        size = program.problem.prior.size, program.problem.bounds.size
+        certified = program.objective, program.gap / max(program.objective, 1.0), program.seconds
+        rows.append((program.case.name, program.case.max_size, program.seed, *size, *certified))
     notes = (
         f"The last of {LEARNED} programs a run, each with the prior that the one before teaches. CVXPY and Clarabel.",
         "The gap is to the bound of the solver's prices, cut off to their box and computed here.",
@@ -99,8 +99,8 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
     """Measure, print and write ``beyond/convex_relative`` as CSV; small: one seed on made data."""
     cases = small_cases(30)[2:] if small else real_cases(data)
     seeds = SEEDS[:1] if small else SEEDS
-    found: list[Result] = []
-    kept = kept_of(out)
+    results: list[Result] = []
+    stored = stored_results_of(out)
     programs: list[Certified] = []
     for case in cases:
         ways = [*usual_ways(case), Way(CELLS, "posterior", cells(case))]
@@ -109,10 +109,10 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
             histograms, last, seconds = relative(case, cells(case), seed)
             programs.append(last)
             result.findings.append(Finding.of(case, histograms, seconds))
-        found += [*study(NAME, case, ways, seeds, reporter, kept), result]
+        results += [*study(NAME, case, ways, seeds, reporter, stored), result]
     tables = {
-        "": error_table("The convex relative, total epsilon 1", found, JOINT),
+        "": error_table("The convex relative, total epsilon 1", results, JOINT),
         "_certificates": certificates(programs),
-        "_seconds": seconds_table(found),
+        "_seconds": seconds_table(results),
     }
-    return finish(NAME, out, tables, found, (), reporter)
+    return finish(NAME, out, tables, results, (), reporter)

@@ -14,15 +14,15 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from coco_experiments.beyond.kept import Kept
-from coco_experiments.beyond.questions import GROWTH, Questions, cells, grown
-from coco_experiments.experiment import Cell, Outcome, Reporter, Table, write_csv
+from coco_experiments.beyond.queries import GROWTH, QueryPlan, cells, grown
+from coco_experiments.beyond.stored_results import StoredResults
 from coco_experiments.kuo2018.cases import Case, hawaii_case, small_cases, taxi_case
 from coco_experiments.kuo2018.joint import TAXI_MAX_SIZE
 from coco_experiments.kuo2018.sweep import SEEDED
+from coco_experiments.outcome import Cell, Outcome, Reporter, Table, write_csv
 from coco_experiments.statistics import Mean
 from coco_opt.choices import SolverChoices
-from coco_opt.groups.estimated.posterior.consistent import PosteriorEstimate, posterior_estimate
+from coco_opt.groups.estimating.posterior.consistent import PosteriorEstimate, posterior_estimate
 
 NAME = "beyond/coverage"
 SEEDS = tuple(range(2018, 2038))
@@ -59,11 +59,11 @@ class Coverage:
     width: float
 
 
-def coverage_of(case: Case, found: PosteriorEstimate) -> dict[str, list[list[Coverage]]]:
+def coverage_of(case: Case, estimate: PosteriorEstimate) -> dict[str, list[list[Coverage]]]:
     """Return the coverage of both kinds of counts, by level and class of sizes, over the intervals of any width."""
-    drawn, intervals = found.posterior, found.intervals(COVERAGE)
+    drawn, intervals = estimate.posterior, estimate.intervals(COVERAGE)
     assert drawn.sizes is not None
-    sizes = np.array([one.to_dense(case.max_size) for one in case.truth])
+    sizes = np.array([histogram.to_dense(case.max_size) for histogram in case.truth])
     running = np.cumsum(sizes, axis=1)
     middle = Fraction(str(COVERAGE))
     kinds = {
@@ -84,7 +84,11 @@ def coverage_of(case: Case, found: PosteriorEstimate) -> dict[str, list[list[Cov
     levels = [case.hierarchy.level == level for level in range(case.levels)]
     return {
         name: [
-            [_coverage(true[at, a:b], low[at, a:b], high[at, a:b], split[at, a:b]) for a, b in CLASSES] for at in levels
+            [
+                _coverage(true[regions, a:b], low[regions, a:b], high[regions, a:b], split[regions, a:b])
+                for a, b in CLASSES
+            ]
+            for regions in levels
         ]
         for name, (true, low, high, split) in kinds.items()
     }
@@ -102,45 +106,49 @@ def _coverage(
     )
 
 
-def measured(case: Case, questions: Questions, seed: int, reporter: Reporter) -> Levels:
+def measured(case: Case, queries: QueryPlan, seed: int, reporter: Reporter) -> Levels:
     """Return the coverage under one seed."""
-    estimate = posterior_estimate(questions.measured(case, seed), SolverChoices(), sizes=True)
+    estimate = posterior_estimate(queries.measured(case, seed), SolverChoices(), sizes=True)
     if not estimate.convergence.converged:
-        reporter.note(f"{case.name}, {questions.name}, seed {seed}: the chains did not converge")
+        reporter.note(f"{case.name}, {queries.name}, seed {seed}: the chains did not converge")
     return coverage_of(case, estimate)
 
 
-def as_lists(found: Levels) -> dict[str, list[list[list[float]]]]:
+def as_lists(coverage: Levels) -> dict[str, list[list[list[float]]]]:
     """Return what ``from_lists`` reads: numbers and lists of them."""
-    return {kind: [[list(astuple(one)) for one in level] for level in levels] for kind, levels in found.items()}
+    return {kind: [[list(astuple(cell)) for cell in level] for level in levels] for kind, levels in coverage.items()}
 
 
-def from_lists(found: dict[str, list[list[list[float]]]]) -> Levels:
+def from_lists(coverage: dict[str, list[list[list[float]]]]) -> Levels:
     """Return the coverage that ``as_lists`` wrote."""
-    return {kind: [[Coverage(*one) for one in level] for level in levels] for kind, levels in found.items()}
+    return {kind: [[Coverage(*cell) for cell in level] for level in levels] for kind, levels in coverage.items()}
 
 
-def interval_rows(case: Case, questions: Questions, found: Sequence[Levels]) -> list[tuple[Cell, ...]]:
+def interval_rows(case: Case, queries: QueryPlan, coverages: Sequence[Levels]) -> list[tuple[Cell, ...]]:
     """Return one row a kind of counts, level and class of sizes."""
     rows: list[tuple[Cell, ...]] = []
-    for counts in found[0]:
+    for counts in coverages[0]:
         for level, (number, (low, end)) in product(range(case.levels), enumerate(CLASSES)):
-            every = [levels[counts][level][number] for levels in found]
+            every = [levels[counts][level][number] for levels in coverages]
             every = [each for each in every if each.uncertain > 0.0]
             if not every:
                 continue
             inside, split = (Mean.of([100 * getattr(each, name) for each in every]) for name in ("inside", "split"))
             uncertain = 100 * float(np.mean([each.uncertain for each in every]))
             width = float(np.mean([each.width for each in every]))
-            key = case.name, questions.name, level, f"{low}-{end - 1}" if end else f"{low}-", counts
+            key = case.name, queries.name, level, f"{low}-{end - 1}" if end else f"{low}-", counts
             shown = inside.value, inside.standard_error, split.value, split.standard_error, width, inside.runs
             rows.append((*key, uncertain, *shown))
     return rows
 
 
-def table_of(asked: Sequence[tuple[Case, Questions]], found: Sequence[Sequence[Levels]]) -> Table:
+def table_of(settings: Sequence[tuple[Case, QueryPlan]], coverages: Sequence[Sequence[Levels]]) -> Table:
     """Return the table of what was found so far, a list of seeds' levels a case."""
-    rows = [row for (case, one), levels in zip(asked, found, strict=True) for row in interval_rows(case, one, levels)]
+    rows = [
+        row
+        for (case, queries), levels in zip(settings, coverages, strict=True)
+        for row in interval_rows(case, queries, levels)
+    ]
     notes = (
         SEEDED,
         f"Seeds from {SEEDS[0]} on, fixed beforehand; even split, total epsilon 1.",
@@ -156,20 +164,20 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
     """Measure, print and write ``beyond/coverage`` as CSV, anew after every seed; small: one seed on made data."""
     if small:
         dense, _, blocks = small_cases(60)
-        asked = [(dense, cells(dense)), (blocks, grown(blocks, GROWTH[-3:])[0])]
+        settings = [(dense, cells(dense)), (blocks, grown(blocks, GROWTH[-3:])[0])]
     else:
         taxi, hawaii = taxi_case(data, TAXI_MAX_SIZE), hawaii_case(data)
-        asked = [(taxi, cells(taxi)), (hawaii, grown(hawaii, GROWTH)[0])]
+        settings = [(taxi, cells(taxi)), (hawaii, grown(hawaii, GROWTH)[0])]
     seeds = SEEDS[:1] if small else SEEDS
-    kept = Kept(out / f"{NAME}_seeds.json")
-    found: list[list[Levels]] = [[] for _ in asked]
+    stored = StoredResults(out / f"{NAME}_seeds.json")
+    coverages: list[list[Levels]] = [[] for _ in settings]
     for done, seed in enumerate(seeds, 1):
-        for (case, one), levels in zip(asked, found, strict=True):
-            key = f"{case.name}, {one.name}, {seed}"
-            if key not in kept:
-                kept[key] = as_lists(measured(case, one, seed, reporter))
-            levels.append(from_lists(kept[key]))
-        table = table_of(asked, found)
+        for (case, queries), levels in zip(settings, coverages, strict=True):
+            key = f"{case.name}, {queries.name}, {seed}"
+            if key not in stored:
+                stored[key] = as_lists(measured(case, queries, seed, reporter))
+            levels.append(from_lists(stored[key]))
+        table = table_of(settings, coverages)
         file = write_csv(out / f"{NAME}.csv", table)
         reporter.progress(NAME, done, len(seeds))
     reporter.table(table)

@@ -10,8 +10,8 @@ from __future__ import annotations
 from fractions import Fraction
 from pathlib import Path
 
-from coco_experiments.experiment import Cell, Outcome, Reporter, Table, write_csv
 from coco_experiments.kifer2019.redistricting import LEVEL_SHARES, SHARES
+from coco_experiments.outcome import Cell, Outcome, Reporter, Table, write_csv
 from coco_opt.privacy.accounting import rho_of_epsilon_delta
 from coco_opt.privacy.composition import bought
 from coco_opt.privacy.cost import Rho, Sensitivity
@@ -24,10 +24,10 @@ COLUMNS = ("allocation", "questions", "epsilon", "delta", "rho by zCDP", "rho", 
 
 
 def allocations() -> dict[str, Allocation]:
-    """Return the shares and sensitivities of all questions, by allocation."""
-    levels, whole = 3, sum(LEVEL_SHARES)
+    """Return the shares and sensitivities of all queries, by allocation."""
+    levels, total = 3, sum(LEVEL_SHARES)
     census = tuple(
-        (Fraction(of_level, whole) * Fraction(part, sum(parts)), Sensitivity(2, 2))
+        (Fraction(of_level, total) * Fraction(part, sum(parts)), Sensitivity(2, 2))
         for of_level, parts in zip(LEVEL_SHARES, SHARES, strict=True)
         for part in parts
     )
@@ -36,15 +36,15 @@ def allocations() -> dict[str, Allocation]:
 
 def rows(pairs: tuple[tuple[Fraction, Fraction], ...]) -> list[tuple[Cell, ...]]:
     """Return a row for each allocation and pair of epsilon and delta."""
-    found: list[tuple[Cell, ...]] = []
+    lines: list[tuple[Cell, ...]] = []
     for name, shares in allocations().items():
         for epsilon, delta in pairs:
             by_zcdp, rho = rho_of_epsilon_delta(epsilon, delta), bought(epsilon, delta, shares)
-            parts = [(Rho(rho * share).law(sensitivity), sensitivity) for share, sensitivity in shares]
+            parts = [(Rho(rho * share).distribution(sensitivity), sensitivity) for share, sensitivity in shares]
             reached = composed(parts).delta(epsilon) / float(delta)
             amounts = (float(epsilon), float(delta), float(by_zcdp), float(rho))
-            found.append((name, len(shares), *amounts, 1 - float(by_zcdp / rho), reached))
-    return found
+            lines.append((name, len(shares), *amounts, 1 - float(by_zcdp / rho), reached))
+    return lines
 
 
 def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:

@@ -1,7 +1,7 @@
 """A convex program in the posterior's place: noise's absolute values and the relative entropy to a prior, certified.
 
 Of the leaves' histograms h (groups of each size 0 .. K, summing to the public numbers G), with x_v the cumulative
-counts of region v, A_v its buckets, y_v its noisy answers and eps_v their weight:
+counts of region v, A_v its buckets, y_v its noisy measurements and eps_v their weight:
 
     minimise   sum_v eps_v |A_v x_v - y_v|_1  +  sum_leaf sum_k [h log(h / lambda) - h + lambda]
 
@@ -26,9 +26,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from coco_opt.groups.answers import GroupsAnswers
 from coco_opt.groups.buckets import Buckets
-from coco_opt.groups.estimated.posterior.prior import reaching, smoothed
+from coco_opt.groups.estimating.posterior.prior import reaching, smoothed
+from coco_opt.groups.noisy_measurements import GroupsMeasurements
 from coco_opt.histograms import Hierarchy
 
 FloatArray = NDArray[np.float64]
@@ -57,7 +57,7 @@ class RelativeEntropy:
     levels: tuple[Level, ...]
 
     @classmethod
-    def of(cls, answers: GroupsAnswers, prior: FloatArray) -> RelativeEntropy:
+    def of(cls, answers: GroupsMeasurements, prior: FloatArray) -> RelativeEntropy:
         """Return the program of a measurement of cumulative counts or buckets of them."""
         tree = answers.hierarchy
         levels = []
@@ -73,16 +73,16 @@ class RelativeEntropy:
     @cached_property
     def bounds(self) -> FloatArray:
         """Return the largest price of each answer, level by level."""
-        return np.concatenate([np.full(one.answers.size, one.weight) for one in self.levels])
+        return np.concatenate([np.full(level.answers.size, level.weight) for level in self.levels])
 
     def residuals(self, h: FloatArray) -> FloatArray:
         """Return A x - y of the leaves' histograms, all answers level by level."""
         cumulative = np.cumsum(h, axis=1)[:, :-1]
-        found = []
-        for one in self.levels:
-            x = np.add.reduceat(cumulative, one.first_leaf, axis=0)
-            found.append((np.add.reduceat(x, one.buckets.begin, axis=1) - one.answers).ravel())
-        return np.concatenate(found)
+        parts = []
+        for level in self.levels:
+            x = np.add.reduceat(cumulative, level.first_leaf, axis=0)
+            parts.append((np.add.reduceat(x, level.buckets.begin, axis=1) - level.answers).ravel())
+        return np.concatenate(parts)
 
     def objective(self, h: FloatArray) -> float:
         """Return the program's objective; 0 log 0 is 0."""
@@ -95,12 +95,12 @@ class RelativeEntropy:
         leaves, sizes = self.prior.shape
         each = np.zeros((leaves, sizes - 1))
         value, begin = 0.0, 0
-        for one in self.levels:
-            u = prices[begin : begin + one.answers.size].reshape(one.answers.shape)
-            begin += one.answers.size
-            value -= float((u * one.answers).sum())
-            below = np.diff(np.append(one.first_leaf, leaves))
-            each += np.repeat(np.repeat(u, one.buckets.end - one.buckets.begin, axis=1), below, axis=0)
+        for level in self.levels:
+            u = prices[begin : begin + level.answers.size].reshape(level.answers.shape)
+            begin += level.answers.size
+            value -= float((u * level.answers).sum())
+            below = np.diff(np.append(level.first_leaf, leaves))
+            each += np.repeat(np.repeat(u, level.buckets.end - level.buckets.begin, axis=1), below, axis=0)
         # A group of size k counts in the cells k .. K - 1.
         g = np.zeros((leaves, sizes))
         g[:, :-1] = np.cumsum(each[:, ::-1], axis=1)[:, ::-1]
@@ -130,18 +130,18 @@ def solved(problem: RelativeEntropy) -> tuple[FloatArray, FloatArray]:
     cells = cp.cumsum(h, axis=1)[:, :-1]
     constraints: list[Any] = [cp.sum(h, axis=1) == problem.groups]
     cost: Any = cp.sum(cp.kl_div(h, problem.prior))
-    for one in problem.levels:
-        below = np.diff(np.append(one.first_leaf, leaves))
-        widths = one.buckets.end - one.buckets.begin
-        rest = cp.Variable(one.answers.shape)
-        constraints.append(_adding(below).T @ cells @ _adding(widths) - one.answers == rest)
-        cost += one.weight * cp.sum(cp.abs(rest))
+    for level in problem.levels:
+        below = np.diff(np.append(level.first_leaf, leaves))
+        widths = level.buckets.end - level.buckets.begin
+        rest = cp.Variable(level.answers.shape)
+        constraints.append(_adding(below).T @ cells @ _adding(widths) - level.answers == rest)
+        cost += level.weight * cp.sum(cp.abs(rest))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # of inaccurate answers: the gap says how far
         cp.Problem(cp.Minimize(cost), constraints).solve(solver="CLARABEL")
-    prices = np.concatenate([np.asarray(one.dual_value).ravel() for one in constraints[1:]])
-    found = np.maximum(np.asarray(h.value), 0.0)
-    return found * (problem.groups / np.maximum(found.sum(axis=1), 1e-300))[:, None], prices
+    prices = np.concatenate([np.asarray(level.dual_value).ravel() for level in constraints[1:]])
+    table = np.maximum(np.asarray(h.value), 0.0)
+    return table * (problem.groups / np.maximum(table.sum(axis=1), 1e-300))[:, None], prices
 
 
 def _adding(widths: NDArray[np.int64]) -> Any:
@@ -156,12 +156,12 @@ def learned(tree: Hierarchy, h: FloatArray, groups: NDArray[np.int64]) -> FloatA
     """Return the prior lambda = G pi that histograms of the leaves teach: smoothed, and borrowed from parents."""
     sizes = h.shape[1]
     table = tree.aggregate(h)
-    chances = np.empty_like(table)
+    probabilities = np.empty_like(table)
     root = smoothed(table[0], reaching(sizes, ROOT_REACH))
-    chances[0] = root / root.sum() + FLOOR
+    probabilities[0] = root / root.sum() + FLOOR
     for region in range(1, tree.regions):
         own = smoothed(table[region], reaching(sizes, REACH))
-        chances[region] = (own + BORROWED * chances[tree.parent[region]]) / (own.sum() + BORROWED)
-    leaves = chances[tree.leaves.start :]
+        probabilities[region] = (own + BORROWED * probabilities[tree.parent[region]]) / (own.sum() + BORROWED)
+    leaves = probabilities[tree.leaves.start :]
     expected: FloatArray = groups[tree.leaves.start :, None] * leaves / leaves.sum(axis=1, keepdims=True)
     return np.maximum(expected, LEAST)

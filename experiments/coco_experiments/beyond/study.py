@@ -1,6 +1,6 @@
 """Cases by ways from a budget to a table, on paired seeds: what the experiments beyond the papers share.
 
-Ways that ask the same questions at the same epsilon read the same noise, seed by seed.
+Ways that ask the same queries at the same epsilon read the same noise, seed by seed.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from time import process_time
 
 import numpy as np
 
-from coco_experiments.beyond.kept import Kept
-from coco_experiments.beyond.questions import EPSILON, GROWTH, Questions, cells, leaves_alone
-from coco_experiments.experiment import Cell, Outcome, Reporter, Table, write_csv
+from coco_experiments.beyond.queries import EPSILON, GROWTH, QueryPlan, cells, leaves_only
+from coco_experiments.beyond.stored_results import StoredResults
 from coco_experiments.kuo2018.cases import Case, hawaii_case, small_cases, taxi_case, top
 from coco_experiments.kuo2018.draws import Levels, errors_by_level
 from coco_experiments.kuo2018.joint import TAXI_MAX_SIZE
 from coco_experiments.kuo2018.sweep import BARS, SEEDED, means_of
+from coco_experiments.outcome import Cell, Outcome, Reporter, Table, write_csv
 from coco_experiments.plots import Panel
 from coco_experiments.statistics import Mean
 from coco_opt.choices import SolverChoices
-from coco_opt.groups.estimated.estimate import GroupsResult, estimate_groups
-from coco_opt.groups.estimated.method import Consistency, GroupsMethod
+from coco_opt.groups.estimating.estimate import GroupsResult, estimate_groups
+from coco_opt.groups.estimating.method import Consistency, GroupsMethod
 from coco_opt.histograms import CountOfCounts
 from coco_opt.privacy import Measurement
 
@@ -39,7 +39,7 @@ class Way:
 
     name: str
     consistency: Consistency
-    questions: Questions
+    queries: QueryPlan
     epsilon: Fraction = EPSILON
     setting: str = ""
 
@@ -77,7 +77,7 @@ class Result:
     @property
     def errors(self) -> list[Levels]:
         """Return the errors by level of every seed."""
-        return [tuple(one.errors) for one in self.findings]
+        return [tuple(finding.errors) for finding in self.findings]
 
     @property
     def means(self) -> tuple[Mean, ...]:
@@ -87,13 +87,13 @@ class Result:
     @property
     def seconds(self) -> float:
         """Return the mean processor seconds of a seed."""
-        return float(np.mean([one.seconds for one in self.findings]))
+        return float(np.mean([finding.seconds for finding in self.findings]))
 
     @property
     def failures(self) -> list[str]:
         """Return a line for every region of every seed that is not its children's sum."""
         name = f"{self.case.name}, {self.way.name}"
-        return [f"{name}: {path} is not its children's sum" for one in self.findings for path in one.broken]
+        return [f"{name}: {path} is not its children's sum" for finding in self.findings for path in finding.broken]
 
 
 def hawaii_to_tracts(folder: Path | None) -> Case:
@@ -101,7 +101,7 @@ def hawaii_to_tracts(folder: Path | None) -> Case:
     return replace(top(hawaii_case(folder), 3), name="Hawaii to tracts")
 
 
-def asked_cases(
+def measured_cases(
     data: Path | None, taxi: tuple[float, ...] = (0.0,) * 3, *, small: bool
 ) -> list[tuple[Case, tuple[float, ...]]]:
     """Return a study's cases and how buckets grow in them, root first, Taxi's as stated; small: made data."""
@@ -115,12 +115,12 @@ def usual_ways(case: Case, epsilon: Fraction = EPSILON, setting: str = "") -> li
     return [
         Way(MATCHING, "matching", cells(case), epsilon, setting),
         Way(JOINT, "joint", cells(case), epsilon, setting),
-        Way(BOTTOM_UP, "bottom_up", leaves_alone(case), epsilon, setting),
+        Way(BOTTOM_UP, "bottom_up", leaves_only(case), epsilon, setting),
     ]
 
 
 def study(
-    name: str, case: Case, ways: Sequence[Way], seeds: Sequence[int], reporter: Reporter, kept: Kept
+    name: str, case: Case, ways: Sequence[Way], seeds: Sequence[int], reporter: Reporter, stored: StoredResults
 ) -> list[Result]:
     """Return what every way makes of one case under each seed; what is kept already is not found again."""
     results, data = [Result(case, way) for way in ways], _named(case)
@@ -128,43 +128,43 @@ def study(
         noisy: dict[tuple[object, ...], Measurement] = {}
         for result in results:
             way = result.way
-            key = f"{data}, {_asked(way)}, seed {seed}"
-            if key not in kept:
-                asked = way.questions.growth, way.questions.split, way.epsilon
-                if asked not in noisy:
-                    noisy[asked] = way.questions.measured(case, seed, way.epsilon)
-                kept[key] = asdict(_finding(case, *estimated(noisy[asked], way.consistency)))
-            found = Finding(**kept[key])
-            result.findings.append(found)
-            if not found.converged:
+            key = f"{data}, {_way_name(way)}, seed {seed}"
+            if key not in stored:
+                setting = way.queries.growth, way.queries.split, way.epsilon
+                if setting not in noisy:
+                    noisy[setting] = way.queries.measured(case, seed, way.epsilon)
+                stored[key] = asdict(_finding(case, *estimated(noisy[setting], way.consistency)))
+            finding = Finding(**stored[key])
+            result.findings.append(finding)
+            if not finding.converged:
                 reporter.note(f"{case.name}, {way.name} {way.setting}, seed {seed}: the chains did not converge")
         reporter.progress(f"{name} {case.name}", done, len(seeds))
     return results
 
 
-def kept_of(out: Path) -> Kept:
+def stored_results_of(out: Path) -> StoredResults:
     """Return what the studies that write to a folder found so far: several ask for the same."""
-    return Kept(out / "beyond_found.json")
+    return StoredResults(out / "beyond_found.json")
 
 
 def _named(case: Case) -> str:
     """Return a name of a case's data."""
     truth = hashlib.sha256()
-    for one in case.truth:
-        truth.update(one.sizes.tobytes())
-        truth.update(one.counts.tobytes())
+    for histogram in case.truth:
+        truth.update(histogram.sizes.tobytes())
+        truth.update(histogram.counts.tobytes())
     return f"{case.name} {truth.hexdigest()[:16]}, K {case.max_size}"
 
 
-def _asked(way: Way) -> str:
+def _way_name(way: Way) -> str:
     """Return a name of what a way asks, and of how it estimates."""
-    growth, split = ("/".join(map(str, numbers)) for numbers in (way.questions.growth, way.questions.split))
+    growth, split = ("/".join(map(str, numbers)) for numbers in (way.queries.growth, way.queries.split))
     return f"growth {growth}, split {split}, epsilon {way.epsilon}, {way.consistency}"
 
 
-def _finding(case: Case, found: GroupsResult, seconds: float) -> Finding:
-    converged = found.convergence is None or found.convergence.converged
-    return Finding.of(case, found.histograms, seconds, converged=converged)
+def _finding(case: Case, result: GroupsResult, seconds: float) -> Finding:
+    converged = result.convergence is None or result.convergence.converged
+    return Finding.of(case, result.histograms, seconds, converged=converged)
 
 
 def estimated(
@@ -173,16 +173,16 @@ def estimated(
     """Return a method's tables, and the seconds of processor time that they took."""
     start = process_time()
     method = GroupsMethod("l1", consistency=consistency)
-    found = estimate_groups(noisy, method, SolverChoices(), threads=os.cpu_count() or 1, also=also)
-    return found, process_time() - start
+    result = estimate_groups(noisy, method, SolverChoices(), threads=os.cpu_count() or 1, also=also)
+    return result, process_time() - start
 
 
-def beside(results: Sequence[Result], name: str) -> Callable[[Result], Result]:
+def reference_of(results: Sequence[Result], name: str) -> Callable[[Result], Result]:
     """Return which result another is compared with: that of ``name`` on its case, in its setting where there is one."""
 
     def of(result: Result) -> Result:
-        same = [one for one in results if one.case is result.case and one.way.name == name]
-        return next((one for one in same if one.way.setting == result.way.setting), same[0])
+        same = [candidate for candidate in results if candidate.case is result.case and candidate.way.name == name]
+        return next((candidate for candidate in same if candidate.way.setting == result.way.setting), same[0])
 
     return of
 
@@ -192,14 +192,14 @@ def error_table(
 ) -> Table:
     """Return one row a case, setting, way and level, beside the quotient and the paired difference with a reference."""
     rows: list[tuple[Cell, ...]] = []
-    other = beside(results, reference)
-    for one in results:
-        theirs = np.array(other(one).errors)
-        differences = means_of([tuple(row) for row in np.array(one.errors) - theirs])
-        moves = (one.way.setting,) if setting else ()
-        for level, (mean, difference) in enumerate(zip(one.means, differences, strict=True)):
+    reference_result = reference_of(results, reference)
+    for result in results:
+        theirs = np.array(reference_result(result).errors)
+        differences = means_of([tuple(row) for row in np.array(result.errors) - theirs])
+        moves = (result.way.setting,) if setting else ()
+        for level, (mean, difference) in enumerate(zip(result.means, differences, strict=True)):
             quotient = mean.value / float(theirs[:, level].mean()) if theirs[:, level].any() else None
-            key = one.case.name, one.case.max_size, *moves, one.way.name, level
+            key = result.case.name, result.case.max_size, *moves, result.way.name, level
             rows.append((*key, mean.value, mean.standard_error, mean.runs, quotient, difference.signed))
     moving = (setting,) if setting else ()
     measured = ("measured", "standard error", "runs", f"times {reference}", f"against {reference}, paired")
@@ -210,23 +210,26 @@ def error_table(
 def seconds_table(results: Sequence[Result], setting: str = "") -> Table:
     """Return the mean seconds of processor time a run, noise left out."""
     moving = (setting,) if setting else ()
-    rows = [(one.case.name, *((one.way.setting,) if setting else ()), one.way.name, one.seconds) for one in results]
+    rows = [
+        (result.case.name, *((result.way.setting,) if setting else ()), result.way.name, result.seconds)
+        for result in results
+    ]
     note = "Of all threads together; the first run of all compiles."
     return Table("Processor seconds a run", ("data", *moving, "method", "seconds"), tuple(rows), (note,))
 
 
 def panels(results: Sequence[Result]) -> dict[str, Panel]:
     """Return a panel a case: a place a level, a mark a way, with standard errors."""
-    found = {}
-    for case in dict.fromkeys(one.case for one in results):
-        own = [one for one in results if one.case is case]
+    by_case = {}
+    for case in dict.fromkeys(result.case for result in results):
+        own = [result for result in results if result.case is case]
         labels = tuple(f"level {level}" for level in range(case.levels))
-        found[case.name] = Panel(
+        by_case[case.name] = Panel(
             labels,
-            {one.way.name: tuple(mean.value for mean in one.means) for one in own},
-            {one.way.name: tuple(mean.standard_error for mean in one.means) for one in own},
+            {result.way.name: tuple(mean.value for mean in result.means) for result in own},
+            {result.way.name: tuple(mean.standard_error for mean in result.means) for result in own},
         )
-    return found
+    return by_case
 
 
 def finish(
@@ -242,5 +245,5 @@ def finish(
     for ending, table in tables.items():
         reporter.table(table)
         files.append(write_csv(out / f"{name}{ending}.csv", table))
-    failures = tuple(line for one in results for line in one.failures)
+    failures = tuple(line for result in results for line in result.failures)
     return Outcome(tuple(tables.values()), (*files, *figures), failures)

@@ -2,7 +2,7 @@
 
 Every region has four parts, sizes are mostly small with a long tail up to 200. A method's score is its error over that
 of Algorithm 1 of single cells, in the geometric mean over levels; buckets are those that the planner chooses from
-public facts.
+public constraints.
 """
 
 from __future__ import annotations
@@ -14,12 +14,22 @@ from pathlib import Path
 
 import numpy as np
 
-from coco_experiments.beyond.questions import planned
-from coco_experiments.beyond.study import MATCHING, Result, Way, beside, error_table, finish, kept_of, study, usual_ways
+from coco_experiments.beyond.queries import planned
+from coco_experiments.beyond.study import (
+    MATCHING,
+    Result,
+    Way,
+    error_table,
+    finish,
+    reference_of,
+    stored_results_of,
+    study,
+    usual_ways,
+)
 from coco_experiments.curves import AxisStyle, Curve, CurvePanel, draw
-from coco_experiments.experiment import Cell, Outcome, Reporter, Table
 from coco_experiments.kuo2018.cases import Case
 from coco_experiments.made import counts_of_runs, group_sizes
+from coco_experiments.outcome import Cell, Outcome, Reporter, Table
 from coco_opt.histograms import Hierarchy
 
 NAME = "beyond/which_method"
@@ -31,7 +41,7 @@ EPSILONS = (Fraction(1, 10), Fraction(1))
 COLUMNS = ("levels", "groups a leaf", "total epsilon", "least error at the root", "at the leaves", "over all levels")
 
 
-def made(levels: int, groups: int, max_size: int = MAX_SIZE) -> Case:
+def generated(levels: int, groups: int, max_size: int = MAX_SIZE) -> Case:
     """Return a hierarchy of four parts a region, so many groups in every leaf."""
     rng = np.random.default_rng(2018)
     places = product(range(FAN_OUT), repeat=levels - 1)
@@ -45,18 +55,18 @@ def made(levels: int, groups: int, max_size: int = MAX_SIZE) -> Case:
 
 def ways_of(case: Case, epsilon: Fraction) -> list[Way]:
     """Return the usual ways, and Algorithm 1 and the posterior of what the planner asks."""
-    setting, asked = f"{float(epsilon):g}", planned(case, epsilon)
+    setting, queries = f"{float(epsilon):g}", planned(case, epsilon)
     return [
         *usual_ways(case, epsilon, setting),
-        Way("matching, planner's questions", "matching", asked, epsilon, setting),
-        Way("posterior, planner's questions", "posterior", asked, epsilon, setting),
+        Way("matching, planner's questions", "matching", queries, epsilon, setting),
+        Way("posterior, planner's questions", "posterior", queries, epsilon, setting),
     ]
 
 
 def scores(results: Sequence[Result]) -> dict[Result, float]:
     """Return each result's error over that of Algorithm 1, in the geometric mean over levels; 0 counts as 0.1."""
-    other = beside(results, MATCHING)
-    return {one: float(np.exp(np.log(_errors(one) / _errors(other(one))).mean())) for one in results}
+    reference = reference_of(results, MATCHING)
+    return {result: float(np.exp(np.log(_errors(result) / _errors(reference(result))).mean())) for result in results}
 
 
 def _errors(result: Result) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
@@ -65,28 +75,32 @@ def _errors(result: Result) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
 
 def map_table(results: Sequence[Result], places: dict[str, tuple[int, int]]) -> Table:
     """Return which method errs least, a row a hierarchy and epsilon."""
-    found = scores(results)
+    score = scores(results)
     rows: list[tuple[Cell, ...]] = []
-    for case, setting in dict.fromkeys((one.case, one.way.setting) for one in results):
-        own = [one for one in results if (one.case, one.way.setting) == (case, setting)]
-        best = [min(own, key=lambda one, at=at: one.means[at].value).way.name for at in (0, -1)]  # type: ignore[misc]
-        rows.append((*places[case.name], setting, *best, min(own, key=found.__getitem__).way.name))
+    for case, setting in dict.fromkeys((result.case, result.way.setting) for result in results):
+        own = [result for result in results if (result.case, result.way.setting) == (case, setting)]
+        best = [min(own, key=lambda result, level=level: result.means[level].value).way.name for level in (0, -1)]  # type: ignore[misc]
+        rows.append((*places[case.name], setting, *best, min(own, key=score.__getitem__).way.name))
     return Table("Which method errs least", COLUMNS, tuple(rows), (f"Seeds: {len(results[0].errors)}.",))
 
 
 def curves(results: Sequence[Result], places: dict[str, tuple[int, int]]) -> list[list[CurvePanel]]:
     """Return a row an epsilon, a panel a depth: each method's score by the groups of a leaf."""
-    found = scores(results)
-    names = dict.fromkeys(one.way.name for one in results)
+    score = scores(results)
+    names = dict.fromkeys(result.way.name for result in results)
     rows = []
-    for setting in dict.fromkeys(one.way.setting for one in results):
+    for setting in dict.fromkeys(result.way.setting for result in results):
         panels = []
         for levels in dict.fromkeys(levels for levels, _ in places.values()):
-            own = [one for one in results if one.way.setting == setting and places[one.case.name][0] == levels]
+            own = [
+                result for result in results if result.way.setting == setting and places[result.case.name][0] == levels
+            ]
             lines = []
             for name in names:
-                line = [one for one in own if one.way.name == name]
-                lines.append(Curve(name, [places[one.case.name][1] for one in line], [found[one] for one in line]))
+                line = [result for result in own if result.way.name == name]
+                lines.append(
+                    Curve(name, [places[result.case.name][1] for result in line], [score[result] for result in line])
+                )
             panels.append(CurvePanel(f"{levels} levels, epsilon {setting}", tuple(lines)))
         rows.append(panels)
     return rows
@@ -97,14 +111,14 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
     grid = [(2, 10), (2, 100)] if small else list(product(LEVELS, GROUPS))
     seeds, epsilons = (SEEDS[:1], EPSILONS[1:]) if small else (SEEDS, EPSILONS)
     places: dict[str, tuple[int, int]] = {}
-    found: list[Result] = []
-    kept = kept_of(out)
+    results: list[Result] = []
+    stored = stored_results_of(out)
     for levels, groups in grid:
-        case = made(levels, groups, 30 if small else MAX_SIZE)
+        case = generated(levels, groups, 30 if small else MAX_SIZE)
         places[case.name] = levels, groups
-        ways = [way for one in epsilons for way in ways_of(case, one)]
-        found += study(NAME, case, ways, seeds, reporter, kept)
-    errors = error_table("Which method where", found, MATCHING, "total epsilon")
-    tables = {"": errors, "_map": map_table(found, places)}
-    figures = draw(out / NAME, curves(found, places), AxisStyle("groups a leaf", "error / error of Algorithm 1"))
-    return finish(NAME, out, tables, found, figures, reporter)
+        ways = [way for epsilon in epsilons for way in ways_of(case, epsilon)]
+        results += study(NAME, case, ways, seeds, reporter, stored)
+    errors = error_table("Which method where", results, MATCHING, "total epsilon")
+    tables = {"": errors, "_map": map_table(results, places)}
+    figures = draw(out / NAME, curves(results, places), AxisStyle("groups a leaf", "error / error of Algorithm 1"))
+    return finish(NAME, out, tables, results, figures, reporter)

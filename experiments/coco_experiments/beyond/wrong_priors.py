@@ -13,18 +13,18 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from coco_experiments.experiment import Cell, Outcome, Reporter, Table, write_csv
 from coco_experiments.kuo2018.sweep import SEEDED, means_of
+from coco_experiments.outcome import Cell, Outcome, Reporter, Table, write_csv
 from coco_opt.choices import SolverChoices
 from coco_opt.groups import measure_hierarchy
-from coco_opt.groups.estimated.estimate import estimate_groups
-from coco_opt.groups.estimated.method import Consistency, GroupsMethod
+from coco_opt.groups.estimating.estimate import estimate_groups
+from coco_opt.groups.estimating.method import Consistency, GroupsMethod
 from coco_opt.histograms import CountOfCounts, Hierarchy, emd
 from coco_opt.privacy import Epsilon, Measurement, SeededNoise
 
 NAME = "beyond/wrong_priors"
 SEEDS = (2018, 2019, 2020, 2021, 2022)
-LAWS = ("uniform", "two spikes", "Poisson", "one huge group a leaf")
+DISTRIBUTIONS = ("uniform", "two spikes", "Poisson", "one huge group a leaf")
 EPSILONS = (Fraction(1), Fraction(1, 20))
 GROUPS = (200, 4_000)
 MAX_SIZE = 200
@@ -33,48 +33,48 @@ COLUMNS = ("sizes", "groups a leaf", "epsilon", "level", "joint", "posterior", "
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
-    """A law of sizes, the groups of each of nine leaves, and the total epsilon."""
+class PriorCase:
+    """A distribution of sizes, the groups of each of nine leaves, and the total epsilon."""
 
-    law: str
+    distribution: str
     groups: int
     epsilon: Fraction
 
 
-def sizes_of(law: str, groups: int, rng: np.random.Generator) -> NDArray[np.int64]:
+def sizes_of(distribution: str, groups: int, rng: np.random.Generator) -> NDArray[np.int64]:
     """Return the sizes of so many groups, int64[groups]."""
-    if law == "uniform":
-        found = rng.integers(0, 101, groups)
-    elif law == "two spikes":
-        found = np.where(rng.random(groups) < 0.5, 7, 40)
-    elif law == "Poisson":
-        found = rng.poisson(20, groups)
+    if distribution == "uniform":
+        sizes = rng.integers(0, 101, groups)
+    elif distribution == "two spikes":
+        sizes = np.where(rng.random(groups) < 0.5, 7, 40)
+    elif distribution == "Poisson":
+        sizes = rng.poisson(20, groups)
     else:
-        found = np.append(rng.geometric(0.3, groups - 1), 180)
-    return np.minimum(found, MAX_SIZE).astype(np.int64)
+        sizes = np.append(rng.geometric(0.3, groups - 1), 180)
+    return np.minimum(sizes, MAX_SIZE).astype(np.int64)
 
 
-def truth_of(case: Made, seed: int) -> tuple[Hierarchy, list[CountOfCounts]]:
+def truth_of(case: PriorCase, seed: int) -> tuple[Hierarchy, list[CountOfCounts]]:
     """Return three states of three counties each, and every region's true histogram."""
     rng = np.random.default_rng(seed)
     tree = Hierarchy.from_paths([("nation", f"s{state}", f"c{county}") for state in range(3) for county in range(3)])
-    found = [CountOfCounts.empty()] * tree.regions
+    truth = [CountOfCounts.empty()] * tree.regions
     for leaf in tree.leaves:
-        found[leaf] = CountOfCounts.from_ranks(np.sort(sizes_of(case.law, case.groups, rng)))
+        truth[leaf] = CountOfCounts.from_ranks(np.sort(sizes_of(case.distribution, case.groups, rng)))
     for region in reversed(range(tree.regions)):
         children = tree.children(region)
         if len(children):
-            found[region] = CountOfCounts.total(found[child] for child in children)
-    return tree, found
+            truth[region] = CountOfCounts.total(truth[child] for child in children)
+    return tree, truth
 
 
-def errors_of(case: Made, seed: int) -> NDArray[np.float64]:
+def errors_of(case: PriorCase, seed: int) -> NDArray[np.float64]:
     """Return the mean errors float64[2, levels] of joint estimation and of the posterior, from the same noise."""
     tree, truth = truth_of(case, seed)
     noisy = measure_hierarchy(
         truth,
         tree,
-        [one.groups for one in truth],
+        [histogram.groups for histogram in truth],
         queries=["cumulative"] * LEVELS,
         costs=[Epsilon(case.epsilon / LEVELS)] * LEVELS,
         max_size=MAX_SIZE,
@@ -86,12 +86,12 @@ def errors_of(case: Made, seed: int) -> NDArray[np.float64]:
 
 
 def _errors(noisy: Measurement, tree: Hierarchy, truth: Sequence[CountOfCounts], method: Consistency) -> list[float]:
-    found = estimate_groups(noisy, GroupsMethod("l1", consistency=method), SolverChoices()).histograms
-    away = np.array([emd(a, b) for a, b in zip(found, truth, strict=True)], np.float64)
+    estimates = estimate_groups(noisy, GroupsMethod("l1", consistency=method), SolverChoices()).histograms
+    away = np.array([emd(a, b) for a, b in zip(estimates, truth, strict=True)], np.float64)
     return [float(away[tree.level == level].mean()) for level in range(LEVELS)]
 
 
-def wrong_prior_table(cases: Sequence[Made], seeds: Sequence[int], reporter: Reporter) -> Table:
+def wrong_prior_table(cases: Sequence[PriorCase], seeds: Sequence[int], reporter: Reporter) -> Table:
     """Return the errors of both methods by case and level, and their quotient."""
     rows: list[tuple[Cell, ...]] = []
     for done, case in enumerate(cases, 1):
@@ -101,7 +101,7 @@ def wrong_prior_table(cases: Sequence[Made], seeds: Sequence[int], reporter: Rep
         for level, difference in enumerate(differences):
             quotient = float(posterior[level] / joint[level]) if joint[level] else None
             shown = float(joint[level]), float(posterior[level]), quotient, difference.signed, len(seeds)
-            rows.append((case.law, case.groups, str(case.epsilon), level, *shown))
+            rows.append((case.distribution, case.groups, str(case.epsilon), level, *shown))
         reporter.progress(NAME, done, len(cases))
     notes = (
         SEEDED,
@@ -110,11 +110,16 @@ def wrong_prior_table(cases: Sequence[Made], seeds: Sequence[int], reporter: Rep
     return Table("Wrong priors: mean distance (entities) a region", COLUMNS, tuple(rows), notes)
 
 
-def cases(*, small: bool) -> list[Made]:
+def cases(*, small: bool) -> list[PriorCase]:
     """Return all cases; small: the two spikes of few groups alone."""
     if small:
-        return [Made("two spikes", GROUPS[0], EPSILONS[0])]
-    return [Made(law, groups, epsilon) for law in LAWS for groups in GROUPS for epsilon in EPSILONS]
+        return [PriorCase("two spikes", GROUPS[0], EPSILONS[0])]
+    return [
+        PriorCase(distribution, groups, epsilon)
+        for distribution in DISTRIBUTIONS
+        for groups in GROUPS
+        for epsilon in EPSILONS
+    ]
 
 
 def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:

@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from coco_experiments.experiment import Outcome, Reporter, Table, write_csv
 from coco_experiments.flaxman2019 import histograms
 from coco_experiments.flaxman2019.subjects import audited_groups, groups_pair, words_of
+from coco_experiments.outcome import Outcome, Reporter, Table, write_csv
 from coco_experiments.plots import Panel, comparison
 from coco_opt.audit.bounds import LowerBound, lower_bound
 from coco_opt.audit.counting import MECHANISMS, MechanismName, UniformTree, mechanism, noise
@@ -27,8 +27,8 @@ from coco_opt.audit.released import bulk_scores
 from coco_opt.audit.scores import measured_scores, scalar_draws
 from coco_opt.audit.subject import Sources
 from coco_opt.groups import GroupsMethod, Query
-from coco_opt.groups.answers import Loss
-from coco_opt.groups.estimated.method import Consistency
+from coco_opt.groups.estimating.method import Consistency
+from coco_opt.groups.noisy_measurements import Loss
 from coco_opt.histograms import CountOfCounts, Hierarchy
 from coco_opt.privacy import Cost, Epsilon, Geometric, Neighbours, NoiseSource, SeededNoise, Sensitivity, resolve_noise
 
@@ -66,7 +66,7 @@ class Row:
 
     @property
     def caught(self) -> bool:
-        """Tell whether the bound lies above the claim."""
+        """Return whether the bound lies above the claim."""
         return self.bound.epsilon > self.claimed
 
 
@@ -84,8 +84,8 @@ def scalar_row(
     what: str, epsilon: Fraction, draws: int, sources: Sources, *, shrink: Fraction = Fraction(1), count: int = 7
 ) -> Row:
     """Audit one noisy count, ``count`` against one more; ``shrink`` below 1 draws too little noise."""
-    law = Geometric(shrink / epsilon)
-    sides = [scalar_draws(sources(side), law, count + side, draws, region=f"side {side}") for side in (0, 1)]
+    distribution = Geometric(shrink / epsilon)
+    sides = [scalar_draws(sources(side), distribution, count + side, draws, region=f"side {side}") for side in (0, 1)]
     return Row("one count", what, epsilon, draws, lower_bound(*sides), faulty=shrink < 1)
 
 
@@ -118,16 +118,16 @@ TWO_LEAVES = (
 
 
 def measured_row(query: Query, neighbours: Neighbours, runs: int, *, shrink: int = 1) -> Row:
-    """Audit one region's noisy answers in all cells that differ; ``shrink`` divides the noise scale."""
+    """Audit one region's noisy measurements in all cells that differ; ``shrink`` divides the noise scale."""
     method = GroupsMethod(("l1",), consistency="none")
-    pair, asked = groups_pair(*ONE_REGION, (query,), (Epsilon(EPSILON),), MAX_SIZE, neighbours)
-    cells = witness(audited_groups(asked, method, Epsilon(EPSILON)), pair)
+    pair, measurement_plan = groups_pair(*ONE_REGION, (query,), (Epsilon(EPSILON),), MAX_SIZE, neighbours)
+    cells = witness(audited_groups(measurement_plan, method, Epsilon(EPSILON)), pair)
     what = f"{query}, {words_of(neighbours)}"
     if shrink > 1:
-        changed = asked.questions[0].sensitivity
+        changed = measurement_plan.queries[0].sensitivity
         assert changed is not None
         taken = Sensitivity(changed.l1 // shrink, changed.l2_squared)
-        cells = tuple(replace(cell, question=replace(cell.question, sensitivity=taken)) for cell in cells)
+        cells = tuple(replace(cell, query=replace(cell.query, sensitivity=taken)) for cell in cells)
         what += f", sensitivity taken for {taken.l1}"
     scores = measured_scores(cells, runs, seeded(SEED + 10))
     return Row("measurement", what, EPSILON, runs, lower_bound(*scores), faulty=shrink > 1)
@@ -151,10 +151,10 @@ class Release:
 
     def costs(self, levels: int) -> tuple[Cost, ...]:
         """Return what each level costs; bottom-up spends everything on the leaves."""
-        whole = Epsilon(self.epsilon)
+        total = Epsilon(self.epsilon)
         if self.consistency == "bottom_up":
-            return (*(whole * 0,) * (levels - 1), whole)
-        return (whole * Fraction(1, levels),) * levels
+            return (*(total * 0,) * (levels - 1), total)
+        return (total * Fraction(1, levels),) * levels
 
 
 # Few cells, or little noise: each distinct noisy answer is post-processed once, and 200,000 runs share some thousand.
@@ -174,9 +174,9 @@ def released_row(release: Release, runs: int, reporter: Reporter) -> Row:
     """Audit what is released after post-processing: one region, or a small hierarchy made consistent."""
     tree, leaves = ONE_REGION if release.consistency == "none" else TWO_LEAVES
     levels, max_size = tree.levels, release.max_size
-    pair, asked = groups_pair(tree, leaves, (release.query,) * levels, release.costs(levels), max_size)
+    pair, measurement_plan = groups_pair(tree, leaves, (release.query,) * levels, release.costs(levels), max_size)
     method = GroupsMethod((release.loss,) * levels, consistency=release.consistency)
-    subject = audited_groups(asked, method, Epsilon(release.epsilon))
+    subject = audited_groups(measurement_plan, method, Epsilon(release.epsilon))
     progress = partial(reporter.progress, f"{NAME}: {release.what}")
     scores = bulk_scores(subject, pair, runs, seeded(SEED + 20), progress)
     return Row("release", release.what, release.epsilon, runs, lower_bound(*scores))
@@ -201,8 +201,8 @@ def measure(scalar: int, vector: int, fine: int, reporter: Reporter) -> list[Row
 
 def histogram_rows(vector: int, reporter: Reporter) -> list[Row]:
     """Audit universal and unattributed histograms, as measured and as released."""
-    found = histograms.bounded(EPSILON, vector, seeded(SEED + 40), reporter, NAME)
-    return [Row(one.kind, one.what, EPSILON, vector, lower_bound(*one.scores), one.faulty) for one in found]
+    audited = histograms.bounded(EPSILON, vector, seeded(SEED + 40), reporter, NAME)
+    return [Row(audit.kind, audit.what, EPSILON, vector, lower_bound(*audit.scores), audit.faulty) for audit in audited]
 
 
 def table_of(rows: Sequence[Row], title: str = TITLE) -> Table:
@@ -241,21 +241,21 @@ def failures_in(rows: Sequence[Row]) -> tuple[str, ...]:
 def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
     """Measure, print and write ``flaxman2019/bounds`` as CSV (two), PNG and PDF; needs no data."""
     sizes = (SMALL_SCALAR, SMALL_VECTOR, SMALL_FINE) if small else (SCALAR, VECTOR, FINE)
-    rows, others = measure(*sizes, reporter), histogram_rows(sizes[1], reporter)
-    tables = table_of(rows), table_of(others, HISTOGRAMS)
+    rows, of_histograms = measure(*sizes, reporter), histogram_rows(sizes[1], reporter)
+    tables = table_of(rows), table_of(of_histograms, HISTOGRAMS)
     for table in tables:
         reporter.table(table)
-    panels = {"counts and groups": panel_of(rows), "histograms": panel_of(others)}
+    panels = {"counts and groups": panel_of(rows), "histograms": panel_of(of_histograms)}
     files = [
         write_csv(out / f"{NAME}.csv", tables[0]),
         write_csv(out / f"{NAME}_histograms.csv", tables[1]),
         *comparison(out / NAME, panels, "epsilon"),
     ]
-    return Outcome(tables, tuple(files), failures_in([*rows, *others]))
+    return Outcome(tables, tuple(files), failures_in([*rows, *of_histograms]))
 
 
 def panel_of(rows: Sequence[Row]) -> Panel:
-    """Return the panel of a table: each bound beside its claim."""
+    """Return the panel of a table: each bound next to its claim."""
     series = {
         "lower bound, 99.9 %": tuple(row.bound.epsilon for row in rows),
         "claimed": tuple(float(row.claimed) for row in rows),

@@ -1,7 +1,7 @@
 """The direct estimate of section 2.3: 500 runs on D and 500 on D', log-ratios of frequencies in area 0.
 
 D' moves one person from area 0 to area 1001. The paper found "error = k" too noisy to read and "error >= k" visually
-consistent with the bound; a sound lower bound from more runs stands beside them.
+consistent with the bound; a sound lower bound from more runs stands next to them.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from coco_experiments.experiment import Outcome, Reporter, Table, write_csv
 from coco_experiments.flaxman2019.setting import EPSILONS, MOVED, NOT_PRIVATE, PAPERS, SMALL, Database
 from coco_experiments.looks import looks
+from coco_experiments.outcome import Outcome, Reporter, Table, write_csv
 from coco_opt.audit.bounds import LowerBound, lower_bound
 from coco_opt.audit.counting import MECHANISMS, MechanismName, mechanism, population
 from coco_opt.audit.direct import DirectEstimate, direct_estimate
@@ -63,24 +63,24 @@ def estimate(first: Floats, second: Floats) -> tuple[DirectEstimate, LowerBound]
     return direct_estimate(first[:, 0], second[:, 0]), lower_bound(*scores)
 
 
-def supported(found: DirectEstimate, first: Floats, second: Floats) -> float:
+def supported(estimate: DirectEstimate, first: Floats, second: Floats) -> float:
     """Return the largest |log-ratio| of "error >= k" among the k that both sides reached in 50 runs or more."""
     reached = [
-        np.array([np.count_nonzero(np.floor(side[:, 0]) >= k) >= FEW for k in found.k]) for side in (first, second)
+        np.array([np.count_nonzero(np.floor(side[:, 0]) >= k) >= FEW for k in estimate.k]) for side in (first, second)
     ]
-    kept = found.at_least[reached[0] & reached[1]]
-    return float(np.abs(kept).max()) if kept.size else float("nan")
+    ratios = estimate.at_least[reached[0] & reached[1]]
+    return float(np.abs(ratios).max()) if ratios.size else float("nan")
 
 
 def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
     """Measure, print and write ``flaxman2019/direct`` as CSV, PNG and PDF; needs no data."""
     database, runs = (SMALL, SMALL_RUNS) if small else (PAPERS, RUNS)
-    rows, found = [], {}
+    rows, estimates = [], {}
     for done, name in enumerate(MECHANISMS, 1):
         first, second = outputs(database, name, runs, SEED)
-        found[name], bound = estimate(first, second)
-        largest = supported(found[name], first, second)
-        rows.append((name, EPSILONS[name], runs, *found[name].maximum, largest, bound.epsilon))
+        estimates[name], bound = estimate(first, second)
+        largest = supported(estimates[name], first, second)
+        rows.append((name, EPSILONS[name], runs, *estimates[name].maximum, largest, bound.epsilon))
         reporter.progress(NAME, done, len(MECHANISMS))
     table = Table(
         "Flaxman 2019, section 2.3: direct estimate, one person moved from area 0 to area 1001",
@@ -94,28 +94,30 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
         ),
     )
     reporter.table(table)
-    return Outcome((table,), (write_csv(out / f"{NAME}.csv", table), *_draw(out / NAME, found)))
+    return Outcome((table,), (write_csv(out / f"{NAME}.csv", table), *_draw(out / NAME, estimates)))
 
 
 @styled()
-def _draw(path: Path, found: dict[MechanismName, DirectEstimate]) -> list[Path]:
+def _draw(path: Path, estimates: dict[MechanismName, DirectEstimate]) -> list[Path]:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(PAGE, 2.8), layout="constrained")
     FigureCanvasAgg(figure)
-    panels = figure.subplots(1, len(found), squeeze=False)[0]
-    for axes, (name, one) in zip(panels, found.items(), strict=True):
-        _panel(axes, name, one)
+    panels = figure.subplots(1, len(estimates), squeeze=False)[0]
+    for axes, (name, estimate) in zip(panels, estimates.items(), strict=True):
+        _panel(axes, name, estimate)
     panels[0].set_ylabel("log-ratio of frequencies,\nD over D'")
     handles, labels = panels[0].get_legend_handles_labels()
     fitted_legend(figure, dict(zip(labels, handles, strict=True)), 3, loc="outside upper center")
     return saved(figure, path)
 
 
-def _panel(axes: Axes, name: MechanismName, found: DirectEstimate) -> None:
-    axes.plot(found.k, found.equal, ".", color="C8", markersize=3, label="error = k")
-    axes.plot(found.k, found.at_least, "-", color=looks([name])[name].colour, linewidth=1.1, label="error \u2265 k")
+def _panel(axes: Axes, name: MechanismName, estimate: DirectEstimate) -> None:
+    axes.plot(estimate.k, estimate.equal, ".", color="C8", markersize=3, label="error = k")
+    axes.plot(
+        estimate.k, estimate.at_least, "-", color=looks([name])[name].colour, linewidth=1.1, label="error \u2265 k"
+    )
     for sign in (-1, 1):
         axes.axhline(sign * EPSILONS[name], color="black", linestyle=":", label="budget" if sign > 0 else None)
     axes.set(title=f"{name}, epsilon {EPSILONS[name]:g}", xlabel="k (people)")

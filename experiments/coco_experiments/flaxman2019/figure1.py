@@ -1,4 +1,4 @@
-"""Figure 1: residuals of GDPC, RDPC and ADPC and the empirical privacy loss read off them, his curves beside ours.
+"""Figure 1: residuals of GDPC, RDPC and ADPC and the empirical privacy loss read off them, his curves next to ours.
 
 (a) residuals in unit bins, each mechanism at the budget that gives a loss of about 0.025; (b) the smoothed loss: for
 GDPC the whole budget, for ADPC half of 0.05, for RDPC a quarter of 0.1. Ours uses his sampler (ratio 1 - epsilon) and,
@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coco_experiments.data import data_file
-from coco_experiments.experiment import Outcome, Reporter, Statement, Table, write_csv
 from coco_experiments.flaxman2019.setting import (
     EPSILONS,
     HIS_NAMES,
@@ -29,6 +28,7 @@ from coco_experiments.flaxman2019.setting import (
     residuals,
 )
 from coco_experiments.looks import looks
+from coco_experiments.outcome import Outcome, Reporter, Statement, Table, write_csv
 from coco_opt.audit.counting import MECHANISMS, MechanismName, SamplerName
 from coco_opt.audit.privacy_loss import CAVEAT, PrivacyLoss, empirical_privacy_loss
 from coco_opt.report.style import PAGE, fitted_legend, saved, styled
@@ -153,15 +153,15 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
 
 
 def statements(table: Table) -> tuple[Statement, ...]:
-    """Return the plateaus of his curves beside ours, where his were read."""
-    found = []
+    """Return the plateaus of his curves next to ours, where his were read."""
+    claims = []
     for row in table.records():
         published, mean = row[COLUMNS[5]], row[COLUMNS[3]]
         if isinstance(published, float) and isinstance(mean, float):
             near = abs(mean / published - 1.0) <= PLATEAU_BAND
             where = f"Figure 1 (b), {row[COLUMNS[0]]}, mean loss of the plateau"
-            found.append(Statement(where, f"{published:.4f}", f"{mean:.4f}", near, "" if near else TAILS))
-    return tuple(found)
+            claims.append(Statement(where, f"{published:.4f}", f"{mean:.4f}", near, "" if near else TAILS))
+    return tuple(claims)
 
 
 @styled()
@@ -185,9 +185,9 @@ def _draw(path: Path, ours: Panels, his: Panels | None) -> list[Path]:
 
 def _residual_panel(axes: Axes, curves: dict[MechanismName, Curve], title: str) -> None:
     for name, curve in curves.items():
-        at, cells = _in_bins(curve)
+        middles, cells = _in_bins(curve)
         label = f"{name}, epsilon {EPSILONS[name]:g}"
-        axes.step(at, cells, where="mid", color=looks([name])[name].colour, linewidth=1.0, label=label)
+        axes.step(middles, cells, where="mid", color=looks([name])[name].colour, linewidth=1.0, label=label)
     axes.set_title(title)
     axes.grid(alpha=0.3)
 

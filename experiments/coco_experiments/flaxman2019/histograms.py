@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from coco_experiments.experiment import Reporter
 from coco_experiments.flaxman2019.subjects import SortedEstimator, audited_ranges, audited_sorted, words_of
-from coco_experiments.hay2010.data import Counts, made, unattributed, universal
+from coco_experiments.hay2010.data import Counts, generated, unattributed, universal
+from coco_experiments.outcome import Reporter
 from coco_opt.audit.recording import witness
 from coco_opt.audit.released import bulk_scores
 from coco_opt.audit.rows import Audit, audit_release
@@ -22,8 +22,8 @@ from coco_opt.audit.scores import Sides, measured_scores
 from coco_opt.audit.subject import Sources, Subject
 from coco_opt.privacy import NEIGHBOURS, Epsilon, Neighbours, Sensitivity
 from coco_opt.ranges import DomainTree
-from coco_opt.ranges.asked.neighbours import CellPair, cell_pair
-from coco_opt.ranges.estimated.universal import Estimator
+from coco_opt.ranges.estimating.universal import Estimator
+from coco_opt.ranges.measuring.neighbours import CellPair, cell_pair
 from coco_opt.releases.kind import Neighbours as Pair
 
 UNIVERSAL: dict[Estimator, str] = {
@@ -104,7 +104,7 @@ def _lower_tree(cost: Epsilon, runs: int, sources: Sources) -> Audited:
     domain = DomainTree(CELLS.size, CELLS.size)
     lower = Sensitivity(domain.height - 1, domain.height - 1)
     cells = witness(audited_ranges(domain, cost, "noisy"), pair_of(CELLS))
-    faulty = [replace(cell, question=replace(cell.question, sensitivity=lower)) for cell in cells]
+    faulty = [replace(cell, query=replace(cell.query, sensitivity=lower)) for cell in cells]
     what = f"universal, {_shape(domain)}, sensitivity taken for {lower.l1}"
     return Audited("measurement", what, measured_scores(faulty, runs, sources), faulty=True)
 
@@ -112,7 +112,7 @@ def _lower_tree(cost: Epsilon, runs: int, sources: Sources) -> Audited:
 def audits(
     epsilon: Fraction, draws: int, runs: int, sources: Sources, reporter: Reporter, label: str, data: Path | None
 ) -> dict[str, Audit]:
-    """Return the audits of whole histograms, on real data or a look-alike."""
+    """Return the audits of whole histograms, on real data or a simulated data set."""
     return _audits(universal(data)[0], unattributed(data)[1], epsilon, draws, runs, sources, reporter, label)
 
 
@@ -120,7 +120,7 @@ def small_audits(
     epsilon: Fraction, draws: int, runs: int, sources: Sources, reporter: Reporter, label: str
 ) -> dict[str, Audit]:
     """Return the audits on small made counts."""
-    counts = made(SMALL_DOMAIN)
+    counts = generated(SMALL_DOMAIN)
     return _audits(counts, counts, epsilon, draws, runs, sources, reporter, label)
 
 
@@ -140,10 +140,10 @@ def _audits(
         for estimator, name in UNIVERSAL.items()
     ]
     jobs += [(name, multiset, audited_sorted(multiset.values.size, cost, loss)) for loss, name in SORTED.items()]
-    found = {}
+    by_name = {}
     for name, counts, subject in jobs:
         pair = pair_of(counts.values)
-        found[name] = audit_release(
+        by_name[name] = audit_release(
             subject,
             replace(pair, words=f"{pair.words} of {counts.label}"),
             sources,
@@ -151,4 +151,4 @@ def _audits(
             runs=runs,
             progress=partial(reporter.progress, f"{label}: {name}, {counts.label}"),
         )
-    return found
+    return by_name

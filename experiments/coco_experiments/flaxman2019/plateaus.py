@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from coco_experiments.experiment import Outcome, Reporter, Table, write_csv
 from coco_experiments.flaxman2019.setting import EPSILONS, NOT_PRIVATE, PAPERS, SMALL, TAILS, Database, residuals
+from coco_experiments.outcome import Outcome, Reporter, Table, write_csv
 from coco_experiments.plots import Panel, comparison
 from coco_experiments.statistics import Mean, Reference
 from coco_opt.audit.counting import MECHANISMS, MechanismName
@@ -45,14 +45,14 @@ COLUMNS = (
 
 def figures_of(database: Database, seed: int) -> dict[tuple[MechanismName, str], float]:
     """Return the three figures of every mechanism on one database, with the paper's sampler."""
-    found = {}
+    figures = {}
     for name, values in residuals(database, seed, "ratio").items():
         loss = empirical_privacy_loss(values)
         for figure, value in zip(
             FIGURES, (loss.mean_between(20, 100), loss.deviation, loss.residual_range), strict=True
         ):
-            found[name, figure] = value
-    return found
+            figures[name, figure] = value
+    return figures
 
 
 def measure(database: Database, seeds: tuple[int, ...], reporter: Reporter) -> dict[tuple[MechanismName, str], Mean]:

@@ -2,7 +2,7 @@
 
 The less-obvious estimate from the residuals of cumulative counts, level by level, beside sound bounds for the
 measurements and for the release itself. Three levels, 31 regions, total epsilon 1, K = 5,000, 100 runs a side. Then
-the same for universal histograms of NetTrace and unattributed ones of Social Network (Hay et al. 2010; look-alikes
+the same for universal histograms of NetTrace and unattributed ones of Social Network (Hay et al. 2010; simulated data
 unless the data folder has the originals), fan-out 16, from the residuals of cells, of wider intervals, of ranks.
 """
 
@@ -14,16 +14,16 @@ from pathlib import Path
 import numpy as np
 
 from coco_experiments.data import taxi
-from coco_experiments.experiment import Outcome, Reporter, Table, write_csv
 from coco_experiments.flaxman2019 import histograms
 from coco_experiments.flaxman2019.subjects import audited_groups, groups_pair
-from coco_experiments.made import made_counts
+from coco_experiments.made import generated_counts
+from coco_experiments.outcome import Outcome, Reporter, Table, write_csv
 from coco_opt.audit.privacy_loss import CAVEAT, PrivacyLoss
 from coco_opt.audit.rows import Audit, audit_release
 from coco_opt.groups import GroupsMethod, Query
-from coco_opt.groups.answers import Loss
-from coco_opt.groups.asked.private import PrivateCounts
-from coco_opt.groups.estimated.method import Consistency
+from coco_opt.groups.estimating.method import Consistency
+from coco_opt.groups.measuring.private import PrivateCounts
+from coco_opt.groups.noisy_measurements import Loss
 from coco_opt.privacy import Cost, Epsilon, SeededNoise
 from coco_opt.report.losses import plot_losses
 
@@ -56,10 +56,10 @@ COLUMNS = (
 
 def costs_of(consistency: Consistency, levels: int) -> tuple[Cost, ...]:
     """Return what each level costs at epsilon 1: even shares, or everything on the leaves for bottom-up."""
-    whole = Epsilon(EPSILON)
+    total = Epsilon(EPSILON)
     if consistency == "bottom_up":
-        return (*(whole * 0,) * (levels - 1), whole)
-    return (whole * Fraction(1, levels),) * levels
+        return (*(total * 0,) * (levels - 1), total)
+    return (total * Fraction(1, levels),) * levels
 
 
 def audits(counts: PrivateCounts, max_size: int, draws: int, runs: int, reporter: Reporter) -> dict[str, Audit]:
@@ -67,14 +67,14 @@ def audits(counts: PrivateCounts, max_size: int, draws: int, runs: int, reporter
     tree = counts.hierarchy
     leaves = [counts.leaf(leaf) for leaf in range(len(tree.leaves))]
 
-    def one(name: str, consistency: Consistency) -> Audit:
+    def audit_of(name: str, consistency: Consistency) -> Audit:
         costs = costs_of(consistency, tree.levels)
         queries: list[Query] = ["cumulative"] * tree.levels
         losses: list[Loss] = ["l1"] * tree.levels
-        pair, asked = groups_pair(tree, leaves, queries, costs, max_size)
+        pair, measurement_plan = groups_pair(tree, leaves, queries, costs, max_size)
         method = GroupsMethod(tuple(losses), consistency=consistency)
         return audit_release(
-            audited_groups(asked, method, Epsilon(EPSILON)),
+            audited_groups(measurement_plan, method, Epsilon(EPSILON)),
             pair,
             lambda run: SeededNoise(SEED + run),
             draws=draws,
@@ -82,7 +82,7 @@ def audits(counts: PrivateCounts, max_size: int, draws: int, runs: int, reporter
             progress=lambda done, total: reporter.progress(f"{NAME}: {name}", done, total),
         )
 
-    return {name: one(name, consistency) for name, consistency in METHODS.items()}
+    return {name: audit_of(name, consistency) for name, consistency in METHODS.items()}
 
 
 def histogram_audits(
@@ -98,17 +98,17 @@ def histogram_audits(
     return histograms.audits(EPSILON, draws, runs, sources, reporter, NAME, data)
 
 
-def table_of(found: dict[str, Audit], title: str = TITLE, remarks: tuple[str, ...] = ()) -> Table:
+def table_of(audits: dict[str, Audit], title: str = TITLE, remarks: tuple[str, ...] = ()) -> Table:
     """Return the table, one row a method and audited thing."""
     rows = []
-    for name, audit in found.items():
+    for name, audit in audits.items():
         for row in audit.rows:
             loss = audit.losses.get(row.what)
             mean = None if loss is None else loss.mean_between(0.0, loss.residual_range)
             bound = None if row.bound is None else row.bound.epsilon
             inside = None if row.bound is None else not row.violated
             rows.append((name, row.what, float(row.claimed), row.runs, row.estimate, mean, bound, inside))
-    neighbours = dict.fromkeys(audit.neighbours for audit in found.values())
+    neighbours = dict.fromkeys(audit.neighbours for audit in audits.values())
     notes = (
         f"In the column of estimates: {CAVEAT}. Residuals of fitted counts are not identically distributed.",
         "Bounds are sound at 99.9 % each. A hundred runs of a release can show no more than log(0.86 / 0.14) = 1.8, "
@@ -122,25 +122,25 @@ def table_of(found: dict[str, Audit], title: str = TITLE, remarks: tuple[str, ..
 
 def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
     """Measure, print and write ``flaxman2019/releases`` as CSV, PNG and PDF (two each); small: made data."""
-    counts = made_counts(2, 3, 60, SMALL_MAX_SIZE // 4, np.random.default_rng(6)) if small else taxi(data)
+    counts = generated_counts(2, 3, 60, SMALL_MAX_SIZE // 4, np.random.default_rng(6)) if small else taxi(data)
     max_size = SMALL_MAX_SIZE if small else MAX_SIZE
     draws, runs = (SMALL_DRAWS, SMALL_RUNS) if small else (DRAWS, RUNS)
-    found = audits(counts, max_size, draws, runs, reporter)
-    others = histogram_audits(draws, runs, reporter, small=small, data=data)
-    tables = table_of(found), table_of(others, HISTOGRAMS, HISTOGRAM_NOTES)
+    of_groups = audits(counts, max_size, draws, runs, reporter)
+    of_histograms = histogram_audits(draws, runs, reporter, small=small, data=data)
+    tables = table_of(of_groups), table_of(of_histograms, HISTOGRAMS, HISTOGRAM_NOTES)
     for table in tables:
         reporter.table(table)
     files = [
         write_csv(out / f"{NAME}.csv", tables[0]),
-        *plot_losses(out / NAME, losses_of(found), float(EPSILON)),
+        *plot_losses(out / NAME, losses_of(of_groups), float(EPSILON)),
         write_csv(out / f"{NAME}_histograms.csv", tables[1]),
-        *plot_losses(out / f"{NAME}_histograms", losses_of(others), float(EPSILON), "count (entities)"),
+        *plot_losses(out / f"{NAME}_histograms", losses_of(of_histograms), float(EPSILON), "count (entities)"),
     ]
-    violated = [(name, row) for name, audit in {**found, **others}.items() for row in audit.violated]
+    violated = [(name, row) for name, audit in {**of_groups, **of_histograms}.items() for row in audit.violated]
     failures = [f"{name}, {row.what}: more privacy lost than claimed" for name, row in violated]
     return Outcome(tables, tuple(files), tuple(failures))
 
 
-def losses_of(found: dict[str, Audit]) -> dict[str, PrivacyLoss]:
+def losses_of(audits: dict[str, Audit]) -> dict[str, PrivacyLoss]:
     """Return the curves of the estimates, named by method and part."""
-    return {f"{name}: {what}": loss for name, audit in found.items() for what, loss in audit.losses.items()}
+    return {f"{name}: {what}": loss for name, audit in audits.items() for what, loss in audit.losses.items()}

@@ -13,16 +13,16 @@ from coco_opt.audit.recording import Recorder
 from coco_opt.audit.subject import Statistics, Subject
 from coco_opt.choices import SolverChoices
 from coco_opt.groups import GroupsMethod, GroupsResult, Query, estimate_groups
-from coco_opt.groups.asked.measure import asked_of, exact_parts
-from coco_opt.groups.asked.private import PrivateCounts
 from coco_opt.groups.kind import GROUPS
 from coco_opt.groups.kind.neighbours import neighbouring
+from coco_opt.groups.measuring.measure import exact_parts, measurement_plan_of
+from coco_opt.groups.measuring.private import PrivateCounts
 from coco_opt.histograms import CountOfCounts, Hierarchy
-from coco_opt.privacy import Asked, Cost, Exact, Measurement, Neighbours
+from coco_opt.privacy import Cost, Exact, Measurement, MeasurementPlan, Neighbours
 from coco_opt.problems import Tree, TreeLeastSquares
 from coco_opt.ranges import DomainTree, SortedCounts, UniversalHistogram, measure_sorted
-from coco_opt.ranges.asked.measure import ask_ranges, exact_intervals
-from coco_opt.ranges.estimated.universal import Estimator
+from coco_opt.ranges.estimating.universal import Estimator
+from coco_opt.ranges.measuring.measure import exact_intervals, plan_ranges
 from coco_opt.ranges.precision import Precision
 from coco_opt.releases.kind import Neighbours as Pair
 
@@ -45,24 +45,26 @@ def groups_pair(
     costs: Sequence[Cost],
     max_size: int,
     neighbours: Neighbours = "add_remove",
-) -> tuple[Pair, Asked]:
+) -> tuple[Pair, MeasurementPlan]:
     """Return neighbours of made groups, and what is asked of them, one query and cost a level."""
     table = PrivateCounts.of_leaves(hierarchy, leaves)
-    asked = asked_of(
+    measurement_plan = measurement_plan_of(
         hierarchy, table.group_counts, queries=queries, costs=costs, max_size=max_size, neighbours=neighbours
     )
-    return neighbouring(table, asked), asked
+    return neighbouring(table, measurement_plan), measurement_plan
 
 
-def audited_groups(asked: Asked, method: GroupsMethod, claimed: Cost) -> Subject[PrivateCounts, GroupsResult]:
+def audited_groups(
+    measurement_plan: MeasurementPlan, method: GroupsMethod, claimed: Cost
+) -> Subject[PrivateCounts, GroupsResult]:
     """Return a release of groups."""
     solvers = SolverChoices()
     return Subject(
-        asked,
+        measurement_plan,
         claimed,
-        exact=lambda table: exact_parts(asked, table.histograms()),
+        exact=lambda table: exact_parts(measurement_plan, table.histograms()),
         estimate=lambda measurement: estimate_groups(measurement, method, solvers),
-        statistics=lambda table: GROUPS.statistics(asked, table),
+        statistics=lambda table: GROUPS.statistics(measurement_plan, table),
     )
 
 
@@ -73,7 +75,7 @@ def audited_ranges(
 
     Residuals of the cells and of the wider intervals, where those are measured, are looked at apart.
     """
-    asked, solvers = ask_ranges(domain, cost, neighbours=neighbours), SolverChoices()
+    measurement_plan, solvers = plan_ranges(domain, cost, neighbours=neighbours), SolverChoices()
 
     def parts(nodes: Ints | Floats) -> Statistics:
         first = domain.first_leaf
@@ -81,12 +83,16 @@ def audited_ranges(
         return {"cells": nodes[..., first:], **wider}
 
     def together(rows: Ints) -> Statistics:
-        return parts(_fitted(domain, rows, Precision(domain, asked.questions[0].law).counts, estimator, solvers))
+        return parts(
+            _fitted(
+                domain, rows, Precision(domain, measurement_plan.queries[0].distribution).counts, estimator, solvers
+            )
+        )
 
     return Subject(
-        asked,
+        measurement_plan,
         cost,
-        exact=lambda cells: (exact_intervals(asked, domain, cells),),
+        exact=lambda cells: (exact_intervals(measurement_plan, domain, cells),),
         estimate=lambda measurement: UniversalHistogram.fit(measurement, estimator, solvers),
         statistics=lambda table: parts(table.nodes if isinstance(table, UniversalHistogram) else domain.counts(table)),
         release_all=None if domain.fan_out is None or estimator == "zeroed" else together,
@@ -104,8 +110,8 @@ def audited_sorted(
 
     def exact(table: Ints) -> list[Exact]:
         recorder = Recorder()
-        (question,) = measured(table, recorder).asked.questions
-        return [Exact(question, region, stream.sent) for (_, region), stream in recorder.streams.items()]
+        (level_query,) = measured(table, recorder).measurement_plan.queries
+        return [Exact(level_query, region, stream.sent) for (_, region), stream in recorder.streams.items()]
 
     def estimate(measurement: Measurement) -> Statistics:
         counts = SortedCounts.of(measurement)
@@ -115,8 +121,8 @@ def audited_sorted(
     def statistics(table: Statistics | Ints) -> Statistics:
         return {"ranks": np.sort(table)} if isinstance(table, np.ndarray) else table
 
-    asked = measured(np.zeros(cells, np.int64), Recorder()).asked
-    return Subject(asked, cost, exact, estimate, statistics)
+    measurement_plan = measured(np.zeros(cells, np.int64), Recorder()).measurement_plan
+    return Subject(measurement_plan, cost, exact, estimate, statistics)
 
 
 def _fitted(domain: DomainTree, rows: Ints, variances: Floats, estimator: Estimator, solvers: SolverChoices) -> Floats:
@@ -128,7 +134,10 @@ def _fitted(domain: DomainTree, rows: Ints, variances: Floats, estimator: Estima
         return rows.astype(np.float64)
     step = max(1, _FOREST_NODES // rows.shape[1])
     return np.concatenate(
-        [_solved(domain, rows[at : at + step], variances, estimator, solvers) for at in range(0, len(rows), step)]
+        [
+            _solved(domain, rows[start : start + step], variances, estimator, solvers)
+            for start in range(0, len(rows), step)
+        ]
     )
 
 

@@ -12,8 +12,8 @@ from fractions import Fraction
 from pathlib import Path
 
 from coco_experiments.curves import AxisStyle, Curve, CurvePanel, draw
-from coco_experiments.experiment import Outcome, Reporter, Table, write_csv
 from coco_experiments.flaxman2019.setting import EPSILONS, MOVED, NOT_PRIVATE, PAPERS, SMALL, TAILS, Database, residuals
+from coco_experiments.outcome import Outcome, Reporter, Table, write_csv
 from coco_experiments.statistics import Mean
 from coco_opt.audit.counting import MechanismName, SamplerName, budget_loss
 from coco_opt.audit.privacy_loss import BANDWIDTH, CAVEAT, PERCENTILE, empirical_privacy_loss, residual_range
@@ -77,7 +77,7 @@ def points(base: Database) -> Iterator[Point]:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SettingResult:
     """What one setting gave for one mechanism, over databases."""
 
     point: Point
@@ -89,7 +89,7 @@ class Found:
     residual_range: Mean
 
 
-def measure(point: Point, seeds: tuple[int, ...]) -> list[Found]:
+def measure(point: Point, seeds: tuple[int, ...]) -> list[SettingResult]:
     """Return the estimates of every mechanism at one setting."""
     epsilons = {name: point.scale * epsilon for name, epsilon in EPSILONS.items()}
     runs: dict[MechanismName, list[tuple[float, float, float]]] = {name: [] for name in epsilons}
@@ -100,28 +100,28 @@ def measure(point: Point, seeds: tuple[int, ...]) -> list[Found]:
             runs[name].append((plateau, loss.maximum, loss.residual_range))
     cells = point.database.tree.cells
     return [
-        Found(point, name, epsilons[name], cells, *(Mean.of(column) for column in zip(*figures, strict=True)))
+        SettingResult(point, name, epsilons[name], cells, *(Mean.of(column) for column in zip(*figures, strict=True)))
         for name, figures in runs.items()
     ]
 
 
-def table_of(found: list[Found], databases: int) -> Table:
+def table_of(results: list[SettingResult], databases: int) -> Table:
     """Return the table, one row a setting and mechanism."""
     rows = tuple(
         (
-            one.point.factor,
-            one.point.value,
-            one.mechanism,
-            one.epsilon,
-            one.cells,
-            one.plateau.value,
-            one.plateau.standard_error,
-            one.plateau.value / budget_loss(one.epsilon, SAMPLER),
-            one.maximum.value,
-            one.maximum.value / budget_loss(one.epsilon, SAMPLER),
-            one.residual_range.value,
+            result.point.factor,
+            result.point.value,
+            result.mechanism,
+            result.epsilon,
+            result.cells,
+            result.plateau.value,
+            result.plateau.standard_error,
+            result.plateau.value / budget_loss(result.epsilon, SAMPLER),
+            result.maximum.value,
+            result.maximum.value / budget_loss(result.epsilon, SAMPLER),
+            result.residual_range.value,
         )
-        for one in found
+        for result in results
     )
     notes = (
         f"The loss is {CAVEAT}; the maximum grows with the noise of the tails.",
@@ -141,29 +141,32 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
     """Measure, print and write ``flaxman2019/sweep`` as CSV, PNG and PDF; needs no data."""
     settings = list(points(SMALL if small else PAPERS))
     seeds = SMALL_SEEDS if small else SEEDS
-    found: list[Found] = []
+    results: list[SettingResult] = []
     for done, point in enumerate(settings, 1):
-        found += measure(point, seeds)
+        results += measure(point, seeds)
         reporter.progress(NAME, done, len(settings))
-    table = table_of(found, len(seeds))
+    table = table_of(results, len(seeds))
     reporter.table(table)
-    return Outcome((table,), (write_csv(out / f"{NAME}.csv", table), *_draw(out / NAME, found)))
+    return Outcome((table,), (write_csv(out / f"{NAME}.csv", table), *_draw(out / NAME, results)))
 
 
-def _draw(path: Path, found: list[Found]) -> list[Path]:
-    factors = list(dict.fromkeys(one.point.factor for one in found))
-    panels = [_panel(factor, [one for one in found if one.point.factor == factor]) for factor in factors]
+def _draw(path: Path, results: list[SettingResult]) -> list[Path]:
+    factors = list(dict.fromkeys(result.point.factor for result in results))
+    panels = [_panel(factor, [result for result in results if result.point.factor == factor]) for factor in factors]
     style = AxisStyle("", "empirical privacy loss\nover the budget", yscale="linear", ylim=(0.0, 3.0))
-    return draw(path, [panels[at : at + 3] for at in range(0, len(panels), 3)], style)
+    return draw(path, [panels[start : start + 3] for start in range(0, len(panels), 3)], style)
 
 
-def _panel(factor: str, found: list[Found]) -> CurvePanel:
+def _panel(factor: str, results: list[SettingResult]) -> CurvePanel:
     curves = []
     for name in EPSILONS:
-        each = [one for one in found if one.mechanism == name]
-        values = [one.point.value for one in each]
-        budgets = [budget_loss(one.epsilon, SAMPLER) for one in each]
-        for what, means in (("plateau", [one.plateau for one in each]), ("maximum", [one.maximum for one in each])):
+        each = [result for result in results if result.mechanism == name]
+        values = [result.point.value for result in each]
+        budgets = [budget_loss(result.epsilon, SAMPLER) for result in each]
+        for what, means in (
+            ("plateau", [result.plateau for result in each]),
+            ("maximum", [result.maximum for result in each]),
+        ):
             shares = [mean.value / budget for mean, budget in zip(means, budgets, strict=True)]
             curves.append(Curve(f"{name}, {what}", values, shares))
     curves.append(Curve("budget", values, [1.0] * len(values), theory=True))

@@ -76,8 +76,8 @@ def _longer(own: Floats, nodes: Floats, child: float) -> tuple[Floats, Floats]:
 def _extremes_at(own: Floats, nodes: Floats, child: float, top: float) -> tuple[float, float]:
     """Return the extreme ratios over i and j, which may be swapped."""
     full = own.size - 1
-    whole = own[full] + own[full] + top
-    largest = least = whole
+    full_ratio = own[full] + own[full] + top
+    largest = least = full_ratio
     for i in range(1, full + 1):
         a = i / full
         for j in range(i, full + 1):

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coco_experiments.data import find_data_file
-from coco_experiments.hay2010.look_alikes import (
+from coco_experiments.hay2010.simulated_data import (
     NET_TRACE,
     SEARCH_LOGS,
     SEED,
@@ -30,7 +30,7 @@ from coco_opt.errors import InputError, Place
 
 Ints = NDArray[np.int64]
 
-ORIGINAL, LOOK_ALIKE, SNAP, MADE = "original", "look-alike", "SNAP", "made"
+ORIGINAL, SIMULATED_DATA, SNAP, MADE = "original", "look-alike", "SNAP", "made"
 _COUNT = re.compile(rb"[0-9]{1,18}")
 
 DEGREES = {
@@ -89,16 +89,16 @@ def read_counts(path: Path) -> Ints:
     return np.array([int(line) for line in lines], dtype=np.int64)
 
 
-def look_alike(source: _Source) -> Counts:
-    """Return the look-alike of a data set; the same every time."""
+def simulated_data(source: _Source) -> Counts:
+    """Return the simulated version of a data set; the same every time."""
     rng = np.random.default_rng([SEED, len(source.name)])
-    return Counts(source.name, LOOK_ALIKE, place(counts_with(source.totals, rng), source.placement, rng))
+    return Counts(source.name, SIMULATED_DATA, place(counts_with(source.totals, rng), source.placement, rng))
 
 
-def original_or_look_alike(source: _Source, folder: Path | None = None) -> Counts:
-    """Return the user's own copy of a data set where there is one, else its look-alike."""
+def original_or_simulated(source: _Source, folder: Path | None = None) -> Counts:
+    """Return the user's own copy of a data set where there is one, else its simulated version."""
     path = find_data_file(source.file, folder)
-    return look_alike(source) if path is None else Counts(source.name, ORIGINAL, read_counts(path))
+    return simulated_data(source) if path is None else Counts(source.name, ORIGINAL, read_counts(path))
 
 
 def unattributed(folder: Path | None = None) -> list[Counts]:
@@ -109,11 +109,11 @@ def unattributed(folder: Path | None = None) -> list[Counts]:
     """
     keywords = find_data_file(KEYWORDS_FILE, folder)
     logs = (
-        original_or_look_alike(SEARCH_LOGS_SOURCE, folder)
+        original_or_simulated(SEARCH_LOGS_SOURCE, folder)
         if keywords is None
         else Counts("Search Logs keywords", ORIGINAL, read_counts(keywords))
     )
-    first = [original_or_look_alike(source, folder) for source in (NET_TRACE_SOURCE, SOCIAL_NETWORK_SOURCE)]
+    first = [original_or_simulated(source, folder) for source in (NET_TRACE_SOURCE, SOCIAL_NETWORK_SOURCE)]
     return [*first, logs, *degree_sequences(folder)]
 
 
@@ -125,10 +125,10 @@ def degree_sequences(folder: Path | None = None) -> list[Counts]:
 
 def universal(folder: Path | None = None) -> list[Counts]:
     """Return what figure 6 needs: NetTrace by address and Search Logs by time slot."""
-    return [original_or_look_alike(source, folder) for source in (NET_TRACE_SOURCE, SEARCH_LOGS_SOURCE)]
+    return [original_or_simulated(source, folder) for source in (NET_TRACE_SOURCE, SEARCH_LOGS_SOURCE)]
 
 
-def made(size: int) -> Counts:
+def generated(size: int) -> Counts:
     """Return small made counts over a domain of ``size`` (a power of 2, at least 256) for quick runs."""
     rng = np.random.default_rng([SEED, size])
     totals = Totals(size, size // 8, size, size // 4, 12)

@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 
 from coco_experiments.curves import AxisStyle, Curve, CurvePanel, draw
-from coco_experiments.experiment import Outcome, Reporter, Statement, Table, statements_table, write_csv
 from coco_experiments.hay2010.theory import Runs
 from coco_experiments.hay2010.unattributed import FIT, RAW, Floats, fit, noisy_ranks
+from coco_experiments.outcome import Outcome, Reporter, Statement, Table, statements_table, write_csv
 
 NAME = "hay2010/figure3"
 EPSILON = Fraction(1)
@@ -29,15 +29,15 @@ COLUMNS = ("position", "count", "one draw of S~", "its S-bar", "mean squared err
 def draws(samples: int) -> tuple[Floats, Floats]:
     """Return noisy sequences and their fits, (samples, n) each."""
     noisy = np.stack([noisy_ranks(SEQUENCE, EPSILON, np.random.default_rng([SEED, i])) for i in range(samples)])
-    return noisy, np.stack([fit(one) for one in noisy])
+    return noisy, np.stack([fit(sample) for sample in noisy])
 
 
 def table_of(noisy: Floats, fitted: Floats) -> Table:
     """Return one row a position."""
     raw, smooth = (((values - SEQUENCE) ** 2).mean(axis=0) for values in (noisy, fitted))
     rows = tuple(
-        (at + 1, int(count), float(noisy[0, at]), float(fitted[0, at]), float(raw[at]), float(smooth[at]))
-        for at, count in enumerate(SEQUENCE)
+        (rank + 1, int(count), float(noisy[0, rank]), float(fitted[0, rank]), float(raw[rank]), float(smooth[rank]))
+        for rank, count in enumerate(SEQUENCE)
     )
     return Table(
         f"Figure 3: a sequence, one draw at epsilon 1 and errors over {len(noisy)} draws",
@@ -48,12 +48,12 @@ def table_of(noisy: Floats, fitted: Floats) -> Table:
 
 
 def statements(noisy: Floats, fitted: Floats) -> list[Statement]:
-    """Return Example 5's statements beside the means over all draws."""
+    """Return Example 5's statements next to the means over all draws."""
     run = float(((fitted[:, :RUN] - SEQUENCE[:RUN]) ** 2).mean())
     alone = float(((fitted[:, RUN] - SEQUENCE[RUN]) ** 2).mean())
     raw = 2.0 / float(EPSILON) ** 2
     bound = Runs(np.array([RUN])).harmonic(float(EPSILON)) / RUN
-    kept = float(np.isclose(noisy[:, RUN], fitted[:, RUN]).mean())
+    equal = float(np.isclose(noisy[:, RUN], fitted[:, RUN]).mean())
     return [
         Statement(
             "Example 5",
@@ -64,8 +64,8 @@ def statements(noisy: Floats, fitted: Floats) -> list[Statement]:
         Statement(
             "Example 5",
             f"at the twenty-first, a unique count, {FIT} equals {RAW}",
-            f"equal in {kept:.0%} of the draws; squared error {alone:.3g} against {raw:g}",
-            kept > 0.5,
+            f"equal in {equal:.0%} of the draws; squared error {alone:.3g} against {raw:g}",
+            equal > 0.5,
         ),
     ]
 
@@ -73,12 +73,15 @@ def statements(noisy: Floats, fitted: Floats) -> list[Statement]:
 def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
     """Draw figure 3 and write CSV, PNG and PDF; needs no data. Small: fewer draws for the means."""
     noisy, fitted = draws(SMALL_SAMPLES if small else SAMPLES)
-    table, said = table_of(noisy, fitted), statements(noisy, fitted)
+    table, claims = table_of(noisy, fitted), statements(noisy, fitted)
     reporter.table(table)
     x = list(range(1, SEQUENCE.size + 1))
     lines = {"true counts": SEQUENCE.astype(float), RAW: noisy[0], FIT: fitted[0]}
     curves = tuple(Curve(name, x, values.tolist(), theory=name == "true counts") for name, values in lines.items())
     style = AxisStyle("rank", "count", "linear", "linear")
     files = draw(out / NAME, [[CurvePanel("one draw, epsilon 1", curves)]], style)
-    written = [write_csv(out / f"{NAME}.csv", table), write_csv(out / f"{NAME}_statements.csv", statements_table(said))]
-    return Outcome((table,), (*written, *files), statements=tuple(said))
+    written = [
+        write_csv(out / f"{NAME}.csv", table),
+        write_csv(out / f"{NAME}_statements.csv", statements_table(claims)),
+    ]
+    return Outcome((table,), (*written, *files), statements=tuple(claims))

@@ -15,8 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from coco_experiments.curves import AxisStyle, Curve, CurvePanel, draw
-from coco_experiments.experiment import Cell, Outcome, Reporter, Statement, Table, statements_table, write_csv
-from coco_experiments.hay2010.data import SNAP, Counts, made, unattributed
+from coco_experiments.hay2010.data import SNAP, Counts, generated, unattributed
 from coco_experiments.hay2010.theory import Runs, noisy_ranks_deviation, noisy_ranks_error
 from coco_experiments.hay2010.unattributed import (
     ESTIMATORS,
@@ -28,6 +27,7 @@ from coco_experiments.hay2010.unattributed import (
     estimates,
     squared_error,
 )
+from coco_experiments.outcome import Cell, Outcome, Reporter, Statement, Table, statements_table, write_csv
 from coco_experiments.statistics import Mean
 
 NAME = "hay2010/figure5"
@@ -113,35 +113,35 @@ def table_of(results: list[Measured], samples: int) -> Table:
     return Table(
         f"Figure 5: mean squared error of unattributed histograms, {samples} samples",
         COLUMNS,
-        tuple(_row(one) for one in results),
+        tuple(_row(result) for result in results),
         ("Noise is seeded: NOT PRIVATE. A look-alike shares the original's published totals, nothing else.",),
     )
 
 
-def _row(one: Measured) -> tuple[Cell, ...]:
-    value = {name: mean.value for name, mean in one.errors.items()}
+def _row(result: Measured) -> tuple[Cell, ...]:
+    value = {name: mean.value for name, mean in result.errors.items()}
     return (
-        one.data.label,
-        float(one.epsilon),
+        result.data.label,
+        float(result.epsilon),
         value[RAW],
         value[SORTED],
         value[FIT],
-        one.errors[FIT].standard_error,
+        result.errors[FIT].standard_error,
         value[GEOMETRIC],
         value[GEOMETRIC_L1],
-        one.times(RAW),
-        one.times(SORTED),
-        one.times(RAW) >= ORDER,
-        one.times(SORTED) >= ORDER,
+        result.times(RAW),
+        result.times(SORTED),
+        result.times(RAW) >= ORDER,
+        result.times(SORTED) >= ORDER,
     )
 
 
 def theory_table(results: list[Measured]) -> Table:
-    """Return Theorem 2's quantities beside the measured errors."""
+    """Return Theorem 2's quantities next to the measured errors."""
     return Table(
         "Theorem 2: runs of equal counts and what they say about the error",
         THEORY_COLUMNS,
-        tuple(_theory_row(one) for one in results),
+        tuple(_theory_row(result) for result in results),
         (
             f"Bound: the error of {FIT} is at most the sum over runs of 2 H(n_r) / eps^2, H harmonic numbers: it has",
             "no unknown constants and log n_r in place of log^3 n_r. Theorem 2's own shape, sum (log^3 n_r + 1) /",
@@ -150,20 +150,20 @@ def theory_table(results: list[Measured]) -> Table:
     )
 
 
-def _theory_row(one: Measured) -> tuple[Cell, ...]:
-    runs, epsilon = one.runs, float(one.epsilon)
+def _theory_row(result: Measured) -> tuple[Cell, ...]:
+    runs, epsilon = result.runs, float(result.epsilon)
     return (
-        one.data.label,
+        result.data.label,
         epsilon,
-        one.n,
+        result.n,
         runs.distinct,
         int(runs.lengths.max()),
         runs.log_cubed,
-        one.errors[RAW].value,
-        noisy_ranks_error(one.n, epsilon),
-        one.errors[FIT].value,
-        one.bound,
-        one.errors[FIT].value / one.bound,
+        result.errors[RAW].value,
+        noisy_ranks_error(result.n, epsilon),
+        result.errors[FIT].value,
+        result.bound,
+        result.errors[FIT].value / result.bound,
         runs.theorem2(epsilon),
     )
 
@@ -171,33 +171,33 @@ def _theory_row(one: Measured) -> tuple[Cell, ...]:
 def failures_in(results: list[Measured]) -> tuple[str, ...]:
     """Return one line wherever mathematics is contradicted: S~'s exact error, or S-bar's bound."""
     lines = []
-    for one in results:
-        epsilon = float(one.epsilon)
-        raw, smooth = one.errors[RAW], one.errors[FIT]
-        allowed = BAND * noisy_ranks_deviation(one.n, epsilon) / math.sqrt(raw.runs)
-        if abs(raw.value - noisy_ranks_error(one.n, epsilon)) > allowed:
-            lines.append(f"{one.label}: the error of {RAW} is not 2n/eps^2")
-        if smooth.value - one.bound > BAND * (smooth.standard_error or 0.0):
-            lines.append(f"{one.label}: the error of {FIT} exceeds its bound")
+    for result in results:
+        epsilon = float(result.epsilon)
+        raw, smooth = result.errors[RAW], result.errors[FIT]
+        allowed = BAND * noisy_ranks_deviation(result.n, epsilon) / math.sqrt(raw.runs)
+        if abs(raw.value - noisy_ranks_error(result.n, epsilon)) > allowed:
+            lines.append(f"{result.label}: the error of {RAW} is not 2n/eps^2")
+        if smooth.value - result.bound > BAND * (smooth.standard_error or 0.0):
+            lines.append(f"{result.label}: the error of {FIT} exceeds its bound")
     return tuple(lines)
 
 
 def statements(results: list[Measured]) -> list[Statement]:
-    """Return section 5.1's statements beside what was measured."""
+    """Return section 5.1's statements next to what was measured."""
     kinds = {
-        "SNAP degree sequences": [one for one in results if one.data.origin == SNAP],
-        "the paper's data sets or look-alikes": [one for one in results if one.data.origin != SNAP],
+        "SNAP degree sequences": [result for result in results if result.data.origin == SNAP],
+        "the paper's data sets or look-alikes": [result for result in results if result.data.origin != SNAP],
     }
     return [
-        *(_order_of_magnitude(ones, worse, kind) for worse in (RAW, SORTED) for kind, ones in kinds.items() if ones),
+        *(_order_of_magnitude(group, worse, kind) for worse in (RAW, SORTED) for kind, group in kinds.items() if group),
         *_social_network(results),
         _relative(results),
     ]
 
 
 def _order_of_magnitude(results: list[Measured], worse: str, kind: str) -> Statement:
-    below = [f"{one.data.name} at {float(one.epsilon):g}" for one in results if one.times(worse) < ORDER]
-    times = [one.times(worse) for one in results]
+    below = [f"{result.data.name} at {float(result.epsilon):g}" for result in results if result.times(worse) < ORDER]
+    times = [result.times(worse) for result in results]
     missing = f"; below ten: {', '.join(below)}" if below else ""
     return Statement(
         "section 5.1",
@@ -212,18 +212,18 @@ def _social_network(results: list[Measured]) -> list[Statement]:
         Statement(
             "section 5.1",
             f"{SORTED} and {FIT} comparable on Social Network at large epsilon",
-            f"{one.data.label}, epsilon 1: {one.times(SORTED):.3g} times",
-            one.times(SORTED) < COMPARABLE,
+            f"{result.data.label}, epsilon 1: {result.times(SORTED):.3g} times",
+            result.times(SORTED) < COMPARABLE,
         )
-        for one in results
-        if one.data.name == "Social Network" and one.epsilon == 1
+        for result in results
+        if result.data.name == "Social Network" and result.epsilon == 1
     ]
 
 
 def _relative(results: list[Measured]) -> Statement:
     times: dict[str, list[float]] = {}
-    for one in results:
-        times.setdefault(one.data.name, []).append(one.times(RAW))
+    for result in results:
+        times.setdefault(result.data.name, []).append(result.times(RAW))
     parts = [f"{name} {' / '.join(f'{value:.3g}' for value in values)}" for name, values in times.items()]
     return Statement(
         "section 5.1",
@@ -235,30 +235,30 @@ def _relative(results: list[Measured]) -> Statement:
 
 def _plot(out: Path, results: list[Measured]) -> list[Path]:
     panels: dict[str, list[Measured]] = {}
-    for one in results:
-        panels.setdefault(one.data.label, []).append(one)
-    drawn = [CurvePanel(label, _curves(ones)) for label, ones in panels.items()]
+    for result in results:
+        panels.setdefault(result.data.label, []).append(result)
+    drawn = [CurvePanel(label, _curves(group)) for label, group in panels.items()]
     style = AxisStyle("epsilon", "mean squared error")
-    return draw(out / NAME, [drawn[at : at + 3] for at in range(0, len(drawn), 3)], style)
+    return draw(out / NAME, [drawn[start : start + 3] for start in range(0, len(drawn), 3)], style)
 
 
-def _curves(ones: list[Measured]) -> tuple[Curve, ...]:
-    x = [float(one.epsilon) for one in ones]
-    measured = [Curve(name, x, [one.errors[name].value for one in ones]) for name in (RAW, SORTED, FIT)]
+def _curves(results: list[Measured]) -> tuple[Curve, ...]:
+    x = [float(result.epsilon) for result in results]
+    measured = [Curve(name, x, [result.errors[name].value for result in results]) for name in (RAW, SORTED, FIT)]
     return (
         *measured,
-        Curve(f"exact {RAW}", x, [noisy_ranks_error(ones[0].n, e) for e in x], theory=True),
-        Curve(f"bound {FIT}", x, [one.bound for one in ones], theory=True),
-        Curve("Theorem 2", x, [one.runs.theorem2(e) for one, e in zip(ones, x, strict=True)], theory=True),
+        Curve(f"exact {RAW}", x, [noisy_ranks_error(results[0].n, e) for e in x], theory=True),
+        Curve(f"bound {FIT}", x, [result.bound for result in results], theory=True),
+        Curve("Theorem 2", x, [result.runs.theorem2(e) for result, e in zip(results, x, strict=True)], theory=True),
     )
 
 
 def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
     """Measure figure 5 and write CSV, PNG and PDF; small: ten samples of made data."""
-    sets = [made(1_024)] if small else unattributed(data)
+    sets = [generated(1_024)] if small else unattributed(data)
     samples = SMALL_SAMPLES if small else SAMPLES
     results = []
-    for done, (counts, epsilon) in enumerate([(one, e) for one in sets for e in EPSILONS], 1):
+    for done, (counts, epsilon) in enumerate([(data_set, e) for data_set in sets for e in EPSILONS], 1):
         results.append(measure(counts, epsilon, samples))
         reporter.progress(NAME, done, len(sets) * len(EPSILONS))
     tables = {
@@ -267,7 +267,7 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
     }
     for table in tables.values():
         reporter.table(table)
-    said = statements(results)
+    claims = statements(results)
     files = [write_csv(out / f"{NAME}{suffix}.csv", table) for suffix, table in tables.items()]
-    files += [write_csv(out / f"{NAME}_statements.csv", statements_table(said)), *_plot(out, results)]
-    return Outcome(tuple(tables.values()), tuple(files), failures_in(results), tuple(said))
+    files += [write_csv(out / f"{NAME}_statements.csv", statements_table(claims)), *_plot(out, results)]
+    return Outcome(tuple(tables.values()), tuple(files), failures_in(results), tuple(claims))

@@ -13,8 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from coco_experiments.curves import AxisStyle, Curve, CurvePanel, draw
-from coco_experiments.experiment import Cell, Outcome, Reporter, Table, statements_table, write_csv
-from coco_experiments.hay2010.data import Counts, made, universal
+from coco_experiments.hay2010.data import Counts, generated, universal
 from coco_experiments.hay2010.range_statements import statements
 from coco_experiments.hay2010.strategies import (
     FIT,
@@ -35,6 +34,7 @@ from coco_experiments.hay2010.strategies import (
     node_numbers,
 )
 from coco_experiments.hay2010.theory import range_bound, unit_range_error
+from coco_experiments.outcome import Cell, Outcome, Reporter, Table, statements_table, write_csv
 from coco_experiments.statistics import Mean
 from coco_opt.ranges.domain import DomainTree
 
@@ -63,10 +63,10 @@ class Theory:
         sizes = 2 ** np.arange(max(1, domain.height - 1))
         unit = 2.0 * domain.height**2
         nodes, fit = np.empty(sizes.size), np.empty(sizes.size)
-        for at, size in enumerate(sizes):
+        for i, size in enumerate(sizes):
             everywhere = Ranges.everywhere(domain.cells, int(size))
-            nodes[at] = unit * node_numbers(domain, everywhere).mean()
-            fit[at] = unit * fit_variances(domain, everywhere).mean()
+            nodes[i] = unit * node_numbers(domain, everywhere).mean()
+            fit[i] = unit * fit_variances(domain, everywhere).mean()
         return cls(domain.height, sizes, {RAW_UNIT: unit_range_error(sizes, 1.0), RAW_NODES: nodes, RAW_FIT: fit})
 
 
@@ -105,18 +105,18 @@ def measure(data: Counts, epsilon: float, theory: Theory, samples: int, ranges: 
     for number in range(samples):
         rng = np.random.default_rng([SEED, number, round(1 / epsilon), domain.cells])
         sample = Sample.draw(domain, truth, epsilon, rng)
-        asked = [Ranges.random(domain.cells, int(size), ranges, rng) for size in theory.sizes]
-        exact = [fewest_nodes(domain, truth, one) for one in asked]
+        queries = [Ranges.random(domain.cells, int(size), ranges, rng) for size in theory.sizes]
+        exact = [fewest_nodes(domain, truth, query) for query in queries]
         for name in STRATEGIES:
-            pairs = zip(asked, exact, strict=True)
-            errors[name].append([float(((sample.answer(name, one) - true) ** 2).mean()) for one, true in pairs])
+            pairs = zip(queries, exact, strict=True)
+            errors[name].append([float(((sample.answer(name, query) - true) ** 2).mean()) for query, true in pairs])
     means = {name: tuple(Mean.of(column) for column in zip(*runs, strict=True)) for name, runs in errors.items()}
     return Measured(data, epsilon, theory, means)
 
 
 def table_of(results: list[Measured], samples: int, ranges: int) -> Table:
     """Return one row a data set, epsilon and range size."""
-    rows = [row for one in results for row in _rows(one)]
+    rows = [row for result in results for row in _rows(result)]
     return Table(
         f"Figure 6: mean squared error of range queries, {samples} samples, {ranges:,} ranges a size",
         COLUMNS,
@@ -129,36 +129,36 @@ def table_of(results: list[Measured], samples: int, ranges: int) -> Table:
     )
 
 
-def _rows(one: Measured) -> list[tuple[Cell, ...]]:
-    measured = [one.curve(name) for name in STRATEGIES]
-    exact = [one.exact(name) for name in EXACT]
-    bound = range_bound(one.theory.height, one.epsilon)
+def _rows(result: Measured) -> list[tuple[Cell, ...]]:
+    measured = [result.curve(name) for name in STRATEGIES]
+    exact = [result.exact(name) for name in EXACT]
+    bound = range_bound(result.theory.height, result.epsilon)
     return [
         (
-            one.data.label,
-            one.epsilon,
+            result.data.label,
+            result.epsilon,
             int(size),
-            *(float(curve[at]) for curve in measured),
-            *(float(curve[at]) for curve in exact),
+            *(float(curve[i]) for curve in measured),
+            *(float(curve[i]) for curve in exact),
             bound,
         )
-        for at, size in enumerate(one.theory.sizes)
+        for i, size in enumerate(result.theory.sizes)
     ]
 
 
 def failures_in(results: list[Measured]) -> tuple[str, ...]:
     """Return one line wherever mathematics is contradicted: exact errors, Theorem 4 (iii) or H-bar above H~."""
     lines = []
-    for one in results:
-        where = f"{one.data.label}, epsilon {one.epsilon:g}"
+    for result in results:
+        where = f"{result.data.label}, epsilon {result.epsilon:g}"
         lines += [
             f"{where}: {name} does not have its exact error"
             for name in EXACT
-            if np.any(np.abs(one.curve(name) - one.exact(name)) > one.doubt(name))
+            if np.any(np.abs(result.curve(name) - result.exact(name)) > result.doubt(name))
         ]
-        if np.any(one.exact(RAW_FIT) > one.exact(RAW_NODES)):
+        if np.any(result.exact(RAW_FIT) > result.exact(RAW_NODES)):
             lines.append(f"{where}: the exact error of {RAW_FIT} exceeds that of {RAW_NODES}")
-        if np.any(one.exact(RAW_FIT) > range_bound(one.theory.height, one.epsilon)):
+        if np.any(result.exact(RAW_FIT) > range_bound(result.theory.height, result.epsilon)):
             lines.append(f"{where}: the exact error of {RAW_FIT} exceeds Theorem 4 (iii)")
     return tuple(lines)
 
@@ -166,26 +166,26 @@ def failures_in(results: list[Measured]) -> tuple[str, ...]:
 def _plot(out: Path, results: list[Measured]) -> list[Path]:
     style = AxisStyle("range size", "mean squared error")
     grid: dict[str, list[CurvePanel]] = {}
-    for one in results:
-        panel = CurvePanel(f"{one.data.label}, epsilon {one.epsilon:g}", _curves(one))
-        grid.setdefault(one.data.label, []).append(panel)
+    for result in results:
+        panel = CurvePanel(f"{result.data.label}, epsilon {result.epsilon:g}", _curves(result))
+        grid.setdefault(result.data.label, []).append(panel)
     return draw(out / NAME, list(grid.values()), style)
 
 
-def _curves(one: Measured) -> tuple[Curve, ...]:
-    x = [float(size) for size in one.theory.sizes]
+def _curves(result: Measured) -> tuple[Curve, ...]:
+    x = [float(size) for size in result.theory.sizes]
     shown = (UNIT, NODES, FIT, FIT_LEAVES, NONNEGATIVE)
-    bound = range_bound(one.theory.height, one.epsilon)
+    bound = range_bound(result.theory.height, result.epsilon)
     return (
-        *(Curve(name, x, one.curve(name).tolist()) for name in shown),
-        *(Curve(f"{label}, unrounded", x, one.exact(name).tolist(), theory=True) for name, label in EXACT.items()),
+        *(Curve(name, x, result.curve(name).tolist()) for name in shown),
+        *(Curve(f"{label}, unrounded", x, result.exact(name).tolist(), theory=True) for name, label in EXACT.items()),
         Curve("Theorem 4 (iii)", x, [bound] * len(x), theory=True),
     )
 
 
 def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
     """Measure figure 6 and write CSV, PNG and PDF; small: four samples of made data."""
-    sets = [made(512)] if small else universal(data)
+    sets = [generated(512)] if small else universal(data)
     samples, ranges = (SMALL_SAMPLES, SMALL_RANGES) if small else (SAMPLES, RANGES)
     results = []
     for counts in sets:
@@ -194,7 +194,7 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
             results.append(measure(counts, epsilon, theory, samples, ranges))
             reporter.progress(NAME, len(results), len(sets) * len(EPSILONS))
     table = table_of(results, samples, ranges)
-    said = statements(results)
+    claims = statements(results)
     reporter.note(f"The errors of {len(STRATEGIES)} strategies at every size are in {NAME}.csv.")
-    files = [write_csv(out / f"{NAME}.csv", table), write_csv(out / f"{NAME}_statements.csv", statements_table(said))]
-    return Outcome((table,), (*files, *_plot(out, results)), failures_in(results), tuple(said))
+    files = [write_csv(out / f"{NAME}.csv", table), write_csv(out / f"{NAME}_statements.csv", statements_table(claims))]
+    return Outcome((table,), (*files, *_plot(out, results)), failures_in(results), tuple(claims))

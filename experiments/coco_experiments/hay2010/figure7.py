@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coco_experiments.curves import AxisStyle, Curve, CurvePanel, draw
-from coco_experiments.experiment import Outcome, Reporter, Statement, Table, statements_table, write_csv
-from coco_experiments.hay2010.data import NET_TRACE_SOURCE, Counts, made, original_or_look_alike
+from coco_experiments.hay2010.data import NET_TRACE_SOURCE, Counts, generated, original_or_simulated
 from coco_experiments.hay2010.unattributed import FIT, Floats, fit, noisy_ranks
+from coco_experiments.outcome import Outcome, Reporter, Statement, Table, statements_table, write_csv
 
 Ints = NDArray[np.int64]
 
@@ -62,7 +62,7 @@ def table_of(data: Counts, errors: Floats, samples: int) -> Table:
 
 
 def statements(table: Table) -> list[Statement]:
-    """Return Appendix C's statements beside the classes' errors."""
+    """Return Appendix C's statements next to the classes' errors."""
     rows = [[float(cell) for cell in row[3:7] if cell is not None] for row in table.rows]
     means = [every for _, every, _, _ in rows]
     middle, exact = rows[-1][2], rows[-1][3]
@@ -105,11 +105,11 @@ def _plot(out: Path, data: Counts, errors: Floats) -> list[Path]:
 
 def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
     """Measure figure 7 and write CSV, PNG and PDF; small: twenty samples of made data."""
-    counts = made(1_024) if small else original_or_look_alike(NET_TRACE_SOURCE, data)
+    counts = generated(1_024) if small else original_or_simulated(NET_TRACE_SOURCE, data)
     samples = SMALL_SAMPLES if small else SAMPLES
     errors = position_errors(counts.ranks, samples, reporter)
     table = table_of(counts, errors, samples)
-    said = statements(table)
+    claims = statements(table)
     reporter.table(table)
-    files = [write_csv(out / f"{NAME}.csv", table), write_csv(out / f"{NAME}_statements.csv", statements_table(said))]
-    return Outcome((table,), (*files, *_plot(out, counts, errors)), statements=tuple(said))
+    files = [write_csv(out / f"{NAME}.csv", table), write_csv(out / f"{NAME}_statements.csv", statements_table(claims))]
+    return Outcome((table,), (*files, *_plot(out, counts, errors)), statements=tuple(claims))

@@ -1,6 +1,6 @@
 """Section 5.2 in statements: where two error curves cross, and by how much one lies below another.
 
-Where errors are known exactly (unrounded answers) those are judged, and the measured ones stand beside them.
+Where errors are known exactly (unrounded answers) those are judged, and the measured ones stand next to them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from coco_experiments.experiment import Statement
 from coco_experiments.hay2010.data import Counts
 from coco_experiments.hay2010.strategies import (
     FIT,
@@ -23,6 +22,7 @@ from coco_experiments.hay2010.strategies import (
     RAW_UNIT,
     UNIT,
 )
+from coco_experiments.outcome import Statement
 
 Floats = NDArray[np.float64]
 
@@ -74,13 +74,13 @@ def crossing(sizes: NDArray[np.int64], low: Floats, high: Floats) -> float | Non
     after = np.flatnonzero(above > 0)
     if after.size == 0 or after[0] == 0:
         return None
-    at = int(after[0])
-    share = -above[at - 1] / (above[at] - above[at - 1])
-    return float(sizes[at - 1] * (sizes[at] / sizes[at - 1]) ** share)
+    i = int(after[0])
+    share = -above[i - 1] / (above[i] - above[i - 1])
+    return float(sizes[i - 1] * (sizes[i] / sizes[i - 1]) ** share)
 
 
 def statements(results: Sequence[Errors]) -> list[Statement]:
-    """Return section 5.2's statements beside what was measured."""
+    """Return section 5.2's statements next to what was measured."""
     return [
         _unit_lengths(results),
         *(_crossings(results, rounded) for rounded in (False, True)),
@@ -98,13 +98,13 @@ _PAIRS = ((FIT, NODES), (FIT_LEAVES, NODES), (NONNEGATIVE, NODES), (RAW_FIT, RAW
 def _each(results: Sequence[Errors], values: Sequence[float | None]) -> str:
     """Return values in words, by data set and falling epsilon."""
     words: dict[str, list[str]] = {}
-    for one, value in zip(results, values, strict=True):
-        words.setdefault(one.data.label, []).append("none" if value is None else f"{value:,.4g}")
+    for result, value in zip(results, values, strict=True):
+        words.setdefault(result.data.label, []).append("none" if value is None else f"{value:,.4g}")
     return "; ".join(f"{label}: {' / '.join(parts)}" for label, parts in words.items())
 
 
 def _unit_lengths(results: Sequence[Errors]) -> Statement:
-    ratios = [float(one.curve(NODES)[0] / one.curve(UNIT)[0]) for one in results]
+    ratios = [float(result.curve(NODES)[0] / result.curve(UNIT)[0]) for result in results]
     return Statement(
         WHERE, "for unit lengths L~ is more accurate than H~", f"H~ / L~: {_each(results, ratios)}", min(ratios) > 1
     )
@@ -116,21 +116,21 @@ def _pair(rounded: bool) -> tuple[str, str, str]:
 
 def _crossings(results: Sequence[Errors], rounded: bool) -> Statement:
     unit, nodes, how = _pair(rounded)
-    judged = [crossing(one.theory.sizes, one.curve(unit), one.curve(nodes)) for one in results]
+    judged = [crossing(result.theory.sizes, result.curve(unit), result.curve(nodes)) for result in results]
     text = f"{how}: {_each(results, judged)}"
     if not rounded:
-        judged = [crossing(one.theory.sizes, one.exact(unit), one.exact(nodes)) for one in results]
+        judged = [crossing(result.theory.sizes, result.exact(unit), result.exact(nodes)) for result in results]
         text = f"exact {_each(results, judged)}; measured {text}"
-    holds = all(at is not None and 1 / NEAR <= at / PUBLISHED_CROSSING <= NEAR for at in judged)
+    holds = all(size is not None and 1 / NEAR <= size / PUBLISHED_CROSSING <= NEAR for size in judged)
     return Statement(WHERE, "the error of L~ is above H~'s for ranges larger than about 2,000", text, holds)
 
 
 def _largest(results: Sequence[Errors], rounded: bool) -> Statement:
     unit, nodes, how = _pair(rounded)
-    judged = [float(one.curve(unit)[-1] / one.curve(nodes)[-1]) for one in results]
+    judged = [float(result.curve(unit)[-1] / result.curve(nodes)[-1]) for result in results]
     text = f"{how}: {_each(results, judged)}"
     if not rounded:
-        judged = [float(one.exact(unit)[-1] / one.exact(nodes)[-1]) for one in results]
+        judged = [float(result.exact(unit)[-1] / result.exact(nodes)[-1]) for result in results]
         text = f"exact {_each(results, judged)}; measured {text}"
     return Statement(
         WHERE,
@@ -141,11 +141,11 @@ def _largest(results: Sequence[Errors], rounded: bool) -> Statement:
 
 
 def _last(results: Sequence[Errors]) -> str:
-    return " and ".join(f"{size:,}" for size in sorted({int(one.theory.sizes[-1]) for one in results}))
+    return " and ".join(f"{size:,}" for size in sorted({int(result.theory.sizes[-1]) for result in results}))
 
 
 def _uniformly_lower(results: Sequence[Errors], fit: str, nodes: str) -> Statement:
-    ratios = [float((one.curve(fit) / one.curve(nodes)).max()) for one in results]
+    ratios = [float((result.curve(fit) / result.curve(nodes)).max()) for result in results]
     return Statement(
         WHERE,
         "the error of H-bar is below H~'s for all sizes, epsilons and data",
@@ -155,9 +155,9 @@ def _uniformly_lower(results: Sequence[Errors], fit: str, nodes: str) -> Stateme
 
 
 def _reductions(results: Sequence[Errors], fit: str, nodes: str) -> Statement:
-    larger = [one.curve(fit) / one.curve(nodes) for one in results]
-    large = [part[one.theory.sizes >= PUBLISHED_CROSSING] for one, part in zip(results, larger, strict=True)]
-    ratios = np.concatenate([part if part.size else whole[-1:] for part, whole in zip(large, larger, strict=True)])
+    larger = [result.curve(fit) / result.curve(nodes) for result in results]
+    large = [part[result.theory.sizes >= PUBLISHED_CROSSING] for result, part in zip(results, larger, strict=True)]
+    ratios = np.concatenate([part if part.size else curve[-1:] for part, curve in zip(large, larger, strict=True)])
     low, high = 100 * (1 - float(ratios.max())), 100 * (1 - float(ratios.min()))
     return Statement(
         "section 1",
@@ -168,7 +168,7 @@ def _reductions(results: Sequence[Errors], fit: str, nodes: str) -> Statement:
 
 
 def _below_unit(results: Sequence[Errors], fit: str) -> Statement:
-    ratios = [float(one.curve(fit)[0] / one.curve(UNIT)[0]) for one in results]
+    ratios = [float(result.curve(fit)[0] / result.curve(UNIT)[0]) for result in results]
     return Statement(
         WHERE,
         "H-bar can be below L~ for small ranges, even for single cells",
@@ -178,10 +178,10 @@ def _below_unit(results: Sequence[Errors], fit: str) -> Statement:
 
 
 def _more_noise(results: Sequence[Errors]) -> Statement:
-    ratios = [float(np.exp(np.log(one.curve(FIT) / one.curve(NODES)).mean())) for one in results]
+    ratios = [float(np.exp(np.log(result.curve(FIT) / result.curve(NODES)).mean())) for result in results]
     by_data: dict[str, list[float]] = {}
-    for one, ratio in zip(results, ratios, strict=True):
-        by_data.setdefault(one.data.label, []).append(ratio)
+    for result, ratio in zip(results, ratios, strict=True):
+        by_data.setdefault(result.data.label, []).append(ratio)
     return Statement(
         WHERE,
         "at smaller epsilon H-bar is more accurate relative to H~",

@@ -71,7 +71,7 @@ def fit_variances(domain: DomainTree, ranges: Ranges) -> Floats:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Sample:
-    """One draw of both noisy answers and all estimates from them; ``prefixes`` are running sums (cells + 1,)."""
+    """One draw of both noisy measurements and all estimates from them; ``prefixes`` are running sums (cells + 1,)."""
 
     domain: DomainTree
     nodes: dict[str, NDArray[Any]]

@@ -12,10 +12,10 @@ from typing import cast
 import numpy as np
 
 from coco_experiments.curves import AxisStyle, Curve, CurvePanel, draw
-from coco_experiments.experiment import Outcome, Reporter, Statement, Table, write_csv
 from coco_experiments.hay2010.all_ranges import Extremes, extremes
 from coco_experiments.hay2010.strategies import Ranges, fit_variances, node_numbers
 from coco_experiments.hay2010.theory import most_improved_factor
+from coco_experiments.outcome import Outcome, Reporter, Statement, Table, write_csv
 from coco_opt.ranges.domain import DomainTree
 
 NAME = "hay2010/theorem4"
@@ -53,13 +53,13 @@ def extremes_of(domain: DomainTree) -> Extremes:
 
 def range_table(heights: tuple[int, ...], sizes: tuple[int, ...]) -> Table:
     """Return the extreme ratios: binary trees in full, then every fan-out on smaller domains."""
-    found = [(2, 2 ** (height - 1), height, extremes(height)) for height in heights]
+    entries = [(2, 2 ** (height - 1), height, extremes(height)) for height in heights]
     for cells in sizes:
         domains = [(fan_out, DomainTree(cells, fan_out)) for fan_out in FAN_OUTS]
-        found += [(fan_out, cells, domain.height, extremes_of(domain)) for fan_out, domain in domains]
+        entries += [(fan_out, cells, domain.height, extremes_of(domain)) for fan_out, domain in domains]
     rows = tuple(
-        (f"{fan_out}-ary", cells, height, one.ranges, one.largest, one.least, one.largest <= 1.0 + NOISE)
-        for fan_out, cells, height, one in found
+        (f"{fan_out}-ary", cells, height, ratios.ranges, ratios.largest, ratios.least, ratios.largest <= 1.0 + NOISE)
+        for fan_out, cells, height, ratios in entries
     )
     return Table(
         "Theorem 4 (ii): the exact variance of H-bar over that of H~, every range computed", RANGE_COLUMNS, rows
@@ -148,7 +148,7 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
 def statements(ranges: Table, factors: Table) -> tuple[Statement, ...]:
     """Return Theorem 4 beside exact variances."""
     largest = max(float(cast("float", row[RANGE_COLUMNS[4]])) for row in ranges.records())
-    found = [
+    claims = [
         Statement(
             "Theorem 4 (ii)",
             "no unbiased linear estimate of any range has a smaller variance than H-bar's",
@@ -158,7 +158,7 @@ def statements(ranges: Table, factors: Table) -> tuple[Statement, ...]:
     ]
     for row in factors.records():
         bound, exact = (cast("float", row[name]) for name in ("Theorem 4 (iv)", "H~ / H-bar, exact"))
-        found.append(
+        claims.append(
             Statement(
                 f"Theorem 4 (iv), fan-out {row['fan-out']}, height {row['height']}",
                 f"all cells but the outermost gain a factor of at least {bound:.4g}",
@@ -166,4 +166,4 @@ def statements(ranges: Table, factors: Table) -> tuple[Statement, ...]:
                 exact >= bound,
             )
         )
-    return tuple(found)
+    return tuple(claims)

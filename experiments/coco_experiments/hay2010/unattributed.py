@@ -36,13 +36,13 @@ def estimates(ranks: Ints, epsilon: Fraction, rng: np.random.Generator) -> dict[
     """Return every estimator's answer (n,) on one draw of Laplace and one of geometric noise."""
     noisy = noisy_ranks(ranks, epsilon, rng)
     source = SeededNoise(int(rng.integers(2**62)))
-    whole = SortedCounts.of(measure_sorted(ranks, Epsilon(epsilon), source=source))
+    geometric = SortedCounts.of(measure_sorted(ranks, Epsilon(epsilon), source=source))
     return {
         RAW: noisy,
         SORTED: round_nonnegative(np.sort(noisy)),
         FIT: fit(noisy),
-        GEOMETRIC: whole.isotonic("l2"),
-        GEOMETRIC_L1: whole.isotonic("l1"),
+        GEOMETRIC: geometric.isotonic("l2"),
+        GEOMETRIC_L1: geometric.isotonic("l1"),
     }
 
 

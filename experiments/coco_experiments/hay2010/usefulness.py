@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coco_experiments.curves import AxisStyle, Curve, CurvePanel, draw
-from coco_experiments.experiment import Outcome, Reporter, Table, write_csv
 from coco_experiments.hay2010.strategies import RAW_FIT, RAW_NODES, RAW_UNIT
 from coco_experiments.hay2010.theory import useful_error
+from coco_experiments.outcome import Outcome, Reporter, Table, write_csv
 from coco_opt.kernels import tree_passes
 from coco_opt.ranges.domain import DomainTree
 
@@ -46,18 +46,18 @@ def largest_sum(domain: DomainTree, error: Floats) -> float:
     of its sibling, or one node.
     """
     starts = domain.level_start
-    whole = error[starts[-2] :]
-    best = float(whole.max())
-    suffix = prefix = np.full(whole.size, -np.inf)
+    nodes = error[starts[-2] :]
+    best = float(nodes.max())
+    suffix = prefix = np.full(nodes.size, -np.inf)
     for level in range(domain.height - 2, -1, -1):
-        left, right = whole[0::2], whole[1::2]
-        any_suffix, any_prefix = np.maximum(whole, suffix), np.maximum(whole, prefix)
+        left, right = nodes[0::2], nodes[1::2]
+        any_suffix, any_prefix = np.maximum(nodes, suffix), np.maximum(nodes, prefix)
         joined = np.maximum(suffix[0::2] + any_prefix[1::2], any_suffix[0::2] + prefix[1::2])
         above = error[starts[level] : starts[level + 1]]
         best = max(best, float(joined.max()), float(above.max()))
         suffix = np.maximum(any_suffix[1::2], right + suffix[0::2])
         prefix = np.maximum(any_prefix[0::2], left + prefix[1::2])
-        whole = above
+        nodes = above
     return best
 
 
@@ -113,7 +113,7 @@ def failures_in(table: Table) -> tuple[str, ...]:
 def _plot(out: Path, table: Table) -> list[Path]:
     columns = list(zip(*table.rows, strict=True))
     x = [float(value) for value in columns[0]]
-    measured = [Curve(name, x, [float(v) for v in columns[2 + at]]) for at, name in enumerate(MEASURED)]
+    measured = [Curve(name, x, [float(v) for v in columns[2 + i]]) for i, name in enumerate(MEASURED)]
     bound = Curve("bound of Appendix E", x, [float(value) for value in columns[1]], theory=True)
     panel = CurvePanel("95 % quantile of the largest error over all ranges", (*measured, bound))
     return draw(out / NAME, [[panel]], AxisStyle("cells", "entities"))

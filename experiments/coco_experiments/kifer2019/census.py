@@ -13,12 +13,12 @@ from time import perf_counter, process_time
 
 import numpy as np
 
-from coco_experiments.experiment import Cell, Outcome, Reporter, Table, write_csv
 from coco_experiments.kifer2019.facilities import blocks
+from coco_experiments.outcome import Cell, Outcome, Reporter, Table, write_csv
 from coco_opt.choices import SolverChoices
 from coco_opt.errors import ProblemError, SolverError
 from coco_opt.topdown import TopdownMethod, estimate_tables
-from coco_opt.topdown.answers import TableAnswers
+from coco_opt.topdown.noisy_measurements import TableMeasurements
 
 NAME = "kifer2019/census"
 TYPES, BLOCKS, AGES, EXACT, SEEDS = (7, 14, 28), (100, 1_000), (1, 3), (False, True), (1, 2)
@@ -45,7 +45,7 @@ Config = tuple[int, int, int, bool, int]
 
 
 def configs() -> list[Config]:
-    """Return all 48: types, blocks, ages, whether facts are exact, seed."""
+    """Return all 48: types, blocks, ages, whether constraints are exact, seed."""
     every = product(TYPES, BLOCKS, AGES, EXACT, SEEDS)
     return [(k, n if seed == 1 else SECOND_SIZES.get(n, n), ages, exact, seed) for k, n, ages, exact, seed in every]
 
@@ -55,7 +55,7 @@ def released(config: Config, method: str) -> tuple[dict[str, int], str]:
     types, count, ages, exact, seed = config
     measurement, _ = blocks(types, count, seed, ages=ages, exact=exact)
     tree = measurement.hierarchy
-    found = {"parents": tree.regions - len(tree.leaves), "released": 0, "failsafes": 0, "cuts": 0, "unproved": 0}
+    counts = {"parents": tree.regions - len(tree.leaves), "released": 0, "failsafes": 0, "cuts": 0, "unproved": 0}
     try:
         result = estimate_tables(
             measurement,
@@ -64,42 +64,42 @@ def released(config: Config, method: str) -> tuple[dict[str, int], str]:
             threads=2,
         )
     except (ProblemError, SolverError) as error:
-        return found, f"not released: {error}"
-    found["failsafes"], found["cuts"] = len(result.relaxed), result.implied.cuts
-    found["unproved"] = result.unproved.steps
-    facts, above = TableAnswers.of(measurement), result.level(0)
+        return counts, f"not released: {error}"
+    counts["failsafes"], counts["cuts"] = len(result.relaxed), result.implied.cuts
+    counts["unproved"] = result.uncertified_gap.steps
+    constraints, above = TableMeasurements.of(measurement), result.level(0)
     for level in range(tree.levels):
         regions, tables = tree.level_range(level), result.level(level)
-        bound = facts.constraints_of(regions)
+        bound = constraints.constraints_of(regions)
         if (tables < 0).any() or (bound is not None and bound.broken_by(tables).any()):
-            return found, f"a table of level {level} breaks a fact"
+            return counts, f"a table of level {level} breaks a fact"
         if level:
             starts = tree.first_child[tree.level_range(level - 1).start : regions.start] - regions.start
             if not np.array_equal(np.add.reduceat(tables, starts), above):
-                return found, f"tables of level {level} do not add up"
+                return counts, f"tables of level {level} do not add up"
         above = tables
-    found["released"] = 1
-    return found, ""
+    counts["released"] = 1
+    return counts, ""
 
 
 def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
     """Release every configuration by each method; fails where one is not, or the failsafe serves 1 % of parents."""
-    wanted = list(SMALL) if small else configs()
+    listed = list(SMALL) if small else configs()
     released(SMALL[0], "auto")  # compiles
     sums: dict[tuple[str, int, int, bool], dict[str, float]] = {}
     failures = []
-    for at, (method, config) in enumerate(product(METHODS, wanted), 1):
+    for done, (method, config) in enumerate(product(METHODS, listed), 1):
         types, count, ages, exact, seed = config
         start, used = perf_counter(), process_time()
-        found, wrong = released(config, method)
+        counts, wrong = released(config, method)
         row = sums.setdefault((method, types, count, exact), dict.fromkeys(COLUMNS[4:], 0.0))
         took = {"releases": 1, "seconds": perf_counter() - start, "CPU seconds": process_time() - used}
-        for name, value in {**found, **took}.items():
+        for name, value in {**counts, **took}.items():
             row[name] += value
         if wrong:
             kind = "exact" if exact else "none or some"
             failures.append(f"{method}, {types} types x {ages}, {count} blocks, {kind}, seed {seed}: {wrong}")
-        reporter.progress(NAME, at, len(METHODS) * len(wanted))
+        reporter.progress(NAME, done, len(METHODS) * len(listed))
     rows: list[tuple[Cell, ...]] = []
     for (method, types, count, exact), row in sums.items():
         counted = [int(row[name]) for name in COLUMNS[4:-2]]
@@ -108,11 +108,11 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
     notes = []
     for method in METHODS:
         own = [row for (name, *_), row in sums.items() if name == method]
-        whole = {name: int(sum(row[name] for row in own)) for name in ("releases", "released", "parents", "failsafes")}
-        share = whole["failsafes"] / whole["parents"]
+        totals = {name: int(sum(row[name] for row in own)) for name in ("releases", "released", "parents", "failsafes")}
+        share = totals["failsafes"] / totals["parents"]
         notes.append(
-            f"{method}: {whole['released']} of {whole['releases']} released, "
-            f"the failsafe at {whole['failsafes']} of {whole['parents']:,} parents ({share:.2%})."
+            f"{method}: {totals['released']} of {totals['releases']} released, "
+            f"the failsafe at {totals['failsafes']} of {totals['parents']:,} parents ({share:.2%})."
         )
         if share > MOST_FAILSAFES:
             failures.append(f"{method}: the failsafe at {share:.1%} of parents")

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from coco_experiments.experiment import Cell, Outcome, Reporter, Statement, Table, write_csv
+from coco_experiments.outcome import Cell, Outcome, Reporter, Statement, Table, write_csv
 from coco_opt.choices import SolverChoices
 from coco_opt.histograms import Hierarchy
 from coco_opt.privacy import Epsilon, Measurement, SeededNoise
@@ -34,9 +34,9 @@ from coco_opt.topdown import (
     measure_tables,
     parse_query,
 )
-from coco_opt.topdown.facts.cuts import CutOracle
-from coco_opt.topdown.facts.elimination import Inequality, eliminated, implied, irredundant
-from coco_opt.topdown.facts.system import FactSystem
+from coco_opt.topdown.feasibility.cuts import CutOracle
+from coco_opt.topdown.feasibility.elimination import Inequality, eliminated, implied, irredundant
+from coco_opt.topdown.feasibility.system import ConstraintSystem
 
 NAME = "kifer2019/dorm"
 KINDS = ("F", "C", "M")
@@ -70,8 +70,8 @@ def meets(town: Sequence[int], rows: Sequence[Inequality]) -> bool:
     return all(sum(w * x for w, x in zip(row.weights, town, strict=True)) >= row.side for row in rows)
 
 
-def facts() -> tuple[RegionBounds, ...]:
-    """Return the public facts: dorms are occupied, and hold all students of their region."""
+def constraints() -> tuple[RegionBounds, ...]:
+    """Return the public constraints: dorms are occupied, and hold all students of their region."""
     counts = np.array(FACILITIES)
     kinds, total = parse_query("dorm", SCHEMA), parse_query("total", SCHEMA)
     full = np.full((2, 1), STUDENTS)
@@ -88,10 +88,10 @@ def elimination() -> list[Inequality]:
         own = [int(k // 3 == region) for k in range(6)] + [0] * 3
         rows += [Inequality.of(own, STUDENTS), Inequality.of([-w for w in own], -STUDENTS)]
         for kind, count in enumerate(dorms):
-            one = [int(k == 3 * region + kind) for k in range(9)]
-            rows.append(Inequality.of(one, count))
+            cell = [int(k == 3 * region + kind) for k in range(9)]
+            rows.append(Inequality.of(cell, count))
             if not count:
-                rows.append(Inequality.of([-w for w in one], 0))
+                rows.append(Inequality.of([-w for w in cell], 0))
     for kind in range(3):
         link = [int(k % 3 == kind) for k in range(6)] + [-int(k == kind) for k in range(3)]
         rows += [Inequality.of(link, 0), Inequality.of([-w for w in link], 0)]
@@ -100,17 +100,17 @@ def elimination() -> list[Inequality]:
 
 def cutting(*, lifted: bool) -> list[Inequality]:
     """Return the cuts that towns near the corners need, by flows or by projecting the regions' tables (lifting)."""
-    oracle = CutOracle(FactSystem.of(TOWN, SCHEMA, facts()), flows=not lifted)
-    found = list(EVERYBODY)  # the town's own fact
+    oracle = CutOracle(ConstraintSystem.of(TOWN, SCHEMA, constraints()), flows=not lifted)
+    cuts = list(EVERYBODY)  # the town's own constraint
     near = (0, 1, 2, 48, 49, 50, 98, 99, 100, 101)
     corners = [(f, c, 2 * STUDENTS - f - c) for f, c in product(near, near)]
     corners += [(f, 2 * STUDENTS - f - m, m) for f, m in product(near, near)]
     for town in (*corners, REJECTED, SPLIT):
-        if meets(town, found):
+        if meets(town, cuts):
             cut = oracle.violated(0, 0, np.array(town))
             if cut is not None:
-                found.append(Inequality.of((-cut.weights).tolist(), -cut.upper))
-    return irredundant(found)
+                cuts.append(Inequality.of((-cut.weights).tolist(), -cut.upper))
+    return irredundant(cuts)
 
 
 def noisy() -> Measurement:
@@ -121,9 +121,9 @@ def noisy() -> Measurement:
     )
     counts = TableCounts.from_counts(TOWN, SCHEMA, leaves)
     total = [Invariant(parse_query("total", SCHEMA), 1)]
-    drawn = measure_tables(counts, plan, source=SeededNoise(1), invariants=total, bounds=facts()[:1])
+    drawn = measure_tables(counts, plan, source=SeededNoise(1), invariants=total, bounds=constraints()[:1])
     answers = tuple(
-        replace(one, stored=np.array(REJECTED)) if one.table().shape == (1, 3) else one for one in drawn.answers
+        replace(part, stored=np.array(REJECTED)) if part.table().shape == (1, 3) else part for part in drawn.answers
     )
     return replace(drawn, answers=answers)
 
@@ -146,12 +146,12 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
         "lifting (projection)": lambda: cutting(lifted=True),
     }
     for number, (name, method) in enumerate(methods.items(), 1):
-        found = method()
-        enough = all(implied(row, found) for row in PUBLISHED)
-        no_more = all(implied(row, PUBLISHED) for row in found)
-        refused = not meets(REJECTED, found) and meets(SPLIT, found)
-        words = "; ".join(sorted(_words(row.weights, row.side) for row in found))
-        count = accepted(found)
+        inequalities = method()
+        enough = all(implied(row, inequalities) for row in PUBLISHED)
+        no_more = all(implied(row, PUBLISHED) for row in inequalities)
+        refused = not meets(REJECTED, inequalities) and meets(SPLIT, inequalities)
+        words = "; ".join(sorted(_words(row.weights, row.side) for row in inequalities))
+        count = accepted(inequalities)
         rows.append((name, words, enough, no_more, count, "refused" if refused else "accepted"))
         if not (enough and no_more and refused) or count != accepted(PUBLISHED):
             failures.append(f"{name}: other constraints than the published ones")
@@ -165,7 +165,7 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
     reporter.progress(NAME, len(methods) + 1, len(methods) + 1)
     table = Table("implied constraints of the college town", COLUMNS, tuple(rows), tuple(notes))
     reporter.table(table)
-    said = tuple(
+    claims = tuple(
         Statement(
             f"slides, the college town, by {name}",
             "F >= 1, C >= 2, M >= 1, F <= 99, C + F >= 101, C + F + M = 200; (49, 50, 101) cannot be split",
@@ -176,7 +176,7 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
         for name, _, enough, no_more, count, refused in rows
         if name != "published"
     )
-    return Outcome((table,), (write_csv(out / f"{NAME}.csv", table),), tuple(failures), said)
+    return Outcome((table,), (write_csv(out / f"{NAME}.csv", table),), tuple(failures), claims)
 
 
 def _words(weights: tuple[int, ...], side: Fraction) -> str:

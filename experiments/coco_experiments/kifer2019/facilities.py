@@ -12,7 +12,7 @@ from time import perf_counter
 
 import numpy as np
 
-from coco_experiments.experiment import Cell, Outcome, Reporter, Table, write_csv
+from coco_experiments.outcome import Cell, Outcome, Reporter, Table, write_csv
 from coco_opt.choices import SolverChoices
 from coco_opt.errors import ProblemError, SolverError
 from coco_opt.histograms import Hierarchy
@@ -56,9 +56,9 @@ def blocks(types: int, count: int, seed: int, *, ages: int = 1, exact: bool = Fa
     facilities[~facilities.any(axis=1), 0] = 1
     people = facilities * (1 + rng.poisson(rng.gamma(0.7, 12.0, (count, types))))
     kinds = parse_query("type", schema)
-    facts = RegionBounds(kinds, tree.levels - 1, facilities, np.where(facilities > 0, UNBOUNDED, 0))
+    constraints = RegionBounds(kinds, tree.levels - 1, facilities, np.where(facilities > 0, UNBOUNDED, 0))
     if exact:
-        facts = RegionBounds(kinds, tree.levels - 1, people, people)
+        constraints = RegionBounds(kinds, tree.levels - 1, people, people)
     if ages > 1:
         people = rng.multinomial(people, rng.dirichlet(np.full(ages, 2.0), types)).reshape(count, -1)
     plan = TablePlan.product(
@@ -69,7 +69,7 @@ def blocks(types: int, count: int, seed: int, *, ages: int = 1, exact: bool = Fa
     )
     counts = TableCounts.from_counts(tree, schema, people.astype(np.int64))
     total = [Invariant(parse_query("total", schema), tree.levels - 1)]
-    measurement = measure_tables(counts, plan, source=SeededNoise(seed), invariants=total, bounds=[facts])
+    measurement = measure_tables(counts, plan, source=SeededNoise(seed), invariants=total, bounds=[constraints])
     return measurement, tree.aggregate(people.astype(np.int64))
 
 
@@ -92,7 +92,7 @@ def row_of(types: int, count: int, method: str) -> tuple[tuple[Cell, ...], str]:
         np.abs(result.level(level) - truth[tree.level_range(level).start : tree.level_range(level).stop]).mean()
         for level in range(tree.levels)
     ]
-    moved = sum(one.moved for one in result.relaxed)
+    moved = sum(relaxation.moved for relaxation in result.relaxed)
     figures = (len(result.relaxed), moved, result.implied.cuts, float(np.mean(off)), seconds)
     wrong = "" if method == "bounds" or len(result.relaxed) <= 0.01 * parents else f"{types} types: failsafes"
     return (types, count, method, parents, *figures), wrong
@@ -101,15 +101,15 @@ def row_of(types: int, count: int, method: str) -> tuple[tuple[Cell, ...], str]:
 def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
     """Release blocks by each method; fails where cuts or the minimal schema relax over 1 % of parents."""
     sizes = SIZES[:1] if small else SIZES
-    wanted = [(*size, method) for size in sizes for method in METHODS if size[1] <= MOST_BLOCKS[method]]
+    cases = [(*size, method) for size in sizes for method in METHODS if size[1] <= MOST_BLOCKS[method]]
     blocks(*SIZES[0], 0)
     row_of(*SIZES[0], "minimal_schema")  # compiles
     rows, failures = [], []
-    for number, (types, count, method) in enumerate(wanted, 1):
+    for number, (types, count, method) in enumerate(cases, 1):
         row, wrong = row_of(types, count, method)
         rows.append(row)
         failures += [wrong] if wrong else []
-        reporter.progress(NAME, number, len(wanted))
+        reporter.progress(NAME, number, len(cases))
     notes = ("error by type: mean absolute error of a region's type, in persons, mean over the four levels.",)
     table = Table("facilities by type and block", COLUMNS, tuple(rows), notes)
     reporter.table(table)

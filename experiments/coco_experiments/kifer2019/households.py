@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from coco_experiments.experiment import Cell, Outcome, Reporter, Table, write_csv
+from coco_experiments.outcome import Cell, Outcome, Reporter, Table, write_csv
 from coco_opt.histograms import Hierarchy
 from coco_opt.privacy import Epsilon, SeededNoise
 from coco_opt.topdown import (
@@ -35,7 +35,7 @@ COLUMNS = ("epsilon", "seed", "declared", "blocks", "broken", "regions above bro
 
 
 def people(rng: np.random.Generator, blocks: int) -> np.ndarray:
-    """Return whole tables int64[blocks, cells]: couples, single householders, children and others of each block."""
+    """Return integer tables int64[blocks, cells]: couples, single householders, children and others of each block."""
     couples, partners = rng.poisson(rng.gamma(0.8, 2.5, blocks)), rng.poisson(0.3, blocks)
     table = np.zeros((blocks, 5, 2), np.int64)
     table[:, 0, 1] = couples + partners + rng.poisson(rng.gamma(0.5, 2.0, blocks))
@@ -59,8 +59,8 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
         plan = TablePlan.product(Strategy.uniform(queries), Epsilon(Fraction(epsilon)), tree.levels)
         for seed in seeds:
             for declared in (False, True):
-                facts = [rule] if declared else []
-                result = estimate_tables(measure_tables(counts, plan, source=SeededNoise(seed), linear=facts))
+                constraints = [rule] if declared else []
+                result = estimate_tables(measure_tables(counts, plan, source=SeededNoise(seed), linear=constraints))
                 broken = [int((result.level(level) @ weights < 0).sum()) for level in range(tree.levels)]
                 error = np.abs(by_relation.apply(result.level(last) - leaves)).mean()
                 figures = (blocks, broken[last], sum(broken[:last]), len(result.relaxed), float(error))

@@ -4,7 +4,7 @@ Two leaves of at most three persons a cell, facts that a random table meets, and
 town is accepted where no implied constraint refuses it. Every method must accept what some leaves, enumerated, add up
 to; with known totals and bounds on single types nothing else, for whole numbers are claimed there. For facts that cross
 and for rules with coefficients fractional leaves are claimed: what elimination refuses in exact rationals must be
-refused. The proof before payment claims whole numbers everywhere.
+refused. The proof before payment claims integers everywhere.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from coco_experiments.experiment import Cell, Outcome, Reporter, Table, write_csv
+from coco_experiments.outcome import Cell, Outcome, Reporter, Table, write_csv
 from coco_opt.histograms import Hierarchy
 from coco_opt.topdown import UNBOUNDED, LinearConstraint, RegionBounds, Schema, parse_query
-from coco_opt.topdown.facts.cuts import CutOracle
-from coco_opt.topdown.facts.elimination import Inequality, eliminated
-from coco_opt.topdown.facts.proof import prove
-from coco_opt.topdown.facts.system import FactSystem
+from coco_opt.topdown.feasibility.cuts import CutOracle
+from coco_opt.topdown.feasibility.elimination import Inequality, eliminated
+from coco_opt.topdown.feasibility.proof import prove
+from coco_opt.topdown.feasibility.system import ConstraintSystem
 
 Ints = NDArray[np.int64]
 
@@ -44,11 +44,11 @@ COLUMNS = (
     "wrongly refused",
     "wrongly accepted",
 )
-Made = tuple[Schema, list[RegionBounds], list[LinearConstraint]]
+Setting = tuple[Schema, list[RegionBounds], list[LinearConstraint]]
 Accepts = Callable[[Ints], bool]
 
 
-def drawn(name: str, rng: np.random.Generator) -> Made:
+def drawn(name: str, rng: np.random.Generator) -> Setting:
     """Return a schema of two to four cells, bounds and rules that some table of at most ``MOST`` a cell meets."""
     if name == CROSSING:
         schema = Schema({"a": ["x", "y"], "b": ["0", "1"]})
@@ -78,7 +78,7 @@ def drawn(name: str, rng: np.random.Generator) -> Made:
 
 
 def enumerated(schema: Schema, bounds: list[RegionBounds], rules: list[LinearConstraint]) -> set[tuple[int, ...]]:
-    """Return every town that some leaves add up to, each tried against each fact."""
+    """Return every town that some leaves add up to, each tried against each constraint."""
     every, leaves = np.array(list(product(range(MOST + 1), repeat=schema.size)), np.int64), []
     for leaf in range(2):
         good = np.ones(len(every), np.bool_)
@@ -94,7 +94,7 @@ def enumerated(schema: Schema, bounds: list[RegionBounds], rules: list[LinearCon
 def by_elimination(schema: Schema, bounds: list[RegionBounds], rules: list[LinearConstraint]) -> Accepts:
     """Return which towns meet what exact elimination of the leaves' cells leaves."""
     n = schema.size
-    rows = [Inequality.of(one, 0) for one in np.eye(3 * n, dtype=int)[: 2 * n].tolist()]
+    rows = [Inequality.of(unit, 0) for unit in np.eye(3 * n, dtype=int)[: 2 * n].tolist()]
 
     def at_most(weights: Ints, leaf: int, side: int) -> None:
         row = np.zeros(3 * n, np.int64)
@@ -116,16 +116,16 @@ def by_elimination(schema: Schema, bounds: list[RegionBounds], rules: list[Linea
     for cell in range(n):
         link = [int(k % n == cell) * (1 if k < 2 * n else -1) for k in range(3 * n)]
         rows += [Inequality.of(link, 0), Inequality.of([-w for w in link], 0)]
-    found = eliminated(rows, range(2 * n))
+    inequalities = eliminated(rows, range(2 * n))
     return lambda town: all(
-        sum(w * x for w, x in zip(row.weights, town.tolist(), strict=True)) >= row.side for row in found
+        sum(w * x for w, x in zip(row.weights, town.tolist(), strict=True)) >= row.side for row in inequalities
     )
 
 
-def methods(name: str, made: Made) -> dict[str, Accepts]:
+def methods(name: str, instance: Setting) -> dict[str, Accepts]:
     """Return which towns every method accepts; the first is elimination."""
-    schema, bounds, rules = made
-    system = FactSystem.of(TREE, schema, bounds, rules)
+    schema, bounds, rules = instance
+    system = ConstraintSystem.of(TREE, schema, bounds, rules)
 
     def oracle(kind: str) -> Accepts:
         cuts = CutOracle(system, flows=kind == "flow")
@@ -134,54 +134,54 @@ def methods(name: str, made: Made) -> dict[str, Accepts]:
 
     def proof(town: Ints) -> bool:
         exact = RegionBounds.exact(parse_query("detail", schema), 0, town[None])
-        return prove(FactSystem.of(TREE, schema, [*bounds, exact], rules)).verdict == "holds"
+        return prove(ConstraintSystem.of(TREE, schema, [*bounds, exact], rules)).verdict == "holds"
 
     flows = {"max-flow cuts": oracle("flow")} if name == NESTED else {}
-    found = {"elimination": by_elimination(*made), **flows, "projection cuts (lifting)": oracle("projection")}
-    return {**found, "proof before payment": proof}
+    accepts = {"elimination": by_elimination(*instance), **flows, "projection cuts (lifting)": oracle("projection")}
+    return {**accepts, "proof before payment": proof}
 
 
-def towns(rng: np.random.Generator, whole: set[tuple[int, ...]]) -> Ints:
+def towns(rng: np.random.Generator, integer_towns: set[tuple[int, ...]]) -> Ints:
     """Return towns to try, near those that can be split."""
-    good = np.array(sorted(whole), np.int64)
+    good = np.array(sorted(integer_towns), np.int64)
     near = good[rng.integers(len(good), size=TRIED)]
     # People moved between cells keep the total, which is a fact of its own; people added do not.
     moved = rng.integers(-1, 2, near.shape)
     moved[::2, -1] -= moved[::2].sum(axis=1)
-    found: Ints = np.unique(np.maximum(near + moved * rng.integers(0, 3, (TRIED, 1)), 0), axis=0)
-    return found
+    tried: Ints = np.unique(np.maximum(near + moved * rng.integers(0, 3, (TRIED, 1)), 0), axis=0)
+    return tried
 
 
 def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
     """Try all instances; fails for a town wrongly refused, or wrongly accepted where that is claimed."""
     instances = SMALL if small else INSTANCES
-    found: dict[tuple[str, str], Counter[str]] = {}
+    tallies: dict[tuple[str, str], Counter[str]] = {}
     for seed in range(instances):
         name = CLASSES[seed % len(CLASSES)]
         rng = np.random.default_rng([seed, 13])
-        made = drawn(name, rng)
-        whole = enumerated(*made)
-        accepts = methods(name, made)
-        tried = towns(rng, whole)
+        instance = drawn(name, rng)
+        integer_towns = enumerated(*instance)
+        accepts = methods(name, instance)
+        tried = towns(rng, integer_towns)
         fractional = [accepts["elimination"](town) for town in tried]
         for method, accepted in accepts.items():
-            row = found.setdefault((name, method), Counter())
+            row = tallies.setdefault((name, method), Counter())
             row["instances"] += 1
-            claims_whole = name == NESTED or method == "proof before payment"
+            claims_integer = name == NESTED or method == "proof before payment"
             for town, fraction in zip(tried, fractional, strict=True):
-                said, exists = accepted(town), tuple(town.tolist()) in whole
+                said, exists = accepted(town), tuple(town.tolist()) in integer_towns
                 # A cut bounds from above: with the town's own total it is all there is.
                 if name == NESTED and method.startswith(("max-flow", "projection")):
-                    said = said and int(town.sum()) == sum(next(iter(whole)))
+                    said = said and int(town.sum()) == sum(next(iter(integer_towns)))
                 row["towns"] += 1
                 row["accepted"] += said
                 row["of them without whole leaves"] += said and not exists
                 row["wrongly refused"] += exists and not said
-                row["wrongly accepted"] += said and not (exists if claims_whole else fraction)
+                row["wrongly accepted"] += said and not (exists if claims_integer else fraction)
         reporter.progress(NAME, seed + 1, instances)
     rows: list[tuple[Cell, ...]] = []
     failures = []
-    for (name, method), row in sorted(found.items(), key=lambda one: CLASSES.index(one[0][0])):
+    for (name, method), row in sorted(tallies.items(), key=lambda item: CLASSES.index(item[0][0])):
         claims = "whole numbers" if name == NESTED or method == "proof before payment" else "fractions"
         rows.append((name, method, claims, *(row[column] for column in COLUMNS[3:])))
         if row["wrongly refused"] or row["wrongly accepted"]:

@@ -3,8 +3,8 @@
 A region's children are rounded within their floors and ceilings so that cells keep the parent's sums and some rows keep
 whole values. Totals, or one marginal, are a network: the linear relaxation has whole vertices, and its optimum is the
 integer one. Two marginals at once with the parent's sums are a three-way transport, which is not totally unimodular:
-vertices may be fractional, the relaxation may promise less than any whole table has, and a mixed-integer program is
-needed ("solve is slow"). Instances are MADE: random whole tables blurred by moves that keep all sums.
+vertices may be fractional, the relaxation may promise less than any integer table has, and a mixed-integer program is
+needed ("solve is slow"). Instances are MADE: random integer tables blurred by moves that keep all sums.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from time import perf_counter
 
 import numpy as np
 
-from coco_experiments.experiment import Cell, Outcome, Reporter, Table, write_csv
+from coco_experiments.outcome import Cell, Outcome, Reporter, Table, write_csv
 from coco_opt.operators import Grouping, Operator, stack, total
 from coco_opt.problems import TableRounding
 from coco_opt.problems.table_rounding import IntegerRows
@@ -39,25 +39,27 @@ COLUMNS = (
 
 
 def blurred(rng: np.random.Generator, children: int, rows: int, columns: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return whole tables and fractional ones with the same sums over children, rows and columns."""
-    whole = rng.poisson(1.5, (children, rows, columns))
-    x = whole.astype(np.float64)
+    """Return integer tables and fractional ones with the same sums over children, rows and columns."""
+    tables = rng.poisson(1.5, (children, rows, columns))
+    x = tables.astype(np.float64)
     for _ in range(40 * x.size):
         (a, b), (i, k), (m, n) = (rng.choice(size, 2, replace=False) for size in x.shape)
         amount = rng.uniform(-0.4, 0.4)
         corners = [(a, i, m), (a, k, n), (b, i, n), (b, k, m)], [(a, i, n), (a, k, m), (b, i, m), (b, k, n)]
-        if all(x[at] + amount >= 0.0 for at in corners[0]) and all(x[at] - amount >= 0.0 for at in corners[1]):
-            for at, other in zip(*corners, strict=True):
-                x[at] += amount
-                x[other] -= amount
-    return whole.reshape(children, -1), x.reshape(children, -1)
+        if all(x[index] + amount >= 0.0 for index in corners[0]) and all(
+            x[index] - amount >= 0.0 for index in corners[1]
+        ):
+            for index, opposite in zip(*corners, strict=True):
+                x[index] += amount
+                x[opposite] -= amount
+    return tables.reshape(children, -1), x.reshape(children, -1)
 
 
-def kept(rows: int, columns: int) -> dict[str, Operator]:
+def exact_rows(rows: int, columns: int) -> dict[str, Operator]:
     """Return what is exact in each child, by name."""
     cells = np.arange(rows * columns)
-    one, other = Grouping(cells // columns, rows), Grouping(cells % columns, columns)
-    return {"totals": total(cells.size), "one marginal": one, "two marginals": stack([one, other])}
+    by_row, by_column = Grouping(cells // columns, rows), Grouping(cells % columns, columns)
+    return {"totals": total(cells.size), "one marginal": by_row, "two marginals": stack([by_row, by_column])}
 
 
 def relaxed(problem: TableRounding) -> tuple[float, float, float]:
@@ -66,26 +68,26 @@ def relaxed(problem: TableRounding) -> tuple[float, float, float]:
 
     program = relaxation(problem).program
     start = perf_counter()
-    found = HiGHS(form="lp").solve_program(program)
+    solution = HiGHS(form="lp").solve_program(program)
     seconds = perf_counter() - start
-    assert found.z is not None
-    fractional = float((np.abs(found.z - np.rint(found.z)) > WHOLE).mean())
-    return float(program.c @ found.z) + program.offset, fractional, 1e3 * seconds
+    assert solution.z is not None
+    fractional = float((np.abs(solution.z - np.rint(solution.z)) > WHOLE).mean())
+    return float(program.c @ solution.z) + program.offset, fractional, 1e3 * seconds
 
 
 def row_of(shape: tuple[int, int, int], name: str, seeds: range) -> tuple[tuple[Cell, ...], list[str]]:
     """Return the row of one shape and kind of exact answers, and what did not hold."""
-    shares, above, linear, whole, wrong, network = [], [], [], [], [], True
+    shares, above, linear, integer, wrong, network = [], [], [], [], [], True
     for seed in seeds:
         tables, x = blurred(np.random.default_rng([seed, *shape]), *shape)
-        operator = kept(*shape[1:])[name]
+        operator = exact_rows(*shape[1:])[name]
         values = operator.apply(tables)
         problem = TableRounding(x, tables.sum(axis=0), IntegerRows(operator, values, values))
         network = problem.nested is not None
         objective, fractional, milliseconds = relaxed(problem)
         start = perf_counter()
         solution = solve(problem, check=False)
-        whole.append(1e3 * (perf_counter() - start))
+        integer.append(1e3 * (perf_counter() - start))
         shares.append(fractional)
         linear.append(milliseconds)
         above.append(solution.objective - objective)
@@ -94,7 +96,7 @@ def row_of(shape: tuple[int, int, int], name: str, seeds: range) -> tuple[tuple[
         if solution.violation > 0.0:
             wrong.append(f"{name}, seed {seed}: the whole tables do not keep what is exact")
     some = 100.0 * float(np.mean(np.array(shares) > 0))
-    figures = (some, 100.0 * max(shares), max(above), float(np.median(linear)), float(np.median(whole)))
+    figures = (some, 100.0 * max(shares), max(above), float(np.median(linear)), float(np.median(integer)))
     return (shape[0], shape[1] * shape[2], name, network, *figures), wrong
 
 
@@ -103,7 +105,7 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
     shapes, seeds = (SHAPES[:1], SMALL_SEEDS) if small else (SHAPES, SEEDS)
     rows, failures = [], []
     for shape in shapes:
-        for name in kept(*shape[1:]):
+        for name in exact_rows(*shape[1:]):
             row, wrong = row_of(shape, name, range(seeds.start, seeds.stop))
             rows.append(row)
             failures += wrong

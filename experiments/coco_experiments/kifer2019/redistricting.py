@@ -16,12 +16,12 @@ from time import perf_counter
 
 import numpy as np
 
-from coco_experiments.experiment import Cell, Outcome, Reporter, Table, write_csv
-from coco_experiments.topdown.data import RACES, RESIDENCES, Blocks, hawaii, large_tables, made_blocks
+from coco_experiments.outcome import Cell, Outcome, Reporter, Table, write_csv
+from coco_experiments.topdown.data import RACES, RESIDENCES, Blocks, generated_blocks, hawaii, large_tables
 from coco_opt.config import load_config
 from coco_opt.releases import release, verify_release
-from coco_opt.topdown.asked.counts import TableCounts
 from coco_opt.topdown.kind.files import read_tables_release
+from coco_opt.topdown.measuring.counts import TableCounts
 from coco_opt.topdown.queries import parse_query
 from coco_opt.topdown.schema import Schema, ValueGroups
 
@@ -76,11 +76,11 @@ def schema(*, structural_zeros: bool = True) -> Schema:
 def people(blocks: Blocks, *, structural_zeros: bool = True) -> TableCounts:
     """Return made tables of the schema's cells, combinations of races as one."""
     fine = schema(structural_zeros=structural_zeros)
-    made = large_tables(blocks, structural_zeros=structural_zeros)
-    codes = made.schema.decode(made.counts.cells)
+    tables = large_tables(blocks, structural_zeros=structural_zeros)
+    codes = tables.schema.decode(tables.counts.cells)
     codes["race"] = np.minimum(codes["race"], len(RACES))
-    leaf = np.repeat(np.arange(made.counts.offsets.size - 1), np.diff(made.counts.offsets))
-    return TableCounts.from_microdata(made.hierarchy, fine, leaf, fine.encode(codes), made.counts.counts)
+    leaf = np.repeat(np.arange(tables.counts.offsets.size - 1), np.diff(tables.counts.offsets))
+    return TableCounts.from_microdata(tables.hierarchy, fine, leaf, fine.encode(codes), tables.counts.counts)
 
 
 def write_files(folder: Path, counts: TableCounts) -> None:
@@ -90,20 +90,20 @@ def write_files(folder: Path, counts: TableCounts) -> None:
     with (folder / "regions.csv").open("w", newline="") as file:
         rows = csv.writer(file)
         rows.writerow(["region_id", *LEVELS])
-        rows.writerows([f"r{at}", *path.split("/")] for at, path in enumerate(paths))
+        rows.writerows([f"r{i}", *path.split("/")] for i, path in enumerate(paths))
     leaf = np.repeat(np.arange(counts.offsets.size - 1), np.diff(counts.offsets))
     codes = fine.decode(counts.cells)
     with (folder / "persons.csv").open("w", newline="") as file:
         rows = csv.writer(file)
         rows.writerow(["region_id", *fine.names, "count"])
         values = [np.array(fine.attributes[name])[codes[name]] for name in fine.names]
-        rows.writerows(zip([f"r{at}" for at in leaf.tolist()], *values, counts.counts.tolist(), strict=True))
-    homes = counts.answers_of(parse_query("residence", fine).operator, tree.leaves)
+        rows.writerows(zip([f"r{i}" for i in leaf.tolist()], *values, counts.counts.tolist(), strict=True))
+    homes = counts.answers_to(parse_query("residence", fine).operator, tree.leaves)
     with (folder / "facilities.csv").open("w", newline="") as file:
         rows = csv.writer(file)
         rows.writerow(["region", "query", "answer", "lower", "upper"])
-        for path, here in zip(paths, homes.tolist(), strict=True):
-            for name, persons in zip(RESIDENCES[1:], here[1:], strict=True):
+        for path, persons_by_home in zip(paths, homes.tolist(), strict=True):
+            for name, persons in zip(RESIDENCES[1:], persons_by_home[1:], strict=True):
                 rows.writerow([path, "residence", f"residence = {name}", int(persons > 0), "" if persons else 0])
     (folder / "redistricting.toml").write_text(config_text(fine))
 
@@ -114,7 +114,7 @@ def config_text(fine: Schema) -> str:
     def listed(values: object) -> str:
         return str(list(values)).replace("'", '"')  # type: ignore[call-overload]
 
-    whole = sum(LEVEL_SHARES)
+    total = sum(LEVEL_SHARES)
     shares = [[str(Fraction(part, sum(level))) for part in level] for level in SHARES]
     attributes = "\n".join(f"{name} = {listed(values)}" for name, values in fine.attributes.items())
     groups = ", ".join(f"{name} = {listed(values)}" for name, values in fine.groupings["quarters"].groups.items())
@@ -125,8 +125,8 @@ bounds = "facilities.csv"
 
 [privacy]
 mechanism = "discrete_gaussian"
-rho = "{RHO * whole / 4099}"
-split = {listed([str(Fraction(share, whole)) for share in LEVEL_SHARES])}
+rho = "{RHO * total / 4099}"
+split = {listed([str(Fraction(share, total)) for share in LEVEL_SHARES])}
 neighbours = "replace"
 noise = "seeded"
 seed = {SEED}
@@ -145,21 +145,23 @@ groupings = {{ quarters = {{ of = "residence", groups = {{ {groups} }} }} }}
 
 def _errors(counts: TableCounts, folder: Path, seconds: float) -> Table:
     """Return mean absolute errors by level and query, of the tables as read back from the folder."""
-    made, tree = read_tables_release(folder), counts.hierarchy
-    leaves = made.runs.regions >= tree.leaves.start
-    where = made.runs.regions[leaves] - tree.leaves.start
-    found = TableCounts.from_microdata(tree, counts.schema, where, made.runs.cells[leaves], made.runs.counts[leaves])
+    published, tree = read_tables_release(folder), counts.hierarchy
+    leaves = published.runs.regions >= tree.leaves.start
+    where = published.runs.regions[leaves] - tree.leaves.start
+    released = TableCounts.from_microdata(
+        tree, counts.schema, where, published.runs.cells[leaves], published.runs.counts[leaves]
+    )
     rows: list[tuple[Cell, ...]] = []
     for level, name in enumerate(LEVELS):
         regions = tree.level_range(level)
         errors = []
         for text in SHOWN:
             query = parse_query(text, counts.schema).operator
-            errors.append(float(np.abs(found.answers_of(query, regions) - counts.answers_of(query, regions)).mean()))
+            errors.append(float(np.abs(released.answers_to(query, regions) - counts.answers_to(query, regions)).mean()))
         rows.append((name, len(regions), *errors))
-    relaxed, unproved = made.manifest["relaxed"], made.manifest["unproved"]["steps"]
+    relaxed, uncertified_gap = published.manifest["relaxed"], published.manifest["unproved"]["steps"]
     notes = (
-        f"A release in {seconds:.1f} s; {len(relaxed)} regions relaxed, {unproved} steps not proved nearest.",
+        f"A release in {seconds:.1f} s; {len(relaxed)} regions relaxed, {uncertified_gap} steps not proved nearest.",
         "Mean absolute errors of released answers in people. Noise is seeded: NOT PRIVATE.",
     )
     return Table(
@@ -172,7 +174,7 @@ def _errors(counts: TableCounts, folder: Path, seconds: float) -> Table:
 
 def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
     """Release, verify and compare; fails where a check of the release does, or it takes longer than half an hour."""
-    counts = people(made_blocks(np.random.default_rng(7), 2, 2, 1, 3) if small else hawaii(data))
+    counts = people(generated_blocks(np.random.default_rng(7), 2, 2, 1, 3) if small else hawaii(data))
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_files(folder, counts)
@@ -181,7 +183,7 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
         outcome = release(load_config(folder / "redistricting.toml"), folder / "release")
         seconds = perf_counter() - start
         reporter.progress(NAME, 2, 3)
-        failures = [f"{one.name}: {one.detail}" for one in verify_release(outcome.folder) if not one.passed]
+        failures = [f"{check.name}: {check.detail}" for check in verify_release(outcome.folder) if not check.passed]
         table = _errors(counts, outcome.folder, seconds)
     if seconds > SECONDS:
         failures.append(f"the release took {seconds:.0f} s, more than {SECONDS:.0f}")

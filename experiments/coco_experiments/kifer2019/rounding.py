@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from coco_experiments.experiment import Cell, Outcome, Reporter, Table, write_csv
 from coco_experiments.kifer2019.redistricting import people
-from coco_experiments.topdown.data import hawaii, made_blocks
+from coco_experiments.outcome import Cell, Outcome, Reporter, Table, write_csv
+from coco_experiments.topdown.data import generated_blocks, hawaii
 from coco_opt.histograms import Hierarchy
 from coco_opt.privacy import Epsilon, Measurement, SeededNoise
 from coco_opt.topdown import (
@@ -52,10 +52,10 @@ def errors(measurement: Measurement, queries: Sequence[Query], truth: Sequence[F
         PASSES: estimate_tables(measurement),
         NEAREST: estimate_tables(measurement, TopdownMethod(rounding="nearest")),
     }
-    found: dict[str, list[Floats]] = {LINEAR: [linear.answers(query.operator, 1) for query in queries]}
-    for name, one in ways.items():
-        found[name] = [one.answers(query.operator, 1).astype(np.float64) for query in queries]
-    return {name: [a - b for a, b in zip(answers, truth, strict=True)] for name, answers in found.items()}
+    by_way: dict[str, list[Floats]] = {LINEAR: [linear.answers(query.operator, 1) for query in queries]}
+    for name, estimate in ways.items():
+        by_way[name] = [estimate.answers(query.operator, 1).astype(np.float64) for query in queries]
+    return {name: [a - b for a, b in zip(answers, truth, strict=True)] for name, answers in by_way.items()}
 
 
 def identical(seeds: int, reporter: Reporter, steps: int) -> tuple[Table, list[str]]:
@@ -67,17 +67,17 @@ def identical(seeds: int, reporter: Reporter, steps: int) -> tuple[Table, list[s
     queries = [parse_query(text, schema) for text in ("total", "detail")]
     plan = TablePlan.product(Strategy.uniform(queries), Epsilon(Fraction(EPSILON)), levels=2)
     truth = [np.full((5, 1), float(table.sum()))]
-    found: dict[str, list[Floats]] = {LINEAR: [], PASSES: [], NEAREST: []}
+    by_way: dict[str, list[Floats]] = {LINEAR: [], PASSES: [], NEAREST: []}
     for seed in range(seeds):
         measurement = measure_tables(counts, plan, source=SeededNoise(seed))
-        for name, one in errors(measurement, queries[:1], truth).items():
-            found[name].append(one[0][:, 0])
+        for name, values in errors(measurement, queries[:1], truth).items():
+            by_way[name].append(values[0][:, 0])
         reporter.progress(NAME, seed + 1, steps)
-    off = {name: np.array(one) for name, one in found.items()}
+    off = {name: np.array(values) for name, values in by_way.items()}
     mean, error = off[PASSES].mean(axis=0), off[PASSES].std(axis=0, ddof=1) / np.sqrt(seeds)
     alone, within = off[NEAREST].mean(axis=0), np.abs(mean) <= 3.0 * error
     rows = tuple((f"child {k}", float(mean[k]), float(error[k]), bool(within[k]), float(alone[k])) for k in range(5))
-    spread = {name: float(one.std()) for name, one in off.items()}
+    spread = {name: float(values.std()) for name, values in off.items()}
     each = ", ".join(f"{spread[name]:.3g} {name}" for name in spread)
     notes = (f"{seeds} seeds, epsilon {EPSILON}. Standard deviation of a total: {each}. {NOTE}",)
     wrong = [f"{row[0]}: the mean error of its total is over three standard errors" for row in rows if not row[3]]
@@ -89,11 +89,11 @@ def identical(seeds: int, reporter: Reporter, steps: int) -> tuple[Table, list[s
 def counties(leaves: TableCounts, seeds: int, reporter: Reporter, steps: int) -> tuple[Table, list[str]]:
     """Return mean absolute errors of the counties' answers over seeds, and what is out of bounds."""
     tree, schema = leaves.hierarchy, leaves.schema
-    here = tree.level_range(1)
-    top = Hierarchy.from_paths([(tree.names[0], tree.names[region]) for region in here])
+    regions = tree.level_range(1)
+    top = Hierarchy.from_paths([(tree.names[0], tree.names[region]) for region in regions])
     queries = [parse_query(text, schema) for text in WORKLOAD]
-    counts = TableCounts.from_counts(top, schema, leaves.answers_of(parse_query("detail", schema).operator, here))
-    truth = [counts.answers_of(query.operator, top.leaves).astype(np.float64) for query in queries]
+    counts = TableCounts.from_counts(top, schema, leaves.answers_to(parse_query("detail", schema).operator, regions))
+    truth = [counts.answers_to(query.operator, top.leaves).astype(np.float64) for query in queries]
     strategy = Strategy(tuple(queries), tuple(map(Fraction, WORKLOAD.values())))
     rows: list[tuple[Cell, ...]] = []
     wrong = []
@@ -103,10 +103,10 @@ def counties(leaves: TableCounts, seeds: int, reporter: Reporter, steps: int) ->
         for seed in range(seeds):
             measurement = measure_tables(counts, plan, source=SeededNoise(seed))
             for name, off in errors(measurement, queries, truth).items():
-                sums[name] += [np.abs(one).mean() / seeds for one in off]
+                sums[name] += [np.abs(error).mean() / seeds for error in off]
             reporter.progress(NAME, seeds * (1 + EPSILONS.index(epsilon)) + seed + 1, steps)
-        for at, text in enumerate(WORKLOAD):
-            linear, passes, nearest = (float(sums[name][at]) for name in (LINEAR, PASSES, NEAREST))
+        for i, text in enumerate(WORKLOAD):
+            linear, passes, nearest = (float(sums[name][i]) for name in (LINEAR, PASSES, NEAREST))
             rows.append((epsilon, text, linear, passes, nearest, passes / linear, passes / nearest))
             if text == "total" and passes > MOST_ERROR * linear:
                 wrong.append(f"epsilon {epsilon}: totals are off {passes / linear:.2f} times as much as linear ones")
@@ -119,7 +119,7 @@ def counties(leaves: TableCounts, seeds: int, reporter: Reporter, steps: int) ->
 def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
     """Compare totals and workload; fails where a bound of the comparison is broken."""
     seeds = SMALL_SEEDS if small else SEEDS
-    blocks = made_blocks(np.random.default_rng(7), 5, 2, 1, 8) if small else hawaii(data)
+    blocks = generated_blocks(np.random.default_rng(7), 5, 2, 1, 8) if small else hawaii(data)
     steps = seeds * (1 + len(EPSILONS))
     parts = [
         identical(seeds, reporter, steps),
@@ -130,5 +130,5 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
     names = ("children", "counties")
     files = tuple(write_csv(out / f"{NAME}_{name}.csv", table) for name, (table, _) in zip(names, parts, strict=True))
     # Means of few seeds prove nothing.
-    wrong = [] if small else [one for _, found in parts for one in found]
+    wrong = [] if small else [line for _, lines in parts for line in lines]
     return Outcome(tuple(table for table, _ in parts), files, tuple(wrong))

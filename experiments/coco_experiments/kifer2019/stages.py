@@ -22,20 +22,21 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from coco_experiments.experiment import Cell, Outcome, Reporter, Table, write_csv
 from coco_experiments.kifer2019.redistricting import LEVELS, people
-from coco_experiments.topdown.data import hawaii, made_blocks
+from coco_experiments.outcome import Cell, Outcome, Reporter, Table, write_csv
+from coco_experiments.topdown.data import generated_blocks, hawaii
 from coco_opt.config import configure
 from coco_opt.privacy import Epsilon, SeededNoise
 from coco_opt.releases import release, verify_release
-from coco_opt.topdown.asked.counts import TableCounts
-from coco_opt.topdown.asked.measure import measure_tables
-from coco_opt.topdown.estimated.estimate import TablesResult, estimate_tables
-from coco_opt.topdown.invariants import Invariant, RegionBounds
-from coco_opt.topdown.kind.earlier import agreed_tables
+from coco_opt.topdown.budget_plan import TablePlan
+from coco_opt.topdown.estimating.estimate import TablesResult, estimate_tables
+from coco_opt.topdown.invariants import Invariant
+from coco_opt.topdown.kind.earlier_releases import agreed_tables
 from coco_opt.topdown.kind.files import CellRuns, TablesRelease
-from coco_opt.topdown.plan import TablePlan
+from coco_opt.topdown.measuring.counts import TableCounts
+from coco_opt.topdown.measuring.measure import measure_tables
 from coco_opt.topdown.queries import parse_queries, parse_query
+from coco_opt.topdown.region_bounds import RegionBounds
 from coco_opt.topdown.schema import Schema
 from coco_opt.topdown.strategy import Strategy
 
@@ -81,9 +82,9 @@ def run_stages(counts: TableCounts, stages: int, seed: int, exact: bool) -> Run:
     seconds: list[float] = []
     for number, queries in enumerate(STAGES[stages]):
         private = part_of(counts, queries[-1])
-        share = sum(SHARES[at] for at in queries)
-        asked = parse_queries([QUERIES[at] for at in queries], private.schema)
-        strategy = Strategy(asked, tuple(SHARES[at] / share for at in queries))
+        share = sum(SHARES[i] for i in queries)
+        parsed = parse_queries([QUERIES[i] for i in queries], private.schema)
+        strategy = Strategy(parsed, tuple(SHARES[i] / share for i in queries))
         neighbours: Any = "replace" if exact else "add_remove"
         plan = TablePlan.product(strategy, Epsilon(EPSILON * share), tree.levels, neighbours=neighbours)
         begun = process_time()
@@ -99,7 +100,7 @@ def run_stages(counts: TableCounts, stages: int, seed: int, exact: bool) -> Run:
         )
         result = estimate_tables(measurement)
         seconds.append(process_time() - begun)
-        differing += sum(_differing(result, one) for one in bounds)
+        differing += sum(_differing(result, bound) for bound in bounds)
         ids = (None,) * tree.regions
         published = TablesRelease(tree, LEVELS, ids, private.schema, CellRuns.of(result.tables), {})
     return Run(result, tuple(seconds), differing)
@@ -115,20 +116,20 @@ def errors_of(counts: TableCounts, result: TablesResult) -> tuple[Floats, Floats
     queries = parse_queries(QUERIES, counts.schema)
     absolute, bias = (np.zeros((counts.hierarchy.levels, len(queries))) for _ in range(2))
     for level in range(counts.hierarchy.levels):
-        for at, query in enumerate(queries):
-            true = counts.answers_of(query.operator, counts.hierarchy.level_range(level))
+        for i, query in enumerate(queries):
+            true = counts.answers_to(query.operator, counts.hierarchy.level_range(level))
             error = result.answers(query.operator, level) - true
-            absolute[level, at] = np.abs(error).mean()
-            bias[level, at] = error[true > 0].mean() if (true > 0).any() else 0.0
+            absolute[level, i] = np.abs(error).mean()
+            bias[level, i] = error[true > 0].mean() if (true > 0).any() else 0.0
     return absolute, bias
 
 
 def through_files(counts: TableCounts, folder: Path) -> tuple[dict[str, str], list[str]]:
     """Release three stages by the whole engine and verify; return what was seen and what failed."""
     tree, earlier = counts.hierarchy, None
-    regions = {"region_id": [f"r{at}" for at in range(len(tree.leaves))]}
+    regions = {"region_id": [f"r{i}" for i in range(len(tree.leaves))]}
     paths = [tree.paths[leaf].split("/") for leaf in tree.leaves]
-    regions |= {name: [path[at] for path in paths] for at, name in enumerate(LEVELS)}
+    regions |= {name: [path[i] for path in paths] for i, name in enumerate(LEVELS)}
     outcome, failures = None, []
     for stage in range(len(ATTRIBUTES)):
         private = part_of(counts, stage)
@@ -146,15 +147,17 @@ def through_files(counts: TableCounts, folder: Path) -> tuple[dict[str, str], li
         )
         outcome = release(config, folder / config.name)
         earlier = outcome.folder
-        failures += [f"{config.name}: {one.name}: {one.detail}" for one in verify_release(earlier) if not one.passed]
+        failures += [
+            f"{config.name}: {check.name}: {check.detail}" for check in verify_release(earlier) if not check.passed
+        ]
     assert outcome is not None
     spent = outcome.manifest["spent_in_all"][0]["epsilon"]
     if Fraction(spent) != EPSILON:
         failures.append(f"the last manifest says that epsilon {spent} was spent in all")
-    found = _edited(folder / "stage-1", outcome.folder)
-    if not found:
+    message = _edited(folder / "stage-1", outcome.folder)
+    if not message:
         failures.append("verify of the last stage did not find the edited first one")
-    return {"spent in all": f"epsilon = {spent}", "an edited first stage": found or "not found"}, failures
+    return {"spent in all": f"epsilon = {spent}", "an edited first stage": message or "not found"}, failures
 
 
 def _edited(earlier: Path, later: Path) -> str:
@@ -162,15 +165,15 @@ def _edited(earlier: Path, later: Path) -> str:
     rows = pq.read_table(earlier / "tables.parquet")
     persons = rows.column("persons").to_numpy().copy()
     persons[-2:] += [1, -1] if persons[-1] > 1 else [-1, 1]
-    at = rows.column_names.index("persons")
-    pq.write_table(rows.set_column(at, rows.schema.field(at), pa.array(persons)), earlier / "tables.parquet")
-    failed = [one for one in verify_release(later) if not one.passed]
-    return "; ".join(one.detail for one in failed if one.name == "agrees_with")
+    column = rows.column_names.index("persons")
+    pq.write_table(rows.set_column(column, rows.schema.field(column), pa.array(persons)), earlier / "tables.parquet")
+    failed = [check for check in verify_release(later) if not check.passed]
+    return "; ".join(check.detail for check in failed if check.name == "agrees_with")
 
 
 def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
     """Compare, release and verify; fails where stages disagree, are worse by a tenth, or an edit is not found."""
-    blocks = made_blocks(np.random.default_rng(7)) if small else hawaii(data)
+    blocks = generated_blocks(np.random.default_rng(7)) if small else hawaii(data)
     counts = people(blocks, structural_zeros=False)
     seeds = SEEDS[:1] if small else SEEDS
     shape = len(CONSTRAINTS), len(STAGES), len(seeds), counts.hierarchy.levels, len(QUERIES)
@@ -178,50 +181,55 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
     seconds: dict[tuple[int, int], list[tuple[float, ...]]] = {}
     failures: list[str] = []
     done, total = 0, len(CONSTRAINTS) * len(seeds) * len(STAGES) + 1
-    for at, constraint in enumerate(CONSTRAINTS):
+    for i, constraint in enumerate(CONSTRAINTS):
         for place, seed in enumerate(seeds):
             for row, stages in enumerate(STAGES):
-                found = run_stages(counts, stages, seed, exact=at > 0)
-                absolute[at, row, place], bias[at, row, place] = errors_of(counts, found.result)
-                seconds.setdefault((at, stages), []).append(found.seconds)
-                if found.differing:
-                    failures.append(f"{stages} stages, {constraint}: {found.differing} answers differ")
+                outcome = run_stages(counts, stages, seed, exact=i > 0)
+                absolute[i, row, place], bias[i, row, place] = errors_of(counts, outcome.result)
+                seconds.setdefault((i, stages), []).append(outcome.seconds)
+                if outcome.differing:
+                    failures.append(f"{stages} stages, {constraint}: {outcome.differing} answers differ")
                 done += 1
                 reporter.progress(NAME, done, total)
     with tempfile.TemporaryDirectory() as name:
         seen, wrong = through_files(counts, Path(name))
     reporter.progress(NAME, total, total)
-    made = (error_table(absolute.mean(axis=2)), bias_table(bias.mean(axis=2)), seconds_table(seconds), seen_table(seen))
-    for table in made:
+    tables = (
+        error_table(absolute.mean(axis=2)),
+        bias_table(bias.mean(axis=2)),
+        seconds_table(seconds),
+        seen_table(seen),
+    )
+    for table in tables:
         reporter.table(table)
     if not small:  # a few made blocks with one seed say little about errors
         failures += worse(absolute.mean(axis=2))
     files = [
         write_csv(out / f"{NAME}_{part}.csv", table)
-        for table, part in zip(made, ("errors", "bias", "seconds", "seen"), strict=True)
+        for table, part in zip(tables, ("errors", "bias", "seconds", "seen"), strict=True)
     ]
-    return Outcome(made, tuple(files), (*failures, *wrong))
+    return Outcome(tables, tuple(files), (*failures, *wrong))
 
 
 def worse(absolute: Floats) -> list[str]:
     """Return where stages have more than ``MOST`` times the error of one [constraints, stages, levels, queries]."""
     ratios = np.exp(np.log(absolute[:, 1:] / absolute[:, :1]).mean(axis=2))
     return [
-        f"{list(STAGES)[1 + row]} stages, {CONSTRAINTS[at]}: {QUERIES[query]} has {ratios[at, row, query]:.2f} times "
+        f"{list(STAGES)[1 + row]} stages, {CONSTRAINTS[i]}: {QUERIES[query]} has {ratios[i, row, query]:.2f} times "
         "the error of one stage"
-        for at, row, query in np.argwhere(ratios > MOST).tolist()
+        for i, row, query in np.argwhere(ratios > MOST).tolist()
     ]
 
 
 def error_table(absolute: Floats) -> Table:
     """Return errors and their ratios to one stage, by constraint, query and level, with means over levels."""
     rows: list[tuple[Cell, ...]] = []
-    for at, constraint in enumerate(CONSTRAINTS):
+    for i, constraint in enumerate(CONSTRAINTS):
         for query, text in enumerate(QUERIES):
-            here = absolute[at, :, :, query]
-            ratios = here[1:] / here[:1]
+            errors = absolute[i, :, :, query]
+            ratios = errors[1:] / errors[:1]
             for level, name in enumerate(LEVELS):
-                rows.append((constraint, text, name, *here[:, level].tolist(), *ratios[:, level].tolist()))
+                rows.append((constraint, text, name, *errors[:, level].tolist(), *ratios[:, level].tolist()))
             means = np.exp(np.log(ratios).mean(axis=1)).tolist()
             rows.append((constraint, text, "geometric mean", None, None, None, *means))
     columns = ("constraints", "query", "level", "one stage", "two", "three", "two / one", "three / one")
@@ -235,8 +243,8 @@ def error_table(absolute: Floats) -> Table:
 def bias_table(bias: Floats) -> Table:
     """Return the mean error of answers that are not empty."""
     rows = tuple(
-        (constraint, text, name, *bias[at, :, level, query].tolist())
-        for at, constraint in enumerate(CONSTRAINTS)
+        (constraint, text, name, *bias[i, :, level, query].tolist())
+        for i, constraint in enumerate(CONSTRAINTS)
         for query, text in enumerate(QUERIES)
         for level, name in enumerate(LEVELS)
     )
@@ -247,8 +255,8 @@ def bias_table(bias: Floats) -> Table:
 def seconds_table(seconds: dict[tuple[int, int], list[tuple[float, ...]]]) -> Table:
     """Return the processor seconds of each stage's measuring and estimating, least over seeds."""
     rows = tuple(
-        (CONSTRAINTS[at], stages, " + ".join(f"{one:.1f}" for one in np.min(found, axis=0).tolist()))
-        for (at, stages), found in seconds.items()
+        (CONSTRAINTS[i], stages, " + ".join(f"{value:.1f}" for value in np.min(runs, axis=0).tolist()))
+        for (i, stages), runs in seconds.items()
     )
     return Table("processor seconds by stage, least of the seeds", ("constraints", "stages", "seconds"), rows)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from fractions import Fraction
 from pathlib import Path
 
-from coco_experiments.experiment import Cell, Outcome, Reporter, Statement, Table, write_csv
+from coco_experiments.outcome import Cell, Outcome, Reporter, Statement, Table, write_csv
 from coco_opt.privacy import Epsilon, Rho
 from coco_opt.privacy.accounting import rho_of_epsilon_delta
 from coco_opt.privacy.cost import Sensitivity
@@ -42,16 +42,16 @@ def gaussian_variance(rho: Fraction) -> float:
 
 def rows() -> list[tuple[Cell, ...]]:
     """Return a row for each delta and epsilon, the Laplace ones first."""
-    found: list[tuple[Cell, ...]] = []
+    lines: list[tuple[Cell, ...]] = []
     for epsilon, published in enumerate(LAPLACE, 1):
-        drawn = (Epsilon(Fraction(epsilon)) * Fraction(1, LEVELS)).law(PERSON).variance
-        found.append(("0", epsilon, "Laplace", published, laplace_variance(epsilon), drawn, None))
+        drawn = (Epsilon(Fraction(epsilon)) * Fraction(1, LEVELS)).distribution(PERSON).variance
+        lines.append(("0", epsilon, "Laplace", published, laplace_variance(epsilon), drawn, None))
     for delta, variances in PUBLISHED.items():
         for epsilon, published in enumerate(variances, 1):
             rho, tight = (
                 rho_of_epsilon_delta(Fraction(epsilon), delta, conversion) for conversion in ("standard", "tight")
             )
-            drawn = (Rho(rho) * Fraction(1, LEVELS)).law(PERSON).variance
+            drawn = (Rho(rho) * Fraction(1, LEVELS)).distribution(PERSON).variance
             row = (
                 _name(delta),
                 epsilon,
@@ -61,12 +61,12 @@ def rows() -> list[tuple[Cell, ...]]:
                 drawn,
                 gaussian_variance(tight),
             )
-            found.append(row)
-    return found
+            lines.append(row)
+    return lines
 
 
 def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
-    """Print published variances beside the formulas'; fails where one is not the published one to its last digit."""
+    """Print published variances next to the formulas'; fails where one is not the published one to its last digit."""
     notes = (
         "Published: slides on zCDP. A variance here is that of one answer at one of six levels.",
         "Laplace noise has less variance; by the tight conversion Gaussian noise does at delta 1e-6 up to epsilon 2.",
@@ -79,7 +79,7 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
         if abs(float(str(row["formula"])) - float(str(row["published"]))) > HALF_A_DIGIT
     ]
     reporter.progress(NAME, 1, 1)
-    said = tuple(
+    claims = tuple(
         Statement(
             f"slides, delta {delta}, epsilon 1 to {len(values)}",
             ", ".join(f"{value:g}" for value in values),
@@ -88,7 +88,7 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
         )
         for delta, values in _published().items()
     )
-    return Outcome((table,), (write_csv(out / f"{NAME}.csv", table),), tuple(failures), said)
+    return Outcome((table,), (write_csv(out / f"{NAME}.csv", table),), tuple(failures), claims)
 
 
 def _published() -> dict[str, tuple[float, ...]]:

@@ -1,4 +1,4 @@
-"""Block-like race data, SYNTHETIC: look-alikes of the paper's White and Hawaiian data (group = census block).
+"""Block-like race data, SYNTHETIC: simulated versions of the paper's White and Hawaiian data (group = census block).
 
 Matched exactly: groups, people, distinct sizes and blocks without anybody. The paper states the first three; the
 number of empty blocks of White, the largest sizes and how blocks lie in counties are choices made here. A nation's
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from coco_experiments.kuo2018.housing import Households
 from coco_experiments.made import counts_of_runs
 from coco_opt.errors import ConfigError
-from coco_opt.groups.asked.private import PrivateCounts
+from coco_opt.groups.measuring.private import PrivateCounts
 from coco_opt.histograms import CountOfCounts, Hierarchy
 
 Int64 = NDArray[np.int64]
@@ -47,7 +47,7 @@ WHITE = Margin("White look-alike", 11_155_486, 226_378_365, 1_916, 5_020_000, 5_
 HAWAIIAN = Margin("Hawaiian look-alike", 11_155_486, 540_383, 224, 11_011_898, 908, 60.0, 1.5)
 
 
-def look_alike(margin: Margin) -> CountOfCounts:
+def simulated_data(margin: Margin) -> CountOfCounts:
     """Return one region's histogram with exactly the margin's totals; no randomness, O(distinct) time.
 
     Sizes 1, 2, ... are all present up to three quarters of the distinct ones, then gaps widen up to the largest. Counts

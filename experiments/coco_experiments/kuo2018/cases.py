@@ -13,10 +13,10 @@ from pathlib import Path
 import numpy as np
 
 from coco_experiments.data import HAWAII_MAX_SIZE, hawaii_blocks, hawaiian, own_copy, taxi
-from coco_experiments.kuo2018.blocks import HAWAIIAN, WHITE, Margin, look_alike, spread_over_counties
-from coco_experiments.kuo2018.housing import census_households, housing, made_households
-from coco_experiments.made import counts_of_runs, made_counts
-from coco_opt.groups.asked.private import PrivateCounts
+from coco_experiments.kuo2018.blocks import HAWAIIAN, WHITE, Margin, simulated_data, spread_over_counties
+from coco_experiments.kuo2018.housing import census_households, generated_households, housing
+from coco_experiments.made import counts_of_runs, generated_counts
+from coco_opt.groups.measuring.private import PrivateCounts
 from coco_opt.histograms import CountOfCounts, Hierarchy
 
 SEED = 2018
@@ -41,7 +41,7 @@ class Case:
     @classmethod
     def of(cls, name: str, counts: PrivateCounts, max_size: int) -> Case:
         """Return a case, computing the regions' histograms."""
-        return cls(name, counts, max_size, tuple(one.clamp(max_size) for one in counts.histograms()))
+        return cls(name, counts, max_size, tuple(histogram.clamp(max_size) for histogram in counts.histograms()))
 
     @property
     def hierarchy(self) -> Hierarchy:
@@ -73,7 +73,7 @@ def housing_case(folder: Path | None, max_size: int = HOUSING_MAX_SIZE) -> Case:
 
 
 def white_case(folder: Path | None, max_size: int = WHITE_MAX_SIZE) -> Case:
-    """Return the White look-alike over the census counties, or the paper's file where the user has it."""
+    """Return the White simulated data set over the census counties, or the paper's file where the user has it."""
     own = own_copy(WHITE_FILE, folder)
     return _blocks_case(WHITE, folder, max_size) if own is None else Case.of("White (the paper's)", own, max_size)
 
@@ -85,8 +85,8 @@ def hawaiian_case(folder: Path | None, max_size: int = HAWAIIAN_MAX_SIZE) -> Cas
 
 
 def _blocks_case(margin: Margin, folder: Path | None, max_size: int, nation: CountOfCounts | None = None) -> Case:
-    whole = look_alike(margin) if nation is None else nation
-    counts = spread_over_counties(whole, census_households(folder), margin.concentration, SEED)
+    histogram = simulated_data(margin) if nation is None else nation
+    counts = spread_over_counties(histogram, census_households(folder), margin.concentration, SEED)
     return Case.of(margin.name, counts, max_size)
 
 
@@ -100,20 +100,20 @@ def not_comparable(name: str) -> str:
 def small_cases(max_size: int = 400) -> list[Case]:
     """Return three made cases of three levels in place of Taxi, housing and race data; no file is read."""
     rng = np.random.default_rng(SEED)
-    households = made_households(3, 2, 400, rng)
+    households = generated_households(3, 2, 400, rng)
     small = replace(WHITE, name="made blocks", groups=6_000, people=60_000, distinct=120, empty=2_500, largest=350)
     return [
-        Case.of("made dense", made_counts(2, 3, 400, max_size // 4, rng), max_size),
+        Case.of("made dense", generated_counts(2, 3, 400, max_size // 4, rng), max_size),
         Case.of("made housing", housing(households, SEED, outliers=20, largest=max_size), max_size),
-        Case.of("made blocks", spread_over_counties(look_alike(small), households, 0.3, SEED), max_size),
+        Case.of("made blocks", spread_over_counties(simulated_data(small), households, 0.3, SEED), max_size),
     ]
 
 
 def top(case: Case, levels: int) -> Case:
     """Return a case with its upper ``levels`` levels only: groups lie in the regions of the last one."""
     hierarchy = case.hierarchy
-    kept = int(hierarchy.level_start[levels])
-    upper = Hierarchy(hierarchy.parent[:kept], hierarchy.names[:kept])
+    count = int(hierarchy.level_start[levels])
+    upper = Hierarchy(hierarchy.parent[:count], hierarchy.names[:count])
     return Case.of(
         case.name, _of_regions(upper, [case.counts.region(region) for region in upper.leaves]), case.max_size
     )
@@ -135,6 +135,6 @@ def west_coast(case: Case) -> Case:
 
 
 def _of_regions(hierarchy: Hierarchy, leaves: Sequence[CountOfCounts]) -> PrivateCounts:
-    leaf = np.repeat(np.arange(len(leaves), dtype=np.int64), [one.distinct for one in leaves])
-    sizes = np.concatenate([one.sizes for one in leaves])
-    return counts_of_runs(hierarchy, leaf, sizes, np.concatenate([one.counts for one in leaves]))
+    leaf = np.repeat(np.arange(len(leaves), dtype=np.int64), [histogram.distinct for histogram in leaves])
+    sizes = np.concatenate([histogram.sizes for histogram in leaves])
+    return counts_of_runs(hierarchy, leaf, sizes, np.concatenate([histogram.counts for histogram in leaves]))

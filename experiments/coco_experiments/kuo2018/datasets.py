@@ -1,4 +1,4 @@
-"""Every method on every data set, at every level, for total epsilon 0.1, 0.5, 1 and 2, beside the omniscient line.
+"""Every method on every data set, at every level, for total epsilon 0.1, 0.5, 1 and 2, next to the omniscient line.
 
 Each method spends the same total; all but bottom-up split it evenly over the levels. Taxi and the blocks of Hawaii are
 real data; housing and White are made, on the West Coast, as the paper's figure of three levels has it.
@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
-from coco_experiments.experiment import Cell, Outcome, Reporter, Table
 from coco_experiments.kuo2018.cases import (
     Case,
     hawaii_case,
@@ -31,6 +30,7 @@ from coco_experiments.kuo2018.methods import (
     matched,
 )
 from coco_experiments.kuo2018.sweep import SEEDS, SMALL_SEEDS, Point, best_table, finish, sweep, table_of
+from coco_experiments.outcome import Cell, Outcome, Reporter, Table
 
 NAME = "kuo2018/datasets"
 EPSILONS = (Fraction(1, 10), Fraction(1, 2), Fraction(1), Fraction(2))
@@ -51,17 +51,17 @@ class Plan:
 def methods_of(levels: int, plan: Plan) -> list[Method]:
     """Return the methods compared on a case of so many levels."""
     chosen = combinations(levels) if levels < 4 else [tuple(text.split()) for text in _FOUR_LEVELS]
-    found = [
+    methods = [
         *(matched(choice) for choice in chosen),
         matched(("Hc",) * levels, "average"),
         *(alone((estimator,) * levels) for estimator in ("Hc", "Hg", "naive")),
         *(leaves_only(estimator) for estimator in ("Hc", "Hg")),
     ]
     if plan.convex:
-        found += [convexly("Hc", "l1", plan.convex), convexly("naive", "l1", plan.convex)]
+        methods += [convexly("Hc", "l1", plan.convex), convexly("naive", "l1", plan.convex)]
     if plan.joint:
-        found += [jointly("l1", plan.joint), jointly("l2", plan.joint)]
-    return found
+        methods += [jointly("l1", plan.joint), jointly("l2", plan.joint)]
+    return methods
 
 
 def plans(folder: Path | None, *, small: bool) -> list[tuple[Case, Plan]]:
@@ -106,5 +106,5 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
 
 
 def _is_drawn(method: str) -> bool:
-    """Tell whether a method is one of those the curves show: mixed combinations and naive would hide the rest."""
+    """Return whether a method is one of those the curves show: mixed combinations and naive would hide the rest."""
     return "naive" not in method and "convex" not in method and not ("Hc" in method and "Hg" in method)

@@ -13,17 +13,17 @@ from fractions import Fraction
 
 import numpy as np
 
-from coco_experiments.kuo2018.answers import answer_of
 from coco_experiments.kuo2018.cases import Case
+from coco_experiments.kuo2018.noisy_answers import answer_of
 from coco_experiments.kuo2018.rank_shortcut import estimate_ranks
 from coco_experiments.kuo2018.shared_noise import SharedNoise
 from coco_opt.choices import SolverChoices
-from coco_opt.groups import Query, RegionAnswer, measure_hierarchy
-from coco_opt.groups.answers import Loss
-from coco_opt.groups.estimated.baselines import errors_by_level as mean_distances
-from coco_opt.groups.estimated.baselines import omniscient
-from coco_opt.groups.estimated.estimates import SizeEstimate
-from coco_opt.groups.estimated.estimators import FitOptions, estimate
+from coco_opt.groups import Query, RegionMeasurement, measure_hierarchy
+from coco_opt.groups.estimating.baselines import errors_by_level as mean_distances
+from coco_opt.groups.estimating.baselines import omniscient
+from coco_opt.groups.estimating.estimates import SizeEstimate
+from coco_opt.groups.estimating.estimators import FitOptions, estimate
+from coco_opt.groups.noisy_measurements import Loss
 from coco_opt.histograms import CountOfCounts
 from coco_opt.privacy import Epsilon, Measurement, NoiseSource, SeededNoise
 
@@ -61,16 +61,16 @@ class Draws:
 
     def estimates(self, queries: Sequence[Query], epsilons: Sequence[Fraction]) -> list[SizeEstimate]:
         """Return one estimate a region, empty on levels without a budget."""
-        found: list[SizeEstimate] = []
+        fits: list[SizeEstimate] = []
         for level, (query, epsilon) in enumerate(zip(queries, epsilons, strict=True)):
             if epsilon:
-                found += self.level(level, query, epsilon)
+                fits += self.level(level, query, epsilon)
             else:
-                found += [EMPTY] * len(self.case.hierarchy.level_range(level))
-        return found
+                fits += [EMPTY] * len(self.case.hierarchy.level_range(level))
+        return fits
 
-    def answer(self, region: int, query: Query, epsilon: Fraction) -> RegionAnswer:
-        """Return a region's noisy answer."""
+    def answer(self, region: int, query: Query, epsilon: Fraction) -> RegionMeasurement:
+        """Return a region's noisy measurement."""
         path, truth, source = self.case.hierarchy.paths[region], self.case.truth[region], self._source()
         return answer_of(truth, query, region=path, max_size=self.case.max_size, epsilon=epsilon, source=source)
 

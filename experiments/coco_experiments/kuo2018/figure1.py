@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coco_experiments.curves import AxisStyle, Curve, CurvePanel, draw
-from coco_experiments.experiment import Cell, Outcome, Reporter, Table, write_csv
 from coco_experiments.kuo2018.cases import Case, housing_case, small_cases, taxi_case, top, white_case
 from coco_experiments.kuo2018.draws import Draws
 from coco_experiments.kuo2018.methods import queries_of
 from coco_experiments.kuo2018.sweep import BARS, SEEDED, SEEDS, SMALL_SEEDS
+from coco_experiments.outcome import Cell, Outcome, Reporter, Table, write_csv
 from coco_experiments.statistics import Mean
 
 NAME = "kuo2018/figure1"
@@ -72,15 +72,15 @@ def _parts(bound: int, largest: int) -> tuple[slice, slice]:
 
 def panels(case: Case, seed: int) -> list[CurvePanel]:
     """Return one panel an estimator, the signed error of one seed at every size up to the largest."""
-    found = []
+    curve_panels = []
     for estimator in ESTIMATORS:
         error = gaps(Draws(case, seed), estimator)[: case.truth[0].max_size + 1]
         # Only where the error changes: the line is a step function of ten thousands of equal cells.
-        kept = np.flatnonzero(np.diff(error, prepend=error[0] - 1, append=error[-1] - 1)[:-1])
-        x, y = np.repeat(kept, 2)[1:], np.repeat(error[kept], 2)[:-1]
+        changes = np.flatnonzero(np.diff(error, prepend=error[0] - 1, append=error[-1] - 1)[:-1])
+        x, y = np.repeat(changes, 2)[1:], np.repeat(error[changes], 2)[:-1]
         step = Curve("Hc' - Hc", tuple(x.tolist()), tuple(float(value) for value in y))
-        found.append(CurvePanel(f"{case.name}, estimated by {estimator}", (step,)))
-    return found
+        curve_panels.append(CurvePanel(f"{case.name}, estimated by {estimator}", (step,)))
+    return curve_panels
 
 
 def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:

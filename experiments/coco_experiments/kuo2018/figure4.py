@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
 
-from coco_experiments.experiment import Cell, Outcome, Reporter, Table
 from coco_experiments.kuo2018.cases import Case, hawaiian_case, housing_case, small_cases, top, white_case
 from coco_experiments.kuo2018.methods import matched
 from coco_experiments.kuo2018.sweep import SEEDED, SEEDS, SMALL_SEEDS, Point, finish, sweep, table_of
+from coco_experiments.outcome import Cell, Outcome, Reporter, Table
 
 NAME = "kuo2018/figure4"
 PER_LEVEL = (Fraction(1, 10), Fraction(1, 4), Fraction(1, 2), Fraction(1))

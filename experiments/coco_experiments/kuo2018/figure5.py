@@ -9,10 +9,10 @@ from __future__ import annotations
 from fractions import Fraction
 from pathlib import Path
 
-from coco_experiments.experiment import Outcome, Reporter
 from coco_experiments.kuo2018.figure4 import PER_LEVEL, SMALL_PER_LEVEL, cases
 from coco_experiments.kuo2018.methods import combinations, matched
 from coco_experiments.kuo2018.sweep import SEEDS, SMALL_SEEDS, best_table, finish, sweep, table_of
+from coco_experiments.outcome import Outcome, Reporter
 
 NAME = "kuo2018/figure5"
 METHODS = tuple(matched(choice) for choice in combinations(2))

@@ -9,7 +9,6 @@ from __future__ import annotations
 from fractions import Fraction
 from pathlib import Path
 
-from coco_experiments.experiment import Outcome, Reporter
 from coco_experiments.kuo2018.cases import (
     Case,
     hawaiian_case,
@@ -21,6 +20,7 @@ from coco_experiments.kuo2018.cases import (
 )
 from coco_experiments.kuo2018.methods import alone, matched
 from coco_experiments.kuo2018.sweep import SEEDS, SMALL_SEEDS, best_table, finish, sweep, table_of
+from coco_experiments.outcome import Outcome, Reporter
 
 NAME = "kuo2018/figure6"
 PER_LEVEL = (Fraction(1, 10), Fraction(1, 4), Fraction(1, 2), Fraction(1))

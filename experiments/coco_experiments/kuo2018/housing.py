@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from coco_experiments.data import data_file
 from coco_experiments.made import counts_of_runs
-from coco_opt.groups.asked.private import PrivateCounts
+from coco_opt.groups.measuring.private import PrivateCounts
 from coco_opt.histograms import Hierarchy
 
 Int64 = NDArray[np.int64]
@@ -61,7 +61,7 @@ def census_households(folder: Path | None = None) -> Households:
     )
 
 
-def made_households(states: int, counties: int, households: int, rng: np.random.Generator) -> Households:
+def generated_households(states: int, counties: int, households: int, rng: np.random.Generator) -> Households:
     """Return made public tables: ``states`` of about ``households`` each, the same number of counties in all."""
     shares = np.array([0.27, 0.33, 0.16, 0.13, 0.065, 0.025, 0.02])
     totals = np.maximum(50, households * np.exp(rng.normal(0.0, 0.5, states))).astype(np.int64)

@@ -13,16 +13,16 @@ from pathlib import Path
 
 import numpy as np
 
-from coco_experiments.experiment import Cell, Outcome, Reporter, Table, write_csv
-from coco_experiments.kuo2018.answers import split_evenly
 from coco_experiments.kuo2018.cases import MAX_SIZE, Case, hawaii_case, small_cases, taxi_case
 from coco_experiments.kuo2018.draws import Draws, Levels, errors_by_level, mean_by_level
 from coco_experiments.kuo2018.methods import Method, alone, leaves_only, matched
+from coco_experiments.kuo2018.noisy_answers import split_evenly
 from coco_experiments.kuo2018.sweep import BARS, SEEDED, means_of
+from coco_experiments.outcome import Cell, Outcome, Reporter, Table, write_csv
 from coco_experiments.plots import Panel, comparison
 from coco_experiments.statistics import Mean
-from coco_opt.groups.answers import Loss
-from coco_opt.groups.estimated.joint import JointEstimate, joint
+from coco_opt.groups.estimating.joint import JointEstimate, joint
+from coco_opt.groups.noisy_measurements import Loss
 
 NAME = "kuo2018/joint"
 EPSILON = Fraction(1)
@@ -72,26 +72,26 @@ class Result:
     max_size: int
     method: str
     means: tuple[Mean, ...]
-    whole: float | None = None
+    integer_share: float | None = None
 
-    def beside(self, values: dict[str, dict[str, Levels]]) -> Levels | None:
+    def levels_of(self, values: dict[str, dict[str, Levels]]) -> Levels | None:
         """Return what the prototype gave for this method, at the K it was given for."""
         of_case = values.get(self.case.split(" ")[0], {}) if self.max_size < MAX_SIZE else {}
-        return next((found for name, found in of_case.items() if self.method.startswith(name)), None)
+        return next((levels for name, levels in of_case.items() if self.method.startswith(name)), None)
 
 
-def before_rounding(case: Case, found: JointEstimate) -> Levels:
+def before_rounding(case: Case, estimate: JointEstimate) -> Levels:
     """Return sum_i |Hc[i] - fitted[i]| (entities) a region, by level."""
     errors = [
         float(np.abs(row - truth.cumulative(case.max_size)[:-1]).sum())
-        for row, truth in zip(found.fitted, case.truth, strict=True)
+        for row, truth in zip(estimate.fitted, case.truth, strict=True)
     ]
     return mean_by_level(case, np.array(errors))
 
 
-def whole_share(found: JointEstimate) -> float:
-    """Return the percentage of fitted cells that lie within 1e-6 groups of a whole number."""
-    return float(100 * np.mean(np.abs(found.fitted - np.rint(found.fitted)) < 1e-6))
+def integer_share(estimate: JointEstimate) -> float:
+    """Return the percentage of fitted cells that lie within 1e-6 groups of an integer."""
+    return float(100 * np.mean(np.abs(estimate.fitted - np.rint(estimate.fitted)) < 1e-6))
 
 
 def paper_methods(levels: int) -> list[Method]:
@@ -102,21 +102,27 @@ def paper_methods(levels: int) -> list[Method]:
 def results_of(case: Case, losses: Sequence[Loss], seeds: Sequence[int], reporter: Reporter) -> list[Result]:
     """Return the results on one case; all methods read the same noise, seed by seed, but bottom-up."""
     errors: dict[str, list[Levels]] = {}
-    whole: dict[str, list[float]] = {}
+    integer_shares: dict[str, list[float]] = {}
     for done, seed in enumerate(seeds, 1):
         draws = Draws(case, seed)
         for method in paper_methods(case.levels):
             errors.setdefault(method.name, []).append(errors_by_level(case, method.run(draws, EPSILON)))
         noisy = draws.measurement("cumulative", split_evenly(EPSILON, case.levels))
         for loss in losses:
-            found = joint(noisy, draws.solvers, loss=loss)
+            estimate = joint(noisy, draws.solvers, loss=loss)
             name = f"joint p = {loss[1]}"
-            errors.setdefault(f"{name}, before rounding", []).append(before_rounding(case, found))
-            errors.setdefault(f"{name}, rounded", []).append(errors_by_level(case, found.histograms))
-            whole.setdefault(f"{name}, before rounding", []).append(whole_share(found))
+            errors.setdefault(f"{name}, before rounding", []).append(before_rounding(case, estimate))
+            errors.setdefault(f"{name}, rounded", []).append(errors_by_level(case, estimate.histograms))
+            integer_shares.setdefault(f"{name}, before rounding", []).append(integer_share(estimate))
         reporter.progress(f"{NAME} {case.name}", done, len(seeds))
     return [
-        Result(case.name, case.max_size, name, means_of(runs), float(np.mean(whole[name])) if name in whole else None)
+        Result(
+            case.name,
+            case.max_size,
+            name,
+            means_of(runs),
+            float(np.mean(integer_shares[name])) if name in integer_shares else None,
+        )
         for name, runs in errors.items()
     ]
 
@@ -124,15 +130,15 @@ def results_of(case: Case, losses: Sequence[Loss], seeds: Sequence[int], reporte
 def table_of(results: Sequence[Result]) -> Table:
     """Return one row a case, method and level, the prototype's figure and the aim beside."""
     rows: list[tuple[Cell, ...]] = []
-    for one in results:
-        reference = one.beside(REFERENCES)
-        aim = one.beside({case: {ROUNDED: levels} for case, levels in AIMS.items()})
-        for level, mean in enumerate(one.means):
+    for result in results:
+        reference = result.levels_of(REFERENCES)
+        aim = result.levels_of({case: {ROUNDED: levels} for case, levels in AIMS.items()})
+        for level, mean in enumerate(result.means):
             rows.append(
                 (
-                    one.case,
-                    one.max_size,
-                    one.method,
+                    result.case,
+                    result.max_size,
+                    result.method,
                     level,
                     mean.value,
                     mean.standard_error,
@@ -140,7 +146,7 @@ def table_of(results: Sequence[Result]) -> Table:
                     None if reference is None else reference[level],
                     None if aim is None else aim[level],
                     None if aim is None else mean.value <= aim[level],
-                    one.whole,
+                    result.integer_share,
                 )
             )
     notes = (
@@ -169,10 +175,10 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
 
 def _plots(out: Path, results: Sequence[Result]) -> list[Path]:
     panels = {}
-    for case, max_size in dict.fromkeys((one.case, one.max_size) for one in results):
-        own = [one for one in results if (one.case, one.max_size) == (case, max_size)]
+    for case, max_size in dict.fromkeys((result.case, result.max_size) for result in results):
+        own = [result for result in results if (result.case, result.max_size) == (case, max_size)]
         labels = tuple(f"level {level}" for level in range(len(own[0].means)))
-        series = {one.method: tuple(mean.value for mean in one.means) for one in own}
-        errors = {one.method: tuple(mean.standard_error for mean in one.means) for one in own}
+        series = {result.method: tuple(mean.value for mean in result.means) for result in own}
+        errors = {result.method: tuple(mean.standard_error for mean in result.means) for result in own}
         panels[f"{case}, K = {max_size:,}"] = Panel(labels, series, errors)
     return comparison(out / NAME, panels, "mean distance (entities) a region", log=True)

@@ -2,7 +2,7 @@
 
 Total epsilon is split evenly over the levels. "alone" is every region's own fit; the other steps make regions agree:
 "bottom-up" sums the leaves' answers (which have their level's share only, so it is bottom-up at that epsilon),
-"matching" is Algorithm 1, "convex program" and "joint" fit all regions at once. Discrete Gaussian noise stands beside
+"matching" is Algorithm 1, "convex program" and "joint" fit all regions at once. Discrete Gaussian noise stands next to
 geometric noise of the same nominal variance: rho = epsilon^2 / 4 a level. That makes their errors comparable, it does
 not make the two guarantees equal.
 """
@@ -16,7 +16,6 @@ from pathlib import Path
 
 from coco_experiments.curves import AxisStyle, Curve, CurvePanel, draw
 from coco_experiments.data import hawaiian
-from coco_experiments.experiment import Outcome, Reporter, write_csv
 from coco_experiments.kuo2018.cases import MAX_SIZE, Case, hawaii_case, small_cases, taxi_case, top, west_coast
 from coco_experiments.kuo2018.cases import white_case as white
 from coco_experiments.kuo2018.l1_l2_duels import (
@@ -43,9 +42,10 @@ from coco_experiments.kuo2018.l1_l2_tables import (
     verdict_table,
 )
 from coco_experiments.kuo2018.sweep import BARS, SEEDED, SEEDS
+from coco_experiments.outcome import Outcome, Reporter, write_csv
 from coco_experiments.statistics import Reference
 from coco_opt.groups import Query
-from coco_opt.groups.answers import Loss
+from coco_opt.groups.noisy_measurements import Loss
 from coco_opt.privacy import Cost, Epsilon
 
 NAME = "kuo2018/l1_l2"
@@ -62,7 +62,7 @@ REFERENCE_BAND = 3.0  # combined standard errors
 
 @dataclass(frozen=True, slots=True)
 class Arena:
-    """An estimator, a law of noise, and what a level's epsilon buys it with."""
+    """An estimator, a distribution of noise, and what a level's epsilon buys it with."""
 
     estimator: str
     query: Query
@@ -94,8 +94,8 @@ class Plan:
     def steps(self, arena: Arena, levels: int, run: int) -> list[str]:
         """Return the steps of one run, counted from 0; a single region has nothing to agree with."""
         most = {HC: (self.convex, self.joint), HG: (0, 0), HC_GAUSSIAN: (self.gaussian_programs,) * 2}[arena]
-        wanted = {CONVEX: most[0] > run, JOINT: most[1] > run}
-        return [ALONE] if levels == 1 else [step for step in STEPS if wanted.get(step, True)]
+        enabled = {CONVEX: most[0] > run, JOINT: most[1] > run}
+        return [ALONE] if levels == 1 else [step for step in STEPS if enabled.get(step, True)]
 
 
 def plans(folder: Path | None, *, small: bool) -> list[tuple[Case, Plan]]:
@@ -130,17 +130,17 @@ def duels_of(case: Case, plan: Plan, arena: Arena, epsilon: Fraction, reporter: 
             reporter.progress(label, run + 1, len(seeds))
     last = case.levels - 1  # bottom-up leaves the leaves as they are
     return [
-        _duel(case, arena, epsilon, step, level, found)
-        for step, found in runs.items()
+        _duel(case, arena, epsilon, step, level, step_runs)
+        for step, step_runs in runs.items()
         for level in range(last if step == BOTTOM_UP else case.levels)
     ]
 
 
 def _duel(case: Case, arena: Arena, epsilon: Fraction, step: str, level: int, runs: Sequence[dict[Loss, Side]]) -> Duel:
-    sides = [tuple(found[loss] for found in runs) for loss in LOSSES]
-    one, two = (tuple(side.errors[level] for side in own) for own in sides)
+    sides = [tuple(by_loss[loss] for by_loss in runs) for loss in LOSSES]
+    absolute, squared = (tuple(side.errors[level] for side in own) for own in sides)
     before = [tuple(side.fractional[level] for side in own if side.fractional is not None) for own in sides]
-    fits = [_known(side.fits[level] for side in own) for own in sides]
+    fits = [_fitted(side.fits[level] for side in own) for own in sides]
     return Duel(
         case.name,
         arena.estimator,
@@ -148,28 +148,28 @@ def _duel(case: Case, arena: Arena, epsilon: Fraction, step: str, level: int, ru
         epsilon,
         step,
         level,
-        (one, two),
+        (absolute, squared),
         (before[0], before[1]) if before[0] else None,
         (fits[0], fits[1]) if fits[0] else None,
     )
 
 
-def _known(fits: Iterable[Fit | None]) -> tuple[Fit, ...]:
+def _fitted(fits: Iterable[Fit | None]) -> tuple[Fit, ...]:
     return tuple(fit for fit in fits if fit is not None)
 
 
 def failures_in(duels: Sequence[Duel]) -> tuple[str, ...]:
     """Return one line for every mean too far from its reference and every fit of p = 1 alone that is not whole."""
-    found = []
-    for one in duels:
-        if one.step == ALONE and one.fits is not None and min(fit.whole for fit in one.fits[0]) < 100.0:
-            found.append(f"{one.case}, {one.estimator}, level {one.level}: a fit with p = 1 is not whole")
-        references = REFERENCES.get(one.case, {}) if one.epsilon == 1 and one.noise == GEOMETRIC else {}
+    lines = []
+    for item in duels:
+        if item.step == ALONE and item.fits is not None and min(fit.integer_share for fit in item.fits[0]) < 100.0:
+            lines.append(f"{item.case}, {item.estimator}, level {item.level}: a fit with p = 1 is not whole")
+        references = REFERENCES.get(item.case, {}) if item.epsilon == 1 and item.noise == GEOMETRIC else {}
         for loss, reference in references.items():
-            apart = reference.standard_errors_from(one.means[LOSSES.index(loss)])
+            apart = reference.standard_errors_from(item.means[LOSSES.index(loss)])
             if apart > REFERENCE_BAND:
-                found.append(f"{one.case}, {loss}: {apart:.3g} combined standard errors from the reference")
-    return tuple(found)
+                lines.append(f"{item.case}, {loss}: {apart:.3g} combined standard errors from the reference")
+    return tuple(lines)
 
 
 def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
@@ -209,24 +209,24 @@ def _warm_up() -> None:
 def curves(path: Path, duels: Sequence[Duel]) -> list[Path]:
     """Draw the error of p = 2 over that of p = 1 against epsilon: a row a case, a column a level; return the files."""
     rows = []
-    for case in dict.fromkeys(one.case for one in duels):
-        own = [one for one in duels if one.case == case]
-        rows.append([_panel(case, level, own) for level in sorted({one.level for one in own})])
+    for case in dict.fromkeys(item.case for item in duels):
+        own = [item for item in duels if item.case == case]
+        rows.append([_panel(case, level, own) for level in sorted({item.level for item in own})])
     return draw(path, rows, AxisStyle("total epsilon", f"error of {P2} / error of {P1}", yscale="linear"))
 
 
 def _panel(case: str, level: int, duels: Sequence[Duel]) -> CurvePanel:
-    at_level = [one for one in duels if one.level == level and one.step != BOTTOM_UP and one.ratio is not None]
+    at_level = [item for item in duels if item.level == level and item.step != BOTTOM_UP and item.ratio is not None]
     drawn = []
-    for name in dict.fromkeys(_label(one) for one in at_level):
-        own = [one for one in at_level if _label(one) == name]
-        bars = [(one.difference.standard_error or 0.0) / one.means[0].value for one in own]
-        x = tuple(float(one.epsilon) for one in own)
-        drawn.append(Curve(name, x, tuple(one.ratio or 0.0 for one in own), tuple(bars)))
-    ends = tuple(sorted({float(one.epsilon) for one in at_level}))
+    for name in dict.fromkeys(_label(item) for item in at_level):
+        own = [item for item in at_level if _label(item) == name]
+        bars = [(item.difference.standard_error or 0.0) / item.means[0].value for item in own]
+        x = tuple(float(item.epsilon) for item in own)
+        drawn.append(Curve(name, x, tuple(item.ratio or 0.0 for item in own), tuple(bars)))
+    ends = tuple(sorted({float(item.epsilon) for item in at_level}))
     drawn.append(Curve("equal", ends, (1.0,) * len(ends), theory=True))
     return CurvePanel(f"{case}, level {level}", tuple(drawn))
 
 
-def _label(one: Duel) -> str:
-    return f"{one.estimator} {one.step}" + (", Gaussian" if one.noise == GAUSSIAN else "")
+def _label(item: Duel) -> str:
+    return f"{item.estimator} {item.step}" + (", Gaussian" if item.noise == GAUSSIAN else "")

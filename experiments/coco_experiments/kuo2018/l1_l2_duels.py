@@ -1,7 +1,7 @@
 """The two losses on the same noisy answers: errors, fits and seconds of p = 1 and p = 2, region by region and level.
 
 Every fit goes through ``KeptFits``, which keeps the problem and its certified solution, so that what is reported of a
-fit (objective, whole values, runs, seconds) is that of the fit the histograms were made of.
+fit (objective, integer values, runs, seconds) is that of the fit the histograms were made of.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from coco_experiments.kuo2018.answers import split_evenly
 from coco_experiments.kuo2018.cases import Case
 from coco_experiments.kuo2018.draws import Levels, errors_by_level
 from coco_experiments.kuo2018.joint import before_rounding
+from coco_experiments.kuo2018.noisy_answers import split_evenly
 from coco_opt.choices import SolverChoices
-from coco_opt.groups import GroupsAnswers, Query, exact_answers, measure_hierarchy
-from coco_opt.groups.answers import Loss
-from coco_opt.groups.estimated.consistency import bottom_up, matching, separate
-from coco_opt.groups.estimated.convex import convex
-from coco_opt.groups.estimated.estimates import SizeEstimate
-from coco_opt.groups.estimated.estimators import SAME_BLOCK, FitOptions, estimate
-from coco_opt.groups.estimated.joint import joint
-from coco_opt.groups.queries import AskedQuery
+from coco_opt.groups import GroupsMeasurements, Query, exact_answers, measure_hierarchy
+from coco_opt.groups.estimating.consistency import bottom_up, matching, separate
+from coco_opt.groups.estimating.convex import convex
+from coco_opt.groups.estimating.estimates import SizeEstimate
+from coco_opt.groups.estimating.estimators import SAME_BLOCK, FitOptions, estimate
+from coco_opt.groups.estimating.joint import joint
+from coco_opt.groups.noisy_measurements import Loss
+from coco_opt.groups.queries import MeasuredQuery
 from coco_opt.histograms import CountOfCounts
 from coco_opt.privacy import Cost, Measurement, Rho, SeededNoise
 from coco_opt.problem import Problem
@@ -40,17 +40,17 @@ ALONE, BOTTOM_UP, MATCHING, CONVEX, JOINT = "alone", "bottom-up", "matching", "c
 STEPS = (ALONE, BOTTOM_UP, MATCHING, CONVEX, JOINT)
 
 
-class KeptFits(SolverChoices):
+class StoredFits(SolverChoices):
     """Solve as usual and keep every problem with its solution."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.kept: list[tuple[Problem[Any, Any], Solution[Any]]] = []
+        self.solved: list[tuple[Problem[Any, Any], Solution[Any]]] = []
 
     def solve(self, problem: Problem[ValueT, Any], *, fallback: bool = True) -> ValueT:
         """Return the certified value of one problem; SolverError where its solver missed the tolerance."""
         solution = solve(problem, self.solver(type(problem)))
-        self.kept.append((problem, solution))
+        self.solved.append((problem, solution))
         return solution.value
 
 
@@ -59,13 +59,13 @@ class Fit:
     """What is known of the fits of a level, or of a whole program, before rounding.
 
     ``objective`` is the loss's own, the sum of absolute or of squared residuals, a mean a region (of a program the
-    whole); ``whole`` and ``nearly`` the percentages of fitted values within 1e-6 and within 1e-2 of a whole number (the
+    whole); ``whole`` and ``nearly`` the percentages of fitted values within 1e-6 and within 1e-2 of an integer (the
     programs' solvers stop near an optimum, not on it); ``runs`` how many different values a region's fit has. Seconds
     of all regions: ``kernel`` of the solver alone, ``certified`` with its certificate.
     """
 
     objective: float
-    whole: float
+    integer_share: float
     nearly: float
     runs: float
     kernel: float
@@ -90,7 +90,7 @@ def gaussian_of(epsilon: Fraction) -> Rho:
 
 
 def measured(case: Case, query: Query, cost: Callable[[Fraction], Cost], epsilon: Fraction, seed: int) -> Measurement:
-    """Return all regions' noisy answers, read by both losses; NOT PRIVATE.
+    """Return all regions' noisy measurements, read by both losses; NOT PRIVATE.
 
     ``epsilon`` is split evenly over the levels; ``cost`` (``Epsilon`` or ``gaussian_of``) makes of a level's part what
     its noise is bought with.
@@ -109,12 +109,12 @@ def measured(case: Case, query: Query, cost: Callable[[Fraction], Cost], epsilon
 
 def duel(case: Case, measurement: Measurement, steps: Sequence[str]) -> dict[str, dict[Loss, Side]]:
     """Return, for each of the steps, both losses on the same answers."""
-    found: dict[str, dict[Loss, Side]] = {step: {} for step in steps}
+    by_step: dict[str, dict[Loss, Side]] = {step: {} for step in steps}
     for loss in LOSSES:
         estimates, own = _alone(case, measurement, loss)
         for step in steps:
-            found[step][loss] = own if step == ALONE else _after(case, measurement, loss, step, estimates)
-    return found
+            by_step[step][loss] = own if step == ALONE else _after(case, measurement, loss, step, estimates)
+    return by_step
 
 
 def _after(case: Case, measurement: Measurement, loss: Loss, step: str, estimates: Sequence[SizeEstimate]) -> Side:
@@ -124,24 +124,24 @@ def _after(case: Case, measurement: Measurement, loss: Loss, step: str, estimate
         return Side(errors_by_level(case, bottom_up(case.hierarchy, estimates)), None, unfitted)
     if step == MATCHING:
         return Side(errors_by_level(case, matching(case.hierarchy, estimates, SolverChoices())), None, unfitted)
-    kept, fractional = KeptFits(), None
+    stored, fractional = StoredFits(), None
     if step == JOINT:
-        found = joint(measurement, kept, loss=loss)
-        histograms, fractional = found.histograms, before_rounding(case, found)
+        estimate = joint(measurement, stored, loss=loss)
+        histograms, fractional = estimate.histograms, before_rounding(case, estimate)
     else:
-        histograms = convex(measurement, kept, loss=loss)
-    return Side(errors_by_level(case, histograms), fractional, (_program_fit(kept), *unfitted[1:]))
+        histograms = convex(measurement, stored, loss=loss)
+    return Side(errors_by_level(case, histograms), fractional, (_program_fit(stored), *unfitted[1:]))
 
 
 def _alone(case: Case, measurement: Measurement, loss: Loss) -> tuple[list[SizeEstimate], Side]:
     """Return every region's estimate on its own, and what is reported of them."""
     estimates: list[SizeEstimate] = []
     rows: list[FloatArray] = []
-    answers = GroupsAnswers(measurement)
+    answers = GroupsMeasurements(measurement)
     for region, truth in enumerate(case.truth):
-        kept = KeptFits()
-        estimates.append(estimate(answers[region], FitOptions(loss), kept))
-        rows.append(_figures(kept, truth, answers[region].query, case.max_size))
+        stored = StoredFits()
+        estimates.append(estimate(answers[region], FitOptions(loss), stored))
+        rows.append(_figures(stored, truth, answers[region].query, case.max_size))
     table = np.array(rows)
     levels = [table[list(case.hierarchy.level_range(level))] for level in range(case.levels)]
     fractional = tuple(float(level[:, -1].mean()) for level in levels)
@@ -149,36 +149,36 @@ def _alone(case: Case, measurement: Measurement, loss: Loss) -> tuple[list[SizeE
     return estimates, Side(errors_by_level(case, separate(estimates)), fractional, fits)
 
 
-def _figures(kept: KeptFits, truth: CountOfCounts, query: AskedQuery, max_size: int) -> FloatArray:
+def _figures(stored: StoredFits, truth: CountOfCounts, query: MeasuredQuery, max_size: int) -> FloatArray:
     """Return the figures of one fit in the order of Fit's fields, then its error before rounding."""
-    if not kept.kept:  # a region without a group is not fitted
+    if not stored.solved:  # a region without a group is not fitted
         return np.array([0.0, 100.0, 100.0, 0.0, 0.0, 0.0, 0.0])
-    ((_, solution),) = kept.kept
+    ((_, solution),) = stored.solved
     error = float(np.abs(solution.value - exact_answers(truth, query, max_size)).sum())
     fit = _fit_of(solution)
-    return np.array([fit.objective, fit.whole, fit.nearly, fit.runs, fit.kernel, fit.certified, error])
+    return np.array([fit.objective, fit.integer_share, fit.nearly, fit.runs, fit.kernel, fit.certified, error])
 
 
 def _level_fit(rows: FloatArray) -> Fit:
-    objective, whole, nearly, runs = rows[:, :4].mean(axis=0).tolist()
-    return Fit(objective, whole, nearly, runs, float(rows[:, 4].sum()), float(rows[:, 5].sum()))
+    objective, integer, nearly, runs = rows[:, :4].mean(axis=0).tolist()
+    return Fit(objective, integer, nearly, runs, float(rows[:, 4].sum()), float(rows[:, 5].sum()))
 
 
-def _program_fit(kept: KeptFits) -> Fit:
+def _program_fit(stored: StoredFits) -> Fit:
     """Return the figures of the program over all regions: it comes first, rounding or repairs after it."""
-    return _fit_of(kept.kept[0][1])
+    return _fit_of(stored.solved[0][1])
 
 
 def _fit_of(solution: Solution[Any]) -> Fit:
     values = np.asarray(solution.value)
     runs = float(np.mean(1 + np.count_nonzero(np.diff(values) > SAME_BLOCK, axis=-1)))
     certified = solution.seconds + solution.judge_seconds
-    whole, nearly = whole_share(values), whole_share(values, 1e-2)
-    return Fit(solution.objective, whole, nearly, runs, solution.seconds, certified)
+    integer, nearly = integer_share(values), integer_share(values, 1e-2)
+    return Fit(solution.objective, integer, nearly, runs, solution.seconds, certified)
 
 
-def whole_share(values: NDArray[Any], within: float = 1e-6) -> float:
-    """Return the percentage of values less than ``within`` from a whole number; 100 where there are none."""
+def integer_share(values: NDArray[Any], within: float = 1e-6) -> float:
+    """Return the percentage of values less than ``within`` from an integer; 100 where there are none."""
     if values.size == 0 or values.dtype == np.int64:
         return 100.0
     return float(100.0 * np.mean(np.abs(values - np.rint(values)) < within))

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from statistics import median
 
-from coco_experiments.experiment import Cell, Table
 from coco_experiments.kuo2018.l1_l2_duels import Fit
+from coco_experiments.outcome import Cell, Table
 from coco_experiments.statistics import Mean
 
 P1, P2, UNDECIDED = "p = 1", "p = 2", "undecided"
@@ -77,23 +77,23 @@ class Duel:
     @property
     def ratio(self) -> float | None:
         """The error of p = 2 over that of p = 1; None where p = 1 makes none."""
-        one, two = self.means
-        return two.value / one.value if one.value else None
+        absolute, squared = self.means
+        return squared.value / absolute.value if absolute.value else None
 
     @property
     def difference(self) -> Mean:
         """The mean of the differences, p = 2 less p = 1, run by run."""
-        return Mean.of([two - one for one, two in zip(*self.errors, strict=True)])
+        return Mean.of([squared - absolute for absolute, squared in zip(*self.errors, strict=True)])
 
     @property
     def margin(self) -> float | None:
         """The difference in its standard errors; None for a single run."""
-        found = self.difference
-        if found.standard_error is None:
+        difference = self.difference
+        if difference.standard_error is None:
             return None
-        if found.standard_error == 0.0:
-            return math.copysign(math.inf, found.value) if found.value else 0.0
-        return found.value / found.standard_error
+        if difference.standard_error == 0.0:
+            return math.copysign(math.inf, difference.value) if difference.value else 0.0
+        return difference.value / difference.standard_error
 
     @property
     def winner(self) -> str:
@@ -118,8 +118,8 @@ def full_table(duels: Sequence[Duel], notes: Sequence[str]) -> Table:
 
 
 def _row(duel: Duel) -> tuple[Cell, ...]:
-    one, two = duel.means
-    measured = (len(duel.errors[0]), one.value, one.standard_error, two.value, two.standard_error)
+    absolute, squared = duel.means
+    measured = (len(duel.errors[0]), absolute.value, absolute.standard_error, squared.value, squared.standard_error)
     verdict = (duel.ratio, duel.margin, duel.winner)
     return (*duel.key, float(duel.epsilon), duel.step, duel.level, *measured, *verdict, *_fit_cells(duel))
 
@@ -135,7 +135,7 @@ def _fit_cells(duel: Duel) -> tuple[Cell, ...]:
 
 
 _MEANS: tuple[Callable[[Fit], float], ...] = (
-    lambda fit: fit.whole,
+    lambda fit: fit.integer_share,
     lambda fit: fit.nearly,
     lambda fit: fit.runs,
     lambda fit: fit.objective,
@@ -162,7 +162,7 @@ def verdict_table(duels: Sequence[Duel]) -> Table:
 
 
 def fit_table(duels: Sequence[Duel]) -> Table:
-    """Return whole values, different values and what rounding costs, by epsilon; means over levels."""
+    """Return integer values, different values and what rounding costs, by epsilon; means over levels."""
     rows: list[tuple[Cell, ...]] = []
     groups = _groups(duels, lambda duel: (*duel.key, duel.step, f"{float(duel.epsilon):g}"))
     for key, group in groups.items():
@@ -221,7 +221,7 @@ def _geometric_mean(values: Sequence[float]) -> float:
 
 
 def _groups(duels: Sequence[Duel], key: Callable[[Duel], Key]) -> dict[Key, list[Duel]]:
-    found: dict[Key, list[Duel]] = {}
+    groups: dict[Key, list[Duel]] = {}
     for duel in duels:
-        found.setdefault(key(duel), []).append(duel)
-    return found
+        groups.setdefault(key(duel), []).append(duel)
+    return groups

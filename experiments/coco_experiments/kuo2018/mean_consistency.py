@@ -14,14 +14,14 @@ from pathlib import Path
 
 import numpy as np
 
-from coco_experiments.experiment import Cell, Outcome, Reporter, Table, write_csv
-from coco_experiments.kuo2018.answers import split_evenly
 from coco_experiments.kuo2018.cases import Case, hawaii_case, small_cases, taxi_case
 from coco_experiments.kuo2018.draws import Draws, Levels, errors_by_level, mean_by_level
 from coco_experiments.kuo2018.methods import matched
+from coco_experiments.kuo2018.noisy_answers import split_evenly
 from coco_experiments.kuo2018.sweep import BARS, SEEDED, SEEDS, SMALL_SEEDS, means_of
+from coco_experiments.outcome import Cell, Outcome, Reporter, Table, write_csv
 from coco_experiments.plots import Panel, comparison
-from coco_opt.groups.estimated.baselines import MeanConsistency, mean_consistency
+from coco_opt.groups.estimating.baselines import MeanConsistency, mean_consistency
 
 NAME = "kuo2018/mean_consistency"
 EPSILON = Fraction(1)
@@ -45,28 +45,28 @@ def tables_of(draws: Draws) -> dict[str, MeanConsistency]:
     split = split_evenly(EPSILON, levels)
     noisy = draws.measurement("sizes", split)
     own = draws.estimates(["cumulative"] * levels, split)
-    whole = [estimate.histogram.to_dense(draws.case.max_size) for estimate in own]
+    tables = [estimate.histogram.to_dense(draws.case.max_size) for estimate in own]
     answers = tuple(
-        replace(one, stored=np.concatenate([whole[region] for region in noisy.hierarchy.level_range(level)]))
-        for level, one in enumerate(noisy.answers)
+        replace(part, stored=np.concatenate([tables[region] for region in noisy.hierarchy.level_range(level)]))
+        for level, part in enumerate(noisy.answers)
     )
     estimated = replace(noisy, answers=answers)
     return {NOISY: mean_consistency(noisy), ESTIMATED: mean_consistency(estimated)}
 
 
-def distances(case: Case, found: MeanConsistency) -> Levels:
+def distances(case: Case, consistent: MeanConsistency) -> Levels:
     """Return sum_i |Hc[i] - Hc'[i]| (entities) a region, by level; Hc' need not be whole, nor end at G."""
     errors = [
         float(np.abs(np.cumsum(row) - truth.cumulative(case.max_size)).sum())
-        for row, truth in zip(found.table, case.truth, strict=True)
+        for row, truth in zip(consistent.table, case.truth, strict=True)
     ]
     return mean_by_level(case, np.array(errors))
 
 
-def wrong_totals(case: Case, found: MeanConsistency) -> int:
+def wrong_totals(case: Case, consistent: MeanConsistency) -> int:
     """Return how many regions have another number of groups than the public one, beyond rounding errors."""
     groups = case.counts.group_counts
-    return int(np.count_nonzero(np.abs(found.table.sum(axis=1) - groups) > 1e-6 * np.maximum(groups, 1)))
+    return int(np.count_nonzero(np.abs(consistent.table.sum(axis=1) - groups) > 1e-6 * np.maximum(groups, 1)))
 
 
 def rows_of(case: Case, seeds: Sequence[int]) -> list[tuple[Cell, ...]]:
@@ -75,10 +75,12 @@ def rows_of(case: Case, seeds: Sequence[int]) -> list[tuple[Cell, ...]]:
     faults: dict[str, list[tuple[float, float, float, float]]] = {name: [] for name in errors}
     for seed in seeds:
         draws = Draws(case, seed)
-        for name, found in tables_of(draws).items():
-            errors[name].append(distances(case, found))
-            least = float(found.table.min())
-            faults[name].append((100 * found.negative, 100 * found.fractional, least, wrong_totals(case, found)))
+        for name, consistent in tables_of(draws).items():
+            errors[name].append(distances(case, consistent))
+            least = float(consistent.table.min())
+            faults[name].append(
+                (100 * consistent.negative, 100 * consistent.fractional, least, wrong_totals(case, consistent))
+            )
         algorithm = matched(("Hc",) * case.levels)
         errors[algorithm.name].append(errors_by_level(case, algorithm.run(draws, EPSILON)))
         faults[algorithm.name].append((0.0, 0.0, 0.0, 0.0))

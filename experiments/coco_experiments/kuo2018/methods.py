@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
 
-from coco_experiments.kuo2018.answers import split_evenly
 from coco_experiments.kuo2018.draws import Draws
+from coco_experiments.kuo2018.noisy_answers import split_evenly
 from coco_opt.groups import Query
-from coco_opt.groups.answers import Loss
-from coco_opt.groups.estimated.consistency import bottom_up, matching, separate
-from coco_opt.groups.estimated.convex import convex
-from coco_opt.groups.estimated.joint import joint
+from coco_opt.groups.estimating.consistency import bottom_up, matching, separate
+from coco_opt.groups.estimating.convex import convex
+from coco_opt.groups.estimating.joint import joint
+from coco_opt.groups.noisy_measurements import Loss
 from coco_opt.histograms import CountOfCounts
 from coco_opt.kernels.merging import Merge, Rounding
 

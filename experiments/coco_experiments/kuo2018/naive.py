@@ -1,4 +1,4 @@
-"""The naive table of section 6.2.1: published errors of 2e8 to 5e9 beside two readings of the naive estimator.
+"""The naive table of section 6.2.1: published errors of 2e8 to 5e9 next to two readings of the naive estimator.
 
 Noise of scale 2 / epsilon on every H[j] and clipping at zero *without* the sum constraint leaves E[max(X, 0)] =
 a / (1 - a^2), a = exp(-1/2), in each empty cell: 0.96 K^2 / 2 in distance, the published magnitude. The problem the
@@ -14,7 +14,6 @@ from pathlib import Path
 
 import numpy as np
 
-from coco_experiments.experiment import Cell, Outcome, Reporter, Statement, Table, write_csv
 from coco_experiments.kuo2018.cases import not_comparable
 from coco_experiments.kuo2018.sweep import BARS, SEEDS, SMALL_SEEDS
 from coco_experiments.kuo2018.table3 import (
@@ -28,10 +27,11 @@ from coco_experiments.kuo2018.table3 import (
     measured,
     small_data_set,
 )
+from coco_experiments.outcome import Cell, Outcome, Reporter, Statement, Table, write_csv
 from coco_experiments.plots import Panel, comparison
 from coco_experiments.statistics import Mean
 from coco_opt.choices import SolverChoices
-from coco_opt.groups.estimated.estimators import estimate
+from coco_opt.groups.estimating.estimators import estimate
 from coco_opt.histograms import emd
 
 NAME = "kuo2018/naive"
@@ -90,17 +90,17 @@ def _row(data: DataSet, clipped: Mean, stated: Mean) -> tuple[Cell, ...]:
 
 def failures_in(table: Table) -> tuple[str, ...]:
     """Return one line for every data set where the claims do not hold: clipping's magnitude, and far above stated."""
-    found = []
+    lines = []
     for row in table.records():
         clipped, expected, ratio = row[COLUMNS[2]], row[COLUMNS[4]], row[COLUMNS[8]]
         assert isinstance(clipped, float)
         assert isinstance(expected, float)
         assert isinstance(ratio, float)
         if not 0.5 < clipped / expected < 2.0:
-            found.append(f"{row['data']}: clipping is {clipped / expected:.2f} times its expectation")
+            lines.append(f"{row['data']}: clipping is {clipped / expected:.2f} times its expectation")
         if ratio < 3.0:
-            found.append(f"{row['data']}: the stated problem is only {ratio:.2f} times better than clipping")
-    return tuple(found)
+            lines.append(f"{row['data']}: the stated problem is only {ratio:.2f} times better than clipping")
+    return tuple(lines)
 
 
 def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
@@ -108,13 +108,13 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
     sets = [replace(small_data_set(), max_size=20_000)] if small else data_sets(data)
     seeds = SMALL_SEEDS if small else SEEDS
     rows, panels = [], {}
-    for done, one in enumerate(sets, 1):
-        runs = np.array([errors_of_seed(one, seed) for seed in seeds])
+    for done, data_set in enumerate(sets, 1):
+        runs = np.array([errors_of_seed(data_set, seed) for seed in seeds])
         clipped, stated = Mean.of(runs[:, 0].tolist()), Mean.of(runs[:, 1].tolist())
-        rows.append(_row(one, clipped, stated))
-        panels[one.name] = Panel(
+        rows.append(_row(data_set, clipped, stated))
+        panels[data_set.name] = Panel(
             ("clipped, no sum", "stated problem"),
-            {"measured": (clipped.value, stated.value), "published": (one.published.get(CLIPPED),) * 2},
+            {"measured": (clipped.value, stated.value), "published": (data_set.published.get(CLIPPED),) * 2},
             {"measured": (clipped.standard_error, stated.standard_error)},
         )
         reporter.progress(NAME, done, len(sets))
@@ -130,8 +130,8 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
 
 
 def statements(table: Table) -> tuple[Statement, ...]:
-    """Return the published errors of the naive estimate beside the stated problem's and clipping's."""
-    found = []
+    """Return the published errors of the naive estimate next to the stated problem's and clipping's."""
+    claims = []
     for row in table.records():
         published, clipped, stated, size = (row[COLUMNS[place]] for place in (1, 2, 6, 9))
         if published is None:
@@ -139,5 +139,5 @@ def statements(table: Table) -> tuple[Statement, ...]:
         measured = f"{stated:,.0f} as stated, {clipped:,.0f} clipped without the sum, at K = {MAX_SIZE:,}"
         why = f"K is not stated; clipping would give it at K = {size:,.0f}"
         where = f"section 6.2.1, {row['data']}, naive"
-        found.append(Statement(where, f"{published:,.0f}", measured, None, not_comparable(str(row["data"])) or why))
-    return tuple(found)
+        claims.append(Statement(where, f"{published:,.0f}", measured, None, not_comparable(str(row["data"])) or why))
+    return tuple(claims)

@@ -1,4 +1,4 @@
-"""What private numbers of groups cost beside public ones (Kuo et al. 2018, footnote 4), on Taxi and Hawaii's blocks.
+"""What private numbers of groups cost next to public ones (Kuo et al. 2018, footnote 4), on Taxi and Hawaii's blocks.
 
 Total epsilon 1, split evenly over levels; a share of each level's budget asks for its numbers of groups. Errors count
 entities to add or remove, so that an empty group too many costs nothing and a group of five five.
@@ -13,16 +13,16 @@ from pathlib import Path
 
 import numpy as np
 
-from coco_experiments.experiment import Cell, Outcome, Reporter, Table, write_csv
-from coco_experiments.kuo2018.answers import split_evenly
 from coco_experiments.kuo2018.cases import Case, hawaii_case, small_cases, taxi_case
 from coco_experiments.kuo2018.draws import Levels, mean_by_level
 from coco_experiments.kuo2018.joint import TAXI_MAX_SIZE
+from coco_experiments.kuo2018.noisy_answers import split_evenly
 from coco_experiments.kuo2018.sweep import BARS, SEEDED, means_of
+from coco_experiments.outcome import Cell, Outcome, Reporter, Table, write_csv
 from coco_experiments.plots import Panel, comparison
 from coco_experiments.statistics import Mean
 from coco_opt.groups import GroupsMethod, Query, estimate_groups, measure_hierarchy
-from coco_opt.groups.estimated.baselines import errors_by_level
+from coco_opt.groups.estimating.baselines import errors_by_level
 from coco_opt.privacy import Epsilon, SeededNoise
 
 NAME = "kuo2018/private_counts"
@@ -76,34 +76,34 @@ def result_of(case: Case, method: GroupsMethod, share: Fraction | None, seeds: S
             source=SeededNoise(seed),
             counts_share=share,
         )
-        found = estimate_groups(measurement, method)
-        errors.append(tuple(errors_by_level(case.hierarchy, found.histograms, case.truth).tolist()))
-        off = np.abs(found.group_counts - case.counts.group_counts)
+        estimates = estimate_groups(measurement, method)
+        errors.append(tuple(errors_by_level(case.hierarchy, estimates.histograms, case.truth).tolist()))
+        off = np.abs(estimates.group_counts - case.counts.group_counts)
         groups.append(mean_by_level(case, off.astype(np.float64)))
     return Result(case.name, str(method.consistency), share, means_of(errors), means_of(groups))
 
 
 def results_of(case: Case, seeds: Sequence[int], reporter: Reporter) -> list[Result]:
     """Return the results of all methods and shares on one case."""
-    wanted = [(method, share) for method in METHODS for share in SHARES]
-    found = []
-    for done, (method, share) in enumerate(wanted, 1):
-        found.append(result_of(case, method, share, seeds))
-        reporter.progress(f"{NAME} {case.name}", done, len(wanted))
-    return found
+    settings = [(method, share) for method in METHODS for share in SHARES]
+    results = []
+    for done, (method, share) in enumerate(settings, 1):
+        results.append(result_of(case, method, share, seeds))
+        reporter.progress(f"{NAME} {case.name}", done, len(settings))
+    return results
 
 
 def table_of(results: Sequence[Result]) -> Table:
     """Return one row a case, method, share and level, its error as a multiple of that with public counts beside."""
-    public = {(one.case, one.method): one for one in results if one.share is None}
+    public = {(result.case, result.method): result for result in results if result.share is None}
     rows: list[tuple[Cell, ...]] = []
-    for one in results:
-        base = public[one.case, one.method]
-        for level, (error, groups) in enumerate(zip(one.errors, one.groups, strict=True)):
-            share = "public" if one.share is None else str(one.share)
+    for result in results:
+        base = public[result.case, result.method]
+        for level, (error, groups) in enumerate(zip(result.errors, result.groups, strict=True)):
+            share = "public" if result.share is None else str(result.share)
             times = error.value / base.errors[level].value
             figures = (error.value, error.standard_error, error.runs, times, groups.value)
-            rows.append((one.case, one.method, share, level, *figures))
+            rows.append((result.case, result.method, share, level, *figures))
     notes = (SEEDED, BARS, f"Seeds {', '.join(map(str, SEEDS))}, fixed beforehand.")
     title = "Private numbers of groups: mean distance (entities) a region, total epsilon 1"
     return Table(title, COLUMNS, tuple(rows), notes)
@@ -123,10 +123,10 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
 
 def _plots(out: Path, results: Sequence[Result]) -> list[Path]:
     panels = {}
-    for case in dict.fromkeys(one.case for one in results):
-        own = [one for one in results if one.case == case]
+    for case in dict.fromkeys(result.case for result in results):
+        own = [result for result in results if result.case == case]
         labels = tuple(f"level {level}" for level in range(len(own[0].errors)))
-        series = {one.name: tuple(mean.value for mean in one.errors) for one in own}
-        bars = {one.name: tuple(mean.standard_error for mean in one.errors) for one in own}
+        series = {result.name: tuple(mean.value for mean in result.errors) for result in own}
+        bars = {result.name: tuple(mean.standard_error for mean in result.errors) for result in own}
         panels[case] = Panel(labels, series, bars)
     return comparison(out / NAME, panels, "mean distance (entities) a region", log=True)

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from coco_opt.choices import SolverChoices
 from coco_opt.groups import sensitivity
-from coco_opt.groups.estimated.estimates import SizeEstimate
-from coco_opt.groups.estimated.estimators import SAME_BLOCK
+from coco_opt.groups.estimating.estimates import SizeEstimate
+from coco_opt.groups.estimating.estimators import SAME_BLOCK
 from coco_opt.histograms import CountOfCounts
 from coco_opt.kernels.merging import round_sizes
 from coco_opt.privacy import Epsilon
@@ -65,14 +65,14 @@ def estimate_ranks(
 ) -> SizeEstimate:
     """Return the estimate with loss l2 of a region's noisy ranks, in distribution that of all its groups; NOT PRIVATE.
 
-    As ``coco_opt.groups.estimated.estimators`` makes it: fitted sizes are rounded half up, the variance of a group is
+    As ``coco_opt.groups.estimating.estimators`` makes it: fitted sizes are rounded half up, the variance of a group is
     that of one noise over the groups pooled with it.
     """
-    law = Epsilon(epsilon).law(sensitivity("ranks", "add_remove"))
-    sums, lengths = noisy_faces(histogram.clamp(max_size), law.scale, rng)
+    distribution = Epsilon(epsilon).distribution(sensitivity("ranks", "add_remove"))
+    sums, lengths = noisy_faces(histogram.clamp(max_size), distribution.scale, rng)
     if sums.size == 0:
         return SizeEstimate.from_histogram(CountOfCounts.empty(), 0.0)
     fitted = solvers.solve(IsotonicL2(sums / lengths, lengths, lower=0, upper=max_size))
     starts = np.flatnonzero(np.append(True, np.diff(fitted) > SAME_BLOCK))
     pooled = np.add.reduceat(lengths, starts)
-    return SizeEstimate(round_sizes(fitted[starts], "half_up"), pooled, law.nominal_variance / pooled)
+    return SizeEstimate(round_sizes(fitted[starts], "half_up"), pooled, distribution.nominal_variance / pooled)

@@ -15,26 +15,26 @@ from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
-from coco_experiments.experiment import Cell, Outcome, Reporter, Table, write_csv
-from coco_experiments.kuo2018.answers import split_evenly
 from coco_experiments.kuo2018.cases import SEED, Case, hawaii_case, small_cases, taxi_case, top
 from coco_experiments.kuo2018.draws import Draws, Levels, errors_by_level
 from coco_experiments.kuo2018.housing import LARGEST_OUTLIER, census_households, housing
 from coco_experiments.kuo2018.methods import Method, matched, queries_of
+from coco_experiments.kuo2018.noisy_answers import split_evenly
 from coco_experiments.kuo2018.sweep import BARS, SEEDED, SEEDS, SMALL_SEEDS, means_of
+from coco_experiments.outcome import Cell, Outcome, Reporter, Table, write_csv
 from coco_experiments.plots import Panel, comparison
 from coco_experiments.statistics import Mean
 from coco_opt.groups import GroupsMethod, Query
-from coco_opt.groups.answers import Loss
-from coco_opt.groups.asked.measure import asked_of, choice_of, measured
-from coco_opt.groups.asked.selection import (
+from coco_opt.groups.choice import chosen_queries
+from coco_opt.groups.measuring.measure import choice_of, measured, measurement_plan_of
+from coco_opt.groups.measuring.selection import (
     Candidate,
     PrivateGroups,
     Selection,
     noisy_min_selection,
     random_stopping_selection,
 )
-from coco_opt.groups.choice import chosen_queries
+from coco_opt.groups.noisy_measurements import Loss
 from coco_opt.privacy import Epsilon, SeededNoise
 from coco_opt.releases.choose import SHARE
 
@@ -78,12 +78,12 @@ def choices_of(levels: int) -> list[tuple[str, ...]]:
 def candidates(levels: int, epsilon: Fraction) -> list[Candidate]:
     """Return the candidates, ``epsilon`` each, split evenly over the levels, matched by variance."""
     losses: dict[str, Loss] = {"Hc": "l1", "Hg": "l2"}
-    found = []
+    options = []
     for choice in choices_of(levels):
         method = GroupsMethod(tuple(losses[name] for name in choice), consistency="matching")
         split = split_evenly(epsilon, levels)
-        found.append(Candidate.of_method(" x ".join(choice), method, queries_of(choice), split))
-    return found
+        options.append(Candidate.of_method(" x ".join(choice), method, queries_of(choice), split))
+    return options
 
 
 def candidate_epsilon(rule: str, count: int) -> Fraction:
@@ -94,12 +94,12 @@ def candidate_epsilon(rule: str, count: int) -> Fraction:
 def select(case: Case, rule: str, seed: int) -> Selection:
     """Run one selection at the total budget; the price is accounted by the library."""
     count = len(choices_of(case.levels))
-    given = candidates(case.levels, candidate_epsilon(rule, count))
+    options = candidates(case.levels, candidate_epsilon(rule, count))
     source = SeededNoise(seed)
     data = PrivateGroups(case.hierarchy, case.truth, case.counts.group_counts, case.max_size, "add_remove", source)
     if rule == NOISY_MIN:
-        return noisy_min_selection(data, given, epsilon=CHOOSING)
-    return random_stopping_selection(data, given, epsilon=CHOOSING / 3, scale=RUNS_SCALE)
+        return noisy_min_selection(data, options, epsilon=CHOOSING)
+    return random_stopping_selection(data, options, epsilon=CHOOSING / 3, scale=RUNS_SCALE)
 
 
 def _all_regions(case: Case, levels: Levels) -> float:
@@ -111,22 +111,22 @@ def _result(case: Case, method: str, epsilon: Fraction, chosen: str, runs: Seque
     return Result(case.name, method, epsilon, chosen, means_of(runs), total)
 
 
-def known(case: Case, method: Method, seeds: Sequence[int]) -> Result:
+def fixed_method(case: Case, method: Method, seeds: Sequence[int]) -> Result:
     """Return a method's error with the whole budget, had it been known to be the right one."""
     runs = [errors_by_level(case, method.run(Draws(case, seed), TOTAL)) for seed in seeds]
     return _result(case, method.name, TOTAL, "-", runs)
 
 
-def selected(case: Case, rule: str, seeds: Sequence[int], tell: Callable[[], None]) -> Result:
+def selected(case: Case, rule: str, seeds: Sequence[int], advance: Callable[[], None]) -> Result:
     """Return the error of what a rule chose, and how often it chose what."""
     runs, names = [], Counter[str]()
     for seed in seeds:
-        found = select(case, rule, seed)
-        if found.epsilon != TOTAL:
-            raise AssertionError(f"{rule} costs {found.epsilon}, not {TOTAL}")
-        runs.append(errors_by_level(case, found.histograms))
-        names[found.candidate.name] += 1
-        tell()
+        selection = select(case, rule, seed)
+        if selection.epsilon != TOTAL:
+            raise AssertionError(f"{rule} costs {selection.epsilon}, not {TOTAL}")
+        runs.append(errors_by_level(case, selection.histograms))
+        names[selection.candidate.name] += 1
+        advance()
     chosen = ", ".join(f"{name} ({count})" for name, count in names.most_common())
     return _result(case, rule, candidate_epsilon(rule, len(choices_of(case.levels))), chosen, runs)
 
@@ -138,13 +138,13 @@ def by_lead(case: Case, seeds: Sequence[int]) -> Result:
         choice = tuple(_NAMES[query] for query in chosen(case, seed))
         runs.append(errors_by_level(case, matched(choice).run(Draws(case, seed), left)))
         names[" x ".join(choice)] += 1
-    found = ", ".join(f"{name} ({count})" for name, count in names.most_common())
-    return _result(case, NOISY_LEAD, left, found, runs)
+    summary = ", ".join(f"{name} ({count})" for name, count in names.most_common())
+    return _result(case, NOISY_LEAD, left, summary, runs)
 
 
 def chosen(case: Case, seed: int) -> tuple[Query, ...]:
     """Return the query of each level that ``SHARE`` of the budget chooses."""
-    asked = asked_of(
+    plan = measurement_plan_of(
         case.hierarchy,
         case.counts.group_counts,
         queries=["cumulative"] * case.levels,
@@ -152,36 +152,36 @@ def chosen(case: Case, seed: int) -> tuple[Query, ...]:
         max_size=case.max_size,
         neighbours="add_remove",
     )
-    return chosen_queries(measured(choice_of(asked, Epsilon(TOTAL * SHARE)), case.truth, SeededNoise(seed)))
+    return chosen_queries(measured(choice_of(plan, Epsilon(TOTAL * SHARE)), case.truth, SeededNoise(seed)))
 
 
 def results_of(case: Case, seeds: Sequence[int], reporter: Reporter) -> list[Result]:
     """Return one result a method known beforehand, then one a rule."""
-    found = [known(case, matched(choice), seeds) for choice in choices_of(case.levels)]
+    results = [fixed_method(case, matched(choice), seeds) for choice in choices_of(case.levels)]
     done = 0
 
-    def tell() -> None:
+    def advance() -> None:
         nonlocal done
         done += 1
         reporter.progress(f"{NAME} {case.name}", done, 2 * len(seeds))
 
-    found += [selected(case, rule, seeds, tell) for rule in (NOISY_MIN, RANDOM_STOPPING)]
-    return [*found, by_lead(case, seeds)]
+    results += [selected(case, rule, seeds, advance) for rule in (NOISY_MIN, RANDOM_STOPPING)]
+    return [*results, by_lead(case, seeds)]
 
 
 def table_of(results: Sequence[Result]) -> Table:
     """Return the table; the last column is the price: error over that of the best method with the whole budget."""
     rows: list[tuple[Cell, ...]] = []
-    for one in results:
-        best = min(r.total.value for r in results if r.case == one.case and r.chosen == "-")
-        total = one.total
+    for result in results:
+        best = min(r.total.value for r in results if r.case == result.case and r.chosen == "-")
+        total = result.total
         rows.append(
             (
-                one.case,
-                one.method,
+                result.case,
+                result.method,
                 float(TOTAL),
-                float(one.candidate_epsilon),
-                one.chosen,
+                float(result.candidate_epsilon),
+                result.chosen,
                 total.value,
                 total.standard_error,
                 total.runs,
@@ -204,9 +204,9 @@ def table_of(results: Sequence[Result]) -> Table:
 def levels_table(results: Sequence[Result]) -> Table:
     """Return the same errors level by level."""
     rows: list[tuple[Cell, ...]] = [
-        (one.case, one.method, level, mean.value, mean.standard_error)
-        for one in results
-        for level, mean in enumerate(one.means)
+        (result.case, result.method, level, mean.value, mean.standard_error)
+        for result in results
+        for level, mean in enumerate(result.means)
     ]
     columns = ("data", "method", "level", "measured", "standard error")
     return Table("Selection: mean earth mover's distance a region by level", columns, tuple(rows), (SEEDED, BARS))
@@ -223,15 +223,15 @@ def cases(folder: Path | None, *, small: bool) -> list[Case]:
 def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
     """Measure, print and write ``kuo2018/selection`` as CSV, PNG and PDF; small: two seeds on made data."""
     seeds = SMALL_SEEDS if small else SEEDS
-    results = [one for case in cases(data, small=small) for one in results_of(case, seeds, reporter)]
+    results = [result for case in cases(data, small=small) for result in results_of(case, seeds, reporter)]
     table, by_level = table_of(results), levels_table(results)
     reporter.table(table)
     files = [write_csv(out / f"{NAME}.csv", table), write_csv(out / f"{NAME}_levels.csv", by_level)]
     panels = {}
-    for case in dict.fromkeys(one.case for one in results):
-        own = [one for one in results if one.case == case]
-        series = {"measured": tuple(one.total.value for one in own)}
-        errors = {"measured": tuple(one.total.standard_error for one in own)}
-        panels[case] = Panel(tuple(one.method for one in own), series, errors)
+    for case in dict.fromkeys(result.case for result in results):
+        own = [result for result in results if result.case == case]
+        series = {"measured": tuple(result.total.value for result in own)}
+        errors = {"measured": tuple(result.total.standard_error for result in own)}
+        panels[case] = Panel(tuple(result.method for result in own), series, errors)
     drawn = comparison(out / NAME, panels, "distance summed over all regions (entities)", log=True)
     return Outcome((table, by_level), (*files, *drawn))

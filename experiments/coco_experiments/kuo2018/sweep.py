@@ -9,11 +9,11 @@ from fractions import Fraction
 from pathlib import Path
 
 from coco_experiments.curves import AxisStyle, Curve, CurvePanel, draw
-from coco_experiments.experiment import Cell, Outcome, Reporter, Table, write_csv
-from coco_experiments.kuo2018.answers import split_evenly
 from coco_experiments.kuo2018.cases import Case
 from coco_experiments.kuo2018.draws import Draws, Levels, errors_by_level, omniscient_line
 from coco_experiments.kuo2018.methods import Method
+from coco_experiments.kuo2018.noisy_answers import split_evenly
+from coco_experiments.outcome import Cell, Outcome, Reporter, Table, write_csv
 from coco_experiments.statistics import Mean
 
 SEEDS = tuple(range(2018, 2028))  # ten, as in the paper
@@ -36,7 +36,7 @@ COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One method on one case at one total epsilon: a mean a level, and the omniscient line beside it."""
+    """One method on one case at one total epsilon: a mean a level, and the omniscient line next to it."""
 
     case: str
     epsilon: Fraction
@@ -54,7 +54,7 @@ def sweep(
 
     ``seconds`` of a point is the time of its runs, noise included where it was the first to ask for it.
     """
-    found: list[Point] = []
+    points: list[Point] = []
     for number, epsilon in enumerate(epsilons):
         errors: dict[str, list[Levels]] = {method.name: [] for method in methods}
         seconds = dict.fromkeys(errors, 0.0)
@@ -67,11 +67,19 @@ def sweep(
                     seconds[method.name] += time.perf_counter() - begin
             reporter.progress(case.name, number * len(seeds) + done + 1, len(seeds) * len(epsilons))
         line = omniscient_line(case, split_evenly(epsilon, case.levels))
-        found += [
-            Point(case.name, epsilon, one.name, one.consistent, means_of(errors[one.name]), line, seconds[one.name])
-            for one in methods
+        points += [
+            Point(
+                case.name,
+                epsilon,
+                entry.name,
+                entry.consistent,
+                means_of(errors[entry.name]),
+                line,
+                seconds[entry.name],
+            )
+            for entry in methods
         ]
-    return found
+    return points
 
 
 def means_of(runs: Sequence[Levels]) -> tuple[Mean, ...]:
@@ -86,10 +94,10 @@ def table_of(title: str, points: Sequence[Point], notes: Sequence[str] = ()) -> 
 
 
 def _groups(points: Sequence[Point]) -> list[list[Point]]:
-    found: dict[tuple[str, Fraction], list[Point]] = {}
+    groups: dict[tuple[str, Fraction], list[Point]] = {}
     for point in points:
-        found.setdefault((point.case, point.epsilon), []).append(point)
-    return list(found.values())
+        groups.setdefault((point.case, point.epsilon), []).append(point)
+    return list(groups.values())
 
 
 def _rows(group: Sequence[Point]) -> list[tuple[Cell, ...]]:
@@ -153,8 +161,8 @@ def _panel(case: str, level: int, points: Sequence[Point]) -> CurvePanel:
                 tuple(point.means[level].standard_error or 0.0 for point in own),
             )
         )
-    one = {float(point.epsilon) / len(point.line): point.line[level] for point in points}
-    drawn.append(Curve("omniscient", tuple(one), tuple(one.values()), theory=True))
+    line = {float(point.epsilon) / len(point.line): point.line[level] for point in points}
+    drawn.append(Curve("omniscient", tuple(line), tuple(line.values()), theory=True))
     return CurvePanel(f"{case}, level {level}", tuple(drawn))
 
 

@@ -4,7 +4,7 @@ Every cumulative variant reads one and the same noise per seed, so differences b
 naive estimators stand side by side: the one the paper states (project onto H >= 0, sum H = G, then round) and
 clipping at zero alone, without the sum. Neither gives the published numbers at K = 100,000: clipping comes near on
 Hawaiian, where the stated estimator is far better, and on Taxi the published one is below both. Synthetic and White
-are made here (see ``housing`` and ``blocks``): published numbers beside them belong to other data of the same kind.
+are made here (see ``housing`` and ``blocks``): published numbers next to them belong to other data of the same kind.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from pathlib import Path
 import numpy as np
 
 from coco_experiments.data import hawaiian, taxi
-from coco_experiments.experiment import Cell, Outcome, Reporter, Statement, Table, write_csv
-from coco_experiments.kuo2018.answers import answer_of
 from coco_experiments.kuo2018.cases import Case, housing_case, not_comparable, white_case
+from coco_experiments.kuo2018.noisy_answers import answer_of
 from coco_experiments.kuo2018.rank_shortcut import estimate_ranks
 from coco_experiments.made import group_sizes
+from coco_experiments.outcome import Cell, Outcome, Reporter, Statement, Table, write_csv
 from coco_experiments.plots import Panel, comparison
 from coco_experiments.statistics import Mean, Reference
 from coco_opt.choices import SolverChoices
-from coco_opt.groups import QUERIES, Query, RegionAnswer
-from coco_opt.groups.estimated.baselines import clipped_naive, cumulative_distance
-from coco_opt.groups.estimated.estimates import SizeEstimate
-from coco_opt.groups.estimated.estimators import FitOptions, estimate
+from coco_opt.groups import QUERIES, Query, RegionMeasurement
+from coco_opt.groups.estimating.baselines import clipped_naive, cumulative_distance
+from coco_opt.groups.estimating.estimates import SizeEstimate
+from coco_opt.groups.estimating.estimators import FitOptions, estimate
 from coco_opt.histograms import CountOfCounts, emd
 from coco_opt.privacy import SeededNoise
 
@@ -155,7 +155,7 @@ def errors_of_seed(data: DataSet, seed: int, solvers: SolverChoices | None = Non
 
 
 def _estimated(
-    data: DataSet, variant: Variant, answer: RegionAnswer | None, seed: int, solvers: SolverChoices
+    data: DataSet, variant: Variant, answer: RegionMeasurement | None, seed: int, solvers: SolverChoices
 ) -> SizeEstimate:
     """Return the estimate from an answer; without one, that of ranks by the exact shortcut."""
     if answer is not None:
@@ -164,13 +164,13 @@ def _estimated(
     return estimate_ranks(data.truth, max_size=data.max_size, epsilon=EPSILON, rng=rng, solvers=solvers)
 
 
-def clipped_error(data: DataSet, naive: RegionAnswer) -> int:
+def clipped_error(data: DataSet, naive: RegionMeasurement) -> int:
     """Return the distance of the naive answer clipped at 0, whose groups do not sum to the public number."""
     return cumulative_distance(clipped_naive(naive), data.truth, data.max_size)
 
 
-def measured(data: DataSet, query: Query, seed: int) -> RegionAnswer:
-    """Return the region's noisy answer to one query under a seed."""
+def measured(data: DataSet, query: Query, seed: int) -> RegionMeasurement:
+    """Return the region's noisy measurement to one query under a seed."""
     source = SeededNoise(seed)
     return answer_of(data.truth, query, region=data.name, max_size=data.max_size, epsilon=EPSILON, source=source)
 
@@ -231,7 +231,7 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
     """Measure, print and write ``kuo2018/table3`` as CSV, PNG and PDF; small: three seeds on made data."""
     sets = [small_data_set()] if small else data_sets(data)
     seeds = SMALL_SEEDS if small else SEEDS
-    results = [(one, measure_errors(one, seeds, reporter)) for one in sets]
+    results = [(data_set, measure_errors(data_set, seeds, reporter)) for data_set in sets]
     table = table_of(results)
     reporter.table(table)
     files = [write_csv(out / f"{NAME}.csv", table), *_plots(out, results)]
@@ -239,8 +239,8 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
 
 
 def statements(results: list[tuple[DataSet, dict[str, Mean]]]) -> tuple[Statement, ...]:
-    """Return the poster's means beside ours; within three standard errors of ours at its ten runs they agree."""
-    found = []
+    """Return the poster's means next to ours; within three standard errors of ours at its ten runs they agree."""
+    claims = []
     for data, means in results:
         for name, value in data.published.items():
             mean = means[name]
@@ -249,10 +249,10 @@ def statements(results: list[tuple[DataSet, dict[str, Mean]]]) -> tuple[Statemen
             )
             why = UNKNOWN_K if name.startswith("naive") else not_comparable(data.name)
             measured = f"{mean.value:,.0f} (standard error {mean.standard_error:,.0f})"
-            found.append(
+            claims.append(
                 Statement(f"Table 3, {data.name}, {name}", f"{value:,.0f}", measured, None if why else near, why)
             )
-    return tuple(found)
+    return tuple(claims)
 
 
 def _plots(out: Path, results: list[tuple[DataSet, dict[str, Mean]]]) -> list[Path]:

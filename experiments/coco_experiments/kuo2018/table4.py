@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
-from coco_experiments.experiment import Cell, Outcome, Reporter, Statement, Table, write_csv
 from coco_experiments.kuo2018.cases import (
     CAPPED,
     Case,
@@ -35,6 +34,7 @@ from coco_experiments.kuo2018.draws import Draws, errors_by_level
 from coco_experiments.kuo2018.methods import Method, leaves_only, matched
 from coco_experiments.kuo2018.shared_noise import LABEL
 from coco_experiments.kuo2018.sweep import BARS, means_of
+from coco_experiments.outcome import Cell, Outcome, Reporter, Statement, Table, write_csv
 from coco_experiments.plots import Panel, comparison
 from coco_experiments.statistics import Mean
 
@@ -111,7 +111,7 @@ def measure_case(
         for method in methods:
             runs[method.name].append(errors_by_level(case, method.run(draws, EPSILON)))
         reporter.progress(f"{NAME} {case.name}, {noise}", done, len(seeds))
-    return [Result(case.name, noise, name, means_of(found)) for name, found in runs.items()]
+    return [Result(case.name, noise, name, means_of(errors)) for name, errors in runs.items()]
 
 
 def table_of(results: Sequence[Result]) -> Table:
@@ -148,15 +148,15 @@ def _row(result: Result, level: int) -> tuple[Cell, ...]:
 
 def changes(results: Sequence[Result]) -> Table:
     """Return, a case and level, which method wins in either reading and in the published table."""
-    found = {(result.case, result.noise, result.method): result for result in results}
+    by_key = {(result.case, result.noise, result.method): result for result in results}
     rows: list[tuple[Cell, ...]] = []
     for case in dict.fromkeys(result.case for result in results):
-        pairs = {n: [found[case, n, m.name] for m in (BOTTOM_UP, TOP_DOWN)] for n in (INDEPENDENT, ONE_SEED)}
+        pairs = {n: [by_key[case, n, m.name] for m in (BOTTOM_UP, TOP_DOWN)] for n in (INDEPENDENT, ONE_SEED)}
         for level in range(len(pairs[INDEPENDENT][0].means)):
             ratios = [pairs[n][0].means[level].value / pairs[n][1].means[level].value for n in pairs]
-            published = [one.published[level] for one in pairs[ONE_SEED] if one.published is not None]
-            told = published[0] / published[1] if published else None
-            rows.append((case, level, *ratios, told, (ratios[0] < 1.0) != (ratios[1] < 1.0)))
+            published = [seeded.published[level] for seeded in pairs[ONE_SEED] if seeded.published is not None]
+            published_ratio = published[0] / published[1] if published else None
+            rows.append((case, level, *ratios, published_ratio, (ratios[0] < 1.0) != (ratios[1] < 1.0)))
     columns = ("data", "level", "independent", "one seed (NOT PRIVATE)", "published", "winner changes")
     notes = ("Below 1 bottom-up wins. One seed makes the leaves' errors add up instead of cancelling.",)
     return Table("Error of bottom-up / error of top-down Hc", columns, tuple(rows), notes)
@@ -185,28 +185,28 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
         results += measure_case(case, INDEPENDENT, (BOTTOM_UP, TOP_DOWN, *plain), seeds, reporter)
         results += measure_case(case, ONE_SEED, (BOTTOM_UP, TOP_DOWN), seeds, reporter)
     table, changed = table_of(results), changes(results)
-    for one in (table, changed):
-        reporter.table(one)
+    for shown in (table, changed):
+        reporter.table(shown)
     files = [write_csv(out / f"{NAME}.csv", table), write_csv(out / f"{NAME}_changes.csv", changed)]
     return Outcome((table, changed), (*files, *_plots(out, results)), failures_in(table), statements(results))
 
 
 def statements(results: Sequence[Result]) -> tuple[Statement, ...]:
-    """Return the published errors beside those of one seed for all regions, and who wins with independent noise."""
-    found = []
-    for one in results:
-        if one.published is None or one.noise != ONE_SEED:
+    """Return the published errors next to those of one seed for all regions, and who wins with independent noise."""
+    claims = []
+    for result in results:
+        if result.published is None or result.noise != ONE_SEED:
             continue
-        means = [mean.value for mean in one.means]
-        why = not_comparable(one.case)
-        near = all(abs(mean / value - 1.0) <= STATED_BAND for mean, value in zip(means, one.published, strict=True))
-        where = f"Table 4, {one.case}, {one.method}, one seed"
-        found.append(Statement(where, _levels(one.published), _levels(means), None if why else near, why))
-    alone = {(one.case, one.method): one for one in results if one.noise == INDEPENDENT}
-    for (case, method), one in alone.items():
-        if method == TOP_DOWN.name and one.published is not None:
-            found.append(_independent(one, alone[case, BOTTOM_UP.name]))
-    return tuple(found)
+        means = [mean.value for mean in result.means]
+        why = not_comparable(result.case)
+        near = all(abs(mean / value - 1.0) <= STATED_BAND for mean, value in zip(means, result.published, strict=True))
+        where = f"Table 4, {result.case}, {result.method}, one seed"
+        claims.append(Statement(where, _levels(result.published), _levels(means), None if why else near, why))
+    alone = {(result.case, result.method): result for result in results if result.noise == INDEPENDENT}
+    for (case, method), result in alone.items():
+        if method == TOP_DOWN.name and result.published is not None:
+            claims.append(_independent(result, alone[case, BOTTOM_UP.name]))
+    return tuple(claims)
 
 
 def _independent(top_down: Result, bottom_up: Result) -> Statement:
@@ -229,14 +229,14 @@ def _plots(out: Path, results: Sequence[Result]) -> list[Path]:
     panels = {}
     for case in dict.fromkeys(result.case for result in results):
         own = [result for result in results if result.case == case]
-        labels = tuple(f"{one.method}, level {level}" for one in own[:2] for level in range(len(one.means)))
+        labels = tuple(f"{entry.method}, level {level}" for entry in own[:2] for level in range(len(entry.means)))
         series: dict[str, tuple[float | None, ...]] = {}
         errors: dict[str, tuple[float | None, ...]] = {}
         for noise in (INDEPENDENT, ONE_SEED):
-            means = [mean for one in own if one.noise == noise for mean in one.means][: len(labels)]
+            means = [mean for entry in own if entry.noise == noise for mean in entry.means][: len(labels)]
             series[noise] = tuple(mean.value for mean in means)
             errors[noise] = tuple(mean.standard_error for mean in means)
         if own[0].published is not None:
-            series["published"] = tuple(value for one in own[:2] for value in one.published or ())
+            series["published"] = tuple(value for entry in own[:2] for value in entry.published or ())
         panels[case] = Panel(labels, series, errors)
     return comparison(out / NAME, panels, "mean earth mover's distance (entities) a region", log=True)

@@ -14,21 +14,21 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from coco_experiments.experiment import Cell, Outcome, Reporter, Table, write_csv
-from coco_experiments.kuo2018.answers import split_evenly
 from coco_experiments.kuo2018.cases import Case, hawaii_case, small_cases, taxi_case
 from coco_experiments.kuo2018.draws import Draws, Levels, errors_by_level
 from coco_experiments.kuo2018.methods import queries_of
+from coco_experiments.kuo2018.noisy_answers import split_evenly
 from coco_experiments.kuo2018.sweep import BARS, SEEDED, SEEDS, SMALL_SEEDS, means_of
+from coco_experiments.outcome import Cell, Outcome, Reporter, Table, write_csv
 from coco_experiments.plots import Panel, comparison
 from coco_experiments.statistics import Mean
 from coco_opt.choices import SolverChoices
-from coco_opt.groups import GroupsAnswers, GroupsMethod
-from coco_opt.groups.answers import Loss
-from coco_opt.groups.estimated.bootstrap import REPLICATES, bootstrap_variances, squared_errors, with_errors
-from coco_opt.groups.estimated.consistency import matching
-from coco_opt.groups.estimated.estimates import SizeEstimate
-from coco_opt.groups.estimated.estimators import estimate
+from coco_opt.groups import GroupsMeasurements, GroupsMethod
+from coco_opt.groups.estimating.bootstrap import REPLICATES, bootstrap_variances, squared_errors, with_errors
+from coco_opt.groups.estimating.consistency import matching
+from coco_opt.groups.estimating.estimates import SizeEstimate
+from coco_opt.groups.estimating.estimators import estimate
+from coco_opt.groups.noisy_measurements import Loss
 from coco_opt.histograms import CountOfCounts
 from coco_opt.privacy import Measurement
 
@@ -58,13 +58,13 @@ def compare_variances(
     reads the ``truth`` and is more than any variance could know; "average": none, sizes are averaged. Every level must
     be measured (ProblemError). O(regions x replicates x a fit).
     """
-    answers, solvers = GroupsAnswers(measurement), SolverChoices()
+    answers, solvers = GroupsMeasurements(measurement), SolverChoices()
     paper, booted = [], []
     for region, level in enumerate(measurement.hierarchy.level.tolist()):
         answer, options = answers[region], method.fit_options(level)
         paper.append(estimate(answer, options, solvers))
         booted.append(bootstrap_variances(answer, paper[-1], options, solvers, rng=rng, replicates=replicates))
-    oracle = [with_errors(one, squared_errors(one, true), 1) for one, true in zip(paper, truth, strict=True)]
+    oracle = [with_errors(fit, squared_errors(fit, true), 1) for fit, true in zip(paper, truth, strict=True)]
 
     def merged(estimates: Sequence[SizeEstimate], merge: Literal["weighted", "average"]) -> Histograms:
         return tuple(matching(measurement.hierarchy, estimates, solvers, merge=merge, rounding=method.rounding))
@@ -90,9 +90,9 @@ def compare(case: Case, choice: Sequence[str], seeds: Sequence[int], replicates:
     for seed in seeds:
         noisy = Draws(case, seed).measurement(queries_of(choice), split_evenly(EPSILON, case.levels))
         rng = np.random.default_rng(seed)
-        for name, found in compare_variances(noisy, case.truth, method, rng=rng, replicates=replicates).items():
-            runs[name].append(errors_by_level(case, found))
-    return {name: means_of(found) for name, found in runs.items()}
+        for name, values in compare_variances(noisy, case.truth, method, rng=rng, replicates=replicates).items():
+            runs[name].append(errors_by_level(case, values))
+    return {name: means_of(values) for name, values in runs.items()}
 
 
 def rows_of(case: Case, choice: Sequence[str], means: Means) -> list[tuple[Cell, ...]]:

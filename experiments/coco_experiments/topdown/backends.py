@@ -11,9 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
-from coco_experiments.experiment import Cell, Outcome, Reporter, Table, write_csv
+from coco_experiments.outcome import Cell, Outcome, Reporter, Table, write_csv
 from coco_experiments.topdown import hawaii, large
-from coco_experiments.topdown.data import Tables, large_tables, made_blocks, small_tables
+from coco_experiments.topdown.data import Tables, generated_blocks, large_tables, small_tables
 from coco_experiments.topdown.data import hawaii as read_hawaii
 from coco_experiments.topdown.study import Setting
 from coco_opt.choices import SolverChoices
@@ -21,9 +21,9 @@ from coco_opt.errors import SolverError
 from coco_opt.problems.topdown_split import TopdownSplit
 from coco_opt.registry import Backend, backends
 from coco_opt.solving import solve
-from coco_opt.topdown.answers import TableAnswers
-from coco_opt.topdown.estimated.method import TopdownMethod
-from coco_opt.topdown.estimated.step import split_step
+from coco_opt.topdown.estimating.method import TopdownMethod
+from coco_opt.topdown.estimating.step import split_step
+from coco_opt.topdown.noisy_measurements import TableMeasurements
 
 NAME = "topdown/backends"
 SEED = 1
@@ -45,7 +45,7 @@ COLUMNS = (
 
 def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
     """Solve every split with every installed backend; fails where two that claim success disagree."""
-    blocks = made_blocks(np.random.default_rng(7), 2, 2, 2, 4) if small else read_hawaii(data)
+    blocks = generated_blocks(np.random.default_rng(7), 2, 2, 2, 4) if small else read_hawaii(data)
     used = [backend for backend in backends() if backend.claims(TopdownSplit) and backend.installed]
     _warm(used)
     rows: list[tuple[Cell, ...]] = []
@@ -53,9 +53,9 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
     done = 0
     for setting, tables in ((hawaii.SETTING, small_tables(blocks)), (large.SETTING, large_tables(blocks))):
         for level, problem in splits(tables, setting):
-            found = [(one, *_solved(problem, one)) for one in used]
-            rows += [_row(tables, level, problem, *one) for one in found]
-            reached = [cells[1] for _, *cells in found if cells[0] == "OPTIMAL" and isinstance(cells[1], float)]
+            solved = [(solver, *_solved(problem, solver)) for solver in used]
+            rows += [_row(tables, level, problem, *solver) for solver in solved]
+            reached = [cells[1] for _, *cells in solved if cells[0] == "OPTIMAL" and isinstance(cells[1], float)]
             if not reached:
                 failures.append(f"no backend solves the split of level {level} with {tables.schema.size} cells")
             elif max(reached) - min(reached) > AGREE * max(1.0, min(reached)):
@@ -69,7 +69,7 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
 
 def _warm(used: Sequence[Backend]) -> None:
     """Solve a tiny split with every backend, so that imports and compilation lie outside the measured times."""
-    tiny = small_tables(made_blocks(np.random.default_rng(1), 1, 1, 1, 2))
+    tiny = small_tables(generated_blocks(np.random.default_rng(1), 1, 1, 1, 2))
     for _, problem in splits(tiny, hawaii.SETTING):
         for backend in used:
             _solved(problem, backend)
@@ -78,13 +78,13 @@ def _warm(used: Sequence[Backend]) -> None:
 def splits(tables: Tables, setting: Setting) -> Iterator[tuple[int, TopdownSplit]]:
     """Yield, for each level that has children, the split of its most populous region; the true tables are parents."""
     hierarchy = tables.hierarchy
-    step = split_step(TableAnswers.of(setting.measure(tables, SEED)), TopdownMethod(), SolverChoices())
+    step = split_step(TableMeasurements.of(setting.measure(tables, SEED)), TopdownMethod(), SolverChoices())
     everything = range(len(setting.queries))
     for level in range(hierarchy.levels - 1):
         truth = tables.counts.level_tables(level)
-        at = int(truth.sum(axis=1).argmax())
-        children = hierarchy.children(hierarchy.level_range(level)[at])
-        yield level, TopdownSplit(step.terms(children, everything), truth[at].astype(np.float64))
+        largest = int(truth.sum(axis=1).argmax())
+        children = hierarchy.children(hierarchy.level_range(level)[largest])
+        yield level, TopdownSplit(step.terms(children, everything), truth[largest].astype(np.float64))
 
 
 def _solved(problem: TopdownSplit, backend: Backend) -> tuple[Cell, Cell, Cell, Cell, Cell]:
@@ -93,11 +93,17 @@ def _solved(problem: TopdownSplit, backend: Backend) -> tuple[Cell, Cell, Cell, 
     if problem.variables > limit:
         return f"left out: more than {limit:,} unknowns", None, None, None, None
     try:
-        found = solve(problem, backend.name, check=False)
+        solution = solve(problem, backend.name, check=False)
     except SolverError as error:
         return str(error)[:60], None, None, None, None
-    whole = found.seconds + found.build_seconds
-    return found.status.name, found.objective, found.relative_gap, whole, 100.0 * found.build_seconds / max(whole, 1e-9)
+    seconds = solution.seconds + solution.build_seconds
+    return (
+        solution.status.name,
+        solution.objective,
+        solution.relative_gap,
+        seconds,
+        100.0 * solution.build_seconds / max(seconds, 1e-9),
+    )
 
 
 def _row(tables: Tables, level: int, problem: TopdownSplit, backend: Backend, *cells: Cell) -> tuple[Cell, ...]:

@@ -42,7 +42,7 @@ _TRACTS = 64  # of a batch
 
 
 @dataclass(frozen=True, eq=False)
-class MadeCensus:
+class GeneratedCensus:
     """A made census of ``blocks`` blocks in ``states`` states, its persons in the cells of a schema.
 
     The same arguments give the same persons. Raises ValueError for fewer than one block a state.
@@ -66,13 +66,13 @@ class MadeCensus:
     def children(self) -> tuple[Int64, Int64, Int64, Int64]:
         """Return how many counties each state has, tracts each county, groups each tract and blocks each group."""
         rng = np.random.default_rng([self.seed, 0])
-        found: list[Int64] = []
-        whole = self.blocks
+        counts: list[Int64] = []
+        total = self.blocks
         for size, spread in zip((_A_GROUP, _A_TRACT, _A_COUNTY, None), _SPREADS, strict=True):
-            parts = self.states if size is None else max(self.states, round(whole / size))
-            found.append(_shared_out(whole, parts, spread, rng))
-            whole = parts
-        groups, tracts, counties, states = found
+            parts = self.states if size is None else max(self.states, round(total / size))
+            counts.append(_shared_out(total, parts, spread, rng))
+            total = parts
+        groups, tracts, counties, states = counts
         return states, counties, tracts, groups
 
     def batches(self) -> Iterator[Batch]:
@@ -81,9 +81,9 @@ class MadeCensus:
         above = (_owners(states), _places(states), _owners(counties), _places(counties))
         first_group = np.concatenate([[0], np.cumsum(tracts)])
         for number, start in enumerate(range(0, tracts.size, _TRACTS)):
-            here = np.arange(start, min(start + _TRACTS, tracts.size))
-            some = slice(first_group[start], first_group[here[-1] + 1])
-            group_tract, group_place = np.repeat(here, tracts[here]), _places(tracts[here])
+            batch = np.arange(start, min(start + _TRACTS, tracts.size))
+            some = slice(first_group[start], first_group[batch[-1] + 1])
+            group_tract, group_place = np.repeat(batch, tracts[batch]), _places(tracts[batch])
             of_block = np.repeat(np.arange(group_tract.size), groups[some])
             tract = group_tract[of_block]
             county = above[2][tract]
@@ -168,9 +168,9 @@ class Batch:
         import pyarrow as pa
 
         widths = dict(zip(LEVELS, (2, 3, 6, 2, 4), strict=True))
-        found = {NATION: pa.array([NATION] * self.codes[0].size, pa.string())} if levels[0] == NATION else {}
+        nation = {NATION: pa.array([NATION] * self.codes[0].size, pa.string())} if levels[0] == NATION else {}
         digits = (_digits(code, width) for code, width in zip(self.codes, widths.values(), strict=True))
-        return {**found, **dict(zip(LEVELS, digits, strict=True))}
+        return {**nation, **dict(zip(LEVELS, digits, strict=True))}
 
 
 class _Writer:
@@ -191,7 +191,7 @@ class _Writer:
 
         rows = pa.table(dict(columns))
         if self._path.suffix == ".csv":
-            plain = [pa.string() if pa.types.is_dictionary(one.type) else one.type for one in rows.schema]
+            plain = [pa.string() if pa.types.is_dictionary(field.type) else field.type for field in rows.schema]
             rows = rows.cast(pa.schema(list(zip(rows.column_names, plain, strict=True))))
         if self._open is None:
             make: Callable[..., Any] = pq.ParquetWriter if self._path.suffix == ".parquet" else pcsv.CSVWriter
@@ -220,9 +220,9 @@ def config_text(
     listed = [[str(share) for share in level] for level in shares]
     attributes = "\n".join(f"{name} = {json.dumps(list(values))}" for name, values in schema.attributes.items())
     groupings = "\n".join(
-        f"[topdown.groupings.{name}]\nof = {json.dumps(one.of)}\n[topdown.groupings.{name}.groups]\n"
-        + "\n".join(f"{group} = {json.dumps(values)}" for group, values in one.groups.items())
-        for name, one in schema.groupings.items()
+        f"[topdown.groupings.{name}]\nof = {json.dumps(grouping.of)}\n[topdown.groupings.{name}.groups]\n"
+        + "\n".join(f"{group} = {json.dumps(values)}" for group, values in grouping.groups.items())
+        for name, grouping in schema.groupings.items()
     )
     spent = "\n".join(f"{key} = {value}" for key, value in privacy.items())
     zeros = f"structural_zeros = {json.dumps(list(schema.structural_zeros))}\n" if schema.structural_zeros else ""

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from coco_experiments.data import data_file
 from coco_opt.errors import InputError
 from coco_opt.histograms import Hierarchy
-from coco_opt.topdown.asked.counts import TableCounts
+from coco_opt.topdown.measuring.counts import TableCounts
 from coco_opt.topdown.schema import Schema
 
 Int64 = NDArray[np.int64]
@@ -82,7 +82,7 @@ def hawaii(folder: Path | None = None) -> Blocks:
     return Blocks(Hierarchy.from_paths(paths), people)
 
 
-def made_blocks(
+def generated_blocks(
     rng: np.random.Generator, counties: int = 3, tracts: int = 4, groups: int = 2, blocks: int = 6
 ) -> Blocks:
     """Return made blocks: sizes mostly small, a third empty, races in shares that differ between tracts."""

@@ -14,15 +14,15 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from coco_experiments.experiment import Cell, Outcome, Reporter, Table, write_csv
-from coco_experiments.topdown.data import Tables, hawaii, made_blocks, small_tables
+from coco_experiments.outcome import Cell, Outcome, Reporter, Table, write_csv
+from coco_experiments.topdown.data import Tables, generated_blocks, hawaii, small_tables
 from coco_experiments.topdown.study import (
     BOTTOM_UP,
     CLASSIC,
     EQUAL,
     FULL,
     LINEAR,
-    Made,
+    Estimates,
     Setting,
     bias_by_size,
     make,
@@ -43,7 +43,7 @@ NOTE = "Noise is seeded: NOT PRIVATE. All methods but bottom-up share each seed'
 
 def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
     """Measure errors, bias and seconds, and write them below ``out``; fails where classic beats the default."""
-    tables = small_tables(made_blocks(np.random.default_rng(7)) if small else hawaii(data))
+    tables = small_tables(generated_blocks(np.random.default_rng(7)) if small else hawaii(data))
     return study(NAME, tables, SETTING, SMALL_SEEDS if small else SEEDS, out, reporter)
 
 
@@ -52,32 +52,32 @@ def study(name: str, tables: Tables, setting: Setting, seeds: Sequence[int], out
     queries = parse_queries(setting.queries, tables.schema)
     errors, seconds = _zeros(len(seeds), tables, queries), np.zeros((len(METHODS), len(seeds)))
     bias: dict[str, list[tuple[int, float]]] = {}
-    for at, seed in enumerate(seeds):
+    for i, seed in enumerate(seeds):
         for place, method in enumerate(METHODS):
-            made = make(tables, setting, method, seed)
-            errors[place, at] = mean_absolute(tables, made, queries)
-            seconds[place, at] = made.seconds
-            if at == 0:
-                bias[method] = bias_by_size(tables, made, queries[0], EDGES)
-                _tell(reporter, method, made)
-            reporter.progress(name, at * len(METHODS) + place + 1, len(seeds) * len(METHODS))
-    made_tables = (error_table(queries, errors), bias_table(bias), seconds_table(seconds))
+            estimates = make(tables, setting, method, seed)
+            errors[place, i] = mean_absolute(tables, estimates, queries)
+            seconds[place, i] = estimates.seconds
+            if i == 0:
+                bias[method] = bias_by_size(tables, estimates, queries[0], EDGES)
+                _note_certificates(reporter, method, estimates)
+            reporter.progress(name, i * len(METHODS) + place + 1, len(seeds) * len(METHODS))
+    generated_tables = (error_table(queries, errors), bias_table(bias), seconds_table(seconds))
     files = []
-    for table, part in zip(made_tables, ("errors", "bias", "seconds"), strict=True):
+    for table, part in zip(generated_tables, ("errors", "bias", "seconds"), strict=True):
         reporter.table(table)
         files.append(write_csv(out / f"{name}_{part}.csv", table))
     slow = float(np.median(seconds[METHODS.index(FULL)]))
     late = () if slow <= SECONDS else (f"{FULL} takes {slow:.0f} s, more than {SECONDS:.0f}",)
-    return Outcome(made_tables, tuple(files), (*failures(errors), *late))
+    return Outcome(generated_tables, tuple(files), (*failures(errors), *late))
 
 
 def failures(errors: Floats) -> tuple[str, ...]:
     """Return what did not hold: the default is to beat classic and all-ones weights on average over levels."""
     means = np.exp(np.log(errors.mean(axis=1)).mean(axis=(1, 2)))
     return tuple(
-        f"{FULL} is worse than {other} in the geometric mean over levels and queries"
-        for other in (CLASSIC, EQUAL)
-        if means[METHODS.index(FULL)] > means[METHODS.index(other)]
+        f"{FULL} is worse than {rival} in the geometric mean over levels and queries"
+        for rival in (CLASSIC, EQUAL)
+        if means[METHODS.index(FULL)] > means[METHODS.index(rival)]
     )
 
 
@@ -86,8 +86,8 @@ def error_table(queries: Sequence[Query], errors: Floats) -> Table:
     runs = errors.shape[1]
     rows: list[tuple[Cell, ...]] = []
     for level in range(errors.shape[2]):
-        for at, query in enumerate(queries):
-            means = errors[:, :, level, at].mean(axis=1)
+        for i, query in enumerate(queries):
+            means = errors[:, :, level, i].mean(axis=1)
             gain = float(means[METHODS.index(EQUAL)] / means[METHODS.index(CLASSIC)])
             rows.append((level, query.name, *(float(mean) for mean in means), gain))
     columns = ("level", "query", *METHODS, "gain of 1/variance")
@@ -98,10 +98,10 @@ def error_table(queries: Sequence[Query], errors: Floats) -> Table:
 def bias_table(bias: dict[str, list[tuple[int, float]]]) -> Table:
     """Return the mean error of the blocks' cells by their true size."""
     rows: list[tuple[Cell, ...]] = []
-    for at, (low, high) in enumerate(pairwise(EDGES)):
-        name = f"{low}" if high == low + 1 else f"{low} and more" if at == len(EDGES) - 2 else f"{low} to {high - 1}"
-        count = next(iter(bias.values()))[at][0]
-        rows.append((name, count, *(found[at][1] for found in bias.values())))
+    for i, (low, high) in enumerate(pairwise(EDGES)):
+        name = f"{low}" if high == low + 1 else f"{low} and more" if i == len(EDGES) - 2 else f"{low} to {high - 1}"
+        count = next(iter(bias.values()))[i][0]
+        rows.append((name, count, *(means[i][1] for means in bias.values())))
     notes = (NOTE, "Nonnegative tables push small counts up and, their sums being right, large ones down.")
     return Table(
         "bias of the blocks' cells by true size (people), one run", ("true size", "cells", *bias), tuple(rows), notes
@@ -120,10 +120,10 @@ def _zeros(runs: int, tables: Tables, queries: Sequence[Query]) -> Floats:
     return np.zeros((len(METHODS), runs, tables.hierarchy.levels, len(queries)))
 
 
-def _tell(reporter: Reporter, method: str, made: Made) -> None:
-    if made.result is not None:
-        for one in made.result.certificates:
+def _note_certificates(reporter: Reporter, method: str, estimates: Estimates) -> None:
+    if estimates.result is not None:
+        for row in estimates.result.certificates:
             reporter.note(
-                f"{method}: {one.solves:,} x {one.problem} by {one.solver}, worst relative gap {one.relative_gap:.2g}, "
-                f"{one.seconds:.2f} s in the solver"
+                f"{method}: {row.solves:,} x {row.problem} by {row.solver}, worst relative gap {row.relative_gap:.2g}, "
+                f"{row.seconds:.2f} s in the solver"
             )

@@ -14,13 +14,13 @@ from time import perf_counter
 
 import numpy as np
 
-from coco_experiments.experiment import Cell, Outcome, Reporter, Table, write_csv
-from coco_experiments.topdown.data import Tables, hawaii, large_tables, made_blocks
-from coco_experiments.topdown.study import Made, Setting, mean_absolute
+from coco_experiments.outcome import Cell, Outcome, Reporter, Table, write_csv
+from coco_experiments.topdown.data import Tables, generated_blocks, hawaii, large_tables
+from coco_experiments.topdown.study import Estimates, Setting, mean_absolute
 from coco_opt.choices import SolverChoices
-from coco_opt.topdown.estimated.estimate import TablesResult, estimate_tables
-from coco_opt.topdown.estimated.method import TopdownMethod
-from coco_opt.topdown.estimated.recursion import Checkpoint
+from coco_opt.topdown.estimating.estimate import TablesResult, estimate_tables
+from coco_opt.topdown.estimating.method import TopdownMethod
+from coco_opt.topdown.estimating.recursion import Checkpoint
 from coco_opt.topdown.queries import parse_queries
 
 NAME = "topdown/large"
@@ -36,7 +36,7 @@ GIBIBYTE = 2**30
 
 def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
     """Estimate once and write errors and seconds by level below ``out``; fails beyond ten minutes."""
-    blocks = made_blocks(np.random.default_rng(7), 2, 2, 1, 3) if small else hawaii(data)
+    blocks = generated_blocks(np.random.default_rng(7), 2, 2, 1, 3) if small else hawaii(data)
     tables = large_tables(blocks)
     measurement = SETTING.measure(tables, SEED)
     marks, start = [0.0], perf_counter()
@@ -53,8 +53,8 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
     )
     table = level_table(tables, result, marks)
     reporter.table(table)
-    for one in solvers.certificates:
-        reporter.note(f"{one.solves:,} x {one.problem} by {one.solver}: worst relative gap {one.relative_gap:.2g}")
+    for row in solvers.certificates:
+        reporter.note(f"{row.solves:,} x {row.problem} by {row.solver}: worst relative gap {row.relative_gap:.2g}")
     slow = () if marks[-1] <= SECONDS else (f"{marks[-1]:.0f} s are more than {SECONDS:.0f}",)
     return Outcome((table,), (write_csv(out / f"{NAME}.csv", table),), slow)
 
@@ -62,11 +62,11 @@ def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None)
 def level_table(tables: Tables, result: TablesResult, marks: list[float]) -> Table:
     """Return regions, seconds, nonzero cells and mean absolute errors by level."""
     queries = parse_queries(SETTING.queries, tables.schema)
-    errors = mean_absolute(tables, Made(result.answers, marks[-1], result), queries)
+    errors = mean_absolute(tables, Estimates(result.answers, marks[-1], result), queries)
     rows: list[tuple[Cell, ...]] = []
-    for level, found in enumerate(result.tables):
+    for level, runs in enumerate(result.tables):
         seconds = marks[level + 1] - marks[level]
-        rows.append((level, found.regions, seconds, int(found.cells.size), *(float(error) for error in errors[level])))
+        rows.append((level, runs.regions, seconds, int(runs.cells.size), *(float(error) for error in errors[level])))
     notes = (
         "Cells are made, noise is seeded: NOT PRIVATE.",
         f"{marks[-1]:.1f} s of post-processing on {THREADS} threads; the process took at most "

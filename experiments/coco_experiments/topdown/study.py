@@ -15,10 +15,10 @@ from coco_experiments.topdown.data import Tables
 from coco_opt.choices import SolverChoices
 from coco_opt.operators import Operator
 from coco_opt.privacy import Epsilon, Measurement, SeededNoise
-from coco_opt.topdown.asked.measure import measure_tables
-from coco_opt.topdown.estimated.estimate import TablesResult, estimate_tables, linear_estimates
-from coco_opt.topdown.estimated.method import TopdownMethod
-from coco_opt.topdown.plan import TablePlan
+from coco_opt.topdown.budget_plan import TablePlan
+from coco_opt.topdown.estimating.estimate import TablesResult, estimate_tables, linear_estimates
+from coco_opt.topdown.estimating.method import TopdownMethod
+from coco_opt.topdown.measuring.measure import measure_tables
 from coco_opt.topdown.queries import Query, parse_queries
 from coco_opt.topdown.strategy import Strategy
 
@@ -56,7 +56,7 @@ class Setting:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Made:
+class Estimates:
     """What one method made of one seed's measurements: its answers to any query at any level, and seconds."""
 
     answers: Answers
@@ -64,36 +64,38 @@ class Made:
     result: TablesResult | None = None
 
 
-def make(tables: Tables, setting: Setting, name: str, seed: int, threads: int = 1) -> Made:
+def make(tables: Tables, setting: Setting, name: str, seed: int, threads: int = 1) -> Estimates:
     """Run one method by name on one seed; all but bottom-up share the seed's noise."""
     measurement = setting.measure(tables, seed, leaves_only=name == BOTTOM_UP)
     start = perf_counter()
     if name == LINEAR:
         stage = linear_estimates(measurement)
-        return Made(stage.answers, perf_counter() - start)
+        return Estimates(stage.answers, perf_counter() - start)
     result = estimate_tables(measurement, VARIANTS[name], SolverChoices(), threads=threads)
-    return Made(result.answers, perf_counter() - start, result)
+    return Estimates(result.answers, perf_counter() - start, result)
 
 
-def errors_of(tables: Tables, made: Made, query: Query, level: int) -> Floats:
+def errors_of(tables: Tables, estimates: Estimates, query: Query, level: int) -> Floats:
     """Return estimate minus truth float64[regions of level, answers], in people."""
-    exact = tables.counts.answers_of(query.operator, tables.hierarchy.level_range(level))
-    return np.asarray(made.answers(query.operator, level) - exact, dtype=np.float64)
+    exact = tables.counts.answers_to(query.operator, tables.hierarchy.level_range(level))
+    return np.asarray(estimates.answers(query.operator, level) - exact, dtype=np.float64)
 
 
-def mean_absolute(tables: Tables, made: Made, queries: Sequence[Query]) -> Floats:
+def mean_absolute(tables: Tables, estimates: Estimates, queries: Sequence[Query]) -> Floats:
     """Return the mean absolute error of an answer, float64[levels, queries]."""
     levels = range(tables.hierarchy.levels)
-    return np.array([[np.abs(errors_of(tables, made, query, at)).mean() for query in queries] for at in levels])
+    return np.array(
+        [[np.abs(errors_of(tables, estimates, query, level)).mean() for query in queries] for level in levels]
+    )
 
 
-def bias_by_size(tables: Tables, made: Made, query: Query, edges: Sequence[int]) -> list[tuple[int, float]]:
+def bias_by_size(tables: Tables, estimates: Estimates, query: Query, edges: Sequence[int]) -> list[tuple[int, float]]:
     """Return for leaf answers of true size edges[k] .. edges[k + 1] - 1 their number and mean error."""
     level = tables.hierarchy.levels - 1
-    exact = tables.counts.answers_of(query.operator, tables.hierarchy.level_range(level))
-    error = errors_of(tables, made, query, level)
-    found = []
+    exact = tables.counts.answers_to(query.operator, tables.hierarchy.level_range(level))
+    error = errors_of(tables, estimates, query, level)
+    rows = []
     for low, high in pairwise(edges):
         inside = (exact >= low) & (exact < high)
-        found.append((int(inside.sum()), float(error[inside].mean()) if inside.any() else float("nan")))
-    return found
+        rows.append((int(inside.sum()), float(error[inside].mean()) if inside.any() else float("nan")))
+    return rows

@@ -1,4 +1,4 @@
-"""What the adapters share: splitting two-sided constraints, 32-bit sparse matrices, empty claims, silence."""
+"""Helpers of all adapters: split two-sided constraints, build 32-bit sparse matrices, report no point, mute output."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def csc32(matrix: Any) -> csc_matrix:
 
 
 def quadratic_term(program: LinearProgram) -> csc_matrix:
-    """Return the whole symmetric P (n, n) of a quadratic program, zero for a linear one."""
+    """Return the full symmetric P (n, n) of a quadratic program, zero for a linear one."""
     from scipy.sparse import csc_matrix
 
     if isinstance(program, QuadraticProgram):
@@ -110,20 +110,20 @@ class _Hush:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._inside = 0
-        self._kept = sys.stdout
+        self._stdout = sys.stdout
 
     def __enter__(self) -> None:
-        # Each thread putting back what it found would leave the other's silence behind: only the last one restores.
+        # If each thread restored the stream it saw, it could restore another thread's silence: only the last one does.
         with self._lock:
             if self._inside == 0:
-                self._kept, sys.stdout = sys.stdout, io.StringIO()
+                self._stdout, sys.stdout = sys.stdout, io.StringIO()
             self._inside += 1
 
     def __exit__(self, *_: object) -> None:
         with self._lock:
             self._inside -= 1
             if self._inside == 0:
-                sys.stdout = self._kept
+                sys.stdout = self._stdout
 
 
 hushed = _Hush()

@@ -71,7 +71,7 @@ class Clarabel(ProgramSolver):
 
 
 def _status(status: object) -> Status:
-    """Translate Clarabel's status; "almost solved" is trouble unless the certificate says otherwise."""
+    """Translate Clarabel's status; "almost solved" counts as trouble unless the certificate proves otherwise."""
     return {
         "Solved": Status.OPTIMAL,
         "PrimalInfeasible": Status.INFEASIBLE,

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 DEFAULT_ENGINE = {"lp": "CLARABEL", "qp": "CLARABEL", "milp": "HIGHS"}
 
-# What each engine calls its accuracies and its iteration limit.
+# The names of each engine's options for accuracy and iteration limit.
 _ACCURACY = {
     "CLARABEL": ("tol_gap_abs", "tol_gap_rel", "tol_feas"),
     "OSQP": ("eps_abs", "eps_rel"),
@@ -83,19 +83,19 @@ class CVXPY(ProgramSolver):
 
         engine = DEFAULT_ENGINE[program.form] if self.engine is None else self.engine.upper()
         if engine not in cp.installed_solvers():
-            known = ", ".join(cp.installed_solvers())
-            raise UnknownSolverError(f"CVXPY has no engine {self.engine!r} installed; installed: {known}")
+            engines = ", ".join(cp.installed_solvers())
+            raise UnknownSolverError(f"CVXPY has no engine {self.engine!r} installed; installed: {engines}")
         if isinstance(program, MixedIntegerProgram) and engine not in INSTALLED_MI_SOLVERS:
-            known = ", ".join(INSTALLED_MI_SOLVERS)
-            raise UnknownSolverError(f"CVXPY's {engine} solves no mixed-integer programs; installed: {known}")
+            engines = ", ".join(INSTALLED_MI_SOLVERS)
+            raise UnknownSolverError(f"CVXPY's {engine} solves no mixed-integer programs; installed: {engines}")
         return engine
 
     def _options(self, engine: str) -> dict[str, Any]:
         options: dict[str, Any] = {}
         if self.accuracy is not None:
-            options |= dict.fromkeys(_named(_ACCURACY, engine, "accuracy"), self.accuracy)
+            options |= dict.fromkeys(_option_name(_ACCURACY, engine, "accuracy"), self.accuracy)
         if self.max_iter is not None:
-            options[_named(_MAX_ITER, engine, "max_iter")] = self.max_iter
+            options[_option_name(_MAX_ITER, engine, "max_iter")] = self.max_iter
         return options
 
 
@@ -106,12 +106,12 @@ class _Between:
         split = sides(lower, upper)
         # CVXPY's multipliers of == and <= have the opposite sign of coco_opt.forms, those of >= the same.
         parts = [
-            (split.equal, -1.0, lambda at: expression[at] == lower[at]),
-            (split.lower, +1.0, lambda at: expression[at] >= lower[at]),
-            (split.upper, -1.0, lambda at: expression[at] <= upper[at]),
+            (split.equal, -1.0, lambda position: expression[position] == lower[position]),
+            (split.lower, +1.0, lambda position: expression[position] >= lower[position]),
+            (split.upper, -1.0, lambda position: expression[position] <= upper[position]),
         ]
         self.size = lower.size
-        self.parts = [(at, sign, write(at)) for at, sign, write in parts if at.size]
+        self.parts = [(position, sign, write(position)) for position, sign, write in parts if position.size]
 
     @property
     def constraints(self) -> list[cp.Constraint]:
@@ -119,13 +119,13 @@ class _Between:
 
     def dual(self) -> FloatArray:
         dual = np.zeros(self.size)
-        for at, sign, constraint in self.parts:
-            dual[at] += sign * constraint.dual_value
+        for position, sign, constraint in self.parts:
+            dual[position] += sign * constraint.dual_value
         return dual
 
 
 def _integer(program: LinearProgram) -> Any:
-    """Return CVXPY's spelling of which variables are whole: a truth value or a tuple of index arrays."""
+    """Return which variables are integer, as CVXPY expects it: a truth value or a tuple of index arrays."""
     if not isinstance(program, MixedIntegerProgram) or not program.integer.any():
         return False
     return True if program.integer.all() else np.nonzero(program.integer)
@@ -139,7 +139,7 @@ def _solve(problem: cp.Problem, engine: str, options: dict[str, Any]) -> Status:
     except cp.SolverError:
         raise UnknownSolverError(f"CVXPY's {engine} cannot express this kind of program") from None
     with warnings.catch_warnings():
-        # CVXPY warns of inaccurate answers; the status says so here, and the core measures how inaccurate.
+        # CVXPY warns of inaccurate solutions; here the status shows that, and the core measures the inaccuracy.
         warnings.simplefilter("ignore", UserWarning)
         try:
             with hushed:
@@ -156,8 +156,8 @@ def _solve(problem: cp.Problem, engine: str, options: dict[str, Any]) -> Status:
     }.get(problem.status, Status.NUMERICAL_TROUBLE)
 
 
-def _named(table: dict[str, Any], engine: str, option: str) -> Any:
+def _option_name(table: dict[str, Any], engine: str, option: str) -> Any:
     if engine not in table:
-        known = ", ".join(table)
-        raise ConfigError(f"solvers.cvxpy.{option}", f"cannot be set for {engine}, only for {known}")
+        engines = ", ".join(table)
+        raise ConfigError(f"solvers.cvxpy.{option}", f"cannot be set for {engine}, only for {engines}")
     return table[engine]

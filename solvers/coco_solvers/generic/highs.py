@@ -1,4 +1,4 @@
-"""HiGHS and its HiPO through highspy: linear, quadratic and mixed-integer programs, handed over as arrays."""
+"""HiGHS and its HiPO through highspy: linear, quadratic and mixed-integer programs, passed as arrays."""
 
 # highspy's types cover only part of its calls.
 # mypy: disable-error-code="no-untyped-call"
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class _ThroughHiGHS(ProgramSolver):
-    """What every algorithm of HiGHS shares: options, the model handed over, the answer read back.
+    """The base of all algorithms of HiGHS: options, passing the model, reading the solution.
 
     ``time_limit`` is in seconds; ``form`` picks one writing of a problem that has several.
     """
@@ -47,7 +47,7 @@ class _ThroughHiGHS(ProgramSolver):
         """Solve a program of an accepted form."""
         import highspy
 
-        # Workers are kept per thread from the first run on, and a later run with another number would fail.
+        # HiGHS keeps its workers per thread from the first run on; a later run with another number would fail.
         wait = True
         highspy.Highs.resetGlobalScheduler(wait)
         highs = highspy.Highs()

@@ -1,6 +1,6 @@
 """OSQP: the operator-splitting method (ADMM) for linear and quadratic programs.
 
-Its points satisfy the constraints only to its tolerances, also when it says "solved": the core repairs them.
+Its points meet the constraints only to its tolerances, even if its status is "solved": the core repairs them.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class OSQP(ProgramSolver):
 
         rows = stacked_rows(program)
         limit = {} if self.time_limit is None else {"time_limit": self.time_limit}
-        # "Polishing not needed" is printed whatever ``verbose`` says, and would break --json.
+        # OSQP prints "Polishing not needed" whatever ``verbose`` is, which would break --json.
         with hushed:
             solver = osqp.OSQP(algebra="builtin")
             solver.setup(

@@ -65,7 +65,7 @@ class PIQP(ProgramSolver):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _SplitRows:
-    """Rows as PIQP wants them: equalities (fixed variables too) apart from ranges, without free rows."""
+    """Rows in PIQP's form: equalities (fixed variables too) separate from ranges, without free rows."""
 
     equal: Indices
     ranged: Indices

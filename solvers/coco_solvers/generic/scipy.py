@@ -46,12 +46,12 @@ class SciPyLinprog(ProgramSolver):
         return claim(_status(result), result.x, _dual(result, split, program.rows), int(result.nit))
 
     def _options(self) -> Any:
-        given = {"maxiter": self.max_iter, "time_limit": self.time_limit}
+        limits = {"maxiter": self.max_iter, "time_limit": self.time_limit}
         return {
             "presolve": self.presolve,
             "primal_feasibility_tolerance": self.primal_feasibility_tolerance,
             "dual_feasibility_tolerance": self.dual_feasibility_tolerance,
-            **{key: value for key, value in given.items() if value is not None},
+            **{key: value for key, value in limits.items() if value is not None},
         }
 
 
@@ -77,8 +77,8 @@ class SciPyMilp(ProgramSolver):
         from scipy.optimize import Bounds, LinearConstraint, milp
 
         integer = program.integer if isinstance(program, MixedIntegerProgram) else np.zeros(program.variables)
-        given = {"node_limit": self.max_nodes, "time_limit": self.time_limit}
-        limits = {key: value for key, value in given.items() if value is not None}
+        requested = {"node_limit": self.max_nodes, "time_limit": self.time_limit}
+        limits = {key: value for key, value in requested.items() if value is not None}
         options: Any = {"presolve": self.presolve, "mip_rel_gap": self.mip_rel_gap, **limits}
         result = milp(
             program.c,
@@ -92,11 +92,11 @@ class SciPyMilp(ProgramSolver):
 
 
 def _status(result: Any) -> Status:
-    """Translate SciPy's status; one number stands for both limits, so the message tells which it was."""
+    """Translate SciPy's status; one number stands for both limits, so the message must decide which it was."""
     if result.status == 1:
         return Status.TIME_LIMIT if "time limit" in result.message.lower() else Status.ITERATION_LIMIT
-    known = {0: Status.OPTIMAL, 2: Status.INFEASIBLE, 3: Status.UNBOUNDED}
-    return known.get(result.status, Status.NUMERICAL_TROUBLE)
+    statuses = {0: Status.OPTIMAL, 2: Status.INFEASIBLE, 3: Status.UNBOUNDED}
+    return statuses.get(result.status, Status.NUMERICAL_TROUBLE)
 
 
 def _dual(result: Any, split: Sides, rows: int) -> ProgramDual | None:

@@ -1,6 +1,6 @@
-"""Exact answers for tiny instances, by exhausting what an optimum can look like, in rational arithmetic.
+"""Exact solutions of tiny instances, by enumerating all candidate optima in rational arithmetic.
 
-Nothing here is shared with the kernels: it is what tests compare them with.
+This file shares no code with the kernels: tests compare the kernels with it.
 """
 
 from __future__ import annotations
@@ -85,8 +85,8 @@ def _l1_extreme(problem: IsotonicL1, *, upper: bool) -> NDArray[np.float64]:
     for i in reversed(range(n)):
         best: Fraction | None = None
         for k in reversed(range(levels)):
-            here = w[i] * abs(values[k] - y[i]) + to_go[i + 1][k]
-            best = here if best is None else min(best, here)
+            cost = w[i] * abs(values[k] - y[i]) + to_go[i + 1][k]
+            best = cost if best is None else min(best, cost)
             to_go[i][k] = best
     fit, start = [], 0
     for i in range(n):

@@ -1,4 +1,4 @@
-"""The consistent table of least expected distance by exhausting all whole tables, cell by cell."""
+"""The consistent table of least expected distance by enumerating all integer tables, cell by cell."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MAX_STATES = 200_000
 
 
 def expected_distance(problem: ExpectedDistance) -> NDArray[np.int64]:
-    """Try all values of the leaves in every cell, those of the cell before being at most as large.
+    """Try all values of the leaves in every cell, where those of the cell before are at most as large.
 
     ProblemError where the leaves have more than 200,000 values together.
     """
@@ -27,13 +27,13 @@ def expected_distance(problem: ExpectedDistance) -> NDArray[np.int64]:
     tables = [_with_sums(problem, leaves, value) for value in values]
     best: dict[tuple[int, ...], tuple[int, list[int]]] = {}
     for cell in range(cells):
-        found: dict[tuple[int, ...], tuple[int, list[int]]] = {}
+        reached: dict[tuple[int, ...], tuple[int, list[int]]] = {}
         for k, value in enumerate(values):
             before = min(
                 (past for last, past in best.items() if all(map(int.__le__, last, value))), default=(0, list[int]())
             )
-            found[value] = before[0] + _cost(problem, cell, tables[k]), [*before[1], k]
-        best = found
+            reached[value] = before[0] + _cost(problem, cell, tables[k]), [*before[1], k]
+        best = reached
     chosen = min(best.values())[1]
     return np.array([tables[k] for k in chosen], dtype=np.int64).T
 

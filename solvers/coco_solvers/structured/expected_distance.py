@@ -1,4 +1,4 @@
-"""Whole tables of least expected distance: prices raised by averaged subgradients, tables handed down and bettered."""
+"""Integer tables of least expected distance: prices by averaged subgradients, tables handed down and improved."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class PriceAscent:
-    """Whole consistent tables with a certified gap, in rounds that look only at cells whose prices changed.
+    """Consistent integer tables with a certified gap, in rounds that look only at cells whose prices changed.
 
     Prices of the sums start from those of every cell on its own and are raised by averaged subgradients. From time to
     time they, and the prices of the order that go with them, guide a pass over the cells from the last to the first,
-    which hands down a whole table, and moves of up to ``longest`` cells and ``reach`` units better it. Ends where the
-    gap is ``aim`` of the objective or after ``max_iter`` rounds; ``tolerance`` is the gap that counts as optimal. Up to
-    ``exact_cells`` counts, HiGHS closes the gap that is left, if it is installed. ``threads`` (None: all cores) change
-    nothing.
+    which hands down an integer table, and moves of up to ``longest`` cells and ``reach`` units improve it. Ends where
+    the gap is ``aim`` of the objective or after ``max_iter`` rounds; ``tolerance`` is the gap that counts as optimal.
+    Up to ``exact_cells`` counts, HiGHS closes the gap that is left, if it is installed. ``threads`` (None: all cores)
+    change nothing.
     """
 
     tolerance: float = 1e-3
@@ -51,22 +51,22 @@ class PriceAscent:
         ascent = Ascent(problem, cell_prices(problem), self.threads)
         value = self._table(problem, ascent)
         cost = problem.parts(value)
-        while cost - ascent.bound > self._allowed(problem, cost) and ascent.done < self.max_iter:
+        while cost - ascent.bound > self._allowed_gap(problem, cost) and ascent.done < self.max_iter:
             ascent.rounds(min(_BATCH, self.max_iter - ascent.done), cost)
-            other = self._table(problem, ascent)
-            if problem.parts(other) < cost:
-                value, cost = other, problem.parts(other)
+            candidate = self._table(problem, ascent)
+            if problem.parts(candidate) < cost:
+                value, cost = candidate, problem.parts(candidate)
         prices = ascent.best / problem.grain
         if cost - ascent.bound >= problem.fineness and problem.variables <= self.exact_cells:
             value, prices = self._exact(problem, value, prices)
         return Answer(value, Status.OPTIMAL, prices, ascent.done, perf_counter() - start)
 
-    def _allowed(self, problem: ExpectedDistance, cost: int) -> float:
-        """Return the gap, in parts, at which to stop; whole weights cannot differ by less than one."""
+    def _allowed_gap(self, problem: ExpectedDistance, cost: int) -> float:
+        """Return the gap, in parts, at which to stop; integer weights cannot differ by less than one."""
         return max(0.99 * self.aim * max(problem.grain, cost), problem.fineness - 1)
 
     def _table(self, problem: ExpectedDistance, ascent: Ascent) -> Ints:
-        """Return a whole consistent table by the best prices."""
+        """Return a consistent integer table from the best prices."""
         from coco_opt.kernels import expected_distance_cells, expected_distance_moves, expected_distance_rows
 
         if ascent.balanced:
@@ -85,7 +85,7 @@ class PriceAscent:
         return table
 
     def _exact(self, problem: ExpectedDistance, value: Ints, prices: Floats) -> tuple[Ints, Floats]:
-        """Return HiGHS's table where it is better, and whichever prices prove more."""
+        """Return HiGHS's table if it is better, and the prices that prove more."""
         if find_spec("highspy") is None:
             return value, prices
         from coco_solvers.generic.highs import HiGHS
@@ -95,9 +95,9 @@ class PriceAscent:
             answer = HiGHS(form=form).solve(problem)
             if answer.value is None:
                 continue
-            other = problem.repair(problem.accept(answer.value))
-            if problem.violation(other) == 0.0 and problem.parts(other) < problem.parts(value):
-                value = other
+            candidate = problem.repair(problem.accept(answer.value))
+            if problem.violation(candidate) == 0.0 and problem.parts(candidate) < problem.parts(value):
+                value = candidate
             if answer.multipliers is not None and problem.gap(value, answer.multipliers) < problem.gap(value, prices):
                 prices = answer.multipliers
             if problem.gap(value, prices) == 0.0:
@@ -106,4 +106,4 @@ class PriceAscent:
 
 
 _BATCH = 30  # rounds between two tables
-_SWEEPS = 8  # of moves: most of what they gain, they gain in the first two
+_SWEEPS = 8  # of moves: most of the gain comes in the first two

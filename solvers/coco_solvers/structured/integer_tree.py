@@ -20,7 +20,7 @@ from coco_opt.solution import Answer, Status
 Floats = NDArray[np.float64]
 
 _FEW = 12  # windows of a cell before a closer start is worth its price: most cells take fewer
-_MANY = 100_000  # windows of a cell in all: a guard for costs that only differ by rounding, where the gap tells
+_MANY = 100_000  # windows of a cell in all: a guard for costs that only differ by rounding, which the gap shows
 _BITS, _DIGITS = 40, 30  # of a weight, in all and its own: then sums of equal weights are equal, and ties are seen
 
 
@@ -51,14 +51,14 @@ class MergedSlopesInteger:
         weights = on_grid(problem.shares.ravel())
         x, y = np.ascontiguousarray(problem.start().T), read_only(np.ascontiguousarray(problem.y.T))
         shape = problem.tree.parent, problem.tree.first_child
-        bounds, held, squares = (problem.least, problem.most), problem.root is not None, problem.power == 2
+        bounds, root_fixed, squares = (problem.least, problem.most), problem.root is not None, problem.power == 2
         threads = max(1, min(self.threads or os.cpu_count() or 1, len(y)))
         cuts = [len(y) * part // threads for part in range(threads + 1)]
         done, limit = np.zeros(len(y), np.bool_), _FEW
 
         def part(k: int) -> int:
             return integer_tree.improve(
-                *shape, y, weights, weights**2, *bounds, held, squares, x, done, limit, cuts[k], cuts[k + 1]
+                *shape, y, weights, weights**2, *bounds, root_fixed, squares, x, done, limit, cuts[k], cuts[k + 1]
             )
 
         with ThreadPoolExecutor(threads) as pool:
@@ -80,8 +80,8 @@ def on_grid(shares: Floats) -> Floats:
 def closer_start(problem: IntegerTree, cells: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return a point (regions, cells) next to the optimum in some cells, from real fits of one cell after another.
 
-    p = 2: bounded least squares, rounded. p = 1: an optimum, then the least squares among all of them: its prices tell
-    which side of its answer each region may lie on (complementary slackness).
+    p = 2: bounded least squares, rounded. p = 1: an optimum, then the least squares among all of them: its prices show
+    on which side of its measurement each region may lie (complementary slackness).
     """
     from coco_opt.kernels import tree_bounded_l1, tree_bounded_l2
 
@@ -104,7 +104,7 @@ def closer_start(problem: IntegerTree, cells: NDArray[np.int64]) -> NDArray[np.i
 def _optimal_sides(
     problem: IntegerTree, x: NDArray[np.int64], y: NDArray[np.int64], least: Floats, most: Floats
 ) -> tuple[Floats, Floats]:
-    """Return the bounds (regions,) that hold for every optimum of absolute values, given one of them."""
+    """Return the bounds (regions,) that hold for every optimum of absolute values, from one of them."""
     shares = problem.shares.ravel()
     up, down = np.where(x >= y, shares, -shares), np.where(x > y, shares, -shares)
     low, high = np.where(x >= most, -np.inf, -up), np.where(x <= least, np.inf, -down)

@@ -83,7 +83,7 @@ class DivideAndConquer(KernelSolver):
         from coco_opt.kernels import isotonic_l1
 
         y, w, lower, upper_bound = problem.y, problem.weights, problem.lower, problem.upper
-        if y.dtype != np.int64 or not (_whole_or_none(lower) and _whole_or_none(upper_bound)):
+        if y.dtype != np.int64 or not (_integer_or_none(lower) and _integer_or_none(upper_bound)):
             return isotonic_l1.fit_real(y, w, lower, upper_bound, upper=upper)
         lo = int(lower) if isfinite(lower) else None
         hi = int(upper_bound) if isfinite(upper_bound) else None
@@ -92,5 +92,5 @@ class DivideAndConquer(KernelSolver):
         return isotonic_l1.fit_weighted(y, w, lo, hi, upper=upper)
 
 
-def _whole_or_none(bound: float) -> bool:
+def _integer_or_none(bound: float) -> bool:
     return not isfinite(bound) or bound.is_integer()

@@ -28,11 +28,11 @@ Floats = NDArray[np.float64]
 
 _WIDTH = 512  # cells of a block: long rows for vector instructions, blocks that stay near a core
 _SIBLINGS = 32  # leaves of one parent that one thread adds up
-_TASKS = 8  # parts of all rows for each thread, which may be kept from a core for a while
+_TASKS = 8  # parts of all rows for each thread, which may have to wait for a core
 _ABSOLUTE = 0.3  # penalty times a level's displacement over weight, for p = 1; half or twice as much costs little
 _LEAST = 0.03  # least displacement that counts, in mean residuals
 _SQUARES = 3.0  # penalty over weight for p = 2; half or twice as much costs a few rounds
-_MORE = 0.5  # of the rounds taken, at most, until the gap is looked at again
+_MORE = 0.5  # of the rounds taken, at most, until the gap is computed again
 _POLISH = 4  # rounds after which polishing ends, in those that reached the tolerance
 
 
@@ -114,7 +114,7 @@ class Search:
         """Take rounds until the gap is within the tolerances or a limit is met; look at it ever less often."""
         limit, status = max_iter, Status.ITERATION_LIMIT
         while True:
-            gap = self.look(tolerance, level_tolerance, whole=self.rounds.done >= limit)
+            gap = self.look(tolerance, level_tolerance, full=self.rounds.done >= limit)
             allowed, aim = self.aims(tolerance, level_tolerance)
             if gap <= allowed and status is not Status.OPTIMAL:
                 status, limit = Status.OPTIMAL, min(limit, _POLISH * max(self.rounds.done, 10))
@@ -130,10 +130,10 @@ class Search:
         allowed = 0.99 * tolerance * max(1.0, self._objective)  # the judge sums in another order
         return allowed, min(allowed, level_tolerance * self._least)
 
-    def look(self, tolerance: float = 0.0, level_tolerance: float = 0.0, *, whole: bool = True) -> float:
+    def look(self, tolerance: float = 0.0, level_tolerance: float = 0.0, *, full: bool = True) -> float:
         """Judge the present point and prices, keep the best of both, and return the gap between these.
 
-        Unless the ``whole`` gap is wanted, a part of it is enough that is beyond what decides on the rounds to take.
+        Unless the ``full`` gap is needed, a part of it is enough, if that part already decides on the rounds to take.
         """
         point = self.problem.sums(self.rounds.m)
         losses = self.problem.losses(point)
@@ -142,14 +142,14 @@ class Search:
             self._objective, self.point = objective, point
             self._least = self._least_loss(losses)
         allowed, aim = self.aims(tolerance, level_tolerance)
-        enough = np.inf if whole else max(allowed, (1.0 + _MORE) ** 2 * aim)
-        prices, gap = self._judged(point, enough)
+        enough = np.inf if full else max(allowed, (1.0 + _MORE) ** 2 * aim)
+        prices, gap = self._judge_point(point, enough)
         if not enough < gap < np.inf and (objective - gap > self._bound or not self.prices.size):
             self._bound, self.prices = objective - gap, prices
         return min(gap, self._objective - self._bound)
 
-    def _judged(self, point: Floats, enough: float) -> tuple[Floats, float]:
-        """Return the best prices of the present state, and the gap they leave of a point, or a part above enough."""
+    def _judge_point(self, point: Floats, enough: float) -> tuple[Floats, float]:
+        """Return the best prices of the present state, and their gap for a point, or a part of it above ``enough``."""
         prices = self.rounds.prices()
         if isinstance(self.problem, JointFit):
             return prices, self.problem.tighten(prices, point, enough, self._pool)
@@ -171,7 +171,7 @@ class _Rounds:
         self.done = 0
         self._kernel, self._pool, self._problem = joint_rows, pool, problem
         tree, (regions, cells) = problem.tree, problem.y.shape
-        self._whole = _cuts(np.arange(regions + 1), threads)
+        self._row_cuts = _cuts(np.arange(regions + 1), threads)
         self._cells = _cuts(np.arange(cells + 1), threads)
         self._width = min(cells, _WIDTH)
         self._top = problem.groups.astype(np.float64)
@@ -243,7 +243,7 @@ class _Rounds:
             scratch = np.empty(cells), np.empty(cells, np.int64)
             joint_rounds.monotone(c, self._problem.y, toward, self._top, begin, end, self.m, *scratch)
 
-        self._everywhere(part, self._whole)
+        self._everywhere(part, self._row_cuts)
 
     def _rows(self, step: float) -> None:
         kernel = self._kernel.rows_absolute if self._absolute else self._kernel.rows_squares
@@ -260,7 +260,7 @@ class _Rounds:
 
 
 def _passes(tree: Tree, own: Floats, share: Floats) -> Passes:
-    """Return the tree for the kernels, its rows in runs: a region with children alone, leaves beside their siblings."""
+    """Return the tree for the kernels, its rows in runs: a region with children alone, leaves with their siblings."""
     from coco_opt.kernels.joint_rows import Passes
 
     leaf, parent = tree.is_leaf, tree.parent
@@ -278,7 +278,7 @@ def _passes(tree: Tree, own: Floats, share: Floats) -> Passes:
 def _cuts(begin: NDArray[np.int64], parts: int) -> list[int]:
     """Return where to cut runs that begin at ``begin``, the end behind them, into parts of about as many rows."""
     goals = [int(begin[-1]) * k // parts for k in range(parts + 1)]
-    return sorted({int(at) for at in np.searchsorted(begin, goals)})
+    return sorted({int(position) for position in np.searchsorted(begin, goals)})
 
 
 @dataclass(frozen=True)
@@ -318,9 +318,9 @@ class UnitSchedules:
     def _fit(self, problem: CumulativeRounding, part: float, wait: bool) -> NDArray[np.int64]:
         from coco_opt.kernels import joint_rounding
 
-        whole = joint_rounding.schedule(problem.x, problem.parent, problem.groups, part, wait)
-        joint_rounding.improve(problem.x, problem.groups, whole, self.sweeps)
-        return whole
+        rows = joint_rounding.schedule(problem.x, problem.parent, problem.groups, part, wait)
+        joint_rounding.improve(problem.x, problem.groups, rows, self.sweeps)
+        return rows
 
     def _exact(self, problem: CumulativeRounding) -> Answer[Any, Any] | None:
         if find_spec("highspy") is None:

@@ -6,10 +6,10 @@ what follows b. A parent's row has the sum of its children's covariances. What i
 
     (A S A' + diag(theta)) s = b
 
-over the answers of all regions, A being their sums over buckets. As in generalised least squares on a tree, every
-region is conditioned on its own answers and hands the rest up: S' = S - W' W with W = L^-1 A S and L L' = A S A' +
-diag(theta). A region's matrices know only the cells that its own buckets and those above it tell apart, so that the
-work is that of small dense products, and leaves of the same buckets are taken together.
+over the measurements of all regions, A being their sums over buckets. As in generalised least squares on a tree, every
+region is conditioned on its own measurements and passes the rest up: S' = S - W' W with W = L^-1 A S and L L' = A S A'
++ diag(theta). A region's matrices have only the cells that its own buckets and those above it distinguish, so the work
+is that of small dense products, and leaves of the same buckets are taken together.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 _BATCH = 2_000_000  # numbers of one array over the leaves that are taken together
-_ROUNDING = 1e-14  # of a squared deviation before it is conditioned: what differences cannot tell from zero after it
+_ROUNDING = 1e-14  # of a squared deviation before it is conditioned: about what rounding leaves after it
 _NOTHING = np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _Cells:
-    """What a region tells apart: where these cells begin, and which of them begin a bucket, its own or from above."""
+    """The cells that a region distinguishes: where they begin, and which begin a bucket, its own or from above."""
 
     begin: Ints
     own: Ints
@@ -42,7 +42,7 @@ class _Cells:
 
 
 class TreeSystem:
-    """The system of one problem; ``factor`` takes its numbers, ``solve`` its right sides.
+    """The system of one problem; ``factor`` takes its coefficients, ``solve`` its right sides.
 
     ``leaves`` are the leaves with groups in them. Regions without groups, or of weight 0, have no answers in it.
     """
@@ -91,16 +91,16 @@ class TreeSystem:
                 _add(spread, parent, deviations)
         for v in reversed(self._inner):
             cells, covariance, deviations = self._cells[v], below.pop(v), spread.pop(v)
-            up = _added(_added(covariance, cells.above, 0), cells.above, 1)
+            up = _stretch_sums(_stretch_sums(covariance, cells.above, 0), cells.above, 1)
             if v:
-                _add(spread, int(self._parent[v]), _added(deviations, cells.above, 0))
+                _add(spread, int(self._parent[v]), _stretch_sums(deviations, cells.above, 0))
             if cells.own.size:
-                asked = _added(covariance, cells.own, 0)
-                own = _added(asked, cells.own, 1).copy()
-                own.flat[:: len(own) + 1] += _ROUNDING * np.square(_added(deviations, cells.own, 0))
+                bucket_covariance = _stretch_sums(covariance, cells.own, 0)
+                own = _stretch_sums(bucket_covariance, cells.own, 1).copy()
+                own.flat[:: len(own) + 1] += _ROUNDING * np.square(_stretch_sums(deviations, cells.own, 0))
                 own.flat[:: len(own) + 1] += theta[self._first[v] : self._first[v + 1]]
                 self._factor[v] = _inverse_factor(own)
-                self._reach[v] = self._factor[v] @ _added(asked, cells.above, 1)
+                self._reach[v] = self._factor[v] @ _stretch_sums(bucket_covariance, cells.above, 1)
                 up = up - self._reach[v].T @ self._reach[v]
             if v:
                 _add(below, int(self._parent[v]), up)
@@ -114,10 +114,10 @@ class TreeSystem:
         mean: dict[int, Floats] = {}
         for v in reversed(self._inner):
             cells, moved = self._cells[v], below.pop(v)
-            up = _added(moved, cells.above, 0)
+            up = _stretch_sums(moved, cells.above, 0)
             if cells.own.size:
-                asked = b[self._first[v] : self._first[v + 1]] - _added(moved, cells.own, 0)
-                mean[v] = self._factor[v] @ asked
+                residual = b[self._first[v] : self._first[v + 1]] - _stretch_sums(moved, cells.own, 0)
+                mean[v] = self._factor[v] @ residual
                 up = up + self._reach[v].T @ mean[v]
             if v:
                 _add(below, int(self._parent[v]), up)
@@ -163,22 +163,22 @@ class _Leaves:
         own_variances = variances[self._rows]
         left, right, within = self._bridges(own_variances, cells.begin)
         if cells.own.size:
-            asked = self._asked(left, right, within)
-            own = np.add.reduceat(asked, cells.own, axis=2)
+            covariances = self._bucket_covariances(left, right, within)
+            own = np.add.reduceat(covariances, cells.own, axis=2)
             step = np.arange(cells.own.size)
             own[:, step, step] = own[:, step, step] * (1.0 + _ROUNDING) + theta[self._answers]
-            self._factor = np.array([_inverse_factor(one) for one in own])
-            self._reach = self._factor @ _added(asked, cells.above, 2)
+            self._factor = np.array([_inverse_factor(matrix) for matrix in own])
+            self._reach = self._factor @ _stretch_sums(covariances, cells.above, 2)
         if 0 < cells.above.size < size:
             left, right, within = self._bridges(own_variances, cells.begin[cells.above])
-        for parent, of in self._siblings if cells.above.size else ():
-            upper = np.triu(left[of].T @ right[of], 1)
+        for parent, siblings in self._siblings if cells.above.size else ():
+            upper = np.triu(left[siblings].T @ right[siblings], 1)
             up = upper + upper.T
-            up.flat[:: len(up) + 1] = within[of].sum(axis=0)
+            up.flat[:: len(up) + 1] = within[siblings].sum(axis=0)
             if cells.own.size:
-                reach = self._reach[of].reshape(-1, cells.above.size)
+                reach = self._reach[siblings].reshape(-1, cells.above.size)
                 up = up - reach.T @ reach
-            yield parent, up, np.sqrt(within[of]).sum(axis=0)
+            yield parent, up, np.sqrt(within[siblings]).sum(axis=0)
 
     def _bridges(self, variances: Floats, begin: Ints) -> tuple[Floats, Floats, Floats]:
         """Return of the cells that begin at ``begin`` what multiplies to covariances with later ones, and variances.
@@ -193,16 +193,16 @@ class _Leaves:
         within = np.add.reduceat(after * (before + 2.0 * earlier), begin, axis=1)
         return np.add.reduceat(before, begin, axis=1), np.add.reduceat(after, begin, axis=1), within
 
-    def _asked(self, left: Floats, right: Floats, within: Floats) -> Floats:
+    def _bucket_covariances(self, left: Floats, right: Floats, within: Floats) -> Floats:
         """Return the covariances of every leaf's buckets with its cells, float64[leaves, buckets, cells]."""
         own, size = self._cells.own, self._cells.begin.size
         bucket = np.repeat(np.arange(own.size), np.diff(own, append=size))
         side = np.sign(bucket - np.arange(own.size)[:, None])
-        asked = np.where(side > 0, np.add.reduceat(left, own, axis=1)[:, :, None] * right[:, None, :], 0.0)
-        np.copyto(asked, np.add.reduceat(right, own, axis=1)[:, :, None] * left[:, None, :], where=side < 0)
+        covariances = np.where(side > 0, np.add.reduceat(left, own, axis=1)[:, :, None] * right[:, None, :], 0.0)
+        np.copyto(covariances, np.add.reduceat(right, own, axis=1)[:, :, None] * left[:, None, :], where=side < 0)
         later = _earlier(right[:, ::-1], np.append(0, size - own[:0:-1]))[:, ::-1]
-        asked[:, bucket, np.arange(size)] = _earlier(left, own) * right + within + left * later
-        return asked
+        covariances[:, bucket, np.arange(size)] = _earlier(left, own) * right + within + left * later
+        return covariances
 
     def hand_up(self, b: Floats) -> Iterator[tuple[int, Floats]]:
         """Condition the leaves on a right side; yield how much their parents' rows move by it."""
@@ -212,32 +212,32 @@ class _Leaves:
                 yield parent, np.zeros(cells.above.size)
             return
         self._mean = (self._factor @ b[self._answers][:, :, None])[:, :, 0]
-        for parent, of in self._siblings if cells.above.size else ():
-            yield parent, self._reach[of].reshape(-1, cells.above.size).T @ self._mean[of].ravel()
+        for parent, siblings in self._siblings if cells.above.size else ():
+            yield parent, self._reach[siblings].reshape(-1, cells.above.size).T @ self._mean[siblings].ravel()
 
     def hand_down(self, prices: dict[int, Floats], s: Floats) -> None:
-        """Write the leaves' part of the solution, given the prices of what lies above them."""
+        """Write the leaves' part of the solution, given the prices of the regions above them."""
         if not self._cells.own.size:
             return
         mean = self._mean.copy()
-        for parent, of in self._siblings if self._cells.above.size else ():
-            mean[of] -= self._reach[of] @ prices[parent]
+        for parent, siblings in self._siblings if self._cells.above.size else ():
+            mean[siblings] -= self._reach[siblings] @ prices[parent]
         s[self._answers] = (self._factor.transpose(0, 2, 1) @ mean[:, :, None])[:, :, 0]
 
 
 def _distinct_cells(problem: JointSums) -> list[_Cells]:
     """Return every region's cells; regions whose own and upper buckets are the same share one value."""
-    known: dict[tuple[bytes, bytes], _Cells] = {}
+    shared: dict[tuple[bytes, bytes], _Cells] = {}
     cells: list[_Cells] = []
-    asked = (problem.weights > 0.0) & (problem.groups > 0)
+    measured = (problem.weights > 0.0) & (problem.groups > 0)
     for v, up in enumerate(problem.tree.parent):
         above = cells[up].begin if v else _NOTHING
-        own = np.flatnonzero(problem.begins[v]) if asked[v] else _NOTHING
+        own = np.flatnonzero(problem.begins[v]) if measured[v] else _NOTHING
         key = above.tobytes(), own.tobytes()
-        if key not in known:
+        if key not in shared:
             begin = np.union1d(above, own)
-            known[key] = _Cells(begin, np.searchsorted(begin, own), np.searchsorted(begin, above))
-        cells.append(known[key])
+            shared[key] = _Cells(begin, np.searchsorted(begin, own), np.searchsorted(begin, above))
+        cells.append(shared[key])
     return cells
 
 
@@ -261,7 +261,7 @@ def _add(sums: dict[int, Floats], key: int, values: Floats) -> None:
     sums[key] = sums[key] + values if key in sums else values
 
 
-def _added(values: Floats, begin: Ints, axis: int) -> Floats:
+def _stretch_sums(values: Floats, begin: Ints, axis: int) -> Floats:
     """Return the sums over the stretches that begin at ``begin`` along an axis."""
     return values if begin.size == values.shape[axis] else np.add.reduceat(values, begin, axis=axis)
 

@@ -23,7 +23,7 @@ Floats = NDArray[np.float64]
 _STARTS = (0.1, 1.0)  # how much of the start is even: near the first answers, and far from every bound
 _REFINED = 30  # rounds of conjugate gradients at most, and
 _EXACT = 1e-9  # of the right side left, at which they end
-_SHORT = 0.1  # step below which the corrected direction is given up for one back to the middle
+_SHORT = 0.1  # step below which the corrected direction is dropped for one back to the middle
 _LEAST = 1e-9  # step below which the search ends
 _TOWARDS = 0.995  # of the way to the nearest bound
 
@@ -33,12 +33,12 @@ class TreeInteriorPoint:
     """Mehrotra's predictor-corrector method in the leaves' increments, some tens of iterations, stopped by the gap.
 
     An iteration factors small dense matrices region by region (``joint_covariances``): O(c^2 b) a region of b buckets
-    where it and those above it tell c cells apart. Where that takes more than ``light`` multiplications,
-    ``AlternatingSums`` is asked for ``rounds`` first: many regions of few groups slow the interior point down, not the
-    splitting. Where it takes more than ``work``, or more than ``numbers`` numbers kept, as single sizes at an upper
-    level by the thousand do, the splitting alone is asked; elsewhere each where the other misses. ``tolerance`` and
-    ``level_tolerance`` are those of ``AlternatingDirections``. Where buckets leave a choice, the interior point's
-    answer is near the middle of the optimal face: its barrier weighs cells by their widths.
+    where it and those above it distinguish c cells. Where that takes more than ``light`` multiplications,
+    ``AlternatingSums`` runs first, for ``rounds``: many regions of few groups slow the interior point down, not the
+    splitting. Where it takes more than ``work``, or stores more than ``numbers`` numbers, as thousands of single sizes
+    at an upper level do, only the splitting runs; elsewhere each runs where the other misses the tolerance.
+    ``tolerance`` and ``level_tolerance`` are those of ``AlternatingDirections``. Where buckets leave a choice, the
+    interior point's answer is near the middle of the optimal face: its barrier weighs cells by their widths.
     """
 
     tolerance: float = 1e-3
@@ -108,20 +108,20 @@ class _Iterates:
         self._groups = problem.groups[leaves].astype(np.float64)[:, None]
         self._absolute = isinstance(problem, JointSumsL1)
         self._weights = problem.answer_weights
-        asked = np.repeat(problem.groups > 0, problem.begins.sum(axis=1))
-        self._live = np.flatnonzero(asked & (self._weights > 0.0))
+        with_groups = np.repeat(problem.groups > 0, problem.begins.sum(axis=1))
+        self._live = np.flatnonzero(with_groups & (self._weights > 0.0))
         self._size = leaves.size * (problem.widths.size + 1)
         self._start(even)
 
     def _start(self, even: float) -> None:
         problem, weights = self._problem, self._weights[self._live]
         widths = np.append(problem.widths, 1.0)
-        law = even * widths / widths.sum() + (1.0 - even) * self._first_law()
-        increments = self._groups * law
-        # A region without groups keeps its best prices: its row is zeros whatever they are.
+        shares = even * widths / widths.sum() + (1.0 - even) * self._first_shares()
+        increments = self._groups * shares
+        # A region without groups keeps its best prices: its row is zero in any case.
         self._s = problem.limited(problem.slopes(-problem.answers))
         self._s[self._live] = 0.0
-        residual = (self._asked(increments) - problem.answers)[self._live]
+        residual = (self._bucket_sums(increments) - problem.answers)[self._live]
         far = max(float(np.abs(residual).mean()), 1e-3) if residual.size else 1.0
         parts, slack = np.zeros((2, 0)), np.zeros((2, 0))
         typical = float((weights * residual * residual).mean()) if residual.size else 1.0
@@ -133,9 +133,9 @@ class _Iterates:
         self._v = np.append(increments, parts)
         self._u = np.append(max(typical, 1e-12) * even_aim / increments.ravel(), slack)
         self._level = -self._increments(self._u).mean(axis=1, keepdims=True)
-        self._missed = self._settled()
+        self._missed = self._settle()
 
-    def _first_law(self) -> Floats:
+    def _first_shares(self) -> Floats:
         """Return the parts of all groups in each cell, by the own fit of the first region that was measured."""
         problem = self._problem
         measured = np.flatnonzero((problem.weights > 0.0) & (problem.groups > 0))
@@ -182,8 +182,8 @@ class _Iterates:
             return False
         mean = float(self._v @ self._u / self._aim.sum())
         plain = direction(-self._v * self._u)
-        one, other = self._lengths(plain)
-        left = float((self._v + one * plain.v) @ (self._u + other * plain.u) / self._aim.sum())
+        primal, dual = self._lengths(plain)
+        left = float((self._v + primal * plain.v) @ (self._u + dual * plain.u) / self._aim.sum())
         centre = max((left / mean) ** 3, 1e-6) * mean
         step = direction(centre * self._aim - self._v * self._u - plain.v * plain.u)
         lengths = self._lengths(step)
@@ -197,15 +197,15 @@ class _Iterates:
             return False
         self._v, self._u = moved
         self._s, self._level = self._s + second * step.s, self._level + second * step.level
-        self._missed = self._settled()
+        self._missed = self._settle()
         return True
 
-    def _settled(self) -> Floats:
+    def _settle(self) -> Floats:
         """Return by how much residuals miss those of the increments [live]; for p = 1 add it to their parts instead.
 
-        What rounding leaves in a step would otherwise stay while the products vanish.
+        Otherwise the rounding errors of a step would stay while the products vanish.
         """
-        residual = (self._asked(self._increments(self._v)) - self._problem.answers)[self._live]
+        residual = (self._bucket_sums(self._increments(self._v)) - self._problem.answers)[self._live]
         if not self._absolute:
             return np.asarray(0.5 * self._s[self._live] / self._weights[self._live] - residual)
         parts = self._v[self._size :].reshape(2, -1)
@@ -229,7 +229,7 @@ class _Iterates:
         own = np.zeros(self._s.size)
         own[live] = self._s[live]
         slack = np.concatenate([(self._suffixes(own) - self._level).ravel(), *self._slacks(weights)])
-        # What rounding leaves of slacks is none: the widest spreads would make large steps of it.
+        # Slacks of the size of rounding errors count as 0: the widest spreads would turn them into large steps.
         rounding = np.finfo(np.float64).eps * self._problem.widths.size * np.abs(slack)
         rounding[:size] = rounding[:size].max(initial=0.0)
         slack = np.where(np.abs(slack - u) <= rounding, 0.0, slack - u)
@@ -242,13 +242,13 @@ class _Iterates:
         self._system.factor(increments, theta)
 
         def tied(push: Floats) -> Floats:
-            """Return the change of increments that are pushed, their sums kept."""
+            """Return the change of pushed increments, with their sums unchanged."""
             return np.asarray(increments * (push - (increments * push).sum(axis=1, keepdims=True) / total))
 
         def answered(change: Floats) -> Floats:
             """Return the answers' change with that of the increments, zeros where none counts."""
             out = np.zeros(own.size)
-            out[live] = self._asked(change)[live]
+            out[live] = self._bucket_sums(change)[live]
             return out
 
         def applied(prices: Floats) -> Floats:
@@ -265,7 +265,7 @@ class _Iterates:
             right[live] -= self._missed
             if self._absolute:
                 right[live] -= parts[0] * push[size:].reshape(2, -1)[0] - parts[1] * push[size:].reshape(2, -1)[1]
-            s = self._refined(right, applied)
+            s = self._refine(right, applied)
             suffixes = self._suffixes(s)
             level = (short - (increments * (pushed - suffixes)).sum(axis=1, keepdims=True)) / total
             both = np.concatenate([(level - suffixes).ravel(), *((s[live], -s[live]) if self._absolute else ())])
@@ -274,7 +274,7 @@ class _Iterates:
 
         return direction
 
-    def _refined(self, right: Floats, applied: Callable[[Floats], Floats]) -> Floats:
+    def _refine(self, right: Floats, applied: Callable[[Floats], Floats]) -> Floats:
         """Return the solution of the equations, by conjugate gradients that the factors precondition."""
         best, left = np.zeros(right.size), right
         least = size = float(np.abs(right).max(initial=0.0))
@@ -299,7 +299,7 @@ class _Iterates:
         prices = self._s[self._live]
         return (weights - prices, weights + prices) if self._absolute else ()
 
-    def _asked(self, increments: Floats) -> Floats:
+    def _bucket_sums(self, increments: Floats) -> Floats:
         """Return the answers of all regions [answers] to the leaves' increments."""
         table = np.zeros(self._problem.y.shape)
         table[self._leaves] = increments.cumsum(axis=1)[:, :-1]
@@ -316,15 +316,15 @@ class _Iterates:
         return sums
 
 
-def _better(problem: JointSums, one: Answer[Any, Any], other: Answer[Any, Any]) -> Answer[Any, Any]:
+def _better(problem: JointSums, first: Answer[Any, Any], second: Answer[Any, Any]) -> Answer[Any, Any]:
     """Return the second answer, or the first where neither claims its optimum and its gap is less; seconds of both."""
-    found, seconds = other, one.seconds + other.seconds
-    if other.status is not Status.OPTIMAL:
-        one_gap, other_gap = (
-            problem.gap(np.asarray(answer.value), np.asarray(answer.multipliers)) for answer in (one, other)
+    better, seconds = second, first.seconds + second.seconds
+    if second.status is not Status.OPTIMAL:
+        first_gap, second_gap = (
+            problem.gap(np.asarray(answer.value), np.asarray(answer.multipliers)) for answer in (first, second)
         )
-        found = one if one_gap < other_gap else other
-    return replace(found, seconds=seconds)
+        better = first if first_gap < second_gap else second
+    return replace(better, seconds=seconds)
 
 
 def _length(values: Floats, change: Floats) -> float:

@@ -26,9 +26,9 @@ _STEP = 1.7  # over-relaxation: 1 takes twice the rounds
 class AlternatingSums:
     """Douglas-Rachford splitting in the metric of the cells' widths, rounds of O(cells), stopped by the certified gap.
 
-    Copies of the table are made equal: one near the answers, which moves all cells of a bucket by one amount; one
-    monotone in its rows; one that adds up. Leaves that were asked for every cell have best prices in closed form; those
-    of wider buckets have none, the gap is then that of the splitting's own and falls more slowly than on single cells:
+    The method makes copies of the table equal: one near the measurements, which moves all cells of a bucket by one
+    amount; one monotone in its rows; one that adds up. Leaves measured in every cell have best prices in closed form;
+    those with wider buckets do not, so the gap is that of the splitting's own prices and falls more slowly:
     ``tolerance`` is 1e-3 of the objective.
     ``level_tolerance`` and ``penalty`` are those of ``AlternatingDirections``. Where buckets leave a choice, the answer
     is the one that the splitting converges to from every region's own fit of its buckets' means, which rises evenly
@@ -53,7 +53,7 @@ class AlternatingSums:
 
 
 class _Rounds:
-    """The state of the splitting: ``m`` monotone, two copies folded with their duals, and the answers' last shifts."""
+    """The state of the splitting: ``m`` monotone, two copies folded with their duals, and the last shifts."""
 
     def __init__(self, problem: JointSums, penalty: float) -> None:
         from coco_opt.kernels import joint_rounds

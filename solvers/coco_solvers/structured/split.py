@@ -21,7 +21,7 @@ from coco_opt.solution import Answer, Status
 
 _STIFF, _GENTLE = 1e3, 30.0  # penalty over the objective's own curvature along an equality, and a range, which may bind
 _STIFFER, _STIFFEST = 2.0, 1e4  # what a slow round multiplies the penalties by, and at most over the first ones
-_FLAT = 1e-4  # a cell whose own answers weigh less than this part of any other counts as not measured by itself
+_FLAT = 1e-4  # a cell whose own answers weigh less than this share of any other counts as not measured by itself
 _DAMPING = 1e-2  # curvature added to such problems, over the diagonal's, at first
 _MOST_DAMPING, _LEAST_DAMPING = 1e3, 1e-6
 _CALMER = 0.3  # what a round's damping is of the round's before
@@ -37,8 +37,8 @@ class SplitNewton:
 
     Where not every cell is measured by itself the steps are damped (proximal point method). O(entries x children) a
     step of conjugate gradients; no factorisation. Stops at the certified relative gap ``tolerance``. What takes more
-    than ``max_steps`` of them (marginals alone, weights many orders apart) goes to PIQP if that is installed. Nothing
-    is called infeasible without prices that prove it.
+    than ``max_steps`` of them (marginals alone, weights many orders apart) goes to PIQP if that is installed. A problem
+    is called infeasible only with prices that prove it.
     """
 
     tolerance: float = 1e-6
@@ -61,27 +61,27 @@ class SplitNewton:
         return replace(answer, seconds=perf_counter() - built, build_seconds=built - start)
 
     def split_level(self, level: SplitLevel) -> tuple[Floats, NDArray[np.bool_]]:
-        """Return one descent of every parent's split, and which came to rest."""
+        """Return one descent of every parent's split, and which converged."""
         from coco_opt.kernels import split_level
 
-        found, limits = np.empty(int(level.places[-1])), np.array([self.max_faces, self.max_steps])
+        tables, limits = np.empty(int(level.places[-1])), np.array([self.max_faces, self.max_steps])
         options = self.tolerance, _ENERGY, _LEAST, limits
-        rested, _ = split_level.solve(level.columns, level.arrays, level.places, *options, found)
-        return found, rested
+        rested, _ = split_level.solve(level.columns, level.arrays, level.places, *options, tables)
+        return tables, rested
 
     def split_exact(self, level: SplitLevel) -> tuple[Floats, NDArray[np.bool_], Prices]:
-        """Return every parent's split below exact counts of classes by interior points, which ended, and its prices."""
+        """Return every parent's split under exact counts of classes, which of them converged, and the prices."""
         from coco_opt.kernels import split_exact
 
         assert level.classes is not None
         assert level.exact is not None
-        found, prices = np.empty(int(level.places[-1])), Prices.none(level)
-        asked = level.columns, level.arrays, level.places, read_only(level.classes), level.exact
-        return found, split_exact.solve(*asked, self.tolerance, found, *prices), prices
+        tables, prices = np.empty(int(level.places[-1])), Prices.none(level)
+        arguments = level.columns, level.arrays, level.places, read_only(level.classes), level.exact
+        return tables, split_exact.solve(*arguments, self.tolerance, tables, *prices), prices
 
 
 def _by_others(problem: TopdownSplit, reached: Answer[Floats, SplitDual], suspect: bool) -> Answer[Floats, SplitDual]:
-    """Return a proof that nothing is feasible where that is suspected, PIQP's point, or the one reached."""
+    """Return a proof of infeasibility where that is suspected, PIQP's point, or the point reached."""
     if suspect and _contradiction(problem):
         return Answer(None, Status.INFEASIBLE, None, reached.iterations)
     if find_spec("piqp") is None:
@@ -109,7 +109,7 @@ def _contradiction(problem: TopdownSplit) -> bool:
 
 
 class _Search:
-    """The state between rounds; tables are [kept cells, children]."""
+    """The state between rounds; tables are [occupied cells, children]."""
 
     def __init__(self, problem: TopdownSplit, options: SplitNewton) -> None:
         self.problem, self.options, self.steps = problem, options, 0
@@ -118,7 +118,7 @@ class _Search:
         self.rows = queries.take(self.wide).above(problem.rows)
         self.weight, self.target = problem.weights[self.wide], problem.answers[self.wide]
         self.single = single
-        n, children = problem.kept.size, problem.shape[0]
+        n, children = problem.occupied_cells.size, problem.shape[0]
         self.diagonal, self.flat = self._diagonal()
         self.damping = _DAMPING if self.flat else 0.0
         self.sums = np.zeros(0) if problem.sums is None else np.array(problem.sums, dtype=np.float64)
@@ -160,7 +160,7 @@ class _Search:
         """Take rounds until the point is certified, proved impossible, or rounds run out."""
         if not self.x.size:
             return Status.OPTIMAL if self.problem.broken(self.x) <= self._leave else Status.INFEASIBLE
-        self.allowed = self._allowed()
+        self.allowed = self._allowed_gap()
         for _ in range(self.options.max_rounds):
             self.energy = min(self.energy, _ENERGY * self.allowed)
             if self._descend() > 0:
@@ -168,7 +168,7 @@ class _Search:
             else:
                 change = self._raise_prices()
                 self.point = self._nearest()
-                if self._certified():
+                if self._is_certified():
                     return Status.OPTIMAL
                 if self._stuck() and (impossible(self.problem, change) or impossible(self.problem, self.nu)):
                     return Status.INFEASIBLE
@@ -187,16 +187,16 @@ class _Search:
         """Return the error of a constraint that counts as none."""
         return self.problem.feasibility_tolerance * self.problem.scale
 
-    def _allowed(self) -> float:
+    def _allowed_gap(self) -> float:
         """Return the gap that the point may have."""
         residual = self.problem.queries.apply(self.point) - self.problem.answers
         return self.options.tolerance * max(
             1.0, float(np.einsum("ij,ij,ij->", self.problem.weights, residual, residual))
         )
 
-    def _certified(self) -> bool:
-        """Return whether the point is feasible and its gap small; if only feasible, ask the next round for more."""
-        self.met, self.allowed = self.problem.broken(self.point) <= self._leave, self._allowed()
+    def _is_certified(self) -> bool:
+        """Return whether the point is feasible and its gap small; if only feasible, tighten the next round."""
+        self.met, self.allowed = self.problem.broken(self.point) <= self._leave, self._allowed_gap()
         if self.met and self._gap() <= 0.5 * self.allowed:
             return True
         self.energy *= _FINER if self.met else 1.0
@@ -231,7 +231,7 @@ class _Search:
         curvature = self.single + extra
         moment = self.single * self.base + extra * self.point
         centre = np.divide(moment, curvature, out=np.zeros_like(moment), where=curvature > 0.0)
-        low, high = self._shifted()
+        low, high = self._shifted_sides()
         rows, least = self.rows, _LEAST * self.problem.magnitude
         wrong, _, steps = split_faces.descend(
             rows.start, rows.cell, rows.value, rows.column_start, rows.row, rows.column_value,
@@ -241,14 +241,14 @@ class _Search:
         self.steps += int(steps)
         return int(wrong)
 
-    def _shifted(self) -> tuple[Floats, Floats]:
+    def _shifted_sides(self) -> tuple[Floats, Floats]:
         """Return the constraints' sides moved by their prices: at the optimum x lies that far inside."""
         move = self.nu / self.stiff
         return self.problem.sides[0] + move, self.problem.sides[1] + move
 
     def _raise_prices(self) -> Floats:
         """Let the prices of the constraints follow their errors; return by how much they changed."""
-        values, (low, high) = self.problem.rows.apply(self.x), self._shifted()
+        values, (low, high) = self.problem.rows.apply(self.x), self._shifted_sides()
         before, self.nu = self.nu, self.stiff * (np.clip(values, low, high) - values)
         return self.nu - before
 
@@ -263,7 +263,7 @@ class _Search:
         """Return the gap of the point under the present prices, and keep these."""
         problem, slopes = self.problem, gradient(self.problem, self.point)
         parent, _, gap = best_parent(problem, self.point, slopes, caps(problem, self.point), self.nu)
-        whole = np.zeros(problem.shape[1])
-        whole[problem.kept] = parent
-        self.prices = SplitDual(whole, self.nu.T.copy())
+        all_cells = np.zeros(problem.shape[1])
+        all_cells[problem.occupied_cells] = parent
+        self.prices = SplitDual(all_cells, self.nu.T.copy())
         return gap

@@ -47,12 +47,12 @@ class ShortestPaths:
         """Round the children of many parents in passes, all of them flows."""
         from coco_opt.kernels import round_level
 
-        whole = np.zeros(int(level.places[-1]), np.int64)
+        integer_tables = np.zeros(int(level.places[-1]), np.int64)
         parents, passes = (level.starts, level.cells, level.people, level.first, level.children), level.passes
         done, gaps, relative, solved = round_level.solve(
-            level.columns, parents, level.places, level.tables, passes, np.uint64(level.seed), whole
+            level.columns, parents, level.places, level.tables, passes, np.uint64(level.seed), integer_tables
         )
-        return Rounded(whole, done == 1, int(solved.sum()), float(gaps.max()), float(relative.max()))
+        return Rounded(integer_tables, done == 1, int(solved.sum()), float(gaps.max()), float(relative.max()))
 
     def _overlapping(self, problem: TableRounding) -> Answer[Any, Any]:
         from coco_solvers.generic.highs import HiGHS
@@ -66,6 +66,6 @@ class ShortestPaths:
         feasible = answer.value is not None and problem.violation(answer.value) == 0.0
         value = sweep(problem, answer.value if feasible else None, self.sweep_limit)
         seconds = answer.seconds + perf_counter() - start
-        # Tables that miss a row would only be refused: there is no point to judge.
-        kept = value if problem.violation(value) == 0.0 else None
-        return Answer(kept, Status.TIME_LIMIT, seconds=seconds, build_seconds=answer.build_seconds)
+        # A table that misses a row would only be refused, so it is not returned.
+        accepted = value if problem.violation(value) == 0.0 else None
+        return Answer(accepted, Status.TIME_LIMIT, seconds=seconds, build_seconds=answer.build_seconds)

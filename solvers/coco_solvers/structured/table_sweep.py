@@ -1,8 +1,8 @@
 """A sweep of small programs for controlled rounding of tables: two children at a time exchange people.
 
-The start keeps the parent's sums and as many rows of C as are nested. Then pairs of children, worst first, share what
-they have together anew: fewest broken rows first, then the least distance. With everything else held fixed such a
-program is small, and a transport where C is two partitions of the cells.
+The start keeps the parent's sums and as many rows of C as are nested. Then pairs of children, worst first, share their
+people anew: fewest broken rows first, then the least distance. With everything else fixed such a program is small,
+and a transport problem where C is two partitions of the cells.
 """
 
 from __future__ import annotations
@@ -75,10 +75,10 @@ class _Sweep:
 
     def best(self, pair: list[int]) -> Ints | None:
         """Return the pair's best tables, None where HiGHS finds none in the time left."""
-        problem, given = self.problem, self.problem.constraints
-        assert given is not None
-        shape = (len(pair), given.operator.answers)
-        free = IntegerRows(given.operator, np.full(shape, -UNBOUNDED), np.full(shape, UNBOUNDED))
+        problem, constraints = self.problem, self.problem.constraints
+        assert constraints is not None
+        shape = (len(pair), constraints.operator.answers)
+        free = IntegerRows(constraints.operator, np.full(shape, -UNBOUNDED), np.full(shape, UNBOUNDED))
         part = TableRounding(problem.x[pair], self.table[pair].sum(axis=0), free, problem.slack, problem.queries)
         written = relaxation(part, (problem.sides[0][pair], problem.sides[1][pair]))
         program = _elastic(written)
@@ -93,7 +93,7 @@ def _elastic(written: Written) -> MixedIntegerProgram:
 
     data, program = written.data, written.program
     first = 0 if data.parent is None else data.open.size
-    rows = int(written.kept.sum())
+    rows = int(written.row_present.sum())
     unit = eye_array(program.rows, format="csc")[:, first : first + rows]
     counted = sum((query.absolute_columns for query in data.queries), np.zeros(data.shape[1]))
     most = (data.room * counted[data.open]).sum() if data.queries else data.room.sum()

@@ -23,7 +23,7 @@ class TreePasses(KernelSolver):
     problem = TreeLeastSquares
 
     def fit(self, problem: TreeLeastSquares) -> NDArray[np.float64]:
-        """Return the values (n,); a node held at a bound has exactly its value."""
+        """Return the values (n,); a node fixed at a bound has exactly its value."""
         from coco_opt.kernels import tree_bounded_l2, tree_passes
 
         tree = problem.tree

@@ -14,15 +14,15 @@ from coco_opt.choices import Certificate
 from coco_opt.config import Config, Section
 from coco_opt.config.sections import DataSection, TableInput
 from coco_opt.errors import ConfigError
-from coco_opt.files import checks
-from coco_opt.files.checked import Check
+from coco_opt.files import column_checks
 from coco_opt.files.columns import Columns
 from coco_opt.files.folder import FileTable, read_columns
 from coco_opt.files.inputs import Input, InputLike
 from coco_opt.files.regions import PublicRegions, read_regions, region_columns, register_leaves
+from coco_opt.files.release_checks import Check
 from coco_opt.files.source import isolated, load
 from coco_opt.histograms import Hierarchy
-from coco_opt.privacy import Asked, Exact, Measurement, Question, Sensitivity
+from coco_opt.privacy import Exact, LevelQuery, Measurement, MeasurementPlan, Sensitivity
 from coco_opt.problems import TreeLeastSquares
 from coco_opt.releases.instances import Instance
 from coco_opt.releases.kind import (
@@ -30,13 +30,13 @@ from coco_opt.releases.kind import (
     Figures,
     Folder,
     Forecast,
-    LookAlike,
+    ForecastOptions,
     Neighbours,
     Plan,
     Released,
     Shown,
+    SimulatedData,
     Truth,
-    Wanted,
     Work,
 )
 from coco_opt.releases.reporter import Reporter
@@ -91,52 +91,54 @@ class TotalsKind:
         notes = {"persons": "person_id, region_id: private", "hierarchy": "region_id, one column a level"}
         return Draft(notes, "[totals]\nnonnegative = true\n", "a person's region may change", "check epsilon")
 
-    def section_of(self, asked: Asked) -> Mapping[str, Any]:
+    def section_of(self, measurement_plan: MeasurementPlan) -> Mapping[str, Any]:
         return {}
 
     def plan(self, config: Config) -> Plan:
-        public = read_regions(config.data.given("hierarchy"))
-        asked = self._asked(config, public.hierarchy, public.levels, public.region_ids)
-        return Plan(config, asked, public)
+        public = read_regions(config.data.table_of("hierarchy"))
+        measurement_plan = self._asked(config, public.hierarchy, public.levels, public.region_ids)
+        return Plan(config, measurement_plan, public)
 
     def outline(self, config: Config) -> Plan:
         return self.plan(config)
 
-    def _asked(self, config: Config, tree: Hierarchy, levels: tuple[str, ...], ids: tuple[str | None, ...]) -> Asked:
+    def _asked(
+        self, config: Config, tree: Hierarchy, levels: tuple[str, ...], ids: tuple[str | None, ...]
+    ) -> MeasurementPlan:
         changed = 2 if config.privacy.neighbours == "replace" else 1
-        questions = [
-            Question(level, "total", "persons in the region", 1, Sensitivity(changed, changed), cost)
+        queries = [
+            LevelQuery(level, "total", "persons in the region", 1, Sensitivity(changed, changed), cost)
             for level, cost in enumerate(config.levels_cost(tree.levels))
             if cost
         ]
-        return Asked(self.name, tree, levels, tuple(questions), config.privacy.neighbours, region_ids=ids)
+        return MeasurementPlan(self.name, tree, levels, tuple(queries), config.privacy.neighbours, region_ids=ids)
 
     def read(self, plan: Plan) -> PrivateTotals:
-        return self._count(plan.config.data.given("persons"), plan.detail)
+        return self._count(plan.config.data.table_of("persons"), plan.detail)
 
     def _count(self, path: InputLike, public: PublicRegions) -> PrivateTotals:
         source = Input.of(path)
         with isolated([source]) as con:
             table = load(con, "persons", source, PERSONS)
-            checks.check_rows(table)
+            column_checks.check_rows(table)
             person, region = (table.names.index(name) for name in PERSONS.first)
-            checks.check_ids(table, (person, region))
-            checks.check_unique(table, (person,), "duplicate-person", "this person occurs twice", person)
+            column_checks.check_ids(table, (person, region))
+            column_checks.check_unique(table, (person,), "duplicate-person", "this person occurs twice", person)
             register_leaves(table, public)
-            checks.check_known(table, region, "leaves.region", "unknown-region", "is not in the hierarchy")
+            column_checks.check_listed(table, region, "leaves.region", "unknown-region", "is not in the hierarchy")
             rows = table.fetch(f"SELECT leaf, count(*) FROM {{t}} JOIN leaves ON c{region} = region GROUP BY leaf")
         leaves = np.zeros(len(public.hierarchy.leaves), np.int64)
         for leaf, persons in rows:
             leaves[leaf] = persons
         return PrivateTotals(public.hierarchy.aggregate(leaves))
 
-    def ask(self, plan: Plan, private: PrivateTotals) -> Iterable[Exact]:
-        tree = plan.asked.hierarchy
-        for question in plan.asked.questions:
-            for region in tree.level_range(question.level):
-                yield Exact(question, tree.paths[region], private.regions[region : region + 1].copy())
+    def exact_answers(self, plan: Plan, private: PrivateTotals) -> Iterable[Exact]:
+        tree = plan.measurement_plan.hierarchy
+        for level_query in plan.measurement_plan.queries:
+            for region in tree.level_range(level_query.level):
+                yield Exact(level_query, tree.paths[region], private.regions[region : region + 1].copy())
 
-    def method(self, config: Config, asked: Asked, *also: Asked) -> bool:
+    def method(self, config: Config, measurement_plan: MeasurementPlan, *also: MeasurementPlan) -> bool:
         if not isinstance(config.method, TotalsSection):
             raise ConfigError("totals", "is required")
         return config.method.nonnegative
@@ -149,13 +151,13 @@ class TotalsKind:
         tree = measurement.hierarchy
         noisy, variance = np.zeros(tree.regions), np.full(tree.regions, np.inf)
         for answers in measurement.answers:
-            level = tree.level_range(answers.question.level)
+            level = tree.level_range(answers.query.level)
             noisy[level.start : level.stop] = answers.values
-            variance[level.start : level.stop] = answers.question.law.variance
+            variance[level.start : level.stop] = answers.query.distribution.variance
         return TreeLeastSquares(tree.parent, noisy, variance, lower=0.0 if nonnegative else None)
 
     def release(self, measurement: Measurement, method: bool, result: TotalsResult, config: Config) -> Released:
-        columns = region_columns(measurement.asked, np.arange(measurement.hierarchy.regions))
+        columns = region_columns(measurement.measurement_plan, np.arange(measurement.hierarchy.regions))
         table = FileTable.of({**columns, "total": result.totals}, {"level": "int32", "total": "double"})
         return Released({TOTALS_FILE: table}, self.promises if method else ())
 
@@ -177,14 +179,17 @@ class TotalsKind:
         away = np.abs(result.totals - truth.private.regions)
         return {"this release": [float(away[tree.level == level].mean()) for level in range(tree.levels)]}
 
-    def look_alike(self, plan: Plan, public: Path | None = None, branches: int | None = None) -> LookAlike:
+    def simulated_data(self, plan: Plan, public: Path | None = None, branches: int | None = None) -> SimulatedData:
         if public is not None:
-            return LookAlike(plan, self._count(public, plan.detail), public.name)
-        leaves = np.full(len(plan.asked.hierarchy.leaves), 50, np.int64)
-        return LookAlike(plan, PrivateTotals(plan.asked.hierarchy.aggregate(leaves)), "made totals")
+            return SimulatedData(plan, self._count(public, plan.detail), public.name)
+        leaves = np.full(len(plan.measurement_plan.hierarchy.leaves), 50, np.int64)
+        return SimulatedData(plan, PrivateTotals(plan.measurement_plan.hierarchy.aggregate(leaves)), "made totals")
 
-    def forecast(self, plan: Plan, wanted: Wanted, reporter: Reporter) -> Forecast:
-        rows = tuple((plan.asked.levels[q.level], f"{q.law.variance**0.5:.2f}") for q in plan.asked.questions)
+    def forecast(self, plan: Plan, options: ForecastOptions, reporter: Reporter) -> Forecast:
+        rows = tuple(
+            (plan.measurement_plan.levels[q.level], f"{q.distribution.variance**0.5:.2f}")
+            for q in plan.measurement_plan.queries
+        )
         return Forecast((Figures("Standard error of a noisy total", ("level", "persons"), rows),))
 
     def instances(self, measurement: Measurement, config: Config) -> Sequence[Instance]:
@@ -196,13 +201,15 @@ class TotalsKind:
 
         return (Instance("tree_l2", whole.variables, cut),)
 
-    def neighbours(self, look_alike: LookAlike) -> Neighbours:
-        tree, first = look_alike.plan.asked.hierarchy, look_alike.private
+    def neighbours(self, simulated_data: SimulatedData) -> Neighbours:
+        tree, first = simulated_data.plan.measurement_plan.hierarchy, simulated_data.private
         more = first.regions.copy()
         more[[tree.leaves.start, *tree.ancestors(tree.leaves.start)]] += 1
         return Neighbours(first, replace(first, regions=more), "one person more in a leaf")
 
-    def statistics(self, asked: Asked, table: PrivateTotals | TotalsResult) -> Mapping[str, NDArray[Any]]:
+    def statistics(
+        self, measurement_plan: MeasurementPlan, table: PrivateTotals | TotalsResult
+    ) -> Mapping[str, NDArray[Any]]:
         return {"regions": table.totals if isinstance(table, TotalsResult) else table.regions}
 
 

@@ -1,0 +1,47 @@
+"""Arrays in files without a name, mapped into memory: the system has their pages back whenever it wants them.
+
+Such a file is gone with its last reader, however a process ends: there is nothing to remove. Only data
+computed from noisy answers or public numbers is stored there.
+"""
+
+from __future__ import annotations
+
+import mmap
+import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+ScalarT = TypeVar("ScalarT", bound=np.generic)
+
+LEAST = 1 << 18
+"""The bytes from which an array is worth a file."""
+
+
+def stored_array(parts: Sequence[NDArray[ScalarT]]) -> NDArray[ScalarT]:
+    """Return arrays of one type (n, ...), one after the other, as a read-only array that lies in a file.
+
+    Small arrays stay in memory, and so do those that do not fit in the folder for temporary files. O(bytes), without a
+    second copy in memory.
+    """
+    size = sum(part.nbytes for part in parts)
+    if size >= LEAST:
+        with suppress(OSError):
+            return _mapped_array(parts)
+    joined = np.concatenate(parts)
+    joined.setflags(write=False)
+    return joined
+
+
+def _mapped_array(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    with tempfile.TemporaryFile(buffering=0) as file:
+        for part in parts:
+            left = np.ascontiguousarray(part).reshape(-1).view(np.uint8).data
+            while left:
+                left = left[file.write(left) :]
+        content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    shape = (-1, *parts[0].shape[1:])
+    return np.frombuffer(content, parts[0].dtype).reshape(shape)

@@ -1,1 +1,0 @@
-"""What runs before the noise: reading and counting the private table, and asking it. The wall stands behind it."""

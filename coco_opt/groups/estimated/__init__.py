@@ -1,1 +1,0 @@
-"""What runs after the noise: estimates from sealed measurements alone."""

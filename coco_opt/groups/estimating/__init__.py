@@ -1,0 +1,1 @@
+"""Estimation after the noise, from sealed measurements alone."""

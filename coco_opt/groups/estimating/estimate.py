@@ -1,0 +1,150 @@
+"""From a sealed measurement to consistent histograms: the post-processing of a groups release in one call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.choices import Certificate, SolverChoices
+from coco_opt.errors import InputError, ProblemError
+from coco_opt.execution import Executor, Threads
+from coco_opt.groups.estimating.convex import convex
+from coco_opt.groups.estimating.group_counts import with_group_counts
+from coco_opt.groups.estimating.intervals import NO_INTERVALS, Intervals
+from coco_opt.groups.estimating.joint import joint
+from coco_opt.groups.estimating.method import GroupsMethod, needed_levels
+from coco_opt.groups.estimating.posterior.consistent import Convergence, integer_estimate
+from coco_opt.groups.estimating.subtrees import estimate_subtrees
+from coco_opt.groups.estimating.unbiased import NO_UNBIASED, UnbiasedCounts, UnbiasedEstimates
+from coco_opt.groups.look import is_look
+from coco_opt.groups.noisy_measurements import GroupsMeasurements
+from coco_opt.histograms import CountOfCounts, Hierarchy
+from coco_opt.privacy import Measurement
+from coco_opt.solving import check_threads
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class GroupsResult:
+    """Histograms of every region in the hierarchy's order, and the certificates of the problems solved.
+
+    ``uncertified_gap`` is the largest relative gap of an integer table that was not certified nearest, 0 where none was
+    used; ``intervals`` and ``convergence`` are those of the posterior, None for other methods; ``level_gaps``
+    float64[levels] those of joint estimation (``JointEstimate``); ``unbiased`` the unbiased estimates, if
+    the method requests them.
+    """
+
+    hierarchy: Hierarchy
+    histograms: tuple[CountOfCounts, ...]
+    certificates: tuple[Certificate, ...]
+    uncertified_gap: float = 0.0
+    intervals: Intervals | None = None
+    convergence: Convergence | None = None
+    level_gaps: NDArray[np.float64] | None = None
+    unbiased: UnbiasedEstimates | None = None
+
+    @property
+    def group_counts(self) -> NDArray[np.int64]:
+        """Return the released number of groups of every region, int64[regions]; the public one where it is public."""
+        return np.array([histogram.groups for histogram in self.histograms], np.int64)
+
+    def __getitem__(self, region: str) -> CountOfCounts:
+        return self.histograms[self.hierarchy.index(region)]
+
+    def intervals_of(self, region: str) -> Intervals:
+        """Return the intervals of a region by its path from the root; InputError (no-intervals) without any."""
+        if self.intervals is None:
+            raise InputError("no-intervals", NO_INTERVALS)
+        return self.intervals.of(self.hierarchy.index(region))
+
+    def unbiased_of(self, *regions: str) -> UnbiasedCounts:
+        """Return the unbiased counts of a region by its path from the root, or the sums of several, variances too.
+
+        Raises InputError (no-unbiased) without any, and the errors of ``UnbiasedEstimates.of``.
+        """
+        if self.unbiased is None:
+            raise InputError("no-unbiased", NO_UNBIASED)
+        return self.unbiased.of(*regions)
+
+
+def estimate_groups(
+    measurement: Measurement,
+    method: GroupsMethod | None = None,
+    solvers: SolverChoices | None = None,
+    *,
+    threads: int = 1,
+    executor: Executor | None = None,
+    progress: Progress | None = None,
+    also: Sequence[Measurement] = (),
+) -> GroupsResult:
+    """Estimate every region that the method reads, then make the regions agree by ``method.consistency``.
+
+    This reads a measurement only: it is post-processing and costs no privacy. Where the numbers of groups were measured
+    too, they are estimated first and then used like public ones. ``progress`` is called with the number of regions done
+    and their total (for "posterior": sweeps). The work runs in parallel on ``threads``, or on the workers of an
+    ``executor``; the result does not depend on them. "posterior", "joint" and "convex" couple all regions: the
+    posterior's sweeps run in threads whatever the executor, and the parallelism of one program is up to its solver.
+    ``also`` are more measurements of the same groups, in addition to those that the measurement brings; only
+    "posterior" combines them in one estimate, and their costs add up. Other methods leave a look
+    (``coco_opt.groups.look``) unread.
+    Raises ProblemError where the consistency method needs a region that was not measured, or cannot read the measured
+    query; SolverError where a solver misses its tolerance.
+    """
+    check_threads(threads)
+    method = GroupsMethod() if method is None else method
+    chosen = SolverChoices() if solvers is None else solvers
+    run_by = Threads(int(threads)) if executor is None else executor
+    result = _result(measurement, method, chosen, threads, run_by, progress, also)
+    if not method.unbiased:
+        return result
+    return replace(result, unbiased=UnbiasedEstimates(replace(measurement, also=(*measurement.also, *also))))
+
+
+def _result(
+    measurement: Measurement,
+    method: GroupsMethod,
+    solvers: SolverChoices,
+    threads: int,
+    executor: Executor,
+    progress: Progress | None,
+    also: Sequence[Measurement],
+) -> GroupsResult:
+    measurement = with_group_counts(measurement, solvers)
+    answers = GroupsMeasurements(measurement)
+    also = tuple(with_group_counts(further, counts=answers.group_counts) for further in (*measurement.also, *also))
+    hierarchy = answers.hierarchy
+    if not isinstance(method.losses, str) and len(method.losses) != hierarchy.levels:
+        raise ProblemError(f"{hierarchy.levels} levels need as many losses, not {len(method.losses)}")
+    if method.consistency != "posterior" and not all(is_look(further.measurement_plan) for further in also):
+        raise ProblemError(f"{method.consistency!r} reads one measurement: only 'posterior' estimates several together")
+    if method.consistency == "posterior":
+        posterior = integer_estimate(
+            measurement, solvers, coverage=method.intervals, threads=threads, progress=progress, also=also
+        )
+        tables, certificates = tuple(posterior.histograms), solvers.certificates
+        return GroupsResult(
+            hierarchy, tables, certificates, posterior.uncertified_gap, posterior.intervals, posterior.convergence
+        )
+    if method.consistency == "joint":
+        fit = joint(measurement, solvers, loss=method.loss(0))
+        tables, certificates = tuple(fit.histograms), solvers.certificates
+        return GroupsResult(hierarchy, tables, certificates, fit.uncertified_gap, level_gaps=fit.level_gaps)
+    if method.consistency == "convex":
+        histograms = convex(measurement, solvers, loss=method.loss(0))
+    else:
+        _check_levels(answers, method)
+        histograms = estimate_subtrees(answers, method, solvers, executor, progress)
+    return GroupsResult(hierarchy, tuple(histograms), solvers.certificates)
+
+
+def _check_levels(answers: GroupsMeasurements, method: GroupsMethod) -> None:
+    for level in needed_levels(method.consistency, answers.hierarchy.levels):
+        if level not in answers.measured_levels:
+            raise ProblemError(
+                f"level {level} was not measured, and consistency {method.consistency!r} needs it: give it a share of "
+                "the budget"
+            )

@@ -1,0 +1,74 @@
+"""The post-processing that turns a measurement of groups into histograms: losses, consistency, rounding."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from coco_opt.errors import ProblemError
+from coco_opt.groups.estimating.estimators import FitOptions, check_choice
+from coco_opt.groups.noisy_measurements import Loss
+from coco_opt.kernels.merging import Merge, Rounding
+from coco_opt.problems.isotonic import TieRule
+
+Consistency = Literal["posterior", "joint", "convex", "matching", "bottom_up", "none"]
+VarianceRule = Literal["formula", "bootstrap"]
+CONSISTENCIES: tuple[Consistency, ...] = get_args(Consistency)
+ONE_PROGRAM: tuple[Consistency, ...] = ("joint", "convex")
+"""The methods that fit all regions in one program: they are slower, need one loss and do not read every query."""
+SLOW: tuple[Consistency, ...] = ("posterior", *ONE_PROGRAM)
+"""The methods that take seconds where the others take milliseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupsMethod:
+    """The post-processing of a groups release: losses (one, or one a level, root first) and how regions agree.
+
+    ``variances`` are "formula" (section 5.1 of the paper) or "bootstrap" (``coco_opt.groups.estimating.bootstrap``:
+    about twenty more fits a region, redrawn from seeds that anyone can compute). They are the weights of
+    ``consistency`` "matching" with ``merge`` "weighted"; other methods read no variances, and none are redrawn for
+    them. "posterior" reads no loss, and is the only method that gives ``intervals``: their coverage, 0 for none.
+    ``unbiased``: also return signed, unbiased counts of every measured region, whatever the method. Raises ProblemError
+    for an unknown choice.
+    """
+
+    losses: Loss | tuple[Loss, ...] = "l1"
+    ties: TieRule = "upper"
+    consistency: Consistency = "joint"
+    merge: Merge = "weighted"
+    rounding: Rounding = "half_up"
+    variances: VarianceRule = "formula"
+    intervals: float = 0.0
+    unbiased: bool = False
+
+    def __post_init__(self) -> None:
+        check_choice("consistency", self.consistency, CONSISTENCIES)
+        check_choice("merge", self.merge, get_args(Merge))
+        check_choice("variances", self.variances, get_args(VarianceRule))
+        for loss in {self.losses} if isinstance(self.losses, str) else set(self.losses):
+            FitOptions(loss, self.ties, self.rounding)
+        if not 0.0 <= self.intervals < 1.0 or (self.intervals and self.consistency != "posterior"):
+            raise ProblemError("intervals have a coverage from 0 (none) to below 1, and only 'posterior' gives any")
+        if self.consistency in ONE_PROGRAM and not isinstance(self.losses, str) and len(set(self.losses)) > 1:
+            name = "joint estimation" if self.consistency == "joint" else "the convex program"
+            raise ProblemError(f"{name} fits all levels with one loss: give every level the same")
+
+    def fit_options(self, level: int) -> FitOptions:
+        """Return how the regions of one level are fitted."""
+        return FitOptions(self.loss(level), self.ties, self.rounding)
+
+    def loss(self, level: int) -> Loss:
+        """Return the loss of one level."""
+        return self.losses if isinstance(self.losses, str) else self.losses[level]
+
+    @property
+    def redraws(self) -> bool:
+        """Return whether every region is fitted again to redrawn noise, for bootstrap variances that are used."""
+        return self.variances == "bootstrap" and self.consistency == "matching" and self.merge == "weighted"
+
+
+def needed_levels(consistency: Consistency, levels: int) -> tuple[int, ...]:
+    """Return the levels whose answers a consistency method needs."""
+    if consistency in SLOW:
+        return ()
+    return (levels - 1,) if consistency == "bottom_up" else tuple(range(levels))

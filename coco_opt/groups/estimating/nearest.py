@@ -1,0 +1,38 @@
+"""Consistent integer tables: the best that a solver returns, certified or not, and their histograms."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.choices import SolverChoices
+from coco_opt.errors import SolverError
+from coco_opt.histograms import CountOfCounts
+from coco_opt.problem import Problem
+from coco_opt.solution import Solution
+
+ValueT = TypeVar("ValueT")
+
+
+def nearest(problem: Problem[ValueT, Any], solvers: SolverChoices) -> tuple[ValueT, float]:
+    """Return the best table of a problem with integer solutions, and its relative gap where not certified (else 0).
+
+    A solution that misses its solver's tolerance but satisfies every constraint is accepted: it is integer and
+    consistent, only not certified optimal. Raises SolverError where no solver returns one.
+    """
+    try:
+        return solvers.solve(problem, fallback=False), 0.0
+    except SolverError as error:
+        solution = error.solution
+    if isinstance(solution, Solution) and solution.violation == 0.0 and np.isfinite(solution.gap):
+        return solution.value, solution.relative_gap
+    return solvers.solve(problem), 0.0
+
+
+def integer_histograms(table: NDArray[np.int64], groups: NDArray[np.int64]) -> list[CountOfCounts]:
+    """Return one histogram a region from cumulative counts (regions, K) and the numbers of groups."""
+    rows: Iterable[NDArray[np.int64]] = np.column_stack([table, groups])
+    return [CountOfCounts.from_dense(np.diff(row, prepend=0)) for row in rows]

@@ -1,0 +1,482 @@
+"""Markov chains over the tables of a hierarchy, and the prior they share: thin shells around the compiled sweeps.
+
+``MoveChain`` supports any queries (Metropolis moves of groups). With answers about single cells, complete rows of
+cumulative counts can be drawn, which mixes far better in dense regions: by ``CountRowChain``, or by ``RowChain`` under
+increment priors.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.errors import SolverError
+from coco_opt.groups.estimating.posterior.observations import Survey, cumulative_rows, residuals
+from coco_opt.groups.estimating.posterior.prior import (
+    BoolArray,
+    FloatArray,
+    Hats,
+    IntArray,
+    PriorOptions,
+    SizeProbabilities,
+    increment_prior,
+    smooth_distribution,
+)
+from coco_opt.kernels.arrays import read_only
+
+if TYPE_CHECKING:
+    from coco_opt.kernels.posterior_moves import Plan, Prior, Queries
+    from coco_opt.kernels.posterior_shares import Basis, Shares
+
+_STEPS = 256
+_BATCH = 256  # leaves whose size distributions are processed together
+_LEAST_MOVES = 4
+_PRECISION = 20.0  # of the shape's factors at the start
+_FLATTER = 0.6  # power of the distribution of half of the independent moves: rare sizes are tried more often
+
+
+@dataclass(frozen=True, slots=True)
+class MoveOptions:
+    """How moves are proposed: their number a sweep for each size expected to be occupied, and their kinds' shares.
+
+    ``by_group`` moves take a group of the leaf at random, the others an occupied size. Leaves expected to have more
+    than ``most_looked_at`` sizes have no such moves, because a group is found by a search through the sizes.
+    ``independent`` moves are drawn from the leaf's own size distribution or a flatter one, the others go up to
+    ``furthest`` sizes; ``several`` move more than one group. For each move there are ``exchanges`` of groups between
+    leaves, and ``trades`` of several groups together, up to the share ``traded`` of a leaf's groups.
+    """
+
+    per_size: float = 4.0
+    by_group: float = 0.4
+    most_looked_at: float = 100.0
+    independent: float = 0.6
+    several: float = 0.2
+    furthest: int = 299
+    exchanges: float = 0.3
+    trades: float = 0.0
+    traded: float = 0.125
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Scattered:
+    """Size distributions that are sampled (``kernels.posterior_shares``): ``base`` float64[K + 1], sum 1, under hats.
+
+    The root varies around the base with the strength ``root``; the others around their parents, with strengths
+    whose prior has the mean ``strength``.
+    """
+
+    base: FloatArray
+    hats: Hats
+    strength: float
+    root: float
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Learned:
+    """A prior of the leaves: ``probabilities`` float64[leaves, K + 1] (pi, or shares of the mean increments); q, rho.
+
+    Where pi is ``scattered``, ``probabilities`` is its expected value, and determines only the proposals. Then one row
+    may serve several leaves: ``row`` int64[leaves], by default each leaf's own.
+    """
+
+    probabilities: FloatArray
+    q: FloatArray
+    rho: FloatArray
+    increments: bool
+    scattered: Scattered | None = None
+    row: IntArray | None = None
+
+    def rows(self, leaves: int) -> IntArray:
+        """Return the row of ``probabilities`` of each of so many leaves."""
+        return np.arange(leaves) if self.row is None else self.row
+
+
+class SizeLearner:
+    """Learns multinomial priors from the leaves' mean counts (leaves, K + 1); see ``prior.SizeProbabilities``."""
+
+    def __init__(self, survey: Survey, shape: FloatArray, alone: BoolArray, options: PriorOptions) -> None:
+        self._survey = survey
+        self._probabilities = SizeProbabilities(survey.parent, shape, alone, options)
+        hats = self._probabilities.hats
+        distribution = smooth_distribution(shape, hats, alone) + options.floor
+        self._scattered = Scattered(distribution / distribution.sum(), hats, options.borrowed, options.root_borrowed)
+
+    def learn(self, counts: FloatArray, present: FloatArray) -> Learned:
+        """Return the prior after one more step."""
+        parent = self._survey.parent
+        full = np.zeros((parent.size, counts.shape[1]))
+        full[self._survey.leaves] = counts
+        for region in range(parent.size - 1, 0, -1):
+            full[parent[region]] += full[region]
+        none, probabilities = np.zeros((1, 1)), self._probabilities.learn(full)[self._survey.leaves]
+        return Learned(probabilities, none, none, increments=False, scattered=self._scattered)
+
+
+class IncrementLearner:
+    """Learns increment priors from the leaves' mean counts and shares of presence; see ``prior.increment_prior``."""
+
+    def __init__(self, reach: float) -> None:
+        self._reach = reach
+
+    def learn(self, counts: FloatArray, present: FloatArray) -> Learned:
+        """Return the prior learned from them."""
+        q, rho = increment_prior(present, counts, self._reach)
+        mean = q / (1.0 - rho)
+        return Learned(mean / mean.sum(axis=1, keepdims=True), q, rho, increments=True)
+
+
+@dataclass(eq=False, slots=True)
+class _Means:
+    counts: FloatArray
+    present: FloatArray
+    sweeps: int = 0
+
+    def take(self) -> tuple[FloatArray, FloatArray]:
+        n = max(self.sweeps, 1)
+        means = self.counts / n, self.present / n
+        self.counts[:] = 0.0
+        self.present[:] = 0.0
+        self.sweeps = 0
+        return means
+
+
+class MoveTables:
+    """A prior and the plan of moves as the kernels read them; read-only, so all chains can share them.
+
+    A size distribution that is not scattered has one hat at every size, and constant ``factors`` (leaves, hats).
+    """
+
+    def __init__(self, survey: Survey, prior: Learned, options: MoveOptions) -> None:
+        from coco_opt.kernels import posterior_moves, posterior_shape, posterior_shares
+
+        flatter = prior.probabilities**_FLATTER
+        draw = np.ascontiguousarray(0.5 * prior.probabilities + 0.5 * flatter / flatter.sum(axis=1, keepdims=True))
+        keep, alias = np.empty_like(draw), np.empty(draw.shape, np.int32)
+        posterior_moves.alias_tables(draw, keep, alias)
+        log_draw = np.log(draw)
+        if prior.increments:
+            expected = prior.q.sum(axis=1)
+            with np.errstate(divide="ignore"):
+                tables = np.log1p(-prior.q), np.log(prior.q * (1.0 - prior.rho)), np.log(np.maximum(prior.rho, 1e-300))
+            kind = posterior_moves.INCREMENTS
+        else:
+            expected = occupied_sizes(survey, prior)
+            none = np.zeros((1, 1))
+            tables = none, none, none
+            kind = posterior_moves.MULTINOMIAL if prior.scattered is None else posterior_moves.SCATTERED
+        sizes = draw.shape[1]
+        hats = Hats(np.arange(sizes), np.zeros(sizes), sizes + 1)
+        shape, parent, strength, root = np.ones(sizes), np.zeros(0, np.int64), 1.0, 1.0
+        if prior.scattered is None:
+            self.factors = np.concatenate([prior.probabilities, np.zeros((draw.shape[0], 1))], axis=1)
+        else:
+            shape, hats = prior.scattered.base, prior.scattered.hats
+            strength, root, parent = prior.scattered.strength, prior.scattered.root, survey.parent
+            self.factors = np.ones((survey.leaves.size, hats.count))
+        mass = hats.sums(shape[None])[0]
+        moves = np.ceil(options.per_size * expected).astype(np.int64)
+        spread = (np.arange(_STEPS) + 0.5) / _STEPS
+        steps = np.floor(float(min(options.furthest, survey.max_size) + 1) ** spread).astype(np.int64)
+        self.prior: Prior = posterior_moves.Prior(
+            kind, hats.left, hats.share, survey.leaves, *tables, prior.rows(survey.leaves.size), log_draw, keep, alias
+        )
+        self.shape = shape
+        scales = posterior_shape.Scales(*block_scales(hats, mass))
+        self.basis: Basis = posterior_shares.Basis(
+            read_only(parent), survey.levels(), survey.leaves, hats.left, hats.share, mass, strength, root, scales
+        )
+        self.plan: Plan = posterior_moves.Plan(
+            np.maximum(moves, _LEAST_MOVES),
+            np.ceil(options.exchanges * np.maximum(moves, _LEAST_MOVES)).astype(np.int64),
+            *leaves_under(survey),
+            np.ceil(options.trades * np.maximum(moves, _LEAST_MOVES)).astype(np.int64),
+            np.ceil(options.traded * survey.groups[survey.leaves]).astype(np.int64),
+            np.where(expected <= options.most_looked_at, options.by_group, 0.0),
+            survey.groups[survey.leaves],
+            options.independent,
+            options.several,
+            steps,
+        )
+
+
+def occupied_sizes(survey: Survey, prior: Learned) -> FloatArray:
+    """Return the expected number of sizes with groups of each leaf (leaves,), from size distributions."""
+    groups, row = survey.groups[survey.leaves].astype(np.float64)[:, None], prior.rows(survey.leaves.size)
+    expected = np.empty(row.size)
+    for begin in range(0, row.size, _BATCH):
+        some = slice(begin, begin + _BATCH)
+        none = np.log1p(-np.minimum(prior.probabilities[row[some]], 1.0 - 1e-12))
+        expected[some] = -np.expm1(groups[some] * none).sum(axis=1)
+    return expected
+
+
+def leaves_under(survey: Survey) -> tuple[IntArray, IntArray, IntArray]:
+    """Return each leaf's ancestors by level (leaves, levels), -1 where none, and each region's leaves.
+
+    The latter are starts and places among the leaves.
+    """
+    levels, parent = survey.levels(), survey.parent
+    above = np.full((survey.leaves.size, max(int(levels.max()), 1)), -1, np.int64)
+    under: list[list[int]] = [[] for _ in parent]
+    for place, leaf in enumerate(survey.leaves):
+        region = int(parent[leaf])
+        while region >= 0:
+            above[place, levels[region]] = region
+            under[region].append(place)
+            region = int(parent[region])
+    start = np.cumsum([0, *map(len, under)], dtype=np.int64)
+    return above, start, np.array([place for places in under for place in places], np.int64)
+
+
+def block_scales(hats: Hats, mass: FloatArray) -> tuple[IntArray, IntArray, IntArray]:
+    """Return the blocks of sizes of each scale as starts, begins and ends: runs of about a third of a size, and single.
+
+    A size with a hat of its own has no block, because the hat's weight determines how often it occurs.
+    """
+    sizes = hats.left.size
+    own = (hats.share == 0.0) & (hats.sums(np.ones((1, sizes)))[0][hats.left] == 1.0)
+    runs, begin = [], 0
+    while begin < sizes:
+        end = begin + 1
+        if not own[begin]:
+            while end < min(begin + max(int(0.3 * begin), 1), sizes) and not own[end]:
+                end += 1
+            if end > begin + 1:
+                runs.append((begin, end))
+        begin = end
+    single = [(k, k + 1) for k in np.flatnonzero(~own).tolist()]
+    scales = [scale for scale in (runs, single) if scale]
+    start = np.cumsum([0, *map(len, scales)])
+    begins, ends = np.array([pair for scale in scales for pair in scale], np.int64).reshape(-1, 2).T
+    return start, begins.copy(), ends.copy()
+
+
+class MoveChain:
+    """Metropolis moves of groups, from given histograms int64[leaves, K + 1]."""
+
+    def __init__(self, survey: Survey, queries: Queries, histograms: NDArray[Any], word: np.uint64) -> None:
+        from coco_opt.kernels import posterior_moves
+
+        self._survey, self._queries, self._leaves = survey, queries, survey.leaves
+        residual, ranks = residuals(survey, cumulative_rows(survey, histograms))
+        shape = histograms.shape
+        counted = np.int32 if int(survey.groups[self._leaves].max(initial=0)) <= np.iinfo(np.int32).max else np.int64
+        listed = np.int16 if survey.max_size <= np.iinfo(np.int16).max else np.int32
+        self._state = posterior_moves.State(
+            histograms.astype(counted),
+            np.zeros(shape, listed),
+            np.zeros(shape, listed),
+            np.zeros(shape[0], np.int64),
+            residual,
+            ranks,
+            np.zeros((1, 1)),
+            np.ones(shape[1]),
+            np.zeros(shape, counted),
+            np.zeros((1, 1), np.int64),
+            np.zeros((1, 1)),
+            np.zeros(1),
+            np.array([word], np.uint64),
+        )
+        posterior_moves.list_occupied(self._state)
+        self._means = _Means(np.zeros((0, shape[1])), np.zeros((0, shape[1])))
+        self._tables: MoveTables | None = None
+        self._shares: Shares | None = None
+        self.proposed = self.accepted = 0
+
+    def use(self, prior: Learned, tables: MoveTables | None = None) -> None:
+        """Continue under another prior; all chains may share ``tables``."""
+        from coco_opt.kernels import posterior_shape, posterior_shares
+
+        self._tables = tables or MoveTables(self._survey, prior, MoveOptions())
+        if self._means.counts.shape != prior.probabilities.shape:
+            self._means = _Means(np.zeros(prior.probabilities.shape), np.zeros(prior.probabilities.shape))
+        basis = self._tables.basis
+        if basis.parent.size == 0 or self._shares is None:
+            shape = self._tables.shape.copy()
+            blocks, scales = basis.scales.begin.size, basis.scales.start.size - 1
+            buffers = *np.zeros((2, shape.size)), *np.zeros((2, blocks)), *np.zeros((2, basis.mass.size))
+            own = posterior_shape.Shape(shape, np.ones(blocks), np.full(scales, _PRECISION), *buffers)
+            regions = basis.parent.size
+            weights = np.tile(basis.mass, (regions, 1))
+            strengths = np.full(int(basis.level.max()) + 1, basis.strength)
+            self._shares = posterior_shares.Shares(
+                weights,
+                strengths,
+                np.zeros(weights.shape, np.int64),
+                np.zeros((strengths.size, 2)),
+                basis.mass.copy(),
+                own,
+            )
+            factors = self._tables.factors
+            self._state = self._state._replace(
+                factors=factors.copy(),
+                shape=shape,
+                of_hat=self._shares.counts,
+                alpha=np.ones(factors.shape),
+                mass=self._shares.mass,
+            )
+            if regions:
+                self._begin_labels(basis, self._shares)
+
+    def _begin_labels(self, basis: Basis, shares: Shares) -> None:
+        """Start with every group in the earlier hat of its size."""
+        from coco_opt.kernels import posterior_shares
+
+        for leaf, region in enumerate(self._leaves):
+            np.add.at(shares.counts[region], basis.left, self._state.histograms[leaf])
+        posterior_shares.set_alpha(basis, shares, self._state.alpha)
+
+    def advance(self, sweeps: int) -> None:
+        """Take so many sweeps."""
+        from coco_opt.kernels import posterior_moves
+
+        assert self._tables is not None
+        assert self._shares is not None
+        prior, plan, basis = self._tables.prior, self._tables.plan, self._tables.basis
+        means = self._means
+        self.accepted += posterior_moves.advance(
+            self._queries, self._state, prior, plan, basis, self._shares, sweeps, means.counts, means.present
+        )
+        self.proposed += sweeps * int(plan.moves.sum() + plan.exchanges.sum() + plan.trades.sum())
+        means.sweeps += sweeps
+
+    @property
+    def lists(self) -> tuple[NDArray[Any], NDArray[Any], IntArray]:
+        """The present histograms (leaves, K + 1), the lists of their occupied sizes, and the lists' lengths."""
+        return self._state.histograms, self._state.occupied, self._state.occupied_count
+
+    def take_means(self) -> tuple[FloatArray, FloatArray]:
+        """Return the mean counts and shares of draws with any (rows of the prior, K + 1) since the last call."""
+        return self._means.take()
+
+    def fill(self, table: IntArray) -> None:
+        """Write the present cumulative counts int64[regions, K]."""
+        from coco_opt.kernels import posterior_record
+
+        posterior_record.cumulate(self._survey.parent, self._leaves, self._state.histograms, table)
+
+
+class CountRowChain(MoveChain):
+    """Draws complete rows in turn under size distributions, given answers about single cells, without moves."""
+
+    _low: IntArray
+    _start: IntArray
+    _powers: FloatArray
+
+    def within(self, lowest: IntArray, highest: IntArray) -> None:
+        """Use windows lowest .. highest, int64[leaves, K], which must hold the present rows."""
+        self._low, self._start = windows_within(lowest, highest, self._survey.groups[self._leaves])
+        self._powers = _powers(self._queries, self._start)
+
+    def advance(self, sweeps: int) -> None:
+        """Take so many sweeps, then exchanges; SolverError where a window leaves no path."""
+        from coco_opt.kernels import posterior_moves, posterior_region, posterior_rows
+
+        assert self._tables is not None
+        assert self._shares is not None
+        queries, means, state = self._queries, self._means, self._state
+        answers = posterior_region.CellAnswers(
+            state.residual.reshape(-1, self._survey.max_size),
+            queries.distribution,
+            queries.steepness,
+            queries.path_start,
+            queries.path,
+        )
+        rows = posterior_rows.CountRows(
+            self._survey.groups[self._leaves],
+            self._low,
+            self._start,
+            self._powers,
+            state.histograms,
+            state.occupied,
+            state.occupied_count,
+            state.upper,
+            state.factors,
+            state.shape,
+            state.words,
+        )
+        basis = self._tables.basis
+        if not posterior_rows.advance(answers, rows, basis, self._shares, sweeps, means.counts, means.present):
+            raise SolverError("a row has no state of positive weight within its window: the answers are too far apart")
+        means.sweeps += sweeps
+        # Where sums above are sharp no single leaf can give up a group, but two leaves can exchange groups.
+        posterior_moves.list_occupied(state)
+        prior = self._tables.prior._replace(kind=posterior_moves.MULTINOMIAL)
+        posterior_moves.exchange(queries, state, prior, self._tables.plan)
+
+
+def windows_within(lowest: IntArray, highest: IntArray, totals: IntArray) -> tuple[IntArray, IntArray]:
+    """Return low int64[leaves, K] and start int64[leaves, K + 1] of windows cut to 0 .. totals (leaves,)."""
+    low = np.maximum(lowest, 0)
+    width = np.minimum(highest, totals[:, None]) - low + 1
+    start = np.zeros((low.shape[0], low.shape[1] + 1), np.int64)
+    np.cumsum(width, axis=1, out=start[:, 1:])
+    return low, start
+
+
+def _powers(queries: Queries, start: IntArray) -> FloatArray:
+    """Return exp(-d steepness) of every block, for all distances d within the widest window."""
+    return np.exp(-queries.steepness[:, None] * np.arange(float(np.diff(start, axis=1).max() + 1)))
+
+
+class RowChain:
+    """Draws complete rows in turn, from given histograms, within windows around the values seen so far."""
+
+    def __init__(self, survey: Survey, queries: Queries, histograms: NDArray[Any], word: np.uint64) -> None:
+        self._survey, self._leaves = survey, survey.leaves
+        self._queries = queries
+        self._totals = survey.groups[self._leaves]
+        self._rows = np.ascontiguousarray(np.cumsum(histograms, axis=1)[:, :-1])
+        self._residual = residuals(survey, cumulative_rows(survey, histograms))[0].reshape(-1, survey.max_size)
+        self._words = np.array([word], np.uint64)
+        self._means = _Means(np.zeros(histograms.shape), np.zeros(histograms.shape))
+        self._prior: Learned | None = None
+        self._low: NDArray[np.int64] = self._rows
+        self._start = np.zeros(histograms.shape, np.int64)
+        self._powers: FloatArray = np.ones((1, 1))
+        self.proposed = self.accepted = 0
+
+    def use(self, prior: Learned) -> None:
+        """Continue under another prior."""
+        self._prior = prior
+
+    def within(self, lowest: IntArray, highest: IntArray) -> None:
+        """Use windows lowest .. highest, int64[leaves, K], which must hold the present rows."""
+        self._low, self._start = windows_within(lowest, highest, self._totals)
+        self._powers = _powers(self._queries, self._start)
+
+    def advance(self, sweeps: int) -> None:
+        """Take so many sweeps; SolverError where a window leaves no path."""
+        from coco_opt.kernels import posterior_region
+
+        assert self._prior is not None
+        queries, means = self._queries, self._means
+        answers = posterior_region.CellAnswers(
+            self._residual, queries.distribution, queries.steepness, queries.path_start, queries.path
+        )
+        rows = posterior_region.Rows(self._rows, self._totals, self._low, self._start, self._powers, self._words)
+        prior = posterior_region.Increments(self._prior.q, self._prior.rho)
+        complete = posterior_region.advance(answers, rows, prior, sweeps, means.counts, means.present)
+        if not complete:
+            raise SolverError("a row has no state of positive weight within its window: the answers are too far apart")
+        means.sweeps += sweeps
+
+    @property
+    def rows(self) -> IntArray:
+        """The leaves' present cumulative counts, int64[leaves, K]."""
+        return self._rows
+
+    def take_means(self) -> tuple[FloatArray, FloatArray]:
+        """Return the mean counts and shares of draws with any (leaves, K + 1) since the last call."""
+        return self._means.take()
+
+    def fill(self, table: IntArray) -> None:
+        """Write the present cumulative counts int64[regions, K]."""
+        from coco_opt.kernels import posterior_record
+
+        table[:] = 0
+        table[self._leaves] = self._rows
+        posterior_record.add_up(self._survey.parent, table)

@@ -1,0 +1,219 @@
+"""Priors learned from the noisy answers alone: how counts of nearby sizes and of parents inform those of a region.
+
+Empirical Bayes (Robbins 1956): the prior is learned from the posterior mean of the counts under the previous prior,
+smoothed over sizes. The smoothing windows and the borrowing from parents are our own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.errors import ProblemError
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
+
+PriorKind = Literal["multinomial", "increments"]
+
+_RHO_MOST = 1.0 - 1e-9
+_Q_LEAST = 1e-9
+
+
+def smoothed(
+    values: FloatArray, width: IntArray, alone: BoolArray | None = None, *, signed: bool = False
+) -> FloatArray:
+    """Return means over the sizes k - width[k] .. k + width[k], cut off at the ends; last axis, O(n).
+
+    Sizes that stand ``alone`` (n,) keep their own values and do not enter other means: by default the last one, which
+    counts all larger groups. Means are at least 0 unless ``signed``.
+    """
+    n = values.shape[-1]
+    single = only_last(n) if alone is None else alone
+    first, end = _ends(width)
+    lent = np.where(single, 0.0, values)
+    running = np.concatenate([np.zeros((*values.shape[:-1], 1)), np.cumsum(lent, axis=-1)], axis=-1)
+    lending = np.append(0, np.cumsum(~single))
+    near = np.maximum(lending[end] - lending[first], 1)
+    means = (running[..., end] - running[..., first]) / near
+    # A running sum may leave -1e-17 where all values are zero.
+    return np.where(single, values, means if signed else np.maximum(means, 0.0))
+
+
+def reaching(sizes: int, reach: float) -> IntArray:
+    """Return floor(reach k) for the sizes k = 0 .. sizes - 1."""
+    widths: IntArray = np.floor(reach * np.arange(sizes)).astype(np.int64)
+    return widths
+
+
+def _ends(width: IntArray) -> tuple[IntArray, IntArray]:
+    k = np.arange(width.size)
+    return np.maximum(k - width, 0), np.minimum(k + width + 1, width.size)
+
+
+def only_last(sizes: int) -> BoolArray:
+    """Return which of 0 .. sizes - 1 stand alone by default: the last one."""
+    alone = np.zeros(sizes, bool)
+    alone[-1] = True
+    return alone
+
+
+def increment_prior(jumps: FloatArray, increments: FloatArray, reach: float) -> tuple[FloatArray, FloatArray]:
+    """Return q and rho (..., K + 1) from P(increment > 0) and the mean increments of every size, smoothed.
+
+    An increment above zero is 1 + geometric(rho) and has the mean 1 / (1 - rho). This is the maximisation step of Baum
+    et al. 1970 for this distribution, on sums over nearby sizes. One size with all leaves' mean is added to the sums of
+    a leaf, and half a jump and half a stay to those of all leaves (Jeffreys 1946). Otherwise q could become 0 where
+    there are few sizes, and would stay 0.
+    """
+    sizes = jumps.shape[-1]
+    width = reaching(sizes, reach)
+    first, end = _ends(width)
+    near = np.where(only_last(sizes), 1.0, np.maximum(np.minimum(end, sizes - 1) - first, 1))
+    own = smoothed(jumps, width)
+    leaves = jumps.size // sizes
+    of_all = (own.reshape(leaves, sizes).sum(axis=0) * near + 0.5) / (leaves * near + 1.0)
+    q = (own * near + of_all) / (near + 1.0)
+    mean = np.maximum(smoothed(increments, width), q)
+    rho = np.where(mean > 0.0, 1.0 - q / np.where(mean > 0.0, mean, 1.0), 0.0)
+    return np.clip(q, _Q_LEAST, 1.0 - _Q_LEAST), np.clip(rho, 0.0, _RHO_MOST)
+
+
+@dataclass(frozen=True, slots=True)
+class PriorOptions:
+    """How the prior is learned.
+
+    "multinomial": each group of a leaf has size k with probability pi(k). A region's size distribution varies around
+    its parent's as if ``borrowed`` groups of the parent had been observed in it (as a first guess), in factors that
+    vary over about k +- reach k. The root's varies around a smooth distribution near the answers, plus ``floor``
+    everywhere, which counts for no more than ``root_borrowed`` groups. Single sizes deviate from the smooth
+    distribution, in all regions alike. The amounts and all of these distributions are sampled too
+    (``kernels.posterior_shares``, ``kernels.posterior_shape``). Moves are proposed from their expected values
+    (``SizeProbabilities``), for which the root's shape is smoothed over at most k +- ``root_reach`` k (``shape``).
+    Sizes that stand out in the answers are not smoothed (``spikes``). "increments": the count of size k is 0 with
+    probability 1 - q, else 1 + geometric(rho), for each leaf separately, smoothed over ``increment_reach``. It borrows
+    nothing from parents and has larger errors, on Taxi too, but is fast where only cells were measured and leaves have
+    many groups.
+    """
+
+    kind: PriorKind = "multinomial"
+    root_reach: float = 0.15
+    reach: float = 0.6
+    borrowed: float = 30.0
+    root_borrowed: float = 3.0
+    floor: float = 1e-6
+    increment_reach: float = 0.05
+
+    def __post_init__(self) -> None:
+        if not all(0.0 <= reach < 1.0 for reach in (self.root_reach, self.reach, self.increment_reach)):
+            raise ProblemError("counts are smoothed over k +- reach k, with a reach from 0 to below 1")
+        if not min(self.borrowed, self.root_borrowed, self.floor) > 0.0:
+            raise ProblemError("'borrowed', 'root_borrowed' and 'floor' must be positive: no size may be impossible")
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Hats:
+    """Functions of a size that are 1 at a knot and fall evenly to 0 at the next ones; they add up to 1 at every size.
+
+    Size k has the share 1 - ``share[k]`` in hat ``left[k]`` and the rest in the one after it. A size that stands alone
+    has a hat of its own.
+    """
+
+    left: IntArray
+    share: FloatArray
+    count: int
+
+    @classmethod
+    def by_reach(cls, alone: BoolArray, reach: float) -> Hats:
+        """Return hats with knots 0, 1, ... each about 1 + reach times the one before."""
+        last = alone.size - 1
+        knots = [0]
+        while knots[-1] < last:
+            knots.append(min(max(knots[-1] + 1, int(knots[-1] * (1.0 + reach))), last))
+        return cls.at(knots, alone)
+
+    @classmethod
+    def at(cls, knots: Sequence[int], alone: BoolArray) -> Hats:
+        """Return hats with the given knots, in order from 0 to the last size."""
+        bounds = np.array([*knots, alone.size])
+        k = np.arange(alone.size)
+        left = np.searchsorted(bounds, k, side="right") - 1
+        share = (k - bounds[left]) / (bounds[left + 1] - bounds[left])
+        own = np.flatnonzero(alone)
+        left[own], share[own] = bounds.size + np.arange(own.size), 0.0
+        return cls(left, share, bounds.size + own.size + 1)
+
+    def values(self, factors: FloatArray) -> FloatArray:
+        """Return sum_j factors_j hat_j at every size, (..., sizes)."""
+        return factors[..., self.left] * (1.0 - self.share) + factors[..., self.left + 1] * self.share
+
+    def sums(self, values: FloatArray) -> FloatArray:
+        """Return sum_k hat_j(k) values_k for every hat, float64[rows, count], of values float64[rows, sizes]."""
+        rows = values.shape[0]
+        base = np.arange(rows)[:, None] * self.count
+        totals = np.zeros(rows * self.count)
+        totals += np.bincount((base + self.left).ravel(), (values * (1.0 - self.share)).ravel(), rows * self.count)
+        totals += np.bincount((base + self.left + 1).ravel(), (values * self.share).ravel(), rows * self.count)
+        return totals.reshape(rows, self.count)
+
+
+class SizeProbabilities:
+    """The expected pi of all regions: a combination of hats times the parent's pi, at the root times a given shape.
+
+    One step of expectation maximisation (Dempster, Laird and Rubin 1977) brings the factors towards the regions' mean
+    counts. Where a region has its parent's proportions nothing changes, however often the step is repeated: deviations
+    from the parent are smooth, not the distribution itself. ``borrowed`` groups of the parent's distribution count as
+    the region's.
+    """
+
+    def __init__(self, parent: IntArray, shape: FloatArray, alone: BoolArray, options: PriorOptions) -> None:
+        self.parent, self._options = parent, options
+        self.hats = Hats.by_reach(alone, options.reach)
+        self.shape = shape / max(shape.sum(), 1e-300) + options.floor
+        self.shape /= self.shape.sum()
+        self._factors = np.ones((parent.size, self.hats.count))
+        level = np.zeros(parent.size, np.int64)
+        for region in range(1, parent.size):
+            level[region] = level[parent[region]] + 1
+        self.level = level
+        self._levels = [np.flatnonzero(level == depth) for depth in range(int(level.max()) + 1)]
+
+    def learn(self, counts: FloatArray, steps: int = 1) -> FloatArray:
+        """Return pi float64[regions, K + 1], rows of sum 1, after so many steps towards mean counts; O(regions K)."""
+        borrowed, hats = self._options.borrowed, self.hats
+        probabilities = np.empty_like(counts)
+        for regions in self._levels:
+            above = self.shape[None] if regions[0] == 0 else probabilities[self.parent[regions]]
+            groups = counts[regions].sum(axis=1)[:, None]
+            mass = hats.sums(above)
+            for _ in range(steps):
+                factors = self._factors[regions]
+                expected = factors * hats.sums(counts[regions] / hats.values(factors))
+                self._factors[regions] = np.divide(
+                    expected + borrowed * mass, (groups + borrowed) * mass, out=np.ones_like(mass), where=mass > 0.0
+                )
+            probabilities[regions] = above * hats.values(self._factors[regions])
+            probabilities[regions] /= probabilities[regions].sum(axis=1, keepdims=True)
+        return probabilities
+
+
+def smooth_distribution(counts: FloatArray, hats: Hats, alone: BoolArray) -> FloatArray:
+    """Return probabilities float64[K + 1] of sum 1 with no more detail than hats: powers of the size between knots.
+
+    At a knot it is the mean of the counts (K + 1,) under its hat; sizes ``alone`` keep their counts. Where there are no
+    groups, half a group is assumed.
+    """
+    widths = hats.sums(np.where(alone, 0.0, 1.0)[None])[0]
+    groups = hats.sums(np.where(alone, 0.0, counts)[None])[0]
+    means = np.maximum(groups, 0.5) / np.maximum(widths, 1e-300)
+    knots = np.flatnonzero((hats.share == 0.0) & ~alone)
+    k = np.log1p(np.arange(counts.size))
+    between = np.exp(np.interp(k, k[knots], np.log(means[hats.left[knots]]))) if knots.size else counts
+    distribution: FloatArray = np.where(alone, np.maximum(counts, 0.5), between)
+    distribution /= distribution.sum()
+    return distribution

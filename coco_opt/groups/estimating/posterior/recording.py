@@ -1,0 +1,210 @@
+"""Records of draws: how often each cell of a table had each value, in windows around its values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.errors import ProblemError
+from coco_opt.groups.estimating.intervals import QUANTILES
+from coco_opt.groups.estimating.posterior.chains import MoveChain, RowChain
+from coco_opt.groups.estimating.posterior.prior import FloatArray, IntArray
+from coco_opt.problems import Marginals
+
+_MARGIN = 2  # groups that every cell's window extends at least beyond the values seen in burn-in
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Counted:
+    """How often each value was drawn, cell by cell of a table (regions, cells), in groups.
+
+    Region v and cell i had the value low[v, i] + j in ``counts[start[v cells + i] + j]`` of the ``draws``; values
+    outside were counted at the nearer end.
+    """
+
+    low: NDArray[Any]
+    start: IntArray
+    counts: NDArray[np.uint16]
+    draws: int
+
+    def inside(self, table: IntArray, coverage: Fraction) -> FloatArray:
+        """Return to what degree each value of a table is within the middle ``coverage`` of its cell's draws, 0 to 1.
+
+        A value at an end counts in part, by where its own draws end. If the values were draws too, the mean would equal
+        the coverage, however coarse they are (the mid-p rule, Lancaster 1961, at both ends).
+        """
+        from coco_opt.kernels import posterior_record
+
+        tail = (1 - coverage) / 2
+        depth = np.empty(table.shape)
+        posterior_record.inside(
+            self.low, self.start, self.counts, self.draws, table, tail.numerator, tail.denominator, depth
+        )
+        return depth
+
+    def quantile(self, part: int, of: int, *, upper: bool = False) -> IntArray:
+        """Return the lower (or upper) quantile part / of, int64[regions, cells]; of Hc nondecreasing in a region."""
+        from coco_opt.kernels import posterior_record
+
+        if not 0 <= part <= of or of < 1:
+            raise ProblemError("a quantile must be a fraction between 0 and 1")
+        quantiles = np.empty(self.low.shape, np.int64)
+        posterior_record.quantile(self.low, self.start, self.counts, self.draws, part, of, upper, quantiles)
+        return quantiles
+
+    def marginals(self) -> Marginals:
+        """Return the distributions of all cells: the drawn values, each weighted by its number of draws."""
+        drawn = np.flatnonzero(self.counts)
+        cell = np.searchsorted(self.start, drawn, side="right") - 1
+        atoms = drawn - self.start[cell] + self.low.ravel()[cell]
+        ends = np.searchsorted(drawn, self.start)
+        return Marginals(self.low.shape, ends, atoms, self.counts[drawn].astype(np.int64))
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Windows:
+    """The windows of all cells: ``low`` int32[regions, cells]; cell n has the places start[n] to start[n + 1]."""
+
+    low: NDArray[Any]
+    start: IntArray
+
+
+class Range:
+    """The lowest and highest value that each cell of a table (regions, cells) was seen with, int32 or another type."""
+
+    lowest: NDArray[Any]
+    highest: NDArray[Any]
+
+    def __init__(self, kind: type[np.int32] | type[np.int64] = np.int32) -> None:
+        self._kind = kind
+
+    def see(self, table: IntArray, *, anew: bool = False) -> None:
+        """Widen by a table; ``anew``: begin with it."""
+        from coco_opt.kernels import posterior_record
+
+        if anew:
+            self.lowest, self.highest = table.astype(self._kind), table.astype(self._kind)
+        else:
+            posterior_record.widen(table, self.lowest, self.highest)
+
+    def windows(self, most: IntArray) -> Windows:
+        """Return windows with margins on both sides, within 0 and the most (regions, cells) or (regions, 1)."""
+        slack = _MARGIN + (self.highest - self.lowest) // 2
+        low = np.maximum(self.lowest - slack, 0).astype(self._kind)
+        high = np.minimum(self.highest + slack, most)
+        return Windows(low, np.concatenate([np.zeros(1, np.int64), np.cumsum(high - low + 1, dtype=np.int64)]))
+
+
+class Tally:
+    """Counts one chain's tables."""
+
+    def __init__(self, windows: Windows) -> None:
+        self.windows = windows
+        self.counts = np.zeros(int(windows.start[-1]), np.uint16)
+        self.sums = np.zeros(windows.low.shape, np.int64)
+        self.outside = 0
+
+    def count(self, table: IntArray) -> None:
+        """Count a table."""
+        from coco_opt.kernels import posterior_record
+
+        low, start = self.windows.low, self.windows.start
+        self.outside += posterior_record.count(table, low, start, self.counts, self.sums)
+
+
+def together(tallies: Sequence[Tally], draws: int) -> Counted:
+    """Return the counts of all chains."""
+    first, *others = tallies
+    counts = sum((tally.counts for tally in others), start=first.counts)
+    return Counted(first.windows.low, first.windows.start, counts, draws)
+
+
+def size_counts(table: IntArray, groups: IntArray, into: IntArray | None = None) -> IntArray:
+    """Return H (regions, K + 1) from Hc (regions, K) and the regions' groups, in ``into`` where one is given."""
+    from coco_opt.kernels import posterior_record
+
+    sizes = np.empty((table.shape[0], table.shape[1] + 1), np.int64) if into is None else into
+    posterior_record.differences(table, groups, sizes)
+    return sizes
+
+
+def summaries(table: IntArray, groups: IntArray) -> IntArray:
+    """Return int64[regions, 3 + quantiles] of Hc (regions, K): entities, groups of size 1, the largest size, QUANTILES.
+
+    The quantile p is the smallest size that at least the share p of the groups do not exceed; 0 without groups.
+    """
+    from coco_opt.kernels import posterior_record
+
+    denominator, parts = parts_of_quantiles()
+    rows = np.empty((table.shape[0], 3 + parts.size), np.int64)
+    posterior_record.summarise(table, groups, denominator, parts, rows)
+    return rows
+
+
+def parts_of_quantiles() -> tuple[int, IntArray]:
+    """Return QUANTILES as a common denominator and integer numerators."""
+    denominator = math.lcm(*(quantile.denominator for quantile in QUANTILES))
+    return denominator, np.array([int(quantile * denominator) for quantile in QUANTILES])
+
+
+def summary_values(counted: IntArray, groups: IntArray) -> FloatArray:
+    """Return ``summaries`` as SUMMARIES, float64: the first two divided by the regions' groups; NaN where none."""
+    values = counted.astype(np.float64)
+    some = groups > 0
+    values[some, :2] /= groups[some, None]
+    values[~some] = np.nan
+    return values
+
+
+def most_of_summaries(groups: IntArray, max_size: int) -> IntArray:
+    """Return the largest values that ``summaries`` can have."""
+    sizes = np.full((groups.size, 1 + len(QUANTILES)), max_size)
+    return np.column_stack([groups * max_size, groups, sizes])
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedWindows:
+    """The windows of the recorded cells: of Hc and, where requested, of H and the regions' ``summaries``."""
+
+    cumulative: Windows
+    sizes: Windows | None
+    summaries: Windows | None
+
+
+class Recorder:
+    """The record of one chain's draws: the counts in the given windows, and traces of scalars."""
+
+    def __init__(
+        self,
+        chain: MoveChain | RowChain,
+        table: IntArray,
+        groups: IntArray,
+        windows: RecordedWindows,
+        probe: int,
+    ) -> None:
+        self.chain, self.table, self.groups, self.probe = chain, table, groups, probe
+        self.cumulative = Tally(windows.cumulative)
+        self.sizes = None if windows.sizes is None else Tally(windows.sizes)
+        self.summaries = None if windows.summaries is None else Tally(windows.summaries)
+        self.trace: list[FloatArray] = []
+        # One array for all draws: allocating memory takes several times as long as filling it.
+        self._of_sizes = None if windows.sizes is None else np.empty(windows.sizes.low.shape, np.int64)
+
+    def take(self, draws: int, thin: int) -> None:
+        """Take so many draws, ``thin`` sweeps apart."""
+        for _ in range(draws):
+            self.chain.advance(thin)
+            self.chain.fill(self.table)
+            self.cumulative.count(self.table)
+            if self.sizes is not None:
+                self.sizes.count(size_counts(self.table, self.groups, self._of_sizes))
+            if self.summaries is not None:
+                self.summaries.count(summaries(self.table, self.groups))
+            scalars = self.table.sum(axis=1), self.table[:, 0], self.table[:, self.probe]
+            self.trace.append(np.stack(scalars, axis=1).astype(np.float64).ravel())

@@ -1,0 +1,506 @@
+"""The posterior of all histograms of a hierarchy, from noisy answers to any queries about them.
+
+This is post-processing: answers, noise distributions, the hierarchy and the numbers of groups are public. The shape of
+the sizes, and how regions vary around it, are unknown and sampled too, so intervals account for both (an increment
+prior is learned during burn-in and then frozen). The proposals are learned during burn-in. Chains continue until split
+R-hat and effective sizes meet their bounds or a cap is reached. Every draw is a consistent integer table.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.errors import ProblemError, SolverError
+from coco_opt.groups.buckets import Buckets
+from coco_opt.groups.estimating.posterior.chains import (
+    CountRowChain,
+    IncrementLearner,
+    Learned,
+    MoveChain,
+    MoveOptions,
+    MoveTables,
+    RowChain,
+    SizeLearner,
+)
+from coco_opt.groups.estimating.posterior.diagnostics import effective_size, split_r_hat
+from coco_opt.groups.estimating.posterior.observations import (
+    Answers,
+    Ranks,
+    Survey,
+    answers_by_region,
+    compiled_queries,
+    values_of,
+)
+from coco_opt.groups.estimating.posterior.prior import FloatArray, IntArray, PriorOptions
+from coco_opt.groups.estimating.posterior.recording import (
+    Counted,
+    Range,
+    RecordedWindows,
+    Recorder,
+    most_of_summaries,
+    size_counts,
+    summaries,
+    together,
+)
+from coco_opt.groups.estimating.posterior.shape import root_shape
+from coco_opt.groups.estimating.posterior.spikes import isolated_sizes
+
+Progress = Callable[[int, int], None]
+
+# With answers about cells, complete rows are drawn if leaves have so many groups on average and margins this narrow.
+_DENSE, _WIDEST = 100.0, 40
+_LAG = 4  # updates of the prior over which its movement is measured
+
+
+@dataclass(frozen=True, slots=True)
+class SamplerOptions:
+    """How long to sample, and when to stop.
+
+    The prior's expected value is learned again every ``update_every`` sweeps. This ends when, over four updates, it
+    changed for at most the share ``prior_moves`` of all groups (total variation, leaves weighted by their groups); then
+    chains take ``settle`` sweeps more. Burn-in has at least ``burn_in`` sweeps in all and about ``most_burn_in`` at
+    most. Then come rounds of ``draws`` draws, ``thin`` sweeps apart, until at every level 95 % of the regions' scalars
+    have split R-hat at most ``r_hat`` and half of them an effective size of at least ``effective``, and not before
+    ``least_rounds``; or until ``most_rounds``.
+    """
+
+    chains: int = 4
+    burn_in: int = 80
+    most_burn_in: int = 400
+    prior_moves: float = 0.02
+    update_every: int = 10
+    settle: int = 20
+    draws: int = 25
+    thin: int = 2
+    r_hat: float = 1.1
+    effective: float = 100.0
+    least_rounds: int = 2
+    most_rounds: int = 40
+    threads: int | None = None
+    moves: MoveOptions = field(default_factory=MoveOptions)
+
+    def __post_init__(self) -> None:
+        if min(self.chains, self.burn_in, self.update_every, self.thin, self.most_rounds) < 1 or self.draws < 4:
+            raise ProblemError("sampling needs at least one chain, sweep and round, and four draws a round")
+        if self.chains * self.draws * self.most_rounds > np.iinfo(np.uint16).max:
+            raise ProblemError("at most 65,535 draws can be recorded: take fewer chains, draws or rounds")
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Posterior:
+    """Draws of all regions: of Hc[0..K-1] (``cumulative``) and, if requested, H[0..K] (``sizes``) and ``summaries``.
+
+    ``mean`` float64[regions, K] is that of Hc. ``r_hat`` and ``effective`` float64[regions, 3] are those of the
+    entities, of Hc[0], and of Hc at the ``probe`` cell; ``converged`` is whether they met their bounds before the cap.
+    ``outside`` is the share of values outside their windows, ``accepted`` the share of accepted moves;
+    ``probabilities`` float64[leaves, K + 1] is the prior's expected share of each size, and ``prior_moved`` the share
+    of all groups for which it changed over the last updates before it was frozen.
+    """
+
+    cumulative: Counted
+    sizes: Counted | None
+    summaries: Counted | None
+    mean: FloatArray
+    draws: int
+    sweeps: int
+    probe: int
+    r_hat: FloatArray
+    effective: FloatArray
+    converged: bool
+    accepted: float
+    outside: float
+    probabilities: FloatArray
+    prior_moved: float
+
+    def quantile(self, part: int, of: int, *, upper: bool = False) -> IntArray:
+        """Return the lower (or upper) quantile part / of of Hc, int64[regions, K], nondecreasing in every region."""
+        return self.cumulative.quantile(part, of, upper=upper)
+
+    @property
+    def lower_median(self) -> IntArray:
+        """Return the smallest medians, which have the least expected distance for each region alone."""
+        return self.quantile(1, 2)
+
+    @property
+    def upper_median(self) -> IntArray:
+        """Return the largest medians."""
+        return self.quantile(1, 2, upper=True)
+
+
+def sample_posterior(
+    survey: Survey,
+    seed: int,
+    *,
+    prior: PriorOptions | None = None,
+    options: SamplerOptions | None = None,
+    start: NDArray[np.int64] | None = None,
+    sizes: bool = False,
+    progress: Progress | None = None,
+) -> Posterior:
+    """Return the posterior of all regions; the same survey, seed and options give the same bits for any threads.
+
+    ``start`` int64[leaves, K + 1] are histograms to begin with, by default near the leaves' fits or their size
+    distribution. ``seed`` must not be that of the noise. With ``sizes`` H and the regions' summaries are counted too;
+    ``progress`` is called with the sweeps done and their largest number. Complete rows are drawn where all answers are
+    about single cells and either the prior is of increments or leaves have many groups; otherwise groups are moved.
+    Raises ProblemError for a start with other numbers of groups. Memory: chains x (counts + a table).
+    """
+    chosen, how = prior or PriorOptions(), options or SamplerOptions()
+    dense = groups_a_leaf(survey) >= _DENSE and _margin(survey) <= _WIDEST
+    kind: type[MoveChain | RowChain] = CountRowChain if dense and survey.only_cells else MoveChain
+    if chosen.kind == "increments":
+        kind = RowChain if survey.only_cells else MoveChain
+    with ThreadPoolExecutor(how.threads or os.cpu_count()) as pool:
+        try:
+            return Sampler(survey, seed, chosen, how, kind, start=start, sizes=sizes, progress=progress).run(pool)
+        except SolverError:
+            # The start and the first size distribution can be so far apart that no row near the start is possible;
+            # groups can always be moved.
+            if kind is not CountRowChain:
+                raise
+            return Sampler(survey, seed, chosen, how, MoveChain, start=start, sizes=sizes, progress=progress).run(pool)
+
+
+def groups_a_leaf(survey: Survey) -> float:
+    """Return the mean number of groups of a leaf."""
+    return float(survey.groups[survey.leaves].mean())
+
+
+class Takes(Protocol):
+    """Takes draws of one chain, and records the scalars float64[regions x 3] by which chains are compared."""
+
+    trace: list[FloatArray]
+
+    def take(self, draws: int, thin: int) -> None:
+        """Take so many draws, ``thin`` sweeps apart."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """The number of rounds, and the diagnostics of the chains' scalars after the last, float64[regions, 3] each."""
+
+    rounds: int
+    r_hat: FloatArray
+    effective: FloatArray
+    converged: bool
+
+
+class Sampler:
+    """One run: burn-in, then rounds of draws, all counted cell by cell."""
+
+    def __init__(
+        self,
+        survey: Survey,
+        seed: int,
+        prior: PriorOptions,
+        options: SamplerOptions,
+        kind: type[MoveChain | RowChain],
+        *,
+        start: IntArray | None = None,
+        sizes: bool = False,
+        progress: Progress | None = None,
+    ) -> None:
+        self.survey, self.prior, self.options = survey, prior, options
+        self.learner: SizeLearner | IncrementLearner
+        histograms = self._begin(start)
+        queries = compiled_queries(survey)
+        words = [np.random.SeedSequence([seed, n]).generate_state(1, np.uint64)[0] for n in range(options.chains)]
+        self.chains: Sequence[MoveChain | RowChain] = [kind(survey, queries, histograms, word) for word in words]
+        self.by_counts = issubclass(kind, MoveChain)
+        self.margin = _margin(survey)
+        self.burnt, self.moved = 0, math.inf
+        self.tables: list[IntArray] = []
+        self.learned: Learned
+        self.cumulative = Range()
+        self.sizes = Range() if sizes else None
+        self.summaries = Range(np.int64) if sizes else None
+        self.progress = progress
+
+    def _begin(self, start: IntArray | None) -> NDArray[Any]:
+        """Return the histograms to begin with; set the learner and the mean counts it learns from first."""
+        survey, prior, leaves = self.survey, self.prior, self.survey.leaves
+        fits = start_histograms(survey)
+        counts = fits.astype(np.float64)
+        # Fits are flat and have too few sizes: every size's presence gets half of the leaf's mean count per size.
+        self.present = np.minimum(1.0, 0.5 * (counts > 0.0) + 0.5 * counts.mean(axis=1, keepdims=True))
+        if prior.kind == "increments":
+            self.learner, first = IncrementLearner(prior.increment_reach), fits
+        else:
+            alone = isolated_sizes(survey, 2.0 * prior.root_reach)
+            shape = root_shape(survey, counts.sum(axis=0), alone, prior.root_reach)
+            self.learner = SizeLearner(survey, shape, alone, prior)
+            # Private numbers of groups may all be released as 0: then no size is likelier than another.
+            probabilities = shape / shape.sum() if shape.sum() > 0.0 else np.full(shape.shape, 1.0 / shape.size)
+            first = first_histograms(survey, probabilities, fits, np.arange(leaves.size))
+            counts = first.astype(np.float64)
+        self.counts = counts
+        histograms = first if start is None else start
+        if histograms.shape != (leaves.size, survey.max_size + 1) or (histograms < 0).any():
+            raise ProblemError("a start needs one histogram of sizes 0 .. max_size for every leaf")
+        if (histograms.sum(axis=1) != survey.groups[leaves]).any():
+            raise ProblemError("the histograms of a start must have the leaves' numbers of groups")
+        return histograms
+
+    def run(self, pool: ThreadPoolExecutor) -> Posterior:
+        """Burn in and draw."""
+        self.tables = [np.empty((self.survey.parent.size, self.survey.max_size), np.int64) for _ in self.chains]
+        self._burn_in(pool)
+        return self._record(pool)
+
+    def _learn(self) -> None:
+        self.learned = self.learner.learn(self.counts, self.present)
+        shared = MoveTables(self.survey, self.learned, self.options.moves) if self.by_counts else None
+        for chain in self.chains:
+            if isinstance(chain, MoveChain):
+                chain.use(self.learned, shared)
+            else:
+                chain.use(self.learned)
+
+    def _advance(self, pool: ThreadPoolExecutor, sweeps: int) -> None:
+        for _ in pool.map(lambda chain: chain.advance(sweeps), self.chains):
+            pass
+
+    def _look(self, pool: ThreadPoolExecutor) -> None:
+        """Write every chain's present table."""
+        for _ in pool.map(lambda n: self.chains[n].fill(self.tables[n]), range(len(self.chains))):
+            pass
+
+    def _burn_in(self, pool: ThreadPoolExecutor) -> None:
+        """Learn the prior until it stops moving, then let the chains settle and see which values the cells take."""
+        options = self.options
+        self._learn()
+        self._look(pool)
+        self._see(anew=True)
+        self._set_windows(4 * self.margin)
+        before: deque[FloatArray] = deque(maxlen=_LAG + 1)
+        while not self._learned_enough(before):
+            self._advance(pool, options.update_every)
+            self.burnt += options.update_every
+            self._update(1.0 / min(self.burnt / options.update_every, 5.0))
+            before.append(self.learned.probabilities)
+            self._look(pool)
+            self._see(anew=len(before) <= _LAG)
+            self._set_windows(self.margin)
+            self._report_progress(self.burnt)
+        for sweeps in _parts(options.settle, options.update_every // 2):
+            self._advance(pool, sweeps)
+            self.burnt += sweeps
+            self._look(pool)
+            self._see(anew=False)
+            self._set_windows(self.margin)
+            self._report_progress(self.burnt)
+
+    def _learned_enough(self, before: deque[FloatArray]) -> bool:
+        """Return whether the prior changed little over the last updates, or the cap is reached; record the change."""
+        options, groups = self.options, self.survey.groups[self.survey.leaves]
+        if len(before) > _LAG:
+            of_row = np.bincount(self.learned.rows(groups.size), groups)
+            share = of_row / max(int(groups.sum()), 1)
+            self.moved = float((0.5 * share @ np.abs(before[-1] - before[0])).sum())
+        if self.burnt + options.settle < options.burn_in:
+            return False
+        return self.moved <= options.prior_moves or self.burnt + options.settle >= options.most_burn_in
+
+    def _see(self, *, anew: bool) -> None:
+        """Widen the ranges of values by every chain's present table; ``anew``: forget those seen before."""
+        groups = self.survey.groups
+        for n, table in enumerate(self.tables):
+            self.cumulative.see(table, anew=anew and n == 0)
+            if self.sizes is not None:
+                self.sizes.see(size_counts(table, groups), anew=anew and n == 0)
+            if self.summaries is not None:
+                self.summaries.see(summaries(table, groups), anew=anew and n == 0)
+
+    def _report_progress(self, sweeps: int, *, last: bool = False) -> None:
+        if self.progress is not None:
+            rounds = self.options.most_rounds * self.options.draws * self.options.thin
+            most = max(self.burnt, self.options.burn_in) + rounds
+            self.progress(most if last else sweeps, most)
+
+    def _update(self, weight: float) -> None:
+        """Mix the chains' mean counts since the last update into the running means, and learn the prior from them."""
+        means = [chain.take_means() for chain in self.chains]
+        counts, present = (np.mean([pair[n] for pair in means], axis=0) for n in (0, 1))
+        self.counts += weight * (counts - self.counts)
+        self.present += weight * (present - self.present)
+        self._learn()
+
+    def _set_windows(self, margin: int) -> None:
+        leaves, seen = self.survey.leaves, self.cumulative
+        for chain in self.chains:
+            if isinstance(chain, RowChain | CountRowChain):
+                lowest, highest = (ends[leaves].astype(np.int64) for ends in (seen.lowest, seen.highest))
+                chain.within(lowest - margin, highest + margin)
+
+    def _record(self, pool: ThreadPoolExecutor) -> Posterior:
+        survey, options = self.survey, self.options
+        probe = self._probe()
+        windows = self._windows()
+        recorders = [
+            Recorder(chain, table, survey.groups, windows, probe)
+            for chain, table in zip(self.chains, self.tables, strict=True)
+        ]
+        judged = self._rounds(pool, recorders)
+        draws = len(recorders) * judged.rounds * options.draws
+        proposed = sum(chain.proposed for chain in self.chains)
+        cumulative = together([recorder.cumulative for recorder in recorders], draws)
+        of_sizes = [recorder.sizes for recorder in recorders if recorder.sizes is not None]
+        of_regions = [recorder.summaries for recorder in recorders if recorder.summaries is not None]
+        return Posterior(
+            cumulative=cumulative,
+            sizes=together(of_sizes, draws) if of_sizes else None,
+            summaries=together(of_regions, draws) if of_regions else None,
+            mean=np.sum([recorder.cumulative.sums for recorder in recorders], axis=0) / draws,
+            draws=draws,
+            sweeps=self.burnt + judged.rounds * options.draws * options.thin,
+            probe=probe,
+            r_hat=judged.r_hat,
+            effective=judged.effective,
+            converged=judged.converged,
+            accepted=sum(chain.accepted for chain in self.chains) / proposed if proposed else 1.0,
+            prior_moved=self.moved,
+            outside=sum(recorder.cumulative.outside for recorder in recorders) / (draws * cumulative.low.size),
+            probabilities=self.learned.probabilities,
+        )
+
+    def _rounds(self, pool: ThreadPoolExecutor, recorders: Sequence[Takes]) -> Judged:
+        """Take rounds of draws until the chains agree or the cap is reached."""
+        options, levels = self.options, self.survey.levels()
+        converged, rounds = False, 0
+        while rounds < options.most_rounds and not converged:
+            for _ in pool.map(lambda recorder: recorder.take(options.draws, options.thin), recorders):
+                pass
+            rounds += 1
+            traces = np.stack([np.stack(recorder.trace) for recorder in recorders])
+            r_hat = split_r_hat(traces).reshape(-1, 3)
+            effective = effective_size(traces).reshape(-1, 3)
+            converged = rounds >= options.least_rounds and _converged(levels, r_hat, effective, options)
+            self._report_progress(self.burnt + rounds * options.draws * options.thin, last=converged)
+        return Judged(rounds, r_hat, effective, converged)
+
+    def _windows(self) -> RecordedWindows:
+        groups = self.survey.groups
+        most = most_of_summaries(groups, self.survey.max_size)
+        return RecordedWindows(
+            self.cumulative.windows(groups[:, None]),
+            None if self.sizes is None else self.sizes.windows(groups[:, None]),
+            None if self.summaries is None else self.summaries.windows(most),
+        )
+
+    def _probe(self) -> int:
+        """Return the cell where about half of the root's groups of size above 0 are counted."""
+        row = self.tables[0][0]
+        return int(np.searchsorted(row, (row[0] + self.survey.groups[0] + 1) // 2).clip(0, row.size - 1))
+
+
+def _parts(total: int, each: int) -> list[int]:
+    """Return ``total`` in parts of at most ``each``."""
+    size = max(each, 1)
+    return [min(size, total - done) for done in range(0, total, size)]
+
+
+def _converged(levels: IntArray, r_hat: FloatArray, effective: FloatArray, options: SamplerOptions) -> bool:
+    for level in range(int(levels.max()) + 1):
+        regions = levels == level
+        if (
+            float(np.quantile(r_hat[regions], 0.95, method="higher")) > options.r_hat
+            or float(np.median(effective[regions])) < options.effective
+        ):
+            return False
+    return True
+
+
+def _margin(survey: Survey) -> int:
+    """Return the margin in groups around a row's values: 2.5 times the spread of the widest noise on a leaf."""
+    leaves = set(survey.leaves.tolist())
+    every = [(answers.region, float(answers.distribution.spread)) for answers in survey.answers]
+    own = [spread for region, spread in every if region in leaves]
+    return math.ceil(2.5 * max(own or [spread for _, spread in every] or [1.0])) + 2
+
+
+def _integer_histograms(counts: FloatArray, groups: IntArray) -> IntArray:
+    """Return integer histograms near expected counts (leaves, K + 1), with the given numbers of groups."""
+    rows = np.floor(np.cumsum(counts, axis=1) + 0.5).astype(np.int64)
+    rows[:, -1] = groups
+    return np.diff(np.minimum(rows, groups[:, None]), axis=1, prepend=0)
+
+
+def first_histograms(survey: Survey, distribution: FloatArray, fits: IntArray, places: IntArray) -> IntArray:
+    """Return histograms int64[places, K + 1] between fits of some leaves and their counts expected from a distribution.
+
+    Chains forget a start slowly where noise is wide compared with a leaf's groups, and there a fit is mostly noise. The
+    fit's weight is 1 - variance of the noise / mean square of the difference of both, in answers, at least 0 (James and
+    Stein 1961), and 0 for a leaf without answers. ``distribution`` has sum 1.
+    """
+    leaves, by_region = survey.leaves[places], answers_by_region(survey)
+    groups = survey.groups[leaves]
+    means = _integer_histograms(groups[:, None] * distribution, groups)
+    rows = np.cumsum(fits, axis=1)[:, :-1], np.cumsum(means, axis=1)[:, :-1]
+    share = np.zeros((places.size, 1))
+    for place, leaf in enumerate(leaves.tolist()):
+        for answers in by_region.get(leaf, ()):
+            own, other = (values_of(answers.query, table[place], int(groups[place])) for table in rows)
+            square = float(((own - other).astype(np.float64) ** 2).mean())
+            share[place] = max(share[place, 0], 1.0 - float(answers.distribution.variance) / square if square else 0.0)
+    return _integer_histograms(share * fits + (1.0 - share) * means, groups)
+
+
+def start_histograms(survey: Survey, places: IntArray | None = None) -> IntArray:
+    """Return histograms int64[leaves, K + 1] to begin with: each leaf's isotonic fit, or its share of an ancestor's.
+
+    ``places`` selects some leaves, by default all.
+    """
+    leaves = survey.leaves if places is None else survey.leaves[places]
+    by_region = answers_by_region(survey)
+    rows = np.zeros((leaves.size, survey.max_size), np.int64)
+    above: dict[int, IntArray] = {}
+    for place, leaf in enumerate(leaves.tolist()):
+        region = leaf
+        while region >= 0 and region not in by_region:
+            region = int(survey.parent[region])
+        if region == leaf:
+            rows[place] = _region_fit(survey, region, by_region[region])
+        elif region >= 0:
+            if region not in above:
+                above[region] = _region_fit(survey, region, by_region[region])
+            share = int(survey.groups[leaf]) / max(int(survey.groups[region]), 1)
+            rows[place] = np.floor(above[region] * share + 0.5).astype(np.int64)
+    return np.diff(rows, axis=1, prepend=0, append=survey.groups[leaves][:, None])
+
+
+def _region_fit(survey: Survey, region: int, answers: Sequence[Answers]) -> IntArray:
+    """Return nondecreasing cumulative counts int64[K] near the answers about a region."""
+    groups = int(survey.groups[region])
+    first, *others = answers
+    row = _fit(first, groups, survey.max_size)
+    for block in others:
+        if isinstance(block.query, Ranks) and block.query.floor > 0:
+            # The upper part of a split: below its size the cells have more information.
+            row[block.query.floor :] = _fit(block, groups, survey.max_size)[block.query.floor :]
+            row = np.maximum.accumulate(row)
+    return row
+
+
+def _fit(answers: Answers, groups: int, max_size: int) -> IntArray:
+    """Return nondecreasing cumulative counts int64[K] near one region's answers."""
+    from coco_opt.kernels import isotonic_l1
+
+    if not isinstance(answers.query, Buckets):
+        sizes = isotonic_l1.fit(answers.values.astype(np.int64), 0, max_size)
+        return np.cumsum(np.bincount(sizes, minlength=max_size + 1))[:-1].astype(np.int64)
+    width = answers.query.end - answers.query.begin
+    means = np.floor(answers.values / width + 0.5).astype(np.int64)
+    fitted = isotonic_l1.fit_weighted(means, width.astype(np.float64), 0, groups)
+    # Counts rise evenly between the buckets' middles; flat buckets would give all leaves errors in one direction.
+    middle = 0.5 * (answers.query.begin + answers.query.end - 1)
+    return np.floor(np.interp(np.arange(max_size), middle, fitted) + 0.5).astype(np.int64)

@@ -1,0 +1,361 @@
+"""The posterior of hierarchies with too many regions x sizes to store for every chain: draws list the sizes that occur.
+
+Chains are those of ``sampler``, but fewer. Moves are proposed from size distributions that leaves of the same parent
+share. The table of least expected error and the intervals are computed from the draws, one stretch of sizes after the
+other. Each stretch is the same integer program, with counts bounded below by those at the end of the stretch before.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.choices import SolverChoices
+from coco_opt.groups.estimating.intervals import SUMMARIES, Intervals, SummaryIntervals
+from coco_opt.groups.estimating.nearest import nearest
+from coco_opt.groups.estimating.posterior.chains import Learned, MoveChain, SizeLearner
+from coco_opt.groups.estimating.posterior.observations import Survey
+from coco_opt.groups.estimating.posterior.prior import BoolArray, FloatArray, IntArray, PriorOptions
+from coco_opt.groups.estimating.posterior.recording import parts_of_quantiles, summary_values
+from coco_opt.groups.estimating.posterior.sampler import (
+    Progress,
+    Sampler,
+    SamplerOptions,
+    first_histograms,
+    start_histograms,
+)
+from coco_opt.groups.estimating.posterior.shape import root_shape
+from coco_opt.groups.estimating.posterior.spikes import isolated_sizes
+from coco_opt.histograms import CountOfCounts
+from coco_opt.problems import ExpectedDistance, Marginals
+from coco_opt.problems.expected_distance.prices import cell_prices
+
+if TYPE_CHECKING:
+    from coco_opt.kernels.posterior_sparse import Tree
+
+MANY_CELLS = 2**23  # regions x sizes beyond which draws are stored by the sizes that occur
+# Groups a leaf from which single moves mix too slowly under buckets, and rows of cells take too long.
+MANY_GROUPS, MANY_IN_CELLS = 5_000, 50_000
+CHAINS, MOST_BURN_IN, MOST_ROUNDS = 2, 200, 5
+PER_SIZE, TRADES = 2.0, 2.0  # moves a size, trades a move
+_BATCH = 128  # leaves whose starts are computed together
+_STRETCH = 2**20  # regions x sizes of a stretch
+
+
+def fewer_chains(options: SamplerOptions) -> SamplerOptions:
+    """Return options of so few chains and rounds that draws of many regions fit into memory, with trades of groups."""
+    return replace(
+        options,
+        chains=min(options.chains, CHAINS),
+        most_burn_in=min(options.most_burn_in, MOST_BURN_IN),
+        most_rounds=min(options.most_rounds, MOST_ROUNDS),
+        moves=replace(options.moves, per_size=PER_SIZE, trades=TRADES),
+    )
+
+
+def has_parents(survey: Survey) -> bool:
+    """Return whether all leaves lie on one level below the root, as shared size distributions require."""
+    levels = survey.levels()
+    return bool((levels[survey.leaves] == levels.max()).all()) and int(levels.max()) > 0
+
+
+class _SharedLearner(SizeLearner):
+    """Learns size distributions of the leaves' parents only."""
+
+    def __init__(self, survey: Survey, shape: FloatArray, alone: BoolArray, options: PriorOptions) -> None:
+        inner = np.setdiff1d(np.arange(survey.parent.size), survey.leaves)
+        number = np.full(survey.parent.size, -1)
+        number[inner] = np.arange(inner.size)
+        parent = np.where(inner > 0, number[survey.parent[inner]], -1)
+        upper = Survey(parent, survey.groups[inner], survey.max_size, ())
+        super().__init__(upper, shape, alone, options)
+        self.row: IntArray = np.searchsorted(inner[upper.leaves], survey.parent[survey.leaves])
+        self.rows = upper.leaves.size
+
+    def learn(self, counts: FloatArray, present: FloatArray) -> Learned:
+        """Return the prior one step on, by mean counts (parents of leaves, K + 1)."""
+        return replace(super().learn(counts, present), row=self.row)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class SparseDraws:
+    """All draws of all regions: draw d has those of region v at start[d, v] to start[d, v + 1] of sizes and counts.
+
+    The other fields are those of ``sampler.Posterior``.
+    """
+
+    survey: Survey
+    start: IntArray
+    sizes: NDArray[Any]
+    counts: NDArray[Any]
+    sweeps: int
+    r_hat: FloatArray
+    effective: FloatArray
+    converged: bool
+    prior_moved: float
+
+    @property
+    def draws(self) -> int:
+        """Return the number of draws."""
+        return len(self.start)
+
+
+class _Recorder:
+    """Lists one chain's draws, and traces scalars."""
+
+    def __init__(self, chain: MoveChain, tree: Tree, inner: int, probe: int) -> None:
+        self.chain, self.tree, self.probe = chain, tree, probe
+        self._inner = np.empty((inner, chain.lists[0].shape[1]), np.int64)
+        self.start: list[IntArray] = []
+        self.sizes: list[NDArray[Any]] = []
+        self.counts: list[NDArray[Any]] = []
+        self.trace: list[FloatArray] = []
+
+    def take(self, draws: int, thin: int) -> None:
+        """Take so many draws, ``thin`` sweeps apart."""
+        from coco_opt.kernels import posterior_sparse
+
+        regions = self.tree.parent.size
+        for _ in range(draws):
+            self.chain.advance(thin)
+            lists = posterior_sparse.Lists(*self.chain.lists)
+            start, scalars = np.empty(regions + 1, np.int64), np.empty((regions, 3))
+            posterior_sparse.add_up(self.tree, lists, self._inner, start)
+            sizes = np.empty(int(start[-1]), lists.occupied.dtype)
+            counts = np.empty(sizes.size, np.int32 if self._inner.max() <= np.iinfo(np.int32).max else np.int64)
+            posterior_sparse.write(self.tree, lists, self._inner, start, self.probe, sizes, counts, scalars)
+            self.start.append(start)
+            self.sizes.append(sizes)
+            self.counts.append(counts)
+            self.trace.append(scalars.ravel())
+
+
+class SparseSampler(Sampler):
+    """One run whose draws are stored by the sizes that occur."""
+
+    chains: Sequence[MoveChain]
+
+    def __init__(
+        self,
+        survey: Survey,
+        seed: int,
+        prior: PriorOptions,
+        options: SamplerOptions,
+        near: Sequence[CountOfCounts] = (),
+        progress: Progress | None = None,
+    ) -> None:
+        """Begin at the leaves' histograms ``near``, if given; chains settle sooner if these are near all answers."""
+        self._near = near
+        super().__init__(survey, seed, prior, options, MoveChain, progress=progress)
+
+    def _begin(self, start: IntArray | None) -> NDArray[Any]:
+        survey, options, leaves = self.survey, self.prior, self.survey.leaves
+        batches = [np.arange(begin, min(begin + _BATCH, leaves.size)) for begin in range(0, leaves.size, _BATCH)]
+        fitted = np.zeros(survey.max_size + 1)
+        for places in batches:
+            fitted += start_histograms(survey, places).sum(axis=0)
+        alone = isolated_sizes(survey, 2.0 * options.root_reach)
+        shape = root_shape(survey, fitted, alone, options.root_reach)
+        learner = _SharedLearner(survey, shape, alone, options)
+        self.learner, self.present = learner, np.zeros((learner.rows, survey.max_size + 1))
+        self.counts = np.zeros_like(self.present)
+        histograms = np.empty((leaves.size, survey.max_size + 1), np.int32)
+        for places in batches:
+            if self._near:
+                histograms[places] = [self._near[place].to_dense(survey.max_size) for place in places.tolist()]
+            else:
+                fits = start_histograms(survey, places)
+                histograms[places] = first_histograms(survey, shape / shape.sum(), fits, places)
+            np.add.at(self.counts, learner.row[places], histograms[places])
+        return histograms
+
+    def _look(self, pool: ThreadPoolExecutor) -> None:
+        """Write no tables, because none are needed."""
+
+    def _see(self, *, anew: bool) -> None:
+        """Record no ranges, because draws are listed, not counted in windows."""
+
+    def _set_windows(self, margin: int) -> None:
+        """Set no windows, because groups are moved, not rows drawn."""
+
+    def sample(self, pool: ThreadPoolExecutor) -> SparseDraws:
+        """Burn in and draw."""
+        from coco_opt.kernels.posterior_sparse import Tree
+
+        self._burn_in(pool)
+        survey = self.survey
+        leaf, inner = np.full((2, survey.parent.size), -1)
+        leaf[survey.leaves] = np.arange(survey.leaves.size)
+        inner[leaf < 0] = np.arange(survey.parent.size - survey.leaves.size)
+        tree, groups = Tree(survey.parent, leaf, inner), int(survey.groups[0])
+        row = np.cumsum(self.counts.sum(axis=0))[:-1]
+        probe = int(np.searchsorted(row, 0.5 * (row[0] + groups)).clip(0, row.size - 1))
+        recorders = [_Recorder(chain, tree, int(inner.max()) + 1, probe) for chain in self.chains]
+        judged = self._rounds(pool, recorders)
+        self.chains = ()
+        starts = [start for recorder in recorders for start in recorder.start]
+        begin = np.cumsum([0, *(int(start[-1]) for start in starts[:-1])])
+        return SparseDraws(
+            survey,
+            np.stack(starts) + begin[:, None],
+            _concatenated([recorder.sizes for recorder in recorders]),
+            _concatenated([recorder.counts for recorder in recorders]),
+            self.burnt + judged.rounds * self.options.draws * self.options.thin,
+            judged.r_hat,
+            judged.effective,
+            judged.converged,
+            self.moved,
+        )
+
+
+def _concatenated(lists: Sequence[list[NDArray[Any]]]) -> NDArray[Any]:
+    """Return all pieces concatenated, and release their memory."""
+    joined = np.concatenate([piece for pieces in lists for piece in pieces])
+    for pieces in lists:
+        pieces.clear()
+    return joined
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class SparseEstimate:
+    """The integer table of least expected error, its intervals if a coverage was requested, and the uncertified gap.
+
+    The gap is relative to the expected error, and of the complete integer program: it does not assume the bounds
+    between stretches.
+    """
+
+    histograms: list[CountOfCounts]
+    intervals: Intervals | None
+    uncertified_gap: float
+
+
+def sparse_estimate(drawn: SparseDraws, solvers: SolverChoices, coverage: float) -> SparseEstimate:
+    """Return the table of least expected error of draws, and intervals of a coverage above 0."""
+    survey, tail = drawn.survey, (1 - Fraction(str(coverage))) / 2
+    intervals = _empty_intervals(survey, coverage)
+    entries: list[tuple[IntArray, ...]] = []
+    gap = cost = 0.0
+    before = np.zeros(survey.parent.size, np.int64)
+    for sizes, marginals in _stretches(drawn, tail, intervals):
+        table = _best_counts(survey, marginals, drawn.draws, before, solvers)
+        free = ExpectedDistance(survey.parent, survey.groups, marginals, total=drawn.draws)
+        gap, cost = gap + free.gap(table, cell_prices(free) / free.grain), cost + free.objective(table)
+        entries.append(_record_stretch(intervals, sizes, table, before))
+        before = table[:, -1].copy()
+    entries.append(
+        _record_stretch(intervals, slice(survey.max_size, survey.max_size + 1), survey.groups[:, None], before)
+    )
+    region, size, count = (np.concatenate(part) for part in zip(*entries, strict=True))
+    histograms = _histograms(region, size, count, survey.parent.size)
+    if coverage:
+        intervals = replace(intervals, summaries=_summaries(drawn, histograms, tail))
+    return SparseEstimate(histograms, intervals if coverage else None, gap / max(cost, 1.0))
+
+
+def _empty_intervals(survey: Survey, coverage: float) -> Intervals:
+    """Return empty intervals, int32 where that can hold all groups: int64 would take a gigabyte for a nation."""
+    kind = np.int32 if int(survey.groups[0]) <= np.iinfo(np.int32).max else np.int64
+    groups_lower, groups_upper, at_most_lower, at_most_upper = (
+        np.empty((survey.parent.size, survey.max_size + 1), kind) for _ in range(4)
+    )
+    return Intervals(coverage, groups_lower, groups_upper, at_most_lower, at_most_upper)
+
+
+def _stretches(drawn: SparseDraws, tail: Fraction, intervals: Intervals) -> Iterator[tuple[slice, Marginals]]:
+    """Yield stretches of the sizes 0 .. K - 1 and the distributions of their Hc; fill in their draws' intervals."""
+    from coco_opt.kernels import posterior_sparse
+
+    survey, regions = drawn.survey, drawn.survey.parent.size
+    entries = posterior_sparse.Entries(
+        np.append(0, np.cumsum(np.diff(drawn.start, axis=1).sum(axis=0))),
+        np.empty_like(drawn.sizes),
+        np.empty(drawn.sizes.size, np.int16),
+        np.empty_like(drawn.counts),
+    )
+    posterior_sparse.by_size(drawn.start, drawn.sizes, drawn.counts, survey.max_size, entries)
+    reached, running = entries.first[:-1].copy(), np.zeros((regions, drawn.draws), np.int64)
+    ranks = np.array(_ranks(tail, drawn.draws))
+    ends = posterior_sparse.Ends(
+        intervals.groups_lower, intervals.groups_upper, intervals.at_most_lower, intervals.at_most_upper
+    )
+    width = max(_STRETCH // regions, 1)
+    for begin in range(0, survey.max_size + 1, width):
+        # The last size's cumulative counts are public and have no cost; its groups have an interval too.
+        end = min(begin + width, survey.max_size + 1)
+        offsets = np.empty(regions * (end - begin) + 1, np.int64)
+        atoms, weights = posterior_sparse.distributions(entries, reached, running, begin, end, ranks, ends, offsets)
+        cells = min(end, survey.max_size) - begin
+        if cells < end - begin:
+            offsets, atoms, weights = _without_last(offsets, atoms, weights, end - begin)
+        if cells:
+            yield slice(begin, begin + cells), Marginals((regions, cells), offsets, atoms, weights)
+
+
+def _without_last(offsets: IntArray, atoms: IntArray, weights: IntArray, cells: int) -> tuple[IntArray, ...]:
+    """Return the atoms of every region's cells except the last."""
+    lengths = np.diff(offsets).reshape(-1, cells)
+    inner = np.repeat(np.tile(np.arange(cells) < cells - 1, len(lengths)), lengths.ravel())
+    return np.append(0, np.cumsum(lengths[:, :-1])), atoms[inner], weights[inner]
+
+
+def _ranks(tail: Fraction, draws: int) -> tuple[int, int]:
+    """Return the places of the lower quantile ``tail`` and the upper 1 - ``tail`` among sorted draws, from 0."""
+    lower = max(math.ceil(tail * draws) - 1, 0)
+    return lower, min(math.floor((1 - tail) * draws), draws - 1)
+
+
+def _best_counts(
+    survey: Survey, marginals: Marginals, total: int, before: IntArray, solvers: SolverChoices
+) -> IntArray:
+    """Return the best integer counts of a stretch that are at least those before it."""
+    regions = np.repeat(np.arange(survey.parent.size), np.diff(marginals.offsets[:: marginals.shape[1]]))
+    above = Marginals(marginals.shape, marginals.offsets, marginals.atoms - before[regions], marginals.weights)
+    problem = ExpectedDistance(survey.parent, survey.groups - before, above, total=total)
+    counts: IntArray = nearest(problem, solvers)[0] + before[:, None]
+    return counts
+
+
+def _record_stretch(intervals: Intervals, sizes: slice, table: IntArray, before: IntArray) -> tuple[IntArray, ...]:
+    """Widen the intervals of a stretch to hold its counts; return the regions, sizes and counts of its groups."""
+    increments = np.diff(table, axis=1, prepend=before[:, None])
+    for lower, upper, value in (
+        (intervals.groups_lower, intervals.groups_upper, increments),
+        (intervals.at_most_lower, intervals.at_most_upper, table),
+    ):
+        lower[:, sizes] = np.minimum(lower[:, sizes], value)
+        upper[:, sizes] = np.maximum(upper[:, sizes], value)
+    region, size = np.nonzero(increments)
+    return region, size + sizes.start, increments[region, size]
+
+
+def _histograms(region: IntArray, size: IntArray, count: IntArray, regions: int) -> list[CountOfCounts]:
+    order = np.argsort(region, kind="stable")
+    ends = np.searchsorted(region[order], np.arange(1, regions))
+    pairs = zip(np.split(size[order], ends), np.split(count[order], ends), strict=True)
+    return [CountOfCounts.from_runs(*pair) for pair in pairs]
+
+
+def _summaries(drawn: SparseDraws, histograms: Sequence[CountOfCounts], tail: Fraction) -> SummaryIntervals:
+    from coco_opt.kernels import posterior_sparse
+
+    groups, (denominator, parts) = drawn.survey.groups, parts_of_quantiles()
+    of_draws = np.empty((drawn.draws, groups.size, 3 + parts.size), np.int64)
+    posterior_sparse.summarise(drawn.start, drawn.sizes, drawn.counts, groups, denominator, parts, of_draws)
+    value = np.empty((1, *of_draws.shape[1:]), np.int64)
+    start = np.cumsum([[0, *(histogram.distinct for histogram in histograms)]], axis=1)
+    sizes, counts = (
+        np.concatenate(part)
+        for part in zip(*((histogram.sizes, histogram.counts) for histogram in histograms), strict=True)
+    )
+    posterior_sparse.summarise(start, sizes, counts, groups, denominator, parts, value)
+    of_draws.sort(axis=0)
+    lower, upper = _ranks(tail, drawn.draws)
+    ends = np.minimum(of_draws[lower], value[0]), np.maximum(of_draws[upper], value[0])
+    return SummaryIntervals(SUMMARIES, *(summary_values(values, groups) for values in (value[0], *ends)))

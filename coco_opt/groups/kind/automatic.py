@@ -1,0 +1,240 @@
+"""What a configuration of groups leaves to be chosen ("auto"), resolved from public numbers or after a look.
+
+Resolved keys replace "auto" in the configuration: they are written into the manifest, and measured like keys that the
+user wrote.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.config.model import Config
+from coco_opt.config.sections import AUTO
+from coco_opt.groups.estimating.method import Consistency, needed_levels
+from coco_opt.groups.measuring.automatic import QueryChoice, QuerySearch, allocation, assumed_distributions
+from coco_opt.groups.measuring.predicted import Regions
+from coco_opt.groups.noisy_measurements import buckets_of, size_queries, split_of
+from coco_opt.groups.queries import plain_query, sensitivity
+from coco_opt.histograms import Hierarchy
+from coco_opt.privacy import MeasurementPlan
+from coco_opt.privacy.planner import NoisePlan, Shares
+from coco_opt.releases.kind import Figures
+from coco_opt.releases.resource_cost import count_answers
+
+if TYPE_CHECKING:
+    from coco_opt.groups.kind.section import GroupsSection
+
+Int64 = NDArray[np.int64]
+FloatArray = NDArray[np.float64]
+
+_MOST_SIZES = 2_000_000  # beyond which sizes are not searched one by one: the predictor holds their probabilities
+_FEW_SIZES = 50
+_DEFAULT_GROWTH, _DEFAULT_RATIO = 0.1, 2.0
+_ALTERNATIVES = 4
+
+ASSUMED = 1_000
+"""The number of groups of a leaf where the true numbers are private."""
+
+
+def is_open(config: Config) -> bool:
+    """Return whether buckets or the budget's allocation are to be chosen."""
+    return _growths_open(config) or config.privacy.split == AUTO
+
+
+def takes_look(config: Config) -> bool:
+    """Return whether a look is to be paid for before they are chosen.
+
+    Not where numbers of groups are private, since a look counts the groups of a known total; nor for a budget stated
+    as (epsilon, delta), which two payments do not add up to.
+    """
+    pair = config.privacy.pair is not None and config.privacy.mechanism != "geometric"
+    searched = config.method.max_size <= _MOST_SIZES
+    return is_open(config) and config.auto.look > 0 and config.method.counts_share is None and not pair and searched
+
+
+def resolved(
+    config: Config,
+    tree: Hierarchy,
+    groups: Int64,
+    distributions: Mapping[str, FloatArray] | None = None,
+    *,
+    search: bool = True,
+) -> tuple[Config, tuple[QueryChoice, ...]]:
+    """Return a configuration whose buckets and allocation are chosen, and the ranking (empty where nothing was open).
+
+    ``groups`` int64[regions] are the numbers of groups, public or assumed. ``distributions`` are those that the choice
+    is held to: by default the family of ``assumed_distributions``. Without ``search`` open keys get fixed values,
+    which stand in for those that a look will choose.
+    """
+    levels, max_size = tree.levels, config.method.max_size
+    growths = None if _growths_open(config) else (0.0,) * levels
+    shares = _stated_shares(config, levels)
+    if growths is not None and shares is not None:
+        return _with_choice(config, growths, shares), ()
+    if not search or max_size > _MOST_SIZES:
+        default = (0.0,) * levels if max_size < _FEW_SIZES else (_DEFAULT_GROWTH,) * levels
+        return _with_choice(config, growths or default, shares or allocation(_DEFAULT_RATIO, levels)), ()
+    problem = _search(config, tree, groups, growths, shares)
+    ranking = problem.ranked(distributions or assumed_distributions(max_size), _ALTERNATIVES)
+    return _with_choice(config, ranking[0].growths, ranking[0].shares), ranking
+
+
+def _with_choice(config: Config, growths: tuple[float, ...], shares: Shares) -> Config:
+    method, privacy = config.method, config.privacy
+    if _growths_open(config):
+        method = method.model_copy(update={"bucket_growth": growths})
+    elif method.bucket_growth == AUTO:
+        method = method.model_copy(update={"bucket_growth": 0.0})
+    if privacy.split == AUTO:
+        privacy = privacy.model_copy(update={"split": shares})
+    return replace(config, method=method, privacy=privacy)
+
+
+def chosen_keys(config: Config, settled: Config) -> dict[str, Any]:
+    """Return the keys that ``config`` left open as plain values of the ``settled`` configuration."""
+    keys: dict[str, Any] = {}
+    if _growths_open(config):
+        keys["bucket_growth"] = list(settled.method.bucket_growth)
+    if config.privacy.split == AUTO:
+        keys["split"] = [str(share) for share in settled.privacy.split]
+    return keys
+
+
+def choice_digest(config: Config) -> str:
+    """Return a digest of what a configuration leaves open and states otherwise: another one is chosen for anew."""
+    stated = [
+        _growths_open(config),
+        None if config.method.bucket_growth == AUTO else config.method.bucket_growth,
+        config.method.bucket_edges,
+        None if config.privacy.split == AUTO else str(config.privacy.split),
+        config.auto.aim,
+    ]
+    return hashlib.sha256(json.dumps(stated).encode()).hexdigest()[:16]
+
+
+def with_keys(config: Config, keys: Mapping[str, Any]) -> Config:
+    """Return a configuration with the open keys that ``chosen_keys`` gave for it earlier."""
+    growths, shares = tuple(map(float, keys.get("bucket_growth", ()))), tuple(map(Fraction, keys.get("split", ())))
+    return _with_choice(config, growths, shares)
+
+
+def with_method(config: Config, measurement_plan: MeasurementPlan) -> Config:
+    """Return a configuration whose method is chosen: one that reads what was measured and every key that is set.
+
+    The posterior where it takes the time of [auto], "joint" or "matching" else; these also where keys that they alone
+    read are set.
+    """
+    section = config.method
+    method: dict[str, Any] = {"bucket_growth": 0.0} if section.bucket_growth == AUTO else {}
+    if section.consistency == AUTO:
+        method["consistency"] = _consistency(section, measurement_plan, config.auto.time)
+    return replace(config, method=section.model_copy(update=method)) if method else config
+
+
+def _consistency(section: GroupsSection, measurement_plan: MeasurementPlan, seconds: float) -> Consistency:
+    queries = {plain_query(level_query) for level_query in size_queries(measurement_plan)}
+    explicit, levels = section.model_fields_set, measurement_plan.hierarchy.levels
+    of_matching = "sizes" in queries or bool({"merge", "rounding", "variances"} & explicit)
+    of_fits = bool({"loss", "ties"} & explicit) and not section.intervals
+    one_loss = isinstance(section.loss, str) or len(set(section.loss)) == 1
+    quick = bool(section.intervals) or posterior_seconds(count_answers(measurement_plan)) <= seconds
+    readers: list[tuple[Consistency, bool]] = [
+        ("posterior", quick and not of_matching and not of_fits),
+        ("joint", queries <= {"cumulative", "buckets"} and not of_matching and one_loss),
+        ("matching", True),
+        ("bottom_up", True),
+    ]
+    measured = {level_query.level for level_query in measurement_plan.queries}
+    readable = [name for name, reads in readers if reads and measured >= set(needed_levels(name, levels))]
+    return readable[0] if readable else "none"
+
+
+def with_measured_queries(config: Config, measurement_plan: MeasurementPlan) -> Config:
+    """Return a configuration whose open buckets are those of a measurement."""
+    if not _growths_open(config):
+        return config
+    buckets = [buckets_of(measurement_plan, level) for level in range(measurement_plan.hierarchy.levels)]
+    edges = tuple(() if each is None else tuple(each.begin.tolist()) for each in buckets)
+    update: dict[str, Any] = {"bucket_growth": 0.0}
+    if any(edges):
+        update["bucket_edges"] = edges
+    splits = [split_of(measurement_plan, level) for level in range(measurement_plan.hierarchy.levels)]
+    if any(splits):
+        update["rank_above"] = tuple(0 if each is None else each.at for each in splits)
+    return replace(config, method=config.method.model_copy(update=update))
+
+
+def choice_tables(levels: Sequence[str], ranking: Sequence[QueryChoice]) -> tuple[Figures, ...]:
+    """Return the choice and the next best ones as a table: predicted errors by level, worst over the distributions."""
+    if not ranking:
+        return ()
+    rows = tuple(
+        (
+            " ".join(f"{growth:g}" for growth in choice.growths),
+            " ".join(f"{float(share):.3f}" for share in choice.shares),
+            f"{choice.regret:.2f}",
+            *(f"{low:.3g} to {high:.3g}" for low, high in zip(choice.errors.min(0), choice.errors.max(0), strict=True)),
+        )
+        for choice in ranking
+    )
+    title = "Chosen queries and the next best: predicted mean distance of a region (entities) by the posterior"
+    return (Figures(title, ("bucket_growth", "split", "regret", *levels), rows, numeric=2),)
+
+
+def assumed_counts(tree: Hierarchy) -> Int64:
+    """Return assumed numbers of groups, int64[regions], where the true ones are private."""
+    return tree.aggregate(np.full(len(tree.leaves), ASSUMED, np.int64))
+
+
+def posterior_seconds(answers: int) -> float:
+    """Return about how many seconds the posterior of so many answers takes on two cores, by the measured runs."""
+    return 5.0 + 2e-4 * answers
+
+
+def _stated_shares(config: Config, levels: int) -> Shares | None:
+    """Return the levels' shares of the budget that a configuration states, None where they are to be chosen."""
+    if config.privacy.split == AUTO:
+        return None
+    whole = config.privacy.cost
+    return tuple(Fraction(cost.amount) / whole.amount for cost in config.levels_cost(levels))
+
+
+def _growths_open(config: Config) -> bool:
+    section = config.method
+    queries = (section.query,) if isinstance(section.query, str) else section.query
+    ranks = any((section.rank_above,) if isinstance(section.rank_above, int) else section.rank_above)
+    if section.consistency == "convex":
+        return False  # it reads single sizes alone
+    return (
+        section.bucket_growth == AUTO and section.bucket_edges is None and not ranks and set(queries) == {"cumulative"}
+    )
+
+
+def _search(
+    config: Config, tree: Hierarchy, groups: Int64, growths: tuple[float, ...] | None, shares: Shares | None
+) -> QuerySearch:
+    share = config.method.counts_share
+    cost = config.privacy.cost if share is None else config.privacy.cost * (1 - share)
+    noise = NoisePlan(cost, (sensitivity("cumulative", config.privacy.neighbours),) * tree.levels)
+    weights = _weights(config, tree.levels)
+    return QuerySearch(Regions.of(tree, groups), config.method.max_size, noise, weights, growths, shares)
+
+
+def _weights(config: Config, levels: int) -> FloatArray:
+    """Return the weight of each level's error in the aim, float64[levels] of sum 1."""
+    aim = config.auto.aim
+    if aim == "balanced":
+        return np.full(levels, 1.0 / levels)
+    if isinstance(aim, str):
+        return np.asarray(np.eye(levels)[0 if aim == "root" else -1])
+    stated: Any = aim
+    weights = np.array(config.per_level(stated, levels, "auto.aim"))
+    return np.asarray(weights / weights.sum())

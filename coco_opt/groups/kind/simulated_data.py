@@ -1,0 +1,80 @@
+"""Data like the private data that need no protection: simulated in the public shape of a plan, or named by the user."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.errors import InputError, Place
+from coco_opt.groups.kind.automatic import ASSUMED, assumed_counts
+from coco_opt.groups.kind.plan import buckets_of, queries_of
+from coco_opt.groups.measuring.measure import measurement_plan_of
+from coco_opt.groups.measuring.private import PrivateCounts
+from coco_opt.groups.measuring.sizes import read_sizes
+from coco_opt.groups.noisy_measurements import has_private_counts, max_size_of
+from coco_opt.groups.queries import GROUPS
+from coco_opt.histograms import CountOfCounts
+from coco_opt.releases.kind import Plan, SimulatedData
+
+SEED = 20100901  # of simulated data: the same plan gives the same data
+_MADE_POWER = 2.0
+
+
+def assumed_groups(plan: Plan) -> NDArray[np.int64]:
+    """Return the public number of groups of every region, int64[regions], or an assumed one where they are private."""
+    measurement_plan = plan.measurement_plan
+    if not has_private_counts(measurement_plan):
+        return measurement_plan.per_region[GROUPS]
+    return assumed_counts(measurement_plan.hierarchy)
+
+
+def simulated_data_of(plan: Plan, branches: int | None = None) -> SimulatedData:
+    """Simulate data of the public shape: the true numbers of groups, sizes s with probability in proportion to 1/s^2.
+
+    ``branches`` keeps the first so many children of each region.
+    """
+    measurement_plan = plan.measurement_plan
+    tree, where = measurement_plan.hierarchy, np.arange(measurement_plan.hierarchy.regions)
+    if branches is not None:
+        tree, where = tree.first_branches(branches)
+    groups = assumed_groups(plan)[where]
+    probabilities = np.arange(1, max_size_of(measurement_plan) + 1, dtype=np.float64) ** -_MADE_POWER
+    probabilities /= probabilities.sum()
+    rng = np.random.default_rng(SEED)
+    draws = (rng.multinomial(int(groups[leaf]), probabilities) for leaf in tree.leaves)
+    leaves = [CountOfCounts.from_dense(np.concatenate([[0], counts]).astype(np.int64)) for counts in draws]
+    numbers = f"{ASSUMED} groups a leaf" if has_private_counts(measurement_plan) else "the public numbers of groups"
+    words = f"simulated data: {numbers}, sizes s with probability in proportion to 1/s^2"
+    ids = tuple(measurement_plan.region_ids[region] for region in where.tolist())
+    return queries_like(plan, PrivateCounts.of_leaves(tree, leaves), ids, words)
+
+
+def read_simulated_data(plan: Plan, path: Path) -> SimulatedData:
+    """Read public data like the private: a table of sizes with as many levels. Raises InputError."""
+    levels = plan.measurement_plan.hierarchy.levels
+    root = (plan.config.data.root or plan.measurement_plan.hierarchy.names[0]) if levels == 1 else None
+    counts = read_sizes(path, root, plan.config.output.private)
+    if counts.hierarchy.levels != levels:
+        message = f"has {counts.hierarchy.levels} levels, but the data to release have {levels}"
+        raise InputError("other-levels", message, Place(path.name))
+    return queries_like(plan, counts, (), f"the public table {path.name}")
+
+
+def queries_like(plan: Plan, counts: PrivateCounts, ids: tuple[str | None, ...], words: str) -> SimulatedData:
+    """Return simulated data from counts, with the plan's queries; ``ids`` are those of its regions, if any."""
+    levels = counts.hierarchy.levels
+    measurement_plan = measurement_plan_of(
+        counts.hierarchy,
+        None if has_private_counts(plan.measurement_plan) else counts.group_counts,
+        queries=queries_of(plan.config, levels),
+        costs=plan.config.levels_cost(levels),
+        max_size=max_size_of(plan.measurement_plan),
+        neighbours=plan.measurement_plan.neighbours,
+        levels=plan.measurement_plan.levels,
+        region_ids=ids,
+        buckets=buckets_of(plan.config, levels),
+        counts_share=plan.config.method.counts_share,
+    )
+    return SimulatedData(plan.on(measurement_plan, None), counts, words)

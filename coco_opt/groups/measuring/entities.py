@@ -1,0 +1,215 @@
+"""Read the three tables of the paper: entities (private), groups and hierarchy (public).
+
+The public tables are read and checked before the private one is opened. Nothing is guessed: CSV is read as
+text, columns go by name, and whatever could be misread is a typed error that shows no private value.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from coco_opt.errors import InputError
+from coco_opt.files import column_checks
+from coco_opt.files.columns import ENTITIES, GROUPS, HIERARCHY
+from coco_opt.files.inputs import Input, InputLike
+from coco_opt.files.regions import PublicRegions, read_tree, register_leaves
+from coco_opt.files.scratch import spilling
+from coco_opt.files.source import Loaded, batches_of, isolated, load, load_texts, quietly
+from coco_opt.groups.measuring.integer_ids import REPEATED, UNKNOWN, GroupTable, count_entities, read_group_table
+from coco_opt.groups.measuring.private import PrivateCounts
+from coco_opt.histograms import Hierarchy
+from coco_opt.histograms.arrays import Int64Array
+
+if TYPE_CHECKING:
+    import duckdb
+
+Runs = tuple[Int64Array, Int64Array, Int64Array]
+
+
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
+class PublicGroups:
+    """The public half of the input: the regions, every region's number of groups, and each group's leaf.
+
+    ``group_counts`` int64[regions]. ``groups`` is the leaves by id where ids are integers. Where ids are texts, it is
+    the checked table, which may be as large as the entities' and is read again with it. It is None where groups have no
+    ids, or were only counted. A group no entity names has size 0.
+    """
+
+    regions: PublicRegions
+    group_counts: Int64Array
+    groups: GroupTable | Input | None = None
+
+    @property
+    def integer_ids(self) -> bool:
+        """Return whether the groups' ids are integers, which are counted much faster than texts."""
+        return isinstance(self.groups, GroupTable)
+
+    @property
+    def hierarchy(self) -> Hierarchy:
+        """Return the regions as a tree."""
+        return self.regions.hierarchy
+
+    def __repr__(self) -> str:
+        return f"PublicGroups({self.hierarchy!r}, {int(self.group_counts[0]):,} groups)"
+
+
+def read_tables(
+    entities: InputLike, groups: InputLike, hierarchy: InputLike, spill: Path | None = None
+) -> PrivateCounts:
+    """Read the three tables of the paper (Kuo et al. 2018, section 3), the public two first."""
+    return read_private(read_public(groups, hierarchy, spill), entities, spill)
+
+
+def read_public(groups: InputLike, hierarchy: InputLike, spill: Path | None = None) -> PublicGroups:
+    """Read groups (group_id, region_id) and hierarchy (region_id, then one column a level, root first).
+
+    ``spill`` is a private folder: a large table is read in little memory, and what has no room lies there meanwhile.
+    Raises HierarchyError where the regions form no tree, and InputError: null-id, space-in-id,
+    unknown-region, duplicate-group, group-in-two-leaves, empty-file and the codes of ``source.load``.
+    """
+    listed, tree_of = Input.of(groups, "groups"), Input.of(hierarchy, "hierarchy")
+    with spilling(spill, [listed]) as folder, isolated([tree_of, listed], folder) as con:
+        table = load(con, "hierarchy", tree_of, HIERARCHY)
+        regions = read_tree(table)
+        tree = regions.hierarchy
+        integer_groups = read_group_table(listed, regions.leaf_of, len(tree.leaves))
+        if integer_groups is not None:
+            return PublicGroups(regions, tree.aggregate(integer_groups[1]), integer_groups[0])
+        register_leaves(table, regions)
+        loaded = load(con, "groups", listed, GROUPS)
+        _check_groups(loaded, table)
+        counts = _groups_of_leaves(loaded, 1, len(tree.leaves))
+    return PublicGroups(regions, tree.aggregate(counts), listed)
+
+
+def read_group_counts(groups: InputLike, hierarchy: InputLike) -> PublicGroups:
+    """Read every region's number of groups: what a prediction needs; ids that are texts are not looked at.
+
+    Raises what ``read_public`` does, but for what is wrong with ids.
+    """
+    listed, tree_of = Input.of(groups, "groups"), Input.of(hierarchy, "hierarchy")
+    opened = batches_of(listed, GROUPS)
+    if opened is not None and opened.is_integer(0):
+        return read_public(groups, hierarchy)  # integers are read as fast as they are counted
+    with isolated([tree_of, listed]) as con:
+        table = load(con, "hierarchy", tree_of, HIERARCHY)
+        regions = read_tree(table)
+        tree = regions.hierarchy
+        register_leaves(table, regions)
+        loaded = load(con, "groups", listed, GROUPS, only=("region_id",))
+        column_checks.check_rows(loaded)
+        column_checks.check_present(loaded, 0)
+        _check_regions(loaded, 0, table)
+        counts = _groups_of_leaves(loaded, 0, len(tree.leaves))
+    return PublicGroups(regions, tree.aggregate(counts))
+
+
+def read_private(public: PublicGroups, entities: InputLike, spill: Path | None = None) -> PrivateCounts:
+    """Read entities (entity_id, group_id) and count every leaf's groups by size; O(rows).
+
+    Integer ids are counted batch by batch, anything else by DuckDB. ``spill`` is a private folder: large tables of
+    texts are read in little memory, and what has no room lies there meanwhile.
+
+    Raises InputError: empty-file, null-id, space-in-id, duplicate-entity, unknown-group and the codes of
+    ``source.load``.
+    """
+    source, groups = Input.of(entities, "entities"), public.groups
+    if isinstance(groups, GroupTable):
+        counted_as_integers = count_entities(groups, source)
+        if counted_as_integers is not None:
+            runs, rows = counted_as_integers
+            return from_runs(public.hierarchy, public.group_counts, runs, rows, int((runs[1] * runs[2]).sum()))
+    read = [source, groups] if isinstance(groups, Input) else [source]
+    with spilling(spill, read) as folder, isolated(read, folder) as con:
+        table = load(con, "entities", source, ENTITIES)
+        column_checks.check_rows(table)
+        column_checks.check_present(table, 1)
+        column_checks.check_ids(table, (0,))
+        column_checks.check_unique(table, (0,), *REPEATED, 0)
+        _relate_groups(con, public)
+        runs = quietly(source, lambda: _count_sizes(con))
+        rows, counted = table.rows(), int((runs[1] * runs[2]).sum())
+        if counted < rows:
+            where = f"{table.shown[1]!r} of the groups table"
+            column_checks.check_listed(table, 1, "group_leaf.id", *UNKNOWN, where)
+    return from_runs(public.hierarchy, public.group_counts, runs, rows, counted)
+
+
+def _relate_groups(con: duckdb.DuckDBPyConnection, public: PublicGroups) -> None:
+    """Give the connection a relation ``group_leaf`` (id, leaf), one row a group.
+
+    Raises InputError unreadable-file where the table is no longer the one that was checked.
+    """
+    groups = public.groups
+    if isinstance(groups, GroupTable):
+        load_texts(con, "groups", groups.texts(), 2)
+        con.execute("CREATE VIEW group_leaf AS SELECT c0 AS id, c1::BIGINT AS leaf FROM groups")
+        return
+    assert groups is not None
+    table, tree = load(con, "groups", groups, GROUPS), public.hierarchy
+    register_leaves(table, public.regions)
+    counts = _groups_of_leaves(table, 1, len(tree.leaves))
+    leaf_counts = public.group_counts[tree.leaves.start :]
+    if (
+        table.rows() != leaf_counts.sum()
+        or not np.array_equal(counts, leaf_counts)
+        or column_checks.repeats(table, "c0")
+    ):
+        raise InputError("unreadable-file", "was changed while it was read", table.place())
+    con.execute("CREATE VIEW group_leaf AS SELECT c0 AS id, leaf FROM groups JOIN leaves ON c1 = region")
+
+
+def from_runs(tree: Hierarchy, group_counts: Int64Array, runs: Runs, read: int, counted: int) -> PrivateCounts:
+    """Build the private counts from (leaf, size, groups) runs sorted by leaf and size."""
+    leaf, sizes, counts = runs
+    offsets = np.searchsorted(leaf, np.arange(len(tree.leaves) + 1)).astype(np.int64)
+    return PrivateCounts(tree, group_counts, offsets, sizes, counts, read, counted)
+
+
+def fetch_runs(con: duckdb.DuckDBPyConnection, query: str) -> Runs:
+    """Run a query for (leaf, size, groups) and return its columns as int64 arrays."""
+    runs = con.execute(query).fetchnumpy()
+    leaf, size, groups = (np.asarray(runs[name], np.int64) for name in ("leaf", "size", "groups"))
+    return leaf, size, groups
+
+
+def _check_regions(table: Loaded, column: int, tree: Loaded) -> None:
+    where = f"{tree.shown[0]!r} of {tree.source.name}"
+    column_checks.check_listed(
+        table, column, "leaves.region", "unknown-region", "this region is not in the hierarchy", where
+    )
+
+
+def _check_groups(table: Loaded, tree: Loaded) -> None:
+    column_checks.check_rows(table)
+    column_checks.check_present(table, 1)
+    column_checks.check_ids(table, (0,))
+    _check_regions(table, 1, tree)
+    if column_checks.repeats(table, "c0"):
+        row, moved = column_checks.second_row(table, "c0", "c1")
+        if moved:
+            message = "this group lies in another leaf in an earlier row"
+            raise InputError("group-in-two-leaves", message, table.place(row, 0))
+        raise InputError("duplicate-group", "this group occurs in an earlier row", table.place(row, 0))
+
+
+def _groups_of_leaves(table: Loaded, region: int, leaves: int) -> Int64Array:
+    """Return the number of groups of each leaf, whose region's id is in a column; int64[leaves]."""
+    counts = np.zeros(leaves, np.int64)
+    for leaf, number in table.fetch(
+        f"SELECT leaf, count(*) FROM {{t}} JOIN leaves ON c{region} = region GROUP BY leaf"
+    ):
+        counts[leaf] = number
+    return counts
+
+
+def _count_sizes(con: duckdb.DuckDBPyConnection) -> Runs:
+    query = """
+        WITH filled AS (SELECT c1 AS id, count(*) AS size FROM entities GROUP BY c1)
+        SELECT leaf, coalesce(size, 0) AS size, count(*) AS groups
+        FROM group_leaf LEFT JOIN filled USING (id) GROUP BY ALL ORDER BY ALL"""
+    return fetch_runs(con, query)

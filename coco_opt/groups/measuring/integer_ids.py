@@ -1,0 +1,169 @@
+"""Groups and entities with integer ids, from Parquet or frames: read batch by batch, never as text.
+
+A group's leaf and size lie in arrays by its id, and a bit per entity marks whether it came before. Tables that
+this reader does not take (text, ids too far apart), and faulty public tables, go to the reader of texts, which explains
+what is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.errors import InputError
+from coco_opt.files.columns import ENTITIES, GROUPS
+from coco_opt.files.inputs import Input
+from coco_opt.files.source import Batches, batches_of, quietly
+from coco_opt.histograms.arrays import Int64Array
+
+REPEATED = ("duplicate-entity", "this entity occurs in an earlier row: one entity belongs to one group, once")
+UNKNOWN = ("unknown-group", "this group is not in the groups table")
+
+Int32Array = NDArray[np.int32]
+
+_GROUP_SPREAD, _ENTITY_SPREAD = 4, 64  # ids may span so many times their number: 32 and 8 bytes each
+_ROOM = 1 << 20  # or so many in any case
+_SMALL = 1 << 10  # sizes below it are counted in one table
+_CHUNK = 1 << 22
+
+
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
+class GroupTable:
+    """Each group's leaf by its id: ``leaf[id - first]``, int32, -1 where no group has the id."""
+
+    first: int
+    leaf: Int32Array
+
+    def texts(self) -> Iterator[tuple[Any, Any]]:
+        """Yield batches of Arrow strings: the groups' ids and their leaves."""
+        import pyarrow as pa
+
+        for start in range(0, self.leaf.size, _CHUNK):
+            part = self.leaf[start : start + _CHUNK]
+            present = np.flatnonzero(part >= 0)
+            ids, leaves = pa.array(present + (self.first + start)), pa.array(part[present])
+            yield ids.cast(pa.string()), leaves.cast(pa.string())
+
+
+def read_group_table(source: Input, leaf_of: Mapping[str, int], leaves: int) -> tuple[GroupTable, Int64Array] | None:
+    """Return each group's leaf, from its region's id, and every leaf's number of groups, int64[leaves].
+
+    None where ids are not integers, or anything is wrong with the table.
+    """
+    opened = batches_of(source, GROUPS)
+    if opened is None or not opened.is_integer(0):
+        return None
+    return quietly(source, lambda: _group_table(opened, leaf_of, leaves))
+
+
+def _group_table(opened: Batches, leaf_of: Mapping[str, int], leaves: int) -> tuple[GroupTable, Int64Array] | None:
+    ids: list[Int64Array] = []
+    places: list[Int32Array] = []
+    for group, region in opened:
+        if group.null_count or region.null_count:
+            return None
+        coded = region if hasattr(region, "dictionary") else region.dictionary_encode()
+        codes = [-1 if name is None else leaf_of.get(str(name), -1) for name in coded.dictionary.to_pylist()]
+        ids.append(opened.numbers(group))
+        places.append(np.array(codes, np.int32)[coded.indices.to_numpy(zero_copy_only=False)])
+    if not ids or not sum(part.size for part in ids):
+        return None
+    first, rows = min(int(part.min(initial=2**62)) for part in ids), sum(part.size for part in ids)
+    span = max(int(part.max(initial=first)) for part in ids) - first + 1
+    if span > max(_GROUP_SPREAD * rows, _ROOM):
+        return None
+    leaf = np.full(span, -1, np.int32)
+    counts = np.zeros(leaves, np.int64)
+    for part, leaves_of_part in zip(ids, places, strict=True):
+        if (leaves_of_part < 0).any():
+            return None
+        leaf[part - first] = leaves_of_part
+        counts += np.bincount(leaves_of_part, minlength=counts.size)
+    if np.count_nonzero(leaf >= 0) != rows:
+        return None
+    return GroupTable(first, leaf), counts
+
+
+def count_entities(groups: GroupTable, source: Input) -> tuple[tuple[Int64Array, Int64Array, Int64Array], int] | None:
+    """Return the runs (leaf, size, groups) of a private table sorted by leaf and size, and its number of rows.
+
+    None where the ids are not integers, or too far apart. Raises InputError: empty-file, null-id, duplicate-entity,
+    unknown-group and the codes of ``source.load``. O(rows); memory is a bit an entity and 8 bytes a group.
+    """
+    opened = batches_of(source, ENTITIES)
+    if opened is None or not (opened.is_integer(0) and opened.is_integer(1)):
+        return None
+    rows, first, last = quietly(source, lambda: _range_of(opened))
+    if last - first >= max(_ENTITY_SPREAD * rows, _ROOM):
+        return None
+    sizes = quietly(source, lambda: _sizes(opened, groups, first, last))
+    return _runs(groups.leaf, sizes), rows
+
+
+def _range_of(opened: Batches) -> tuple[int, int, int]:
+    """Return the number of rows and the least and the largest entity id; raise InputError for rows without an id."""
+    import pyarrow.compute as compute
+
+    rows, ends = 0, [2**62, -(2**62)]
+    empty = {1: -1, 0: -1}
+    for batch in opened:
+        for column, values in enumerate(batch):
+            if values.null_count and empty[column] < 0:
+                empty[column] = rows + compute.index(values.is_null(), True).as_py()
+        extremes = compute.min_max(opened.integers(batch[0]))
+        if extremes["min"].is_valid:
+            ends = [min(ends[0], extremes["min"].as_py()), max(ends[1], extremes["max"].as_py())]
+        rows += len(batch[0])
+    if rows == 0:
+        raise InputError("empty-file", "holds no row below its header", opened.place())
+    for column, row in empty.items():
+        if row >= 0:
+            raise InputError("null-id", "is empty", opened.place(row, column))
+    return rows, ends[0], ends[1]
+
+
+def _sizes(opened: Batches, groups: GroupTable, first: int, last: int) -> Int32Array:
+    """Return the number of entities of every group id; InputError for a repeated entity, then an unknown group."""
+    # Imported here: it brings the compiled kernels with it.
+    from coco_opt.kernels.integer_ids import count
+
+    seen = np.zeros((last - first) // 8 + 1, np.uint8)
+    sizes = np.zeros(groups.leaf.size, np.int32)
+    wrong, rows = [-1, -1, -1], 0
+    for entity, group in opened:
+        ids = opened.numbers(entity), opened.numbers(group)
+        faults = count(*ids, first, groups.first, seen, groups.leaf, sizes)
+        wrong = [rows + new if old < 0 <= new else old for old, new in zip(wrong, faults, strict=True)]
+        rows += len(entity)
+    repeated, unknown, outside = wrong
+    if outside >= 0:
+        raise InputError("unreadable-file", "was changed while it was read", opened.place())
+    if repeated >= 0:
+        raise InputError(*REPEATED, opened.place(repeated, 0))
+    if unknown >= 0:
+        raise InputError(*UNKNOWN, opened.place(unknown, 1))
+    return sizes
+
+
+def _runs(leaf: Int32Array, sizes: Int32Array) -> tuple[Int64Array, Int64Array, Int64Array]:
+    """Count the groups of each leaf by size: small sizes in one table, the few large ones by sorting."""
+    leaves = int(leaf.max(initial=-1)) + 1
+    table = np.zeros(leaves * _SMALL, np.int64)
+    large: list[Int64Array] = []
+    for start in range(0, leaf.size, _CHUNK):
+        part, size = leaf[start : start + _CHUNK].astype(np.int64), sizes[start : start + _CHUNK].astype(np.int64)
+        small = (part >= 0) & (size < _SMALL)
+        table += np.bincount(part[small] * _SMALL + size[small], minlength=table.size)
+        rest = (part >= 0) & ~small
+        large.append(part[rest] << 32 | size[rest])
+    filled = np.flatnonzero(table)
+    keys, counts = np.unique(np.concatenate([np.empty(0, np.int64), *large]), return_counts=True)
+    owner = np.concatenate([filled // _SMALL, keys >> 32])
+    size = np.concatenate([filled % _SMALL, keys & 0xFFFFFFFF])
+    groups = np.concatenate([table[filled], counts.astype(np.int64)])
+    order = np.lexsort((size, owner))
+    return owner[order], size[order], groups[order]

@@ -1,0 +1,268 @@
+"""Measure the private histograms: the queries are planned and checked on public information, before the first noise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from coco_opt.errors import InputError, ProblemError
+from coco_opt.groups.buckets import Buckets, Scheme, Split
+from coco_opt.groups.choice import CHOICE, choice_query, lead_of_ranks
+from coco_opt.groups.look import LOOK_GROWTH
+from coco_opt.groups.measuring.group_counts import MAX_GROUPS, check_group_counts
+from coco_opt.groups.noisy_measurements import (
+    KIND,
+    MAX_SIZE,
+    buckets_of,
+    has_private_counts,
+    max_size_of,
+    split_name,
+    split_of,
+    starts_name,
+)
+from coco_opt.groups.queries import GROUPS, Query, exact_answers, groups_query, level_query, rank_pieces
+from coco_opt.histograms import CountOfCounts, Hierarchy
+from coco_opt.histograms.arrays import as_int64
+from coco_opt.privacy import Cost, Exact, LevelQuery, Measurement, MeasurementPlan, Neighbours, NoiseSource, add_noise
+from coco_opt.privacy.noise import MAX_VALUE
+from coco_opt.privacy.queries import Progress
+
+Int64 = NDArray[np.int64]
+
+_SPREADS = 64  # noise beyond this many spreads has probability below 1e-27
+
+
+def measurement_plan_of(
+    hierarchy: Hierarchy,
+    group_counts: ArrayLike | None,
+    *,
+    queries: Sequence[Query],
+    costs: Sequence[Cost],
+    max_size: int,
+    neighbours: Neighbours,
+    levels: Sequence[str] = (),
+    region_ids: Sequence[str | None] = (),
+    buckets: Sequence[Scheme | None] = (),
+    counts_share: Fraction | None = None,
+) -> MeasurementPlan:
+    """Return the measurement plan of groups: the query of every level whose cost is not zero, root first.
+
+    ``group_counts`` int64[regions] and ``max_size`` are public; ``levels`` are the levels' names ("level 0", ... by
+    default); ``buckets``, one per level, are the sizes over which its cumulative counts are summed (None: single
+    cells). Where the numbers of groups are private, ``group_counts`` is None and ``counts_share``, between 0 and 1, is
+    the part of each level's cost that measures them; the leaves' must be measured. Raises ProblemError for parameters
+    out of range, and where public information does not keep every noisy value in 64 bits.
+    """
+    if not len(queries) == len(costs) == hierarchy.levels:
+        raise ProblemError(f"{hierarchy.levels} levels need as many queries and costs")
+    schemes = tuple(buckets) or (None,) * hierarchy.levels
+    if len(schemes) != hierarchy.levels:
+        raise ProblemError(f"{hierarchy.levels} levels need as many buckets, or none at all")
+    if max_size < 1:
+        raise ProblemError("max_size, the public bound on group sizes, must be at least 1")
+    counts = _public_counts(hierarchy, group_counts)
+    sizes_part, counts_queries = _parts_of_costs(costs, neighbours, counts, counts_share)
+    rows = enumerate(zip(queries, costs, schemes, strict=True))
+    level_queries = tuple(
+        level_query(level, query, max_size, neighbours, cost * sizes_part, scheme, private_counts=counts is None)
+        for level, (query, cost, scheme) in rows
+        if cost
+    )
+    tables: dict[str, Int64] = {}
+    for planned_query in level_queries:
+        regions, scheme, widest = hierarchy.level_range(planned_query.level), schemes[planned_query.level], 1
+        if isinstance(scheme, Split):
+            tables[split_name(planned_query.level)] = np.array([scheme.at], np.int64)
+        elif planned_query.name in ("buckets", "larger_buckets") and isinstance(scheme, Buckets):
+            tables[starts_name(planned_query.level)] = scheme.begin
+            widest = int((scheme.end - scheme.begin).max())
+        groups = MAX_GROUPS if counts is None else int(counts[regions.start : regions.stop].max())
+        _check_values(planned_query, groups, max_size, widest)
+    for planned_query in counts_queries:
+        _check_values(planned_query, MAX_GROUPS, max_size, 1)
+    return MeasurementPlan(
+        kind=KIND,
+        hierarchy=hierarchy,
+        levels=tuple(levels) or tuple(f"level {level}" for level in range(hierarchy.levels)),
+        queries=(*counts_queries, *level_queries),
+        neighbours=neighbours,
+        parameters={MAX_SIZE: max_size},
+        per_region={} if counts is None else {GROUPS: counts},
+        tables=tables,
+        region_ids=region_ids,
+    )
+
+
+def choice_of(measurement_plan: MeasurementPlan, cost: Cost) -> MeasurementPlan:
+    """Return the plan of a query, at ``cost``, whose answer decides which query each level of a plan gets.
+
+    ProblemError where the numbers of groups are private, because then ranks cannot be measured.
+    """
+    if has_private_counts(measurement_plan):
+        raise ProblemError("ranks are as many as there are groups: with private numbers of groups there is no choice")
+    query = choice_query(measurement_plan.hierarchy.levels, measurement_plan.neighbours, cost)
+    return replace(measurement_plan, queries=(query,), tables={})
+
+
+def look_of(plan: MeasurementPlan, cost: Cost) -> MeasurementPlan:
+    """Return the measurement plan of a look at the data of another plan: the root's buckets, for ``cost``.
+
+    Raises ProblemError for a cost of zero.
+    """
+    levels, max_size = plan.hierarchy.levels, max_size_of(plan)
+    query: Query = "cumulative"
+    nothing = cost * 0
+    return measurement_plan_of(
+        plan.hierarchy,
+        plan.per_region[GROUPS],
+        queries=[query] * levels,
+        costs=(cost, *(nothing,) * (levels - 1)),
+        max_size=max_size,
+        neighbours=plan.neighbours,
+        levels=plan.levels,
+        region_ids=tuple(plan.region_ids),
+        buckets=(Buckets.by_growth(max_size, LOOK_GROWTH), *(None,) * (levels - 1)),
+    )
+
+
+def _public_counts(hierarchy: Hierarchy, group_counts: ArrayLike | None) -> Int64 | None:
+    if group_counts is None:
+        return None
+    counts = as_int64(group_counts, "the public numbers of groups").copy()
+    if counts.shape != (hierarchy.regions,) or counts.min() < 0:
+        raise ProblemError(f"{hierarchy.regions} regions need as many public numbers of groups, none negative")
+    return counts
+
+
+def _parts_of_costs(
+    costs: Sequence[Cost], neighbours: Neighbours, counts: Int64 | None, share: Fraction | None
+) -> tuple[Fraction, tuple[LevelQuery, ...]]:
+    """Return the part of each level's cost for queries about sizes, and the queries for numbers of groups."""
+    if (counts is None) != (share is not None):
+        raise ProblemError("give either the public numbers of groups, or the share of the budget that measures them")
+    if share is None:
+        return Fraction(1), ()
+    if not 0 < share < 1:
+        raise ProblemError("the share of the budget for numbers of groups must lie between 0 and 1")
+    if not costs[-1]:
+        raise ProblemError(
+            "private numbers of groups need the leaves to be measured: give their level a share of the budget"
+        )
+    counts_queries = (groups_query(level, neighbours, cost * share) for level, cost in enumerate(costs) if cost)
+    return 1 - share, tuple(counts_queries)
+
+
+def _check_values(query: LevelQuery, groups: int, max_size: int, width: int) -> None:
+    widest = _SPREADS * query.distribution.spread
+    largest = groups * (max_size + widest) if query.name in ("ranks", "split") else groups * width
+    if largest > MAX_VALUE:
+        raise ProblemError(
+            f"an answer about the {query.name} of {groups:,} groups of sizes up to {max_size:,} may not fit "
+            "in 64 bits: lower max_size or raise the budget"
+        )
+
+
+def exact_parts(measurement_plan: MeasurementPlan, truth: Sequence[CountOfCounts]) -> Iterable[Exact]:
+    """Return the exact answers to all queries, one part per region; ``truth`` is PRIVATE, one histogram per region.
+
+    Raises, before the first part is computed, ProblemError where a region has no histogram and InputError
+    (group-count-mismatch) where one does not hold the public number of groups or, where they are private, these do not
+    sum.
+    """
+    tree = measurement_plan.hierarchy
+    if len(truth) != tree.regions:
+        raise ProblemError(f"{tree.regions} regions need as many histograms and group counts")
+    if has_private_counts(measurement_plan):
+        check_group_counts(tree, truth)
+        return _parts(measurement_plan, truth)
+    counts = measurement_plan.per_region[GROUPS]
+    for query in measurement_plan.queries:
+        for region in tree.level_range(query.level):
+            check_groups(truth[region], tree.paths[region], int(counts[region]))
+    return _parts(measurement_plan, truth)
+
+
+def _parts(measurement_plan: MeasurementPlan, truth: Sequence[CountOfCounts]) -> Iterable[Exact]:
+    tree, max_size = measurement_plan.hierarchy, max_size_of(measurement_plan)
+    for query in measurement_plan.queries:
+        if query.name == CHOICE:
+            leads = [
+                sum(lead_of_ranks(truth[region], max_size) for region in tree.level_range(level))
+                for level in range(tree.levels)
+            ]
+            yield Exact(query, tree.paths[0], np.array(leads, np.int64))
+            continue
+        scheme = split_of(measurement_plan, query.level) or buckets_of(measurement_plan, query.level)
+        for region in tree.level_range(query.level):
+            if query.name == "ranks":
+                yield from (Exact(query, tree.paths[region], piece) for piece in rank_pieces(truth[region], max_size))
+                continue
+            if query.name == GROUPS:
+                values = np.array([truth[region].groups], np.int64)
+            else:
+                values = exact_answers(truth[region], query.name, max_size, scheme)  # type: ignore[arg-type]
+            yield Exact(query, tree.paths[region], values)
+
+
+def check_groups(histogram: CountOfCounts, region: str, groups: int) -> None:
+    """Raise InputError unless the private histogram holds exactly the public number of groups."""
+    if histogram.groups != groups:
+        raise InputError(
+            "group-count-mismatch",
+            f"region {region!r}: the histogram does not hold the public number of groups, {groups:,}",
+        )
+
+
+def measured(
+    measurement_plan: MeasurementPlan,
+    truth: Sequence[CountOfCounts],
+    source: NoiseSource,
+    progress: Progress | None = None,
+) -> Measurement:
+    """Return the noisy measurements of a plan; raises what ``exact_parts`` and ``add_noise`` raise."""
+    parts = exact_parts(measurement_plan, truth)
+    answers = add_noise(
+        measurement_plan.queries, parts, measurement_plan.hierarchy, measurement_plan.per_region, source, progress
+    )
+    return Measurement(measurement_plan, answers, source.name, source.private)
+
+
+def measure_hierarchy(
+    truth: Sequence[CountOfCounts],
+    hierarchy: Hierarchy,
+    group_counts: ArrayLike | None,
+    *,
+    queries: Sequence[Query],
+    costs: Sequence[Cost],
+    max_size: int,
+    neighbours: Neighbours,
+    source: NoiseSource,
+    progress: Progress | None = None,
+    buckets: Sequence[Scheme | None] = (),
+    counts_share: Fraction | None = None,
+) -> Measurement:
+    """Return the noisy measurements of all regions on the levels that have a budget.
+
+    ``truth``, PRIVATE, and the public ``group_counts`` come one per region in the hierarchy's order; ``queries`` and
+    ``costs`` one per level, root first (a cost of zero: not measured), and so do ``buckets``, over which cumulative
+    counts are summed or split (None: single cells; a level's buckets hold every size once). Where the numbers of groups
+    are private, ``group_counts`` is None and ``counts_share`` the part of each level's cost that measures them (Kuo et
+    al. 2018, footnote 4). ``progress`` gets the answers done and their number. Everything is checked before the
+    first noise is drawn: raises ProblemError for public parameters, InputError for a histogram without the public
+    number of groups.
+    """
+    measurement_plan = measurement_plan_of(
+        hierarchy,
+        group_counts,
+        queries=queries,
+        costs=costs,
+        max_size=max_size,
+        neighbours=neighbours,
+        buckets=buckets,
+        counts_share=counts_share,
+    )
+    return measured(measurement_plan, truth, source, progress)

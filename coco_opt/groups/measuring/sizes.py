@@ -1,0 +1,135 @@
+"""Read a table of counts: level columns root first, then size and groups (of that size)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from coco_opt.errors import HierarchyError, InputError, Place
+from coco_opt.files import column_checks
+from coco_opt.files.columns import SIZES
+from coco_opt.files.inputs import Input, InputLike
+from coco_opt.files.regions import PublicRegions
+from coco_opt.files.scratch import spilling
+from coco_opt.files.source import Loaded, isolated, load, quietly
+from coco_opt.groups.measuring.entities import PublicGroups, fetch_runs, from_runs
+from coco_opt.groups.measuring.private import PrivateCounts
+from coco_opt.histograms import Hierarchy
+from coco_opt.histograms.arrays import Int64Array
+from coco_opt.histograms.texts import Texts
+
+if TYPE_CHECKING:
+    import duckdb
+
+_ONE_LEVEL = "region"  # the name of the level of a table without level columns
+
+
+def read_sizes(sizes: InputLike, root: str | None = None, spill: Path | None = None) -> PrivateCounts:
+    """Read a table of counts; without level columns it is one region named ``root``.
+
+    ``spill`` is a private folder: a large table is read in little memory, and what has no room lies there meanwhile.
+
+    Raises HierarchyError where the regions form no tree, and InputError: not-an-integer, negative-size,
+    negative-count, too-large, duplicate-row, space-in-id, missing-root, unexpected-root, empty-file and the
+    codes of ``source.load``. Rows with 0 groups keep their region and add nothing.
+    """
+    source = Input.of(sizes, "sizes")
+    with spilling(spill, [source]) as folder, isolated([source], folder) as con:
+        table, tree = _open(con, source, root)
+        group_counts = _group_counts(table, tree)
+        levels = len(table.names) - 2
+        column_checks.check_count(table, levels, "negative-size")
+        column_checks.check_totals(table, levels, levels + 1)
+        message = "this region and size occur in an earlier row"
+        column_checks.check_unique(table, tuple(range(levels + 1)), "duplicate-row", message, None)
+        query = f"""
+            SELECT leaf, c{levels}::BIGINT AS size, c{levels + 1}::BIGINT AS groups FROM {_join(levels)}
+            WHERE c{levels + 1} <> '0' ORDER BY leaf, size"""
+        runs = quietly(source, lambda: fetch_runs(con, query))
+        read, counted = table.rows(), int(table.value(f"SELECT count(*) FROM {_join(levels)}"))
+    return from_runs(tree, group_counts, runs, read, counted)
+
+
+def read_public_sizes(sizes: InputLike, root: str | None = None, spill: Path | None = None) -> PublicGroups:
+    """Read only what is public in a table of counts: its regions and their numbers of groups.
+
+    Raises what ``read_sizes`` does, but for the sizes, which it does not look at.
+    """
+    source = Input.of(sizes, "sizes")
+    with spilling(spill, [source]) as folder, isolated([source], folder) as con:
+        table, tree = _open(con, source, root)
+        group_counts = _group_counts(table, tree)
+    return PublicGroups(
+        PublicRegions(tree, tuple(table.names[:-2]) or (_ONE_LEVEL,), Texts.of(()), np.zeros(0, np.int64)), group_counts
+    )
+
+
+def read_sizes_regions(sizes: InputLike, root: str | None = None, spill: Path | None = None) -> PublicRegions:
+    """Read only the regions of a table of counts, whose numbers of groups are private too.
+
+    Raises what ``read_sizes`` does of level columns; it looks at nothing else.
+    """
+    source = Input.of(sizes, "sizes")
+    with spilling(spill, [source]) as folder, isolated([source], folder) as con:
+        table, tree = _open(con, source, root)
+    return PublicRegions(tree, tuple(table.names[:-2]) or (_ONE_LEVEL,), Texts.of(()), np.zeros(0, np.int64))
+
+
+def _open(con: duckdb.DuckDBPyConnection, source: Input, root: str | None) -> tuple[Loaded, Hierarchy]:
+    table = load(con, "sizes", source, SIZES)
+    levels = len(table.names) - 2
+    if levels > 0 and root is not None:
+        raise InputError("unexpected-root", "has level columns: remove root from [data]", Place(source.name))
+    if levels == 0 and root is None:
+        raise InputError("missing-root", "has no level column: name its region by root", Place(source.name))
+    column_checks.check_rows(table)
+    column_checks.check_levels(table, range(levels))
+    if levels > 0:
+        return table, _tree(table, levels)
+    con.execute("CREATE TABLE leaves AS SELECT 0::BIGINT AS leaf")
+    return table, Hierarchy.from_paths([(root or "",)])
+
+
+def _tree(table: Loaded, levels: int) -> Hierarchy:
+    """Return the regions sorted by name: the order of rows may come from private data."""
+    import pyarrow as pa
+
+    keys = ", ".join(f"c{k}" for k in range(levels))
+    rows = table.fetch(f"SELECT {keys}, min(rowid) FROM {{t}} GROUP BY {keys} ORDER BY {keys}")
+    _check_one_root(table, rows)
+    paths = [row[:-1] for row in rows]
+    tree = Hierarchy.from_paths(paths, lambda k: table.place(int(rows[k][-1])))
+    leaves = [tree.index(path) - tree.leaves.start for path in paths]
+    arrays: dict[str, Any] = {f"p{k}": pa.array([p[k] for p in paths], pa.string()) for k in range(levels)}
+    table.con.register("leaves", pa.table({**arrays, "leaf": pa.array(leaves, pa.int64())}))
+    return tree
+
+
+def _check_one_root(table: Loaded, rows: list[tuple[Any, ...]]) -> None:
+    """Raise HierarchyError several-roots at the first row, in file order, that names a second one."""
+    in_order = sorted(rows, key=lambda row: int(row[-1]))
+    for row in in_order:
+        if row[0] != in_order[0][0]:
+            message = f"more than one root: {in_order[0][0]!r} and {row[0]!r}"
+            raise HierarchyError("several-roots", message, table.place(int(row[-1]), 0))
+
+
+def _join(levels: int) -> str:
+    on = " AND ".join(f"c{k} = p{k}" for k in range(levels))
+    return f"sizes JOIN leaves ON {on}" if levels else "sizes CROSS JOIN leaves"
+
+
+def _group_counts(table: Loaded, tree: Hierarchy) -> Int64Array:
+    """Check the groups column and return every region's number of groups, int64[regions]."""
+    levels = len(table.names) - 2
+    groups = f"c{levels + 1}"
+    column_checks.check_count(table, levels + 1, "negative-count")
+    if table.value(f"SELECT coalesce(sum({groups}::DOUBLE), 0) > {column_checks.MAX_TOTAL} FROM {{t}}"):
+        raise InputError("too-large", "there are too many groups in all", table.place())
+    query = f"SELECT leaf, sum({groups}::BIGINT)::BIGINT FROM {_join(levels)} GROUP BY leaf"
+    totals = np.zeros(len(tree.leaves), np.int64)
+    for leaf, total in table.fetch(query):
+        totals[leaf] = total
+    return tree.aggregate(totals)

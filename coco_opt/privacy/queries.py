@@ -1,0 +1,291 @@
+"""Queries, their exact answers before the noise and their noisy answers after it: one form for every kind of release.
+
+Integers from the private counts to the noise and after it. ``add_noise`` is the one place where noise is drawn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.errors import ProblemError
+from coco_opt.histograms.hierarchy import Hierarchy
+from coco_opt.privacy.cost import Cost, Sensitivity
+from coco_opt.privacy.noise import NoiseSource, NoiseStream
+from coco_opt.privacy.noise_distributions import NoiseDistribution
+from coco_opt.privacy.packed_answers import Packed, PackedAnswers
+
+Int64 = NDArray[np.int64]
+Progress = Callable[[int, int], None]
+
+DENSE = 1 << 22
+"""The number of answers up to which a measurement holds them as arrays; more are packed, in memory or on disk."""
+
+LEAST_PIECE = 1 << 16
+"""The number of answers that are packed together at least, of as many small regions as it takes."""
+
+_LARGEST_PIECE = 1 << 17  # of one large region; one piece a query is held unpacked
+
+
+@dataclass(frozen=True, slots=True)
+class LevelQuery:
+    """One linear query, answered for every region of a level.
+
+    ``query`` names it among the queries of its level, ``words`` say what its answers count. ``sensitivity`` is by
+    how much neighbours change the answers of the whole level, ``cost`` what its noise costs: None, for both, where
+    the exact answers are declared public. ``size`` is the number of answers a region, or the name of the public
+    numbers, one a region, that state it, with " + " and a number where each region has so many more.
+    """
+
+    level: int
+    name: str
+    words: str
+    size: int | str
+    sensitivity: Sensitivity | None
+    cost: Cost | None
+
+    def __post_init__(self) -> None:
+        if (self.sensitivity is None) != (self.cost is None):
+            raise ProblemError(f"{self.name!r}: a noisy query has a sensitivity and a cost, an exact query has neither")
+        if self.cost is not None and not self.cost:
+            raise ProblemError(f"{self.name!r}: a query that costs nothing is not measured: leave it out")
+
+    @property
+    def exact(self) -> bool:
+        """Return whether the answers are declared public and get no noise."""
+        return self.cost is None
+
+    @property
+    def distribution(self) -> NoiseDistribution:
+        """Return the distribution of the noise; raise ProblemError where there is none."""
+        if self.cost is None or self.sensitivity is None:
+            raise ProblemError(f"the answers to {self.name!r} at level {self.level} are exact: they have no noise")
+        return self.cost.distribution(self.sensitivity)
+
+    def sizes(self, regions: int, tables: Mapping[str, Int64], first: int) -> Int64:
+        """Return the number of answers of each of the level's ``regions``, the first of which is ``first``."""
+        if isinstance(self.size, int):
+            return np.full(regions, self.size, np.int64)
+        name, _, more = self.size.partition(" + ")
+        return tables[name][first : first + regions] + int(more or 0)
+
+
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
+class Exact:
+    """PRIVATE: the true answers of consecutive regions of a level to one query, one region after the other, int64.
+
+    ``label`` names the noise stream they read. Regions are given once, in the hierarchy's order; those of one label
+    may come in several parts, one after the other.
+    """
+
+    query: LevelQuery
+    label: str
+    values: Int64
+
+    def __repr__(self) -> str:
+        return f"Exact({self.query.name!r}, {self.label!r}: private)"
+
+
+class Stored(Protocol):
+    """Answers that are not stored in one array."""
+
+    @property
+    def size(self) -> int:
+        """Return their number."""
+
+    def read(self, begin: int, end: int) -> Int64:
+        """Return the answers ``begin`` .. ``end`` - 1, read-only; threads may share it."""
+
+
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
+class Answers:
+    """The sealed answers to one query: region k of the level (from 0) has values[offsets[k]:offsets[k + 1]].
+
+    ``stored`` holds them: an int64 array, or what reads them from where they are; noisy unless the query is exact.
+    ``offsets`` int64[regions + 1]. All read-only. Raises ProblemError for other types or shapes.
+    """
+
+    query: LevelQuery
+    offsets: Int64
+    stored: Int64 | Stored
+
+    def __post_init__(self) -> None:
+        for array in (self.offsets, self.stored):
+            if not isinstance(array, np.ndarray):
+                continue
+            if array.dtype != np.int64 or array.ndim != 1:
+                raise ProblemError("answers hold one-dimensional int64 arrays")
+            array.setflags(write=False)
+        if self.offsets.size == 0 or self.offsets[0] != 0 or self.offsets[-1] != self.stored.size:
+            raise ProblemError(f"{self.query.name!r}: the offsets do not cut the answers into regions")
+
+    def __reduce__(self) -> tuple[Callable[..., Answers], tuple[Any, ...]]:
+        # Unpickled arrays are writable: going through the constructor makes them read-only again.
+        return Answers, (self.query, self.offsets, self.stored)
+
+    @property
+    def regions(self) -> int:
+        """Return the number of regions of the level."""
+        return self.offsets.size - 1
+
+    @property
+    def values(self) -> Int64:
+        """Return all answers, brought into memory where they are not: 8 bytes each."""
+        return self.read(0, int(self.offsets[-1]))
+
+    def read(self, begin: int, end: int) -> Int64:
+        """Return the answers ``begin`` .. ``end`` - 1 of all regions one after the other."""
+        return self.stored[begin:end] if isinstance(self.stored, np.ndarray) else self.stored.read(begin, end)
+
+    def region(self, place: int) -> Int64:
+        """Return the answers of the ``place``-th region of the level, from 0."""
+        return self.read(int(self.offsets[place]), int(self.offsets[place + 1]))
+
+    def table(self) -> Int64:
+        """Return all answers as int64[regions, answers]; ProblemError where regions have unlike numbers."""
+        return self.values.reshape(self.regions, -1) if self.regions else self.values.reshape(0, 0)
+
+    def __repr__(self) -> str:
+        return f"Answers({self.query.name!r} at level {self.query.level}: {self.stored.size:,} values)"
+
+
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
+class NoisyPart:
+    """Answers ``start``, ``start`` + 1, ... of all those to query number ``place``, with their noise."""
+
+    place: int
+    start: int
+    values: Int64
+
+
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
+class PackedPart:
+    """A noisy part whose answers are packed."""
+
+    place: int
+    start: int
+    packed: Packed
+
+
+def offsets_of(query: LevelQuery, hierarchy: Hierarchy, tables: Mapping[str, Int64]) -> Int64:
+    """Return where the answers of each region of a query's level begin, int64[regions + 1], from public numbers."""
+    regions = hierarchy.level_range(query.level)
+    sizes = query.sizes(len(regions), tables, regions.start)
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes, dtype=np.int64)])
+
+
+def add_noise(
+    queries: Sequence[LevelQuery],
+    exact: Iterable[Exact],
+    hierarchy: Hierarchy,
+    tables: Mapping[str, Int64],
+    source: NoiseSource,
+    progress: Progress | None = None,
+) -> tuple[Answers, ...]:
+    """Return the noisy answers to ``queries``, in their order, from exact ones given part after part.
+
+    See ``noisy_parts`` and ``gathered``. O(answers); memory is theirs and one part.
+    """
+    parts = noisy_parts(queries, exact, hierarchy, tables, source, progress)
+    return gathered(queries, parts, hierarchy, tables)
+
+
+def noisy_parts(
+    queries: Sequence[LevelQuery],
+    exact: Iterable[Exact],
+    hierarchy: Hierarchy,
+    tables: Mapping[str, Int64],
+    source: NoiseSource,
+    progress: Progress | None = None,
+) -> Iterator[NoisyPart]:
+    """Yield noisy answers as their exact ones come; the only place where noise is drawn for a measurement.
+
+    A stream of noise is named by query and label, and parts of one name that follow each other read it on; answers of
+    exact queries pass as they are. ``progress`` receives the number of answers done and of all. Raises ProblemError for
+    noise that was drawn before, and where the parts of a query are not its public number of answers.
+    """
+    ends = [int(offsets_of(query, hierarchy, tables)[-1]) for query in queries]
+    place = {(query.level, query.name): index for index, query in enumerate(queries)}
+    filled, total, done = [0] * len(queries), sum(ends), 0
+    noise = _Noise(source)
+    for part in exact:
+        index = place[part.query.level, part.query.name]
+        noisy, start = noise.add_to(part), filled[index]
+        filled[index] += noisy.size
+        if filled[index] > ends[index]:
+            raise ProblemError(f"{part.query.name!r} at level {part.query.level}: more answers than are public")
+        yield NoisyPart(index, start, noisy)
+        done += noisy.size
+        if progress is not None:
+            progress(done, total)
+    for query, count, end in zip(queries, filled, ends, strict=True):
+        if count != end:
+            raise ProblemError(f"{query.name!r} at level {query.level}: fewer answers than are public")
+
+
+def gathered(
+    queries: Sequence[LevelQuery], parts: Iterable[NoisyPart], hierarchy: Hierarchy, tables: Mapping[str, Int64]
+) -> tuple[Answers, ...]:
+    """Return the answers of all parts in memory: as arrays or, above ``DENSE`` answers in all, packed."""
+    offsets = [offsets_of(query, hierarchy, tables) for query in queries]
+    if sum(int(ends[-1]) for ends in offsets) > DENSE:
+        packed = _packed_answers(len(queries), packed_parts(parts))
+        return tuple(map(Answers, queries, offsets, packed))
+    arrays = [np.empty(int(ends[-1]), np.int64) for ends in offsets]
+    for part in parts:
+        arrays[part.place][part.start : part.start + part.values.size] = part.values
+    return tuple(map(Answers, queries, offsets, arrays))
+
+
+def _packed_answers(queries: int, parts: Iterable[PackedPart]) -> list[PackedAnswers]:
+    pieces: list[list[Packed]] = [[] for _ in range(queries)]
+    for part in parts:
+        pieces[part.place].append(part.packed)
+    starts = [np.cumsum([0, *(piece.count for piece in listed)], dtype=np.int64) for listed in pieces]
+    return [PackedAnswers(ends, listed.__getitem__) for ends, listed in zip(starts, pieces, strict=True)]
+
+
+def packed_parts(parts: Iterable[NoisyPart]) -> Iterator[PackedPart]:
+    """Yield the same answers packed: small parts of one query that follow each other together, large ones cut."""
+    waiting: list[NoisyPart] = []
+    size = 0
+    for part in parts:
+        if waiting and (part.place != waiting[0].place or size >= LEAST_PIECE):
+            yield from _packed(waiting)
+            waiting, size = [], 0
+        waiting.append(part)
+        size += part.values.size
+    if waiting:
+        yield from _packed(waiting)
+
+
+def _packed(parts: Sequence[NoisyPart]) -> Iterator[PackedPart]:
+    place, start = parts[0].place, parts[0].start
+    values = parts[0].values if len(parts) == 1 else np.concatenate([part.values for part in parts])
+    for offset in range(0, values.size, _LARGEST_PIECE):
+        yield PackedPart(place, start + offset, Packed.of(values[offset : offset + _LARGEST_PIECE]))
+
+
+class _Noise:
+    """Adds to each part the noise of its stream, which stays open while parts of one name follow each other."""
+
+    def __init__(self, source: NoiseSource) -> None:
+        self._source = source
+        self._name: tuple[LevelQuery, str] | None = None
+        self._stream: NoiseStream | None = None
+
+    def add_to(self, part: Exact) -> Int64:
+        if part.values.dtype != np.int64 or part.values.ndim != 1:
+            raise ProblemError(f"{part.query.name!r}: exact answers are one-dimensional int64")
+        if part.query.exact:
+            return part.values
+        name = (part.query, part.label)
+        if self._stream is None or name != self._name:
+            distribution = part.query.distribution
+            self._stream = distribution.opened(self._source, measurement=part.query.name, region=part.label)
+            self._name = name
+        return self._stream.add_to(part.values)

@@ -1,0 +1,163 @@
+"""Universal histograms: one noisy tree that answers every range, with standard errors (Hay et al. 2010, section 4)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from coco_opt.choices import SolverChoices
+from coco_opt.errors import ProblemError
+from coco_opt.privacy import Measurement, NoiseDistribution
+from coco_opt.problems import TreeLeastSquares
+from coco_opt.ranges.domain import DomainTree
+from coco_opt.ranges.estimating.heuristics import round_nonnegative, zero_subtrees
+from coco_opt.ranges.interval_counts import IntervalCounts
+from coco_opt.ranges.precision import Precision
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Floats = NDArray[np.float64]
+Estimator = Literal["noisy", "consistent", "nonnegative", "zeroed"]
+ESTIMATORS: tuple[Estimator, ...] = get_args(Estimator)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class RangeMeasurements:
+    """Estimated entities in each range (k,) and their standard errors (k,)."""
+
+    estimate: Floats
+    standard_error: Floats
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class UniversalHistogram:
+    """Counts of an ordered domain that answer ranges, quantiles and the CDF; build it with ``fit``.
+
+    ``nodes`` (n,) are the estimates of all intervals, ``distribution`` is that of the noise, ``estimator`` is one of:
+
+    * "noisy": as measured, a range being the sum of the fewest intervals (H~; L~ where only cells were measured);
+    * "consistent": least squares (H-bar), the best linear unbiased estimate;
+    * "nonnegative": least squares with nonnegative counts, exactly;
+    * "zeroed": the paper's heuristic: H-bar, subtrees of at most 0 made 0, cells rounded.
+
+    Standard errors are those of the unbiased estimate ("noisy": H~, otherwise H-bar): making counts nonnegative adds
+    bias and lowers the error of most ranges in sparse data, neither of which they show.
+    """
+
+    domain: DomainTree
+    distribution: NoiseDistribution
+    estimator: Estimator
+    nodes: Floats
+
+    def __post_init__(self) -> None:
+        if self.estimator not in ESTIMATORS:
+            raise ProblemError(f"estimator must be one of {', '.join(ESTIMATORS)}, not {self.estimator!r}")
+        if self.nodes.shape != (self.domain.tree.nodes,) or self.nodes.dtype != np.float64:
+            raise ProblemError(f"a histogram of this domain is {self.domain.tree.nodes} float64 counts")
+        self.nodes.setflags(write=False)
+
+    @classmethod
+    def fit(
+        cls,
+        measurement: Measurement | IntervalCounts,
+        estimator: Estimator = "nonnegative",
+        solvers: SolverChoices | None = None,
+    ) -> UniversalHistogram:
+        """Return the histogram of a noisy measurement; SolverError where the chosen solver misses its tolerance."""
+        counts = measurement if isinstance(measurement, IntervalCounts) else IntervalCounts.of(measurement)
+        return cls(
+            counts.domain, counts.distribution, estimator, _estimates(counts, estimator, solvers or SolverChoices())
+        )
+
+    @property
+    def cells(self) -> Floats:
+        """Return the estimated count of every cell (cells,)."""
+        return self.nodes[self.domain.first_leaf :]
+
+    @property
+    def total(self) -> float:
+        """Return the estimated number of entities."""
+        return float(self.nodes[0])
+
+    @cached_property
+    def precision(self) -> Precision:
+        """Return how sure the unbiased estimates are."""
+        return Precision(self.domain, self.distribution, fitted=self.estimator != "noisy")
+
+    def range(self, begin: int, end: int) -> tuple[float, float]:
+        """Return the estimated entities in the cells begin:end and the standard error."""
+        answers = self.ranges([begin], [end])
+        return float(answers.estimate[0]), float(answers.standard_error[0])
+
+    def between(self, low: int, high: int) -> tuple[float, float]:
+        """Return the estimated entities of values low to high - 1, both edges of cells, and the standard error."""
+        return self.range(*self.domain.between(low, high))
+
+    def ranges(self, begin: ArrayLike, end: ArrayLike) -> RangeMeasurements:
+        """Return estimates and standard errors of many ranges of cells begin:end (k,); O(height x fan-out) each.
+
+        Raises ProblemError unless 0 <= begin <= end <= cells.
+        """
+        begins, ends = self.domain.checked(begin, end)
+        errors = np.sqrt(self.precision.ranges(begins, ends))
+        if self.estimator == "noisy":
+            running = np.concatenate([[0.0], np.cumsum(self.nodes)])
+            estimate = np.zeros(begins.size)
+            for first, behind in self.domain.subtrees(begins, ends)[0]:
+                estimate += running[behind] - running[first]
+            return RangeMeasurements(estimate, errors)
+        running = np.concatenate([[0.0], np.cumsum(self.cells)])
+        return RangeMeasurements(running[ends] - running[begins], errors)
+
+    def cdf(self) -> Floats:
+        """Return the estimated share of entities in the cells up to and including each (cells,), from 0 to 1.
+
+        Made nondecreasing by its running maximum where counts may be negative; all 1 without any entities.
+        """
+        running = np.maximum.accumulate(np.maximum(np.cumsum(self.cells), 0.0))
+        return running / running[-1] if running[-1] > 0 else np.ones(running.size)
+
+    def quantile(self, q: ArrayLike) -> NDArray[np.int64]:
+        """Return the first cell up to which the share of entities is at least q; ProblemError unless 0 <= q <= 1."""
+        shares = np.atleast_1d(np.asarray(q, dtype=np.float64))
+        if not ((shares >= 0) & (shares <= 1)).all():
+            raise ProblemError("the shares of quantiles must lie between 0 and 1")
+        cells = np.searchsorted(self.cdf(), shares, side="left")
+        return np.minimum(cells, self.domain.cells - 1).astype(np.int64)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return a frame of ``start``, ``stop`` (a cell's values are start to stop - 1), estimate, standard_error."""
+        import pandas as pd
+
+        errors = np.sqrt(self.precision.intervals()[self.domain.first_leaf :])
+        edges = self.domain.edges
+        columns = {"start": edges[:-1], "stop": edges[1:], "estimate": self.cells, "standard_error": errors}
+        return pd.DataFrame(columns)
+
+    def __repr__(self) -> str:
+        return f"UniversalHistogram({self.estimator}, {self.domain.cells:,} cells, {self.distribution})"
+
+
+def least_squares(counts: IntervalCounts, *, nonnegative: bool) -> TreeLeastSquares:
+    """Return the problem of fitting the intervals to each other."""
+    spread = Precision(counts.domain, counts.distribution).counts
+    return TreeLeastSquares(counts.domain.tree, counts.values, spread, lower=0.0 if nonnegative else None)
+
+
+def _estimates(counts: IntervalCounts, estimator: Estimator, solvers: SolverChoices) -> Floats:
+    domain, tree = counts.domain, counts.domain.tree
+    if estimator == "noisy":
+        noisy = counts.values.astype(np.float64)
+        return noisy if domain.fan_out is not None else np.asarray(tree.sums(noisy), dtype=np.float64)
+    nodes = np.array(solvers.solve(least_squares(counts, nonnegative=estimator == "nonnegative")), dtype=np.float64)
+    cells = nodes[domain.first_leaf :]
+    if estimator == "nonnegative":
+        np.maximum(cells, 0.0, out=cells)
+    elif estimator == "zeroed":
+        cells[:] = round_nonnegative(zero_subtrees(tree, nodes)[domain.first_leaf :])
+    return np.asarray(tree.sums(nodes), dtype=np.float64)

@@ -1,0 +1,63 @@
+"""What a measurement of ranges holds: its public parameters, and the noisy counts of a domain's intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.errors import ProblemError
+from coco_opt.privacy import Measurement, NoiseDistribution
+from coco_opt.ranges.domain import DomainTree
+
+RANGES, SORTED = "ranges", "sorted"
+"""Kinds of measurement, and the names of their one query."""
+
+Outside = Literal["refuse", "clamp"]
+"""What becomes of values outside the domain: an error, or counted in the nearest cell."""
+
+
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
+class IntervalCounts:
+    """Noisy counts (nodes,) of the intervals of a domain, int64, read-only; 0 at a root that was not measured.
+
+    ``distribution`` is that of each count's noise. Raises ProblemError for another shape or type.
+    """
+
+    domain: DomainTree
+    values: NDArray[np.int64]
+    distribution: NoiseDistribution
+
+    def __post_init__(self) -> None:
+        if self.values.shape != (self.domain.tree.nodes,) or self.values.dtype != np.int64:
+            raise ProblemError(f"a measurement of this domain is {self.domain.tree.nodes} int64 counts")
+        self.values.setflags(write=False)
+
+    @classmethod
+    def of(cls, measurement: Measurement) -> IntervalCounts:
+        """Return the counts of a measurement; ProblemError for one of another kind."""
+        if measurement.measurement_plan.kind != RANGES:
+            raise ProblemError(f"a measurement of {measurement.measurement_plan.kind} holds no counts of intervals")
+        domain = domain_of(measurement.measurement_plan.parameters)
+        (answers,) = measurement.answers
+        values = np.zeros(domain.tree.nodes, np.int64)
+        values[domain.measured_levels] = answers.values
+        return cls(domain, values, answers.query.distribution)
+
+    def __repr__(self) -> str:
+        shape = "cells alone" if self.domain.fan_out is None else f"fan-out {self.domain.fan_out}"
+        return f"IntervalCounts({self.domain.cells:,} cells, {shape}, height {self.domain.height}, {self.distribution})"
+
+
+def parameters_of(domain: DomainTree, outside: Outside) -> dict[str, Any]:
+    """Return a domain and how values enter it as JSON-able values, for measurements and manifests."""
+    edges = None if domain.plain else domain.edges.tolist()
+    return {"cells": domain.cells, "fan_out": domain.fan_out, "edges": edges, "outside": outside}
+
+
+def domain_of(parameters: Mapping[str, Any]) -> DomainTree:
+    """Return the domain that ``parameters_of`` wrote; KeyError, TypeError or ProblemError for anything else."""
+    return DomainTree(parameters["cells"], parameters["fan_out"], parameters["edges"])

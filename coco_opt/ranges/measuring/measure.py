@@ -1,0 +1,119 @@
+"""Noisy counts of a domain's intervals, or of its sorted cells: the measurement plan, and the measurement."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from coco_opt.errors import ProblemError
+from coco_opt.histograms import Hierarchy
+from coco_opt.privacy import (
+    Cost,
+    Exact,
+    LevelQuery,
+    Measurement,
+    MeasurementPlan,
+    Neighbours,
+    NoiseSource,
+    Sensitivity,
+    add_noise,
+)
+from coco_opt.problem import MAX_INTEGER
+from coco_opt.ranges.domain import DomainTree
+from coco_opt.ranges.interval_counts import RANGES, SORTED, Outside, parameters_of
+
+Int64 = NDArray[np.int64]
+
+_INTERVALS = "entities in every interval of the tree over the domain, the whole domain first"
+_CELLS = "entities in every cell of the domain"
+_RANKED = "entities in each cell, smallest count first"
+
+
+def plan_ranges(
+    domain: DomainTree,
+    cost: Cost,
+    *,
+    neighbours: Neighbours = "add_remove",
+    outside: Outside = "refuse",
+    label: str = "domain",
+) -> MeasurementPlan:
+    """Return the measurement plan: the counts of all intervals of a domain in one region, called ``label``."""
+    intervals = domain.tree.nodes - domain.measured_levels.start
+    words = _CELLS if domain.fan_out is None else _INTERVALS
+    query = LevelQuery(0, RANGES, words, intervals, domain.sensitivity(neighbours), cost)
+    return _plan_of(query, label, neighbours, parameters_of(domain, outside))
+
+
+def exact_intervals(measurement_plan: MeasurementPlan, domain: DomainTree, cells: ArrayLike) -> Exact:
+    """Return the exact answers from the private counts (entities) of the cells.
+
+    Raises ProblemError for counts that are no nonnegative integers or sum beyond 2^53.
+    """
+    counts = domain.counts(cells)
+    if (counts < 0).any() or int(counts[0]) > MAX_INTEGER:
+        raise ProblemError("counts must be nonnegative and sum to at most 2^53")
+    return Exact(measurement_plan.queries[0], measurement_plan.hierarchy.names[0], counts[domain.measured_levels])
+
+
+def measure_ranges(
+    counts: ArrayLike,
+    cost: Cost,
+    *,
+    source: NoiseSource,
+    fan_out: int | None = 16,
+    neighbours: Neighbours = "add_remove",
+    label: str = "domain",
+) -> Measurement:
+    """Return noisy counts of every interval over the cells' private counts (entities).
+
+    With fan_out None only the cells are measured. ``label`` names the domain. Raises ProblemError for counts that are
+    no nonnegative integers or noise that was already drawn under this label. O(cells).
+    """
+    cells = _unmasked(counts)
+    domain = DomainTree(cells.size, fan_out)
+    measurement_plan = plan_ranges(domain, cost, neighbours=neighbours, label=label)
+    return _noisy_measurement(measurement_plan, exact_intervals(measurement_plan, domain, cells), source)
+
+
+def measure_sorted(
+    counts: ArrayLike,
+    cost: Cost,
+    *,
+    source: NoiseSource,
+    neighbours: Neighbours = "add_remove",
+    label: str = "counts",
+) -> Measurement:
+    """Return the sorted private counts with noise; their number is public.
+
+    Sorting does not raise the sensitivity (Proposition 3): 1, or 2 for a replaced entity. Raises ProblemError for
+    counts that are no nonnegative integers or noise that was already drawn under this label. O(n log n).
+    """
+    exact = _unmasked(counts)
+    if exact.ndim != 1 or exact.dtype.kind not in "iu" or (exact < 0).any():
+        raise ProblemError("counts must be a vector of nonnegative integers")
+    if exact.size and int(exact.max()) > MAX_INTEGER:
+        raise ProblemError("counts must be at most 2^53")
+    changed = 2 if neighbours == "replace" else 1
+    query = LevelQuery(0, SORTED, _RANKED, exact.size, Sensitivity(changed, changed), cost)
+    measurement_plan = _plan_of(query, label, neighbours, {})
+    return _noisy_measurement(measurement_plan, Exact(query, label, np.sort(exact.astype(np.int64))), source)
+
+
+def _plan_of(query: LevelQuery, label: str, neighbours: Neighbours, parameters: Mapping[str, Any]) -> MeasurementPlan:
+    return MeasurementPlan(query.name, Hierarchy(np.array([-1]), (label,)), ("all",), (query,), neighbours, parameters)
+
+
+def _noisy_measurement(measurement_plan: MeasurementPlan, exact: Exact, source: NoiseSource) -> Measurement:
+    answers = add_noise(
+        measurement_plan.queries, [exact], measurement_plan.hierarchy, measurement_plan.per_region, source
+    )
+    return Measurement(measurement_plan, answers, source.name, source.private)
+
+
+def _unmasked(counts: ArrayLike) -> NDArray[Any]:
+    if np.ma.is_masked(counts):
+        raise ProblemError("counts are a masked array: fill or drop what is masked first")
+    return np.asarray(counts)

@@ -1,0 +1,57 @@
+"""What a configuration would pay, and whether the account of its dataset allows it; the ledger is only read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from coco_opt.config.model import Config
+from coco_opt.errors import BudgetError
+from coco_opt.privacy.measurement import MeasurementPlan
+from coco_opt.releases.runs import charge_for, dataset_of, ledger_of
+
+
+@dataclass(frozen=True, slots=True)
+class PaymentStatus:
+    """Whether the budget allows the measurement (``fits``), and in ``words`` why; ``left`` of ``total`` before it.
+
+    Both are exact amounts of the account's ``unit``, None where no account is open or nothing private is paid.
+    """
+
+    fits: bool
+    words: str
+    unit: str | None = None
+    left: str | None = None
+    total: str | None = None
+
+
+def payment_status_of(config: Config, measurement_plan: MeasurementPlan) -> PaymentStatus:
+    """Return the state of the budget before these queries are paid for.
+
+    They are free where the same was measured of the same data. Only hashing the private table under the ledger's key
+    shows that; here a run of the same queries is named. Raises BudgetError where the ledger is damaged.
+    """
+    if config.privacy.noise == "seeded":
+        return PaymentStatus(fits=True, words="nothing: seeded noise is NOT PRIVATE and pays nothing")
+    books, name, total = ledger_of(config).books(), dataset_of(config), config.privacy.total
+    charge, account = charge_for(config, measurement_plan, ""), books.accounts.get(name)
+    if account is None:
+        granted = charge.amount if total is None else total
+        words = f"fits: dataset {name!r} has no account yet, and this opens one of {charge.unit} = {granted}"
+        return PaymentStatus(fits=True, words=words)
+    amounts = {"unit": account.unit, "left": str(account.remaining), "total": str(account.total)}
+    earlier = [run for run in books.runs.values() if (run.charge.dataset, run.charge.digest) == (name, charge.digest)]
+    earlier = [run for run in earlier if run.state not in ("ABANDONED", "VOIDED")]
+    left = f"{account.remaining} of {account.unit} = {account.total} is left of dataset {name!r}"
+    if earlier:
+        words = f"nothing, unless the data changed: run {earlier[-1].name} was paid to measure the same. {left}"
+        return PaymentStatus(fits=True, words=words, **amounts)
+    try:
+        cost = account.cost(charge)
+    except BudgetError as error:
+        return PaymentStatus(fits=False, words=f"DOES NOT FIT: {error}", **amounts)
+    if cost <= account.remaining:
+        return PaymentStatus(fits=True, words=f"fits: {left}", **amounts)
+    advice = "measure less, or allow more with  coco-opt ledger CONFIG --grant AMOUNT"
+    return PaymentStatus(
+        fits=False, words=f"DOES NOT FIT: {left}, a spent budget does not come back: {advice}", **amounts
+    )

@@ -1,0 +1,208 @@
+"""A release in memory: its tables as frames, its regions by name, and its folder on request."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, field
+from html import escape
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from coco_opt.errors import InputError, MissingPackageError
+from coco_opt.files.folder import (
+    MANIFEST,
+    REPORT,
+    Content,
+    FileTable,
+    FolderExistsError,
+    arrow_table,
+    as_json,
+    build_folder,
+    publish_folder,
+    sealed,
+)
+from coco_opt.files.regions import REGIONS, region_table
+from coco_opt.histograms.arrays import Int64Array
+from coco_opt.privacy.private_files import remove_leftovers, temporary_name
+from coco_opt.releases.kind import AnyKind, PageWriter, Shown
+from coco_opt.releases.measure import check_target
+from coco_opt.releases.reporter import Reporter, Silent
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+    import pyarrow as pa
+
+
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
+class Estimated:
+    """A release that is not written yet: everything in it is public, except the ``truth`` of simulated data.
+
+    ``files`` are its tables by file name, the kind's own first; ``numbers`` come from the measurement, one a region.
+    It exports itself as an Arrow stream of its first table, which pandas, Polars, Arrow and DuckDB read directly.
+    """
+
+    kind: AnyKind
+    shown: Shown
+    files: Mapping[str, FileTable]
+    default: Path
+    scratch: Path | None = None
+    recorded: Callable[[str], None] | None = None
+    numbers: Mapping[str, Int64Array] = field(default_factory=dict)
+
+    @property
+    def manifest(self) -> Mapping[str, Any]:
+        """Return the public account of the release, without the digests of its files."""
+        return self.shown.manifest
+
+    @property
+    def spent(self) -> str:
+        """Return the line that says which privacy budget was spent."""
+        return self.shown.spent
+
+    @property
+    def result(self) -> Any:
+        """Return the estimate as a value of its kind."""
+        return self.shown.result
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """Return the names of its tables, such as "histograms", the main one first and "hierarchy" last."""
+        return tuple(Path(name).stem for name in (*self.files, REGIONS))
+
+    def __getitem__(self, region: str) -> Any:
+        """Return what was released of a region, by its path from the root."""
+        return self.result[region]
+
+    def intervals(self, region: str) -> Any:
+        """Return the intervals of a region by its path from the root, as the saved release does.
+
+        Raises InputError (no-intervals) where this release has none.
+        """
+        intervals_of = getattr(self.result, "intervals_of", None)
+        if intervals_of is None:
+            raise InputError("no-intervals", f"a release of {self.kind.name} has no intervals of regions by this name")
+        return intervals_of(region)
+
+    def unbiased(self, *regions: str) -> Any:
+        """Return the unbiased counts of a region by its path from the root, or the sums of several, with variances.
+
+        Raises InputError: no-unbiased where this release has none, not-measured, repeated-region.
+        """
+        unbiased_of = getattr(self.result, "unbiased_of", None)
+        if unbiased_of is None:
+            raise InputError("no-unbiased", f"a release of {self.kind.name} has no unbiased counts by this name")
+        return unbiased_of(*regions)
+
+    def to_arrow(self, table: str | None = None) -> pa.Table:
+        """Return a table of the release, by default the main one; InputError (unknown-table)."""
+        chosen = self.tables[0] if table is None else table
+        if chosen not in self.tables:
+            raise InputError("unknown-table", f"there is no table {chosen!r}: there are {', '.join(self.tables)}")
+        by_name = {Path(name).stem: content for name, content in self._tables.items()}
+        return arrow_table(by_name[chosen])
+
+    def to_pandas(self, table: str | None = None) -> pd.DataFrame:
+        """Return a table as a pandas frame; see ``to_arrow``."""
+        frame: pd.DataFrame = self.to_arrow(table).to_pandas()
+        return frame
+
+    def to_polars(self, table: str | None = None) -> pl.DataFrame:
+        """Return a table as a Polars frame, where Polars is installed; see ``to_arrow``."""
+        try:
+            import polars as pl
+        except ModuleNotFoundError:
+            raise MissingPackageError("polars", "a Polars frame") from None
+        return pl.DataFrame(self.to_arrow(table))
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        """Return the main table as an Arrow stream."""
+        return self.to_arrow().__arrow_c_stream__(requested_schema)
+
+    def errors(self) -> dict[str, list[float]]:
+        """Return the mean error of each level, root first, by method, where the truth is known; else {}."""
+        truth = self.shown.truth
+        return {} if truth is None else dict(self.kind.errors(self.shown.measurement, truth, self.result))
+
+    def save(
+        self, folder: str | Path | None = None, *, page: PageWriter | None = None, reporter: Reporter | None = None
+    ) -> Path:
+        """Write the release folder and return where it lies; it appears complete or not at all.
+
+        ``folder`` must not exist; by default it lies in the configured output directory and is named after the
+        configuration and the measurement, with a number where that name is taken. ``page`` writes the HTML report
+        (``render_report``). Raises InputError (folder-exists, cannot-write).
+        """
+        out = None if folder is None else Path(folder)
+        if out is not None:
+            check_target(out)
+        written, digest = self.publish(out, page=page, reporter=reporter)
+        if self.recorded is not None:
+            self.recorded(digest)
+        return written
+
+    def publish(
+        self, out: Path | None, *, page: PageWriter | None = None, reporter: Reporter | None = None
+    ) -> tuple[Path, str]:
+        """Write the folder, or find one of the same bytes; return where it lies and its manifest's SHA-256."""
+        reporter = Silent() if reporter is None else reporter
+        with reporter.stage("Writing the release"):
+            files: dict[str, Content] = dict(self._tables)
+            if page is not None:
+                files[REPORT] = page(self.kind, self.shown).encode("utf-8")
+            published = _publish(files, self.manifest, out, self.default)
+        if self.scratch is not None:
+            shutil.rmtree(self.scratch, ignore_errors=True)
+        return published
+
+    @property
+    def _tables(self) -> Mapping[str, FileTable]:
+        return {**self.files, REGIONS: region_table(self.shown.measurement.measurement_plan, self.numbers)}
+
+    def __repr__(self) -> str:
+        hierarchy = self.shown.measurement.hierarchy
+        return f"Estimated({self.kind.name}, {hierarchy!r}, {self.manifest['status']}: {', '.join(self.tables)})"
+
+    def _repr_html_(self) -> str:
+        """Return the HTML that a notebook shows: the budget spent, the certificates, and the first rows."""
+        rows = self.to_arrow().slice(0, 10).to_pandas().to_html(index=False, border=0)
+        solved = "; ".join(
+            f"{problem}: {row['solver']}, relative gap {row['worst_relative_gap']:.2g}"
+            for problem, row in self.manifest["solvers"].items()
+        )
+        return f"<p><b>{escape(self.spent)}</b><br>{escape(solved)}</p>{rows}"
+
+
+def _publish(
+    files: Mapping[str, Content], manifest: Mapping[str, Any], out: Path | None, default: Path
+) -> tuple[Path, str]:
+    """Write a release folder that appears complete or not at all; return where it lies and its manifest's digest.
+
+    Without ``out``, use the first name of NAME, NAME-2, ... that is free or holds the same release. Several
+    processes may publish under one name: each builds under a name of its own.
+    """
+    first = default if out is None else out
+    remove_leftovers(first.parent, first.name)
+    building = temporary_name(first)
+
+    def index(digests: Mapping[str, str]) -> bytes:
+        return as_json(sealed({**manifest, "files": dict(digests)}))
+
+    try:
+        digest = build_folder(building, files, MANIFEST, index, private=False)
+        for folder in (first,) if out is not None else _names(first):
+            with suppress(FolderExistsError) if out is None else nullcontext():
+                publish_folder(building, folder, digest, MANIFEST)
+                return folder, digest
+    finally:
+        shutil.rmtree(building, ignore_errors=True)
+    raise AssertionError("names of folders never end")
+
+
+def _names(first: Path) -> Iterator[Path]:
+    yield first
+    for number in count(2):
+        yield first.with_name(f"{first.name}-{number}")

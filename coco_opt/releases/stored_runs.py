@@ -1,0 +1,147 @@
+"""Measurements that are stored in the private folder: find, finish, abandon and forget them."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+
+from coco_opt.config.model import Config
+from coco_opt.errors import BudgetError, InputError
+from coco_opt.files.measurement import read_measurement
+from coco_opt.privacy.combined_measurements import together
+from coco_opt.privacy.ledger_chain import Run
+from coco_opt.privacy.measurement import Measurement
+from coco_opt.privacy.run_folder import RunFolder
+from coco_opt.releases.runs import RUNS, ledger_of, void_run
+
+SEEDED = "seeded"
+LOOK = "look"
+"""Under which name a run keeps the id of the run whose look chose its queries."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRun:
+    """A run that the ledger knows, or a seeded one (``run`` is None); ``folder`` is its measurement, None without."""
+
+    name: str
+    run: Run | None
+    folder: Path | None
+
+
+def runs_of_ledger(config: Config) -> tuple[StoredRun, ...]:
+    """Return the runs of a configuration's ledger in its order, then the stored seeded measurements.
+
+    Raises BudgetError where the ledger's chain is broken.
+    """
+    paid = ledger_of(config).books().runs
+    seeded = config.output.private / SEEDED
+    names = sorted(path.name for path in seeded.iterdir()) if seeded.is_dir() else []
+    runs = [StoredRun(name, run, stored_measurement(config, name)) for name, run in paid.items()]
+    return (*runs, *(StoredRun(name, None, stored_measurement(config, name)) for name in names))
+
+
+def stored_measurement(config: Config, name: str) -> Path | None:
+    """Return where the measurement of a run lies, None where there is none of this name."""
+    for root in (RUNS, SEEDED):
+        path = RunFolder(config.output.private / root, name).measurement
+        if Path(name).name == name and path.is_dir():
+            return path
+    return None
+
+
+def read_stored(config: Config, folder: Path) -> tuple[Measurement, str | None]:
+    """Return the measurement of a folder, and the run that paid for it: None where no run of this ledger did.
+
+    The measurement of a run must be what was sealed, and the run must not be given up. If the run stopped before it was
+    recorded as measured, record that now and erase its key. Raises BudgetError, and InputError where files are damaged.
+    """
+    name = folder.resolve().parent.name
+    run_folder = RunFolder(config.output.private / RUNS, name)
+    run = ledger_of(config).books().runs.get(name)
+    if run is None or not run_folder.is_sealed or not run_folder.measurement.samefile(folder):
+        return read_measurement(folder)[0], None
+    if run.state == "ABANDONED":
+        raise BudgetError(f"run {name} was given up: its measurement is no basis of a release")
+    measurement, digest = read_measurement(folder, run.sealed or None)
+    if run.state == "RESERVED":
+        with _locked(run_folder, "go on with it when it is done, which is free"):
+            ledger_of(config).measured(name, digest)
+            run_folder.erase_key()
+    look = run_folder.stored_values(LOOK).get("run")
+    if look is None:
+        return measurement, name
+    # What a look chose is estimated with it: its cost belongs to every release of the run.
+    looked = RunFolder(config.output.private / RUNS, str(look)).measurement
+    if not looked.is_dir():
+        raise InputError(
+            "measurement-gone",
+            f"run {name} was chosen by the look of run {look}, whose measurement is gone: restore it",
+        )
+    return together([measurement, read_measurement(looked)[0]]), name
+
+
+def abandon_run(config: Config, name: str) -> None:
+    """Give up a run that measured nothing, and erase its noise key.
+
+    Its payment comes back if its key was never bound to data, and stays spent otherwise. Raises BudgetError where the
+    run is unknown, in progress or measured.
+    """
+    run = ledger_of(config).books().runs.get(name)
+    folder = RunFolder(config.output.private / RUNS, name)
+    if run is None:
+        raise BudgetError(f"run {name} has no reservation in {ledger_of(config).path.name}")
+    if run.state != "RESERVED" or folder.is_sealed:
+        raise BudgetError(f"run {name} is {run.state}: estimate what it measured for free, or --forget it")
+    if void_run(ledger_of(config), folder, run):
+        return
+    with _locked(folder, "it cannot be given up"):
+        ledger_of(config).abandon(name)
+        folder.erase_key()
+
+
+def forget_run(config: Config, name: str) -> None:
+    """Delete the measurement of a finished run; its payment stays spent, and it cannot be estimated again.
+
+    Raises BudgetError where the run is unknown, in progress or not measured yet.
+    """
+    seeded = RunFolder(config.output.private / SEEDED, name)
+    if Path(name).name == name and seeded.is_sealed:
+        shutil.rmtree(seeded.path)
+        return
+    run = ledger_of(config).books().runs.get(name)
+    folder = RunFolder(config.output.private / RUNS, name)
+    if run is None or not folder.is_sealed:
+        raise BudgetError(f"there is no measurement of a run {name} in {config.output.private.name}")
+    with _locked(folder, "its measurement is needed"):
+        if run.state == "RESERVED":
+            raise BudgetError(f"run {name} is not finished: go on with it first, which is free")
+        folder.forget()
+
+
+def forget_before(config: Config, day: date) -> tuple[str, ...]:
+    """Delete the measurements of all finished runs that began before a day (UTC), and return their names.
+
+    Raises BudgetError where one is in progress; measurements deleted before it stay deleted.
+    """
+    start = f"{day:%Y%m%d}T"
+    old = [stored for stored in runs_of_ledger(config) if stored.folder is not None and stored.name < start]
+    forgotten = [stored.name for stored in old if stored.run is None or stored.run.state != "RESERVED"]
+    for name in forgotten:
+        forget_run(config, name)
+    return tuple(forgotten)
+
+
+@contextmanager
+def _locked(folder: RunFolder, otherwise: str) -> Iterator[None]:
+    """Hold the lock of a run's folder, if the folder exists; BudgetError where another process holds it."""
+    exists = folder.path.is_dir()
+    if exists and not folder.claim():
+        raise BudgetError(f"run {folder.name} is in progress: {otherwise}")
+    try:
+        yield
+    finally:
+        folder.release()

@@ -1,0 +1,125 @@
+"""What every query of every level costs: exact parts of a budget, and the noise they buy."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from coco_opt.errors import ProblemError
+from coco_opt.privacy.budget import NEIGHBOURS, Neighbours
+from coco_opt.privacy.cost import Cost, Sensitivity, total
+from coco_opt.privacy.noise_distributions import NoiseDistribution
+from coco_opt.topdown.queries import Query
+from coco_opt.topdown.strategy import Strategy
+
+Costs = tuple[tuple[Cost, ...], ...]
+
+
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
+class TablePlan:
+    """The cost of each query at each level, in one unit; a query of cost 0 is not measured.
+
+    ``costs`` [levels][queries], root first. One row is in one region of a level, so a level's regions are charged once,
+    and the plan costs the sum. ``rows`` is the public maximum of rows a person, which multiplies the sensitivity of
+    every query: L1 by rows, squared L2 by rows^2. Raises ProblemError where all costs are zero or of several units,
+    queries share a name, or noise is too wide for 64 bits.
+    """
+
+    queries: tuple[Query, ...]
+    costs: Costs
+    neighbours: Neighbours = "add_remove"
+    rows: int = 1
+
+    def __post_init__(self) -> None:
+        if self.rows < 1:
+            raise ProblemError("a person has at least one row")
+        if self.neighbours not in NEIGHBOURS:
+            raise ProblemError(f"unknown neighbours {self.neighbours!r}: use one of {', '.join(NEIGHBOURS)}")
+        names = [query.name for query in self.queries]
+        if not names or len(set(names)) < len(names):
+            raise ProblemError("a plan needs at least one query, and queries of different names")
+        costs = tuple(tuple(level) for level in self.costs)
+        if any(len(level) != len(names) for level in costs):
+            raise ProblemError(f"{len(names)} queries need as many costs at every level")
+        object.__setattr__(self, "queries", tuple(self.queries))
+        object.__setattr__(self, "costs", costs)
+        if not self.cost:
+            raise ProblemError("a plan that costs nothing measures nothing: at least one cost must be above zero")
+        for level, query in self.measured_queries:
+            self.distribution(level, query)
+
+    @classmethod
+    def of_levels(
+        cls, strategy: Strategy, costs: Sequence[Cost], neighbours: Neighbours = "add_remove", rows: int = 1
+    ) -> TablePlan:
+        """Share the cost of each level, root first, by the strategy."""
+        each = tuple(tuple(cost * share for share in strategy.shares) for cost in costs)
+        return cls(strategy.queries, each, neighbours, rows)
+
+    @classmethod
+    def product(
+        cls,
+        strategy: Strategy,
+        cost: Cost,
+        levels: int,
+        *,
+        level_shares: Sequence[str | int | Fraction] | None = None,
+        neighbours: Neighbours = "add_remove",
+    ) -> TablePlan:
+        """Share a cost over levels (evenly unless shares are given, root first) and each level's by the strategy.
+
+        Raises ProblemError unless there is one share per level and they sum to exactly 1.
+        """
+        shares = [Fraction(1, max(1, levels))] * levels if level_shares is None else level_shares
+        if len(shares) != levels:
+            raise ProblemError(f"{levels} levels need as many shares, not {len(shares)}")
+        return cls.of_levels(strategy, cost.shared(shares), neighbours)
+
+    @classmethod
+    def table(
+        cls,
+        queries: Sequence[Query],
+        cost: Cost,
+        shares: Sequence[Sequence[str | int | Fraction]],
+        neighbours: Neighbours = "add_remove",
+    ) -> TablePlan:
+        """Share a cost by a table [levels][queries] of fractions; ProblemError unless they sum to 1."""
+        flat = iter(cost.shared([share for level in shares for share in level]))
+        return cls(tuple(queries), tuple(tuple(next(flat) for _ in level) for level in shares), neighbours)
+
+    @property
+    def levels(self) -> int:
+        """Return the number of levels."""
+        return len(self.costs)
+
+    @property
+    def measured_queries(self) -> tuple[tuple[int, int], ...]:
+        """Return the (level, query) pairs that cost something, root first."""
+        return tuple((lv, q) for lv, level in enumerate(self.costs) for q, cost in enumerate(level) if cost)
+
+    @property
+    def cost(self) -> Cost:
+        """Return what measuring costs: the sum over levels and queries."""
+        return total(cost for level in self.costs for cost in level)
+
+    def sensitivity(self, query: int) -> Sensitivity:
+        """Return by how much one person changes the answers to a query in all regions of a level."""
+        return self.queries[query].sensitivity(self.neighbours).of_rows(self.rows)
+
+    def distribution(self, level: int, query: int) -> NoiseDistribution:
+        """Return the distribution of one answer's noise; raise ProblemError where the query is not measured."""
+        measured_query, cost = self.queries[query], self.costs[level][query]
+        if not cost:
+            raise ProblemError(f"query {measured_query.name!r} is not measured at level {level}")
+        return cost.distribution(self.sensitivity(query))
+
+    def variance(self, level: int, query: int) -> float:
+        """Return the exact variance of one answer's noise (people squared); infinite where not measured."""
+        return self.distribution(level, query).variance if self.costs[level][query] else math.inf
+
+    def __repr__(self) -> str:
+        levels = " / ".join(str(total(level).amount) for level in self.costs)
+        names = ", ".join(query.name for query in self.queries)
+        return f"TablePlan({names}; {self.cost} by level: {levels}; {self.neighbours})"

@@ -1,0 +1,100 @@
+"""Which linear estimates a measurement gets: one tree per query, or matrices where those leave information out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.errors import ProblemError
+from coco_opt.histograms import Hierarchy
+from coco_opt.operators import Operator
+from coco_opt.topdown.estimating.information import FullInformation, full_information, joint_cells
+from coco_opt.topdown.estimating.linear import LinearStage, linear_stage
+
+if TYPE_CHECKING:
+    from coco_opt.topdown.noisy_measurements import TableMeasurements
+
+Floats = NDArray[np.float64]
+
+MOST_ATOMS = 96
+"""Joint cells up to which matrices are used by default: seconds for a state's blocks."""
+
+_ALIKE = 1e-12
+
+
+class LinearEstimates(Protocol):
+    """Linear unbiased estimates of tables and of all answers, with exact standard errors."""
+
+    @property
+    def hierarchy(self) -> Hierarchy:
+        """Return the regions."""
+        ...
+
+    def tables(self, level: int, regions: slice = slice(None)) -> Floats:
+        """Return estimated tables [regions, cells] of consecutive regions of a level."""
+        ...
+
+    def answers(self, operator: Operator, level: int, regions: slice = slice(None)) -> Floats:
+        """Return estimated answers [regions, answers], NaN where undetermined."""
+        ...
+
+    def of_level(self, level: int) -> Callable[[Operator, slice], Floats]:
+        """Return what gives a level's answers to many queries, as ``answers`` would, and does once what they share."""
+        ...
+
+    def standard_errors(self, operator: Operator, level: int, regions: slice = slice(None)) -> Floats:
+        """Return exact standard errors [regions of level, answers], infinite where undetermined."""
+        ...
+
+    def determines(self, operator: Operator, level: int) -> NDArray[np.bool_]:
+        """Return which answers (answers,) are determined in every region of a level."""
+        ...
+
+
+def best_linear(measured: TableMeasurements, full: bool | None = None) -> LinearEstimates:
+    """Return the best linear unbiased estimates of a measurement, or nearly the best where those cost too much.
+
+    The trees of ``linear_stage`` are the best where every level is measured in the same proportions and nothing is
+    exact; else ``full_information`` is, and is taken up to ``MOST_ATOMS`` joint cells. ``full`` asks for it (True, at
+    any size) or for the trees (False). Raises ProblemError where it is asked for and does not fit in memory.
+    """
+    if full is None:
+        full = not trees_are_best(measured) and joint_cells(measured) <= MOST_ATOMS
+        if full:
+            try:
+                return full_information(measured)
+            except MemoryError:
+                full = False
+    if not full:
+        return linear_stage(measured)
+    try:
+        return full_information(measured)
+    except MemoryError:
+        raise ProblemError(
+            "full information needs too much memory: measure fewer different cells, or use the trees of the queries"
+        ) from None
+
+
+def is_full(estimates: LinearEstimates) -> bool:
+    """Return whether estimates use all answers and constraints together."""
+    return isinstance(estimates, FullInformation)
+
+
+def trees_are_best(measured: TableMeasurements) -> bool:
+    """Return whether nothing is exact and all measured levels have the same queries in the same proportions."""
+    hierarchy, levels = measured.hierarchy, range(measured.hierarchy.levels)
+    for level in levels:
+        constraints = measured.constraints_of(hierarchy.level_range(level))
+        if constraints is not None and (constraints.lower == constraints.upper).any():
+            return False
+    queries = range(len(measured.queries))
+    precisions = np.array([[1.0 / measured.variance(level, at) for at in queries] for level in levels])
+    shares = precisions[precisions.any(axis=1)]
+    shares /= shares.sum(axis=1, keepdims=True)
+    return bool((np.abs(shares - shares[0]) <= _ALIKE).all())
+
+
+__all__ = ["LinearEstimates", "LinearStage", "best_linear", "is_full", "trees_are_best"]

@@ -1,0 +1,167 @@
+"""From sealed measurements to consistent integer tables: the post-processing of a top-down release in one call."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.choices import Certificate, SolverChoices
+from coco_opt.errors import InputError, ProblemError, SolverError
+from coco_opt.execution import Executor, Shared, Threads
+from coco_opt.histograms import Hierarchy
+from coco_opt.operators import Operator
+from coco_opt.privacy.measurement import Measurement
+from coco_opt.solving import check_threads
+from coco_opt.topdown.estimating.best_linear import LinearEstimates, best_linear
+from coco_opt.topdown.estimating.failsafe import Relaxation
+from coco_opt.topdown.estimating.linear import LinearStage, Summed, UpwardPass
+from coco_opt.topdown.estimating.method import TopdownMethod, misfit
+from coco_opt.topdown.estimating.minimal_schema import core_fits
+from coco_opt.topdown.estimating.recursion import AfterLevel, Checkpoint, Progress, bottom_up, top_down
+from coco_opt.topdown.estimating.sparse_tables import SparseTables
+from coco_opt.topdown.estimating.step import BY_BOUNDS, ImpliedRecord, split_step
+from coco_opt.topdown.estimating.tie_breaking import seed_of
+from coco_opt.topdown.estimating.uncertified_gap import ALL_CERTIFIED, UncertifiedGap
+from coco_opt.topdown.noisy_measurements import TableMeasurements
+from coco_opt.topdown.schema import Schema
+
+Ints = NDArray[np.int64]
+
+_BLOCK = 256  # regions whose dense tables are in memory at a time
+
+
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
+class TablesResult:
+    """Integer tables of every region, by level, root first; relaxed regions; certificates of solved problems.
+
+    Counts are people, in the schema's allowed cells; a parent's table is the sum of its children's. ``uncertified_gap``
+    counts the fits and roundings that were not proved nearest, ``implied`` says how implied constraints were enforced.
+    """
+
+    hierarchy: Hierarchy
+    schema: Schema
+    tables: tuple[SparseTables, ...]
+    relaxed: tuple[Relaxation, ...]
+    certificates: tuple[Certificate, ...]
+    uncertified_gap: UncertifiedGap = ALL_CERTIFIED
+    implied: ImpliedRecord = BY_BOUNDS
+
+    def level(self, level: int) -> Ints:
+        """Return the dense tables int64[regions of level, cells] of a level; mind the memory."""
+        if not 0 <= level < len(self.tables):
+            raise InputError("unknown-level", f"there is no level {level}; levels are 0 to {len(self.tables) - 1}")
+        return self.tables[level].dense()
+
+    def answers(self, operator: Operator, level: int) -> Ints:
+        """Return a query's answers int64[regions of level, answers], a block of regions at a time."""
+        tables = self.tables[level]
+        starts = range(0, tables.regions, _BLOCK)
+        return np.concatenate([operator.apply(tables.dense(at, min(at + _BLOCK, tables.regions))) for at in starts])
+
+    def __getitem__(self, region: str) -> Ints:
+        """Return a region's table int64[cells], by its path. Raises HierarchyError for an unknown one."""
+        at = self.hierarchy.index(region)
+        level = int(self.hierarchy.level[at])
+        start = at - int(self.hierarchy.level_start[level])
+        return np.asarray(self.tables[level].dense(start, start + 1)[0], dtype=np.int64)
+
+    def __repr__(self) -> str:
+        more = f", {len(self.relaxed)} relaxed" if self.relaxed else ""
+        return f"TablesResult({self.hierarchy!r}, {self.schema!r}{more})"
+
+
+def estimate_tables(
+    measurement: Measurement,
+    method: TopdownMethod | None = None,
+    solvers: SolverChoices | None = None,
+    *,
+    threads: int = 1,
+    executor: Executor | None = None,
+    progress: Progress | None = None,
+    after_level: AfterLevel | None = None,
+    resume_from: Checkpoint | None = None,
+) -> TablesResult:
+    """Return nonnegative integer tables that add up and satisfy the measurement's invariants and bounds.
+
+    Reads the measurement only: it is post-processing and costs no privacy. ``threads``, or the workers of an
+    ``executor``, split regions in parallel; the result does not depend on them. ``progress`` is called with the numbers
+    of regions done and in all. ``after_level`` gets a checkpoint after each level, and ``resume_from`` continues from
+    one (top-down estimations only). With fallback solvers (``SolverChoices``), a fit that solvers miss
+    ends with tables that meet the constraints, and ``uncertified_gap`` counts it; where even the failsafe finds none,
+    all tables are estimated again with the minimal schema, which always has some. Raises ProblemError for a method that
+    cannot read what was measured and where no tables satisfy the constraints, SolverError where a solver misses its
+    tolerance; both name the region.
+    """
+    check_threads(threads)
+    run_by = Threads(int(threads)) if executor is None else executor
+    chosen = TopdownMethod() if method is None else method
+    used = SolverChoices() if solvers is None else solvers
+    measured = TableMeasurements.of(measurement)
+    _check_method(measured, chosen)
+    if chosen.seed is None:
+        chosen = replace(chosen, seed=seed_of(measurement))
+    stage = _stage(measured, run_by) if chosen.estimation == "full" else None
+    constraints = measured.invariants
+    step = split_step(measured, chosen, used, None if resume_from is None else resume_from.core, stage)
+    if chosen.estimation == "bottom_up":
+        if resume_from is not None:
+            raise ProblemError("bottom-up estimation has one level to do and cannot resume")
+        checkpoint = bottom_up(step, executor=run_by, progress=progress)
+        if after_level is not None:
+            after_level(checkpoint)
+    else:
+        try:
+            checkpoint = top_down(
+                step, executor=run_by, progress=progress, after_level=after_level, resume_from=resume_from
+            )
+        except (ProblemError, SolverError):
+            # Tables estimated from above may not extend to those below. The classes of all regions together always do.
+            if not used.fallback or not constraints or step.core is not None or not core_fits(constraints.system):
+                raise
+            step = split_step(measured, replace(chosen, implied="minimal_schema"), used, stage=stage)
+            checkpoint = top_down(step, executor=run_by, progress=progress)
+    tables, relaxed, uncertified_gap = checkpoint.tables, checkpoint.relaxed, checkpoint.uncertified_gap
+    return TablesResult(
+        measured.hierarchy, measured.schema, tables, relaxed, used.certificates, uncertified_gap, step.implied
+    )
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Reading:
+    """The task to read the answers of some subtrees, and sum what they say."""
+
+    passed: Shared[UpwardPass]
+
+    def __call__(self, tops: range) -> Summed:
+        """Read the answers in and below consecutive regions of one level."""
+        return self.passed.value.below(tops)
+
+
+def _stage(measured: TableMeasurements, executor: Executor) -> LinearStage:
+    """Return the linear stage, for which all answers are read."""
+    upward_pass = UpwardPass.of(measured)
+    tops = upward_pass.subtrees(executor.workers)
+    with executor.share(upward_pass) as shared:
+        return upward_pass.stage(tops, executor.map(Reading(shared), tops))
+
+
+def _check_method(measured: TableMeasurements, method: TopdownMethod) -> None:
+    constraints = measured.invariants
+    names, levels = [query.name for query in measured.queries], {level for level, _ in measured.measured_queries}
+    unfit = misfit(
+        method, names, levels, measured.hierarchy.levels, {constraint.level for constraint in constraints.constraints}
+    )
+    if unfit is not None:
+        raise ProblemError(unfit[1])
+
+
+def linear_estimates(measurement: Measurement, *, full: bool | None = None) -> LinearEstimates:
+    """Return the linear unbiased estimates of the same measurement, to release next to the integer tables.
+
+    They may be negative and fractional; ``standard_errors`` says exactly how sure they are. The best from all answers
+    of all regions and all that is exact, where that is affordable or ``full`` asks for it: then a ``FullInformation``,
+    which has covariances and intervals too. Raises ProblemError where it is asked for and does not fit in memory.
+    """
+    return best_linear(TableMeasurements.of(measurement), full)

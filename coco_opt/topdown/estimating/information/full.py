@@ -1,0 +1,462 @@
+"""Best linear unbiased estimates from all answers of all regions and all constraints, with covariances of any two.
+
+Two passes over the tree on the queries' atoms: up, every region's table given its subtree; down, given everything.
+Whatever shares the levels and queries have, whatever is exact, and however many children a region has, the estimates
+are those of generalised least squares over all cells of all regions, constraints being met before anything is
+estimated.
+
+Given everything, a child's table follows its parent's, x_c = m_c + G_c (x_v - sum m) with G_c = S_c K_v: errors are
+those of the children given their sum, and the parent's own. So the error of any linear combination of answers is
+carried up the tree, region by region, which gives variances, covariances and what is not determined.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from statistics import NormalDist
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.errors import ProblemError
+from coco_opt.histograms import Hierarchy
+from coco_opt.operators import Operator
+from coco_opt.topdown.atoms import Atoms
+from coco_opt.topdown.estimating.information.shapes import Shape, Shapes
+from coco_opt.topdown.estimating.information.subspaces import span
+from coco_opt.topdown.matrix_operator import MatrixOperator
+
+if TYPE_CHECKING:
+    from coco_opt.topdown.noisy_measurements import TableMeasurements
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+Loads = dict[int, Floats]
+"""What a linear combination weighs in the tables of some regions: (atoms, combinations) by region."""
+
+MOST_ENTRIES = 2**25
+"""Entries of one kind of matrix over all shapes of subtrees: 256 MB."""
+
+_EXACT = 1e-13  # a variance, over the largest of an atom, that is none
+_LOST = 1e-7  # what of a combination, relative to its size, may lie in directions that nothing determines
+
+
+@dataclass(frozen=True, eq=False)
+class FullInformation:
+    """Estimates of tables from a whole measurement: build it with ``full_information``.
+
+    ``shape_of`` int64[regions] are places in ``shapes.shapes``; ``filtered`` [levels] are the means float64[regions of
+    the level, atoms] that each subtree gives by itself.
+    """
+
+    hierarchy: Hierarchy
+    atoms: Atoms
+    shapes: Shapes
+    shape_of: Ints
+    filtered: tuple[Floats, ...]
+    _links: dict[int, tuple[Floats, Floats]] = field(default_factory=dict)
+    _error_cache: dict[tuple[Operator, int], Floats] = field(default_factory=dict)
+
+    def answers(self, operator: Operator, level: int, regions: slice = slice(None)) -> Floats:
+        """Return the estimated answers [regions of level, answers] of any query, NaN where undetermined.
+
+        ``regions`` are consecutive ones of the level, counted in it.
+        """
+        estimates = self.means[level][regions] @ self.atoms.matrix(operator).T
+        return np.where(self._determined(operator, level, regions), estimates, np.nan)
+
+    def tables(self, level: int, regions: slice = slice(None)) -> Floats:
+        """Return the estimated tables [regions, cells]; cells that nothing distinguishes get equal parts."""
+        return np.asarray((self.means[level][regions] / np.bincount(self.atoms.codes))[:, self.atoms.codes])
+
+    def of_level(self, level: int) -> Callable[[Operator, slice], Floats]:
+        """Return a function from a query and consecutive regions to answers; those of the last query are cached."""
+        cache: dict[Operator, Floats] = {}
+
+        def answers(operator: Operator, regions: slice) -> Floats:
+            if operator not in cache:
+                cache.clear()
+                cache[operator] = self.answers(operator, level)
+            return cache[operator][regions]
+
+        return answers
+
+    def standard_errors(self, operator: Operator, level: int, regions: slice = slice(None)) -> Floats:
+        """Return the exact standard errors [regions of level, answers] in people, infinite where undetermined.
+
+        ``regions`` are consecutive ones of the level, counted in it. O(different places in the tree x atoms^2 x
+        answers): they depend on the plan and the constraints, not on answers.
+        """
+        return self._errors(operator, level, regions)
+
+    def determines(self, operator: Operator, level: int) -> Flags:
+        """Return which answers (answers,) of a query are determined in every region of a level."""
+        return np.asarray(self._determined(operator, level).all(axis=0))
+
+    def covariance(self, first: tuple[int, Operator], second: tuple[int, Operator]) -> Floats:
+        """Return the covariance (answers of the first, answers of the second) of two (region, query) pairs' estimates.
+
+        Raises ProblemError where one of them is not determined.
+        """
+        left, right = ({region: self.atoms.matrix(query).T} for region, query in (first, second))
+        for region, query in (first, second):
+            self._refuse([region], query)
+        return self._carried(left, right)[0]
+
+    def union(self, operator: Operator, regions: Sequence[int]) -> tuple[Floats, Floats]:
+        """Return the answers (answers,) of a query summed over regions of any levels, and their covariance matrix.
+
+        Raises ProblemError for a region given twice or inside another, and where the sums are not determined.
+        """
+        listed = set(regions)
+        if len(listed) < len(regions) or any(above in listed for v in listed for above in self.hierarchy.ancestors(v)):
+            raise ProblemError("regions of a union must be different, and none inside another")
+        rows = self.atoms.matrix(operator)
+        loads = dict.fromkeys(sorted(listed), rows.T)
+        covariance, lost = self._carried(loads, loads)
+        if not self.atoms.resolves(operator).all() or lost.any():
+            raise ProblemError("what was measured does not determine these answers of these regions")
+        return rows @ np.sum([self._mean(region) for region in sorted(listed)], axis=0), covariance
+
+    def interval(self, operator: Operator, regions: Sequence[int], confidence: float = 0.95) -> tuple[Floats, Floats]:
+        """Return lower and upper ends (answers,) for a query summed over regions: a normal approximation.
+
+        Variances are exact; estimates add up many noisy answers, which brings them near to a normal distribution. One
+        answer with geometric noise alone has heavier tails: 94 % for 95 %. Raises what ``union`` raises.
+        """
+        if not 0.0 < confidence < 1.0:
+            raise ProblemError("confidence must lie between 0 and 1")
+        estimate, covariance = self.union(operator, regions)
+        half = NormalDist().inv_cdf(0.5 + 0.5 * confidence) * np.sqrt(np.maximum(np.diag(covariance), 0.0))
+        return estimate - half, estimate + half
+
+    @cached_property
+    def means(self) -> tuple[Floats, ...]:
+        """Return the estimated atoms [levels][regions of the level, atoms], by the pass down."""
+        levels = [self.filtered[0]]
+        for level in range(1, self.hierarchy.levels):
+            below, above = self.hierarchy.level_range(level), self.hierarchy.level_range(level - 1)
+            excess = levels[-1] - _child_sums(self.hierarchy, self.filtered[level], level - 1)
+            forward, spread = np.empty_like(excess), np.zeros_like(excess)
+            for number, at in _groups(self.shape_of[above.start : above.stop]):
+                forward[at] = excess[at] @ self.shapes.shapes[number].gain
+                if self._opens(number):
+                    spread[at] = excess[at] @ self._link(number)[1].T
+            parent = self.hierarchy.parent[below.start : below.stop] - above.start
+            means = self.filtered[level].copy()
+            for number, at in _groups(self.shape_of[below.start : below.stop]):
+                shape = self.shapes.shapes[number]
+                means[at] += forward[parent[at]] @ shape.covariance
+                if shape.structure.open.shape[1]:
+                    means[at] += (spread[parent[at]] @ shape.structure.open) @ shape.structure.open.T
+            levels.append(means)
+        return tuple(levels)
+
+    @cached_property
+    def _largest(self) -> float:
+        return max(float(np.diag(shape.covariance).max(initial=0.0)) for shape in self.shapes.shapes)
+
+    def _mean(self, region: int) -> Floats:
+        level = int(self.hierarchy.level[region])
+        return np.asarray(self.means[level][region - int(self.hierarchy.level_start[level])])
+
+    def _opens(self, number: int) -> bool:
+        """Return whether some child of a shape leaves directions open."""
+        children = self.shapes.shapes[number].children
+        return any(self.shapes.shapes[child].structure.open.shape[1] for child, _ in children)
+
+    def _link(self, number: int) -> tuple[Floats, Floats]:
+        """Return a shape's P and the map (atoms, atoms) of an unexpected sum to the children's open directions.
+
+        With U a basis of the open directions of the children's sum, D the sum of their projections on them, and
+        T = (1 - K P) U, the limit of ever less known open directions is U (U' D U)^-1 T'.
+        """
+        if number not in self._links:
+            shape = self.shapes.shapes[number]
+            total, spread = self.shapes.sum_of(shape.children), np.zeros((self.atoms.count,) * 2)
+            if self._opens(number):
+                opens = [(self.shapes.shapes[child].structure.open, count) for child, count in shape.children]
+                basis = span(*(directions for directions, _ in opens))
+                weight = sum(count * (basis.T @ directions) @ (directions.T @ basis) for directions, count in opens)
+                sent = basis - shape.gain @ (total @ basis)
+                spread = basis @ np.linalg.solve(weight, sent.T)
+            self._links[number] = total, spread
+        return self._links[number]
+
+    def _errors(self, operator: Operator, level: int, regions: slice = slice(None)) -> Floats:
+        """Return standard errors, infinite where undetermined, once for regions alike up to the root."""
+        places, first = self._places[level]
+        if (operator, level) not in self._error_cache:
+            rows, resolved = self.atoms.matrix(operator), self.atoms.resolves(operator)
+            start = int(self.hierarchy.level_start[level])
+            variances = np.empty((first.size, operator.answers))
+            for place, at in enumerate(first.tolist()):
+                variances[place] = self._variances(start + at, rows)
+            self._error_cache[operator, level] = np.where(resolved, np.sqrt(variances), np.inf)
+        return self._error_cache[operator, level][places[regions]]
+
+    def _variances(self, region: int, rows: Floats) -> Floats:
+        """Return the variances (k,) of combinations ``rows`` (k, atoms) of one region's table."""
+        load, lost = rows.T, np.zeros(len(rows), np.bool_)
+        variances = np.zeros(len(rows))
+        size = _LOST * np.maximum(1.0, np.abs(rows).max(axis=1, initial=0.0))
+        for parent in self.hierarchy.ancestors(region):
+            shape, number = self.shapes.shapes[self.shape_of[region]], int(self.shape_of[parent])
+            load, own, undetermined = self._through(number, [(shape, load, 1)], size)
+            variances += own
+            lost |= undetermined
+            region = parent
+        top = self.shapes.shapes[self.shape_of[region]]
+        lost |= _beyond(top.structure.open, load, size)
+        variances += (load * (top.covariance @ load)).sum(axis=0)
+        # What constraints make exact comes out as the rounding of sums of larger variances.
+        variances[variances <= _EXACT * self._largest * (rows**2).sum(axis=1)] = 0.0
+        return np.where(lost, np.inf, variances)
+
+    def _through(
+        self, number: int, loads: Sequence[tuple[Shape, Floats, int]], size: Floats
+    ) -> tuple[Floats, Floats, Flags]:
+        """Return the load on a parent, the variance of its children's errors given their sum, and what is lost."""
+        load = self._onto(number, [(shape, child_load) for shape, child_load, _ in loads])
+        total = self._link(number)[0]
+        variance = (load * (total @ load)).sum(axis=0)
+        for shape, child_load, _ in loads:
+            variance += ((child_load - 2.0 * load) * (shape.covariance @ child_load)).sum(axis=0)
+        return load, variance, self._lost(number, load, loads, size)
+
+    def _onto(self, number: int, loads: Sequence[tuple[Shape, Floats]]) -> Floats:
+        """Return the sum of G' load over some children of a shape."""
+        parent = self.shapes.shapes[number]
+        out = np.zeros((self.atoms.count, loads[0][1].shape[1]))
+        for shape, load in loads:
+            out += parent.gain @ (shape.covariance @ load)
+            opened = shape.structure.open
+            if opened.shape[1]:
+                out += self._link(number)[1].T @ (opened @ (opened.T @ load))
+        return out
+
+    def _lost(self, number: int, load: Floats, loads: Sequence[tuple[Shape, Floats, int]], size: Floats) -> Flags:
+        """Return which combinations weigh directions in which a child is not determined given the children's sum."""
+        if not self._opens(number):
+            return np.zeros(load.shape[1], np.bool_)
+        lost = np.zeros(load.shape[1], np.bool_)
+        used: dict[int, int] = {}
+        for shape, child_load, times in loads:
+            lost |= _beyond(shape.structure.open, child_load - load, size)
+            used[id(shape)] = used.get(id(shape), 0) + times
+        for child, count in self.shapes.shapes[number].children:
+            shape = self.shapes.shapes[child]
+            if count > used.get(id(shape), 0):
+                lost |= _beyond(shape.structure.open, load, size)
+        return lost
+
+    def _carried(self, left: Loads, right: Loads) -> tuple[Floats, Flags]:
+        """Return the covariance of two linear combinations of tables, and which of the left are not determined."""
+        left, right = dict(left), dict(right)
+        left_width, right_width = (next(iter(loads.values())).shape[1] for loads in (left, right))
+        size = _LOST * np.maximum(1.0, np.max([np.abs(load).max(axis=0) for load in left.values()], axis=0))
+        covariance, lost = np.zeros((left_width, right_width)), np.zeros(left_width, np.bool_)
+        for level in range(self.hierarchy.levels - 1, 0, -1):
+            level_regions = self.hierarchy.level_range(level)
+            lefts, rights = (self._by_parent(loads, level_regions) for loads in (left, right))
+            for parent in sorted({*lefts, *rights}):
+                number = int(self.shape_of[parent])
+                ups = []
+                for loads, regions, width in ((left, lefts, left_width), (right, rights, right_width)):
+                    child_loads = [(self.shapes.shapes[self.shape_of[v]], loads[v]) for v in regions.get(parent, ())]
+                    ups.append(self._onto(number, child_loads) if child_loads else np.zeros((self.atoms.count, width)))
+                covariance += self._between(number, ups, (left, lefts.get(parent, [])), (right, rights.get(parent, [])))
+                left_loads = [(self.shapes.shapes[self.shape_of[v]], left[v], 1) for v in lefts.get(parent, ())]
+                lost |= self._lost(number, ups[0], left_loads, size)
+                for loads, up in ((left, ups[0]), (right, ups[1])):
+                    loads[parent] = loads[parent] + up if parent in loads else up
+        top = self.shapes.shapes[self.shape_of[0]]
+        nothing = np.zeros((self.atoms.count, left_width)), np.zeros((self.atoms.count, right_width))
+        at_root = left.get(0, nothing[0]), right.get(0, nothing[1])
+        lost |= _beyond(top.structure.open, at_root[0], size)
+        return covariance + at_root[0].T @ top.covariance @ at_root[1], lost
+
+    def _between(
+        self, number: int, ups: Sequence[Floats], left: tuple[Loads, list[int]], right: tuple[Loads, list[int]]
+    ) -> Floats:
+        """Return sum_c (left_c - up)' S_c (right_c - up) over all children c of a shape, loads of 0 where not given."""
+        out = ups[0].T @ self._link(number)[0] @ ups[1]
+        for region in left[1]:
+            covariance = self.shapes.shapes[self.shape_of[region]].covariance
+            out -= left[0][region].T @ covariance @ ups[1]
+            if region in right[0]:
+                out += left[0][region].T @ covariance @ right[0][region]
+        for region in right[1]:
+            out -= ups[0].T @ self.shapes.shapes[self.shape_of[region]].covariance @ right[0][region]
+        return np.asarray(out)
+
+    def _by_parent(self, loads: Loads, regions: range) -> dict[int, list[int]]:
+        """Return the loaded regions of a level by parent."""
+        by_parent: dict[int, list[int]] = {}
+        for region in sorted(loads):
+            if region in regions:
+                by_parent.setdefault(int(self.hierarchy.parent[region]), []).append(region)
+        return by_parent
+
+    @cached_property
+    def _places(self) -> tuple[tuple[Ints, Ints], ...]:
+        """Return for each level the regions' places in the tree up to shape, and a region of each place."""
+        levels, above = [], np.zeros(1, np.int64)
+        for level in range(self.hierarchy.levels):
+            regions = self.hierarchy.level_range(level)
+            parent = np.zeros(1, np.int64)
+            if level:
+                parent = self.hierarchy.parent[regions.start : regions.stop] - self.hierarchy.level_start[level - 1]
+            keys = above[parent] * len(self.shapes.shapes) + self.shape_of[regions.start : regions.stop]
+            _, first, above = np.unique(keys, return_index=True, return_inverse=True)
+            levels.append((above.astype(np.int64), first.astype(np.int64)))
+        return tuple(levels)
+
+    def _determined(self, operator: Operator, level: int, regions: slice = slice(None)) -> Flags:
+        if not any(shape.structure.open.shape[1] for shape in self.shapes.shapes):
+            count = len(self.hierarchy.level_range(level)[regions])
+            return np.broadcast_to(self.atoms.resolves(operator), (count, operator.answers))
+        return np.isfinite(self._errors(operator, level, regions))
+
+    def _refuse(self, regions: Sequence[int], operator: Operator) -> None:
+        for region in regions:
+            if not np.isfinite(self._variances(region, self.atoms.matrix(operator))).all():
+                raise ProblemError(f"what was measured does not determine these answers of {region}")
+        if not self.atoms.resolves(operator).all():
+            raise ProblemError("what was measured does not distinguish the cells of these answers")
+
+
+def full_information(measured: TableMeasurements) -> FullInformation:
+    """Return the best linear unbiased estimates of a measurement's tables, its constraints met exactly.
+
+    O(different subtrees x atoms^3 + regions x atoms^2). Raises ProblemError for a variance that is not positive, and
+    MemoryError where the tree has too many different subtrees for ``MOST_ENTRIES``.
+    """
+    hierarchy, levels = measured.hierarchy, range(measured.hierarchy.levels)
+    exact_rows = [_exact_rows(measured, level) for level in levels]
+    atoms = _atoms(measured, [rows for rows, _, _ in exact_rows])
+    matrices = [atoms.matrix(query.operator) for query in measured.queries]
+    weights = np.array([[_precision(measured, level, at) for at in range(len(matrices))] for level in levels])
+    information = [sum_of_squares(matrices, weights[level], atoms.count) for level in levels]
+    bases = [
+        span(_nothing(atoms), *(q.T for q, w in zip(matrices, weights[level], strict=True) if w)) for level in levels
+    ]
+    shapes = Shapes(
+        information,
+        bases,
+        [atoms.matrix(rows) for rows, _, _ in exact_rows],
+        MOST_ENTRIES // atoms.count**2,
+    )
+    shape_of, filtered = np.zeros(hierarchy.regions, np.int64), []
+    below: Floats | None = None
+    for level in reversed(levels):
+        regions = hierarchy.level_range(level)
+        exact, values = exact_rows[level][1], exact_rows[level][2]
+        for at, region in enumerate(regions):
+            children = hierarchy.children(region) if below is not None else range(0)
+            shape_of[region] = shapes.at(level, exact[at], shape_of[children.start : children.stop].tolist())
+        right = np.zeros((len(regions), atoms.count))
+        for matrix, weight, answers in zip(matrices, weights[level], measured.answers[level], strict=True):
+            if answers is not None:
+                right += weight * (answers[:].astype(np.float64) @ matrix)
+        total = np.zeros_like(right) if below is None else _child_sums(hierarchy, below, level)
+        below = np.empty_like(right)
+        for number, places in _groups(shape_of[regions.start : regions.stop]):
+            below[places] = _filtered(
+                shapes.shapes[number], information[level], right[places], total[places], values[places], exact[places]
+            )
+        filtered.append(below)
+    return FullInformation(hierarchy, atoms, shapes, shape_of, tuple(reversed(filtered)))
+
+
+def joint_cells(measured: TableMeasurements) -> int:
+    """Return how many cells queries and constraints distinguish: the size of ``full_information``'s matrices."""
+    return _atoms(measured, [_exact_rows(measured, level)[0] for level in range(measured.hierarchy.levels)]).count
+
+
+def sum_of_squares(matrices: Sequence[Floats], weights: Floats, atoms: int) -> Floats:
+    """Return sum_q w_q Q_q' Q_q."""
+    out = np.zeros((atoms, atoms))
+    for matrix, weight in zip(matrices, weights, strict=True):
+        if weight:
+            out += weight * (matrix.T @ matrix)
+    return out
+
+
+def _filtered(shape: Shape, information: Floats, right: Floats, total: Floats, values: Floats, exact: Flags) -> Floats:
+    """Return the means [regions, atoms] of some regions of one shape from their subtrees."""
+    right = right + total @ shape.gain
+    if not shape.has_constraints:
+        return np.asarray(right @ shape.covariance)
+    by_value, by_sum = shape.structure.settled
+    fixed = values[:, exact[0]] @ by_value.T + total @ by_sum.T
+    right -= fixed @ (shape.gain + information)
+    return np.asarray(fixed + right @ shape.covariance)
+
+
+def _exact_rows(measured: TableMeasurements, level: int) -> tuple[Operator, Flags, Floats]:
+    """Return a level's rows that are exact in some region, in which they are, and their values [regions, rows]."""
+    regions = measured.hierarchy.level_range(level)
+    constraints = measured.constraints_of(regions)
+    if constraints is None:
+        return _no_rows(measured), np.zeros((len(regions), 0), np.bool_), np.zeros((len(regions), 0))
+    exact = constraints.lower == constraints.upper
+    rows = np.flatnonzero(exact.any(axis=0))
+    operator = MatrixOperator(constraints.operator.to_sparse()[rows])
+    return operator, np.ascontiguousarray(exact[:, rows]), constraints.lower[:, rows].astype(np.float64)
+
+
+def _no_rows(measured: TableMeasurements) -> Operator:
+    from scipy.sparse import csr_array
+
+    return MatrixOperator(csr_array((0, measured.queries[0].operator.cells)))
+
+
+def _atoms(measured: TableMeasurements, exact_rows: Sequence[Operator]) -> Atoms:
+    operators = [query.operator for query in measured.queries]
+    return Atoms.of([*operators, *(rows for rows in exact_rows if rows.answers)], operators[0].cells)
+
+
+def _precision(measured: TableMeasurements, level: int, query: int) -> float:
+    if measured.answers[level][query] is None:
+        return 0.0
+    variance = float(measured.variance(level, query))
+    if not 0.0 < variance < np.inf:
+        raise ProblemError(
+            f"query {measured.queries[query].name!r} at level {level} has noise of variance {variance}: it must "
+            "be positive and finite; an exact answer is an invariant"
+        )
+    return 1.0 / variance
+
+
+def _nothing(atoms: Atoms) -> Floats:
+    return np.zeros((atoms.count, 0))
+
+
+def _child_sums(hierarchy: Hierarchy, below: Floats, level: int) -> Floats:
+    """Return the sums over the children of a level's regions."""
+    regions = hierarchy.level_range(level)
+    return np.asarray(
+        np.add.reduceat(below, hierarchy.first_child[regions.start : regions.stop] - regions.stop, axis=0)
+    )
+
+
+def _groups(numbers: Ints) -> Iterator[tuple[int, Ints]]:
+    """Yield each distinct number and where it stands."""
+    order = np.argsort(numbers, kind="stable")
+    bounds = np.flatnonzero(np.diff(numbers[order])) + 1
+    for at in np.split(order, bounds):
+        if at.size:
+            yield int(numbers[at[0]]), at
+
+
+def _beyond(opened: Floats, load: Floats, size: Floats) -> Flags:
+    """Return which columns of a load weigh open directions."""
+    if not opened.shape[1]:
+        return np.zeros(load.shape[1], np.bool_)
+    out: Flags = np.abs(opened.T @ load).max(axis=0) > size
+    return out

@@ -1,0 +1,160 @@
+"""What is known of a region's table from its subtree, as matrices: equal for subtrees of one shape.
+
+Functionals of a table x are vectors over the atoms. At a region v with children c, some are determined, D_v, by what
+was measured at v and below, and of these some exactly, F_v, by constraints. Of the rest the subtree gives means and a
+covariance S_v. The children's tables are independent, so what they say of their sum is
+
+    P = sum_c S_c   on   D = intersection of the D_c,   exact on   F = intersection of the F_c.
+
+With V = D without F and K = V (V' P V)^-1 V', and the own answers y = Q x + noise of precision W, the region has
+
+    S_v = B (B' (K + Q' W Q) B)^-1 B',   B = D_v without F_v,   D_v = span(D, Q', E'),   F_v = span(F, E')
+
+where E x = e are its own constraints: information of infinite weight, met before anything else is estimated (Kalman
+filter up, Rauch, Tung and Striebel smoother down, on a tree; Chou, Willsky and Benveniste 1994).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.topdown.estimating.information.subspaces import complement, shared, span, without
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Structure:
+    """Bases: what is determined, and what exactly, before and after a region's own answers.
+
+    Before them these are ``determined_before`` and ``fixed``, after them ``determined`` and ``exact``.
+
+    ``constraints`` (constraints, atoms) are the region's own exact functionals.
+    """
+
+    determined_before: Floats
+    fixed: Floats
+    determined: Floats
+    exact: Floats
+    constraints: Floats
+
+    @cached_property
+    def prior(self) -> Floats:
+        """Return V: what the children say with noise."""
+        return without(self.determined_before, self.fixed)
+
+    @cached_property
+    def noisy(self) -> Floats:
+        """Return B: what the subtree says with noise."""
+        return without(self.determined, self.exact)
+
+    @cached_property
+    def open(self) -> Floats:
+        """Return a basis of the directions in which the subtree says nothing."""
+        return complement(self.determined)
+
+    @cached_property
+    def settled(self) -> tuple[Floats, Floats]:
+        """Return the maps of the constraints' values and of the children's sum to the part of the table they fix."""
+        rows = np.vstack([self.constraints, self.fixed.T])
+        inverse = np.linalg.pinv(rows, rcond=1e-11)
+        return inverse[:, : len(self.constraints)], inverse[:, len(self.constraints) :] @ self.fixed.T
+
+
+@dataclass(frozen=True, eq=False)
+class Shape:
+    """A subtree up to its answers: ``covariance`` S, ``gain`` K; the children's shapes and how many of each."""
+
+    structure: Structure
+    covariance: Floats
+    gain: Floats
+    children: tuple[tuple[int, int], ...]
+
+    @property
+    def has_constraints(self) -> bool:
+        """Return whether anything is exact."""
+        return bool(self.structure.exact.shape[1] > 0)
+
+
+@dataclass(eq=False)
+class Shapes:
+    """The shapes met so far; ``information`` [levels] is Q' W Q and ``queries`` [levels] a basis of the rows of Q."""
+
+    information: Sequence[Floats]
+    queries: Sequence[Floats]
+    constraints: Sequence[Floats]
+    most: int
+    shapes: list[Shape] = field(default_factory=list)
+    _structures: list[Structure] = field(default_factory=list)
+    _structure_at: dict[tuple[int, bytes, frozenset[int]], int] = field(default_factory=dict)
+    _shape_at: dict[tuple[int, tuple[tuple[int, int], ...]], int] = field(default_factory=dict)
+    _structure_of: list[int] = field(default_factory=list)
+
+    @property
+    def atoms(self) -> int:
+        """Return the number of atoms."""
+        return int(self.information[0].shape[0])
+
+    def at(self, level: int, exact: NDArray[np.bool_], children: Sequence[int]) -> int:
+        """Return the number of a subtree's shape.
+
+        ``exact`` are the constraints of the level that hold in the region, ``children`` its children's shapes. Raises
+        MemoryError beyond ``most`` shapes.
+        """
+        counted = tuple(sorted(Counter(children).items()))
+        structures = frozenset(self._structure_of[child] for child, _ in counted)
+        key = (level, exact.tobytes(), structures)
+        if key not in self._structure_at:
+            self._structure_at[key] = len(self._structures)
+            self._structures.append(self._structure(level, exact, structures))
+        structure = self._structure_at[key]
+        if (structure, counted) not in self._shape_at:
+            if len(self.shapes) >= self.most:
+                raise MemoryError
+            self._shape_at[structure, counted] = len(self.shapes)
+            self.shapes.append(self._shape(level, self._structures[structure], counted))
+            self._structure_of.append(structure)
+        return self._shape_at[structure, counted]
+
+    def _structure(self, level: int, exact: NDArray[np.bool_], below: frozenset[int]) -> Structure:
+        constraints = self.constraints[level][exact]
+        nothing = np.zeros((self.atoms, 0))
+        structures = [self._structures[place] for place in sorted(below)]
+        before = shared([structure.determined for structure in structures]) if structures else nothing
+        fixed = shared([structure.exact for structure in structures]) if structures else nothing
+        determined = before if before.shape[1] == self.atoms else span(before, self.queries[level], constraints.T)
+        if determined.shape[1] == self.atoms:
+            determined = np.eye(self.atoms)
+        return Structure(before, fixed, determined, span(fixed, constraints.T), constraints)
+
+    def _shape(self, level: int, structure: Structure, children: tuple[tuple[int, int], ...]) -> Shape:
+        gain = np.zeros((self.atoms, self.atoms))
+        if structure.prior.shape[1]:
+            summed = self.sum_of(children)
+            gain = structure.prior @ _inverse(structure.prior.T @ summed @ structure.prior) @ structure.prior.T
+        noisy = structure.noisy
+        precision = noisy.T @ (gain + self.information[level]) @ noisy
+        return Shape(structure, noisy @ _inverse(precision) @ noisy.T, gain, children)
+
+    def sum_of(self, children: tuple[tuple[int, int], ...]) -> Floats:
+        """Return P, the sum of the children's covariances."""
+        out = np.zeros((self.atoms, self.atoms))
+        for child, count in children:
+            out += count * self.shapes[child].covariance
+        return out
+
+
+def _inverse(matrix: Floats) -> Floats:
+    """Return the inverse of a positive definite matrix, its rows and columns scaled first."""
+    if not matrix.size:
+        return matrix
+    scale = 1.0 / np.sqrt(np.diag(matrix))
+    inverse = np.linalg.inv(matrix * np.outer(scale, scale))
+    inverse = 0.5 * (inverse + inverse.T)
+    return np.asarray(inverse * np.outer(scale, scale))

@@ -1,0 +1,357 @@
+"""The linear stage: generalised least squares over the whole hierarchy, one tree per query, by two passes.
+
+Every region v has noisy answers y_vq = Q_q x_v + noise of variance s2_lq, l its level. The up pass of
+``coco_opt.kernels.tree_passes``, run on every answer of a query, gives z_vq and one variance V_vq: what the answers
+at v and below it say about Q_q x_v. The down pass gives x^_vq, what all answers of that query say, of variance P_vq.
+
+**When this is everything.** Let all measured levels have the same queries in the same proportions: 1/s2_lq = a_l w_q,
+a_l = 0 for a level without budget. Then the precision of what is known about a table is a multiple of one matrix
+N = sum_q w_q Q_q' Q_q in every region, sums over children keep it so, and
+
+    min { sum of all squared standardised residuals at v and below : the tables below v add up to x_v }
+        = sum_q ||Q_q x_v - z_vq||^2 / V_vq + constant,
+
+so (z_v, V_v) is the exact full-information sufficient statistic of the subtree, also where the tables are bound by
+exact answers that hold at the level of v and above. The tables x_v = N^+ sum_q w_q Q_q' x^_vq are then the best linear
+unbiased estimates of generalised least squares over all cells of all regions. Where proportions differ between levels
+both are still unbiased and their standard errors exact, but a query no longer learns from the others' answers at other
+levels: valid, not fully efficient. Constraints do not enter. ``coco_opt.topdown.estimating.information`` does both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.errors import ProblemError
+from coco_opt.execution.temporary_storage import stored_array
+from coco_opt.histograms import Hierarchy
+from coco_opt.operators import Operator
+from coco_opt.topdown.estimating.batches import at_and_below, batch_size, batches
+from coco_opt.topdown.estimating.normal_equations import NormalEquations
+from coco_opt.topdown.pooled_measurements import RegionMeasurements
+
+if TYPE_CHECKING:
+    from coco_opt.topdown.noisy_measurements import TableMeasurements
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Summed = list[list[NDArray[Any] | None]]
+"""z [levels][queries] of some regions of consecutive levels; None where the answers alone say it."""
+
+_ROWS = 512  # of a query handled at a time, each a table
+_BLOCK = 1024  # regions whose tables are in memory at a time
+_LEAST_READ = 1 << 19  # answers; fewer are read and summed sooner than handed to another worker
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class QueryTree:
+    """One query's least squares on the hierarchy: ``z`` by level, the variances by region.
+
+    ``z`` [levels] holds [regions of level, answers] (the measurement's own, which may lie in a file, where nothing was
+    measured below, None where nothing at or below the level was). ``variance`` float64[regions] is V of ``z``,
+    ``children`` the sum of V over the children (infinite at leaves) and ``final`` P, the variance of the estimates of
+    the down pass; each is infinite where nothing is known.
+    """
+
+    hierarchy: Hierarchy
+    z: tuple[RegionMeasurements | None, ...]
+    variance: Floats
+    children: Floats
+    final: Floats
+
+    def at(self, regions: range) -> tuple[NDArray[Any] | None, Floats]:
+        """Return z and V of consecutive regions of one level."""
+        level = int(self.hierarchy.level[regions.start])
+        return rows_of(self.hierarchy, self.z[level], regions), self.variance[regions.start : regions.stop]
+
+    def estimates(self, level: int, regions: slice = slice(None)) -> Floats | None:
+        """Return the estimates [regions, answers] of the down pass, None where nothing was measured at all.
+
+        ``regions`` are consecutive ones of the level, counted in it. Children about which nothing is known get equal
+        parts of what is left of their parent. O(answers of these regions, of those above them and of their siblings).
+        """
+        # What is known of all children is known of their sum: the root has answers if anything has.
+        if self.z[0] is None:
+            return None
+        level_regions = self.hierarchy.level_range(level)[regions]
+        return self._estimates(level, level_regions) if level_regions else np.zeros((0, self.z[0].shape[1]))
+
+    def _estimates(self, level: int, regions: range) -> Floats:
+        """Return the estimates of consecutive regions of a level."""
+        hierarchy, z, first = self.hierarchy, self.z[level], self.hierarchy.level_range(level).start
+        if level == 0:
+            assert z is not None
+            return np.asarray(z[:], np.float64)
+        parent = hierarchy.parent[regions.start : regions.stop]
+        above = range(int(parent[0]), int(parent[-1]) + 1)
+        parent_estimates, parent = self._estimates(level - 1, above), parent - above.start
+        starts = hierarchy.first_child[above.start : above.stop] - first
+        stop = hierarchy.children(above[-1]).stop - first
+        if z is None:
+            return np.asarray((parent_estimates / np.diff(np.append(starts, stop))[:, None])[parent])
+        part = self.variance[regions.start : regions.stop] / self.children[above.start : above.stop][parent]
+        excess = parent_estimates - np.add.reduceat(z[starts[0] : stop], starts - starts[0], axis=0)
+        return np.asarray(z[regions.start - first : regions.stop - first] + part[:, None] * excess[parent])
+
+
+@dataclass(frozen=True, eq=False)
+class LinearStage:
+    """The linear stage of measurements: build it with ``linear_stage``; trees in the order of the queries."""
+
+    hierarchy: Hierarchy
+    operators: tuple[Operator, ...]
+    trees: tuple[QueryTree, ...]
+
+    @cached_property
+    def weights(self) -> tuple[Floats, ...]:
+        """Return for each level the queries' weights in the tables' least squares: 1 / mean variance, largest 1.
+
+        Where every region's variances are in one proportion this is the best choice, else an unbiased one. A query
+        that leaves a region of the level unknown has weight 0.
+        """
+        level_weights = []
+        for level in range(self.hierarchy.levels):
+            spreads = np.array([self.variances(query, level).mean() for query in range(len(self.trees))])
+            precision = np.divide(1.0, spreads, out=np.zeros(spreads.size), where=np.isfinite(spreads))
+            level_weights.append(precision / max(float(precision.max(initial=0.0)), np.finfo(np.float64).tiny))
+        return tuple(level_weights)
+
+    @cached_property
+    def normal(self) -> tuple[NormalEquations, ...]:
+        """Return each level's N = sum_q w_q Q_q' Q_q, factored once for all levels of the same weights."""
+        equations: dict[tuple[float, ...], NormalEquations] = {}
+        levels = []
+        for weights in self.weights:
+            key = tuple(np.round(weights, 12).tolist())
+            if key not in equations:
+                equations[key] = NormalEquations(self.operators, weights)
+            levels.append(equations[key])
+        return tuple(levels)
+
+    def variances(self, query: int, level: int) -> Floats:
+        """Return P [regions of level] of one query's estimates from its own answers alone."""
+        regions = self.hierarchy.level_range(level)
+        return self.trees[query].final[regions.start : regions.stop]
+
+    def tables(self, level: int, regions: slice = slice(None)) -> Floats:
+        """Return the linear unbiased tables [regions, cells] of a level, or of consecutive regions counted in it.
+
+        They may be negative and fractional. Where the answers do not determine a table this is its part in the span
+        of the queries: read ``answers`` of a query that they do determine. O(regions x cells^2).
+        """
+        weights, normal = self.weights[level], self.normal[level]
+        right = np.zeros((len(self.hierarchy.level_range(level)[regions]), normal.cells))
+        for weight, operator, tree in zip(weights, self.operators, self.trees, strict=True):
+            if weight > 0:
+                estimates = tree.estimates(level, regions)
+                assert estimates is not None
+                right += weight * operator.adjoint(estimates)
+        return normal.solve(right)
+
+    def answers(self, operator: Operator, level: int, regions: slice = slice(None)) -> Floats:
+        """Return the linear unbiased answers [regions, answers] of any query, NaN where undetermined.
+
+        ``regions`` are consecutive ones of the level, counted in it. Tables are made and dropped block by block: whole
+        levels of them need not fit in memory.
+        """
+        chosen = range(len(self.hierarchy.level_range(level)))[regions]
+        starts = range(chosen.start, chosen.stop, _BLOCK)
+        blocks = [operator.apply(self.tables(level, slice(at, min(at + _BLOCK, chosen.stop)))) for at in starts]
+        estimates = np.concatenate([np.zeros((0, operator.answers)), *blocks])
+        return np.where(self.determines(operator, level), estimates, np.nan)
+
+    def of_level(self, level: int) -> LevelAnswers:
+        """Return a level's answers to any number of queries: all its tables are computed once and kept in memory."""
+        regions = len(self.hierarchy.level_range(level))
+        # By cells: sums over groups of cells read them so, once for every query.
+        tables = np.empty((regions, self.operators[0].cells), order="F")
+        for at in range(0, regions, _BLOCK):
+            tables[at : at + _BLOCK] = self.tables(level, slice(at, min(at + _BLOCK, regions)))
+        return LevelAnswers(self, level, tables)
+
+    def determines(self, operator: Operator, level: int) -> NDArray[np.bool_]:
+        """Return which answers (answers,) of a query are determined in every region of a level."""
+        return self.normal[level].determines(operator)
+
+    def standard_errors(self, operator: Operator, level: int, regions: slice = slice(None)) -> Floats:
+        """Return the exact standard errors [regions of level, answers] in people, infinite where undetermined.
+
+        ``regions`` are consecutive ones of the level, counted in it. The estimates x^_vq of one query have independent
+        errors of variance P_vq on every answer, and different queries have independent noise. So the table
+        x_v = N^+ sum_q w_q Q_q' x^_vq has the covariance N^+ (sum_q w_q^2 P_vq Q_q' Q_q) N^+ for any weights w. It
+        depends on the budget, the strategy and the hierarchy alone, not on any answer: it can be planned with and
+        published. O(answers x cells^2) once for all levels of the same weights, and O(regions x answers x queries).
+        """
+        determined = self.normal[level].determines(operator)
+        spreads = self._spreads_of(operator, level)
+        variances = np.zeros((len(self.hierarchy.level_range(level)[regions]), operator.answers))
+        for query, (weight, spread) in enumerate(zip(self.weights[level], spreads, strict=True)):
+            if weight > 0:
+                variances += np.multiply.outer(self.variances(query, level)[regions], weight**2 * spread)
+        return np.where(determined, np.sqrt(variances), np.inf)
+
+    def _spreads_of(self, operator: Operator, level: int) -> Floats:
+        """Return sum_k (Q_q N^+ row)_k^2 [queries, answers] for a query's rows, 0 for queries that weigh nothing."""
+        normal = self.normal[level]
+        if (normal, operator) not in self.spreads:
+            sums = np.zeros((len(self.operators), operator.answers))
+            rows = operator.to_sparse()
+            for begin in range(0, operator.answers, _ROWS):
+                block = slice(begin, min(begin + _ROWS, operator.answers))
+                solved = np.asfortranarray(normal.solve(rows[block].toarray()))  # as sums over groups of cells read it
+                for query, (weight, own) in enumerate(zip(self.weights[level], self.operators, strict=True)):
+                    if weight > 0:
+                        sums[query, block] = (own.apply(solved) ** 2).sum(axis=1)
+            self.spreads[normal, operator] = sums
+        return self.spreads[normal, operator]
+
+    @cached_property
+    def spreads(self) -> dict[tuple[NormalEquations, Operator], Floats]:
+        """Return what standard errors of a query have in common for all regions, by level's equations; filled later."""
+        return {}
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class LevelAnswers:
+    """A level's linear unbiased tables [regions, cells], and the answers they give."""
+
+    stage: LinearStage
+    level: int
+    tables: Floats
+
+    def __call__(self, operator: Operator, regions: slice = slice(None)) -> Floats:
+        """Return the answers [regions, answers] of consecutive regions to a query, NaN where undetermined."""
+        estimates = operator.apply(self.tables[regions])
+        return np.where(self.stage.determines(operator, self.level), estimates, np.nan)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class UpwardPass:
+    """The up pass of all queries, by subtrees: a task reads the answers of a subtree and returns sums.
+
+    ``own`` float64[levels, queries] are the variances of single answers; ``variance``, ``children`` and ``final``, of
+    each query float64[regions], those of ``QueryTree``. Large ones lie in files.
+    """
+
+    measured: TableMeasurements
+    own: Floats
+    variance: tuple[Floats, ...]
+    children: tuple[Floats, ...]
+    final: tuple[Floats, ...]
+
+    @classmethod
+    def of(cls, measured: TableMeasurements) -> UpwardPass:
+        """Prepare the pass: all variances, from public values alone; see ``linear_stage``."""
+        from coco_opt.kernels import tree_passes
+
+        hierarchy, queries = measured.hierarchy, range(len(measured.queries))
+        own = np.array([[_own_variance(measured, level, at) for at in queries] for level in range(hierarchy.levels)])
+        columns = []
+        for query in queries:
+            s2, nothing = own[hierarchy.level, query], np.empty(0)
+            passed = tree_passes.upward(hierarchy.first_child, np.zeros(hierarchy.regions), s2, nothing, nothing)
+            _, variance, children = passed
+            final, _ = tree_passes.variances(hierarchy.first_child, s2, variance, children)
+            columns.append([stored_array([array]) for array in (variance, children, final)])
+        return cls(measured, own, *zip(*columns, strict=True))
+
+    def subtrees(self, workers: int = 1) -> list[range]:
+        """Return tasks: some regions of one level each, whose answers, with all below them, fit in memory together.
+
+        The level is the highest whose subtrees do, or the leaves' parents'. How regions are cut changes no bit.
+        """
+        hierarchy = self.measured.hierarchy
+        answers_per_level = np.isfinite(self.own) @ np.array(
+            [query.operator.answers for query in self.measured.queries]
+        )
+        numbers = at_and_below(hierarchy, answers_per_level)
+        size = max(_LEAST_READ, batch_size(int(numbers[0][0]), workers))
+        small = [level for level, region_numbers in enumerate(numbers) if region_numbers.max() <= size]
+        cut = min(small[0] if small else hierarchy.levels, max(0, hierarchy.levels - 2))
+        first = hierarchy.level_range(cut).start
+        return [range(first + batch.start, first + batch.stop) for batch in batches(numbers[cut], size)]
+
+    def below(self, tops: range) -> Summed:
+        """Return the sums of the subtrees of consecutive regions of one level, from that level down: the task."""
+        levels = self.measured.hierarchy.levels_below(tops)
+        query_sums = [self._sums(query, levels, None) for query in range(len(self.measured.queries))]
+        return [list(level_sums) for level_sums in zip(*query_sums, strict=True)]
+
+    def stage(self, tops: Sequence[range], parts: Sequence[Summed]) -> LinearStage:
+        """Return the linear stage from the sums of all subtrees: what lies above them is done here."""
+        hierarchy = self.measured.hierarchy
+        cut = int(hierarchy.level[tops[0].start])
+        above = [hierarchy.level_range(level) for level in range(cut)]
+        trees = []
+        for query in range(len(self.measured.queries)):
+            lower = [_concatenated([part[level][query] for part in parts]) for level in range(hierarchy.levels - cut)]
+            below = self.measured.answers[cut][query] if lower[0] is None else lower[0]
+            upper = self._sums(query, above, None if below is None else below[:])
+            answers = [each[query] for each in self.measured.answers]
+            z = [
+                summed if summed is not None else noisy for summed, noisy in zip([*upper, *lower], answers, strict=True)
+            ]
+            variances = self.variance[query], self.children[query], self.final[query]
+            trees.append(QueryTree(hierarchy, tuple(z), *variances))
+        return LinearStage(hierarchy, tuple(query.operator for query in self.measured.queries), tuple(trees))
+
+    def _sums(self, query: int, levels: Sequence[range], below: NDArray[Any] | None) -> list[NDArray[Any] | None]:
+        """Return z of regions of consecutive levels, root first, ``below`` that of the level after them.
+
+        None where nothing was measured below: there the answers say it, if there are any.
+        """
+        hierarchy, sums = self.measured.hierarchy, list[NDArray[Any] | None]()
+        for regions in reversed(levels):
+            level = int(hierarchy.level[regions.start])
+            z = rows_of(hierarchy, self.measured.answers[level][query], regions)
+            if below is None:
+                sums.append(None)
+            else:
+                starts = hierarchy.first_child[regions.start : regions.stop]
+                summed = np.add.reduceat(below, starts - starts[0], axis=0)
+                s2, total = self.own[level, query], self.children[query][regions.start : regions.stop]
+                z = summed if z is None else z + (summed - z) * (s2 / (s2 + total))[:, None]
+                sums.append(z)
+            below = z
+        return sums[::-1]
+
+
+def linear_stage(measured: TableMeasurements) -> LinearStage:
+    """Run the up pass on every answer of every query, subtree by subtree; O(answers).
+
+    Raises ProblemError for a variance that is not positive: exact answers are invariants, not measurements.
+    """
+    passed = UpwardPass.of(measured)
+    tops = passed.subtrees()
+    return passed.stage(tops, [passed.below(regions) for regions in tops])
+
+
+def rows_of(hierarchy: Hierarchy, answers: RegionMeasurements | None, regions: range) -> NDArray[Any] | None:
+    """Return the rows of consecutive regions of one level, given those of the level; None where there are none."""
+    if answers is None:
+        return None
+    first = hierarchy.level_range(int(hierarchy.level[regions.start])).start
+    return np.asarray(answers[regions.start - first : regions.stop - first])
+
+
+def _concatenated(parts: Sequence[NDArray[Any] | None]) -> NDArray[Any] | None:
+    present = [part for part in parts if part is not None]
+    return np.concatenate(present) if present else None
+
+
+def _own_variance(measured: TableMeasurements, level: int, query: int) -> float:
+    if measured.answers[level][query] is None:
+        return np.inf
+    variance = float(measured.variance(level, query))
+    if not 0.0 < variance < np.inf:
+        raise ProblemError(
+            f"query {measured.queries[query].name!r} at level {level} has noise of variance {variance}: it must "
+            "be positive and finite; an exact answer is an invariant"
+        )
+    return variance

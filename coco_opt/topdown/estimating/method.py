@@ -1,0 +1,128 @@
+"""How tables are estimated from measurements: the choices of a top-down run, checked once."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from coco_opt.errors import ProblemError
+from coco_opt.topdown.queries import Query
+
+Estimation = Literal["full", "classic", "bottom_up"]
+Weighting = Literal["variance", "equal"]
+IntegerRule = Literal["passes", "nearest", "unbiased"]
+Implied = Literal["auto", "bounds", "cuts", "minimal_schema"]
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """Queries fitted together; later passes keep their answers within ``tolerance`` people."""
+
+    queries: tuple[str, ...]
+    tolerance: float = 0.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "queries", tuple(self.queries))
+        if not self.queries or len(set(self.queries)) < len(self.queries):
+            raise ProblemError("a pass needs one or more queries, each named once")
+        if not 0.0 <= self.tolerance < float("inf"):
+            raise ProblemError("a pass's tolerance must be a number of people, 0 or more")
+
+
+@dataclass(frozen=True, slots=True)
+class TopdownMethod:
+    """The post-processing of a top-down release.
+
+    ``estimation``: "full" fits every region to what all answers at and below it say (the linear stage's up pass),
+    "classic" to its own level's answers alone, "bottom_up" the leaves alone and sums them. ``passes`` are groups of
+    queries in order of importance; queries in none come last, together; without passes all are fitted together.
+    ``weighting``: 1 / variance, or all ones, which is for comparison only. ``rounding``: in "passes", totals first,
+    then queries, then cells, each as near as those before allow; cells alone to the "nearest"; or "unbiased" at random,
+    for tables bound by nothing but their parent. The passes are ``rounding_order``, most important first, or, without
+    it, those of ``workload`` (what was measured, if that is empty) that are nested with the ones before them and with
+    what must hold. ``seed`` decides ties and draws: one that the noisy answers determine unless given. ``implied``: how
+    implied constraints on the regions above are enforced: "bounds" on single answers, closed under sums; "cuts" added
+    where a table would not extend to its leaves; or "minimal_schema", which solves the classes of cells that
+    constraints distinguish for all regions together, and the rest below; "auto" takes bounds where they suffice and the
+    minimal schema elsewhere. Raises ProblemError.
+    """
+
+    estimation: Estimation = "full"
+    passes: tuple[Pass, ...] = ()
+    weighting: Weighting = "variance"
+    rounding: IntegerRule = "passes"
+    workload: tuple[Query, ...] = ()
+    rounding_order: tuple[Query, ...] = ()
+    implied: Implied = "auto"
+    seed: int | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "passes", tuple(self.passes))
+        kinds = {"estimation": Estimation, "weighting": Weighting, "rounding": IntegerRule, "implied": Implied}
+        for name, kind in kinds.items():
+            _check_choice(name, getattr(self, name), get_args(kind))
+        for name in ("workload", "rounding_order"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
+        if self.rounding != "passes" and self.rounding_order:
+            raise ProblemError(f"rounding {self.rounding!r} has no order of queries: use 'passes'")
+        if self.seed is not None and not 0 <= self.seed < 2**64:
+            raise ProblemError("a seed is a number from 0 to below 2^64")
+        named = [query for group in self.passes for query in group.queries]
+        if len(set(named)) < len(named):
+            raise ProblemError("every query belongs to one pass only")
+
+    def groups(self, names: Sequence[str]) -> tuple[tuple[tuple[int, ...], float], ...]:
+        """Return for each pass the places of its queries among ``names``, and its tolerance.
+
+        Raises ProblemError for a query that was not measured.
+        """
+        places = {name: at for at, name in enumerate(names)}
+        result = []
+        for fit in self.passes:
+            for name in fit.queries:
+                if name not in places:
+                    near = difflib.get_close_matches(name, names, n=1)
+                    hint = f"; did you mean {near[0]!r}?" if near else ""
+                    raise ProblemError(f"a pass names the query {name!r}, which was not measured{hint}")
+            result.append((tuple(places[name] for name in fit.queries), fit.tolerance))
+        used = {at for group, _ in result for at in group}
+        rest = tuple(at for at in range(len(names)) if at not in used)
+        return (*result, (rest, 0.0)) if rest else tuple(result)
+
+
+def misfit(
+    method: TopdownMethod,
+    queries: Sequence[str],
+    measured_levels: Collection[int],
+    levels: int,
+    bound: Collection[int],
+) -> tuple[str, str] | None:
+    """Return the option of a method that does not fit what was measured or what binds levels, and why; or None.
+
+    ``queries`` are the names of the measured queries, ``measured_levels`` those of the ``levels`` with measurements,
+    and ``bound`` those with exact answers or bounds.
+    """
+    leaves = levels - 1
+    if method.estimation == "bottom_up" and any(level < leaves for level in bound):
+        reason = "bottom_up sums the leaves and cannot keep what must hold above them: use 'full' or 'classic'"
+        return "estimation", reason
+    needed = range(levels) if method.estimation == "classic" else (leaves,)
+    missing = next((level for level in needed if level not in measured_levels), None)
+    if missing is not None:
+        advice = ", or use 'full'" if missing < leaves else ""
+        reason = f"{method.estimation!r} needs answers of level {missing}, and none were measured: give it a share of"
+        return "estimation", f"{reason} the budget{advice}"
+    if method.rounding == "unbiased" and bound:
+        return "rounding", "unbiased rounding keeps the parents' tables only: with invariants or bounds use 'passes'"
+    try:
+        method.groups(queries)
+    except ProblemError as error:
+        return "passes", str(error)
+    return None
+
+
+def _check_choice(name: str, value: Any, choices: Sequence[str]) -> None:
+    if value not in choices:
+        raise ProblemError(f"{name} must be one of {', '.join(choices)}, not {value!r}")

@@ -1,0 +1,260 @@
+"""The minimal schema: counts of the classes that constraints distinguish, for all regions of all levels together.
+
+Constraints distinguish cells by class only (``CellClasses``). So the classes' counts x in every leaf are estimated
+first,
+
+    minimise  sum over levels, regions and queries of  w |A x_region - answers|^2     (x_region the leaves' sum)
+    s.t.      x >= 0, and every constraint, at its own level,
+
+then rounded such that every constraint holds and every class's count in every region is the next integer on either
+side, where such tables exist, as they do where constraints and regions form a network; elsewhere as near as a
+mixed-integer program finds. Every other cell is then split below exact class counts: classes do not meet, a parent's
+are the sums of its children's, so each split is a transport that always exists. No implied constraint and no failsafe
+is needed. (Kifer's slides, "Minimal Schema".)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.choices import SolverChoices
+from coco_opt.errors import ProblemError, SolverError
+from coco_opt.operators import Grouping
+from coco_opt.problems.topdown_split import LinearRows, SplitTerm, TopdownSplit
+from coco_opt.solution import Solution
+from coco_opt.topdown.bounds import UNBOUNDED, refinement
+from coco_opt.topdown.estimating.uncertified_gap import Tally
+from coco_opt.topdown.feasibility.presolve import tightened
+from coco_opt.topdown.feasibility.proof import TIME_LIMIT, prove
+from coco_opt.topdown.feasibility.rounding import round_leaves
+from coco_opt.topdown.feasibility.system import ConstraintSystem, infinite
+from coco_opt.topdown.invariants import Constraints
+from coco_opt.topdown.matrix_operator import MatrixOperator
+from coco_opt.topdown.noisy_measurements import TableMeasurements
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+SUITED = ("piqp", "clarabel")
+"""Sparse programs with many exact rows suit factorisations; the splits' own solver takes 10 to 25 times as long."""
+
+MOST_UNKNOWNS = 4_000_000
+"""Leaves x classes up to which the minimal schema is solved in one program."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class CoreTables:
+    """Integer counts of every class in every region, by level int64[regions, classes]."""
+
+    system: ConstraintSystem
+    levels: tuple[Ints, ...]
+
+    @classmethod
+    def of(cls, system: ConstraintSystem, leaves: Ints) -> CoreTables:
+        """Return the counts of all levels from those of the leaves; ProblemError where these break a constraint."""
+        if leaves.shape != (system.leaves, system.classes.count) or not system.holds(leaves):
+            raise ProblemError("the counts of classes are those of other constraints")
+        return cls(system, tuple(system.sums(leaves, level) for level in range(system.hierarchy.levels)))
+
+    def forced(self, regions: range) -> Ints | None:
+        """Return the tables of consecutive regions of one level where classes are single cells, None elsewhere."""
+        classes = self.system.classes
+        if classes.count < classes.labels.size:
+            return None
+        level = int(self.system.hierarchy.level[regions.start])
+        first = self.system.hierarchy.level_range(level).start
+        tables: Ints = self.levels[level][regions.start - first : regions.stop - first][:, classes.labels]
+        return tables
+
+    def undecided(self, terms: Sequence[SplitTerm]) -> list[SplitTerm]:
+        """Return the terms that exact class counts do not decide already; all where these decide everything."""
+        classes = self.system.classes.operator
+        return [term for term in terms if refinement(classes, term.operator) is None] or list(terms)
+
+    def constraints_of(self, regions: range) -> Constraints:
+        """Return the exact class counts of consecutive regions of one level, as what binds their tables."""
+        hierarchy, classes = self.system.hierarchy, self.system.classes
+        level = int(hierarchy.level[regions.start])
+        first = hierarchy.level_range(level).start
+        exact = self.levels[level][regions.start - first : regions.stop - first]
+        labels = tuple(f"class {place}" for place in range(classes.count))
+        return Constraints(classes.operator, exact, exact, labels)
+
+
+def core_fits(system: ConstraintSystem) -> bool:
+    """Return whether the classes of all leaves can be solved together."""
+    return system.leaves * system.classes.count <= MOST_UNKNOWNS
+
+
+def bounds_fall_short(system: ConstraintSystem) -> bool:
+    """Return whether bounds on single answers can fall short of what constraints imply.
+
+    They suffice where all rows count cells once, any two of their sets of cells are disjoint or nested, and a set that
+    lies in another has no upper bound, as in "at least one householder" inside an exact total. Then a region's table
+    that meets the bounds extends to its children. Give each child its least numbers in the inner sets, and fill it up
+    to its total: what is left of the region's inner sets fits, since the children's totals leave as much room.
+    """
+    sets: dict[bytes, tuple[NDArray[np.bool_], bool]] = {}
+    for row in system.rows:
+        if not row.counts_once:
+            return True
+        key, cells = row.coefficients.tobytes(), row.coefficients > 0
+        bounded = bool((row.upper < UNBOUNDED).any()) or sets.get(key, (cells, False))[1]
+        sets[key] = cells, bounded
+    listed = list(sets.values())
+    for place, (first, first_bounded) in enumerate(listed):
+        for second, second_bounded in listed[place + 1 :]:
+            common = first & second
+            if not common.any():
+                continue
+            inside_first, inside_second = bool((common == second).all()), bool((common == first).all())
+            if not (inside_first or inside_second):
+                return True
+            if (second_bounded and inside_first) or (first_bounded and inside_second):
+                return True
+    return False
+
+
+def core_tables(
+    measured: TableMeasurements, solvers: SolverChoices, uncertified_gap: Tally, seed: int | None = None
+) -> CoreTables:
+    """Return integer counts of all classes and regions, ties decided by ``seed``; ProblemError for none."""
+    system = measured.invariants.system
+    lower, upper = tightened(system)
+    if (lower > upper).any():
+        raise _infeasible(system)
+    fractional = _fit(measured, system, lower, upper, solvers, uncertified_gap)
+    leaves = round_leaves(system, fractional, lower, upper, np.random.default_rng(seed or 0))
+    if leaves is None:
+        proof = prove(system, witness=True)
+        if proof.witness is None:
+            raise _infeasible(system, proof.message)
+        uncertified_gap.note(np.inf)
+        leaves = proof.witness
+    return CoreTables.of(system, leaves)
+
+
+def _infeasible(system: ConstraintSystem, message: str = "") -> ProblemError:
+    reason = message or prove(system).message
+    undecided = f"whether any integer table meets the constraints was not settled within {TIME_LIMIT:g} s"
+    return ProblemError(reason or undecided)
+
+
+def _fit(
+    measured: TableMeasurements,
+    system: ConstraintSystem,
+    lower: Ints,
+    upper: Ints,
+    solvers: SolverChoices,
+    uncertified_gap: Tally,
+) -> Floats:
+    """Return the fractional counts [leaves, classes] nearest to all answers; fixed ones are taken out before."""
+    from scipy.sparse import csr_array, eye_array, vstack
+
+    base, free = lower.reshape(-1).astype(np.float64), np.flatnonzero((upper > lower).reshape(-1))
+    out = base.copy()
+    if not free.size:
+        return out.reshape(lower.shape)
+    terms = []
+    for matrix, answers, weight in _class_queries(measured, system):
+        inner = csr_array(matrix.tocsc()[:, free])
+        used = np.flatnonzero(np.diff(inner.indptr))
+        if used.size:
+            right = (answers - matrix @ base)[used]
+            terms.append(SplitTerm(MatrixOperator(csr_array(inner[used])), right[None, :], np.full((1, 1), weight)))
+    if not terms:
+        return out.reshape(lower.shape)
+    rows, low, high = system.matrix(list(system.ranged()))
+    most = infinite(upper.reshape(-1))[free] - base[free]
+    bounded = np.flatnonzero(np.isfinite(most))
+    shift = rows @ base
+    inner = csr_array(rows.tocsc()[:, free])
+    inner, low, high = _binding_rows(inner, low - shift, high - shift, most)
+    matrix = csr_array(vstack([inner, eye_array(free.size, format="csr")[bounded]]))
+    low, high = np.concatenate([low, np.zeros(bounded.size)]), np.concatenate([high, most[bounded]])
+    constraints = LinearRows(MatrixOperator(matrix), low[None, :], high[None, :]) if matrix.shape[0] else None
+    out[free] += _solve(TopdownSplit(terms, None, constraints), solvers, uncertified_gap)
+    return out.reshape(lower.shape)
+
+
+def _binding_rows(matrix: csr_array, low: Floats, high: Floats, most: Floats) -> tuple[csr_array, Floats, Floats]:
+    """Return the rows that a box 0 <= u <= most does not imply."""
+    from scipy.sparse import csr_array
+
+    positive, negative = matrix.maximum(0), (-matrix).maximum(0)
+    endless = ~np.isfinite(most)
+    finite = np.where(endless, 0.0, most)
+    free = endless.astype(np.float64)
+    largest = np.where(positive @ free > 0, np.inf, positive @ finite)
+    smallest = np.where(negative @ free > 0, -np.inf, -(negative @ finite))
+    binding = np.flatnonzero((largest > high) | (smallest < low))
+    return csr_array(matrix[binding]), low[binding], high[binding]
+
+
+def _solve(problem: TopdownSplit, solvers: SolverChoices, uncertified_gap: Tally) -> Floats:
+    """Return the fit, or the point a solver left, or zeros without one: rounding makes the constraints hold."""
+    try:
+        return np.asarray(solvers.solve_suited(problem, SUITED), dtype=np.float64).reshape(-1)
+    except SolverError as error:
+        solution = error.solution
+    if isinstance(solution, Solution) and solution.value is not None and np.isfinite(solution.value).all():
+        uncertified_gap.note(solution.relative_gap)
+        return np.asarray(np.maximum(solution.value, 0.0), dtype=np.float64).reshape(-1)
+    uncertified_gap.note(np.inf)
+    return np.zeros(problem.shape[1])
+
+
+def _class_queries(measured: TableMeasurements, system: ConstraintSystem) -> Iterator[tuple[csr_array, Floats, float]]:
+    """Yield what the answers say about the classes: a matrix over leaves x classes, answers and their weight.
+
+    A query's answers and the classes meet in the finest partition of the cells that both refine; its parts are sums of
+    answers and sums of classes.
+    """
+    for level in range(system.hierarchy.levels):
+        for place, query in enumerate(measured.queries):
+            answers = measured.answers[level][place]
+            if answers is None or not isinstance(query.operator, Grouping):
+                continue
+            for size, of_answers, of_classes in _common_sums(query.operator, system):
+                weight = 1.0 / (size * measured.variance(level, place))
+                summed = answers[:].astype(np.float64) @ of_answers.T
+                yield _of_regions(system, level, of_classes), summed.reshape(-1), weight
+
+
+def _common_sums(operator: Grouping, system: ConstraintSystem) -> Iterator[tuple[int, Floats, Floats]]:
+    """Yield, for parts of equally many answers, which answers and which classes each is the sum of."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    labels, classes = operator.labels, system.classes.labels
+    outside = operator.answers  # an answer of its own for cells that the query does not count
+    answer = np.where(labels < 0, outside, labels)
+    size = operator.answers + 1 + system.classes.count
+    edges = coo_array((np.ones(answer.size), (answer, classes + outside + 1)), shape=(size, size))
+    _, part = connected_components(edges, directed=False)
+    of_answer, of_class = part[: operator.answers], part[outside + 1 :]
+    lost = part[outside] if (labels < 0).any() else -1
+    parts = np.array(
+        [number for number in np.unique(of_class) if number != lost and (of_answer == number).any()], np.int64
+    )
+    sizes = np.array([int((of_answer == number).sum()) for number in parts])
+    for size_of in np.unique(sizes).tolist():
+        same = parts[sizes == size_of]
+        yield size_of, (of_answer == same[:, None]).astype(np.float64), (of_class == same[:, None]).astype(np.float64)
+
+
+def _of_regions(system: ConstraintSystem, level: int, weights: Floats) -> csr_array:
+    """Return sums of classes [parts, classes] in every region of a level as rows over leaves x classes."""
+    from scipy.sparse import csr_array, kron
+
+    starts, leaves = system.leaf_starts[level], system.leaves
+    sums = csr_array((np.ones(leaves), np.arange(leaves), starts), shape=(starts.size - 1, leaves))
+    return csr_array(kron(sums, csr_array(weights), format="csr"))

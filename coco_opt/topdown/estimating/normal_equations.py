@@ -1,0 +1,129 @@
+"""The normal equations of tables measured by weighted queries, N = sum_q w_q Q_q' Q_q, factored once and solved often.
+
+Up to ``DENSE_CELLS`` cells N is a dense matrix: a Cholesky factor where it is safely definite, else its eigenvectors
+and the pseudo-inverse. Beyond, conjugate gradients through the operators, which from zero find the pseudo-inverse's
+solution too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.errors import ProblemError, SolverError
+from coco_opt.operators import Operator
+
+Floats = NDArray[np.float64]
+
+DENSE_CELLS = 4096
+_SAFE = 1e-7  # smallest pivot of a Cholesky factor, relative to the largest, that is taken for definite
+_CONVERGED = 1e-12  # residual, or curvature, relative to its start, at which conjugate gradients end
+_ROUNDING = 1e-8  # relative residual up to which a row counts as lying in the span of the queries
+
+
+class NormalEquations:
+    """N = sum_q w_q Q_q' Q_q over the cells of a table; ``solve`` applies its pseudo-inverse.
+
+    ``operators`` and ``weights`` (nonnegative) are the queries'. Raises ProblemError where they do not fit together.
+    """
+
+    def __init__(self, operators: Sequence[Operator], weights: Floats, dense_cells: int = DENSE_CELLS) -> None:
+        if len(operators) != len(weights) or not operators or (np.asarray(weights) < 0).any():
+            raise ProblemError("normal equations need one weight of 0 or more for every query")
+        if len({operator.cells for operator in operators}) > 1:
+            raise ProblemError("all queries must be about tables of the same cells")
+        self.cells = operators[0].cells
+        self._terms = [(float(w), operator) for w, operator in zip(weights, operators, strict=True) if w > 0]
+        self._dense = self.cells <= dense_cells
+
+    def apply(self, tables: Floats) -> Floats:
+        """Return N times each table [..., cells]."""
+        out = np.zeros_like(tables)
+        for weight, operator in self._terms:
+            out += weight * operator.adjoint(operator.apply(tables))
+        return out
+
+    def solve(self, right: Floats) -> Floats:
+        """Return N^+ times each right side [..., cells]; O(cells^2) each where N is dense."""
+        rows = right.reshape(-1, self.cells)
+        solutions = self._solve_dense(rows) if self._dense else np.stack([self._gradients(row) for row in rows])
+        return np.asarray(solutions.reshape(right.shape))
+
+    def determines(self, operator: Operator) -> NDArray[np.bool_]:
+        """Return which answers (answers,) of a query every solution of the normal equations agrees on."""
+        if self._dense and self._null is None:
+            return np.ones(operator.answers, dtype=bool)
+        rows = operator.to_sparse()
+        determined = np.empty(operator.answers, dtype=bool)
+        for begin in range(0, operator.answers, 256):
+            block = rows[begin : begin + 256].toarray()
+            residual = (
+                block - self.apply(self.solve(block)) if self._null is None else (block @ self._null) @ self._null.T
+            )
+            size = np.sqrt((block**2).sum(axis=1))
+            determined[begin : begin + 256] = np.sqrt((residual**2).sum(axis=1)) <= _ROUNDING * np.maximum(size, 1.0)
+        return determined
+
+    @cached_property
+    def _matrix(self) -> Floats:
+        out = np.zeros((self.cells, self.cells))
+        for weight, operator in self._terms:
+            rows = operator.to_sparse()
+            out += weight * (rows.T @ rows).toarray()
+        return out
+
+    @cached_property
+    def _cholesky(self) -> Floats | None:
+        try:
+            factor: Floats = np.asarray(np.linalg.cholesky(self._matrix), dtype=np.float64)
+        except np.linalg.LinAlgError:
+            return None
+        pivots = np.diag(factor)
+        # In columns, as LAPACK reads it: else every solution of a few tables would copy it first.
+        return np.asfortranarray(factor) if pivots.min() > _SAFE * pivots.max() else None
+
+    @cached_property
+    def _spectrum(self) -> tuple[Floats, Floats]:
+        values, vectors = np.linalg.eigh(self._matrix)
+        return values, vectors
+
+    @cached_property
+    def _nonzero(self) -> NDArray[np.bool_]:
+        values = self._spectrum[0]
+        return np.asarray(values > self.cells * 1e-14 * max(float(values[-1]), np.finfo(np.float64).tiny))
+
+    @cached_property
+    def _null(self) -> Floats | None:
+        """Return an orthonormal basis (cells, k) of the tables N cannot see; None where unknown or none."""
+        if not self._dense or self._cholesky is not None:
+            return None
+        return self._spectrum[1][:, ~self._nonzero]
+
+    def _solve_dense(self, rows: Floats) -> Floats:
+        if self._cholesky is not None:
+            from scipy.linalg import cho_solve
+
+            return np.asarray(cho_solve((self._cholesky, True), rows.T, check_finite=False).T)
+        values, vectors = self._spectrum
+        nonzero = self._nonzero
+        return np.asarray(((rows @ vectors[:, nonzero]) / values[nonzero]) @ vectors[:, nonzero].T)
+
+    def _gradients(self, row: Floats) -> Floats:
+        """Return N^+ row by conjugate gradients; of a row outside the span of the queries, wherever they stop."""
+        solution, residual = np.zeros(self.cells), row.copy()
+        direction, size = residual.copy(), float(residual @ residual)
+        enough = _CONVERGED**2 * size
+        for _ in range(10 * self.cells):
+            if size <= enough:
+                return solution
+            image = self.apply(direction)
+            bend = float(direction @ image)
+            if bend <= _CONVERGED * float(direction @ direction):
+                return solution
+            solution += size / bend * direction
+            residual -= size / bend * image
+            direction, size = residual + float(residual @ residual) / size * direction, float(residual @ residual)
+        raise SolverError(f"conjugate gradients did not converge on {self.cells} cells in {10 * self.cells} steps")

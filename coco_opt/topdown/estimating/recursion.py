@@ -1,0 +1,406 @@
+"""The recursion from the root to the leaves: once a region has its table, what lies below it depends on nothing else.
+
+Consecutive regions of a level are the tasks of an executor, which split and round, and where their subtrees are small
+go on to the leaves. A task begins when its own regions have tables: no level waits for another. The results are
+joined level by level, in order: a checkpoint says what is done down to its level, and nothing of what is below.
+Failsafes are no tasks, for their changes meet in the regions above.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.choices import Certificate
+from coco_opt.errors import ProblemError, SolverError, WorkerError
+from coco_opt.execution import Count, Executor, Shared, Threads, even_tasks
+from coco_opt.histograms import Hierarchy
+from coco_opt.topdown.estimating.batches import at_and_below, batch_size, batches
+from coco_opt.topdown.estimating.failsafe import NO_TABLES_FIT, Relaxation
+from coco_opt.topdown.estimating.level import LevelSplit, level_split
+from coco_opt.topdown.estimating.relaxed_split import relaxed_split, unsplit
+from coco_opt.topdown.estimating.sparse_tables import SparseTables
+from coco_opt.topdown.estimating.step import SplitStep
+from coco_opt.topdown.estimating.uncertified_gap import ALL_CERTIFIED, UncertifiedGap
+from coco_opt.topdown.feasibility.cuts import Cut
+
+Ints = NDArray[np.int64]
+Progress = Callable[[int, int], None]
+
+_CHANGES = 50  # changed cells that a failsafe's record names
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Checkpoint:
+    """The state after a level: the integer tables of every level so far, root first, and the regions relaxed.
+
+    A later level's failsafe can change tables of the levels above, so a checkpoint holds them all. ``uncertified_gap``
+    counts the fits and roundings so far that were not proved nearest. ``core`` are the classes' counts in all leaves
+    and ``cuts`` the constraints found so far, by region: splits that go on must keep the same.
+    """
+
+    tables: tuple[SparseTables, ...]
+    relaxed: tuple[Relaxation, ...] = ()
+    uncertified_gap: UncertifiedGap = ALL_CERTIFIED
+    core: Ints | None = None
+    cuts: tuple[tuple[int, Cut], ...] = ()
+
+    @property
+    def level(self) -> int:
+        """Return the last level that is done, -1 for none."""
+        return len(self.tables) - 1
+
+
+AfterLevel = Callable[[Checkpoint], None]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Tops:
+    """Consecutive regions of one level and their integer tables: what a task begins with.
+
+    ``through`` says that it goes on to the leaves; else it splits these regions alone.
+    """
+
+    regions: range
+    tables: SparseTables
+    through: bool = False
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Splits:
+    """A task's result for some parents: their children's tables, why some have none, and what the run is to count.
+
+    The children of ``failures``, by their parents' regions, have empty tables here. ``through`` says that the task
+    splits the other children, too.
+    """
+
+    parents: range
+    tables: SparseTables
+    failures: tuple[tuple[int, Exception], ...]
+    certificates: tuple[Certificate, ...]
+    uncertified_gap: UncertifiedGap
+    cuts: tuple[tuple[int, Cut], ...]
+    through: bool
+
+    @classmethod
+    def of(
+        cls,
+        parents: range,
+        tables: SparseTables,
+        own: SplitStep,
+        failures: Sequence[tuple[int, Exception]] = (),
+        *,
+        through: bool = False,
+    ) -> Splits:
+        """Return the result of a task with a step of its own."""
+        cuts = () if own.cutting is None else own.cutting.sorted
+        return cls(parents, tables, tuple(failures), own.solvers.certificates, own.uncertified_gap.value, cuts, through)
+
+    def note(self, step: SplitStep) -> None:
+        """Count into the run's step what the task's own step has counted."""
+        step.solvers.merge(self.certificates)
+        step.uncertified_gap.merge(self.uncertified_gap)
+        if step.cutting is not None:
+            step.cutting.resume(self.cuts)
+
+    def below(self, hierarchy: Hierarchy) -> Iterator[Tops]:
+        """Yield the children that have tables, consecutive ones together; none where they are leaves."""
+        children = _children(hierarchy, self.parents)
+        if not hierarchy.children(children.start):
+            return
+        at = children.start
+        for stop, after in [*(_ends(hierarchy.children(region)) for region, _ in self.failures), (children.stop,) * 2]:
+            if at < stop:
+                yield Tops(range(at, stop), self.tables.part(at - children.start, stop - children.start), self.through)
+            at = after
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Splitter:
+    """Splits any regions of a run; ``together`` [levels but the last] splits all of a level, where it can."""
+
+    step: SplitStep
+    together: tuple[LevelSplit | None, ...]
+
+    @classmethod
+    def of(cls, step: SplitStep) -> Splitter:
+        """Prepare the splits of all levels."""
+        return cls(step, tuple(level_split(step, level) for level in range(step.measured.hierarchy.levels - 1)))
+
+    def __call__(self, tops: Tops) -> Splits:
+        """Split regions: those that can be in compiled calls, the others one by one."""
+        own, hierarchy = self.step.fresh(), self.step.measured.hierarchy
+        children, together = _children(hierarchy, tops.regions), self.together[int(hierarchy.level[tops.regions.start])]
+        if together is None:
+            batch_tables, left = SparseTables.empty(len(children), tops.tables.size), list(tops.regions)
+        else:
+            batch_tables, left = together(own, tops.regions, tops.tables)
+        single_tables, failures = dict[int, SparseTables](), list[tuple[int, Exception]]()
+        for region in left:
+            place = region - tops.regions.start
+            try:
+                tables = own.split(region, tops.tables.dense(place, place + 1)[0])
+            except (ProblemError, SolverError) as error:
+                failures.append((region, error))
+            else:
+                single_tables[own.children(region).start - children.start] = SparseTables.of(tables)
+        return Splits.of(
+            tops.regions, batch_tables.with_parts(single_tables).aside, own, failures, through=tops.through
+        )
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Descent:
+    """The task to split regions, and what comes of them where it goes through to the leaves; upper levels first."""
+
+    splitter: Shared[Splitter]
+
+    def __call__(self, tops: Tops) -> list[Splits]:
+        """Split regions."""
+        splitter, splits, waiting = self.splitter.value, list[Splits](), deque([tops])
+        while waiting:
+            splits.append(splitter(waiting.popleft()))
+            if tops.through:
+                waiting.extend(splits[-1].below(splitter.step.measured.hierarchy))
+        return splits
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class LeavesAlone:
+    """The task to fit and round the children of some regions, bound by no parent."""
+
+    step: Shared[SplitStep]
+
+    def __call__(self, parents: Sequence[int | None]) -> Splits:
+        """Fit the children of some regions; of None the root."""
+        own = self.step.value.fresh()
+        return Splits.of(range(0), SparseTables.joined(_fit_alone(own, region) for region in parents), own)
+
+
+def top_down(
+    step: SplitStep,
+    *,
+    executor: Executor | None = None,
+    progress: Progress | None = None,
+    after_level: AfterLevel | None = None,
+    resume_from: Checkpoint | None = None,
+) -> Checkpoint:
+    """Split all regions from the root on; the answer does not depend on the ``executor`` (default: this thread).
+
+    ``progress`` is called with the numbers of regions done and in all. Raises ProblemError or SolverError naming the
+    region, and ProblemError for a checkpoint of another hierarchy or schema.
+    """
+    done = resume_from or Checkpoint(())
+    _check_fit(step, done)
+    if resume_from is not None:
+        step.uncertified_gap.resume(done.uncertified_gap)
+        if step.cutting is not None:
+            step.cutting.resume(done.cuts)
+    counter = Count(step.measured.hierarchy.regions, progress)
+    counter.add(sum(tables.regions for tables in done.tables))
+    run_by = Threads() if executor is None else executor
+    levels = Levels(Splitter.of(step), done, run_by.workers, counter, after_level)
+    with run_by.share(levels.splitter) as shared:
+        run_by.map(Descent(shared), levels.begin(), levels.ended)
+    if levels.done.level < step.measured.hierarchy.levels - 1:
+        raise WorkerError(f"executor {run_by.name!r} left out items that followed from others: see Executor.map")
+    return levels.done
+
+
+def _check_fit(step: SplitStep, done: Checkpoint) -> None:
+    hierarchy, size = step.measured.hierarchy, step.measured.schema.size
+    regions = [len(hierarchy.level_range(level)) for level in range(hierarchy.levels)]
+    counts = [tables.regions for tables in done.tables]
+    if counts != regions[: len(counts)] or any(tables.size != size for tables in done.tables):
+        raise ProblemError("the checkpoint to resume from is of another hierarchy or schema")
+
+
+def bottom_up(step: SplitStep, *, executor: Executor | None = None, progress: Progress | None = None) -> Checkpoint:
+    """Fit and round the leaves alone, and sum them: for measurements that bind nothing above (``method.misfit``)."""
+    hierarchy = step.measured.hierarchy
+    counter = Count(hierarchy.regions, progress)
+    parents: Sequence[int | None] = [None] if hierarchy.levels == 1 else hierarchy.level_range(hierarchy.levels - 2)
+    run_by = Threads() if executor is None else executor
+    chunks = [parents[chunk.start : chunk.stop] for chunk in even_tasks(len(parents), run_by.workers)]
+    with run_by.share(step) as shared:
+        results = run_by.map(LeavesAlone(shared), chunks, lambda _, splits: counter.add(splits.tables.regions))
+    for splits in results:
+        splits.note(step)
+    levels = [SparseTables.joined(splits.tables for splits in results)]
+    for level in range(hierarchy.levels - 2, -1, -1):
+        regions = hierarchy.level_range(level)
+        levels.append(levels[-1].summed(hierarchy.first_child[regions.start : regions.stop] - regions.stop))
+        counter.add(len(regions))
+    return Checkpoint(tuple(reversed(levels)), uncertified_gap=step.uncertified_gap.value)
+
+
+def _fit_alone(step: SplitStep, region: int | None) -> SparseTables:
+    try:
+        return SparseTables.of(step.split(region, None))
+    except (ProblemError, SolverError) as error:
+        failure = error
+    try:
+        return SparseTables.of(unsplit(step, region, failure))
+    except (ProblemError, SolverError) as error:
+        failure = error
+    raise _with_name(failure, step.name(region))
+
+
+class Levels:
+    """Joins the tasks' results level by level, and returns which regions can be split next.
+
+    ``done`` is the checkpoint after the last complete level, with its failsafes.
+    """
+
+    def __init__(
+        self, splitter: Splitter, done: Checkpoint, workers: int, counter: Count, after_level: AfterLevel | None
+    ) -> None:
+        self.splitter, self.done = splitter, done
+        self._step, self._hierarchy = splitter.step, splitter.step.measured.hierarchy
+        self._counter, self._after_level = counter, after_level
+        self._splits: list[list[Splits]] = [[] for _ in splitter.together]
+        self._left = [len(self._hierarchy.level_range(level)) for level in range(len(self._splits))]
+        answers = sum(query.operator.answers for query in self._step.measured.queries)
+        width = max(answers, self._step.measured.schema.size)
+        self._numbers = at_and_below(self._hierarchy, np.full(self._hierarchy.levels, width))
+        self._sizes = [self._size(level, workers) for level in range(len(self._splits))]
+
+    def _size(self, level: int, workers: int) -> int:
+        """Return how many numbers a task of a level's regions may have at and below them."""
+        numbers = self._numbers[level]
+        if self.splitter.together[level] is not None:
+            return batch_size(int(numbers.sum()), workers)
+        return int(numbers.sum()) // len(even_tasks(numbers.size, workers))
+
+    def begin(self) -> list[Tops]:
+        """Return the first tasks."""
+        if self.done.level < 0:
+            root = _fit_alone(self._step, None)
+            self._counter.add(1)
+            self._finish((root,), ())
+        if self.done.level == len(self._splits):
+            return []
+        return self._tasks([Tops(self._hierarchy.level_range(self.done.level), self.done.tables[-1])])
+
+    def ended(self, _: int, results: Sequence[Splits]) -> list[Tops]:
+        """Take a task's results, finish the levels that they complete, and return the tasks that follow."""
+        ready: list[Tops] = []
+        for splits in results:
+            level = int(self._hierarchy.level[splits.parents.start])
+            self._splits[level].append(splits)
+            self._left[level] -= len(splits.parents)
+            waiting = sum(len(self._step.children(region)) for region, _ in splits.failures)
+            self._counter.add(splits.tables.regions - waiting)
+            if not splits.through:
+                ready += splits.below(self._hierarchy)
+        while self.done.level < len(self._splits) and not self._left[self.done.level]:
+            ready += self._next_level()
+        return self._tasks(ready)
+
+    def _tasks(self, ready: Iterable[Tops]) -> list[Tops]:
+        """Return regions cut into tasks, the largest first."""
+        tasks = []
+        for tops in ready:
+            level = int(self._hierarchy.level[tops.regions.start])
+            at = tops.regions.start - self._hierarchy.level_range(level).start
+            numbers = self._numbers[level][at : at + len(tops.regions)]
+            # Where some regions are split one by one, progress and checkpoints do not wait for all that is below.
+            compiled, most = None not in self.splitter.together[level:], self._sizes[level]
+            for part in batches(numbers, most):
+                size = int(numbers[part.start : part.stop].sum())
+                tables = tops.tables.part(part.start, part.stop)
+                tasks.append((size, Tops(tops.regions[part.start : part.stop], tables, compiled and size <= most)))
+        # Those of about one size in the regions' order, in which answers lie in their file.
+        return [tops for _, tops in sorted(tasks, key=lambda task: -task[0].bit_length())]
+
+    def _next_level(self) -> list[Tops]:
+        """Finish the next level, whose regions' parents are all split or failed; return the regions with new tables."""
+        level_splits = sorted(self._splits[self.done.level], key=lambda splits: splits.parents.start)
+        self._splits[self.done.level] = []
+        for splits in level_splits:
+            splits.note(self._step)
+        begin = self._hierarchy.level_range(self.done.level + 1).start
+        relaxed, tables, more = list(self.done.relaxed), list(self.done.tables), dict[int, SparseTables]()
+        # One after the other, in the order of the regions: their changes meet in the regions above.
+        failures = [failed for splits in level_splits for failed in splits.failures]
+        for region, failure in failures:
+            children = self._step.children(region)
+            more[children.start - begin], tables, change = _failsafe(self._step, region, tables, failure)
+            if change.any():
+                relaxed.append(_relaxation(self._step, region, change))
+            self._counter.add(len(children))
+        below = SparseTables.joined(splits.tables for splits in level_splits).with_parts(more)
+        self._finish((*tables, below), tuple(relaxed))
+        if self.done.level == len(self._splits):
+            return []
+        return [Tops(range(begin + at, begin + at + own.regions), own) for at, own in more.items()]
+
+    def _finish(self, tables: tuple[SparseTables, ...], relaxed: tuple[Relaxation, ...]) -> None:
+        self.done = _checkpoint(self._step, tables, relaxed)
+        if self._after_level is not None:
+            self._after_level(self.done)
+
+
+def _checkpoint(step: SplitStep, tables: tuple[SparseTables, ...], relaxed: tuple[Relaxation, ...]) -> Checkpoint:
+    core = None if step.core is None else step.core.levels[-1]
+    cuts = () if step.cutting is None else step.cutting.sorted
+    return Checkpoint(tables, relaxed, step.uncertified_gap.value, core, cuts)
+
+
+def _failsafe(
+    step: SplitStep, region: int, tables: list[SparseTables], failure: Exception
+) -> tuple[SparseTables, list[SparseTables], Ints]:
+    """Return the children's tables after a relaxed split, all levels above changed with them, and the change."""
+    hierarchy = step.measured.hierarchy
+    lineage = (region, *hierarchy.ancestors(region))
+    own = []
+    for member in lineage:
+        level = int(hierarchy.level[member])
+        at = member - int(hierarchy.level_start[level])
+        own.append(tables[level].dense(at, at + 1)[0])
+    try:
+        children, change = relaxed_split(step, region, own, failure)
+    except (ProblemError, SolverError) as error:
+        failure = error
+    else:
+        return SparseTables.of(children), _with_change(step, tables, lineage, change), change
+    raise _with_name(failure, step.name(region))
+
+
+def _relaxation(step: SplitStep, region: int, change: Ints) -> Relaxation:
+    moved = max(int(np.maximum(change, 0).sum()), int(np.maximum(-change, 0).sum()))
+    cells = sorted(np.flatnonzero(change).tolist(), key=lambda cell: (-abs(int(change[cell])), cell))[:_CHANGES]
+    changes = tuple((step.measured.schema.label(cell), int(change[cell])) for cell in cells)
+    return Relaxation(region, step.measured.hierarchy.paths[region], moved, changes, NO_TABLES_FIT)
+
+
+def _with_change(
+    step: SplitStep, tables: Sequence[SparseTables], lineage: Sequence[int], change: Ints
+) -> list[SparseTables]:
+    """Return all levels' tables with the change added to a region's and to those above it."""
+    hierarchy = step.measured.hierarchy
+    changed = list(tables)
+    for member in lineage:
+        level = int(hierarchy.level[member])
+        at = member - int(hierarchy.level_start[level])
+        changed[level] = changed[level].changed(at, changed[level].dense(at, at + 1)[0] + change)
+    return changed
+
+
+def _children(hierarchy: Hierarchy, regions: range) -> range:
+    """Return the children of consecutive regions of one level."""
+    return range(hierarchy.children(regions[0]).start, hierarchy.children(regions[-1]).stop)
+
+
+def _ends(regions: range) -> tuple[int, int]:
+    return regions.start, regions.stop
+
+
+def _with_name(error: Exception, name: str) -> ProblemError | SolverError:
+    """Return an error that says which region it is about."""
+    message = str(error) if name in str(error) else f"{name}: {error}"
+    return SolverError(message, error.solution) if isinstance(error, SolverError) else ProblemError(message)

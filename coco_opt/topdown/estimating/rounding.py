@@ -1,0 +1,138 @@
+"""Integer tables near fractional ones, in passes: the most important queries are rounded first, cells last.
+
+A pass rounds the answers to one query: among the integer tables that keep the parent's sums, all constraints and the
+answers of the passes before, those whose answers are nearest. The last pass does so for the cells. While queries and
+constraints are nested each pass is a flow, and every answer stays within one of the fractional one; others are
+mixed-integer programs with a time limit and a proven gap (``coco_opt.problems.table_rounding``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.choices import SolverChoices
+from coco_opt.errors import ProblemError, SolverError
+from coco_opt.operators import Operator, stack
+from coco_opt.problems.sparse_rows import stacked
+from coco_opt.problems.table_rounding import IntegerRows, TableRounding
+from coco_opt.solution import Solution
+from coco_opt.topdown.bounds import UNBOUNDED
+from coco_opt.topdown.estimating.tie_breaking import Ties
+from coco_opt.topdown.estimating.uncertified_gap import Tally
+from coco_opt.topdown.invariants import Constraints
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+def round_in_passes(
+    x: Floats,
+    parent: Ints | None,
+    rows: IntegerRows | None,
+    queries: Sequence[Operator],
+    ties: Ties,
+    first: int,
+    solvers: SolverChoices,
+    uncertified_gap: Tally,
+) -> Ints:
+    """Return integer tables int64[children, cells] next to x, ``queries`` in order and then the cells.
+
+    ``first`` is the first child's region. A query whose solvers find nothing is passed over and counted as not
+    certified. Raises ProblemError or SolverError where no integer tables are found.
+    """
+    for number, query in enumerate(queries):
+        try:
+            tables = round_tables(ties.broken(x, first, number), parent, rows, solvers, uncertified_gap, [query])
+        except SolverError:
+            if not solvers.fallback:
+                raise
+            uncertified_gap.note(np.inf)
+            continue
+        rows = _with_answers(rows, query, query.apply(tables))
+    return round_tables(ties.broken(x, first, len(queries)), parent, rows, solvers, uncertified_gap)
+
+
+def round_tables(
+    x: Floats,
+    parent: Ints | None,
+    rows: IntegerRows | None,
+    solvers: SolverChoices,
+    uncertified_gap: Tally,
+    queries: Sequence[Operator] = (),
+) -> Ints:
+    """Return the nearest integer tables; further away than the next integers only where none are that near.
+
+    The distance is that of the answers to ``queries``, where there are any. An integer table that keeps every sum and
+    row but is not proved nearest, as happens where rows overlap, is taken and its gap noted. Raises ProblemError or
+    SolverError where no integer tables are found.
+    """
+    most = max(float(x.max(initial=1.0)), 0.0 if parent is None else float(parent.max(initial=0)))
+    slack, furthest = 1, 2 * int(np.ceil(most)) + 2
+    while True:
+        last = slack >= furthest or (rows is None and parent is None)
+        try:
+            problem = TableRounding(x, parent, rows, slack=slack, queries=queries)
+            return np.asarray(solvers.solve(problem, fallback=last), dtype=np.int64)
+        except (ProblemError, SolverError) as error:
+            solution = error.solution if isinstance(error, SolverError) else None
+            if isinstance(solution, Solution) and solution.violation == 0.0 and np.isfinite(solution.gap):
+                uncertified_gap.note(solution.relative_gap)
+                return np.asarray(solution.value, dtype=np.int64)
+            if last:
+                raise
+            slack = min(slack * 4, furthest)
+
+
+def nested_passes(queries: Sequence[Operator], constraints: Operator | None) -> tuple[Operator, ...]:
+    """Return the queries, in order, that are nested with those before them and with the constraints: a network.
+
+    A query of single cells alone is what the last pass rounds, and left out. Where the constraints are no network by
+    themselves every pass is a mixed-integer program: the first query alone is kept then.
+    """
+    passes: list[Operator] = [] if constraints is None else [constraints]
+    candidates = [query for query in queries if not is_of_cells(query)]
+    if passes and not nested(passes):
+        return tuple(candidates[:1])
+    for query in candidates:
+        if nested([*passes, query]):
+            passes.append(query)
+    return tuple(passes[constraints is not None :])
+
+
+def nested(operators: Sequence[Operator]) -> bool:
+    """Return whether the rows of one or more queries count cells once and are nested or disjoint, all of them."""
+    from coco_opt.kernels import table_rounding
+
+    cells = operators[0].cells
+    rows = stacked(operators, np.arange(cells))
+    room, binds = np.ones((1, cells), np.int64), np.ones((1, rows.shape[0]), np.bool_)
+    return bool(table_rounding.nest(rows.start, rows.cell, rows.value, room, binds)[0])
+
+
+def is_of_cells(query: Operator) -> bool:
+    """Return whether each of a query's answers counts one cell at most."""
+    return bool((np.diff(stacked([query], np.arange(query.cells)).start) <= 1).all())
+
+
+def integer_rows(constraints: Constraints | None) -> IntegerRows | None:
+    """Return constraints as the rounding takes them."""
+    if constraints is None:
+        return None
+    return IntegerRows(constraints.operator, constraints.lower, constraints.upper)
+
+
+def rows_between(operator: Operator, lower: Floats, upper: Floats) -> IntegerRows:
+    """Return whole but perhaps infinite sides as the rounding takes them."""
+    sides = [np.clip(side, -UNBOUNDED, UNBOUNDED).astype(np.int64) for side in (lower, upper)]
+    return IntegerRows(operator, *sides)
+
+
+def _with_answers(rows: IntegerRows | None, query: Operator, answers: Ints) -> IntegerRows:
+    """Return the rows with a finished pass's answers added."""
+    if rows is None:
+        return IntegerRows(query, answers, answers)
+    sides = (np.hstack([side, answers]) for side in (rows.lower, rows.upper))
+    return IntegerRows(stack([rows.operator, query]), *sides)

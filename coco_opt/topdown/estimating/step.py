@@ -1,0 +1,314 @@
+"""One step of the recursion: a region's integer table becomes its children's, by the split and then the rounding."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.choices import SolverChoices
+from coco_opt.errors import ProblemError, SolverError
+from coco_opt.operators import Operator, stack, total
+from coco_opt.problem import MAX_INTEGER
+from coco_opt.problems.topdown_split import LinearRows, SplitTerm, TopdownSplit
+from coco_opt.solution import Solution
+from coco_opt.topdown.estimating.cutting import ROUNDS, Cutting
+from coco_opt.topdown.estimating.linear import LinearStage, linear_stage, rows_of
+from coco_opt.topdown.estimating.method import Implied, TopdownMethod
+from coco_opt.topdown.estimating.minimal_schema import SUITED, CoreTables, bounds_fall_short, core_fits, core_tables
+from coco_opt.topdown.estimating.rounding import integer_rows, is_of_cells, nested_passes, round_in_passes
+from coco_opt.topdown.estimating.tie_breaking import PRECISION, Ties
+from coco_opt.topdown.estimating.unbiased import unbiased_rounding
+from coco_opt.topdown.estimating.uncertified_gap import Tally
+from coco_opt.topdown.feasibility.cuts import CutOracle
+from coco_opt.topdown.invariants import Constraints
+from coco_opt.topdown.noisy_measurements import TableMeasurements
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+_MOST_SUITED = 50_000  # cells of all children up to which splits below exact classes or under cuts are factorised
+_LEAST_TOLERANCE = 1e-6  # people; answers kept from an earlier pass are known to a solver's precision only
+
+
+@dataclass(frozen=True, slots=True)
+class ImpliedRecord:
+    """How implied constraints on regions above were enforced: by which method, with how many classes and cuts.
+
+    ``oracle`` is how cuts are found, "" for none.
+    """
+
+    method: Implied
+    classes: int = 0
+    cuts: int = 0
+    oracle: str = ""
+
+
+BY_BOUNDS = ImpliedRecord("bounds")
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class SplitStep:
+    """All that splitting any region takes: build it with ``split_step``.
+
+    ``groups`` are the queries of each pass of the fit, ``rounded`` those of the passes of rounding of each level.
+    """
+
+    measured: TableMeasurements
+    method: TopdownMethod
+    solvers: SolverChoices
+    stage: LinearStage | None
+    groups: tuple[tuple[tuple[int, ...], float], ...]
+    rounded: tuple[tuple[Operator, ...], ...]
+    uncertified_gap: Tally
+    core: CoreTables | None = None
+    cutting: Cutting | None = None
+
+    @property
+    def implied(self) -> ImpliedRecord:
+        """Return how implied constraints were enforced so far."""
+        if self.core is not None:
+            return ImpliedRecord("minimal_schema", self.core.system.classes.count)
+        if self.cutting is not None:
+            oracle = self.cutting.oracle
+            return ImpliedRecord("cuts", oracle.system.classes.count, self.cutting.count, oracle.kind)
+        return BY_BOUNDS
+
+    def fresh(self) -> SplitStep:
+        """Return the same step with nothing counted yet: that of one task, whose counts are added to the run's."""
+        cutting = None if self.cutting is None else replace(self.cutting, cuts={})
+        return replace(self, solvers=self.solvers.fresh(), uncertified_gap=Tally(), cutting=cutting)
+
+    def children(self, region: int | None) -> range:
+        """Return the children of a region, or for None the root alone."""
+        return range(1) if region is None else self.measured.hierarchy.children(region)
+
+    def name(self, region: int | None) -> str:
+        """Return what to call a split in messages."""
+        hierarchy = self.measured.hierarchy
+        return f"the root {hierarchy.names[0]!r}" if region is None else f"the children of {hierarchy.paths[region]!r}"
+
+    def constraints(self, regions: range) -> Constraints | None:
+        """Return what binds the tables of consecutive regions of one level, None for nothing."""
+        if self.core is not None:
+            return self.core.constraints_of(regions)
+        measured_constraints = self.measured.constraints_of(regions)
+        return measured_constraints if self.cutting is None else self.cutting.added(measured_constraints, regions)
+
+    def terms(self, regions: range, queries: Sequence[int]) -> list[SplitTerm]:
+        """Return what is known about the tables of consecutive regions of one level, one term per query."""
+        split_terms = []
+        for query in queries:
+            answers, variances = self.answers_of(regions, query)
+            if answers is not None:
+                weights = 1.0 / variances if self.method.weighting == "variance" else np.ones(len(regions))
+                operator = self.measured.queries[query].operator
+                split_terms.append(SplitTerm(operator, answers.astype(np.float64), weights))
+        return split_terms
+
+    def answers_of(self, regions: range, query: int) -> tuple[NDArray[Any] | None, Floats]:
+        """Return what is known of a query's answers in consecutive regions of one level, and its variances [regions].
+
+        Answers [regions, answers] are read here where they are not in memory.
+        """
+        if self.stage is not None:
+            return self.stage.trees[query].at(regions)
+        level = int(self.measured.hierarchy.level[regions.start])
+        answers = rows_of(self.measured.hierarchy, self.measured.answers[level][query], regions)
+        return answers, np.full(len(regions), self.measured.variance(level, query))
+
+    def has_answers(self, level: int, query: int) -> bool:
+        """Return whether anything is known of a query's answers at a level."""
+        level_answers = (
+            self.measured.answers[level] if self.stage is None else [tree.z[level] for tree in self.stage.trees]
+        )
+        return level_answers[query] is not None
+
+    def fractional(self, regions: range, parent: Ints | None) -> Floats:
+        """Return the split tables [J, n] before rounding, the passes one after the other.
+
+        Raises ProblemError where nothing was measured about these regions, which ``method.misfit`` says before, and
+        SolverError where all solvers fail.
+        """
+        rows = _linear_rows(self.constraints(regions))
+        parent_table = None if parent is None else parent.astype(np.float64)
+        tables: Floats | None = None
+        for queries, tolerance in self.groups:
+            terms = self.terms(regions, queries)
+            if not terms:
+                continue
+            if self.core is not None:
+                terms = self.core.undecided(terms)
+            tables = self._fitted(TopdownSplit(terms, parent_table, rows))
+            if queries != self.groups[-1][0]:
+                rows = _with_answers(rows, terms, tables, max(tolerance, _LEAST_TOLERANCE))
+        if tables is None:
+            path = self.measured.hierarchy.paths[regions.start]
+            raise ProblemError(f"nothing that was measured says anything about region {path!r}")
+        return tables
+
+    def _fitted(self, problem: TopdownSplit) -> Floats:
+        """Return the split; where every solver missed its tolerance, the point the first one left, and count it.
+
+        Sums and constraints need not hold then: rounding restores them.
+        """
+        try:
+            exact = self.core is not None or self.cutting is not None or self._binds_release
+            suited = SUITED if exact and problem.variables <= _MOST_SUITED else ()
+            return np.asarray(self.solvers.solve_suited(problem, suited), dtype=np.float64)
+        except SolverError as error:
+            solution = error.solution
+            if not self.solvers.fallback or not isinstance(solution, Solution) or not np.isfinite(solution.value).all():
+                raise
+        self.uncertified_gap.note(solution.relative_gap)
+        most = MAX_INTEGER if problem.parent is None else problem.parent
+        return np.asarray(np.clip(solution.value, 0.0, most), dtype=np.float64)
+
+    @property
+    def _binds_release(self) -> bool:
+        """Return whether an earlier release binds: many exact rows for every region."""
+        return any(constraint.source == "release" for constraint in self.measured.invariants.constraints)
+
+    def last_resort(self, tables: Ints | None, failure: Exception) -> Ints:
+        """Return integer tables that meet the constraints but are not certified as nearest, and count them.
+
+        Raises the failure where there are none, or no fallback is wanted.
+        """
+        if tables is None or not self.solvers.fallback:
+            raise failure
+        self.uncertified_gap.note(np.inf)
+        return tables
+
+    def integer_tables(self, x: Floats, regions: range, parent: Ints | None) -> Ints:
+        """Return integer tables int64[J, n] next to fractional ones; ProblemError where none exist."""
+        constraints, seed = self.constraints(regions), self.method.seed
+        assert seed is not None
+        if self.method.rounding == "unbiased":
+            assert constraints is None
+            nearest = np.rint(x)
+            snapped = np.maximum(np.where(np.abs(x - nearest) <= PRECISION, nearest, x), 0.0)
+            return unbiased_rounding(snapped, parent, np.random.default_rng([seed, regions.start]))
+        queries = self.rounded[int(self.measured.hierarchy.level[regions.start])]
+        rows, ties = integer_rows(constraints), Ties(seed)
+        return round_in_passes(x, parent, rows, queries, ties, regions.start, self.solvers, self.uncertified_gap)
+
+    def split(self, region: int | None, table: Ints | None) -> Ints:
+        """Return the children's integer tables int64[J, n] of a region's table (None: the root, or leaves alone)."""
+        regions = self.children(region)
+        forced = None if self.core is None else self.core.forced(regions)
+        if forced is not None:
+            return forced
+        if table is not None and (len(regions) == 1 or not table.any()):
+            return self._forced(regions, table)
+        return self._cut(regions, table) if self.cutting is not None else self._nearest(regions, table)
+
+    def _nearest(self, regions: range, table: Ints | None) -> Ints:
+        return self.integer_tables(self.fractional(regions, table), regions, table)
+
+    def _cut(self, regions: range, table: Ints | None) -> Ints:
+        """Return integer tables that extend to the leaves: constraints are added while some violates one."""
+        assert self.cutting is not None
+        x = self.fractional(regions, table)
+        for _ in range(ROUNDS):
+            if not self.cutting.cut(regions, x):
+                break
+            x = self.fractional(regions, table)
+        tables = self.integer_tables(x, regions, table)
+        for _ in range(ROUNDS):
+            if not self.cutting.cut(regions, tables):
+                break
+            tables = self.integer_tables(x, regions, table)
+        return tables
+
+    def _forced(self, regions: range, table: Ints) -> Ints:
+        """Return the only possible tables: an only child's, or empty ones."""
+        tables = np.tile(table, (len(regions), 1))
+        constraints = self.constraints(regions)
+        if constraints is not None:
+            broken = constraints.broken_by(tables)
+            if broken.any():
+                child, row = np.argwhere(broken)[0]
+                raise ProblemError(
+                    f"the only tables that add up to the parent's violate {constraints.labels[row]!r} of "
+                    f"{self.measured.hierarchy.paths[regions[child]]!r}"
+                )
+        return tables
+
+
+def split_step(
+    measured: TableMeasurements,
+    method: TopdownMethod,
+    solvers: SolverChoices,
+    core_leaves: Ints | None = None,
+    stage: LinearStage | None = None,
+) -> SplitStep:
+    """Prepare the splits of a run; for estimation "full" this runs the linear stage's up pass, unless it is given.
+
+    ``core_leaves`` are the classes' counts in the leaves where an interrupted run has solved them already.
+    """
+    if stage is None and method.estimation == "full":
+        stage = linear_stage(measured)
+    groups = method.groups([query.name for query in measured.queries])
+    uncertified_gap, core, cutting = Tally(), None, None
+    implied = implied_by(measured, method)
+    if implied == "minimal_schema" and core_leaves is not None:
+        core = CoreTables.of(measured.invariants.system, core_leaves)
+    elif implied == "minimal_schema":
+        core = core_tables(measured, solvers, uncertified_gap, method.seed)
+    elif implied == "cuts":
+        cutting = Cutting(CutOracle(measured.invariants.system))
+    rounded = _rounding_queries(measured, method, core)
+    return SplitStep(measured, method, solvers, stage, groups, rounded, uncertified_gap, core, cutting)
+
+
+def implied_by(measured: TableMeasurements, method: TopdownMethod) -> Implied:
+    """Return how implied constraints are enforced: as chosen, or by the rule of ``TopdownMethod``."""
+    constraints = measured.invariants
+    if not constraints:
+        return "bounds"
+    if method.implied != "auto":
+        return method.implied
+    if not bounds_fall_short(constraints.system):
+        return "bounds"
+    return "minimal_schema" if core_fits(constraints.system) else "cuts"
+
+
+def _rounding_queries(
+    measured: TableMeasurements, method: TopdownMethod, core: CoreTables | None
+) -> tuple[tuple[Operator, ...], ...]:
+    """Return the queries that are rounded before the cells, in order, for each level: the total first.
+
+    A list in the method is kept as it is; without one, those measured that make a network with the constraints.
+    """
+    levels = [measured.hierarchy.level_range(level) for level in range(measured.hierarchy.levels)]
+    if method.rounding != "passes":
+        return ((),) * len(levels)
+    if method.rounding_order:
+        chosen = [query.operator for query in method.rounding_order]
+        return (tuple(query for query in chosen if not is_of_cells(query)),) * len(levels)
+    texts = {query.text: query.operator for query in (*(method.workload or measured.queries),)}
+    everybody = texts.pop("total", total(measured.schema.size))
+    level_constraints = [(measured if core is None else core).constraints_of(regions) for regions in levels]
+    return tuple(
+        nested_passes([everybody, *texts.values()], None if constraints is None else constraints.operator)
+        for constraints in level_constraints
+    )
+
+
+def _linear_rows(constraints: Constraints | None) -> LinearRows | None:
+    if constraints is None:
+        return None
+    return LinearRows(constraints.operator, constraints.float_lower, constraints.float_upper)
+
+
+def _with_answers(rows: LinearRows | None, terms: Sequence[SplitTerm], tables: Floats, tolerance: float) -> LinearRows:
+    """Return the rows with the answers of a finished pass added."""
+    operators: list[Operator] = [term.operator for term in terms]
+    answers = [term.operator.apply(tables) for term in terms]
+    lower, upper = [a - tolerance for a in answers], [a + tolerance for a in answers]
+    if rows is not None:
+        operators, lower, upper = [rows.operator, *operators], [rows.lower, *lower], [rows.upper, *upper]
+    return LinearRows(stack(operators), np.concatenate(lower, axis=1), np.concatenate(upper, axis=1))

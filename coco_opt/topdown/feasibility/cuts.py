@@ -1,0 +1,225 @@
+"""Implied constraints on a region's classes, found where a table violates them: cuts, added only where needed.
+
+A region's class counts extend to its leaves if leaves exist that meet all constraints below and add up to them. Two
+oracles confirm this, or return a constraint that every extendable table meets and this one does not:
+
+* ``flow``: where every leaf has a known total and bounds on single classes, a flow from classes through leaves. By
+  Hoffman's theorem a set S of classes whose people exceed their capacity is cut off,
+
+      x(S)  <=  sum over leaves of  min(upper(S), total - lower(rest)),
+
+  which for all S, with the region's total, is necessary and sufficient, in integers too. Leaves with the same
+  open classes and no other upper bound share a node: what matters is the pattern.
+* ``projection``: elsewhere the leaves' fractional tables are variables of a linear program (lifting), and its prices
+  are the constraint: sufficient for fractional tables, and for integer ones where the matrix is totally unimodular.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.topdown.feasibility.presolve import tightened
+from coco_opt.topdown.feasibility.system import ConstraintSystem, infinite
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Oracle = Literal["flow", "projection"]
+
+_SCALE = 2**30  # flows are integers of 32 bits
+_NEAR = 1e-6
+_LARGEST_WEIGHT = 12  # prices are scaled to integers by denominators up to this
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Cut:
+    """weights @ classes <= upper, both integer: weights int64[classes]."""
+
+    weights: Ints
+    upper: int
+
+
+@dataclass(frozen=True, eq=False)
+class CutOracle:
+    """Decides whether class counts of a region extend to its leaves under all constraints below it.
+
+    By maximum flow where leaves' totals are known, unless ``flows`` is False: then always by projection.
+    """
+
+    system: ConstraintSystem
+    flows: bool = True
+
+    @cached_property
+    def box(self) -> tuple[Ints, Ints]:
+        """Return what single leaves leave each variable (``presolve.tightened``)."""
+        return tightened(self.system)
+
+    @cached_property
+    def totals(self) -> Ints | None:
+        """Return every leaf's known total int64[leaves] where nothing else but single classes is bound, else None."""
+        if not self.flows:
+            return None
+        last, leaf_totals = self.system.hierarchy.levels - 1, None
+        for row in self.system.rows:
+            single = np.count_nonzero(row.coefficients) == 1 and row.coefficients.max() == 1
+            counts_all = bool((row.coefficients == 1).all())
+            if row.level == last and counts_all and np.array_equal(row.lower, row.upper):
+                leaf_totals = row.lower
+            elif row.level < last or not (single or counts_all):
+                return None
+        return leaf_totals
+
+    @property
+    def kind(self) -> Oracle:
+        """Return the oracle that the constraints' structure allows."""
+        return "projection" if self.totals is None else "flow"
+
+    def leaves_of(self, level: int, region: int) -> slice:
+        """Return the leaves below a region, counted from 0 within its level."""
+        starts = self.system.leaf_starts[level]
+        return slice(int(starts[region]), int(starts[region + 1]))
+
+    def violated(self, level: int, region: int, classes: Floats | Ints) -> Cut | None:
+        """Return a cut that the class counts of a region violate; None where they extend (or none was found)."""
+        leaves = self.leaves_of(level, region)
+        if self.totals is not None and self.totals[leaves].sum() < _SCALE:
+            return self._by_flow(leaves, np.asarray(classes, np.float64), self.totals[leaves])
+        return self._by_projection(level, region, np.asarray(classes, np.float64))
+
+    def cut_of(self, leaves: slice, chosen: NDArray[np.bool_], totals: Ints) -> Cut:
+        """Return Hoffman's cut of a set of classes bool[classes]."""
+        lower, upper = (side[leaves] for side in self.box)
+        inside = upper[:, chosen]
+        most = np.minimum(inside, totals[:, None]).sum(axis=1)
+        capacity = np.minimum(most, totals - lower[:, ~chosen].sum(axis=1))
+        return Cut(chosen.astype(np.int64), int(capacity.sum()))
+
+    def _by_flow(self, leaves: slice, classes: Floats, totals: Ints) -> Cut | None:
+        from scipy.sparse import csr_array
+        from scipy.sparse.csgraph import breadth_first_order, maximum_flow
+
+        lower, upper = (side[leaves] for side in self.box)
+        scale = max(1, min(2**16, _SCALE // max(1, int(totals.sum()))))
+        if np.array_equal(classes, np.rint(classes)):
+            scale = 1
+        demand = np.maximum(np.floor(scale * (classes - lower.sum(axis=0)) + 0.5), 0).astype(np.int64)
+        if (classes < lower.sum(axis=0) - _NEAR).any():
+            # A lower cut: all other classes together have too little capacity for the rest.
+            cut = self.cut_of(leaves, classes >= lower.sum(axis=0) - _NEAR, totals)
+            if classes @ cut.weights > cut.upper + _NEAR:
+                return cut
+        arcs, leaf_capacity = _patterns(
+            scale * np.minimum(upper - lower, totals[:, None]), scale * (totals - lower.sum(axis=1))
+        )
+        count, nodes = classes.size, len(arcs)
+        size = count + nodes + 2
+        source, sink = size - 2, size - 1
+        leaf, kind = np.nonzero(arcs)
+        rows = np.concatenate([np.full(count, source), kind, count + np.arange(nodes)])
+        columns = np.concatenate([np.arange(count), count + leaf, np.full(nodes, sink)])
+        arc_capacity = np.concatenate([demand, arcs[leaf, kind], leaf_capacity]).astype(np.int32)
+        graph = csr_array((arc_capacity, (rows, columns)), shape=(size, size))
+        flow = maximum_flow(graph, source, sink)
+        if flow.flow_value >= demand.sum() - (0 if scale == 1 else count):
+            return None
+        residual = csr_array(graph - flow.flow)
+        residual.eliminate_zeros()
+        residual.data = (residual.data > 0).astype(np.int32)
+        residual.eliminate_zeros()
+        reached = breadth_first_order(residual, source, directed=True, return_predecessors=False)
+        chosen = np.zeros(count, np.bool_)
+        chosen[reached[reached < count]] = True
+        cut = self.cut_of(leaves, chosen, totals)
+        return cut if classes @ cut.weights > cut.upper + _NEAR else None
+
+    def _by_projection(self, level: int, region: int, classes: Floats) -> Cut | None:
+        """Return the price of the least distance from class counts that extend."""
+        from scipy.sparse import block_array, csr_array, eye_array, kron
+
+        matrix, low, high, most = self._below(level, region)
+        count, leaves = classes.size, most.size // classes.size
+        sums = csr_array(kron(np.ones((1, leaves)), eye_array(count), format="csr"))
+        eye = eye_array(count, format="csr")
+        equal = csr_array(block_array([[sums, eye, -eye]], format="csr"))
+        cost = np.concatenate([np.zeros(most.size), np.ones(2 * count)])
+        ends = np.concatenate([most, np.full(2 * count, np.inf)])
+        solution = _program(cost, matrix, low, high, ends, equal, classes)
+        if solution is None or solution[0] <= _NEAR * max(1.0, float(np.abs(classes).max(initial=0.0))):
+            return None
+        weights = _integer_weights(solution[1])
+        if weights is None:
+            return None
+        best = _program(-(weights @ sums).astype(np.float64), matrix, low, high, most, None, None)
+        if best is None:
+            return None
+        upper = int(np.floor(-best[0] + _NEAR * max(1.0, abs(best[0]))))
+        return Cut(weights, upper) if classes @ weights > upper + _NEAR else None
+
+    def _below(self, level: int, region: int) -> tuple[csr_array, Floats, Floats, Floats]:
+        """Return the constraints of a region and of those in it over its leaves, with the variables' upper bounds."""
+        from scipy.sparse import csr_array
+
+        system, leaves = self.system, self.leaves_of(level, region)
+        pairs = []
+        for at, row in enumerate(system.rows):
+            if row.level >= level:
+                starts = system.leaf_starts[row.level]
+                inside = (starts[:-1] >= leaves.start) & (starts[1:] <= leaves.stop) & row.binding
+                if inside.any():
+                    pairs.append((at, np.flatnonzero(inside)))
+        count = system.classes.count
+        columns = np.arange(leaves.start * count, leaves.stop * count)
+        matrix, low, high = system.matrix(pairs)
+        used = csr_array(matrix.tocsc()[:, columns]) if pairs else csr_array((0, columns.size))
+        return used, low, high, infinite(self.box[1][leaves].reshape(-1))
+
+
+def _patterns(arcs: Ints, capacity: Ints) -> tuple[Ints, Ints]:
+    """Return the arcs and capacities of leaves, those with the same open classes and no other bound merged into one."""
+    free = (np.where(arcs > 0, arcs, capacity[:, None]) >= capacity[:, None]).all(axis=1)
+    merged, inverse = np.unique(arcs[free] > 0, axis=0, return_inverse=True)
+    capacities = np.zeros(len(merged), np.int64)
+    np.add.at(capacities, np.asarray(inverse).reshape(-1), capacity[free])
+    return np.concatenate([np.where(merged, capacities[:, None], 0), arcs[~free]]), np.concatenate(
+        [capacities, capacity[~free]]
+    )
+
+
+def _program(
+    cost: Floats, matrix: csr_array, low: Floats, high: Floats, most: Floats, equal: Any, target: Floats | None
+) -> tuple[float, Floats] | None:
+    """Return the least cost under ranged rows and a box, and the prices of the equal rows; None without one."""
+    from scipy.optimize import linprog
+    from scipy.sparse import csr_array, vstack
+
+    padded = csr_array((matrix.data, matrix.indices, matrix.indptr), shape=(matrix.shape[0], cost.size))
+    has_low, has_high = np.flatnonzero(np.isfinite(low)), np.flatnonzero(np.isfinite(high))
+    solve: Any = linprog  # its stubs know no sparse matrices
+    result = solve(
+        cost,
+        A_ub=csr_array(vstack([padded[has_high], -padded[has_low]])),
+        b_ub=np.concatenate([high[has_high], -low[has_low]]),
+        A_eq=equal,
+        b_eq=target,
+        bounds=np.column_stack([np.zeros(cost.size), most]),
+        method="highs-ds",
+    )
+    if result.status != 0:
+        return None
+    return float(result.fun), np.zeros(0) if equal is None else np.asarray(result.eqlin.marginals, np.float64)
+
+
+def _integer_weights(prices: Floats) -> Ints | None:
+    """Return the prices times their smallest common denominator, None where it is large."""
+    for denominator in range(1, _LARGEST_WEIGHT + 1):
+        scaled = prices * denominator
+        if (np.abs(scaled - np.rint(scaled)) <= _NEAR * denominator).all():
+            return np.rint(scaled).astype(np.int64)
+    return None

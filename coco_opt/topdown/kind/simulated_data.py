@@ -1,0 +1,72 @@
+"""Data similar to the private data that need no protection: simulated in a plan's public shape, or the user's own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from coco_opt.histograms import Hierarchy
+from coco_opt.releases.kind import Plan, SimulatedData
+from coco_opt.topdown.kind.plan import TablesDetail, count_records
+from coco_opt.topdown.measuring.counts import TableCounts
+from coco_opt.topdown.schema import Schema
+from coco_opt.topdown.table_queries import TableQueries
+
+SEED = 7  # of the simulated data: the same for the same plan
+_PERSONS = 200
+
+
+def simulated_data_of(plan: Plan, branches: int | Sequence[int] | None = None) -> SimulatedData:
+    """Simulate 200 persons a leaf: leaves have similar counts, cells very different ones, as in real populations.
+
+    ``branches`` keeps the first so many children of each region, by level if it is a sequence. Bounds and constraints
+    are not used: they describe other people.
+    """
+    tree, where = plan.measurement_plan.hierarchy, np.arange(plan.measurement_plan.hierarchy.regions)
+    if branches is not None:
+        tree, where = tree.first_branches(branches)
+    detail: TablesDetail = plan.detail
+    all_queries = detail.table_queries
+    table_queries = TableQueries(tree, all_queries.schema, all_queries.plan, all_queries.invariants)
+    ids = [plan.measurement_plan.region_ids[region] for region in where.tolist()]
+    simulated_plan = plan.on(
+        table_queries.measurement_plan(plan.measurement_plan.levels, ids), TablesDetail(table_queries, detail.workload)
+    )
+    return SimulatedData(
+        simulated_plan,
+        generated_tables(tree, all_queries.schema),
+        f"simulated persons, {_PERSONS} a leaf{_omission_note(all_queries)}",
+    )
+
+
+def read_simulated_data(plan: Plan, path: Path) -> SimulatedData:
+    """Read public records similar to the private ones, in the same regions and cells. Raises InputError.
+
+    Bounds and constraints are not used: they describe other people.
+    """
+    detail: TablesDetail = plan.detail
+    table_queries = replace(detail.table_queries, bounds=(), linear=(), earlier=())
+    measurement_plan = table_queries.measurement_plan(plan.measurement_plan.levels, plan.measurement_plan.region_ids)
+    simulated_plan = plan.on(measurement_plan, TablesDetail(table_queries, detail.workload, detail.public))
+    return SimulatedData(
+        simulated_plan,
+        count_records(simulated_plan, path),
+        f"the public records {path.name}{_omission_note(detail.table_queries)}",
+    )
+
+
+def _omission_note(table_queries: TableQueries) -> str:
+    return ", bounds and constraints left out" if table_queries.bounds or table_queries.linear else ""
+
+
+def generated_tables(hierarchy: Hierarchy, schema: Schema, seed: int = SEED) -> TableCounts:
+    """Return simulated persons of every leaf."""
+    rng = np.random.default_rng(seed)
+    leaves, cells = len(hierarchy.leaves), schema.size
+    persons = _PERSONS * leaves
+    weights = rng.exponential(size=cells) ** 3
+    where = rng.integers(leaves, size=persons), rng.choice(cells, size=persons, p=weights / weights.sum())
+    return TableCounts.from_microdata(hierarchy, schema, *where)

@@ -1,0 +1,1 @@
+"""Everything before the noise: private counts, the queries on them, and the choice of queries."""

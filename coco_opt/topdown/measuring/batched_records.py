@@ -1,0 +1,111 @@
+"""Records in Parquet or in a frame, counted batch by batch: they are not read as text, and not kept in memory.
+
+Tables with errors are left to the reader of texts (``records``), which reports what is wrong and where.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from coco_opt.files import column_checks
+from coco_opt.files.arrow_texts import as_arrow
+from coco_opt.files.columns import Columns
+from coco_opt.files.inputs import Input
+from coco_opt.files.regions import PublicRegions
+from coco_opt.files.source import Batches, batches_of, quietly
+from coco_opt.histograms.arrays import Int64Array
+from coco_opt.topdown.measuring.counts import MAX_PEOPLE, TableCounts, summed
+from coco_opt.topdown.schema import Schema
+
+Keys = tuple[Int64Array, Int64Array]
+"""Keys of cells, leaf by leaf, strictly rising, and the people in each."""
+
+
+def count_batches(public: PublicRegions, source: Input, schema: Schema, columns: Columns) -> TableCounts | None:
+    """Return the counts; None for a CSV file, and for a table with any error.
+
+    ``columns`` are region_id, one for each attribute, and perhaps one of counts. O(rows); memory is that of the
+    occupied cells and a batch.
+    """
+    opened = batches_of(source, columns)
+    return None if opened is None else quietly(source, lambda: _table_counts(public, opened, schema))
+
+
+def _table_counts(public: PublicRegions, opened: Batches, schema: Schema) -> TableCounts | None:
+    import pyarrow as pa
+
+    dictionaries = [as_arrow(public.ids), *(pa.array(texts, pa.string()) for texts in schema.attributes.values())]
+    if any(opened.is_integer(k) is False for k in range(len(dictionaries), len(opened.columns))):
+        return None
+    rows, keys, people = 0, [], []
+    for batch in opened:
+        cell_keys = _cell_keys(batch, dictionaries, public.leaf, schema)
+        if cell_keys is None:
+            return None
+        rows += len(batch[0])
+        keys.append(cell_keys[0])
+        people.append(cell_keys[1])
+    if not rows:
+        return None
+    counts = TableCounts.from_keys(public.hierarchy, schema, _concatenate(keys), _concatenate(people))
+    return replace(counts, rows_read=rows)
+
+
+def _concatenate(parts: list[Int64Array]) -> Int64Array:
+    """Return the concatenated arrays; each part is dropped once it is copied."""
+    joined, start = np.empty(sum(part.size for part in parts), np.int64), 0
+    parts.reverse()
+    while parts:
+        part = parts.pop()
+        joined[start : start + part.size] = part
+        start += part.size
+    return joined
+
+
+def _cell_keys(batch: tuple[Any, ...], dictionaries: list[Any], leaf: Int64Array, schema: Schema) -> Keys | None:
+    """Return the occupied cells of a batch's rows and their people, None if any row is invalid."""
+    people = _people(batch[len(dictionaries)]) if len(batch) > len(dictionaries) else np.ones(len(batch[0]), np.int64)
+    columns = [_places(array, texts) for array, texts in zip(batch[: len(dictionaries)], dictionaries, strict=True)]
+    places = [place for place in columns if place is not None]
+    if people is None or len(places) < len(columns):
+        return None
+    cell = np.zeros(people.size, np.int64)
+    for k, place in enumerate(places[1:]):
+        cell += place * prod(schema.shape[k + 1 :])
+    some = people > 0
+    cell = schema.position[cell[some]]
+    if (cell < 0).any():
+        return None
+    return summed(leaf[places[0][some]] * schema.size + cell, people[some])
+
+
+def _places(array: Any, texts: Any) -> Int64Array | None:
+    """Return the position of every entry among texts, None if an entry is missing or unknown."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if array.null_count:
+        return None
+    coded = array if pa.types.is_dictionary(array.type) else array.cast(pa.string()).dictionary_encode()
+    plain = pc.utf8_normalize(coded.dictionary.cast(pa.string()), form="NFC")
+    text_places = np.asarray(pc.index_in(plain, value_set=texts).fill_null(-1).to_numpy(zero_copy_only=False), np.int64)
+    if not text_places.size:
+        return np.zeros(0, np.int64)
+    places = text_places[np.asarray(coded.indices.to_numpy(zero_copy_only=False), np.int64)]
+    return None if (places < 0).any() else places
+
+
+def _people(array: Any) -> Int64Array | None:
+    """Return the counts of rows, None if one is missing, negative or too large, or their sum may not be exact."""
+    import pyarrow as pa
+
+    if array.null_count:
+        return None
+    people = np.asarray(array.cast(pa.int64()).to_numpy(zero_copy_only=False), np.int64)
+    if people.size and (people.min() < 0 or people.max() >= 10**column_checks.MAX_DIGITS):
+        return None
+    return people if people.astype(np.float64).sum() < MAX_PEOPLE else None

@@ -1,0 +1,212 @@
+"""The private tables of all regions as sparse runs: few cells of few regions are occupied."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from coco_opt.errors import InputError
+from coco_opt.histograms.arrays import Int64Array, as_int64, check_nonnegative
+from coco_opt.histograms.hierarchy import Hierarchy
+from coco_opt.operators import Grouping, Operator, identity
+from coco_opt.topdown.schema import Schema
+
+MAX_PEOPLE = 2**53  # sums of counts stay exact in float64 too
+BLOCK = 1 << 19  # cells of dense tables, or answers, in memory at a time
+
+
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
+class TableCounts:
+    """Hold the number of people in each cell of each leaf, as runs sorted by leaf and cell; private.
+
+    Leaf k (from 0, in ``hierarchy.leaves``) has the runs offsets[k]:offsets[k + 1]; ``offsets`` int64[leaves + 1],
+    ``cells`` int64[runs] (positions among the schema's allowed cells, increasing in a leaf), ``counts`` int64[runs]
+    (people, > 0). ``rows_read`` is the number of records they were counted from, if any.
+    Raises InputError (bad-shape, bad-runs, nonpositive-count, too-many-people) without any value. O(runs).
+    """
+
+    hierarchy: Hierarchy
+    schema: Schema
+    offsets: Int64Array
+    cells: Int64Array
+    counts: Int64Array
+    rows_read: int = 0
+    _starts: tuple[Int64Array, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        for name in ("offsets", "cells", "counts"):
+            array = as_int64(getattr(self, name), name)
+            array = array.copy() if array.flags.writeable else array  # no caller can change it
+            array.setflags(write=False)
+            object.__setattr__(self, name, array)
+        _check_runs(self)
+        object.__setattr__(self, "_starts", _leaf_starts(self.hierarchy))
+
+    def __reduce__(self) -> tuple[Callable[..., TableCounts], tuple[Any, ...]]:
+        # Unpickled arrays are writable: going through the constructor makes them read-only again.
+        return TableCounts, (self.hierarchy, self.schema, self.offsets, self.cells, self.counts, self.rows_read)
+
+    @classmethod
+    def from_microdata(
+        cls,
+        hierarchy: Hierarchy,
+        schema: Schema,
+        leaves: npt.ArrayLike,
+        cells: npt.ArrayLike,
+        counts: npt.ArrayLike | None = None,
+    ) -> TableCounts:
+        """Count records in any order: leaf from 0 within ``hierarchy.leaves``, allowed cell, people (default 1).
+
+        Records of the same leaf and cell are added up, and zeros dropped. Raises InputError (bad-shape, unknown-leaf,
+        unknown-cell, negative-count) without any value. O(records log records), O(records) for few leaves and cells.
+        """
+        leaf, cell = as_int64(leaves, "leaves"), as_int64(cells, "cells")
+        people = np.ones(leaf.size, np.int64) if counts is None else as_int64(counts, "counts").copy()
+        if not leaf.size == cell.size == people.size:
+            raise InputError("bad-shape", "leaves, cells and counts must have one entry a record")
+        check_nonnegative(people, "negative-count", "counts")
+        for array, size, code in ((leaf, len(hierarchy.leaves), "unknown-leaf"), (cell, schema.size, "unknown-cell")):
+            if array.size and not 0 <= int(array.min()) <= int(array.max()) < size:
+                raise InputError(code, f"leaves and cells are numbered from 0: one lies outside 0..{size - 1}")
+        return cls.from_keys(hierarchy, schema, leaf * schema.size + cell, people)
+
+    @classmethod
+    def from_keys(cls, hierarchy: Hierarchy, schema: Schema, keys: Int64Array, people: Int64Array) -> TableCounts:
+        """Build from cells numbered leaf by leaf (leaf * size + cell), in any order; the same cells are added up.
+
+        Rising ``keys`` without empty cells are used as they are, and their ``people`` must not be changed afterwards.
+        Raises InputError (too-many-people). O(keys log keys), O(keys) where they rise already.
+        """
+        _check_people(people)  # before any sum, which could wrap around
+        return cls._of_keys(hierarchy, schema, *summed(keys, people))
+
+    @classmethod
+    def from_counts(cls, hierarchy: Hierarchy, schema: Schema, tables: npt.ArrayLike) -> TableCounts:
+        """Build from dense int64[leaves, size]. Raises InputError where one is negative or the shape is wrong."""
+        dense = as_int64(tables, "tables", ndim=2)
+        if dense.shape != (len(hierarchy.leaves), schema.size):
+            raise InputError("bad-shape", f"tables must be {len(hierarchy.leaves)} leaves by {schema.size} cells")
+        check_nonnegative(dense, "negative-count", "tables")
+        keys = np.flatnonzero(dense)
+        return cls._of_keys(hierarchy, schema, keys, dense.reshape(-1)[keys])
+
+    @classmethod
+    def _of_keys(cls, hierarchy: Hierarchy, schema: Schema, keys: Int64Array, counts: Int64Array) -> TableCounts:
+        ends = np.arange(len(hierarchy.leaves) + 1, dtype=np.int64) * schema.size
+        arrays = np.searchsorted(keys, ends), keys % schema.size, counts if counts.base is None else counts.copy()
+        for array in arrays:
+            array.setflags(write=False)
+        return cls(hierarchy, schema, *arrays)
+
+    @property
+    def arrays(self) -> tuple[Int64Array, ...]:
+        """Return all private arrays: only equal data give equal arrays."""
+        return self.offsets, self.cells, self.counts
+
+    def identity(self) -> dict[str, int]:
+        """Return row counts for the run's *private* record: reading refuses a table that is not counted completely."""
+        read = {"rows_read": self.rows_read, "rows_counted": self.rows_read, "rows_rejected": 0}
+        return {**read, "persons": int(self.counts.sum()), "cells_occupied": int(self.cells.size)}
+
+    def runs_of(self, regions: range) -> tuple[Int64Array, Int64Array, Int64Array]:
+        """Return the runs below consecutive regions of one level: region (from 0 within ``regions``), cell and people.
+
+        A cell of a region occurs once for each of its leaves that has it. O(runs and leaves below).
+        """
+        starts = self._starts_of(regions)
+        offsets = self.offsets[starts[0] : starts[-1] + 1]
+        bounds = offsets[starts - starts[0]]
+        region = np.repeat(np.arange(len(regions), dtype=np.int64), np.diff(bounds))
+        runs = slice(int(bounds[0]), int(bounds[-1]))
+        return region, self.cells[runs], self.counts[runs]
+
+    def tables_of(self, regions: range) -> Int64Array:
+        """Return the dense tables of consecutive regions of one level, int64[regions, size]."""
+        return self.answers_to(identity(self.schema.size), regions)
+
+    def level_tables(self, level: int) -> Int64Array:
+        """Return the dense tables of all regions of a level, int64[regions of level, size]; mind the memory."""
+        return self.tables_of(self.hierarchy.level_range(level))
+
+    def answers_to(self, operator: Operator, regions: range) -> Int64Array:
+        """Return the exact answers of consecutive regions of one level, int64[regions, answers].
+
+        Sums over groups of cells use the runs, in O(runs + answers); others use dense tables, a block at a time.
+        """
+        if operator.cells != self.schema.size:
+            raise InputError("bad-shape", f"an operator over {self.schema.size} cells is needed")
+        if isinstance(operator, Grouping):
+            return self._sums(operator, regions)
+        out = np.empty((len(regions), operator.answers), np.int64)
+        step = max(1, BLOCK // max(1, self.schema.size))
+        for start in range(0, len(regions), step):
+            out[start : start + step] = operator.apply(self.tables_of(regions[start : start + step]))
+        return out
+
+    def _sums(self, operator: Grouping, regions: range) -> Int64Array:
+        region, cell, people = self.runs_of(regions)
+        answer = operator.labels[cell]
+        counted = answer >= 0
+        key = (region * operator.answers + answer)[counted]
+        # bincount adds in float64, exactly: all people together are at most 2^53.
+        sums = np.bincount(key, people[counted], len(regions) * operator.answers)
+        return sums.astype(np.int64).reshape(len(regions), operator.answers)
+
+    def _starts_of(self, regions: range) -> Int64Array:
+        if not len(regions) or regions.step != 1:
+            raise InputError("unknown-region", "give one or more consecutive regions")
+        level = int(self.hierarchy.level[regions.start])
+        level_regions = self.hierarchy.level_range(level)
+        if regions.stop > level_regions.stop:
+            raise InputError("unknown-region", "the regions must lie on one level")
+        return self._starts[level][regions.start - level_regions.start : regions.stop - level_regions.start + 1]
+
+    def __repr__(self) -> str:
+        return f"TableCounts({self.hierarchy!r}, {self.schema!r}: private)"
+
+
+def summed(keys: Int64Array, people: Int64Array) -> tuple[Int64Array, Int64Array]:
+    """Return distinct rising keys, and the total people of each; keys without people are dropped."""
+    if (keys[1:] > keys[:-1]).all() and people.all():
+        return keys, people
+    order = np.argsort(keys, kind="stable")
+    order = order[people[order] > 0]
+    keys = keys[order]
+    first = np.flatnonzero(np.append(True, keys[1:] != keys[:-1])) if keys.size else np.zeros(0, np.int64)
+    return keys[first], np.add.reduceat(people[order], first) if keys.size else np.zeros(0, np.int64)
+
+
+def _leaf_starts(hierarchy: Hierarchy) -> tuple[Int64Array, ...]:
+    """Return, for each level, the first leaf of every region and the number of leaves, int64[regions + 1]."""
+    starts = [np.arange(len(hierarchy.leaves) + 1, dtype=np.int64)]
+    for level in range(hierarchy.levels - 2, -1, -1):
+        regions, below = hierarchy.level_range(level), hierarchy.level_range(level + 1)
+        starts.append(starts[-1][hierarchy.first_child[regions.start : regions.stop + 1] - below.start])
+    return tuple(reversed(starts))
+
+
+def _check_runs(tables: TableCounts) -> None:
+    offsets, cells, counts = tables.offsets, tables.cells, tables.counts
+    leaves = len(tables.hierarchy.leaves)
+    if offsets.size != leaves + 1 or cells.size != counts.size:
+        raise InputError("bad-shape", f"{leaves} leaves need {leaves + 1} offsets, and every run a cell and a count")
+    if offsets[0] != 0 or offsets[-1] != cells.size or (np.diff(offsets) < 0).any():
+        raise InputError("bad-runs", "offsets must rise from 0 to the number of runs")
+    if cells.size and not 0 <= int(cells.min()) <= int(cells.max()) < tables.schema.size:
+        raise InputError("bad-runs", f"cells must lie in 0..{tables.schema.size - 1}")
+    rises = cells[1:] > cells[:-1]
+    rises[offsets[(offsets > 0) & (offsets < cells.size)] - 1] = True
+    if not rises.all():
+        raise InputError("bad-runs", "the cells of a leaf must be increasing")
+    if (counts <= 0).any():
+        raise InputError("nonpositive-count", "every count must be positive")
+    _check_people(counts)
+
+
+def _check_people(counts: Int64Array) -> None:
+    if counts.size and int(counts.max()) * counts.size > MAX_PEOPLE and sum(counts.tolist()) > MAX_PEOPLE:
+        raise InputError("too-many-people", "the counts must sum to at most 2^53")

@@ -1,0 +1,62 @@
+"""Read a table of facilities: region_id, then one column for each type with the number of facilities."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from coco_opt.errors import InputError
+from coco_opt.files import column_checks
+from coco_opt.files.columns import Columns
+from coco_opt.files.inputs import Input, InputLike
+from coco_opt.files.regions import PublicRegions
+from coco_opt.files.source import Loaded, isolated, load
+from coco_opt.histograms.arrays import Int64Array
+from coco_opt.topdown.facilities import by_leaf
+from coco_opt.topdown.names import nearest
+
+FACILITIES = Columns(first=("region_id",), levels=True, middle="one column a type", min_levels=1, private=False)
+
+
+def read_facilities(facilities: InputLike, public: PublicRegions, types: Sequence[str]) -> Int64Array:
+    """Return the facilities of every leaf and type, int64[leaves, types], types in the order of ``types``.
+
+    Regions without a row have none. Raises InputError with the row: unknown-region, duplicate-region, unknown-type,
+    missing-type, not-an-integer and the codes of ``source.load``. O(rows x types).
+    """
+    source = Input.of(facilities, "facilities")
+    with isolated([source]) as con:
+        table = load(con, "facilities", source, FACILITIES)
+        column_checks.check_rows(table)
+        column_checks.check_present(table, 0)
+        columns = list(table.names[1:])
+        _check_types(table, columns, types)
+        rows = table.fetch(f"SELECT {', '.join(f'c{k}' for k in range(len(columns) + 1))} FROM {{t}} ORDER BY rowid")
+        leaf_of, seen, places = public.leaf_of, set(), []
+        counts = np.zeros((len(rows), len(types)), np.int64)
+        for row, (region, *numbers) in enumerate(rows):
+            if region not in leaf_of:
+                raise InputError("unknown-region", "this region is not in the hierarchy", table.place(row, 0))
+            if region in seen:
+                raise InputError("duplicate-region", "this region occurs twice", table.place(row, 0))
+            seen.add(region)
+            places.append(leaf_of[region])
+            for column, text in enumerate(numbers):
+                if not (text and text.isascii() and text.isdigit() and len(text) <= column_checks.MAX_DIGITS):
+                    place = table.place(row, column + 1)
+                    raise InputError("not-an-integer", "must be an integer of at least 0", place)
+                counts[row, types.index(columns[column])] = int(text)
+    return by_leaf(len(public.hierarchy.leaves), places, counts)
+
+
+def _check_types(table: Loaded, columns: Sequence[str], types: Sequence[str]) -> None:
+    for column, name in enumerate(columns):
+        if name not in types:
+            message = f"{name!r} is no type of topdown.facilities; {nearest(name, types)}"
+            raise InputError("unknown-type", message, table.place(column=column + 1))
+    missing = [name for name in types if name not in columns]
+    if missing:
+        raise InputError(
+            "missing-type", f"there is no column {missing[0]!r}, a type of topdown.facilities", table.place()
+        )

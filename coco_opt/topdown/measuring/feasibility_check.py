@@ -1,0 +1,86 @@
+"""Refuse contradictory constraints before anything is paid: public constraints alone, and with exact answers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from coco_opt.errors import InputError
+from coco_opt.topdown.feasibility.proof import TIME_LIMIT, Proof, prove
+from coco_opt.topdown.invariants import Invariants
+from coco_opt.topdown.measuring.counts import TableCounts
+from coco_opt.topdown.region_bounds import LARGEST, RegionBounds
+from coco_opt.topdown.table_queries import TableQueries
+
+
+def proved(table_queries: TableQueries, time_limit: float = TIME_LIMIT) -> Proof:
+    """Return the proof that some integer table meets all public constraints, or that this is undecided.
+
+    Raises InputError (inconsistent-facts) naming a smallest set of contradictory constraints.
+    """
+    constraints = Invariants(
+        table_queries.hierarchy, table_queries.schema, table_queries.bounds, linear=table_queries.linear
+    )
+    return _consistent_proof(prove(constraints.system, time_limit=time_limit))
+
+
+def check_exact(counts: TableCounts, table_queries: TableQueries) -> None:
+    """Raise InputError where the true answers of invariants contradict each other or the public constraints.
+
+    Data that meet every public constraint are themselves the proof. Otherwise constraints and exact answers, which
+    become public with the release, are proved like public constraints alone. Codes: inconsistent-bounds and
+    inconsistent-facts, which name regions and constraints, and too-large; messages hold no count. A constraint that is
+    declared as taken from the data must hold in them: false-fact names it.
+    """
+    _check_data_constraints(counts, table_queries)
+    if not table_queries.invariants:
+        return
+    if int(counts.counts.sum()) >= LARGEST:
+        raise InputError("too-large", "exact answers are kept for tables of fewer than 2^40 persons in all")
+    if meets(counts, table_queries):
+        return
+    exact = [
+        RegionBounds.exact(
+            invariant.query,
+            invariant.level,
+            counts.answers_to(invariant.query.operator, counts.hierarchy.level_range(invariant.level)),
+        )
+        for invariant in table_queries.invariants
+    ]
+    constraints = Invariants(
+        counts.hierarchy, counts.schema, (*table_queries.bounds, *exact), linear=table_queries.linear
+    )
+    _consistent_proof(prove(constraints.system))
+
+
+def _check_data_constraints(counts: TableCounts, table_queries: TableQueries) -> None:
+    """Raise InputError for a constraint that is declared as taken from the data but does not hold in them."""
+    bounds = [bound for bound in table_queries.bounds if bound.source == "data"]
+    linear = [constraint for constraint in table_queries.linear if constraint.source == "data"]
+    data_constraints = [replace(table_queries, bounds=(bound,), linear=()) for bound in bounds]
+    data_constraints += [replace(table_queries, bounds=(), linear=(constraint,)) for constraint in linear]
+    for alone in data_constraints:
+        if not meets(counts, alone):
+            name = alone.linear[0].text if alone.linear else alone.bounds[0].query.name
+            message = "is declared as taken from the data, and does not hold in them: correct it, or its source"
+            raise InputError("false-fact", f"the constraint {name!r} {message}")
+
+
+def meets(counts: TableCounts, table_queries: TableQueries) -> bool:
+    """Return whether the data meet every public constraint, which proves them consistent; PRIVATE."""
+    all_constraints = Invariants(
+        table_queries.hierarchy, table_queries.schema, table_queries.bounds, linear=table_queries.linear
+    )
+    for level in range(table_queries.hierarchy.levels):
+        regions = table_queries.hierarchy.level_range(level)
+        constraints = all_constraints.constraints_of(regions)
+        if constraints is not None:
+            answers = counts.answers_to(constraints.operator, regions)
+            if ((answers < constraints.lower) | (answers > constraints.upper)).any():
+                return False
+    return True
+
+
+def _consistent_proof(proof: Proof) -> Proof:
+    if proof.verdict == "conflict":
+        raise InputError("inconsistent-facts", proof.message)
+    return proof

@@ -1,0 +1,180 @@
+"""Measurements of tables read level by level: noisy answers as tables, and all that must hold exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.errors import ProblemError
+from coco_opt.histograms.hierarchy import Hierarchy
+from coco_opt.privacy.measurement import Measurement
+from coco_opt.privacy.queries import Answers, LevelQuery
+from coco_opt.topdown.invariants import Constraints, Invariants
+from coco_opt.topdown.pooled_measurements import (
+    Noisy,
+    RegionMeasurements,
+    check_same_parameters,
+    pooled,
+    pooled_queries,
+)
+from coco_opt.topdown.queries import Query
+from coco_opt.topdown.region_bounds import RegionBounds
+from coco_opt.topdown.schema import Schema
+from coco_opt.topdown.table_queries import TableQueries
+
+Int64 = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Levels = tuple[tuple[RegionMeasurements | None, ...], ...]
+
+
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
+class TableMeasurements:
+    """The noisy answers of every measured query in every region, in the hierarchy's order, with all that is public.
+
+    ``answers`` [levels][queries] are [regions of the level, answers of the query], read-only: int64, or float64 where
+    several measurements of the same query were pooled; None where nothing was measured. Those of large
+    measurements stay in their file, and a slice of regions reads theirs. ``variances`` float64[levels, queries] are
+    those of an answer's noise, infinite where nothing was measured. ``invariants`` are all exact answers and bounds,
+    closed under sums; ``rows`` the public maximum of rows a person, ``earlier`` what is said of the releases that they
+    agree with. Raises ProblemError where the parts do not fit together.
+    """
+
+    hierarchy: Hierarchy
+    schema: Schema
+    queries: tuple[Query, ...]
+    answers: Levels
+    variances: Floats
+    invariants: Invariants
+    rows: int = 1
+    earlier: tuple[Mapping[str, Any], ...] = ()
+
+    def __post_init__(self) -> None:
+        answers = tuple(tuple(level) for level in self.answers)
+        shape = (self.hierarchy.levels, len(self.queries))
+        if [len(level) for level in answers] != [shape[1]] * shape[0] or self.variances.shape != shape:
+            raise ProblemError("answers and variances must be given for each level and query")
+        for level in range(self.hierarchy.levels):
+            for query, answer in enumerate(answers[level]):
+                self._check_answer(level, query, answer)
+        object.__setattr__(self, "answers", answers)
+
+    def _check_answer(self, level: int, query: int, answer: RegionMeasurements | None) -> None:
+        name = self.queries[query].name
+        if (answer is None) == bool(np.isfinite(self.variances[level, query])):
+            raise ProblemError(f"level {level}, {name!r}: queries that were measured, and no others, have answers")
+        if answer is None:
+            return
+        shape = (len(self.hierarchy.level_range(level)), self.queries[query].answers)
+        number = not isinstance(answer, np.ndarray) or answer.dtype in (np.int64, np.float64)
+        if answer.shape != shape or not number:
+            raise ProblemError(f"level {level}, {name!r}: answers must be int64 or float64 of shape {shape}")
+        if isinstance(answer, np.ndarray):
+            answer.setflags(write=False)
+
+    def __reduce__(self) -> tuple[Callable[..., TableMeasurements], tuple[Any, ...]]:
+        # Unpickled arrays are writable: going through the constructor makes them read-only again.
+        return TableMeasurements, tuple(getattr(self, name) for name in self.__dataclass_fields__)
+
+    @classmethod
+    def of(cls, measurement: Measurement) -> TableMeasurements:
+        """Read a measurement, or several of the same data that are estimated together (``Measurement.also``).
+
+        Answers of several to one query at one level are pooled by their precisions, which loses nothing that a linear
+        estimate could use. Raises ProblemError for another kind's, InputError (measurements-differ) for measurements of
+        other attributes, cells or constraints than the first, and for exact answers that contradict each other.
+        """
+        plans = [TableQueries.of(single.measurement_plan) for single in measurement.every]
+        exact = [_exact(single, table_queries) for single, table_queries in zip(measurement.every, plans, strict=True)]
+        check_same_parameters(plans, exact)
+        first = plans[0]
+        queries, places = pooled_queries(plans)
+        noisy_answers: dict[tuple[int, int], list[Noisy]] = {}
+        for single, table_queries, place in zip(measurement.every, plans, places, strict=True):
+            for (level, query), noisy in _noisy(single, table_queries).items():
+                noisy_answers.setdefault((level, place[query]), []).append(noisy)
+        levels = first.hierarchy.levels
+        pooled_answers = {at: pooled(several) for at, several in noisy_answers.items()}
+        answers = tuple(
+            tuple(
+                pooled_answers[level, query].answers if (level, query) in pooled_answers else None
+                for query in range(len(queries))
+            )
+            for level in range(levels)
+        )
+        variances = np.full((levels, len(queries)), np.inf)
+        for at, noisy in pooled_answers.items():
+            variances[at] = noisy.variance
+        constraints = Invariants(
+            first.hierarchy, first.schema, (*first.bounds, *exact[0]), first.invariants, first.linear
+        )
+        return cls(
+            first.hierarchy, first.schema, queries, answers, variances, constraints, first.plan.rows, first.earlier
+        )
+
+    @property
+    def measured_queries(self) -> tuple[tuple[int, int], ...]:
+        """Return the (level, query) pairs that were measured, root first."""
+        return tuple((int(level), int(query)) for level, query in np.argwhere(np.isfinite(self.variances)))
+
+    @property
+    def own(self) -> TableMeasurements:
+        """Return the same without what earlier releases say: their answers have noise of their own."""
+        return replace(self, invariants=self.invariants.but("release"))
+
+    def variance(self, level: int, query: int) -> float:
+        """Return the exact variance of one answer's noise; infinite where the query was not measured."""
+        return float(self.variances[level, query])
+
+    def constraints_of(self, regions: range) -> Constraints | None:
+        """Return what consecutive regions of one level must satisfy exactly, or None (see ``Invariants``)."""
+        return self.invariants.constraints_of(regions)
+
+    def __repr__(self) -> str:
+        names = ", ".join(query.name for query in self.queries)
+        return f"TableMeasurements({self.hierarchy!r}, {self.schema!r}, {names}; {self.invariants!r})"
+
+
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
+class Stored:
+    """Answers of one measurement that are not in memory, the same number in every region."""
+
+    sealed: Answers
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Return the number of regions and of answers."""
+        return self.sealed.regions, int(self.sealed.offsets[1])
+
+    def __getitem__(self, regions: slice, /) -> Int64:
+        """Return the answers of consecutive regions, counted in their level."""
+        begin, end, _ = regions.indices(self.sealed.regions)
+        size = self.shape[1]
+        return self.sealed.read(begin * size, end * size).reshape(-1, size)
+
+
+def _noisy(measurement: Measurement, table_queries: TableQueries) -> dict[tuple[int, int], Noisy]:
+    """Return the answers of a measurement by level and place of the query in its plan."""
+    answers_by_key = {_key(answers.query): answers for answers in measurement.answers}
+    noisy = {}
+    for pair, level_query in zip(table_queries.plan.measured_queries, table_queries.noisy, strict=True):
+        answers = answers_by_key[_key(level_query)]
+        in_memory = isinstance(answers.stored, np.ndarray)
+        noisy[pair] = Noisy(answers.table() if in_memory else Stored(answers), answers.query.distribution.variance)
+    return noisy
+
+
+def _exact(measurement: Measurement, table_queries: TableQueries) -> list[RegionBounds]:
+    """Return what a measurement declares exact, with its answers."""
+    answers_by_key = {_key(answers.query): answers for answers in measurement.answers}
+    return [
+        RegionBounds.exact(invariant.query, invariant.level, answers_by_key[_key(level_query)].table())
+        for invariant, level_query in zip(table_queries.invariants, table_queries.exact, strict=True)
+    ]
+
+
+def _key(level_query: LevelQuery) -> tuple[int, str]:
+    return level_query.level, level_query.name

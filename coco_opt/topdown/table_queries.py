@@ -1,0 +1,221 @@
+"""The queries of a measurement of tables, as the family's own values and as the public half of a measurement."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.errors import ProblemError
+from coco_opt.histograms.hierarchy import Hierarchy
+from coco_opt.privacy.measurement import MeasurementPlan
+from coco_opt.privacy.queries import LevelQuery
+from coco_opt.topdown.budget_plan import TablePlan
+from coco_opt.topdown.constraint import LinearConstraint
+from coco_opt.topdown.invariants import Invariant, Invariants, Stated
+from coco_opt.topdown.queries import Query, parse_query
+from coco_opt.topdown.region_bounds import RegionBounds
+from coco_opt.topdown.schema import Schema
+from coco_opt.topdown.schema_json import plain_schema, schema_of
+
+Int64 = NDArray[np.int64]
+
+KIND = "tables"
+ROWS = "rows_a_person"
+"""The parameter, and the key of the configuration, with the public maximum of rows a person; 1 where it is absent."""
+AGREES = "agrees_with"
+"""The parameter, and the key of the configuration and of the manifest, with the earlier releases to agree with."""
+_LOWER, _UPPER = "bounds {} lower", "bounds {} upper"
+_LINEAR_LOWER, _LINEAR_UPPER = "constraint {} lower", "constraint {} upper"
+
+
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
+class TableQueries:
+    """All that is public before the noise: regions, cells, what each query costs, what is exact and what is bounded.
+
+    ``earlier`` says of which releases, as JSON-able values, the bounds and constraints of source "release" are.
+    Raises ProblemError where the parts do not fit together, or exact answers meet neighbours that add or remove a
+    person; InputError (inconsistent-bounds) for bounds that no table satisfies.
+    """
+
+    hierarchy: Hierarchy
+    schema: Schema
+    plan: TablePlan
+    invariants: tuple[Invariant, ...] = ()
+    bounds: tuple[RegionBounds, ...] = ()
+    linear: tuple[LinearConstraint, ...] = ()
+    earlier: tuple[Mapping[str, Any], ...] = ()
+
+    def __post_init__(self) -> None:
+        distinct = {(invariant.level, invariant.query.text): invariant for invariant in self.invariants}
+        object.__setattr__(self, "invariants", tuple(distinct.values()))
+        object.__setattr__(self, "bounds", tuple(self.bounds))
+        object.__setattr__(self, "linear", tuple(self.linear))
+        object.__setattr__(self, "earlier", tuple(self.earlier))
+        if self.plan.levels != self.hierarchy.levels:
+            raise ProblemError(f"the plan is for {self.plan.levels} levels, the hierarchy has {self.hierarchy.levels}")
+        for query in self.plan.queries:
+            if query.operator.cells != self.schema.size:
+                raise ProblemError(f"query {query.name!r} is over another schema")
+        for invariant in self.invariants:
+            if invariant.query.operator.cells != self.schema.size or not 0 <= invariant.level < self.hierarchy.levels:
+                raise ProblemError(
+                    f"the invariant {invariant.query.name!r} is over another schema or on an unknown level"
+                )
+        if self.invariants and self.plan.neighbours != "replace":
+            raise ProblemError(
+                "invariants are exact counts, which adding or removing a person would change: use neighbours = "
+                '"replace"'
+            )
+        if self.plan.neighbours != "replace" and any(constraint.source == "data" for constraint in self.constraints):
+            raise ProblemError('constraints taken from the data hold for neighbours = "replace" only')
+        Invariants(self.hierarchy, self.schema, self.bounds, linear=self.linear)
+
+    @property
+    def constraints(self) -> tuple[Stated, ...]:
+        """Return all constraints as they were stated, before exact answers are known."""
+        return (*self.bounds, *self.linear)
+
+    @classmethod
+    def of(cls, measurement_plan: MeasurementPlan) -> TableQueries:
+        """Return the queries of the public half of a measurement; raise ProblemError for another kind's."""
+        if measurement_plan.kind != KIND:
+            raise ProblemError(f"a measurement of {measurement_plan.kind}, not of tables")
+        schema = schema_of(measurement_plan.parameters["schema"])
+        queries = tuple(parse_query(text, schema, name) for name, text in measurement_plan.parameters["queries"])
+        costs = {
+            (level_query.level, level_query.name): level_query.cost
+            for level_query in measurement_plan.queries
+            if level_query.cost is not None
+        }
+        nothing = measurement_plan.cost * 0
+        plan = TablePlan(
+            queries,
+            tuple(
+                tuple(costs.get((level, noisy_name(query)), nothing) for query in queries)
+                for level in range(measurement_plan.hierarchy.levels)
+            ),
+            measurement_plan.neighbours,
+            measurement_plan.parameters.get(ROWS, 1),
+        )
+        exact = [
+            Invariant(parse_query(text, schema), level) for level, text in measurement_plan.parameters["invariants"]
+        ]
+        bounds, linear, earlier = (
+            _bounds(measurement_plan, schema),
+            _linear(measurement_plan),
+            measurement_plan.parameters.get(AGREES, ()),
+        )
+        return cls(measurement_plan.hierarchy, schema, plan, tuple(exact), tuple(bounds), tuple(linear), tuple(earlier))
+
+    def measurement_plan(self, levels: Sequence[str] = (), region_ids: Sequence[str | None] = ()) -> MeasurementPlan:
+        """Return the public half of a measurement, read back by ``of``.
+
+        ``levels`` are the levels' names ("level 0", ... unless given), ``region_ids`` the regions' ids, None without.
+        """
+        stated: list[Invariant | RegionBounds] = [*self.invariants, *self.bounds]
+        queries = [*self.plan.queries, *(constraint.query for constraint in stated)]
+        used = {factor.title for query in queries for factor in query.factors}
+        return MeasurementPlan(
+            kind=KIND,
+            hierarchy=self.hierarchy,
+            levels=tuple(levels) or tuple(f"level {level}" for level in range(self.hierarchy.levels)),
+            queries=(*self.noisy, *self.exact),
+            neighbours=self.plan.neighbours,
+            parameters={
+                "schema": plain_schema(self.schema.with_groupings(used)),
+                "queries": [[query.name, query.text] for query in self.plan.queries],
+                "invariants": [[invariant.level, invariant.query.text] for invariant in self.invariants],
+                "bounds": [
+                    [bounds.level, bounds.query.name, bounds.query.text, bounds.source] for bounds in self.bounds
+                ],
+                "constraints": [
+                    [constraint.level, constraint.text, [list(term) for term in constraint.terms], constraint.source]
+                    for constraint in self.linear
+                ],
+                **({ROWS: self.plan.rows} if self.plan.rows > 1 else {}),
+                **({AGREES: [dict(release) for release in self.earlier]} if self.earlier else {}),
+            },
+            tables=self._sides(),
+            region_ids=region_ids,
+        )
+
+    @property
+    def noisy(self) -> tuple[LevelQuery, ...]:
+        """Return the queries that get noise, in the order of ``plan.measured_queries``."""
+        plan = self.plan
+        return tuple(
+            LevelQuery(
+                level=level,
+                name=noisy_name(plan.queries[query]),
+                words=plan.queries[query].words,
+                size=plan.queries[query].answers,
+                sensitivity=plan.sensitivity(query),
+                cost=plan.costs[level][query],
+            )
+            for level, query in plan.measured_queries
+        )
+
+    @property
+    def exact(self) -> tuple[LevelQuery, ...]:
+        """Return the queries whose answers are declared public, in the order of ``invariants``."""
+        return tuple(
+            LevelQuery(
+                invariant.level,
+                f"invariant: {invariant.query.text}",
+                invariant.query.words,
+                invariant.query.answers,
+                None,
+                None,
+            )
+            for invariant in self.invariants
+        )
+
+    def _sides(self) -> dict[str, Int64]:
+        sides = {}
+        for number, bounds in enumerate(self.bounds):
+            sides[_LOWER.format(number)] = bounds.lower.ravel()
+            sides[_UPPER.format(number)] = bounds.upper.ravel()
+        for number, constraint in enumerate(self.linear):
+            sides[_LINEAR_LOWER.format(number)] = constraint.lower
+            sides[_LINEAR_UPPER.format(number)] = constraint.upper
+        return sides
+
+    def __repr__(self) -> str:
+        return f"TableQueries({self.hierarchy!r}, {self.schema!r}, {self.plan!r})"
+
+
+def noisy_name(query: Query) -> str:
+    """Return the name of a query in a measurement plan, and of its noise."""
+    return f"table {query.name}"
+
+
+def noise_label(hierarchy: Hierarchy, level: int) -> str:
+    """Return the label of the noise of all regions of a level.
+
+    One stream serves them all, region after region in the public hierarchy's order: its numbers are independent draws
+    from one distribution wherever they are read. So the answers have the same distribution as with one stream for each
+    region, without the cost of opening 25,000 ciphers for a query of one answer.
+    """
+    return f"{hierarchy.path(0)}, level {level}"
+
+
+def _bounds(measurement_plan: MeasurementPlan, schema: Schema) -> list[RegionBounds]:
+    parameters: Mapping[str, Any] = measurement_plan.parameters
+    bounds = []
+    for number, (level, name, text, source) in enumerate(parameters["bounds"]):
+        query = parse_query(text, schema, name)
+        shape = (len(measurement_plan.hierarchy.level_range(level)), query.answers)
+        lower, upper = (measurement_plan.tables[side.format(number)].reshape(shape) for side in (_LOWER, _UPPER))
+        bounds.append(RegionBounds(query, level, lower, upper, source))
+    return bounds
+
+
+def _linear(measurement_plan: MeasurementPlan) -> Iterator[LinearConstraint]:
+    for number, (level, text, terms, source) in enumerate(measurement_plan.parameters["constraints"]):
+        lower, upper = (measurement_plan.tables[side.format(number)] for side in (_LINEAR_LOWER, _LINEAR_UPPER))
+        summands = tuple((weight, count) for weight, count in terms)
+        yield LinearConstraint(text, summands, level, lower, upper, source)

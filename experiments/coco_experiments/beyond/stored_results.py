@@ -1,0 +1,52 @@
+"""What a study found so far, in a file: seeds take minutes, and a run that was stopped goes on where it was."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import coco_solvers
+
+import coco_opt
+
+
+class StoredResults:
+    """Findings by name, as JSON: numbers, texts and lists of them; what other code found is left out.
+
+    ``file`` none keeps them in memory alone.
+    """
+
+    def __init__(self, file: Path | None = None) -> None:
+        self._file, self._code = file, _digest_of_code()
+        self._results: dict[str, Any] = {}
+        if file is not None and file.exists():
+            read = json.loads(file.read_text(encoding="utf-8"))
+            if read["code"] == self._code:
+                self._results = read["found"]
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._results
+
+    def __getitem__(self, name: str) -> Any:
+        return self._results[name]
+
+    def __setitem__(self, name: str, result: Any) -> None:
+        """Keep one finding; the file is replaced as a whole, so that a run stopped meanwhile leaves the one before."""
+        self._results[name] = result
+        if self._file is not None:
+            self._file.parent.mkdir(parents=True, exist_ok=True)
+            half = self._file.with_suffix(".half")
+            half.write_text(json.dumps({"code": self._code, "found": self._results}), encoding="utf-8")
+            half.replace(self._file)
+
+
+def _digest_of_code() -> str:
+    """Return a digest of what estimates: the package's source files, and the solvers'."""
+    code = hashlib.sha256()
+    for package in (coco_opt, coco_solvers):
+        assert package.__file__ is not None
+        for file in sorted(Path(package.__file__).parent.rglob("*.py")):
+            code.update(file.read_bytes())
+    return code.hexdigest()

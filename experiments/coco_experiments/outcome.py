@@ -1,0 +1,144 @@
+"""What an experiment leaves: tables, statements of the paper next to what was measured, files, and failures."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal, Protocol
+
+Cell = str | int | float | bool | None
+Verdict = Literal["reproduced", "refuted", "not comparable"]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A titled table; every row has one cell a column, None where there is no value."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    notes: tuple[str, ...] = ()
+
+    def records(self) -> list[dict[str, Cell]]:
+        """Return one dictionary a row, keyed by column."""
+        return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
+
+    def texts(self) -> list[tuple[str, ...]]:
+        """Return the cells as people read them: four digits, thousands separated, yes and no."""
+        return [tuple(readable(cell) for cell in row) for row in self.rows]
+
+
+def readable(cell: Cell) -> str:
+    """Return a cell as people read it."""
+    if cell is None:
+        return "-"
+    if isinstance(cell, bool):
+        return "yes" if cell else "no"
+    if isinstance(cell, str):
+        return cell
+    if isinstance(cell, float) and not math.isfinite(cell):
+        return str(cell)
+    if isinstance(cell, int) or abs(cell) >= 1000:
+        return f"{cell:,.0f}"
+    return f"{cell:.4g}"
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """What a paper says, in short, and what was measured: whether it ``holds`` here, None where they do not compare.
+
+    ``where`` is the figure, table, theorem or section, ``why`` the cause where it does not hold or compare.
+    """
+
+    where: str
+    published: str
+    measured: str
+    holds: bool | None
+    why: str = ""
+
+    @property
+    def verdict(self) -> Verdict:
+        """Return the statement's fate in a word or two."""
+        return "not comparable" if self.holds is None else "reproduced" if self.holds else "refuted"
+
+    @property
+    def line(self) -> str:
+        """Return the statement as one line for people."""
+        cause = f" ({self.why})" if self.why else ""
+        return f"{self.verdict}: {self.where}: published: {self.published}; measured: {self.measured}{cause}"
+
+
+def statements_table(statements: Sequence[Statement]) -> Table:
+    """Return statements as a table."""
+    rows = tuple(
+        (statement.where, statement.published, statement.measured, statement.verdict, statement.why)
+        for statement in statements
+    )
+    return Table("What the paper says", ("where", "published", "measured", "verdict", "why"), rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What an experiment leaves: its tables, the files written, and one line for every check that did not hold.
+
+    ``statements`` are what the paper says next to what was measured.
+    """
+
+    tables: tuple[Table, ...]
+    files: tuple[Path, ...] = ()
+    failures: tuple[str, ...] = ()
+    statements: tuple[Statement, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Return whether every check held."""
+        return not self.failures
+
+    def record(self, name: str) -> dict[str, object]:
+        """Return what JSON says of the experiment ``name``."""
+        return {
+            "name": name,
+            "statements": [{**asdict(item), "verdict": item.verdict} for item in self.statements],
+            "tables": [
+                {"title": item.title, "notes": list(item.notes), "rows": item.records()} for item in self.tables
+            ],
+            "files": [str(path) for path in self.files],
+            "failures": list(self.failures),
+        }
+
+
+class Reporter(Protocol):
+    """Where an experiment shows what it does while it runs."""
+
+    def progress(self, label: str, done: int, total: int) -> None:
+        """Show that ``done`` of ``total`` steps of the task ``label`` are finished."""
+
+    def table(self, table: Table) -> None:
+        """Show a finished table with its notes."""
+
+    def note(self, text: str) -> None:
+        """Show one line of text."""
+
+
+def write_csv(path: Path, table: Table) -> Path:
+    """Write a table with full precision, creating its folder; return the path."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(table.columns)
+        writer.writerows(["" if cell is None else cell for cell in row] for row in table.rows)
+    return path
+
+
+def write_json(path: Path, tables: Iterable[Table]) -> Path:
+    """Write tables as a list of objects with title, notes and rows, creating the folder; return the path."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    content: Sequence[object] = [
+        {"title": table.title, "notes": list(table.notes), "rows": table.records()} for table in tables
+    ]
+    path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    return path

@@ -1,0 +1,63 @@
+"""Arrays put aside lie in files without a name: as they were, read-only, handed on, and nothing to remove."""
+
+from __future__ import annotations
+
+import mmap
+import pickle
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from coco_opt.execution import temporary_storage as module
+from coco_opt.execution.shared_values import read_value, write_value
+from coco_opt.execution.temporary_storage import stored_array
+
+LARGE = 1 << 16
+
+
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+
+def lies_in_a_file(array: np.ndarray[Any, Any]) -> bool:
+    base: Any = array
+    while isinstance(base, np.ndarray):
+        base = base.base
+    return isinstance(base, memoryview) and isinstance(base.obj, mmap.mmap)
+
+
+@pytest.mark.parametrize("kind", [np.int64, np.float64, np.int8])
+@pytest.mark.parametrize("sizes", [(LARGE,), (0, 3, LARGE), (LARGE, LARGE, 0)])
+def test_arrays_come_back_as_they_were(kind: type, sizes: tuple[int, ...], tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    parts: list[np.ndarray[Any, Any]] = [rng.integers(-100, 100, (size, 2)).astype(kind) for size in sizes]
+    parts.append(rng.integers(-100, 100, (8, 2 * LARGE)).astype(kind)[:, ::LARGE])  # not contiguous
+    whole = stored_array(parts)
+    assert lies_in_a_file(whole) is (whole.nbytes >= module.LEAST)
+    assert whole.dtype == kind
+    assert not whole.flags.writeable
+    np.testing.assert_array_equal(whole, np.concatenate(parts))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_small_ones_and_those_without_room_stay_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not lies_in_a_file(stored_array([np.arange(5)]))
+    assert stored_array([np.empty(0)]).size == 0
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
+    large = np.arange(LARGE)
+    found = stored_array([large])
+    assert not lies_in_a_file(found)
+    assert not found.flags.writeable
+    assert large.flags.writeable
+    np.testing.assert_array_equal(found, large)
+
+
+def test_they_are_handed_on_as_bytes_beside_what_is_pickled(tmp_path: Path) -> None:
+    whole = stored_array([np.arange(LARGE), np.arange(9)])
+    write_value(tmp_path / "value", {"whole": whole})
+    np.testing.assert_array_equal(read_value(tmp_path / "value")["whole"], whole)
+    assert len(pickle.dumps(whole, protocol=5, buffer_callback=lambda _: None)) < 1000

@@ -1,0 +1,319 @@
+"""What a configuration leaves out is chosen: queries, allocation and method, from public numbers or after a look."""
+
+from __future__ import annotations
+
+import sys
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from coco_opt import Hierarchy, configure, estimate, measure, release
+from coco_opt.config import Config
+from coco_opt.errors import BudgetError, ConfigError, InputError
+from coco_opt.groups.buckets import Buckets
+from coco_opt.groups.look import distribution_of_look, is_look
+from coco_opt.groups.measuring import automatic
+from coco_opt.groups.measuring.automatic import QuerySearch, allocation, assumed_distributions
+from coco_opt.groups.measuring.measure import look_of, measured, measurement_plan_of
+from coco_opt.groups.measuring.predicted import Predictor, Regions
+from coco_opt.groups.queries import sensitivity
+from coco_opt.histograms import CountOfCounts
+from coco_opt.privacy import Epsilon, SeededNoise
+from coco_opt.privacy.planner import NoisePlan
+from coco_opt.releases.stored_runs import runs_of_ledger
+from tests.cli.helpers import paid, write_groups
+
+TREE = Hierarchy.from_paths([("land", f"state {k // 4}", f"county {k}") for k in range(12)])
+COUNTS = TREE.aggregate(np.arange(50, 62, dtype=np.int64) * 20)
+
+
+def search(max_size: int, aim: tuple[float, ...] = (1 / 3, 1 / 3, 1 / 3), **fixed: Any) -> QuerySearch:
+    noise = NoisePlan(Epsilon(Fraction(1)), (sensitivity("cumulative", "add_remove"),) * 3)
+    return QuerySearch(Regions.of(TREE, COUNTS), max_size, noise, np.array(aim), **fixed)
+
+
+def geometric(max_size: int, mean: float) -> np.ndarray:
+    weights = np.exp(-np.arange(max_size + 1) / mean)
+    return np.asarray(weights / weights.sum())
+
+
+def test_the_family_of_distributions_is_one_of_probabilities() -> None:
+    for max_size in (1, 2, 30, 1000):
+        for probabilities in assumed_distributions(max_size).values():
+            assert probabilities.shape == (max_size + 1,)
+            assert probabilities.min() >= 0
+            assert probabilities.sum() == pytest.approx(1)
+
+
+def test_predicted_errors_fall_with_the_budget_and_rise_towards_the_root() -> None:
+    predictor = Predictor(Regions.of(TREE, COUNTS), geometric(300, 10.0))
+    cells = [Buckets.cells(300)] * 3
+    less, more = (predictor.errors(cells, np.full(3, variance)) for variance in (2.0, 200.0))
+    assert (less < more).all()
+    assert less[0] > less[1] > less[2] > 0
+
+
+def test_sparse_sizes_are_asked_for_buckets_and_dense_ones_for_single_sizes() -> None:
+    sparse = search(1000).choose({"sparse": geometric(1000, 3.0)})
+    dense = search(20).choose({"dense": np.full(21, 1 / 21)})
+    assert sparse.growths[-1] >= 0.2
+    assert dense.growths == (0.0, 0.0, 0.0)
+    for choice in (sparse, dense):
+        assert sum(choice.shares) == 1
+        assert list(choice.growths) == sorted(choice.growths)
+        assert choice.regret == pytest.approx(1)
+
+
+def test_an_aim_moves_the_budget_and_what_is_fixed_stays() -> None:
+    sizes = {"geometric": geometric(200, 5.0)}
+    root, leaves = (search(200, aim).choose(sizes) for aim in ((1.0, 0.0, 0.0), (0.0, 0.0, 1.0)))
+    assert root.shares[0] > leaves.shares[0]
+    assert root.errors[0, 0] < leaves.errors[0, 0]
+    assert leaves.errors[0, 2] < root.errors[0, 2]
+    shares = allocation(2.0, 3)
+    assert search(200, shares=shares).choose(sizes).shares == shares
+    assert search(200, growths=(0.0, 0.1, 0.1)).choose(sizes).growths == (0.0, 0.1, 0.1)
+
+
+def test_several_distributions_are_chosen_for_by_the_least_worst_regret() -> None:
+    problem, family = search(300), {"sparse": geometric(300, 2.0), "dense": np.full(301, 1 / 301)}
+    ranking = problem.ranked(family, 1000)
+    aims = np.array([np.log(choice.errors).mean(axis=1) for choice in ranking])
+    worst = (aims - aims.min(axis=0)).max(axis=1)
+    # The allocation's credit is the same for both distributions, and the errors alone decide but for it.
+    assert worst[0] <= worst.min() + 0.15 * np.log(2.0) + 1e-9
+    assert [choice.regret for choice in ranking] == sorted(choice.regret for choice in ranking)
+
+
+def test_a_look_suggests_the_distribution_of_sizes() -> None:
+    truth = [CountOfCounts.from_dense(np.array([300, 200, 100, 50, 25, 12, 6, 3, 0, 0, 4]))]
+    tree, counts = Hierarchy.from_paths([("land",)]), np.array([700])
+    plan = measurement_plan_of(
+        tree, counts, queries=["cumulative"], costs=[Epsilon(Fraction(1))], max_size=60, neighbours="add_remove"
+    )
+    look = look_of(plan, Epsilon(Fraction(50)))
+    assert look.cost == Epsilon(Fraction(50))
+    assert is_look(look)
+    assert not is_look(plan)
+    found = distribution_of_look(measured(look, truth, SeededNoise(1)))
+    assert found.sum() == pytest.approx(1)
+    expected = truth[0].to_dense(60) / 700
+    assert np.abs(np.cumsum(found) - np.cumsum(expected)).max() < 0.15
+    assert np.abs(np.cumsum(found) - np.cumsum(expected))[15:].max() < 0.02
+
+
+def config_of(folder: Path, private: bool = True, groups: dict[str, Any] | None = None, **privacy: Any) -> Config:
+    write_groups(folder)
+    files = {key: f"{key}.csv" for key in ("entities", "groups", "hierarchy")}
+    noise = {"dataset": "land"} if private else {"noise": "seeded", "seed": 7}
+    auto = privacy.pop("auto", {})
+    return configure(
+        folder=folder,
+        data=files,
+        privacy={"epsilon": "1", **noise, **privacy},
+        groups={"max_size": 20, **(groups or {})},
+        auto=auto,
+    )
+
+
+def test_a_plain_private_release_pays_its_budget_in_two_parts_and_once(tmp_path: Path) -> None:
+    outcome = release(config_of(tmp_path))
+    assert outcome.paid
+    assert paid(tmp_path) == ["GRANTED", "RESERVED", "MEASURED", "RESERVED", "MEASURED", "RELEASED"]
+    assert outcome.manifest["budget"]["epsilon"] == "1"
+    assert len(outcome.manifest["measurements"]) == 2
+    assert outcome.manifest["config"]["groups"]["consistency"] == "posterior"
+    # Only the sum is guaranteed: later queries were chosen by earlier answers.
+    assert set(outcome.manifest["budget"]["implied"]["curve"].values()) == {"1"}
+    again = release(config_of(tmp_path))
+    assert not again.paid
+    assert again.folder == outcome.folder
+
+
+def test_another_version_of_the_choice_takes_up_what_was_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = measure(config_of(tmp_path))
+    monkeypatch.setattr(automatic, "GROWTHS", (0.07, 0.9))
+    monkeypatch.setattr(automatic, "RATIOS", (0.4,))
+    again = measure(config_of(tmp_path))
+    assert not again.paid
+    assert again.measurement.measurement_plan.digest == first.measurement.measurement_plan.digest
+    assert paid(tmp_path).count("RESERVED") == 2
+
+
+def test_a_release_that_stopped_after_its_look_goes_on_without_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sys.modules["coco_opt.releases.measure"], "_resolved", stop)
+        with pytest.raises(KeyboardInterrupt):
+            measure(config_of(tmp_path))
+    assert paid(tmp_path) == ["GRANTED", "RESERVED", "MEASURED"]
+    assert measure(config_of(tmp_path)).paid
+    assert paid(tmp_path).count("RESERVED") == 2
+
+
+def test_a_budget_that_does_not_hold_both_payments_is_refused_before_the_look(tmp_path: Path) -> None:
+    measure(config_of(tmp_path, groups={"query": "ranks", "consistency": "matching"}, split="uniform", total="3/2"))
+    before = paid(tmp_path)
+    with pytest.raises(BudgetError):
+        measure(config_of(tmp_path))
+    assert paid(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    ("groups", "privacy", "consistency"),
+    [
+        ({"bucket_growth": 0.0}, {"split": "uniform"}, "posterior"),
+        ({"bucket_growth": 0.0, "loss": "l2"}, {"split": "uniform"}, "joint"),
+        ({"bucket_growth": 0.0, "merge": "average"}, {"split": "uniform"}, "matching"),
+        ({"query": "sizes"}, {"split": "uniform"}, "matching"),
+        ({"query": "ranks"}, {"split": "uniform"}, "posterior"),
+        ({"bucket_growth": 0.0}, {"split": "uniform", "auto": {"time": "1 second"}}, "joint"),
+        ({"consistency": "bottom_up"}, {"auto": {"look": "0"}}, "bottom_up"),
+    ],
+)
+def test_keys_that_are_set_stay_and_the_method_fits_them(
+    groups: dict[str, Any], privacy: dict[str, Any], consistency: str, tmp_path: Path
+) -> None:
+    outcome = measure(config_of(tmp_path, private=False, groups=groups, **privacy))
+    assert outcome.config.method.consistency == consistency
+    assert not outcome.measurement.also
+    for key, value in groups.items():
+        assert getattr(outcome.config.method, key) == value
+
+
+def test_without_a_look_and_with_private_counts_there_is_one_payment(tmp_path: Path) -> None:
+    for name, groups, auto in (("a", {}, {"look": "0"}), ("b", {"group_counts": "private"}, {})):
+        folder = tmp_path / name
+        folder.mkdir()
+        outcome = release(config_of(folder, groups=groups, auto=auto))
+        assert outcome.manifest["budget"]["epsilon"] == "1"
+        assert paid(folder).count("RESERVED") == 1
+
+
+def test_gaussian_budgets_take_a_look_in_rho_and_pairs_take_none(tmp_path: Path) -> None:
+    rho = {"mechanism": "discrete_gaussian", "epsilon": None, "rho": "1/2"}
+    write_groups(tmp_path)
+    files = {key: f"{key}.csv" for key in ("entities", "groups", "hierarchy")}
+    sections: dict[str, Any] = {"data": files, "groups": {"max_size": 20}}
+    rho = {"mechanism": "discrete_gaussian", "rho": "1/2", "noise": "seeded", "seed": 1}
+    looked = measure(configure(folder=tmp_path, **sections, privacy=rho))
+    assert str(looked.measurement.cost.amount) == "1/2"
+    assert len(looked.measurement.every) == 2
+    pair = {"mechanism": "discrete_gaussian", "epsilon": "1", "delta": "1/1000000", "noise": "seeded", "seed": 1}
+    assert len(measure(configure(folder=tmp_path, **sections, privacy=pair)).measurement.every) == 1
+
+
+def test_the_noise_of_a_look_is_not_that_of_what_is_measured_after_it(tmp_path: Path) -> None:
+    config = config_of(tmp_path, private=False, groups={"bucket_growth": 0.5}, auto={"look": "1/2"}, split="auto")
+    one, two = (measure(config).measurement for _ in range(2))
+    assert one.content == two.content
+    main, look = one.every
+    size = min(main.answers[0].values.size, look.answers[0].values.size)
+    truth = measure(
+        config_of(tmp_path, private=False, groups={"bucket_growth": 0.5}, epsilon="1000000", split="uniform")
+    )
+    exact = truth.measurement.answers[0].values[:size]
+    noise = [measurement.answers[0].values[:size] - exact for measurement in (main, look)]
+    assert (noise[0] != noise[1]).any()
+
+
+@pytest.mark.parametrize(
+    ("auto", "message"),
+    [
+        ({"aim": "best"}, "balanced"),
+        ({"aim": [1, -1]}, "at least 0"),
+        ({"look": "2"}, "part of the budget"),
+        ({"time": "soon"}, "10 minutes"),
+        ({"looks": "1/50"}, "look"),
+    ],
+)
+def test_mistakes_in_the_section_name_its_key(auto: dict[str, Any], message: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=message):
+        config_of(tmp_path, auto=auto)
+
+
+def test_weights_need_one_a_level(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"auto\.aim"):
+        measure(config_of(tmp_path, private=False, auto={"aim": [1, 2, 3, 4, 5, 6, 7]}))
+
+
+def test_other_data_never_meet_the_look_of_these(tmp_path: Path) -> None:
+    measure(config_of(tmp_path, total="3"))
+    other = config_of(tmp_path, dataset="other", ledger=str(tmp_path / "private" / "ledger.sqlite"), total="3")
+    entities = tmp_path / "entities.csv"
+    entities.write_text(entities.read_text().replace("e9,g5", "e9,g4"))
+    measured_other = measure(other)
+    assert measured_other.paid
+    assert paid(tmp_path).count("RESERVED") == 4
+    assert measured_other.measurement.cost == Epsilon(Fraction(1))
+    with pytest.raises(InputError, match="on other data"):
+        measure(_changed(tmp_path))
+
+
+def _changed(folder: Path) -> Config:
+    """Return the first configuration over entities that were changed since."""
+    config = config_of(folder, total="3")
+    entities = folder / "entities.csv"
+    entities.write_text(entities.read_text().replace("e9,g5", "e9,g4"))
+    return config
+
+
+def test_a_look_that_was_paid_and_not_sealed_goes_on_for_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sys.modules["coco_opt.releases.runs"], "write_measurement", stop)
+        with pytest.raises(KeyboardInterrupt):
+            measure(config_of(tmp_path))
+    assert paid(tmp_path) == ["GRANTED", "RESERVED"]
+    assert measure(config_of(tmp_path)).measurement.cost == Epsilon(Fraction(1))
+    assert paid(tmp_path).count("RESERVED") == 2
+
+
+def test_the_convex_program_is_asked_for_what_it_reads_before_anything_is_paid(tmp_path: Path) -> None:
+    outcome = release(config_of(tmp_path, groups={"consistency": "convex"}))
+    assert set(outcome.manifest["method"]["bucket_starts"]) == {None}
+    assert outcome.manifest["budget"]["epsilon"] == "1"
+
+
+def test_a_run_that_a_look_chose_brings_the_look_and_its_cost(tmp_path: Path) -> None:
+    config = config_of(tmp_path)
+    run = measure(config).run
+    assert estimate(run, config).manifest["budget"]["epsilon"] == "1"
+    look = next(stored.name for stored in runs_of_ledger(config) if stored.name != run)
+    assert estimate([run, look], config).manifest["budget"]["epsilon"] == "1"
+
+
+@pytest.mark.parametrize(
+    ("first", "then"),
+    [
+        ({"groups": {"consistency": "joint"}}, {}),
+        ({"split": "uniform"}, {}),
+        ({"groups": {"bucket_growth": 0.5}}, {}),
+        ({"auto": {"aim": "leaves"}}, {"auto": {"aim": "root"}}),
+    ],
+)
+def test_other_open_keys_after_the_same_look_are_chosen_anew(
+    first: dict[str, Any], then: dict[str, Any], tmp_path: Path
+) -> None:
+    measure(config_of(tmp_path, total="4", **first))
+    again = measure(config_of(tmp_path, total="4", **then))
+    assert sum(again.config.privacy.split) == 1
+    assert again.measurement.cost == Epsilon(Fraction(1))
+    stored = list((tmp_path / "private" / "runs").glob("*/chosen-*.json"))
+    assert len(stored) == (1 if "consistency" in first.get("groups", {}) else 2)  # the method is free to change
+
+
+def test_several_losses_are_read_by_matching(tmp_path: Path) -> None:
+    config = config_of(tmp_path, private=False, groups={"bucket_growth": 0.0, "loss": ["l1", "l2"]}, split="uniform")
+    assert measure(config).config.method.consistency == "matching"

@@ -1,0 +1,152 @@
+"""Whole numbers as ids: the same counts and the same refusals as the same ids written as text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from coco_opt.errors import InputError
+from coco_opt.groups.measuring import entities as reader
+from coco_opt.groups.measuring import integer_ids
+from coco_opt.groups.measuring.entities import read_private, read_public, read_tables
+from coco_opt.groups.measuring.integer_ids import GroupTable
+from coco_opt.groups.measuring.private import PrivateCounts
+from tests.files.helpers import Write, at, refused
+
+HIERARCHY = "region_id,a,b\n" + "".join(f"{k},n,l{k}\n" for k in range(7))
+Columns = Mapping[str, Any]
+
+
+def same(first: PrivateCounts, second: PrivateCounts) -> bool:
+    pairs = zip((*first.arrays, first.group_counts), (*second.arrays, second.group_counts), strict=True)
+    return all(np.array_equal(a, b) for a, b in pairs) and first.identity() == second.identity()
+
+
+def as_text(columns: Columns) -> dict[str, Any]:
+    return {name: pa.array(values).cast(pa.string()) for name, values in columns.items()}
+
+
+def tables(seed: int, groups: int = 200, rows: int = 900, apart: int = 3) -> tuple[dict[str, Any], dict[str, Any]]:
+    rng = np.random.default_rng(seed)
+    ids = rng.permutation(groups) * apart - 40
+    listed = {"group_id": ids, "region_id": rng.integers(0, 7, groups)}
+    sizes = np.where(rng.random(groups) < 0.99, rng.integers(1, 5, groups), 2_000).astype(float)
+    owner = rng.choice(ids, rows, p=sizes / sizes.sum())
+    return listed, {"entity_id": rng.permutation(rows) * apart - 70, "group_id": owner}
+
+
+@pytest.mark.parametrize("kind", [np.int64, np.int16])
+def test_whole_ids_count_as_their_texts_do(
+    kind: type, write: Write, parquet: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hierarchy = write("h.csv", HIERARCHY)
+    monkeypatch.setattr("coco_opt.files.source._BATCH", 64)
+    monkeypatch.setattr(integer_ids, "_SMALL", 4)
+    monkeypatch.setattr(integer_ids, "_CHUNK", 50)
+    for seed in range(3):
+        groups, entities = tables(seed)
+        groups, entities = ({name: v.astype(kind) for name, v in one.items()} for one in (groups, entities))
+        texts = read_tables(parquet("e.parquet", as_text(entities)), parquet("g.parquet", as_text(groups)), hierarchy)
+        public = read_public(parquet("g.parquet", groups), hierarchy)
+        assert isinstance(public.groups, GroupTable)
+        with monkeypatch.context() as only:
+            only.setattr(reader, "load", None)  # the reader of texts is not asked
+            assert same(texts, read_private(public, parquet("e.parquet", entities)))
+            assert same(texts, read_private(public, pa.table(entities)))
+        # Entities as texts meet groups as whole numbers, and the other way round.
+        assert same(texts, read_private(public, parquet("e.parquet", as_text(entities))))
+        assert same(texts, read_private(read_public(pa.table(as_text(groups)), hierarchy), pa.table(entities)))
+
+
+@pytest.mark.parametrize("apart", [10**7, 2**40])
+def test_ids_far_apart_are_left_to_the_reader_of_texts(apart: int, write: Write, parquet: Write) -> None:
+    hierarchy = write("h.csv", HIERARCHY)
+    groups, entities = tables(5, apart=apart)
+    texts = read_tables(parquet("e.parquet", as_text(entities)), parquet("g.parquet", as_text(groups)), hierarchy)
+    assert same(texts, read_tables(parquet("e.parquet", entities), parquet("g.parquet", groups), hierarchy))
+
+
+def unsigned(columns: Columns) -> Columns:
+    return {**columns, "entity_id": pa.array([2**64 - 1, *range(len(columns["entity_id"]) - 1)], pa.uint64())}
+
+
+def test_unsigned_ids_beyond_63_bits_are_no_mistake(write: Write, parquet: Write) -> None:
+    groups, entities = tables(6)
+    public = read_public(parquet("g.parquet", groups), write("h.csv", HIERARCHY))
+    assert read_private(public, parquet("e.parquet", unsigned(entities))).rows_read == 900
+
+
+def changed(name: str, at_row: int, value: object) -> Callable[[Columns], dict[str, Any]]:
+    def change(columns: Columns) -> dict[str, Any]:
+        values = np.asarray(columns[name]).tolist()
+        values[at_row] = values[value[0]] if isinstance(value, tuple) else value
+        return {**columns, name: pa.array(values, pa.int64())}
+
+    return change
+
+
+WRONG_ENTITIES = [
+    ("duplicate-entity", [changed("entity_id", 700, (20,))]),
+    ("duplicate-entity", [changed("entity_id", 21, (20,)), changed("group_id", 3, 10**6)]),
+    ("unknown-group", [changed("group_id", 800, 10**6), changed("group_id", 850, -(10**6))]),
+    ("unknown-group", [changed("group_id", 800, 1)]),
+    ("null-id", [changed("entity_id", 899, None)]),
+    ("null-id", [changed("group_id", 500, None), changed("entity_id", 3, None)]),
+    ("empty-file", [lambda columns: {name: pa.array([], pa.int64()) for name in columns}]),
+]
+
+
+@pytest.mark.parametrize(("code", "changes"), WRONG_ENTITIES)
+def test_entities_are_refused_in_the_same_words(
+    code: str,
+    changes: list[Callable[[Columns], Columns]],
+    write: Write,
+    parquet: Write,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("coco_opt.files.source._BATCH", 64)
+    groups, entities = tables(7)
+    for change in changes:
+        entities = change(entities)  # type: ignore[assignment]
+    public = read_public(parquet("g.parquet", groups), write("h.csv", HIERARCHY))
+    assert isinstance(public.groups, GroupTable)
+    errors: list[InputError] = []
+    for columns in (entities, as_text(entities)):
+        path: Path = parquet("e.parquet", columns)
+        errors.append(refused(lambda path=path: read_private(public, path), ()))  # type: ignore[misc]
+    assert errors[0].code == code
+    assert at(errors[0]) == at(errors[1])
+    assert str(errors[0]) == str(errors[1])
+
+
+WRONG_GROUPS = [
+    (
+        "group-in-two-leaves",
+        [changed("group_id", 150, (20,)), changed("region_id", 150, 1), changed("region_id", 20, 2)],
+    ),
+    ("duplicate-group", [changed("group_id", 150, (20,)), changed("region_id", 150, 1), changed("region_id", 20, 1)]),
+    ("unknown-region", [changed("region_id", 60, 9)]),
+    ("null-id", [changed("region_id", 60, None)]),
+    ("null-id", [changed("group_id", 60, None)]),
+    ("empty-file", [lambda columns: {name: pa.array([], pa.int64()) for name in columns}]),
+]
+
+
+@pytest.mark.parametrize(("code", "changes"), WRONG_GROUPS)
+def test_groups_are_refused_in_the_same_words(
+    code: str, changes: list[Callable[[Columns], Columns]], write: Write, parquet: Write
+) -> None:
+    hierarchy, groups = write("h.csv", HIERARCHY), tables(8)[0]
+    for change in changes:
+        groups = change(groups)  # type: ignore[assignment]
+    errors: list[InputError] = []
+    for columns in (groups, as_text(groups)):
+        path: Path = parquet("g.parquet", columns)
+        errors.append(refused(lambda path=path: read_public(path, hierarchy), ()))  # type: ignore[misc]
+    assert errors[0].code == code
+    assert str(errors[0]) == str(errors[1])

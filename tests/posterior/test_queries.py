@@ -1,0 +1,153 @@
+"""Questions: buckets by rule and by edges, and their sensitivity by brute force."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from coco_opt.errors import ProblemError
+from coco_opt.groups.buckets import Buckets
+from coco_opt.groups.estimating.posterior.observations import (
+    Answers,
+    Ranks,
+    Survey,
+    code_of,
+    compiled_queries,
+    residuals,
+)
+from coco_opt.privacy import DiscreteGaussian, Geometric, NoiseDistribution
+from tests.posterior import tiny
+
+NOISE = Geometric(Fraction(1))
+
+
+def cumulative(sizes: np.ndarray, max_size: int) -> np.ndarray:
+    """Return Hc[0..K-1] of sizes clamped to K."""
+    return np.cumsum(np.bincount(np.minimum(sizes, max_size), minlength=max_size + 1))[:-1]
+
+
+def ranks(sizes: np.ndarray, max_size: int, floor: int) -> np.ndarray:
+    return np.sort(np.minimum(np.maximum(sizes, floor), max_size))
+
+
+@pytest.mark.parametrize("growth", [0.0, 0.05, 0.3, 1.0, 7.0])
+@pytest.mark.parametrize("max_size", [1, 2, 17, 900])
+def test_growth_covers_every_cell_once(max_size: int, growth: float) -> None:
+    buckets = Buckets.by_growth(max_size, growth)
+    width = buckets.end - buckets.begin
+    assert buckets.begin[0] == 0
+    assert buckets.end[-1] == max_size
+    assert (buckets.begin[1:] == buckets.end[:-1]).all()
+    assert (width[:-1] == np.maximum(1, (growth * buckets.begin[:-1]).astype(np.int64))).all()
+    assert buckets.of_cells(max_size) == (width.max() == 1)
+
+
+def test_sums_are_sums() -> None:
+    buckets = Buckets.from_edges([1, 2, 5])
+    assert buckets.sums([[1, 2, 3, 4, 5, 6]]).tolist() == [[2, 12]]
+
+
+@pytest.mark.parametrize(
+    ("begin", "end"), [([0, 1], [2, 3]), ([0], [0]), ([-1], [2]), ([], []), ([2, 0], [3, 1]), ([0, 1], [1])]
+)
+def test_buckets_that_share_cells_are_refused(begin: list[int], end: list[int]) -> None:
+    with pytest.raises(ProblemError):
+        Buckets(np.array(begin, np.int64), np.array(end, np.int64))
+
+
+def test_one_entity_changes_the_answers_of_a_level_by_one_in_total() -> None:
+    """Exhaustive: every region of up to three groups, every entity added, clamping included."""
+    max_size = 4
+    queries = [Buckets.cells(max_size), Buckets.from_edges([0, 1, 3]), Buckets.by_growth(max_size, 1.0)]
+    queries += [Buckets(np.array([1]), np.array([4])), Buckets(np.array([0, 3]), np.array([2, 4]))]
+    worst = 0
+    for code in np.ndindex((max_size + 3,) * 3):
+        sizes = np.array(code)
+        for group in range(3):
+            more = sizes + np.eye(3, dtype=np.int64)[group]
+            for level_query in queries:
+                change = level_query.sums(cumulative(more, max_size)) - level_query.sums(cumulative(sizes, max_size))
+                worst = max(worst, int(np.abs(change).sum()))
+            for floor in range(max_size + 1):
+                change = ranks(more, max_size, floor) - ranks(sizes, max_size, floor)
+                split = cumulative(more, max_size)[:floor] - cumulative(sizes, max_size)[:floor]
+                worst = max(worst, int(np.abs(change).sum() + np.abs(split).sum()))
+    assert worst == 1
+
+
+def test_random_neighbours_change_bucketed_answers_by_at_most_one() -> None:
+    rng = np.random.default_rng(2)
+    for _ in range(2_000):
+        max_size = int(rng.integers(1, 60))
+        sizes = rng.integers(0, max_size + 5, int(rng.integers(1, 30)))
+        more = sizes.copy()
+        more[rng.integers(more.size)] += 1
+        edges = np.unique(np.append(rng.integers(0, max_size + 1, 8), [0, max_size]))
+        level_query = Buckets.from_edges(edges)
+        change = level_query.sums(cumulative(more, max_size)) - level_query.sums(cumulative(sizes, max_size))
+        assert np.abs(change).sum() <= 1
+
+
+def test_a_cell_in_two_buckets_would_cost_twice() -> None:
+    """What the check on buckets prevents, said with sums of overlapping ranges."""
+    sizes, more = np.array([1]), np.array([2])
+    change = cumulative(more, 4) - cumulative(sizes, 4)
+    assert sum(abs(int(change[begin:end].sum())) for begin, end in ((0, 2), (1, 3))) == 2
+
+
+@pytest.mark.parametrize("level_query", [Buckets.cells(3), Buckets.from_edges([0, 2, 3]), Ranks(), Ranks(2)])
+def test_residuals_equal_first_principles(level_query: Buckets | Ranks) -> None:
+    groups = np.array([3])
+    values = np.array([1, -2, 5])[: 3 if isinstance(level_query, Ranks) else level_query.begin.size]
+    survey = Survey(np.array([-1]), groups, 3, [Answers(0, level_query, values, NOISE)])
+    for state in tiny.states(survey):
+        table = tiny.table_of(survey, state)
+        residual, _ = residuals(survey, table.__getitem__)
+        np.testing.assert_array_equal(residual, tiny.truth(survey.answers[0], table[0], 3) - values)
+
+
+@pytest.mark.parametrize("distribution", [Geometric(Fraction(7, 3)), DiscreteGaussian(Fraction(7, 3))], ids=str)
+def test_the_steepness_of_a_law_is_that_of_its_likelihood(distribution: NoiseDistribution) -> None:
+    code, steepness = code_of(distribution)
+    noise = np.arange(-9, 10)
+    growth = np.abs(noise) if code == 0 else noise * noise
+    np.testing.assert_allclose(-steepness * growth, distribution.log_weight(noise), rtol=1e-14)
+
+
+def test_paths_list_the_answers_of_a_leaf_and_its_ancestors() -> None:
+    parent, groups = np.array([-1, 0, 0, 1]), np.array([4, 3, 1, 3])
+    cells = Buckets.cells(2)
+    values = np.zeros(2, np.int64)
+    found = [Answers(region, cells, values, NOISE) for region in (0, 3, 1, 0)]
+    queries = compiled_queries(Survey(parent, groups, 2, found))
+    starts, path = queries.path_start.tolist(), queries.path.tolist()
+    assert [sorted(path[a:b]) for a, b in pairwise(starts)] == [[0, 3], [0, 1, 2, 3]]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"parent": np.array([0, 0])},
+        {"parent": np.array([-1, 1])},
+        {"groups": np.array([3, 2])},
+        {"groups": np.array([3])},
+        {"max_size": 0},
+        {"answers": [Answers(2, Ranks(), np.zeros(3, np.int64), NOISE)]},
+        {"answers": [Answers(1, Ranks(), np.zeros(2, np.int64), NOISE)]},
+        {"answers": [Answers(1, Buckets.cells(3), np.zeros(3, np.int64), NOISE)]},
+        {"answers": [Answers(1, Buckets.cells(2), np.zeros(2), NOISE)]},
+    ],
+)
+def test_surveys_that_cannot_be_are_refused(change: dict[str, object]) -> None:
+    right: dict[str, object] = {
+        "parent": np.array([-1, 0]),
+        "groups": np.array([3, 3]),
+        "max_size": 2,
+        "answers": [Answers(1, Ranks(), np.zeros(3, np.int64), NOISE)],
+    }
+    Survey(**right)  # type: ignore[arg-type]
+    with pytest.raises(ProblemError):
+        Survey(**(right | change))  # type: ignore[arg-type]

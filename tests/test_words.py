@@ -1,0 +1,69 @@
+"""The words of the library's public names, help texts and docs are the field's: CONTRIBUTING.md says which."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+# Words of our own for what the field calls query, constraint, distribution, probability, predict, simulated data.
+DROPPED = re.compile(
+    r"(questions?|laws?|chances?|facts?|unproved|fore(?:tell|told)s?|reckon(?:s|ed)?|look_?alikes?|told|whole)",
+    re.IGNORECASE,
+)
+PROSE = re.compile(
+    r"\b(questions?|laws?|chances?|facts?|unproved|fore(?:tell|tells|told)|reckon(?:s|ed)?|look-alikes?|likewise)\b",
+    re.IGNORECASE,
+)
+PAGES = sorted(
+    path
+    for pattern in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "docs/**/*.md")
+    for path in ROOT.glob(pattern)
+    if "_build" not in path.parts
+)
+SOURCES = sorted(path for folder in ("coco_opt", "solvers") for path in (ROOT / folder).rglob("*.py"))
+
+
+def public_names(tree: ast.Module) -> Iterator[str]:
+    """Yield the public names that a module defines: classes, functions, their parameters, and fields."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef):
+            yield node.name
+            yield from (
+                item.target.id
+                for item in node.body
+                if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name)
+            )
+        elif isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
+            yield node.name
+            yield from (argument.arg for argument in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs))
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_public_names_use_the_terms_of_the_field(path: Path) -> None:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    names = {name for name in public_names(tree) if not name.startswith("_")}
+    words = {name for name in names for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+", name) if DROPPED.fullmatch(word)}
+    assert words == set()
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_pages_use_the_terms_of_the_field(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    prose = re.sub(r"^```.*?^```|`[^`\n]*`|\]\([^)]*\)|<!--.*?-->", " ", text, flags=re.MULTILINE | re.DOTALL)
+    assert PROSE.findall(prose) == []
+
+
+def test_help_texts_use_the_terms_of_the_field(capsys: pytest.CaptureFixture[str]) -> None:
+    from coco_opt.cli import main
+
+    assert main(["--help"]) == 0
+    verbs = re.findall(r"^ *[│|]? *([a-z]+)  ", capsys.readouterr().out, flags=re.MULTILINE)
+    assert len(verbs) > 10
+    for verb in verbs:
+        assert main([verb, "--help"]) == 0
+        assert PROSE.findall(capsys.readouterr().out) == [], verb

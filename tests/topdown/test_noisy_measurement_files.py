@@ -1,0 +1,344 @@
+"""Published noisy answers of others: what is read, what is refused, and that estimates are those of dense algebra."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from coco_experiments.bench.noisy_measurements import QUERIES as PUBLISHED
+from coco_experiments.bench.noisy_measurements import config_of, summed, write_files
+
+import coco_opt as co
+from coco_opt.errors import InputError
+from coco_opt.files.measurement import read_measurement
+from coco_opt.releases import verify_release
+from coco_opt.releases.verify import verify_folder, verify_paid
+from coco_opt.topdown.estimating.estimate import linear_estimates
+from coco_opt.topdown.estimating.information import FullInformation
+from coco_opt.topdown.noisy_measurements import TableMeasurements
+from coco_opt.topdown.queries import parse_query
+from tests.cli.helpers import Runner
+from tests.topdown.estimation import dense_estimates, sums_of_leaves
+
+HIERARCHY = "region_id,US,State,County\n" + "".join(f"{k},0,{k[:2]},{k}\n" for k in ("01001", "01003", "02005"))
+CODES = ("0", "01", "02", "01001", "01003", "02005")
+TOPDOWN: dict[str, Any] = {
+    "attributes": {"sex": ["f", "m"], "age": ["child", "adult", "old"]},
+    "groupings": {"grown": {"of": "age", "groups": {"minor": ["child"], "major": ["adult", "old"]}}},
+    "structural_zeros": ["sex = m & age = old"],
+    "workload": ["total", "sex * age", "grown"],
+}
+SHAPES = {"total_dpq": (), "age * sex_dpq": (2, 3), "grown_dpq": (2,), "detailed_dpq": (2, 3)}
+VARIANCES = {"total_dpq": 2.5, "age * sex_dpq": 9.0, "grown_dpq": 4.0, "detailed_dpq": 33.3}
+
+
+def config(folder: Path, **changes: Any) -> co.Config:
+    """Return the configuration that reads published answers about two attributes in six regions."""
+    (folder / "hierarchy.csv").write_text(changes.pop("hierarchy", HIERARCHY))
+    return co.configure(
+        folder=folder,
+        data={"records": "nowhere.parquet", "hierarchy": "hierarchy.csv"},
+        privacy={"epsilon": "1", "dataset": "theirs"},
+        topdown={**TOPDOWN, **changes},
+    )
+
+
+def rows(seed: int = 0) -> list[dict[str, Any]]:
+    """Return published rows: every query of every region."""
+    rng = np.random.default_rng(seed)
+    return [
+        {
+            "geocode": code,
+            "query_name": name,
+            "query_shape": list(shape),
+            "value": rng.integers(-9, 90, int(np.prod(shape, dtype=int))).tolist(),
+            "variance": VARIANCES[name] + len(code),
+            "sign": None,
+            "plb": "1/7",
+        }
+        for code in CODES
+        for name, shape in SHAPES.items()
+    ]
+
+
+SCHEMA = pa.schema(
+    {
+        "geocode": pa.string(),
+        "query_name": pa.string(),
+        "query_shape": pa.list_(pa.int32()),
+        "value": pa.list_(pa.int64()),
+        "variance": pa.float64(),
+        "sign": pa.string(),
+        "plb": pa.string(),
+    }
+)
+
+
+def publish(path: Path, listed: Sequence[dict[str, Any]], schema: pa.Schema = SCHEMA) -> Path:
+    """Write rows in small row groups."""
+    pq.write_table(pa.Table.from_pylist(list(listed), schema=schema), path, row_group_size=5)
+    return path
+
+
+def test_answers_are_read_by_region_query_and_cell(tmp_path: Path) -> None:
+    listed = rows()
+    constraint = {**listed[0], "query_name": "hhgq_total_lb_con", "variance": None, "sign": ">="}
+    order = np.random.default_rng(1).permutation(len(listed))
+    file = publish(tmp_path / "nmf.parquet", [*(listed[k] for k in order), constraint])
+    measurement = co.read_noisy_measurements(file, config(tmp_path))
+    assert (measurement.status, measurement.private, measurement.noise) == ("as its publisher states", False, "foreign")
+    measured = TableMeasurements.of(measurement)
+    names = {"total_dpq": "total", "age * sex_dpq": "sex * age", "grown_dpq": "grown", "detailed_dpq": "detail"}
+    texts = [query.text for query in measured.queries]
+    for row in listed:
+        region = measured.hierarchy.names.index(row["geocode"])
+        level, number = int(measured.hierarchy.level[region]), texts.index(names[row["query_name"]])
+        answers = measured.answers[level][number]
+        assert answers is not None
+        # The cell (m, old) cannot occur: it is the last of six in the publisher's order, and is not asked here.
+        expected = row["value"][:5] if len(row["value"]) == 6 else row["value"]
+        local = region - int(measured.hierarchy.level_start[level])
+        assert answers[local].tolist() == expected
+        assert measured.variance(level, number) == pytest.approx(row["variance"], rel=1e-2)
+    # What noise of these variances costs where a person is replaced: 1 / variance a query and level.
+    assert float(measurement.cost.amount) == pytest.approx(
+        sum(1 / (v + n) for v in VARIANCES.values() for n in (1, 2, 5))
+    )
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_estimates_and_covariances_are_those_of_dense_algebra(seed: int, tmp_path: Path) -> None:
+    measurement = co.read_noisy_measurements(publish(tmp_path / "nmf.parquet", rows(seed)), config(tmp_path))
+    estimates = linear_estimates(measurement, full=True)
+    assert isinstance(estimates, FullInformation)
+    measured = TableMeasurements.of(measurement)
+    estimate, covariance = dense_estimates(measured)
+    tree, query = measured.hierarchy, parse_query("sex", measured.schema)
+    matrices = [
+        np.kron(sums_of_leaves(tree, v)[None, :], query.operator.to_sparse().toarray()) for v in range(tree.regions)
+    ]
+    for region, left in enumerate(matrices):
+        level = int(tree.level[region])
+        position = region - int(tree.level_start[level])
+        np.testing.assert_allclose(
+            estimates.answers(query.operator, level)[position], left @ estimate, rtol=0, atol=1e-9
+        )
+        for right, two in enumerate(matrices):
+            pair = (region, query.operator), (right, query.operator)
+            np.testing.assert_allclose(estimates.covariance(*pair), left @ covariance @ two.T, rtol=0, atol=1e-9)
+
+
+def changed(number: int, **values: Any) -> Callable[[list[dict[str, Any]]], None]:
+    return lambda listed: listed[number].update(values)
+
+
+REFUSED: dict[str, tuple[Callable[[list[dict[str, Any]]], None], str, str]] = {
+    "unknown query": (changed(3, query_name="race_dpq"), "unknown-query", "row 4, column 'query_name'"),
+    "shape": (changed(1, query_shape=[2, 2]), "bad-shape", "row 2, column 'query_shape'"),
+    "values": (changed(1, value=[1, 2, 3]), "bad-shape", "has 3 values, and 2 x 3 make 6"),
+    "zero variance": (changed(2, variance=0.0), "bad-variance", "row 3, column 'variance'"),
+    "negative variance": (changed(2, variance=-1.0), "bad-variance", "must be a positive"),
+    "infinite variance": (changed(2, variance=float("inf")), "bad-variance", "must be a positive"),
+    "no variance": (changed(2, variance=None), "null-value", "column 'variance'"),
+    "no value": (changed(2, value=None), "null-value", "column 'value'"),
+    "variances of a level": (changed(5, variance=77.0), "several-variances", "different variances"),
+    "missing region": (
+        lambda listed: listed.pop(13),
+        "missing-region",
+        "'sex . age' is not answered for 1 of the .* of 'County'",
+    ),
+    "twice": (lambda listed: listed.append(dict(listed[9])), "duplicate-answer", "'age \\* sex_dpq' of '0/02'"),
+    "twice in a batch": (lambda listed: listed.insert(2, dict(listed[1])), "duplicate-answer", "a second time"),
+    "length": (changed(12, geocode="010011"), "bad-geocode", "has 6 characters, and the hierarchy's .* have 1, 2, 5"),
+    "region": (changed(12, geocode="01009"), "unknown-region", "'01009' is not in the hierarchy"),
+    "constraints alone": (lambda listed: [row.update(sign="=") for row in listed] and None, "empty-file", "no noisy"),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_is_wrong_is_refused_with_its_place(what: str, tmp_path: Path) -> None:
+    change, code, words = REFUSED[what]
+    listed = rows()
+    change(listed)
+    with pytest.raises(InputError, match=words) as refused:
+        co.read_noisy_measurements(publish(tmp_path / "nmf.parquet", listed), config(tmp_path))
+    assert refused.value.code == code
+
+
+def test_columns_and_files_are_checked(tmp_path: Path) -> None:
+    settings = config(tmp_path)
+    for column, kind, code in (
+        ("value", pa.string(), "wrong-type"),
+        ("geocode", pa.float64(), "wrong-type"),
+        ("variance", pa.bool_(), "wrong-type"),
+        ("variance", None, "missing-column"),
+    ):
+        position = SCHEMA.get_field_index(column)
+        schema = SCHEMA.remove(position) if kind is None else SCHEMA.set(position, pa.field(column, kind))
+        with pytest.raises(InputError, match=f"column '{column}'") as refused:
+            co.read_noisy_measurements(publish(tmp_path / "wrong.parquet", [], schema), settings)
+        assert refused.value.code == code
+    for path in (tmp_path / "nowhere.parquet", tmp_path / "folder"):
+        (tmp_path / "folder").mkdir(exist_ok=True)
+        with pytest.raises(InputError, match="file-not-found"):
+            co.read_noisy_measurements(path, settings)
+    for hierarchy in (HIERARCHY.replace("01003", "0103"), HIERARCHY.replace(",01,", ",0,")):
+        with pytest.raises(InputError, match="bad-geocode"):
+            co.read_noisy_measurements(tmp_path, config(tmp_path, hierarchy=hierarchy))
+
+
+def test_a_maker_of_files_and_the_reader_agree(tmp_path: Path) -> None:
+    files, hierarchy, count = write_files(tmp_path, 3, 4, np.random.default_rng(2))
+    measurement = co.read_noisy_measurements(files, config_of(hierarchy))
+    assert count == 16 * len(PUBLISHED)
+    values = [pq.read_table(path).column("value").to_pylist() for path in files.glob("*.parquet")]
+    assert summed(measurement) == sum(value for listed in values for row in listed for value in row)
+
+
+def test_imported_answers_are_released_as_their_publisher_s(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    coco = Runner(capsys)
+    config(tmp_path)
+    publish(tmp_path / "nmf.parquet", rows())
+    attributes = 'attributes = { sex = ["f", "m"], age = ["child", "adult", "old"] }'
+    groups = 'groupings = { grown = { of = "age", groups = { minor = ["child"], major = ["adult", "old"] } } }'
+    toml = tmp_path / "theirs.toml"
+    toml.write_text(
+        '[data]\nrecords = "nowhere.parquet"\nhierarchy = "hierarchy.csv"\n[privacy]\nepsilon = "1"\n'
+        f'dataset = "theirs"\n[topdown]\n{attributes}\n{groups}\nstructural_zeros = ["sex = m & age = old"]\n'
+        'workload = ["total", "sex * age"]\n'
+    )
+    ran = coco("import", toml, tmp_path / "nmf.parquet", "--out", tmp_path / "theirs")
+    assert (ran.code, ran.errors) == (0, [])
+    assert "NOT MEASURED HERE" in ran.out
+    assert "as its publisher states" in ran.out
+    assert coco("import", toml, tmp_path / "nmf.parquet", "--out", tmp_path / "theirs").code == 2
+    assert all(check.passed for check in verify_folder(tmp_path / "theirs"))
+    ran = coco("estimate", tmp_path / "theirs", toml, "--out", tmp_path / "out", "--json")
+    assert (ran.code, ran.errors) == (0, [])
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    assert (manifest["status"], manifest["private"]) == ("as its publisher states", False)
+    assert manifest["budget"]["noise"] == "foreign"
+    assert "NOT MEASURED HERE" in (tmp_path / "out" / "report.html").read_text()
+    assert [check.detail for check in verify_release(tmp_path / "out") if not check.passed] == []
+    assert (tmp_path / "out" / "estimates.parquet").is_file()
+    assert not (tmp_path / "private").exists()
+    assert all(check.passed for check in verify_paid(tmp_path / "out", co.load_config(toml)))
+
+
+ATTRIBUTES = '[topdown]\nattributes = { sex = ["f", "m"], age = ["child", "adult", "old"] }\n'
+
+
+def test_an_import_asks_for_what_it_reads_and_no_more(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    coco, toml, out = Runner(capsys), tmp_path / "theirs.toml", tmp_path / "theirs"
+    config(tmp_path)
+    publish(tmp_path / "nmf.parquet", [row for row in rows() if "grown" not in row["query_name"]])
+    for text, missing in (
+        (ATTRIBUTES, "[data] this section is required"),
+        ("[data]\n" + ATTRIBUTES, "[data.hierarchy] is required"),
+        ('[data]\nhierarchy = "hierarchy.csv"\n[topdown]\n', "[topdown.attributes] is required"),
+        (f'[data]\nhierarchy = "hierarchy.csv"\n[privacy]\nseed = 1.5\n{ATTRIBUTES}', "[privacy.seed] must be"),
+    ):
+        toml.write_text(text)
+        ran = coco("import", toml, tmp_path / "nmf.parquet", "--out", out)
+        assert ran.code == 2
+        assert missing in ran.err
+        assert "records" not in ran.err
+    toml.write_text(f'[data]\nhierarchy = "hierarchy.csv"\n{ATTRIBUTES}')
+    ran = coco("import", toml, tmp_path / "nmf.parquet", "--out", out)
+    assert (ran.code, ran.errors) == (0, [])
+    by_path = co.read_noisy_measurements(tmp_path / "nmf.parquet", toml)
+    assert summed(by_path) == summed(read_measurement(out)[0])
+    ran = coco("estimate", out, toml, "--out", tmp_path / "out")
+    assert (ran.code, ran.errors) == (0, [])
+    assert all(check.passed for check in verify_release(tmp_path / "out"))
+    assert "unread" not in (tmp_path / "out" / "manifest.json").read_text()
+    ran = coco("measure", toml)  # what is measured needs it all
+    assert ran.code == 2
+    assert "records" in ran.err
+    assert "privacy" in ran.err
+
+
+def by_hand(folder: Path) -> Path:
+    """Write a measurement with JSON and Arrow alone, as docs/reference/measurement.md says and nothing else."""
+    folder.mkdir()
+    regions = {
+        "region": ["land", "land/north", "land/south"],
+        "region_id": [None, "n", "s"],
+        "parent": [None, "land", "land"],
+        "level": pa.array([0, 1, 1], pa.int32()),
+        "level_name": ["country", "part", "part"],
+    }
+    answers = {
+        "query": ["table total"] + ["table sex"] * 4,
+        "level": pa.array([0, 1, 1, 1, 1], pa.int32()),
+        "region": pa.array([0, 1, 1, 2, 2], pa.int32()),
+        "index": pa.array([0, 0, 1, 0, 1], pa.int64()),
+        "value": pa.array([103, 20, 31, 27, 22], pa.int64()),
+    }
+    files = {"hierarchy.parquet": regions, "answers.parquet": answers}
+    for name, columns in files.items():
+        pq.write_table(pa.table(columns), folder / name)
+    noise = {"law": "discrete_gaussian", "sensitivity": {"l1": 2, "l2_squared": 2}}
+    index = {
+        "format": "coco-opt measurement 1",
+        "status": "as its publisher states",
+        "private": False,
+        "kind": "tables",
+        "cost": {"rho": "3/8"},
+        "neighbours": "replace",
+        "noise": "foreign",
+        "levels": ["country", "part"],
+        "questions": [
+            {
+                "level": 0,
+                "query": "table total",
+                "words": "persons",
+                "size": 1,
+                "variance": "4",
+                "cost": {"rho": "1/4"},
+            },
+            {"level": 1, "query": "table sex", "words": "by sex", "size": 2, "variance": "8", "cost": {"rho": "1/8"}},
+        ],
+        "facts": {
+            "schema": {"attributes": [["sex", ["f", "m"]]], "structural_zeros": [], "groupings": []},
+            "queries": [["total", "total"], ["sex", "sex"]],
+            "invariants": [],
+            "bounds": [],
+            "constraints": [],
+        },
+        "files": {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in files},
+    }
+    for level_query in index["questions"]:  # type: ignore[attr-defined]
+        level_query.update(noise)
+    (folder / "measurement.json").write_text(json.dumps(index))
+    return folder
+
+
+def test_a_measurement_written_by_hand_is_read_estimated_and_verified(tmp_path: Path) -> None:
+    folder = by_hand(tmp_path / "hand")
+    measurement, _ = read_measurement(folder)
+    assert measurement.status == "as its publisher states"
+    estimates = linear_estimates(measurement)
+    # total = 103 +- 4 against 100 +- 32, from four answers of variance 8: (103 / 4 + 100 / 32) / (1 / 4 + 1 / 32).
+    total = parse_query("total", TableMeasurements.of(measurement).schema).operator
+    assert estimates.answers(total, 0)[0, 0] == pytest.approx((103 / 4 + 100 / 32) / (1 / 4 + 1 / 32), abs=1e-2)
+    assert all(check.passed for check in verify_folder(folder))
+    tables = co.estimate(folder)
+    assert tables.manifest["status"] == "as its publisher states"
+    assert [check.detail for check in verify_release(tables.save(tmp_path / "out")) if not check.passed] == []
+    index = json.loads((folder / "measurement.json").read_text())
+    for change, words in (
+        ({"status": "private"}, "status contradicts itself"),
+        ({"noise": "secure"}, "missing or of a wrong type"),
+        ({"digest": "0" * 64}, "digest is not that of its queries"),
+    ):
+        (folder / "measurement.json").write_text(json.dumps({**index, **change}))
+        with pytest.raises(InputError, match=words):
+            read_measurement(folder)
