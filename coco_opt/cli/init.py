@@ -28,7 +28,7 @@ _CONFIG = """\
 {dataset}
 epsilon = "1"                 # the whole budget, an exact decimal or fraction; smaller is more private
 # mechanism = "discrete_gaussian" takes rho = "1/2", or epsilon and delta = "1/1000000", in place of epsilon alone
-split = "uniform"             # or "leaves", or one share a level, root first, such as ["1/4", "1/4", "1/2"]
+# split = "uniform"           # how the budget is allocated: or "leaves", or one share a level, root first
 noise = "secure"              # cryptographic noise that cannot be repeated
 neighbours = "add_remove"     # or "replace": {replaced}
 
