@@ -73,6 +73,19 @@ def test_every_public_name_has_an_example_that_runs(tmp_path: Path, monkeypatch:
     runpy.run_path(str(script))
 
 
+def test_every_chapter_of_the_guide_has_an_example_and_a_small_figure() -> None:
+    chapters = [page for page in PAGES if page.parent.name == "guide" and page.stem != "index"]
+    shown = set()
+    for chapter in chapters:
+        figures = re.findall(r"^```\{figure\} (\S+)$", chapter.read_text(encoding="utf-8"), re.MULTILINE)
+        assert blocks(chapter), page_name(chapter)
+        assert figures, page_name(chapter)
+        shown |= {(chapter.parent / figure).resolve() for figure in figures}
+    drawn = set((DOCS / "pictures" / "guide").glob("*.svg"))
+    assert shown == drawn, "python docs/guide_figures.py draws them"
+    assert all(figure.stat().st_size < 50_000 for figure in drawn)
+
+
 @pytest.mark.parametrize("page", PAGES, ids=page_name)
 def test_every_link_leads_to_a_page_and_a_heading(page: Path) -> None:
     for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
