@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import ast
+import doctest
 import importlib
 import importlib.util
+import inspect
 import os
 import re
 import runpy
 import subprocess
 import sys
+from enum import Enum
 from pathlib import Path
 from types import ModuleType
 
@@ -84,6 +87,26 @@ def test_every_chapter_of_the_guide_has_an_example_and_a_small_figure() -> None:
     drawn = set((DOCS / "pictures" / "guide").glob("*.svg"))
     assert shown == drawn, "python docs/guide_figures.py draws them"
     assert all(figure.stat().st_size < 50_000 for figure in drawn)
+
+
+@pytest.mark.parametrize("name", [name for name in coco_opt.__all__ if name != "__version__"])
+def test_a_public_docstring_names_every_parameter_and_its_examples_run(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    public = inspect.unwrap(getattr(coco_opt, name))
+    text = inspect.getdoc(public) or ""
+    listed = {
+        entry.strip("*") for line in re.findall(r"^(\S.*) :|^(\*\*\w+)$", text, re.MULTILINE) for entry in _names(line)
+    }
+    if not (inspect.isclass(public) and issubclass(public, Enum)):
+        assert set(inspect.signature(public).parameters) <= listed
+    monkeypatch.chdir(tmp_path)
+    for example in doctest.DocTestFinder(recurse=False).find(public, name, module=False, globs={}):  # type: ignore[arg-type]
+        assert doctest.DocTestRunner().run(example).failed == 0
+
+
+def _names(line: tuple[str, str]) -> list[str]:
+    return "".join(line).split(", ")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=page_name)

@@ -104,7 +104,30 @@ class Cost(ABC):
 
 @dataclass(frozen=True)
 class Epsilon(Cost):
-    """Pure epsilon-differential privacy; buys double-geometric noise."""
+    """Pure epsilon-differential privacy; buys double-geometric noise.
+
+    Parameters
+    ----------
+    amount : Fraction
+        Epsilon, at least 0. A float is refused, because it is not exact: ``Fraction("0.1")`` is.
+
+    Raises
+    ------
+    ProblemError
+        The amount is a float or negative.
+
+    Notes
+    -----
+    Amounts add up over levels and queries.
+
+    Examples
+    --------
+    >>> from fractions import Fraction
+    >>> from coco_opt import Epsilon
+    >>> leaf, root = Epsilon(Fraction(1)).shared(["3/4", "1/4"])
+    >>> leaf + root == Epsilon(Fraction(1))
+    True
+    """
 
     unit = "epsilon"
     precision_power = 2
@@ -133,7 +156,30 @@ class Epsilon(Cost):
 
 @dataclass(frozen=True)
 class Rho(Cost):
-    """Zero-concentrated differential privacy; buys discrete Gaussian noise."""
+    """Zero-concentrated differential privacy; buys discrete Gaussian noise.
+
+    Parameters
+    ----------
+    amount : Fraction
+        Rho, at least 0. A float is refused, because it is not exact: ``Fraction("0.1")`` is.
+
+    Raises
+    ------
+    ProblemError
+        The amount is a float or negative.
+
+    Notes
+    -----
+    Amounts add up over levels and queries. ``epsilon(delta)`` is the epsilon that the amount implies, an upper bound.
+    Source: Bun and Steinke 2016.
+
+    Examples
+    --------
+    >>> from fractions import Fraction
+    >>> from coco_opt import Rho
+    >>> float(Rho(Fraction(1, 2)).epsilon(Fraction(1, 10**6))) < 6
+    True
+    """
 
     unit = "rho"
     precision_power = 1
