@@ -76,6 +76,14 @@ def test_every_public_name_has_an_example_that_runs(tmp_path: Path, monkeypatch:
     runpy.run_path(str(script))
 
 
+@pytest.mark.parametrize("page", [ROOT / "README.md", *PAGES], ids=lambda page: page.name)
+def test_every_complete_configuration_of_a_page_is_valid(page: Path, tmp_path: Path) -> None:
+    shown = re.findall(r"^```toml\n(.*?)^```$", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    for text in shown:
+        if "[data]" in text and "[privacy]" in text:
+            assert coco_opt.parse_config(text, tmp_path).explicit_keys("privacy")
+
+
 def test_every_chapter_of_the_guide_has_an_example_and_a_small_figure() -> None:
     chapters = [page for page in PAGES if page.parent.name == "guide" and page.stem != "index"]
     shown = set()
