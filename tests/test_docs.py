@@ -109,7 +109,8 @@ def test_a_public_docstring_names_every_parameter_and_its_examples_run(
     if not (inspect.isclass(public) and issubclass(public, Enum)):
         assert set(inspect.signature(public).parameters) <= listed
     monkeypatch.chdir(tmp_path)
-    for example in doctest.DocTestFinder(recurse=False).find(public, name, module=False, globs={}):  # type: ignore[arg-type]
+    finder = doctest.DocTestFinder(recurse=inspect.isclass(public))  # methods too
+    for example in finder.find(public, name, module=False, globs={}):  # type: ignore[arg-type]
         assert doctest.DocTestRunner().run(example).failed == 0
 
 

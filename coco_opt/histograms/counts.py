@@ -87,7 +87,27 @@ class CountOfCounts:
     def from_runs(cls, sizes: npt.ArrayLike, counts: npt.ArrayLike) -> CountOfCounts:
         """Build from (size, count) runs in any order; equal sizes are added up, zero counts dropped.
 
-        Raises InputError on negative or non-integer entries; O(runs log runs).
+        Parameters
+        ----------
+        sizes : array_like of int, shape (r,)
+            Sizes in entities a group, at least 0.
+        counts : array_like of int, shape (r,)
+            The number of groups of each size, at least 0.
+
+        Raises
+        ------
+        InputError
+            An entry is negative or no integer.
+
+        Notes
+        -----
+        O(runs log runs).
+
+        Examples
+        --------
+        >>> from coco_opt import CountOfCounts
+        >>> CountOfCounts.from_runs(sizes=[2, 1, 2], counts=[3, 4, 1]).counts.tolist()
+        [4, 4]
         """
         size, count = as_int64(sizes, "sizes"), as_int64(counts, "counts")
         if size.size != count.size:

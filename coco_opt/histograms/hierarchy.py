@@ -91,10 +91,28 @@ class Hierarchy:
     def from_paths(cls, paths: Iterable[Sequence[str]], place: Callable[[int], Place] | None = None) -> Hierarchy:
         """Build from one path a leaf, names from the root down; siblings keep the order of first appearance.
 
-        Leaves of one parent become neighbours even where their paths are not: find them by ``index``.
-        ``place`` turns the index of a path into its place in the user's file for error messages. Raises
-        HierarchyError: no-root (no path), several-roots, uneven-depth, duplicate-region, bad-name. O(leaves x
+        Parameters
+        ----------
+        paths : iterable of sequence of str
+            For each leaf, the names of the regions on the way to it, the root's first.
+        place : callable, optional
+            Turns the index of a path into its place in the user's file, for messages.
+
+        Raises
+        ------
+        HierarchyError
+            no-root (no path), several-roots, uneven-depth, duplicate-region, bad-name.
+
+        Notes
+        -----
+        Leaves of one parent become neighbours even where their paths are not: find them by ``index``. O(leaves x
         levels).
+
+        Examples
+        --------
+        >>> from coco_opt import Hierarchy
+        >>> Hierarchy.from_paths([("land", "north"), ("land", "south")]).index("land/south")
+        2
         """
         return cls(*hierarchy_build.from_paths(paths, place))
 

@@ -80,7 +80,30 @@ class Cost(ABC):
         """Return in a few words what else the cost means."""
 
     def shared(self, shares: Sequence[str | int | Fraction]) -> tuple[Self, ...]:
-        """Return this cost times each share; ProblemError unless they sum to exactly 1."""
+        """Return this cost times each share.
+
+        Parameters
+        ----------
+        shares : sequence of str, int or Fraction
+            Shares such as "1/3" that sum to exactly 1.
+
+        Returns
+        -------
+        tuple of costs
+            One cost for each share, in the same unit.
+
+        Raises
+        ------
+        ProblemError
+            The shares do not sum to exactly 1.
+
+        Examples
+        --------
+        >>> from fractions import Fraction
+        >>> from coco_opt import Epsilon
+        >>> [str(cost.amount) for cost in Epsilon(Fraction(1)).shared(["2/3", "1/3"])]
+        ['2/3', '1/3']
+        """
         return tuple(type(self)(part) for part in split(self.amount, shares))
 
     def __add__(self, other: Cost) -> Self:

@@ -93,9 +93,25 @@ class TablePlan:
         level_shares: Sequence[str | int | Fraction] | None = None,
         neighbours: Neighbours = "add_remove",
     ) -> TablePlan:
-        """Share a cost over levels (evenly unless shares are given, root first) and each level's by the strategy.
+        """Share a cost over levels, and each level's cost over the queries of a strategy.
 
-        Raises ProblemError unless there is one share per level and they sum to exactly 1.
+        Parameters
+        ----------
+        strategy : Strategy
+            The queries and their shares of a level's budget.
+        cost : Epsilon or Rho
+            The cost of all levels together.
+        levels : int
+            The number of levels.
+        level_shares : sequence of str, int or Fraction, optional
+            The share of each level, root first; even shares if they are left out.
+        neighbours : {"add_remove", "replace"}, default "add_remove"
+            By what neighbouring data sets differ.
+
+        Raises
+        ------
+        ProblemError
+            There is not one share for each level, or they do not sum to exactly 1.
         """
         shares = [Fraction(1, max(1, levels))] * levels if level_shares is None else level_shares
         if len(shares) != levels:

@@ -115,7 +115,22 @@ class TableCounts:
 
     @classmethod
     def from_counts(cls, hierarchy: Hierarchy, schema: Schema, tables: npt.ArrayLike) -> TableCounts:
-        """Build from dense int64[leaves, size]. Raises InputError where one is negative or the shape is wrong."""
+        """Build from dense tables.
+
+        Parameters
+        ----------
+        hierarchy : Hierarchy
+            The regions.
+        schema : Schema
+            The cells.
+        tables : array_like of int, shape (leaves, size)
+            The people in each allowed cell of each leaf, at least 0.
+
+        Raises
+        ------
+        InputError
+            A count is negative, or the shape is wrong.
+        """
         dense = as_int64(tables, "tables", ndim=2)
         if dense.shape != (len(hierarchy.leaves), schema.size):
             raise InputError("bad-shape", f"tables must be {len(hierarchy.leaves)} leaves by {schema.size} cells")
