@@ -110,7 +110,7 @@ def test_a_public_docstring_names_every_parameter_and_its_examples_run(
         assert set(inspect.signature(public).parameters) <= listed
     monkeypatch.chdir(tmp_path)
     finder = doctest.DocTestFinder(recurse=inspect.isclass(public))  # methods too
-    for example in finder.find(public, name, module=False, globs={}):  # type: ignore[arg-type]
+    for example in finder.find(public, name, module=False, globs={}):
         assert doctest.DocTestRunner().run(example).failed == 0
 
 
