@@ -85,11 +85,29 @@ class Certificate:
 
 
 class SolverChoices:
-    """Solve each problem with the solver chosen for its kind (``auto`` where none is) and keep the worst gaps.
+    """Solve each problem with the solver chosen for its kind, and keep the worst gaps.
 
-    ``choices`` maps a problem's kind to a solver name or value; UnknownSolverError for a kind that does not exist.
-    With ``fallback`` an answer that misses its tolerance, or a solver that breaks, is followed by the built-in solvers
-    that can express the problem, exact ones first. Safe to share between threads.
+    Parameters
+    ----------
+    choices : mapping of str to str or Solver, optional
+        A problem's kind and the name or value of its solver; "auto" for kinds that are left out.
+    fallback : bool, default False
+        If an answer misses its tolerance, or a solver breaks, try the other built-in solvers, exact ones first.
+
+    Raises
+    ------
+    UnknownSolverError
+        A kind of problem, or a solver, does not exist.
+
+    Notes
+    -----
+    Safe to share between threads.
+
+    Examples
+    --------
+    >>> from coco_opt import IsotonicL1, SolverChoices
+    >>> SolverChoices({"isotonic_l1": "highs"}).solve(IsotonicL1([2, 1, 3])).tolist()
+    [1.0, 1.0, 3.0]
     """
 
     def __init__(self, choices: Mapping[str, str | Solver] | None = None, *, fallback: bool = False) -> None:

@@ -45,7 +45,14 @@ class Appraisal(Generic[ValueT]):
 
 
 class Problem(ABC, Generic[ValueT, DualT]):
-    """A convex or integer minimisation problem with value type ``ValueT`` and multipliers ``DualT``."""
+    """A convex or integer minimisation problem with value type ``ValueT`` and multipliers ``DualT``.
+
+    Notes
+    -----
+    A problem is immutable, and its data are checked once, when it is made. It judges any point by ``objective``,
+    ``violation`` and ``gap``, repairs points that are nearly feasible, and writes itself as a linear, quadratic or
+    mixed-integer program for general solvers (``formulate``).
+    """
 
     kind: ClassVar[str]
     """The problem's name in config and in the solver table."""

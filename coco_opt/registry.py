@@ -72,9 +72,23 @@ class Backend:
 
 @cache
 def backends() -> tuple[Backend, ...]:
-    """Return every installed backend row, built-in first; duplicates of a name are refused.
+    """Return every installed solver's row of the solver table, built-in ones first.
 
-    A third party's table that cannot be loaded is left out with a warning: it must not stop the solvers that can.
+    Returns
+    -------
+    tuple of Backend
+        Rows with ``name``, ``summary`` and the problems (``kinds``) or programs (``forms``) that the solver answers.
+
+    Notes
+    -----
+    Two rows of one name are refused. A table of another package that cannot be loaded is left out with a warning,
+    because it must not stop the solvers that can be loaded.
+
+    Examples
+    --------
+    >>> from coco_opt import backends
+    >>> "highs" in [row.name for row in backends()]
+    True
     """
     points = sorted(entry_points(group=GROUP), key=lambda point: (point.name != BUILT_IN, point.name))
     if not any(point.name == BUILT_IN for point in points):
@@ -108,7 +122,33 @@ def backend(name: str) -> Backend:
 
 
 def make_solver(name: str, **options: Any) -> Solver:
-    """Return a solver by name with typed options; ``"cvxpy:SCS"`` sets the row's parameter to SCS."""
+    """Return a solver by name, with typed options.
+
+    Parameters
+    ----------
+    name : str
+        A name of the solver table. After a colon it may have a parameter: "cvxpy:SCS" is CVXPY with its solver SCS.
+    **options
+        The solver's own options, such as ``tolerance``.
+
+    Returns
+    -------
+    Solver
+        An immutable value, to pass to ``solve`` or ``SolverChoices``.
+
+    Raises
+    ------
+    UnknownSolverError
+        There is no such name; the message names the nearest one.
+    ProblemError
+        The solver has no such option.
+
+    Examples
+    --------
+    >>> from coco_opt import make_solver
+    >>> make_solver("clarabel", tolerance=1e-6).name
+    'clarabel'
+    """
     row = backend(name)
     _, colon, value = name.partition(":")
     if colon:

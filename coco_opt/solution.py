@@ -11,7 +11,7 @@ DualT = TypeVar("DualT")
 
 
 class Status(Enum):
-    """How a solve ended; the value says what to do next."""
+    """How a solve ended; ``advice`` says what to do next."""
 
     OPTIMAL = "Nothing to do: the point is feasible and its certified gap is within tolerance."
     GAP_TOO_LARGE = (
@@ -52,13 +52,41 @@ class Answer(Generic[ValueT, DualT]):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Solution(Generic[ValueT]):
-    """A point judged by its problem.
+    """A point, judged by its problem.
 
-    ``value`` is feasible within tolerance when ``ok``; ``objective``, ``violation`` and ``gap`` are computed by the
-    problem after its repair, the same way for every solver, and ``raw_violation`` before it. ``gap`` bounds the
-    distance to the optimum and trusts no solver; a point that stays infeasible has gap infinity and no objective
-    (nan). ``tolerance`` is relative to the objective, or to 1 where that is smaller; what rounding to doubles alone
-    can cost (``Problem.resolution``) comes on top. Times are wall seconds.
+    Attributes
+    ----------
+    value : array
+        The point after the problem's repair; feasible within tolerance when ``ok``.
+    objective : float
+        The objective at ``value``; nan if the point stays infeasible.
+    violation : float
+        The largest violation of a constraint after the repair, in the unit of the data.
+    raw_violation : float
+        The same before the repair.
+    gap : float
+        A certified bound on ``objective`` minus the optimum; infinite if the point stays infeasible.
+    tolerance : float
+        The gap that counts as optimal, relative to the objective or, if that is smaller, to 1. What rounding to doubles
+        alone can cost (``Problem.resolution``) is added.
+    status : Status
+        How the solve ended.
+    solver : str
+        The solver's name.
+    problem : str
+        The problem's kind.
+    iterations : int or None
+        The solver's own count.
+    seconds : float
+        Wall seconds of solving.
+    build_seconds : float
+        Wall seconds of writing the problem in the solver's form.
+    judge_seconds : float
+        Wall seconds of judging the point.
+
+    Notes
+    -----
+    All figures are computed by the problem in the same way for every solver. No solver's own claim is used.
     """
 
     value: ValueT

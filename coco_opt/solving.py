@@ -28,10 +28,40 @@ def solve(
 ) -> Solution[ValueT]:
     """Solve a problem and certify the answer.
 
-    ``solver`` is a name of the solver table, a solver value, or ``"auto"`` for the fastest exact built-in one.
-    ``tolerance`` is the relative certified gap that counts as optimal (default: the solver's own). Raises
-    SolverError where the answer is not optimal, unless ``check`` is false (then read ``Solution.status``), and always
-    where there is no point to judge.
+    Parameters
+    ----------
+    problem : Problem
+        What to solve, such as ``IsotonicL1`` or ``TreeLeastSquares``.
+    solver : str or Solver, default "auto"
+        A name of the solver table (``backends``), a value from ``make_solver``, or "auto" for the fastest exact one.
+    tolerance : float, optional
+        The gap relative to the objective that counts as optimal; the solver's own if it is left out.
+    check : bool, default True
+        Raise an error if the answer is not optimal. Otherwise read ``Solution.status``.
+
+    Returns
+    -------
+    Solution
+        The point with its objective, violation and certified gap, which the problem computes and not the solver.
+
+    Raises
+    ------
+    SolverError
+        The answer is not optimal and ``check`` is true, or there is no point to judge.
+    UnknownSolverError
+        No solver has this name, or it cannot answer this problem.
+
+    Notes
+    -----
+    The gap follows from weak duality: it is the objective minus the dual objective at the solver's multipliers, or at
+    multipliers that the problem rebuilds from the point, summed term by term.
+
+    Examples
+    --------
+    >>> from coco_opt import IsotonicL1, solve
+    >>> solution = solve(IsotonicL1([3, 1, 4, 1, 5], lower=0, upper=5))
+    >>> solution.value.tolist(), solution.objective, solution.gap
+    ([3, 3, 4, 4, 5], 5.0, 0.0)
     """
     chosen = resolve(solver, type(problem))
     answer = chosen.solve(problem)
@@ -54,7 +84,39 @@ def solve_many(
     check: bool = True,
     threads: int = 1,
 ) -> list[Solution[ValueT]]:
-    """Solve a ragged batch of problems with one solver, in order; compiled kernels run in parallel threads."""
+    """Solve many problems with one solver, in order.
+
+    Parameters
+    ----------
+    problems : iterable of Problem
+        The problems, of any sizes and kinds.
+    solver : str or Solver, default "auto"
+        As for ``solve``; "auto" chooses for each kind of problem.
+    tolerance : float, optional
+        As for ``solve``.
+    check : bool, default True
+        As for ``solve``.
+    threads : int, default 1
+        How many problems are solved in parallel. Compiled solvers run in parallel threads.
+
+    Returns
+    -------
+    list of Solution
+        One solution for each problem, in the order of the problems.
+
+    Raises
+    ------
+    SolverError
+        As ``solve`` does.
+    ProblemError
+        ``threads`` is not an integer of at least 1.
+
+    Examples
+    --------
+    >>> from coco_opt import IsotonicL2, solve_many
+    >>> [solution.value.tolist() for solution in solve_many([IsotonicL2([2.0, 1.0]), IsotonicL2([1.0, 2.0])])]
+    [[1.5, 1.5], [1.0, 2.0]]
+    """
 
     @cache
     def chosen(kind: type[Problem[Any, Any]]) -> Solver:

@@ -15,11 +15,14 @@ author = "The coco-opt contributors"
 project_copyright = author
 release = version = __version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "coco_pages"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "coco_pages"]
 exclude_patterns = ["_build", "_ext"]
 myst_heading_anchors = 4
 myst_enable_extensions = ["deflist"]
 
+napoleon_google_docstring = False
+napoleon_use_ivar = True  # attributes as a list, like parameters
+napoleon_use_param = napoleon_use_rtype = False  # words of a type, such as "cells", are no links to attributes
 autodoc_typehints = "signature"
 autodoc_member_order = "bysource"
 autodoc_class_signature = "mixed"

@@ -1,4 +1,4 @@
-"""Every public name of coco_opt once, on made data: runs as it is, and passes mypy in strict mode."""
+"""Every public name of coco_opt once, on simulated data: runs as it is, and passes mypy in strict mode."""
 
 from fractions import Fraction
 from pathlib import Path
@@ -16,7 +16,7 @@ south = co.CountOfCounts.from_runs(sizes=[1, 2, 5], counts=[30, 50, 6])
 truth = [north + south, north, south]
 assert co.emd(north, north) == 0
 
-# --- noise: what it costs, its law, where it comes from ----------------------------------------------------
+# --- noise: what it costs, its distribution, where it comes from -------------------------------------------
 epsilon, rho = co.Epsilon(Fraction(1)), co.Rho(Fraction(1, 2))
 assert epsilon.epsilon() == 1
 assert co.Geometric(Fraction(2)).variance > 7
@@ -37,8 +37,8 @@ noisy: co.Measurement = co.measure_hierarchy(
 )
 method = co.GroupsMethod(consistency="joint")
 choices = co.SolverChoices({"isotonic_l1": "highs"}, fallback=True)
-found: co.GroupsResult = co.estimate_groups(noisy, method, choices)
-assert found["nation"].equals(found["nation/north"] + found["nation/south"])
+result: co.GroupsResult = co.estimate_groups(noisy, method, choices)
+assert result["nation"].equals(result["nation/north"] + result["nation/south"])
 
 # --- problems and solvers: each answer is certified --------------------------------------------------------
 problem = co.IsotonicL1([3, 1, 4, 1, 5], lower=0, upper=5)
@@ -101,14 +101,14 @@ with TemporaryDirectory() as name:
     assert co.forecast(config).cost == epsilon
     assert co.choose(config, Fraction(1, 10)).left.amount == Fraction(9, 10)
     measured = co.measure(config)
-    made = co.estimate(measured)
-    groups = made.save(folder / "groups", page=co.render_report)
+    estimated = co.estimate(measured)
+    groups = estimated.save(folder / "groups", page=co.render_report)
     assert all(check.passed for check in co.verify_release(groups))
     assert co.read_release(groups).to_pandas().equals(co.read_groups_release(groups).to_pandas())
     main, *looks = measured.measurement.every  # a look, from which the queries were chosen, is a second one
     co.write_measurement(folder / "noisy", main, private=False)
     again, _ = co.read_measurement(folder / "noisy")
-    assert co.estimate([again, *looks], config).to_pandas().equals(made.to_pandas())
+    assert co.estimate([again, *looks], config).to_pandas().equals(estimated.to_pandas())
     assert co.compare(config, size=50).rows
 
     persons = pd.DataFrame({"region_id": ["n", "s", "s"] * 9, "sex": ["f", "m", "m"] * 9})

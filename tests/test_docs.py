@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import ast
+import doctest
 import importlib
 import importlib.util
+import inspect
 import os
 import re
 import runpy
 import subprocess
 import sys
+from enum import Enum
 from pathlib import Path
 from types import ModuleType
 
@@ -71,6 +74,48 @@ def test_every_public_name_has_an_example_that_runs(tmp_path: Path, monkeypatch:
     assert set(coco_opt.__all__) == used & set(coco_opt.__all__), set(coco_opt.__all__) - used
     monkeypatch.chdir(tmp_path)
     runpy.run_path(str(script))
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", *PAGES], ids=lambda page: page.name)
+def test_every_complete_configuration_of_a_page_is_valid(page: Path, tmp_path: Path) -> None:
+    shown = re.findall(r"^```toml\n(.*?)^```$", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    for text in shown:
+        if "[data]" in text and "[privacy]" in text:
+            assert coco_opt.parse_config(text, tmp_path).explicit_keys("privacy")
+
+
+def test_every_chapter_of_the_guide_has_an_example_and_a_small_figure() -> None:
+    chapters = [page for page in PAGES if page.parent.name == "guide" and page.stem != "index"]
+    shown = set()
+    for chapter in chapters:
+        figures = re.findall(r"^```\{figure\} (\S+)$", chapter.read_text(encoding="utf-8"), re.MULTILINE)
+        assert blocks(chapter), page_name(chapter)
+        assert figures, page_name(chapter)
+        shown |= {(chapter.parent / figure).resolve() for figure in figures}
+    drawn = set((DOCS / "pictures" / "guide").glob("*.svg"))
+    assert shown == drawn, "python docs/guide_figures.py draws them"
+    assert all(figure.stat().st_size < 50_000 for figure in drawn)
+
+
+@pytest.mark.parametrize("name", [name for name in coco_opt.__all__ if name != "__version__"])
+def test_a_public_docstring_names_every_parameter_and_its_examples_run(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    public = inspect.unwrap(getattr(coco_opt, name))
+    text = inspect.getdoc(public) or ""
+    listed = {
+        entry.strip("*") for line in re.findall(r"^(\S.*) :|^(\*\*\w+)$", text, re.MULTILINE) for entry in _names(line)
+    }
+    if not (inspect.isclass(public) and issubclass(public, Enum)):
+        assert set(inspect.signature(public).parameters) <= listed
+    monkeypatch.chdir(tmp_path)
+    finder = doctest.DocTestFinder(recurse=inspect.isclass(public))  # methods too
+    for example in finder.find(public, name, module=False, globs={}):
+        assert doctest.DocTestRunner().run(example).failed == 0
+
+
+def _names(line: tuple[str, str]) -> list[str]:
+    return "".join(line).split(", ")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=page_name)

@@ -35,11 +35,38 @@ Mistakes = list[tuple[str, str]]
 
 
 def load_config(path: str | Path, like: Config | None = None, *, measures: bool = True) -> Config:
-    """Read the TOML config of a release of any kind; raise ConfigError with one line for every mistake.
+    r"""Read a config, a TOML file, of a release of any kind.
 
-    ``like`` supplies [data] or [privacy] where the file leaves one out, and then keys of the kind's own section too.
-    Where nothing is measured (not ``measures``, or ``like``), private tables and their queries may be left out, and
-    without ``like`` also [privacy].
+    Parameters
+    ----------
+    path : str or Path
+        The file. Paths in it are relative to its folder.
+    like : Config, optional
+        Supplies ``[data]`` or ``[privacy]`` if the file leaves one out, and then keys of the kind's own section too.
+    measures : bool, default True
+        False if nothing will be measured: private tables and their queries may then be left out, and ``[privacy]`` too.
+
+    Returns
+    -------
+    Config
+        The checked configuration.
+
+    Raises
+    ------
+    ConfigError
+        With one line for every mistake.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> from coco_opt import load_config
+    >>> text = '[data]\nvalues = "visits.csv"\n[privacy]\ndataset = "visits"\nepsilon = "1"\n[ranges]\ncells = 365\n'
+    >>> with TemporaryDirectory() as folder:
+    ...     file = Path(folder, "visits.toml")
+    ...     _ = file.write_text(text)
+    ...     load_config(file).name
+    'visits'
     """
     path = Path(path)
     failure = "cannot be read"
@@ -64,7 +91,38 @@ def parse_config(
     *,
     measures: bool = True,
 ) -> Config:
-    """Check a config given as TOML text or as a dictionary; paths are relative to ``folder``. See ``load_config``."""
+    r"""Return a config from TOML text or from a dictionary.
+
+    Parameters
+    ----------
+    source : str or mapping
+        The text of a file, or its sections by name.
+    folder : str or Path
+        The folder that paths are relative to.
+    file : str, optional
+        The name of the file, for messages.
+    like : Config, optional
+        As for ``load_config``.
+    measures : bool, default True
+        As for ``load_config``.
+
+    Returns
+    -------
+    Config
+        The checked configuration.
+
+    Raises
+    ------
+    ConfigError
+        With one line for every mistake.
+
+    Examples
+    --------
+    >>> from coco_opt import parse_config
+    >>> text = '[data]\nvalues = "visits.csv"\n[privacy]\ndataset = "visits"\nepsilon = "1"\n[ranges]\ncells = 365\n'
+    >>> parse_config(text, ".").method.cells
+    365
+    """
     raw = _parse_toml(source, file) if isinstance(source, str) else dict(source)
     measures = measures and like is None
     if like is not None and set(_REQUIRED) <= set(raw):
@@ -125,13 +183,36 @@ def parse_config(
 def configure(
     base: Config | None = None, /, *, folder: str | Path = ".", name: str | None = None, **sections: Mapping[str, Any]
 ) -> Config:
-    """Return a config from the sections of a file as dictionaries, or ``base`` with some of its keys changed.
+    """Return a config from sections as dictionaries, or an existing config with some keys changed.
 
-    In ``data`` a frame of pandas, Polars, Arrow or DuckDB may stand for a path; paths are relative to ``folder``.
-    ``name`` names the release. Raises ConfigError with one line for every mistake.
+    Parameters
+    ----------
+    base : Config, optional
+        A config to change; without it the sections are those of a file.
+    folder : str or Path, default "."
+        The folder that paths are relative to.
+    name : str, optional
+        The name of the release.
+    **sections : mapping
+        The sections of a file: ``data``, ``privacy``, ``groups`` or another kind's, ``solvers``, ``engine``,
+        ``output``, ``auto``. In ``data`` a frame of pandas, Polars, Arrow or DuckDB may stand for a path.
 
-    >>> config = configure(data={"values": "visits.csv"}, privacy={"epsilon": "1", "dataset": "visits"},
-    ...                    ranges={"cells": 365})
+    Returns
+    -------
+    Config
+        The checked configuration.
+
+    Raises
+    ------
+    ConfigError
+        With one line for every mistake.
+
+    Examples
+    --------
+    >>> from coco_opt import configure
+    >>> config = configure(
+    ...     data={"values": "visits.csv"}, privacy={"epsilon": "1", "dataset": "visits"}, ranges={"cells": 365}
+    ... )
     >>> configure(config, ranges={"estimator": "consistent"}).method.estimator
     'consistent'
     """

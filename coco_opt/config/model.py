@@ -29,9 +29,32 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """A checked configuration; ``name`` is the stem of its ``file``, if it has one, and names the release.
+    """A checked configuration, from ``configure``, ``load_config`` or ``parse_config``.
 
-    ``kind`` is the kind of release; ``data`` and ``method`` (the kind's own section) are values of its models.
+    Attributes
+    ----------
+    name : str
+        The name of the release: the stem of its file, if it has one.
+    kind : str
+        The kind of release: "groups", "tables" or "ranges", or one that another package adds.
+    section : str
+        The kind's section of the file, such as "groups".
+    data : model
+        The values of ``[data]``.
+    method : model
+        The values of the kind's own section.
+    privacy : PrivacyConfig
+        The values of ``[privacy]``.
+    solvers : SolversConfig
+        The values of ``[solvers]``.
+    engine : EngineConfig
+        The values of ``[engine]``.
+    output : OutputConfig
+        The values of ``[output]``.
+    auto : AutoSection
+        The values of ``[auto]``.
+    file : str or None
+        The file it was read from.
     """
 
     name: str

@@ -79,11 +79,30 @@ _CACHE_BYTES = 1 << 25
 
 
 def write_measurement(folder: Path, measurement: Measurement | Drawing, *, private: bool) -> str:
-    """Write a new folder that appears complete or not at all; return the SHA-256 of its index, hexadecimal.
+    """Write a measurement to a new folder that appears complete or not at all.
 
-    ``private`` keeps it to its owner and packs the answers; the same measurement gives the same bytes each time. What
-    is still being drawn is written as it comes. Raises InputError: folder-exists, cannot-write, one-measurement (for
-    several in one). O(answers).
+    Parameters
+    ----------
+    folder : Path
+        The folder, which must not exist.
+    measurement : Measurement or Drawing
+        What was measured. What is still being drawn is written as it comes.
+    private : bool
+        Keep the folder to its owner, and pack the answers. The same measurement gives the same bytes each time.
+
+    Returns
+    -------
+    str
+        The SHA-256 of the folder's index, hexadecimal.
+
+    Raises
+    ------
+    InputError
+        folder-exists, cannot-write, one-measurement (for several in one).
+
+    Notes
+    -----
+    O(answers).
     """
     measurement_plan = measurement.measurement_plan
     if isinstance(measurement, Measurement) and measurement.also:
@@ -100,11 +119,29 @@ def write_measurement(folder: Path, measurement: Measurement | Drawing, *, priva
 def read_measurement(
     folder: str | Path, digest: str | None = None, measurement_plan: MeasurementPlan | None = None
 ) -> tuple[Measurement, str]:
-    """Read a measurement's folder and the SHA-256 of its index, which must be ``digest`` where one is given.
+    """Read a measurement's folder.
 
-    Who has just written under this digest passes the ``measurement_plan`` too, so that it is not in memory twice.
-    Raises InputError: file-not-found, unreadable-file, unknown-format, damaged-measurement (its bytes are not those
-    that were written).
+    Parameters
+    ----------
+    folder : str or Path
+        The folder.
+    digest : str, optional
+        The SHA-256 that the folder's index must have.
+    measurement_plan : MeasurementPlan, optional
+        The plan, if the caller has just written the folder under ``digest``: it is then not in memory twice.
+
+    Returns
+    -------
+    Measurement
+        What was measured.
+    str
+        The SHA-256 of the index, hexadecimal.
+
+    Raises
+    ------
+    InputError
+        file-not-found, unreadable-file, unknown-format, damaged-measurement (its bytes are not those that were
+        written).
     """
     folder = Path(folder)
     place = Place(f"{folder.name}/{INDEX}")

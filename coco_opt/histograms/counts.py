@@ -31,9 +31,31 @@ def _frozen(array: Int64Array) -> Int64Array:
 class CountOfCounts:
     """Hold the number of groups of each size that occurs in one region.
 
-    ``sizes`` int64[r] (entities a group, strictly increasing, >= 0) and ``counts`` int64[r] (groups, > 0) are
-    copied, checked and made read-only. Raises InputError where they are not so; no message holds a value.
-    Source: Kuo et al. 2018, section 3.
+    Parameters
+    ----------
+    sizes : array_like of int, shape (r,)
+        The sizes in entities a group, strictly increasing, at least 0. ``from_runs`` takes any order.
+    counts : array_like of int, shape (r,)
+        The number of groups of each size, above 0.
+
+    Raises
+    ------
+    InputError
+        The arrays are not like this; no message holds a value.
+
+    Notes
+    -----
+    The arrays are copied and read-only, int64. Operations cost time and memory in the number of distinct sizes r, not
+    of groups. Source: Kuo et al. 2018, section 3.
+
+    Examples
+    --------
+    >>> from coco_opt import CountOfCounts
+    >>> households = CountOfCounts.from_runs(sizes=[1, 2, 4], counts=[90, 120, 40])
+    >>> households.groups, households.entities
+    (250, 490)
+    >>> households.cumulative(5).tolist()
+    [0, 90, 210, 210, 250, 250]
     """
 
     sizes: Int64Array
@@ -65,7 +87,27 @@ class CountOfCounts:
     def from_runs(cls, sizes: npt.ArrayLike, counts: npt.ArrayLike) -> CountOfCounts:
         """Build from (size, count) runs in any order; equal sizes are added up, zero counts dropped.
 
-        Raises InputError on negative or non-integer entries; O(runs log runs).
+        Parameters
+        ----------
+        sizes : array_like of int, shape (r,)
+            Sizes in entities a group, at least 0.
+        counts : array_like of int, shape (r,)
+            The number of groups of each size, at least 0.
+
+        Raises
+        ------
+        InputError
+            An entry is negative or no integer.
+
+        Notes
+        -----
+        O(runs log runs).
+
+        Examples
+        --------
+        >>> from coco_opt import CountOfCounts
+        >>> CountOfCounts.from_runs(sizes=[2, 1, 2], counts=[3, 4, 1]).counts.tolist()
+        [4, 4]
         """
         size, count = as_int64(sizes, "sizes"), as_int64(counts, "counts")
         if size.size != count.size:

@@ -16,9 +16,32 @@ def _counts_at(histogram: CountOfCounts, sizes: Int64Array) -> Int64Array:
 
 
 def emd(a: CountOfCounts, b: CountOfCounts) -> int:
-    """Return sum_i |Hc_a[i] - Hc_b[i]| in entities, exactly and without expanding any run.
+    """Return the earth mover's distance of two histograms: the entities to add or remove until they are equal.
 
-    Raises InputError where the numbers of groups differ. O(runs log runs). Source: Kuo et al. 2018, Lemma 1.
+    Parameters
+    ----------
+    a, b : CountOfCounts
+        Histograms with the same number of groups.
+
+    Returns
+    -------
+    int
+        sum_i |Hc_a[i] - Hc_b[i]| in entities, exact, Hc[i] being the number of groups of size at most i.
+
+    Raises
+    ------
+    InputError
+        The numbers of groups differ.
+
+    Notes
+    -----
+    O(runs log runs); no run is expanded. Source: Kuo et al. 2018, Lemma 1.
+
+    Examples
+    --------
+    >>> from coco_opt import CountOfCounts, emd
+    >>> emd(CountOfCounts.from_ranks([1, 2, 2]), CountOfCounts.from_ranks([1, 2, 5]))
+    3
     """
     if a.groups != b.groups:
         raise InputError("unequal-groups", "emd compares histograms with the same number of groups")

@@ -26,14 +26,41 @@ _ARRAYS = ("parent", "level", "first_child", "level_start")
 class Hierarchy:
     """Hold a rooted tree of n regions whose leaves all lie at the same depth.
 
-    Regions are numbered breadth first: the root is 0, a level is one contiguous range, and so are the
-    children of a region, the leaves below it and the leaves of the whole tree. ``parent`` int64[n] (-1 at the
-    root) must be in that order (``from_parents`` takes any order); ``names`` are the regions' own names,
-    stored as bytes (``Texts``).
-    Derived: ``level`` int64[n] (root 0), ``first_child`` int64[n+1] (children of v: first_child[v] ..
-    first_child[v+1]) and ``level_start`` int64[levels+1]. Raises HierarchyError with a code (no-root,
-    several-roots, cycle, orphan, uneven-depth, bad-name, duplicate-region, bad-order). O(n); a hierarchy is
-    public, so its errors name regions.
+    Build it with ``from_paths``, ``from_edges`` or ``from_parents``, which take regions in any order.
+
+    Parameters
+    ----------
+    parent : array_like of int, shape (n,)
+        The parent of each region, -1 at the root. Regions are numbered breadth first: the root is 0, a level is one
+        contiguous range, and so are the children of a region, the leaves below it and the leaves of the tree.
+    names : sequence of str, length n
+        The regions' own names, stored as bytes.
+
+    Attributes
+    ----------
+    level : ndarray of int64, shape (n,)
+        The level of each region; the root's is 0.
+    first_child : ndarray of int64, shape (n + 1,)
+        The children of region v are ``first_child[v]`` to ``first_child[v + 1] - 1``.
+    level_start : ndarray of int64, shape (levels + 1,)
+        The regions of level k are ``level_start[k]`` to ``level_start[k + 1] - 1``.
+
+    Raises
+    ------
+    HierarchyError
+        With a code: no-root, several-roots, cycle, orphan, uneven-depth, bad-name, duplicate-region, bad-order. A
+        hierarchy is public, so its errors name regions.
+
+    Notes
+    -----
+    O(n) time and memory.
+
+    Examples
+    --------
+    >>> from coco_opt import Hierarchy
+    >>> tree = Hierarchy.from_paths([("nation", "north"), ("nation", "south")])
+    >>> tree.regions, tree.levels, list(tree.paths)
+    (3, 2, ['nation', 'nation/north', 'nation/south'])
     """
 
     parent: Int64Array
@@ -64,10 +91,28 @@ class Hierarchy:
     def from_paths(cls, paths: Iterable[Sequence[str]], place: Callable[[int], Place] | None = None) -> Hierarchy:
         """Build from one path a leaf, names from the root down; siblings keep the order of first appearance.
 
-        Leaves of one parent become neighbours even where their paths are not: find them by ``index``.
-        ``place`` turns the index of a path into its place in the user's file for error messages. Raises
-        HierarchyError: no-root (no path), several-roots, uneven-depth, duplicate-region, bad-name. O(leaves x
+        Parameters
+        ----------
+        paths : iterable of sequence of str
+            For each leaf, the names of the regions on the way to it, the root's first.
+        place : callable, optional
+            Turns the index of a path into its place in the user's file, for messages.
+
+        Raises
+        ------
+        HierarchyError
+            no-root (no path), several-roots, uneven-depth, duplicate-region, bad-name.
+
+        Notes
+        -----
+        Leaves of one parent become neighbours even where their paths are not: find them by ``index``. O(leaves x
         levels).
+
+        Examples
+        --------
+        >>> from coco_opt import Hierarchy
+        >>> Hierarchy.from_paths([("land", "north"), ("land", "south")]).index("land/south")
+        2
         """
         return cls(*hierarchy_build.from_paths(paths, place))
 

@@ -80,7 +80,30 @@ class Cost(ABC):
         """Return in a few words what else the cost means."""
 
     def shared(self, shares: Sequence[str | int | Fraction]) -> tuple[Self, ...]:
-        """Return this cost times each share; ProblemError unless they sum to exactly 1."""
+        """Return this cost times each share.
+
+        Parameters
+        ----------
+        shares : sequence of str, int or Fraction
+            Shares such as "1/3" that sum to exactly 1.
+
+        Returns
+        -------
+        tuple of costs
+            One cost for each share, in the same unit.
+
+        Raises
+        ------
+        ProblemError
+            The shares do not sum to exactly 1.
+
+        Examples
+        --------
+        >>> from fractions import Fraction
+        >>> from coco_opt import Epsilon
+        >>> [str(cost.amount) for cost in Epsilon(Fraction(1)).shared(["2/3", "1/3"])]
+        ['2/3', '1/3']
+        """
         return tuple(type(self)(part) for part in split(self.amount, shares))
 
     def __add__(self, other: Cost) -> Self:
@@ -104,7 +127,30 @@ class Cost(ABC):
 
 @dataclass(frozen=True)
 class Epsilon(Cost):
-    """Pure epsilon-differential privacy; buys double-geometric noise."""
+    """Pure epsilon-differential privacy; buys double-geometric noise.
+
+    Parameters
+    ----------
+    amount : Fraction
+        Epsilon, at least 0. A float is refused, because it is not exact: ``Fraction("0.1")`` is.
+
+    Raises
+    ------
+    ProblemError
+        The amount is a float or negative.
+
+    Notes
+    -----
+    Amounts add up over levels and queries.
+
+    Examples
+    --------
+    >>> from fractions import Fraction
+    >>> from coco_opt import Epsilon
+    >>> leaf, root = Epsilon(Fraction(1)).shared(["3/4", "1/4"])
+    >>> leaf + root == Epsilon(Fraction(1))
+    True
+    """
 
     unit = "epsilon"
     precision_power = 2
@@ -133,7 +179,30 @@ class Epsilon(Cost):
 
 @dataclass(frozen=True)
 class Rho(Cost):
-    """Zero-concentrated differential privacy; buys discrete Gaussian noise."""
+    """Zero-concentrated differential privacy; buys discrete Gaussian noise.
+
+    Parameters
+    ----------
+    amount : Fraction
+        Rho, at least 0. A float is refused, because it is not exact: ``Fraction("0.1")`` is.
+
+    Raises
+    ------
+    ProblemError
+        The amount is a float or negative.
+
+    Notes
+    -----
+    Amounts add up over levels and queries. ``epsilon(delta)`` is the epsilon that the amount implies, an upper bound.
+    Source: Bun and Steinke 2016.
+
+    Examples
+    --------
+    >>> from fractions import Fraction
+    >>> from coco_opt import Rho
+    >>> float(Rho(Fraction(1, 2)).epsilon(Fraction(1, 10**6))) < 6
+    True
+    """
 
     unit = "rho"
     precision_power = 1

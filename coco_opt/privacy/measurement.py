@@ -110,12 +110,29 @@ class MeasurementPlan:
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
 class Measurement:
-    """A plan and its sealed answers, one entry a query; as private as a release of them would be.
+    """A plan and its sealed noisy answers, one entry for each query; as private as a release of them would be.
 
-    ``noise`` names the source; ``private`` is False where its noise protects nobody, or was drawn elsewhere
-    (``FOREIGN``). ``receipt`` is the hash of the ledger's entry that paid, "" for none. ``also`` are more measurements
-    of the same data, to be estimated together with this one (``coco_opt.privacy.combined_measurements``).
-    Raises ProblemError where answers are not those of the queries.
+    It is returned by ``measure_hierarchy``, ``measure_tables``, ``measure_ranges`` and ``read_measurement``.
+
+    Parameters
+    ----------
+    measurement_plan : MeasurementPlan
+        The queries, the public numbers they depend on, neighbours and costs.
+    answers : tuple of Answers
+        The noisy integers of each query, with the query and its noise distribution.
+    noise : str
+        The source of the noise.
+    private : bool
+        False if the noise protects nobody, or was drawn elsewhere.
+    receipt : str, default ""
+        The hash of the ledger's entry that paid; empty if none did.
+    also : tuple of Measurement, default ()
+        More measurements of the same data, to be estimated together with this one.
+
+    Raises
+    ------
+    ProblemError
+        The answers are not those of the queries.
     """
 
     measurement_plan: MeasurementPlan

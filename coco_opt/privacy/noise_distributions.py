@@ -92,7 +92,30 @@ class NoiseDistribution(ABC):
 
 @dataclass(frozen=True)
 class Geometric(NoiseDistribution):
-    """Double-geometric (discrete Laplace) noise P(k) ~ exp(-|k| / scale)."""
+    """Double-geometric (discrete Laplace) noise P(k) ~ exp(-|k| / scale).
+
+    Parameters
+    ----------
+    scale : Fraction
+        The width in entities, or in the unit of the count; sensitivity / epsilon.
+
+    Raises
+    ------
+    ProblemError
+        The noise is so wide that counts plus noise may leave 64 bits.
+
+    Notes
+    -----
+    Charged in pure epsilon. ``variance`` is exact for integer noise; ``nominal_variance`` is 2 scale^2, as in Kuo et
+    al. 2018, section 5.1.
+
+    Examples
+    --------
+    >>> from fractions import Fraction
+    >>> from coco_opt import Geometric
+    >>> round(Geometric(Fraction(2)).variance, 2)
+    7.84
+    """
 
     scale: Fraction
 
@@ -144,7 +167,30 @@ class Geometric(NoiseDistribution):
 
 @dataclass(frozen=True)
 class DiscreteGaussian(NoiseDistribution):
-    """Discrete Gaussian noise P(k) ~ exp(-k^2 / (2 squared_deviation)) (Canonne, Kamath and Steinke 2020)."""
+    """Discrete Gaussian noise P(k) ~ exp(-k^2 / (2 squared_deviation)).
+
+    Parameters
+    ----------
+    squared_deviation : Fraction
+        The parameter sigma^2, in squared units of the count; squared L2 sensitivity / (2 rho). The variance of the
+        integer noise is a little below it where it is small.
+
+    Raises
+    ------
+    ProblemError
+        The noise is so wide that counts plus noise may leave 64 bits.
+
+    Notes
+    -----
+    Charged in rho. Source: Canonne, Kamath and Steinke 2020.
+
+    Examples
+    --------
+    >>> from fractions import Fraction
+    >>> from coco_opt import DiscreteGaussian
+    >>> round(DiscreteGaussian(Fraction(4)).variance, 3)
+    4.0
+    """
 
     squared_deviation: Fraction
 

@@ -30,9 +30,12 @@ _BLOCK = 100_000  # OpenDP answers with Python integers, about 60 bytes each
 
 
 class OpenDPNoise:
-    """OpenDP's vetted mechanisms on integers: exact, cryptographic, about 8 us a draw (Gaussian 13 us).
+    """OpenDP's vetted mechanisms on integers: exact and cryptographic, about 8 us a draw (Gaussian 13 us).
 
-    Raises MissingPackageError when the package is absent, before any private data is opened.
+    Raises
+    ------
+    MissingPackageError
+        The package ``opendp`` is not installed; raised before any private data are opened.
     """
 
     name: ClassVar[str] = "opendp"

@@ -30,8 +30,28 @@ IntegerOrNot = NDArray[np.float64] | NDArray[np.int64]
 class ControlledRounding(Problem[IntegerOrNot, float]):
     """Round x (n,) up or down to integers with a given integer total, nearest in L1.
 
-    Values are int64; a solver may return fractions, which repair turns into the best choice of the same size.
-    Raises ProblemError where no choice of floors and ceilings reaches the total.
+    Parameters
+    ----------
+    x : array_like, shape (n,)
+        The fractional values.
+    total : int
+        The sum of the integers.
+
+    Raises
+    ------
+    ProblemError
+        No choice of floors and ceilings reaches the total.
+
+    Notes
+    -----
+    Values are int64 (n,). A solver may return fractions, which the problem's repair turns into the best choice of the
+    same size. Source: Kuo et al. 2018, section 4.1.
+
+    Examples
+    --------
+    >>> from coco_opt import ControlledRounding, solve
+    >>> solve(ControlledRounding([0.6, 1.4], 2)).value.tolist()
+    [1, 1]
     """
 
     x: FloatArray

@@ -57,9 +57,29 @@ class Potentials:
 class GroupMatching(Problem[Flow, Potentials]):
     """Match a parent's runs of groups with its children's at least total difference in size.
 
-    parent_sizes, parent_counts (P,); child_sizes, child_counts (C,) with child c in the slice
-    ``child_offsets[c]:child_offsets[c + 1]``; sizes nondecreasing within the parent and within each child; counts
-    positive. Raises ProblemError if these fail or the totals differ.
+    Parameters
+    ----------
+    parent_sizes, parent_counts : array_like of int, shape (P,)
+        The parent's sizes, nondecreasing, and how many groups have each of them, positive.
+    child_sizes, child_counts : array_like of int, shape (C,)
+        The same for all children, one child after the other.
+    child_offsets : array_like of int, shape (children + 1,)
+        Child c has the runs ``child_offsets[c]`` to ``child_offsets[c + 1] - 1``.
+
+    Raises
+    ------
+    ProblemError
+        Sizes decrease, a count is not positive, or the numbers of groups of parent and children differ.
+
+    Notes
+    -----
+    Algorithm 2 of Kuo et al. 2018, section 5.2, on runs in place of single groups.
+
+    Examples
+    --------
+    >>> from coco_opt import GroupMatching, solve
+    >>> solve(GroupMatching([1, 2], [1, 1], [1, 3], [1, 1], [0, 2])).objective
+    1.0
     """
 
     parent_sizes: IntArray

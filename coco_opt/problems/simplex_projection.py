@@ -27,7 +27,27 @@ from coco_opt.problem import Problem, checked_vector, plain_answer
 class SimplexProjection(Problem[FloatArray, float]):
     """Euclidean projection of y (n,) onto nonnegative vectors with a fixed total (groups).
 
-    Raises ProblemError for an empty or non-finite y, or a total that is negative or not finite.
+    Parameters
+    ----------
+    y : array_like, shape (n,)
+        The point to project; finite, not empty.
+    total : float
+        The sum of the projection; finite, not negative.
+
+    Raises
+    ------
+    ProblemError
+        ``y`` is empty or not finite, or the total is negative or not finite.
+
+    Notes
+    -----
+    The naive estimator of Kuo et al. 2018, section 4.1. The solution is unique, float64 (n,).
+
+    Examples
+    --------
+    >>> from coco_opt import SimplexProjection, solve
+    >>> solve(SimplexProjection([3.0, 1.0], 2)).value.tolist()
+    [2.0, 0.0]
     """
 
     y: FloatArray

@@ -32,12 +32,35 @@ class Choice:
 def choose(
     config: Config, share: Fraction = SHARE, *, renamed: bool = False, reporter: Reporter | None = None
 ) -> Choice:
-    """Pay ``share`` of the configured budget to learn, with noise, which queries promise the smaller error.
+    """Pay a small share of the budget to learn, with noise, which queries promise the smaller error.
 
+    Parameters
+    ----------
+    config : Config
+        The data, the budget and the queries.
+    share : Fraction, default 1/50
+        The share of the budget that is paid.
+    renamed : bool, default False
+        Accept data that the ledger knows as another dataset.
+    reporter : Reporter, optional
+        Receives the progress.
+
+    Returns
+    -------
+    Choice
+        The advised keys, and what is ``left`` of the budget, to write into the config.
+
+    Raises
+    ------
+    ConfigError
+        The kind has nothing to choose, the share is not between 0 and 1, or the budget is an (epsilon, delta).
+    InputError, ProblemError, MissingPackageError, BudgetError
+        As ``measure`` raises them.
+
+    Notes
+    -----
     It is a measurement of its own: it is checked in full before it is paid, sealed, and never paid twice for the same
-    data and share. Write what is ``left`` into the configuration, with the keys that are advised. If this opens an
-    account, the account is granted the whole budget. Raises ConfigError where the kind has nothing to choose, the share
-    is not between 0 and 1 or the budget is an (epsilon, delta), and what ``measure`` raises.
+    data and share. If this opens an account, the account is granted the budget in full.
     """
     reporter, kind, budget = Silent() if reporter is None else reporter, kind_of(config), config.privacy.cost
     if not isinstance(kind, Choosing):

@@ -95,11 +95,30 @@ def compare(
     size: int = DEFAULT_SIZE,
     reporter: Reporter | None = None,
 ) -> Comparison:
-    """Solve the problems that an estimation poses, of at most ``size`` unknowns, with every solver that can.
+    """Solve the problems of an estimation with every solver that can, and compare them.
 
-    A ``measurement`` poses them. Without one, a seeded measurement does: of the user's data where the configuration's
-    noise is seeded, else of simulated data; the private table then stays closed. A solver whose own limit is lower gets
-    the same problem cut to its limit. Raises what planning raises; a solver that fails is a row, not an exception.
+    Parameters
+    ----------
+    config : Config
+        Which problems arise.
+    measurement : Measurement, optional
+        A measurement that poses the problems. Without it a seeded one does: of the user's data if the config's noise is
+        seeded, otherwise of simulated data; the private table then stays closed.
+    size : int, default 2000
+        The largest number of unknowns. A solver whose own limit is lower gets the same problem cut to its limit.
+    reporter : Reporter, optional
+        Receives the progress.
+
+    Returns
+    -------
+    Comparison
+        ``rows``, one for each problem and solver: objective, gap, violation and seconds. A solver that fails is a row,
+        not an exception.
+
+    Raises
+    ------
+    ConfigError, InputError, ProblemError
+        As ``forecast`` raises them.
     """
     reporter = Silent() if reporter is None else reporter
     chosen, data = solvers_of(config), ""

@@ -125,14 +125,43 @@ def estimate(
     engine: EngineConfig | None = None,
     reporter: Reporter | None = None,
 ) -> Estimated:
-    """Make a release of a measurement by the method and solvers of a configuration; pay nothing and write nothing.
+    """Make a release of a measurement by the method and solvers of a config; pay nothing and write nothing.
 
-    ``measurement`` is a measurement, what ``measure`` returned, a folder, or a run's id; or a list of several of the
-    same data, which are estimated together (tables; groups by their posterior): their costs add up. The default
-    configuration is that of the first measurement, or its kind's defaults; ``engine`` overrides how the configuration
-    runs the work. The result lies in memory: ``Estimated.save`` writes its folder, and records it in the ledger where
-    runs of the configuration measured. Raises InputError (measurements-differ, measurement-twice, one-measurement),
-    ConfigError where the method cannot read what was measured, and SolverError where every solver failed.
+    Parameters
+    ----------
+    measurement : Measured, Measurement, folder or run id, or a sequence of them
+        What to estimate. Several measurements of the same data (tables; groups by their posterior) are estimated
+        together, and their costs add up.
+    config : Config, optional
+        The method and the solvers; that of the first measurement, or its kind's defaults, if it is left out.
+    engine : EngineConfig, optional
+        How the work is run, in place of the config's ``[engine]``.
+    reporter : Reporter, optional
+        Receives the progress.
+
+    Returns
+    -------
+    Estimated
+        The release in memory: tables by region, frames (``to_pandas``), and ``save``, which writes the folder.
+
+    Raises
+    ------
+    ConfigError
+        The method cannot read what was measured.
+    InputError
+        measurements-differ, measurement-twice, one-measurement.
+    SolverError
+        Every solver failed.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from coco_opt import configure, estimate, measure
+    >>> visits = pd.DataFrame({"value": [3, 1, 4, 1, 5]})
+    >>> privacy = {"epsilon": "1", "noise": "seeded", "seed": 7}
+    >>> measured = measure(configure(data={"values": visits}, privacy=privacy, ranges={"cells": 8}))
+    >>> estimate(measured).to_pandas().columns.tolist()
+    ['tree_level', 'start', 'stop', 'estimate', 'standard_error']
     """
     reporter = Silent() if reporter is None else reporter
     sources = [measurement] if isinstance(measurement, (Measurement, Measured, str, Path)) else list(measurement)

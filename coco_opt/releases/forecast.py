@@ -100,11 +100,30 @@ def forecast(
     rows: int | None = None,
     reporter: Reporter | None = None,
 ) -> PlanForecast:
-    """Predict a release: cost, errors, seconds and memory; ``ForecastOptions`` describes the options.
+    """Predict a release: cost, errors, seconds and memory. Reads public tables only and spends nothing.
 
-    ``public`` is data in the form of the private table, made public by its owner. Reads public tables only and spends
-    nothing.
-    Raises ConfigError, InputError, ProblemError.
+    Parameters
+    ----------
+    config : Config
+        The planned release.
+    public : Path, optional
+        Public data in the form of the private table, in place of simulated data.
+    runs : int, default 1
+        How many simulated releases a predicted error is the mean of.
+    rows : int, optional
+        The rows of the private table, for the predicted time.
+    reporter : Reporter, optional
+        Receives the progress.
+
+    Returns
+    -------
+    PlanForecast
+        Cost, queries with their noise, predicted errors by level and method, seconds and memory.
+
+    Raises
+    ------
+    ConfigError, InputError, ProblemError
+        The config or a public table is wrong.
     """
     reporter = Silent() if reporter is None else reporter
     start = process_time()

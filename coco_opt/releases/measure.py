@@ -163,9 +163,34 @@ def with_bought(config: Config, measurement_plan: MeasurementPlan) -> Config:
 
 
 def check(config: Config, *, reporter: Reporter | None = None) -> Checked:
-    """Read and check all input, the private table too, and try the solvers; draw nothing and pay nothing.
+    """Read and check all input, the private tables too, and try the solvers; draw no noise and pay nothing.
 
-    Its result is private: whoever varies public files and reads the refusals learns who is in the private table.
+    Parameters
+    ----------
+    config : Config
+        What to check.
+    reporter : Reporter, optional
+        Receives the progress.
+
+    Returns
+    -------
+    Checked
+        The public plan, what would be paid, and the counts of private rows. It is private: whoever varies public files
+        and reads the refusals learns who is in the private table.
+
+    Raises
+    ------
+    ConfigError, InputError, ProblemError, MissingPackageError
+        Something is wrong; the message says what, where and what to do.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from coco_opt import check, configure
+    >>> visits = pd.DataFrame({"value": [3, 1, 4, 1, 5]})
+    >>> privacy = {"epsilon": "1", "noise": "seeded", "seed": 7}
+    >>> print(check(configure(data={"values": visits}, privacy=privacy, ranges={"cells": 8})).plan.config.kind)
+    ranges
     """
     reporter = Silent() if reporter is None else reporter
     rehearse(config)
@@ -186,10 +211,42 @@ def measure(
 ) -> Measured:
     """Check everything, pay, draw the noise and seal; the measurement can be estimated as often as wanted.
 
-    The same queries on the same data are paid for once: a later call returns the first measurement, unless ``again``.
-    A run that was interrupted resumes for free. Data that the ledger knows as another dataset are refused, unless
-    ``renamed``. ``publish`` writes the measurement to a new folder too, and its look next to it. Seeded noise pays
-    nothing. Raises ConfigError, InputError, ProblemError, MissingPackageError and BudgetError before anything is paid.
+    Parameters
+    ----------
+    config : Config
+        The data, the budget and the queries.
+    publish : Path, optional
+        A new folder to which the measurement is written too, and its first look next to it.
+    again : bool, default False
+        Pay again for queries that were paid for. Otherwise the first measurement of the same queries and data is
+        returned.
+    renamed : bool, default False
+        Accept data that the ledger knows as another dataset.
+    reporter : Reporter, optional
+        Receives the progress.
+
+    Returns
+    -------
+    Measured
+        The measurement, where it is sealed, and whether this call paid for it.
+
+    Raises
+    ------
+    ConfigError, InputError, ProblemError, MissingPackageError, BudgetError
+        Before anything is paid.
+
+    Notes
+    -----
+    A run that was interrupted resumes for free. Seeded noise pays nothing and is NOT PRIVATE.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from coco_opt import configure, measure
+    >>> visits = pd.DataFrame({"value": [3, 1, 4, 1, 5]})
+    >>> privacy = {"epsilon": "1", "noise": "seeded", "seed": 7}
+    >>> measure(configure(data={"values": visits}, privacy=privacy, ranges={"cells": 8})).paid
+    False
     """
     reporter = Silent() if reporter is None else reporter
     if publish is not None:

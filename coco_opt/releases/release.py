@@ -50,12 +50,49 @@ def release(
     page: PageWriter | None = None,
     truth: Truth | None = None,
 ) -> Outcome:
-    """Measure the queries of a configuration once, and estimate its release.
+    """Measure the queries of a config once, estimate, and write the release folder.
 
-    ``out`` must not exist (default: ``NAME-RUNID`` in the output directory). The same queries on the same data are paid
-    for once: with other estimation keys the measurement is estimated anew, for free; a release that was already made by
-    the same keys is named. Raises ConfigError, InputError, ProblemError, MissingPackageError, BudgetError before
-    anything is paid; SolverError, ProblemError after it, from where the same call goes on for free.
+    Parameters
+    ----------
+    config : Config
+        The data, the budget, the queries and the method.
+    out : Path, optional
+        The folder, which must not exist; ``NAME-RUNID`` in the output directory if it is left out.
+    reporter : Reporter, optional
+        Receives the progress.
+    page : callable, optional
+        Writes the HTML report: ``render_report``.
+    truth : Truth, optional
+        The truth of simulated data, to compare with.
+
+    Returns
+    -------
+    Outcome
+        The folder, the private record, and whether this call paid.
+
+    Raises
+    ------
+    ConfigError, InputError, ProblemError, MissingPackageError, BudgetError
+        Before anything is paid.
+    SolverError, ProblemError
+        After the payment; the same call continues from there for free.
+
+    Notes
+    -----
+    The same queries on the same data are paid for once. With other estimation keys the measurement is estimated anew,
+    for free; a release that was already made by the same keys is named.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> import pandas as pd
+    >>> from coco_opt import configure, release, verify_release
+    >>> visits = pd.DataFrame({"value": [3, 1, 4, 1, 5]})
+    >>> privacy = {"epsilon": "1", "noise": "seeded", "seed": 7}
+    >>> with TemporaryDirectory() as folder:
+    ...     config = configure(folder=folder, data={"values": visits}, privacy=privacy, ranges={"cells": 8})
+    ...     all(check.passed for check in verify_release(release(config).folder))
+    True
     """
     reporter, clock = Silent() if reporter is None else reporter, Clock()
     if truth is not None and source_of(config).private:

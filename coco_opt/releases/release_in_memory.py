@@ -41,8 +41,9 @@ if TYPE_CHECKING:
 class Estimated:
     """A release that is not written yet: everything in it is public, except the ``truth`` of simulated data.
 
-    ``files`` are its tables by file name, the kind's own first; ``numbers`` come from the measurement, one a region.
-    It exports itself as an Arrow stream of its first table, which pandas, Polars, Arrow and DuckDB read directly.
+    ``release["nation/north"]`` is the result for a region, by its path from the root. The release exports itself as an
+    Arrow stream of its first table, which pandas, Polars, Arrow and DuckDB read directly. ``files`` are its tables by
+    file name, the kind's own first; ``numbers`` come from the measurement, one a region.
     """
 
     kind: AnyKind
@@ -130,11 +131,27 @@ class Estimated:
     def save(
         self, folder: str | Path | None = None, *, page: PageWriter | None = None, reporter: Reporter | None = None
     ) -> Path:
-        """Write the release folder and return where it lies; it appears complete or not at all.
+        """Write the release folder and return its path; it appears complete or not at all.
 
-        ``folder`` must not exist; by default it lies in the configured output directory and is named after the
-        configuration and the measurement, with a number where that name is taken. ``page`` writes the HTML report
-        (``render_report``). Raises InputError (folder-exists, cannot-write).
+        Parameters
+        ----------
+        folder : str or Path, optional
+            The folder, which must not exist. By default it is in the configured output directory and is named after the
+            configuration and the measurement, with a number if that name is taken.
+        page : callable, optional
+            Writes the HTML report: ``render_report``.
+        reporter : Reporter, optional
+            Receives the progress.
+
+        Returns
+        -------
+        Path
+            The folder.
+
+        Raises
+        ------
+        InputError
+            folder-exists, cannot-write.
         """
         out = None if folder is None else Path(folder)
         if out is not None:

@@ -12,7 +12,22 @@ from coco_opt.report.html import document, fallbacks_section, footer, solvers_se
 def render_report(kind: AnyKind, shown: Shown) -> str:
     """Return the report of a release as one HTML document without references to anything outside it.
 
-    Raises ProblemError where a private release has a truth to compare with.
+    Parameters
+    ----------
+    kind : ReleaseKind
+        The kind of the release.
+    shown : Shown
+        What the release shows, as ``Estimated.shown`` holds it.
+
+    Returns
+    -------
+    str
+        The HTML document.
+
+    Raises
+    ------
+    ProblemError
+        A private release has a truth to compare with.
     """
     manifest = shown.manifest
     if shown.truth is not None and manifest["private"]:

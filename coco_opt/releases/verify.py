@@ -65,9 +65,38 @@ def _measurement_seal_check(folder: Path, index: Mapping[str, Any], measurement:
 
 
 def verify_release(folder: str | Path, earlier: Sequence[str | Path] = ()) -> list[Check]:
-    """Check that a release folder is complete and holds what its manifest promises. O(rows log rows).
+    """Check that a release folder is complete and holds what its manifest promises.
 
-    Releases that it agrees with are searched next to it and in ``earlier``, their folders or folders that hold them.
+    Parameters
+    ----------
+    folder : str or Path
+        The release folder.
+    earlier : sequence of str or Path, default ()
+        Where to look for releases that this one agrees with: their folders, or folders that hold them. Folders next to
+        it are searched too.
+
+    Returns
+    -------
+    list of Check
+        What was checked: ``name``, ``passed`` and ``detail``.
+
+    Notes
+    -----
+    O(rows log rows).
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> import pandas as pd
+    >>> from coco_opt import configure, release, verify_release
+    >>> visits = pd.DataFrame({"value": [3, 1, 4, 1, 5]})
+    >>> privacy = {"epsilon": "1", "noise": "seeded", "seed": 7}
+    >>> with TemporaryDirectory() as folder:
+    ...     config = configure(folder=folder, data={"values": visits}, privacy=privacy, ranges={"cells": 8})
+    ...     written = release(config).folder
+    ...     _ = (written / "manifest.json").write_text("{}")
+    ...     all(check.passed for check in verify_release(written))
+    False
     """
     folder = Path(folder)
     try:

@@ -19,12 +19,37 @@ Costs = tuple[tuple[Cost, ...], ...]
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
 class TablePlan:
-    """The cost of each query at each level, in one unit; a query of cost 0 is not measured.
+    """The cost of each query at each level, in one unit.
 
-    ``costs`` [levels][queries], root first. One row is in one region of a level, so a level's regions are charged once,
-    and the plan costs the sum. ``rows`` is the public maximum of rows a person, which multiplies the sensitivity of
-    every query: L1 by rows, squared L2 by rows^2. Raises ProblemError where all costs are zero or of several units,
-    queries share a name, or noise is too wide for 64 bits.
+    Parameters
+    ----------
+    queries : tuple of Query
+        What is measured.
+    costs : sequence of sequence of Epsilon or Rho, [levels][queries]
+        The cost of each query at each level, root first; a query of cost 0 is not measured.
+    neighbours : {"add_remove", "replace"}, default "add_remove"
+        By what neighbouring data sets differ: one person is added or removed, or replaced.
+    rows : int, default 1
+        The public maximum of rows of one person. It multiplies the L1 sensitivity of every query, and its square the
+        squared L2 sensitivity.
+
+    Raises
+    ------
+    ProblemError
+        All costs are zero or of several units, queries share a name, or noise is too wide for 64 bits.
+
+    Notes
+    -----
+    A row is in one region of a level, so the regions of a level are charged once, and the plan costs the sum over
+    levels and queries.
+
+    Examples
+    --------
+    >>> from fractions import Fraction
+    >>> from coco_opt import Rho, Schema, Strategy, TablePlan, parse_queries
+    >>> strategy = Strategy.uniform(parse_queries(["total", "sex"], Schema({"sex": ["female", "male"]})))
+    >>> TablePlan.product(strategy, Rho(Fraction(1)), levels=2).cost == Rho(Fraction(1))
+    True
     """
 
     queries: tuple[Query, ...]
@@ -68,9 +93,25 @@ class TablePlan:
         level_shares: Sequence[str | int | Fraction] | None = None,
         neighbours: Neighbours = "add_remove",
     ) -> TablePlan:
-        """Share a cost over levels (evenly unless shares are given, root first) and each level's by the strategy.
+        """Share a cost over levels, and each level's cost over the queries of a strategy.
 
-        Raises ProblemError unless there is one share per level and they sum to exactly 1.
+        Parameters
+        ----------
+        strategy : Strategy
+            The queries and their shares of a level's budget.
+        cost : Epsilon or Rho
+            The cost of all levels together.
+        levels : int
+            The number of levels.
+        level_shares : sequence of str, int or Fraction, optional
+            The share of each level, root first; even shares if they are left out.
+        neighbours : {"add_remove", "replace"}, default "add_remove"
+            By what neighbouring data sets differ.
+
+        Raises
+        ------
+        ProblemError
+            There is not one share for each level, or they do not sum to exactly 1.
         """
         shares = [Fraction(1, max(1, levels))] * levels if level_shares is None else level_shares
         if len(shares) != levels:

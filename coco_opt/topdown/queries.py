@@ -190,7 +190,31 @@ def parse_query(text: str, schema: Schema, name: str | None = None) -> Query:
 
 
 def parse_queries(texts: Sequence[str], schema: Schema) -> tuple[Query, ...]:
-    """Return several queries; raise InputError (bad-query) as well where one is given twice."""
+    """Return queries from their texts.
+
+    Parameters
+    ----------
+    texts : sequence of str
+        "total", "detail" (every cell), an attribute, or attributes joined by " * ", such as "sex * age".
+    schema : Schema
+        The attributes and cells.
+
+    Returns
+    -------
+    tuple of Query
+        Linear queries, in the order of the texts.
+
+    Raises
+    ------
+    InputError
+        bad-query: a text names what the schema does not have, or is given twice.
+
+    Examples
+    --------
+    >>> from coco_opt import Schema, parse_queries
+    >>> [query.name for query in parse_queries(["total", "sex"], Schema({"sex": ["female", "male"]}))]
+    ['total', 'sex']
+    """
     queries = tuple(parse_query(text, schema) for text in texts)
     names = [query.name for query in queries]
     if len(set(names)) < len(names):

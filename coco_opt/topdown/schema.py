@@ -37,11 +37,38 @@ class ValueGroups:
 class Schema:
     """Attributes, their values, and the cells of their product in C order, the last attribute running fastest.
 
-    ``structural_zeros`` are rules (see ``rules``) and ``groupings`` groups of values by name. ``allowed`` int64[size]
-    are the cells that no rule forbids: every table of a release is over these ``size`` cells, in this order.
-    ``position`` int64[cells] is a cell's place among them, -1 where forbidden. Raises InputError (bad-name,
-    bad-schema, bad-rule, unknown-attribute, unknown-value, bad-range, no-cells) naming the rule and the nearest valid
-    name. O(cells x rules).
+    Parameters
+    ----------
+    attributes : mapping of str to sequence of str
+        The values of each attribute.
+    structural_zeros : sequence of str, default ()
+        Rules that name impossible combinations, such as "age = child & work = yes".
+    groupings : mapping, optional
+        Groups of an attribute's values by name, such as bands of ages.
+
+    Attributes
+    ----------
+    allowed : ndarray of int64, shape (size,)
+        The cells that no rule forbids. Every table of a release has these ``size`` cells, in this order.
+    position : ndarray of int64, shape (cells,)
+        The place of a cell among the allowed ones; -1 where it is forbidden.
+
+    Raises
+    ------
+    InputError
+        With a code, the rule and the nearest valid name: bad-name, bad-schema, bad-rule, unknown-attribute,
+        unknown-value, bad-range, no-cells.
+
+    Notes
+    -----
+    O(cells x rules).
+
+    Examples
+    --------
+    >>> from coco_opt import Schema
+    >>> schema = Schema({"age": ["child", "adult"], "work": ["yes", "no"]}, ["age = child & work = yes"])
+    >>> schema.cells, schema.size, schema.allowed.tolist()
+    (4, 3, [1, 2, 3])
     """
 
     attributes: Mapping[str, Sequence[str]]

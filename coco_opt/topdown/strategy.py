@@ -14,9 +14,26 @@ from coco_opt.topdown.schema import Schema
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
 class Strategy:
-    """Queries and their shares of a level's budget, exact fractions above zero that sum to 1.
+    """Queries and their shares of a level's budget.
 
-    Raises ProblemError where they do not, or two queries have one name.
+    Parameters
+    ----------
+    queries : tuple of Query
+        What is measured, with names of their own.
+    shares : tuple of Fraction
+        The share of each query, above zero; they sum to exactly 1.
+
+    Raises
+    ------
+    ProblemError
+        The shares are not like this, or two queries have one name.
+
+    Examples
+    --------
+    >>> from coco_opt import Schema, Strategy, parse_queries
+    >>> schema = Schema({"sex": ["female", "male"]})
+    >>> [str(share) for share in Strategy.uniform(parse_queries(["total", "sex"], schema)).shares]
+    ['1/2', '1/2']
     """
 
     queries: tuple[Query, ...]

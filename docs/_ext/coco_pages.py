@@ -21,7 +21,8 @@ _BULLET = re.compile(r"(\s*\* )?(.*)", re.DOTALL)
 def setup(app: Sphinx) -> dict[str, Any]:
     """Register both hooks."""
     app.connect("source-read", lambda _app, _page, source: source.__setitem__(0, expand(source[0])))
-    app.connect("autodoc-process-docstring", _as_text)
+    # Before napoleon (priority 500) turns the sections of a docstring into markup, which must stay.
+    app.connect("autodoc-process-docstring", _as_text, priority=400)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
 
 

@@ -32,10 +32,26 @@ Progress = Callable[[int, int], None]
 class GroupsResult:
     """Histograms of every region in the hierarchy's order, and the certificates of the problems solved.
 
-    ``uncertified_gap`` is the largest relative gap of an integer table that was not certified nearest, 0 where none was
-    used; ``intervals`` and ``convergence`` are those of the posterior, None for other methods; ``level_gaps``
-    float64[levels] those of joint estimation (``JointEstimate``); ``unbiased`` the unbiased estimates, if
-    the method requests them.
+    ``result["nation/north"]`` is the histogram of a region by its path from the root.
+
+    Attributes
+    ----------
+    hierarchy : Hierarchy
+        The regions.
+    histograms : tuple of CountOfCounts
+        One histogram for each region.
+    certificates : tuple of Certificate
+        One row for each kind of problem: who solved it, how often, worst violation and gap.
+    uncertified_gap : float
+        The largest relative gap of an integer table that was not certified nearest; 0 if none was used.
+    intervals : Intervals or None
+        Intervals of the counts; None for methods other than "posterior".
+    convergence : Convergence or None
+        Whether the posterior's chains converged; None for other methods.
+    level_gaps : ndarray of float64 or None
+        The relative gap of each level (levels,); None for methods other than "joint".
+    unbiased : UnbiasedEstimates or None
+        The unbiased counts, if the method requests them.
     """
 
     hierarchy: Hierarchy
@@ -81,18 +97,62 @@ def estimate_groups(
     progress: Progress | None = None,
     also: Sequence[Measurement] = (),
 ) -> GroupsResult:
-    """Estimate every region that the method reads, then make the regions agree by ``method.consistency``.
+    """Estimate every region that the method reads, then make the regions agree.
 
-    This reads a measurement only: it is post-processing and costs no privacy. Where the numbers of groups were measured
-    too, they are estimated first and then used like public ones. ``progress`` is called with the number of regions done
-    and their total (for "posterior": sweeps). The work runs in parallel on ``threads``, or on the workers of an
-    ``executor``; the result does not depend on them. "posterior", "joint" and "convex" couple all regions: the
-    posterior's sweeps run in threads whatever the executor, and the parallelism of one program is up to its solver.
-    ``also`` are more measurements of the same groups, in addition to those that the measurement brings; only
-    "posterior" combines them in one estimate, and their costs add up. Other methods leave a look
-    (``coco_opt.groups.look``) unread.
-    Raises ProblemError where the consistency method needs a region that was not measured, or cannot read the measured
-    query; SolverError where a solver misses its tolerance.
+    This reads a measurement only: it is post-processing and costs no privacy.
+
+    Parameters
+    ----------
+    measurement : Measurement
+        Noisy measurements of groups. Where the numbers of groups were measured too, they are estimated first and then
+        used like public ones.
+    method : GroupsMethod, optional
+        The losses, and how regions are made to agree.
+    solvers : SolverChoices, optional
+        A solver for each kind of problem; the fast exact ones if they are left out.
+    threads : int, default 1
+        How many threads work in parallel. The result does not depend on it.
+    executor : Executor, optional
+        Workers to use in place of threads. "posterior", "joint" and "convex" couple all regions: the posterior runs in
+        threads whatever the executor, and the parallelism of one program is up to its solver.
+    progress : callable, optional
+        Called with the number of regions done and of all (for "posterior": sweeps).
+    also : sequence of Measurement, optional
+        More measurements of the same groups, in addition to those that the measurement brings. Only "posterior"
+        combines them in one estimate; their costs add up. Other methods do not read a first look
+        (``coco_opt.groups.look``).
+
+    Returns
+    -------
+    GroupsResult
+        Nonnegative integer histograms of all regions.
+
+    Raises
+    ------
+    ProblemError
+        The method needs a region that was not measured, or cannot read the measured query.
+    SolverError
+        A solver misses its tolerance.
+
+    Notes
+    -----
+    Source: Kuo et al. 2018, sections 4 and 5.
+
+    Examples
+    --------
+    >>> from fractions import Fraction
+    >>> from coco_opt import CountOfCounts, Epsilon, GroupsMethod, Hierarchy, SeededNoise
+    >>> from coco_opt import estimate_groups, measure_hierarchy
+    >>> tree = Hierarchy.from_paths([("nation", "north"), ("nation", "south")])
+    >>> north, south = CountOfCounts.from_ranks([1, 1, 2, 3]), CountOfCounts.from_ranks([1, 2, 2])
+    >>> noisy = measure_hierarchy(
+    ...     [north + south, north, south], tree, [7, 4, 3], queries=["cumulative"] * 2,
+    ...     costs=Epsilon(Fraction(1)).shared(["1/2", "1/2"]), max_size=5, neighbours="add_remove",
+    ...     source=SeededNoise(7),
+    ... )
+    >>> result = estimate_groups(noisy, GroupsMethod(consistency="matching"))
+    >>> result["nation"].equals(result["nation/north"] + result["nation/south"])
+    True
     """
     check_threads(threads)
     method = GroupsMethod() if method is None else method

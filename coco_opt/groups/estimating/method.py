@@ -22,14 +22,42 @@ SLOW: tuple[Consistency, ...] = ("posterior", *ONE_PROGRAM)
 
 @dataclass(frozen=True, slots=True)
 class GroupsMethod:
-    """The post-processing of a groups release: losses (one, or one a level, root first) and how regions agree.
+    """The post-processing of a groups release: the losses, and how regions are made to agree.
 
-    ``variances`` are "formula" (section 5.1 of the paper) or "bootstrap" (``coco_opt.groups.estimating.bootstrap``:
-    about twenty more fits a region, redrawn from seeds that anyone can compute). They are the weights of
-    ``consistency`` "matching" with ``merge`` "weighted"; other methods read no variances, and none are redrawn for
-    them. "posterior" reads no loss, and is the only method that gives ``intervals``: their coverage, 0 for none.
-    ``unbiased``: also return signed, unbiased counts of every measured region, whatever the method. Raises ProblemError
-    for an unknown choice.
+    Parameters
+    ----------
+    losses : {"l1", "l2"} or tuple of them, default "l1"
+        The loss of all levels, or one for each level, root first. "l1" fits geometric noise, "l2" Gaussian noise.
+    ties : {"upper", "lower", "midpoint"}, default "upper"
+        Which of several optima of "l1" is taken.
+    consistency : {"joint", "posterior", "matching", "convex", "bottom_up", "none"}, default "joint"
+        How regions are made to agree. "posterior" reads no loss.
+    merge : {"weighted", "average"}, default "weighted"
+        How "matching" merges the groups of parent and children.
+    rounding : {"half_up", "half_even", "half_down"}, default "half_up"
+        How merged sizes are rounded.
+    variances : {"formula", "bootstrap"}, default "formula"
+        The weights of "matching" with "weighted": section 5.1 of the paper, or about twenty more fits a region, redrawn
+        from seeds that anyone can compute. Other methods read no variances.
+    intervals : float, default 0
+        The coverage of intervals, below 1; 0 for none. Only "posterior" gives intervals.
+    unbiased : bool, default False
+        Also return signed, unbiased counts of every measured region, whatever the method.
+
+    Raises
+    ------
+    ProblemError
+        A choice is unknown, or the choices exclude each other.
+
+    Notes
+    -----
+    Source: Kuo et al. 2018, sections 4 and 5 ("matching"); Fioretto et al. 2021 ("convex").
+
+    Examples
+    --------
+    >>> from coco_opt import GroupsMethod
+    >>> GroupsMethod(consistency="posterior", intervals=0.9).loss(0)
+    'l1'
     """
 
     losses: Loss | tuple[Loss, ...] = "l1"

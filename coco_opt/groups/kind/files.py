@@ -217,10 +217,28 @@ class Release:
 
 
 def read_groups_release(folder: str | Path) -> Release:
-    """Read a release folder of groups; use ``verify_release`` to judge its content.
+    """Read a release folder of groups.
 
-    Raises InputError: file-not-found, unreadable-file, bad-manifest, other-release, missing-column, bad-order,
-    unknown-region, null-value, or what ``Hierarchy`` and ``CountOfCounts`` say of their content.
+    Parameters
+    ----------
+    folder : str or Path
+        The release folder.
+
+    Returns
+    -------
+    Release
+        Histograms by region (``release["nation/north"]``), ``to_pandas()``, ``intervals(region)``,
+        ``unbiased(*regions)``.
+
+    Raises
+    ------
+    InputError
+        file-not-found, unreadable-file, bad-manifest, other-release, missing-column, bad-order, unknown-region,
+        null-value, or what ``Hierarchy`` and ``CountOfCounts`` say of their content.
+
+    Notes
+    -----
+    Use ``verify_release`` to judge the content.
     """
     folder = Path(folder)
     manifest = read_manifest(folder)

@@ -247,13 +247,61 @@ def measure_hierarchy(
 ) -> Measurement:
     """Return the noisy measurements of all regions on the levels that have a budget.
 
-    ``truth``, PRIVATE, and the public ``group_counts`` come one per region in the hierarchy's order; ``queries`` and
-    ``costs`` one per level, root first (a cost of zero: not measured), and so do ``buckets``, over which cumulative
-    counts are summed or split (None: single cells; a level's buckets hold every size once). Where the numbers of groups
-    are private, ``group_counts`` is None and ``counts_share`` the part of each level's cost that measures them (Kuo et
-    al. 2018, footnote 4). ``progress`` gets the answers done and their number. Everything is checked before the
-    first noise is drawn: raises ProblemError for public parameters, InputError for a histogram without the public
-    number of groups.
+    Parameters
+    ----------
+    truth : sequence of CountOfCounts, one for each region
+        PRIVATE: the histograms in the hierarchy's order.
+    hierarchy : Hierarchy
+        The regions, public.
+    group_counts : array_like of int, shape (regions,), or None
+        The public number of groups of every region; None if the numbers are private.
+    queries : sequence of {"cumulative", "sizes", "ranks"}, one for each level
+        What is measured, root first.
+    costs : sequence of Epsilon or Rho, one for each level
+        What each level may cost, root first; a level of cost 0 is not measured.
+    max_size : int
+        The public bound K of sizes, in entities; larger groups count as this size.
+    neighbours : {"add_remove", "replace"}
+        By what neighbouring data sets differ: one entity is added or removed, or moved.
+    source : NoiseSource
+        Where the noise comes from, such as ``SeededNoise`` or ``OpenDPNoise``.
+    progress : callable, optional
+        Called with the number of answers done and of all.
+    buckets : sequence of Scheme or None, one for each level, optional
+        Buckets over which cumulative counts are summed; None for single sizes. A level's buckets hold every size once.
+    counts_share : Fraction, optional
+        The part of each level's cost that measures private numbers of groups (Kuo et al. 2018, footnote 4).
+
+    Returns
+    -------
+    Measurement
+        Queries, noisy integers, noise distributions and costs.
+
+    Raises
+    ------
+    ProblemError
+        Public parameters are wrong.
+    InputError
+        A histogram has not the public number of groups.
+
+    Notes
+    -----
+    Everything is checked before the first noise is drawn. Regions of one level are disjoint, so a level is charged
+    once. Source: Kuo et al. 2018, section 4.
+
+    Examples
+    --------
+    >>> from fractions import Fraction
+    >>> from coco_opt import CountOfCounts, Epsilon, Hierarchy, SeededNoise, measure_hierarchy
+    >>> tree = Hierarchy.from_paths([("nation", "north"), ("nation", "south")])
+    >>> north, south = CountOfCounts.from_ranks([1, 1, 2, 3]), CountOfCounts.from_ranks([1, 2, 2])
+    >>> noisy = measure_hierarchy(
+    ...     [north + south, north, south], tree, [7, 4, 3], queries=["cumulative"] * 2,
+    ...     costs=Epsilon(Fraction(1)).shared(["1/2", "1/2"]), max_size=5, neighbours="add_remove",
+    ...     source=SeededNoise(7),
+    ... )
+    >>> noisy.cost == Epsilon(Fraction(1))
+    True
     """
     measurement_plan = measurement_plan_of(
         hierarchy,

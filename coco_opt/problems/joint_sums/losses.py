@@ -15,7 +15,42 @@ from coco_opt.problems.joint_sums.problem import JointSums
 
 @dataclass(frozen=True, eq=False, init=False)
 class JointSumsL1(JointSums):
-    """Joint estimation from sums in absolute values, p = 1; optima are not unique."""
+    """Joint estimation from sums over buckets in absolute values, p = 1.
+
+    Minimise sum_v w_v sum_B |sum_(c in B) n_c x_v[c] - y_v[B]|^1 over tables as in ``JointL1``, B being the buckets of
+    a region and n_c the width of cell c.
+
+    Parameters
+    ----------
+    tree : Tree or array_like, shape (regions,)
+        The tree of regions, or its parent array.
+    y : array_like, shape (regions, cells)
+        The noisy sum of a bucket, in groups x sizes, at the cell where the bucket begins; other entries are not read.
+    begins : array_like of bool, shape (regions, cells)
+        Whether a bucket of the region begins at the cell; always true of the first cell.
+    groups : array_like of int, shape (regions,)
+        The number of groups of each region; a parent's is the sum of its children's.
+    weights : array_like, shape (regions,), or float, default 1
+        Nonnegative weights; 0 for a region that was not measured.
+    widths : array_like of int, shape (cells,), or int, default 1
+        How many single sizes a cell stands for, at least 1.
+
+    Raises
+    ------
+    ProblemError
+        The arrays are not like this.
+
+    Notes
+    -----
+    Values are float64 (regions, cells). Optima are not unique.
+
+    Examples
+    --------
+    >>> from coco_opt import JointSumsL1, solve
+    >>> sums, begins = [[1, 3], [2, 0], [0, 1]], [[1, 1], [1, 0], [1, 1]]
+    >>> solve(JointSumsL1([-1, 0, 0], sums, begins, [4, 2, 2])).objective <= 1
+    True
+    """
 
     kind: ClassVar[str] = "joint_sums_l1"
     forms: ClassVar[tuple[type[LinearProgram], ...]] = (LinearProgram,)
@@ -58,7 +93,42 @@ class JointSumsL1(JointSums):
 
 @dataclass(frozen=True, eq=False, init=False)
 class JointSumsL2(JointSums):
-    """Joint estimation from sums in least squares, p = 2; what buckets leave open is not unique."""
+    """Joint estimation from sums over buckets in least squares, p = 2.
+
+    Minimise sum_v w_v sum_B |sum_(c in B) n_c x_v[c] - y_v[B]|^2 over tables as in ``JointL2``, B being the buckets of
+    a region and n_c the width of cell c.
+
+    Parameters
+    ----------
+    tree : Tree or array_like, shape (regions,)
+        The tree of regions, or its parent array.
+    y : array_like, shape (regions, cells)
+        The noisy sum of a bucket, in groups x sizes, at the cell where the bucket begins; other entries are not read.
+    begins : array_like of bool, shape (regions, cells)
+        Whether a bucket of the region begins at the cell; always true of the first cell.
+    groups : array_like of int, shape (regions,)
+        The number of groups of each region; a parent's is the sum of its children's.
+    weights : array_like, shape (regions,), or float, default 1
+        Nonnegative weights; 0 for a region that was not measured.
+    widths : array_like of int, shape (cells,), or int, default 1
+        How many single sizes a cell stands for, at least 1.
+
+    Raises
+    ------
+    ProblemError
+        The arrays are not like this.
+
+    Notes
+    -----
+    Values are float64 (regions, cells). What buckets leave open is not unique.
+
+    Examples
+    --------
+    >>> from coco_opt import JointSumsL2, solve
+    >>> sums, begins = [[1, 3], [2, 0], [0, 1]], [[1, 1], [1, 0], [1, 1]]
+    >>> solve(JointSumsL2([-1, 0, 0], sums, begins, [4, 2, 2])).objective <= 1
+    True
+    """
 
     kind: ClassVar[str] = "joint_sums_l2"
     forms: ClassVar[tuple[type[LinearProgram], ...]] = (QuadraticProgram,)

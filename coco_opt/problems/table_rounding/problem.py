@@ -55,7 +55,37 @@ _DEAREST = 1e15  # prices beyond prove nothing, and their products might be infi
 class TableRounding(RoundingData, Problem[NDArray[Any], RoundingDual]):
     """Integer tables near x: ``TableRounding(x, parent, constraints, slack=1, queries=())``.
 
-    The data are those of ``RoundingData``. Values are int64[children, cells].
+    Minimise sum_j sum_c |X_jc - x_jc| over nonnegative integer tables X_j of the children that sum to the parent's
+    table and meet the constraints.
+
+    Parameters
+    ----------
+    x : array_like, shape (children, cells)
+        The fractional tables, in persons.
+    parent : array_like of int, shape (cells,), optional
+        The parent's table; without it there are no sums to meet.
+    constraints : IntegerRows, optional
+        Linear rows with integer sides for each child.
+    slack : int, default 1
+        1 allows floors and ceilings alone; a larger one any |X - x| <= slack, in persons.
+    queries : sequence of Operator, default ()
+        Measure the distance on the answers to these queries in place of cells.
+
+    Raises
+    ------
+    ProblemError
+        The data are not like this.
+
+    Notes
+    -----
+    Values are int64 (children, cells). Where rows nest or are disjoint it is a network flow; otherwise a mixed-integer
+    program. Source: Abowd et al. 2022, the L1 step of the TopDown algorithm.
+
+    Examples
+    --------
+    >>> from coco_opt import TableRounding, solve
+    >>> solve(TableRounding([[0.4, 1.6], [0.6, 0.4]], [1, 2])).value.tolist()
+    [[0, 2], [1, 0]]
     """
 
     kind: ClassVar[str] = "table_rounding"

@@ -18,9 +18,30 @@ IntArray = NDArray[np.int64]
 class Tree:
     """A rooted tree of n nodes numbered breadth first: any depth, any fan-out, leaves at any depth.
 
-    ``parent`` int64[n], -1 at the root, otherwise nondecreasing and smaller than the node's own number. Derived:
-    ``first_child`` int64[n + 1], the children of v being ``first_child[v]:first_child[v + 1]``. Raises ProblemError
-    for other arrays. O(n).
+    Parameters
+    ----------
+    parent : array_like of int, shape (n,)
+        The parent of each node: -1 at the root, otherwise nondecreasing and smaller than the node's own number.
+
+    Attributes
+    ----------
+    first_child : ndarray of int64, shape (n + 1,)
+        The children of node v are ``first_child[v]`` to ``first_child[v + 1] - 1``.
+
+    Raises
+    ------
+    ProblemError
+        ``parent`` is not such an array.
+
+    Notes
+    -----
+    O(n) time and memory.
+
+    Examples
+    --------
+    >>> from coco_opt import Tree
+    >>> Tree([-1, 0, 0]).sums([0.0, 2.0, 3.0]).tolist()
+    [5.0, 2.0, 3.0]
     """
 
     parent: IntArray

@@ -30,11 +30,36 @@ _LARGEST = 2**52  # sums and bounds up to here are exact in floats
 class TreeLeastAbsolute(TreeProblem):
     """Weighted absolute deviations on a tree: ``TreeLeastAbsolute(tree, y, weights, lower=, upper=, ties=)``.
 
-    tree: a Tree or its parent array (n,); y (n,) noisy integer measurements; weights >= 0, 0 for a node not measured;
-    lower and upper integer or infinite; an exact node has equal bounds. (n,) or one number for all. Of several optima
-    ``ties`` takes the one with the smallest ("lower", the default) or largest ("upper") root; below it, among siblings
-    that could equally well have a unit, the first has it. Values are int64 (n,) from solvers that honour ties. Raises
-    ProblemError for data that are not integers or sum beyond 2^52, or for constraints that nothing satisfies.
+    Minimise sum_v w_v |x_v - y_v|, where every inner node is the sum of its children.
+
+    Parameters
+    ----------
+    tree : Tree or array_like, shape (n,)
+        The tree, or its parent array.
+    y : array_like of int, shape (n,)
+        Noisy integer measurements of the nodes.
+    weights : array_like, shape (n,), or float, default 1
+        Nonnegative weights; 0 for a node that was not measured.
+    lower, upper : array_like, shape (n,), or float, optional
+        Integer or infinite bounds; an exact node has equal ones.
+    ties : {"lower", "upper"}, default "lower"
+        Of several optima, the one with the smallest or the largest root. Below the root, the first of the siblings that
+        could equally well have a unit has it.
+
+    Raises
+    ------
+    ProblemError
+        The data are not integers or sum beyond 2^52, or nothing satisfies the constraints.
+
+    Notes
+    -----
+    Values are int64 (n,) from solvers that honour ties.
+
+    Examples
+    --------
+    >>> from coco_opt import TreeLeastAbsolute, solve
+    >>> solve(TreeLeastAbsolute([-1, 0, 0], [6, 2, 1])).objective
+    3.0
     """
 
     y: IntArray

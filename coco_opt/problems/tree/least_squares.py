@@ -31,10 +31,34 @@ _ROUNDING = 1e-12  # a relative gap above it may be due to rounding of the multi
 class TreeLeastSquares(TreeProblem):
     """Weighted least squares on a tree: ``TreeLeastSquares(tree, y, variance, lower=, upper=)``.
 
-    tree: a Tree or its parent array (n,); y (n,) noisy measurements, ignored where variance is infinite; variance,
-    lower and upper: (n,) or one number for all (default 1, none, none). Values are float64 (n,). Where unmeasured nodes
-    leave a choice, the kernel takes equal parts without bounds and fills the first sibling first with them. Raises
-    ProblemError for data that are not finite, negative variances or constraints that nothing satisfies.
+    Minimise sum_v (x_v - y_v)^2 / variance_v, where every inner node is the sum of its children.
+
+    Parameters
+    ----------
+    tree : Tree or array_like, shape (n,)
+        The tree, or its parent array.
+    y : array_like, shape (n,)
+        Noisy measurements of the nodes; ignored where the variance is infinite.
+    variance : array_like, shape (n,), or float, default 1
+        The variance of each measurement: infinite for a node that was not measured, 0 for an exact one.
+    lower, upper : array_like, shape (n,), or float, optional
+        Bounds on the nodes; none if they are left out.
+
+    Raises
+    ------
+    ProblemError
+        The data are not finite, a variance is negative, or nothing satisfies the constraints.
+
+    Notes
+    -----
+    Values are float64 (n,). If unmeasured nodes leave a choice, the fast solver takes equal parts without bounds, and
+    with bounds fills the first sibling first. Source: Hay et al. 2010, section 4.
+
+    Examples
+    --------
+    >>> from coco_opt import TreeLeastSquares, solve
+    >>> solve(TreeLeastSquares([-1, 0, 0], [6.0, 2.0, 1.0])).value.tolist()
+    [5.0, 3.0, 2.0]
     """
 
     y: FloatArray

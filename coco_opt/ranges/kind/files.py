@@ -47,10 +47,23 @@ def interval_columns(domain: DomainTree) -> dict[str, Any]:
 
 
 def read_ranges_release(folder: str | Path) -> UniversalHistogram:
-    """Return the histogram of a release folder: it answers any range with its standard error.
+    """Read a release folder of an ordered histogram.
 
-    Raises InputError: file-not-found, unreadable-file, bad-manifest, missing-column, bad-release (the intervals are not
-    those of the manifest; ``coco-opt verify`` says more).
+    Parameters
+    ----------
+    folder : str or Path
+        The release folder.
+
+    Returns
+    -------
+    UniversalHistogram
+        It answers any range with its standard error.
+
+    Raises
+    ------
+    InputError
+        file-not-found, unreadable-file, bad-manifest, missing-column, bad-release (the intervals are not those of the
+        manifest; ``coco-opt verify`` says more).
     """
     folder = Path(folder)
     domain, distribution, estimator = stated(read_manifest(folder))

@@ -67,10 +67,43 @@ def measure_ranges(
     neighbours: Neighbours = "add_remove",
     label: str = "domain",
 ) -> Measurement:
-    """Return noisy counts of every interval over the cells' private counts (entities).
+    """Return noisy counts of every interval of a tree over the cells.
 
-    With fan_out None only the cells are measured. ``label`` names the domain. Raises ProblemError for counts that are
-    no nonnegative integers or noise that was already drawn under this label. O(cells).
+    Parameters
+    ----------
+    counts : array_like of int, shape (cells,)
+        PRIVATE: the entities in each cell, at least 0.
+    cost : Epsilon or Rho
+        The cost of all intervals together; each level of the tree gets an equal part.
+    source : NoiseSource
+        Where the noise comes from, such as ``SeededNoise`` or ``OpenDPNoise``.
+    fan_out : int or None, default 16
+        Children of a node of the tree; None measures the cells alone.
+    neighbours : {"add_remove", "replace"}, default "add_remove"
+        By what neighbouring data sets differ: one entity is added or removed, or moved to another cell.
+    label : str, default "domain"
+        A name of the domain. Noise is drawn only once under one label.
+
+    Returns
+    -------
+    Measurement
+        Intervals, noisy integers, noise distribution and cost.
+
+    Raises
+    ------
+    ProblemError
+        Counts are no nonnegative integers, or noise was drawn under this label already.
+
+    Notes
+    -----
+    O(cells). Source: Hay et al. 2010, section 4.
+
+    Examples
+    --------
+    >>> from fractions import Fraction
+    >>> from coco_opt import Epsilon, SeededNoise, measure_ranges
+    >>> measure_ranges([3, 1, 4, 1], Epsilon(Fraction(1)), source=SeededNoise(7)).cost == Epsilon(Fraction(1))
+    True
     """
     cells = _unmasked(counts)
     domain = DomainTree(cells.size, fan_out)
@@ -86,10 +119,42 @@ def measure_sorted(
     neighbours: Neighbours = "add_remove",
     label: str = "counts",
 ) -> Measurement:
-    """Return the sorted private counts with noise; their number is public.
+    """Return the sorted private counts with noise; how many counts there are is public.
 
-    Sorting does not raise the sensitivity (Proposition 3): 1, or 2 for a replaced entity. Raises ProblemError for
-    counts that are no nonnegative integers or noise that was already drawn under this label. O(n log n).
+    Parameters
+    ----------
+    counts : array_like of int, shape (n,)
+        PRIVATE: counts of entities in any order, at least 0.
+    cost : Epsilon or Rho
+        The cost.
+    source : NoiseSource
+        Where the noise comes from, such as ``SeededNoise`` or ``OpenDPNoise``.
+    neighbours : {"add_remove", "replace"}, default "add_remove"
+        By what neighbouring data sets differ.
+    label : str, default "counts"
+        A name of the counts. Noise is drawn only once under one label.
+
+    Returns
+    -------
+    Measurement
+        The noisy counts in the order of the true ones; ``IsotonicL2`` or ``IsotonicL1`` makes them nondecreasing.
+
+    Raises
+    ------
+    ProblemError
+        Counts are no nonnegative integers, or noise was drawn under this label already.
+
+    Notes
+    -----
+    Sorting does not raise the sensitivity: it is 1, or 2 for a replaced entity (Hay et al. 2010, Proposition 3).
+    O(n log n).
+
+    Examples
+    --------
+    >>> from fractions import Fraction
+    >>> from coco_opt import Epsilon, SeededNoise, measure_sorted
+    >>> len(measure_sorted([5, 2, 9], Epsilon(Fraction(1)), source=SeededNoise(3)).answers[0].values)
+    3
     """
     exact = _unmasked(counts)
     if exact.ndim != 1 or exact.dtype.kind not in "iu" or (exact < 0).any():

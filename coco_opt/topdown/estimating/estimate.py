@@ -83,16 +83,58 @@ def estimate_tables(
     after_level: AfterLevel | None = None,
     resume_from: Checkpoint | None = None,
 ) -> TablesResult:
-    """Return nonnegative integer tables that add up and satisfy the measurement's invariants and bounds.
+    """Return nonnegative integer tables that add up and meet the measurement's invariants and bounds.
 
-    Reads the measurement only: it is post-processing and costs no privacy. ``threads``, or the workers of an
-    ``executor``, split regions in parallel; the result does not depend on them. ``progress`` is called with the numbers
-    of regions done and in all. ``after_level`` gets a checkpoint after each level, and ``resume_from`` continues from
-    one (top-down estimations only). With fallback solvers (``SolverChoices``), a fit that solvers miss
-    ends with tables that meet the constraints, and ``uncertified_gap`` counts it; where even the failsafe finds none,
-    all tables are estimated again with the minimal schema, which always has some. Raises ProblemError for a method that
-    cannot read what was measured and where no tables satisfy the constraints, SolverError where a solver misses its
-    tolerance; both name the region.
+    This reads the measurement only: it is post-processing and costs no privacy.
+
+    Parameters
+    ----------
+    measurement : Measurement
+        Noisy measurements of tables.
+    method : TopdownMethod, optional
+        Estimation, rounding and how implied constraints are enforced.
+    solvers : SolverChoices, optional
+        A solver for each kind of problem; the fast exact ones if they are left out. With ``fallback``, a fit that
+        solvers miss ends with tables that meet the constraints, and ``uncertified_gap`` counts it. If even the failsafe
+        finds none, all tables are estimated again with the minimal schema, which always has some.
+    threads : int, default 1
+        How many threads split regions in parallel. The result does not depend on it.
+    executor : Executor, optional
+        Workers to use in place of threads.
+    progress : callable, optional
+        Called with the number of regions done and of all.
+    after_level : callable, optional
+        Called with a checkpoint after each level.
+    resume_from : Checkpoint, optional
+        Where to continue (top-down estimations only).
+
+    Returns
+    -------
+    TablesResult
+        ``result["nation/north"]`` is the table of a region, int64 (cells,), by its path from the root.
+
+    Raises
+    ------
+    ProblemError
+        The method cannot read what was measured, or no tables meet the constraints; the message names the region.
+    SolverError
+        A solver misses its tolerance; the message names the region.
+
+    Notes
+    -----
+    Source: Abowd et al. 2022, the TopDown algorithm.
+
+    Examples
+    --------
+    >>> from fractions import Fraction
+    >>> from coco_opt import Epsilon, Hierarchy, Schema, SeededNoise, Strategy, TableCounts, TablePlan
+    >>> from coco_opt import estimate_tables, measure_tables, parse_queries
+    >>> tree, schema = Hierarchy.from_paths([("land", "north"), ("land", "south")]), Schema({"sex": ["female", "male"]})
+    >>> people = TableCounts.from_counts(tree, schema, [[90, 95], [30, 25]])
+    >>> plan = TablePlan.product(Strategy.uniform(parse_queries(["sex"], schema)), Epsilon(Fraction(1)), levels=2)
+    >>> tables = estimate_tables(measure_tables(people, plan, source=SeededNoise(7)))
+    >>> bool((tables["land"] == tables["land/north"] + tables["land/south"]).all())
+    True
     """
     check_threads(threads)
     run_by = Threads(int(threads)) if executor is None else executor

@@ -33,20 +33,47 @@ class Pass:
 
 @dataclass(frozen=True, slots=True)
 class TopdownMethod:
-    """The post-processing of a top-down release.
+    """The post-processing of a release of tables of persons.
 
-    ``estimation``: "full" fits every region to what all answers at and below it say (the linear stage's up pass),
-    "classic" to its own level's answers alone, "bottom_up" the leaves alone and sums them. ``passes`` are groups of
-    queries in order of importance; queries in none come last, together; without passes all are fitted together.
-    ``weighting``: 1 / variance, or all ones, which is for comparison only. ``rounding``: in "passes", totals first,
-    then queries, then cells, each as near as those before allow; cells alone to the "nearest"; or "unbiased" at random,
-    for tables bound by nothing but their parent. The passes are ``rounding_order``, most important first, or, without
-    it, those of ``workload`` (what was measured, if that is empty) that are nested with the ones before them and with
-    what must hold. ``seed`` decides ties and draws: one that the noisy answers determine unless given. ``implied``: how
-    implied constraints on the regions above are enforced: "bounds" on single answers, closed under sums; "cuts" added
-    where a table would not extend to its leaves; or "minimal_schema", which solves the classes of cells that
-    constraints distinguish for all regions together, and the rest below; "auto" takes bounds where they suffice and the
-    minimal schema elsewhere. Raises ProblemError.
+    Parameters
+    ----------
+    estimation : {"full", "classic", "bottom_up"}, default "full"
+        "full" fits every region to all answers at and below it, "classic" to its own level's answers alone, "bottom_up"
+        fits the leaves alone and sums them.
+    passes : tuple of Pass, default ()
+        Groups of queries in order of importance; queries in no group come last, together. Without passes all are fitted
+        together.
+    weighting : {"variance", "equal"}, default "variance"
+        The weight of an answer: 1 / variance, or 1, which is for comparison only.
+    rounding : {"passes", "nearest", "unbiased"}, default "passes"
+        "passes" rounds totals first, then queries, then cells, each to the nearest that those before allow; "nearest"
+        rounds cells alone; "unbiased" rounds at random, for tables bound by nothing but their parent.
+    workload : tuple of Query, default ()
+        The queries whose nested ones are rounded in passes; what was measured, if it is empty.
+    rounding_order : tuple of Query, default ()
+        The passes, most important first, in place of those of the workload.
+    implied : {"auto", "bounds", "cuts", "minimal_schema"}, default "auto"
+        How implied constraints on the regions above are enforced: by "bounds" on single answers, closed under sums; by
+        "cuts", added where a table would not extend to its leaves; or by the "minimal_schema", which solves the classes
+        of cells that constraints distinguish for all regions together, and the rest below. "auto" takes bounds where
+        they suffice, and the minimal schema elsewhere.
+    seed : int, optional
+        Decides ties and random roundings; determined by the noisy answers, if it is left out.
+
+    Raises
+    ------
+    ProblemError
+        A choice is unknown, or the choices exclude each other.
+
+    Notes
+    -----
+    Source: Abowd et al. 2022.
+
+    Examples
+    --------
+    >>> from coco_opt import TopdownMethod
+    >>> TopdownMethod("classic").rounding
+    'passes'
     """
 
     estimation: Estimation = "full"

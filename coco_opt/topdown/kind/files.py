@@ -338,10 +338,27 @@ class TablesRelease:
 
 
 def read_tables_release(folder: str | Path) -> TablesRelease:
-    """Read a release of tables; use ``verify_release`` to judge its content.
+    """Read a release folder of tables of persons.
 
-    Raises InputError: file-not-found, unreadable-file, bad-manifest, other-release, missing-column, bad-order,
-    unknown-region, unknown-value.
+    Parameters
+    ----------
+    folder : str or Path
+        The release folder.
+
+    Returns
+    -------
+    TablesRelease
+        Tables by region, and ``to_pandas()``.
+
+    Raises
+    ------
+    InputError
+        file-not-found, unreadable-file, bad-manifest, other-release, missing-column, bad-order, unknown-region,
+        unknown-value.
+
+    Notes
+    -----
+    Use ``verify_release`` to judge the content.
     """
     folder = Path(folder)
     manifest = read_manifest(folder)

@@ -49,12 +49,30 @@ _NEIGHBOURS: Neighbours = "replace"
 def read_noisy_measurements(files: Path | str | Sequence[Path | str], config: Config | Path | str) -> Measurement:
     """Return published noisy measurements as a measurement of tables, to be estimated like any other.
 
-    ``files`` are Parquet files, or folders of them. The configuration gives the hierarchy, whose names in the level
-    columns are the geocodes, and from ``[topdown]`` the attributes (in the publisher's order), groupings and structural
-    zeros; a configuration file needs no more. Raises ConfigError for another kind's, HierarchyError and InputError:
-    file-not-found, unreadable-file, missing-column, wrong-type, null-value, unknown-query, unknown-region, bad-geocode,
-    bad-shape, bad-variance, several-variances, duplicate-answer, missing-region, empty-file. O(rows + answers); memory
-    is that of the answers and a batch.
+    Parameters
+    ----------
+    files : Path, str, or a sequence of them
+        Parquet files in the layout of the 2020 Census, or folders of them.
+    config : Config, Path or str
+        The hierarchy, whose names in the level columns are the geocodes, and from ``[topdown]`` the attributes in the
+        publisher's order, groupings and structural zeros. A configuration file needs no more.
+
+    Returns
+    -------
+    Measurement
+        Its status is "as its publisher states".
+
+    Raises
+    ------
+    ConfigError
+        The config is of another kind.
+    HierarchyError, InputError
+        file-not-found, unreadable-file, missing-column, wrong-type, null-value, unknown-query, unknown-region,
+        bad-geocode, bad-shape, bad-variance, several-variances, duplicate-answer, missing-region, empty-file.
+
+    Notes
+    -----
+    O(rows + answers); memory is that of the answers and a batch.
     """
     if not isinstance(config, Config):
         config = load_config(config, measures=False)

@@ -23,10 +23,39 @@ BLOCK = 1 << 19  # cells of dense tables, or answers, in memory at a time
 class TableCounts:
     """Hold the number of people in each cell of each leaf, as runs sorted by leaf and cell; private.
 
-    Leaf k (from 0, in ``hierarchy.leaves``) has the runs offsets[k]:offsets[k + 1]; ``offsets`` int64[leaves + 1],
-    ``cells`` int64[runs] (positions among the schema's allowed cells, increasing in a leaf), ``counts`` int64[runs]
-    (people, > 0). ``rows_read`` is the number of records they were counted from, if any.
-    Raises InputError (bad-shape, bad-runs, nonpositive-count, too-many-people) without any value. O(runs).
+    Build it with ``from_counts`` (dense tables) or ``from_microdata`` (records).
+
+    Parameters
+    ----------
+    hierarchy : Hierarchy
+        The regions.
+    schema : Schema
+        The cells.
+    offsets : ndarray of int64, shape (leaves + 1,)
+        Leaf k, counted from 0 in ``hierarchy.leaves``, has the runs ``offsets[k]`` to ``offsets[k + 1] - 1``.
+    cells : ndarray of int64, shape (runs,)
+        Positions among the schema's allowed cells, increasing within a leaf.
+    counts : ndarray of int64, shape (runs,)
+        People, above 0.
+    rows_read : int, default 0
+        The number of records that they were counted from, if any.
+
+    Raises
+    ------
+    InputError
+        bad-shape, bad-runs, nonpositive-count, too-many-people; no message holds a value.
+
+    Notes
+    -----
+    O(runs) time and memory.
+
+    Examples
+    --------
+    >>> from coco_opt import Hierarchy, Schema, TableCounts
+    >>> tree = Hierarchy.from_paths([("land", "north"), ("land", "south")])
+    >>> people = TableCounts.from_counts(tree, Schema({"sex": ["female", "male"]}), [[90, 95], [30, 25]])
+    >>> people.level_tables(0).tolist()
+    [[120, 120]]
     """
 
     hierarchy: Hierarchy
@@ -86,7 +115,22 @@ class TableCounts:
 
     @classmethod
     def from_counts(cls, hierarchy: Hierarchy, schema: Schema, tables: npt.ArrayLike) -> TableCounts:
-        """Build from dense int64[leaves, size]. Raises InputError where one is negative or the shape is wrong."""
+        """Build from dense tables.
+
+        Parameters
+        ----------
+        hierarchy : Hierarchy
+            The regions.
+        schema : Schema
+            The cells.
+        tables : array_like of int, shape (leaves, size)
+            The people in each allowed cell of each leaf, at least 0.
+
+        Raises
+        ------
+        InputError
+            A count is negative, or the shape is wrong.
+        """
         dense = as_int64(tables, "tables", ndim=2)
         if dense.shape != (len(hierarchy.leaves), schema.size):
             raise InputError("bad-shape", f"tables must be {len(hierarchy.leaves)} leaves by {schema.size} cells")

@@ -28,14 +28,52 @@ def measure_tables(
     levels: Sequence[str] = (),
     progress: Progress | None = None,
 ) -> Measurement:
-    """Return the sealed noisy measurements of every query that costs something, in every region.
+    """Return the noisy measurements of every query that costs something, in every region.
 
-    ``invariants`` become exact public answers; ``bounds`` and ``linear`` constraints are public already. Exact answers
-    keep their regions' counts from differing between neighbours, so they need a plan for "replace". ``levels`` names
-    the levels, ``progress`` receives the number of finished answers and of all. Everything is checked before the first
-    noise is drawn: raises ProblemError, also for noise that was already drawn; InputError (inconsistent-bounds,
-    inconsistent-facts, too-large) for contradictory constraints. O(runs + answers) time and a proof of the
-    constraints; memory is that of the answers and one block.
+    Parameters
+    ----------
+    counts : TableCounts
+        PRIVATE: the people of every leaf.
+    plan : TablePlan
+        Queries and costs by level, and the neighbours.
+    source : NoiseSource
+        Where the noise comes from, such as ``SeededNoise`` or ``OpenDPNoise``.
+    invariants : sequence of Invariant, default ()
+        Answers that are published exactly. They need a plan for "replace".
+    bounds, linear : sequences of RegionBounds and of LinearConstraint, default ()
+        Constraints that are public already.
+    levels : sequence of str, default ()
+        The names of the levels, root first.
+    progress : callable, optional
+        Called with the number of answers done and of all.
+
+    Returns
+    -------
+    Measurement
+        Queries, noisy integers, noise distributions and costs.
+
+    Raises
+    ------
+    ProblemError
+        The plan or an invariant cannot be measured, or the noise was drawn already.
+    InputError
+        inconsistent-bounds, inconsistent-facts, too-large: constraints exclude each other.
+
+    Notes
+    -----
+    Everything is checked before the first noise is drawn. O(runs + answers) time and a proof of the constraints; memory
+    is that of the answers and one block.
+
+    Examples
+    --------
+    >>> from fractions import Fraction
+    >>> from coco_opt import Epsilon, Hierarchy, Schema, SeededNoise, Strategy, TableCounts, TablePlan
+    >>> from coco_opt import measure_tables, parse_queries
+    >>> tree, schema = Hierarchy.from_paths([("land", "north"), ("land", "south")]), Schema({"sex": ["female", "male"]})
+    >>> people = TableCounts.from_counts(tree, schema, [[90, 95], [30, 25]])
+    >>> plan = TablePlan.product(Strategy.uniform(parse_queries(["sex"], schema)), Epsilon(Fraction(1)), levels=2)
+    >>> measure_tables(people, plan, source=SeededNoise(7)).cost == Epsilon(Fraction(1))
+    True
     """
     table_queries = TableQueries(counts.hierarchy, counts.schema, plan, tuple(invariants), tuple(bounds), tuple(linear))
     if not meets(counts, table_queries):
