@@ -99,7 +99,7 @@ def _profile(comparison: Comparison) -> str:
     farthest = max(factor for points in curves.values() for factor, _ in points)
     x = Axis.over("times the fastest solver's seconds", (1.0, max(10.0, farthest)))
     chart = line_chart(
-        curves, x, Axis("share of the problems", 0.0, 1.0, logarithmic=False), _description(curves, count), steps=True
+        curves, x, Axis("share of the problems", 0.0, 1.0, scale="linear"), _description(curves, count), steps=True
     )
     rows = [
         (name, *(f"{_share_at(points, factor):.0%}" for factor in (1, 10, 100, 1e9))) for name, points in curves.items()

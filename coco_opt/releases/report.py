@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from html import escape
+from typing import Any
 
 from coco_opt.errors import ProblemError
 from coco_opt.releases.kind import AnyKind, Shown
@@ -32,8 +34,22 @@ def render_report(kind: AnyKind, shown: Shown) -> str:
     manifest = shown.manifest
     if shown.truth is not None and manifest["private"]:
         raise ProblemError("a report of a private release must not show the truth")
-    title = "Release" if manifest["name"] == "release" else f"Release {manifest['name']}"
+    title = _title(manifest)
     banner = "private" if manifest["private"] else "exposed"
-    head = f'<h1>{escape(title)}</h1>\n<div class="banner {banner}">{escape(shown.spent)}.</div>'
+    head = f'<h1>{escape(title)}</h1>\n{_subtitle(manifest)}\n<div class="banner {banner}">{escape(shown.spent)}.</div>'
     sections = (head, *kind.page(shown), solvers_section(manifest), fallbacks_section(manifest), footer(manifest))
     return document(title, sections)
+
+
+def _title(manifest: Mapping[str, Any]) -> str:
+    """Return the name of the data, or where the ledger has none, that of the configuration."""
+    name: str = manifest.get("config", {}).get("privacy", {}).get("dataset") or manifest["name"]
+    return "Release" if name == "release" else name
+
+
+def _subtitle(manifest: Mapping[str, Any]) -> str:
+    kind = manifest.get("kind", "")
+    what = f"Release of {kind}" if kind else "Release"
+    return (
+        f'<p class="note">{escape(what)}, with noise for privacy; {escape(", ".join(manifest.get("levels", ())))}.</p>'
+    )

@@ -6,24 +6,29 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
+from typing import Literal
 
 Points = Sequence[tuple[float, float]]
 
 COLOURS = 10
 """The number of line colours in the page's style; further lines repeat them, dashed."""
-_WIDE, _HIGH = 480, 260
-_LEFT, _RIGHT, _TOP, _BOTTOM = 52, 140, 12, 40
+_TICKS = 8  # labelled along an axis
 _LINE = 13.0  # distance between names
+
+
+Scale = Literal["log", "linear", "symlog"]
+"""How an axis places values; ``symlog`` is linear from -1 to 1 and logarithmic outside, so it holds zero."""
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """One axis: its label with the unit, and its range ``low`` to ``high``; logarithmic, or linear from zero."""
+    """One axis: its label with the unit, its range ``low`` to ``high``, its scale, and names in place of 0, 1, ..."""
 
     label: str
     low: float
     high: float
-    logarithmic: bool = True
+    scale: Scale = "log"
+    names: Sequence[str] = ()
 
     @classmethod
     def over(cls, label: str, values: Iterable[float]) -> Axis:
@@ -34,37 +39,106 @@ class Axis:
 
     def share(self, value: float) -> float:
         """Return where a value lies, from 0 at the low end to 1; values outside lie at the nearer end."""
-        if self.logarithmic:
-            inside = math.log(max(value, self.low) / self.low) / math.log(self.high / self.low)
-        else:
-            inside = (value - self.low) / (self.high - self.low)
-        return min(1.0, max(0.0, inside))
+        low, high = self._height(self.low), self._height(self.high)
+        return (self._height(min(self.high, max(self.low, value))) - low) / (high - low)
+
+    def _height(self, value: float) -> float:
+        if self.scale == "linear":
+            return value
+        if self.scale == "log":
+            return math.log10(value)
+        return value if abs(value) <= 1 else math.copysign(1 + math.log10(abs(value)), value)
 
     def ticks(self) -> list[float]:
-        """Return the values that are labelled: decades, at most eight, or five steps."""
-        if not self.logarithmic:
-            return [self.low + k * (self.high - self.low) / 4 for k in range(5)]
-        first, last = round(math.log10(self.low)), round(math.log10(self.high))
-        step = -(-(last - first + 1) // 8)
-        return [10.0**k for k in range(first, last + 1, step)]
+        """Return the values that are labelled: each name, decades, or multiples of 1, 2 or 5; at most eight or so."""
+        if self.names:
+            step = -(-len(self.names) // _TICKS)
+            return [float(k) for k in range(0, len(self.names), step)]
+        if self.scale == "linear":
+            return _steps(self.low, self.high)
+        if self.scale == "symlog":
+            return _signed_decades(self.low, self.high)
+        return _decades(round(math.log10(self.low)), round(math.log10(self.high)))
+
+    def words(self, value: float) -> str:
+        """Return the label of a tick."""
+        return self.names[round(value)] if self.names else tick(value)
+
+
+def _decades(first: int, last: int) -> list[float]:
+    step = -(-(last - first + 1) // _TICKS)
+    return [10.0**k for k in range(first, last + 1, step)]
+
+
+def _signed_decades(low: float, high: float) -> list[float]:
+    above, below = (
+        [value for value in _decades(0, int(math.log10(max(1.0, end)))) if value <= end] for end in (high, -low)
+    )
+    return [-value for value in reversed(below)] + [0.0] + above
+
+
+def _steps(low: float, high: float) -> list[float]:
+    rough = (high - low) / (_TICKS - 2)
+    unit = 10.0 ** math.floor(math.log10(rough))
+    step = next(unit * times for times in (1, 2, 5, 10) if unit * times >= rough * (1 - 1e-9))
+    return [k * step for k in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)]
+
+
+@dataclass(frozen=True, slots=True)
+class Canvas:
+    """The size of a picture and the margins around what it plots, in the units of its coordinates."""
+
+    wide: int
+    high: int
+    left: int
+    right: int
+    top: int
+    bottom: int
+
+    def place(self, point: tuple[float, float], x: Axis, y: Axis) -> tuple[float, float]:
+        """Return the coordinates of a point."""
+        across = self.left + x.share(point[0]) * (self.wide - self.left - self.right)
+        return across, self.high - self.bottom - y.share(point[1]) * (self.high - self.top - self.bottom)
+
+    def svg(self, what: str, parts: Iterable[str]) -> str:
+        """Return the picture; ``what`` describes it in words."""
+        label = escape(what, quote=True)
+        opened = f'<svg class="chart" viewBox="0 0 {self.wide} {self.high}" role="img" aria-label="{label}">'
+        return f"{opened}{''.join(parts)}</svg>"
+
+    def grid(self, x: Axis, y: Axis) -> str:
+        """Return the lines at the ticks of both axes, their values and the labels of the axes."""
+        right, bottom, parts = self.wide - self.right, self.high - self.bottom, []
+        for value in x.ticks():
+            position = self.place((value, y.low), x, y)[0]
+            parts.append(f'<path class="grid" d="M{position:.1f} {self.top}V{bottom}"/>')
+            words = escape(x.words(value))
+            parts.append(f'<text x="{position:.1f}" y="{bottom + 14}" text-anchor="middle">{words}</text>')
+        for value in y.ticks():
+            position = self.place((x.low, value), x, y)[1]
+            parts.append(f'<path class="grid" d="M{self.left} {position:.1f}H{right}"/>')
+            words = escape(y.words(value))
+            parts.append(f'<text x="{self.left - 5}" y="{position + 4:.1f}" text-anchor="end">{words}</text>')
+        middle = (self.left + right) / 2
+        parts.append(f'<text x="{middle:.0f}" y="{self.high - 8}" text-anchor="middle">{escape(x.label)}</text>')
+        parts.append(
+            f'<text transform="translate(12 {(self.top + bottom) / 2:.0f}) rotate(-90)" text-anchor="middle">'
+            f"{escape(y.label)}</text>"
+        )
+        return "".join(parts)
+
+
+_LINES = Canvas(480, 260, 52, 140, 12, 40)
 
 
 def line_chart(lines: Mapping[str, Points], x: Axis, y: Axis, what: str, *, steps: bool = False) -> str:
     """Return an SVG of named lines; ``what`` describes it in words. ``steps`` keeps each value up to the next."""
-    ends = sorted((_place(points[-1], x, y)[1], name) for name, points in lines.items())
+    ends = sorted((_LINES.place(points[-1], x, y)[1], name) for name, points in lines.items())
     heights = dict(zip([name for _, name in ends], _spread_heights([height for height, _ in ends]), strict=True))
     svg_lines = [
         _line(k, name, points, heights[name], x, y, steps=steps) for k, (name, points) in enumerate(lines.items())
     ]
-    return (
-        f'<svg class="chart" viewBox="0 0 {_WIDE} {_HIGH}" role="img" aria-label="{escape(what, quote=True)}">'
-        f"{_grid(x, y)}{''.join(svg_lines)}</svg>"
-    )
-
-
-def _place(point: tuple[float, float], x: Axis, y: Axis) -> tuple[float, float]:
-    across = _LEFT + x.share(point[0]) * (_WIDE - _LEFT - _RIGHT)
-    return across, _HIGH - _BOTTOM - y.share(point[1]) * (_HIGH - _TOP - _BOTTOM)
+    return _LINES.svg(what, [_LINES.grid(x, y), *svg_lines])
 
 
 def _spread_heights(heights: Sequence[float]) -> list[float]:
@@ -72,39 +146,19 @@ def _spread_heights(heights: Sequence[float]) -> list[float]:
     placed: list[float] = []
     for height in heights:
         placed.append(max(height, placed[-1] + _LINE if placed else height))
-    lowest = float(_HIGH - _BOTTOM)
+    lowest = float(_LINES.high - _LINES.bottom)
     for k in range(len(placed) - 1, -1, -1):
         placed[k] = min(placed[k], lowest)
         lowest = placed[k] - _LINE
     return placed
 
 
-def _grid(x: Axis, y: Axis) -> str:
-    right, bottom = _WIDE - _RIGHT, _HIGH - _BOTTOM
-    parts = []
-    for value in x.ticks():
-        position = _place((value, y.low), x, y)[0]
-        parts.append(f'<path class="grid" d="M{position:.1f} {_TOP}V{bottom}"/>')
-        parts.append(f'<text x="{position:.1f}" y="{bottom + 14}" text-anchor="middle">{tick(value)}</text>')
-    for value in y.ticks():
-        position = _place((x.low, value), x, y)[1]
-        parts.append(f'<path class="grid" d="M{_LEFT} {position:.1f}H{right}"/>')
-        parts.append(f'<text x="{_LEFT - 5}" y="{position + 4:.1f}" text-anchor="end">{tick(value)}</text>')
-    middle = (_LEFT + right) / 2
-    parts.append(f'<text x="{middle:.0f}" y="{_HIGH - 8}" text-anchor="middle">{escape(x.label)}</text>')
-    parts.append(
-        f'<text transform="translate(12 {(_TOP + bottom) / 2:.0f}) rotate(-90)" text-anchor="middle">'
-        f"{escape(y.label)}</text>"
-    )
-    return "".join(parts)
-
-
 def _line(number: int, name: str, points: Points, height: float, x: Axis, y: Axis, *, steps: bool) -> str:
-    places = [_place(point, x, y) for point in points]
+    places = [_LINES.place(point, x, y) for point in points]
     path = f"M{places[0][0]:.1f} {places[0][1]:.1f}"
     for across, down in places[1:]:
         path += f"H{across:.1f}V{down:.1f}" if steps else f"L{across:.1f} {down:.1f}"
-    last, right = places[-1], _WIDE - _RIGHT
+    last, right = places[-1], _LINES.wide - _LINES.right
     style = f"s{number % COLOURS}" + (" dashed" if number >= COLOURS else "")
     marks = "" if steps else "".join(f'<circle cx="{a:.1f}" cy="{b:.1f}" r="2.5"/>' for a, b in places)
     return (

@@ -1,48 +1,139 @@
-"""The report's figures, drawn with matplotlib's SVG backend and returned as data URIs."""
+"""The report's figures: panels of dots, lines and bands as SVG within the page, in its light and dark colours."""
 
 from __future__ import annotations
 
-import base64
-import io
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.axis import Axis
-    from matplotlib.figure import Figure
+from coco_opt.report.chart import Axis, Canvas, line_chart
 
-INK, NOISE, TRUTH, GRID = "#1f4e79", "#c8553d", "#7a8b3a", "#dddddd"
-_COLOURS = (INK, NOISE, TRUTH, "#6b4c9a", "#888888")
+Values = NDArray[Any] | Sequence[float]
+Colour = Literal["released", "noisy", "true", "band"]
+
 MAX_POINTS = 1_500
-_MOST_SHAPES = 300
-_DOTS = 200  # an inch, for parts drawn as an image
-_STYLE: Any = {
-    "font.family": "sans-serif",
-    "font.size": 9.0,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.edgecolor": "#888888",
-    "axes.titlesize": 10.0,
-    "axes.titlelocation": "left",
-    "svg.hashsalt": "coco-opt",
-    "svg.fonttype": "path",
-}
-_ONE_PANEL = 5.2, {"left": 0.18, "right": 0.98, "bottom": 0.18, "top": 0.97}
-_TWO_PANELS = 8.6, {"left": 0.1, "right": 0.97, "bottom": 0.18, "top": 0.9, "wspace": 0.2}
-_NO_METADATA = {"Date": None, "Creator": None, "Format": None, "Type": None}
+_PANEL = Canvas(420, 270, 56, 12, 46, 38)
+_LEGEND = 34  # where the legend's line of text stands
+_LETTER = 5.6  # of a legend, in the panel's units
 
 
-def error_figure(errors: Mapping[str, Sequence[float]], what: str) -> str:
-    """Return mean errors by level, one line a method, as a data URI; ``what`` names the error with its unit."""
+@dataclass(frozen=True, eq=False, slots=True)
+class Dots:
+    """Points, all in one path: a browser takes a second to place thousands of them singly."""
 
-    def draw(axes: Sequence[Axes]) -> None:
-        _draw_errors(axes[0], errors, what)
+    colour: Colour
+    x: Values
+    y: Values
+    name: str = ""
 
-    return picture(draw, panels=1, height=2.6)
+    @property
+    def heights(self) -> Values:
+        """Return the values that the panel must hold."""
+        return self.y
+
+    def drawn(self, x: Axis, y: Axis) -> str:
+        """Return the path."""
+        places = (_PANEL.place(point, x, y) for point in zip(self.x, self.y, strict=True))
+        moves = "".join(f"M{across:.1f} {down:.1f}h0" for across, down in places)
+        return f'<path class="dots {self.colour}" d="{moves}"/>'
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Steps:
+    """A line that keeps each of the ``heights`` from one edge to the next."""
+
+    colour: Colour
+    edges: Values
+    heights: Values
+    name: str = ""
+
+    def drawn(self, x: Axis, y: Axis) -> str:
+        """Return the path."""
+        return f'<path class="steps {self.colour}" d="M{_outline(self.edges, self.heights, x, y)}"/>'
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Band:
+    """The area between two lines of steps."""
+
+    edges: Values
+    low: Values
+    high: Values
+    name: str = ""
+    colour: Colour = "band"
+
+    @property
+    def heights(self) -> Values:
+        """Return the values that the panel must hold."""
+        return np.concatenate([self.low, self.high])
+
+    def drawn(self, x: Axis, y: Axis) -> str:
+        """Return the path."""
+        there = _outline(self.edges, self.high, x, y)
+        back = _outline(self.edges[::-1], self.low[::-1], x, y)
+        return f'<path class="band" d="M{there}L{back}Z"/>'
+
+
+Layer = Dots | Steps | Band
+
+
+def _outline(edges: Values, heights: Values, x: Axis, y: Axis) -> str:
+    """Return the corners of a line of steps."""
+    corners = (
+        _PANEL.place((edge, height), x, y) for k, height in enumerate(heights) for edge in (edges[k], edges[k + 1])
+    )
+    return "L".join(f"{across:.1f} {down:.1f}" for across, down in corners)
+
+
+def panel(title: str, x: Axis, y: Axis, layers: Sequence[Layer], what: str) -> str:
+    """Return a picture of layers, the lowest first, with their names as a legend; ``what`` describes it in words."""
+    heading = f'<text class="heading" x="4" y="14">{escape(title)}</text>'
+    return _PANEL.svg(what, [heading, _legend(layers), _PANEL.grid(x, y), *(layer.drawn(x, y) for layer in layers)])
+
+
+def _legend(layers: Iterable[Layer]) -> str:
+    left, parts = float(_PANEL.left), []
+    for layer in layers:
+        if not layer.name:
+            continue
+        shape = "band" if isinstance(layer, Band) else f"key {layer.colour}"
+        key = f'<path class="{shape}" d="M{left:.1f} {_LEGEND - 8}h9v8h-9Z"/>'
+        parts.append(f'{key}<text x="{left + 13:.1f}" y="{_LEGEND}">{escape(layer.name)}</text>')
+        left += 26 + _LETTER * len(layer.name)
+    return "".join(parts)
+
+
+def panels(pictures: Iterable[str]) -> str:
+    """Return pictures next to each other, or one below the other where the page is narrow."""
+    return f'<div class="panels">{"".join(pictures)}</div>'
+
+
+def signed(label: str, *values: Values, low: float = 0.0) -> Axis:
+    """Return an axis of counts, logarithmic on both sides of zero, from ``low`` or the least value to the largest."""
+    numbers = np.concatenate([np.asarray(each, np.float64) for each in values])
+    return Axis(label, min(low, float(numbers.min(initial=low))), max(1.0, float(numbers.max(initial=1.0))), "symlog")
+
+
+def linear(label: str, *values: Values) -> Axis:
+    """Return a linear axis that holds zero and the values."""
+    numbers = np.concatenate([np.asarray(each, np.float64) for each in values])
+    low, high = float(numbers.min(initial=0.0)), float(numbers.max(initial=0.0))
+    return Axis(label, low, high if high > low else low + 1.0, "linear")
+
+
+def error_figure(errors: Mapping[str, Sequence[float]], levels: Sequence[str], what: str) -> str:
+    """Return mean errors by level, one line a method; ``what`` names the error with its unit."""
+    # A logarithmic axis has no zero: an exact answer is drawn at its low end.
+    lines = {
+        name: [(float(level), max(0.5, value)) for level, value in enumerate(values)] for name, values in errors.items()
+    }
+    y = Axis.over(what, [value for points in lines.values() for _, value in points])
+    x = Axis("level", 0.0, max(1.0, len(levels) - 1.0), "linear", tuple(levels))
+    return line_chart(lines, x, y, "Mean error by level and method; the table has the figures")
 
 
 def thin(count: int, limit: int = MAX_POINTS) -> NDArray[np.int64]:
@@ -50,60 +141,3 @@ def thin(count: int, limit: int = MAX_POINTS) -> NDArray[np.int64]:
     if count <= limit:
         return np.arange(count)
     return np.unique(np.geomspace(1, count, limit).astype(np.int64) - 1)
-
-
-def dots(axes: Axes, x: NDArray[Any], y: NDArray[Any], mark: str, **style: Any) -> None:
-    """Draw points; many are drawn as an image, because a browser takes a second to place thousands singly."""
-    axes.plot(x, y, mark, rasterized=x.size > _MOST_SHAPES, **style)
-
-
-def plain_symlog(set_scale: Callable[..., None], axis: Axis) -> None:
-    """Make an axis logarithmic outside -1..1, labelled 1, 10, 100: it must show zero and negative counts."""
-    set_scale("symlog", linthresh=1)
-    axis.set_major_formatter(_tick)
-
-
-def _tick(value: float, _: float) -> str:
-    """Return a label that fits the fixed margins: 7 characters at most, such as 100,000, below 10^11."""
-    return f"{value / 1e6:,.0f}M" if abs(value) >= 1e6 else f"{value:,.0f}"
-
-
-def _draw_errors(axes: Axes, errors: Mapping[str, Sequence[float]], what: str) -> None:
-    from matplotlib.ticker import LogLocator, NullFormatter
-
-    for k, (name, values) in enumerate(errors.items()):
-        style = "o-" if k == 0 else "s--"
-        # A logarithmic axis has no zero: an exact answer is drawn at its low end.
-        heights = np.maximum(values, 0.5)
-        axes.plot(range(len(values)), heights, style, color=_COLOURS[k % len(_COLOURS)], label=name, markersize=4)
-    axes.set(yscale="log", xlabel="level (0 is the root)", ylabel=what)
-    axes.set_xticks(range(max((len(values) for values in errors.values()), default=1)))
-    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-    axes.yaxis.set_major_formatter(_tick)
-    axes.yaxis.set_minor_formatter(NullFormatter())
-    axes.legend(frameon=False)
-
-
-def picture(draw: Callable[[Sequence[Axes]], None], *, panels: int, height: float) -> str:
-    """Return what ``draw`` puts on so many panels as an SVG data URI, in the report's style."""
-    from matplotlib import rc_context
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
-    from matplotlib.figure import Figure
-
-    with rc_context(_STYLE):
-        width, margins = _ONE_PANEL if panels == 1 else _TWO_PANELS
-        # Fixed margins: a layout engine draws everything twice to find them.
-        figure = Figure(figsize=(width, height))
-        figure.subplots_adjust(**margins)
-        FigureCanvasSVG(figure)
-        draw(list(figure.subplots(1, panels, squeeze=False)[0]))
-        return _data_uri(figure)
-
-
-def _data_uri(figure: Figure) -> str:
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="svg", metadata=_NO_METADATA, dpi=_DOTS)
-    drawing = buffer.getvalue()
-    # The XML prologue names an external document type: the picture needs none.
-    drawing = drawing[drawing.index(b"<svg") :]
-    return "data:image/svg+xml;base64," + base64.b64encode(drawing).decode("ascii")

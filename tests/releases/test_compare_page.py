@@ -49,7 +49,7 @@ def test_an_axis_holds_its_values_in_decades() -> None:
 
 
 def test_names_of_lines_do_not_overlap() -> None:
-    axis = Axis("share", 0.0, 1.0, logarithmic=False)
+    axis = Axis("share", 0.0, 1.0, scale="linear")
     chart = line_chart({f"line {k}": [(0.0, 0.5), (1.0, 0.5)] for k in range(12)}, axis, axis, "equal")
     heights = sorted(float(y) for y in re.findall(r'<text x="351" y="([\d.]+)">', chart))
     assert len(heights) == 12

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import re
 from collections.abc import Sequence
 from typing import Any, cast
@@ -92,15 +91,44 @@ def test_long_axes_are_thinned() -> None:
 
 
 def test_labels_stay_inside_the_fixed_margins() -> None:
-    """Every text of a picture of very large errors lies on the canvas."""
-    drawn = plots.error_figure({"all": [3.0e7, 9e9]}, "people, mean over regions")
-    assert drawn == plots.error_figure({"all": [3.0e7, 9e9]}, "people, mean over regions")
-    root = ElementTree.fromstring(base64.b64decode(drawn.partition(",")[2]))
+    """Every label of a picture of very large values lies on the canvas, for letters of 7 units at most."""
+    x, y = plots.signed("size", [0, 10**6]), plots.signed("groups", [-3.0e7, 9e9])
+    drawn = plots.panel("Title", x, y, [plots.Dots("noisy", [0, 10**6], [-3.0e7, 9e9], "noisy")], "points")
+    root = ElementTree.fromstring(drawn)
     width = float(root.attrib["viewBox"].split()[2])
-    moves = [group.attrib.get("transform", "") for group in root.iter()]
-    texts = [re.match(r"translate\((-?[0-9.]+) [^)]*\)( rotate\(-90\))? scale\(0\.0", move) for move in moves]
-    # A rotated text stands left of its baseline, by 9 points at most.
-    lefts = [float(text[1]) - (9.0 if text[2] else 0.0) for text in texts if text]
-    assert len(lefts) > 6
-    assert min(lefts) > 0
-    assert max(lefts) < width
+    ends = [text for text in root.iter("text") if text.attrib.get("text-anchor") == "end"]
+    assert {"0", "1M", "-1M"} <= {text.text for text in ends}
+    assert all(float(text.attrib["x"]) - 7.0 * len(text.text or "") > 0 for text in ends)
+    across = [
+        float(text.attrib["x"])
+        for text in root.iter("text")
+        if text.attrib.get("text-anchor") == "middle" and "x" in text.attrib
+    ]
+    assert 0 < min(across) < max(across) < width
+
+
+def test_a_picture_has_no_colour_of_its_own() -> None:
+    """The page's style colours it, light or dark; names of levels label the axis, and names are escaped."""
+    drawn = plots.error_figure({"a <b>": [30.0, 9.0], "c": [0.0, 1e9]}, ["na<tion", "state"], "people")
+    band = plots.Band([0, 1, 2], [-1.0, -2.0], [1.0, 2.0], "one standard error")
+    flat = plots.panel("", plots.linear("value", [2]), plots.linear("entities", band.heights), [band], "a band")
+    for picture in (drawn, flat):
+        root = ElementTree.fromstring(picture)
+        assert not re.search(r"#[0-9a-f]{3}|rgb|style=|fill=|stroke=", picture)
+        assert root.attrib["role"] == "img"
+        assert root.attrib["aria-label"]
+    assert "na&lt;tion" in drawn
+    assert "a &lt;b&gt;" in drawn
+
+
+def test_signed_axes_hold_zero_and_order_values() -> None:
+    axis = plots.signed("groups", [-250.0, 40.0])
+    assert axis.ticks() == [-100.0, -10.0, -1.0, 0.0, 1.0, 10.0]
+    shares = [axis.share(value) for value in (-250.0, -10.0, -1.0, -0.5, 0.0, 1.0, 40.0)]
+    assert shares == sorted(shares)
+    assert (shares[0], shares[-1]) == (0.0, 1.0)
+
+
+def test_the_title_is_the_name_of_the_data() -> None:
+    assert "<h1>homes &amp; 2026</h1>" in page(config={"privacy": {"dataset": "homes & 2026"}})
+    assert "<h1>Release</h1>" in page(name="release", config={"privacy": {}})

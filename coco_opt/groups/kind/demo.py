@@ -45,6 +45,7 @@ groups = "groups.csv"         # which region each group lies in: public
 hierarchy = "hierarchy.csv"   # the regions, one column a level: public
 
 [privacy]
+dataset = "Households of {NATION} (simulated)"
 epsilon = "{EPSILON.amount}"
 noise = "seeded"              # reproducible, so NOT PRIVATE; a real release leaves this line and the seed out
 seed = {SEED}

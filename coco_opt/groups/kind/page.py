@@ -20,8 +20,8 @@ from coco_opt.report.plots import error_figure
 _NOTES = (
     (
         "Released and noisy",
-        "Red points are what was measured: true counts plus noise, all that was ever taken from the private table. "
-        "Blue points are the released integers, computed from the red ones alone. Sizes without groups are "
+        "Orange points are what was measured: true counts plus noise, all that was ever taken from the private table. "
+        "Blue points are the released integers, computed from the orange ones alone. Sizes without groups are "
         "left out of the tables; a long axis shows a sample of its cells.",
     ),
     (
@@ -200,11 +200,10 @@ def _errors(levels: Sequence[str], errors: Mapping[str, Sequence[float]]) -> str
     if not errors:
         return ""
     rows = [(name, *(f"{value:,.1f}" for value in values)) for name, values in errors.items()]
-    picture = error_figure(errors, "people, mean over regions")
     return (
         "<h2>Error by level</h2>\n<p>The data are simulated, so the truth is known: people to add or remove, mean over "
         f"the regions of a level.</p>\n{table(('method', *levels), rows)}\n"
-        f'<img alt="Mean error by level and method" src="{picture}">'
+        f"{error_figure(errors, levels, 'people, mean over regions')}"
     )
 
 
@@ -259,11 +258,8 @@ def _regions(shown: Shown, measurements: GroupsMeasurements) -> str:
         )
         path, groups = measurements.hierarchy.paths[region], int(measurements.group_counts[region])
         exact = None if truth is None else truth[region]
-        picture = plots.region_figure(measurements.get(region), shown.result.histograms[region], exact)
-        figures.append(
-            f"<h3>{escape(name)}: {escape(path)} ({groups:,} groups)</h3>\n"
-            f'<img alt="Histograms of {escape(path)}" src="{picture}">'
-        )
+        picture = plots.region_figure(path, measurements.get(region), shown.result.histograms[region], exact)
+        figures.append(f"<h3>{escape(name)}: {escape(path)} ({groups:,} groups)</h3>\n{picture}")
     return (
         "<h2>Released against noisy histograms</h2>\n<p>The region with the most groups of each level.</p>\n"
         + "\n".join(figures)

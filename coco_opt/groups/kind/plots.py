@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
-
 import numpy as np
 from numpy.typing import NDArray
 
 from coco_opt.groups.noisy_measurements import RegionMeasurement
 from coco_opt.groups.queries import exact_answers
 from coco_opt.histograms import CountOfCounts
-from coco_opt.report.plots import GRID, INK, NOISE, TRUTH, dots, picture, plain_symlog, thin
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from coco_opt.report.plots import Band, Dots, Steps, linear, panel, panels, signed, thin
 
 _AXES = {
     "sizes": "group size (groups of that size)",
@@ -25,18 +19,17 @@ _AXES = {
 }
 
 
-def region_figure(measurement: RegionMeasurement | None, estimate: CountOfCounts, truth: CountOfCounts | None) -> str:
-    """Return a region's estimated and noisy histograms, and next to them noisy minus released, as a data URI.
+def region_figure(
+    name: str, measurement: RegionMeasurement | None, estimate: CountOfCounts, truth: CountOfCounts | None
+) -> str:
+    """Return a region's estimated and noisy histograms, and next to them noisy minus released, as pictures of a page.
 
     ``measurement`` is None where the region's level was not measured: then the estimate is drawn alone.
     """
-
-    def draw(axes: Sequence[Axes]) -> None:
-        _draw_histogram(axes[0], measurement, estimate, truth)
-        if measurement is not None:
-            _draw_residual(axes[1], measurement, estimate)
-
-    return picture(draw, panels=2 if measurement is not None else 1, height=2.6)
+    drawn = [_histogram(name, measurement, estimate, truth)]
+    if measurement is not None:
+        drawn.append(_residual(name, measurement, estimate))
+    return panels(drawn)
 
 
 def residuals(measurement: RegionMeasurement, estimate: CountOfCounts, cells: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -52,32 +45,34 @@ def residuals(measurement: RegionMeasurement, estimate: CountOfCounts, cells: ND
     return np.concatenate([np.empty(0, np.int64), *noisy]) - sizes[np.searchsorted(stops, cells, side="right")]
 
 
-def _draw_histogram(
-    axes: Axes, measurement: RegionMeasurement | None, estimate: CountOfCounts, truth: CountOfCounts | None
-) -> None:
+def _histogram(
+    name: str, measurement: RegionMeasurement | None, estimate: CountOfCounts, truth: CountOfCounts | None
+) -> str:
+    layers = []
     if measurement is not None:
         sizes, noisy = measurement.histogram()
         shown = thin(sizes.size)
-        dots(axes, sizes[shown], noisy[shown], ".", color=NOISE, markersize=3, alpha=0.5, label="noisy")
+        layers.append(Dots("noisy", sizes[shown], noisy[shown], "noisy"))
     if truth is not None:
-        dots(axes, truth.sizes, truth.counts, "_", color=TRUTH, markersize=7, label="true (simulated data)")
-    dots(axes, estimate.sizes, estimate.counts, "o", color=INK, markersize=3, label="released")
-    plain_symlog(axes.set_xscale, axes.xaxis)
-    plain_symlog(axes.set_yscale, axes.yaxis)
-    axes.set(xlabel="group size (people)", ylabel="groups", title="Groups of each size")
-    axes.legend(frameon=False, fontsize=8)
+        layers.append(Dots("true", truth.sizes, truth.counts, "true (simulated data)"))
+    layers.append(Dots("released", estimate.sizes, estimate.counts, "released"))
+    x = signed("group size (people)", *(layer.x for layer in layers))
+    y = signed("groups", *(layer.y for layer in layers))
+    return panel("Groups of each size", x, y, layers, f"Released and noisy groups by size in {name}")
 
 
-def _draw_residual(axes: Axes, measurement: RegionMeasurement, estimate: CountOfCounts) -> None:
+def _residual(name: str, measurement: RegionMeasurement, estimate: CountOfCounts) -> str:
     cells = thin(measurement.stored.size)
     difference = residuals(measurement, estimate, cells)
     positions = (
         cells + (measurement.query == "ranks") if measurement.buckets is None else measurement.buckets.begin[cells]
     )
     deviation = measurement.distribution.variance**0.5
-    axes.axhspan(-deviation, deviation, color=GRID, alpha=0.6, linewidth=0)
-    dots(axes, positions, difference, ".", color=NOISE, markersize=3, alpha=0.6)
-    axes.axhline(0.0, color=INK, linewidth=1)
-    plain_symlog(axes.set_xscale, axes.xaxis)
-    axes.set_xlim(left=-0.2)
-    axes.set(xlabel=_AXES[measurement.query], title="Noisy minus released")
+    x = signed(_AXES[measurement.query], positions)
+    y = linear("noisy minus released", difference, [-deviation, deviation])
+    layers = (
+        Band([x.low, x.high], [-deviation], [deviation], "one standard deviation"),
+        Dots("noisy", positions, difference),
+        Steps("released", [x.low, x.high], [0.0]),
+    )
+    return panel("Noisy minus released", x, y, layers, f"Noisy minus released answers in {name}")

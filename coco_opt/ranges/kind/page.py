@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,12 +15,10 @@ from coco_opt.ranges.estimating.universal import UniversalHistogram
 from coco_opt.ranges.interval_counts import IntervalCounts
 from coco_opt.ranges.kind.forecast import fan_out_name, words_of
 from coco_opt.releases.kind import Shown
+from coco_opt.report.chart import Axis
 from coco_opt.report.explorer import Explored, explorer_section
 from coco_opt.report.html import guarantee_note, reading_section, table, unit_note
-from coco_opt.report.plots import GRID, INK, NOISE, TRUTH, picture
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from coco_opt.report.plots import Band, Dots, Layer, Steps, linear, panel
 
 _DRAWN = 300  # bars, each of as many cells as it takes
 _PARTS = 4
@@ -71,15 +69,9 @@ def _figure(shown: Shown, histogram: UniversalHistogram) -> str:
     truth = None if shown.truth is None else np.add.reduceat(shown.truth.private.cells, cuts[:-1])
     noisy = _noisy(shown, cuts)
 
-    def draw(axes: Sequence[Axes]) -> None:
-        _draw(axes[0], histogram, cuts, noisy, truth)
-
-    uri = picture(draw, panels=1, height=2.6)
     bars = "cells" if cuts.size > histogram.domain.cells else f"{cuts.size - 1:,} ranges of about the same size"
-    return (
-        f"<h2>Histogram</h2>\n<p>Entities in {bars}, with one standard error on either side.</p>\n"
-        f'<img alt="Estimated histogram" src="{uri}">'
-    )
+    picture = _drawn(histogram, cuts, noisy, truth)
+    return f"<h2>Histogram</h2>\n<p>Entities in {bars}, with one standard error on either side.</p>\n{picture}"
 
 
 def _noisy(shown: Shown, cuts: NDArray[np.int64]) -> NDArray[np.int64] | None:
@@ -88,25 +80,25 @@ def _noisy(shown: Shown, cuts: NDArray[np.int64]) -> NDArray[np.int64] | None:
     return counts.values[counts.domain.first_leaf :] if cuts.size > counts.domain.cells else None
 
 
-def _draw(
-    axes: Axes,
+def _drawn(
     histogram: UniversalHistogram,
     cuts: NDArray[np.int64],
     noisy: NDArray[np.int64] | None,
     truth: NDArray[np.int64] | None,
-) -> None:
+) -> str:
     answers = histogram.ranges(cuts[:-1], cuts[1:])
     edges = histogram.domain.edges[cuts]
     middles = (edges[:-1] + edges[1:] - 1) / 2
     low, high = answers.estimate - answers.standard_error, answers.estimate + answers.standard_error
-    axes.stairs(high, edges, baseline=low, fill=True, color=GRID, alpha=0.6, label="one standard error")
+    layers: list[Layer] = [Band(edges, low, high, "one standard error")]
     if noisy is not None:
-        axes.plot(middles, noisy, ".", color=NOISE, markersize=3, alpha=0.5, label="noisy")
+        layers.append(Dots("noisy", middles, noisy, "noisy"))
     if truth is not None:
-        axes.plot(middles, truth, "_", color=TRUTH, markersize=5, label="true (made data)")
-    axes.stairs(answers.estimate, edges, color=INK, label="released")
-    axes.set(xlabel="value", ylabel="entities")
-    axes.legend(frameon=False, fontsize=8)
+        layers.append(Dots("true", middles, truth, "true (made data)"))
+    layers.append(Steps("released", edges, answers.estimate, "released"))
+    x = Axis("value", float(edges[0]), float(edges[-1]), "linear")
+    y = linear("entities", *(layer.heights for layer in layers))
+    return panel("", x, y, layers, "Estimated histogram; the explorer below has the figures")
 
 
 def _ranges(histogram: UniversalHistogram) -> str:
