@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from coco_opt.problems import JointL2 as JointL2
     from coco_opt.problems import JointSumsL1 as JointSumsL1
     from coco_opt.problems import JointSumsL2 as JointSumsL2
+    from coco_opt.problems import SimplexLeastSquares as SimplexLeastSquares
     from coco_opt.problems import SimplexProjection as SimplexProjection
     from coco_opt.problems import TableRounding as TableRounding
     from coco_opt.problems import TopdownSplit as TopdownSplit
@@ -99,6 +100,7 @@ _NAMES = {
         "JointL2",
         "JointSumsL1",
         "JointSumsL2",
+        "SimplexLeastSquares",
         "SimplexProjection",
         "TableRounding",
         "TopdownSplit",

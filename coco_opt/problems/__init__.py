@@ -13,6 +13,7 @@ from coco_opt.problems.integer_tree import IntegerTreeL1, IntegerTreeL2
 from coco_opt.problems.isotonic import IsotonicL1, IsotonicL2
 from coco_opt.problems.joint import JointL1, JointL2
 from coco_opt.problems.joint_sums import JointSumsL1, JointSumsL2
+from coco_opt.problems.simplex_least_squares import SimplexLeastSquares
 from coco_opt.problems.simplex_projection import SimplexProjection
 from coco_opt.problems.table_rounding import TableRounding
 from coco_opt.problems.topdown_split import TopdownSplit
@@ -22,6 +23,7 @@ PROBLEMS: dict[str, type[Problem[Any, Any]]] = {
     problem.kind: problem
     for problem in (
         SimplexProjection,
+        SimplexLeastSquares,
         IsotonicL2,
         IsotonicL1,
         ControlledRounding,
@@ -57,6 +59,7 @@ __all__ = [
     "JointSumsL1",
     "JointSumsL2",
     "Marginals",
+    "SimplexLeastSquares",
     "SimplexProjection",
     "TableRounding",
     "TopdownSplit",

@@ -1,0 +1,165 @@
+"""Least squares over a scaled simplex: nonnegative coefficients with a fixed sum.
+
+::
+
+    minimise  sum_i (A x - y)_i^2   subject to   x >= 0,  sum_j x_j = total
+
+``SimplexProjection`` is the case in which A is the identity. With the gradient g = 2 A' (A x - y) and any number nu
+that no entry of g falls below, the certified gap is ``sum_j x_j (g_j - nu)``: every term is nonnegative, and convexity
+gives objective(z) >= objective(x) + g' (z - x) for every z on the simplex (the duality gap of Frank and Wolfe 1956;
+Jaggi 2013, section 2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from coco_opt.errors import ProblemError
+from coco_opt.forms import FloatArray, Formulation, LinearProgram, QuadraticProgram
+from coco_opt.problem import Problem, checked_vector, plain_answer
+
+
+@dataclass(frozen=True, eq=False, init=False)
+class SimplexLeastSquares(Problem[FloatArray, float]):
+    """Least squares with nonnegative coefficients of a fixed sum: ``SimplexLeastSquares(A, y, total)``.
+
+    Minimise sum_i (A x - y)_i^2 subject to x >= 0 and sum_j x_j = total.
+
+    Parameters
+    ----------
+    A : array_like, shape (m, n)
+        The design matrix; finite, with at least one column.
+    y : array_like, shape (m,)
+        The responses; finite.
+    total : float, default 1
+        The sum of the coefficients; finite, not negative.
+
+    Raises
+    ------
+    ProblemError
+        The shapes do not fit, a number is not finite, or the total is negative or not finite.
+
+    Notes
+    -----
+    The fitted values A x are unique; x is unique where the columns of A are affinely independent. Solutions are
+    float64 (n,).
+
+    Examples
+    --------
+    >>> from coco_opt import SimplexLeastSquares, solve
+    >>> mixed = [[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]
+    >>> solve(SimplexLeastSquares(mixed, [0.75, 0.25, 1.0])).value.round(6).tolist()
+    [0.75, 0.25]
+    """
+
+    A: FloatArray
+    y: FloatArray
+    total: float
+
+    kind: ClassVar[str] = "simplex_least_squares"
+    forms: ClassVar[tuple[type[LinearProgram], ...]] = (QuadraticProgram,)
+
+    def __init__(self, A: ArrayLike, y: ArrayLike, total: float = 1.0) -> None:
+        matrix = np.array(A, dtype=np.float64)
+        if matrix.ndim != 2 or matrix.shape[1] == 0:
+            raise ProblemError("A must be a matrix with at least one column")
+        entries = checked_vector(matrix.ravel(), "A").reshape(matrix.shape)
+        object.__setattr__(self, "A", entries)
+        object.__setattr__(self, "y", checked_vector(y, "y"))
+        object.__setattr__(self, "total", float(total))
+        if self.y.size != matrix.shape[0]:
+            raise ProblemError(f"y has {self.y.size} entries and A has {matrix.shape[0]} rows: they must agree")
+        if not 0 <= self.total < np.inf:
+            raise ProblemError("total must be a nonnegative number")
+
+    @classmethod
+    def examples(cls) -> Mapping[str, Self]:
+        """Return fits inside the simplex and on its boundary, with equal columns, one column, and total 0."""
+        rng = np.random.default_rng(5)
+        return {
+            "tiny": cls([[1, 0], [0, 1]], [2, -1]),
+            "inside": cls([[1, 0], [0, 1], [1, 1]], [0.75, 0.25, 1]),
+            "identity": cls(np.eye(5), [5.0, -1.0, 0.25, 4.0, -3.0], 6),
+            "equal-columns": cls([[1, 1, 2], [3, 3, 1]], [1, 2]),
+            "fewer-rows": cls(rng.normal(size=(3, 8)), rng.normal(size=3), 2),
+            "one-column": cls([[2], [1]], [1, 1], 3),
+            "nothing": cls([[1, 2], [3, 4]], [1, 1], 0),
+            "no-rows": cls(np.zeros((0, 3)), [], 1),
+        }
+
+    @property
+    def variables(self) -> int:
+        """Return the number of coefficients n."""
+        return int(self.A.shape[1])
+
+    @property
+    def scale(self) -> float:
+        """Return the total, at least 1."""
+        return max(1.0, self.total)
+
+    def accept(self, answer: Any) -> FloatArray:
+        """Return the answer as float64."""
+        return np.asarray(plain_answer(answer), dtype=np.float64)
+
+    def objective(self, x: FloatArray) -> float:
+        """Return the sum of squared residuals."""
+        residual = self.A @ x - self.y
+        return float(residual @ residual)
+
+    def gradient(self, x: FloatArray) -> FloatArray:
+        """Return the gradient 2 A' (A x - y) of the objective, (n,)."""
+        slope: FloatArray = 2.0 * (self.A.T @ (self.A @ x - self.y))
+        return slope
+
+    def violation(self, x: FloatArray) -> float:
+        """Return the largest negative entry or the error of the sum."""
+        x = self.accept(x)
+        if x.shape != (self.variables,) or not np.isfinite(x).all():
+            return np.inf
+        error = abs(float(x.sum()) - self.total)
+        # A sum of n terms is exact up to rounding only: an error of that size is no violation.
+        rounding = 4.0 * np.finfo(np.float64).eps * float(np.abs(x).sum())
+        return max(0.0, -float(x.min()), 0.0 if error <= rounding else error)
+
+    def repair(self, x: FloatArray) -> FloatArray:
+        """Return the projection of x onto the feasible set; a wrong shape comes back unchanged."""
+        if x.shape != (self.variables,) or not np.isfinite(x).all():
+            return x
+        from coco_opt.kernels import simplex
+
+        return simplex.project(np.ascontiguousarray(x, dtype=np.float64), self.total)[0]
+
+    def multipliers(self, x: FloatArray) -> float:
+        """Return the largest admissible nu at x: the smallest entry of the gradient."""
+        return float(self.gradient(x).min())
+
+    def gap(self, x: FloatArray, multipliers: float) -> float:
+        """Return the certified gap of the module docstring; a nu that is too large counts as the largest admissible."""
+        slope = self.gradient(x)
+        return float(x @ (slope - min(float(multipliers), float(slope.min()))))
+
+    def formulate(self, form: type[LinearProgram]) -> Formulation[FloatArray, float]:
+        """Write the quadratic program in x and the residuals r = A x - y."""
+        if form is not QuadraticProgram:
+            raise self._no_form(form)
+        from scipy.sparse import csc_array, diags_array, eye_array, hstack
+
+        rows, n = self.A.shape
+        sides = np.append(self.y, self.total)
+        coefficients = csc_array(np.vstack([self.A, np.ones(n)]))
+        residuals = csc_array(-eye_array(rows + 1, rows))
+        program = QuadraticProgram(
+            P=csc_array(diags_array(np.repeat([0.0, 2.0], [n, rows]))),
+            c=np.zeros(n + rows),
+            A=csc_array(hstack([coefficients, residuals])),
+            row_lower=sides,
+            row_upper=sides,
+            lower=np.repeat([0.0, -np.inf], [n, rows]),
+            upper=np.full(n + rows, np.inf),
+        )
+        return Formulation(program, recover=lambda z: z[:n], multipliers=lambda dual: float(dual.rows[-1]))
