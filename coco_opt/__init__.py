@@ -58,7 +58,6 @@ if TYPE_CHECKING:
     from coco_opt.registry import backends as backends
     from coco_opt.registry import make_solver as make_solver
     from coco_opt.releases import check as check
-    from coco_opt.releases import choose as choose
     from coco_opt.releases import compare as compare
     from coco_opt.releases import estimate as estimate
     from coco_opt.releases import forecast as forecast
@@ -113,7 +112,6 @@ _NAMES = {
     "registry": ("backends", "make_solver"),
     "releases": (
         "check",
-        "choose",
         "compare",
         "estimate",
         "forecast",

@@ -100,7 +100,6 @@ with TemporaryDirectory() as name:
     )
     assert co.check(config).plan.measurement_plan.cost == epsilon
     assert co.forecast(config).cost == epsilon
-    assert co.choose(config, Fraction(1, 10)).left.amount == Fraction(9, 10)
     measured = co.measure(config)
     estimated = co.estimate(measured)
     groups = estimated.save(folder / "groups", page=co.render_report)

@@ -19,7 +19,6 @@ import typer
 from coco_opt.cli import (
     audit,
     check,
-    choose,
     cite,
     compare,
     demo,
@@ -72,7 +71,6 @@ _VERBS: tuple[tuple[Callable[..., int], str, str], ...] = (
     (init.init, "Write a first config for the tables in this folder.", "init persons.csv homes.csv areas.csv"),
     (check.check, "Read and check all input; draw nothing, pay nothing.", "check coco-opt.toml"),
     (plan.plan, "Predict cost, error, time and memory; public data only.", "plan coco-opt.toml"),
-    (choose.choose, "Choose the queries by a noisy measurement.", "choose coco-opt.toml --share 1/50"),
     (measure.measure, "Check, pay, draw noise, seal: the step that costs.", "measure coco-opt.toml --publish noisy"),
     (
         import_.import_,

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from coco_opt.errors import ProblemError
 from coco_opt.groups.buckets import Buckets, Scheme, Split
-from coco_opt.groups.choice import CHOICE
 from coco_opt.groups.queries import GROUPS, MeasuredQuery, check_query
 from coco_opt.histograms import Hierarchy
 from coco_opt.privacy import Answers, LevelQuery, Measurement, MeasurementPlan, NoiseDistribution
@@ -41,8 +40,8 @@ def has_private_counts(measurement_plan: MeasurementPlan) -> bool:
 
 
 def size_queries(measurement_plan: MeasurementPlan) -> tuple[LevelQuery, ...]:
-    """Return the queries about sizes, without those for private numbers of groups and for the choice of a query."""
-    return tuple(query for query in measurement_plan.queries if query.name not in (GROUPS, CHOICE))
+    """Return the queries about sizes, without those for private numbers of groups."""
+    return tuple(query for query in measurement_plan.queries if query.name != GROUPS)
 
 
 def counts_share_of(measurement_plan: MeasurementPlan) -> Fraction | None:

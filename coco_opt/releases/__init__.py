@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from coco_opt.releases.choose import Choice, choose
 from coco_opt.releases.compare import Comparison, compare
 from coco_opt.releases.estimate import estimate
 from coco_opt.releases.forecast import PlanForecast, forecast
@@ -16,7 +15,6 @@ from coco_opt.releases.verify import verify_release
 
 __all__ = [
     "Checked",
-    "Choice",
     "Comparison",
     "Estimated",
     "Measured",
@@ -26,7 +24,6 @@ __all__ = [
     "Reporter",
     "Silent",
     "check",
-    "choose",
     "compare",
     "estimate",
     "forecast",

@@ -20,7 +20,6 @@ from coco_opt.config.sections import DataSection, Section
 from coco_opt.execution import Executor, Threads
 from coco_opt.files.folder import FileTable
 from coco_opt.files.release_checks import Check, Regions
-from coco_opt.privacy.cost import Cost
 from coco_opt.privacy.measurement import Measurement, MeasurementPlan, identity_of
 from coco_opt.privacy.queries import Exact
 from coco_opt.releases.instances import Instance
@@ -255,26 +254,6 @@ class Draft:
     left: str
     data: tuple[str, ...] = ()
     taken: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Chosen:
-    """The queries that noisy answers advise: ``keys`` to write into the kind's section, and a table of reasons."""
-
-    keys: Mapping[str, Any]
-    header: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-
-
-@runtime_checkable
-class Choosing(Protocol):
-    """A kind of release whose queries can be chosen by the data, for a part of the budget."""
-
-    def choice(self, plan: Plan, cost: Cost) -> MeasurementPlan:
-        """Return the measurement plan that decides, at a cost, which queries to use; raises ProblemError."""
-
-    def chosen(self, config: Config, measurement: Measurement) -> Chosen:
-        """Return what its noisy answers advise; nothing private is in reach."""
 
 
 @runtime_checkable

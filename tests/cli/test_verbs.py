@@ -21,7 +21,6 @@ VERBS = (
     "demo",
     "init",
     "check",
-    "choose",
     "plan",
     "measure",
     "import",

@@ -11,21 +11,19 @@ from numpy.typing import NDArray
 from coco_opt.config.model import Config
 from coco_opt.config.sections import DataSection, Section
 from coco_opt.files.release_checks import Check
-from coco_opt.groups.choice import chosen_queries, noisy_leads
 from coco_opt.groups.estimating.baselines import errors_by_level
 from coco_opt.groups.estimating.estimate import GroupsResult, estimate_groups
-from coco_opt.groups.estimating.method import ONE_PROGRAM, GroupsMethod
+from coco_opt.groups.estimating.method import GroupsMethod
 from coco_opt.groups.kind.files import PROMISES, TABLE_PROMISES, Release, read_groups_release, released
 from coco_opt.groups.kind.method import method_of
 from coco_opt.groups.kind.section import GroupsData, GroupsSection
 from coco_opt.groups.kind.template import draft_of, file_key_of, query_keys
-from coco_opt.groups.measuring.measure import choice_of, exact_parts
+from coco_opt.groups.measuring.measure import exact_parts
 from coco_opt.groups.measuring.private import PrivateCounts
 from coco_opt.groups.noisy_measurements import KIND
-from coco_opt.privacy import Cost, Exact, Measurement, MeasurementPlan
+from coco_opt.privacy import Exact, Measurement, MeasurementPlan
 from coco_opt.releases.instances import Instance
 from coco_opt.releases.kind import (
-    Chosen,
     Draft,
     Folder,
     Forecast,
@@ -77,23 +75,6 @@ class GroupsKind:
         from coco_opt.groups.kind.plan import plan_groups
 
         return plan_groups(config, counted=True)
-
-    def choice(self, plan: Plan, cost: Cost) -> MeasurementPlan:
-        """Return the query whose answer decides between ranks and cumulative counts at each level."""
-        return choice_of(plan.measurement_plan, cost)
-
-    def chosen(self, config: Config, measurement: Measurement) -> Chosen:
-        """Return the query that promises the smaller error on each level, and by how much."""
-        queries, leads = chosen_queries(measurement), noisy_leads(measurement)
-        same = len(set(queries)) == 1
-        keys: dict[str, Any] = {"query": queries[0] if same else list(queries)}
-        if "ranks" in queries and config.method.consistency in ONE_PROGRAM:
-            keys["consistency"] = "matching"  # this method reads any query, and is free to change
-        rows = tuple(
-            (level, query, f"{lead:,.0f}")
-            for level, query, lead in zip(measurement.measurement_plan.levels, queries, leads, strict=True)
-        )
-        return Chosen(keys, ("level", "ask", "lead of ranks over cumulative counts (noisy)"), rows)
 
     def read(self, plan: Plan) -> PrivateCounts:
         """Open the private table and count every leaf's groups by size."""

@@ -71,9 +71,6 @@ def _coverage(config: Config) -> float:
 
 def _check_measured(config: Config, measurement_plan: MeasurementPlan) -> None:
     """Raise ConfigError where the configuration's queries are not those of the measurement."""
-    if not size_queries(measurement_plan):
-        message = "the measurement only chose the query, and says nothing of sizes: write that query here, then measure"
-        raise config.error("groups.query", message)
     if config.method.max_size != max_size_of(measurement_plan):
         raise config.error("groups.max_size", f"the measurement's is {max_size_of(measurement_plan)}")
     levels = measurement_plan.hierarchy.levels

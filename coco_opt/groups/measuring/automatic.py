@@ -1,10 +1,11 @@
 """Which buckets each level is asked for and how the budget is allocated, chosen from public numbers for an aim.
 
 The candidates are bucket growths that do not decrease from the root to the leaves, since a region below holds fewer
-groups, and geometric allocations of the budget over the levels. ``Predictor`` gives each candidate's error by level
-under a size distribution. The aim is a weighted geometric mean of these errors over the levels. Under one distribution
-(an estimate, or public data) the candidate of least aim is chosen. Under several, the one of least worst regret: its
-aim over the best candidate's for that distribution, at worst over all distributions.
+groups, and allocations of the budget over the levels: geometric ones, and large shares of the leaves, where the levels
+above share the rest evenly. ``Predictor`` gives each candidate's error by level under a size distribution. The aim is a
+weighted geometric mean of these errors over the levels. Under one distribution (an estimate, or public data) the
+candidate of least aim is chosen. Under several, the one of least worst regret: its aim over the best candidate's for
+that distribution, at worst over all distributions.
 
 1. Find the best candidate for each distribution by coordinate descent: each level's growth in turn, then the
    allocation, until nothing improves.
@@ -14,9 +15,9 @@ Every step lowers its objective and the candidates are finite, so the search end
 distribution, each O(levels x grid cells^3).
 
 The predictor leaves out that the posterior learns the shape of regions from one another, so that the levels above gain
-more from the leaves' answers than it says. On Hawaii's blocks (native Hawaiians, White) and Manhattan's taxis, shares
-of .1, .1, .2, .6 and .2, .3, .5 were 6 to 17 % better against even ones than predicted: ``_LEAF_CREDIT`` lowers an
-aim's logarithm in proportion to that of the mean ratio of successive shares, up to a ratio of 2: beyond, they agree.
+more from the leaves' answers than it says. ``_LEAF_CREDIT`` lowers an aim's logarithm in proportion to that of the
+leaves' share over an even one. It was set by releases of Hawaii's blocks (native Hawaiians, White, Black) and
+Manhattan's taxis at epsilon 1.
 """
 
 from __future__ import annotations
@@ -47,10 +48,12 @@ Larger ones leave the levels above so little that the posterior's chains mix slo
 .04, .15, .8 did not converge in three minutes, and erred by a fifth more on the mean of levels.
 """
 
+LEAF_SHARES = (0.5, 0.7, 0.85)
+"""Shares of the budget of the leaf level, where the levels above share the rest evenly."""
+
 _GRID_GROWTH = 0.03  # of the predictor's grid: no coarser than the finest buckets
 _COARSE_GROWTH = 0.1  # of its grid where several distributions are weighed, which differ by more than the grid errs
-_LEAF_CREDIT = 0.15
-_MOST_CREDITED = math.log(2.0)
+_LEAF_CREDIT = 0.2
 _ROUNDS = 6
 _LEAST_GAIN = 1e-3  # of the logarithm of the aim
 
@@ -138,7 +141,7 @@ class QuerySearch:
                     below = tuple(max(each, growth) for each in growths[level + 1 :])
                     changed.append(((*above, growth, *below), shares))
         if self.shares is None:
-            changed += [(growths, allocation(ratio, self.levels)) for ratio in RATIOS]
+            changed += [(growths, other) for other in allocations(self.levels)]
         return [other for other in dict.fromkeys(changed) if other != candidate]
 
 
@@ -159,10 +162,8 @@ class _Evaluations:
     def aim(self, place: int, candidate: Candidate) -> float:
         """Return the logarithm of a candidate's aim under the distribution at a place."""
         errors = np.maximum(self._of(place, candidate), 1e-12)
-        first, last = float(candidate[1][0]), float(candidate[1][-1])
-        steps = max(len(candidate[1]) - 1, 1)
-        step = math.log(last / first) / steps if first and last else 0.0
-        credit = _LEAF_CREDIT * min(max(step, 0.0), _MOST_CREDITED)
+        share = float(candidate[1][-1]) * len(candidate[1])
+        credit = _LEAF_CREDIT * math.log(share) if share > 1.0 else 0.0
         return float(np.log(errors) @ self._search.weights) - credit
 
     def errors(self, candidate: Candidate) -> FloatArray:
@@ -185,6 +186,19 @@ def allocation(ratio: float, levels: int) -> Shares:
     if ratio == 1.0:
         return (Fraction(1, levels),) * levels
     return rounded_shares(np.asarray(ratio ** np.arange(levels), np.float64))
+
+
+def leaf_allocation(share: float, levels: int) -> Shares:
+    """Return the shares of the levels where the leaves have ``share`` and the levels above the rest in equal parts."""
+    return rounded_shares(np.array([*((1.0 - share) / (levels - 1),) * (levels - 1), share]))
+
+
+def allocations(levels: int) -> list[Shares]:
+    """Return the allocations that are weighed, without repetition."""
+    candidates = [allocation(ratio, levels) for ratio in RATIOS]
+    if levels > 1:
+        candidates += [leaf_allocation(share, levels) for share in LEAF_SHARES]
+    return list(dict.fromkeys(candidates))
 
 
 def assumed_distributions(max_size: int) -> dict[str, FloatArray]:

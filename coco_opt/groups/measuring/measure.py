@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -11,7 +10,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from coco_opt.errors import InputError, ProblemError
 from coco_opt.groups.buckets import Buckets, Scheme, Split
-from coco_opt.groups.choice import CHOICE, choice_query, lead_of_ranks
 from coco_opt.groups.look import LOOK_GROWTH
 from coco_opt.groups.measuring.group_counts import MAX_GROUPS, check_group_counts
 from coco_opt.groups.noisy_measurements import (
@@ -97,17 +95,6 @@ def measurement_plan_of(
     )
 
 
-def choice_of(measurement_plan: MeasurementPlan, cost: Cost) -> MeasurementPlan:
-    """Return the plan of a query, at ``cost``, whose answer decides which query each level of a plan gets.
-
-    ProblemError where the numbers of groups are private, because then ranks cannot be measured.
-    """
-    if has_private_counts(measurement_plan):
-        raise ProblemError("ranks are as many as there are groups: with private numbers of groups there is no choice")
-    query = choice_query(measurement_plan.hierarchy.levels, measurement_plan.neighbours, cost)
-    return replace(measurement_plan, queries=(query,), tables={})
-
-
 def look_of(plan: MeasurementPlan, cost: Cost) -> MeasurementPlan:
     """Return the measurement plan of a look at the data of another plan: the root's buckets, for ``cost``.
 
@@ -189,13 +176,6 @@ def exact_parts(measurement_plan: MeasurementPlan, truth: Sequence[CountOfCounts
 def _parts(measurement_plan: MeasurementPlan, truth: Sequence[CountOfCounts]) -> Iterable[Exact]:
     tree, max_size = measurement_plan.hierarchy, max_size_of(measurement_plan)
     for query in measurement_plan.queries:
-        if query.name == CHOICE:
-            leads = [
-                sum(lead_of_ranks(truth[region], max_size) for region in tree.level_range(level))
-                for level in range(tree.levels)
-            ]
-            yield Exact(query, tree.paths[0], np.array(leads, np.int64))
-            continue
         scheme = split_of(measurement_plan, query.level) or buckets_of(measurement_plan, query.level)
         for region in tree.level_range(query.level):
             if query.name == "ranks":

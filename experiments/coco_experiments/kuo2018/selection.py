@@ -2,9 +2,8 @@
 
 The total budget is the same for every row. Without choosing, one method gets all of it; the first rule (Chaudhuri et
 al. 2011, the paper's advice) runs every candidate and pays for each one; the second (Liu and Talwar 2019) costs three
-runs, however many candidates there are; the third (``coco_opt.groups.choice``, what ``coco-opt choose`` asks) runs none
-and asks for one noisy number a level, at a fiftieth of the budget. The paper's own account, full epsilon for every
-candidate and a very small one for the choice, would be a multiple of the total stated here.
+runs, however many candidates there are. The paper's own account, full epsilon for every candidate and a very small one
+for the choice, would be a multiple of the total stated here.
 """
 
 from __future__ import annotations
@@ -24,9 +23,7 @@ from coco_experiments.kuo2018.sweep import BARS, SEEDED, SEEDS, SMALL_SEEDS, mea
 from coco_experiments.outcome import Cell, Outcome, Reporter, Table, write_csv
 from coco_experiments.plots import Panel, comparison
 from coco_experiments.statistics import Mean
-from coco_opt.groups import GroupsMethod, Query
-from coco_opt.groups.choice import chosen_queries
-from coco_opt.groups.measuring.measure import choice_of, measured, measurement_plan_of
+from coco_opt.groups import GroupsMethod
 from coco_opt.groups.measuring.selection import (
     Candidate,
     PrivateGroups,
@@ -35,16 +32,13 @@ from coco_opt.groups.measuring.selection import (
     random_stopping_selection,
 )
 from coco_opt.groups.noisy_measurements import Loss
-from coco_opt.privacy import Epsilon, SeededNoise
-from coco_opt.releases.choose import SHARE
+from coco_opt.privacy import SeededNoise
 
 NAME = "kuo2018/selection"
 TOTAL = Fraction(1)
 CHOOSING = Fraction(1, 10)  # of the total, for the choice alone
 RUNS_SCALE = Fraction(10)  # about ten runs under random stopping
-_NAMES: dict[str, str] = {"cumulative": "Hc", "ranks": "Hg"}
 NOISY_MIN, RANDOM_STOPPING = "selected: noisy minimum", "selected: random stopping"
-NOISY_LEAD = "selected: noisy lead of ranks"
 COLUMNS = (
     "data",
     "method",
@@ -131,30 +125,6 @@ def selected(case: Case, rule: str, seeds: Sequence[int], advance: Callable[[], 
     return _result(case, rule, candidate_epsilon(rule, len(choices_of(case.levels))), chosen, runs)
 
 
-def by_lead(case: Case, seeds: Sequence[int]) -> Result:
-    """Return the error of what the noisy lead of ranks chose, level by level, with what it left of the budget."""
-    runs, names, left = [], Counter[str](), TOTAL * (1 - SHARE)
-    for seed in seeds:
-        choice = tuple(_NAMES[query] for query in chosen(case, seed))
-        runs.append(errors_by_level(case, matched(choice).run(Draws(case, seed), left)))
-        names[" x ".join(choice)] += 1
-    summary = ", ".join(f"{name} ({count})" for name, count in names.most_common())
-    return _result(case, NOISY_LEAD, left, summary, runs)
-
-
-def chosen(case: Case, seed: int) -> tuple[Query, ...]:
-    """Return the query of each level that ``SHARE`` of the budget chooses."""
-    plan = measurement_plan_of(
-        case.hierarchy,
-        case.counts.group_counts,
-        queries=["cumulative"] * case.levels,
-        costs=[Epsilon(part) for part in split_evenly(TOTAL, case.levels)],
-        max_size=case.max_size,
-        neighbours="add_remove",
-    )
-    return chosen_queries(measured(choice_of(plan, Epsilon(TOTAL * SHARE)), case.truth, SeededNoise(seed)))
-
-
 def results_of(case: Case, seeds: Sequence[int], reporter: Reporter) -> list[Result]:
     """Return one result a method known beforehand, then one a rule."""
     results = [fixed_method(case, matched(choice), seeds) for choice in choices_of(case.levels)]
@@ -165,8 +135,7 @@ def results_of(case: Case, seeds: Sequence[int], reporter: Reporter) -> list[Res
         done += 1
         reporter.progress(f"{NAME} {case.name}", done, 2 * len(seeds))
 
-    results += [selected(case, rule, seeds, advance) for rule in (NOISY_MIN, RANDOM_STOPPING)]
-    return [*results, by_lead(case, seeds)]
+    return results + [selected(case, rule, seeds, advance) for rule in (NOISY_MIN, RANDOM_STOPPING)]
 
 
 def table_of(results: Sequence[Result]) -> Table:
@@ -192,8 +161,7 @@ def table_of(results: Sequence[Result]) -> Table:
         SEEDED,
         BARS,
         f"Every row spends {TOTAL} in all. Selection: {CHOOSING} for choosing by the sum of all regions' distances, "
-        "the rest for the candidates (4 runs paid, or 3 under random stopping, of about ten made); the noisy lead of "
-        f"ranks takes {SHARE} and leaves the rest to what it chose.",
+        "the rest for the candidates (4 runs paid, or 3 under random stopping, of about ten made).",
         "The paper's account (every candidate at full epsilon, a little for choosing) would cost 4.1 in all here.",
     )
     return Table(
