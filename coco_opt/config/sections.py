@@ -84,7 +84,8 @@ class DataSection(Section):
 
     def table_of(self, key: str) -> Input:
         """Return the table of a key that is set."""
-        return Input(getattr(self, key), self.columns)
+        levels = getattr(self, "levels", None) if key == "hierarchy" else None
+        return Input(getattr(self, key), self.columns, levels or ())
 
     @model_validator(mode="after")
     def _columns_known(self) -> DataSection:

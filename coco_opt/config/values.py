@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import math
 import re
+import unicodedata
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -186,6 +187,14 @@ def table_input(value: object, info: ValidationInfo) -> Path | Frame:
     if not isinstance(value, (str, Path, Frame)):
         raise ValueError("must be a path in a string, or in Python a frame of pandas, Polars, Arrow or DuckDB")
     return value if isinstance(value, Frame) else file_path(value, info)
+
+
+def level_names(value: object) -> tuple[str, ...]:
+    """Read the names of the hierarchy's columns that are levels, root first."""
+    listed = isinstance(value, (list, tuple)) and all(isinstance(name, str) and name.strip() for name in value)
+    if not value or not isinstance(value, (list, tuple)) or not listed or len(set(value)) < len(value):
+        raise ValueError('must list columns of the hierarchy, each once, root first, such as ["country", "county"]')
+    return tuple(unicodedata.normalize("NFC", name) for name in value)  # as headers are read
 
 
 def witness_place(value: object, info: ValidationInfo) -> Path | tuple[str, ...]:

@@ -110,3 +110,8 @@ ENTITIES = Columns(first=("entity_id", "group_id"), others=True)
 GROUPS = Columns(first=("group_id", "region_id"), private=False, others=True)
 HIERARCHY = Columns(first=("region_id",), levels=True, min_levels=1, private=False)
 SIZES = Columns(last=("size", "groups"), levels=True)
+
+
+def hierarchy_columns(levels: Sequence[str] = ()) -> Columns:
+    """Return the columns of a hierarchy with these levels; the rest is ignored. Without any, all columns are levels."""
+    return Columns(first=("region_id", *levels), others=True, private=False) if levels else HIERARCHY

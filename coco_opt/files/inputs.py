@@ -49,10 +49,14 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """Where a table is, and what some of its columns are called there, by the name that they have here."""
+    """Where a table is, and what some of its columns are called there, by the name that they have here.
+
+    ``levels`` name the columns of a hierarchy that are levels, root first, by their names there; none: all columns.
+    """
 
     where: Path | Frame
     columns: Mapping[str, str] = field(default_factory=dict)
+    levels: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, table: InputLike, key: str = "table") -> Input:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -14,7 +16,7 @@ from numpy.typing import NDArray
 from coco_opt.errors import HierarchyError, InputError, Place
 from coco_opt.files import column_checks
 from coco_opt.files.arrow_texts import as_arrow, from_arrow
-from coco_opt.files.columns import HIERARCHY
+from coco_opt.files.columns import hierarchy_columns
 from coco_opt.files.folder import Coded, FileTable, read_columns
 from coco_opt.files.inputs import Input, InputLike
 from coco_opt.files.release_checks import Check, Regions, coded, int64_column, positions, tree_check
@@ -27,6 +29,8 @@ from coco_opt.privacy.measurement import MeasurementPlan
 
 REGIONS = "hierarchy.parquet"
 _Column = tuple[NDArray[np.int32], Texts[str]]
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+_NUMBER = re.compile(r"[+-]?[0-9]+([.,][0-9]+)?([eE][+-]?[0-9]+)?")
 REGION_COLUMNS = ("region", "region_id", "parent", "level", "level_name")
 
 
@@ -56,18 +60,19 @@ class PublicRegions:
 
 
 def read_regions(hierarchy: InputLike) -> PublicRegions:
-    """Read a hierarchy (region_id, then one column a level, root first).
+    """Read a hierarchy (region_id, then one column a level, root first, or the levels that the input names).
 
-    Raises HierarchyError where the regions form no tree, InputError: null-id, space-in-id, empty-file and the codes of
-    ``source.load``.
+    Raises HierarchyError where the regions form no tree, InputError: not-a-level, null-id, space-in-id, empty-file and
+    the codes of ``source.load``.
     """
     source = Input.of(hierarchy, "hierarchy")
-    opened = batches_of(source, HIERARCHY)
+    expected = hierarchy_columns(source.levels)
+    opened = batches_of(source, expected)
     columns = None if opened is None else quietly(source, lambda: _sound_columns(opened))
     if opened is not None and columns is not None:
-        return _regions(opened.names, columns, opened.place)
+        return _regions(source, opened.names[1:], columns, opened.place)
     with isolated([source]) as con:  # a CSV file, and whatever is wrong with a table: by it, errors say what and where
-        return read_tree(load(con, "hierarchy", source, HIERARCHY))
+        return read_tree(load(con, "hierarchy", source, expected))
 
 
 def _sound_columns(opened: Batches) -> list[_Column] | None:
@@ -103,13 +108,45 @@ def read_tree(table: Loaded) -> PublicRegions:
         row, moved = column_checks.second_row(table, "c0", f"concat_ws('/', {columns})")
         code, what = ("two-parents", "lies at two places") if moved else ("duplicate-region", "occurs twice")
         raise HierarchyError(code, f"this region {what} in the hierarchy: give each one row", table.place(row, 0))
-    return _regions(table.names, [_dictionary_column(table.texts(k)) for k in range(len(table.names))], table.place)
+    read = [_dictionary_column(table.texts(k)) for k in range(len(table.names))]
+    return _regions(table.source, table.names[1:], read, table.place)
 
 
-def _regions(names: Sequence[str], columns: Sequence[_Column], place: Callable[[int], Place]) -> PublicRegions:
-    """Return the tree of columns region_id, each once, and one a level."""
+def _regions(
+    source: Input, names: Sequence[str], columns: Sequence[_Column], place: Callable[[int], Place]
+) -> PublicRegions:
+    """Return the tree of columns region_id, each once, and one a level; columns of ``names``, unless levels are named.
+
+    Raises HierarchyError, and InputError (not-a-level) where no levels are named and a column looks like none.
+    """
+    if not source.levels:
+        _check_not_measured(source, names, columns[1:])
     tree, leaf = Hierarchy.from_columns(columns[1:], place)
-    return PublicRegions(tree, tuple(names[1:]), columns[0][1], leaf - tree.leaves.start)
+    if not source.levels:
+        _check_dividing(source, names, tree)
+    return PublicRegions(tree, source.levels or tuple(names), columns[0][1], leaf - tree.leaves.start)
+
+
+def _check_not_measured(source: Input, names: Sequence[str], columns: Sequence[_Column]) -> None:
+    """Raise InputError (not-a-level) for a column of decimal numbers, such as an area in km2."""
+    for name, (_, texts) in zip(names, columns, strict=True):
+        if all(map(_NUMBER.fullmatch, texts)) and not all(map(_INTEGER.fullmatch, texts)):
+            raise _not_a_level(source, names, name, "holds decimal numbers")
+
+
+def _check_dividing(source: Input, names: Sequence[str], tree: Hierarchy) -> None:
+    """Raise InputError (not-a-level) for a level that divides no region of the level above."""
+    sizes = [len(tree.level_range(level)) for level in range(tree.levels)]
+    for level in range(1, tree.levels):
+        if sizes[level] == sizes[level - 1] > 1:
+            what = f"has exactly one value in each region of {names[level - 1]!r}, so it divides nothing"
+            raise _not_a_level(source, names, names[level], what)
+
+
+def _not_a_level(source: Input, names: Sequence[str], column: str, what: str) -> InputError:
+    levels = json.dumps([name for name in names if name != column], ensure_ascii=False)
+    message = f"{what}: is it a level? Name the levels in [data], root first: levels = {levels}"
+    return InputError("not-a-level", message, Place(source.name, None, column))
 
 
 def register_leaves(table: Loaded, public: PublicRegions) -> None:

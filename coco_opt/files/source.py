@@ -207,7 +207,7 @@ class Batches:
         # By default Arrow reads a whole file ahead, and a whole column of a row group in one piece.
         options = {"page_checksum_verification": True, "pre_buffer": False, "buffer_size": _BUFFER}
         with pq.ParquetFile(where, read_dictionary=list(coded), **options) as file:
-            for batch in file.iter_batches(batch_size=_BATCH, columns=names):
+            for batch in file.iter_batches(batch_size=_BATCH, columns=list(dict.fromkeys(names))):
                 # By name: for a column x, Arrow's reader also returns one called "x.y".
                 yield tuple(batch.column(batch.schema.get_field_index(name)) for name in names)
 

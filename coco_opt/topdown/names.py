@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from coco_opt.errors import InputError
+from coco_opt.topdown.bins import label_of
 
 RESERVED = frozenset("*[]()|&=!,")
 _SPAN = re.compile(r"(?P<first>.*?)\.\.(?P<last>.*)")
@@ -46,6 +47,9 @@ def read_values(text: str, attribute: str, values: Sequence[str], context: str) 
     places: list[int] = []
     for part in text.split("|"):
         name = part.strip()
+        if label_of(name) in values:
+            places.append(values.index(label_of(name)))
+            continue
         span = _SPAN.fullmatch(name)
         if span is None:
             places.append(find(name, values, f"value of {attribute!r}", context))

@@ -11,6 +11,7 @@ import pytest
 
 from coco_opt.errors import HierarchyError, InputError
 from coco_opt.files import regions
+from coco_opt.files.inputs import Input
 from coco_opt.files.regions import read_regions
 
 NAMES = ("region_id", "land", "place")
@@ -58,3 +59,51 @@ def test_what_is_wrong_is_said_as_of_a_csv_file(tmp_path: Path, rows: list[tuple
         assert place.row is not None
         found.append((caught.value.code, place.row - (path.suffix == ".csv"), place.column))
     assert found[0] == found[1]
+
+
+MEASURED = "area,land,county,km2,place\n1,l,a,2.5,x\n2,l,a,7,x\n3,l,b,0.75,y\n"
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_levels_are_named_and_the_id_may_be_the_last(tmp_path: Path, form: str) -> None:
+    path = tmp_path / "r.csv"
+    path.write_text(MEASURED, encoding="utf-8")
+    if form == "parquet":
+        path = tmp_path / "r.parquet"
+        rows = list(csv.reader(MEASURED.splitlines()))
+        pq.write_table(pa.table([pa.array(column) for column in zip(*rows[1:], strict=True)], names=rows[0]), path)
+    found = read_regions(Input(path, {"region_id": "area"}, ("land", "county", "area")))
+    assert found.levels == ("land", "county", "area")
+    assert found.hierarchy.paths == ("l", "l/a", "l/b", "l/a/1", "l/a/2", "l/b/3")
+    assert found.leaf_of == {"1": 0, "2": 1, "3": 2}
+    with pytest.raises(InputError, match="missing-column"):
+        read_regions(Input(path, {"region_id": "area"}, ("land", "county", "tract")))
+
+
+@pytest.mark.parametrize(
+    ("text", "column", "advice"),
+    [
+        (MEASURED, "km2", 'levels = ["land", "county", "place"]'),
+        ("region_id,land,county,people\n1,l,a,25\n2,l,b,7\n", "people", 'levels = ["land", "county"]'),
+        ("region_id,land,county,km2\n1,l,a,2.5\n2,l,a,7\n", "km2", 'levels = ["land", "county"]'),
+    ],
+)
+def test_a_column_that_is_no_level_is_refused_unless_it_is_named(
+    tmp_path: Path, text: str, column: str, advice: str
+) -> None:
+    path = tmp_path / "r.csv"
+    path.write_text(text, encoding="utf-8")
+    names = {"region_id": text.split(",", 1)[0]}
+    with pytest.raises(InputError, match="not-a-level") as caught:
+        read_regions(Input(path, names))
+    assert caught.value.place is not None
+    assert caught.value.place.column == column
+    assert advice in str(caught.value)
+    header = tuple(text.splitlines()[0].split(",")[1:])
+    assert read_regions(Input(path, names, header)).levels == header
+
+
+def test_one_region_alone_divides_nothing_and_is_fine(tmp_path: Path) -> None:
+    path = tmp_path / "r.csv"
+    path.write_text("region_id,land,county\n1,l,a\n", encoding="utf-8")
+    assert read_regions(path).levels == ("land", "county")

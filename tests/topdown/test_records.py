@@ -12,6 +12,7 @@ import pytest
 
 from coco_opt.errors import InputError
 from coco_opt.files.regions import read_regions
+from coco_opt.topdown.bins import Bins, labels_of
 from coco_opt.topdown.measuring.counts import TableCounts
 from coco_opt.topdown.measuring.records import read_records
 from coco_opt.topdown.schema import Schema
@@ -195,3 +196,82 @@ def test_one_level_is_a_hierarchy(tmp_path: Path) -> None:
     public = read_regions(tmp_path / "hierarchy.csv")
     assert public.hierarchy.levels == 1
     assert triples(read_records(public, tmp_path / "persons.csv", SCHEMA)) == [(0, 5, 1)]
+
+
+AGES = {"age": ("..17", "18..64", "65..")}
+HOMES = "group_id,region_id\n007,w\n7,e\n8,e\n"
+
+
+def binned(tmp_path: Path, ages: list[str], form: str) -> TableCounts:
+    bins = Bins.of(AGES["age"])
+    assert bins is not None
+    (tmp_path / "hierarchy.csv").write_text(HIERARCHY)
+    columns = {"region_id": ["w"] * len(ages), "age": ages}
+    if form == "parquet":
+        pq.write_table(pa.table(columns), tmp_path / "persons.parquet")
+    else:
+        (tmp_path / "persons.csv").write_text("region_id,age\n" + "".join(f"w,{age}\n" for age in ages))
+    public = read_regions(tmp_path / "hierarchy.csv")
+    return read_records(public, tmp_path / f"persons.{form}", Schema({"age": bins.labels}), bins={"age": bins})
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_integers_are_counted_by_ranges(tmp_path: Path, form: str) -> None:
+    ages = [str(age) for age in range(-3, 120)] + ["007", "999999999999999999"]
+    counts = binned(tmp_path, ages, form)
+    expected = Counter(0 if int(age) <= 17 else 1 if int(age) <= 64 else 2 for age in ages)
+    assert triples(counts) == [(1, code, expected[code]) for code in range(3)]
+    for bad in ("12.5", "old", "1e1", "9" * 19):
+        with pytest.raises(InputError, match="unknown-value") as caught:
+            binned(tmp_path, [*ages, bad], form)
+        assert "up to 17, 18-64, 65+" in str(caught.value)
+
+
+@pytest.mark.parametrize("texts", [("0..17", "old"), ("0..17", "17..20"), ("18..20", "0..17"), ("9..1",), ("..",)])
+def test_ranges_that_are_none_are_refused(texts: tuple[str, ...]) -> None:
+    with pytest.raises(ValueError, match=r"ranges|range of integers|ends before"):
+        Bins.of(texts)
+
+
+def test_ranges_are_named_in_rules_as_they_are_written() -> None:
+    schema = Schema(
+        {"age": labels_of(AGES["age"]), "sex": ["f", "m"]}, ["age = 65.. & sex = m", "age = ..17 & sex = f"]
+    )
+    assert schema.labels() == [
+        "age = up to 17, sex = m",
+        "age = 18-64, sex = f",
+        "age = 18-64, sex = m",
+        "age = 65+, sex = f",
+    ]
+
+
+def housed(tmp_path: Path, persons: str, homes: str = HOMES) -> TableCounts:
+    for name, text in (("hierarchy", HIERARCHY), ("persons", persons), ("homes", homes)):
+        (tmp_path / f"{name}.csv").write_text(text)
+    public = read_regions(tmp_path / "hierarchy.csv")
+    return read_records(public, tmp_path / "persons.csv", SCHEMA, groups=tmp_path / "homes.csv")
+
+
+def test_groups_say_where_records_lie(tmp_path: Path) -> None:
+    """Ids are texts: 007 and 7 are two households; a household without persons is fine."""
+    counts = housed(tmp_path, "sex,group_id,age\nmale,007,old\nfemale,7,child\nmale,007,old\nmale,7,adult\n")
+    assert triples(counts) == triples(read(tmp_path, RECORDS))
+
+
+@pytest.mark.parametrize(
+    ("persons", "homes", "code", "file", "row"),
+    [
+        ("sex,group_id,age\nmale,9,old\n", HOMES, "unknown-group", "persons.csv", 2),
+        ("sex,group_id,age\nmale,,old\n", HOMES, "null-id", "persons.csv", 2),
+        ("sex,group_id,age\nmale,7,old\n", HOMES + "9,x\n", "unknown-region", "homes.csv", 5),
+        ("sex,group_id,age\nmale,7,old\n", HOMES + "8,w\n", "group-in-two-leaves", "homes.csv", 5),
+        ("sex,group_id,age\nmale,7,old\n", HOMES + "8,e\n", "duplicate-group", "homes.csv", 5),
+    ],
+)
+def test_mistakes_in_groups_are_placed(
+    tmp_path: Path, persons: str, homes: str, code: str, file: str, row: int
+) -> None:
+    with pytest.raises(InputError, match=code) as caught:
+        housed(tmp_path, persons, homes)
+    assert caught.value.place is not None
+    assert (caught.value.place.file, caught.value.place.row) == (file, row)

@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, PlainValidator, model_validator
 
 from coco_opt.config.sections import AUTO, DataSection, Section, TableInput
-from coco_opt.config.values import KeyedError, choice, one_or_list, probability
+from coco_opt.config.values import KeyedError, choice, level_names, one_or_list, probability
 from coco_opt.files.columns import ENTITIES, GROUPS, HIERARCHY, SIZES, Columns
 from coco_opt.groups.estimating.method import VarianceRule
 from coco_opt.groups.noisy_measurements import Loss
@@ -36,6 +36,8 @@ class GroupsData(DataSection):
     """One row a group: group_id, region_id. Public."""
     hierarchy: TableInput | None = None
     """One row a leaf region: region_id, then one column a level, root first. Public."""
+    levels: Annotated[tuple[str, ...] | None, PlainValidator(level_names)] = None
+    """The columns of the hierarchy that are levels, root first; others are ignored. Unset: every column is a level."""
     sizes: TableInput | None = None
     """A table of counts, in place of the three tables: level columns root first, size, groups. Private."""
     root: str | None = None
@@ -49,6 +51,8 @@ class GroupsData(DataSection):
             raise ValueError(f"{', '.join(missing)} missing: give entities, groups and hierarchy, or sizes alone")
         if self.sizes is not None and len(missing) < len(tables):
             raise ValueError("sizes stands alone: remove entities, groups and hierarchy")
+        if self.sizes is not None and self.levels is not None:
+            raise KeyedError("levels", "names levels of a hierarchy, and sizes stands alone: remove it")
         if self.root is not None and self.sizes is None:
             raise KeyedError("root", "names the one region of a table of sizes without levels")
         return self

@@ -14,12 +14,13 @@ import numpy as np
 
 from coco_opt.errors import InputError
 from coco_opt.files import column_checks
-from coco_opt.files.columns import ENTITIES, GROUPS, HIERARCHY
+from coco_opt.files.columns import ENTITIES, GROUPS, hierarchy_columns
+from coco_opt.files.group_rows import UNKNOWN_GROUP, UNKNOWN_REGION, check_groups
 from coco_opt.files.inputs import Input, InputLike
 from coco_opt.files.regions import PublicRegions, read_tree, register_leaves
 from coco_opt.files.scratch import spilling
 from coco_opt.files.source import Loaded, batches_of, isolated, load, load_texts, quietly
-from coco_opt.groups.measuring.integer_ids import REPEATED, UNKNOWN, GroupTable, count_entities, read_group_table
+from coco_opt.groups.measuring.integer_ids import REPEATED, GroupTable, count_entities, read_group_table
 from coco_opt.groups.measuring.private import PrivateCounts
 from coco_opt.histograms import Hierarchy
 from coco_opt.histograms.arrays import Int64Array
@@ -73,7 +74,7 @@ def read_public(groups: InputLike, hierarchy: InputLike, spill: Path | None = No
     """
     listed, tree_of = Input.of(groups, "groups"), Input.of(hierarchy, "hierarchy")
     with spilling(spill, [listed]) as folder, isolated([tree_of, listed], folder) as con:
-        table = load(con, "hierarchy", tree_of, HIERARCHY)
+        table = load(con, "hierarchy", tree_of, hierarchy_columns(tree_of.levels))
         regions = read_tree(table)
         tree = regions.hierarchy
         integer_groups = read_group_table(listed, regions.leaf_of, len(tree.leaves))
@@ -81,7 +82,7 @@ def read_public(groups: InputLike, hierarchy: InputLike, spill: Path | None = No
             return PublicGroups(regions, tree.aggregate(integer_groups[1]), integer_groups[0])
         register_leaves(table, regions)
         loaded = load(con, "groups", listed, GROUPS)
-        _check_groups(loaded, table)
+        check_groups(loaded, _listed_in(table))
         counts = _groups_of_leaves(loaded, 1, len(tree.leaves))
     return PublicGroups(regions, tree.aggregate(counts), listed)
 
@@ -96,14 +97,14 @@ def read_group_counts(groups: InputLike, hierarchy: InputLike) -> PublicGroups:
     if opened is not None and opened.is_integer(0):
         return read_public(groups, hierarchy)  # integers are read as fast as they are counted
     with isolated([tree_of, listed]) as con:
-        table = load(con, "hierarchy", tree_of, HIERARCHY)
+        table = load(con, "hierarchy", tree_of, hierarchy_columns(tree_of.levels))
         regions = read_tree(table)
         tree = regions.hierarchy
         register_leaves(table, regions)
         loaded = load(con, "groups", listed, GROUPS, only=("region_id",))
         column_checks.check_rows(loaded)
         column_checks.check_present(loaded, 0)
-        _check_regions(loaded, 0, table)
+        column_checks.check_listed(loaded, 0, "leaves.region", *UNKNOWN_REGION, _listed_in(table))
         counts = _groups_of_leaves(loaded, 0, len(tree.leaves))
     return PublicGroups(regions, tree.aggregate(counts))
 
@@ -135,7 +136,7 @@ def read_private(public: PublicGroups, entities: InputLike, spill: Path | None =
         rows, counted = table.rows(), int((runs[1] * runs[2]).sum())
         if counted < rows:
             where = f"{table.shown[1]!r} of the groups table"
-            column_checks.check_listed(table, 1, "group_leaf.id", *UNKNOWN, where)
+            column_checks.check_listed(table, 1, "group_leaf.id", *UNKNOWN_GROUP, where)
     return from_runs(public.hierarchy, public.group_counts, runs, rows, counted)
 
 
@@ -177,24 +178,9 @@ def fetch_runs(con: duckdb.DuckDBPyConnection, query: str) -> Runs:
     return leaf, size, groups
 
 
-def _check_regions(table: Loaded, column: int, tree: Loaded) -> None:
-    where = f"{tree.shown[0]!r} of {tree.source.name}"
-    column_checks.check_listed(
-        table, column, "leaves.region", "unknown-region", "this region is not in the hierarchy", where
-    )
-
-
-def _check_groups(table: Loaded, tree: Loaded) -> None:
-    column_checks.check_rows(table)
-    column_checks.check_present(table, 1)
-    column_checks.check_ids(table, (0,))
-    _check_regions(table, 1, tree)
-    if column_checks.repeats(table, "c0"):
-        row, moved = column_checks.second_row(table, "c0", "c1")
-        if moved:
-            message = "this group lies in another leaf in an earlier row"
-            raise InputError("group-in-two-leaves", message, table.place(row, 0))
-        raise InputError("duplicate-group", "this group occurs in an earlier row", table.place(row, 0))
+def _listed_in(tree: Loaded) -> str:
+    """Return in words where regions are listed."""
+    return f"{tree.shown[0]!r} of {tree.source.name}"
 
 
 def _groups_of_leaves(table: Loaded, region: int, leaves: int) -> Int64Array:

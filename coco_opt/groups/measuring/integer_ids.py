@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 
 from coco_opt.errors import InputError
 from coco_opt.files.columns import ENTITIES, GROUPS
+from coco_opt.files.group_rows import UNKNOWN_GROUP
 from coco_opt.files.inputs import Input
 from coco_opt.files.source import Batches, batches_of, quietly
 from coco_opt.histograms.arrays import Int64Array
 
 REPEATED = ("duplicate-entity", "this entity occurs in an earlier row: one entity belongs to one group, once")
-UNKNOWN = ("unknown-group", "this group is not in the groups table")
 
 Int32Array = NDArray[np.int32]
 
@@ -145,7 +145,7 @@ def _sizes(opened: Batches, groups: GroupTable, first: int, last: int) -> Int32A
     if repeated >= 0:
         raise InputError(*REPEATED, opened.place(repeated, 0))
     if unknown >= 0:
-        raise InputError(*UNKNOWN, opened.place(unknown, 1))
+        raise InputError(*UNKNOWN_GROUP, opened.place(unknown, 1))
     return sizes
 
 

@@ -105,15 +105,16 @@ def read_tables(plan: Plan) -> TableCounts:
 
     Declared invariants are checked against the public bounds here, before anything is paid.
     """
-    return count_records(plan, plan.config.data.table_of("records"))
+    data = plan.config.data
+    return count_records(plan, data.table_of("records"), None if data.groups is None else data.table_of("groups"))
 
 
-def count_records(plan: Plan, records: InputLike) -> TableCounts:
-    """Count records in the plan's regions and cells."""
+def count_records(plan: Plan, records: InputLike, groups: InputLike | None = None) -> TableCounts:
+    """Count records in the plan's regions and cells; ``groups`` says where they lie if they themselves do not."""
     detail: TablesDetail = plan.detail
     assert detail.public is not None
-    rows, spill = plan.config.method.rows_a_person, plan.config.output.private
-    counts = read_records(detail.public, records, detail.table_queries.schema, rows, spill)
+    rows, spill, bins = plan.config.method.rows_a_person, plan.config.output.private, plan.config.method.bins
+    counts = read_records(detail.public, records, detail.table_queries.schema, rows, spill, bins=bins, groups=groups)
     check_exact(counts, detail.table_queries)
     return counts
 
@@ -126,9 +127,9 @@ def schema_of_config(config: Config) -> Schema:
     if section.facilities is not None:
         zeros += blamed(config, "facilities", lambda: zeros_of(section.facilities.attribute, facility_types(config)))
     groupings = {name: ValueGroups(grouping.of, dict(grouping.groups)) for name, grouping in section.groupings.items()}
-    blamed(config, "attributes", lambda: Schema(section.attributes))
-    blamed(config, "structural_zeros", lambda: Schema(section.attributes, zeros))
-    return blamed(config, "groupings", lambda: Schema(section.attributes, zeros, groupings))
+    blamed(config, "attributes", lambda: Schema(section.values))
+    blamed(config, "structural_zeros", lambda: Schema(section.values, zeros))
+    return blamed(config, "groupings", lambda: Schema(section.values, zeros, groupings))
 
 
 def facility_types(config: Config) -> dict[str, FacilityType]:

@@ -12,8 +12,9 @@ from typing import Annotated, Any, ClassVar, Literal, get_args
 from pydantic import BeforeValidator, Field, PlainValidator, model_validator
 
 from coco_opt.config.sections import DataSection, FilePath, Section, TableInput
-from coco_opt.config.values import KeyedError, choice, split_shares
-from coco_opt.files.columns import HIERARCHY, Columns
+from coco_opt.config.values import KeyedError, choice, level_names, split_shares
+from coco_opt.files.columns import GROUPS, HIERARCHY, Columns
+from coco_opt.topdown.bins import Bins, labels_of
 from coco_opt.topdown.constraint import StatedSource
 from coco_opt.topdown.estimating.method import Estimation, Implied, IntegerRule
 from coco_opt.topdown.measuring.bounds_file import BOUNDS
@@ -32,7 +33,7 @@ def _texts(value: object) -> tuple[str, ...]:
     return tuple(unicodedata.normalize("NFC", text) for text in value)  # as tables are read
 
 
-def _attributes(value: object) -> dict[str, tuple[str, ...]]:
+def _value_lists(value: object) -> dict[str, tuple[str, ...]]:
     if not isinstance(value, dict) or not value:
         raise ValueError('must be a table such as { sex = ["female", "male"], age = "0..115" }')
     return {name: _values(name, values) for name, values in value.items()}
@@ -77,6 +78,17 @@ def _shares(value: object) -> str | tuple[Fraction, ...] | tuple[tuple[Fraction,
             raise ValueError(f"list {level + 1}: write the shares of the level's queries, or one list for all levels")
         by_level.append(shares)
     return tuple(by_level)
+
+
+def _attributes(value: object) -> dict[str, tuple[str, ...]]:
+    """Read the values of each attribute; ranges such as "65.." must be valid ones."""
+    attributes = _value_lists(value)
+    for name, values in attributes.items():
+        try:
+            Bins.of(values)
+        except ValueError as error:
+            raise ValueError(f"{name!r}: {error}") from None
+    return attributes
 
 
 Texts = Annotated[tuple[str, ...], PlainValidator(_texts)]
@@ -182,21 +194,25 @@ class GroupingConfig(Section):
 
     of: str
     """The attribute whose values are grouped."""
-    groups: Annotated[dict[str, tuple[str, ...]], PlainValidator(_attributes)]
+    groups: Annotated[dict[str, tuple[str, ...]], PlainValidator(_value_lists)]
     """The values of each group, by its name."""
 
 
 class TablesData(DataSection):
     """Where the input lies: persons' records (private), their regions, bounds on answers, facilities by region."""
 
-    hidden: ClassVar[tuple[str, ...]] = ("records",)
+    hidden: ClassVar[tuple[str, ...]] = ("records", "groups")
     unmeasured: ClassVar[Mapping[str, Any]] = {"records": "unread.parquet"}
-    tables: ClassVar[tuple[Columns, ...]] = (HIERARCHY, RECORDS, BOUNDS, FACILITIES)
+    tables: ClassVar[tuple[Columns, ...]] = (HIERARCHY, RECORDS, GROUPS, BOUNDS, FACILITIES)
 
     records: TableInput
-    """One row a person: region_id, one column an attribute, perhaps count. Private."""
+    """One row a person: region_id (with `groups`: group_id), one column an attribute, perhaps count. Private."""
+    groups: TableInput | None = None
+    """One row a group, such as a household: group_id, region_id. It gives each record its region. Private."""
     hierarchy: TableInput
     """One row a leaf region: region_id, then one column a level, root first. Public."""
+    levels: Annotated[tuple[str, ...] | None, PlainValidator(level_names)] = None
+    """The columns of the hierarchy that are levels, root first; others are ignored. Unset: every column is a level."""
     bounds: TableInput | None = None
     """Public bounds on answers by region."""
     facilities: TableInput | None = None
@@ -214,7 +230,7 @@ class TopdownSection(Section):
     unmeasured: ClassVar[Mapping[str, Any]] = {"workload": ["total"]}
 
     attributes: Annotated[dict[str, tuple[str, ...]], PlainValidator(_attributes)]
-    """Measured: the values of each attribute, a list or a range such as "0..115"."""
+    """Measured: the values of each attribute: a list, numbers "0..115", or ranges ["0..17", "18..64", "65.."]."""
     groupings: dict[str, GroupingConfig] = Field(default_factory=dict)
     """Coarser versions of attributes, by name, for use in queries."""
     structural_zeros: Texts | None = None
@@ -253,6 +269,17 @@ class TopdownSection(Section):
     """Whether to write one row a person too."""
     rows_a_person: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     """Measured: a public maximum of rows a person, identified by the column person_id; unset: one row is one person."""
+
+    @property
+    def values(self) -> dict[str, tuple[str, ...]]:
+        """Return the names of each attribute's values as they are released; ranges have short names, such as 65+."""
+        return {name: labels_of(values) for name, values in self.attributes.items()}
+
+    @property
+    def bins(self) -> dict[str, Bins]:
+        """Return the ranges of each attribute whose values are ranges of integers."""
+        found = {name: Bins.of(values) for name, values in self.attributes.items()}
+        return {name: bins for name, bins in found.items() if bins is not None}
 
     @model_validator(mode="after")
     def _person_is_no_attribute(self) -> TopdownSection:

@@ -5,6 +5,7 @@ Tables with errors are left to the reader of texts (``records``), which reports 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from math import prod
 from typing import Any
@@ -18,27 +19,35 @@ from coco_opt.files.inputs import Input
 from coco_opt.files.regions import PublicRegions
 from coco_opt.files.source import Batches, batches_of, quietly
 from coco_opt.histograms.arrays import Int64Array
+from coco_opt.topdown.bins import Bins
 from coco_opt.topdown.measuring.counts import MAX_PEOPLE, TableCounts, summed
 from coco_opt.topdown.schema import Schema
 
 Keys = tuple[Int64Array, Int64Array]
 """Keys of cells, leaf by leaf, strictly rising, and the people in each."""
 
+_INTEGER = "^-?[0-9]{1,18}$"
 
-def count_batches(public: PublicRegions, source: Input, schema: Schema, columns: Columns) -> TableCounts | None:
+
+def count_batches(
+    public: PublicRegions, source: Input, schema: Schema, columns: Columns, bins: Mapping[str, Bins]
+) -> TableCounts | None:
     """Return the counts; None for a CSV file, and for a table with any error.
 
-    ``columns`` are region_id, one for each attribute, and perhaps one of counts. O(rows); memory is that of the
-    occupied cells and a batch.
+    ``columns`` are region_id, one for each attribute (with ``bins`` of integers), and perhaps one of counts. O(rows);
+    memory is that of the occupied cells and a batch.
     """
     opened = batches_of(source, columns)
-    return None if opened is None else quietly(source, lambda: _table_counts(public, opened, schema))
+    return None if opened is None else quietly(source, lambda: _table_counts(public, opened, schema, bins))
 
 
-def _table_counts(public: PublicRegions, opened: Batches, schema: Schema) -> TableCounts | None:
+def _table_counts(
+    public: PublicRegions, opened: Batches, schema: Schema, bins: Mapping[str, Bins]
+) -> TableCounts | None:
     import pyarrow as pa
 
-    dictionaries = [as_arrow(public.ids), *(pa.array(texts, pa.string()) for texts in schema.attributes.values())]
+    values = [bins.get(name) or pa.array(texts, pa.string()) for name, texts in schema.attributes.items()]
+    dictionaries = [as_arrow(public.ids), *values]
     if any(opened.is_integer(k) is False for k in range(len(dictionaries), len(opened.columns))):
         return None
     rows, keys, people = 0, [], []
@@ -84,7 +93,7 @@ def _cell_keys(batch: tuple[Any, ...], dictionaries: list[Any], leaf: Int64Array
 
 
 def _places(array: Any, texts: Any) -> Int64Array | None:
-    """Return the position of every entry among texts, None if an entry is missing or unknown."""
+    """Return the position of every entry among texts or bins, None if an entry is missing or unknown."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -92,11 +101,28 @@ def _places(array: Any, texts: Any) -> Int64Array | None:
         return None
     coded = array if pa.types.is_dictionary(array.type) else array.cast(pa.string()).dictionary_encode()
     plain = pc.utf8_normalize(coded.dictionary.cast(pa.string()), form="NFC")
-    text_places = np.asarray(pc.index_in(plain, value_set=texts).fill_null(-1).to_numpy(zero_copy_only=False), np.int64)
+    if isinstance(texts, Bins):
+        text_places = bin_codes(texts, plain)
+    else:
+        found = pc.index_in(plain, value_set=texts).fill_null(-1)
+        text_places = np.asarray(found.to_numpy(zero_copy_only=False), np.int64)
     if not text_places.size:
         return np.zeros(0, np.int64)
     places = text_places[np.asarray(coded.indices.to_numpy(zero_copy_only=False), np.int64)]
     return None if (places < 0).any() else places
+
+
+def bin_codes(bins: Bins, texts: Any) -> Int64Array:
+    """Return the range of each of Arrow's strings, -1 for what is no integer or lies in none; O(n log ranges)."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    plain = pc.match_substring_regex(texts, _INTEGER)  # missing for a missing text, and so is its number
+    numbers = pc.if_else(plain, texts, pa.scalar(None, pa.string())).cast(pa.int64()).fill_null(np.iinfo(np.int64).min)
+    values = np.asarray(numbers.to_numpy(zero_copy_only=False), np.int64)
+    codes = np.searchsorted(np.array(bins.low, np.int64), values, side="right") - 1
+    inside = (codes >= 0) & (values <= np.array(bins.high, np.int64)[codes])
+    return np.where(inside, codes, -1).astype(np.int64)
 
 
 def _people(array: Any) -> Int64Array | None:
