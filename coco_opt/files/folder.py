@@ -157,6 +157,7 @@ class Coded:
 
 Content = bytes | FileTable
 Index = Callable[[Mapping[str, str]], bytes]
+Describe = Callable[[Path, Mapping[str, str]], Mapping[str, bytes]]
 
 
 def write_folder(folder: Path, files: Mapping[str, Content], name: str, index: Index, *, private: bool = False) -> str:
@@ -178,13 +179,26 @@ class FolderExistsError(InputError):
     """Something else lies where a folder was to be."""
 
 
-def build_folder(building: Path, files: Mapping[str, Content], name: str, index: Index, *, private: bool) -> str:
-    """Write the files of a folder durably, under a temporary name; see ``write_folder``."""
+def build_folder(
+    building: Path,
+    files: Mapping[str, Content],
+    name: str,
+    index: Index,
+    *,
+    private: bool,
+    describe: Describe | None = None,
+) -> str:
+    """Write the files of a folder durably, under a temporary name; see ``write_folder``.
+
+    ``describe`` returns further files, which are written before the index, from the folder and the digests of the rest.
+    """
     mode = 0o600 if private else 0o644
     try:
         building.parent.mkdir(parents=True, exist_ok=True)
         building.mkdir(mode=0o700)
         digests = {file: _write_new(building / file, content, mode) for file, content in files.items()}
+        described = {} if describe is None else describe(building, digests)
+        digests |= {file: _write_new(building / file, content, mode) for file, content in described.items()}
         digest = _write_new(building / name, index(digests), mode)
         building.chmod(0o700 if private else 0o755)
         sync_folder(building)

@@ -27,6 +27,7 @@ from coco_opt.files.folder import (
 from coco_opt.files.regions import REGIONS, region_table
 from coco_opt.histograms.arrays import Int64Array
 from coco_opt.privacy.private_files import remove_leftovers, temporary_name
+from coco_opt.releases.datapackage import DATAPACKAGE, datapackage
 from coco_opt.releases.kind import AnyKind, PageWriter, Shown
 from coco_opt.releases.measure import check_target
 from coco_opt.releases.reporter import Reporter, Silent
@@ -208,8 +209,11 @@ def _publish(
     def index(digests: Mapping[str, str]) -> bytes:
         return as_json(sealed({**manifest, "files": dict(digests)}))
 
+    def describe(folder: Path, digests: Mapping[str, str]) -> Mapping[str, bytes]:
+        return {DATAPACKAGE: datapackage(folder, manifest, digests)}
+
     try:
-        digest = build_folder(building, files, MANIFEST, index, private=False)
+        digest = build_folder(building, files, MANIFEST, index, private=False, describe=describe)
         for folder in (first,) if out is not None else _names(first):
             with suppress(FolderExistsError) if out is None else nullcontext():
                 publish_folder(building, folder, digest, MANIFEST)

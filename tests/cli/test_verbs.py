@@ -92,7 +92,7 @@ def test_release_then_verify(tmp_path: Path, coco: Runner) -> None:
     assert first.startswith("NOT PRIVATE: seeded noise")
     assert "no privacy budget was spent" in first
     tables = {"histograms.parquet", "intervals.parquet", "summaries.parquet", "hierarchy.parquet"}
-    names = tables | {"manifest.json", "report.html"}
+    names = tables | {"manifest.json", "report.html", "datapackage.json"}
     assert {path.name for path in out.iterdir()} == names
     assert coco("release", tmp_path / "run.toml", "--out", out).code == 2
 

@@ -56,6 +56,7 @@ def test_every_method_releases_what_it_promises(tmp_path: Path, estimation: str,
     assert {path.name for path in outcome.folder.iterdir()} == {
         "tables.parquet",
         "hierarchy.parquet",
+        "datapackage.json",
         "manifest.json",
         "estimates.parquet",
         "microdata.parquet",
