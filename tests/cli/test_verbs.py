@@ -228,7 +228,11 @@ def test_the_built_in_experiments_are_found(coco: Runner) -> None:
 def test_a_level_that_repeats_the_one_above_is_noted_before_anything_is_paid(tmp_path: Path, coco: Runner) -> None:
     rows = KINDS["groups"].files["hierarchy"].splitlines()
     doubled = "\n".join([f"{rows[0]},extra", *(f"{row},x{number}" for number, row in enumerate(rows[1:]))])
-    ran = coco("check", KINDS["groups"].write(tmp_path, hierarchy=doubled + "\n"))
+    path = KINDS["groups"].write(tmp_path, hierarchy=doubled + "\n")
+    assert "[not-a-level]" in coco("check", path).err
+    levels = [*rows[0].split(",")[1:], "extra"]
+    path.write_text(path.read_text().replace("[data]\n", f"[data]\nlevels = {levels}\n"))
+    ran = coco("check", path)
     assert ran.code == 0
     assert "one region of 'extra' below it" in ran.out
     assert "one region of" not in coco("check", KINDS["groups"].write(tmp_path / "plain")).out
