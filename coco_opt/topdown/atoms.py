@@ -48,6 +48,10 @@ class Atoms:
         """Return what a query weighs in each atom's people, float64[answers, atoms], read from the first cells."""
         return np.asarray(query.to_sparse()[:, self.first].toarray(), np.float64)
 
+    def to_cells(self, values: Floats) -> Floats:
+        """Return tables [regions, cells] of people by atom [regions, atoms]: the cells of an atom get equal parts."""
+        return np.asarray((values / np.bincount(self.codes))[:, self.codes])
+
     def resolves(self, query: Operator) -> NDArray[np.bool_]:
         """Return which answers (answers,) of a query weigh all cells of each atom equally."""
         rows = query.to_sparse().tocsr()

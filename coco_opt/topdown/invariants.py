@@ -56,6 +56,13 @@ class Constraints:
     upper: Int64Array
     labels: tuple[str, ...]
 
+    @classmethod
+    def together(cls, several: Sequence[Constraints]) -> Constraints:
+        """Return the rows of several, at least one, of the same regions."""
+        lower, upper = (np.hstack([getattr(each, side) for each in several]) for side in ("lower", "upper"))
+        labels = tuple(label for each in several for label in each.labels)
+        return cls(stack([each.operator for each in several]), lower, upper, labels)
+
     @property
     def float_upper(self) -> Floats:
         """Return the upper side with infinity for no bound."""

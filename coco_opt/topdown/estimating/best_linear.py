@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -13,6 +14,7 @@ from coco_opt.histograms import Hierarchy
 from coco_opt.operators import Operator
 from coco_opt.topdown.estimating.information import FullInformation, full_information, joint_cells
 from coco_opt.topdown.estimating.linear import LinearStage, linear_stage
+from coco_opt.topdown.estimating.low_rank import LowRankInformation, low_rank_information
 
 if TYPE_CHECKING:
     from coco_opt.topdown.noisy_measurements import TableMeasurements
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 
 MOST_ATOMS = 96
-"""Joint cells up to which matrices are used by default: seconds for a state's blocks."""
+"""Joint cells, or directions, up to which matrices are used by default: seconds for a state's blocks."""
 
 _ALIKE = 1e-12
 
@@ -58,29 +60,34 @@ def best_linear(measured: TableMeasurements, full: bool | None = None) -> Linear
     """Return the best linear unbiased estimates of a measurement, or nearly the best where those cost too much.
 
     The trees of ``linear_stage`` are the best where every level is measured in the same proportions and nothing is
-    exact; else ``full_information`` is, and is taken up to ``MOST_ATOMS`` joint cells. ``full`` asks for it (True, at
-    any size) or for the trees (False). Raises ProblemError where it is asked for and does not fit in memory.
+    exact. Else ``full_information`` is, which is taken up to ``MOST_ATOMS`` joint cells, and beyond them its form by
+    ``low_rank_information``, if so many directions suffice. ``full`` asks for full information (True, at any size) or
+    for the trees (False). Raises ProblemError where it is asked for and does not fit in memory.
     """
-    if full is None:
-        full = not trees_are_best(measured) and joint_cells(measured) <= MOST_ATOMS
-        if full:
-            try:
-                return full_information(measured)
-            except MemoryError:
-                full = False
-    if not full:
-        return linear_stage(measured)
-    try:
-        return full_information(measured)
-    except MemoryError:
-        raise ProblemError(
-            "full information needs too much memory: measure fewer different cells, or use the trees of the queries"
-        ) from None
+    if full:
+        try:
+            return full_information(measured)
+        except MemoryError:
+            raise ProblemError(
+                "full information needs too much memory: measure fewer different cells, or leave out full=True"
+            ) from None
+    if full is None and not trees_are_best(measured):
+        for form in (_by_matrices, low_rank_information):
+            with suppress(MemoryError):
+                estimates = form(measured, MOST_ATOMS)
+                if estimates is not None:
+                    return estimates
+    return linear_stage(measured)
+
+
+def _by_matrices(measured: TableMeasurements, most: int) -> LinearEstimates | None:
+    """Return full information of up to ``most`` joint cells, else None."""
+    return full_information(measured) if joint_cells(measured) <= most else None
 
 
 def is_full(estimates: LinearEstimates) -> bool:
     """Return whether estimates use all answers and constraints together."""
-    return isinstance(estimates, FullInformation)
+    return isinstance(estimates, FullInformation | LowRankInformation)
 
 
 def trees_are_best(measured: TableMeasurements) -> bool:

@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -160,20 +160,15 @@ class LinearStage:
         ``regions`` are consecutive ones of the level, counted in it. Tables are made and dropped block by block: whole
         levels of them need not fit in memory.
         """
-        chosen = range(len(self.hierarchy.level_range(level)))[regions]
-        starts = range(chosen.start, chosen.stop, _BLOCK)
-        blocks = [operator.apply(self.tables(level, slice(at, min(at + _BLOCK, chosen.stop)))) for at in starts]
-        estimates = np.concatenate([np.zeros((0, operator.answers)), *blocks])
-        return np.where(self.determines(operator, level), estimates, np.nan)
+        return answers_by_blocks(self, operator, level, regions)
 
     def of_level(self, level: int) -> LevelAnswers:
         """Return a level's answers to any number of queries: all its tables are computed once and kept in memory."""
-        regions = len(self.hierarchy.level_range(level))
-        # By cells: sums over groups of cells read them so, once for every query.
-        tables = np.empty((regions, self.operators[0].cells), order="F")
-        for at in range(0, regions, _BLOCK):
-            tables[at : at + _BLOCK] = self.tables(level, slice(at, min(at + _BLOCK, regions)))
-        return LevelAnswers(self, level, tables)
+        return LevelAnswers.of(self, level)
+
+    def known(self, operator: Operator, level: int, regions: slice = slice(None)) -> NDArray[np.bool_]:
+        """Return which answers (answers,) of a query are determined; the same in every region of a level."""
+        return self.determines(operator, level)
 
     def determines(self, operator: Operator, level: int) -> NDArray[np.bool_]:
         """Return which answers (answers,) of a query are determined in every region of a level."""
@@ -217,18 +212,57 @@ class LinearStage:
         return {}
 
 
+class ByTables(Protocol):
+    """Linear estimates that are read from estimated tables."""
+
+    @property
+    def hierarchy(self) -> Hierarchy:
+        """Return the regions."""
+        ...
+
+    def tables(self, level: int, regions: slice = slice(None)) -> Floats:
+        """Return estimated tables [regions, cells] of consecutive regions of a level."""
+        ...
+
+    def known(self, operator: Operator, level: int, regions: slice = slice(None)) -> NDArray[np.bool_]:
+        """Return which answers of a query are determined, [answers] or [regions, answers]."""
+        ...
+
+
+def answers_by_blocks(estimates: ByTables, operator: Operator, level: int, regions: slice) -> Floats:
+    """Return the answers [regions, answers] of consecutive regions, NaN where undetermined.
+
+    Tables are made and dropped block by block.
+    """
+    chosen = range(len(estimates.hierarchy.level_range(level)))[regions]
+    starts = range(chosen.start, chosen.stop, _BLOCK)
+    blocks = [operator.apply(estimates.tables(level, slice(at, min(at + _BLOCK, chosen.stop)))) for at in starts]
+    answers = np.concatenate([np.zeros((0, operator.answers)), *blocks])
+    return np.where(estimates.known(operator, level, regions), answers, np.nan)
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class LevelAnswers:
     """A level's linear unbiased tables [regions, cells], and the answers they give."""
 
-    stage: LinearStage
+    estimates: ByTables
     level: int
     tables: Floats
 
+    @classmethod
+    def of(cls, estimates: ByTables, level: int) -> LevelAnswers:
+        """Compute a level's tables once, and keep them in memory."""
+        regions, cells = len(estimates.hierarchy.level_range(level)), estimates.tables(level, slice(0, 0)).shape[1]
+        # By cells: sums over groups of cells read them so, once for every query.
+        tables = np.empty((regions, cells), order="F")
+        for at in range(0, regions, _BLOCK):
+            tables[at : at + _BLOCK] = estimates.tables(level, slice(at, min(at + _BLOCK, regions)))
+        return cls(estimates, level, tables)
+
     def __call__(self, operator: Operator, regions: slice = slice(None)) -> Floats:
         """Return the answers [regions, answers] of consecutive regions to a query, NaN where undetermined."""
-        estimates = operator.apply(self.tables[regions])
-        return np.where(self.stage.determines(operator, self.level), estimates, np.nan)
+        known = self.estimates.known(operator, self.level, regions)
+        return np.where(known, operator.apply(self.tables[regions]), np.nan)
 
 
 @dataclass(frozen=True, eq=False, slots=True)

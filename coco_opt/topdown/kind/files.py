@@ -198,10 +198,12 @@ class _LevelEstimates:
                 regions = np.asarray(self.regions[some], np.int64)
                 error = self.linear.standard_errors(query.operator, self.level, some).reshape(-1)
                 determined = np.isfinite(error)
+                estimate = answers_to(query.operator, some).reshape(-1)[determined]
                 yield {
                     "region": np.repeat(regions, query.answers)[determined],
                     "answer": np.tile(np.arange(first, first + query.answers), regions.size)[determined],
-                    "estimate": answers_to(query.operator, some).reshape(-1)[determined],
+                    # What is known without error is a count: without the rounding of floating point.
+                    "estimate": np.where(error[determined] == 0.0, np.rint(estimate), estimate),
                     "standard_error": error[determined],
                 }
             first += query.answers

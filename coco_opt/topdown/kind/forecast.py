@@ -22,7 +22,7 @@ from coco_opt.releases.solvers import choices_of
 from coco_opt.topdown.budget_plan import TablePlan
 from coco_opt.topdown.estimating.best_linear import LinearEstimates, best_linear
 from coco_opt.topdown.estimating.estimate import TablesResult, estimate_tables
-from coco_opt.topdown.invariants import Invariants
+from coco_opt.topdown.invariants import Constraints, Invariants
 from coco_opt.topdown.kind.files import MOST_CELLS
 from coco_opt.topdown.kind.method import TablesMethod, method_of
 from coco_opt.topdown.kind.plan import TablesDetail
@@ -160,16 +160,35 @@ def _zero_measurements(table_queries: TableQueries) -> TableMeasurements:
     variances = np.array(
         [[plan.variance(level, index) for index in range(len(plan.queries))] for level in range(plan.levels)]
     )
-    return TableMeasurements(
-        hierarchy, table_queries.schema, plan.queries, answers, variances, _generated_constraints(table_queries)
+    public = Invariants(hierarchy, table_queries.schema, table_queries.bounds, linear=table_queries.linear).but(
+        "release"
+    )
+    return _ZeroMeasurements(
+        hierarchy,
+        table_queries.schema,
+        plan.queries,
+        answers,
+        variances,
+        public,
+        declared=_generated_invariants(table_queries),
     )
 
 
-def _generated_constraints(table_queries: TableQueries) -> Invariants:
-    """Return the declared invariants with answers of uniform simulated tables: errors do not depend on the answers.
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
+class _ZeroMeasurements(TableMeasurements):
+    """Noisy measurements of which only the variances count; ``declared`` has the place of invariants from the data."""
 
-    Public bounds describe the real people and are not used.
-    """
+    declared: Invariants | None = None
+
+    def constraints_of(self, regions: range) -> Constraints | None:
+        """Return the rows that public constraints and the declared invariants bind, with answers that do not count."""
+        both = [invariants.constraints_of(regions) for invariants in (self.invariants, self.declared) if invariants]
+        present = [constraints for constraints in both if constraints is not None]
+        return Constraints.together(present) if present else None
+
+
+def _generated_invariants(table_queries: TableQueries) -> Invariants:
+    """Return the declared invariants with answers of uniform simulated tables: errors do not depend on the answers."""
     hierarchy, schema = table_queries.hierarchy, table_queries.schema
     leaves = hierarchy.aggregate(np.full((len(hierarchy.leaves), 1), _PERSONS, np.int64))
     bounds = []
@@ -308,7 +327,7 @@ def _notes(plan: Plan, predictions: Sequence[Predicted], method: TablesMethod) -
         exact = ", ".join(f"{invariant.query.text} by {levels[invariant.level]}" for invariant in invariants)
         yield (
             "Held exactly",
-            f"{exact}: no error there, and less where it helps; public bounds do not enter the figures",
+            f"{exact}: no error there, and less where it helps; inequalities do not enter the figures",
         )
     if detail.proof is not None and detail.table_queries.constraints:
         yield "Public constraints", _PROVED[detail.proof.verdict].format(how=detail.proof.how)

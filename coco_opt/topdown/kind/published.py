@@ -138,7 +138,7 @@ def _notes(
     if not is_full(linear) and not trees_are_best(measured.own):
         yield (
             "Unbiased estimates are made query by query, without what is exact: their errors are as stated, but with "
-            "so many cells not everything that was measured is used"
+            "so many cells, queries and constraints not everything that was measured is used"
         )
     if left_out:
         names = ", ".join(repr(measurement_plan.levels[level]) for level in left_out)

@@ -12,11 +12,11 @@ carried up the tree, region by region, which gives variances, covariances and wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from statistics import NormalDist
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,9 +25,9 @@ from coco_opt.errors import ProblemError
 from coco_opt.histograms import Hierarchy
 from coco_opt.operators import Operator
 from coco_opt.topdown.atoms import Atoms
+from coco_opt.topdown.estimating.information.exact_rows import ExactRows, groups
 from coco_opt.topdown.estimating.information.shapes import Shape, Shapes
 from coco_opt.topdown.estimating.information.subspaces import span
-from coco_opt.topdown.matrix_operator import MatrixOperator
 
 if TYPE_CHECKING:
     from coco_opt.topdown.noisy_measurements import TableMeasurements
@@ -41,25 +41,54 @@ Loads = dict[int, Floats]
 MOST_ENTRIES = 2**25
 """Entries of one kind of matrix over all shapes of subtrees: 256 MB."""
 
+_BLOCK = 1 << 21  # answers that are converted to floating point at a time
 _EXACT = 1e-13  # a variance, over the largest of an atom, that is none
 _LOST = 1e-7  # what of a combination, relative to its size, may lie in directions that nothing determines
+
+
+class Coordinates(Protocol):
+    """Some functionals of a table, in which queries are small matrices: ``Atoms``, or ``Directions``."""
+
+    @property
+    def count(self) -> int:
+        """Return the number of functionals."""
+        ...
+
+    def matrix(self, query: Operator) -> Floats:
+        """Return the answers of a query in the coordinates, float64[answers, count]."""
+        ...
+
+    def resolves(self, query: Operator) -> Flags:
+        """Return which answers (answers,) of a query the coordinates can express."""
+        ...
+
+    def to_cells(self, values: Floats) -> Floats:
+        """Return tables [regions, cells] that have these coordinates [regions, count]."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)
 class FullInformation:
     """Estimates of tables from a whole measurement: build it with ``full_information``.
 
-    ``shape_of`` int64[regions] are places in ``shapes.shapes``; ``filtered`` [levels] are the means float64[regions of
-    the level, atoms] that each subtree gives by itself.
+    ``shape_of`` int64[regions] are places in ``shapes.shapes``; ``matrices`` are the queries' in the coordinates, and
+    ``weights`` float64[levels, queries] their precisions.
     """
 
-    hierarchy: Hierarchy
-    atoms: Atoms
+    measured: TableMeasurements
+    atoms: Coordinates
     shapes: Shapes
     shape_of: Ints
-    filtered: tuple[Floats, ...]
+    matrices: tuple[Floats, ...]
+    weights: Floats
+    exact_rows: tuple[ExactRows, ...]
     _links: dict[int, tuple[Floats, Floats]] = field(default_factory=dict)
     _error_cache: dict[tuple[Operator, int], Floats] = field(default_factory=dict)
+
+    @property
+    def hierarchy(self) -> Hierarchy:
+        """Return the regions."""
+        return self.measured.hierarchy
 
     def answers(self, operator: Operator, level: int, regions: slice = slice(None)) -> Floats:
         """Return the estimated answers [regions of level, answers] of any query, NaN where undetermined.
@@ -71,7 +100,7 @@ class FullInformation:
 
     def tables(self, level: int, regions: slice = slice(None)) -> Floats:
         """Return the estimated tables [regions, cells]; cells that nothing distinguishes get equal parts."""
-        return np.asarray((self.means[level][regions] / np.bincount(self.atoms.codes))[:, self.atoms.codes])
+        return self.atoms.to_cells(self.means[level][regions])
 
     def of_level(self, level: int) -> Callable[[Operator, slice], Floats]:
         """Return a function from a query and consecutive regions to answers; those of the last query are cached."""
@@ -135,6 +164,34 @@ class FullInformation:
         return estimate - half, estimate + half
 
     @cached_property
+    def filtered(self) -> tuple[Floats, ...]:
+        """Return the atoms [levels][regions of the level, atoms] that each subtree gives by itself: the pass up."""
+        levels: list[Floats] = []
+        for level in reversed(range(self.hierarchy.levels)):
+            right, regions, rows = self._right(level), self.hierarchy.level_range(level), self.exact_rows[level]
+            total = _child_sums(self.hierarchy, levels[-1], level) if levels else np.zeros_like(right)
+            below = np.empty_like(right)
+            for number, at in groups(self.shape_of[regions.start : regions.stop]):
+                shape, information = self.shapes.shapes[number], self.shapes.information[level]
+                below[at] = _filtered(shape, information, right[at], total[at], rows.values[at], rows.exact[at])
+            levels.append(below)
+        return tuple(reversed(levels))
+
+    def _right(self, level: int) -> Floats:
+        """Return sum_q w_q Q_q' y_q [regions, atoms] of a level, read some regions at a time."""
+        regions = len(self.hierarchy.level_range(level))
+        right = np.zeros((regions, self.atoms.count))
+        parts = zip(self.matrices, self.weights[level], self.measured.answers[level], strict=True)
+        for matrix, weight, answers in parts:
+            if answers is None:
+                continue
+            step = max(1, _BLOCK // max(1, len(matrix)))
+            for start in range(0, regions, step):
+                block = slice(start, start + step)
+                right[block] += weight * (answers[block].astype(np.float64) @ matrix)
+        return right
+
+    @cached_property
     def means(self) -> tuple[Floats, ...]:
         """Return the estimated atoms [levels][regions of the level, atoms], by the pass down."""
         levels = [self.filtered[0]]
@@ -142,13 +199,13 @@ class FullInformation:
             below, above = self.hierarchy.level_range(level), self.hierarchy.level_range(level - 1)
             excess = levels[-1] - _child_sums(self.hierarchy, self.filtered[level], level - 1)
             forward, spread = np.empty_like(excess), np.zeros_like(excess)
-            for number, at in _groups(self.shape_of[above.start : above.stop]):
+            for number, at in groups(self.shape_of[above.start : above.stop]):
                 forward[at] = excess[at] @ self.shapes.shapes[number].gain
                 if self._opens(number):
                     spread[at] = excess[at] @ self._link(number)[1].T
             parent = self.hierarchy.parent[below.start : below.stop] - above.start
             means = self.filtered[level].copy()
-            for number, at in _groups(self.shape_of[below.start : below.stop]):
+            for number, at in groups(self.shape_of[below.start : below.stop]):
                 shape = self.shapes.shapes[number]
                 means[at] += forward[parent[at]] @ shape.covariance
                 if shape.structure.open.shape[1]:
@@ -330,52 +387,39 @@ class FullInformation:
             raise ProblemError("what was measured does not distinguish the cells of these answers")
 
 
-def full_information(measured: TableMeasurements) -> FullInformation:
+def full_information(measured: TableMeasurements, coordinates: Coordinates | None = None) -> FullInformation:
     """Return the best linear unbiased estimates of a measurement's tables, its constraints met exactly.
 
-    O(different subtrees x atoms^3 + regions x atoms^2). Raises ProblemError for a variance that is not positive, and
-    MemoryError where the tree has too many different subtrees for ``MOST_ENTRIES``.
+    ``coordinates`` are the functionals of a table that are estimated, by default the atoms of all queries and
+    constraints. O(different subtrees x atoms^3 + regions x atoms^2). Raises ProblemError for a variance that is not
+    positive, and MemoryError where the tree has too many different subtrees for ``MOST_ENTRIES``.
     """
     hierarchy, levels = measured.hierarchy, range(measured.hierarchy.levels)
-    exact_rows = [_exact_rows(measured, level) for level in levels]
-    atoms = _atoms(measured, [rows for rows, _, _ in exact_rows])
-    matrices = [atoms.matrix(query.operator) for query in measured.queries]
-    weights = np.array([[_precision(measured, level, at) for at in range(len(matrices))] for level in levels])
-    information = [sum_of_squares(matrices, weights[level], atoms.count) for level in levels]
-    bases = [
-        span(_nothing(atoms), *(q.T for q, w in zip(matrices, weights[level], strict=True) if w)) for level in levels
-    ]
+    exact_rows = tuple(ExactRows.of(measured, level) for level in levels)
+    atoms = _atoms(measured, exact_rows) if coordinates is None else coordinates
+    matrices = tuple(atoms.matrix(query.operator) for query in measured.queries)
+    weights = np.array([[precision(measured, level, at) for at in range(len(matrices))] for level in levels])
     shapes = Shapes(
-        information,
-        bases,
-        [atoms.matrix(rows) for rows, _, _ in exact_rows],
-        MOST_ENTRIES // atoms.count**2,
+        [sum_of_squares(matrices, weights[level], atoms.count) for level in levels],
+        [
+            span(np.zeros((atoms.count, 0)), *(q.T for q, w in zip(matrices, weights[level], strict=True) if w))
+            for level in levels
+        ],
+        [atoms.matrix(rows.operator) for rows in exact_rows],
+        MOST_ENTRIES // max(1, atoms.count) ** 2,
     )
-    shape_of, filtered = np.zeros(hierarchy.regions, np.int64), []
-    below: Floats | None = None
+    shape_of = np.zeros(hierarchy.regions, np.int64)
     for level in reversed(levels):
-        regions = hierarchy.level_range(level)
-        exact, values = exact_rows[level][1], exact_rows[level][2]
-        for at, region in enumerate(regions):
-            children = hierarchy.children(region) if below is not None else range(0)
-            shape_of[region] = shapes.at(level, exact[at], shape_of[children.start : children.stop].tolist())
-        right = np.zeros((len(regions), atoms.count))
-        for matrix, weight, answers in zip(matrices, weights[level], measured.answers[level], strict=True):
-            if answers is not None:
-                right += weight * (answers[:].astype(np.float64) @ matrix)
-        total = np.zeros_like(right) if below is None else _child_sums(hierarchy, below, level)
-        below = np.empty_like(right)
-        for number, places in _groups(shape_of[regions.start : regions.stop]):
-            below[places] = _filtered(
-                shapes.shapes[number], information[level], right[places], total[places], values[places], exact[places]
-            )
-        filtered.append(below)
-    return FullInformation(hierarchy, atoms, shapes, shape_of, tuple(reversed(filtered)))
+        for at, region in enumerate(hierarchy.level_range(level)):
+            children = hierarchy.children(region)
+            exact = exact_rows[level].exact[at]
+            shape_of[region] = shapes.at(level, exact, shape_of[children.start : children.stop].tolist())
+    return FullInformation(measured, atoms, shapes, shape_of, matrices, weights, exact_rows)
 
 
 def joint_cells(measured: TableMeasurements) -> int:
     """Return how many cells queries and constraints distinguish: the size of ``full_information``'s matrices."""
-    return _atoms(measured, [_exact_rows(measured, level)[0] for level in range(measured.hierarchy.levels)]).count
+    return _atoms(measured, [ExactRows.of(measured, level) for level in range(measured.hierarchy.levels)]).count
 
 
 def sum_of_squares(matrices: Sequence[Floats], weights: Floats, atoms: int) -> Floats:
@@ -398,30 +442,14 @@ def _filtered(shape: Shape, information: Floats, right: Floats, total: Floats, v
     return np.asarray(fixed + right @ shape.covariance)
 
 
-def _exact_rows(measured: TableMeasurements, level: int) -> tuple[Operator, Flags, Floats]:
-    """Return a level's rows that are exact in some region, in which they are, and their values [regions, rows]."""
-    regions = measured.hierarchy.level_range(level)
-    constraints = measured.constraints_of(regions)
-    if constraints is None:
-        return _no_rows(measured), np.zeros((len(regions), 0), np.bool_), np.zeros((len(regions), 0))
-    exact = constraints.lower == constraints.upper
-    rows = np.flatnonzero(exact.any(axis=0))
-    operator = MatrixOperator(constraints.operator.to_sparse()[rows])
-    return operator, np.ascontiguousarray(exact[:, rows]), constraints.lower[:, rows].astype(np.float64)
-
-
-def _no_rows(measured: TableMeasurements) -> Operator:
-    from scipy.sparse import csr_array
-
-    return MatrixOperator(csr_array((0, measured.queries[0].operator.cells)))
-
-
-def _atoms(measured: TableMeasurements, exact_rows: Sequence[Operator]) -> Atoms:
+def _atoms(measured: TableMeasurements, exact_rows: Sequence[ExactRows]) -> Atoms:
     operators = [query.operator for query in measured.queries]
-    return Atoms.of([*operators, *(rows for rows in exact_rows if rows.answers)], operators[0].cells)
+    exact = [rows.operator for rows in exact_rows if rows.operator.answers]
+    return Atoms.of([*operators, *exact], operators[0].cells)
 
 
-def _precision(measured: TableMeasurements, level: int, query: int) -> float:
+def precision(measured: TableMeasurements, level: int, query: int) -> float:
+    """Return the inverse variance of a query's answers at a level, 0 where it was not measured; raise ProblemError."""
     if measured.answers[level][query] is None:
         return 0.0
     variance = float(measured.variance(level, query))
@@ -433,25 +461,12 @@ def _precision(measured: TableMeasurements, level: int, query: int) -> float:
     return 1.0 / variance
 
 
-def _nothing(atoms: Atoms) -> Floats:
-    return np.zeros((atoms.count, 0))
-
-
 def _child_sums(hierarchy: Hierarchy, below: Floats, level: int) -> Floats:
     """Return the sums over the children of a level's regions."""
     regions = hierarchy.level_range(level)
     return np.asarray(
         np.add.reduceat(below, hierarchy.first_child[regions.start : regions.stop] - regions.stop, axis=0)
     )
-
-
-def _groups(numbers: Ints) -> Iterator[tuple[int, Ints]]:
-    """Yield each distinct number and where it stands."""
-    order = np.argsort(numbers, kind="stable")
-    bounds = np.flatnonzero(np.diff(numbers[order])) + 1
-    for at in np.split(order, bounds):
-        if at.size:
-            yield int(numbers[at[0]]), at
 
 
 def _beyond(opened: Floats, load: Floats, size: Floats) -> Flags:

@@ -1,0 +1,109 @@
+"""All that was measured and all constraints in every estimate, at any number of cells, where few directions need it.
+
+In the coordinates of ``information.directions`` a measurement falls into two parts that know nothing of each other:
+the tree of the base's queries, with one variance in every direction, and the K directions that other queries and exact
+rows look at, for which ``full_information`` is K small matrices. With D = N^+ f of the directions and k what
+full information says of them, the tables are
+
+    x_v = x0_v + D (k_v - f' x0_v),
+
+x0 those of the base's trees, and r' x_v has the variance P_v |r without f|^2 + that of r's part in the directions.
+These are the estimates of generalised least squares over all cells of all regions under all constraints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.histograms import Hierarchy
+from coco_opt.operators import Operator
+from coco_opt.topdown.estimating.information import FullInformation, full_information
+from coco_opt.topdown.estimating.information.directions import Directions, directions
+from coco_opt.topdown.estimating.linear import LevelAnswers, LinearStage, answers_by_blocks, linear_stage
+
+if TYPE_CHECKING:
+    from coco_opt.topdown.noisy_measurements import TableMeasurements
+
+Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class LowRankInformation:
+    """Best linear unbiased estimates from trees and a few directions: build it with ``low_rank_information``."""
+
+    stage: LinearStage
+    directions: Directions
+    reduced: FullInformation
+    _remainders: dict[Operator, tuple[Floats, Flags]] = field(default_factory=dict)
+
+    @property
+    def hierarchy(self) -> Hierarchy:
+        """Return the regions."""
+        return self.stage.hierarchy
+
+    def tables(self, level: int, regions: slice = slice(None)) -> Floats:
+        """Return the estimated tables [regions, cells] of a level, or of consecutive regions counted in it.
+
+        Where the answers do not determine a table this is its part in the span of queries and constraints: read
+        ``answers`` of a query that they do determine.
+        """
+        base = self.directions.base
+        right = np.zeros((len(self.hierarchy.level_range(level)[regions]), base.normal.cells))
+        for query, weight, operator in zip(base.queries, base.weights, base.operators, strict=True):
+            estimates = self.stage.trees[query].estimates(level, regions)
+            assert estimates is not None
+            right += weight * operator.adjoint(estimates)
+        moved = self.reduced.means[level][regions] - right @ self.directions.matrix_of_cells
+        return np.asarray(base.normal.solve(right) + self.directions.to_cells(moved))
+
+    def answers(self, operator: Operator, level: int, regions: slice = slice(None)) -> Floats:
+        """Return the estimated answers [regions, answers] of any query, NaN where undetermined."""
+        return answers_by_blocks(self, operator, level, regions)
+
+    def of_level(self, level: int) -> Callable[[Operator, slice], Floats]:
+        """Return a level's answers to any number of queries: all its tables are computed once and kept in memory."""
+        return LevelAnswers.of(self, level)
+
+    def standard_errors(self, operator: Operator, level: int, regions: slice = slice(None)) -> Floats:
+        """Return the exact standard errors [regions of level, answers] in people, infinite where undetermined."""
+        lengths, resolved = self._remainder(operator)
+        variances = self.reduced.standard_errors(operator, level, regions) ** 2
+        free = np.flatnonzero(lengths)
+        variances[:, free] += np.multiply.outer(self._variances(level)[regions], lengths[free])
+        return np.where(resolved, np.sqrt(variances), np.inf)
+
+    def determines(self, operator: Operator, level: int) -> Flags:
+        """Return which answers (answers,) of a query are determined in every region of a level."""
+        return np.asarray(self.known(operator, level).all(axis=0))
+
+    def known(self, operator: Operator, level: int, regions: slice = slice(None)) -> Flags:
+        """Return which answers of a query are determined in some regions of a level, bool[regions, answers]."""
+        return np.isfinite(self.standard_errors(operator, level, regions))
+
+    def _variances(self, level: int) -> Floats:
+        """Return P [regions of level]: the variance of a functional of length 1 that the directions do not touch."""
+        base = self.directions.base
+        return np.asarray(self.stage.variances(base.queries[0], level) * base.weights[0])
+
+    def _remainder(self, operator: Operator) -> tuple[Floats, Flags]:
+        if operator not in self._remainders:
+            self._remainders[operator] = self.directions.remainder(operator)
+        return self._remainders[operator]
+
+
+def low_rank_information(measured: TableMeasurements, most: int) -> LowRankInformation | None:
+    """Return the best linear unbiased estimates by at most ``most`` directions, None where there are more of them.
+
+    Raises ProblemError for a variance that is not positive, and MemoryError where the tree has too many different
+    subtrees.
+    """
+    few = directions(measured, most)
+    if few is None:
+        return None
+    return LowRankInformation(linear_stage(measured), few, full_information(measured, few))
