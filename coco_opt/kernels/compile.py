@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from types import ModuleType
 from typing import Any, ParamSpec, TypeVar, cast
 
 import numba
@@ -51,18 +52,28 @@ def _forgive_io(action: Callable[..., Any]) -> Callable[..., Any]:
     return forgiving
 
 
+def _imported(function: Callable[..., Any]) -> Iterator[Any]:
+    """Yield what a kernel's file imports by name, and what the modules of its package hold that it imports whole."""
+    package = function.__globals__.get("__package__")
+    for value in function.__globals__.values():
+        if isinstance(value, ModuleType) and value.__package__ == package:
+            yield from vars(value).values()
+        else:
+            yield value
+
+
 def _renew_with_imported(cache: Any, function: Callable[..., Any]) -> None:
     """Invalidate the cache when a file changes from which this kernel's file imports compiled functions.
 
     A compiled function holds the code of those it calls, but numba looks only at the time and size of its own file.
     """
-    imported = {}
-    for value in function.__globals__.values():
+    stamps = {}
+    for value in _imported(function):
         cache_file = getattr(getattr(value, "_cache", None), "_cache_file", None)
         if cache_file is not None and value.__module__ != function.__module__:
-            imported[value.__module__] = cache_file._source_stamp
-    if imported:
-        cache._cache_file._source_stamp = (cache._cache_file._source_stamp, *sorted(imported.items()))
+            stamps[value.__module__] = cache_file._source_stamp  # it includes those of the files imported there
+    if stamps:
+        cache._cache_file._source_stamp = (cache._cache_file._source_stamp, *sorted(stamps.items()))
 
 
 def cached_on_disk(kernel: Callable[..., Any]) -> bool:
@@ -78,10 +89,10 @@ def compiled(function: Callable[P, R]) -> Callable[P, R]:
     """Compile a kernel on first call: cached on disk, without the interpreter lock, strict floating point.
 
     Where the cache folder cannot be written, compile in memory and warn once through the logger
-    ``coco_opt``. A kernel may call compiled functions of its own file, and of others that its file imports by name.
-    It assigns entry by entry: a slice or a tuple assigned to an array brings broadcasting and its messages in, which
-    take seconds to compile; so does numpy's sort. Nor does it take other kernels as arguments: the wrapper for that
-    costs every kernel a twentieth of its compile time.
+    ``coco_opt``. A kernel may call compiled functions of its own file, and of others that its file imports, by name or
+    as modules. It assigns entry by entry: a slice or a tuple assigned to an array brings broadcasting and its messages
+    in, which take seconds to compile; so does numpy's sort. Nor does it take other kernels as arguments: the wrapper
+    for that costs every kernel a twentieth of its compile time.
     """
     return _compiled(function, {})
 

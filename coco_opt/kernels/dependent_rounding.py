@@ -1,11 +1,16 @@
 """Dependent rounding: every number is rounded up with the probability of its fraction, and sums keep their values.
 
-Two fractions of one sum, or the fractions along a cycle of cells and children, move in opposite directions until one of
-them is an integer. The direction is drawn with such odds that no expectation changes (pipage; Gandhi, Khuller,
-Parthasarathy and Srinivasan 2006; for tables Cox 1987). Fractions within 1e-9 of an integer count as that integer.
+The problem: for fractions f [children, cells] draw integers F in {floor(f), ceil(f)} with E F = f such that the sum of
+every cell, and with ``both_ways`` that of every child, keeps its integer value.
+
+1. Take two fractions of one sum, or the fractions along a cycle of cells and children.
+2. Move them in opposite directions until one of them is an integer; draw the direction with such odds that no
+   expectation changes.
+3. Repeat until no fraction is left. Fractions within 1e-9 of an integer count as that integer.
 
 Invariant: all integer sums and all expectations stay the same at every step. Cost: O(entries) for one-way sums,
 O(entries x the smaller side) for sums in both directions.
+Source: pipage rounding; Gandhi, Khuller, Parthasarathy and Srinivasan 2006; for tables Cox 1987.
 """
 
 from __future__ import annotations
@@ -35,6 +40,7 @@ def columns(fraction: Floats, uniform: Floats) -> None:
     used = 0
     for c in range(fraction.shape[1]):
         a = -1
+        # ``a`` is the fraction that is still open in this cell; it is paired with the next one.
         for b in range(fraction.shape[0]):
             if _NEAR < fraction[b, c] < 1.0 - _NEAR:
                 if a < 0:
@@ -84,6 +90,7 @@ def _following(node: int, before: int, by_child: Ints, by_cell: Ints) -> int:
 def _turn(fraction: Floats, path: Ints, first: int, last: int, children: int, uniform: float) -> None:
     """Move the fractions along a cycle, nodes ``path[first:last]``, until one becomes an integer."""
     up, down = 1.0, 1.0
+    # How far the alternating step can go up and down before a fraction of the cycle becomes an integer.
     for a in range(first, last):
         node, neighbour = path[a], path[a + 1]
         f = fraction[min(node, neighbour), max(node, neighbour) - children]
@@ -91,6 +98,7 @@ def _turn(fraction: Floats, path: Ints, first: int, last: int, children: int, un
         up = min(up, 1.0 - f if rises else f)
         down = min(down, f if rises else 1.0 - f)
     step = up if uniform * (up + down) < down else -down
+    # Every other fraction moves by minus the step: each node on the cycle keeps its sum.
     for a in range(first, last):
         node, neighbour = path[a], path[a + 1]
         fraction[min(node, neighbour), max(node, neighbour) - children] += step if (a - first) % 2 == 0 else -step
@@ -124,6 +132,7 @@ def both_ways(fraction: Floats, uniform: Floats) -> None:
     by_child, by_cell, place, degree = _lists(fraction)
     path, position, used = np.empty(children + cells + 1, np.int64), np.full(children + cells, -1), 0
     for start in range(children):
+        # Walk from fraction to fraction until a node is met again: there a cycle closes.
         while degree[start] > 0:
             size, closed, path[0], position[start] = 1, -1, start, 0
             while closed < 0 and degree[path[size - 1]] > (1 if size > 1 else 0):
@@ -140,6 +149,7 @@ def both_ways(fraction: Floats, uniform: Floats) -> None:
             if closed >= 0:
                 _turn(fraction, path, closed, size, children, uniform[used])
                 used += 1
+            # Fractions that have become integers leave the lists.
             for a in range(first, size if closed >= 0 else size - 1):
                 j, c = min(path[a], path[a + 1]), max(path[a], path[a + 1]) - children
                 if closed < 0 or not _NEAR < fraction[j, c] < 1.0 - _NEAR:

@@ -1,6 +1,14 @@
-"""Random numbers for chains: one word of state, stepped by SplitMix64 (Steele, Lea and Flood 2014).
+"""Random numbers for chains: one word of state, stepped by SplitMix64.
 
-They sample from public results and protect nothing; a chain's numbers follow from its first word alone. O(1) a draw.
+The problem: uniform, integer and gamma draws inside compiled chains, whose numbers follow from a first word alone. They
+sample from public results and protect nothing.
+
+1. Step the word by a constant, and scramble a copy of it: 64 random bits.
+2. ``uniform``: the upper 53 bits, in the middle of their cell, so neither 0 nor 1 comes out.
+3. ``gamma``: a squeezed cube of a normal draw, accepted or drawn again; a shape below 1 is raised by 1 and corrected.
+
+Invariant: a chain's numbers follow from its first word alone. Cost: O(1) a draw, expected.
+Source: Steele, Lea and Flood 2014 (SplitMix64); Marsaglia and Tsang 2000 (gamma); Box and Muller 1958 (normal).
 """
 
 from __future__ import annotations
@@ -41,6 +49,7 @@ def gamma(words: Words, shape: float) -> float:
         shape += 1.0
     d = shape - 1.0 / 3.0
     c = 1.0 / math.sqrt(9.0 * d)
+    # A proposal is accepted with a probability above 0.95.
     while True:
         # A normal draw (Box and Muller 1958).
         x = math.sqrt(-2.0 * math.log(uniform(words))) * math.cos(2.0 * math.pi * uniform(words))

@@ -1,7 +1,14 @@
 """Count entities by group where both have integer ids.
 
-One pass over the rows marks each entity in a bit table, to find repeated ones, and counts it in its group. Invariant:
-the marked bits are exactly the entities of earlier rows. Cost: O(rows) time, one bit an entity.
+The problem: for rows (entity, group), find sizes[g] = number of rows of group g, and the first row that repeats an
+entity.
+
+1. Take one row after the other; skip an entity outside the range and note the first.
+2. Look at the entity's bit in a table of bits: if it is set already, the row repeats an entity.
+3. Set the bit, and count the row in its group if there is such a group.
+
+Invariant: the marked bits are exactly the entities of earlier rows. Cost: O(rows) time, one bit an entity.
+Source: a bit table is folklore.
 """
 
 from __future__ import annotations
@@ -24,6 +31,7 @@ def _count(
     sizes[g] is the number of earlier rows of group ``group_first`` + g.
     """
     repeated = unknown = outside = -1
+    # Entity e has bit e & 7 of byte e >> 3.
     for row in range(entities.size):
         entity, group = entities[row] - first, groups[row] - group_first
         if entity < 0 or entity >= 8 * seen.size:
@@ -33,6 +41,7 @@ def _count(
         if seen[place] & bit and repeated < 0:
             repeated = row
         seen[place] |= bit
+        # Only groups that lie in some leaf are counted.
         if 0 <= group < leaf.size and leaf[group] >= 0:
             sizes[group] += 1
         elif unknown < 0:

@@ -4,13 +4,19 @@
 
 For a segment and a threshold t the entries fitted at most t are a prefix. Its end is an argmin of the walk
 that goes one step up at y_i > t and one down otherwise: the smallest argmin leads to the largest optimum
-("upper"), the largest argmin to the smallest optimum ("lower"). Both parts are solved on their own.
+("upper"), the largest argmin to the smallest optimum ("lower").
+
+1. Take a segment and the range of its values, at first all entries and lo..hi.
+2. Choose a threshold t in the range: the median of a sample.
+3. Find the prefix fitted at most t by one pass over the walk (``_cut``).
+4. Solve both parts on their own: the prefix in low..t, the rest in t + 1..high. A range of one value ends a segment,
+   and short segments are solved by the slope trick on a sorted buffer (``_fit_small``).
 
 Speed: the walk is first counted in blocks of 64, which compiles to vector instructions; a block is looked at
-entry by entry only if it can hold the minimum. Thresholds are sample medians, so few levels are needed;
-short segments end with the slope trick on a sorted buffer.
+entry by entry only if it can hold the minimum. Thresholds are sample medians, so few levels are needed.
 
 Invariant: the optimum of every waiting segment lies within its value range. Cost: O(n log range) at worst.
+Source: the cut of Ahuja and Orlin 2001 and Stout 2013; blocks and sampling are our own.
 """
 
 from __future__ import annotations
@@ -42,6 +48,7 @@ def _threshold(z: Any, begin: int, end: int, low: int, high: int, level: int, sa
         return low + (high - low) // 2
     stride = max(1, (end - begin) // _SAMPLES)
     size = 0
+    # Insert a few evenly spaced entries into a sorted sample.
     for i in range(begin + stride // 2, end, stride):
         value = z[i]
         j = size
@@ -61,6 +68,7 @@ def _cut(z: Any, threshold: int, upper: bool, above: Ints) -> int:
     t = z.dtype.type(threshold)
     blocks = z.size // _BLOCK
     walk = lowest = 0
+    # First pass: count the steps up by block; no branch depends on the data.
     for k in range(blocks):
         count = 0
         for i in range(k * _BLOCK, (k + 1) * _BLOCK):
@@ -72,6 +80,7 @@ def _cut(z: Any, threshold: int, upper: bool, above: Ints) -> int:
     slack = 0 if upper else 1
     best, cut = (0, 0) if lowest == 0 else (lowest + 1 - slack, 0)
     walk = 0
+    # Second pass: a block is walked through only if the walk can come below the best value there.
     for k in range(blocks):
         count = above[k]
         if walk + count - _BLOCK < best + slack:
@@ -82,6 +91,7 @@ def _cut(z: Any, threshold: int, upper: bool, above: Ints) -> int:
                 best = inner if better else best
                 cut = i + 1 if better else cut
         walk += 2 * count - _BLOCK
+    # The entries after the last full block.
     for i in range(blocks * _BLOCK, z.size):
         walk += 1 if z[i] > t else -1
         better = walk < best + slack
@@ -97,11 +107,13 @@ def _fit_small(z: Any, begin: int, end: int, low: int, high: int, base: int, upp
     The left end of the argmin gives the lower fit; the upper fit is the lower one of the mirrored data.
     """
     sign = -1 if upper else 1
+    # slopes[:k] holds the breakpoints in order. The new one is added twice, and the largest of all is dropped.
     for k in range(end - begin):
         i = end - 1 - k if upper else begin + k
         value = sign * int(z[i])
         j = k
         if k > 0 and slopes[k - 1] > value:
+            # Insertion: larger breakpoints move up by two places.
             while j > 0 and slopes[j - 1] > value:
                 slopes[j + 1] = slopes[j - 1]
                 j -= 1
@@ -109,6 +121,7 @@ def _fit_small(z: Any, begin: int, end: int, low: int, high: int, base: int, upp
         slopes[j] = value
         x[i] = slopes[k]
     running = slopes[end - begin - 1]
+    # Backwards each entry is the least of its own argmin and the entry after it.
     for k in range(end - begin - 1, -1, -1):
         i = end - 1 - k if upper else begin + k
         running = min(running, x[i])
@@ -139,9 +152,11 @@ def _fit(z: Any, top: int, base: int, upper: bool, x: Ints) -> None:
     stack = np.empty((_STACK, 5), np.int64)
     _push(stack, ZERO, ZERO, z.size, ZERO, top, ZERO)
     waiting = 1
+    # The stack holds right parts that are still to be solved; the left part is solved at once.
     while waiting:
         waiting -= 1
         begin, end, low, high, level = _pop(stack, waiting)
+        # A sample median about halves the segment; deep segments halve their range of values instead.
         while end > begin:
             if low == high:
                 for i in range(begin, end):
@@ -176,6 +191,7 @@ def _clipped_range(y: Ints, lo: int | None, hi: int | None) -> tuple[int, int]:
     low, high = int(y.min()), int(y.max())
     if lo is not None and hi is not None and lo > hi:
         raise ProblemError("isotonic regression has no feasible point: the lower bound lies above the upper one")
+    # An optimum needs no value outside the data's range.
     low = low if lo is None else max(low, lo)
     high = high if hi is None else min(high, hi)
     if high - low >= 2**62:
@@ -196,6 +212,7 @@ def fit(y: Ints, lo: int | None = None, hi: int | None = None, *, upper: bool = 
     x = np.empty(data.size, np.int64)
     if data.size:
         low, high = _clipped_range(data, lo, hi)
+        # Half the bytes for narrow data: the walk's passes are bound by memory.
         narrow = high - low < 2**31 - 1
         z: NDArray[Any] = np.empty(data.size, np.int32 if narrow else np.int64)
         _shift(data, low, high, z)
@@ -209,6 +226,7 @@ def _fit_weighted(y: Ints, w: Floats, low: int, high: int, upper: bool, x: Ints)
     stack = np.empty((_STACK, 5), np.int64)
     _push(stack, ZERO, ZERO, y.size, low, high, ZERO)
     waiting = 1
+    # As in ``_fit``: the stack holds right parts that are still to be solved.
     while waiting:
         waiting -= 1
         begin, end, low, high, level = _pop(stack, waiting)
@@ -219,6 +237,7 @@ def _fit_weighted(y: Ints, w: Floats, low: int, high: int, upper: bool, x: Ints)
                 break
             t = _threshold(y, begin, end, low, high, level, sample)
             walk, best, cut = 0.0, 0.0, begin
+            # The walk takes steps of the weights; its argmin is the end of the prefix fitted at most t.
             for i in range(begin, end):
                 walk += w[i] if y[i] > t else -w[i]
                 if walk < best or (walk == best and not upper):

@@ -1,9 +1,17 @@
 """The certificate of isotonic regression with absolute loss: multipliers rebuilt from a fit, and its gap.
 
-minimise  sum_i w_i |x_i - y_i|   subject to   lo <= x_0 <= x_1 <= ... <= x_{n-1} <= hi
+    minimise  sum_i w_i |x_i - y_i|   subject to   lo <= x_0 <= x_1 <= ... <= x_{n-1} <= hi
 
-``judge`` needs no multipliers where the point is optimal: one pass carries the interval of multipliers that the entries
-so far allow. Only if it comes out empty are multipliers rebuilt, to bound the point's distance from the optimum. O(n).
+With a multiplier lam[i] >= 0 for each constraint x_{i-1} <= x_i the dual points are those with
+|lam[i+1] - lam[i]| <= w_i, and a point is optimal exactly if some dual point has the differences of its signs.
+
+1. ``judge``: one pass carries the interval of multipliers that the entries so far allow. If it never comes out empty,
+   the point is optimal, and no multipliers are needed.
+2. Otherwise ``multipliers`` rebuilds a dual point: intervals backward, then a choice inside them forward.
+3. ``gap`` adds up the duality gap of the two, term by term.
+
+Invariant: every term of the gap is nonnegative, for any dual point. Cost: O(n).
+Source: linear programming duality; the rebuilding from the fit alone is our own.
 """
 
 from __future__ import annotations
@@ -36,8 +44,10 @@ def _judge(x: Any, y: Any, w: Any, step: int, free: Any, lo: float, hi: float) -
     violation = max(0.0, lo - x[0], x[n - 1] - hi)
     none = free - free
     least, most = none, free if x[0] <= lo else none
+    # An entry shifts the interval by +w or -w, or widens it by w to both sides where x = y; it is clipped at 0.
     for i in range(n):
         level = x[i]
+        # The row rises: the constraint between is slack, so the multiplier must be able to be 0.
         if i > 0 and level != x[i - 1]:
             proved = proved and least == none
             least = most = none
@@ -58,6 +68,7 @@ def _project(lam: Floats, w: Floats, step: int) -> None:
     n = lam.size - 1
     for i in range(n + 1):
         lam[i] = max(lam[i], 0.0)
+    # Forward and backward: no multiplier exceeds a neighbour's by more than the weight between them.
     for i in range(n):
         lam[i + 1] = min(lam[i + 1], lam[i] + w[i * step])
     for i in range(n - 1, -1, -1):
@@ -78,6 +89,7 @@ def _multipliers(
     least[n] = 0.0
     most[n] = np.inf if x[n - 1] >= hi else 0.0
     cap = 0.0 if hi == np.inf else np.inf  # the largest lam that can still come down to zero at the end
+    # Backward: which values lam[i] can take if the entries from i on are to be proved optimal.
     for i in range(n - 1, -1, -1):
         weight = w[i * step]
         cap += weight
@@ -91,6 +103,7 @@ def _multipliers(
         lam[i] = cap
     lam[n] = 0.0 if hi == np.inf else np.inf
     lam[0] = 0.0 if lo == -np.inf else least[0]
+    # Forward: the step that the sign of x - y demands, clamped to the interval and to a valid step.
     for i in range(n):
         weight, current = w[i * step], lam[i]
         target = current
@@ -102,6 +115,7 @@ def _multipliers(
         target = min(max(target, current - weight), current + weight)
         lam[i + 1] = min(max(target, 0.0), lam[i + 1])
     rounded = False
+    # Where only 0 is allowed, a tiny remainder is rounding.
     for i in range(n + 1):
         if most[i] == 0.0 and 0.0 < lam[i] <= _ROUNDED * total:
             lam[i] = 0.0
@@ -118,6 +132,7 @@ def _gap(x: Any, y: Any, w: Floats, step: int, lo: float, hi: float, lam: Floats
         total += lam[0] * (x[0] - lo)
     if lam[n] > 0.0:
         total += lam[n] * (hi - x[n - 1])
+    # w |miss| and the step times miss, and the multiplier times the rise: neither sum is negative.
     for i in range(n):
         weight = w[i * step]
         slope = min(max(lam[i + 1] - lam[i], -weight), weight)
@@ -198,11 +213,13 @@ def judge(
     nothing where it is not small. O(n).
     """
     point, data = as_data(x), as_data(y)
+    # Unit weights are judged in integers, where no interval can be rounded empty.
     if w is None:
         result = _judge(point, data, _INTEGER_UNIT, 0, np.int64(x.size), float(lo), float(hi))
     else:
         result = _judge(point, data, *_weights(w), np.float64(np.inf), float(lo), float(hi))
     violation, objective, proved = result
+    # NaN and infinite ends make every comparison above meaningless.
     if not (np.isfinite(point[0]) and np.isfinite(point[-1])):
         return np.inf, objective, np.inf
     return violation, objective, 0.0 if proved else gap(x, y, w, lo, hi)

@@ -3,6 +3,11 @@
     minimise  sum_i w_i (x_i - y_i)^2   subject to   lo <= x_0 <= x_1 <= ... <= x_{n-1} <= hi
 
 The fit is the slope of the greatest convex minorant of the partial sums, a constant on each pooled block.
+
+1. Take the entries in chunks, and thin each chunk (see below).
+2. Push the chunk's blocks on a stack; as long as the mean below is not smaller, pool the two.
+3. At the end every block's mean, clipped to lo..hi, is the fit of its entries.
+
 Integer data (int64) are pooled exactly: block sums are integers and means are compared by exact products.
 
 Speed: a chunk is first thinned in passes without branches. A point of the partial-sum path that lies on or
@@ -11,6 +16,7 @@ in one pass; only the few survivors reach the stack of blocks, where the branche
 are pooled in halves on two cores: exact blocks do not depend on the order of pooling.
 
 Invariant: the means of the blocks on the stack increase strictly. Cost: O(n).
+Source: Barlow, Bartholomew, Bremner and Brunk 1972, chapter 1; the thinning passes are our own.
 """
 
 from __future__ import annotations
@@ -48,6 +54,7 @@ def _thin_values(y: Any, begin: int, end: int, sums: Any, counts: Any) -> tuple[
     """Write runs without a strict rise as blocks; return also whether the values are small enough to multiply."""
     last, start, blocks = y[begin], begin, 0
     total, low, high = last, last, last
+    # A run grows while values do not rise. Every step writes: a branch here would cost more.
     for i in range(begin + 1, end):
         value = y[i]
         sums[blocks] = total
@@ -69,6 +76,7 @@ def _thin_blocks(sums: Any, counts: Any, blocks: int) -> int:
     """Join, in place and in one pass, each block to the one before it unless its mean is higher."""
     before, before_count = sums[0], counts[0]
     total, count, joined = before, before_count, 0
+    # Means are compared as products; ``before`` is the neighbour as it was, not as it is pooled.
     for i in range(1, blocks):
         value, size = sums[i], counts[i]
         sums[joined] = total
@@ -89,6 +97,7 @@ def _violates(left: Any, left_count: int, right: Any, right_count: int, exact: b
     a, b = float(left) * right_count, float(right) * left_count
     if not exact or (abs(a) < _EXACT_PRODUCT and abs(b) < _EXACT_PRODUCT):
         return a >= b
+    # Products would overflow or round: compare the quotients, then the remainders.
     quotient_left, quotient_right = left // left_count, right // right_count
     if quotient_left != quotient_right:
         return bool(quotient_left > quotient_right)
@@ -102,6 +111,7 @@ def _push_blocks(
     sums: Any, counts: Any, top: int, new_sums: Any, new_counts: Any, blocks: int, rising: bool, exact: bool
 ) -> int:
     """Push blocks on the stack, pooling backward; in a rising sequence nothing is left to do after a clean push."""
+    # Pool backward until the mean below is smaller, then put the block on top.
     for i in range(blocks):
         total, count = new_sums[i], new_counts[i]
         clean = True
@@ -113,6 +123,7 @@ def _push_blocks(
         top += 1
         sums[top] = total
         counts[top] = count
+        # Nothing was pooled and the rest rises: copy it.
         if rising and clean:
             rest = blocks - i - 1
             for k in range(1, rest + 1):
@@ -129,6 +140,7 @@ def _push_values(y: Any, sums: Any, counts: Any, top: int, exact: bool) -> int:
     new_counts = np.empty(_CHUNK, np.int64)
     ones = np.ones(_CHUNK, np.int64)
     rising = True
+    # One chunk at a time, so that its blocks stay in the cache.
     for begin in range(0, y.size, _CHUNK):
         end = min(y.size, begin + _CHUNK)
         if rising and _chunk_is_rising(y, begin, end):
@@ -137,6 +149,7 @@ def _push_values(y: Any, sums: Any, counts: Any, top: int, exact: bool) -> int:
         blocks, small = _thin_values(y, begin, end, new_sums, new_counts)
         rising = blocks == end - begin
         ordered = rising
+        # Thin until all means rise, or until a pass removes less than an eighth.
         while blocks > 8 and not ordered and (small or not exact):
             joined = _thin_blocks(new_sums, new_counts, blocks)
             ordered, stalled = joined == blocks, 8 * joined > 7 * blocks
@@ -150,6 +163,7 @@ def _push_values(y: Any, sums: Any, counts: Any, top: int, exact: bool) -> int:
 @compiled
 def _push_weighted(y: Any, w: Floats, values: Floats, sums: Floats, weights: Floats, counts: Ints, top: int) -> int:
     """Pool weighted values into the stack; return its new top, or -2 at a weight that is not positive."""
+    # Pool backward until the mean below is smaller; the stack stores means, so comparing needs no division.
     for i in range(y.size):
         value, weight, count = float(y[i]), w[i], 1
         if not weight > 0.0:
@@ -171,6 +185,7 @@ def _finish(sums: Any, counts: Ints, blocks: int) -> tuple[Ints, Floats]:
     """Turn sums into means and counts into starts, in place, pooling means that round to equal doubles."""
     means = sums.view(np.float64)
     pooled, position = 0, 0
+    # Read and write positions share the arrays: ``pooled`` never runs ahead of i.
     for i in range(blocks):
         count = counts[i]
         mean = float(sums[i]) / count
@@ -195,6 +210,7 @@ def _starts(counts: Ints, blocks: int) -> Ints:
 @compiled
 def _expand(starts: Ints, means: Floats, lo: float, hi: float, out: Floats) -> None:
     """Write each block's clipped mean over its entries, from the back so that ``means`` may lie in ``out``."""
+    # Block i is written at or behind its own mean, so no mean is lost before it is read.
     for i in range(means.size - 1, -1, -1):
         value = min(max(means[i], lo), hi)
         begin, end = starts[i], starts[i + 1]
@@ -212,6 +228,7 @@ def _spread(sums: Any, counts: Ints, blocks: int, lo: float, hi: float, out: Flo
     Means that rounding puts out of order take that of the block after them.
     """
     end, mean = out.size, np.inf
+    # Block i is written at or behind its own sum, so no sum is lost before it is read.
     for i in range(blocks - 1, -1, -1):
         count = counts[i]
         mean = min(mean, float(sums[i]) / count)
@@ -237,6 +254,7 @@ def _pool_units(y: NDArray[Any]) -> tuple[NDArray[Any], Ints, int]:
     if not half:
         return sums, counts, _push_values(y, sums, counts, -1, exact) + 1
     second = sums[half:], counts[half:]
+    # The second half on another core; its blocks are then pushed on those of the first.
     with ThreadPoolExecutor(1) as executor:
         later = executor.submit(_push_values, y[half:], *second, -1, exact)
         top = _push_values(y[:half], sums, counts, -1, exact)
@@ -332,6 +350,7 @@ class BlockStream:
     def blocks(self) -> tuple[Ints, Floats]:
         """Return (starts, means) of everything pushed so far, as ``pool`` does; the stream can go on."""
         used = self._top + 1
+        # A weighted stream stores its means; others divide now, in copies, so that pushing can go on.
         if self._weights is not None:
             return _starts(self._counts, used), self._values[:used].copy()
         return _finish(self._sums[:used].copy(), self._counts[: used + 1].copy(), used)
@@ -350,6 +369,7 @@ class BlockStream:
         used = self._top + 1
         if used + extra <= self._sums.size:
             return
+        # Doubling: each entry is copied a bounded number of times on average.
         size = max(2 * self._sums.size, used + extra)
         self._sums = _grown(self._sums, used, size)
         self._counts = _grown(self._counts, used, size + 1)

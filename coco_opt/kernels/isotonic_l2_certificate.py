@@ -1,9 +1,18 @@
 """The certificate of isotonic regression with squared loss: multipliers rebuilt from a fit, and its gap.
 
-minimise  sum_i w_i (x_i - y_i)^2   subject to   lo <= x_0 <= x_1 <= ... <= x_{n-1} <= hi
+    minimise  sum_i w_i (x_i - y_i)^2   subject to   lo <= x_0 <= x_1 <= ... <= x_{n-1} <= hi
 
-Within each block of equal values the multipliers are partial sums of 2 w (y - x); any nonnegative multipliers bound the
-distance to the optimum, and every term of the gap is nonnegative. O(n).
+A multiplier lam[i] >= 0 belongs to each constraint x_{i-1} <= x_i. Stationarity makes them, within each block of equal
+values, partial sums of 2 w (y - x), and 0 between blocks.
+
+1. Take one block of equal values after the other, and sum 2 w (y - x) along it.
+2. What rounding leaves at a block's end is spread over the block; at a bound it is the bound's multiplier.
+3. Cut the multipliers at 0, and add up the duality gap that they prove. ``judge`` does all this in one pass, without
+   storing them.
+
+Invariant: any nonnegative multipliers bound the distance to the optimum, and every term of the gap is nonnegative.
+Cost: O(n).
+Source: quadratic programming duality; the rebuilding from the fit alone is our own.
 """
 
 from __future__ import annotations
@@ -25,10 +34,12 @@ _UNIT = read_only(np.ones(1))
 def _multipliers(x: Floats, y: Any, w: Floats, step: int, lo: float, hi: float, lam: Floats) -> None:
     n, begin = x.size, 0
     lam[0] = 0.0
+    # One block of equal values at a time.
     while begin < n:
         end, level = begin + 1, x[begin]
         excess = 2.0 * w[begin * step] * (y[begin] - level)
         weight = w[begin * step]
+        # Extend the block; ``excess`` is the sum of 2 w (y - level) over it, 0 for an exact mean.
         while end < n and x[end] == level:
             excess += 2.0 * w[end * step] * (y[end] - level)
             weight += w[end * step]
@@ -41,12 +52,14 @@ def _multipliers(x: Floats, y: Any, w: Floats, step: int, lo: float, hi: float, 
         shift = 0.0 if at_lo or at_hi else excess / weight
         running = -excess if at_lo and not at_hi else 0.0
         lowest = 0.0
+        # Partial sums, less the part of ``shift`` that makes them end at 0.
         for i in range(begin, end):
             if i > begin or at_lo:
                 lam[i] = running
                 lowest = min(lowest, running)
             running += w[i * step] * (2.0 * (y[i] - level) - shift)
         lam[end] = running if at_hi else 0.0
+        # A block at both bounds is free to add a constant: the least that makes all of them nonnegative.
         if at_lo and at_hi:
             lowest = min(lowest, running)
             for i in range(begin, end + 1):
@@ -82,6 +95,7 @@ def _block_gap(x: Floats, y: Any, w: Floats, step: int, begin: int, end: int, lo
         running = -lowest
     before = running
     gap = before * (level - lo) if before > 0.0 else 0.0
+    # Each term is a square: miss with half the difference of two neighbouring multipliers.
     for i in range(begin, end):
         weight = w[i * step]
         running += weight * (2.0 * (y[i] - level) - shift)
@@ -104,6 +118,7 @@ def _judge(x: Floats, y: Any, w: Floats, step: int, lo: float, hi: float) -> tup
     violation, objective, gap, begin = max(0.0, lo - x[0], x[n - 1] - hi), 0.0, 0.0, ZERO
     rest = mass = 0.0
     lowest = np.inf
+    # Blocks end where x changes; their terms are then added by the short formula or by ``_block_gap``.
     for i in range(n):
         level, weight = x[i], w[i * step]
         if i > 0 and level == x[i - 1]:
@@ -133,6 +148,7 @@ def _gap(x: Floats, y: Any, w: Floats, step: int, lo: float, hi: float, lam: Flo
         total += lam[0] * (x[0] - lo)
     if lam[n] > 0.0:
         total += lam[n] * (hi - x[n - 1])
+    # A square, and a multiplier times the rise at its constraint: both nonnegative.
     for i in range(n):
         weight = w[i * step]
         miss = x[i] - y[i] + (lam[i + 1] - lam[i]) / (2.0 * weight)

@@ -1,8 +1,18 @@
 """Match the groups of a parent with the groups of its children on runs (Kuo et al. 2018, Algorithm 2).
 
-A run is (size, count): ``count`` groups of one size, and of one variance where the caller keeps variances.
-The children's runs lie in one array, child c holding the runs offsets[c] .. offsets[c+1], nondecreasing
-within a child. Invariant: the runs matched so far are the smallest ones on both sides. Cost: O(R log R) for R runs.
+    minimise  sum over matched pairs of |size at the parent - size at the child|
+
+over all one-to-one matchings. A run is (size, count): ``count`` groups of one size, and of one variance where the
+caller keeps variances. The children's runs lie in one array, child c holding the runs offsets[c] .. offsets[c+1],
+nondecreasing within a child.
+
+1. Sort all children's runs by size; those of one size are a pool.
+2. Match the smallest pool with the smallest groups left at the parent.
+3. A pool that is larger than the parent's run gives in proportion to what each child has left, by largest fractions.
+4. Go on with what is left of both, until everything is matched.
+
+Invariant: the runs matched so far are the smallest ones on both sides. Cost: O(R log R) for R runs.
+Source: Kuo et al. 2018, Algorithm 2, optimal by Lemma 5.
 """
 
 from __future__ import annotations
@@ -37,6 +47,7 @@ def _shares(left: Int64Array, take: int, pool: int) -> Int64Array:
     shares = np.empty(left.size, np.int64)
     fractions = np.empty(left.size, np.int64)
     missing = take
+    # Round down the proportional shares; the remainders are compared as exact integers.
     for k in range(left.size):
         product = left[k] * take
         shares[k] = product // pool
@@ -45,10 +56,12 @@ def _shares(left: Int64Array, take: int, pool: int) -> Int64Array:
     if missing > 0:
         bound = nth_smallest(fractions.copy(), missing - 1)
         ties = missing
+        # The largest fractions go up ...
         for k in range(left.size):
             if fractions[k] < bound:
                 shares[k] += 1
                 ties -= 1
+        # ... and of equal ones those of the first children, until nothing is missing.
         for k in range(left.size):
             if ties > 0 and fractions[k] == bound:
                 shares[k] += 1
@@ -61,6 +74,7 @@ def _give(
     out: Int64Array, used: int, parent_left: Int64Array, p: int, run_left: Int64Array, run: int, give: int
 ) -> tuple[Int64Array, int, int, int]:
     """Write ``give`` matches between the runs from ``p`` and ``run`` on, each taken in order."""
+    # Take from the present run of each side until it is used up.
     while give > 0:
         while parent_left[p] == 0:
             p += 1
@@ -95,10 +109,12 @@ def _match(
     """Run Algorithm 2; a member is one child's groups of one size, a pool all members of that size."""
     out = np.empty(3 * (parent_left.size + run_left.size + 16), np.int64)
     used, p, t = ZERO, ZERO, 0
+    # Pools by size, the smallest first.
     for k in range(pool_first.size - 1):
         first, stop = pool_first[k], pool_first[k + 1]
         left = member_left[first:stop]
         pool = pool_total[k]
+        # Match as much of the pool as the parent's present size has left.
         while pool > 0:
             take = min(pool, parent_total[t])
             gives = _shares(left, take, pool)
@@ -137,9 +153,11 @@ def match_runs(
         none = np.empty(0, np.int64)
         return Matches(none, none.copy(), none.copy())
     child_of = np.repeat(np.arange(offsets.size - 1), np.diff(offsets))
+    # Stable: runs of one size stay in the order of children and of input.
     order = np.argsort(child_sizes, kind="stable")
     size, child = child_sizes[order], child_of[order]
     new_size = np.r_[True, size[1:] != size[:-1]]
+    # A member begins where the size or the child changes; a pool where the size does.
     member_run = np.flatnonzero(new_size | np.r_[True, child[1:] != child[:-1]])
     pool_first = np.r_[np.flatnonzero(new_size[member_run]), member_run.size]
     run_left = child_counts[order]
@@ -171,6 +189,7 @@ def _check(
         if counts.dtype != np.int64 or np.any(counts <= 0):
             raise ProblemError("the counts of the runs must be positive int64")
     falls = child_sizes[1:] < child_sizes[:-1]
+    # Sizes may fall from one child to the next.
     inner = offsets[(offsets > 0) & (offsets < child_sizes.size)]
     falls[inner - 1] = False
     if np.any(falls) or np.any(parent_sizes[1:] < parent_sizes[:-1]):
@@ -216,6 +235,7 @@ def potentials(
     sizes, where = np.unique(np.concatenate([parent_sizes, child_sizes]), return_inverse=True)
     surplus = np.zeros(sizes.size, np.int64)
     np.add.at(surplus, where, np.concatenate([-parent_counts, child_counts]))
+    # Between two neighbouring sizes f rises where the children have more groups below, and falls where the parent has.
     slope = np.sign(np.cumsum(surplus))[:-1]
     f = np.concatenate([np.zeros(min(1, sizes.size), np.int64), np.cumsum(slope * np.diff(sizes))])
     values = f[where]

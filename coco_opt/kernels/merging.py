@@ -1,7 +1,15 @@
 """Merge two estimates of each matched group and sort every child again (Kuo et al. 2018, section 5.3).
 
-Pairs of sizes are averaged by their inverse variances, rounded, and joined to runs of equal size and variance.
+For a group with sizes s_p at the parent and s_c at the child, of variances V_p and V_c::
+
+    s = (s_p / V_p + s_c / V_c) / (1 / V_p + 1 / V_c),        V = 1 / (1 / V_p + 1 / V_c)
+
+1. Average every pair of sizes by the inverse variances.
+2. Round the sizes to integers.
+3. Sort the runs of every child by size and variance, and join equal ones.
+
 Invariant: every child keeps its number of groups. Cost: O(matches log matches).
+Source: Kuo et al. 2018, section 5.3, equations 5 and 6.
 """
 
 from __future__ import annotations
@@ -117,9 +125,11 @@ def merge_runs(
 def _coalesce(
     child: Int64Array, size: Int64Array, variance: Float64Array, count: Int64Array, children: int
 ) -> MergedRuns:
+    # By child, then size, then variance: runs that are to be joined become neighbours.
     order = np.lexsort((variance, size, child))
     child, size, variance, count = child[order], size[order], variance[order], count[order]
     changes = (child[1:] != child[:-1]) | (size[1:] != size[:-1]) | (variance[1:] != variance[:-1])
+    # A run begins where any of the three differs from the entry before it.
     first = np.flatnonzero(np.r_[np.ones(min(1, child.size), bool), changes])
     counts = np.add.reduceat(count, first) if first.size else count
     starts = np.searchsorted(child[first], np.arange(children + 1)).astype(np.int64, copy=False)

@@ -1,10 +1,19 @@
 """Table look-ups of the exact noise sampler: 16 bits a symbol first, 64 bits where those do not decide.
 
-Each proposal is read from a table by its first bits; the places of those that these bits leave open are returned, and
-only they are decided with more bits. Invariant: every decided value is the exact sampler's. Cost: O(n) a pass, with a
-binary search for the symbols that 64 bits decide.
+The problem: invert the distribution function of a discrete noise distribution exactly, at a cost of a few nanoseconds a
+value. A symbol's outcome is the number of thresholds (exact binary fractions) below its random bits.
+
+1. Look up the outcome that the first 16 bits decide (``look_up``, ``combine``, ``propose``), without branches; the
+   places of those that these bits leave open are returned.
+2. For these alone, search the outcome among 64-bit thresholds (``search``), put symbols together (``assemble``), and
+   accept or reject proposals (``judge``).
+3. Ties at 64 bits are marked OPEN; the caller settles them with more bits.
 
 Integers only. int64 and uint64 are never mixed in one operation, for their common type would be a double.
+
+Invariant: every decided value is the exact sampler's. Cost: O(n) a pass, with a binary search for the symbols that 64
+bits decide.
+Source: the inversion method (Devroye 1986, chapter III); blocks, tables and error bounds are our own.
 """
 
 from __future__ import annotations
@@ -33,6 +42,7 @@ def look_up(words: UInt16, root: Int16, out: Int64, opened: Int64) -> int:
     words and out have n entries, opened room for n, root 2^16. O(n).
     """
     left = 0
+    # Every entry writes its place; the count moves on only past undecided ones, so there is no branch to guess.
     for i in range(words.size):
         symbol = np.int64(root[words[i]])
         undecided = symbol == UNDECIDED
@@ -55,10 +65,12 @@ def combine(words: UInt16, roots: Int16, shifts: Int64, block_bits: int, out: In
         block = np.int64(top[words[i, 0]])
         undecided = np.int64(block == UNDECIDED)
         place = np.int64(0)
+        # The digits' bits do not overlap: their sum is the place in the block.
         for j in range(shifts.size):
             digit = np.int64(roots[j + 1, words[i, j + 1]])
             undecided |= np.int64(digit == UNDECIDED)
             place += digit << shifts[j]
+        # A negative block counts down from -1: flipping all bits mirrors block and place together.
         sign = block >> 63
         noise = (((block ^ sign) << block_bits) + place) ^ sign
         out[i] += noise & (undecided - 1)  # all bits where it is decided, else none
@@ -84,6 +96,7 @@ def propose(words: UInt16, root: Int16, block_bits: int, keep: Int64, out: Int64
         tabulated = (block & 0xFFFF) < further  # UNDECIDED becomes large
         opens = np.int64(np.int64(words[i, last]) >= keep[block if tabulated else further])
         bits = np.int64(words[i, 1])
+        # The place's bits, 16 a word, above those of the first word.
         for j in range(2, last):
             bits |= np.int64(words[i, j]) << (16 * (j - 1))
         noise = ((block << block_bits) + ((bits >> 1) & mask)) ^ -(bits & 1)
@@ -109,6 +122,7 @@ def search(
             number = bits[i, distribution]
             cell = np.int64(number >> np.uint64(48))
             outcome = np.int64(roots[distribution, cell])
+            # The thresholds that begin with these 16 bits are few: a binary search among them.
             if outcome == UNDECIDED:
                 low = np.int64(cells[distribution, cell])
                 high = np.int64(cells[distribution, cell + 1])
@@ -118,6 +132,7 @@ def search(
                         low = middle + 1
                     else:
                         high = middle
+                # A threshold with the same 64 bits: only further bits can tell on which side the symbol lies.
                 if low < np.int64(cells[distribution, 65536]) and values[low] == number:
                     states[i] = OPEN
                 outcome = firsts[distribution] + low
@@ -156,12 +171,14 @@ def judge(
     2^-19, and the margin is 2^-17 (all of 2^30). O(n).
     """
     mask = (np.int64(1) << block_bits) - 1
+    # The lowest bit is the sign, the bits above it the place in the block.
     for i in range(noise.size):
         sign = bits[i] & 1
         place = (bits[i] >> 1) & mask
         noise[i] = ((blocks[i] << block_bits) + place) ^ -sign
         if states[i] != ACCEPTED:
             continue
+        # Fixed point: r has 20 bits, x = c r (2 g + r) has 30, and exp(-x) = table x series up to the second order.
         far = place + sign
         r = far << (20 - block_bits) if block_bits <= 20 else far >> (block_bits - 20)
         x = (((r * ((blocks[i] << 21) + r)) >> 16) * factor) >> 32

@@ -3,8 +3,14 @@
     minimise  sum_i |X_i - x_i|   subject to   X_i in {floor(x_i), ceil(x_i)},  sum_i X_i = total
 
 With f_i the fractional part and b_i = X_i - floor(x_i) the objective is sum f_i + sum (1 - 2 f_i) b_i over the
-fractional entries, where b is 0 or 1; integer entries stay. So the entries with the largest fractions go up, as many as
-the sum needs. Expected O(n) by partition.
+fractional entries, where b is 0 or 1; integer entries stay.
+
+1. Round everything down, and count how many entries must go up to reach the total.
+2. Find the least fraction that goes up, by partition.
+3. Every larger fraction goes up, and of the equal ones the first in order.
+
+Invariant: every entry stays between its floor and its ceiling. Cost: O(n) expected.
+Source: Kuo et al. 2018, sections 4.1 and 5.
 """
 
 from __future__ import annotations
@@ -47,6 +53,7 @@ def largest_fractions(x: NDArray[np.float64], total: int) -> Ints:
     ups = _ups(rounded, fractions, total)
     if ups == 0:
         return rounded
+    # The least fraction that goes up; larger ones go up in any case, equal ones from the lowest index on.
     least = np.partition(fractions, fractions.size - ups)[fractions.size - ups]
     above = fractions > least
     rounded[above] += 1
@@ -63,6 +70,7 @@ def multiplier(x: NDArray[np.float64], total: int) -> float:
     floors, fractions = _split(np.ascontiguousarray(x, np.float64))
     ups = _ups(floors, fractions, total)
     costs = 1.0 - 2.0 * fractions[fractions > 0]
+    # Nothing goes up, or everything: the price of the one border that there is.
     if ups == 0:
         return -float(costs.min()) if costs.size else 0.0
     if ups == costs.size:
@@ -79,6 +87,7 @@ def gap(x: NDArray[np.float64], rounded: Ints, nu: float) -> float:
     """
     floors, fractions = _split(np.ascontiguousarray(x, np.float64))
     free = fractions > 0
+    # The cost of going up, with the multiplier of the sum.
     reduced = 1.0 - 2.0 * fractions[free] + nu
     up = (rounded - floors)[free]
     return float(np.sum(reduced * up - np.minimum(reduced, 0.0)))

@@ -2,9 +2,15 @@
 
     minimise  sum_i (x_i - y_i)^2   subject to   x >= 0,  sum_i x_i = total
 
-The solution is x_i = max(y_i - nu/2, 0), where nu is the multiplier of the sum. A pivot splits the candidates until the
-threshold nu/2 is found, and Newton steps polish it. Invariant: entries above the threshold are never dropped without
-being counted. Expected O(n).
+The solution is x_i = max(y_i - nu/2, 0), where nu is the multiplier of the sum.
+
+1. Subtract the largest entry, and drop what a bound on the threshold nu/2 excludes (``_candidates``).
+2. Draw a pivot among the candidates, and sum the excess over it: this tells on which side the threshold lies.
+3. Keep the candidates on that side; those above it count as positive for good. Repeat until none is left.
+4. Polish the threshold by Newton steps on a compensated sum.
+
+Invariant: entries above the threshold are never dropped without being counted. Cost: O(n) expected.
+Source: Duchi, Shalev-Shwartz, Singer and Chandra 2008, figure 2; the compensated sum is Kahan's 1965.
 """
 
 from __future__ import annotations
@@ -30,6 +36,7 @@ def _candidates(y: Any, total: float, out: Floats) -> int:
     mean_bound = (data_sum - total) / y.size
     bound = max(-total, mean_bound - 1e-12 * abs(mean_bound))
     count = 0
+    # Every entry is written; the count moves on only past those that are kept.
     for value in y:
         out[count] = value
         count += value > bound
@@ -54,6 +61,7 @@ def _filter(values: Floats, size: int, pivot: float, above: bool) -> int:
 def _threshold(values: Floats, size: int, total: float) -> float:
     """Return tau with sum_i max(values_i - tau, 0) = total up to rounding; destroys ``values``."""
     active_sum, active, state = 0.0, 0, np.uint64(88172645463325252)
+    # ``active`` entries are known to be positive; values[:size] are undecided.
     while size > 0:
         # A fixed pseudo-random pivot: expected linear time on any input, and the same result every time.
         state = state ^ (state << np.uint64(13))
@@ -61,6 +69,7 @@ def _threshold(values: Floats, size: int, total: float) -> float:
         state = state ^ (state << np.uint64(17))
         pivot = values[np.int64(state >> np.uint64(33)) % size]
         part, count = 0.0, 0
+        # The excess over the pivot, and how many entries are at least the pivot.
         for i in range(size):
             part += max(values[i] - pivot, 0.0)
             count += values[i] >= pivot
@@ -75,6 +84,7 @@ def _threshold(values: Floats, size: int, total: float) -> float:
 @compiled
 def _polish(y: Any, tau: float, total: float) -> float:
     """Take Newton steps on sum_i max(y_i - tau, 0) = total with a compensated sum; they end exactly."""
+    # A convex piecewise-linear function: Newton's method ends exactly when the set of positive entries stays the same.
     for _ in range(8):
         excess, lost, active = -total, 0.0, 0
         for value in y:
@@ -135,6 +145,7 @@ def multiplier(x: Floats, y: NDArray[Any]) -> float:
 @compiled
 def _gap(x: Floats, y: Any, nu: float) -> float:
     total = 0.0
+    # A square and a product of nonnegative numbers.
     for i in range(x.size):
         best = max(y[i] - 0.5 * nu, 0.0)
         miss = x[i] - best

@@ -1,7 +1,20 @@
-"""Sort parts of compiled lists in place.
+"""Sort parts of compiled lists in place, and select by rank.
 
-Shell sort and Hoare's selection: a few lines that compile in a fraction of the time of numpy's sort. Invariant: after a
-round with gap g all entries g apart are in order. Selection costs O(n) on average.
+The problem: put numbers in order, or find the one of rank n. numpy's sort takes seconds to compile in a kernel; these
+are a few lines that compile in a fraction of that.
+
+Shell sort (``falling``, ``sort``, ``sort_by_slope``):
+
+1. Start from a large gap.
+2. Sort the entries that lie a gap apart by insertion.
+3. Shrink the gap to 5/11 of it, and to 1 once it is below 12; repeat until a round had the gap 1.
+
+Selection (``nth_smallest``): divide the range at a pivot, and go on in the part that contains the rank.
+
+Invariant: after a round with gap g all entries g apart are in order; in selection everything left of ``low`` is at
+most, and everything right of ``high`` at least, the entry of rank n.
+Cost: selection O(n) on average; for sorting with these gaps no tight bound is known.
+Source: Shell 1959, with the gaps of Gonnet and Baeza-Yates 1991; Hoare 1961 (Algorithm 65, Find).
 """
 
 from __future__ import annotations
@@ -25,9 +38,11 @@ _GAP = 12
 def nth_smallest(values: NDArray[NumberT], n: int) -> Any:
     """Return the entry of rank ``n`` (from 0) by Hoare's selection, in place; O(len) on average."""
     low, high = 0, values.size - 1
+    # The entry of rank n lies in low:high; each round leaves the part of it on one side of the pivot.
     while low < high:
         pivot = values[(low + high) // 2]
         i, j = low, high
+        # Entries before i are at most the pivot, entries after j at least the pivot.
         while i <= j:
             while values[i] < pivot:
                 i += 1
@@ -37,6 +52,7 @@ def nth_smallest(values: NDArray[NumberT], n: int) -> Any:
                 values[i], values[j] = values[j], values[i]
                 i += 1
                 j -= 1
+        # Between j and i every entry equals the pivot: a rank there is found.
         if n <= j:
             high = j
         elif n >= i:
@@ -54,6 +70,7 @@ def falling(keys: NDArray[NumberT], order: Ints) -> None:
     gap = keys.size
     while gap > 1:
         gap = 1 if gap < _GAP else gap * 5 // 11
+        # Insert entry m into the sorted sequence m - gap, m - 2 gap, ...; equal keys stay in the order of their places.
         for m in range(gap, keys.size):
             place, k = order[m], m
             while k >= gap:
@@ -71,6 +88,7 @@ def sort(values: Floats) -> None:
     gap = values.size
     while gap > 1:
         gap = 1 if gap < _GAP else gap * 5 // 11
+        # Insert entry m into the sorted sequence m - gap, m - 2 gap, ...
         for m in range(gap, values.size):
             value, k = values[m], m
             while k >= gap and values[k - gap] > value:
@@ -85,6 +103,7 @@ def sort_by_slope(begin: int, end: int, slopes: Ints, companions: Ints) -> None:
     gap = end - begin
     while gap > 1:
         gap = 1 if gap < _GAP else gap * 5 // 11
+        # Insert entry m into the sorted sequence m - gap, m - 2 gap, ...; companions move along with their slopes.
         for m in range(begin + gap, end):
             slope, companion, k = slopes[m], companions[m], m
             while k >= begin + gap and slopes[k - gap] > slope:

@@ -83,13 +83,16 @@ def test_kernels_in_place_count_no_references_and_make_no_arrays() -> None:
         compiled_in_place(_new)(pair[1])
 
 
+@pytest.mark.parametrize(
+    ("imports", "call"), [("from shared_part import part", "part"), ("import shared_part as s", "s.part")]
+)
 def test_a_change_in_a_shared_file_reaches_the_kernels_that_import_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, imports: str, call: str
 ) -> None:
     shared = "from coco_opt.kernels.compile import compiled\n@compiled\ndef part(x):\n    return x + {}\n"
     calling = (
-        "from coco_opt.kernels.compile import compiled\nfrom shared_part import part\n"
-        "@compiled\ndef inner(x):\n    return 10 * part(x)\n@compiled\ndef whole(x):\n    return inner(x)\n"
+        f"from coco_opt.kernels.compile import compiled\n{imports}\n"
+        f"@compiled\ndef inner(x):\n    return 10 * {call}(x)\n@compiled\ndef whole(x):\n    return inner(x)\n"
     )
     monkeypatch.setattr(config, "CACHE_DIR", "")  # kept beside the source, wherever NUMBA_CACHE_DIR points
     monkeypatch.syspath_prepend(str(tmp_path))
