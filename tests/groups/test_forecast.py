@@ -172,11 +172,27 @@ def test_what_is_shown_are_the_predictions(tmp_path: Path) -> None:
     exact, simulated = shown.tables
     assert exact.header == ("method", "split", "shares", "nation", "state")
     assert [row[0] for row in exact.rows] == ["none", "bottom_up", "least_squares"]
-    assert {row[0] for row in simulated.rows} == {"joint", "posterior", "matching", "bottom_up"}
+    assert [row[0] for row in simulated.rows] == ["joint"]
     assert len(shown.plain["predictions"]) == len(exact.rows) + len(simulated.rows)
+    rehearsed_twice = GROUPS.forecast(GROUPS.plan(config), ForecastOptions(runs=2), Silent()).tables[-1]
+    assert {row[0] for row in rehearsed_twice.rows} == {"joint", "posterior", "matching", "bottom_up"}
     assert dict(shown.notes)["Rows"] == "70 in the private table, as declared"
     assert shown.estimating is not None
     assert shown.estimating.memory == 8 * 8 * 4 * 12
+
+
+@pytest.mark.parametrize("consistency", ["posterior", "joint", "bottom_up"])
+def test_an_error_lies_in_the_expected_range(consistency: Consistency, tmp_path: Path) -> None:
+    config = config_of(tmp_path, consistency=consistency, bucket_growth=0.0, privacy='split = "uniform"')
+    plan = GROUPS.plan(config)
+    expected = GROUPS.forecast(plan, ForecastOptions(), Silent()).plain["predictions"][-1]
+    truth, method = GROUPS.read(plan).histograms(), GroupsMethod(("l1", "l1"), consistency=consistency)
+    tree = plan.measurement_plan.hierarchy
+    noisy = [measured(tree, truth, seed=seed, shares=[Fraction(1, 2)] * 2) for seed in range(3)]
+    runs = [errors_by_level(tree, estimate_groups(each, method).histograms, truth) for each in noisy]
+    errors = np.mean(runs, axis=0)
+    assert all(low <= error <= high for low, error, high in zip(expected["low"], errors, expected["high"], strict=True))
+    assert all(high < 100 * low for low, high in zip(expected["low"], expected["high"], strict=True))
 
 
 def test_a_level_that_is_not_measured_has_no_linear_error_of_its_own(tmp_path: Path) -> None:

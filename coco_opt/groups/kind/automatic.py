@@ -20,7 +20,7 @@ from coco_opt.config.model import Config
 from coco_opt.config.sections import AUTO
 from coco_opt.groups.estimating.method import Consistency, needed_levels
 from coco_opt.groups.measuring.automatic import QueryChoice, QuerySearch, allocation, assumed_distributions
-from coco_opt.groups.measuring.predicted import Regions
+from coco_opt.groups.measuring.predicted import Regions, range_of
 from coco_opt.groups.noisy_measurements import buckets_of, size_queries, split_of
 from coco_opt.groups.queries import plain_query, sensitivity
 from coco_opt.histograms import Hierarchy
@@ -173,7 +173,7 @@ def with_measured_queries(config: Config, measurement_plan: MeasurementPlan) -> 
 
 
 def choice_tables(levels: Sequence[str], ranking: Sequence[QueryChoice]) -> tuple[Figures, ...]:
-    """Return the choice and the next best ones as a table: predicted errors by level, worst over the distributions."""
+    """Return the choice and the next best ones as a table: the range of predicted errors by level."""
     if not ranking:
         return ()
     rows = tuple(
@@ -181,12 +181,18 @@ def choice_tables(levels: Sequence[str], ranking: Sequence[QueryChoice]) -> tupl
             " ".join(f"{growth:g}" for growth in choice.growths),
             " ".join(f"{float(share):.3f}" for share in choice.shares),
             f"{choice.regret:.2f}",
-            *(f"{low:.3g} to {high:.3g}" for low, high in zip(choice.errors.min(0), choice.errors.max(0), strict=True)),
+            *range_words(*range_of(choice.errors)),
         )
         for choice in ranking
     )
-    title = "Chosen queries and the next best: predicted mean distance of a region (entities) by the posterior"
+    title = "Chosen queries and the next best: expected mean distance of a region (entities) by the posterior"
     return (Figures(title, ("bucket_growth", "split", "regret", *levels), rows, numeric=2),)
+
+
+def range_words(low: FloatArray, high: FloatArray) -> tuple[str, ...]:
+    """Return ranges of errors by level in words, from float64[levels] each."""
+    pairs = zip(low.tolist(), high.tolist(), strict=True)
+    return tuple(" to ".join(f"{end:,.0f}" if end >= 100 else f"{end:.3g}" for end in pair) for pair in pairs)
 
 
 def assumed_counts(tree: Hierarchy) -> Int64:

@@ -1,7 +1,8 @@
 """Predict the errors of a release of groups and its cost, in seconds and from public information alone.
 
-The errors of stages that are linear in the noise are exact. Every method that can read the planned queries is rehearsed
-on part of the simulated data, with seeded noise, and its errors are extrapolated to all of the data.
+The errors of stages that are linear in the noise are exact. The errors of the configured method are a range
+(``coco_opt.groups.kind.expected``). On public data, or where several runs are asked for, every method that can read
+the planned queries is rehearsed on part of the data, with seeded noise, and its errors are extrapolated to all of them.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from coco_opt.choices import SolverChoices
 from coco_opt.errors import ConfigError
 from coco_opt.groups.estimating.method import SLOW, Consistency, GroupsMethod
 from coco_opt.groups.estimating.posterior.sparse import MANY_CELLS
+from coco_opt.groups.kind.automatic import posterior_seconds, range_words
+from coco_opt.groups.kind.expected import ExpectedErrors, is_predictable, predicted_errors, rehearsed_errors
 from coco_opt.groups.kind.method import method_of
 from coco_opt.groups.kind.rehearsal import (
     LevelQueries,
@@ -86,30 +89,80 @@ def forecast_groups(plan: Plan, options: ForecastOptions, reporter: Reporter) ->
 
     Raises InputError, ProblemError; deterministic but for the seconds.
     """
-    simulated_data = None if options.public is None else read_simulated_data(plan, options.public)
-    outcome = rehearsed(plan, simulated_data, options.runs, reporter)
-    exact = linear_predictions(plan)
-    method: Consistency = plan.config.method.consistency
-    tables = [figures("Mean earth mover's distance of a region (entities): rehearsed", outcome.predictions, plan)]
+    exact, method = linear_predictions(plan), plan.config.method.consistency
+    if options.public is not None or options.runs > 1:
+        errors = _of_rehearsals(plan, options, reporter)
+    else:
+        errors = _of_formula(plan) if is_predictable(plan) else _of_family(plan, reporter)
+    tables = [*plan.tables, errors.table]
     if exact:
         title = "Noise left in a cell after a linear stage, root mean square: exact"
-        tables.insert(0, figures(title, exact, plan))
-    plain: dict[str, Any] = {"predictions": [as_plain(prediction) for prediction in (*exact, *outcome.predictions)]}
-    notes = [("Rehearsed on", outcome.words), ("Rows", _rows_words(plan, options))]
+        tables.insert(len(plan.tables), figures(title, exact, plan))
+    notes = [("Errors", errors.words), ("Rows", _rows_words(plan, options))]
     if plan.look is not None:
         words = (
             f"{plan.look.cost} of the budget is spent first, and its answers choose the queries: those above stand in"
         )
         notes.insert(0, ("Look", words))
     return Forecast(
-        tables=(*plan.tables, *tables),
-        plain={"look_alike": outcome.words, **plain},
+        tables=tuple(tables),
+        plain={
+            "look_alike": errors.words,
+            "predictions": [as_plain(prediction) for prediction in exact] + errors.plain,
+            "choices": [dict(zip(table.header, row, strict=True)) for table in plan.tables for row in table.rows],
+        },
         notes=tuple(notes),
-        reading=_reading(plan, options, outcome.part),
+        reading=_reading(plan, options, errors.part),
         querying=_querying_cost(plan),
-        estimating=ResourceCost(_estimating(plan, outcome), _memory(plan, method)),
+        estimating=ResourceCost(errors.seconds, _memory(plan, method)),
         writing=ResourceCost(slowness() * (_PAGE + _LEVEL * plan.measurement_plan.hierarchy.levels)),
     )
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Errors:
+    """Predicted errors as a table and as plain values, what they rest on, and the seconds of the estimation."""
+
+    table: Figures
+    plain: list[dict[str, Any]]
+    words: str
+    seconds: float
+    part: SimulatedData | None = None
+
+
+def _of_rehearsals(plan: Plan, options: ForecastOptions, reporter: Reporter) -> _Errors:
+    simulated_data = None if options.public is None else read_simulated_data(plan, options.public)
+    outcome = rehearsed(plan, simulated_data, options.runs, reporter)
+    table = figures("Mean earth mover's distance of a region (entities): rehearsed", outcome.predictions, plan)
+    plain = [as_plain(prediction) for prediction in outcome.predictions]
+    words = f"rehearsed on {outcome.words}"
+    return _Errors(table, plain, words, _estimating(plan, outcome.first, outcome.seconds, outcome.part), outcome.part)
+
+
+def _of_formula(plan: Plan) -> _Errors:
+    answers = _answers(plan, plan.measurement_plan)
+    return _of_range(plan, predicted_errors(plan), slowness() * posterior_seconds(answers), None)
+
+
+def _of_family(plan: Plan, reporter: Reporter) -> _Errors:
+    """Return the errors of the configured method, rehearsed under a few distributions."""
+    name: Consistency = plan.config.method.consistency
+    method, solvers = method_of(plan.config, plan.measurement_plan), choices_of(plan.config)
+    queries, _ = _method_queries(plan, "none")
+    with reporter.stage("Rehearsing"):
+        first = _first_seconds(Rehearsal(part_of(plan, None, 1)), queries, method, solvers)
+        answers = _ANSWERS.get(name, _MOST_ANSWERS)
+        outcome = rehearsed_errors(plan, queries, method, answers, solvers)
+    seconds = _estimating(plan, first, outcome.seconds, outcome.part)
+    return _of_range(plan, outcome.errors, seconds, outcome.part)
+
+
+def _of_range(plan: Plan, errors: ExpectedErrors, seconds: float, part: SimulatedData | None) -> _Errors:
+    method, levels = plan.config.method.consistency, plan.measurement_plan.levels
+    row = method, *range_words(errors.low, errors.high)
+    table = Figures("Expected mean distance of a region (entities)", ("method", *levels), (row,))
+    plain = {"method": method, "low": errors.low.tolist(), "high": errors.high.tolist(), "exact": False}
+    return _Errors(table, [plain], errors.words, seconds, part)
 
 
 def rehearsed(plan: Plan, public: SimulatedData | None, runs: int, reporter: Reporter) -> Rehearsed:
@@ -253,12 +306,12 @@ def _part_words(part: SimulatedData, full_plan: MeasurementPlan, runs: int) -> s
     return f"{words}; {runs} run(s)"
 
 
-def _estimating(plan: Plan, outcome: Rehearsed) -> float:
+def _estimating(plan: Plan, first: float, seconds: float, data: SimulatedData) -> float:
     """Return the seconds of the configured estimation: loading, plus the part's seconds scaled by the answers."""
-    measurement_plan, part = plan.measurement_plan, outcome.part.plan.measurement_plan
+    measurement_plan, part = plan.measurement_plan, data.plan.measurement_plan
     if measurement_plan.hierarchy.levels == 1:
-        return outcome.first
-    return outcome.first + outcome.seconds * _answers(plan, measurement_plan) / _answers(plan, part)
+        return first
+    return first + seconds * _answers(plan, measurement_plan) / _answers(plan, part)
 
 
 def _memory(plan: Plan, method: Consistency) -> int:
@@ -283,11 +336,11 @@ def _querying_cost(plan: Plan) -> ResourceCost:
     return ResourceCost(slowness() * (_REGION * regions + _CELL * count_answers(plan.measurement_plan)))
 
 
-def _reading(plan: Plan, options: ForecastOptions, part: SimulatedData) -> ResourceCost:
+def _reading(plan: Plan, options: ForecastOptions, part: SimulatedData | None) -> ResourceCost:
     """Return the cost of reading the private table, from its declared or assumed number of rows."""
     measurement_plan, data = plan.measurement_plan, plan.config.data
     if data.sizes is not None:
-        counts: PrivateCounts = part.private
+        counts: PrivateCounts = (part_of(plan, None, 1) if part is None else part).private
         leaves = len(measurement_plan.hierarchy.leaves) / len(counts.hierarchy.leaves)
         seconds, size = _COUNT_ROW
         rows = counts.sizes.size * leaves if options.rows is None else options.rows

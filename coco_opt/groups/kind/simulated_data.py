@@ -30,21 +30,26 @@ def assumed_groups(plan: Plan) -> NDArray[np.int64]:
     return assumed_counts(measurement_plan.hierarchy)
 
 
-def simulated_data_of(plan: Plan, branches: int | None = None) -> SimulatedData:
+def simulated_data_of(
+    plan: Plan, branches: int | None = None, probabilities: NDArray[np.float64] | None = None
+) -> SimulatedData:
     """Simulate data of the public shape: the true numbers of groups, sizes s with probability in proportion to 1/s^2.
 
-    ``branches`` keeps the first so many children of each region.
+    ``branches`` keeps the first so many children of each region. ``probabilities`` float64[max_size + 1] are those of
+    the sizes from 0 on, where they are others.
     """
     measurement_plan = plan.measurement_plan
     tree, where = measurement_plan.hierarchy, np.arange(measurement_plan.hierarchy.regions)
     if branches is not None:
         tree, where = tree.first_branches(branches)
     groups = assumed_groups(plan)[where]
-    probabilities = np.arange(1, max_size_of(measurement_plan) + 1, dtype=np.float64) ** -_MADE_POWER
-    probabilities /= probabilities.sum()
+    if probabilities is None:
+        probabilities = np.zeros(max_size_of(measurement_plan) + 1)
+        probabilities[1:] = np.arange(1, probabilities.size, dtype=np.float64) ** -_MADE_POWER
+        probabilities /= probabilities.sum()
     rng = np.random.default_rng(SEED)
     draws = (rng.multinomial(int(groups[leaf]), probabilities) for leaf in tree.leaves)
-    leaves = [CountOfCounts.from_dense(np.concatenate([[0], counts]).astype(np.int64)) for counts in draws]
+    leaves = [CountOfCounts.from_dense(counts.astype(np.int64)) for counts in draws]
     numbers = f"{ASSUMED} groups a leaf" if has_private_counts(measurement_plan) else "the public numbers of groups"
     words = f"simulated data: {numbers}, sizes s with probability in proportion to 1/s^2"
     ids = tuple(measurement_plan.region_ids[region] for region in where.tolist())

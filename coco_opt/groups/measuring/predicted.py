@@ -46,6 +46,14 @@ _CLASSES = 6  # of regions of a level, by their number of groups
 _MEAN_ABSOLUTE = (2.0 / np.pi) ** 0.5  # of a standard normal number
 
 
+_OVERESTIMATE, _UNDERESTIMATE = 2.5, 1.1  # of released errors by predicted ones, as measured
+
+
+def range_of(errors: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the least and the largest error to expect by level of ``errors`` float64[distributions, levels]."""
+    return np.asarray(errors.min(axis=0) / _OVERESTIMATE), np.asarray(errors.max(axis=0) * _UNDERESTIMATE)
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class Regions:
     """The regions of each level, root first: their number, and classes of like regions.

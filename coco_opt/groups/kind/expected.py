@@ -1,0 +1,108 @@
+"""The errors to expect of a release of groups, as a range by level, from public numbers or after a look.
+
+The posterior's errors are predicted (``coco_opt.groups.measuring.predicted``), under each size distribution of the
+family of ``assumed_distributions`` or under the one that a look suggests. Another method is rehearsed on part of
+simulated data, under a few distributions of the family.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.choices import SolverChoices
+from coco_opt.groups.buckets import Buckets
+from coco_opt.groups.estimating.method import GroupsMethod
+from coco_opt.groups.kind.rehearsal import (
+    LevelQueries,
+    Rehearsal,
+    branches_within,
+    cost_of_sizes,
+    extrapolated,
+    rehearsed_queries,
+)
+from coco_opt.groups.kind.simulated_data import assumed_groups, simulated_data_of
+from coco_opt.groups.look import distribution_of_look
+from coco_opt.groups.measuring.automatic import assumed_distributions
+from coco_opt.groups.measuring.predicted import Predictor, Regions, range_of
+from coco_opt.groups.noisy_measurements import max_size_of
+from coco_opt.groups.queries import sensitivity
+from coco_opt.privacy.planner import NoisePlan
+from coco_opt.releases.kind import Plan, SimulatedData
+
+FloatArray = NDArray[np.float64]
+
+_REHEARSED: Final = ("steep, 70 % empty", "heavy tail (1/s)", "geometric")
+_BELOW, _ABOVE = 2.5, 1.5  # factors by which errors may lie outside those rehearsed: data of few sizes err less
+_GRID_GROWTH = 0.1  # distributions differ by more than a coarse grid errs
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class ExpectedErrors:
+    """The least and largest mean distance of a region (entities) to expect by level, float64[levels], root first."""
+
+    low: FloatArray
+    high: FloatArray
+    words: str
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class FamilyRehearsal:
+    """A rehearsal under several distributions: the errors to expect, the part that was rehearsed, and its seconds."""
+
+    errors: ExpectedErrors
+    part: SimulatedData
+    seconds: float
+
+
+def is_predictable(plan: Plan) -> bool:
+    """Return whether a formula predicts the planned release: the posterior of cumulative counts at every level."""
+    queries = {query.name for query in plan.measurement_plan.queries}
+    return plan.config.method.consistency == "posterior" and not queries & {"ranks", "split", "sizes"}
+
+
+def distributions_of(plan: Plan) -> tuple[dict[str, FloatArray], str]:
+    """Return the size distributions that a plan's errors are predicted under, by name, and words about them."""
+    if plan.also:
+        return {"look": distribution_of_look(plan.also[0])}, "the size distribution that the look suggests"
+    family = assumed_distributions(max_size_of(plan.measurement_plan))
+    return family, f"{len(family)} size distributions, from steep to flat"
+
+
+def predicted_errors(plan: Plan) -> ExpectedErrors:
+    """Return the range of the posterior's errors, from the formula; ``is_predictable`` must hold."""
+    measurement_plan, queries = plan.measurement_plan, rehearsed_queries(plan)
+    whole = cost_of_sizes(plan)
+    part = whole.amount / measurement_plan.cost.amount
+    neighbours = measurement_plan.neighbours
+    noise = NoisePlan(whole, (sensitivity("cumulative", neighbours),) * measurement_plan.hierarchy.levels)
+    variances = noise.variances(tuple(cost.amount * part / whole.amount for cost in queries.costs))
+    regions = Regions.of(measurement_plan.hierarchy, assumed_groups(plan))
+    cells = Buckets.cells(max_size_of(measurement_plan))
+    buckets = [each if isinstance(each, Buckets) else cells for each in queries.buckets]
+    distributions, words = distributions_of(plan)
+    grid = _GRID_GROWTH if len(distributions) > 1 else 0.03
+    errors = [Predictor(regions, each, grid).errors(buckets, variances) for each in distributions.values()]
+    return ExpectedErrors(*range_of(np.array(errors)), f"predicted under {words}")
+
+
+def rehearsed_errors(
+    plan: Plan, queries: LevelQueries, method: GroupsMethod, answers: int, solvers: SolverChoices
+) -> FamilyRehearsal:
+    """Return the range of a method's errors over rehearsals of about ``answers`` noisy answers in all."""
+    family, _ = distributions_of(plan)
+    chosen = {name: each for name, each in family.items() if plan.also or name.startswith(_REHEARSED)}
+    branches = branches_within(plan, answers // len(chosen))
+    errors, seconds, parts = [], 0.0, []
+    for probabilities in chosen.values():
+        parts.append(simulated_data_of(plan, branches, probabilities))
+        rehearsal = Rehearsal(parts[-1])
+        seconds = max(seconds, rehearsal.seconds(queries, method, solvers, 0.1))
+        each = rehearsal.errors(queries, method, 1, solvers)[0]
+        errors.append(extrapolated(each, rehearsal.hierarchy, plan.measurement_plan.hierarchy))
+    low, high = np.min(errors, axis=0) / _BELOW, np.max(errors, axis=0) * _ABOVE
+    words = f"rehearsed on simulated data of {len(chosen)} size distributions"
+    return FamilyRehearsal(ExpectedErrors(low, high, words), parts[0], seconds)
