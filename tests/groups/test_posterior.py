@@ -498,7 +498,7 @@ def test_a_measurement_counted_twice_is_one_of_half_the_noise() -> None:
 
 def test_a_forecast_rehearses_what_reads_buckets(tmp_path: Path) -> None:
     config = config_of(tmp_path, bucket_growth=0.5, **POSTERIOR)
-    shown = GROUPS.forecast(GROUPS.plan(config), ForecastOptions(), Silent())
+    shown = GROUPS.forecast(GROUPS.plan(config), ForecastOptions(runs=2), Silent())
     (simulated,) = shown.tables
     assert [row[0] for row in simulated.rows] == ["posterior", "joint", "matching", "bottom_up"]
 

@@ -191,7 +191,7 @@ def test_a_published_measurement_keeps_its_split(tmp_path: Path) -> None:
 
 def test_a_forecast_rehearses_what_reads_it(tmp_path: Path) -> None:
     plan = GROUPS.plan(config_of(tmp_path, rank_above=[3, 0]))
-    (simulated,) = GROUPS.forecast(plan, ForecastOptions(), Silent()).tables
+    (simulated,) = GROUPS.forecast(plan, ForecastOptions(runs=2), Silent()).tables
     assert [row[0] for row in simulated.rows] == ["matching", "posterior", "bottom_up"]
 
 

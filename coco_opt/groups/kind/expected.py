@@ -24,7 +24,7 @@ from coco_opt.groups.kind.rehearsal import (
     extrapolated,
     rehearsed_queries,
 )
-from coco_opt.groups.kind.simulated_data import assumed_groups, simulated_data_of
+from coco_opt.groups.kind.simulated_data import assumed_groups, numbers_words, simulated_data_of
 from coco_opt.groups.look import distribution_of_look
 from coco_opt.groups.measuring.automatic import assumed_distributions
 from coco_opt.groups.measuring.predicted import Predictor, Regions, range_of
@@ -86,7 +86,7 @@ def predicted_errors(plan: Plan) -> ExpectedErrors:
     distributions, words = distributions_of(plan)
     grid = _GRID_GROWTH if len(distributions) > 1 else 0.03
     errors = [Predictor(regions, each, grid).errors(buckets, variances) for each in distributions.values()]
-    return ExpectedErrors(*range_of(np.array(errors)), f"predicted under {words}")
+    return ExpectedErrors(*range_of(np.array(errors)), f"predicted under {words}, with {numbers_words(plan)}")
 
 
 def rehearsed_errors(
@@ -104,5 +104,5 @@ def rehearsed_errors(
         each = rehearsal.errors(queries, method, 1, solvers)[0]
         errors.append(extrapolated(each, rehearsal.hierarchy, plan.measurement_plan.hierarchy))
     low, high = np.min(errors, axis=0) / _BELOW, np.max(errors, axis=0) * _ABOVE
-    words = f"rehearsed on simulated data of {len(chosen)} size distributions"
+    words = f"rehearsed on simulated data of {len(chosen)} size distributions, with {numbers_words(plan)}"
     return FamilyRehearsal(ExpectedErrors(low, high, words), parts[0], seconds)

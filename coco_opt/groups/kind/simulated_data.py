@@ -30,6 +30,11 @@ def assumed_groups(plan: Plan) -> NDArray[np.int64]:
     return assumed_counts(measurement_plan.hierarchy)
 
 
+def numbers_words(plan: Plan) -> str:
+    """Return in words where the numbers of groups come from."""
+    return f"{ASSUMED} groups a leaf" if has_private_counts(plan.measurement_plan) else "the public numbers of groups"
+
+
 def simulated_data_of(
     plan: Plan, branches: int | None = None, probabilities: NDArray[np.float64] | None = None
 ) -> SimulatedData:
@@ -50,8 +55,7 @@ def simulated_data_of(
     rng = np.random.default_rng(SEED)
     draws = (rng.multinomial(int(groups[leaf]), probabilities) for leaf in tree.leaves)
     leaves = [CountOfCounts.from_dense(counts.astype(np.int64)) for counts in draws]
-    numbers = f"{ASSUMED} groups a leaf" if has_private_counts(measurement_plan) else "the public numbers of groups"
-    words = f"simulated data: {numbers}, sizes s with probability in proportion to 1/s^2"
+    words = f"simulated data: {numbers_words(plan)}, sizes s with probability in proportion to 1/s^2"
     ids = tuple(measurement_plan.region_ids[region] for region in where.tolist())
     return queries_like(plan, PrivateCounts.of_leaves(tree, leaves), ids, words)
 
