@@ -210,6 +210,26 @@ def test_splits_below_exact_counts_are_those_of_a_general_solver(queries: list[s
     assert (wrong.gap >= judged.gap).all()
 
 
+def test_parents_of_many_connected_cells_are_split_individually(monkeypatch: pytest.MonkeyPatch) -> None:
+    tree, tables = ragged(np.random.default_rng(5))
+    tables = tables + 1
+    race = parse_query("race", SCHEMA)
+    exact = RegionBounds(race, 3, race.operator.apply(tables), race.operator.apply(tables))
+    measurement = measured(5, tree, SCHEMA, tables, ["race", "age", "detail"], 3, bounds=[exact])
+    step = split_step(TableMeasurements.of(measurement), TopdownMethod(implied="bounds", seed=3), SolverChoices())
+    split = level_split(step, 2)
+    assert split is not None
+    assert split.part is not None
+    assert set(split.part.tolist()) == {0}  # ages connect the races
+    parents = tree.level_range(2)
+    above = SparseTables.of(tree.aggregate(tables)[parents.start : parents.stop])
+    assert len(split(step.fresh(), parents, above)[1]) < len(parents) // 2
+    monkeypatch.setattr(levels, "_MOST_TOGETHER", 5)
+    alone, left = split(step.fresh(), parents, above)
+    assert left == list(parents)
+    assert not alone.counts.size
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_batches_keep_what_was_published_as_single_problems_do(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     tree, tables = ragged(np.random.default_rng(seed))

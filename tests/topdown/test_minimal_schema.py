@@ -18,6 +18,7 @@ from coco_opt.privacy import Measurement
 from coco_opt.topdown import LinearConstraint, RegionBounds, Schema, TopdownMethod, estimate_tables, parse_query
 from coco_opt.topdown.bounds import UNBOUNDED
 from coco_opt.topdown.estimating import minimal_schema
+from coco_opt.topdown.estimating.region_variables import RegionVariables
 from coco_opt.topdown.estimating.step import implied_by, split_step
 from coco_opt.topdown.estimating.uncertified_gap import Tally
 from coco_opt.topdown.feasibility.presolve import tightened
@@ -92,6 +93,21 @@ def test_the_classes_are_the_least_squares_of_all_answers_within_all_facts() -> 
     ends = np.column_stack([lower.reshape(-1), infinite(upper.reshape(-1))])
     best = linprog(slope.reshape(-1), A_eq=matrix, b_eq=low, bounds=ends)
     assert float((slope * fitted).sum()) - best.fun <= 1e-4 * (1.0 + abs(best.fun))
+
+
+def test_rows_over_all_regions_say_what_rows_over_the_leaves_say() -> None:
+    system = TableMeasurements.of(facilities(2, rules=True)).invariants.system
+    regions, pairs = RegionVariables(system), [(at, np.flatnonzero(row.binding)) for at, row in enumerate(system.rows)]
+    leaves = np.random.default_rng(3).integers(0, 9, (system.leaves, system.classes.count)).astype(np.float64)
+    rows, low, high = regions.matrix(pairs)
+    expected, expected_low, expected_high = system.matrix(pairs)
+    values = regions.sums(leaves)
+    np.testing.assert_array_equal(rows @ values, expected @ leaves.reshape(-1))
+    np.testing.assert_array_equal(low, expected_low)
+    np.testing.assert_array_equal(high, expected_high)
+    assert (regions.adding_up @ values == 0).all()
+    values[-1] += 1  # the root
+    assert np.count_nonzero(regions.adding_up @ values) == 1
 
 
 def test_every_class_of_every_region_is_next_to_its_fit() -> None:

@@ -10,6 +10,7 @@ not settle to its tolerance are split individually, one after the other; both wa
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from time import perf_counter
 
@@ -22,6 +23,7 @@ from coco_opt.problems.table_rounding import TableRounding
 from coco_opt.problems.table_rounding.level import LevelRounder, RoundingLevel
 from coco_opt.problems.topdown_split import TopdownSplit
 from coco_opt.problems.topdown_split.level import LevelSplitter, SplitLevel
+from coco_opt.topdown.bounds import refinement
 from coco_opt.topdown.estimating.rounding import nested
 from coco_opt.topdown.estimating.sparse_tables import SparseTables
 from coco_opt.topdown.estimating.step import SplitStep
@@ -36,6 +38,9 @@ LEAST_PARENTS = 64
 """Parents of a level from which batches pay for what their kernels take to load."""
 
 _SAFE = 0.5  # of the tolerance
+_MOST_TOGETHER = (
+    120  # cells that exact classes and queries connect, above which one factorisation of a parent is faster
+)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -85,6 +90,7 @@ class LevelSplit:
     passes: SparseRows
     turn: Ints
     exact_classes: ExactClasses | None = None
+    part: Ints | None = None  # the connected part of each cell, where exact classes bind
 
     def __call__(self, step: SplitStep, parents: range, above: SparseTables) -> tuple[SparseTables, list[int]]:
         """Return the children's integer tables of consecutive regions, and those of them left to be split individually.
@@ -100,6 +106,7 @@ class LevelSplit:
         left = np.zeros(len(parents), bool)
         if self.exact_classes is not None:
             exact = self.exact_classes.of_parents(bounds - hierarchy.level_range(self.level + 1).start)
+            exact &= self._small(above)
             open_parents, forced, left = open_parents & exact, np.zeros_like(only), ~(open_parents & exact)
         runs = [_only_children(above, np.flatnonzero(forced), bounds)]
         chosen = np.flatnonzero(open_parents)
@@ -110,6 +117,15 @@ class LevelSplit:
         region, cells, counts = (np.concatenate(arrays) for arrays in zip(*runs, strict=True))
         tables = SparseTables.of_runs(region, cells, counts, (int(bounds[-1] - bounds[0]), above.size))
         return tables, [parents[place] for place in np.flatnonzero(left).tolist()]
+
+    def _small(self, above: SparseTables) -> NDArray[np.bool_]:
+        """Return which parents' connected cells are so few that the dense interior points of a batch pay."""
+        assert self.part is not None
+        sizes = [
+            int(np.bincount(self.part[above.cells[start:stop]]).max(initial=0))
+            for start, stop in zip(above.offsets[:-1], above.offsets[1:], strict=True)
+        ]
+        return np.array(sizes) <= _MOST_TOGETHER
 
     def _split_batch(
         self, step: SplitStep, above: SparseTables, chosen: Ints, bounds: Ints
@@ -241,4 +257,16 @@ def level_split(step: SplitStep, level: int) -> LevelSplit | None:
     query_of = np.repeat(np.arange(len(operators)), [operator.answers for operator in operators])
     turn = np.repeat(np.arange(len(rounded)), [operator.answers for operator in rounded])
     rows, passes = stacked(operators, cells), stacked(rounded, cells)
-    return LevelSplit(level, splitter, rounder, queries, rows, query_of, passes, turn.astype(np.int64), classes)
+    part = None if classes is None else _parts(classes, operators)
+    return LevelSplit(level, splitter, rounder, queries, rows, query_of, passes, turn.astype(np.int64), classes, part)
+
+
+def _parts(classes: ExactClasses, operators: Sequence[Operator]) -> Ints:
+    """Return the part of each cell: cells of one class are connected, and those of an answer that no classes decide."""
+    from scipy.sparse import block_array, vstack
+    from scipy.sparse.csgraph import connected_components
+
+    open_queries = [operator for operator in operators if refinement(classes.operator, operator) is None]
+    rows = vstack([operator.to_sparse() for operator in (classes.operator, *open_queries)], format="csr")
+    _, part = connected_components(block_array([[None, rows.T], [rows, None]], format="csr"), directed=False)
+    return np.asarray(part[: rows.shape[1]], np.int64)

@@ -28,6 +28,7 @@ from coco_opt.operators import Grouping
 from coco_opt.problems.topdown_split import LinearRows, SplitTerm, TopdownSplit
 from coco_opt.solution import Solution
 from coco_opt.topdown.bounds import UNBOUNDED, refinement
+from coco_opt.topdown.estimating.region_variables import RegionVariables, binding_rows
 from coco_opt.topdown.estimating.uncertified_gap import Tally
 from coco_opt.topdown.feasibility.presolve import tightened
 from coco_opt.topdown.feasibility.proof import TIME_LIMIT, prove
@@ -159,12 +160,15 @@ def _fit(
     """Return the fractional counts [leaves, classes] nearest to all answers; fixed ones are taken out before."""
     from scipy.sparse import csr_array, eye_array, vstack
 
-    base, free = lower.reshape(-1).astype(np.float64), np.flatnonzero((upper > lower).reshape(-1))
-    out = base.copy()
+    regions = RegionVariables(system)
+    base, whole = regions.sums(lower.astype(np.float64)), regions.sums(infinite(upper))
+    most = whole - base
+    free, leaves = np.flatnonzero(most > 0), lower.size
+    out = base[:leaves].copy()
     if not free.size:
         return out.reshape(lower.shape)
     terms = []
-    for matrix, answers, weight in _class_queries(measured, system):
+    for matrix, answers, weight in _class_queries(measured, regions):
         inner = csr_array(matrix.tocsc()[:, free])
         used = np.flatnonzero(np.diff(inner.indptr))
         if used.size:
@@ -172,31 +176,23 @@ def _fit(
             terms.append(SplitTerm(MatrixOperator(csr_array(inner[used])), right[None, :], np.full((1, 1), weight)))
     if not terms:
         return out.reshape(lower.shape)
-    rows, low, high = system.matrix(list(system.ranged()))
-    most = infinite(upper.reshape(-1))[free] - base[free]
-    bounded = np.flatnonzero(np.isfinite(most))
+    rows, low, high = regions.matrix(list(system.ranged()))
+    most = most[free]
+    bounded = np.flatnonzero(np.isfinite(most) & (free < leaves))
     shift = rows @ base
     inner = csr_array(rows.tocsc()[:, free])
-    inner, low, high = _binding_rows(inner, low - shift, high - shift, most)
-    matrix = csr_array(vstack([inner, eye_array(free.size, format="csr")[bounded]]))
-    low, high = np.concatenate([low, np.zeros(bounded.size)]), np.concatenate([high, most[bounded]])
+    inner, low, high = binding_rows(inner, low - shift, high - shift, most)
+    sums = csr_array(regions.adding_up.tocsc()[:, free])
+    sums = csr_array(sums[np.flatnonzero(np.diff(sums.indptr))])
+    matrix = csr_array(vstack([inner, eye_array(free.size, format="csr")[bounded], sums]))
+    none = np.zeros(sums.shape[0])
+    low = np.concatenate([low, np.zeros(bounded.size), none])
+    high = np.concatenate([high, most[bounded], none])
     constraints = LinearRows(MatrixOperator(matrix), low[None, :], high[None, :]) if matrix.shape[0] else None
-    out[free] += _solve(TopdownSplit(terms, None, constraints), solvers, uncertified_gap)
+    fitted = _solve(TopdownSplit(terms, None, constraints), solvers, uncertified_gap)
+    open_leaves = free < leaves
+    out[free[open_leaves]] += fitted[open_leaves]
     return out.reshape(lower.shape)
-
-
-def _binding_rows(matrix: csr_array, low: Floats, high: Floats, most: Floats) -> tuple[csr_array, Floats, Floats]:
-    """Return the rows that a box 0 <= u <= most does not imply."""
-    from scipy.sparse import csr_array
-
-    positive, negative = matrix.maximum(0), (-matrix).maximum(0)
-    endless = ~np.isfinite(most)
-    finite = np.where(endless, 0.0, most)
-    free = endless.astype(np.float64)
-    largest = np.where(positive @ free > 0, np.inf, positive @ finite)
-    smallest = np.where(negative @ free > 0, -np.inf, -(negative @ finite))
-    binding = np.flatnonzero((largest > high) | (smallest < low))
-    return csr_array(matrix[binding]), low[binding], high[binding]
 
 
 def _solve(problem: TopdownSplit, solvers: SolverChoices, uncertified_gap: Tally) -> Floats:
@@ -212,12 +208,13 @@ def _solve(problem: TopdownSplit, solvers: SolverChoices, uncertified_gap: Tally
     return np.zeros(problem.shape[1])
 
 
-def _class_queries(measured: TableMeasurements, system: ConstraintSystem) -> Iterator[tuple[csr_array, Floats, float]]:
-    """Yield what the answers say about the classes: a matrix over leaves x classes, answers and their weight.
+def _class_queries(measured: TableMeasurements, regions: RegionVariables) -> Iterator[tuple[csr_array, Floats, float]]:
+    """Yield what the answers say about the classes: a matrix over all regions' classes, answers and their weight.
 
     A query's answers and the classes meet in the finest partition of the cells that both refine; its parts are sums of
     answers and sums of classes.
     """
+    system = regions.system
     for level in range(system.hierarchy.levels):
         for place, query in enumerate(measured.queries):
             answers = measured.answers[level][place]
@@ -226,7 +223,7 @@ def _class_queries(measured: TableMeasurements, system: ConstraintSystem) -> Ite
             for size, of_answers, of_classes in _common_sums(query.operator, system):
                 weight = 1.0 / (size * measured.variance(level, place))
                 summed = answers[:].astype(np.float64) @ of_answers.T
-                yield _of_regions(system, level, of_classes), summed.reshape(-1), weight
+                yield regions.of_regions(level, of_classes), summed.reshape(-1), weight
 
 
 def _common_sums(operator: Grouping, system: ConstraintSystem) -> Iterator[tuple[int, Floats, Floats]]:
@@ -249,12 +246,3 @@ def _common_sums(operator: Grouping, system: ConstraintSystem) -> Iterator[tuple
     for size_of in np.unique(sizes).tolist():
         same = parts[sizes == size_of]
         yield size_of, (of_answer == same[:, None]).astype(np.float64), (of_class == same[:, None]).astype(np.float64)
-
-
-def _of_regions(system: ConstraintSystem, level: int, weights: Floats) -> csr_array:
-    """Return sums of classes [parts, classes] in every region of a level as rows over leaves x classes."""
-    from scipy.sparse import csr_array, kron
-
-    starts, leaves = system.leaf_starts[level], system.leaves
-    sums = csr_array((np.ones(leaves), np.arange(leaves), starts), shape=(starts.size - 1, leaves))
-    return csr_array(kron(sums, csr_array(weights), format="csr"))
