@@ -1,18 +1,21 @@
 """Integer tables on a tree of least convex piecewise-linear cost, one cell at a time: segments merged by slope.
 
-In one cell the least cost of a region's subtree, as a function of the region's value, is convex and piecewise linear:
-a list of segments, each with its slope and its length, from value 0 on.
+    minimise  sum_v f_v(x_v)   subject to   x_v = sum of the children's x,  0 <= x_v <= top_v,  x integer
 
-* A leaf's list is its own cost's.
-* Siblings are joined by sorting their segments by slope (the infimal convolution).
-* A region's own cost cuts the joined list at its atoms and adds its slopes.
+in one cell, over the regions v. The least cost of a region's subtree, as a function of the region's value, is convex
+and piecewise linear: a list of segments, each with its slope and its length, from value 0 on.
 
-The root takes the segments that lower the cost. From there down, a region's value lies in some segment of its joined
-list, whose slope is the price of its children's sum: every child takes its segments below the price, and segments at
-the price are shared. O(m log m) for m atoms in the cell, times the tree's height.
+1. A leaf's list is its own cost's.
+2. Siblings are joined by sorting their segments by slope (the infimal convolution).
+3. A region's own cost cuts the joined list at its atoms and adds its slopes.
+4. The root takes the segments that lower the cost.
+5. From there down, a region's value lies in some segment of its joined list, whose slope is the price of its children's
+   sum: every child takes its segments below the price, and segments at the price are shared.
 
-Invariant: every list is sorted by slope. If cells are solved from the last to the first, each bounded by the values of
-the next one, the rows are nondecreasing.
+If cells are solved from the last to the first, each bounded by the values of the next one, the rows are nondecreasing.
+
+Invariant: every list is sorted by slope. Cost: O(m log m) for m atoms in the cell, times the tree's height.
+Source: Rockafellar 1970, sections 5 and 31 (infimal convolution, prices of sums).
 """
 
 from __future__ import annotations
@@ -53,6 +56,7 @@ def _lists(costs: Costs, first_child: Ints, cells: int) -> Lists:
     weight = np.empty(regions, np.int64)
     for i in range(cells):
         total = 0
+        # Children come after their parent, so that backwards their weights are complete.
         for v in range(regions - 1, -1, -1):
             c = v * cells + i
             weight[v] = costs.offsets[c + 1] - costs.offsets[c] + (first_child[v] == first_child[v + 1])
@@ -77,6 +81,7 @@ def _leaf_list(costs: Costs, c: int, tilt: int, top: int, lists: Lists, position
     """Write a leaf's segments on 0..top from ``position`` on; return their end."""
     k, end = costs.offsets[c], costs.offsets[c + 1]
     x, slope = 0, costs.first[c]
+    # One segment from each atom to the next; the slope changes at atoms.
     while x < top:
         following = min(costs.atoms[k], top) if k < end else top
         lists.slopes[position], lists.lengths[position] = slope + tilt, following - x
@@ -93,6 +98,7 @@ def _gather(first_child: Ints, v: int, lists: Lists, position: int) -> int:
     """Copy the segments of v's children, in no order, from ``position`` on; return their end."""
     for child in range(first_child[v], first_child[v + 1]):
         for k in range(lists.begin[child], lists.end[child]):
+            # Neighbours of equal slope become one segment at once.
             if position > lists.joined_begin[v] and lists.joined_slopes[position - 1] == lists.slopes[k]:
                 lists.joined_lengths[position - 1] += lists.lengths[k]
             else:
@@ -108,6 +114,7 @@ def _join(first_child: Ints, v: int, lists: Lists, position: int) -> int:
     slopes, lengths = lists.joined_slopes, lists.joined_lengths
     sort_by_slope(position, end, slopes, lengths)
     last = position
+    # After sorting, segments of equal slope are neighbours: merge them in place.
     for m in range(position + 1, end):
         if slopes[m] == slopes[last]:
             lengths[last] += lengths[m]
@@ -124,6 +131,7 @@ def _own_list(costs: Costs, c: int, tilt: int, begin: int, end: int, lists: List
     x, slope = 0, costs.first[c] + tilt
     for m in range(begin, end):
         left = lists.joined_lengths[m]
+        # A segment ends where it is used up or at the next atom, whichever comes first.
         while left > 0:
             length = left
             if k < last:
@@ -145,6 +153,7 @@ def _price(costs: Costs, c: int, tilt: int, up: int, x: int, top: int, v: int, l
     within the parent's price less the own slopes: in the middle where both ends are finite.
     """
     below, above, filled = -_NEVER, _NEVER, 0
+    # Find the two slopes between which the joined list is filled up to x.
     for m in range(lists.joined_begin[v], lists.joined_end[v]):
         if filled >= x:
             above = lists.joined_slopes[m]
@@ -164,6 +173,7 @@ def _price(costs: Costs, c: int, tilt: int, up: int, x: int, top: int, v: int, l
 def _share(first_child: Ints, v: int, slope: int, lists: Lists, x: Ints) -> None:
     """Give x[v] to the children: all their segments below ``slope``, then those at it, one child after the other."""
     left = x[v]
+    # What is cheaper than the price goes to its child in full ...
     for child in range(first_child[v], first_child[v + 1]):
         x[child] = 0
         for k in range(lists.begin[child], lists.end[child]):
@@ -171,6 +181,7 @@ def _share(first_child: Ints, v: int, slope: int, lists: Lists, x: Ints) -> None
                 break
             x[child] += lists.lengths[k]
         left -= x[child]
+    # ... and what is left is taken from the segments at the price, the first child first.
     for child in range(first_child[v], first_child[v + 1]):
         if left == 0:
             break
@@ -190,6 +201,7 @@ def _solve(
     """Write the best values x (regions,) of cell i within 0..top that add up, and the prices of the sums."""
     regions = x.size
     position = joined = ZERO
+    # Upwards: lists lie one after the other, each region's behind those below it.
     for v in range(regions - 1, -1, -1):
         c = v * cells + i
         lists.begin[v], lists.joined_begin[v] = position, joined
@@ -200,10 +212,12 @@ def _solve(
             position = _own_list(costs, c, tilt[v], lists.joined_begin[v], joined, lists, position)
         lists.end[v], lists.joined_end[v] = position, joined
     x[0] = 0
+    # The root's value: all segments that lower the cost.
     for k in range(lists.begin[0], lists.end[0]):
         if lists.slopes[k] >= 0:
             break
         x[0] += lists.lengths[k]
+    # Downwards: a region's value is known; find the price of its children's sum and share the value out.
     for v in range(regions):
         prices[v] = 0
         if shape.first_child[v] < shape.first_child[v + 1]:
@@ -225,6 +239,7 @@ def solve_cells(costs: Costs, shape: Shape, order: Ints, down: bool, x: Ints, pr
     lists = _lists(costs, shape.first_child, cells)
     tilt, values, price = np.empty(regions, np.int64), np.empty(regions, np.int64), np.empty(regions, np.int64)
     top = shape.top.copy()
+    # From the last cell on, so that with ``down`` each one is bounded by the cell after it.
     for i in range(cells - 1, -1, -1):
         for v in range(regions):
             tilt[v] = (0 if down else order[v, i]) - (order[v, i - 1] if i > 0 else 0)

@@ -1,14 +1,21 @@
 """Moves that improve a consistent integer table: all regions shift over one stretch of cells, each by its own units.
 
-Shifting keeps the order within the stretch, so only its ends bound how far a leaf can go: down to its value in the cell
-before, up to its value in the cell after. The cost of a shift is convex in the number of units, so finding the best
-shifts of all regions together is a one-cell problem on the tree: the unit slopes of leaves are merged upwards, every
-region adds its own, and the root takes those that lower the cost. Each slope stems from one leaf, which moves through
-it exactly if the root does.
+The problem: for a stretch begin..end - 1 find integer shifts s_v with s_v = sum of the children's s that lower
 
-A stretch can gain at most the certificate's gap in its cells and at its ends; stretches with too small a gap are
-skipped. Invariant: the table stays consistent, and its cost never rises. Cost: O(regions (length + log regions)) a
-stretch.
+    sum_v sum_i f_vi(x_vi + s_v) - f_vi(x_vi)   subject to   rows that stay nondecreasing within their bounds.
+
+Shifting keeps the order within the stretch, so only its ends bound how far a leaf can go: down to its value in the cell
+before, up to its value in the cell after. The cost of a shift is convex in the number of units, so this is a one-cell
+problem on the tree:
+
+1. Skip the stretch if the certificate's gap in its cells and at its ends is less than the least possible gain.
+2. Upwards, merge the unit slopes of siblings in order; every region adds its own cost's slopes.
+3. The root takes the slopes that lower the cost. Each stems from one leaf, which moves through it exactly if the root
+   does.
+4. Shift the table if the total cost falls.
+
+Invariant: the table stays consistent, and its cost never rises. Cost: O(regions (length + log regions)) a stretch.
+Source: the merging of slopes is the infimal convolution (Rockafellar 1970, section 5); the moves are our own.
 """
 
 from __future__ import annotations
@@ -41,6 +48,7 @@ def _slope(costs: Costs, c: int, x: int) -> int:
     """Return the cost of the unit from x to x + 1."""
     low, high = costs.offsets[c], costs.offsets[c + 1]
     begin = low
+    # The last atom at or below x, by bisection.
     while low < high:
         middle = (low + high) // 2
         if costs.atoms[middle] <= x:
@@ -76,6 +84,7 @@ def _shifts(costs: Costs, shape: Shape, x: Ints, begin: int, end: int, reach: in
     """Write the best shift of every region over cells begin:end, at most ``reach`` units at a leaf."""
     regions, cells = x.shape
     position = ZERO
+    # Upwards: a leaf's slopes start at 0, an inner region's are those of its children; then the own cost is added.
     for v in range(regions - 1, -1, -1):
         steps.begin[v] = position
         first, last = shape.first_child[v], shape.first_child[v + 1]
@@ -95,9 +104,11 @@ def _shifts(costs: Costs, shape: Shape, x: Ints, begin: int, end: int, reach: in
         position += steps.size[v]
     for v in range(regions):
         steps.shift[v] = steps.low[v] if shape.first_child[v] == shape.first_child[v + 1] else 0
+    # The root goes through every slope that lowers the cost, and so do their leaves.
     for k in range(steps.begin[0], steps.begin[0] + steps.size[0]):
         if steps.slopes[k] < 0:
             steps.shift[steps.leaves[k]] += 1
+    # Shifts of inner regions are the sums of their children's.
     for v in range(regions - 1, 0, -1):
         steps.shift[shape.parent[v]] += steps.shift[v]
 
@@ -106,6 +117,7 @@ def _shifts(costs: Costs, shape: Shape, x: Ints, begin: int, end: int, reach: in
 def _move(costs: Costs, x: Ints, begin: int, end: int, shift: Ints) -> int:
     """Shift the regions over cells begin:end if that lowers the cost; return by how much."""
     gain = 0
+    # What the shift gains, unit by unit: the slopes may have been merged for a region alone.
     for v in range(shift.size):
         for units in range(shift[v]):
             gain -= _stretch_slope(costs, x, v, begin, end, units)
@@ -128,6 +140,7 @@ def improve(costs: Costs, shape: Shape, x: Ints, own: Ints, between: Ints, unit:
     """
     regions, cells = x.shape
     height, v = 1, regions - 1
+    # Every slope of a leaf is stored once at each region above it.
     while v > 0:
         v, height = shape.parent[v], height + 1
     room = 2 * reach * regions * height
@@ -140,6 +153,7 @@ def improve(costs: Costs, shape: Shape, x: Ints, own: Ints, between: Ints, unit:
         np.empty(regions, np.int64),
     )
     gained = 0
+    # Short stretches first: they are cheap, and long ones need less gain afterwards.
     for length in range(1, longest + 1):
         for begin in range(cells - length + 1):
             end = begin + length

@@ -2,14 +2,21 @@
 
     minimise  sum_i f_i(z_i) + d_i z_i   subject to   z integer,  0 <= z_0 <= ... <= z_{n-1} <= top
 
-with convex piecewise-linear f_i whose atoms (where the slope changes) and slopes are integer. Every cell alone has an
-interval of least values. Where the largest lower end so far is at most the smallest upper end to come, the row may be
-cut: parts on either side are solved alone, clipped to what lies between them, and no cost rises. Most parts are single
-cells. The others are solved by the slope trick: the cost of a part's beginning, as a function of the bound on its last
-value, is convex and nonincreasing, and stored as a heap of its breakpoints; O(m log m) for m atoms.
+with convex piecewise-linear f_i whose atoms (where the slope changes) and slopes are integer.
+
+1. Find for every cell alone the interval of its least values.
+2. Cut the row wherever the largest lower end so far is at most the smallest upper end to come: parts on either side are
+   solved alone, clipped to what lies between them, and no cost rises. Most parts are single cells.
+3. Solve the other parts by the slope trick: the cost of a part's beginning, as a function of the bound on its last
+   value, is convex and nonincreasing, and stored as a heap of its breakpoints.
+4. The best rows' costs add up to a lower bound on the cost of every consistent table; the bound's shortfall is
+   distributed over regions (``row_gaps``) or cells (``order_prices``, ``cell_gaps``).
 
 All numbers are int64, so bounds are exact; the caller ensures that no sum overflows. Costs are counted from f(0) = 0.
+
 Invariant: the sum of ``State.value`` is a lower bound on the cost of every consistent table, f(0) left out.
+Cost: O(m log m) for the m atoms of a part; rows whose prices did not change cost O(cells).
+Source: Lagrangian duality; the slope trick is a special case of Rockafellar 1970, section 5; the cuts are our own.
 """
 
 from __future__ import annotations
@@ -75,6 +82,7 @@ class State(NamedTuple):
 def _rise(costs: Costs, c: int, x: int) -> int:
     """Return f(x) - f(0)."""
     total, slope, position = 0, costs.first[c], 0
+    # Add up the pieces between atoms until x.
     for k in range(costs.offsets[c], costs.offsets[c + 1]):
         if costs.atoms[k] >= x:
             break
@@ -90,6 +98,7 @@ def _sides(costs: Costs, c: int, d: int, top: int) -> tuple[int, int]:
     if costs.first[c] + d > 0:
         return 0, 0
     low, high = begin, end
+    # The first atom from which on the cost does not fall, by bisection.
     while low < high:
         middle = (low + high) // 2
         if costs.slopes[middle] + d >= 0:
@@ -121,6 +130,7 @@ def slopes_at(costs: Costs, c: int, x: int, top: int) -> tuple[int, int]:
 def _fit(costs: Costs, c: int, begin: int, end: int, d: Ints, top: int, z: Ints, places: Ints, jump: Ints) -> None:
     """Write the best values of cells begin:end of the region whose cell 0 is c; ``places`` and ``jump`` are scratch."""
     size = slope = ZERO  # of the beginning's cost right of its last breakpoint; never positive once flattened
+    # Add the cell's breakpoints, then drop what rises: beyond its argmin the beginning may stay there at no cost.
     for i in range(begin, end):
         last = costs.first[c + i]
         for k in range(costs.offsets[c + i], costs.offsets[c + i + 1]):
@@ -129,6 +139,7 @@ def _fit(costs: Costs, c: int, begin: int, end: int, d: Ints, top: int, z: Ints,
             size += 1
         slope += last + d[i]
         z[i] = top if slope <= 0 else 0
+        # Take breakpoints away, the largest first, until the slope on the right is at most 0.
         while slope > 0 and size > 0:
             z[i] = places[0]
             if jump[0] > slope:
@@ -140,6 +151,7 @@ def _fit(costs: Costs, c: int, begin: int, end: int, d: Ints, top: int, z: Ints,
                 size -= 1
         if slope > 0:
             slope = z[i] = 0
+    # Backwards each cell takes its own argmin or the value after it, whichever is less.
     for i in range(end - 2, begin - 1, -1):
         z[i] = min(z[i], z[i + 1])
 
@@ -154,10 +166,12 @@ def _best_row(
     """
     n = d.size
     most = top
+    # z[i] is for now the smallest upper end from i on.
     for i in range(n - 1, -1, -1):
         most = min(most, high[i])
         z[i] = most
     begin = highest = written = ZERO
+    # A part ends where the largest lower end so far is at most the smallest upper end to come.
     for i in range(n):
         highest = max(highest, low[i])
         most = z[i + 1] if i + 1 < n else top
@@ -196,6 +210,7 @@ def best_rows(costs: Costs, shape: Shape, prices: Ints, begin: int, step: int, s
         up, top = shape.parent[v], shape.top[v]
         own, low, high, best, value = state.own[v], state.low[v], state.high[v], state.best[v], state.value[v]
         changed = False
+        # Only cells whose price changed get a new interval; the cost of the present best value follows the price.
         for i in range(cells):
             d = prices[v, i] - (prices[up, i] if up >= 0 else 0)
             if d != own[i]:
@@ -215,6 +230,7 @@ def best_rows(costs: Costs, shape: Shape, prices: Ints, begin: int, step: int, s
 def row_gaps(costs: Costs, shape: Shape, x: Ints, state: State, gaps: Ints) -> None:
     """Write how much more each region's row of x (regions, cells) costs than its best one into gaps (regions,)."""
     regions, cells = x.shape
+    # The part f(value) - f(best) and the prices' part together are never negative.
     for v in range(regions):
         gaps[v] = 0
         for i in range(cells):
@@ -237,6 +253,7 @@ def order_prices(costs: Costs, shape: Shape, state: State, begin: int, step: int
     for v in range(begin, regions, step):
         d, z = state.own[v], state.best[v]
         least = most = 0
+        # Left to right: the interval of prices that proves the cells so far; {0} where the row rises.
         for i in range(cells):
             left, right = slopes_at(costs, v * cells + i, z[i], shape.top[v])
             limit = _NEVER if i + 1 < cells and z[i + 1] == z[i] else 0
@@ -244,6 +261,7 @@ def order_prices(costs: Costs, shape: Shape, state: State, begin: int, step: int
             most = min(max(most - d[i] - left, 0), limit)
             low[i], high[i] = least, most
         order[v, cells - 1] = after = 0
+        # Right to left: a price in the interval of the cells before and in that of the present cell.
         for i in range(cells - 1, 0, -1):
             left, right = slopes_at(costs, v * cells + i, z[i], shape.top[v])
             least = max(low[i - 1], after + d[i] + left)
@@ -261,6 +279,7 @@ def cell_gaps(costs: Costs, shape: Shape, state: State, order: Ints, x: Ints, ow
     """
     regions, cells = x.shape
     own[:], between[:] = 0, 0
+    # Within a cell: the value against the best one at both kinds of prices; between cells: the price times the rise.
     for v in range(regions):
         for i in range(cells):
             tilt = state.own[v, i] + order[v, i] - (order[v, i - 1] if i > 0 else 0)
@@ -287,6 +306,7 @@ def imbalance(parent: Ints, z: Ints, out: Ints) -> None:
     """Write into out each inner region's row of z less the sum of its children's; 0 at leaves."""
     regions, cells = z.shape
     inner = np.zeros(regions, np.bool_)
+    # Children subtract their rows from their parent's.
     for v in range(1, regions):
         inner[parent[v]] = True
     for v in range(regions):

@@ -1,10 +1,19 @@
 """The certificate of joint estimation: prices of all cells, and the gap they prove, region by region.
 
-Prices s (regions, cells) put a linear bound under every cell's loss. What is left to minimise is linear in the
-leaves' rows: a leaf pays the sum t of the prices on its path to the root, and the cheapest nondecreasing row within
-[0, G] jumps from 0 to G at the cell where the suffix sums T_k = t_k + t_{k+1} + ... (T = 0 past the end) are
-least. So any prices give a bound, and the order needs no multipliers of its own. O(cells) a region, and O(cells x
-depth) for the sums on the paths.
+The problem is to minimise sum_v sum_i w_v |x_vi - y_vi|^p over nondecreasing rows within [0, G_v] that add up to their
+parents'. Prices s (regions, cells) put a linear bound under every cell's loss. What is left to minimise is linear in
+the leaves' rows.
+
+1. A leaf pays the sum t of the prices on its path to the root (``path_sums``).
+2. The cheapest nondecreasing row within [0, G] jumps from 0 to G at the cell where the suffix sums
+   T_k = t_k + t_{k+1} + ... (T = 0 past the end) are least (``order_gap``).
+3. The gap is what the losses exceed their linear bounds by, plus what the leaves' rows pay more than the cheapest.
+
+So any prices give a bound, and the order needs no multipliers of its own.
+
+Invariant: every term of the gap is nonnegative. Cost: O(cells) a region, and O(cells x depth) for the sums on the
+paths.
+Source: Fenchel duality (Rockafellar 1970, section 31); the prices of paths are our own.
 """
 
 from __future__ import annotations
@@ -24,6 +33,7 @@ Bools = NDArray[np.bool_]
 @compiled
 def add_upward(first_child: Ints, table: Any) -> None:
     """Replace the rows of inner regions by the sums of their children's, from the leaves up, in place."""
+    # Children come after their parent, so that backwards they are complete.
     for v in range(table.shape[0] - 1, -1, -1):
         begin, end = first_child[v], first_child[v + 1]
         for c in range(begin, end):
@@ -37,6 +47,7 @@ def path_sum(parent: Ints, v: int, prices: Floats, total: Floats) -> None:
     for i in range(total.size):
         total[i] = 0.0
     up = parent[v]
+    # Climb to the root.
     while up >= 0:
         row = prices[up]
         for i in range(total.size):
@@ -60,11 +71,13 @@ def order_gap(x: Floats, t: Floats, top: float) -> float:
     x is such a row: its increments, the last one up to ``top``, weigh the suffix sums' distances to the least one.
     """
     suffix = least = 0.0
+    # The least suffix sum, 0 of no cells included.
     for i in range(x.size - 1, -1, -1):
         suffix += t[i]
         least = min(least, suffix)
     suffix = 0.0
     total = -least * (top - x[-1]) if x.size else -least * top
+    # Each increment of x weighs how far its suffix sum lies above the least one.
     for i in range(x.size - 1, -1, -1):
         suffix += t[i]
         step = x[i] - x[i - 1] if i > 0 else x[i]
@@ -103,6 +116,7 @@ def absolute_gap(x: Floats, y: Floats, w: float, s: Floats) -> float:
 def squares_gap(x: Floats, y: Floats, w: float, s: Floats) -> float:
     """Return what the prices of a row leave of its loss for p = 2: the sum of w (x - y - s / 2 w)^2."""
     total, half = 0.0, 0.5 / w if w > 0.0 else 0.0
+    # The square is 0 exactly where the price is the slope of the loss.
     for i in range(x.size):
         off = x[i] - y[i] - half * s[i]
         total += off * off
@@ -118,6 +132,7 @@ def gaps_absolute(
     A row whose path ends there (``ends``) pays for the order of all the rows below it.
     """
     above = np.empty(y.shape[1])
+    # A row's own loss, and at the end of a path the order.
     for v in regions:
         gaps[v] = absolute_gap(x[v], y[v], w[v], prices[v])
         if ends[v]:
@@ -131,6 +146,7 @@ def gaps_squares(
 ) -> None:
     """Do for p = 2 what ``gaps_absolute`` does for p = 1."""
     above = np.empty(y.shape[1])
+    # As in ``gaps_absolute``.
     for v in regions:
         gaps[v] = squares_gap(x[v], y[v], w[v], prices[v])
         if ends[v]:

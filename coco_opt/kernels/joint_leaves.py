@@ -2,12 +2,18 @@
 
     minimise  sum_i a_i z_i + w_i |z_i - y_i|^p   subject to   0 <= z_0 <= ... <= z_{n-1} <= G
 
-p = 2 is isotonic regression of y - a / 2w. p = 1 is solved by the slope trick: the cost of a prefix, as a
-function of the bound on its last value, is convex, piecewise linear and nonincreasing, and stored as a heap of
-breakpoints; O(n log n). The prices s of an optimal row are subgradients of its losses for which the suffix sums of
-a + s are least wherever the row rises; they are completed cell by cell through the intervals they can lie in.
+p = 2 is isotonic regression of y - a / 2w: pool adjacent violators. p = 1 is solved by the slope trick:
 
-Invariant: after each cell the stored slopes are at most 0, so the prefix's cost does not rise.
+1. The cost of a prefix, as a function of the bound on its last value, is convex, piecewise linear and nonincreasing; it
+   is stored as a heap of breakpoints.
+2. Each cell adds its breakpoint and its tilt; breakpoints are taken away until the cost does not rise. What is left
+   tells the cell's argmin.
+3. Backwards each cell takes the least of its argmin and the value after it.
+4. The prices s of an optimal row are subgradients of its losses for which the suffix sums of a + s are least wherever
+   the row rises; they are completed cell by cell through the intervals they can lie in.
+
+Invariant: after each cell the stored slopes are at most 0, so the prefix's cost does not rise. Cost: O(n log n) a row.
+Source: Rockafellar 1970, section 5, for the cost of prefixes; Polyak 1969 for the step lengths of ``raise_prices``.
 """
 
 from __future__ import annotations
@@ -27,6 +33,7 @@ Ints = NDArray[np.int64]
 def _flatten(places: Floats, weight: Floats, size: int, slope: float, top: float) -> tuple[float, float, int]:
     """Take breakpoints away until the prefix's cost no longer rises; return its least argument, slope and ``size``."""
     least = top if slope <= 0.0 else 0.0
+    # The largest breakpoint takes its weight off the slope, or as much as makes the slope 0.
     while slope > 0.0 and size > 0:
         least = places[0]
         if weight[0] > slope:
@@ -44,11 +51,13 @@ def fit_absolute(y: Floats, a: Floats, w: Floats, top: float, z: Floats, places:
     """Write an optimal row for p = 1 into z (n,); ``places`` and ``weight`` are scratch of the same length."""
     size = ZERO
     slope = 0.0  # of the prefix's cost right of its last breakpoint; never positive once that is flattened
+    # |z - y| changes its slope by 2 w at y; clipping y to the bounds moves no argmin within them.
     for i in range(y.size):
         push(places, weight, size, min(max(y[i], 0.0), top), 2.0 * w[i])
         size += 1
         slope += a[i] + w[i]
         z[i], slope, size = _flatten(places, weight, size, slope, top)
+    # The last value is the argmin of the full cost; each one before it is capped by the value after it.
     for i in range(y.size - 2, -1, -1):
         z[i] = min(z[i], z[i + 1])
 
@@ -62,6 +71,7 @@ def fit_rounding(x: Floats, a: Floats, top: float, z: Floats, places: Floats, we
     """
     size = ZERO
     slope = 0.0
+    # A fractional cell changes its slope at its floor and its ceiling, together by 2.
     for i in range(x.size):
         floor = np.floor(x[i])
         part = x[i] - floor
@@ -88,6 +98,7 @@ def rounding_gap(x: Floats, rounded: Floats, a: Floats, top: Floats) -> float:
     for j in range(x.shape[0]):
         fit_rounding(x[j], a, top[j], z, places, weight)
         more = 0.0
+        # Differences of costs and of values, cell by cell: large numbers never meet.
         for i in range(n):
             more += abs(rounded[j, i] - x[j, i]) - abs(z[i] - x[j, i]) + a[i] * (rounded[j, i] - z[i])
         total += max(more, 0.0)
@@ -105,12 +116,14 @@ def raise_prices(x: Floats, parent: Ints, top: Floats, cost: float, goal: float,
     z, places, weight = np.empty(n), np.empty(2 * n), np.empty(2 * n)
     now, slope, a = prices.copy(), np.empty(n), np.empty(n)
     best, factor, stale = -np.inf, 1.0, 0
+    # One bound: every child's best row at the present prices, and the parent's row at them.
     for k in range(rounds):
         bound = 0.0
         for i in range(n):
             a[i] = -now[i]
             slope[i] = parent[i]
             bound += now[i] * parent[i]
+        # The bound's slope in a price is the parent's value less the children's.
         for j in range(x.shape[0]):
             fit_rounding(x[j], a, top[j], z, places, weight)
             for i in range(n):
@@ -122,6 +135,7 @@ def raise_prices(x: Floats, parent: Ints, top: Floats, cost: float, goal: float,
                 prices[i] = now[i]
         else:
             stale += 1
+        # Eight rounds without progress: halve the steps, and start again from the best prices.
         if stale == 8:
             factor, stale = 0.5 * factor, 0
             for i in range(n):
@@ -150,6 +164,7 @@ def prices_absolute(
     n = z.size
     least[0] = 0.0
     most[0] = np.inf if n and z[0] <= 0.0 else 0.0
+    # Forward: the interval of each suffix sum that the cells before it allow; {0} where the row rises.
     for k in range(n):
         low = w[k] if z[k] > y[k] else -w[k]
         high = -w[k] if z[k] < y[k] else w[k]
@@ -158,6 +173,7 @@ def prices_absolute(
         least[k + 1] = min(max(least[k] - a[k] - high, 0.0), limit)
         most[k + 1] = min(max(most[k] - a[k] - low, 0.0), limit)
     after = least[n]
+    # Backward: the value in the interval that is nearest to no change, within reach of the price's bounds.
     for k in range(n - 1, -1, -1):
         low = w[k] if z[k] > y[k] else -w[k]
         high = -w[k] if z[k] < y[k] else w[k]
@@ -184,6 +200,7 @@ def _tighten_squares(
             s[i] = 0.0
         return
     block = -1
+    # Pool adjacent violators on y - a / 2w; differences of means, not sums, keep the digits of large values.
     for i in range(y.size):
         value, weight, count = y[i] - above[i] / (2.0 * w * scale[i]), scale[i], 1
         while block >= 0 and values[block] >= value:
@@ -195,6 +212,7 @@ def _tighten_squares(
         block += 1
         values[block], heavy[block], counts[block] = value, weight, count
     position = 0
+    # The price of a cell is the slope of its loss at the fit.
     for k in range(block + 1):
         value = min(max(values[k], 0.0), top)
         for i in range(position, position + counts[k]):
@@ -222,6 +240,7 @@ def tighten_absolute(
     n = y.shape[1]
     above, z, places, weight, own = np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty(n)
     least, most = np.empty(n + 1), np.empty(n + 1)
+    # Fit each row under the prices above it, then read its own prices off.
     for v in regions:
         path_sum(parent, v, prices, above)
         for i in range(n):

@@ -1,17 +1,20 @@
 """Schedules for rounding children's cumulative rows to integer ones that add up to their parent's.
 
-A child's row is a sequence of units: unit u is placed at the cell from which on the row is at least u. In every cell
-the parent fixes how many units have been placed; the schedule chooses whose units these are. Two orders are tried:
+    minimise  sum_j sum_i |X_ji - x_ji|   subject to   sum_j X_ji = parent_i,  0 <= X_j0 <= ... <= X_j,n-1 <= top_j
 
-* by due cell: unit u of child j may be placed from the first cell with x_j > u - 1 on and is due at the first with
-  x_j >= u (earliest deadline first; Steiner and Yeomans 1993: where the parent is the half-up rounding of the
-  children's sum, every unit meets its dates and no cell moves by 1 or more);
-* by middle cell, the first with x_j >= u - 1/2: units sorted by where they belong meet the cells in order, which is
-  the nearest assignment where the rows are integer already.
+over integers. A child's row is a sequence of units: unit u is placed at the cell from which on the row is at least u.
+In every cell the parent fixes how many units have been placed; the schedule chooses whose units these are.
 
-``improve`` then moves a unit from one child to another over a stretch of cells wherever that is nearer.
+1. ``schedule`` by due cell: unit u of child j may be placed from the first cell with x_j > u - 1 on and is due at the
+   first with x_j >= u (earliest deadline first: where the parent is the half-up rounding of the children's sum, every
+   unit meets its dates and no cell moves by 1 or more).
+2. ``schedule`` by middle cell, the first with x_j >= u - 1/2: units sorted by where they belong meet the cells in
+   order, which is the nearest assignment where the rows are integer already.
+3. ``improve`` the nearer one: move a unit from one child to another over a stretch of cells wherever that is nearer.
+4. ``cell_prices``: prices of the cells' sums that bound the optimum.
 
 Invariant: in every cell the rows are nondecreasing, within bounds and sum to the parent's. Cost: O(children) a unit.
+Source: Steiner and Yeomans 1993 (just-in-time schedules); the moves are our own.
 """
 
 from __future__ import annotations
@@ -34,9 +37,11 @@ def _overdue(x: Floats, i: int, top: Ints, units: Ints, part: float, need: int) 
     there are, so that many units of every child are left to be placed one by one.
     """
     late = 0
+    # How many units have come by this cell and are not placed yet.
     for j in range(x.shape[0]):
         late += max(min(int(np.floor(x[j, i] + 1.0 - part)), top[j]) - units[j], 0)
     excess = max(late - need, 0)
+    # Place all but the last ``excess`` of each child, which are then chosen one by one.
     for j in range(x.shape[0]):
         come = min(int(np.floor(x[j, i] + 1.0 - part)), top[j]) - units[j] - excess
         if come > 0:
@@ -50,6 +55,7 @@ def _next(x: Floats, i: int, top: Ints, units: Ints, part: float, wait: bool, fi
     """Return the child whose next unit comes first: earliest cell, then the one that lags most at this cell."""
     n, cells = x.shape
     best, best_cell, best_lag, best_ready = -1, 0, 0.0, False
+    # first[j] is the cell of child j's next unit; it only moves forward.
     for j in range(n):
         if units[j] >= top[j]:
             continue
@@ -79,6 +85,7 @@ def schedule(x: Floats, parent: Ints, top: Ints, part: float, wait: bool) -> Int
     units, first = np.zeros(n, np.int64), np.zeros(n, np.int64)
     out = np.empty((n, cells), np.int64)
     placed = 0
+    # The parent fixes how many units this cell places; first those that are due together, then one by one.
     for i in range(cells):
         need = _overdue(x, i, top, units, part, parent[i] - placed)
         placed = parent[i]
@@ -101,6 +108,7 @@ def _stretch(x: Floats, rows: Ints, top: Ints, give: int, take: int, begin: int)
     if rows[give, begin] <= (rows[give, begin - 1] if begin > 0 else 0):
         return begin
     gain, best, end = 0.0, 1e-9, begin
+    # ``gain`` is how much nearer the stretch up to i is; the move may end only where ``take`` rises.
     for i in range(begin, cells):
         if rows[take, i] >= top[take]:
             break
@@ -125,6 +133,7 @@ def improve(x: Floats, top: Ints, rows: Ints, sweeps: int) -> int:
     moves = 0
     for _ in range(sweeps):
         before = moves
+        # A stretch starts where the giving row rises.
         for i in range(cells):
             for give in range(n):
                 if rows[give, i] <= (rows[give, i - 1] if i > 0 else 0):
@@ -155,6 +164,7 @@ def cell_prices(x: Floats, parent: Ints) -> Floats:
     """
     n, cells = x.shape
     prices, slopes = np.empty(cells), np.empty(n)
+    # The cheapest ``up`` units of the children are taken; the price lies between the last one and the next.
     for i in range(cells):
         up = parent[i]
         for j in range(n):

@@ -1,17 +1,22 @@
 """Alternating directions for a hierarchy of cumulative tables: the steps of a round, on blocks of rows or of cells.
 
+    minimise  sum_v sum_i w_v |x_vi - y_vi|^p   subject to   nondecreasing rows within [0, G_v] that add up to parents'
+
 The method makes copies of the table equal: ``m``, monotone within its region's bounds; for p = 1 also ``u``, near the
 noisy measurements; and ``x``, in which parents are the sums of their children. With duals folded in
 (``c = x + scaled dual``, as in Douglas-Rachford splitting) a round is
 
-* ``monotone``: m_v = nearest nondecreasing row to c_v (for p = 2 to the mean of c_v and y_v weighted by the penalty
-  and the loss), clipped to [0, G_v]: pool adjacent violators, one region after another;
-* ``reconcile``: x = the table of sums nearest to the reflected copies, two passes over the tree with constants that
-  do not depend on the cell (Hay et al. 2010, Theorem 3, for unequal weights); then ``c += step (x - copy)``.
+1. ``monotone``: m_v = nearest nondecreasing row to c_v (for p = 2 to the mean of c_v and y_v weighted by the penalty
+   and the loss), clipped to [0, G_v]: pool adjacent violators, one region after another;
+2. ``reconcile``: x = the table of sums nearest to the reflected copies, two passes over the tree with constants that
+   do not depend on the cell; then ``c += step (x - copy)``.
 
 The first runs over rows and the second over cells, so both split over threads without changing a single bit. Rounds
 from single sizes are taken by ``joint_rows``, which does all steps of a row together; from buckets by
-``reconcile_squares``. Invariant: x adds up after every round. Cost: O(cells of all regions) a round.
+``reconcile_squares``.
+
+Invariant: x adds up after every round. Cost: O(cells of all regions) a round.
+Source: Eckstein and Bertsekas 1992 (Douglas-Rachford splitting); Hay et al. 2010, Theorem 3, for unequal weights.
 """
 
 from __future__ import annotations
@@ -33,6 +38,7 @@ def pass_weights(first_child: Ints, penalty: Floats) -> tuple[Floats, Floats]:
     """
     n = penalty.size
     variance, own, share = 1.0 / penalty, np.ones(n), np.zeros(n)
+    # Upwards: a node's variance given what lies below it, and its children's shares of a discrepancy.
     for v in range(n - 1, -1, -1):
         begin, end = first_child[v], first_child[v + 1]
         if begin == end:
@@ -56,6 +62,7 @@ def monotone(
     ``sums`` and ``counts`` are scratch of one row's cells.
     """
     cells = c.shape[1]
+    # Pool adjacent violators on one row: the means of the blocks on the stack increase strictly.
     for v in range(begin, end):
         part = toward[v]
         block = -1
@@ -71,6 +78,7 @@ def monotone(
             counts[block] = count
         position = 0
         value = 0.0
+        # Write each block's clipped mean over its cells.
         for k in range(block + 1):
             value = min(max(sums[k] / counts[k], value), top[v])  # never below the block before, whatever is rounded
             for i in range(position, position + counts[k]):
@@ -84,6 +92,7 @@ def _add_up(first_child: Ints, parent: Ints, own: Floats, x: Floats, below: Floa
     size = x.shape[1]
     if first_child[v] < first_child[v + 1]:
         part = own[v]
+        # The mean of the own value and the children's sum, weighted by the inverse variances.
         for i in range(size):
             x[v, i] = below[v, i] + part * (x[v, i] - below[v, i])
     if v > 0:
@@ -110,6 +119,7 @@ def displacement(first_child: Ints, parent: Ints, own: Floats, share: Floats, m:
     """Return for each row how far, on average over its cells, m lies from the nearest table of sums."""
     n, cells = m.shape
     far = np.zeros(n)
+    # A strip of cells at a time, so that its columns of all regions stay in the cache.
     for left in range(0, cells, width):
         right = min(left + width, cells)
         x, below = m[:, left:right].copy(), np.zeros((n, right - left))
@@ -137,14 +147,17 @@ def reconcile_squares(
 ) -> None:
     """Take the second half of a round of copies c and m on cells begin:end, ``width`` at a time."""
     n = c.shape[0]
+    # A strip of cells at a time, so that its columns of all regions stay in the cache.
     for left in range(begin, end, width):
         right = min(left + width, end)
         x, below = np.empty((n, right - left)), np.zeros((n, right - left))
+        # Upwards: reflect the row at its monotone copy, and add it to its parent's.
         for v in range(n - 1, -1, -1):
             row, folded, flat = x[v], c[v, left:right], m[v, left:right]
             for i in range(right - left):
                 row[i] = 2.0 * flat[i] - folded[i]
             _add_up(first_child, parent, own, x, below, v)
+        # Downwards: hand the discrepancy down, then update the folded dual.
         for v in range(n):
             _hand_down(first_child, parent, share, x, below, v)
             row, folded, flat = x[v], c[v, left:right], m[v, left:right]

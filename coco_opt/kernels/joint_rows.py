@@ -1,17 +1,23 @@
 """Rounds of alternating directions row by row: what a round does to a region's row, while that row is in the cache.
 
-The splitting is that of ``joint_rounds``. Its second half needs the tree only above the leaves: a row takes its share
-of its parent's discrepancy, is made monotone, and is reflected, and leaves pass the sum of a run of siblings up
-(``rows_absolute``, ``rows_squares``); then the regions with children, few of all, are reconciled cell by cell
-(``reconcile``). Rows split over threads by runs of siblings and cells by ranges, which changes no bit.
+The problem and its splitting are those of ``joint_rounds``. A round is
 
-A row is made monotone starting from the runs of equal cells of the round before. A run stays in one piece if its sums
-from the left stay on or above their chord: then its mean is what the pool of its cells alone would be, and pools of
-pools are pools (the greatest convex minorant; Barlow et al. 1972, section 1.2). Elsewhere it is cut where the sums are
-farthest below the chord, a vertex of their minorant. Near the end of a search hardly a run is cut, and a row costs one
-sum and one comparison a cell where pooling cell by cell guesses a branch each.
+1. ``rows_absolute`` or ``rows_squares``: a row takes its share of its parent's discrepancy, is made monotone, and is
+   reflected; leaves pass the sum of a run of siblings up;
+2. ``reconcile``: the regions with children, few of all, are made consistent cell by cell.
+
+A row is made monotone starting from the runs of equal cells of the round before:
+
+1. A run stays in one piece if its sums from the left stay on or above their chord: then its mean is what the pool of
+   its cells alone would be, and pools of pools are pools.
+2. Elsewhere it is cut where the sums are farthest below the chord, a vertex of their minorant.
+3. The pieces are pooled as blocks.
+
+Near the end of a search hardly a run is cut, and a row costs one sum and one comparison a cell where pooling cell by
+cell guesses a branch each. Rows split over threads by runs of siblings and cells by ranges, which changes no bit.
 
 Invariant: every row of m stays nondecreasing within its bounds. Cost: O(cells of all regions) a round.
+Source: Barlow et al. 1972, section 1.2 (greatest convex minorant); starting from the last round's runs is our own.
 """
 
 from __future__ import annotations
@@ -71,6 +77,7 @@ class State(NamedTuple):
 @compiled
 def _push(sums: Floats, counts: Ints, block: int, total: float, count: int) -> int:
     """Put a block behind blocks of increasing means, pooled with those that are not below it; return its place."""
+    # Means are compared as products of sums and counts.
     while block >= 0 and sums[block] * count >= total * counts[block]:
         total += sums[block]
         count += counts[block]
@@ -84,6 +91,7 @@ def _push(sums: Floats, counts: Ints, block: int, total: float, count: int) -> i
 def _run_end(m: Floats, i: int) -> int:
     """Return where the run of equal cells that begins at i ends; rows are nondecreasing."""
     end, value = i + 1, m[i]
+    # Rows are nondecreasing: if the sixteenth cell is equal, so are those between.
     while end + 16 <= m.size and m[end + 15] == value:
         end += 16
     while end < m.size and m[end] == value:
@@ -123,6 +131,7 @@ def _below_chord(rise: Floats, begin: int, end: int, slope: float) -> float:
     """Return the least of rise less its chord of a slope from ``begin`` on, over begin < k < end; at most 0."""
     first = second = third = fourth = 0.0
     start, along, k = rise[begin], 1.0, begin + 1
+    # Four minima at a time, each with a chain of its own.
     while k + 4 <= end:
         first = min(first, rise[k] - start - along * slope)
         second = min(second, rise[k + 1] - start - (along + 1.0) * slope)
@@ -141,6 +150,7 @@ def _below_chord(rise: Floats, begin: int, end: int, slope: float) -> float:
 def _lowest(rise: Floats, begin: int, end: int, slope: float) -> int:
     """Return the k, begin < k < end, where rise is least relative to its chord."""
     place, least = begin + 1, np.inf
+    # The first of the lowest points.
     for k in range(begin + 1, end):
         off = rise[k] - rise[begin] - (k - begin) * slope
         if off < least:
@@ -167,6 +177,7 @@ def _pool_run(
     if value >= top:  # whatever is above the bound is cut off: what follows the lowest sum stays at it
         free_end = i if least >= 0.0 else _lowest(rise, i, end + 1, 0.0)
     left, right, deep, work = i, free_end, 0, _CUTS * (end - i)
+    # left:right is one piece of the run: cut at its lowest point, or pooled; ``ends`` stacks the parts right of it.
     while left < free_end:
         size = right - left
         if size >= _SHORT and work > 0:
@@ -179,6 +190,7 @@ def _pool_run(
                 continue
             block = _push(sums, counts, block, value * size + (rise[right] - rise[left]), size)
         else:
+            # A short piece, or one looked at too often: pool its cells one by one.
             for k in range(left, right):
                 block = _push(sums, counts, block, c[k], _ONE)
         left = right
@@ -198,6 +210,7 @@ def monotone_again(c: Floats, m: Floats, top: float, sums: Floats, counts: Ints,
     (cells + 1,) are scratch.
     """
     block, i = _NONE, ZERO
+    # One run of the round before at a time.
     while i < m.size:
         end = _run_end(m, i)
         if end - i < _SHORT:
@@ -207,6 +220,7 @@ def monotone_again(c: Floats, m: Floats, top: float, sums: Floats, counts: Ints,
             block = _pool_run(c, m[i], top, i, end, sums, counts, rise, ends, block)
         i = end
     position, value = 0, 0.0
+    # Write each block's clipped mean over its cells.
     for k in range(block + 1):
         value = min(max(sums[k] / counts[k], value), top)  # never below the block before, whatever is rounded
         for i in range(position, position + counts[k]):
@@ -230,6 +244,7 @@ def rows_absolute(passes: Passes, state: State, step: float, first: int, last: i
             far, number = state.weight[v], passes.inner[v]
             if step > 0.0 and number >= 0:
                 x = state.x[number]
+                # A region with children: its row of sums is at hand.
                 for i in range(cells):
                     away = near[i] - y[i]
                     u = near[i] - 0.5 * (abs(away + far) - abs(away - far))
@@ -237,6 +252,7 @@ def rows_absolute(passes: Passes, state: State, step: float, first: int, last: i
                     near[i] += step * (x[i] - u)
             elif step > 0.0:
                 off, part = state.off[max(passes.inner[passes.parent[v]], 0)], passes.share[v]
+                # A leaf: its row of sums is the reflected mean of its copies and its share of the parent's discrepancy.
                 for i in range(cells):
                     away = near[i] - y[i]
                     u = near[i] - 0.5 * (abs(away + far) - abs(away - far))
@@ -247,6 +263,7 @@ def rows_absolute(passes: Passes, state: State, step: float, first: int, last: i
                 monotone_again(c, m, state.top[v], sums, counts, rise, ends)
             out = state.x[number] if number >= 0 else state.handed[passes.into[k]]
             fresh = 1.0 if v > passes.begin[k] else 0.0
+            # Hand the mean of the two reflected copies on: to the region's own row, or added to its siblings'.
             for i in range(cells):
                 away = near[i] - y[i]
                 u = near[i] - 0.5 * (abs(away + far) - abs(away - far))
@@ -265,13 +282,16 @@ def rows_squares(passes: Passes, state: State, step: float, first: int, last: in
             toward, number = state.weight[v], passes.inner[v]
             if step > 0.0 and number >= 0:
                 x = state.x[number]
+                # A region with children: its row of sums is at hand.
                 for i in range(cells):
                     c[i] += step * (x[i] - m[i])
             elif step > 0.0:
                 off, part = state.off[max(passes.inner[passes.parent[v]], 0)], passes.share[v]
+                # A leaf: its row of sums is the reflected copy and its share of the parent's discrepancy.
                 for i in range(cells):
                     c[i] += step * (m[i] - c[i] + part * off[i])
             if step > 0.0:
+                # The loss joins the projection: the mean of the copy and the measurement.
                 for i in range(cells):
                     mixed[i] = c[i] + toward * (y[i] - c[i])
                 monotone_again(mixed, m, state.top[v], sums, counts, rise, ends)
@@ -287,6 +307,7 @@ def reconcile(passes: Passes, state: State, regions: Ints, begin: int, end: int,
 
     ``regions`` (inner,) are these regions, in order; ``width`` cells are done at a time.
     """
+    # A strip of cells at a time: first collect what the rows of children handed up.
     for left in range(begin, end, width):
         right = min(left + width, end)
         for s in range(regions.size):
@@ -297,6 +318,7 @@ def reconcile(passes: Passes, state: State, regions: Ints, begin: int, end: int,
             off, handed = state.off[passes.owner[k], left:right], state.handed[k, left:right]
             for i in range(right - left):
                 off[i] += handed[i]
+        # Upwards: mix each row with its children's sum, and add it to its parent's.
         for s in range(regions.size - 1, -1, -1):
             x, off, part = state.x[s, left:right], state.off[s, left:right], passes.own[regions[s]]
             for i in range(right - left):
@@ -305,6 +327,7 @@ def reconcile(passes: Passes, state: State, regions: Ints, begin: int, end: int,
                 up = state.off[passes.inner[passes.parent[regions[s]]], left:right]
                 for i in range(right - left):
                     up[i] += x[i]
+        # Downwards: take the share of the parent's discrepancy, and leave the own one for the children.
         for s in range(regions.size):
             x, off = state.x[s, left:right], state.off[s, left:right]
             if s > 0:

@@ -1,46 +1,51 @@
 """Metropolis moves of groups between sizes: the posterior of all histograms of a hierarchy at once.
 
-The state is one histogram h a leaf, with its public number of groups; inner regions are sums. A move takes m groups of
-one size a of a leaf to another size b. Every cumulative count between the two changes by m in the leaf and in each of
-its ancestors, and nothing else does, so a move reads only the noisy measurements of those cells. Moves are accepted
-with the probability of Metropolis et al. 1953 and Hastings 1970, in logarithms
+The problem: draw from the posterior distribution of the leaves' histograms h, given noisy measurements of all regions.
+The state is one histogram h a leaf, with its public number of groups; inner regions are sums.
 
-    log prior(h') / prior(h) + log likelihood(h') / likelihood(h) + log proposal(h' -> h) / proposal(h -> h').
+1. Propose a move: m groups of one size a of a leaf go to another size b.
+2. Compute the change of the log-likelihood. Every cumulative count between a and b changes by m in the leaf and in each
+   of its ancestors, and nothing else does, so a move reads only the noisy measurements of those cells.
+3. Accept the move with the probability of Metropolis et al. 1953 and Hastings 1970, in logarithms
 
-A proposal draws a uniformly among the occupied sizes, or is a group's, uniformly among the leaf's groups; m is 1, or
-log-uniform, P(m) = log(1 + 1/m) / log(1 + h_a) on 1..h_a; b is drawn from the leaf's own distribution g, or is a + d or
-a - d with d from a fixed list. The choice among these eight does not depend on the state, so each alone is a reversible
-kernel, and so is their mixture. Hence with n occupied sizes
+       log prior(h') / prior(h) + log likelihood(h') / likelihood(h) + log proposal(h' -> h) / proposal(h -> h').
+
+4. A sweep proposes fixed numbers of moves, exchanges and trades in every leaf; they must not depend on the state.
+
+**Moves.** A proposal draws a uniformly among the occupied sizes, or is a group's, uniformly among the leaf's groups; m
+is 1, or log-uniform, P(m) = log(1 + 1/m) / log(1 + h_a) on 1..h_a; b is drawn from the leaf's own distribution g, or is
+a + d or a - d with d from a fixed list. The choice among these eight does not depend on the state, so each alone is a
+reversible kernel, and so is their mixture. Hence with n occupied sizes
 
     log proposal ratio = log n(h) / n(h')               where a is a size's
                          + log (h_b + m) / h_a                  where a is a group's
                          + log log(1 + h_a) / log(1 + h_b + m)  where m is log-uniform
                          + log g_a / g_b                        where b is drawn from g.
 
-An exchange takes a group of size a of one leaf and one of size b of another below the same ancestor, both sizes drawn
-uniformly among the occupied ones, and gives each the other's size. Sums above both stay the same, so an exchange can
-make moves that the noisy measurements of sums would forbid to a single group. Its proposal ratio is log n(h) n(g) /
-n(h') n(g').
+**Exchanges.** An exchange takes a group of size a of one leaf and one of size b of another below the same ancestor,
+both sizes drawn uniformly among the occupied ones, and gives each the other's size. Sums above both stay the same, so
+an exchange can make moves that the noisy measurements of sums would forbid to a single group. Its proposal ratio is log
+n(h) n(g) / n(h') n(g').
 
-Where leaves have many groups, the noisy measurements of sums of cells prevent most single moves: m groups must move
-against m others at the same time. A trade takes several such steps, each with the ratio of a move, and accepts them
-together; m is log-uniform up to the least of the leaves' largest, and like the sizes' distances does not depend on the
-state. It is a swap (m groups of a against m of b = a + d or a - d of another leaf; a drawn uniformly among the occupied
-sizes, ratio n(h) / n(h')); a shift (one group of a to a + d or a - d against one of another leaf's c as far back, c
-drawn like a); a spread of 2 m groups of size a to a - d and a + d against the opposite in another leaf; or either in a
-leaf alone. The middle of a spread is log-uniform.
+**Trades.** Where leaves have many groups, the noisy measurements of sums of cells prevent most single moves: m groups
+must move against m others at the same time. A trade takes several such steps, each with the ratio of a move, and
+accepts them together; m is log-uniform up to the least of the leaves' largest, and like the sizes' distances does not
+depend on the state. It is a swap (m groups of a against m of b = a + d or a - d of another leaf; a drawn uniformly
+among the occupied sizes, ratio n(h) / n(h')); a shift (one group of a to a + d or a - d against one of another leaf's c
+as far back, c drawn like a); a spread of 2 m groups of size a to a - d and a + d against the opposite in another leaf;
+or either in a leaf alone. The middle of a spread is log-uniform.
 
-The prior is a product over sizes: multinomial, log P = -log h! + h log pi, or increments 0 with probability 1 - q and
-else 1 + geometric(rho). Or the size distribution is scattered (``kernels.posterior_shares``): then every group is of
-one of its size's two hats, counts above are those of a size and hat, and with the weights summed out the prior of a
+**Prior.** It is a product over sizes: multinomial, log P = -log h! + h log pi, or increments 0 with probability 1 - q
+and else 1 + geometric(rho). Or the size distribution is scattered (``kernels.posterior_shares``): then every group is
+of one of its size's two hats, counts above are those of a size and hat, and with the weights summed out the prior of a
 leaf is Polya's urn, prod_j Gamma(alpha_j + n_j) prod B_j(k)^c / c! for c groups of size k and hat j and n_j of hat j. A
 group's hat is drawn by the share of its size's groups, and that of its new size by the share of the hats.
 
-The number of moves a leaf gets is fixed beforehand: it must not depend on the state.
-
-Invariants: residual = (linear map of the state) - noisy measurement, for all blocks;
+Invariant: residual = (linear map of the state) - noisy measurement, for all blocks;
 ``occupied[leaf, :occupied_count[leaf]]`` lists the sizes with h > 0 and ``place`` is its inverse. Cost: O(levels x
-buckets crossed) a move. Moves and their ratios are our own.
+buckets crossed) a move.
+Source: Metropolis et al. 1953, Hastings 1970; Walker 1977 and Vose 1991 (alias tables); moves and their ratios are our
+own.
 """
 
 from __future__ import annotations
@@ -210,6 +215,7 @@ def _shift_buckets(queries: Queries, residual: Ints, block: int, low: int, high:
     """Return the growth of the loss of a block when the cells low .. high - 1 change by ``by``; ``write`` does it."""
     distribution, scheme, base = queries.distribution[block], queries.scheme[block], queries.offset[block]
     grown = 0
+    # Single cells: plain loops, one for each distribution, which compile to vector instructions.
     if scheme == CELLS:
         cells = residual[base + low : base + high]
         if write:
@@ -224,6 +230,7 @@ def _shift_buckets(queries: Queries, residual: Ints, block: int, low: int, high:
         return grown
     first, last = queries.bucket_start[scheme], queries.bucket_start[scheme + 1]
     bucket = first + queries.following[scheme, low]
+    # Only buckets that overlap low:high; each changes by its overlap.
     while bucket < last and queries.begin[bucket] < high:
         change = by * (min(queries.end[bucket], high) - max(queries.begin[bucket], low))
         position = base + bucket - first
@@ -239,6 +246,7 @@ def _shift_buckets(queries: Queries, residual: Ints, block: int, low: int, high:
 def _rank_of(values: Ints, size: int, count_equal: bool) -> int:
     """Return how many of the sorted values lie below ``size``, or are at most it."""
     low, high = 0, values.size
+    # Bisection in the sorted values.
     while low < high:
         middle = (low + high) // 2
         if values[middle] < size or (count_equal and values[middle] == size):
@@ -263,6 +271,7 @@ def _shift_ranks(queries: Queries, residual: Ints, ranks: Ints, block: int, a: i
     grown = 0
     if a < b:
         first, end = _rank_of(values, a, True) - m, _rank_of(values, b, False)
+        # Values are sorted: the m that leave are followed by those between, which move m places down.
         for r in range(first, end):
             new = values[r + m] if r + m < end else b
             if write:
@@ -272,6 +281,7 @@ def _shift_ranks(queries: Queries, residual: Ints, ranks: Ints, block: int, a: i
                 grown += _loss(distribution, away[r], new - values[r])
     else:
         first, end = _rank_of(values, b, True), _rank_of(values, a, False) + m
+        # The same upwards, from the end, so that no value is overwritten before it is read.
         for r in range(end - 1, first - 1, -1):
             new = values[r - m] if r - m >= first else b
             if write:
@@ -290,6 +300,7 @@ def _shift(queries: Queries, state: State, leaf: int, a: int, b: int, m: int, sp
     """
     low, high, by = min(a, b), max(a, b), m if b < a else -m
     change = 0.0
+    # The blocks of the leaf and of its ancestors.
     for p in range(queries.path_start[leaf], queries.path_start[leaf + 1] - spared):
         block = queries.path[p]
         if queries.scheme[block] == RANKS:
@@ -322,6 +333,7 @@ def _log_prior_ratio(prior: Prior, state: State, leaf: int, a: int, b: int, m: i
         rate = _probability(prior, state, leaf, b) / _probability(prior, state, leaf, a)
         if m == 1:
             return math.log(rate * (at_a / (at_b + 1.0)))
+        # Multinomial: pi^h / h! of both sizes.
         rates = m * math.log(rate)
         leaving = math.lgamma(at_a + 1.0) - math.lgamma(at_a - m + 1.0)
         return rates + leaving + math.lgamma(at_b + 1.0) - math.lgamma(at_b + m + 1.0)
@@ -341,6 +353,7 @@ def _log_urn_ratio(
     if m == 1:
         urn = 1.0 if hat_a == hat_b else (alpha[hat_b] + hat_counts[hat_b]) / (alpha[hat_a] + hat_counts[hat_a] - 1.0)
         return math.log(rate * urn * (at_a / (at_b + 1.0)))
+    # Several groups at once: the urn's rising factorials.
     ratio = m * math.log(rate)
     ratio += math.lgamma(at_a + 1.0) - math.lgamma(at_a - m + 1.0)
     ratio += math.lgamma(at_b + 1.0) - math.lgamma(at_b + m + 1.0)
@@ -366,6 +379,7 @@ def _regroup(state: State, leaf: int, a: int, b: int, m: int) -> None:
         state.occupied_count[leaf] += 1
     counts[a] -= m
     counts[b] += m
+    # The last entry of the list takes the place of the size that is empty now.
     if counts[a] == 0:
         state.occupied_count[leaf] -= 1
         last = occupied[state.occupied_count[leaf]]
@@ -381,6 +395,7 @@ def _try(queries: Queries, state: State, prior: Prior, plan: Plan, leaf: int) ->
     by_group = uniform(words) < plan.by_group[leaf]
     if by_group:
         n, left = 0, below(words, plan.groups[leaf])
+        # The size of a group that is drawn uniformly among all groups of the leaf.
         while left >= counts[state.occupied[leaf, n]]:
             left -= counts[state.occupied[leaf, n]]
             n += 1
@@ -392,9 +407,11 @@ def _try(queries: Queries, state: State, prior: Prior, plan: Plan, leaf: int) ->
     if prior.kind == SCATTERED:
         upper_a = uniform(words) * counts[a] < state.upper[leaf, a]
         at_a = state.upper[leaf, a] if upper_a else counts[a] - state.upper[leaf, a]
+    # How many groups: one, or log-uniform.
     m = 1
     if several:
         m = min(int(math.exp(uniform(words) * math.log(at_a + 1.0))), at_a)
+    # Where they go: a draw from g by its alias table, or a step to either side.
     if independent:
         b = below(words, sizes)
         if uniform(words) >= prior.keep[prior.row[leaf], b]:
@@ -405,6 +422,7 @@ def _try(queries: Queries, state: State, prior: Prior, plan: Plan, leaf: int) ->
     if b < 0 or b >= sizes or b == a:
         return False
     at_b = counts[b]
+    # The hat of the new size is drawn by the hats' shares; the ratio puts that right.
     if prior.kind == SCATTERED:
         upper_b = uniform(words) < prior.part[b]
         at_b = state.upper[leaf, b] if upper_b else counts[b] - state.upper[leaf, b]
@@ -414,6 +432,7 @@ def _try(queries: Queries, state: State, prior: Prior, plan: Plan, leaf: int) ->
             ratio += math.log((at_b + m) / (counts[b] + m) * (counts[a] / at_a))
     else:
         ratio = _log_prior_ratio(prior, state, leaf, a, b, m, at_a, at_b)
+    # How many sizes are occupied afterwards: the reverse move draws among these.
     occupied_after = occupied + (1 if counts[b] == 0 else 0) - (1 if counts[a] == m else 0)
     if by_group:
         ratio += math.log((at_b + m) / at_a)
@@ -423,6 +442,7 @@ def _try(queries: Queries, state: State, prior: Prior, plan: Plan, leaf: int) ->
         ratio += math.log(math.log(at_a + 1.0) / math.log(at_b + m + 1.0))
     if independent:
         ratio += prior.log_draw[prior.row[leaf], a] - prior.log_draw[prior.row[leaf], b]
+    # The likelihood comes last, because it costs most.
     needed = math.log(uniform(words)) - ratio
     if _shift(queries, state, leaf, a, b, m, 0, False) < needed:
         return False
@@ -462,6 +482,7 @@ def _common_blocks(queries: Queries, leaf: int, partner: int) -> int:
     last, partner_last = queries.path_start[leaf + 1], queries.path_start[partner + 1]
     most = min(last - queries.path_start[leaf], partner_last - queries.path_start[partner])
     shared = 0
+    # Paths end with the regions that both leaves have in common.
     while shared < most and queries.path[last - 1 - shared] == queries.path[partner_last - 1 - shared]:
         shared += 1
     return shared
@@ -481,6 +502,7 @@ def _try_exchange(queries: Queries, state: State, prior: Prior, plan: Plan, leaf
     ours, theirs = state.histograms[leaf], state.histograms[partner]
     ours_a, ours_b, theirs_a, theirs_b = ours[a], ours[b], theirs[a], theirs[b]
     upper_a = upper_b = False
+    # The hat of each group by the share of its size's groups, at either leaf.
     if prior.kind == SCATTERED:
         upper_a = uniform(words) * ours_a < state.upper[leaf, a]
         upper_b = uniform(words) * theirs_b < state.upper[partner, b]
@@ -579,6 +601,7 @@ def _try_trade(queries: Queries, state: State, prior: Prior, plan: Plan, leaf: i
     ratio = 0.0
     steps = 4 if kind == _AGAINST else 2
     done = labels = 0
+    # Take the steps one after the other, and undo them all if the last ratio says so.
     while done < steps:
         mover, before, after = _step_of(trade, done)
         counts = state.histograms[mover]
@@ -601,12 +624,14 @@ def _try_trade(queries: Queries, state: State, prior: Prior, plan: Plan, leaf: i
         _apply_step(queries, state, prior, Step(mover, before, after, upper_a, upper_b), m, spared)
         labels |= (int(upper_a) + 2 * int(upper_b)) << (2 * done)
         done += 1
+    # a and c are drawn among the occupied sizes, so their numbers enter the ratio.
     if kind <= _SHIFT:
         ratio += math.log(occupied / state.occupied_count[leaf])
     if kind == _SHIFT:
         ratio += math.log(partner_occupied / state.occupied_count[partner])
     if done == steps and math.log(uniform(words)) < ratio:
         return True
+    # Rejected: take the steps back, the last one first.
     while done > 0:
         done -= 1
         mover, before, after = _step_of(trade, done)
@@ -622,6 +647,7 @@ def sweep(queries: Queries, state: State, prior: Prior, plan: Plan) -> int:
     O(levels x buckets crossed) a move.
     """
     accepted = 0
+    # The number of proposals a leaf gets does not depend on the state.
     for leaf in range(state.occupied_count.size):
         if state.occupied_count[leaf] == 0:
             continue
@@ -676,6 +702,7 @@ def advance(
                 state.words,
             )
         accepted += sweep(queries, state, prior, plan)
+        # Record every size that occurs; the others add nothing.
         for leaf in range(state.occupied_count.size):
             row = prior.row[leaf]
             for n in range(state.occupied_count[leaf]):
@@ -691,6 +718,7 @@ def log_likelihood(queries: Queries, state: State) -> float:
     total = 0.0
     for block in range(queries.scheme.size):
         grown = 0
+        # |residual| or its square, by the block's distribution.
         for position in range(queries.offset[block], queries.offset[block + 1]):
             grown += _loss(queries.distribution[block], 0, state.residual[position])
         total -= queries.steepness[block] * grown
@@ -716,6 +744,7 @@ def alias_tables(probabilities: Floats, keep: Floats, alias: NDArray[np.int32]) 
     small, large = np.empty(n, np.int64), np.empty(n, np.int64)
     for row in range(probabilities.shape[0]):
         smalls = larges = 0
+        # Scale to a mean of 1, and divide the entries into those below and above it.
         for k in range(n):
             keep[row, k] = probabilities[row, k] * n
             alias[row, k] = k
@@ -725,6 +754,7 @@ def alias_tables(probabilities: Floats, keep: Floats, alias: NDArray[np.int32]) 
             else:
                 large[larges] = k
                 larges += 1
+        # Fill a small entry up from a large one, which may become small itself.
         while smalls and larges:
             smalls -= 1
             poor, rich = small[smalls], large[larges - 1]

@@ -1,9 +1,17 @@
 """Cumulative tables of a hierarchy's histograms, and compact counts of them over many draws.
 
-A draw is a table x int64[regions, K] of cumulative counts. Every cell has a window of values, ragged as in
+The problem: quantiles of every cumulative count over many draws, without storing the draws. A draw is a table
+x int64[regions, K] of cumulative counts. Every cell has a window of values, ragged as in
 ``coco_opt.kernels.posterior_region``: the place start[v, i] + x - low[v, i] counts how often x was drawn; values
-outside are counted at the nearer end, so quantiles are right as long as they lie inside. Invariant: the counts of a
-cell add up to the number of draws. Cost: O(cells) a draw.
+outside are counted at the nearer end, so quantiles are right as long as they lie inside.
+
+1. ``cumulate``: sum the leaves' histograms over sizes and upwards over the tree.
+2. ``widen`` the ranges of values in a first stretch of draws, which become the windows.
+3. ``count`` every further draw.
+4. ``quantile`` and ``inside`` read quantiles and shares off the counts, in integers.
+
+Invariant: the counts of a cell add up to the number of draws. Cost: O(cells) a draw.
+Source: counting sort; ours.
 """
 
 from __future__ import annotations
@@ -26,6 +34,7 @@ def cumulate(parent: Ints, leaves: Ints, histograms: NDArray[Any], table: Ints) 
     for leaf in range(leaves.size):
         row = table[leaves[leaf]]
         running = 0
+        # Running sums over the sizes.
         for i in range(row.size):
             running += histograms[leaf, i]
             row[i] = running
@@ -35,6 +44,7 @@ def cumulate(parent: Ints, leaves: Ints, histograms: NDArray[Any], table: Ints) 
 @compiled
 def add_up(parent: Ints, table: Ints) -> None:
     """Add every row to its parent's; inner rows must be zero before."""
+    # Children come after their parent, so that backwards they are complete.
     for v in range(parent.size - 1, 0, -1):
         up, row = table[parent[v]], table[v]
         for i in range(row.size):
@@ -46,6 +56,7 @@ def differences(table: Ints, groups: Ints, sizes: Ints) -> None:
     """Fill sizes (regions, K + 1), the groups of each size, from cumulative counts and the regions' groups."""
     for v in range(table.shape[0]):
         before = 0
+        # The groups of a size are the rise of the cumulative count there.
         for i in range(table.shape[1]):
             sizes[v, i] = table[v, i] - before
             before = table[v, i]
@@ -70,6 +81,7 @@ def count(table: Ints, low: NDArray[Any], start: Ints, counts: NDArray[Any], sum
     cells = table.shape[1]
     outside = 0
     for v in range(table.shape[0]):
+        # Outside its window a value counts at the nearer end.
         for i in range(cells):
             position = v * cells + i
             x = table[v, i] - low[v, i]
@@ -105,6 +117,7 @@ def quantile(
             running = 0
             x = begin
             last = begin
+            # Add up draws until the target is reached; ``last`` is the largest value drawn so far.
             while x < end:
                 running += denominator * counts[x]
                 last = x if counts[x] > 0 else last
@@ -139,6 +152,7 @@ def inside(
             x = table[v, i] - low[v, i]
             width = start[position + 1] - start[position]
             below = 0
+            # How much of the distribution lies below the value.
             for j in range(min(max(x, 0), width)):
                 below += denominator * counts[start[position] + j]
             mass = denominator * counts[start[position] + x] if 0 <= x < width else 0
@@ -159,14 +173,17 @@ def summarise(table: Ints, groups: Ints, denominator: int, parts: Ints, summarie
         row, total = table[v], groups[v]
         k = row.size
         entities = k * total
+        # sum_k k H[k] is K times all groups less the cumulative counts.
         for i in range(k):
             entities -= row[i]
         summaries[v, 0] = entities
         summaries[v, 1] = (row[1] if k > 1 else total) - row[0]
         largest = k
+        # The largest size is where the cumulative count reaches all groups.
         while largest > 0 and row[largest - 1] == total:
             largest -= 1
         summaries[v, 2] = largest
+        # A quantile of the sizes, by integers: denominator x count against part x total.
         for p in range(parts.size):
             size = 0
             while size < k and denominator * row[size] < parts[p] * total:

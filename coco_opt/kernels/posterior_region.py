@@ -6,13 +6,18 @@ The chain is x_0 <= x_1 <= ... <= x_{K-1}, with x_{-1} = 0 and a public x_K = G.
 
 and every cell has a weight w_i(x), the likelihood of its noisy measurements. States are stored in windows, ragged
 arrays: cell i has the values low[i] + j at the places start[i] + j, j < start[i+1] - start[i]; all else has no mass.
-The geometric part turns a matrix-vector product into one recursion, J(x) = rho J(x - 1) + a(x - 1), so a pass costs
-O(states) and not O(states x window); gaps between windows are skipped by powers of rho.
 
-Forward-backward: Baum, Petrie, Soules and Weiss 1970; drawing an entire row backwards: Carter and Kohn 1994. Rows of a
-hierarchy are drawn in turn, each given all others (Gibbs sampling, Geman and Geman 1984): a noisy measurement of an
-ancestor is then a measurement of the row, shifted by the contribution of the other rows. The recursion and windows are
-our own.
+1. ``weigh``: the likelihood of every state given the other rows.
+2. ``_filter``: forwards, the distribution of each cell given the measurements so far. The geometric part turns a
+   matrix-vector product into one recursion, J(x) = rho J(x - 1) + a(x - 1), so a pass costs O(states) and not
+   O(states x window); gaps between windows are skipped by powers of rho.
+3. ``_smooth``: backwards, the marginals given all measurements; or ``_draw``: backwards, an entire row.
+4. ``sweep``: the rows of a hierarchy are drawn in turn, each given all others (Gibbs sampling): a noisy measurement of
+   an ancestor is then a measurement of the row, shifted by the contribution of the other rows.
+
+Invariant: after the draw of a row all residuals are those of the present rows. Cost: O(states x depth) a sweep.
+Source: Baum, Petrie, Soules and Weiss 1970 (forward-backward); Carter and Kohn 1994 (drawing rows); Geman and Geman
+1984 (Gibbs sampling); the recursion and windows are our own.
 """
 
 from __future__ import annotations
@@ -93,6 +98,7 @@ def _begin(window: Window, weight: Floats, prior: Increments, alpha: Floats, jum
     low, start = window
     q, rho = prior.q[0], prior.rho[0]
     norm = 0.0
+    # From the value 0 every state of cell 0 is one increment away.
     for position in range(start[1]):
         x = low[0] + position
         jump[position] = rho ** (x - 1) if x > 0 else 0.0
@@ -115,6 +121,7 @@ def _filter(window: Window, weight: Floats, prior: Increments, total: int, alpha
     norm = _begin(window, weight, prior, alpha, jump)
     log_likelihood = 0.0
     product = norm
+    # Alpha of the row before sums to ``norm``; dividing by it here keeps numbers in range.
     for i in range(1, cells):
         if not norm > 0.0:
             return -np.inf
@@ -127,15 +134,18 @@ def _filter(window: Window, weight: Floats, prior: Increments, total: int, alpha
         stay, go = (1.0 - q) / norm, q * (1.0 - rho) / norm
         norm = 0.0
         running = 0.0
+        # Values below the present window: only their running sum J matters.
         for z in range(before_low, min(first, before_end)):
             running = rho * running + alpha[shift + z]
         if first > before_end:
             running *= rho ** (first - before_end)
         x = first
+        # States below the row before cannot be reached.
         while x < min(before_low, top):
             jump[position] = alpha[position] = 0.0
             position += 1
             x += 1
+        # States in both windows: stay at the value, or come from below through J.
         while x < min(before_end, top):
             last = alpha[shift + x]
             value = weight[position] * (stay * last + go * running)
@@ -145,6 +155,7 @@ def _filter(window: Window, weight: Floats, prior: Increments, total: int, alpha
             running = rho * running + last
             position += 1
             x += 1
+        # States above the window before: J falls off by powers of rho.
         while x < top:
             value = weight[position] * go * running
             jump[position] = running
@@ -154,12 +165,14 @@ def _filter(window: Window, weight: Floats, prior: Increments, total: int, alpha
             position += 1
             x += 1
         product *= norm
+        # Take the logarithm rarely: only before the product of the norms leaves the range of numbers.
         if not 1e-100 < product < 1e100:
             if not product > 0.0:
                 return -np.inf
             log_likelihood += math.log(product)
             product = 1.0
     end = 0.0
+    # The last increment leads to the public total.
     for position in range(start[cells - 1], start[cells]):
         increment = total - low[cells - 1] - (position - start[cells - 1])
         end += alpha[position] * _last_weight(increment, prior.q[cells], prior.rho[cells])
@@ -182,6 +195,7 @@ def _smooth(
     none = 0.0
     both = 0.0
     last = alpha[start[cells - 1] : start[cells]]
+    # Backward weights of the last cell: its increment to the total.
     for j in range(last.size):
         increment = total - low[cells - 1] - j
         beta[j] = _last_weight(increment, prior.q[cells], prior.rho[cells])
@@ -189,6 +203,7 @@ def _smooth(
         if increment == 0:
             none += last[j] * beta[j]
     moved[cells] = 1.0 - none / both
+    # Backwards: beta is known for cell i, and passed on to cell i - 1.
     for i in range(cells - 1, -1, -1):
         first, width = low[i], start[i + 1] - start[i]
         row = alpha[start[i] : start[i + 1]]
@@ -211,10 +226,12 @@ def _smooth(
         mean[i] = middle
         running = 0.0
         top = before_low + before.size - 1
+        # Values above the window before: only their running sum matters.
         for x in range(first + width - 1, max(top, first - 1), -1):
             running = rho * running + ahead[x - first]
         if top < first - 1:
             running *= rho ** (first - 1 - top)
+        # Stay at z, or rise to anything above it through the running sum.
         for z in range(top, before_low - 1, -1):
             same = stay * ahead[z - first] if first <= z < first + width else 0.0
             beta[z - before_low] = same + go * running
@@ -238,6 +255,7 @@ def _draw(window: Window, prior: Increments, total: int, alpha: Floats, jump: Fl
         sum_of += last[j] * _last_weight(total - low[cells - 1] - j, prior.q[cells], prior.rho[cells])
     left = uniform(state) * sum_of
     x = low[cells - 1] - 1
+    # Inversion: subtract terms until the uniform draw is used up.
     for j in range(last.size):
         part = last[j] * _last_weight(total - low[cells - 1] - j, prior.q[cells], prior.rho[cells])
         if part > 0.0:
@@ -246,6 +264,7 @@ def _draw(window: Window, prior: Increments, total: int, alpha: Floats, jump: Fl
             if left <= 0.0:
                 break
     row[cells - 1] = x
+    # Either the cell before has the same value, or the increment is positive.
     for i in range(cells - 1, 0, -1):
         before, bottom = alpha[start[i - 1] : start[i]], low[i - 1]
         end = bottom + before.size
@@ -281,6 +300,7 @@ def _weigh_cell(
     """Fill in one cell's weights state by state; away[p] is the residual of block path[p] at the lowest state."""
     for j in range(width):
         weight[begin + j] = 1.0
+    # One factor a block, relative to that of the state nearest to the measurement.
     for p in range(first, last):
         block, off = answers.path[p], away[p - first]
         nearest = max(off, -(off + width - 1), 0)
@@ -308,6 +328,7 @@ def weigh(window: Window, answers: CellAnswers, region: int, row: Ints, powers: 
         begin, width = start[i], start[i + 1] - start[i]
         value = ratio = 1.0
         waiting = 0
+        # The weight at the lowest state, the factor from state to state there, and where residuals change sign.
         for p in range(first, last):
             block = answers.path[p]
             off = answers.residual[block, i] + low[i] - row[i]
@@ -316,6 +337,7 @@ def weigh(window: Window, answers: CellAnswers, region: int, row: Ints, powers: 
             ratio = ratio * powers[block, 1] if off >= 0 else ratio / powers[block, 1]
             if 0 > off > -width:
                 position = waiting
+                # Keep the turns sorted.
                 while position > 0 and turns[position - 1] > -off:
                     turns[position] = turns[position - 1]
                     position -= 1
@@ -326,6 +348,7 @@ def weigh(window: Window, answers: CellAnswers, region: int, row: Ints, powers: 
             continue
         turns[waiting] = width
         j = 0
+        # Between two turns the weights are geometric.
         for turn in range(waiting + 1):
             while j < turns[turn]:
                 weight[begin + j] = value
@@ -364,6 +387,7 @@ def likelihoods(window: Window, answer: Ints, distribution: int, steepness: floa
         width = start[i + 1] - start[i]
         away = low[i] - answer[i]
         nearest = max(away, -(away + width - 1), 0)
+        # Relative to the state nearest to the measurement, so that the largest weight is 1.
         for j in range(width):
             far = abs(away + j)
             lost = float(far - nearest) if distribution == GEOMETRIC else float(far**2 - nearest**2)
@@ -385,6 +409,7 @@ def quantiles(window: Window, marginal: Floats, probabilities: Floats) -> Ints:
         for i in range(low.size):
             running = 0.0
             x = start[i]
+            # Add up marginals until the probability is reached.
             while x < start[i + 1] - 1:
                 running += marginal[x]
                 if running >= probabilities[c]:
@@ -408,6 +433,7 @@ def sweep(answers: CellAnswers, rows: Rows, prior: Increments) -> bool:
     weight, alpha, jump = np.empty(largest), np.empty(largest), np.empty(largest)
     drawn = np.empty(values.shape[1], np.int64)
     complete = True
+    # Weigh, filter, draw; then the residuals follow the new row.
     for r in range(values.shape[0]):
         window, own = Window(rows.low[r], rows.start[r]), Increments(prior.q[r], prior.rho[r])
         weigh(window, answers, r, values[r], rows.powers, weight)
@@ -432,6 +458,7 @@ def advance(answers: CellAnswers, rows: Rows, prior: Increments, sweeps: int, co
         complete &= sweep(answers, rows, prior)
         for r in range(rows.values.shape[0]):
             before = 0
+            # The groups of size i are the rise of the row there.
             for i in range(cells + 1):
                 after = rows.values[r, i] if i < cells else rows.totals[r]
                 if after > before:

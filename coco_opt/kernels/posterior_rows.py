@@ -6,10 +6,17 @@ increments
 
     P(x_k - x_{k-1} = n)  proportional to  (G pi(k))^n / n!,
 
-and with noisy measurements of single cells a hidden one: a row is drawn given all other rows and pi by filtering
-forwards and drawing backwards (Carter and Kohn 1994), within windows that must stay fixed while draws are recorded,
-ragged arrays as in ``coco_opt.kernels.posterior_region``. Increments of less than ``_LEAST`` of the likeliest within a
-window are left out. Cost: O(states x increments) a row.
+and with noisy measurements of single cells a hidden one.
+
+1. Draw the size distributions (``kernels.posterior_shares``).
+2. Weigh the states of a row given all other rows, in windows that must stay fixed while draws are recorded, ragged
+   arrays as in ``coco_opt.kernels.posterior_region``.
+3. Filter forwards: convolve with the Poisson probabilities, leaving out increments of less than ``_LEAST`` of the
+   likeliest within a window (``_filter``).
+4. Draw backwards an entire row (``_draw_row``), and update residuals and histograms.
+
+Invariant: residuals and histograms are those of the present rows. Cost: O(states x increments) a row.
+Source: Carter and Kohn 1994 (forward filtering, backward sampling).
 """
 
 from __future__ import annotations
@@ -61,11 +68,13 @@ def _poisson(mean: float, first: int, last: int, inverse: Floats, probabilities:
     probabilities[mode - first] = 1.0
     low = high = mode
     value = 1.0
+    # Upwards from the likeliest number, by the ratio mean / n, ...
     while high < last and value > _LEAST:
         high += 1
         value *= mean * inverse[high]
         probabilities[high - first] = value
     value, over = 1.0, 1.0 / mean
+    # ... and downwards by n / mean.
     while low > first and value > _LEAST:
         value *= low * over
         low -= 1
@@ -78,6 +87,7 @@ def _step(before: Floats, after: Floats, shift: int, low: int, high: int, first:
     """Add to after[j] the sum of before[i] probabilities[n - first], n = j - i + shift, low <= n <= high."""
     for j in range(after.size):
         after[j] = 0.0
+    # One increment at a time, so that the inner loop runs over neighbouring states.
     for n in range(low, high + 1):
         # Places j = i + n - shift of both rows.
         begin, end = max(0, shift - n), min(before.size, after.size + shift - n)
@@ -99,6 +109,7 @@ def _filter(
     """
     low, start = window
     unit = np.ones(1)
+    # Convolve, weigh, and scale the row to sum 1.
     for i in range(low.size):
         before = unit if i == 0 else alpha[start[i - 1] : start[i]]
         lowest = 0 if i == 0 else low[i - 1]
@@ -136,6 +147,7 @@ def _draw_row(
     """Draw an entire row, from the last cell back; return whether one has mass."""
     low, start = window
     after = total
+    # The cell after it is known: its increments weigh the states of this one.
     for i in range(low.size - 1, -1, -1):
         before, lowest = alpha[start[i] : start[i + 1]], low[i]
         first, last = max(after - lowest - before.size + 1, 0), after - lowest
@@ -150,6 +162,7 @@ def _draw_row(
             return False
         left = uniform(words) * of_all
         drawn = -1
+        # Inversion: subtract terms until the uniform draw is used up.
         for n in range(ends[0], ends[1] + 1):
             if probabilities[n - first] > 0.0:
                 drawn = n
@@ -172,6 +185,7 @@ def advance(
     """
     leaves, sizes = rows.histograms.shape
     largest = widest = 0
+    # Scratch for the widest window and the largest increment.
     for leaf in range(leaves):
         largest = max(largest, rows.start[leaf, -1])
         for i in range(sizes - 1):
@@ -191,6 +205,7 @@ def advance(
             draw(
                 basis, shares, rows.histograms, rows.occupied, rows.occupied_count, rows.upper, rows.factors, rows.words
             )
+        # A leaf: the means of its sizes and its present row, then weigh, filter and draw.
         for leaf in range(leaves):
             window = Window(rows.low[leaf], rows.start[leaf])
             histogram, factors = rows.histograms[leaf], rows.factors[leaf]
@@ -212,11 +227,13 @@ def advance(
             ):
                 complete = False
                 continue
+            # The residuals of the leaf's blocks and its ancestors' follow the new row.
             for p in range(answers.path_start[leaf], answers.path_start[leaf + 1]):
                 residual = answers.residual[answers.path[p]]
                 for i in range(drawn.size):
                     residual[i] += drawn[i] - row[i]
             _write_histogram(drawn, rows.totals[leaf], leaf, rows)
+        # Record every size that occurs.
         for leaf in range(leaves):
             for n in range(rows.occupied_count[leaf]):
                 size = rows.occupied[leaf, n]
@@ -229,6 +246,7 @@ def advance(
 def _write_histogram(row: Ints, total: int, leaf: int, rows: CountRows) -> None:
     """Write a row as the leaf's histogram and list of occupied sizes."""
     occupied = before = 0
+    # The groups of a size are the rise of the row there.
     for k in range(row.size + 1):
         after = row[k] if k < row.size else total
         rows.histograms[leaf, k] = after - before

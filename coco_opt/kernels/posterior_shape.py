@@ -5,11 +5,17 @@ Under hats that are wide the size distribution (``kernels.posterior_shares``) ha
     shape(k) = base(k) prod_s f_s(block_s(k)),   f_s(b) ~ gamma(a_s, mean 1) for every block b of scale s,
 
 blocks of a scale being runs of sizes, and ``base`` smooth. The precisions a_s are unknown too, log a_s even between two
-bounds. Given the hat each group is of, and u_j ~ gamma(N_j) / mass_j for the N_j groups of hat j (the integral of
-u^(N - 1) exp(-u mass) is gamma(N) mass^-N), the likelihood of a factor f of n groups is f^n exp(-f e), where e adds up
-u_j hat_j(k) shape(k) / f over the block: gamma again. So factors are drawn exactly (Gibbs sampling), and a_s by a step
-of Metropolis with the factors integrated out. The construction is our own. Invariant: values = base x product of the
-factors. Cost: O(scales x sizes) a draw.
+bounds.
+
+1. Draw u_j ~ gamma(N_j) / mass_j for the N_j groups of each hat j (the integral of u^(N - 1) exp(-u mass) is
+   gamma(N) mass^-N). Given these and each group's hat, the likelihood of a factor f of n groups is f^n exp(-f e), where
+   e adds up u_j hat_j(k) shape(k) / f over the block: gamma again.
+2. For every scale draw a_s by a step of Metropolis with the factors integrated out.
+3. Draw the factors of its blocks exactly (Gibbs sampling), and multiply the shape by their change.
+4. Sum the masses of the hats anew.
+
+Invariant: values = base x product of the factors. Cost: O(scales x sizes) a draw.
+Source: Geman and Geman 1984 (Gibbs sampling), Metropolis et al. 1953; the construction is our own.
 """
 
 from __future__ import annotations
@@ -67,13 +73,16 @@ def draw_shape(scales: Scales, shape: Shape, left: Ints, part: Floats, mass: Flo
     values, groups, rates = shape.values, shape.groups, shape.rates
     block_groups, block_rates, scaled = shape.block_groups, shape.block_rates, shape.scaled
     hats, sizes = mass.size, values.size
+    # The auxiliary u_j of every hat that has groups.
     for j in range(hats):
         some = shape.of_hat[j] > 0.0 and mass[j] > 0.0
         scaled[j] = gamma(words, shape.of_hat[j]) / mass[j] if some else 0.0
+    # A size's rate: the u of its two hats, in their shares.
     for k in range(sizes):
         rates[k] = scaled[left[k]] * (1.0 - part[k])
         if part[k] > 0.0:
             rates[k] += scaled[left[k] + 1] * part[k]
+    # One scale after the other: collect its blocks, then precision and factors.
     for s in range(shape.precisions.size):
         first, last = scales.start[s], scales.start[s + 1]
         for b in range(first, last):
@@ -91,6 +100,7 @@ def draw_shape(scales: Scales, shape: Shape, left: Ints, part: Floats, mass: Flo
             if math.log(uniform(words)) < ratio:
                 shape.precisions[s] = new
         a = shape.precisions[s]
+        # A factor given its block's groups and rate is gamma.
         for b in range(first, last):
             drawn = max(gamma(words, a + block_groups[b]) / (a + block_rates[b]), _LEAST)
             by = drawn / shape.factors[b]
@@ -110,6 +120,7 @@ def _log_evidence(a: float, block_groups: Floats, block_rates: Floats, first: in
     """Return the log-likelihood of a precision, factors integrated out, up to what does not depend on it."""
     evidence = 0.0
     log_a, zero = math.log(a), math.lgamma(a)
+    # The gamma prior integrates against f^n exp(-f e) in closed form.
     for b in range(first, last):
         if block_groups[b] > 0.0:
             evidence += math.lgamma(a + block_groups[b]) - zero - block_groups[b] * math.log(a + block_rates[b])

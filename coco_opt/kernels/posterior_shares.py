@@ -7,12 +7,20 @@ the root's about the masses of the shape's base,
 
     w_root ~ Dirichlet(s_0 mass),   w_v ~ Dirichlet(s_l w_parent),   s_l ~ gamma(1, mean s) for every level l below.
 
-Given the groups all of it is drawn exactly (Gibbs sampling): the hat each group is of; by the franchise of Teh et al.
-2006, sections 5.1 and 5.3, how many of a region's groups were drawn from its parent anew ("tables"), which count as
-groups of the parent; the strengths s_l from groups and tables (Escobar and West 1995; Teh et al., appendix A); then the
-weights from the root down. The leaves' weights are needed where entire rows are drawn (``draw``); single groups are
-moved with these weights summed out (``draw_collapsed``), because a leaf's groups and its weights fix each other and
-would mix slowly. Invariant: weights of a region sum to 1. Cost: O(groups + regions x hats) a draw.
+Given the groups all of it is drawn exactly (Gibbs sampling):
+
+1. the hat that each group is of (``_count_hats``);
+2. the shape (``_redraw_shape``);
+3. from the leaves up, how many of a region's groups were drawn from its parent anew ("tables"), which count as groups
+   of the parent (``_draw_tables``);
+4. the strengths s_l from groups and tables;
+5. the weights from the root down (``_draw_weights``). The leaves' weights are needed where entire rows are drawn
+   (``draw``); single groups are moved with these weights summed out (``draw_collapsed``), because a leaf's groups and
+   its weights fix each other and would mix slowly.
+
+Invariant: weights of a region sum to 1. Cost: O(groups + regions x hats) a draw.
+Source: the franchise of Teh, Jordan, Beal and Blei 2006, sections 5.1 and 5.3 and appendix A; Escobar and West 1995
+(strengths).
 """
 
 from __future__ import annotations
@@ -79,6 +87,7 @@ def draw(
     """Draw all weights anew given the groups; ``factors`` (leaves, hats) become the leaves' w / mass. O(groups)."""
     weights, mass = shares.weights, shares.mass
     _draw_above(basis, shares, histograms, occupied, occupied_count, upper, factors, words)
+    # The leaves' weights come last: they depend on their parents'.
     for leaf in range(occupied_count.size):
         v = basis.leaves[leaf]
         if v > 0:
@@ -104,6 +113,7 @@ def draw_collapsed(
     The leaves' weights are drawn only to assign each group to a hat, and are then dropped.
     """
     mass = shares.mass
+    # Weights given the leaf's groups, for the assignment to hats alone.
     for leaf in range(occupied_count.size):
         counts = shares.counts[basis.leaves[leaf]]
         for j in range(mass.size):
@@ -134,6 +144,7 @@ def _draw_weights(basis: Basis, shares: Shares, region: int, words: Words) -> No
     """Draw a region's weights given its parent's and its counts."""
     weights, counts = shares.weights[region], shares.counts[region]
     total = 0.0
+    # A Dirichlet draw: gamma draws, divided by their sum.
     for j in range(weights.size):
         some = basis.mass[j] > 0.0
         weights[j] = max(gamma(words, _parameter(basis, shares, region, j) + counts[j]), _LEAST) if some else 0.0
@@ -155,9 +166,11 @@ def _draw_above(
 ) -> None:
     """Draw the groups' hats given the leaves' factors, then the shape, tables, strengths and all inner weights."""
     strengths, counts = shares.strengths, shares.counts
+    # Parents before children; leaves are numbered in order and passed over.
     for v in range(counts.shape[0]):
         for j in range(counts.shape[1]):
             counts[v, j] = 0
+    # Groups by hat at the leaves.
     for leaf in range(occupied_count.size):
         _count_hats(
             basis,
@@ -170,6 +183,7 @@ def _draw_above(
         )
     _redraw_shape(basis, shares, histograms, occupied, occupied_count, words)
     _draw_tables(basis, shares, words)
+    # The tables have left shape and rate of each level's strength.
     for level in range(1, strengths.size):
         strengths[level] = max(
             gamma(words, shares.gamma_parameters[level, 0]) / shares.gamma_parameters[level, 1], _LEAST
@@ -192,6 +206,7 @@ def _redraw_shape(
         groups[size] = 0.0
     for j in range(of_hat.size):
         of_hat[j] = 0.0
+    # All groups by size and by hat.
     for leaf in range(occupied_count.size):
         for n in range(occupied_count[leaf]):
             size = occupied[leaf, n]
@@ -214,6 +229,7 @@ def _count_hats(
     """Draw which hat each group of a leaf is of, and count them; ``upper`` (K + 1,) those of the later one by size."""
     for size in range(upper.size):
         upper[size] = 0
+    # A size lies under two hats at most; their factors decide.
     for n in range(occupied.size):
         size = occupied[n]
         j, part, groups = basis.left[size], basis.part[size], histogram[size]
@@ -223,6 +239,7 @@ def _count_hats(
         after = part * factors[j + 1]
         probability = after / (after + (1.0 - part) * factors[j])
         drawn = 0
+        # A binomial draw, one group at a time.
         for _ in range(groups):
             drawn += uniform(words) < probability
         counts[j + 1] += drawn
@@ -239,6 +256,7 @@ def _draw_tables(basis: Basis, shares: Shares, words: Words) -> None:
     counts, gamma_parameters = shares.counts, shares.gamma_parameters
     for level in range(gamma_parameters.shape[0]):
         gamma_parameters[level, 0], gamma_parameters[level, 1] = 1.0, 1.0 / basis.strength
+    # Children before parents, whose counts include the tables.
     for v in range(counts.shape[0] - 1, 0, -1):
         level, above = basis.level[v], basis.parent[v]
         strength = shares.strengths[level]
@@ -246,12 +264,14 @@ def _draw_tables(basis: Basis, shares: Shares, words: Words) -> None:
         for j in range(counts.shape[1]):
             alpha = strength * shares.weights[above, j]
             drawn = 0
+            # Group i opens a new table with probability alpha / (alpha + i).
             for i in range(counts[v, j]):
                 drawn += uniform(words) * (alpha + i) < alpha
             drawn = max(drawn, min(counts[v, j], 1))
             counts[above, j] += drawn
             groups += counts[v, j]
             tables += drawn
+        # The auxiliary beta variable and the choice of Escobar and West make the strength gamma.
         if groups > 0:
             first, second = gamma(words, strength + 1.0), gamma(words, float(groups))
             gamma_parameters[level, 1] -= math.log(first / (first + second))

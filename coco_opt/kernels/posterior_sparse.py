@@ -1,9 +1,14 @@
 """Draws of a hierarchy stored by the sizes that occur: a few dozen sizes a region, out of thousands.
 
-A draw lists for every region its occupied sizes in order and their groups. After all draws the entries of a region are
-sorted by size, and one pass over the sizes gives the distribution of every cumulative count, which changes only where
-some draw has groups. Invariant: ``running`` holds every draw's cumulative count below the present size. Cost:
-O(entries x draws) at worst.
+The problem: the distribution of every count and cumulative count over many draws, in memory for the sizes that occur.
+
+1. ``add_up`` and ``write``: a draw lists for every region its occupied sizes in order and their groups.
+2. ``by_size``: after all draws the entries of a region are sorted by size.
+3. ``distributions``: one pass over the sizes gives the distribution of every cumulative count, which changes only where
+   some draw has groups.
+
+Invariant: ``running`` holds every draw's cumulative count below the present size. Cost: O(entries x draws) at worst.
+Source: counting sort; ours.
 """
 
 from __future__ import annotations
@@ -59,6 +64,7 @@ class Ends(NamedTuple):
 def add_up(tree: Tree, lists: Lists, inner: Ints, start: Ints) -> None:
     """Fill the histograms [inner regions, K + 1] of all but the leaves, and where every region's entries begin."""
     inner[:] = 0
+    # Children come after their parent, so that backwards they are complete.
     for v in range(tree.parent.size - 1, 0, -1):
         above = inner[tree.inner[tree.parent[v]]]
         leaf = tree.leaf[v]
@@ -71,6 +77,7 @@ def add_up(tree: Tree, lists: Lists, inner: Ints, start: Ints) -> None:
             for size in range(own.size):
                 above[size] += own[size]
     start[0] = 0
+    # Count the sizes that occur.
     for v in range(tree.parent.size):
         leaf = tree.leaf[v]
         entries = lists.occupied_count[leaf] if leaf >= 0 else 0
@@ -105,6 +112,7 @@ def write(
                 if own[size] > 0:
                     sizes[position], counts[position] = size, own[size]
                     position += 1
+        # The scalars by which convergence is judged.
         for n in range(start[v], position):
             scalars[v, 0] += float(sizes[n]) * counts[n]
             if sizes[n] == 0:
@@ -119,12 +127,15 @@ def by_size(start: Ints, sizes: NDArray[Any], counts: NDArray[Any], largest: int
     place = np.empty(largest + 2, np.int64)
     for v in range(entries.first.size - 1):
         place[:] = 0
+        # Count the entries of each size, ...
         for d in range(start.shape[0]):
             for n in range(start[d, v], start[d, v + 1]):
                 place[sizes[n] + 1] += 1
         place[0] = entries.first[v]
+        # ... find where each size begins, ...
         for size in range(largest + 1):
             place[size + 1] += place[size]
+        # ... and put every entry there, in the order of draws.
         for d in range(start.shape[0]):
             for n in range(start[d, v], start[d, v + 1]):
                 position = place[sizes[n]]
@@ -139,6 +150,7 @@ def _distinct(values: Ints, scratch: Ints, points: Ints, masses: Ints) -> int:
     for value in values:
         low, high = min(low, value), max(high, value)
     count = 0
+    # A narrow range is counted, a wide one is sorted.
     if high - low < scratch.size:
         for j in range(high - low + 1):
             scratch[j] = 0
@@ -188,6 +200,7 @@ def distributions(
     for v in range(regions):
         distinct = _distinct(running[v], scratch, points, masses)
         lower, upper = _place(points, masses, ranks[0]), _place(points, masses, ranks[1])
+        # Sizes in order; entries of the present size move their draws on.
         for k in range(begin, end):
             occurring = 0
             while reached[v] < entries.first[v + 1] and entries.size[reached[v]] == k:
@@ -200,6 +213,7 @@ def distributions(
             if occurring > 0:
                 distinct = _distinct(running[v], scratch, points, masses)
                 lower, upper = _place(points, masses, ranks[0]), _place(points, masses, ranks[1])
+                # Draws without the size count as 0: ranks are among the few others.
                 if ranks[1] >= draws - occurring:
                     ordered = np.sort(of_size[:occurring])
                     ends.groups_upper[v, k] = ordered[ranks[1] - (draws - occurring)]
@@ -226,6 +240,7 @@ def summarise(
             row = summaries[d, v]
             row[:] = 0
             running = p = 0
+            # The entries are in order of size: quantiles are passed one after the other.
             for n in range(start[d, v], start[d, v + 1]):
                 size, count = sizes[n], counts[n]
                 row[0] += size * count

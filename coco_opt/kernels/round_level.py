@@ -1,10 +1,21 @@
 """Controlled rounding of the children of many parents in one call, in passes, where only sums constrain them.
 
-The passes round the answers of one query after the other, then the cells. All rows are nested, so every pass is a flow
-(``table_rounding_flow``) with a certified gap. Ties within a solver's precision are broken by a hash (SplitMix64;
-Steele, Lea and Flood 2014), as in ``topdown.estimating.tie_breaking``. Tables of a parent lie one after the other as
-[occupied cells, children]. Invariant: a pass keeps the sums that earlier passes have made integer. Cost: one flow a
-pass and parent.
+    minimise  sum |answers of X - answers of x|, query by query, then sum |X - x|
+    subject to  X in {floor(x), ceil(x)},  sums over the children = the parent's table
+
+For every parent:
+
+1. Keep the cells in which some child's number is not an integer (``_open_cells``).
+2. For each pass, one query after the other and the cells last: break ties within a solver's precision by a hash
+   (``_break_ties``), and cut the pass's rows to the open cells (``_rows``).
+3. Round the pass: all rows are nested, so it is a flow (``table_rounding_flow``) with a certified gap (``_pass``).
+4. Check the result, and record the sums of the pass's rows, which later passes keep.
+
+Tables of a parent lie one after the other as [occupied cells, children].
+
+Invariant: a pass keeps the sums that earlier passes have made integer. Cost: one flow a pass and parent.
+Source: Cox and Ernst 1982 (controlled rounding as a flow); the hash is SplitMix64 (Steele, Lea and Flood 2014), as in
+``topdown.estimating.tie_breaking``.
 """
 
 from __future__ import annotations
@@ -44,6 +55,7 @@ def _hash(state: np.uint64) -> np.uint64:
 def _open_cells(x: Floats) -> Ints:
     """Return the cells in which some child's number is not an integer."""
     opened, count = np.empty(x.shape[0], np.int64), 0
+    # One fractional child is enough.
     for c in range(x.shape[0]):
         for j in range(x.shape[1]):
             if abs(x[c, j] - np.rint(x[c, j])) > _PRECISION:
@@ -59,6 +71,7 @@ def _break_ties(x: Floats, opened: Ints, cells: Ints, first: int, seed: np.uint6
     children = x.shape[1]
     out = np.empty((children, opened.size))
     start = _hash(_hash(seed) + np.uint64(number))
+    # A hash of seed, pass, region and cell: the same everywhere, and independent of the order of work.
     for j in range(children):
         region = _hash(start + _STEP * np.uint64(first + j + 1))
         for position in range(opened.size):
@@ -79,12 +92,14 @@ def _rows(columns: Columns, cells: Ints, opened: Ints, last: int) -> tuple[Ints,
     """
     start, row, turn = columns
     entries, touched = 0, np.zeros(turn.size, np.bool_)
+    # Count the entries of these passes' rows that meet open cells.
     for position in opened:
         for e in range(start[cells[position]], start[cells[position] + 1]):
             if turn[row[e]] <= last:
                 entries = entries + 1
                 touched[row[e]] = True
     row_ids, number, row_count = np.empty(turn.size, np.int64), np.empty(turn.size, np.int64), 0
+    # Number the rows that are met, in the order of their passes.
     for a in range(turn.size):
         number[a] = row_count if touched[a] else -1
         if touched[a]:
@@ -92,6 +107,7 @@ def _rows(columns: Columns, cells: Ints, opened: Ints, last: int) -> tuple[Ints,
             row_count += 1
     row_ids = row_ids[:row_count]
     of_row, of_cell, position = np.empty(entries, np.int64), np.empty(entries, np.int64), 0
+    # Collect the entries, cell by cell.
     for k in range(opened.size):
         for e in range(start[cells[opened[k]]], start[cells[opened[k]] + 1]):
             if number[row[e]] >= 0:
@@ -101,6 +117,7 @@ def _rows(columns: Columns, cells: Ints, opened: Ints, last: int) -> tuple[Ints,
         of_row, of_cell, np.ones(entries), row_ids.size, opened.size
     )
     new_rows = np.zeros(1, np.int64)
+    # Rows of the last pass come last: their number tells where they begin.
     for r in row_ids:
         new_rows[0] += turn[r] == last
     return begin, cell, row_ids, new_rows
@@ -114,6 +131,7 @@ def _answers_gap(
     error, gap = 0.0, 0.0
     worth = -slope
     for j in range(table.shape[0]):
+        # A row of the pass: what its distance exceeds the least one at its price by.
         for r in range(before, begin.size - 1):
             carries = 0
             for e in range(begin[r], begin[r + 1]):
@@ -123,6 +141,7 @@ def _answers_gap(
             least = min(above * (1.0 + price[j, r]), (1.0 - above) * (1.0 - price[j, r]))
             error += abs(residual)
             gap += max(0.0, abs(residual) - price[j, r] * residual - least)
+        # A cell: what it is worth at the prices, times the distance from its better end.
         for c in range(table.shape[1]):
             if worth[j, c] > 0.0:
                 gap += worth[j, c] * (table[j, c] - low[j, c])
@@ -157,6 +176,7 @@ def _bind(
 ) -> bool:
     """Write which rows bind, their sides (the first ``before``) or aims; return whether the sides can be reached."""
     for j in range(binds.shape[0]):
+        # Rows of earlier passes are kept exactly; those of this pass have an aim and pay for their distance from it.
         for r in range(binds.shape[1]):
             binds[j, r] = least[j, r] < most[j, r]
             lower[j, r], upper[j, r], aim[j, r] = 0.0, np.inf, -1.0
@@ -213,6 +233,7 @@ def _pass(
     cell_price, row_price = np.zeros(x.shape[1]), np.zeros((children, count))
     if not nested or table_rounding.largest_fractions(x, low, high, sums, table, cell_price) >= 0:
         return False, 0.0, 0.0
+    # A pass over answers: cells cost nothing, so their prices start at 0.
     if not cells:
         for c in range(cell_price.size):
             cell_price[c] = 0.0
@@ -234,6 +255,7 @@ def _pass(
 def _keeps_sums(table: Ints, sums: Ints, rows: tuple[Ints, Ints, Ints, Ints], x: Floats, fixed: Floats) -> bool:
     """Return whether tables are floors or ceilings that keep the sums and the rows of earlier passes."""
     begin, cell, row_ids, new_rows = rows
+    # Every cell adds up to the parent's, and every child's number is a floor or a ceiling.
     for c in range(table.shape[1]):
         total = 0
         for j in range(table.shape[0]):
@@ -242,6 +264,7 @@ def _keeps_sums(table: Ints, sums: Ints, rows: tuple[Ints, Ints, Ints, Ints], x:
                 return False
         if total != sums[c]:
             return False
+    # Rows of earlier passes carry what they did.
     for j in range(table.shape[0]):
         for r in range(row_ids.size - new_rows[0]):
             carries = 0
@@ -264,6 +287,7 @@ def _read(carried: Floats, row_ids: Ints, fixed: Floats) -> None:
 def _note(table: Ints, x: Floats, rows: tuple[Ints, Ints, Ints, Ints], carried: Floats) -> None:
     """Record the excess of a pass's rows over the least tables."""
     begin, cell, row_ids, new_rows = rows
+    # The pass's own rows are the last ones.
     for j in range(table.shape[0]):
         for r in range(row_ids.size - new_rows[0], row_ids.size):
             total = 0
@@ -276,6 +300,7 @@ def _note(table: Ints, x: Floats, rows: tuple[Ints, Ints, Ints, Ints], carried: 
 def _write(x: Floats, opened: Ints, table: Ints, people: Ints, integers: Ints) -> bool:
     """Write a parent's tables [cells, children] as integers; return whether they sum to its people."""
     children = x.shape[1]
+    # Integer cells are copied, then open ones are replaced by their rounding.
     for c in range(x.shape[0]):
         for j in range(children):
             integers[c * children + j] = np.int64(np.rint(x[c, j]))
@@ -283,6 +308,7 @@ def _write(x: Floats, opened: Ints, table: Ints, people: Ints, integers: Ints) -
         for j in range(children):
             integers[opened[position] * children + j] = table[j, position]
     summed = True
+    # The sums are checked once more over all cells.
     for c in range(x.shape[0]):
         total = 0
         for j in range(children):
@@ -303,6 +329,7 @@ def solve(
     parents = places.size - 1
     rounded = np.ones(parents, np.int64)
     worst, relative, solved = np.zeros(passes + 1), np.zeros(passes + 1), np.zeros(passes + 1)
+    # Parents are independent.
     for p in range(parents):
         cells, people = level[1][level[0][p] : level[0][p + 1]], level[2][level[0][p] : level[0][p + 1]]
         children = level[4][p + 1] - level[4][p]
@@ -310,6 +337,7 @@ def solve(
         opened = _open_cells(x)
         table, sums = np.zeros((children, opened.size), np.int64), people[opened]
         carried = np.zeros((children, columns[2].size))
+        # The last pass rounds the cells themselves.
         for number in range(passes + 1):
             if not opened.size:
                 break

@@ -1,14 +1,21 @@
 """Certificates of top-down splits: sparse products, and the prices that make the duality gap small.
 
-All tables are [cells, children]. With reduced costs s, curvatures d and caps u of the cells, what a cell adds to the
-gap of x is the most that any y in [0, u] could gain::
+All tables are [cells, children]. The split minimises squares of answers' residuals over x >= 0 whose children add up to
+the parent and whose rows C x lie between sides. With reduced costs s, curvatures d and caps u of the cells, what a cell
+adds to the gap of x is the most that any y in [0, u] could gain::
 
     phi(s) = max_y  s (x - y) - d (x - y)^2  >= 0,
 
-which is convex in s, hence in every price: each kernel below finds the root of a monotone derivative by bisection.
+which is convex in s, hence in every price.
+
+1. Choose the price of every parent sum: the root of a monotone derivative, by bisection (``parent_prices``).
+2. Choose the price of one row of C after the other in the same way (``improve_row_prices``).
+3. The gap is the sum of phi over the cells (``cells_gap``) and of the rows' prices times the distances from their sides
+   (``sides_gap``).
 
 Invariant: every term of the gap is nonnegative, whatever the prices are. Cost: O(entries x children) a product or round
 of prices.
+Source: Lagrangian duality (Rockafellar 1970, section 28); the choice of prices is our own.
 """
 
 from __future__ import annotations
@@ -30,9 +37,11 @@ def by_rows_and_columns(
 ) -> tuple[Ints, Ints, Floats, Ints, Ints, Floats]:
     """Return a matrix's entries by rows (starts, cells, values) and by columns, in their order."""
     start, column_start = np.zeros(rows + 1, np.int64), np.zeros(cells + 1, np.int64)
+    # Count the entries of each row and column.
     for e in range(row.size):
         start[row[e] + 1] += 1
         column_start[cell[e] + 1] += 1
+    # Running sums: where each row and column starts.
     for a in range(rows):
         start[a + 1] += start[a]
     for c in range(cells):
@@ -40,6 +49,7 @@ def by_rows_and_columns(
     of_row, of_cell = np.empty(row.size, np.int64), np.empty(row.size, np.int64)
     by_row, by_cell = np.empty(row.size), np.empty(row.size)
     next_row, next_cell = start.copy(), column_start.copy()
+    # Put every entry at the next free place of its row and its column.
     for e in range(row.size):
         position, below = next_row[row[e]], next_cell[cell[e]]
         of_row[position], by_row[position] = cell[e], value[e]
@@ -56,6 +66,7 @@ def single_cells(
     """Return the weight of the rows with one cell and their mean answer, 0 without weight, both [cells, children]."""
     children = weight.shape[1]
     heavy, mean = np.zeros((cells, children)), np.zeros((cells, children))
+    # A row with one cell is a term of that cell alone: weights add up, answers average.
     for a in range(start.size - 1):
         if start[a + 1] - start[a] == 1:
             c, v = cell[start[a]], value[start[a]]
@@ -76,6 +87,7 @@ def wide_cells(column_start: Ints, row: Ints, value: Floats, weight: Floats) -> 
     """
     cells, children = column_start.size - 1, weight.shape[1]
     diagonal, least = np.zeros((cells, children)), np.zeros((cells, children))
+    # The diagonal of R' W R, and the least positive weight in the column.
     for c in range(cells):
         for e in range(column_start[c], column_start[c + 1]):
             if row[e] < weight.shape[0]:
@@ -92,6 +104,7 @@ def products(start: Ints, index: Ints, value: Floats, x: Floats) -> Floats:
     """Return a sparse matrix, stored by rows, times a table [columns, children]; O(entries x children)."""
     rows, children = start.size - 1, x.shape[1]
     out = np.zeros((rows, children))
+    # The children's numbers lie side by side: the inner loop runs over them.
     for a in range(rows):
         for e in range(start[a], start[a + 1]):
             c, v = index[e], value[e]
@@ -110,6 +123,7 @@ def normal_matrix(
     """
     out = np.zeros((size, size))
     children = measure.shape[1]
+    # Each cell adds the outer product of its column, and with sums subtracts what moving the sum would undo.
     for c in range(measure.shape[0]):
         total = 0.0
         for j in range(children):
@@ -144,6 +158,7 @@ def _best(s: float, x: float, d: float, cap: float) -> float:
 def cells_gap(s: Floats, x: Floats, d: Floats, cap: Floats) -> float:
     """Return the sum of phi over all cells; infinite where a cell without cap or curvature has a negative price."""
     total = 0.0
+    # phi at the y that gains most.
     for c in range(x.shape[0]):
         for j in range(x.shape[1]):
             y = _best(s[c, j], x[c, j], d[c, j], cap[c, j])
@@ -158,6 +173,7 @@ def cells_gap(s: Floats, x: Floats, d: Floats, cap: Floats) -> float:
 def sides_gap(prices: Floats, values: Floats, lower: Floats, upper: Floats) -> float:
     """Return what the rows of C, all [rows, children], add to the gap: prices times the distances from their sides."""
     total = 0.0
+    # A positive price belongs to the lower side, a negative one to the upper side.
     for k in range(prices.shape[0]):
         for j in range(prices.shape[1]):
             if prices[k, j] > 0.0:
@@ -173,9 +189,11 @@ def parent_prices(g: Floats, x: Floats, d: Floats, parent: Floats) -> Floats:
     prices = np.empty(parent.size)
     for c in range(parent.size):
         low, high = np.inf, -np.inf
+        # At the lower end every best y is at most x, at the upper end it is at the cap.
         for j in range(x.shape[1]):
             low = min(low, g[c, j] - 2.0 * d[c, j] * x[c, j])
             high = max(high, g[c, j] + 2.0 * d[c, j] * max(0.0, parent[c] - x[c, j]))
+        # The sum of the best y rises with the price: bisect for the parent's number.
         for _ in range(_HALVINGS):
             middle = 0.5 * (low + high)
             if not low < middle < high:
@@ -197,6 +215,7 @@ def _slope(
 ) -> float:
     """Return the gap's derivative in one constraint's price, ``move`` away from the present one."""
     total = side
+    # The derivative of each phi is minus the distance of x from its best y.
     for e in range(cells.size):
         c = cells[e]
         total -= value[e] * (x[c, j] - _best(s[c, j] - value[e] * move, x[c, j], d[c, j], cap[c, j]))
@@ -225,6 +244,7 @@ def improve_row_prices(
         for j in range(x.shape[1]):
             old = prices[k, j]
             step = 0.0
+            # The first step: the largest change that brings a reduced cost to 0.
             for e in range(cells.size):
                 if entries[e] != 0.0:
                     step = max(step, abs(s[cells[e], j] / entries[e]))
@@ -237,12 +257,14 @@ def improve_row_prices(
                 if high >= most or step == 0.0 or _slope(cells, entries, j, high - old, s, x, d, cap, side) >= 0.0:
                     break
                 low, high, step = high, min(most, high + step), 2.0 * step
+            # The gap does not fall upwards: look downwards.
             if high == old:
                 for _ in range(_HALVINGS):
                     side = above[k, j] if low >= 0.0 else -below[k, j]
                     if low <= least or step == 0.0 or _slope(cells, entries, j, low - old, s, x, d, cap, side) <= 0.0:
                         break
                     high, low, step = low, max(least, low - step), 2.0 * step
+            # The derivative changes sign between low and high: bisect.
             for _ in range(_HALVINGS):
                 middle = 0.5 * (low + high)
                 if not low < middle < high:
@@ -254,5 +276,6 @@ def improve_row_prices(
                     high = middle
             best = 0.5 * (low + high)
             prices[k, j] = best
+            # Keep the reduced costs up to date.
             for e in range(cells.size):
                 s[cells[e], j] -= entries[e] * (best - old)

@@ -5,11 +5,19 @@ Over tables x [occupied cells, children] of a parent::
     minimise  sum of weighted squared residuals   s.t.   x >= 0,  sum_j x_cj = people_c,  sum_{c in a} x_cj = exact_ja,
 
 the second sums for classes a of cells (at most one a cell). Such splits of small counts end at vertices, often at
-degenerate ones, where faces cycle. The counts in proportion, people x exact / total, are a strictly feasible start once
-cells of empty classes are fixed at 0, so a primal-dual method (Mehrotra 1992) keeps all sums and the dual rows from the
-first step on (its invariant), and its prices certify the gap. Cells that no class and no row of several cells connects
-are solved separately; rows that classes decide are constants and left out. With k rows and classes and n cells of a
-part a step costs O(children x (k^2 n + k n^2) + n^3).
+degenerate ones, where faces cycle.
+
+1. Rows that classes decide are constants and left out. Cells that no class and no other row of several cells connects
+   are separate parts (``_connect``).
+2. Each part starts from the counts in proportion, people x exact / total, which are strictly feasible once cells of
+   empty classes are fixed at 0 (``_extract``).
+3. A primal-dual method improves the part (``_part``): an affine step tells how far to centre, a corrected step moves.
+   It eliminates the moves of the cells, then the rows' prices, and solves for the prices of the cells' sums.
+4. The prices certify the gap (``judge``).
+
+Invariant: all sums and the dual rows hold from the first step on. Cost: with k rows and classes and n cells of a part a
+step costs O(children x (k^2 n + k n^2) + n^3).
+Source: Mehrotra 1992 (predictor and corrector); the elimination is our own.
 """
 
 from __future__ import annotations
@@ -37,6 +45,7 @@ _STALLED = 1e-6  # of a step
 @compiled
 def _factor(a: Floats) -> None:
     """Replace a symmetric positive semidefinite matrix by its Cholesky factor; dependent rows get the pivot 0."""
+    # Row by row, from the left.
     for i in range(a.shape[0]):
         diagonal = a[i, i]
         for k in range(i):
@@ -50,6 +59,7 @@ def _factor(a: Floats) -> None:
 
 @compiled
 def _forward(a: Floats, b: Floats) -> None:
+    # Solve with the lower factor; rows without a pivot are 0.
     for i in range(a.shape[0]):
         total = b[i]
         for k in range(i):
@@ -59,6 +69,7 @@ def _forward(a: Floats, b: Floats) -> None:
 
 @compiled
 def _backward(a: Floats, b: Floats) -> None:
+    # Solve with its transpose, from the last row up.
     for i in range(a.shape[0] - 1, -1, -1):
         total = b[i]
         for k in range(i + 1, a.shape[0]):
@@ -77,6 +88,7 @@ def _moves(
     n, children = theta.shape
     out, u = np.empty((n, children)), np.empty((rows.shape[0], children))
     solution = np.empty(rows.shape[0])
+    # A child's rows: the right-hand side, two triangular solves, then the cells' moves at these prices.
     for j in range(children):
         for r in range(rows.shape[0]):
             total = row_moves[r, j]
@@ -98,6 +110,7 @@ def _moves(
 @compiled
 def _longest(x: Floats, dx: Floats, shut: Flags) -> float:
     longest = 1.0 / _FURTHEST
+    # The ratio test: the first entry that would reach 0.
     for c in range(x.shape[0]):
         for j in range(x.shape[1]):
             if not shut[c, j] and dx[c, j] < 0.0:
@@ -109,6 +122,7 @@ def _longest(x: Floats, dx: Floats, shut: Flags) -> float:
 def _slopes(rows: Floats, weight: Floats, target: Floats, single: Floats, base: Floats, x: Floats) -> Floats:
     """Return the gradient [cells, children]."""
     out = 2.0 * single * (x - base)
+    # The residual of each measured row, times its weight, goes to the row's cells.
     for r in range(weight.shape[0]):
         for j in range(x.shape[1]):
             total = -target[r, j]
@@ -290,11 +304,13 @@ def _root(links: Ints, c: int) -> int:
 def _is_decided(start: Ints, cell: Ints, value: Floats, a: int, label: Ints, size: Ints, met: Ints) -> bool:
     """Return whether a row is a sum of complete classes, each with one value; ``met`` is scratch, zero at both ends."""
     decided = True
+    # Count how many cells of each class the row meets.
     for e in range(start[a], start[a + 1]):
         if label[cell[e]] < 0:
             decided = False
         else:
             met[label[cell[e]]] += 1
+    # All cells of a class, with one value.
     for e in range(start[a], start[a + 1]):
         k = label[cell[e]]
         if decided and met[k] < size[k]:
@@ -302,6 +318,7 @@ def _is_decided(start: Ints, cell: Ints, value: Floats, a: int, label: Ints, siz
         for f in range(start[a], e):
             if label[cell[f]] == k and value[f] != value[e]:
                 decided = False
+    # Leave the scratch clean.
     for e in range(start[a], start[a + 1]):
         if label[cell[e]] >= 0:
             met[label[cell[e]]] = 0
@@ -450,6 +467,7 @@ def solve(
     """
     parents = places.size - 1
     ended = np.zeros(parents, np.bool_)
+    # Parents are independent.
     for p in range(parents):
         children = level[3][p + 1] - level[3][p]
         x = np.zeros((level[0][p + 1] - level[0][p], children))
@@ -481,6 +499,7 @@ def judge(
         x = tables[places[p] : places[p + 1]].copy().reshape((n, children))
         total, single, reduced = split_level.misfit(columns, level, p, x)
         cap, worst, paid, counted = np.empty((n, children)), 0.0, 0.0, np.zeros((classes, children))
+        # Reduced costs at both kinds of prices; no number exceeds its cell's people or its class's count.
         for c in range(n):
             price, k, cell_sum = cell_price[level[0][p] + c], labels[cells[c]], 0.0
             for j in range(children):
@@ -495,6 +514,7 @@ def judge(
             off = abs(cell_sum - sums[c])
             worst = max(worst, off)
             paid += abs(price) * max(0.0, off - _ROUNDING * sums[c])
+        # What the classes' sums are off by is paid at their prices.
         for k in range(classes):
             for j in range(children):
                 off = abs(counted[k, j] - exact[begin + j, k])

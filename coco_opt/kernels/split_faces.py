@@ -7,11 +7,18 @@ Over tables x [cells, children]::
     subject to  x >= 0,  sum_j x_j = sums (if there are any),
 
 with the rows of R and, after them, those of C in one sparse matrix stored by rows and by columns. A face fixes which
-cells are 0 and which rows of C lie beyond their sides. On it the problem is linear: conjugate gradients,
-preconditioned by the diagonal, cost O(entries x children) a step; a projection cell by cell keeps the sums (the
-invariant). Cells that come out negative are then fixed, fixed cells whose reduced cost is negative are freed, and so on
-until neither happens (primal-dual active set method; Hintermueller, Ito and Kunisch 2003). From a start near the
-optimum a few faces are enough; the method may cycle, which it reports: more curvature makes it converge.
+cells are 0 and which rows of C lie beyond their sides. On it the problem is linear.
+
+1. Project x onto the present face (``_onto_face``).
+2. Minimise on the face by conjugate gradients, preconditioned by the diagonal; a projection cell by cell keeps the sums
+   (``_conjugate_gradients``).
+3. Choose the rows of C that lie beyond their sides anew (``_choose_sides``).
+4. Fix cells that came out negative, and free fixed ones whose reduced cost is negative (``_wrong_signs``).
+5. Repeat until nothing changes. From a start near the optimum a few faces are enough; the method may cycle, which it
+   reports: more curvature makes it converge.
+
+Invariant: the sums hold after every step. Cost: O(entries x children) a step of conjugate gradients.
+Source: primal-dual active sets, Hintermueller, Ito and Kunisch 2003; Hestenes and Stiefel 1952 (conjugate gradients).
 """
 
 from __future__ import annotations
@@ -33,6 +40,7 @@ _PATIENCE = 6  # faces without fewer wrong signs until the method counts as cycl
 @compiled_in_place
 def _apply(start: Ints, index: Ints, value: Floats, x: Floats, out: Floats) -> None:
     children = x.shape[1]
+    # Children lie side by side: the inner loops run over them.
     for a in range(start.size - 1):
         for j in range(children):
             out[a, j] = 0.0
@@ -45,6 +53,7 @@ def _apply(start: Ints, index: Ints, value: Floats, x: Floats, out: Floats) -> N
 @compiled_in_place
 def _add_adjoint(start: Ints, index: Ints, value: Floats, y: Floats, out: Floats) -> None:
     children = y.shape[1]
+    # Column by column, so that each entry of ``out`` is written by one column alone.
     for c in range(start.size - 1):
         for e in range(start[c], start[c + 1]):
             a, v = index[e], 2.0 * value[e]
@@ -56,6 +65,7 @@ def _add_adjoint(start: Ints, index: Ints, value: Floats, y: Floats, out: Floats
 def _precondition(r: Floats, inverse: Floats, share: Floats, summed: bool, z: Floats) -> float:
     """Write the projected ``r / h`` into z and return its product with r; ``inverse`` is 0 at fixed cells."""
     products = np.zeros(r.shape[1])  # one a child: a single sum would wait for itself at every step
+    # Subtract the weighted mean of r, so that z changes no sum.
     for c in range(r.shape[0]):
         mean = 0.0
         if summed:
@@ -75,6 +85,7 @@ def _precondition(r: Floats, inverse: Floats, share: Floats, summed: bool, z: Fl
 def _onto_face(x: Floats, free: Flags, h: Floats, sums: Floats, inverse: Floats, share: Floats) -> None:
     """Fix the cells that are not free at 0 and spread the missing part of the sums over the free ones."""
     summed = sums.size > 0
+    # What is missing of a cell's sum goes to its free children in the ratio of their inverse diagonal.
     for c in range(x.shape[0]):
         total, lacking = 0.0, sums[c] if summed else 0.0
         for j in range(x.shape[1]):
@@ -95,6 +106,7 @@ def _choose_sides(
 ) -> int:
     """Aim each row of C at the side that it exceeds, with weight 0 if it exceeds none; return how many changed."""
     changed = 0
+    # A row within its sides has no weight; one beyond a side aims at it.
     for k in range(product.shape[0] - measured_rows):
         for j in range(product.shape[1]):
             now = product[measured_rows + k, j]
@@ -120,6 +132,7 @@ def _descent(
     out: Floats,
 ) -> None:
     """Write minus the gradient at x, whose rows are ``product``, which is overwritten."""
+    # The cells' own curvature, then the rows' residuals.
     for c in range(x.shape[0]):
         for j in range(x.shape[1]):
             out[c, j] = -2.0 * curvature[c, j] * (x[c, j] - centre[c, j])
@@ -154,17 +167,20 @@ def _conjugate_gradients(
     z, bent, bends = np.empty((n, children)), np.empty((n, children)), np.empty(children)
     rz = _precondition(r, inverse, share, summed, z)
     d, stop = z.copy(), max(energy, loose * loose * rz)
+    # r is minus the gradient, z the preconditioned r, d the direction; directions are conjugate.
     for step in range(max_steps):
         if not rz > stop:
             return step, rz
         _apply(start, cell, value, d, product)
         for j in range(children):
             bends[j] = 0.0
+        # The curvature along d: of the rows ...
         for a in range(product.shape[0]):
             for j in range(children):
                 force = used[a, j] * product[a, j]
                 bends[j] += 2.0 * force * product[a, j]
                 product[a, j] = force
+        # ... and of the cells.
         for c in range(n):
             for j in range(children):
                 bent[c, j] = 2.0 * curvature[c, j] * d[c, j]
@@ -176,12 +192,14 @@ def _conjugate_gradients(
             return step, rz
         _add_adjoint(column_start, row, column_value, product, bent)
         length = rz / bend
+        # Move to the least point along d.
         for c in range(n):
             for j in range(children):
                 x[c, j] += length * d[c, j]
                 r[c, j] -= length * bent[c, j]
         before, rz = rz, _precondition(r, inverse, share, summed, z)
         keep = rz / before
+        # The next direction (Fletcher and Reeves 1964).
         for c in range(n):
             for j in range(children):
                 d[c, j] = z[c, j] + keep * d[c, j]
@@ -196,6 +214,7 @@ def _diagonal(column_start: Ints, row: Ints, column_value: Floats, weight: Float
     for c in range(cells):
         for j in range(children):
             h[c, j] = 2.0 * curvature[c, j]
+        # Rows of C are left out: which of them weigh changes from face to face.
         for e in range(column_start[c], column_start[c + 1]):
             if row[e] < weight.shape[0]:
                 bent = 2.0 * (column_value[e] * column_value[e])
@@ -222,6 +241,7 @@ def _wrong_signs(
             for j in range(x.shape[1]):
                 price += inverse[c, j] * g[c, j]
             price *= share[c]
+        # The reduced cost of a fixed cell is its gradient less the price of its sum.
         for j in range(x.shape[1]):
             if free[c, j] and x[c, j] < -least:
                 free[c, j] = False
@@ -230,6 +250,7 @@ def _wrong_signs(
                 free[c, j] = True
                 wrong += 1
             any_free = any_free or free[c, j]
+        # Some child must be free to hold the cell's sum.
         if summed and not any_free:
             for j in range(x.shape[1]):
                 free[c, j] = True
@@ -274,6 +295,7 @@ def descend(
     fewest, waited, steps, loose, wrong = x.size + used.size + 1, 0, 0, _LOOSE, 0
     _apply(start, cell, value, x, product)
     _choose_sides(product, measured_rows, stiff, low, high, used, aim)
+    # Solve on the face, then see which sides and signs are wrong.
     for face in range(max_faces):
         _onto_face(x, free, h, sums, inverse, share)
         _apply(start, cell, value, x, product)

@@ -1,9 +1,19 @@
 """Top-down splits of many parents in one call, where only the parents' sums constrain them: solutions and certificates.
 
-Every parent keeps the cells in which it has people; the level's queries, stored by columns once, are cut to those.
-Rows left with one cell are the curvature, the others the least squares of ``split_faces``. Tables of a parent lie one
-after the other as [occupied cells, children], in the parents' order. Invariant: every table meets its parent's sums.
-Cost: O(entries x children) a step of conjugate gradients, parent after parent.
+For every parent, over tables x [occupied cells, children]::
+
+    minimise  sum_j sum_a weight_ja (R x - answer)_ja^2   subject to   x >= 0,  sum_j x_cj = people_c
+
+1. Keep the cells in which the parent has people, and cut the level's queries, stored by columns once, to those.
+2. Rows left with one cell are the curvature, the others the least squares of ``split_faces``, which solves the split.
+3. Clip at 0 and scale to the sums, which removes what rounding leaves.
+4. ``judge`` certifies every table by prices of its sums (``split_certificate``).
+
+Tables of a parent lie one after the other as [occupied cells, children], in the parents' order.
+
+Invariant: every table meets its parent's sums. Cost: O(entries x children) a step of conjugate gradients, parent after
+parent.
+Source: the method of ``split_faces``; Abowd et al. 2022 for the split itself.
 """
 
 from __future__ import annotations
@@ -39,6 +49,7 @@ def cut(columns: Columns, cells: Ints, rows: int) -> tuple[Ints, Ints, Ints, Flo
         number[a] = -1
     of_row, of_cell, weigh = np.empty(entries, np.int64), np.empty(entries, np.int64), np.empty(entries)
     count, position = 0, 0
+    # Number each row when its first entry comes.
     for k in range(cells.size):
         for e in range(start[cells[k]], start[cells[k] + 1]):
             if number[row[e]] < 0:
@@ -54,6 +65,7 @@ def cut(columns: Columns, cells: Ints, rows: int) -> tuple[Ints, Ints, Ints, Flo
 def fitted(columns: Columns, level: Level, met: Ints, begin: int, end: int) -> tuple[Floats, Floats]:
     """Return weights and answers [met rows, children] of some children."""
     weight, target = np.empty((met.size, end - begin)), np.empty((met.size, end - begin))
+    # Weights are by query, answers by row.
     for a in range(met.size):
         for j in range(begin, end):
             weight[a, j - begin] = level[5][j, columns[3][met[a]]]
@@ -65,6 +77,7 @@ def fitted(columns: Columns, level: Level, met: Ints, begin: int, end: int) -> t
 def _wide(start: Ints, of_row: Ints, of_cell: Ints, weigh: Floats) -> tuple[Ints, Ints, Ints, Floats]:
     """Return the rows with several cells, and their entries with rows counted anew."""
     number, wide_rows, count = np.empty(start.size - 1, np.int64), np.empty(start.size - 1, np.int64), 0
+    # Number the rows with several cells.
     for a in range(start.size - 1):
         number[a] = -1
         if start[a + 1] - start[a] > 1:
@@ -75,6 +88,7 @@ def _wide(start: Ints, of_row: Ints, of_cell: Ints, weigh: Floats) -> tuple[Ints
     for e in range(of_row.size):
         entries += number[of_row[e]] >= 0
     row, cell, value, position = np.empty(entries, np.int64), np.empty(entries, np.int64), np.empty(entries), 0
+    # Keep their entries.
     for e in range(of_row.size):
         if number[of_row[e]] >= 0:
             row[position], cell[position], value[position] = number[of_row[e]], of_cell[e], weigh[e]
@@ -87,6 +101,7 @@ def _error(start: Ints, cell: Ints, value: Floats, weight: Floats, target: Float
     """Return the weighted sum of squared residuals."""
     total = 0.0
     product = split_certificate.products(start, cell, value, x)
+    # The objective at the start, to scale what is allowed.
     for a in range(target.shape[0]):
         for j in range(target.shape[1]):
             total += weight[a, j] * (product[a, j] - target[a, j]) ** 2
@@ -117,6 +132,7 @@ def _largest(weight: Floats, target: Floats, sums: Floats) -> float:
 @compiled_in_place
 def _scale_to_sums(x: Floats, sums: Floats) -> None:
     """Clip at 0 and meet the sums in proportion."""
+    # A cell without any number is shared evenly.
     for c in range(x.shape[0]):
         now = 0.0
         for j in range(x.shape[1]):
@@ -139,6 +155,7 @@ def _split(
     start, cell, value, _, _, _ = split_certificate.by_rows_and_columns(of_row, of_cell, weigh, met.size, n)
     single, base = split_certificate.single_cells(start, cell, value, weight, target, n)
     x = np.empty((n, children))
+    # Start from equal parts.
     for c in range(n):
         for j in range(children):
             x[c, j] = sums[c] / children
@@ -182,6 +199,7 @@ def solve(
     """
     parents = places.size - 1
     rested, total, rows = np.zeros(parents, np.bool_), 0, columns[3].size
+    # Parents are independent; numba has no array of arrays, so their tables lie in one.
     for p in range(parents):
         rested[p], steps, x = _split(columns, level, p, rows, tolerance, energy, least, limits)
         total += steps
@@ -202,6 +220,7 @@ def misfit(columns: Columns, level: Level, p: int, x: Floats) -> tuple[float, Fl
     )
     single, _ = split_certificate.single_cells(start, cell, value, weight, target, x.shape[0])
     product, total = split_certificate.products(start, cell, value, x), 0.0
+    # Residuals become the rows' part of the gradient.
     for a in range(met.size):
         for j in range(end - begin):
             residual = product[a, j] - target[a, j]
@@ -231,6 +250,7 @@ def judge(columns: Columns, level: Level, places: Ints, tables: Floats) -> tuple
         total, single, reduced = misfit(columns, level, p, x)
         price = split_certificate.parent_prices(reduced, x, single, sums)
         cap, worst, paid = np.empty((n, children)), 0.0, 0.0
+        # No number exceeds its parent's; what the sums are off by, beyond rounding, is paid at the prices.
         for c in range(n):
             cell_sum = 0.0
             for j in range(children):

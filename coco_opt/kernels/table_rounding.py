@@ -1,7 +1,16 @@
 """Parts of controlled rounding of several tables: the reach of rows, whether rows are nested, largest fractions.
 
-Each function is one pass over the cells of all children: O(entries x children), and a sort of the children in every
-cell for the largest fractions. Invariant: cells stay between ``low`` and ``high``.
+    minimise  sum_jc |X_jc - x_jc|   subject to   low <= X <= high,  sum_j X_jc = total_c,  rows within their sides
+
+over integers X [children, cells]. These are the steps before the flow of ``table_rounding_flow``:
+
+1. ``reach``: the least and largest value of every row tell which rows bind.
+2. ``nest``: whether each child's binding rows form a forest, which makes the problem a flow.
+3. ``largest_fractions``: the cheapest tables that meet the cells' totals, rows left out, and each cell's price.
+
+Invariant: cells stay between ``low`` and ``high``. Cost: O(entries x children), and a sort of the children in every
+cell for the largest fractions.
+Source: Cox and Ernst 1982; Kuo et al. 2018, section 5, for the largest fractions.
 """
 
 from __future__ import annotations
@@ -23,6 +32,7 @@ def reach(start: Ints, cell: Ints, value: Floats, room: Ints) -> tuple[Floats, F
     children, rows = room.shape[0], start.size - 1
     least, most = np.zeros((children, rows)), np.zeros((children, rows))
     for j in range(children):
+        # Negative entries reach their least where the cell is full.
         for r in range(rows):
             for a in range(start[r], start[r + 1]):
                 part = value[a] * room[j, cell[a]]
@@ -49,6 +59,7 @@ def nest(start: Ints, cell: Ints, value: Floats, room: Ints, binds: Bools) -> tu
         for r in range(rows):
             up[j, r] = -2
     for j in range(children):
+        # The sizes of the binding rows, by cells with room; other entries than 1 are no flow.
         for r in range(rows):
             size[r] = -1
             if binds[j, r]:
@@ -59,6 +70,7 @@ def nest(start: Ints, cell: Ints, value: Floats, room: Ints, binds: Bools) -> tu
                             return False, leaf, up
                         size[r] += 1
         falling(size, order)
+        # From the largest row down: all its cells must lie in one row so far, which is the row around it.
         for k in range(rows):
             r = order[k]
             if size[r] < 0:
@@ -84,6 +96,7 @@ def largest_fractions(x: Floats, low: Ints, high: Ints, total: Ints, table: Ints
     """
     children, cells = x.shape
     fraction, order = np.empty(children), np.empty(children, np.int64)
+    # Start from the floors; ``need`` is what the total still lacks.
     for c in range(cells):
         need = total[c]
         most = -1.0
@@ -97,6 +110,7 @@ def largest_fractions(x: Floats, low: Ints, high: Ints, total: Ints, table: Ints
         price[c] = 1.0 if most < 0.0 else 1.0 - 2.0 * most
         if need > 0 and most > 0.0:
             falling(fraction, order)
+            # The largest fractions go up, as many as are needed.
             for k in range(children):
                 j = order[k]
                 if need == 0 or fraction[j] == 0.0:
@@ -104,6 +118,7 @@ def largest_fractions(x: Floats, low: Ints, high: Ints, total: Ints, table: Ints
                 table[j, c] += 1
                 need -= 1
                 price[c] = 1.0 - 2.0 * fraction[j]
+        # Totals beyond floors and ceilings: whole persons more or fewer, at cost 1 each, the first child first.
         for j in range(children):
             if need > 0:
                 step = min(need, high[j, c] - table[j, c])

@@ -1,7 +1,13 @@
 """The certified gap of controlled rounding of several tables, term by term.
 
-At the prices of sums and rows every cell is compared with the best integer it could have; each term is nonnegative, so
-nothing cancels. O(entries x children).
+    gap = sum_jc max_Y (|X - x| - s X) - (|Y - x| - s Y)   over integers Y in low..high
+
+1. ``slopes``: the value s of a person in a cell at the prices of sums and rows.
+2. ``cells``: every cell is compared with the best integer it could have; the cost is convex, so the best is an end of
+   the range or next to x.
+
+Invariant: each term is nonnegative, so nothing cancels. Cost: O(entries x children).
+Source: linear programming duality of the flow (Ahuja, Magnanti and Orlin 1993, section 9.4).
 """
 
 from __future__ import annotations
@@ -20,6 +26,7 @@ def slopes(start: Ints, cell: Ints, value: Floats, rows: Floats, parent: Floats)
     """Return ``parent + C' rows`` [children, cells]: the value of one person in a cell at these prices."""
     children = rows.shape[0]
     out = np.empty((children, parent.size))
+    # The cell's price, and those of the rows that count it.
     for j in range(children):
         for c in range(parent.size):
             out[j, c] = parent[c]
@@ -48,6 +55,7 @@ def cells(table: Ints, low: Ints, high: Ints, x: Floats, slope: Floats) -> float
         for c in range(x.shape[1]):
             worst = 0.0
             down = np.int64(np.floor(x[j, c]))
+            # Between kinks the cost is linear: only ends and the two integers next to x can be best.
             for alternative in (low[j, c], high[j, c], down, down + 1):
                 alternative = min(max(alternative, low[j, c]), high[j, c])
                 if alternative != table[j, c]:

@@ -1,16 +1,24 @@
 """Controlled rounding of several tables as a minimum-cost flow: largest fractions repaired along shortest paths.
 
-A unit of flow is a person of some cell c assigned to some child j: from cell c to the smallest row of the child's
-nested rows that counts c, from there row by row outwards, and to the sink. The count in a cell of a child costs its
-distance from a fractional number, which is convex; rows carry between their lower and upper sides for nothing. Where
-the distance is that of answers, cells cost nothing, and the rows that are answers cost their distance from a fractional
-aim. Without a parent's table the people come from the sink itself. Nodes: cells, then rows (child by child), then the
-sink.
+    minimise  sum_jc |X_jc - x_jc|   subject to   low <= X <= high,  sum_j X_jc = total_c,  lower <= rows of X <= upper
 
-Largest fractions meet the cells' sums at least cost; the excess of rows is then sent along shortest paths to rows that
-have too little (successive shortest paths with potentials; Ahuja, Magnanti and Orlin 1993, section 9.7). Invariant:
-flow and potentials stay optimal for the rows met so far. Every search stops at the first row that lacks people. Cost:
-O(unmet people x arcs x log nodes) at worst.
+over integers X, where each child's rows are nested. A unit of flow is a person of some cell c assigned to some child j:
+from cell c to the smallest row of the child's nested rows that counts c, from there row by row outwards, and to the
+sink. The count in a cell of a child costs its distance from a fractional number, which is convex; rows carry between
+their lower and upper sides for nothing. Where the distance is that of answers, cells cost nothing, and the rows that
+are answers cost their distance from a fractional aim. Without a parent's table the people come from the sink itself.
+Nodes: cells, then rows (child by child), then the sink.
+
+1. Largest fractions meet the cells' sums at least cost (``table_rounding``, the caller).
+2. ``_load``: every row carries what its side demands; what is left over or lacking is the excess of its node.
+3. ``_nearest_lack``: from a node with people left over, find the shortest path to one that lacks some (Dijkstra with a
+   heap, on costs reduced by potentials); stop at the first.
+4. Lower the potentials of the nodes passed, and send people along the path, as many as one price allows.
+5. Repeat until no excess is left; the potentials are the prices.
+
+Invariant: flow and potentials stay optimal for the rows met so far. Cost: O(unmet people x arcs x log nodes) at worst.
+Source: Cox and Ernst 1982 (controlled rounding is a transportation problem); successive shortest paths with potentials,
+Ahuja, Magnanti and Orlin 1993, section 9.7; Williams 1964 (heap).
 """
 
 from __future__ import annotations
@@ -58,11 +66,14 @@ def _members(leaf: Ints, rows: int) -> tuple[Ints, Ints]:
     bound, member = np.zeros((children, rows + 2), np.int64), np.empty((children, cells), np.int64)
     position = np.empty(rows + 1, np.int64)
     for j in range(children):
+        # Count the cells of each row ...
         for c in range(cells):
             bound[j, (leaf[j, c] if leaf[j, c] >= 0 else rows) + 1] += 1
+        # ... find where each row's cells begin ...
         for r in range(rows + 1):
             position[r] = bound[j, r]
             bound[j, r + 1] += bound[j, r]
+        # ... and put them there.
         for c in range(cells):
             r = leaf[j, c] if leaf[j, c] >= 0 else rows
             member[j, position[r]] = c
@@ -84,10 +95,12 @@ def _load(
     carries, excess = np.zeros((children, rows), np.int64), np.zeros(sink + 1, np.int64)
     depth, order = np.empty(rows, np.int64), np.empty(rows, np.int64)
     for j in range(children):
+        # People go from the sink to the smallest row around their cell.
         for c in range(cells):
             people = table[j, c] - low[j, c]
             excess[sink if leaf[j, c] < 0 else cells + j * rows + leaf[j, c]] += people
             excess[sink] -= people
+        # A row's depth: how many rows lie around it; -1 where it does not bind.
         for r in range(rows):
             depth[r] = -1
             above = up[j, r]
@@ -97,6 +110,7 @@ def _load(
                     break
                 above = up[j, above]
         falling(depth, order)
+        # From the innermost rows outwards: a row passes on what it carries and keeps the rest as excess.
         for k in range(rows):
             r = order[k]
             if depth[r] < 0:
@@ -126,10 +140,12 @@ def _even(excess: Ints) -> bool:
 def _sift(heap: Ints, place: Ints, distance: Floats, position: int, size: int) -> None:
     """Restore the heap order around one entry."""
     node = heap[position]
+    # Up past every parent that is farther ...
     while position > 0 and distance[heap[(position - 1) // 2]] > distance[node]:
         heap[position] = heap[(position - 1) // 2]
         place[heap[position]] = position
         position = (position - 1) // 2
+    # ... or down below every child that is nearer.
     while 2 * position + 1 < size:
         below = 2 * position + 1
         if below + 1 < size and distance[heap[below + 1]] < distance[heap[below]]:
@@ -167,6 +183,7 @@ def _from_cell(c: int, graph: Graph, table: Ints, potential: Floats, search: Sea
     children, cells = x.shape
     rows, sink = up.shape[1], potential.size - 1
     so_far = search[0][c]
+    # Arcs of reduced length cost + potential here - potential there, which is never below 0 but for rounding.
     for j in range(children):
         if table[j, c] < high[j, c]:
             node = sink if leaf[j, c] < 0 else cells + j * rows + leaf[j, c]
@@ -184,6 +201,7 @@ def _from_members(
     x, low, _, _, _, _, _, bound, member, parent, _, unit = graph
     cells, sink = x.shape[1], potential.size - 1
     so_far = search[0][u]
+    # Taking a person out of a cell saves what the last one cost.
     for a in range(bound[j, r], bound[j, r + 1]):
         c = member[j, a]
         if table[j, c] > low[j, c]:
@@ -202,6 +220,7 @@ def _from_around(
     cells, up, lower, aim = graph[0].shape[1], graph[4], graph[5], graph[10]
     rows = up.shape[1]
     so_far = search[0][u]
+    # An inner row that carries more than it must can carry less.
     for inner in range(rows):
         if up[j, inner] == r and carries[j, inner] > lower[j, inner]:
             node = cells + j * rows + inner
@@ -243,6 +262,7 @@ def _from_sink(
         if parent:
             size = _from_members(sink, j, rows, graph, table, potential, search, size, most)
             continue
+        # Without a parent the sink gives a person to any row with a cell that has room.
         for c in range(cells):
             if leaf[j, c] >= 0 and table[j, c] < high[j, c]:
                 node = cells + j * rows + leaf[j, c]
@@ -259,11 +279,13 @@ def _nearest_lack(
     """Return the nearest node that lacks people, -1 for none, and leave the way there in ``search``."""
     distance, _, heap, place, seen = search
     cells, sink = graph[0].shape[1], potential.size - 1
+    # Reset the nodes of the search before alone.
     for a in range(1, seen[0] + 1):
         distance[seen[a]] = np.inf
     seen[0], seen[1] = 1, source
     distance[source], heap[0], place[source], size = 0.0, source, 0, 1
     most = np.inf
+    # Take the nearest node, and go on from it; ``most`` is the nearest lack seen so far.
     while size > 0:
         u, counted = heap[0], seen[0]
         if excess[u] < 0:
@@ -279,6 +301,7 @@ def _nearest_lack(
             size = _from_row(u, graph, table, carries, potential, search, size, most)
         else:
             size = _from_sink(graph, table, carries, potential, search, size, most)
+        # No path longer than to a node that lacks people is of use.
         for a in range(counted + 1, seen[0] + 1):
             if excess[seen[a]] < 0:
                 most = min(most, distance[seen[a]])
@@ -313,10 +336,12 @@ def _send(source: int, target: int, graph: Graph, table: Ints, carries: Ints, ex
     before = search[1]
     cells, rows = graph[0].shape[1], graph[4].shape[1]
     people, node = min(excess[source], -excess[target]), target
+    # The least that any arc of the path takes at its present price ...
     while node != source:
         people = min(people, _same_price(before[node, 2], before[node, 1], graph, table, carries))
         node = before[node, 0]
     node = target
+    # ... is sent along all of them.
     while node != source:
         arc, kind = before[node, 1], before[node, 2]
         if kind >= _OUT:
@@ -342,11 +367,13 @@ def _settle(graph: Graph, table: Ints, carries: Ints, excess: Ints, potential: F
     distance, seen = search[0], search[4]
     for node in range(nodes):
         distance[node] = np.inf
+    # One node with people left over after the other.
     for source in range(nodes):
         while excess[source] > 0:
             target = _nearest_lack(source, graph, table, carries, excess, potential, search)
             if target < 0:
                 return source
+            # Nodes nearer than the target come closer to it: reduced lengths on the path become 0.
             for a in range(1, seen[0] + 1):
                 potential[seen[a]] += min(0.0, distance[seen[a]] - distance[target])
             _send(source, target, graph, table, carries, excess, search)
@@ -374,6 +401,7 @@ def _potentials(up: Ints, row_price: Floats, cell_price: Floats, cells: int) -> 
     for j in range(children):
         for r in range(rows):
             around = np.int64(r) if up[j, r] != -2 else np.int64(-1)
+            # A row's potential adds up the prices of the rows around it.
             while around >= 0:
                 out[cells + j * rows + r] += row_price[j, around]
                 around = up[j, around]
@@ -420,6 +448,7 @@ def solve(
     children, cells = x.shape
     rows, parent = up.shape[1], cell_price.size == cells
     step = children if parent else 1
+    # With a parent's sums all children at once, without them one after the other.
     for j in range(0, children, step):
         part = slice(j, j + step)
         table, price = tables[part], row_price[part]

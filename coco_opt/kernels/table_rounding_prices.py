@@ -1,9 +1,16 @@
 """Prices of rows by coordinate ascent: one row after the other gets its people from the other children, cell by cell.
 
-Every cell gives its people to the children with the least ``v = marginal cost - price``. Raising the price of a child's
-row by the n-th smallest gap to another child that now has someone there moves n people in. Invariant: all cells stay
-optimal at the present prices. A few rounds leave few rows unmet; shortest paths do the rest. O(entries x children) a
-round at worst.
+The problem is that of ``table_rounding_flow``, where each cell may hold ``low`` or one person more; this is a start
+that leaves few rows unmet. Every cell gives its people to the children with the least ``v = marginal cost - price``.
+
+1. For a row that lacks people, find in each of its cells the gap in v to the best other child that has someone there.
+2. Raise the row's price by the n-th smallest gap, where n people are lacking: n people move in. A row with too many
+   does the opposite.
+3. Go through all rows, round after round, while the unmet people fall.
+4. Shortest paths do the rest (``table_rounding_flow``).
+
+Invariant: all cells stay optimal at the present prices. Cost: O(entries x children) a round at worst.
+Source: Bertsekas 1988 (auction algorithm) has the same steps for one person at a time; several at once is our own.
 """
 
 from __future__ import annotations
@@ -37,6 +44,7 @@ def _shortage(has: int, price: float, lower: float, upper: float) -> float:
 def _best(value: Floats, mark: Marks, state: int, without: int) -> int:
     """Return the child of a cell that gives a person (mark 1) at least loss or takes one (0) at least cost, or -1."""
     best = -1
+    # Among the children in this state: the dearest that gives, or the cheapest that takes.
     for i in range(value.size):
         if mark[i] != state or i == without:
             continue
@@ -50,6 +58,7 @@ def _gaps(j: int, cells: Ints, more: bool, value: Floats, mark: Marks, best: Int
     """Return the change of price at which each cell moves a person in (or out), the other child, and the cell."""
     gap, rival, place = np.empty(cells.size), np.empty(cells.size, np.int64), np.empty(cells.size, np.int64)
     count, state = 0, 1 if more else 0
+    # Only where the child can still take (or give) a person, and another one can do the opposite.
     for c in cells:
         if mark[c, j] == 1 - state:
             partner = best[c, state] if best[c, state] != j else _best(value[c], mark[c], state, j)
@@ -77,6 +86,7 @@ def _step(gap: Floats, moved: int) -> tuple[float, float]:
 @compiled_in_place
 def _reprice(j: int, cells: Ints, change: float, value: Floats, mark: Marks, best: Ints) -> None:
     """Lower the values of a child's cells, and see who is now best in them."""
+    # Recompute a cell's best child only if it was this one or has changed its state.
     for c in cells:
         value[c, j] -= change
         for state in range(2):
@@ -101,8 +111,10 @@ def _move(j: int, cells: Ints, lacking: float, price: float, value: Floats, mark
     if (price < 0.0) == more and price != 0.0:  # a price may reach zero but not cross it
         step = min(step, abs(price))
     ties = moved
+    # How many gaps equal to the largest one are still to be taken.
     for a in range(gap.size):
         ties -= gap[a] < last
+    # Exchange one person in every cell whose gap is passed.
     for a in range(gap.size):
         if gap[a] > last or gap[a] > step or (gap[a] == last and ties == 0):
             continue
@@ -138,15 +150,19 @@ def ascend(
     """
     children, cells = x.shape
     value, mark = np.empty((cells, children)), np.empty((cells, children), np.int8)
+    # The cost of the one person that a cell may hold more, and who has them.
     for j in range(children):
+        # Every cell's best giver and taker.
         for c in range(cells):
             value[c, j] = 1.0 - 2.0 * (x[j, c] - low[j, c])
             mark[c, j] = _CLOSED if high[j, c] == low[j, c] else table[j, c] - low[j, c]
     best = np.empty((cells, 2), np.int64)
+    # Write the tables; a cell's price lies between its dearest holder and its cheapest taker.
     for c in range(cells):
         for state in range(2):
             best[c, state] = _best(value[c], mark[c], state, _NOBODY)
     before = np.inf
+    # A round sees every binding row once.
     for _ in range(rounds):
         unmet = 0.0
         for j in range(children):
@@ -154,6 +170,7 @@ def ascend(
                 if up[j, r] == -2:
                     continue
                 members, has = cell[start[r] : start[r + 1]], ZERO
+                # How many people the row has above the least table.
                 for c in members:
                     has += mark[c, j] == 1
                 lacking = _shortage(has, row_price[j, r], lower[j, r], upper[j, r])

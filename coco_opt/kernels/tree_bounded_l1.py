@@ -1,19 +1,24 @@
 """Weighted least absolute deviations on a tree in integers, by merging slopes from the leaves to the root.
 
+    minimise  sum_v w_v |x_v - y_v|   subject to   x_v = sum of the children's x,  lo_v <= x_v <= hi_v
+
 Let F_v(x) be the least cost of the subtree of v for x_v = x: convex, piecewise linear, with integer breakpoints. The
 curve of v is its list of pieces in order of slope, each with an integer length, and an anchor: the value of x between
 the last piece of slope <= 0 and the first of slope >= 0.
 
-* Siblings are joined by merging their pieces by slope and adding their anchors (the infimal convolution).
-* The own cost w |x - y| lowers the slopes left of y by w and raises those right of it; a piece across y is cut.
-* Bounds cut pieces off.
+1. A leaf's curve is |x - y| within its bounds.
+2. Siblings are joined by merging their pieces by slope and adding their anchors (the infimal convolution).
+3. The own cost w |x - y| lowers the slopes left of y by w and raises those right of it; a piece across y is cut.
+4. Bounds cut pieces off.
+5. At the root the optimum is the anchor. Every piece stems from one leaf, whose value rises through it exactly where
+   the root's optimum lies beyond it. So no curve is stored for later: the fate of a piece is booked on its leaf when it
+   is cut off or when the root is reached, and the inner values are sums.
 
-Every piece stems from one leaf, whose value rises through it exactly where the root's optimum lies beyond it. So no
-curve is stored for later: the fate of a piece is booked on its leaf when it is cut off or when the root is reached, and
-the inner values are sums. Among pieces of equal slope the first sibling's come first.
+Among pieces of equal slope the first sibling's come first.
 
 Invariant: the pieces of every curve on the stack are sorted by slope. Cost: O(n + total number of pieces over all
 nodes), at most O(n x height).
+Source: Rockafellar 1970, sections 5 and 31 (infimal convolution); booking the fate of pieces is our own.
 """
 
 from __future__ import annotations
@@ -81,6 +86,7 @@ def _leaf(y: int, w: float, lo: int, hi: int, v: int, pieces: Pieces, k: int) ->
 @compiled
 def _pass(begin: int, end: int, pieces: Pieces, x: Ints) -> None:
     """Book pieces that the optimum lies beyond: a leaf rises through those right of its measurement."""
+    # Pieces left of the measurement are already part of the leaf's value.
     for m in range(begin, end):
         if pieces[2][m] % 2 == 1:
             x[pieces[2][m] // 2] += pieces[1][m]
@@ -89,6 +95,7 @@ def _pass(begin: int, end: int, pieces: Pieces, x: Ints) -> None:
 @compiled
 def _miss(begin: int, end: int, pieces: Pieces, x: Ints) -> None:
     """Book pieces that the optimum does not reach: a leaf lacks those left of its measurement."""
+    # Pieces right of the measurement were never part of the leaf's value.
     for m in range(begin, end):
         if pieces[2][m] % 2 == 0:
             x[pieces[2][m] // 2] -= pieces[1][m]
@@ -104,6 +111,7 @@ def _merge(
     """
     slope, length, owner = pieces
     begin, i, j, stop = k, a, b, False
+    # The smaller slope first, the first sibling's where equal.
     while not stop and (i < a_end or j < b_end):
         if j == b_end or (i < a_end and slope[i] <= slope[j]):
             m, i = i, i + 1
@@ -136,8 +144,10 @@ def _join(base: int, depth: int, stack: Ints, pieces: Pieces, spare: Pieces, x: 
     """
     source, target = pieces, spare
     rounds = 0
+    # Each round halves the number of curves; source and target change roles.
     while depth - base > 1:
         joined = base
+        # Left and right of the anchors are merged separately, so anchors add up.
         for c in range(base, depth, 2):
             a, b = stack[c], stack[c + 1 if c + 1 < depth else c]
             begin, anchor = a[0], a[3]
@@ -163,9 +173,11 @@ def _add_own(row: Ints, y: int, w: float, lo: int, hi: int, pieces: Pieces, out:
     slope, length, owner = pieces
     y = y if w > 0.0 else _NONE
     p = row[3]
+    # Where the curve begins: the anchor less the lengths of the pieces left of it.
     for m in range(row[0], row[1]):
         p -= length[m]
     k, middle, anchor = row[0], -1, min(max(p, lo), hi)
+    # A piece from p to q: book what the bounds cut off, then write its parts left and right of y.
     for m in range(row[0], row[2]):
         q = p + length[m]
         rises, leaf = owner[m] % 2 == 1, owner[m] // 2
@@ -173,6 +185,7 @@ def _add_own(row: Ints, y: int, w: float, lo: int, hi: int, pieces: Pieces, out:
             x[leaf] += min(q, lo) - p
         if q > hi and not rises:
             x[leaf] -= q - max(p, hi)
+        # Left of y the slope falls by w, right of it the slope rises by w.
         for sign in (-1.0, 1.0):
             start = max(p, lo) if sign < 0 else max(p, lo, y)
             end = min(q, hi, y) if sign < 0 else min(q, hi)
@@ -215,6 +228,7 @@ def _sweep(
     spare = (np.empty(size), np.empty(size, np.int64), np.empty(size, np.int64))
     stack, waiting, x = np.zeros((n + 1, 4), np.int64), np.zeros(n, np.int64), np.zeros(n, np.int64)
     depth = top = ZERO
+    # Children before parents: their curves lie on top of the stack.
     for v in order:
         if first_child[v] == first_child[v + 1]:
             middle, end, anchor = _leaf(y[v], weights[v], lo[v], hi[v], v, pieces, top)
@@ -234,6 +248,7 @@ def _sweep(
         waiting[parent[v]] += 1  # parent[0] = -1 belongs to no node that is still to come
     begin, middle, end = stack[0, 0], stack[0, 1], stack[0, 2]
     slope, length, _ = pieces
+    # Slopes of 0 at the root: the smallest or the largest optimum.
     while not upper_fit and middle > begin and slope[middle - 1] == 0.0 and length[middle - 1] < _ENDLESS:
         middle -= 1
     while upper_fit and middle < end and slope[middle] == 0.0 and length[middle] < _ENDLESS:

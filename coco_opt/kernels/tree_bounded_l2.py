@@ -1,20 +1,26 @@
 """Tree least squares with bounds, exactly, by merging piecewise-linear derivatives from the leaves to the root.
 
+    minimise  sum_v w_v (x_v - y_v)^2   subject to   x_v = sum of the children's x,  lo_v <= x_v <= hi_v
+
 Let F_v(x) be the least cost of the subtree of v for x_v = x. It is convex and piecewise quadratic. The curve of v is
 the graph {(t, x): t is a derivative of F_v at x}, a rising polyline: points (t, x) in order, a slope dx/dt between
 neighbours and beyond both ends, infinite on a jump of x and 0 on a jump of t.
 
-* Siblings are joined by adding their x at equal t (the derivative of the infimal convolution).
-* The own cost w (x - y)^2 moves every point to (t + 2 w (x - y), x) and a slope s to s / (1 + 2 w s).
-* Bounds cut the curve at x = lo and x = hi and put a point there.
+1. A leaf's curve is a line between its bounds.
+2. Siblings are joined by adding their x at equal t (the derivative of the infimal convolution).
+3. The own cost w (x - y)^2 moves every point to (t + 2 w (x - y), x) and a slope s to s / (1 + 2 w s).
+4. Bounds cut the curve at x = lo and x = hi and put a point there.
+5. Every point is the place where one bound of one node starts or stops to bind. As all values below a node rise with
+   its own, a bound binds in the optimum exactly if the root's optimal point (t = 0) lies on the right side of its
+   point. So no curve has to be stored for later: the fate of a point is recorded when it is cut off or when the root is
+   reached.
+6. Least squares with the nodes at their bounds fixed gives the values (``tree_passes``).
 
-Every point is the place where one bound of one node starts or stops to bind. As all values below a node rise with its
-own, a bound binds in the optimum exactly if the root's optimal point (t = 0) lies on the right side of its point. So no
-curve has to be stored for later: the fate of a point is recorded when it is cut off or when the root is reached, and
-least squares with these nodes fixed gives the values.
+Where t does not decide (unmeasured siblings), the first sibling in order moves first.
 
-Where t does not decide (unmeasured siblings), the first sibling in order moves first. Invariant: every curve on the
-stack rises. Cost: O(n + total number of points over all nodes), at most O(n x height).
+Invariant: every curve on the stack rises. Cost: O(n + total number of points over all nodes), at most O(n x height).
+Source: Rockafellar 1970, sections 16 and 31 (conjugates of sums and infimal convolutions); recording the fate of points
+is our own.
 """
 
 from __future__ import annotations
@@ -67,6 +73,7 @@ def _without_implied(
     first_child: Ints, lower: Floats, upper: Floats, low: Floats, high: Floats
 ) -> tuple[Floats, Floats]:
     lo, hi = lower.copy(), upper.copy()
+    # A bound that the children's ranges imply can never bind by itself.
     for v in range(lower.size):
         begin, end = first_child[v], first_child[v + 1]
         if begin < end and lo[v] != hi[v]:
@@ -86,6 +93,7 @@ def _fix_at_bounds(
     """Return the sides, and the targets and variances of least squares in which nodes at bounds are exact."""
     n = y.size
     sides, target, s2 = np.zeros(n, np.int8), y.copy(), np.empty(n)
+    # The lower bound binds unless the optimum lies beyond its point, the upper one if it does.
     for v in range(n):
         s2[v] = 1.0 / weights[v] if weights[v] > 0.0 else np.inf
         if lo[v] == hi[v]:
@@ -152,6 +160,7 @@ def _stay(t: float, begin: int, end: int, left: float, points: Points, passed: M
             i = i if N[m] == _NOBODY else m
         _pass(begin, i + 1, points, passed)
         return float(X[i])
+    # The first point behind t.
     while i < end and (T[i] < t or (T[i] == t and left == np.inf)):
         i += 1
     _pass(begin, i, points, passed)
@@ -187,15 +196,18 @@ def _merge_vertical(
     if not (a_grows and b_left == np.inf):
         return -1
     i, j, k = a_end - 1, b, a
+    # Where the last jump of the first begins, and where the first jump of the second ends.
     while i > a and T[i - 1] == T[i]:
         i -= 1
     while j < b_end - 1 and T[j + 1] == T[j]:
         j += 1
     _pass(a, i, points, passed)
     low, high = X[i], X[j]
+    # The second moves through its first jump, the first stays where its last one begins ...
     for m in range(b, j + 1):
         T2[k], X2[k], S2[k], N2[k] = T[m], low + X[m], np.inf, N[m]
         k += 1
+    # ... then the first moves through its last jump, the second stays where its first one ended.
     for m in range(i, a_end):
         T2[k], X2[k], S2[k], N2[k] = T[m], high + X[m], np.inf, N[m]
         k += 1
@@ -218,10 +230,12 @@ def _merge(
         if end >= 0:
             return end, np.inf
     k, i, j = a, a, b
+    # The first begins with a jump from minus infinity: the second's points before it are passed.
     if a_left == np.inf:
         while j < b_end and T[j] < T[a]:
             j += 1
         _pass(b, j, points, passed)
+    # The same with the roles changed.
     if b_left == np.inf:
         while i < a_end and T[i] <= T[b]:
             i += 1
@@ -230,6 +244,7 @@ def _merge(
     b_slope, b_t, b_x = (b_left, -np.inf, 0.0) if j == b else (S[j - 1], T[j - 1], X[j - 1])
     a_next, b_next = T[i] if i < a_end else np.inf, T[j] if j < b_end else np.inf
     left, last = a_slope + b_slope, -np.inf
+    # Take the next point by t; the other curve is read between its points.
     while i < a_end or j < b_end:
         if j == b_end or (i < a_end and a_next <= b_next):
             x = X[i] + _between(a_next, b_t, b_x, b_next, X[min(j, b_end - 1)], b_slope)
@@ -269,6 +284,7 @@ def _join(
     """
     source, target = points, spare
     rounds = 0
+    # Each round halves the number of curves; source and target change roles.
     while depth - base > 1:
         joined = base
         for c in range(base, depth, 2):
@@ -296,6 +312,7 @@ def _add_own(begin: int, end: int, left: float, y: float, w: float, points: Poin
         _copy(begin, end, points, out)
         return left
     steepest = 1.0 / w2
+    # t changes by the derivative of the own cost, slopes become flatter.
     for m in range(begin, end):
         T2[m], X2[m], N2[m] = T[m] + w2 * (X[m] - y), X[m], N[m]
         S2[m] = S[m] / (1.0 + w2 * S[m]) if S[m] < np.inf else steepest
@@ -309,6 +326,7 @@ def _trim(
     """Leave behind all but one of the points on either side of low <= x <= high; return begin, end and left slope."""
     _, X, S, _ = points
     first, last = begin, end
+    # Points that the optimum cannot come near, at both ends.
     while first < end - 1 and X[first + 1] < low:
         first += 1
     while last > first + 1 and X[last - 2] > high:
@@ -345,6 +363,7 @@ def _cut(
     _, X, S, _ = points
     T2, X2, S2, N2 = out
     first, last, k = begin, end, begin
+    # Points below the lower bound are passed, points above the upper one are never reached.
     while first < end and X[first] < lo:
         first += 1
     _pass(begin, first, points, passed)
@@ -362,6 +381,7 @@ def _cut(
         if lo > -np.inf:  # nothing reaches down to this bound
             passed[2 * v] = 1
     shift = k - first
+    # The points between, moved along in ``out``.
     for m in range(first, last):
         T2[m + shift], X2[m + shift] = points[0][m], X[m]
         S2[m + shift], N2[m + shift] = S[m], points[3][m]
@@ -376,6 +396,7 @@ def _cut(
 def _capacity(first_child: Ints, lo: Floats, hi: Floats) -> int:
     """Return the most points that can lie on the stack: one for each bound or boundless leaf."""
     points = 1
+    # Points come into being at bounds and at leaves alone.
     for v in range(lo.size):
         bounds = (lo[v] > -np.inf) + (hi[v] < np.inf)
         points += bounds
@@ -406,6 +427,7 @@ def _sweep(
     starts, ends, lefts = np.empty(n + 1, np.int64), np.empty(n + 1, np.int64), np.empty(n + 1)
     passed, waiting = np.zeros(2 * n, np.int8), np.zeros(n, np.int64)
     depth = top = ZERO
+    # Children before parents: their curves lie on top of the stack.
     for v in order:
         if first_child[v] == first_child[v + 1]:
             starts[depth] = top
@@ -429,6 +451,7 @@ def _sweep(
         top = ends[depth]
         depth += 1
         waiting[parent[v]] += 1  # parent[0] = -1 belongs to no node that is still to come
+    # At the root t = 0 is the optimum: it lies beyond the points of negative t.
     for m in range(starts[0], ends[0]):
         if points[0][m] < 0.0 and points[3][m] >= 0:
             passed[points[3][m]] = 1

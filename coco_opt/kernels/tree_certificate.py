@@ -6,7 +6,13 @@ root is 0) and x feasible::
 
     objective(x) - optimum <= sum_v  f_v(x_v) + d_v x_v - min over [lo_v, hi_v] of (f_v(u) + d_v u)
 
-and every term is nonnegative. Each function is one or two passes over the tree: O(n).
+1. ``implied_bounds`` and ``violation`` check feasibility.
+2. ``slopes`` tells between which d_v the point is optimal for node v alone.
+3. ``multipliers`` finds lam that meet these ranges: upwards the interval of every lam, downwards a choice inside it.
+4. ``gap_l2`` and ``gap_l1`` add up the right-hand side.
+
+Invariant: every term of the gap is nonnegative. Cost: each function is one or two passes over the tree, O(n).
+Source: Lagrangian duality (Rockafellar 1970, section 28); rebuilding multipliers from the point is our own.
 """
 
 from __future__ import annotations
@@ -26,6 +32,7 @@ Ints = NDArray[np.int64]
 def implied_bounds(first_child: Ints, lower: Floats, upper: Floats) -> tuple[Floats, Floats]:
     """Return for every node (n,) the range of values that it and the nodes below it allow; O(n)."""
     low, high = lower.copy(), upper.copy()
+    # Children before parents: a node's range is also the sum of its children's.
     for v in range(lower.size - 1, -1, -1):
         if first_child[v] < first_child[v + 1]:
             least = most = 0.0
@@ -43,6 +50,7 @@ def violation(first_child: Ints, lower: Floats, upper: Floats, x: Any) -> float:
     Infinite where a value is no finite number.
     """
     worst = 0.0
+    # Bounds first, then the sum of the children.
     for v in range(lower.size):
         value = float(x[v])
         if not np.isfinite(value):
@@ -69,6 +77,7 @@ def multipliers(parent: Ints, first_child: Ints, d_low: Floats, d_high: Floats, 
     """
     n = parent.size
     low, high = np.full(n, -np.inf), np.full(n, np.inf)
+    # Upwards: a child's interval and the range of its d bound the parent's lam.
     for v in range(n - 1, -1, -1):
         if first_child[v] == first_child[v + 1]:
             low[v] = high[v] = 0.0
@@ -79,6 +88,7 @@ def multipliers(parent: Ints, first_child: Ints, d_low: Floats, d_high: Floats, 
             low[p] = max(low[p], low[v] - d_high[v])
             high[p] = min(high[p], high[v] - d_low[v])
     lam = np.zeros(n)
+    # Downwards: near the target, in reach of the parent's lam, and in the own interval.
     for v in range(n):
         if first_child[v] < first_child[v + 1]:
             above = lam[parent[v]] if v > 0 else 0.0
@@ -90,6 +100,7 @@ def multipliers(parent: Ints, first_child: Ints, d_low: Floats, d_high: Floats, 
 @compiled
 def slopes(x: Any, lower: Floats, upper: Floats, left: Floats, right: Floats) -> None:
     """Turn the derivatives of f left and right of x into d_low and d_high, the range that makes x optimal, in place."""
+    # At a bound the multiplier of the bound makes room on one side.
     for v in range(x.size):
         d_low, d_high = -right[v], -left[v]
         if x[v] <= lower[v]:
@@ -113,6 +124,7 @@ def multipliers_l2(
     """Return ``multipliers`` near 0 for f_v = w (x - y)^2, with two vectors of memory instead of six; O(n)."""
     n = parent.size
     low, high = np.full(n, -np.inf), np.full(n, np.inf)
+    # Upwards: the interval of every lam.
     for v in range(n - 1, -1, -1):
         if first_child[v] == first_child[v + 1]:
             low[v] = high[v] = 0.0
@@ -123,6 +135,7 @@ def multipliers_l2(
             d_low, d_high = _range_l2(x[v], y[v], weights[v], lower[v], upper[v])
             low[p] = max(low[p], low[v] - d_high)
             high[p] = min(high[p], high[v] - d_low)
+    # Downwards: the choice overwrites the interval's lower end.
     for v in range(n):
         if first_child[v] < first_child[v + 1]:
             above = low[parent[v]] if v > 0 else 0.0  # of a parent: lam already
@@ -146,6 +159,7 @@ def balanced_multipliers_l2(
     n = parent.size
     low, high = np.full(n, -np.inf), np.full(n, np.inf)
     mean, precision = np.zeros(n), np.zeros(n)
+    # Upwards: intervals, and the mean and precision of what the children say.
     for v in range(n - 1, -1, -1):
         if first_child[v] == first_child[v + 1]:
             low[v] = high[v] = 0.0
@@ -164,6 +178,7 @@ def balanced_multipliers_l2(
         if not (free and determined):
             low[p] = max(low[p], low[v] - d_high)
             high[p] = min(high[p], high[v] - d_low)
+    # Downwards: combine it with what the parent says.
     for v in range(n):
         if first_child[v] < first_child[v + 1]:
             above, w = mean[parent[v]] if v > 0 else 0.0, weights[v]
@@ -192,6 +207,7 @@ def gap_l2(
     Any finite lam will do, entries at leaves are not read; infinite where a node's minimum is.
     """
     total = 0.0
+    # The minimiser u of f + d u within the bounds, and what x costs more.
     for v in range(x.size):
         d = lam[v] if first_child[v] < first_child[v + 1] else 0.0
         if v > 0:
@@ -223,6 +239,7 @@ def gap_l1(
 ) -> float:
     """Return the gap for f_v = w |x - y|, whose minimiser with d is y or a bound; lam as in ``gap_l2``."""
     total = 0.0
+    # The minimiser u of f + d u is the measurement, or a bound if d exceeds the weight.
     for v in range(x.size):
         own = lam[v] if first_child[v] < first_child[v + 1] else 0.0
         above = lam[parent[v]] if v > 0 else 0.0

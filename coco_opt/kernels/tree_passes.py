@@ -1,12 +1,13 @@
 """Generalised least squares on a tree by two linear passes, with every posterior variance and covariance.
 
-Nodes are numbered breadth first: the root is 0 and the children of v are ``first_child[v]:first_child[v + 1]``. Every
-node has a measurement y_v of variance s2_v, 0 for an exact one and infinite for none. A parent is the sum of
-its children. The passes of Hay et al. 2010 (Theorem 3), written for any tree and any variances, are
+    minimise  sum_v (x_v - y_v)^2 / s2_v   subject to   x_v = sum of the children's x
 
-* up: with C_v the sum of V and zc_v the sum of z over the children, V_v = 1 / (1/s2_v + 1/C_v) and z_v the mean of
-  y_v and zc_v weighted by the inverse variances s2_v and C_v (a leaf: V_v = s2_v, z_v = y_v);
-* down: x_root = z_root, and x_c = z_c + (V_c / C_v) (x_v - zc_v).
+Nodes are numbered breadth first: the root is 0 and the children of v are ``first_child[v]:first_child[v + 1]``. Every
+node has a measurement y_v of variance s2_v, 0 for an exact one and infinite for none. The passes are
+
+1. up: with C_v the sum of V and zc_v the sum of z over the children, V_v = 1 / (1/s2_v + 1/C_v) and z_v the mean of
+   y_v and zc_v weighted by the inverse variances s2_v and C_v (a leaf: V_v = s2_v, z_v = y_v);
+2. down: x_root = z_root, and x_c = z_c + (V_c / C_v) (x_v - zc_v).
 
 Given x_v, what lies below v is independent of the rest: x_c = (V_c / C_v) x_v + noise with covariance
 ``diag(V) - V V' / C_v`` among the children. All covariances follow from that.
@@ -15,6 +16,7 @@ A node is undetermined where V is infinite. A discrepancy goes to the undetermin
 all to the first of them; their variance is infinite unless there is only one.
 
 Invariant: after the downward pass every sum of children is exact up to rounding. Cost: O(n) a pass.
+Source: Hay et al. 2010, Theorem 3, written for any tree and any variances.
 """
 
 from __future__ import annotations
@@ -35,10 +37,12 @@ def postorder(parent: Ints, first_child: Ints) -> Ints:
     """Return the nodes (n,) with children before their parent and siblings in order; O(n)."""
     n = parent.size
     size = np.ones(n, np.int64)
+    # Sizes of subtrees.
     for v in range(n - 1, 0, -1):
         size[parent[v]] += size[v]
     order = np.empty(n, np.int64)
     start = np.zeros(n, np.int64)
+    # A node comes last of its subtree; its children's subtrees divide the places before it.
     for v in range(n):
         order[start[v] + size[v] - 1] = v
         position = start[v]
@@ -51,6 +55,7 @@ def postorder(parent: Ints, first_child: Ints) -> Ints:
 @compiled
 def sums(first_child: Ints, values: Any) -> None:
     """Replace the value of every inner node by the sum of its children's, from the leaves up, in place."""
+    # Children come after their parent.
     for v in range(first_child.size - 2, -1, -1):
         if first_child[v] < first_child[v + 1]:
             total = values[first_child[v]]
@@ -69,6 +74,7 @@ def upward(first_child: Ints, y: Floats, s2: Floats, lower: Floats, upper: Float
     n = y.size
     z, V = y.copy(), s2.copy()
     C = np.full(n, np.inf)
+    # The children's sum is a second measurement of v, of variance C.
     for v in range(n - 1, -1, -1):
         begin, end = first_child[v], first_child[v + 1]
         if begin == end:
@@ -94,6 +100,7 @@ def upward(first_child: Ints, y: Floats, s2: Floats, lower: Floats, upper: Float
 @compiled
 def downward(first_child: Ints, z: Floats, V: Floats, C: Floats, equal_parts: bool) -> None:
     """Turn z (n,) into the estimates x of the downward pass, in place."""
+    # Parents before children: each child takes the discrepancy in the ratio of its variance.
     for v in range(z.size):
         begin, end = first_child[v], first_child[v + 1]
         if begin == end or C[v] == 0.0:
@@ -149,10 +156,12 @@ def variances(first_child: Ints, s2: Floats, V: Floats, C: Floats) -> tuple[Floa
         elif total != np.inf:
             E[v] = reduced[v] + (0.0 if s2[v] == np.inf else total * (total / (s2[v] + total)))
         sibling_sum = 0.0
+        # The sum of V over the siblings before c, ...
         for c in range(begin, end):
             P[c] = sibling_sum
             sibling_sum += V[c]
         sibling_sum = 0.0
+        # ... and over those after it: together 1 - V_c / C without cancellation.
         for c in range(end - 1, begin - 1, -1):
             rest = P[c] + sibling_sum
             sibling_sum += V[c]
@@ -178,6 +187,7 @@ def covariance(parent: Ints, V: Floats, C: Floats, P: Floats, E: Floats, u: int,
         return np.nan
     factor = 1.0
     a = b = -1
+    # Climb from the node with the larger number until both meet at the common ancestor.
     while u != v:
         if u > v:
             if a >= 0 and factor != 0.0:
@@ -214,6 +224,7 @@ def _spread(begin: int, end: int, V: Floats, total: float, b: Floats) -> tuple[f
             mean += V[c] / total * b[c]
     else:
         first = begin
+        # Undetermined children take all of a discrepancy: only their coefficients count.
         while V[first] != np.inf:
             first += 1
         mean = b[first]
@@ -232,6 +243,7 @@ def combination(first_child: Ints, V: Floats, C: Floats, coefficients: Floats) -
     """Return the posterior variance of a linear combination of the nodes, coefficients (n,); O(n)."""
     b = coefficients.copy()
     variance = 0.0
+    # Upwards: replace the children's coefficients by their mean at the parent, and collect the variance of the rest.
     for v in range(b.size - 1, -1, -1):
         if first_child[v] < first_child[v + 1]:
             mean, spread = _spread(first_child[v], first_child[v + 1], V, C[v], b)
@@ -249,11 +261,13 @@ def leaf_ranges(parent: Ints, first_child: Ints, V: Floats, C: Floats, begins: I
     """
     out = np.zeros(begins.size)
     b = np.empty(parent.size)
+    # b is set along the two edges of the range alone.
     for k in range(begins.size):
         if begins[k] >= ends[k]:
             continue
         left, right = begins[k], ends[k] - 1
         b[left] = b[right] = 1.0
+        # One level up: siblings outside the range have coefficient 0, inside 1, and the two cut nodes their means.
         while left > 0:
             up_left, up_right = parent[left], parent[right]
             for c in range(first_child[up_left], left):

@@ -1,7 +1,14 @@
 """Bounds on the optimum of bounded tree least squares, found beforehand: they shorten the curves of deep trees.
 
-The unbounded optimum comes from two passes over the tree, a feasible point from one more; their distance bounds how far
-every node's value can move. Cost: O(n).
+The problem: ranges that hold the values of the optimum of ``tree_bounded_l2``, in linear time.
+
+1. The unbounded optimum x comes from two passes over the tree, and variances of all nodes from a third.
+2. One more pass makes it feasible.
+3. The optimum is at most as far from x as the feasible point, in weighted squares; a node's share of that distance is
+   bounded by its posterior standard deviation.
+
+Invariant: the optimum lies within the ranges. Cost: O(n).
+Source: the centre of a quadratic and the inequality of Cauchy and Schwarz; ours.
 """
 
 from __future__ import annotations
@@ -41,6 +48,7 @@ def _feasible(first_child: Ints, x: Floats, low: Floats, high: Floats) -> Floats
     f[0] = min(max(f[0], low[0]), high[0])
     for v in range(x.size):
         missing = f[v]
+        # Clip the children to their ranges, then give what is missing to the first ones that have room.
         for c in range(first_child[v], first_child[v + 1]):
             f[c] = min(max(x[c], low[c]), high[c])
             missing -= f[c]
@@ -55,6 +63,7 @@ def _feasible(first_child: Ints, x: Floats, low: Floats, high: Floats) -> Floats
 def mean_depth(parent: Ints) -> float:
     """Return the mean number of nodes above a node; O(n)."""
     depth, total = np.zeros(parent.size, np.int64), 0
+    # Parents come before their children.
     for v in range(1, parent.size):
         depth[v] = depth[parent[v]] + 1
         total += depth[v]
