@@ -24,6 +24,8 @@ our own.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -35,6 +37,48 @@ Marks = NDArray[np.bool_]
 Slopes = tuple[Floats, Floats, Ints]  # first part, second part, leaf
 
 _REACH = 2  # steps that a leaf may move up or down at once
+
+
+class Tree(NamedTuple):
+    """Each node's parent and first child, nodes numbered breadth first; the last entry ends the last node's."""
+
+    parent: Ints
+    first_child: Ints
+
+
+class Cost(NamedTuple):
+    """The nodes' weights (n,), 0 where nothing was measured, of absolute values or of ``squares``.
+
+    ``second`` (n,) weighs the squares that decide among optima of absolute values.
+    """
+
+    weights: Floats
+    second: Floats
+    squares: bool
+
+
+class Bounds(NamedTuple):
+    """The nodes' bounds (n,), and whether the root keeps its value."""
+
+    lower: Ints
+    upper: Ints
+    root_fixed: bool
+
+
+class Window(NamedTuple):
+    """Scratch: the leaves' first places, lists of slopes and a spare; each node's list from ``low_k`` on, and its k.
+
+    ``lists`` and ``list_sizes`` are of one node's children.
+    """
+
+    begin: Ints
+    slopes: Slopes
+    spare: Slopes
+    low_k: Ints
+    size: Ints
+    k: Ints
+    lists: Ints
+    list_sizes: Ints
 
 
 @compiled
@@ -131,30 +175,42 @@ def _cut(v: int, low: int, high: int, position: int, low_k: Ints, size: Ints, sl
 
 
 @compiled
-def _best(
-    first_child: Ints,
-    begin: Ints,
-    y: Ints,
-    x: Ints,
-    weights: Floats,
-    second: Floats,
-    lower: Ints,
-    upper: Ints,
-    root_fixed: bool,
-    squares: bool,
-    step: int,
-    slopes: Slopes,
-    spare: Slopes,
-    low_k: Ints,
-    size: Ints,
-    k: Ints,
-    segment: Ints,
-    segment_size: Ints,
-) -> None:
-    """Write the best k of every leaf in the window around x; the root's is 0 if ``root_fixed``."""
-    n = x.size
+def _window(tree: Tree) -> Window:
+    """Return scratch for 2 ``_REACH`` slopes a leaf, and for the lists of the widest family."""
+    n, first_child = tree.parent.size, tree.first_child
+    room, fan = 0, 1
+    for v in range(n):
+        room += first_child[v] == first_child[v + 1]
+        fan = max(fan, first_child[v + 1] - first_child[v])
+    room *= 2 * _REACH
+    slopes = (np.empty(room), np.empty(room), np.empty(room, np.int64))
+    spare = (np.empty(room), np.empty(room), np.empty(room, np.int64))
+    low_k, size, k = np.zeros(n, np.int64), np.zeros(n, np.int64), np.zeros(n, np.int64)
+    lists, list_sizes = np.zeros(fan, np.int64), np.zeros(fan, np.int64)
+    return Window(spans(tree.parent, first_child), slopes, spare, low_k, size, k, lists, list_sizes)
+
+
+@compiled
+def _add_own(cost: Cost, v: int, x: int, y: int, step: int, position: int, window: Window) -> None:
+    """Add the own cost's differences between neighbouring k; they rise with k, so the list stays in order."""
+    weights, second, squares = cost
+    first, then, _ = window.slopes
+    for m in range(window.size[v]):
+        value = x + step * (window.low_k[v] + m)
+        if squares:
+            first[position + m] += _squares(value, step, y, weights[v])
+        else:
+            first[position + m] += _absolute(value, step, y, weights[v])
+            then[position + m] += _squares(value, step, y, second[v])
+
+
+@compiled
+def _best(tree: Tree, y: Ints, x: Ints, cost: Cost, bounds: Bounds, step: int, window: Window) -> None:
+    """Write the best k of every leaf in the window around x; the root's is 0 if it is fixed."""
+    first_child, (lower, upper, root_fixed) = tree.first_child, bounds
+    begin, slopes, spare, low_k, size, k, lists, list_sizes = window
     # Children before parents: join the children's lists, cut them at the bounds, add the own cost.
-    for v in range(n - 1, -1, -1):
+    for v in range(x.size - 1, -1, -1):
         position, a, b = 2 * _REACH * begin[v], first_child[v], first_child[v + 1]
         low, high = -((x[v] - lower[v]) // step), (upper[v] - x[v]) // step
         if a == b:
@@ -167,18 +223,11 @@ def _best(
             low_k[v] = 0
             for c in range(a, b):
                 low_k[v] += low_k[c]
-                segment[c - a], segment_size[c - a] = 2 * _REACH * begin[c], size[c]
-            size[v] = _join(b - a, segment, segment_size, slopes, spare)
+                lists[c - a], list_sizes[c - a] = 2 * _REACH * begin[c], size[c]
+            size[v] = _join(b - a, lists, list_sizes, slopes, spare)
             _cut(v, low, high, position, low_k, size, slopes, k)
-        if weights[v] > 0.0:
-            # The own cost's difference between neighbouring values of k; it rises with k, so the list stays in order.
-            for m in range(size[v]):
-                value = x[v] + step * (low_k[v] + m)
-                if squares:
-                    slopes[0][position + m] += _squares(value, step, y[v], weights[v])
-                else:
-                    slopes[0][position + m] += _absolute(value, step, y[v], weights[v])
-                    slopes[1][position + m] += _squares(value, step, y[v], second[v])
+        if cost.weights[v] > 0.0:
+            _add_own(cost, v, x[v], y[v], step, position, window)
     # The root rises through every slope that lowers the cost, or up to k = 0 if it is fixed.
     for m in range(size[0]):
         below = slopes[0][m] < 0.0 or (slopes[0][m] == 0.0 and slopes[1][m] < 0.0)
@@ -187,18 +236,18 @@ def _best(
 
 
 @compiled
-def _move(
-    parent: Ints,
-    first_child: Ints,
-    y: Ints,
-    x: Ints,
-    weights: Floats,
-    second: Floats,
-    squares: bool,
-    step: int,
-    k: Ints,
-) -> bool:
+def _at_edge(first_child: Ints, k: Ints) -> bool:
+    """Return whether some leaf moves as far as its window goes."""
+    edge = False
+    for v in range(k.size):
+        edge = edge or (first_child[v] == first_child[v + 1] and abs(k[v]) == _REACH)
+    return edge
+
+
+@compiled
+def _move(tree: Tree, y: Ints, x: Ints, cost: Cost, step: int, k: Ints) -> bool:
     """Move x by step times k (set at the leaves) if that lowers the cost; return whether it did."""
+    (parent, first_child), (weights, second, squares) = tree, cost
     n, first, then = x.size, 0.0, 0.0
     for v in range(n):
         if first_child[v] < first_child[v + 1]:
@@ -223,71 +272,24 @@ def _move(
 
 @compiled
 def improve(
-    parent: Ints,
-    first_child: Ints,
-    y: Ints,
-    weights: Floats,
-    second: Floats,
-    lower: Ints,
-    upper: Ints,
-    root_fixed: bool,
-    squares: bool,
-    x: Ints,
-    done: Marks,
-    limit: int,
-    cell: int,
-    last: int,
+    tree: Tree, cost: Cost, bounds: Bounds, y: Ints, x: Ints, done: Marks, limit: int, cell: int, last: int
 ) -> int:
     """Make the feasible points x (cells, n) optimal in place, for the cells cell..last - 1; return the windows solved.
 
-    y (cells, n); weights (n,), 0 where nothing was measured; ``second`` (n,) weighs the squares that decide among
-    optima of absolute values; lower and upper (n,) are bounds; ``root_fixed`` keeps the root's values. Cells are
-    independent; those ``done`` (cells,) are left alone, and those that ``limit`` windows make optimal are marked so. A
-    window takes O(n height + leaves log fan-out); a good start leaves few of them.
+    y (cells, n). Cells are independent; those ``done`` (cells,) are left alone, and those that ``limit`` windows make
+    optimal are marked so. A window takes O(n height + leaves log fan-out); a good start leaves few of them.
     """
-    n, begin = parent.size, spans(parent, first_child)
-    room, fan = 0, 1
-    # Scratch for 2 ``_REACH`` slopes a leaf, and for the lists of the widest family.
-    for v in range(n):
-        room += first_child[v] == first_child[v + 1]
-        fan = max(fan, first_child[v + 1] - first_child[v])
-    room *= 2 * _REACH
-    slopes = (np.empty(room), np.empty(room), np.empty(room, np.int64))
-    spare = (np.empty(room), np.empty(room), np.empty(room, np.int64))
-    low_k, size, k = np.zeros(n, np.int64), np.zeros(n, np.int64), np.zeros(n, np.int64)
-    segment, segment_size = np.zeros(fan, np.int64), np.zeros(fan, np.int64)
-    windows = 0
+    window, windows = _window(tree), 0
     # One cell after the other; ``left`` windows remain to it.
     for i in range(cell, last):
         step, left = ONE, 0 if done[i] else limit
         # Solve one window, then widen or narrow the next one.
         while step > 0 and left > 0:
             windows, left = windows + 1, left - 1
-            _best(
-                first_child,
-                begin,
-                y[i],
-                x[i],
-                weights,
-                second,
-                lower,
-                upper,
-                root_fixed,
-                squares,
-                step,
-                slopes,
-                spare,
-                low_k,
-                size,
-                k,
-                segment,
-                segment_size,
-            )
-            edge = False
+            _best(tree, y[i], x[i], cost, bounds, step, window)
             # A leaf at the edge of its window might go further: double the step.
-            for v in range(n):
-                edge = edge or (first_child[v] == first_child[v + 1] and abs(k[v]) == _REACH)
-            if not _move(parent, first_child, y[i], x[i], weights, second, squares, step, k):
+            edge = _at_edge(tree.first_child, window.k)
+            if not _move(tree, y[i], x[i], cost, step, window.k):
                 step //= 2
             elif edge:
                 step *= 2

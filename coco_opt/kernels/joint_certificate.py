@@ -18,7 +18,7 @@ Source: Fenchel duality (Rockafellar 1970, section 31); the prices of paths are 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,15 @@ from coco_opt.kernels.compile import compiled
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
+
+
+class Measured(NamedTuple):
+    """The regions' noisy rows y [regions, n], their weights, their numbers of groups and their parents [regions]."""
+
+    parent: Ints
+    y: Floats
+    weight: Floats
+    top: Floats
 
 
 @compiled
@@ -124,13 +133,12 @@ def squares_gap(x: Floats, y: Floats, w: float, s: Floats) -> float:
 
 
 @compiled
-def gaps_absolute(
-    parent: Ints, regions: Ints, ends: Bools, y: Floats, w: Floats, top: Floats, prices: Floats, x: Floats, gaps: Floats
-) -> None:
+def gaps_absolute(measured: Measured, regions: Ints, ends: Bools, prices: Floats, x: Floats, gaps: Floats) -> None:
     """Write into gaps (all regions,) what prices (all regions, n) leave of some rows x for p = 1.
 
     A row whose path ends there (``ends``) pays for the order of all the rows below it.
     """
+    parent, y, w, top = measured
     above = np.empty(y.shape[1])
     # A row's own loss, and at the end of a path the order.
     for v in regions:
@@ -141,10 +149,9 @@ def gaps_absolute(
 
 
 @compiled
-def gaps_squares(
-    parent: Ints, regions: Ints, ends: Bools, y: Floats, w: Floats, top: Floats, prices: Floats, x: Floats, gaps: Floats
-) -> None:
+def gaps_squares(measured: Measured, regions: Ints, ends: Bools, prices: Floats, x: Floats, gaps: Floats) -> None:
     """Do for p = 2 what ``gaps_absolute`` does for p = 1."""
+    parent, y, w, top = measured
     above = np.empty(y.shape[1])
     # As in ``gaps_absolute``.
     for v in regions:

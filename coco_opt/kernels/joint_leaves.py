@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from coco_opt.kernels.compile import ZERO, compiled
 from coco_opt.kernels.heap import pop, push
-from coco_opt.kernels.joint_certificate import absolute_gap, path_gap, path_sum, squares_gap
+from coco_opt.kernels.joint_certificate import Measured, absolute_gap, path_gap, path_sum, squares_gap
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -221,22 +221,13 @@ def _tighten_squares(
 
 
 @compiled
-def tighten_absolute(
-    parent: Ints,
-    regions: Ints,
-    y: Floats,
-    w: Floats,
-    scale: Floats,
-    top: Floats,
-    prices: Floats,
-    x: Floats,
-    gaps: Floats,
-) -> None:
+def tighten_absolute(measured: Measured, regions: Ints, scale: Floats, prices: Floats, x: Floats, gaps: Floats) -> None:
     """Replace the prices (all regions, n) of some regions by the best ones for p = 1 under those above.
 
     A cell weighs w_v scale_i. Writes into gaps (all regions,) the gaps of their rows x, if all scales are 1; if x has
     no rows, only the prices are written.
     """
+    parent, y, w, top = measured
     n = y.shape[1]
     above, z, places, weight, own = np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty(n)
     least, most = np.empty(n + 1), np.empty(n + 1)
@@ -252,18 +243,9 @@ def tighten_absolute(
 
 
 @compiled
-def tighten_squares(
-    parent: Ints,
-    regions: Ints,
-    y: Floats,
-    w: Floats,
-    scale: Floats,
-    top: Floats,
-    prices: Floats,
-    x: Floats,
-    gaps: Floats,
-) -> None:
+def tighten_squares(measured: Measured, regions: Ints, scale: Floats, prices: Floats, x: Floats, gaps: Floats) -> None:
     """Do for p = 2 what ``tighten_absolute`` does for p = 1."""
+    parent, y, w, top = measured
     n = y.shape[1]
     above, values, heavy, counts = np.empty(n), np.empty(n), np.empty(n), np.empty(n, np.int64)
     for v in regions:

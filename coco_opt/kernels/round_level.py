@@ -20,6 +20,8 @@ Source: Cox and Ernst 1982 (controlled rounding as a flow); the hash is SplitMix
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -35,10 +37,21 @@ from coco_opt.kernels.compile import compiled, compiled_in_place, constant
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
+Reach = tuple[Floats, Floats]
+"""The least and largest value of every row [children, rows]."""
 Columns = tuple[Ints, Ints, Ints]
 """The passes' rows by columns (starts, rows), and each row's pass, rising."""
 Level = tuple[Ints, Ints, Ints, Ints, Ints]
 """Parents' starts in their cells, cells, people; the region of each parent's first child; starts in the children."""
+
+
+class Network(NamedTuple):
+    """Which rows bind, their sides, and their aims (-1: carrying costs nothing), all [children, rows]."""
+
+    binds: Flags
+    sides: table_rounding.RowSides
+    aim: Floats
+
 
 _PRECISION, _ROUNDS = 1e-6, constant(20)
 _STEP, _FIRST, _SECOND = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
@@ -161,20 +174,11 @@ def _enclose(x: Floats, low: Ints, high: Ints, room: Ints) -> None:
 
 @compiled_in_place
 def _bind(
-    x: Floats,
-    low: Ints,
-    begin: Ints,
-    cell: Ints,
-    least: Floats,
-    most: Floats,
-    fixed: Floats,
-    before: int,
-    binds: Flags,
-    aim: Floats,
-    lower: Floats,
-    upper: Floats,
+    box: table_rounding.Box, begin: Ints, cell: Ints, reach: Reach, fixed: Floats, before: int, network: Network
 ) -> bool:
     """Write which rows bind, their sides (the first ``before``) or aims; return whether the sides can be reached."""
+    least, most = reach
+    binds, (lower, upper), aim = network
     for j in range(binds.shape[0]):
         # Rows of earlier passes are kept exactly; those of this pass have an aim and pay for their distance from it.
         for r in range(binds.shape[1]):
@@ -187,7 +191,7 @@ def _bind(
             else:
                 aim[j, r] = 0.0
                 for e in range(begin[r], begin[r + 1]):
-                    aim[j, r] += x[j, cell[e]] - low[j, cell[e]]
+                    aim[j, r] += box.x[j, cell[e]] - box.low[j, cell[e]]
     return True
 
 
@@ -223,14 +227,14 @@ def _pass(
     before = count if cells else count - new_rows[0]
     low, high, room = np.empty(x.shape, np.int64), np.empty(x.shape, np.int64), np.empty(x.shape, np.int64)
     _enclose(x, low, high, room)
-    value = np.ones(cell.size)
-    least, most = table_rounding.reach(begin, cell, value, room)
-    binds, aim = np.empty((children, count), np.bool_), np.empty((children, count))
-    lower, upper = np.empty((children, count)), np.empty((children, count))
-    if not _bind(x, low, begin, cell, least, most, fixed, before, binds, aim, lower, upper):
+    box, value, shape = table_rounding.Box(x, low, high), np.ones(cell.size), (children, count)
+    sides, aim = table_rounding.RowSides(np.empty(shape), np.empty(shape)), np.empty(shape)
+    network = Network(np.empty(shape, np.bool_), sides, aim)
+    if not _bind(box, begin, cell, table_rounding.reach(begin, cell, value, room), fixed, before, network):
         return False, 0.0, 0.0
-    nested, leaf, up = table_rounding.nest(begin, cell, value, room, binds)
-    cell_price, row_price = np.zeros(x.shape[1]), np.zeros((children, count))
+    nested, leaf, up = table_rounding.nest(begin, cell, value, room, network.binds)
+    cell_price, row_price = np.zeros(x.shape[1]), np.zeros(shape)
+    prices = table_rounding.Prices(cell_price, row_price)
     if not nested or table_rounding.largest_fractions(x, low, high, sums, table, cell_price) >= 0:
         return False, 0.0, 0.0
     # A pass over answers: cells cost nothing, so their prices start at 0.
@@ -238,11 +242,11 @@ def _pass(
         for c in range(cell_price.size):
             cell_price[c] = 0.0
     elif count:
-        table_rounding_prices.ascend(x, low, high, begin, cell, up, lower, upper, table, cell_price, row_price, _ROUNDS)
+        table_rounding_prices.ascend(box, begin, cell, up, sides, table, prices, _ROUNDS)
     unit = 1.0 if cells else 0.0
-    if table_rounding_flow.solve(x, low, high, leaf, up, lower, upper, table, cell_price, row_price, aim, unit) >= 0:
+    if table_rounding_flow.solve(box, table_rounding.Nest(leaf, up), sides, table, prices, aim, unit) >= 0:
         return False, 0.0, 0.0
-    price = np.empty((children, count))
+    price = np.empty(shape)
     _split_prices(row_price, before, price)
     slope = table_rounding_certificate.slopes(begin, cell, value, price, cell_price)
     if cells:

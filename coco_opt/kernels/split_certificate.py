@@ -20,6 +20,8 @@ Source: Lagrangian duality (Rockafellar 1970, section 28); the choice of prices 
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -31,11 +33,36 @@ Ints = NDArray[np.int64]
 _HALVINGS = 64
 
 
+class Matrix(NamedTuple):
+    """A sparse matrix by rows and by columns: row a has ``cell[start[a]:start[a + 1]]``, and so on."""
+
+    start: Ints
+    cell: Ints
+    value: Floats
+    column_start: Ints
+    row: Ints
+    column_value: Floats
+
+
+class Terms(NamedTuple):
+    """What the gap's terms of cells are made of, all [cells, children]: reduced costs, values, curvatures, caps."""
+
+    reduced: Floats
+    x: Floats
+    curvature: Floats
+    cap: Floats
+
+
+class Slack(NamedTuple):
+    """How far the rows of C are from their sides, C x - lower and upper - C x [rows, children]; infinite: no side."""
+
+    above: Floats
+    below: Floats
+
+
 @compiled
-def by_rows_and_columns(
-    row: Ints, cell: Ints, value: Floats, rows: int, cells: int
-) -> tuple[Ints, Ints, Floats, Ints, Ints, Floats]:
-    """Return a matrix's entries by rows (starts, cells, values) and by columns, in their order."""
+def by_rows_and_columns(row: Ints, cell: Ints, value: Floats, rows: int, cells: int) -> Matrix:
+    """Return a matrix's entries by rows and by columns, in their order."""
     start, column_start = np.zeros(rows + 1, np.int64), np.zeros(cells + 1, np.int64)
     # Count the entries of each row and column.
     for e in range(row.size):
@@ -56,7 +83,7 @@ def by_rows_and_columns(
         of_cell[below], by_cell[below] = row[e], value[e]
         next_row[row[e]] += 1
         next_cell[cell[e]] += 1
-    return start, of_row, by_row, column_start, of_cell, by_cell
+    return Matrix(start, of_row, by_row, column_start, of_cell, by_cell)
 
 
 @compiled
@@ -210,10 +237,9 @@ def parent_prices(g: Floats, x: Floats, d: Floats, parent: Floats) -> Floats:
 
 
 @compiled
-def _slope(
-    cells: Ints, value: Floats, j: int, move: float, s: Floats, x: Floats, d: Floats, cap: Floats, side: float
-) -> float:
+def _slope(cells: Ints, value: Floats, j: int, move: float, terms: Terms, side: float) -> float:
     """Return the gap's derivative in one constraint's price, ``move`` away from the present one."""
+    s, x, d, cap = terms
     total = side
     # The derivative of each phi is minus the distance of x from its best y.
     for e in range(cells.size):
@@ -223,25 +249,13 @@ def _slope(
 
 
 @compiled
-def improve_row_prices(
-    start: Ints,
-    index: Ints,
-    value: Floats,
-    above: Floats,
-    below: Floats,
-    s: Floats,
-    x: Floats,
-    d: Floats,
-    cap: Floats,
-    prices: Floats,
-) -> None:
-    """Minimise the gap in one price of a constraint after the other, keeping ``s`` up to date.
-
-    ``above`` and ``below`` [rows, children] are C x - lower and upper - C x, infinite where there is no side.
-    """
+def improve_row_prices(start: Ints, index: Ints, value: Floats, slack: Slack, terms: Terms, prices: Floats) -> None:
+    """Minimise the gap in one price [rows, children] after the other, keeping the reduced costs up to date."""
+    above, below = slack
+    s, children = terms.reduced, prices.shape[1]
     for k in range(start.size - 1):
         cells, entries = index[start[k] : start[k + 1]], value[start[k] : start[k + 1]]
-        for j in range(x.shape[1]):
+        for j in range(children):
             old = prices[k, j]
             step = 0.0
             # The first step: the largest change that brings a reduced cost to 0.
@@ -254,14 +268,14 @@ def improve_row_prices(
             # A price is positive at a lower side and negative at an upper one, and pays for the distance to it.
             for _ in range(_HALVINGS):
                 side = above[k, j] if high > 0.0 else -below[k, j]
-                if high >= most or step == 0.0 or _slope(cells, entries, j, high - old, s, x, d, cap, side) >= 0.0:
+                if high >= most or step == 0.0 or _slope(cells, entries, j, high - old, terms, side) >= 0.0:
                     break
                 low, high, step = high, min(most, high + step), 2.0 * step
             # The gap does not fall upwards: look downwards.
             if high == old:
                 for _ in range(_HALVINGS):
                     side = above[k, j] if low >= 0.0 else -below[k, j]
-                    if low <= least or step == 0.0 or _slope(cells, entries, j, low - old, s, x, d, cap, side) <= 0.0:
+                    if low <= least or step == 0.0 or _slope(cells, entries, j, low - old, terms, side) <= 0.0:
                         break
                     high, low, step = low, max(least, low - step), 2.0 * step
             # The derivative changes sign between low and high: bisect.
@@ -270,7 +284,7 @@ def improve_row_prices(
                 if not low < middle < high:
                     break
                 side = above[k, j] if middle > 0.0 else -below[k, j]
-                if _slope(cells, entries, j, middle - old, s, x, d, cap, side) < 0.0:
+                if _slope(cells, entries, j, middle - old, terms, side) < 0.0:
                     low = middle
                 else:
                     high = middle

@@ -23,10 +23,13 @@ Source: primal-dual active sets, Hintermueller, Ito and Kunisch 2003; Hestenes a
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
 from coco_opt.kernels.compile import compiled, compiled_in_place
+from coco_opt.kernels.split_certificate import Matrix
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -35,6 +38,39 @@ Flags = NDArray[np.bool_]
 _LOOSE = 0.1  # how much a face's equations are reduced at first, and tenfold more with every further face
 _TIGHT = 1e-7
 _PATIENCE = 6  # faces without fewer wrong signs until the method counts as cycling
+
+
+class Measured(NamedTuple):
+    """The measured rows R: weights and targets [rows of R, children]."""
+
+    weight: Floats
+    target: Floats
+
+
+class Sides(NamedTuple):
+    """The constraints' rows C, all [rows of C, children]: penalties, lower and upper sides."""
+
+    stiff: Floats
+    low: Floats
+    high: Floats
+
+
+class Own(NamedTuple):
+    """The cells' own squares [cells, children]: curvature (x - centre)^2."""
+
+    curvature: Floats
+    centre: Floats
+
+
+class Face(NamedTuple):
+    """The projection onto a face: 1 / h at free cells [cells, children], 0 at fixed ones; 1 / its sums [cells].
+
+    Without sums (``summed``) nothing is projected.
+    """
+
+    inverse: Floats
+    share: Floats
+    summed: bool
 
 
 @compiled_in_place
@@ -62,8 +98,9 @@ def _add_adjoint(start: Ints, index: Ints, value: Floats, y: Floats, out: Floats
 
 
 @compiled
-def _precondition(r: Floats, inverse: Floats, share: Floats, summed: bool, z: Floats) -> float:
-    """Write the projected ``r / h`` into z and return its product with r; ``inverse`` is 0 at fixed cells."""
+def _precondition(r: Floats, face: Face, z: Floats) -> float:
+    """Write the projected ``r / h`` into z and return its product with r."""
+    inverse, share, summed = face
     products = np.zeros(r.shape[1])  # one a child: a single sum would wait for itself at every step
     # Subtract the weighted mean of r, so that z changes no sum.
     for c in range(r.shape[0]):
@@ -82,9 +119,9 @@ def _precondition(r: Floats, inverse: Floats, share: Floats, summed: bool, z: Fl
 
 
 @compiled_in_place
-def _onto_face(x: Floats, free: Flags, h: Floats, sums: Floats, inverse: Floats, share: Floats) -> None:
+def _onto_face(x: Floats, free: Flags, h: Floats, sums: Floats, face: Face) -> None:
     """Fix the cells that are not free at 0 and spread the missing part of the sums over the free ones."""
-    summed = sums.size > 0
+    inverse, share, summed = face
     # What is missing of a cell's sum goes to its free children in the ratio of their inverse diagonal.
     for c in range(x.shape[0]):
         total, lacking = 0.0, sums[c] if summed else 0.0
@@ -101,10 +138,9 @@ def _onto_face(x: Floats, free: Flags, h: Floats, sums: Floats, inverse: Floats,
 
 
 @compiled_in_place
-def _choose_sides(
-    product: Floats, measured_rows: int, stiff: Floats, low: Floats, high: Floats, used: Floats, aim: Floats
-) -> int:
+def _choose_sides(product: Floats, measured_rows: int, sides: Sides, used: Floats, aim: Floats) -> int:
     """Aim each row of C at the side that it exceeds, with weight 0 if it exceeds none; return how many changed."""
+    stiff, low, high = sides
     changed = 0
     # A row within its sides has no weight; one beyond a side aims at it.
     for k in range(product.shape[0] - measured_rows):
@@ -119,19 +155,9 @@ def _choose_sides(
 
 
 @compiled_in_place
-def _descent(
-    column_start: Ints,
-    row: Ints,
-    column_value: Floats,
-    product: Floats,
-    used: Floats,
-    aim: Floats,
-    curvature: Floats,
-    centre: Floats,
-    x: Floats,
-    out: Floats,
-) -> None:
+def _descent(rows: Matrix, own: Own, product: Floats, used: Floats, aim: Floats, x: Floats, out: Floats) -> None:
     """Write minus the gradient at x, whose rows are ``product``, which is overwritten."""
+    curvature, centre = own
     # The cells' own curvature, then the rows' residuals.
     for c in range(x.shape[0]):
         for j in range(x.shape[1]):
@@ -139,22 +165,15 @@ def _descent(
     for a in range(product.shape[0]):
         for j in range(product.shape[1]):
             product[a, j] = -used[a, j] * (product[a, j] - aim[a, j])
-    _add_adjoint(column_start, row, column_value, product, out)
+    _add_adjoint(rows.column_start, rows.row, rows.column_value, product, out)
 
 
 @compiled
 def _conjugate_gradients(
-    start: Ints,
-    cell: Ints,
-    value: Floats,
-    column_start: Ints,
-    row: Ints,
-    column_value: Floats,
+    rows: Matrix,
     used: Floats,
     curvature: Floats,
-    inverse: Floats,
-    share: Floats,
-    summed: bool,
+    face: Face,
     loose: float,
     energy: float,
     max_steps: int,
@@ -165,13 +184,13 @@ def _conjugate_gradients(
     """Move x on its face until the residual r has fallen by ``loose`` or below ``energy``; return steps and energy."""
     n, children = x.shape
     z, bent, bends = np.empty((n, children)), np.empty((n, children)), np.empty(children)
-    rz = _precondition(r, inverse, share, summed, z)
+    rz = _precondition(r, face, z)
     d, stop = z.copy(), max(energy, loose * loose * rz)
     # r is minus the gradient, z the preconditioned r, d the direction; directions are conjugate.
     for step in range(max_steps):
         if not rz > stop:
             return step, rz
-        _apply(start, cell, value, d, product)
+        _apply(rows.start, rows.cell, rows.value, d, product)
         for j in range(children):
             bends[j] = 0.0
         # The curvature along d: of the rows ...
@@ -190,14 +209,14 @@ def _conjugate_gradients(
             bend += bends[j]
         if not bend > 0.0:
             return step, rz
-        _add_adjoint(column_start, row, column_value, product, bent)
+        _add_adjoint(rows.column_start, rows.row, rows.column_value, product, bent)
         length = rz / bend
         # Move to the least point along d.
         for c in range(n):
             for j in range(children):
                 x[c, j] += length * d[c, j]
                 r[c, j] -= length * bent[c, j]
-        before, rz = rz, _precondition(r, inverse, share, summed, z)
+        before, rz = rz, _precondition(r, face, z)
         keep = rz / before
         # The next direction (Fletcher and Reeves 1964).
         for c in range(n):
@@ -207,8 +226,9 @@ def _conjugate_gradients(
 
 
 @compiled
-def _diagonal(column_start: Ints, row: Ints, column_value: Floats, weight: Floats, curvature: Floats) -> Floats:
+def _diagonal(rows: Matrix, weight: Floats, curvature: Floats) -> Floats:
     """Return the Hessian's diagonal without the rows of C, 1 where it is 0."""
+    column_start, row, column_value = rows.column_start, rows.row, rows.column_value
     cells, children = curvature.shape
     h = np.empty((cells, children))
     for c in range(cells):
@@ -227,13 +247,12 @@ def _diagonal(column_start: Ints, row: Ints, column_value: Floats, weight: Float
 
 
 @compiled_in_place
-def _wrong_signs(
-    x: Floats, g: Floats, free: Flags, h: Floats, inverse: Floats, share: Floats, summed: bool, least: float
-) -> int:
+def _wrong_signs(x: Floats, g: Floats, free: Flags, h: Floats, face: Face, least: float) -> int:
     """Fix the negative free cells, free the fixed ones that would gain, and return how many these are.
 
     ``g`` is minus the gradient.
     """
+    inverse, share, summed = face
     wrong = 0
     for c in range(x.shape[0]):
         price, any_free = 0.0, False
@@ -259,19 +278,10 @@ def _wrong_signs(
 
 @compiled
 def descend(
-    start: Ints,
-    cell: Ints,
-    value: Floats,
-    column_start: Ints,
-    row: Ints,
-    column_value: Floats,
-    weight: Floats,
-    target: Floats,
-    stiff: Floats,
-    low: Floats,
-    high: Floats,
-    curvature: Floats,
-    centre: Floats,
+    rows: Matrix,
+    measured: Measured,
+    sides: Sides,
+    own: Own,
     sums: Floats,
     x: Floats,
     free: Flags,
@@ -285,35 +295,35 @@ def descend(
     ``sums`` is empty where there are none. Signs within ``least`` of 0 count as right. The last face is solved until
     the squared residual in the diagonal's inverse is at most ``energy``.
     """
-    children, rows, measured_rows, summed = x.shape[1], start.size - 1, weight.shape[0], sums.size > 0
-    product, used, aim = np.zeros((rows, children)), np.zeros((rows, children)), np.zeros((rows, children))
+    children, measured_rows = x.shape[1], measured.weight.shape[0]
+    shape = rows.start.size - 1, children
+    product, used, aim = np.zeros(shape), np.zeros(shape), np.zeros(shape)
     for a in range(measured_rows):  # assigning slices would take numba five seconds to compile
         for j in range(children):
-            used[a, j], aim[a, j] = weight[a, j], target[a, j]
-    h = _diagonal(column_start, row, column_value, weight, curvature)
-    inverse, share, r = np.zeros(x.shape), np.zeros(x.shape[0]), np.zeros(x.shape)
+            used[a, j], aim[a, j] = measured.weight[a, j], measured.target[a, j]
+    h = _diagonal(rows, measured.weight, own.curvature)
+    face, r = Face(np.zeros(x.shape), np.zeros(x.shape[0]), sums.size > 0), np.zeros(x.shape)
     fewest, waited, steps, loose, wrong = x.size + used.size + 1, 0, 0, _LOOSE, 0
-    _apply(start, cell, value, x, product)
-    _choose_sides(product, measured_rows, stiff, low, high, used, aim)
+    _apply(rows.start, rows.cell, rows.value, x, product)
+    _choose_sides(product, measured_rows, sides, used, aim)
     # Solve on the face, then see which sides and signs are wrong.
-    for face in range(max_faces):
-        _onto_face(x, free, h, sums, inverse, share)
-        _apply(start, cell, value, x, product)
-        _descent(column_start, row, column_value, product, used, aim, curvature, centre, x, r)
-        done, left = _conjugate_gradients(
-            start, cell, value, column_start, row, column_value, used, curvature,
-            inverse, share, summed, loose, energy, max_steps - steps, x, r, product,
-        )  # fmt: skip
+    for number in range(max_faces):
+        _onto_face(x, free, h, sums, face)
+        _apply(rows.start, rows.cell, rows.value, x, product)
+        _descent(rows, own, product, used, aim, x, r)
+        limits = loose, energy, max_steps - steps
+        done, left = _conjugate_gradients(rows, used, own.curvature, face, *limits, x, r, product)
         steps += done
-        _apply(start, cell, value, x, product)
-        wrong = _choose_sides(product, measured_rows, stiff, low, high, used, aim)
-        _descent(column_start, row, column_value, product, used, aim, curvature, centre, x, r)
-        wrong += _wrong_signs(x, r, free, h, inverse, share, summed, least)
+        _apply(rows.start, rows.cell, rows.value, x, product)
+        wrong = _choose_sides(product, measured_rows, sides, used, aim)
+        _descent(rows, own, product, used, aim, x, r)
+        wrong += _wrong_signs(x, r, free, h, face, least)
         if wrong == 0 and (left <= energy or done == 0):
-            return 0, face + 1, steps
+            return 0, number + 1, steps
+        # More exact with every face; with all signs right only the energy is left to reach.
         loose = max(_TIGHT, 0.1 * loose) if wrong else 0.0
         waited = 0 if wrong < fewest else waited + 1
         fewest = min(fewest, wrong)
         if waited > _PATIENCE or steps >= max_steps:
-            return wrong, face + 1, steps
+            return wrong, number + 1, steps
     return wrong, max_faces, steps

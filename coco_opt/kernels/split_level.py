@@ -152,31 +152,30 @@ def _split(
     n, children = cells.size, end - begin
     met, of_row, of_cell, weigh = cut(columns, cells, rows)
     weight, target = fitted(columns, level, met, begin, end)
-    start, cell, value, _, _, _ = split_certificate.by_rows_and_columns(of_row, of_cell, weigh, met.size, n)
-    single, base = split_certificate.single_cells(start, cell, value, weight, target, n)
+    every = split_certificate.by_rows_and_columns(of_row, of_cell, weigh, met.size, n)
+    single, base = split_certificate.single_cells(every.start, every.cell, every.value, weight, target, n)
     x = np.empty((n, children))
     # Start from equal parts.
     for c in range(n):
         for j in range(children):
             x[c, j] = sums[c] / children
-    wide_rows, row, place, entry = _wide(start, of_row, of_cell, weigh)
-    w_start, w_cell, w_value, column_start, column_row, column_value = split_certificate.by_rows_and_columns(
-        row, place, entry, wide_rows.size, n
-    )
-    w_weight, w_target = np.empty((wide_rows.size, children)), np.empty((wide_rows.size, children))
+    wide_rows, row, place, entry = _wide(every.start, of_row, of_cell, weigh)
+    wide = split_certificate.by_rows_and_columns(row, place, entry, wide_rows.size, n)
+    shape = wide_rows.size, children
+    measured = split_faces.Measured(np.empty(shape), np.empty(shape))
     for a in range(wide_rows.size):
         for j in range(children):
-            w_weight[a, j], w_target[a, j] = weight[wide_rows[a], j], target[wide_rows[a], j]
-    _, lightest = split_certificate.wide_cells(column_start, column_row, column_value, w_weight)
+            measured.weight[a, j], measured.target[a, j] = weight[wide_rows[a], j], target[wide_rows[a], j]
+    _, lightest = split_certificate.wide_cells(wide.column_start, wide.row, wide.column_value, measured.weight)
     if _flat(single, lightest):
         return False, 0, x
-    allowed = tolerance * max(1.0, _error(start, cell, value, weight, target, x))
+    allowed = tolerance * max(1.0, _error(every.start, every.cell, every.value, weight, target, x))
     free, none = np.ones((n, children), np.bool_), np.zeros((0, children))
+    sides, own = split_faces.Sides(none, none, none), split_faces.Own(single, base)
+    signs, enough = least * _largest(weight, target, sums), energy * allowed
     wrong, _, steps = split_faces.descend(
-        w_start, w_cell, w_value, column_start, column_row, column_value,
-        w_weight, w_target, none, none, none, single, base, sums,
-        x, free, least * _largest(weight, target, sums), energy * allowed, limits[0], limits[1],
-    )  # fmt: skip
+        wide, measured, sides, own, sums, x, free, signs, enough, limits[0], limits[1]
+    )
     _scale_to_sums(x, sums)
     return wrong == 0, steps, x
 
@@ -215,11 +214,9 @@ def misfit(columns: Columns, level: Level, p: int, x: Floats) -> tuple[float, Fl
     rows, begin, end = columns[3].size, level[3][p], level[3][p + 1]
     met, of_row, of_cell, weigh = cut(columns, level[1][level[0][p] : level[0][p + 1]], rows)
     weight, target = fitted(columns, level, met, begin, end)
-    start, cell, value, column_start, row, column_value = split_certificate.by_rows_and_columns(
-        of_row, of_cell, weigh, met.size, x.shape[0]
-    )
-    single, _ = split_certificate.single_cells(start, cell, value, weight, target, x.shape[0])
-    product, total = split_certificate.products(start, cell, value, x), 0.0
+    form = split_certificate.by_rows_and_columns(of_row, of_cell, weigh, met.size, x.shape[0])
+    single, _ = split_certificate.single_cells(form.start, form.cell, form.value, weight, target, x.shape[0])
+    product, total = split_certificate.products(form.start, form.cell, form.value, x), 0.0
     # Residuals become the rows' part of the gradient.
     for a in range(met.size):
         for j in range(end - begin):
@@ -234,7 +231,7 @@ def misfit(columns: Columns, level: Level, p: int, x: Floats) -> tuple[float, Fl
         for a in range(rows):
             if unmet[a]:
                 total += level[5][j, columns[3][a]] * level[4][j, a] ** 2
-    return total, single, split_certificate.products(column_start, row, column_value, product)
+    return total, single, split_certificate.products(form.column_start, form.row, form.column_value, product)
 
 
 @compiled

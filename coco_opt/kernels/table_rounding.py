@@ -15,6 +15,8 @@ Source: Cox and Ernst 1982; Kuo et al. 2018, section 5, for the largest fraction
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -24,6 +26,38 @@ from coco_opt.kernels.sorting import falling
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
+
+
+class Box(NamedTuple):
+    """Fractional tables x, and the least and largest integers that a table may hold, all [children, cells]."""
+
+    x: Floats
+    low: Ints
+    high: Ints
+
+
+class Nest(NamedTuple):
+    """The row around each cell (-1: none) [children, cells], and around each row [children, rows].
+
+    ``up`` is -1 for an outermost row and -2 for one that does not bind.
+    """
+
+    leaf: Ints
+    up: Ints
+
+
+class RowSides(NamedTuple):
+    """The sides [children, rows] of what rows hold above the least tables; integer or infinite."""
+
+    lower: Floats
+    upper: Floats
+
+
+class Prices(NamedTuple):
+    """Prices of the cells' sums [cells], which may be empty, and of rows [children, rows]."""
+
+    cells: Floats
+    rows: Floats
 
 
 @compiled

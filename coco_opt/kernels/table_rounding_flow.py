@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 
 from coco_opt.kernels.compile import ZERO, compiled, compiled_in_place, constant
 from coco_opt.kernels.sorting import falling
+from coco_opt.kernels.table_rounding import Box, Nest, Prices, RowSides
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -423,28 +424,16 @@ def _read_prices(potential: Floats, up: Ints, row_price: Floats, cell_price: Flo
 
 
 @compiled
-def solve(
-    x: Floats,
-    low: Ints,
-    high: Ints,
-    leaf: Ints,
-    up: Ints,
-    lower: Floats,
-    upper: Floats,
-    tables: Ints,
-    cell_price: Floats,
-    row_price: Floats,
-    aim: Floats,
-    unit: float,
-) -> int:
+def solve(box: Box, nest: Nest, sides: RowSides, tables: Ints, prices: Prices, aim: Floats, unit: float) -> int:
     """Turn ``tables`` [children, cells], nearest at the present prices, into those that meet all rows; return -1.
 
-    Prices of cells and of rows [children, rows] are updated too; without a parent's sums ``cell_price`` is empty and
-    the children are independent. Rows bound what lies above ``low``, in between ``lower`` and ``upper`` (integer or
-    infinite); where carrying costs, ``aim`` [children, rows] is not negative, ``unit`` 0 and all prices are 0. Where
-    nothing meets the rows, return child x rows + row of one of those that contradict each other.
+    Prices are updated too; without a parent's sums those of cells are empty and the children are independent. Where
+    carrying costs, ``aim`` [children, rows] is not negative, ``unit`` 0 and all prices are 0. Where nothing meets the
+    rows, return child x rows + row of one of those that contradict each other.
     O(unmet people x arcs x log nodes) at worst.
     """
+    x, low, high = box
+    (leaf, up), (lower, upper), (cell_price, row_price) = nest, sides, prices
     children, cells = x.shape
     rows, parent = up.shape[1], cell_price.size == cells
     step = children if parent else 1
@@ -456,8 +445,8 @@ def solve(
         if _even(excess):
             continue
         bound, member = _members(leaf[part], rows)
-        sides = lower[part], upper[part]
-        graph = (x[part], low[part], high[part], leaf[part], up[part], *sides, bound, member, parent, aim[part], unit)
+        of_rows = lower[part], upper[part], bound, member
+        graph = (x[part], low[part], high[part], leaf[part], up[part], *of_rows, parent, aim[part], unit)
         potential = _potentials(up[part], price, cell_price, cells)
         stuck = _settle(graph, table, carries, excess, potential)
         if stuck >= 0:

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from coco_opt.kernels.compile import ZERO, compiled, compiled_in_place, constant
 from coco_opt.kernels.sorting import nth_smallest
+from coco_opt.kernels.table_rounding import Box, Prices, RowSides
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -130,24 +131,15 @@ def _move(j: int, cells: Ints, lacking: float, price: float, value: Floats, mark
 
 @compiled
 def ascend(
-    x: Floats,
-    low: Ints,
-    high: Ints,
-    start: Ints,
-    cell: Ints,
-    up: Ints,
-    lower: Floats,
-    upper: Floats,
-    table: Ints,
-    cell_price: Floats,
-    row_price: Floats,
-    rounds: int,
+    box: Box, start: Ints, cell: Ints, up: Ints, sides: RowSides, table: Ints, prices: Prices, rounds: int
 ) -> None:
-    """Improve the prices of rows [children, rows], and ``table`` and the cells' prices with them.
+    """Improve the prices of rows, and ``table`` [children, cells] and the cells' prices with them.
 
     Every cell may hold ``low`` or at most one person more. Rows are ``cell[start[r]:start[r + 1]]`` where ``up`` is not
-    -2. O(entries x children) a round at worst, about O(entries) as a rule.
+    -2 (``Nest``). O(entries x children) a round at worst, about O(entries) as a rule.
     """
+    x, low, high = box
+    cell_price, row_price = prices
     children, cells = x.shape
     value, mark = np.empty((cells, children)), np.empty((cells, children), np.int8)
     # The cost of the one person that a cell may hold more, and who has them.
@@ -173,7 +165,7 @@ def ascend(
                 # How many people the row has above the least table.
                 for c in members:
                     has += mark[c, j] == 1
-                lacking = _shortage(has, row_price[j, r], lower[j, r], upper[j, r])
+                lacking = _shortage(has, row_price[j, r], sides.lower[j, r], sides.upper[j, r])
                 if lacking != 0.0:
                     unmet += abs(lacking)
                     row_price[j, r] += _move(j, members, lacking, row_price[j, r], value, mark, best)

@@ -35,6 +35,7 @@ from coco_opt.kernels.compile import ZERO, compiled
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Marks = NDArray[np.int8]
+Ranges = tuple[Floats, Floats]  # each node's lower and upper end (n,)
 Points = tuple[Floats, Floats, Floats, Ints]  # t, x, the slope right of the point, the bound it belongs to
 
 _NOBODY = -1  # a point that only anchors a curve: no bound belongs to it
@@ -57,7 +58,7 @@ def fit(
     near = (np.empty(0), np.empty(0))
     if tree_vicinity.mean_depth(parent) > _DEEP:
         near = tree_vicinity.vicinity(first_child, y, weights, lower, upper)
-    passed = _sweep(order, parent, first_child, y, weights, *bounds, *near)
+    passed = _sweep(order, parent, first_child, y, weights, bounds, near)
     sides, target, s2 = _fix_at_bounds(y, weights, lower, upper, *bounds, passed)
     return tree_passes.fit(first_child, target, s2, (lower, upper)), sides
 
@@ -406,21 +407,14 @@ def _capacity(first_child: Ints, lo: Floats, hi: Floats) -> int:
 
 @compiled
 def _sweep(
-    order: Ints,
-    parent: Ints,
-    first_child: Ints,
-    y: Floats,
-    weights: Floats,
-    lo: Floats,
-    hi: Floats,
-    low: Floats,
-    high: Floats,
+    order: Ints, parent: Ints, first_child: Ints, y: Floats, weights: Floats, bounds: Ranges, near: Ranges
 ) -> Marks:
     """Return a mark (2 n,) for each bound, lower at 2 v and upper at 2 v + 1: whether the optimum lies beyond it.
 
-    ``low`` and ``high`` (n,), or empty, are ranges that hold the optimum. Finished curves lie on a stack; a node
+    ``near`` are ranges that hold the optimum, or empty. Finished curves lie on a stack; a node
     without measurement and bounds leaves its children's curves to its parent.
     """
+    (lo, hi), (low, high) = bounds, near
     n, size = y.size, _capacity(first_child, lo, hi)
     points = (np.empty(size), np.empty(size), np.empty(size), np.empty(size, np.int64))
     spare = (np.empty(size), np.empty(size), np.empty(size), np.empty(size, np.int64))

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from coco_opt.operators import Grouping, Operator, Stacked
+
+if TYPE_CHECKING:
+    from coco_opt.kernels.split_certificate import Matrix
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -24,6 +28,13 @@ class SparseRows:
     column_start: Ints
     row: Ints
     column_value: Floats
+
+    @property
+    def matrix(self) -> Matrix:
+        """Return the arrays as kernels take them."""
+        from coco_opt.kernels.split_certificate import Matrix
+
+        return Matrix(self.start, self.cell, self.value, self.column_start, self.row, self.column_value)
 
     @property
     def shape(self) -> tuple[int, int]:

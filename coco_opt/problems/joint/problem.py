@@ -25,7 +25,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -34,6 +34,9 @@ from coco_opt.forms import FloatArray
 from coco_opt.problems.joint.data import checked_groups, checked_table, checked_weights
 from coco_opt.problems.joint.tables import CumulativeTables
 from coco_opt.problems.tree.data import Tree
+
+if TYPE_CHECKING:
+    from coco_opt.kernels.joint_certificate import Measured
 
 _PART = 16  # regions of the frontier that a task tightens
 _AT_ONCE = 16  # tasks between checks whether the gap is above ``enough``
@@ -182,14 +185,19 @@ class JointFit(CumulativeTables):
     ) -> FloatArray:
         """Return the parts of some regions in the gap (regions,), with the order's at the ends of paths."""
         gaps, values = np.zeros(self.tree.nodes), np.ascontiguousarray(x, dtype=np.float64)
-        tops = self.groups.astype(np.float64)
-        self._kernels[0](self.tree.parent, regions, ends, self.y, self.weights, tops, prices, values, gaps)
+        self._kernels[0](self._measured, regions, ends, prices, values, gaps)
         return gaps
 
     def _tighten(self, regions: NDArray[np.int64], prices: FloatArray, x: FloatArray, gaps: FloatArray) -> None:
         """Replace some prices by the best ones under those above, and write the gaps of x, if it has rows."""
-        tops, scale = self.groups.astype(np.float64), np.ones(self.y.shape[1])
-        self._kernels[1](self.tree.parent, regions, self.y, self.weights, scale, tops, prices, x, gaps)
+        self._kernels[1](self._measured, regions, np.ones(self.y.shape[1]), prices, x, gaps)
+
+    @property
+    def _measured(self) -> Measured:
+        """Return the data in the form of the kernels."""
+        from coco_opt.kernels.joint_certificate import Measured
+
+        return Measured(self.tree.parent, self.y, self.weights, self.groups.astype(np.float64))
 
     @abstractmethod
     def _slopes(self, residual: FloatArray) -> FloatArray:

@@ -143,13 +143,16 @@ class JointSums(CumulativeTables):
 
         The best prices of a leaf's wider buckets have no closed form: these prices stay as they are.
         """
+        from coco_opt.kernels.joint_certificate import Measured
+
         leaves = np.flatnonzero(self.tree.is_leaf & (self.weights > 0.0) & self.begins.all(axis=1))
         if not leaves.size:
             return prices
         cells, widths = self.cell_prices(self.limited(prices)), self.widths.astype(np.float64)
         kernel, scale = self._tightening
-        tops, none, gaps = self.groups.astype(np.float64), np.zeros((0, widths.size)), np.zeros(self.tree.nodes)
-        kernel(self.tree.parent, leaves, self.y / widths, self.weights, scale, tops, cells, none, gaps)
+        none, gaps = np.zeros((0, widths.size)), np.zeros(self.tree.nodes)
+        measured = Measured(self.tree.parent, self.y / widths, self.weights, self.groups.astype(np.float64))
+        kernel(measured, leaves, scale, cells, none, gaps)
         return self.limited((cells / widths)[self.begins])
 
     def gap(self, x: NDArray[Any], multipliers: FloatArray) -> float:

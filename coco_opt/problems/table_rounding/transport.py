@@ -37,6 +37,8 @@ def solve(data: RoundingData) -> Transport:
     open_table, sums = np.empty(x.shape, np.int64), data.parent is not None
     lower, upper, aim = _network_sides(data)
     cell_price, row_price = np.zeros(open_cells.size if sums else 0), np.zeros_like(lower)
+    box, sides = table_rounding.Box(x, low, high), table_rounding.RowSides(lower, upper)
+    prices = table_rounding.Prices(cell_price, row_price)
     if data.parent is None:
         table_rounding.nearest(x, low, high, open_table)
     else:
@@ -45,23 +47,9 @@ def solve(data: RoundingData) -> Transport:
             cell_price[:] = 0.0  # what a cell holds costs nothing
         elif data.slack == 1 and row_price.size:
             rows = data.rows
-            table_rounding_prices.ascend(
-                x, low, high, rows.start, rows.cell, nested.up, lower, upper, open_table, cell_price, row_price, _ROUNDS
-            )
-    failed = table_rounding_flow.solve(
-        x,
-        low,
-        high,
-        nested.leaf,
-        nested.up,
-        lower,
-        upper,
-        open_table,
-        cell_price,
-        row_price,
-        aim,
-        float(not data.queries),
-    )
+            table_rounding_prices.ascend(box, rows.start, rows.cell, nested.up, sides, open_table, prices, _ROUNDS)
+    nest = table_rounding.Nest(nested.leaf, nested.up)
+    failed = table_rounding_flow.solve(box, nest, sides, open_table, prices, aim, float(not data.queries))
     table, parent = data.box[0].copy(), np.zeros(data.shape[1])
     table[:, open_cells] = open_table
     if sums:

@@ -116,9 +116,9 @@ def rebuilt(data: SplitData, table: Floats, enough: float, rounds: int) -> Split
         if data.constraints is None or best <= enough or not worth:
             break
         values, (lower, upper) = data.rows.apply(table), data.sides
-        slack = np.maximum(values - lower, 0.0), np.maximum(upper - values, 0.0)
-        form = data.rows.start, data.rows.cell, data.rows.value
-        split_certificate.improve_row_prices(*form, *slack, reduced, table, data.single[0], cap, rows)
+        slack = split_certificate.Slack(np.maximum(values - lower, 0.0), np.maximum(upper - values, 0.0))
+        terms = split_certificate.Terms(reduced, table, data.single[0], cap)
+        split_certificate.improve_row_prices(data.rows.start, data.rows.cell, data.rows.value, slack, terms, rows)
     all_cells = np.zeros(data.shape[1])
     all_cells[data.occupied_cells] = chosen[0]
     return SplitDual(all_cells, np.ascontiguousarray(chosen[1].T))

@@ -50,16 +50,15 @@ class MergedSlopesInteger:
 
         weights = on_grid(problem.shares.ravel())
         x, y = np.ascontiguousarray(problem.start().T), read_only(np.ascontiguousarray(problem.y.T))
-        shape = problem.tree.parent, problem.tree.first_child
-        bounds, root_fixed, squares = (problem.least, problem.most), problem.root is not None, problem.power == 2
+        tree = integer_tree.Tree(problem.tree.parent, problem.tree.first_child)
+        cost = integer_tree.Cost(weights, weights**2, problem.power == 2)
+        bounds = integer_tree.Bounds(problem.least, problem.most, problem.root is not None)
         threads = max(1, min(self.threads or os.cpu_count() or 1, len(y)))
         cuts = [len(y) * part // threads for part in range(threads + 1)]
         done, limit = np.zeros(len(y), np.bool_), _FEW
 
         def part(k: int) -> int:
-            return integer_tree.improve(
-                *shape, y, weights, weights**2, *bounds, root_fixed, squares, x, done, limit, cuts[k], cuts[k + 1]
-            )
+            return integer_tree.improve(tree, cost, bounds, y, x, done, limit, cuts[k], cuts[k + 1])
 
         with ThreadPoolExecutor(threads) as pool:
             windows = sum(pool.map(part, range(threads)))

@@ -232,12 +232,18 @@ class _Search:
         moment = self.single * self.base + extra * self.point
         centre = np.divide(moment, curvature, out=np.zeros_like(moment), where=curvature > 0.0)
         low, high = self._shifted_sides()
-        rows, least = self.rows, _LEAST * self.problem.magnitude
+        limits = self.energy, self.options.max_faces, self.options.max_steps - self.steps
         wrong, _, steps = split_faces.descend(
-            rows.start, rows.cell, rows.value, rows.column_start, rows.row, rows.column_value,
-            self.weight, self.target, self.stiff, low, high, curvature, centre, self.sums,
-            self.x, self.free, least, self.energy, self.options.max_faces, self.options.max_steps - self.steps,
-        )  # fmt: skip
+            self.rows.matrix,
+            split_faces.Measured(self.weight, self.target),
+            split_faces.Sides(self.stiff, low, high),
+            split_faces.Own(curvature, centre),
+            self.sums,
+            self.x,
+            self.free,
+            _LEAST * self.problem.magnitude,
+            *limits,
+        )
         self.steps += int(steps)
         return int(wrong)
 
