@@ -16,7 +16,8 @@ from single sizes are taken by ``joint_rows``, which does all steps of a row tog
 ``reconcile_squares``.
 
 Invariant: x adds up after every round. Cost: O(cells of all regions) a round.
-Source: Eckstein and Bertsekas 1992 (Douglas-Rachford splitting); Hay et al. 2010, Theorem 3, for unequal weights.
+Source: Eckstein and Bertsekas 1992 (Douglas-Rachford splitting); Barlow et al. 1972, chapter 1 (pool adjacent
+violators); Hay et al. 2010, Theorem 3, for unequal weights.
 """
 
 from __future__ import annotations
@@ -55,35 +56,35 @@ def pass_weights(first_child: Ints, penalty: Floats) -> tuple[Floats, Floats]:
 
 @compiled
 def monotone(
-    c: Floats, y: Floats, toward: Floats, top: Floats, begin: int, end: int, m: Floats, sums: Floats, counts: Ints
+    c: Floats, y: Floats, toward: Floats, widths: Floats, top: Floats, begin: int, end: int, m: Floats
 ) -> None:
     """Write into rows begin:end of m the nearest nondecreasing rows within [0, top_v] to c + toward_v (y - c).
 
-    ``sums`` and ``counts`` are scratch of one row's cells.
+    The square at cell i is weighed by ``widths[i]``, the number of single sizes that the cell stands for. m may be c.
     """
     cells = c.shape[1]
+    sums, spans, ends = np.empty(cells), np.empty(cells), np.empty(cells, np.int64)
     # Pool adjacent violators on one row: the means of the blocks on the stack increase strictly.
     for v in range(begin, end):
         part = toward[v]
         block = -1
         for i in range(cells):
-            total = c[v, i] + part * (y[v, i] - c[v, i])
-            count = 1
-            while block >= 0 and sums[block] * count >= total * counts[block]:
+            total, span = widths[i] * (c[v, i] + part * (y[v, i] - c[v, i])), widths[i]
+            # Means are compared as products of sums and spans.
+            while block >= 0 and sums[block] * span >= total * spans[block]:
                 total += sums[block]
-                count += counts[block]
+                span += spans[block]
                 block -= 1
             block += 1
-            sums[block] = total
-            counts[block] = count
+            sums[block], spans[block], ends[block] = total, span, i + 1
         position = 0
         value = 0.0
         # Write each block's clipped mean over its cells.
         for k in range(block + 1):
-            value = min(max(sums[k] / counts[k], value), top[v])  # never below the block before, whatever is rounded
-            for i in range(position, position + counts[k]):
+            value = min(max(sums[k] / spans[k], value), top[v])  # never below the block before, whatever is rounded
+            for i in range(position, ends[k]):
                 m[v, i] = value
-            position += counts[k]
+            position = ends[k]
 
 
 @compiled

@@ -19,8 +19,7 @@ from tests.joint.helpers import Floats, instance, noisy_tables
 def pooled(c: Floats, top: float) -> Floats:
     """Return the nearest nondecreasing row within [0, top], cell by cell from scratch."""
     near = np.empty((1, c.size))
-    scratch = np.empty(c.size), np.empty(c.size, np.int64)
-    joint_rounds.monotone(c[None], c[None], np.zeros(1), np.array([top]), 0, 1, near, *scratch)
+    joint_rounds.monotone(c[None], c[None], np.zeros(1), np.ones(c.size), np.array([top]), 0, 1, near)
     return near[0]
 
 

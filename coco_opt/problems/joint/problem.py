@@ -123,10 +123,8 @@ class JointFit(CumulativeTables):
         """Return the nearest nondecreasing rows within each region's bounds, in place."""
         from coco_opt.kernels import joint_rounds
 
-        scratch = np.empty(table.shape[1]), np.empty(table.shape[1], np.int64)
-        joint_rounds.monotone(
-            table, table, np.zeros(len(table)), self.groups.astype(np.float64), 0, len(table), table, *scratch
-        )
+        toward, widths = np.zeros(len(table)), np.ones(table.shape[1])
+        joint_rounds.monotone(table, table, toward, widths, self.groups.astype(np.float64), 0, len(table), table)
         return table
 
     def multipliers(self, x: NDArray[Any]) -> FloatArray:

@@ -121,10 +121,11 @@ class JointSums(CumulativeTables):
 
     def nearest_rows(self, table: FloatArray) -> FloatArray:
         """Return the nearest nondecreasing rows within each region's bounds, cells weighed by their widths."""
-        from coco_opt.kernels import joint_sums
+        from coco_opt.kernels import joint_rounds
 
-        near = np.empty(table.shape)
-        joint_sums.monotone(table, self.widths.astype(np.float64), self.groups.astype(np.float64), near)
+        near, top = np.empty(table.shape), self.groups.astype(np.float64)
+        widths, toward = self.widths.astype(np.float64), np.zeros(len(table))
+        joint_rounds.monotone(table, table, toward, widths, top, 0, len(table), near)
         return near
 
     def multipliers(self, x: NDArray[Any]) -> FloatArray:

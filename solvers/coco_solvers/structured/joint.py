@@ -30,7 +30,7 @@ _WIDTH = 512  # cells of a block: long rows for vector instructions, blocks that
 _SIBLINGS = 32  # leaves of one parent that one thread adds up
 _TASKS = 8  # parts of all rows for each thread, which may have to wait for a core
 _ABSOLUTE = 0.3  # penalty times a level's displacement over weight, for p = 1; half or twice as much costs little
-_LEAST = 0.03  # least displacement that counts, in mean residuals
+_LEAST = 0.03  # least displacement that counts, in mean residuals of a cell
 _SQUARES = 3.0  # penalty over weight for p = 2; half or twice as much costs a few rounds
 _MORE = 0.5  # of the rounds taken, at most, until the gap is computed again
 _POLISH = 4  # rounds after which polishing ends, in those that reached the tolerance
@@ -80,6 +80,19 @@ def depths(tree: Tree) -> NDArray[np.int64]:
     for v in range(1, tree.nodes):
         depth[v] = depth[tree.parent[v]] + 1
     return depth
+
+
+def displacements(tree: Tree, fits: Floats, width: int, typical: float) -> Floats:
+    """Return for each region the mean distance, over its level, of separate fits from tables that add up.
+
+    Levels that nearly add up count as a small part of the ``typical`` residual of a cell, a single region as all of it.
+    """
+    from coco_opt.kernels import joint_rounds
+
+    passes = joint_rounds.pass_weights(tree.first_child, np.ones(tree.nodes))
+    far, depth = joint_rounds.displacement(tree.first_child, tree.parent, *passes, fits, width), depths(tree)
+    level = np.bincount(depth, far) / np.bincount(depth)
+    return np.asarray(np.maximum(level, typical if tree.nodes == 1 else _LEAST * typical)[depth], np.float64)
 
 
 class Rounds(Protocol):
@@ -207,15 +220,9 @@ class _Rounds:
 
     def _displacements(self) -> Floats:
         """Return for each region the mean distance, over its level, of separate fits from tables that add up."""
-        from coco_opt.kernels import joint_rounds
-
-        tree, weights = self._problem.tree, self._problem.weights
-        passes = joint_rounds.pass_weights(tree.first_child, np.ones(tree.nodes))
-        far = joint_rounds.displacement(tree.first_child, tree.parent, *passes, self.m, self._width)
-        depth = depths(tree)
-        level = np.bincount(depth, far) / np.bincount(depth)
-        typical = float(np.abs(self.m - self._problem.y).mean(axis=1)[weights > 0].mean()) or 1.0
-        return np.maximum(level, typical if tree.nodes == 1 else _LEAST * typical)[depth]
+        residual = np.abs(self.m - self._problem.y).mean(axis=1)
+        typical = float(residual[self._problem.weights > 0].mean()) or 1.0
+        return displacements(self._problem.tree, self.m, self._width, typical)
 
     def take(self, rounds: int) -> None:
         """Take some rounds; afterwards ``m`` belongs to the state."""
@@ -237,11 +244,10 @@ class _Rounds:
         """Make every row of c, moved towards y by a part, monotone from scratch."""
         from coco_opt.kernels import joint_rounds
 
-        cells = c.shape[1]
+        y, widths = self._problem.y, np.ones(c.shape[1])
 
         def part(begin: int, end: int) -> None:
-            scratch = np.empty(cells), np.empty(cells, np.int64)
-            joint_rounds.monotone(c, self._problem.y, toward, self._top, begin, end, self.m, *scratch)
+            joint_rounds.monotone(c, y, toward, widths, self._top, begin, end, self.m)
 
         self._everywhere(part, self._row_cuts)
 

@@ -13,12 +13,11 @@ from coco_opt.errors import UnknownSolverError
 from coco_opt.problem import Problem
 from coco_opt.problems.joint_sums import JointSums, JointSumsL1, JointSumsL2
 from coco_opt.solution import Answer
-from coco_solvers.structured.joint import Search, depths
+from coco_solvers.structured.joint import Search, depths, displacements
 
 Floats = NDArray[np.float64]
 
 _WIDTH = 512  # cells of a block, as for single cells
-_LEAST = 0.03  # least displacement that counts, in mean residuals of a cell
 _STEP = 1.7  # over-relaxation: 1 takes twice the rounds
 
 
@@ -94,16 +93,12 @@ class _Rounds:
 
     def _penalties(self, counts: NDArray[Any]) -> Floats:
         """Return one penalty a region: its answers' typical slope over how far its level is from adding up."""
-        problem, kernel = self._problem, self._kernel
-        tree, depth = problem.tree, depths(problem.tree)
+        problem, depth = self._problem, depths(self._problem.tree)
         residual = problem.residuals(self.m)
-        region = np.repeat(np.arange(tree.nodes), counts)
+        region = np.repeat(np.arange(problem.tree.nodes), counts)
         mean = np.bincount(region, np.abs(residual / self._spans)) / counts
         typical = float(mean[problem.weights > 0.0].mean()) or 1.0
-        passes = kernel.pass_weights(tree.first_child, np.ones(tree.nodes))
-        far = kernel.displacement(tree.first_child, tree.parent, *passes, self.m, self._width)
-        level = np.bincount(depth, far) / np.bincount(depth)
-        far = np.maximum(level, typical if tree.nodes == 1 else _LEAST * typical)[depth]
+        far = displacements(problem.tree, self.m, self._width, typical)
         slope = problem.weights
         if isinstance(problem, JointSumsL2):
             slopes = np.bincount(region, np.abs(problem.slopes(residual))) / counts
