@@ -6,7 +6,7 @@ Arrays hold tables in their last axis: ``apply`` maps [..., cells] to [..., answ
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+
+_ROWS = 512  # of a map that are dense at a time, each a table
 
 
 class Operator(ABC):
@@ -294,6 +296,14 @@ class Stacked(Operator):
 def stack(operators: Sequence[Operator]) -> Operator:
     """Return one map with all answers, one operator's after the other's; a single one is returned as it is."""
     return operators[0] if len(operators) == 1 else Stacked(tuple(operators))
+
+
+def blocks_of_rows(operator: Operator) -> Iterator[tuple[slice, Floats]]:
+    """Yield the rows of a map as dense matrices (rows, cells) of some consecutive answers, and which these are."""
+    rows = operator.to_sparse().tocsr()
+    for begin in range(0, operator.answers, _ROWS):
+        block = slice(begin, min(begin + _ROWS, operator.answers))
+        yield block, rows[block].toarray()
 
 
 def identity(cells: int) -> Grouping:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -19,7 +21,9 @@ from coco_opt.topdown.bounds import UNBOUNDED
 from coco_opt.topdown.budget_plan import TablePlan
 from coco_opt.topdown.constraint import LinearConstraint
 from coco_opt.topdown.estimating.best_linear import best_linear, is_full
+from coco_opt.topdown.estimating.constrained_trees import ConstrainedTrees, constrained_trees
 from coco_opt.topdown.estimating.information import joint_cells
+from coco_opt.topdown.estimating.linear import linear_stage
 from coco_opt.topdown.estimating.low_rank import LowRankInformation, low_rank_information
 from coco_opt.topdown.invariants import Invariant
 from coco_opt.topdown.measuring.counts import TableCounts
@@ -29,7 +33,7 @@ from coco_opt.topdown.queries import parse_query
 from coco_opt.topdown.region_bounds import RegionBounds
 from coco_opt.topdown.schema import Schema
 from tests.topdown.estimation import dense_system, random_hierarchy, sums_of_leaves
-from tests.topdown.persons import SEEDED, SEX, bounds, write
+from tests.topdown.persons import SEEDED, SEX, bounds, failing, write
 from tests.topdown.test_information import ROWS, SOME, Case
 
 AGES = {98: 7, 210: 15, 2016: 144}
@@ -169,6 +173,64 @@ def test_by_directions_estimates_are_those_of_the_dense_solution_whatever_is_ope
             np.testing.assert_allclose(errors[determined] ** 2, variances, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.parametrize("seed", [5, 17, 25, 29, 32])
+def test_corrected_trees_meet_constraints_and_state_the_errors_that_they_have(seed: int) -> None:
+    case = Case(seed)
+    measured, tree = case.measured, case.tree
+    estimates = constrained_trees(measured)
+    assert isinstance(estimates, ConstrainedTrees)
+    for level, constraints in case.constraints.items():
+        exact = constraints.lower == constraints.upper
+        answers = estimates.answers(constraints.operator, level)[exact]
+        np.testing.assert_allclose(answers, constraints.lower[exact], rtol=0, atol=1e-9)
+        np.testing.assert_array_equal(estimates.standard_errors(constraints.operator, level)[exact], 0.0)
+    pairs = [(level, query) for level in range(tree.levels) for query in (identity(6), ROWS, total(6), SOME)]
+    stated = [estimates.standard_errors(query, level) for level, query in pairs]
+    before = [estimates.answers(query, level) for level, query in pairs]
+    changes = []
+    for level, query in np.argwhere([[answers is not None for answers in each] for each in measured.answers]).tolist():
+        spread = np.sqrt(measured.variance(level, query))
+        for place in np.ndindex(measured.answers[level][query].shape):
+            other = constrained_trees(one_more(measured, level, query, place))
+            after = [other.answers(query, level) for level, query in pairs]
+            changes.append([spread * (new - old) for new, old in zip(after, before, strict=True)])
+    for number, (level, query) in enumerate(pairs):
+        variances = np.sum([(change[number]) ** 2 for change in changes], axis=0)
+        known = np.isfinite(stated[number])
+        np.testing.assert_array_equal(np.isfinite(variances), known)
+        np.testing.assert_array_equal(known.all(axis=0), estimates.determines(query, level))
+        np.testing.assert_allclose(stated[number][known] ** 2, variances[known], rtol=1e-8, atol=1e-9)
+
+
+def one_more(measured: Any, level: int, query: int, place: Any) -> Any:
+    """Return measurements of which one noisy answer is larger by 1: estimates are linear in it."""
+    answers = [list(each) for each in measured.answers]
+    answers[level][query] = answers[level][query].copy()
+    answers[level][query][place] += 1
+    return SimpleNamespace(**{**vars(measured), "answers": tuple(map(tuple, answers))})
+
+
+def test_more_exact_rows_than_directions_are_met_by_the_trees() -> None:
+    schema, rng = schema_of(98), np.random.default_rng(4)
+    counts = TableCounts.from_counts(TREE, schema, rng.poisson(9.0, (3, 98)))
+    plan = TablePlan.table(
+        [parse_query(text, schema) for text in ("total", "detail")],
+        Epsilon(Fraction(3)),
+        (("1/6",) * 2,) * 3,
+        "replace",
+    )
+    declared = [Invariant(parse_query("detail", schema), 0), Invariant(parse_query("sex", schema), 1)]
+    measured = TableMeasurements.of(measure_tables(counts, plan, source=SeededNoise(4), invariants=declared))
+    estimates = best_linear(measured)
+    assert isinstance(estimates, ConstrainedTrees)
+    assert not is_full(estimates)
+    detail, sex = (parse_query(text, schema).operator for text in ("detail", "sex"))
+    check_exact(counts, estimates, detail, 0, [0], range(98))
+    check_exact(counts, estimates, sex, 1, [0, 1], [0, 1])
+    free = linear_stage(measured).standard_errors(detail, 1)
+    assert (estimates.standard_errors(detail, 1) < free).all()
+
+
 def test_estimates_of_some_regions_are_those_of_the_level() -> None:
     rng = np.random.default_rng(3)
     tree, schema = random_hierarchy(rng, 4), schema_of(98)
@@ -180,53 +242,81 @@ def test_estimates_of_some_regions_are_those_of_the_level() -> None:
         "replace",
     )
     invariants = [Invariant(parse_query("total", schema), 2)]
-    estimates = best_linear(
-        TableMeasurements.of(measure_tables(counts, plan, source=SeededNoise(1), invariants=invariants))
-    )
+    measured = TableMeasurements.of(measure_tables(counts, plan, source=SeededNoise(1), invariants=invariants))
     race = parse_query("race", schema).operator
     for level in range(tree.levels):
         some = slice(len(tree.level_range(level)) // 2, None)
-        for of in (estimates.answers, estimates.standard_errors):
-            np.testing.assert_allclose(of(race, level, some), of(race, level)[some], rtol=0, atol=1e-9)
+        for each in (best_linear(measured), constrained_trees(measured)):
+            for of in (each.answers, each.standard_errors):
+                np.testing.assert_allclose(of(race, level, some), of(race, level)[some], rtol=0, atol=1e-9)
 
 
 AGES_105 = ", ".join(f'"a{age}"' for age in range(35))
 OFFICE = f"""attributes = {{ sex = ["female", "male", "other"], age = [{AGES_105}] }}
-workload = ["total", "sex", "age"]
+workload = ["total", "sex", "age", "sex * age"]
 strategy = ["total", "sex * age"]
-invariants = [{{ query = "total", level = "state" }}]
+structural_zeros = ["sex = other & age = a0"]
+constraints = [{{ holds = "[sex = male & age = a3] = [sex = male & age = a4]", level = "nation", source = "public" }}]
 """
 
 
-def office(folder: Path) -> Config:
-    """Write 4,000 persons of 105 cells in six counties; two counties' totals are public, one county has no "other"."""
+def office(folder: Path, invariant: str) -> Config:
+    """Write 4,000 persons of 104 cells in six counties; two counties' totals are public, one county has no "other"."""
     rng = np.random.default_rng(28)
     counties = [f"r{state}{county}" for state in range(2) for county in range(3)]
     lines = [f"{counties[rng.integers(6)]},{SEX[rng.integers(2)]},a{rng.integers(35)}" for _ in range(4000)]
+    more = sum(line.endswith("male,a4") - line.endswith("male,a3") for line in lines if "female" not in line)
+    lines += [f"{counties[0]},male,a{3 if more > 0 else 4}"] * abs(more)
     known = [(region, sum(line.startswith(region) for line in lines)) for region in ("r00", "r11")]
     rows = [f"land/s{region[1]}/c{region[2]},total,total,{people},{people}" for region, people in known]
     rows.append("land/s0/c1,sex,sex = other,,0")
-    privacy = SEEDED + 'neighbours = "replace"\n'
+    topdown = OFFICE + f'invariants = [{{ query = "{invariant}", level = "state" }}]\n'
     records = "\n".join(["region_id,sex,age", *lines]) + "\n"
-    return write(folder, privacy=privacy, topdown=OFFICE, persons=records, data=bounds(folder, *rows))
+    privacy = SEEDED + 'neighbours = "replace"\n'
+    return write(folder, privacy=privacy, topdown=topdown, persons=records, data=bounds(folder, *rows))
 
 
-def test_what_an_office_publishes_exactly_is_exact_in_its_estimates_and_plan(tmp_path: Path) -> None:
-    config = office(tmp_path)
+@pytest.mark.parametrize("invariant", ["total", "sex * age"])
+def test_what_an_office_publishes_exactly_is_exact_in_its_estimates_and_plan(tmp_path: Path, invariant: str) -> None:
+    config = office(tmp_path, invariant)
     predictions = forecast(config).as_dict()["predictions"]
     folder = release(config, tmp_path / "out").folder
     frame = pq.read_table(folder / "estimates.parquet").to_pandas()
-    invariants = pq.read_table(folder / "invariants.parquet").to_pandas()
-    exact = invariants[invariants.lower == invariants.upper].merge(frame, on=["region", "query", "answer"])
-    assert set(exact["query"]) == {"total", "sex"}
-    assert len(exact) == 5  # two states, two counties, and nobody of one sex in one county
-    np.testing.assert_array_equal(exact.estimate, exact.lower)
-    np.testing.assert_array_equal(exact.standard_error, 0.0)
-    nation = frame[(frame.level == 0) & (frame["query"] == "total")]
-    assert nation.estimate.tolist() == [4000.0]
-    assert nation.standard_error.tolist() == [0.0]
-    errors = frame.standard_error**2
-    means = errors.groupby([frame.level_name, frame["query"]]).mean() ** 0.5
+    totals = frame[frame["query"] == "total"].set_index("region")
+    tables = pq.read_table(folder / "tables.parquet").to_pandas().groupby("region").persons.sum()
+    exact = ["land", "land/s0", "land/s1", "land/s0/c0", "land/s1/c1"]
+    np.testing.assert_array_equal(totals.estimate[exact], tables[exact])
+    np.testing.assert_array_equal(totals.standard_error[exact], 0.0)
+    nobody = frame[(frame.region == "land/s0/c1") & (frame.answer == "sex = other")]
+    assert (nobody.estimate == 0.0).all() & (nobody.standard_error == 0.0).all()
+    means = (frame.standard_error**2).groupby([frame.level_name, frame["query"]]).mean() ** 0.5
     for prediction in predictions:
         stated = means[prediction["level"], prediction["query"]]
         assert prediction["standard_error"] == pytest.approx(stated, rel=1e-9, abs=1e-12)
+    assert failing(folder) == []
+    for row, edits in EDITED.items():
+        for column, value in edits:
+            check_found(folder, frame, row, column, value)
+
+
+EDITED = {
+    ("land/s1/c1", "total"): [("estimate", 0.001), ("standard_error", 11.5)],  # public
+    ("land", "total"): [("estimate", 20.0)],  # the sum of the states'
+    ("land/s0/c0", "sex = male"): [("estimate", 0.001)],  # the public total is the sum over sexes
+    ("land", "age = a7"): [("estimate", 0.001)],
+    ("land/s0/c1", "sex = other"): [("estimate", -1.0)],
+    ("land", "sex = male, age = a3"): [("estimate", 0.001)],  # the public equation of two cells
+}
+"""What is edited in the estimates, by how much: each breaks an exact answer, or the sum of several."""
+
+
+def check_found(folder: Path, frame: Any, row: tuple[str, str], column: str, change: float) -> None:
+    """Assert that ``verify`` finds an estimate that was changed."""
+    edited = frame.copy()
+    places = np.flatnonzero((frame.region == row[0]) & (frame.answer == row[1]))
+    edited.loc[places[0], column] += change
+    file = folder / "estimates.parquet"
+    kept = file.read_bytes()
+    pq.write_table(pa.Table.from_pandas(edited, schema=pq.read_schema(file), preserve_index=False), file)
+    assert any(failure.startswith("exact_estimates") and repr(row[0]) in failure for failure in failing(folder))
+    file.write_bytes(kept)

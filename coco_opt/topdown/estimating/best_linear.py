@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from coco_opt.errors import ProblemError
 from coco_opt.histograms import Hierarchy
 from coco_opt.operators import Operator
+from coco_opt.topdown.estimating.constrained_trees import constrained_trees
 from coco_opt.topdown.estimating.information import FullInformation, full_information, joint_cells
-from coco_opt.topdown.estimating.linear import LinearStage, linear_stage
+from coco_opt.topdown.estimating.linear import LinearStage
 from coco_opt.topdown.estimating.low_rank import LowRankInformation, low_rank_information
 
 if TYPE_CHECKING:
@@ -61,8 +62,9 @@ def best_linear(measured: TableMeasurements, full: bool | None = None) -> Linear
 
     The trees of ``linear_stage`` are the best where every level is measured in the same proportions and nothing is
     exact. Else ``full_information`` is, which is taken up to ``MOST_ATOMS`` joint cells, and beyond them its form by
-    ``low_rank_information``, if so many directions suffice. ``full`` asks for full information (True, at any size) or
-    for the trees (False). Raises ProblemError where it is asked for and does not fit in memory.
+    ``low_rank_information``, if so many directions suffice. What is left are the trees, corrected to the exact
+    constraints of each region. ``full`` asks for full information (True, at any size) or for the trees (False). Raises
+    ProblemError where it is asked for and does not fit in memory.
     """
     if full:
         try:
@@ -77,7 +79,7 @@ def best_linear(measured: TableMeasurements, full: bool | None = None) -> Linear
                 estimates = form(measured, MOST_ATOMS)
                 if estimates is not None:
                     return estimates
-    return linear_stage(measured)
+    return constrained_trees(measured)
 
 
 def _by_matrices(measured: TableMeasurements, most: int) -> LinearEstimates | None:

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from coco_opt.errors import ProblemError
 from coco_opt.execution.temporary_storage import stored_array
 from coco_opt.histograms import Hierarchy
-from coco_opt.operators import Operator
+from coco_opt.operators import Operator, blocks_of_rows
 from coco_opt.topdown.estimating.batches import at_and_below, batch_size, batches
 from coco_opt.topdown.estimating.normal_equations import NormalEquations
 from coco_opt.topdown.pooled_measurements import RegionMeasurements
@@ -44,7 +44,6 @@ Ints = NDArray[np.int64]
 Summed = list[list[NDArray[Any] | None]]
 """z [levels][queries] of some regions of consecutive levels; None where the answers alone say it."""
 
-_ROWS = 512  # of a query handled at a time, each a table
 _BLOCK = 1024  # regions whose tables are in memory at a time
 _LEAST_READ = 1 << 19  # answers; fewer are read and summed sooner than handed to another worker
 
@@ -196,10 +195,8 @@ class LinearStage:
         normal = self.normal[level]
         if (normal, operator) not in self.spreads:
             sums = np.zeros((len(self.operators), operator.answers))
-            rows = operator.to_sparse()
-            for begin in range(0, operator.answers, _ROWS):
-                block = slice(begin, min(begin + _ROWS, operator.answers))
-                solved = np.asfortranarray(normal.solve(rows[block].toarray()))  # as sums over groups of cells read it
+            for block, rows in blocks_of_rows(operator):
+                solved = np.asfortranarray(normal.solve(rows))  # as sums over groups of cells read it
                 for query, (weight, own) in enumerate(zip(self.weights[level], self.operators, strict=True)):
                     if weight > 0:
                         sums[query, block] = (own.apply(solved) ** 2).sum(axis=1)

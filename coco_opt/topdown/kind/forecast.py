@@ -19,6 +19,7 @@ from coco_opt.releases.kind import Figures, Forecast, ForecastOptions, Plan, Res
 from coco_opt.releases.reporter import Reporter
 from coco_opt.releases.resource_cost import count_answers
 from coco_opt.releases.solvers import choices_of
+from coco_opt.topdown.bounds import UNBOUNDED
 from coco_opt.topdown.budget_plan import TablePlan
 from coco_opt.topdown.estimating.best_linear import LinearEstimates, best_linear
 from coco_opt.topdown.estimating.estimate import TablesResult, estimate_tables
@@ -160,16 +161,13 @@ def _zero_measurements(table_queries: TableQueries) -> TableMeasurements:
     variances = np.array(
         [[plan.variance(level, index) for index in range(len(plan.queries))] for level in range(plan.levels)]
     )
-    public = Invariants(hierarchy, table_queries.schema, table_queries.bounds, linear=table_queries.linear).but(
-        "release"
-    )
     return _ZeroMeasurements(
         hierarchy,
         table_queries.schema,
         plan.queries,
         answers,
         variances,
-        public,
+        _public_constraints(table_queries),
         declared=_generated_invariants(table_queries),
     )
 
@@ -185,6 +183,20 @@ class _ZeroMeasurements(TableMeasurements):
         both = [invariants.constraints_of(regions) for invariants in (self.invariants, self.declared) if invariants]
         present = [constraints for constraints in both if constraints is not None]
         return Constraints.together(present) if present else None
+
+
+def _public_constraints(table_queries: TableQueries) -> Invariants:
+    """Return what is public without the data, of this measurement alone.
+
+    The declared invariants, though their answers are unknown, share in what bounds of 0 imply for finer queries.
+    """
+    hierarchy, bounds = table_queries.hierarchy, [each for each in table_queries.bounds if each.source != "release"]
+    for invariant in table_queries.invariants:
+        shape = len(hierarchy.level_range(invariant.level)), invariant.query.answers
+        nothing = np.zeros(shape, np.int64)
+        bounds.append(RegionBounds(invariant.query, invariant.level, nothing, np.full(shape, UNBOUNDED)))
+    linear = [each for each in table_queries.linear if each.source != "release"]
+    return Invariants(hierarchy, table_queries.schema, tuple(bounds), linear=tuple(linear))
 
 
 def _generated_invariants(table_queries: TableQueries) -> Invariants:

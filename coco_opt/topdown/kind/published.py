@@ -137,8 +137,9 @@ def _notes(
             yield f"Not determined by what is measured: {query.text!r}; its released answers rest on others alone"
     if not is_full(linear) and not trees_are_best(measured.own):
         yield (
-            "Unbiased estimates are made query by query, without what is exact: their errors are as stated, but with "
-            "so many cells, queries and constraints not everything that was measured is used"
+            "Unbiased estimates are made query by query and then corrected to what is exact in each region: their "
+            "errors are as stated, but with so many cells, queries and constraints not everything that was measured "
+            "is used"
         )
     if left_out:
         names = ", ".join(repr(measurement_plan.levels[level]) for level in left_out)

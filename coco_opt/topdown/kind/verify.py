@@ -19,6 +19,7 @@ from coco_opt.releases.kind import Folder
 from coco_opt.topdown.bounds import UNBOUNDED
 from coco_opt.topdown.constraint import row_of
 from coco_opt.topdown.kind.agreement import Tables, agreement_checks
+from coco_opt.topdown.kind.exact_answers import ExactAnswers, Statements
 from coco_opt.topdown.kind.files import (
     CONSTRAINT_COLUMNS,
     CONSTRAINTS,
@@ -92,7 +93,7 @@ def checks_of(folder: Folder, block: int = _BLOCK) -> Iterator[Check]:
     if AGREES in folder.manifest["promises"]:
         yield from agreement_checks(folder, schema, _allowed_rows(content))
     if (folder.path / ESTIMATES).exists():
-        yield _estimates(content)
+        yield from _estimates(content)
 
 
 def _missing_promise(manifest: Mapping[str, Any]) -> str:
@@ -303,10 +304,7 @@ def _broken_constraint(content: _Content) -> tuple[str, int]:
     region, constraint = content.regions.at(stated.column("region")), int64_column(stated, "fact")
     if (region < 0).any():
         return f"{CONSTRAINTS}, row {first_of(region < 0) + 1}: no such region", 0
-    sides = [
-        np.asarray(stated.column(name).fill_null(none).to_numpy(), np.int64)
-        for name, none in (("lower", -UNBOUNDED), ("upper", UNBOUNDED))
-    ]
+    sides = _sides(stated)
     constraints = content.manifest["facts"]
     if np.unique(constraint).tolist() != [number for number, entry in enumerate(constraints) if "terms" in entry]:
         return f"{CONSTRAINTS}: the constraints are not those of the manifest", 0
@@ -362,32 +360,73 @@ def _stated_answers(
     return region, queries, ""
 
 
-def _estimates(content: _Content) -> Check:
-    """Check every estimate: of a known region and answer, once, finite, with a standard error of at least 0."""
+def _estimates(content: _Content) -> Iterator[Check]:
+    """Check every estimate: of a known region and answer, once, finite, with an error of at least 0, and exact or not.
+
+    An estimate of what is stated as exact is that value.
+    """
     failure, rows = "", 0
     last: dict[str, int] = {}  # by query, the key of its last answer while keys rise, as in written files
     unsorted: set[str] = set()
+    exact: ExactAnswers | None = None
     try:
+        exact = ExactAnswers(_statements(content), content.regions)
         for stated in read_parts(content.folder / ESTIMATES, ESTIMATE_COLUMNS, coded=True):
             region, queries, failure = _stated_answers(content, stated, ESTIMATES, rows)
+            value, error = (np.asarray(stated.column(name).to_numpy(), np.float64) for name in ESTIMATE_COLUMNS[-2:])
             for query, query_rows, answers in queries:
                 keys = np.append(last.get(query.text, -1), region[query_rows] * query.answers + answers)
                 last[query.text] = int(keys[-1])
                 if not (keys[1:] > keys[:-1]).all():
                     unsorted.add(query.text)
-            value, error = (np.asarray(stated.column(name).to_numpy(), np.float64) for name in ESTIMATE_COLUMNS[-2:])
             wrong = ~(np.isfinite(value) & np.isfinite(error) & (error >= 0))
             if not failure and wrong.any():
                 row = rows + first_of(wrong) + 1
                 failure = f"{ESTIMATES}, row {row}: an estimate or its standard error is no number"
             if failure:
                 break
+            for query, query_rows, answers in queries:
+                exact.look_at(query, region[query_rows], answers, value[query_rows], error[query_rows])
             rows += stated.num_rows
         if not failure and unsorted and not _each_once(content, unsorted):
             failure = f"{ESTIMATES}: an answer of a region occurs twice"
-    except (CocoOptError, ValueError) as error:
-        failure = str(error)
-    return Check("estimates", not failure, failure or f"{rows:,} estimates are of known answers")
+    except (CocoOptError, KeyError, TypeError, ValueError, IndexError) as error:
+        failure = str(error) or f"{ESTIMATES} and the manifest do not fit together"
+    yield Check("estimates", not failure, failure or f"{rows:,} estimates are of known answers")
+    if not failure and exact is not None:
+        exact.finish()
+        detail = exact.failure or f"{exact.checked:,} estimates or sums of them are the exact values"
+        yield Check("exact_estimates", not exact.failure, detail)
+
+
+def _statements(content: _Content) -> Statements:
+    """Return everything that the files state as exact, by region, with what follows for the regions above."""
+    statements = Statements.empty(len(content.regions.names), content.schema.size)
+    if (content.folder / EXACT).exists():
+        stated = read_columns(content.folder / EXACT, EXACT_COLUMNS)
+        region, queries, failure = _stated_answers(content, stated, EXACT)
+        values = int64_column(stated, "lower")
+        exact = values == _upper(stated)
+        for query, rows, answers in queries if not failure else ():
+            held = exact[rows]
+            if held.any():
+                statements = statements.and_answers(query, region[rows[held]], answers[held], values[rows[held]])
+    if (content.folder / CONSTRAINTS).exists():
+        for name, weights, region, (lower, upper) in _stated_rows(content):
+            held = lower == upper
+            statements = statements.and_row(weights, name, region[held], lower[held])
+    return statements.closed(content.regions)
+
+
+def _stated_rows(content: _Content) -> Iterator[tuple[str, Int64Array, Int64Array, tuple[Int64Array, Int64Array]]]:
+    """Yield each linear constraint: its text, weights on cells, regions, and sides there."""
+    stated = read_columns(content.folder / CONSTRAINTS, CONSTRAINT_COLUMNS)
+    region, constraint = content.regions.at(stated.column("region")), int64_column(stated, "fact")
+    lower, upper = _sides(stated)
+    for number in np.unique(constraint[region >= 0]).tolist():
+        entry, rows = content.manifest["facts"][number], np.flatnonzero((constraint == number) & (region >= 0))
+        terms = tuple((int(weight), str(count)) for weight, count in entry["terms"])
+        yield entry["constraint"], row_of(terms, content.schema), region[rows], (lower[rows], upper[rows])
 
 
 def _each_once(content: _Content, texts: set[str]) -> bool:
@@ -419,6 +458,11 @@ def _answers(content: _Content, query: Query, regions: Int64Array, answers: Int6
         block = (table[start : start + content.block] @ matrix.T).toarray()
         values[rows] = block[inverse[rows] - start, answers[rows]]
     return values
+
+
+def _sides(stated: Any) -> tuple[Int64Array, Int64Array]:
+    """Return the sides of constraints, ``UNBOUNDED`` or its negative where there is none."""
+    return np.asarray(stated.column("lower").fill_null(-UNBOUNDED).to_numpy(), np.int64), _upper(stated)
 
 
 def _upper(stated: Any) -> Int64Array:

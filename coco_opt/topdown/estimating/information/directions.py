@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from coco_opt.operators import Operator
+from coco_opt.operators import Operator, blocks_of_rows
 from coco_opt.topdown.estimating.information.exact_rows import ExactRows
 from coco_opt.topdown.estimating.information.full import precision
 from coco_opt.topdown.estimating.normal_equations import NormalEquations
@@ -32,7 +32,6 @@ _ALIKE = 1e-12  # difference of two queries' shares that is rounding
 _RANK = 1e-7  # singular values of rows of length 1 that count as zero
 _OUTSIDE = 1e-8  # part of a row, relative to its size, that counts as zero
 _MOST_ROWS = 4  # times as many rows as directions are looked at
-_BLOCK = 512  # rows solved for at a time, each a table
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,7 +114,7 @@ class Directions:
         O(answers x cells^2).
         """
         lengths, resolved = np.zeros(query.answers), np.zeros(query.answers, np.bool_)
-        for block, rows in _blocks(query):
+        for block, rows in blocks_of_rows(query):
             solved = self.base.normal.solve(rows)
             left = rows - self.base.normal.apply(solved) - (rows @ self.outside) @ self.outside.T
             resolved[block] = np.linalg.norm(left, axis=1) <= _OUTSIDE * np.maximum(1.0, np.linalg.norm(rows, axis=1))
@@ -160,16 +159,8 @@ def _other_rows(measured: TableMeasurements, base: Base, most: int) -> Floats | 
 
 def _rows(operators: Sequence[Operator]) -> Iterator[Floats]:
     for operator in operators:
-        for _, rows in _blocks(operator):
+        for _, rows in blocks_of_rows(operator):
             yield from rows
-
-
-def _blocks(operator: Operator) -> Iterator[tuple[slice, Floats]]:
-    """Yield the rows of an operator in blocks, as dense matrices."""
-    matrix = operator.to_sparse().tocsr()
-    for begin in range(0, operator.answers, _BLOCK):
-        block = slice(begin, min(begin + _BLOCK, operator.answers))
-        yield block, matrix[block].toarray()
 
 
 def _outside(rows: Floats, left: Floats) -> Floats:
