@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 from coco_opt.cli import (
     audit,
@@ -50,9 +51,77 @@ _OUT_OF_MEMORY = (
     "that nothing was paid. Give it more memory, or ask for fewer cells"
 )
 
+_Row = tuple[Callable[..., int], str, str]
+EVERYDAY: tuple[_Row, ...] = (
+    (demo.demo, "Try it: release simulated data, and show the errors.", "demo"),
+    (init.init, "Write a first config for the tables in this folder.", "init persons.csv homes.csv areas.csv"),
+    (check.check, "Read and check all input; draw nothing, pay nothing.", "check coco-opt.toml"),
+    (plan.plan, "Predict cost, error, time and memory; public data only.", "plan coco-opt.toml"),
+    (release.release, "Measure once and estimate: the main job.", "release coco-opt.toml"),
+    (
+        verify.verify,
+        "Check a release folder against its manifest.",
+        "verify releases/coco-opt-20260101T000000Z-0badcafe",
+    ),
+    (export.export, "Write the tables as CSV, for spreadsheets.", "export releases/b --out tables"),
+    (ledger.ledger, "Show what was spent, on what, and what is kept.", "ledger coco-opt.toml"),
+    (errors.errors, "Explain the code of an error.", "errors input-changed"),
+)
+METHODS: tuple[_Row, ...] = (
+    (measure.measure, "Check, pay, draw noise, seal: the step that costs.", "measure coco-opt.toml --publish noisy"),
+    (estimate.estimate, "Make a release of a measurement, for free.", "estimate noisy coco-opt.toml --out releases/b"),
+    (
+        import_.import_,
+        "Import noisy measurements that others published.",
+        "import coco-opt.toml US.parquet --out theirs",
+    ),
+    (sign.sign, "Sign a release or a measurement.", "sign noisy --key office.key"),
+    (solvers.solvers, "Show which solver solves which problem.", "solvers"),
+    (compare.compare, "Compare all solvers on your problems; spend nothing.", "compare coco-opt.toml"),
+)
+RESEARCH: tuple[_Row, ...] = (
+    (audit.audit, "Bound the privacy lost, on simulated or public data.", "audit coco-opt.toml"),
+    (experiments.reproduce, "Recompute the papers' figures and tables.", "reproduce kuo2018/table3 --small"),
+    (experiments.bench, "Time the solvers against their peers, in one run.", "bench isotonic_l2"),
+    (cite.cite, "Print what to cite, for a method or a release.", "cite joint"),
+)
+GROUPS = {
+    "Everyday": EVERYDAY,
+    "Methods (the steps of a release one by one, and its solvers)": METHODS,
+    "Research (audits, the papers' experiments, citations)": RESEARCH,
+}
+
+
+class _Verbs(TyperGroup):
+    """The list of verbs in three groups, as most people need them."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the groups below the options."""
+        for title, rows in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(_name(verb), summary) for verb, summary, _ in rows], col_max=12)
+
+
+class _Verb(TyperCommand):
+    """A verb whose usage line shows arguments as they are spelled everywhere else."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """Return the options and the arguments in their order."""
+        arguments = [parameter.metavar or "" for parameter in self.params if parameter.param_type_name == "argument"]
+        return [self.options_metavar or "", *arguments]
+
+
+def _name(verb: Callable[..., int]) -> str:
+    return verb.__name__.rstrip("_")
+
+
 app = typer.Typer(
     name="coco-opt",
+    cls=_Verbs,
     help="Differentially private histograms and tables over a hierarchy of regions, on certified solvers.",
+    epilog="\b\nBegin with:         coco-opt demo\n"
+    "Your own tables:    coco-opt init FILES, then check, plan and release\n"
+    "More on a command:  coco-opt COMMAND --help",
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -66,37 +135,8 @@ def _coco_opt(context: typer.Context, version: Version = False) -> None:
         raise typer.Exit(BAD_USAGE)
 
 
-_VERBS: tuple[tuple[Callable[..., int], str, str], ...] = (
-    (demo.demo, "Release simulated data end to end, and show the errors.", "demo"),
-    (init.init, "Write a first config for the tables in this folder.", "init persons.csv homes.csv areas.csv"),
-    (check.check, "Read and check all input; draw nothing, pay nothing.", "check coco-opt.toml"),
-    (plan.plan, "Predict cost, error, time and memory; public data only.", "plan coco-opt.toml"),
-    (measure.measure, "Check, pay, draw noise, seal: the step that costs.", "measure coco-opt.toml --publish noisy"),
-    (
-        import_.import_,
-        "Import noisy measurements that others published.",
-        "import coco-opt.toml US.parquet --out theirs",
-    ),
-    (estimate.estimate, "Make a release of a measurement, for free.", "estimate noisy coco-opt.toml --out releases/b"),
-    (release.release, "Measure once and estimate: the main job.", "release coco-opt.toml"),
-    (
-        verify.verify,
-        "Check a release folder against its manifest.",
-        "verify releases/coco-opt-20260101T000000Z-0badcafe",
-    ),
-    (export.export, "Write the tables as CSV, for spreadsheets.", "export releases/b --out tables"),
-    (sign.sign, "Sign a release or a measurement.", "sign noisy --key office.key"),
-    (compare.compare, "Put every solver side by side; spend nothing.", "compare coco-opt.toml"),
-    (ledger.ledger, "Show what was spent, on what, and what is kept.", "ledger coco-opt.toml"),
-    (audit.audit, "Bound the privacy lost, on made or public data.", "audit coco-opt.toml"),
-    (solvers.solvers, "Show which solver answers which problem.", "solvers"),
-    (errors.errors, "Say what the code of an error means.", "errors input-changed"),
-    (experiments.reproduce, "Recompute the papers' figures and tables.", "reproduce kuo2018/table3 --small"),
-    (cite.cite, "Print what to cite, for a method or a release.", "cite joint"),
-    (experiments.bench, "Time kernels against their peers, in one run.", "bench isotonic_l2"),
-)
-for _verb, _summary, _example in _VERBS:
-    app.command(_verb.__name__.rstrip("_"), short_help=_summary, epilog=f"Example:  coco-opt {_example}")(_verb)
+for _verb, _summary, _example in (*EVERYDAY, *METHODS, *RESEARCH):
+    app.command(_name(_verb), cls=_Verb, short_help=_summary, epilog=f"Example:  coco-opt {_example}")(_verb)
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,6 +64,8 @@ def test_exactly_the_verbs_of_the_contract() -> None:
 
 def test_help_says_each_verb_in_a_whole_sentence(coco: Runner) -> None:
     text = coco("--help").out
+    groups = [line.split()[0].rstrip(":") for line in text.splitlines() if line.endswith(":") and line[0] != " "]
+    assert groups == ["Options", "Everyday", "Methods", "Research"]
     for verb in VERBS:
         (line,) = [line for line in text.splitlines() if line.split()[:1] == [verb]]
         assert line.endswith(".")
