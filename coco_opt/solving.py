@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from functools import cache
 from time import perf_counter
 from typing import Any, TypeVar
 
 import numpy as np
 
+from coco_opt.activity import doing
 from coco_opt.errors import ProblemError, SolverError
 from coco_opt.problem import Problem
 from coco_opt.registry import resolve
@@ -17,6 +19,8 @@ from coco_opt.solution import Answer, Solution, Status
 from coco_opt.solver import Solver
 
 ValueT = TypeVar("ValueT")
+
+_LARGE = 1_000  # unknowns of a problem that is worth naming to whoever waits
 
 
 def solve(
@@ -64,7 +68,8 @@ def solve(
     ([3, 3, 4, 4, 5], 5.0, 0.0)
     """
     chosen = resolve(solver, type(problem))
-    answer = chosen.solve(problem)
+    with doing(f"solving {problem.kind} by {chosen.name}") if problem.variables >= _LARGE else nullcontext():
+        answer = chosen.solve(problem)
     solution = judge(problem, answer, chosen.name, chosen.tolerance if tolerance is None else tolerance)
     if check and not solution.ok:
         raise SolverError(

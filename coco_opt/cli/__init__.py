@@ -17,6 +17,7 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from coco_opt.activity import interrupted
 from coco_opt.cli import (
     audit,
     check,
@@ -38,11 +39,11 @@ from coco_opt.cli import (
     verify,
 )
 from coco_opt.cli.console import SafeStream, open_descriptors, safe_streams, write, write_json
+from coco_opt.cli.heartbeat import Heartbeat
 from coco_opt.cli.options import Version
 from coco_opt.errors import CocoOptError
 
 INTERRUPTED = 130
-_INTERRUPTED = "interrupted. What was paid for, if anything was, stays paid: the same command goes on for free"
 UNEXPECTED = 1
 BAD_USAGE = 2
 
@@ -157,8 +158,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     # Arrow's own pool keeps freed memory: 50 MB after a table of 100,000 regions, and 100 MB at a release's peak.
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     arguments = list(sys.argv[1:] if argv is None else argv)
-    with safe_streams() as (out, _):
-        code, failure = _run(arguments)
+    with safe_streams() as (out, err):
+        with Heartbeat(next((word for word in arguments if not word.startswith("-")), "working"), out, err):
+            code, failure = _run(arguments)
         if failure is not None:
             _report(failure, out, json="--json" in arguments)
             code = failure.exit_code
@@ -173,9 +175,11 @@ def _run(arguments: list[str]) -> tuple[int, Failure | None]:
     try:
         command: Any = typer.main.get_command(app)
         result = command.main(args=arguments, prog_name="coco-opt", standalone_mode=False)
+        if result == INTERRUPTED:  # what typer makes of Ctrl-C
+            raise KeyboardInterrupt
         return (result if isinstance(result, int) else 0), None
     except (KeyboardInterrupt, typer.Abort):
-        return INTERRUPTED, Failure(INTERRUPTED, "interrupted", _INTERRUPTED)
+        return INTERRUPTED, Failure(INTERRUPTED, "interrupted", interrupted())
     except CocoOptError as error:
         return error.exit_code, Failure(error.exit_code, error.code, str(error))
     except SystemExit as stop:

@@ -15,6 +15,8 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TextIO
 
+from coco_opt.activity import doing, steps, words_of
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -22,8 +24,6 @@ if TYPE_CHECKING:
 
 _PIPE_WIDTH = 180
 _LONGEST_FRACTION = 16
-_MINUTE, _HOUR = 60, 3600
-_FIRST_WORD = 60.0  # seconds of a stage after which a pipe is first told how long is left
 _UNITS = ("B", "kB", "MB", "GB", "TB")
 _GONE = (errno.EPIPE, errno.EBADF)  # nobody reads any more, which is not a failure here
 
@@ -38,6 +38,8 @@ class SafeStream(io.TextIOBase):
         self._stream = stream
         self.used = False
         self.failure = ""
+        self.last = 0.0  # when it was last written
+        self.before: Callable[[], None] | None = None  # called before each writing
 
     @property
     def encoding(self) -> str:  # type: ignore[override]
@@ -61,8 +63,16 @@ class SafeStream(io.TextIOBase):
     def write(self, text: str) -> int:
         """Write text; what the encoding lacks is written as an escape."""
         self.used = True
+        if self.before is not None:
+            self.before()
+        return self.write_on(text)
+
+    def write_on(self, text: str) -> int:
+        """Write text where the last one ended, and do not count it as output."""
+        self.last = monotonic()
         encodable = text.encode(self.encoding, "backslashreplace").decode(self.encoding)
         self._try(lambda stream: stream.write(encodable))
+        self.flush()
         return len(text)
 
     def flush(self) -> None:
@@ -184,12 +194,12 @@ def _console() -> Console:
 class TerminalReporter:
     """Reports lines to standard output, or without ``lines`` (with JSON) to standard error; stages to standard error.
 
-    A terminal shows a stage as a bar that disappears, a pipe as one line when it begins. Both say how long is left of a
-    long stage, the pipe less and less often.
+    A terminal shows a stage as a bar that disappears, a pipe as one line when it begins. Both show what is done and how
+    long is left: the bar by itself, the pipe by ``coco_opt.cli.heartbeat``.
     """
 
     def __init__(self, *, lines: bool = True) -> None:
-        self._lines = lines
+        self._lines, self._bar = lines, False
 
     def line(self, text: str) -> None:
         """Print one line."""
@@ -200,55 +210,40 @@ class TerminalReporter:
 
     @contextmanager
     def stage(self, label: str) -> Iterator[Progress]:
-        """Show a stage of the work while its body runs."""
-        if not sys.stderr.isatty():
-            _say(label)
-            yield _Left(label, _say).progress
+        """Show a stage of the work while its body runs; a stage within another adds its words to the other's bar."""
+        if self._bar or not sys.stderr.isatty():
+            if not self._bar:
+                _say(label)
+            with doing(label) as progress:
+                yield progress
             return
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-        left_column = TextColumn("{task.fields[left]}")
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            left_column,
-        )
-        with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-            task, start = bar.add_task(label, total=None, left=""), monotonic()
-            yield lambda done, total: bar.update(
-                task, completed=done, total=total, left=time_left(monotonic() - start, done, total)
-            )
+        with doing(label) as progress, _bar(label) as shown:
+            self._bar = True
+            try:
+                yield lambda done, total: (progress(done, total), shown(done, total))[0]
+            finally:
+                self._bar = False
 
 
-class _Left:
-    """Reports how long is left of a stage: first after a minute, then each time after twice as long."""
+@contextmanager
+def _bar(label: str) -> Iterator[Progress]:
+    """Show a bar in the terminal, and next to it how long is left and what goes on at present."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn, TimeElapsedColumn
+    from rich.text import Text
 
-    def __init__(self, label: str, say: Callable[[str], None], clock: Callable[[], float] = monotonic) -> None:
-        self._label, self._say, self._clock = label, say, clock
-        self._start, self._next = clock(), _FIRST_WORD
+    class Now(ProgressColumn):
+        """What is left of the stage, and its present step."""
 
-    def progress(self, done: int, total: int) -> None:
-        """Record how far the stage got; threads may call it."""
-        elapsed = self._clock() - self._start
-        if elapsed >= self._next and 0 < done < total:
-            self._next = 2 * elapsed
-            self._say(f"{self._label}: {100 * done // total} % done, {time_left(elapsed, done, total)}")
+        def render(self, _: object) -> Text:
+            going = steps()
+            texts = (going[0].left, words_of(going[1:])) if going else ()
+            return Text("; ".join(text for text in texts if text))
 
-
-def time_left(seconds: float, done: int, total: int) -> str:
-    """Return in words how long is left of work that took ``seconds`` so far; "" where that is unknown."""
-    if not 0 < done < total:
-        return ""
-    remaining = seconds * (total - done) / done
-    if remaining < _MINUTE:
-        return "less than a minute left"
-    if remaining < 2 * _HOUR:
-        minutes = round(remaining / _MINUTE)
-        return f"about {minutes} minute{'s' if minutes > 1 else ''} left"
-    return f"about {round(remaining / _HOUR)} hours left"
+    columns = (TextColumn("{task.description}"), BarColumn(20), MofNCompleteColumn(), TimeElapsedColumn(), Now())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(label, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
 def _say(text: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any, ParamSpec, TypeVar, cast
 import numba
 import numpy as np
 
-from coco_opt.kernels.compile_lock import share_compiling
+from coco_opt.kernels.compile_lock import KERNELS, share_compiling
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -120,4 +120,5 @@ def _compiled(function: Callable[P, R], options: dict[str, Any]) -> Callable[P, 
         cache.load_overload = _forgive_io(cache.load_overload)
         cache.save_overload = _forgive_io(cache.save_overload)
         share_compiling(dispatcher, cache)
+        KERNELS.append(dispatcher)
     return cast("Callable[P, R]", dispatcher)

@@ -17,8 +17,13 @@ from typing import Any
 
 from numba.core.compiler_lock import global_compiler_lock
 
+from coco_opt.activity import doing
+
+KERNELS: list[Any] = []
+"""Every kernel that is loaded."""
 PATIENCE = 120.0  # seconds; the largest kernels take a tenth of that
 _PAUSE = 0.01
+_compiled = 0
 
 
 def share_compiling(dispatcher: Any, cache: Any) -> None:
@@ -29,6 +34,7 @@ def share_compiling(dispatcher: Any, cache: Any) -> None:
     compile_alone, load = dispatcher.compile, cache.load_overload
     claim = Path(f"{cache._cache_file._index_path}.claim")
     stacks: list[ExitStack] = []
+    name = claim.name.partition("-")[0]  # the module and the function
 
     def compile_once(signature: Any) -> Any:
         # A claim waits inside numba's own lock: two threads that took the two in turn would wait for each other.
@@ -40,12 +46,35 @@ def share_compiling(dispatcher: Any, cache: Any) -> None:
     def load_or_claim(*arguments: Any) -> Any:
         overload = load(*arguments)
         if overload is None and stacks:
+            stacks[-1].enter_context(_compiling(f"compiling {name}"))
             waited = stacks[-1].enter_context(claimed(claim))
             stacks[-1].enter_context(_no_collector())
             return load(*arguments) if waited else None
         return overload
 
     dispatcher.compile, cache.load_overload = compile_once, load_or_claim
+
+
+def _left() -> str:
+    """Return how many of the kernels that are loaded are compiled, and how many may still have to be."""
+    left = sum(not kernel.overloads and not _on_disk(kernel) for kernel in KERNELS)
+    return f"{_compiled} compiled, at most {left} left"
+
+
+def _on_disk(kernel: Any) -> bool:
+    try:
+        return bool(kernel._cache._cache_file._load_index())
+    except OSError:
+        return False
+
+
+@contextmanager
+def _compiling(label: str) -> Iterator[None]:
+    """Say that a kernel is compiled while the body runs, and count it."""
+    global _compiled
+    with doing(label, _left):
+        yield
+    _compiled += 1
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from coco_opt.registry import Backend, candidates
 from coco_opt.releases.estimate import kind_for
 from coco_opt.releases.instances import AnyProblem, Instance
 from coco_opt.releases.measure import kind_of, noisy, planned, source_of
-from coco_opt.releases.reporter import Reporter, Silent
+from coco_opt.releases.reporter import Reporter, default_reporter
 from coco_opt.releases.solvers import solvers_of
 from coco_opt.solution import Solution, Status
 from coco_opt.solver import Solver
@@ -120,7 +120,7 @@ def compare(
     ConfigError, InputError, ProblemError
         As ``forecast`` raises them.
     """
-    reporter = Silent() if reporter is None else reporter
+    reporter = default_reporter(reporter)
     chosen, data = solvers_of(config), ""
     if measurement is None:
         measurement, data = _seeded_measurement(config, reporter)
@@ -156,7 +156,7 @@ def compare_instances(
 
     ``chosen`` are configured solvers, used with their options; ``data`` says which data the instances come from.
     """
-    reporter = Silent() if reporter is None else reporter
+    reporter = default_reporter(reporter)
     with reporter.stage("Compiling kernels"):
         for instance in instances:
             solve(instance.make(2))

@@ -28,7 +28,7 @@ from coco_opt.releases.kind import AnyKind, Shown, Truth, Work
 from coco_opt.releases.manifest import manifest_of, noise_of, spent_line
 from coco_opt.releases.measure import Measured, with_bought
 from coco_opt.releases.release_in_memory import Estimated
-from coco_opt.releases.reporter import Reporter, Silent
+from coco_opt.releases.reporter import Reporter, default_reporter
 from coco_opt.releases.runs import ledger_of
 from coco_opt.releases.solvers import choices_of, compiling_late, warm_worker
 from coco_opt.releases.stored_runs import read_stored, stored_measurement
@@ -163,7 +163,7 @@ def estimate(
     >>> estimate(measured).to_pandas().columns.tolist()
     ['tree_level', 'start', 'stop', 'estimate', 'standard_error']
     """
-    reporter = Silent() if reporter is None else reporter
+    reporter = default_reporter(reporter)
     sources = [measurement] if isinstance(measurement, (Measurement, Measured, str, Path)) else list(measurement)
     if config is None and sources and isinstance(sources[0], Measured):
         config = sources[0].config

@@ -14,7 +14,7 @@ from coco_opt.privacy.cost import Cost
 from coco_opt.privacy.queries import offsets_of
 from coco_opt.releases.kind import Forecast, ForecastOptions, Plan, ResourceCost
 from coco_opt.releases.measure import kind_of, planned
-from coco_opt.releases.reporter import Reporter, Silent
+from coco_opt.releases.reporter import Reporter, default_reporter
 from coco_opt.releases.resource_cost import BYTES, stages_of
 
 
@@ -125,7 +125,7 @@ def forecast(
     ConfigError, InputError, ProblemError
         The config or a public table is wrong.
     """
-    reporter = Silent() if reporter is None else reporter
+    reporter = default_reporter(reporter)
     start = process_time()
     plan = planned(config, reporter, outline=True)
     reading = process_time() - start

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
+from coco_opt.activity import NOTHING, UNCERTAIN, keep
 from coco_opt.config.model import Config
 from coco_opt.errors import BudgetError, InputError, Place, ProblemError
 from coco_opt.files.measurement import read_measurement, write_measurement
@@ -37,7 +38,7 @@ from coco_opt.releases.clock import Clock
 from coco_opt.releases.kind import AnyKind, Plan, Private
 from coco_opt.releases.payment_status import PaymentStatus, payment_status_of
 from coco_opt.releases.records import new_run_id, open_private_folder
-from coco_opt.releases.reporter import Reporter, Silent
+from coco_opt.releases.reporter import Reporter, default_reporter
 from coco_opt.releases.runs import PaidRun, charge_for, dataset_of, fingerprint_of, ledger_of, new_account, opened_run
 from coco_opt.releases.solvers import rehearse
 from coco_opt.releases.stored_runs import LOOK, SEEDED, read_stored, runs_of_ledger
@@ -93,6 +94,7 @@ def planned(config: Config, reporter: Reporter, *, outline: bool = False) -> Pla
     Raises ConfigError, InputError, ProblemError, MissingPackageError.
     """
     kind = kind_of(config)
+    keep(NOTHING)
     with reporter.stage("Reading the public tables"):
         read = kind.outline if outline else kind.plan
         plan = _after_known_look(_spending_all(read(config), read))
@@ -192,7 +194,7 @@ def check(config: Config, *, reporter: Reporter | None = None) -> Checked:
     >>> print(check(configure(data={"values": visits}, privacy=privacy, ranges={"cells": 8})).plan.config.kind)
     ranges
     """
-    reporter = Silent() if reporter is None else reporter
+    reporter = default_reporter(reporter)
     rehearse(config)
     plan = planned(config, reporter)
     kind_of(config).method(config, plan.measurement_plan)
@@ -248,7 +250,7 @@ def measure(
     >>> measure(configure(data={"values": visits}, privacy=privacy, ranges={"cells": 8})).paid
     False
     """
-    reporter = Silent() if reporter is None else reporter
+    reporter = default_reporter(reporter)
     if publish is not None:
         check_target(publish)
     plan = planned(config, reporter)
@@ -372,12 +374,14 @@ def _measured(
         return measured
     warm(plan.measurement_plan, source)
     fingerprint, message = paying.fingerprint(), new_account(config)
+    keep(UNCERTAIN)
     with opened_run(config, plan.measurement_plan, fingerprint, again=paying.again, renamed=paying.renamed) as run:
         paid = not run.resumed
         if message:
             reporter.line(message)
         measurement = _run_measurement(run, plan, private, fingerprint, source, reporter)
         clock.lap("measure")
+        keep(f"Run {run.name} is paid, and its measurement is kept: run the same again, and it goes on for free")
         return Measured(
             config, measurement, run.name, run.folder.measurement, paid, run.folder.stored_values("identity")
         )
@@ -416,7 +420,7 @@ def noisy(plan: Plan, private: object, source: NoiseSource, reporter: Reporter |
 
 def drawing(plan: Plan, private: object, source: NoiseSource, reporter: Reporter | None = None) -> Drawing:
     """Return the answers to a plan's queries, whose noise is drawn as they are consumed, region after region."""
-    reporter, measurement_plan = Silent() if reporter is None else reporter, plan.measurement_plan
+    reporter, measurement_plan = default_reporter(reporter), plan.measurement_plan
 
     def parts() -> Iterator[NoisyPart]:
         with reporter.stage("Measuring") as progress:

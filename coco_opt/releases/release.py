@@ -21,7 +21,7 @@ from coco_opt.releases.kind import PageWriter, Plan, Truth
 from coco_opt.releases.measure import Measured, check_target, kind_of, measured_of, planned, source_of
 from coco_opt.releases.records import open_private_folder, private_record, write_private_record
 from coco_opt.releases.release_in_memory import Estimated
-from coco_opt.releases.reporter import Reporter, Silent
+from coco_opt.releases.reporter import Reporter, default_reporter
 from coco_opt.releases.runs import ledger_of
 from coco_opt.releases.solvers import choices_of, compiling_late, rehearse, warm_worker
 from coco_opt.releases.stored_runs import runs_of_ledger
@@ -94,7 +94,7 @@ def release(
     ...     all(check.passed for check in verify_release(release(config).folder))
     True
     """
-    reporter, clock = Silent() if reporter is None else reporter, Clock()
+    reporter, clock = default_reporter(reporter), Clock()
     if truth is not None and source_of(config).private:
         raise ProblemError("the truth next to a private release would undo its privacy: give none, or seeded noise")
     rehearse(config)
@@ -190,7 +190,7 @@ def _finish(
         clock.lap("estimate")
         folder, digest = estimate.publish(out, page=page, reporter=reporter)
         clock.lap("write")
-    except Exception:
+    except BaseException:
         if scratch is not None:
             reporter.line(f"The measurement of run {measured.run} is kept: going on is free")
         raise

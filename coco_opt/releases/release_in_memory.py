@@ -30,7 +30,7 @@ from coco_opt.privacy.private_files import remove_leftovers, temporary_name
 from coco_opt.releases.datapackage import DATAPACKAGE, datapackage
 from coco_opt.releases.kind import AnyKind, PageWriter, Shown
 from coco_opt.releases.measure import check_target
-from coco_opt.releases.reporter import Reporter, Silent
+from coco_opt.releases.reporter import Reporter, default_reporter
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -166,7 +166,7 @@ class Estimated:
         self, out: Path | None, *, page: PageWriter | None = None, reporter: Reporter | None = None
     ) -> tuple[Path, str]:
         """Write the folder, or find one of the same bytes; return where it lies and its manifest's SHA-256."""
-        reporter = Silent() if reporter is None else reporter
+        reporter = default_reporter(reporter)
         with reporter.stage("Writing the release"):
             files: dict[str, Content] = dict(self._tables)
             if page is not None:

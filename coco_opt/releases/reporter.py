@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
-Progress = Callable[[int, int], None]
-"""Called with the number of units done and their total number."""
+from coco_opt.activity import Progress as Progress
 
 
 class Reporter(Protocol):
@@ -22,7 +20,7 @@ class Reporter(Protocol):
         ...
 
 
-def _ignore(done: int, total: int) -> None:
+def no_progress(done: int, total: int) -> None:
     """Take a progress report and drop it."""
 
 
@@ -34,4 +32,13 @@ class Silent:
 
     def stage(self, label: str) -> AbstractContextManager[Progress]:
         """Show nothing."""
-        return nullcontext(_ignore)
+        return nullcontext(no_progress)
+
+
+def default_reporter(reporter: Reporter | None) -> Reporter:
+    """Return the given reporter; without one, that of the notebook that runs this process, else a silent one."""
+    if reporter is not None:
+        return reporter
+    from coco_opt.releases.notebook import NotebookReporter, in_notebook
+
+    return NotebookReporter() if in_notebook() else Silent()

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
+from coco_opt.activity import doing
 from coco_opt.choices import SolverChoices
 from coco_opt.errors import ConfigError
 from coco_opt.groups.estimating.method import SLOW, Consistency, GroupsMethod
@@ -179,10 +180,11 @@ def rehearsed(plan: Plan, public: SimulatedData | None, runs: int, reporter: Rep
         for done, (name, method) in enumerate(methods.items()):
             progress(done, len(methods))
             queries, split = _method_queries(plan, name)
-            if name == configured:
-                first = _first_seconds(path, queries, method, solvers)
-                seconds = rehearsal.seconds(queries, method, solvers)
-            errors = rehearsal.errors(queries, method, runs, solvers)
+            with doing(name):
+                if name == configured:
+                    first = _first_seconds(path, queries, method, solvers)
+                    seconds = rehearsal.seconds(queries, method, solvers)
+                errors = rehearsal.errors(queries, method, runs, solvers)
             level_errors = extrapolated(errors.mean(axis=0), rehearsal.hierarchy, plan.measurement_plan.hierarchy)
             predictions.append(
                 Prediction(name, split, shares_of(plan, queries), tuple(level_errors.tolist()), exact=False)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from coco_opt.activity import doing
 from coco_opt.choices import Certificate, SolverChoices
 from coco_opt.errors import InputError, ProblemError, SolverError
 from coco_opt.execution import Executor, Shared, Threads
@@ -144,9 +145,11 @@ def estimate_tables(
     _check_method(measured, chosen)
     if chosen.seed is None:
         chosen = replace(chosen, seed=seed_of(measurement))
-    stage = _stage(measured, run_by) if chosen.estimation == "full" else None
+    with doing("estimating with all information"):
+        stage = _stage(measured, run_by) if chosen.estimation == "full" else None
     constraints = measured.invariants
-    step = split_step(measured, chosen, used, None if resume_from is None else resume_from.core, stage)
+    with doing("deriving what the constraints imply"):
+        step = split_step(measured, chosen, used, None if resume_from is None else resume_from.core, stage)
     if chosen.estimation == "bottom_up":
         if resume_from is not None:
             raise ProblemError("bottom-up estimation has one level to do and cannot resume")

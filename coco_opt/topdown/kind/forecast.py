@@ -10,13 +10,14 @@ from time import process_time
 import numpy as np
 from numpy.typing import NDArray
 
+from coco_opt.activity import doing
 from coco_opt.errors import ProblemError
 from coco_opt.histograms import Hierarchy
 from coco_opt.privacy import SeededNoise
 from coco_opt.privacy.measurement import Measurement
 from coco_opt.releases.clock import slowness
 from coco_opt.releases.kind import Figures, Forecast, ForecastOptions, Plan, ResourceCost, SimulatedData
-from coco_opt.releases.reporter import Reporter
+from coco_opt.releases.reporter import Progress, Reporter, no_progress
 from coco_opt.releases.resource_cost import count_answers
 from coco_opt.releases.solvers import choices_of
 from coco_opt.topdown.bounds import UNBOUNDED
@@ -74,8 +75,8 @@ def forecast_tables(plan: Plan, options: ForecastOptions, reporter: Reporter) ->
     """
     detail: TablesDetail = plan.detail
     method = method_of(plan.config, plan.measurement_plan)
-    with reporter.stage("Predicting"):
-        predictions = predicted(detail)
+    with reporter.stage("Predicting") as progress:
+        predictions = predicted(detail, progress)
     tables = [_linear_figures(plan, predictions)]
     plain: dict[str, object] = {"predictions": [_plain(plan, prediction) for prediction in predictions]}
     notes = list(_notes(plan, predictions, method))
@@ -129,22 +130,21 @@ def _writing_seconds(detail: TablesDetail) -> float:
     return _PAGE_SECONDS + _REGION_SECONDS * tree.regions + _ESTIMATE_SECONDS * estimates
 
 
-def predicted(detail: TablesDetail) -> tuple[Predicted, ...]:
-    """Return the exact standard errors of the workload at every level."""
+def predicted(detail: TablesDetail, progress: Progress = no_progress) -> tuple[Predicted, ...]:
+    """Return the exact standard errors of the workload at every level; ``progress`` counts queries by level."""
     table_queries = detail.table_queries
-    everything = best_linear(_zero_measurements(table_queries))
+    with doing("combining all queries"):
+        everything = best_linear(_zero_measurements(table_queries))
+    rows: list[Predicted] = []
     levels = range(table_queries.plan.levels)
-    alone = [_own_level_estimates(table_queries, level) for level in levels]
-    return tuple(
-        Predicted(
-            level,
-            query.text,
-            _rms(everything.standard_errors(query.operator, level)),
-            np.inf if own is None else _rms(own.standard_errors(query.operator, 0)),
-        )
-        for level, own in zip(levels, alone, strict=True)
-        for query in detail.workload
-    )
+    progress(0, len(levels) * len(detail.workload))
+    for level in levels:
+        own = _own_level_estimates(table_queries, level)
+        for query in detail.workload:
+            alone = np.inf if own is None else _rms(own.standard_errors(query.operator, 0))
+            rows.append(Predicted(level, query.text, _rms(everything.standard_errors(query.operator, level)), alone))
+            progress(len(rows), len(levels) * len(detail.workload))
+    return tuple(rows)
 
 
 def _zero_measurements(table_queries: TableQueries) -> TableMeasurements:
@@ -267,7 +267,9 @@ def _release(plan: Plan, simulated: SimulatedData, method: TablesMethod, seed: i
     """Return the tables of simulated data with seeded noise, and the CPU seconds of noise and estimation."""
     start = process_time()
     measurement = _measure(simulated, seed)
-    result = estimate_tables(measurement, method.topdown, choices_of(plan.config))
+    regions = simulated.plan.measurement_plan.hierarchy.regions
+    with doing(f"a release of {regions:,} simulated regions") as progress:
+        result = estimate_tables(measurement, method.topdown, choices_of(plan.config), progress=progress)
     return result, process_time() - start
 
 

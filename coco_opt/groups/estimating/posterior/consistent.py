@@ -15,6 +15,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from coco_opt.activity import doing
 from coco_opt.choices import SolverChoices
 from coco_opt.execution import Threads
 from coco_opt.groups.estimating.intervals import SUMMARIES, Intervals, SummaryIntervals
@@ -137,7 +138,8 @@ def posterior_estimate(
         survey, seed_of(measurement, *also), prior=chosen, options=how, sizes=sizes, progress=progress
     )
     problem = ExpectedDistance(survey.parent, survey.groups, drawn.cumulative.marginals(), total=drawn.draws)
-    table, gap = nearest(problem, solvers)
+    with doing("choosing the integer table of least expected error"):
+        table, gap = nearest(problem, solvers)
     return PosteriorEstimate(table, survey.groups, drawn, _convergence(drawn, chosen, how), gap)
 
 
@@ -196,7 +198,8 @@ def integer_estimate(
     near, seed = _matched_leaves(GroupsMeasurements(measurement), solvers, threads), seed_of(measurement, *also)
     with ThreadPoolExecutor(threads or os.cpu_count()) as pool:
         drawn = SparseSampler(survey, seed, prior, how, near, progress).sample(pool)
-    estimate_by_size = sparse_estimate(drawn, solvers, coverage)
+    with doing("choosing the integer table of least expected error"):
+        estimate_by_size = sparse_estimate(drawn, solvers, coverage)
     return IntegerEstimate(
         estimate_by_size.histograms,
         estimate_by_size.intervals,

@@ -19,6 +19,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from coco_opt.activity import doing
 from coco_opt.errors import ProblemError, SolverError
 from coco_opt.groups.buckets import Buckets
 from coco_opt.groups.estimating.posterior.chains import (
@@ -254,8 +255,10 @@ class Sampler:
     def run(self, pool: ThreadPoolExecutor) -> Posterior:
         """Burn in and draw."""
         self.tables = [np.empty((self.survey.parent.size, self.survey.max_size), np.int64) for _ in self.chains]
-        self._burn_in(pool)
-        return self._record(pool)
+        with doing("learning the prior"):
+            self._burn_in(pool)
+        with doing("drawing tables"):
+            return self._record(pool)
 
     def _learn(self) -> None:
         self.learned = self.learner.learn(self.counts, self.present)

@@ -1,0 +1,84 @@
+"""Progress in a notebook: one line below the cell, which says what is done and what is left, and disappears."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from html import escape
+from typing import Any
+
+from coco_opt.activity import Progress, doing, interrupted, steps, words_of
+
+_PAUSE = 1.0  # seconds between two pictures
+_BAR = '<progress style="vertical-align:middle" {value}></progress> <small>{words}</small>'
+
+
+def in_notebook() -> bool:
+    """Return whether a notebook's kernel runs this process; imports nothing."""
+    shell = sys.modules.get("IPython")
+    return "ipykernel" in sys.modules and shell is not None and shell.get_ipython() is not None
+
+
+class NotebookReporter:
+    """Reports to the output of a cell; ``show`` opens a display there and returns what changes it."""
+
+    def __init__(self, show: Callable[[str], Callable[[str], None]] | None = None, pause: float = _PAUSE) -> None:
+        self._show, self._pause, self._busy = show or _displayed, pause, False
+
+    def line(self, text: str) -> None:
+        """Print one line."""
+        sys.stdout.write(f"{text}\n")
+
+    @contextmanager
+    def stage(self, label: str) -> Iterator[Progress]:
+        """Show a stage while its body runs; after an interrupt, say what is kept and how to go on."""
+        if self._busy:
+            with doing(label) as progress:
+                yield progress
+            return
+        self._busy = True
+        try:
+            with doing(label) as progress, self._line_below():
+                yield progress
+        except KeyboardInterrupt:
+            self.line(interrupted())
+            raise
+        finally:
+            self._busy = False
+
+    @contextmanager
+    def _line_below(self) -> Iterator[None]:
+        change, end = self._show(_picture()), threading.Event()
+
+        def follow() -> None:
+            while not end.wait(self._pause):
+                change(_picture())
+
+        thread = threading.Thread(target=follow, name="progress", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            end.set()
+            thread.join()
+            change("")
+
+
+def _picture() -> str:
+    """Return a bar of the outermost step, and the words of all steps."""
+    going = steps()
+    share = going[0].share if going else None
+    value = "" if share is None else f'value="{share:.3f}"'
+    elapsed = f" ({going[0].elapsed:.0f} s)" if going else ""
+    return _BAR.format(value=value, words=escape(words_of(going) + elapsed))
+
+
+def _displayed(html: str) -> Callable[[str], None]:
+    from IPython.display import HTML, display
+
+    show: Any = display
+    page: Any = HTML
+    handle = show(page(html), display_id=True)
+    return lambda changed: handle.update(page(changed))
