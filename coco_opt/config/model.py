@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -94,6 +96,17 @@ class Config:
         """Return one value a level, root first, of a key that holds one for all or a list of them."""
         return self._checked_list(values, levels, key) if isinstance(values, tuple) else (values,) * levels
 
+    def level_weights(self, levels: int) -> tuple[float, ...]:
+        """Return the weight of each level's error in the aim of [auto], root first; they sum to 1. ConfigError."""
+        aim = self.auto.aim
+        if aim == "balanced":
+            return (1.0 / levels,) * levels
+        if isinstance(aim, str):
+            chosen = 0 if aim == "root" else levels - 1
+            return tuple(float(level == chosen) for level in range(levels))
+        weights = self._checked_list(aim, levels, "auto.aim")
+        return tuple(weight / sum(weights) for weight in weights)
+
     def _checked_list(self, values: tuple[T, ...], levels: int, key: str) -> tuple[T, ...]:
         if len(values) != levels:
             raise self.error(key, f"has {len(values)} entries, but the hierarchy has {levels} levels")
@@ -120,6 +133,11 @@ class Config:
         for key in self.private_tables:
             plain["data"].pop(key, None)
         return plain
+
+
+def digest_of(values: object) -> str:
+    """Return a short digest of plain values, such as what a configuration leaves to be chosen."""
+    return hashlib.sha256(json.dumps(values).encode()).hexdigest()[:16]
 
 
 def _plain_section(section: BaseModel) -> dict[str, Any]:

@@ -62,6 +62,8 @@ class Plan:
     of choosing. ``also`` are measurements to estimate together with this plan's. ``tables`` are for ``plan`` to show.
     ``choice`` tells apart what several configurations with the same look leave to be chosen, and ``before`` is the plan
     with the look that this one was resolved from.
+
+    Without a look, ``rechosen(keys=...)`` plans again with the keys that an earlier run of the same ``choice`` took.
     """
 
     config: Config
@@ -76,6 +78,7 @@ class Plan:
     before: Plan | None = field(default=None, repr=False)
     also: tuple[Measurement, ...] = ()
     tables: tuple[Figures, ...] = ()
+    rechosen: Callable[..., Plan] | None = field(default=None, repr=False)
 
     @property
     def identity(self) -> str:
@@ -94,6 +97,7 @@ class Plan:
             resolve=None,
             also=(),
             before=None,
+            rechosen=None,
         )
 
 

@@ -7,6 +7,7 @@ and the measurement is sealed (``releases.runs``).
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -39,9 +40,18 @@ from coco_opt.releases.kind import AnyKind, Plan, Private
 from coco_opt.releases.payment_status import PaymentStatus, payment_status_of
 from coco_opt.releases.records import new_run_id, open_private_folder
 from coco_opt.releases.reporter import Reporter, default_reporter
-from coco_opt.releases.runs import PaidRun, charge_for, dataset_of, fingerprint_of, ledger_of, new_account, opened_run
+from coco_opt.releases.runs import (
+    RUNS,
+    PaidRun,
+    charge_for,
+    dataset_of,
+    fingerprint_of,
+    ledger_of,
+    new_account,
+    opened_run,
+)
 from coco_opt.releases.solvers import rehearse
-from coco_opt.releases.stored_runs import LOOK, SEEDED, read_stored, runs_of_ledger
+from coco_opt.releases.stored_runs import CHOSEN, LOOK, SEEDED, read_stored, runs_of_ledger
 
 _BYTES = 8
 _LOOK = 1  # of seeded noise: a look's is drawn from another seed than what is measured after it
@@ -97,11 +107,18 @@ def planned(config: Config, reporter: Reporter, *, outline: bool = False) -> Pla
     keep(NOTHING)
     with reporter.stage("Reading the public tables"):
         read = kind.outline if outline else kind.plan
-        plan = _after_known_look(_spending_all(read(config), read))
-    for note in (*plan.notes, *_repeated_levels(plan.measurement_plan)):
+        plan = _after_known_look(_as_chosen_before(_spending_all(read(config), read)))
+    for note in (*plan.notes, *_choice_words(plan), *_repeated_levels(plan.measurement_plan)):
         reporter.line(note)
     check_noise(plan.measurement_plan, source_of(config))
     return plan
+
+
+def _choice_words(plan: Plan) -> Iterator[str]:
+    """Yield the keys that were chosen from public numbers, as a configuration would state them."""
+    if plan.chosen and plan.look is None and plan.rechosen is not None:
+        keys = ", ".join(f"{name} = {json.dumps(value)}" for name, value in plan.chosen.items())
+        yield f"Chosen from public numbers: {keys}"
 
 
 def _repeated_levels(measurement_plan: MeasurementPlan) -> Iterator[str]:
@@ -113,6 +130,28 @@ def _repeated_levels(measurement_plan: MeasurementPlan) -> Iterator[str]:
             f"Note: every region of level {above!r} has one region of {name!r} below it, which says nothing new for "
             f"its share of the budget: if {name!r} is no level, leave its column out of the hierarchy"
         )
+
+
+def _as_chosen_before(plan: Plan) -> Plan:
+    """Return the plan with the keys that an earlier run of the same choice took from public numbers, if there is one.
+
+    So a later version that would choose otherwise takes up what was measured. The queries must be those that were paid.
+    """
+    if not plan.chosen or plan.rechosen is None or plan.look is not None or not source_of(plan.config).private:
+        return plan
+    for stored in reversed(runs_of_ledger(plan.config)):
+        if stored.run is None or not _counts(stored.run) or stored.run.charge.dataset != dataset_of(plan.config):
+            continue
+        record = RunFolder(plan.config.output.private / RUNS, stored.name).stored_values(CHOSEN)
+        if record.get("choice") == plan.choice:
+            before = plan if record["keys"] == plan.chosen else plan.rechosen(keys=record["keys"])
+            if before.measurement_plan.digest == stored.run.charge.digest:
+                return before
+    return plan
+
+
+def _counts(run: Run) -> bool:
+    return run.state not in ("ABANDONED", "VOIDED")
 
 
 def _after_known_look(plan: Plan) -> Plan:
@@ -140,7 +179,7 @@ def _is_look(plan: Plan, run: Run) -> bool:
     """Return whether a run that counts paid for the look of a plan, on the same dataset."""
     assert plan.look is not None
     same = (run.charge.dataset, run.charge.digest) == (dataset_of(plan.config), plan.look.digest)
-    return same and run.state not in ("ABANDONED", "VOIDED")
+    return same and _counts(run)
 
 
 def _spending_all(plan: Plan, read: Callable[[Config], Plan]) -> Plan:
@@ -152,8 +191,12 @@ def _spending_all(plan: Plan, read: Callable[[Config], Plan]) -> Plan:
     pair, config = plan.config.privacy.pair, with_bought(plan.config, plan.measurement_plan)
     if pair is None or config.privacy.cost == plan.measurement_plan.cost:
         return plan
-    replanned = (plan.again or read)(config)
-    return replanned if Composition.of(replanned.measurement_plan.queries).delta(pair[0]) <= pair[1] else plan
+    replanned, rechosen = (plan.again or read)(config), plan.rechosen
+    if Composition.of(replanned.measurement_plan.queries).delta(pair[0]) > pair[1]:
+        return plan
+    # What was chosen stays chosen: the queries are those of the first plan, for another cost.
+    again = None if rechosen is None else lambda keys: _spending_all(rechosen(keys=keys), read)
+    return replace(replanned, chosen=plan.chosen, choice=plan.choice, rechosen=again)
 
 
 def with_bought(config: Config, measurement_plan: MeasurementPlan) -> Config:
@@ -377,6 +420,8 @@ def _measured(
     keep(UNCERTAIN)
     with opened_run(config, plan.measurement_plan, fingerprint, again=paying.again, renamed=paying.renamed) as run:
         paid = not run.resumed
+        if plan.chosen and plan.rechosen is not None:
+            run.folder.keep(CHOSEN, {"choice": plan.choice, "keys": dict(plan.chosen)})
         if message:
             reporter.line(message)
         measurement = _run_measurement(run, plan, private, fingerprint, source, reporter)

@@ -19,6 +19,8 @@ from coco_opt.privacy.run_folder import RunFolder
 from coco_opt.releases.runs import RUNS, ledger_of, void_run
 
 SEEDED = "seeded"
+CHOSEN = "chosen"
+"""Under which name a run keeps what its configuration left open and what was chosen from public numbers."""
 LOOK = "look"
 """Under which name a run keeps the id of the run whose look chose its queries."""
 

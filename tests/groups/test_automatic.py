@@ -16,13 +16,13 @@ from coco_opt.errors import BudgetError, ConfigError, InputError
 from coco_opt.groups.buckets import Buckets
 from coco_opt.groups.look import distribution_of_look, is_look
 from coco_opt.groups.measuring import automatic
-from coco_opt.groups.measuring.automatic import QuerySearch, allocation, allocations, assumed_distributions
+from coco_opt.groups.measuring.automatic import QuerySearch, assumed_distributions
 from coco_opt.groups.measuring.measure import look_of, measured, measurement_plan_of
 from coco_opt.groups.measuring.predicted import Predictor, Regions
 from coco_opt.groups.queries import sensitivity
 from coco_opt.histograms import CountOfCounts
-from coco_opt.privacy import Epsilon, SeededNoise
-from coco_opt.privacy.planner import NoisePlan
+from coco_opt.privacy import Epsilon, SeededNoise, planner
+from coco_opt.privacy.planner import NoisePlan, allocation, allocations
 from coco_opt.releases.stored_runs import runs_of_ledger
 from tests.cli.helpers import paid, write_groups
 
@@ -141,16 +141,24 @@ def test_a_plain_private_release_pays_its_budget_in_two_parts_and_once(tmp_path:
     assert again.folder == outcome.folder
 
 
+@pytest.mark.parametrize(
+    ("changes", "payments"),
+    [
+        ({}, 2),
+        ({"auto": {"look": "0"}}, 1),
+        ({"mechanism": "discrete_gaussian", "delta": "1/1000000"}, 1),
+    ],
+)
 def test_another_version_of_the_choice_takes_up_what_was_measured(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    changes: dict[str, Any], payments: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = measure(config_of(tmp_path))
+    first = measure(config_of(tmp_path, **changes))
     monkeypatch.setattr(automatic, "GROWTHS", (0.07, 0.9))
-    monkeypatch.setattr(automatic, "RATIOS", (0.4,))
-    again = measure(config_of(tmp_path))
+    monkeypatch.setattr(planner, "RATIOS", (0.4,))
+    again = measure(config_of(tmp_path, **changes))
     assert not again.paid
     assert again.measurement.measurement_plan.digest == first.measurement.measurement_plan.digest
-    assert paid(tmp_path).count("RESERVED") == 2
+    assert paid(tmp_path).count("RESERVED") == payments
 
 
 def test_a_release_that_stopped_after_its_look_goes_on_without_another(

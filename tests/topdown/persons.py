@@ -40,14 +40,21 @@ def write(
     more: str = "",
     data: str = "",
 ) -> Config:
-    """Write the input and return the checked configuration."""
+    """Write the input and return the checked configuration; unless the text says otherwise the workload is measured."""
     (folder / "hierarchy.csv").write_text(HIERARCHY)
     (folder / "persons.csv").write_text(records() if persons is None else persons)
     (folder / "run.toml").write_text(
         f'[data]\nrecords = "persons.csv"\nhierarchy = "hierarchy.csv"\n{data}'
-        f"[privacy]\n{privacy}[topdown]\n{topdown}{more}"
+        f"[privacy]\n{privacy}{_unless(privacy, 'split')}"
+        f"[topdown]\n{_unless(topdown + more, 'strategy')}{topdown}{more}"
     )
     return load_config(folder / "run.toml")
+
+
+def _unless(text: str, key: str) -> str:
+    """Return a line that sets a key to what the tests count with, or nothing where a text sets it."""
+    value = {"split": "uniform", "strategy": "workload"}[key]
+    return "" if f"{key} =" in text else f'{key} = "{value}"\n'
 
 
 def bounds(folder: Path, *rows: str) -> str:

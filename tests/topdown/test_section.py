@@ -59,7 +59,7 @@ def test_a_minimal_file_has_defaults() -> None:
     assert (config.name, config.kind) == ("run", "tables")
     assert config.data.records == Path("/data/here/persons.parquet")
     assert config.method.attributes["age"] == ("child", "adult", "old")
-    assert (config.method.strategy, config.method.shares) == ("workload", "uniform")
+    assert (config.method.strategy, config.method.shares) == ("auto", "auto")
     assert (config.method.estimation, config.method.rounding) == ("full", "passes")
     assert config.method.invariants == ()
     json.dumps(config.as_dict())
@@ -86,7 +86,7 @@ BAD = [
     ("topdown.workload", 'workload = ["total", "sex", "sex * age"]', "", "is required"),
     ("topdown.workload", 'workload = ["total", "sex", "sex * age"]', "workload = []", "list of texts"),
     ("topdown.attributes", '["female", "male"]', '"female"', "'sex' must be a list"),
-    ("topdown.strategy", "[topdown]", '[topdown]\nstrategy = "best"', "one of workload, identity, optimised"),
+    ("topdown.strategy", "[topdown]", '[topdown]\nstrategy = "best"', "one of auto, workload, identity, optimised"),
     ("topdown.shares", "[topdown]", '[topdown]\nshares = ["1/2", "1/3", "1/3"]', "sum to 7/6"),
     ("topdown.shares", "[topdown]", '[topdown]\nshares = ["1/2", "1/2"]', "the strategy has 3 queries"),
     ("topdown.shares", "[topdown]", '[topdown]\nshares = ["1"]\nstrategy = "optimised"', "remove them"),

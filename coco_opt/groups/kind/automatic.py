@@ -6,8 +6,6 @@ user wrote.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -16,16 +14,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from coco_opt.config.model import Config
+from coco_opt.config.model import Config, digest_of
 from coco_opt.config.sections import AUTO
 from coco_opt.groups.estimating.method import Consistency, needed_levels
-from coco_opt.groups.measuring.automatic import QueryChoice, QuerySearch, allocation, assumed_distributions
+from coco_opt.groups.measuring.automatic import QueryChoice, QuerySearch, assumed_distributions
 from coco_opt.groups.measuring.predicted import Regions, range_of
 from coco_opt.groups.noisy_measurements import buckets_of, size_queries, split_of
 from coco_opt.groups.queries import plain_query, sensitivity
 from coco_opt.histograms import Hierarchy
 from coco_opt.privacy import MeasurementPlan
-from coco_opt.privacy.planner import NoisePlan, Shares
+from coco_opt.privacy.planner import NoisePlan, Shares, allocation
 from coco_opt.releases.kind import Figures
 from coco_opt.releases.resource_cost import count_answers
 
@@ -117,7 +115,7 @@ def choice_digest(config: Config) -> str:
         None if config.privacy.split == AUTO else str(config.privacy.split),
         config.auto.aim,
     ]
-    return hashlib.sha256(json.dumps(stated).encode()).hexdigest()[:16]
+    return digest_of(stated)
 
 
 def with_keys(config: Config, keys: Mapping[str, Any]) -> Config:
@@ -230,17 +228,5 @@ def _search(
     share = config.method.counts_share
     cost = config.privacy.cost if share is None else config.privacy.cost * (1 - share)
     noise = NoisePlan(cost, (sensitivity("cumulative", config.privacy.neighbours),) * tree.levels)
-    weights = _weights(config, tree.levels)
+    weights = np.array(config.level_weights(tree.levels))
     return QuerySearch(Regions.of(tree, groups), config.method.max_size, noise, weights, growths, shares)
-
-
-def _weights(config: Config, levels: int) -> FloatArray:
-    """Return the weight of each level's error in the aim, float64[levels] of sum 1."""
-    aim = config.auto.aim
-    if aim == "balanced":
-        return np.full(levels, 1.0 / levels)
-    if isinstance(aim, str):
-        return np.asarray(np.eye(levels)[0 if aim == "root" else -1])
-    stated: Any = aim
-    weights = np.array(config.per_level(stated, levels, "auto.aim"))
-    return np.asarray(weights / weights.sum())

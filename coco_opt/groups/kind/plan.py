@@ -47,16 +47,29 @@ def plan_groups(config: Config, *, counted: bool = False) -> Plan:
     return _planned(config, public, outline=counted)
 
 
-def _planned(config: Config, public: PublicGroups | PublicRegions, *, outline: bool = False) -> Plan:
-    """Return the plan for public tables that were read; an ``outline`` searches the choice of queries in full."""
+def _planned(
+    config: Config,
+    public: PublicGroups | PublicRegions,
+    *,
+    outline: bool = False,
+    keys: Mapping[str, Any] | None = None,
+) -> Plan:
+    """Return the plan for public tables that were read; an ``outline`` searches the choice of queries in full.
+
+    ``keys`` are those that were chosen before, which are not chosen again.
+    """
     tree = public.hierarchy
     groups = public.group_counts if isinstance(public, PublicGroups) else assumed_counts(tree)
     look = takes_look(config)
-    settled, ranking = resolved(config, tree, groups, search=outline or not look)
+    if keys is None:
+        settled, ranking = resolved(config, tree, groups, search=outline or not look)
+    else:
+        settled, ranking = with_keys(config, keys), ()
     plan = _of_resolved(settled, public)
     plan = replace(plan, tables=choice_tables(plan.measurement_plan.levels, ranking))
     if not look:
-        return plan
+        again = partial(_planned, config, public, outline=outline)
+        return replace(plan, chosen=chosen_keys(config, plan.config), choice=choice_digest(config), rechosen=again)
     assert isinstance(public, PublicGroups)
     cost = config.privacy.cost * config.auto.look
     return replace(

@@ -26,7 +26,6 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import partial
 
 import numpy as np
@@ -34,23 +33,13 @@ from numpy.typing import NDArray
 
 from coco_opt.groups.buckets import Buckets
 from coco_opt.groups.measuring.predicted import Predictor, Regions
-from coco_opt.privacy.planner import NoisePlan, Shares, rounded_shares
+from coco_opt.privacy.planner import NoisePlan, Shares, allocation, allocations
 
 FloatArray = NDArray[np.float64]
 Candidate = tuple[tuple[float, ...], Shares]
 """Bucket growths and shares of the budget by level, root first."""
 
 GROWTHS = (0.0, 0.05, 0.1, 0.2, 0.3, 0.5)
-RATIOS = (0.25, 0.5, 1.0, 1.5, 2.0)
-"""Shares of the budget of a level over that of the level above.
-
-Larger ones leave the levels above so little that the posterior's chains mix slowly: on Hawaii's blocks shares of .01,
-.04, .15, .8 did not converge in three minutes, and erred by a fifth more on the mean of levels.
-"""
-
-LEAF_SHARES = (0.5, 0.7, 0.85)
-"""Shares of the budget of the leaf level, where the levels above share the rest evenly."""
-
 _GRID_GROWTH = 0.03  # of the predictor's grid: no coarser than the finest buckets
 _COARSE_GROWTH = 0.1  # of its grid where several distributions are weighed, which differ by more than the grid errs
 _LEAF_CREDIT = 0.2
@@ -179,26 +168,6 @@ class _Evaluations:
             variances = self._search.noise.variances(shares)
             self._errors[place, candidate] = self._predictors[place].errors(buckets, variances)
         return self._errors[place, candidate]
-
-
-def allocation(ratio: float, levels: int) -> Shares:
-    """Return the shares of the levels, each ``ratio`` times the one above: thousandths, equal ones exactly so."""
-    if ratio == 1.0:
-        return (Fraction(1, levels),) * levels
-    return rounded_shares(np.asarray(ratio ** np.arange(levels), np.float64))
-
-
-def leaf_allocation(share: float, levels: int) -> Shares:
-    """Return the shares of the levels where the leaves have ``share`` and the levels above the rest in equal parts."""
-    return rounded_shares(np.array([*((1.0 - share) / (levels - 1),) * (levels - 1), share]))
-
-
-def allocations(levels: int) -> list[Shares]:
-    """Return the allocations that are weighed, without repetition."""
-    candidates = [allocation(ratio, levels) for ratio in RATIOS]
-    if levels > 1:
-        candidates += [leaf_allocation(share, levels) for share in LEAF_SHARES]
-    return list(dict.fromkeys(candidates))
 
 
 def assumed_distributions(max_size: int) -> dict[str, FloatArray]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -12,10 +13,10 @@ from numpy.typing import NDArray
 
 from coco_opt.choices import Certificate
 from coco_opt.config import Config, Section
-from coco_opt.config.sections import DataSection
+from coco_opt.config.model import digest_of
+from coco_opt.config.sections import AUTO, DataSection
 from coco_opt.files.release_checks import Check
-from coco_opt.privacy import Cost, Exact, Measurement, MeasurementPlan
-from coco_opt.privacy import Neighbours as NeighboursName
+from coco_opt.privacy import Exact, Measurement, MeasurementPlan
 from coco_opt.ranges.domain import DomainTree
 from coco_opt.ranges.estimating.universal import Estimator, UniversalHistogram
 from coco_opt.ranges.fan_out import choose_fan_out
@@ -92,12 +93,7 @@ class RangesKind:
 
     def plan(self, config: Config) -> Plan:
         """Resolve the fan-out and plan the measurement; a stated split must give the only level everything."""
-        section: RangesSection = config.method
-        (cost,) = config.levels_cost(1)
-        neighbours = config.privacy.neighbours
-        domain = DomainTree(section.size, _fan_out(section, cost, neighbours), section.edges)
-        measurement_plan = plan_ranges(domain, cost, neighbours=neighbours, outside=section.outside, label=REGION)
-        return Plan(config, measurement_plan, domain)
+        return _planned(config)
 
     def outline(self, config: Config) -> Plan:
         """Return the whole plan."""
@@ -192,11 +188,19 @@ class RangesKind:
         return {**parts, "cells": nodes[domain.first_leaf :]}
 
 
-def _fan_out(section: RangesSection, cost: Cost, neighbours: NeighboursName) -> int | None:
-    """Return the planned fan-out, None for the cells alone; "auto" is decided by public numbers."""
-    if section.fan_out == "auto":
-        return choose_fan_out(section.size, cost, neighbours=neighbours)
-    return None if section.fan_out == "cells" else section.fan_out
+def _planned(written: Config, keys: Mapping[str, Any] | None = None) -> Plan:
+    """Return the plan of a configuration; "auto" is decided by public numbers, or by the ``keys`` chosen before."""
+    section: RangesSection = written.method
+    (cost,), neighbours = written.levels_cost(1), written.privacy.neighbours
+    is_open, chosen, config = section.fan_out == AUTO, dict(keys or {}), written
+    if is_open:
+        chosen = chosen or {"fan_out": choose_fan_out(section.size, cost, neighbours=neighbours) or "cells"}
+        config = replace(written, method=section.model_copy(update=chosen))
+    fan_out = config.method.fan_out
+    domain = DomainTree(section.size, None if fan_out == "cells" else fan_out, section.edges)
+    measurement_plan = plan_ranges(domain, cost, neighbours=neighbours, outside=section.outside, label=REGION)
+    again = partial(_planned, written) if is_open else None
+    return Plan(config, measurement_plan, domain, chosen=chosen, choice=digest_of([is_open]), rechosen=again)
 
 
 RANGES: ReleaseKind[CellCounts, RangesMethod, RangesResult] = RangesKind()

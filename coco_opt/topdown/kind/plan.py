@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from coco_opt.config.model import Config
+from coco_opt.config.sections import AUTO
 from coco_opt.errors import HierarchyError, InputError, ProblemError
 from coco_opt.files.inputs import InputLike
 from coco_opt.files.regions import PublicRegions, read_regions
@@ -19,6 +20,7 @@ from coco_opt.topdown.constraint import LinearConstraint
 from coco_opt.topdown.facilities import Facilities, FacilityType, zeros_of
 from coco_opt.topdown.feasibility.proof import Proof
 from coco_opt.topdown.invariants import Invariant, Stated
+from coco_opt.topdown.kind.automatic import choice_digest, chosen_keys, resolved
 from coco_opt.topdown.kind.earlier_releases import Earlier, account_line, check_account, earlier_of
 from coco_opt.topdown.kind.files import RESERVED
 from coco_opt.topdown.measuring.bounds_file import read_bounds
@@ -61,7 +63,8 @@ def plan_tables(config: Config) -> Plan:
     earlier = _earlier(config, public, schema)
     invariants = _invariants(config, public, schema)
 
-    def planned(config: Config, proof: Proof | None = None) -> Plan:
+    def planned(written: Config, proof: Proof | None = None, keys: Mapping[str, Any] | None = None) -> Plan:
+        config = resolved(written, public.hierarchy, schema, workload, keys)
         table_queries = TableQueries(
             public.hierarchy,
             schema,
@@ -77,7 +80,16 @@ def plan_tables(config: Config) -> Plan:
             [] if not earlier.said else [account_line(measurement_plan.cost, measurement_plan.neighbours, earlier.said)]
         )
         detail = TablesDetail(table_queries, workload, public, proof)
-        return Plan(config, measurement_plan, detail, (*notes, *_undecided(proof)), partial(planned, proof=proof))
+        return Plan(
+            config,
+            measurement_plan,
+            detail,
+            (*notes, *_undecided(proof)),
+            partial(planned, proof=proof),
+            chosen=chosen_keys(written, config),
+            choice=choice_digest(written),
+            rechosen=partial(planned, written, proof),
+        )
 
     return planned(config)
 
@@ -216,7 +228,7 @@ def _check_columns(config: Config) -> None:
 def table_plan_of(config: Config, schema: Schema, workload: tuple[Query, ...], costs: Sequence[Cost]) -> TablePlan:
     """Return the cost of every query at every level from the ``costs`` of the levels. Raises ConfigError."""
     shares, neighbours, rows = config.method.shares, config.privacy.neighbours, config.method.rows_a_person or 1
-    if shares == "uniform" or not isinstance(shares[0], tuple):
+    if isinstance(shares, str) or not isinstance(shares[0], tuple):
         return TablePlan.of_levels(strategy_of(config, schema, workload), costs, neighbours, rows)
     if len(shares) != len(costs):
         message = f"has {len(shares)} lists, but the hierarchy has {len(costs)} levels"
@@ -235,7 +247,7 @@ def strategy_of(config: Config, schema: Schema, workload: tuple[Query, ...]) -> 
     if section.strategy == "optimised":
         return blamed(config, "strategy", lambda: optimised_strategy(workload, schema, cost=config.privacy.cost))
     queries = _listed_queries(config, schema, workload)
-    if section.shares == "uniform":
+    if isinstance(section.shares, str):
         return Strategy.uniform(queries)
     return blamed(config, "shares", lambda: Strategy(queries, section.shares))
 
@@ -243,7 +255,7 @@ def strategy_of(config: Config, schema: Schema, workload: tuple[Query, ...]) -> 
 def _listed_queries(config: Config, schema: Schema, workload: tuple[Query, ...]) -> tuple[Query, ...]:
     """Return the queries of a strategy that is not computed."""
     section = config.method
-    if section.strategy == "workload":
+    if section.strategy in ("workload", AUTO):
         return workload
     if section.strategy == "identity":
         return (parse_query("detail", schema),)

@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import BeforeValidator, Field, PlainValidator, model_validator
 
-from coco_opt.config.sections import DataSection, FilePath, Section, TableInput
+from coco_opt.config.sections import AUTO, DataSection, FilePath, Section, TableInput
 from coco_opt.config.values import KeyedError, choice, level_names, split_shares
 from coco_opt.files.columns import GROUPS, HIERARCHY, Columns
 from coco_opt.topdown.bins import Bins, labels_of
@@ -23,8 +23,8 @@ from coco_opt.topdown.measuring.records import PERSON, RECORDS
 
 MAX_VALUES = 100_000
 _SPAN = re.compile(r"(-?[0-9]{1,9})\.\.(-?[0-9]{1,9})")
-Strategy = Literal["workload", "identity", "optimised"]
-Shares = Literal["uniform"]
+Strategy = Literal["auto", "workload", "identity", "optimised"]
+Shares = Literal["auto", "uniform"]
 
 
 def _texts(value: object) -> tuple[str, ...]:
@@ -224,10 +224,12 @@ class TopdownSection(Section):
 
     ``workload`` is measured if the strategy derives from it; with a list of queries as strategy it is only shown.
     ``shares`` are the queries' parts of each level's budget: one list for all levels, or a list a level, root first.
+    Where one of the two is set, the other's "auto" is the workload, or even shares.
     With ``rows_a_person`` the records name a person_id, and noise hides a person with so many rows; without it, one.
     """
 
     unmeasured: ClassVar[Mapping[str, Any]] = {"workload": ["total"]}
+    chooses_split: ClassVar[bool] = True
 
     attributes: Annotated[dict[str, tuple[str, ...]], PlainValidator(_attributes)]
     """Measured: the values of each attribute: a list, numbers "0..115", or ranges ["0..17", "18..64", "65.."]."""
@@ -237,11 +239,9 @@ class TopdownSection(Section):
     """Measured: conditions that no person meets, such as "age = child & work = yes"."""
     workload: Texts
     """The queries of interest: measured unless the strategy names others."""
-    strategy: Annotated[Strategy | tuple[str, ...], PlainValidator(_strategy)] = "workload"
-    """Measured: the workload, every cell, the best mixture for the workload, or a list of queries."""
-    shares: Annotated[Shares | tuple[Fraction, ...] | tuple[tuple[Fraction, ...], ...], PlainValidator(_shares)] = (
-        "uniform"
-    )
+    strategy: Annotated[Strategy | tuple[str, ...], PlainValidator(_strategy)] = AUTO
+    """Measured: the workload, every cell, the best mixture for the workload, or a list of queries; "auto" chooses."""
+    shares: Annotated[Shares | tuple[Fraction, ...] | tuple[tuple[Fraction, ...], ...], PlainValidator(_shares)] = AUTO
     """Measured: the queries' parts of each level's budget; one list for all levels or one a level, root first."""
     invariants: Annotated[tuple[InvariantConfig, ...], Field(strict=False)] = ()
     """Measured: what is published without noise; needs `neighbours = "replace"`."""
@@ -295,11 +295,11 @@ class TopdownSection(Section):
 
     @model_validator(mode="after")
     def _shares_fit(self) -> TopdownSection:
-        if self.shares == "uniform":
+        if isinstance(self.shares, str):
             return self
         if self.strategy == "optimised":
             raise KeyedError("shares", 'are what strategy = "optimised" computes: remove them')
-        count = {"identity": 1, "workload": len(self.workload)}.get(
+        count = {"identity": 1, "workload": len(self.workload), AUTO: len(self.workload)}.get(
             self.strategy if isinstance(self.strategy, str) else "", len(self.strategy)
         )
         by_level = isinstance(self.shares[0], tuple)

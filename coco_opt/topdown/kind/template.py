@@ -22,7 +22,7 @@ _SECTION = """\
 [topdown]
 workload = {workload}
 # what you will look at; {crossed} crosses attributes, "detail" is every cell
-strategy = "workload"         # measured: workload | identity | optimised, or a list of queries
+# strategy = "workload"       # left out, it is chosen: or workload | identity | optimised, or a list of queries
 # shares = ["1/2", "1/2"]     # the queries' parts of a level's budget: a list for all levels, or a list of lists
 # structural_zeros = ["age = child & work = yes"]            # what cannot be
 # invariants = [{{ query = "total", level = {level} }}]    # exact, not private: needs neighbours = "replace"

@@ -1,0 +1,117 @@
+"""What a configuration of tables leaves out is chosen from public numbers, and paid once."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from coco_opt import Hierarchy, configure, measure
+from coco_opt.privacy import Epsilon, Rho
+from coco_opt.privacy.cost import Cost
+from coco_opt.privacy.planner import linear_errors, uniform_shares
+from coco_opt.ranges import kind as ranges_kind
+from coco_opt.topdown.kind import automatic
+from coco_opt.topdown.measuring.automatic import chosen_allocation, chosen_strategy, tree_errors
+from coco_opt.topdown.measuring.predicted import predicted_variance
+from coco_opt.topdown.queries import parse_queries
+from coco_opt.topdown.schema import Schema
+from coco_opt.topdown.strategy import Strategy
+from tests.cli.helpers import paid
+from tests.topdown.persons import HIERARCHY, records
+
+ATTRIBUTES = {"sex": ["female", "male"], "age": ["child", "adult", "old"]}
+SCHEMA = Schema({name: tuple(values) for name, values in ATTRIBUTES.items()})
+WORKLOAD = ("total", "sex", "sex * age")
+ONE = Fraction(1)
+
+
+def test_errors_of_a_regular_tree_are_those_of_least_squares() -> None:
+    tree = Hierarchy.from_paths([("r", f"a{k // 12}", f"b{k // 3}", f"c{k}") for k in range(36)])
+    widths = np.diff(tree.level_start).tolist()
+    for variances in (np.array([1.0, 2.0, 3.0, 4.0]), np.array([np.inf, 5.0, 1.0, 0.5])):
+        expected = linear_errors(tree, "least_squares", variances)
+        assert tree_errors(widths, variances) == pytest.approx(expected, rel=1e-9)
+
+
+def test_the_allocation_follows_the_aim_and_beats_the_even_one() -> None:
+    widths, cost = [1, 5, 50, 800], Epsilon(ONE)
+    root, leaves = (chosen_allocation(widths, cost, weights) for weights in ((1, 0, 0, 0), (0, 0, 0, 1)))
+    assert root[0] > Fraction(1, 4) > root[-1]
+    assert leaves[-1] > Fraction(1, 4) > leaves[0]
+    variances = [np.array([2.0 / float(share) ** 2 for share in shares]) for shares in (leaves, uniform_shares(4))]
+    chosen, even = (tree_errors(widths, each)[-1] for each in variances)
+    assert chosen < even
+    assert chosen_allocation([1], cost, (1.0,)) == (ONE,)
+
+
+@pytest.mark.parametrize("cost", [Epsilon(ONE), Rho(ONE)])
+def test_the_strategy_has_no_larger_standard_errors_than_the_workload(cost: Cost) -> None:
+    workload = parse_queries(WORKLOAD, SCHEMA)
+    strategies = chosen_strategy(workload, SCHEMA, cost), Strategy.uniform(workload)
+    chosen, even = (
+        np.mean([np.log(predicted_variance(strategy, query, SCHEMA, cost=cost)) for query in workload])
+        for strategy in strategies
+    )
+    assert chosen < even - 0.02
+
+
+def sections(folder: Path, **topdown: Any) -> dict[str, Any]:
+    (folder / "hierarchy.csv").write_text(HIERARCHY)
+    (folder / "persons.csv").write_text(records())
+    return {
+        "data": {"records": "persons.csv", "hierarchy": "hierarchy.csv"},
+        "privacy": {"epsilon": "2", "dataset": "persons"},
+        "topdown": {"attributes": ATTRIBUTES, "workload": list(WORKLOAD), **topdown},
+    }
+
+
+@pytest.mark.parametrize(
+    ("keys", "strategy", "shares"),
+    [
+        ({"strategy": "workload"}, "workload", "uniform"),
+        ({"strategy": ["detail"]}, ("detail",), "uniform"),
+        ({"shares": ["1/2", "1/4", "1/4"]}, "workload", (Fraction(1, 2), Fraction(1, 4), Fraction(1, 4))),
+        ({"passes": [{"queries": ["total"]}, {"queries": ["sex * age"]}]}, "workload", "uniform"),
+    ],
+)
+def test_keys_that_are_set_stay(keys: dict[str, Any], strategy: object, shares: object, tmp_path: Path) -> None:
+    config = configure(folder=tmp_path, **sections(tmp_path, **keys))
+    measured = measure(configure(config, privacy={"noise": "seeded", "seed": 1}))
+    assert (measured.config.method.strategy, measured.config.method.shares) == (strategy, shares)
+
+
+def test_another_version_of_the_choice_takes_up_what_was_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = configure(folder=tmp_path, **sections(tmp_path))
+    first = measure(config)
+    assert first.paid
+    chosen = first.config
+    assert sum(chosen.method.shares) == sum(chosen.privacy.split) == 1
+    workload = parse_queries(WORKLOAD, SCHEMA)
+    monkeypatch.setattr(automatic, "chosen_strategy", lambda *_: Strategy.uniform(workload))
+    monkeypatch.setattr(automatic, "chosen_allocation", lambda *_: (Fraction(1, 2), Fraction(1, 4), Fraction(1, 4)))
+    again = measure(configure(folder=tmp_path, **sections(tmp_path)))
+    assert not again.paid
+    assert again.measurement.measurement_plan.digest == first.measurement.measurement_plan.digest
+    assert again.config.privacy.split == chosen.privacy.split
+    assert paid(tmp_path).count("RESERVED") == 1
+    # Another aim is another choice.
+    other = configure(config, auto={"aim": "leaves"}, privacy={"total": "4"})
+    assert other.auto.aim == "leaves"
+    assert automatic.choice_digest(other) != automatic.choice_digest(config)
+
+
+def test_a_fan_out_chosen_by_another_version_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "values.csv").write_text("value\n" + "\n".join(str(k % 60) for k in range(200)) + "\n")
+    text = {"data": {"values": "values.csv"}, "privacy": {"epsilon": "1", "dataset": "d"}, "ranges": {"cells": 64}}
+    first = measure(configure(folder=tmp_path, **text))
+    monkeypatch.setattr(ranges_kind, "choose_fan_out", lambda *_, **__: 3)
+    again = measure(configure(folder=tmp_path, **text))
+    assert first.config.method.fan_out == again.config.method.fan_out != 3
+    assert not again.paid
+    assert paid(tmp_path).count("RESERVED") == 1
