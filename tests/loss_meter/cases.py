@@ -253,7 +253,8 @@ def _ranges(measurement_plan: str) -> Case:
     )
 
 
-WORKLOAD = 'workload = ["total", "sex", "sex * age"]'
+OPEN = 'workload = ["total", "sex", "sex * age"]'
+WORKLOAD = f'{OPEN}\nstrategy = "workload"'
 CASES: Mapping[str, Case] = {
     "sizes": _groups('query = "sizes"', ("none", "matching", "convex", "bottom_up")),
     "ranks": _groups('query = "ranks"', ("none", "matching", "bottom_up", "posterior")),
@@ -282,7 +283,8 @@ CASES: Mapping[str, Case] = {
     "look": _groups("", ("posterior", "matching"), split=""),
     "workload": _tables(WORKLOAD),
     "cumulative ages": _tables('workload = ["cumulative(age)", "detail"]\nstrategy = ["cumulative(age)"]'),
-    "optimised": _tables(f'{WORKLOAD}\nstrategy = "optimised"'),
+    "optimised": _tables(f'{OPEN}\nstrategy = "optimised"'),
+    "chosen tables": _tables(OPEN, split=""),
     "invariants": _tables(
         f'{WORKLOAD}\ninvariants = [{{ query = "total", level = "state" }}]',
         ("full", "classic"),
@@ -300,6 +302,7 @@ CASES: Mapping[str, Case] = {
     ),
     "tree": _ranges("cells = 9\nfan_out = 3"),
     "cells": _ranges('cells = 9\nfan_out = "cells"'),
+    "chosen fan-out": _ranges("cells = 9"),
     "edges": _ranges('edges = [0, 1, 3, 6, 7, 9]\nfan_out = 2\noutside = "clamp"'),
 }
 

@@ -12,12 +12,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from coco_opt.config import load_config
 from coco_opt.privacy import DiscreteGaussian, Geometric, Neighbours
 from coco_opt.privacy.loss_distributions import one_answer
-from tests.loss_meter.cases import CASES, DISTRIBUTIONS, PAIR, STAGES, Case
+from coco_opt.releases import forecast
+from tests.loss_meter.cases import CASES, DISTRIBUTIONS, PAIR, STAGES, Case, Files
 from tests.loss_meter.faults import FAULTS
 from tests.loss_meter.hockey_stick import deltas
-from tests.loss_meter.meter import FINGERPRINT, Execute, Ran, Reading, in_a_process, in_this_process, read, run
+from tests.loss_meter.meter import FINGERPRINT, Execute, Ran, Reading, in_a_process, in_this_process, prepare, read, run
 
 ALL = [
     pytest.param(name, distribution, neighbours, id=f"{name}, {distribution}, {neighbours}")
@@ -108,6 +110,25 @@ def test_no_byte_differs_by_any_question_and_method(
     metered(
         tmp_path / "work", name, distribution, neighbours, methods if not place else [methods[place % len(methods)]]
     )
+
+
+@pytest.mark.parametrize(("name", "method"), [("look", "posterior"), ("chosen tables", "full")])
+def test_a_plan_is_the_same_for_neighbours_before_and_after_the_payment(name: str, method: str, tmp_path: Path) -> None:
+    def plans(folder: Path, files: Files, given: Any = None) -> tuple[list[dict[str, Any]], Any]:
+        everything = {**case.files, **case.configs(DISTRIBUTIONS["geometric"], "add_remove", [method]), **files}
+        prepare(folder, everything)
+        before = forecast(load_config(folder / f"{method}.toml")).as_dict()
+        ran = run(folder, everything, case.commands([method])[:1], given)
+        after = forecast(load_config(folder / f"{method}.toml")).as_dict()
+        timed = ("seconds", "stages")
+        return [{key: value for key, value in one.items() if key not in timed} for one in (before, after)], ran
+
+    case = CASES[name]
+    first, ran = plans(tmp_path / "work", {})
+    for files in list(case.pairs["add_remove"].values())[:1]:
+        assert plans(tmp_path / "work", files, ran.noise.given)[0] == first
+    if name == "look":
+        assert first[0] != first[1]  # the look's noisy answers narrow the ranges
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -35,6 +36,12 @@ class QueryPlan:
     name: str
     growth: tuple[float, ...]
     split: tuple[Fraction, ...]
+
+    @property
+    def key(self) -> str:
+        """What the stored results of these queries are found by."""
+        growth, split = ("/".join(map(str, numbers)) for numbers in (self.growth, self.split))
+        return f"growth {growth}, split {split}"
 
     @property
     def words(self) -> str:
@@ -79,12 +86,15 @@ def grown(case: Case, growth: tuple[float, ...]) -> list[QueryPlan]:
     ]
 
 
-def search_of(case: Case, epsilon: Fraction) -> QuerySearch:
-    """Return the search for what is measured with a budget, for the balanced aim: regions, numbers of groups and K."""
+def search_of(case: Case, epsilon: Fraction, weights: Sequence[float] = ()) -> QuerySearch:
+    """Return the search for what is measured with a budget: regions, numbers of groups and K.
+
+    ``weights`` are those of the levels' errors in the aim, by default the same for all.
+    """
     counts = np.asarray(case.counts.group_counts, np.int64)
     noise = NoisePlan(Epsilon(epsilon), (sensitivity("cumulative", NEIGHBOURS),) * case.levels)
-    weights = np.full(case.levels, 1.0 / case.levels)
-    return QuerySearch(Regions.of(case.hierarchy, counts), case.max_size, noise, weights)
+    aim = np.array(weights or (1.0 / case.levels,) * case.levels)
+    return QuerySearch(Regions.of(case.hierarchy, counts), case.max_size, noise, aim)
 
 
 def planned(case: Case, epsilon: Fraction = EPSILON) -> QueryPlan:

@@ -125,12 +125,12 @@ def study(
     """Return what every way makes of one case under each seed; what is kept already is not found again."""
     results, data = [Result(case, way) for way in ways], _named(case)
     for done, seed in enumerate(seeds, 1):
-        noisy: dict[tuple[object, ...], Measurement] = {}
+        noisy: dict[tuple[str, Fraction], Measurement] = {}
         for result in results:
             way = result.way
             key = f"{data}, {_way_name(way)}, seed {seed}"
             if key not in stored:
-                setting = way.queries.growth, way.queries.split, way.epsilon
+                setting = way.queries.key, way.epsilon
                 if setting not in noisy:
                     noisy[setting] = way.queries.measured(case, seed, way.epsilon)
                 stored[key] = asdict(_finding(case, *estimated(noisy[setting], way.consistency)))
@@ -158,8 +158,7 @@ def _named(case: Case) -> str:
 
 def _way_name(way: Way) -> str:
     """Return a name of what a way asks, and of how it estimates."""
-    growth, split = ("/".join(map(str, numbers)) for numbers in (way.queries.growth, way.queries.split))
-    return f"growth {growth}, split {split}, epsilon {way.epsilon}, {way.consistency}"
+    return f"{way.queries.key}, epsilon {way.epsilon}, {way.consistency}"
 
 
 def _finding(case: Case, result: GroupsResult, seconds: float) -> Finding:
