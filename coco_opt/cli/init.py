@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import pairwise, permutations
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from coco_opt.cli.console import quoted, write
+from coco_opt.cli.matching import Candidate, Header, best_candidate, other_kinds
 from coco_opt.cli.options import Version
 from coco_opt.errors import InputError, Place
 
 if TYPE_CHECKING:
-    from coco_opt.releases.kind import AnyKind, Draft
+    from coco_opt.files.proposals import LevelProposal
+    from coco_opt.releases.kind import AnyKind, ColumnNotes, Draft
 
 _CONFIG = """\
 # A coco-opt release. Check it, then run:  coco-opt plan {name}  and  coco-opt release {name}
@@ -37,44 +37,9 @@ neighbours = "add_remove"     # or "replace": {replaced}
 directory = "releases"        # public results
 private = "private"           # ledger, measurements and records for your eyes only, mode 0700
 """
-_MOST_FILES = 8  # with more, not every order is tried
 _DATASET = "the ledger's name of these data: one budget for all that is measured of them"
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class _Header:
-    """One of the user's files, and the names of its columns."""
-
-    path: Path
-    columns: tuple[str, ...]
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class _Candidate:
-    """How a kind of release would use the files: one for each key of [data], and rivals for the same keys."""
-
-    kind: AnyKind
-    files: Mapping[str, _Header]
-    rivals: Mapping[str, _Header]
-    columns: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def draft(self) -> Draft:
-        """Return the kind's configuration of these files."""
-        return self.kind.draft({key: header.columns for key, header in self.files.items()})
-
-    @property
-    def private(self) -> list[str]:
-        """Return the keys of its private files."""
-        return [key for key in self.files if key in self.kind.data_model.hidden]
-
-    def with_column(self, column: str) -> list[str]:
-        """Return the names of the files that have a column."""
-        return [header.path.name for header in self.files.values() if column in header.columns]
-
-    def uses(self, header: _Header) -> bool:
-        """Return whether the configuration names a file."""
-        return any(self.files.get(key) is header for key in self.draft.files)
+_ALL = "all"
+_MOST_VALUES = 100
 
 
 def init(
@@ -92,39 +57,159 @@ def init(
     kind: Annotated[
         str | None, typer.Option("--kind", metavar="KIND", help="The kind of release, if headers do not show it.")
     ] = None,
+    ranges: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--ranges",
+            metavar="COLUMN=RANGES",
+            help="Count a column of integers by ranges: age=0..17,18..64,65.. (or 0..115: every integer).",
+        ),
+    ] = None,
+    values: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--values",
+            metavar="COLUMN[=VALUES]",
+            help="The closed list of a column's values: sex=female,male. Without =VALUES they are read from the "
+            "private table and become public: only for lists that are public anyway. all: of every attribute.",
+        ),
+    ] = None,
     version: Version = False,
 ) -> int:
-    """Write a commented config for your tables, recognised by their headers alone; overwrites nothing."""
+    """Write a commented config for your tables, recognised by their headers; overwrites nothing.
+
+    Of a private table no value is read unless you ask for it with --values. Where headers do not show which of two
+    tables lists the regions, init reads whether the column that they share repeats a value.
+    """
     if os.path.lexists(out):
         raise InputError("file-exists", "exists already: give another --out", Place(str(out)))
     named = dict(_named_file(entry) for entry in data or ())
     headers = [_header(path) for path in files or _tables_here()]
     kinds = _kinds(kind, named)
-    chosen = _best_candidate(kinds, headers, named)
+    chosen = best_candidate(kinds, headers, named)
     if not named:
         _check_left(chosen, kinds, headers, strict=bool(files))
-    draft = chosen.draft
-    _write_new(out, _text_of(chosen, draft, out))
-    for key, column in chosen.columns.items():
-        write(f"Taken as {key}: column {column!r} of {', '.join(chosen.with_column(column))}")
+    proposal = _levels(chosen)
+    levels = () if proposal is None else proposal.levels
+    notes = _notes(chosen, _listed(ranges or (), "--ranges"), _listed(values or (), "--values"))
+    draft = chosen.draft(notes, levels)
+    _write_new(out, _text_of(chosen, draft, levels, out))
+    _say_taken(chosen, draft, proposal)
+    _say_other(chosen, [] if kind else kinds, headers)
+    _say_next(chosen, draft, out)
+    return 0
+
+
+def _say_taken(chosen: Candidate, draft: Draft, proposal: LevelProposal | None) -> None:
+    """Say which files and columns were recognised as what."""
+    for key in draft.files:
+        if key in chosen.files:
+            write(f"Taken as {key}: {chosen.files[key].path}")
+    for name, column in chosen.columns.items():
+        write(f"Taken as {name}: column {column!r} of {', '.join(chosen.with_column(column))}")
+    if proposal is not None:
+        write(f"Taken as levels, root first: {', '.join(map(repr, proposal.levels))}")
+        for name, reason in proposal.left_out.items():
+            write(f"Left out of the levels: {name!r}, because {reason}")
     for line in draft.taken:
-        write(f"Taken as {line}")
+        write(line)
+
+
+def _say_other(chosen: Candidate, kinds: Sequence[AnyKind], headers: Sequence[Header]) -> None:
+    """Say what else the same files could be used for."""
+    for name in other_kinds(chosen, kinds, headers):
+        from coco_opt.kinds import kind_row
+
+        both = f"These files fit two kinds of release. This one is {kind_row(chosen.kind.name).summary}"
+        write(f"{both}. For {kind_row(name).summary}, call init again with  --kind {name}")
+
+
+def _say_next(chosen: Candidate, draft: Draft, out: Path) -> None:
     missing = [key for key in draft.files if key not in chosen.files]
     first = f"fill in the tables not found ({', '.join(missing)}), " if missing else ""
     write(
         f"Wrote {out}: {first}{draft.left}, then run  coco-opt plan {quoted(out)}  and  coco-opt release {quoted(out)}"
     )
-    return 0
 
 
-def _named_file(entry: str) -> tuple[str, _Header]:
+def _named_file(entry: str) -> tuple[str, Header]:
     key, equals, path = entry.partition("=")
     if not equals or not path:
         raise InputError("bad-option", f"--data {entry}: write --data KEY=FILE, such as --data records=persons.csv")
     return key, _header(Path(path))
 
 
-def _kinds(name: str | None, named: Mapping[str, _Header]) -> list[AnyKind]:
+def _listed(entries: Iterable[str], option: str) -> dict[str, list[str]]:
+    """Return the lists of an option by column; an empty list for a column without one."""
+    lists: dict[str, list[str]] = {}
+    for entry in entries:
+        column, equals, text = entry.partition("=")
+        if equals:
+            lists[column.strip()] = [value.strip() for value in text.split(",") if value.strip()]
+            continue
+        if option == "--ranges":
+            raise InputError("bad-option", f"--ranges {entry}: write --ranges COLUMN=RANGES, such as age=0..17,18..")
+        lists |= {name.strip(): [] for name in entry.split(",") if name.strip()}
+    return lists
+
+
+def _notes(chosen: Candidate, ranges: Mapping[str, list[str]], values: Mapping[str, list[str]]) -> ColumnNotes:
+    """Return the values of attributes that the user states or lets be read, and why columns of no use are left out."""
+    from coco_opt.files.source import unfit_columns
+    from coco_opt.releases.kind import ColumnNotes
+
+    key = next(iter(chosen.private), None)
+    header = None if key is None else chosen.files[key]
+    unfit = {} if header is None else unfit_columns(header.path)
+    attributes = chosen.draft(ColumnNotes(left_out=unfit)).attributes
+    stated = {**ranges, **{name: listed for name, listed in values.items() if listed}}
+    read = [name for name, listed in values.items() if not listed]
+    for name in (*stated, *read):
+        _check_column(name, header, attributes, chosen)
+    if header is None or attributes is None:
+        return ColumnNotes()
+    names = [name for name in attributes if name not in stated] if _ALL in read else read
+    found, many = _read_values(header.path, names, strict=_ALL not in read)
+    return ColumnNotes({**found, **stated}, {**unfit, **many})
+
+
+def _check_column(name: str, header: Header | None, attributes: Sequence[str] | None, chosen: Candidate) -> None:
+    """Raise InputError unless an option names a column of the private table whose values can be listed."""
+    if attributes is None:
+        message = (
+            f"releases of the kind {chosen.kind.name!r} list no values: --ranges and --values are for --kind tables"
+        )
+        raise InputError("bad-option", message)
+    if header is None or (name != _ALL and name not in header.columns):
+        raise InputError("bad-option", f"--ranges and --values: the table has no column {name!r}")
+
+
+def _read_values(
+    path: Path, names: Iterable[str], *, strict: bool
+) -> tuple[dict[str, tuple[str, ...]], dict[str, str]]:
+    """Return the values of columns with few, and why others have none; with ``strict`` these are an error."""
+    from coco_opt.files.inputs import Input
+    from coco_opt.files.proposals import values_of
+
+    found, many = {}, {}
+    for name in names:
+        values = values_of(Input(path), name, _MOST_VALUES)
+        if values:
+            found[name] = values
+            continue
+        many[name] = f"a column of more than {_MOST_VALUES} values" if values is None else "a column without values"
+        if strict:
+            message = f"is {many[name]}: a closed list has few. For integers give --ranges"
+            raise InputError("not-a-list", message, Place(path.name, None, name))
+    if found:
+        write(
+            f"Read the values of {', '.join(map(repr, found))} of {path.name}. They stand in the config and become "
+            "public with a release: keep them only where the list is public anyway, and add values that could occur"
+        )
+    return found, many
+
+
+def _kinds(name: str | None, named: Mapping[str, Header]) -> list[AnyKind]:
     """Return the possible kinds: the one with the name, or all whose [data] has the named keys."""
     from coco_opt.kinds import kind_row, kind_rows
 
@@ -136,67 +221,7 @@ def _kinds(name: str | None, named: Mapping[str, _Header]) -> list[AnyKind]:
     return matching
 
 
-def _best_candidate(kinds: Sequence[AnyKind], headers: Sequence[_Header], named: Mapping[str, _Header]) -> _Candidate:
-    """Return the kind whose private table was found, else the one that can use most of the files."""
-    candidates = [_candidate(kind, headers, named) for kind in kinds]
-    certain = [candidate for candidate in candidates if candidate.private]
-    if not certain and not named:
-        certain = [
-            candidate for candidate in (_linked_candidate(kind, headers) for kind in kinds) if candidate is not None
-        ]
-    if len(certain) > 1:
-        first, second = (candidate.files[candidate.private[0]].path for candidate in certain[:2])
-        message = (
-            f"is a private table, and so is {second.name} for another kind of release: name the files to use, or the "
-            f"kind with --kind: {' or '.join(candidate.kind.name for candidate in certain)}"
-        )
-        raise InputError("two-tables", message, Place(str(first)))
-    chosen = certain[0] if certain else max(candidates, key=lambda candidate: len(candidate.files))
-    for key, rival in chosen.rivals.items():
-        message = (
-            f"is a table of {key}, and so is {chosen.files[key].path.name}: name the files to use, or what each is "
-            f"with --data KEY=FILE, where KEY is {' or '.join(chosen.kind.draft({}).files)}"
-        )
-        raise InputError("two-tables", message, Place(str(rival.path)))
-    return chosen
-
-
-def _candidate(kind: AnyKind, headers: Sequence[_Header], named: Mapping[str, _Header]) -> _Candidate:
-    files, rivals = dict(named), {}
-    taken = {header.path.resolve() for header in named.values()}
-    for header in headers:
-        key = kind.file_key(header.columns)
-        if key is None or header.path.resolve() in taken:
-            continue
-        if key in named:
-            continue
-        if key in files:
-            rivals[key] = header
-        files.setdefault(key, header)
-    return _Candidate(kind, files, rivals)
-
-
-def _linked_candidate(kind: AnyKind, headers: Sequence[_Header]) -> _Candidate | None:
-    """Match files with other column names to a kind's tables by the columns they share, if one way fits.
-
-    A table's own id stands first in it, and in the table before it: persons (pid, home), homes (home, area), areas
-    (area, state, county).
-    """
-    ids = kind.data_model.ids
-    matches = []
-    for files in permutations(headers, len(ids)) if 1 < len(ids) <= len(headers) <= _MOST_FILES else ():
-        columns = [file.columns for file in files]
-        linked = all(below[0] in above and above[0] not in below for above, below in pairwise(columns))
-        if linked and all(len(names) > 1 for names in columns):
-            matches.append(files)
-    if len(matches) != 1:
-        return None
-    tables = [(key, own, header) for (key, own), header in zip(ids, matches[0], strict=True)]
-    columns_used = {own: header.columns[0] for _, own, header in tables if own != header.columns[0]}
-    return _Candidate(kind, {key: header for key, _, header in tables}, {}, columns_used)
-
-
-def _check_left(chosen: _Candidate, kinds: Sequence[AnyKind], headers: Sequence[_Header], *, strict: bool) -> None:
+def _check_left(chosen: Candidate, kinds: Sequence[AnyKind], headers: Sequence[Header], *, strict: bool) -> None:
     """Refuse unused files: all of them with ``strict``, else those that some release could use."""
     for header in headers:
         if chosen.uses(header):
@@ -206,9 +231,21 @@ def _check_left(chosen: _Candidate, kinds: Sequence[AnyKind], headers: Sequence[
             expected = " | ".join(dict.fromkeys(note for kind in kinds for note in kind.draft({}).files.values()))
             raise InputError("no-header", f"has none of the headers {expected}", Place(str(header.path)))
         if keys:
-            others = ", ".join(chosen.draft.files)
+            others = ", ".join(chosen.draft().files)
             message = f"is a table of {keys[0]}, which does not go with {others}: name the files to use"
             raise InputError("two-tables", message, Place(str(header.path)))
+
+
+def _levels(chosen: Candidate) -> LevelProposal | None:
+    """Return the levels of the hierarchy; None without one, or where the kind's [data] names no levels."""
+    from coco_opt.files.inputs import Input
+    from coco_opt.files.proposals import propose_levels
+
+    header = chosen.files.get("hierarchy")
+    region_id = chosen.columns.get("region_id", "region_id")
+    if header is None or "levels" not in chosen.kind.data_model.model_fields or region_id not in header.columns:
+        return None
+    return propose_levels(Input(header.path, {"region_id": region_id}), header.columns, region_id)
 
 
 def _write_new(out: Path, text: str) -> None:
@@ -226,19 +263,21 @@ def _tables_here() -> list[Path]:
     return sorted(path for path in Path().iterdir() if path.suffix.lower() in (".csv", ".parquet"))
 
 
-def _header(path: Path) -> _Header:
+def _header(path: Path) -> Header:
     from coco_opt.files.source import header
 
-    return _Header(path, header(path))
+    return Header(path, header(path))
 
 
-def _text_of(candidate: _Candidate, draft: Draft, out: Path) -> str:
+def _text_of(candidate: Candidate, draft: Draft, levels: Sequence[str], out: Path) -> str:
     """Return the configuration; names of tables that were not found are left to fill in."""
     lines = []
     for key, note in draft.files.items():
         header = candidate.files.get(key)
         name, missing = (f"{key}.csv", " (NOT FOUND: fill in)") if header is None else (_relative(header.path, out), "")
         lines.append(_line(key, name, note + missing))
+    if levels:
+        lines.append(_line("levels", list(levels), "columns of the hierarchy, root first: check them"))
     private = [candidate.files[key].path.stem for key in draft.files if key in candidate.private]
     dataset = private[0].strip() if private and private[0].isprintable() else ""
     return _CONFIG.format(
@@ -250,7 +289,7 @@ def _text_of(candidate: _Candidate, draft: Draft, out: Path) -> str:
     )
 
 
-def _columns(candidate: _Candidate) -> list[str]:
+def _columns(candidate: Candidate) -> list[str]:
     """Return the line with the files' own names of columns, where these differ."""
     if not candidate.columns:
         return []
@@ -258,9 +297,9 @@ def _columns(candidate: _Candidate) -> list[str]:
     return [f"columns = {{ {names} }}   # inferred from the columns that the files share: check them"]
 
 
-def _line(key: str, value: str, note: str) -> str:
-    # A JSON string is a TOML string too.
-    return f"{f'{key} = {json.dumps(value, ensure_ascii=False)}':<30}# {note}"
+def _line(key: str, value: str | list[str], note: str) -> str:
+    # JSON strings and lists of strings are valid TOML.
+    return f"{f'{key} = {json.dumps(value, ensure_ascii=False)}':<29} # {note}"
 
 
 def _relative(path: Path, out: Path) -> str:

@@ -72,12 +72,13 @@ class DataSection(Section):
     """Where the input lies: each table a file by its path or, in Python, a frame.
 
     ``columns`` maps names of columns here to their names in the files: { entity_id = "pid" }. A kind lists the
-    ``tables`` whose columns may have other names, and in ``ids``, for the key of each table, the column that identifies
-    a row.
+    ``tables`` whose columns may have other names. ``chains`` are the ways in which tables are linked, from the private
+    one to the hierarchy: the key of each table, and the column by which the table before it names its rows. For the
+    first it is the column that identifies a row, "" where rows need none.
     """
 
     tables: ClassVar[tuple[Columns, ...]] = ()
-    ids: ClassVar[tuple[tuple[str, str], ...]] = ()
+    chains: ClassVar[tuple[tuple[tuple[str, str], ...], ...]] = ()
 
     columns: dict[str, str] = Field(default_factory=dict)
     """The names of columns in your files, by their names here: `{ entity_id = "pid" }`."""

@@ -259,6 +259,21 @@ def header(path: Path) -> tuple[str, ...]:
     return tuple(names)
 
 
+def unfit_columns(path: Path) -> dict[str, str]:
+    """Return what columns of a Parquet file hold that can be no names: decimal numbers, dates; none for a CSV file.
+
+    Raises InputError as ``header`` does.
+    """
+    import pyarrow.parquet as pq
+
+    if path.suffix.lower() == ".csv":
+        return {}
+    _check_file(path)
+    schema = quietly(path, lambda: pq.read_schema(path))
+    types = zip(schema.names, schema.types, strict=True)
+    return {name: f"of the type {kind}" for name, kind in types if not _is_id(kind)}
+
+
 def quietly(source: Path | Input, action: Callable[[], T]) -> T:
     """Run ``action``; turn any error of DuckDB, Arrow or the file system into one that shows no data.
 
@@ -440,13 +455,19 @@ def _check_types(schema: Any, name: str, columns: Columns) -> None:
         if column in columns.counts:
             if not kinds.is_integer(kind):
                 raise InputError("not-an-integer", f"must have an integer type, and has {kind}", place)
-        elif not (kinds.is_integer(kind) or kinds.is_string(kind) or _is_text(kinds, kind)):
+        elif not _is_id(kind):
             message = f"names and ids must be strings or integers, and this column has the type {kind}"
             raise InputError("wrong-type", message, place)
 
 
-def _is_text(kinds: Any, kind: Any) -> bool:
-    return bool(kinds.is_large_string(kind) or kinds.is_string_view(kind))
+def _is_id(kind: Any) -> bool:
+    """Return whether a type of Arrow's can hold names and ids: integers or strings, coded or not."""
+    import pyarrow.types as kinds
+
+    kind = kind.value_type if kinds.is_dictionary(kind) else kind
+    return bool(
+        kinds.is_integer(kind) or kinds.is_string(kind) or kinds.is_large_string(kind) or kinds.is_string_view(kind)
+    )
 
 
 def _csv_row(path: Path, rowid: int, delimiter: str) -> int:

@@ -244,12 +244,25 @@ class Neighbours:
 
 
 @dataclass(frozen=True, slots=True)
+class ColumnNotes:
+    """What is known of columns of the private table besides their names, by column.
+
+    ``values`` are those that the user states or lets be read: names, or ranges of integers such as "0..17".
+    ``left_out`` says in a few words what a column of no use is.
+    """
+
+    values: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    left_out: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Draft:
-    """A first configuration, from the headers of the user's files alone.
+    """A first configuration, from the headers of the user's files, and what the user says of their columns.
 
     ``files`` are the keys of [data] that it needs, each with a note of what the file must hold; ``data`` are further
     lines of [data], ``section`` is the text of the kind's own section. ``replaced`` says in words what is public where
-    neighbours = "replace", ``left`` what the user must still do, ``taken`` which columns were recognised as what.
+    neighbours = "replace", and ``left`` what the user must still do. ``taken`` are lines that say what columns were
+    taken as. ``attributes`` are the columns whose values the section lists; None for kinds that list none.
     """
 
     files: Mapping[str, str]
@@ -258,6 +271,7 @@ class Draft:
     left: str
     data: tuple[str, ...] = ()
     taken: tuple[str, ...] = ()
+    attributes: tuple[str, ...] | None = None
 
 
 @runtime_checkable
@@ -289,7 +303,7 @@ class ReleaseKind(Protocol[PrivateT, MethodT, ResultT]):
     def file_key(self, columns: Sequence[str]) -> str | None:
         """Return the key of [data] that a file with these columns would fill, None for none."""
 
-    def draft(self, files: Mapping[str, Sequence[str]]) -> Draft:
+    def draft(self, files: Mapping[str, Sequence[str]], notes: ColumnNotes | None = None) -> Draft:
         """Return a first configuration for files of these columns, by key of [data]; some may be missing."""
 
     def section_of(self, measurement_plan: MeasurementPlan) -> Mapping[str, Any]:

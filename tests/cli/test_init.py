@@ -112,7 +112,7 @@ def test_records_by_name_run_once_values_are_listed(coco: Runner, files: tuple[s
     write(areas=HIERARCHY, persons=PERSONS)
     ran = coco("init", *files, "--data", "records=persons.csv")
     assert (ran.code, ran.err) == (0, "")
-    assert "list every attribute's values" in ran.out
+    assert "list every value of 'sex', 'age group'" in ran.out
     with pytest.raises(ConfigError, match=r"topdown\.attributes"):
         load_config(CONFIG)
     found = fill_in(CONFIG, sex='["f", "m"]', age_group='["0-17", "18+"]')
@@ -140,8 +140,17 @@ def test_a_count_as_last_column_tells_persons_from_a_hierarchy(coco: Runner) -> 
     assert list(found.method.attributes) == ["sex"]
 
 
-def test_two_tables_like_a_hierarchy_are_not_guessed_at(coco: Runner) -> None:
+def test_of_two_tables_like_a_hierarchy_the_one_that_repeats_regions_holds_persons(coco: Runner) -> None:
     write(areas=HIERARCHY, persons=PERSONS.replace("0-17", CANARY))
+    ran = coco("init")
+    assert (ran.code, ran.err) == (0, "")
+    assert CANARY not in ran.out + CONFIG.read_text()
+    assert "Taken as records: persons.csv" in ran.out
+    assert 'records = "persons.csv"' in CONFIG.read_text()
+
+
+def test_two_tables_like_a_hierarchy_are_not_guessed_at(coco: Runner) -> None:
+    write(areas=HIERARCHY, persons=f"region_id,sex,age group\nr1,f,{CANARY}\nr2,m,18+\n")
     ran = coco("init")
     assert ran.code == 2
     assert "--data KEY=FILE" in ran.err
@@ -209,7 +218,7 @@ def test_tables_of_other_column_names_are_told_by_the_columns_they_share(coco: R
     Path("homes.csv").write_text(homes.replace("own; rent", '"own; rent"'))
     Path("areas.csv").write_text("area\tcountry\tpart\nn\tall\tSüd\nö\tall\tNord\n")
     Path("notes.csv").write_text("what,why\n1,2\n")
-    done = coco("init")
+    done = coco("init", "--kind", "groups")
     assert done.code == 0
     assert "Taken as group_id: column 'Haushalt' of people.csv, homes.csv" in done.out
     data = load_config(CONFIG).data
@@ -243,7 +252,80 @@ def test_ids_among_persons_columns_are_no_attributes_and_what_was_taken_is_said(
     ran = coco("init")
     assert ran.code == 0, ran
     assert "Taken as attributes: 'Sex', 'age', 'piano'" in ran.out
-    assert "Taken as ids, and left out of the attributes: 'PersNr', 'person_id'" in ran.out
+    assert "Left out of the attributes: 'PersNr' (by its name an id)" in ran.out
     text = (tmp_path / "coco-opt.toml").read_text(encoding="utf-8")
-    assert "# person_id = []" in text
+    assert "# PersNr = []" in text
+    assert "person_id" not in text
     assert '"total", "Sex", "age", "piano"' in text
+
+
+def write_office() -> None:
+    """Write files as offices have them: semicolons, byte order marks, leading zeros, equal names, areas in km2."""
+    persons = [f"{k:05};{k * k % 40:04};{'fm'[k % 2]};{k % 101};{k * 7919};n{k};{'ab'[k % 2]}" for k in range(300)]
+    homes = [f"{k % 8:02};{k:04};{300 + k}" for k in range(40)]
+    towns = ("mid", "mid", "top", "low")
+    areas = [f"{k:02}\tall\t{'xy'[k // 4]}\t{towns[k % 4]}\t{k + 1}.5\t{900 + k}" for k in range(8)]
+    texts = {
+        "persons": ("person_nr;hh;sex;age;income;surname;status", persons),
+        "homes": ("area;hh;rent", homes),
+        "areas": ("area\tnation\tpart\ttown\tkm2\tpeople", areas),
+    }
+    for name, (header, rows) in texts.items():
+        Path(f"{name}.csv").write_text("\ufeff" + "\r\n".join((header, *rows, "")), encoding="utf-8")
+
+
+def test_persons_are_joined_through_households_to_regions(coco: Runner) -> None:
+    write_office()
+    ran = coco("init", "--ranges", "age=0..17,18..64,65..", "--values", "sex=f,m", "--values", "status")
+    assert (ran.code, ran.err) == (0, "")
+    config = load_config(CONFIG)
+    data = config.data
+    assert (data.records.name, data.groups.name, data.hierarchy.name) == ("persons.csv", "homes.csv", "areas.csv")
+    assert data.columns == {"group_id": "hh", "region_id": "area"}
+    assert data.levels == ("nation", "part", "town", "area")
+    assert "Left out of the levels: 'km2', because it holds decimal numbers" in ran.out
+    assert config.method.attributes == {"sex": ("f", "m"), "age": ("0..17", "18..64", "65.."), "status": ("a", "b")}
+    assert "# income = []                 # left out: by its name a number or date of many values" in CONFIG.read_text()
+    assert "with  --kind groups" in ran.out
+    assert coco("check", CONFIG).code == 0
+    groups = coco("init", "--kind", "groups", "--out", "groups.toml")
+    assert groups.code == 0
+    assert load_config(Path("groups.toml")).data.columns["entity_id"] == "person_nr"
+
+
+def test_all_values_are_read_on_request_and_long_lists_are_no_attributes(coco: Runner) -> None:
+    write_office()
+    Path("persons.csv").write_text(Path("persons.csv").read_text().replace("surname", CANARY).replace("income", "gain"))
+    ran = coco("init", "--values", "all", "--ranges", "age=0..100")
+    assert (ran.code, ran.err) == (0, "")
+    assert "Read the values of 'sex', 'status' of persons.csv" in ran.out
+    text = CONFIG.read_text()
+    assert "# gain = []                   # left out: a column of more than 100 values" in text
+    assert load_config(CONFIG).method.attributes["age"] == tuple(map(str, range(101)))
+    assert "n299" not in text + ran.out
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--ranges", "age"), "write --ranges COLUMN=RANGES"),
+        (("--ranges", "age=0..17,10..20"), "ranges must rise and not overlap"),
+        (("--ranges", "ages=0..17,18.."), "no column 'ages'"),
+        (("--values", "surname"), "column 'surname': is a column of more than 100 values"),
+        (("--values", "sex", "--kind", "groups"), "are for --kind tables"),
+    ],
+)
+def test_wrong_ranges_and_values(coco: Runner, options: tuple[str, ...], words: str) -> None:
+    write_office()
+    ran = coco("init", *options)
+    assert ran.code == 2
+    assert words in ran.err
+    assert not CONFIG.exists()
+
+
+def test_records_by_name_are_linked_by_their_own_columns(coco: Runner) -> None:
+    write(areas="area,nation\na,all\nb,all\n", persons="sex,area\nf,a\nm,a\nf,b\n")
+    assert coco("init", "--data", "records=persons.csv", "--values", "sex").code == 0
+    data = load_config(CONFIG).data
+    assert (data.hierarchy, data.columns) == (Path("areas.csv"), {"region_id": "area"})
+    assert data.levels == ("nation", "area")

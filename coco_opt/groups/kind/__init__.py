@@ -24,6 +24,7 @@ from coco_opt.groups.noisy_measurements import KIND
 from coco_opt.privacy import Exact, Measurement, MeasurementPlan
 from coco_opt.releases.instances import Instance
 from coco_opt.releases.kind import (
+    ColumnNotes,
     Draft,
     Folder,
     Forecast,
@@ -56,7 +57,7 @@ class GroupsKind:
         """Return the key of [data] that a file with these columns would fill."""
         return file_key_of(columns)
 
-    def draft(self, files: Mapping[str, Sequence[str]]) -> Draft:
+    def draft(self, files: Mapping[str, Sequence[str]], notes: ColumnNotes | None = None) -> Draft:
         """Return a first configuration for files of these columns."""
         return draft_of(files)
 

@@ -24,10 +24,8 @@ class GroupsData(DataSection):
 
     hidden: ClassVar[tuple[str, ...]] = ("entities", "sizes")
     tables: ClassVar[tuple[Columns, ...]] = (ENTITIES, GROUPS, HIERARCHY, SIZES)
-    ids: ClassVar[tuple[tuple[str, str], ...]] = (
-        ("entities", "entity_id"),
-        ("groups", "group_id"),
-        ("hierarchy", "region_id"),
+    chains: ClassVar[tuple[tuple[tuple[str, str], ...], ...]] = (
+        (("entities", "entity_id"), ("groups", "group_id"), ("hierarchy", "region_id")),
     )
 
     entities: TableInput | None = None

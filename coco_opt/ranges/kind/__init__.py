@@ -34,6 +34,7 @@ from coco_opt.ranges.measuring.neighbours import cell_pair
 from coco_opt.ranges.measuring.values import CellCounts, read_values
 from coco_opt.releases.instances import Instance
 from coco_opt.releases.kind import (
+    ColumnNotes,
     Draft,
     Folder,
     Forecast,
@@ -83,7 +84,7 @@ class RangesKind:
         """Return the key of [data] that a file with these columns would fill."""
         return file_key_of(columns)
 
-    def draft(self, files: Mapping[str, Sequence[str]]) -> Draft:
+    def draft(self, files: Mapping[str, Sequence[str]], notes: ColumnNotes | None = None) -> Draft:
         """Return a first configuration for files of these columns."""
         return draft_of(files)
 

@@ -15,6 +15,7 @@ from coco_opt.files.release_checks import Check
 from coco_opt.privacy import Exact, Measurement, MeasurementPlan
 from coco_opt.releases.instances import Instance
 from coco_opt.releases.kind import (
+    ColumnNotes,
     Draft,
     Folder,
     Forecast,
@@ -60,9 +61,9 @@ class TablesKind:
         """Return the key of [data] that a file with these columns would fill."""
         return file_key_of(columns)
 
-    def draft(self, files: Mapping[str, Sequence[str]]) -> Draft:
-        """Return a first configuration for files of these columns."""
-        return draft_of(files)
+    def draft(self, files: Mapping[str, Sequence[str]], notes: ColumnNotes | None = None) -> Draft:
+        """Return a first configuration for files of these columns, with the values of attributes that are known."""
+        return draft_of(files, notes or ColumnNotes())
 
     def section_of(self, measurement_plan: MeasurementPlan) -> Mapping[str, Any]:
         """Return the keys of [topdown] that plan the queries of a measurement."""

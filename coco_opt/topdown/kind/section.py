@@ -204,6 +204,10 @@ class TablesData(DataSection):
     hidden: ClassVar[tuple[str, ...]] = ("records", "groups")
     unmeasured: ClassVar[Mapping[str, Any]] = {"records": "unread.parquet"}
     tables: ClassVar[tuple[Columns, ...]] = (HIERARCHY, RECORDS, GROUPS, BOUNDS, FACILITIES)
+    chains: ClassVar[tuple[tuple[tuple[str, str], ...], ...]] = (
+        (("records", ""), ("groups", "group_id"), ("hierarchy", "region_id")),
+        (("records", ""), ("hierarchy", "region_id")),
+    )
 
     records: TableInput
     """One row a person: region_id (with `groups`: group_id), one column an attribute, perhaps count. Private."""

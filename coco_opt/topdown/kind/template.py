@@ -6,16 +6,22 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 
-from coco_opt.releases.kind import Draft
+from coco_opt.errors import InputError
+from coco_opt.releases.kind import ColumnNotes, Draft
+from coco_opt.topdown.bins import Bins
+from coco_opt.topdown.kind.column_roles import is_age, unfit_reason
 
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
-# Recognised by the name alone: the number of values of a private column is not read.
-_ID = re.compile(r"(^|[_ .-])(id|nr|no|number|key|uuid|guid)$|^pid$")
-_CAMEL = re.compile(r"[a-z](Id|ID|Nr|No)$")
 _FILES = {
     "records": "region_id, one column an attribute, perhaps count: private",
     "hierarchy": "region_id, then levels, root first: public",
 }
+_LINKED = {
+    "records": "group_id, one column an attribute, perhaps count: private",
+    "groups": "group_id, region_id: private",
+    "hierarchy": "region_id, then levels, root first: public",
+}
+_KEYS = ("region_id", "group_id", "person_id", "count")
 _BOUNDS_NOTE = "region, query, answer, lower, upper: public"
 _BOUNDS = f'# bounds = "bounds.csv"       # {_BOUNDS_NOTE}'
 _SECTION = """\
@@ -47,39 +53,72 @@ def file_key_of(columns: Sequence[str]) -> str | None:
     return "records" if len(columns) > 2 and columns[-1] == "count" else "hierarchy"
 
 
-def draft_of(files: Mapping[str, Sequence[str]]) -> Draft:
-    """Return a configuration with the attributes in the records' header; their values are left to fill in."""
-    columns = [name for name in files.get("records", ()) if name not in ("region_id", "count")]
-    ids = [name for name in columns if _is_id(name)]
-    names = [name for name in columns if name not in ids]
+def draft_of(files: Mapping[str, Sequence[str]], notes: ColumnNotes) -> Draft:
+    """Return a configuration with the attributes in the records' header; values that are not known are to fill in.
+
+    Columns that are no attribute by their names, such as ids, stand there as comments. Raises InputError (bad-option)
+    for ranges that are none.
+    """
+    columns = [name for name in files.get("records", ()) if name not in _KEYS]
+    reasons = {name: notes.left_out.get(name) or _unfit(name) for name in columns if name not in notes.values}
+    left_out = {name: reason for name, reason in reasons.items() if reason}
+    names = tuple(name for name in columns if name not in left_out)
     levels = files.get("hierarchy", ())[1:] or ("level",)
-    lines = [f"{f'{_key(name)} = []':<30}# fill in, such as " + '["a", "b"] or "0..115"\n' for name in names]
-    lines += [f"{f'# {_key(name)} = []':<30}# left out: by its name an id, which is no attribute\n" for name in ids]
+    lines = [_attribute_line(name, notes.values.get(name)) for name in names]
+    lines += [f"{f'# {_key(name)} = []':<30}# left out: {reason}\n" for name, reason in left_out.items()]
     section = _SECTION.format(
         workload=_text(["total", *names]),
         crossed=_text(" * ".join(names[:2]) if len(names) > 1 else "sex * age"),
         level=_text(levels[0]),
         attributes="".join(lines),
     )
+    tables = _LINKED if "groups" in files else _FILES
     return Draft(
-        files={**_FILES, "bounds": _BOUNDS_NOTE} if "bounds" in files else _FILES,
+        files={**tables, "bounds": _BOUNDS_NOTE} if "bounds" in files else tables,
         section=section,
         replaced="persons' records may change while their number is public",
-        left="list every attribute's values, check epsilon",
+        left=_left(names, notes),
         data=() if "bounds" in files else (_BOUNDS,),
-        taken=_column_roles(names, ids) if columns else (),
+        taken=_column_roles(names, left_out) if columns else (),
+        attributes=names,
     )
 
 
-def _is_id(name: str) -> bool:
-    return bool(_ID.search(name.lower()) or _CAMEL.search(name))
+def _unfit(name: str) -> str:
+    reason = unfit_reason(name)
+    return f"by its name {reason}" if reason else ""
 
 
-def _column_roles(names: Sequence[str], ids: Sequence[str]) -> tuple[str, ...]:
+def _attribute_line(name: str, values: Sequence[str] | None) -> str:
+    """Return the line of an attribute with its values, as far as they are known."""
+    if not values:
+        hint = 'ranges such as ["0..17", "18..64", "65.."]' if is_age(name) else 'such as ["a", "b"] or "0..115"'
+        return f"{f'{_key(name)} = []':<30}# fill in, {hint}\n"
+    problem = ""
+    try:
+        bins = Bins.of(values)
+    except ValueError as error:
+        problem = str(error)
+    if problem:
+        raise InputError("bad-option", f"the values of {name!r}: {problem}")
+    numbers = bins is not None and len(values) == 1
+    return f"{_key(name)} = {_text(values[0] if numbers else list(values))}\n"
+
+
+def _left(names: Sequence[str], notes: ColumnNotes) -> str:
+    """Return what is left to do."""
+    if not names:
+        return "list every attribute with its values, check epsilon"
+    open_lists = [repr(name) for name in names if not notes.values.get(name)]
+    return f"list every value of {', '.join(open_lists)}, check epsilon" if open_lists else "check epsilon"
+
+
+def _column_roles(names: Sequence[str], left_out: Mapping[str, str]) -> tuple[str, ...]:
     """Return the role assumed for each column of the records."""
-    roles = [f"attributes: {', '.join(map(repr, names))}"] if names else []
-    if ids:
-        roles.append(f"ids, and left out of the attributes: {', '.join(map(repr, ids))}")
+    roles = [f"Taken as attributes: {', '.join(map(repr, names))}"] if names else []
+    for reason in dict.fromkeys(left_out.values()):
+        columns = ", ".join(repr(name) for name, other in left_out.items() if other == reason)
+        roles.append(f"Left out of the attributes: {columns} ({reason})")
     return tuple(roles)
 
 

@@ -26,6 +26,7 @@ from coco_opt.privacy import Exact, LevelQuery, Measurement, MeasurementPlan, Se
 from coco_opt.problems import TreeLeastSquares
 from coco_opt.releases.instances import Instance
 from coco_opt.releases.kind import (
+    ColumnNotes,
     Draft,
     Figures,
     Folder,
@@ -87,7 +88,7 @@ class TotalsKind:
     def file_key(self, columns: Sequence[str]) -> str | None:
         return "persons" if "person_id" in columns else "hierarchy" if len(columns) > 2 else None
 
-    def draft(self, files: Mapping[str, Sequence[str]]) -> Draft:
+    def draft(self, files: Mapping[str, Sequence[str]], notes: ColumnNotes | None = None) -> Draft:
         notes = {"persons": "person_id, region_id: private", "hierarchy": "region_id, one column a level"}
         return Draft(notes, "[totals]\nnonnegative = true\n", "a person's region may change", "check epsilon")
 

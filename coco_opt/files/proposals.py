@@ -1,0 +1,158 @@
+"""What a first configuration proposes from the user's files: levels of the hierarchy, and on request values of columns.
+
+The hierarchy is public and read in full. Of private tables only what the user asks for is read: the values of columns
+whose lists are public anyway; and where headers alone do not tell which of two tables lists regions, whether a column
+repeats a value.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_opt.errors import InputError
+from coco_opt.files import column_checks
+from coco_opt.files.columns import Columns, hierarchy_columns
+from coco_opt.files.inputs import Input
+from coco_opt.files.release_checks import coded
+from coco_opt.files.source import isolated, load
+
+_DECIMAL = re.compile(r"[+-]?[0-9]*[.,][0-9]+([eE][+-]?[0-9]+)?|[+-]?[0-9]+[eE][+-]?[0-9]+")
+_INTEGER = re.compile(r"-?(0|[1-9][0-9]*)")  # a text with a leading zero is a code
+_MEASURES = re.compile(
+    r"(^|[_ .-])(area|km2|sqkm|sqmi|ha|hectares?|pop|population|people|persons|households|homes|density|count|total|"
+    r"lat|latitude|lon|lng|longitude|flaeche|fläche|einwohner|haushalte|superficie|habitants)($|[_ .-])",
+    re.IGNORECASE,
+)
+
+Codes = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class LevelProposal:
+    """The columns of a hierarchy that look like levels, root first, and why each other one does not."""
+
+    levels: tuple[str, ...]
+    left_out: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    name: str
+    codes: Codes
+    texts: tuple[str, ...]
+
+    @property
+    def reason(self) -> str:
+        """Return why a column can be no level by itself, "" where it can."""
+        if "" in self.texts:
+            return "it has empty entries"
+        numbers = [text for text in self.texts if not _INTEGER.fullmatch(text)]
+        if all(map(_DECIMAL.fullmatch, numbers)) and numbers:
+            return "it holds decimal numbers"
+        return "its name says that it counts or measures" if not numbers and _MEASURES.search(self.name) else ""
+
+    @property
+    def is_numeric(self) -> bool:
+        return all(map(_INTEGER.fullmatch, self.texts))
+
+
+def propose_levels(source: Input, names: Sequence[str], region_id: str) -> LevelProposal:
+    """Return the levels among a hierarchy's columns ``names``; where none tells all regions apart, the id is the last.
+
+    Numbers are levels only where they group regions. A table with faults gives all its columns: who reads it says what
+    is wrong. O(rows log rows) a column.
+    """
+    others = tuple(name for name in names if name != region_id)
+    try:
+        columns = _columns(source, others)
+    except InputError:
+        return LevelProposal(others)
+    rows = columns[0].codes.size if columns else 0
+    if rows <= 1:
+        return LevelProposal(others or (region_id,))
+    left_out = {column.name: column.reason for column in columns if column.reason}
+    kept = [column for column in columns if not column.reason]
+    for column in [column for column in kept if column.is_numeric and not _groups_regions(column, kept)]:
+        left_out[column.name] = "it holds numbers that do not group regions"
+        kept.remove(column)
+    return _chain(_root_first(kept), rows, region_id, left_out)
+
+
+def repeats_in(source: Input, column: str) -> bool:
+    """Return whether a column has a value twice. Raises InputError where the table cannot be read."""
+    with isolated([source]) as con:
+        return column_checks.repeats(load(con, "rows", source, _only(column)), "c0")
+
+
+def values_of(source: Input, column: str, most: int) -> tuple[str, ...] | None:
+    """Return the values of a column in order, integers by size; None where there are more than ``most``.
+
+    Raises InputError where the table cannot be read.
+    """
+    with isolated([source]) as con:
+        table = load(con, "rows", source, _only(column))
+        query = f"SELECT DISTINCT c0 FROM {{t}} WHERE c0 IS NOT NULL AND c0 <> '' LIMIT {most + 1}"
+        values = [str(value) for (value,) in table.fetch(query)]
+    if len(values) > most:
+        return None
+    numeric = all(map(_INTEGER.fullmatch, values))
+    return tuple(sorted(values, key=int) if numeric else sorted(values))
+
+
+def _only(column: str) -> Columns:
+    return Columns(first=(column,), others=True)
+
+
+def _columns(source: Input, names: tuple[str, ...]) -> list[_Column]:
+    import pyarrow as pa
+
+    with isolated([source]) as con:
+        table = load(con, "hierarchy", source, hierarchy_columns(names))
+        arrays: list[Any] = [pa.chunked_array(table.texts(k + 1), pa.string()) for k in range(len(names))]
+    columns = []
+    for name, array in zip(names, arrays, strict=True):
+        codes, texts = coded(array.fill_null(""))
+        columns.append(_Column(name, codes.astype(np.int64), tuple(texts.to_pylist())))
+    return columns
+
+
+def _groups_regions(column: _Column, columns: Sequence[_Column]) -> bool:
+    """Return whether numbers are few, and each name in a later column lies below one of them."""
+    if 2 * len(column.texts) > column.codes.size:
+        return False
+    later = [other for other in columns[columns.index(column) + 1 :] if not other.is_numeric]
+    return all(np.unique(_below(other.codes, column)).size == len(other.texts) for other in later)
+
+
+def _root_first(columns: list[_Column]) -> list[_Column]:
+    """Return columns in the order of the file, or of their numbers of names where the first one is not the root's."""
+    if not columns or len(columns[0].texts) == 1:
+        return columns
+    return sorted(columns, key=lambda column: len(column.texts))
+
+
+def _chain(columns: Sequence[_Column], rows: int, region_id: str, left_out: dict[str, str]) -> LevelProposal:
+    """Return the columns that divide what those before them leave together."""
+    levels: list[str] = []
+    regions, path = 0, np.zeros(rows, np.int64)
+    for column in columns:
+        path = np.unique(_below(path, column), return_inverse=True)[1].astype(np.int64)
+        size = int(path.max()) + 1
+        if size == regions:
+            left_out[column.name] = f"it divides no region of {levels[-1]!r}"
+            continue
+        levels.append(column.name)
+        regions = size
+    if regions < rows:
+        levels.append(region_id)
+    return LevelProposal(tuple(levels), left_out)
+
+
+def _below(path: Codes, column: _Column) -> Codes:
+    return path * len(column.texts) + column.codes
