@@ -31,15 +31,23 @@ def _put_together(kind: type[CocoOptError], arguments: tuple[Any, ...], state: d
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where in the user's input an error lies; rows count from 1 and include the header line of a CSV."""
+    """Where in the user's input an error lies; rows count from 1 and include the header line of a CSV.
+
+    ``rows`` are the first of several rows with the same error, ``row`` among them, and ``count`` is the number of all.
+    """
 
     file: str
     row: int | None = None
     column: str | None = None
+    rows: tuple[int, ...] = ()
+    count: int = 1
 
     def __str__(self) -> str:
         parts = [self.file]
-        if self.row is not None:
+        if self.count > 1:
+            listed = ", ".join(map(str, self.rows)) + (", ..." if self.count > len(self.rows) else "")
+            parts.append(f"rows {listed} ({self.count} rows)")
+        elif self.row is not None:
             parts.append(f"row {self.row}")
         if self.column is not None:
             parts.append(f"column {self.column!r}")
@@ -49,15 +57,34 @@ class Place:
 class InputError(CocoOptError):
     """A table that cannot be used as it is; carries the place and a stable code, never the value.
 
-    Codes are short kebab-case words ("negative-size", "duplicate-group"), the same in every release.
+    Codes are short kebab-case words ("negative-size", "duplicate-group"), the same in every release. ``more`` are the
+    other errors of the same table that were found together with this one; each has a line of its own.
     """
 
-    def __init__(self, code: str, message: str, place: Place | None = None) -> None:
+    def __init__(self, code: str, message: str, place: Place | None = None, more: tuple[InputError, ...] = ()) -> None:
         self.code = code
         self.message = message
         self.place = place
+        self.more = more
         where = f"{place}: " if place is not None else ""
-        super().__init__(f"{where}{message} [{code}]")
+        super().__init__("\n".join((f"{where}{message} [{code}]", *map(str, more))))
+
+    @property
+    def bad_rows(self) -> list[dict[str, Any]]:
+        """Return of each error that lies in rows its code, message, file, column, first rows and number of rows."""
+        errors = [(error, error.place) for error in (self, *self.more)]
+        return [
+            {
+                "code": error.code,
+                "message": error.message,
+                "file": place.file,
+                "column": place.column,
+                "rows": list(place.rows or (place.row,)),
+                "count": place.count,
+            }
+            for error, place in errors
+            if place is not None and place.row is not None
+        ]
 
 
 class HierarchyError(InputError):

@@ -10,7 +10,7 @@ import errno
 import os
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +41,7 @@ from coco_opt.cli import (
 from coco_opt.cli.console import SafeStream, open_descriptors, safe_streams, write, write_json
 from coco_opt.cli.heartbeat import Heartbeat
 from coco_opt.cli.options import Version
-from coco_opt.errors import CocoOptError
+from coco_opt.errors import CocoOptError, InputError
 
 INTERRUPTED = 130
 UNEXPECTED = 1
@@ -142,11 +142,12 @@ for _verb, _summary, _example in (*EVERYDAY, *METHODS, *RESEARCH):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why a command failed; ``code`` is a stable name of the kind of failure."""
+    """Why a command failed; ``code`` is a stable name of the kind of failure, ``bad_rows`` are rows of the input."""
 
     exit_code: int
     code: str
     message: str
+    bad_rows: list[dict[str, Any]] = field(default_factory=list)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -181,7 +182,8 @@ def _run(arguments: list[str]) -> tuple[int, Failure | None]:
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED, Failure(INTERRUPTED, "interrupted", interrupted())
     except CocoOptError as error:
-        return error.exit_code, Failure(error.exit_code, error.code, str(error))
+        bad_rows = error.bad_rows if isinstance(error, InputError) else []
+        return error.exit_code, Failure(error.exit_code, error.code, str(error), bad_rows)
     except SystemExit as stop:
         return (stop.code if isinstance(stop.code, int) else UNEXPECTED), None
     except Exception as error:

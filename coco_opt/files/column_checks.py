@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from coco_opt.errors import HierarchyError, InputError
-from coco_opt.files.source import Loaded
+from coco_opt.files.faults import Faults
+from coco_opt.files.source import Loaded, Rows
 
 MAX_DIGITS = 18
 MAX_TOTAL = 4 * 10**18
@@ -26,46 +27,65 @@ def check_rows(table: Loaded) -> None:
 
 def check_ids(table: Loaded, columns: Iterable[int]) -> None:
     """Raise InputError null-id, space-in-id or control-in-id unless every entry is a string of seen characters."""
+    faults = Faults()
     for k in columns:
-        check_present(table, k)
-        check_spaces(table, k)
+        with faults:
+            check_present(table, k)
+        with faults:
+            check_spaces(table, k)
+    faults.check()
 
 
 def check_present(table: Loaded, column: int) -> None:
     """Raise InputError null-id where an entry is missing or empty."""
-    row = table.first_row(f"c{column} IS NULL OR c{column} = ''")
-    if row is not None:
-        raise InputError("null-id", "is empty", table.place(row, column))
+    rows = table.rows_where(_absent(f"c{column}"))
+    if rows:
+        raise InputError("null-id", "is empty", table.place(rows, column))
 
 
 def check_spaces(table: Loaded, column: int) -> None:
     """Raise InputError where ids would only look equal: space-in-id (at an end), control-in-id (seen by nobody)."""
-    row = table.first_row(_unplain(f"c{column}"))
-    if row is not None:
-        raise _unplain_id(table, row, column)
+    _check_plain(table, column, _unplain(f"c{column}"))
 
 
 def check_listed(
     table: Loaded, column: int, listed: str, code: str, message: str, where: str = "the ids that are known"
 ) -> None:
-    """Raise InputError ``code`` (or of ``check_spaces``) at the first entry that ``known`` (table.column) lacks.
+    """Raise InputError ``code`` (or of ``check_spaces``) at the entries that ``listed`` (table.column) lacks.
 
-    ``where`` says in words what ``known`` is, such as "'area' of areas.csv".
+    ``where`` says in words what ``listed`` is, such as "'area' of areas.csv". Missing entries are left to
+    ``check_present``.
     """
-    listed_table, _, key = listed.partition(".")
-    row = table.first_row(f"{listed} IS NULL", f"{{t}} LEFT JOIN {listed_table} ON c{column} = {listed_table}.{key}")
-    if row is None:
+    c, (listed_table, _, key) = f"c{column}", listed.partition(".")
+    unknown = f"{listed} IS NULL AND NOT ({_absent(c)})"
+    source = f"{{t}} LEFT JOIN {listed_table} ON {c} = {listed_table}.{key}"
+    if not table.rows_where(unknown, source):
         return
-    if table.value(f"SELECT {_unplain(f'c{column}')} FROM {{t}} WHERE rowid = {row}"):
-        raise _unplain_id(table, row, column)
+    faults = Faults()
+    with faults:
+        _check_plain(table, column, f"{unknown} AND {_unplain(c)}", source)
+    rows = table.rows_where(f"{unknown} AND NOT ({_unplain(c)})", source)
+    with faults:
+        if rows:
+            note = _zeros_note(table, column, rows.first[0], listed, where)
+            raise InputError(code, message + note, table.place(rows, column))
+    faults.check()
+
+
+def _zeros_note(table: Loaded, column: int, row: int, listed: str, where: str) -> str:
+    """Return what to add about an entry that is listed with other leading zeros."""
     same = f"ltrim({listed}, '0') = ltrim(c{column}, '0')"
-    if table.value(f"SELECT count(*) FROM {{t}}, {listed_table} WHERE {{t}}.rowid = {row} AND {same}"):
-        message += (
-            f", but one that differs only in leading zeros is: {table.shown[column]!r} of {table.source.name} and "
-            f"{where} were written differently, often as numbers in one and as text in the other. "
-            "Write both as text, with all their zeros"
-        )
-    raise InputError(code, message, table.place(row, column))
+    if not table.value(f"SELECT count(*) FROM {{t}}, {listed.partition('.')[0]} WHERE {{t}}.rowid = {row} AND {same}"):
+        return ""
+    return (
+        f", but one that differs only in leading zeros is: {table.shown[column]!r} of {table.source.name} and "
+        f"{where} were written differently, often as numbers in one and as text in the other. "
+        "Write both as text, with all their zeros"
+    )
+
+
+def _absent(c: str) -> str:
+    return f"{c} IS NULL OR {c} = ''"
 
 
 def _unplain(c: str) -> str:
@@ -74,21 +94,33 @@ def _unplain(c: str) -> str:
     return f"NOT regexp_full_match({c}, {_PLAIN}) AND {odd}"
 
 
-def _unplain_id(table: Loaded, row: int, column: int) -> InputError:
-    if table.value(f"SELECT regexp_matches(c{column}, {_OUTER_SPACE}) FROM {{t}} WHERE rowid = {row}"):
-        return InputError("space-in-id", "starts or ends with a space", table.place(row, column))
-    message = "holds a character that nobody sees: a control character, a zero-width one or a byte order mark"
-    return InputError("control-in-id", message, table.place(row, column))
+def _check_plain(table: Loaded, column: int, unplain: str, source: str = "{t}") -> None:
+    """Raise InputError for the rows that meet ``unplain``: with a space at an end, or with hidden characters."""
+    if not table.rows_where(unplain, source):
+        return
+    spaces = f"regexp_matches(c{column}, {_OUTER_SPACE})"
+    faults = Faults()
+    with faults:
+        if rows := table.rows_where(f"{unplain} AND {spaces}", source):
+            raise InputError("space-in-id", "starts or ends with a space", table.place(rows, column))
+    with faults:
+        if rows := table.rows_where(f"{unplain} AND NOT {spaces}", source):
+            message = "holds a character that nobody sees: a control character, a zero-width one or a byte order mark"
+            raise InputError("control-in-id", message, table.place(rows, column))
+    faults.check()
 
 
 def check_levels(table: Loaded, columns: Iterable[int]) -> None:
     """Raise HierarchyError uneven-depth or InputError space-in-id, control-in-id unless every row names every level."""
+    faults = Faults()
     for k in columns:
-        row = table.first_row(f"c{k} IS NULL OR c{k} = ''")
-        if row is not None:
-            message = "is empty: repeat the name of a region that has no deeper ones"
-            raise HierarchyError("uneven-depth", message, table.place(row, k))
-        check_spaces(table, k)
+        with faults:
+            if rows := table.rows_where(_absent(f"c{k}")):
+                message = "is empty: repeat the name of a region that has no deeper ones"
+                raise HierarchyError("uneven-depth", message, table.place(rows, k))
+        with faults:
+            check_spaces(table, k)
+    faults.check()
 
 
 def plain_texts(texts: Any) -> Any:
@@ -109,30 +141,37 @@ def check_count(table: Loaded, column: int, negative: str) -> None:
 
     Codes: not-an-integer (missing, fractional, 1e3, 007, +7, spaces, text), ``negative``, too-large.
     """
-    c = f"c{column}"
-    row = table.first_row(f"{c} IS NULL OR NOT regexp_full_match({c}, {_INTEGER})")
-    if row is not None:
-        pattern = f"coalesce(regexp_full_match({c}, '-[1-9][0-9]*'), false)"
-        if table.value(f"SELECT {pattern} FROM {{t}} WHERE rowid = {row}"):
-            raise InputError(negative, "must not be negative", table.place(row, column))
-        message = "must be an integer written plainly, such as 0 or 12"
-        raise InputError("not-an-integer", message, table.place(row, column))
-    _check_digits(table, column)
+    c, faults = f"c{column}", Faults()
+    minus = f"coalesce(regexp_full_match({c}, '-[1-9][0-9]*'), false)"
+    with faults:
+        if rows := table.rows_where(minus):
+            raise InputError(negative, "must not be negative", table.place(rows, column))
+    with faults:
+        if rows := table.rows_where(f"NOT {minus} AND ({c} IS NULL OR NOT regexp_full_match({c}, {_INTEGER}))"):
+            message = "must be an integer written plainly, such as 0 or 12"
+            raise InputError("not-an-integer", message, table.place(rows, column))
+    with faults:
+        _check_digits(table, column, _INTEGER)
+    faults.check()
 
 
 def check_integer(table: Loaded, column: int) -> None:
     """Raise InputError (not-an-integer, too-large) unless every entry is an integer written plainly, maybe negative."""
-    row = table.first_row(f"c{column} IS NULL OR NOT regexp_full_match(c{column}, {_SIGNED})")
-    if row is not None:
-        message = "must be an integer written plainly, such as -3, 0 or 12"
-        raise InputError("not-an-integer", message, table.place(row, column))
-    _check_digits(table, column)
+    faults = Faults()
+    with faults:
+        if rows := table.rows_where(f"c{column} IS NULL OR NOT regexp_full_match(c{column}, {_SIGNED})"):
+            message = "must be an integer written plainly, such as -3, 0 or 12"
+            raise InputError("not-an-integer", message, table.place(rows, column))
+    with faults:
+        _check_digits(table, column, _SIGNED)
+    faults.check()
 
 
-def _check_digits(table: Loaded, column: int) -> None:
-    row = table.first_row(f"length(ltrim(c{column}, '-')) > {MAX_DIGITS}")
-    if row is not None:
-        raise InputError("too-large", f"has more than {MAX_DIGITS} digits", table.place(row, column))
+def _check_digits(table: Loaded, column: int, integer: str) -> None:
+    c = f"c{column}"
+    rows = table.rows_where(f"regexp_full_match({c}, {integer}) AND length(ltrim({c}, '-')) > {MAX_DIGITS}")
+    if rows:
+        raise InputError("too-large", f"has more than {MAX_DIGITS} digits", table.place(rows, column))
 
 
 def check_totals(table: Loaded, size: int, groups: int) -> None:
@@ -143,10 +182,10 @@ def check_totals(table: Loaded, size: int, groups: int) -> None:
 
 
 def check_unique(table: Loaded, columns: tuple[int, ...], code: str, message: str, shown: int | None) -> None:
-    """Raise InputError ``code`` at the first row that repeats an earlier one in ``columns``."""
+    """Raise InputError ``code`` at the rows that repeat an earlier one in ``columns``; missing keys repeat none."""
     keys = ", ".join(f"c{k}" for k in columns)
-    if repeats(table, keys):
-        raise InputError(code, message, table.place(second_row(table, keys)[0], shown))
+    if repeats(table, keys) and (rows := repeated_rows(table, keys)):
+        raise InputError(code, message, table.place(rows, shown))
 
 
 def repeats(table: Loaded, keys: str) -> bool:
@@ -156,18 +195,17 @@ def repeats(table: Loaded, keys: str) -> bool:
     return bool(table.value(f"SELECT count(*) FROM (SELECT 1 FROM {{t}} GROUP BY {keys} HAVING count(*) > 1)"))
 
 
-def second_row(table: Loaded, keys: str, expression: str = "0", times: int = 1) -> tuple[int, bool]:
-    """Return the first row that repeats ``keys`` for more than so many times, and whether ``other`` has changed there.
+def repeated_rows(table: Loaded, keys: str, expression: str = "0", times: int = 1, *, changed: bool = False) -> Rows:
+    """Return the rows that repeat ``keys`` for more than so many times, and whose ``expression`` has changed, or not.
 
-    Changed is what differs from the first occurrence. No key may be missing. Rows that repeat are looked for among
-    those whose keys do: numbering all rows would need them in memory.
+    Changed is what differs from the first occurrence. Rows with a missing key are left out. Rows that repeat are looked
+    for among those whose keys do: numbering all rows would need them in memory.
     """
-    query = f"""
+    compare = "IS DISTINCT FROM" if changed else "IS NOT DISTINCT FROM"
+    return table.listed_rows(f"""
         WITH often AS (SELECT {keys} FROM {{t}} GROUP BY {keys} HAVING count(*) > {times})
-        SELECT row, changed FROM (
+        SELECT row FROM (
             SELECT rowid AS row, row_number() OVER same AS nth,
-                   ({expression}) <> first_value({expression}) OVER same AS changed
+                   ({expression}) {compare} first_value({expression}) OVER same AS asked
             FROM {{t}} SEMI JOIN often USING ({keys}) WINDOW same AS (PARTITION BY {keys} ORDER BY rowid)
-        ) WHERE nth > {times} ORDER BY row LIMIT 1"""
-    first = table.fetch(query)[0]
-    return int(first[0]), bool(first[1])
+        ) WHERE nth > {times} AND asked""")

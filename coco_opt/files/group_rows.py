@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from coco_opt.errors import InputError
 from coco_opt.files import column_checks
+from coco_opt.files.faults import Faults
 from coco_opt.files.source import Loaded
 
 UNKNOWN_REGION = ("unknown-region", "this region is not in the hierarchy")
@@ -17,12 +18,19 @@ def check_groups(table: Loaded, where: str) -> None:
     unknown-region, group-in-two-leaves, duplicate-group.
     """
     column_checks.check_rows(table)
-    column_checks.check_present(table, 1)
-    column_checks.check_ids(table, (0,))
-    column_checks.check_listed(table, 1, "leaves.region", *UNKNOWN_REGION, where)
+    faults = Faults()
+    with faults:
+        column_checks.check_present(table, 1)
+    with faults:
+        column_checks.check_ids(table, (0,))
+    with faults:
+        column_checks.check_listed(table, 1, "leaves.region", *UNKNOWN_REGION, where)
     if column_checks.repeats(table, "c0"):
-        row, moved = column_checks.second_row(table, "c0", "c1")
-        if moved:
-            message = "this group lies in another leaf in an earlier row"
-            raise InputError("group-in-two-leaves", message, table.place(row, 0))
-        raise InputError("duplicate-group", "this group occurs in an earlier row", table.place(row, 0))
+        with faults:
+            if rows := column_checks.repeated_rows(table, "c0", "c1", changed=True):
+                message = "this group lies in another leaf in an earlier row"
+                raise InputError("group-in-two-leaves", message, table.place(rows, 0))
+        with faults:
+            if rows := column_checks.repeated_rows(table, "c0", "c1"):
+                raise InputError("duplicate-group", "this group occurs in an earlier row", table.place(rows, 0))
+    faults.check()

@@ -17,6 +17,7 @@ from coco_opt.errors import HierarchyError, InputError, Place
 from coco_opt.files import column_checks
 from coco_opt.files.arrow_texts import as_arrow, from_arrow
 from coco_opt.files.columns import hierarchy_columns
+from coco_opt.files.faults import Faults
 from coco_opt.files.folder import Coded, FileTable, read_columns
 from coco_opt.files.inputs import Input, InputLike
 from coco_opt.files.release_checks import Check, Regions, coded, int64_column, positions, tree_check
@@ -101,15 +102,26 @@ def read_tree(table: Loaded) -> PublicRegions:
     """Return the regions of a loaded hierarchy table."""
     levels = range(1, len(table.names))
     column_checks.check_rows(table)
-    column_checks.check_ids(table, (0,))
-    column_checks.check_levels(table, levels)
+    faults = Faults()
+    with faults:
+        column_checks.check_ids(table, (0,))
+    with faults:
+        column_checks.check_levels(table, levels)
     if column_checks.repeats(table, "c0"):
-        columns = ", ".join(f"c{k}" for k in levels)
-        row, moved = column_checks.second_row(table, "c0", f"concat_ws('/', {columns})")
-        code, what = ("two-parents", "lies at two places") if moved else ("duplicate-region", "occurs twice")
-        raise HierarchyError(code, f"this region {what} in the hierarchy: give each one row", table.place(row, 0))
+        path = f"concat_ws('/', {', '.join(f'c{k}' for k in levels)})"
+        with faults:
+            _check_repeated(table, path, "two-parents", "lies at two places", changed=True)
+        with faults:
+            _check_repeated(table, path, "duplicate-region", "occurs twice", changed=False)
+    faults.check()
     read = [_dictionary_column(table.texts(k)) for k in range(len(table.names))]
     return _regions(table.source, table.names[1:], read, table.place)
+
+
+def _check_repeated(table: Loaded, path: str, code: str, what: str, *, changed: bool) -> None:
+    """Raise HierarchyError ``code`` at the regions that an earlier row has too, at another place or at the same."""
+    if rows := column_checks.repeated_rows(table, "c0", path, changed=changed):
+        raise HierarchyError(code, f"this region {what} in the hierarchy: give each one row", table.place(rows, 0))
 
 
 def _regions(

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+SHOWN_ROWS = 10
+"""The rows with one error that a message lists."""
 _HEADER_LIMIT = 1 << 20
 _BATCH = 1 << 20  # rows
 _BUFFER = 1 << 20  # bytes of a file
@@ -50,6 +52,17 @@ _CSV_OPTIONS = (
     "null_padding = false, ignore_errors = false, auto_detect = false, strict_mode = true, "
     "encoding = 'utf-8', compression = 'none'"
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Some rows of a table: the first of them by rowid, at most ``SHOWN_ROWS``, and how many there are."""
+
+    first: tuple[int, ...]
+    count: int
+
+    def __bool__(self) -> bool:
+        return self.count > 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,17 +97,25 @@ class Loaded:
         """Return the number of rows, the header not counted."""
         return int(self.value("SELECT count(*) FROM {t}"))
 
-    def first_row(self, condition: str, source: str = "{t}") -> int | None:
-        """Return the smallest rowid that meets a condition."""
-        rowid = self.value(f"SELECT min({{t}}.rowid) FROM {source} WHERE {condition}")
-        return None if rowid is None else int(rowid)
+    def rows_where(self, condition: str, source: str = "{t}") -> Rows:
+        """Return the rows that meet a condition; ``source`` is the table, perhaps joined to others."""
+        return self.listed_rows(f"SELECT {{t}}.rowid AS row FROM {source} WHERE {condition}")
 
-    def place(self, rowid: int | None = None, column: int | None = None) -> Place:
-        """Return the place of a row in the user's file; O(rows), for errors only."""
-        row = None if rowid is None else rowid + 1
-        if rowid is not None and self.source.path is not None and self.source.is_csv:
-            row = _csv_row(self.source.path, rowid, self.delimiter)
-        return Place(self.source.name, row, None if column is None else self.shown[column])
+    def listed_rows(self, query: str) -> Rows:
+        """Return the rows whose rowids a query returns as ``row``."""
+        count, first = self.fetch(f"SELECT count(*), min(row, {SHOWN_ROWS}) FROM ({query})")[0]
+        return Rows(tuple(map(int, first or ())), int(count))
+
+    def place(self, rows: int | Rows | None = None, column: int | None = None) -> Place:
+        """Return the place of one row, by its rowid, or of some in the user's file; O(rows), for errors only."""
+        shown = None if column is None else self.shown[column]
+        if rows is None:
+            return Place(self.source.name, None, shown)
+        bad = rows if isinstance(rows, Rows) else Rows((rows,), 1)
+        numbers = tuple(rowid + 1 for rowid in bad.first)
+        if self.source.path is not None and self.source.is_csv:
+            numbers = _csv_rows(self.source.path, bad.first, self.delimiter)
+        return Place(self.source.name, numbers[0], shown, numbers if bad.count > 1 else (), bad.count)
 
 
 @contextmanager
@@ -470,15 +491,17 @@ def _is_id(kind: Any) -> bool:
     )
 
 
-def _csv_row(path: Path, rowid: int, delimiter: str) -> int:
-    """Return the row in the file of a record: DuckDB skips blank lines, people count them."""
-    seen = -2
+def _csv_rows(path: Path, rowids: Sequence[int], delimiter: str) -> tuple[int, ...]:
+    """Return the rows in the file of records, in rising order: DuckDB skips blank lines, people count them."""
+    rows, seen = {rowid: rowid + 2 for rowid in rowids}, -2
     with path.open(encoding="utf-8", newline="") as file:
         for row, record in enumerate(csv.reader(file, delimiter=delimiter), start=1):
             seen += bool(record)
-            if seen == rowid:
-                return row
-    return rowid + 2
+            if record and seen in rows:
+                rows[seen] = row
+            if seen >= rowids[-1]:
+                break
+    return tuple(rows.values())
 
 
 def _literal(path: Path) -> str:

@@ -61,7 +61,9 @@ def test_parquet_and_negative_values(tmp_path: Path) -> None:
 
 def test_values_outside_are_refused_or_clamped(tmp_path: Path) -> None:
     path = write(tmp_path, "value\n70\n-99\n3\n65\n")
-    with pytest.raises(InputError, match=r"row 2, column 'value'.*domain -10 to 64.*clamp.*\[outside-domain\]"):
+    with pytest.raises(
+        InputError, match=r"rows 2, 3, 5 \(3 rows\), column 'value'.*domain -10 to 64.*clamp.*\[outside-domain\]"
+    ):
         read_values(path, BINS)
     counts = read_values(path, BINS, "clamp")
     assert counts.cells.tolist() == [1, 1, 2]

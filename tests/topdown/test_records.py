@@ -275,3 +275,58 @@ def test_mistakes_in_groups_are_placed(
         housed(tmp_path, persons, homes)
     assert caught.value.place is not None
     assert (caught.value.place.file, caught.value.place.row) == (file, row)
+
+
+def faulty(rows: int) -> tuple[list[str], dict[str, list[int]]]:
+    """Return rows of which every third has one of five faults, and the row numbers of each fault."""
+    faults = {
+        "null-id": ",male,old",
+        "unknown-region": "x,male,adult",
+        "unknown-value": "e,man,adult",
+        "space-in-id": "w,male, old",
+        "structural-zero": "w,male,old",
+    }
+    lines, where = [], {code: [] for code in faults}
+    for k in range(rows):
+        code = list(faults)[k // 3 % len(faults)] if k % 3 == 0 else ""
+        lines.append(faults.get(code, "e,female,child"))
+        if code:
+            where[code].append(k + 2)
+    return lines, where
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_all_bad_rows_are_named_at_once(tmp_path: Path, form: str) -> None:
+    """Up to ten rows a code, and their number; the structural zero is named by its rule."""
+    lines, where = faulty(243)
+    (tmp_path / "hierarchy.csv").write_text(HIERARCHY)
+    (tmp_path / "persons.csv").write_text("region_id,sex,age\n" + "\n".join(lines) + "\n")
+    columns = list(zip(*(line.split(",") for line in lines), strict=True))
+    pq.write_table(
+        pa.table([pa.array(c) for c in columns], names=["region_id", "sex", "age"]), tmp_path / "persons.parquet"
+    )
+    with pytest.raises(InputError) as caught:
+        read_records(read_regions(tmp_path / "hierarchy.csv"), tmp_path / f"persons.{form}", ZEROS)
+    shift = 1 if form == "parquet" else 0
+    found = {entry["code"]: entry for entry in caught.value.bad_rows}
+    assert {code: entry["count"] for code, entry in found.items()} == {code: len(rows) for code, rows in where.items()}
+    assert sum(entry["count"] for entry in found.values()) == 81
+    for code, rows in where.items():
+        assert found[code]["rows"] == [row - shift for row in rows[:10]]
+    lines = str(caught.value).splitlines()
+    assert len(lines) == len(found)
+    assert "(17 rows), column 'region_id': is empty [null-id]" in lines[0]
+    assert "'sex = male & age = old'" in found["structural-zero"]["message"]
+
+
+def test_each_structural_zero_has_its_own_rows_and_persons_alone_count(tmp_path: Path) -> None:
+    schema = Schema(ATTRIBUTES, ("sex = male & age = old", "age = old", "age = child"))
+    text = "region_id,sex,age,count\ne,male,old,1\ne,female,old,2\ne,male,old,0\ne,male,child,1\ne,male,old,-1\n"
+    with pytest.raises(InputError) as caught:
+        read(tmp_path, text, schema)
+    assert [(entry["code"], entry["rows"]) for entry in caught.value.bad_rows] == [
+        ("negative-count", [6]),
+        ("structural-zero", [2]),
+        ("structural-zero", [3]),
+        ("structural-zero", [5]),
+    ]

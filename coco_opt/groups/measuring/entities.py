@@ -15,6 +15,7 @@ import numpy as np
 from coco_opt.errors import InputError
 from coco_opt.files import column_checks
 from coco_opt.files.columns import ENTITIES, GROUPS, hierarchy_columns
+from coco_opt.files.faults import Faults
 from coco_opt.files.group_rows import UNKNOWN_GROUP, UNKNOWN_REGION, check_groups
 from coco_opt.files.inputs import Input, InputLike
 from coco_opt.files.regions import PublicRegions, read_tree, register_leaves
@@ -103,8 +104,12 @@ def read_group_counts(groups: InputLike, hierarchy: InputLike) -> PublicGroups:
         register_leaves(table, regions)
         loaded = load(con, "groups", listed, GROUPS, only=("region_id",))
         column_checks.check_rows(loaded)
-        column_checks.check_present(loaded, 0)
-        column_checks.check_listed(loaded, 0, "leaves.region", *UNKNOWN_REGION, _listed_in(table))
+        faults = Faults()
+        with faults:
+            column_checks.check_present(loaded, 0)
+        with faults:
+            column_checks.check_listed(loaded, 0, "leaves.region", *UNKNOWN_REGION, _listed_in(table))
+        faults.check()
         counts = _groups_of_leaves(loaded, 0, len(tree.leaves))
     return PublicGroups(regions, tree.aggregate(counts))
 
@@ -128,15 +133,21 @@ def read_private(public: PublicGroups, entities: InputLike, spill: Path | None =
     with spilling(spill, read) as folder, isolated(read, folder) as con:
         table = load(con, "entities", source, ENTITIES)
         column_checks.check_rows(table)
-        column_checks.check_present(table, 1)
-        column_checks.check_ids(table, (0,))
-        column_checks.check_unique(table, (0,), *REPEATED, 0)
+        faults = Faults()
+        with faults:
+            column_checks.check_present(table, 1)
+        with faults:
+            column_checks.check_ids(table, (0,))
+        with faults:
+            column_checks.check_unique(table, (0,), *REPEATED, 0)
         _relate_groups(con, public)
         runs = quietly(source, lambda: _count_sizes(con))
         rows, counted = table.rows(), int((runs[1] * runs[2]).sum())
         if counted < rows:
             where = f"{table.shown[1]!r} of the groups table"
-            column_checks.check_listed(table, 1, "group_leaf.id", *UNKNOWN_GROUP, where)
+            with faults:
+                column_checks.check_listed(table, 1, "group_leaf.id", *UNKNOWN_GROUP, where)
+        faults.check()
     return from_runs(public.hierarchy, public.group_counts, runs, rows, counted)
 
 

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from coco_opt.errors import InputError
 from coco_opt.files.columns import ENTITIES, GROUPS
-from coco_opt.files.group_rows import UNKNOWN_GROUP
 from coco_opt.files.inputs import Input
 from coco_opt.files.source import Batches, batches_of, quietly
 from coco_opt.histograms.arrays import Int64Array
@@ -91,61 +90,49 @@ def _group_table(opened: Batches, leaf_of: Mapping[str, int], leaves: int) -> tu
 def count_entities(groups: GroupTable, source: Input) -> tuple[tuple[Int64Array, Int64Array, Int64Array], int] | None:
     """Return the runs (leaf, size, groups) of a private table sorted by leaf and size, and its number of rows.
 
-    None where the ids are not integers, or too far apart. Raises InputError: empty-file, null-id, duplicate-entity,
-    unknown-group and the codes of ``source.load``. O(rows); memory is a bit an entity and 8 bytes a group.
+    None where the ids are not integers, or too far apart, or where any row has an error or there is none: the reader of
+    texts explains it. Raises InputError: the codes of ``source.load``. O(rows); memory is a bit an entity and
+    8 bytes a group.
     """
     opened = batches_of(source, ENTITIES)
     if opened is None or not (opened.is_integer(0) and opened.is_integer(1)):
         return None
     rows, first, last = quietly(source, lambda: _range_of(opened))
-    if last - first >= max(_ENTITY_SPREAD * rows, _ROOM):
+    if not rows or last - first >= max(_ENTITY_SPREAD * rows, _ROOM):
         return None
     sizes = quietly(source, lambda: _sizes(opened, groups, first, last))
-    return _runs(groups.leaf, sizes), rows
+    return None if sizes is None else (_runs(groups.leaf, sizes), rows)
 
 
 def _range_of(opened: Batches) -> tuple[int, int, int]:
-    """Return the number of rows and the least and the largest entity id; raise InputError for rows without an id."""
+    """Return the number of rows and the least and the largest entity id; no rows where one has no id."""
     import pyarrow.compute as compute
 
     rows, ends = 0, [2**62, -(2**62)]
-    empty = {1: -1, 0: -1}
     for batch in opened:
-        for column, values in enumerate(batch):
-            if values.null_count and empty[column] < 0:
-                empty[column] = rows + compute.index(values.is_null(), True).as_py()
+        if any(values.null_count for values in batch):
+            return 0, 0, 0
         extremes = compute.min_max(opened.integers(batch[0]))
         if extremes["min"].is_valid:
             ends = [min(ends[0], extremes["min"].as_py()), max(ends[1], extremes["max"].as_py())]
         rows += len(batch[0])
-    if rows == 0:
-        raise InputError("empty-file", "holds no row below its header", opened.place())
-    for column, row in empty.items():
-        if row >= 0:
-            raise InputError("null-id", "is empty", opened.place(row, column))
     return rows, ends[0], ends[1]
 
 
-def _sizes(opened: Batches, groups: GroupTable, first: int, last: int) -> Int32Array:
-    """Return the number of entities of every group id; InputError for a repeated entity, then an unknown group."""
+def _sizes(opened: Batches, groups: GroupTable, first: int, last: int) -> Int32Array | None:
+    """Return the number of entities of every group id; None for a repeated entity or an unknown group."""
     # Imported here: it brings the compiled kernels with it.
     from coco_opt.kernels.integer_ids import count
 
     seen = np.zeros((last - first) // 8 + 1, np.uint8)
     sizes = np.zeros(groups.leaf.size, np.int32)
-    wrong, rows = [-1, -1, -1], 0
     for entity, group in opened:
         ids = opened.numbers(entity), opened.numbers(group)
-        faults = count(*ids, first, groups.first, seen, groups.leaf, sizes)
-        wrong = [rows + new if old < 0 <= new else old for old, new in zip(wrong, faults, strict=True)]
-        rows += len(entity)
-    repeated, unknown, outside = wrong
-    if outside >= 0:
-        raise InputError("unreadable-file", "was changed while it was read", opened.place())
-    if repeated >= 0:
-        raise InputError(*REPEATED, opened.place(repeated, 0))
-    if unknown >= 0:
-        raise InputError(*UNKNOWN_GROUP, opened.place(unknown, 1))
+        repeated, unknown, outside = count(*ids, first, groups.first, seen, groups.leaf, sizes)
+        if outside >= 0:
+            raise InputError("unreadable-file", "was changed while it was read", opened.place())
+        if repeated >= 0 or unknown >= 0:
+            return None
     return sizes
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from coco_opt.errors import HierarchyError, InputError, Place
 from coco_opt.files import column_checks
 from coco_opt.files.columns import SIZES
+from coco_opt.files.faults import Faults
 from coco_opt.files.inputs import Input, InputLike
 from coco_opt.files.regions import PublicRegions
 from coco_opt.files.scratch import spilling
@@ -40,10 +41,14 @@ def read_sizes(sizes: InputLike, root: str | None = None, spill: Path | None = N
         table, tree = _open(con, source, root)
         group_counts = _group_counts(table, tree)
         levels = len(table.names) - 2
-        column_checks.check_count(table, levels, "negative-size")
+        faults = Faults()
+        with faults:
+            column_checks.check_count(table, levels, "negative-size")
+        with faults:
+            message = "this region and size occur in an earlier row"
+            column_checks.check_unique(table, tuple(range(levels + 1)), "duplicate-row", message, None)
+        faults.check()
         column_checks.check_totals(table, levels, levels + 1)
-        message = "this region and size occur in an earlier row"
-        column_checks.check_unique(table, tuple(range(levels + 1)), "duplicate-row", message, None)
         query = f"""
             SELECT leaf, c{levels}::BIGINT AS size, c{levels + 1}::BIGINT AS groups FROM {_join(levels)}
             WHERE c{levels + 1} <> '0' ORDER BY leaf, size"""

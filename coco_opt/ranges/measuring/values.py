@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from coco_opt.errors import InputError, Place
 from coco_opt.files import column_checks
 from coco_opt.files.columns import Columns
+from coco_opt.files.faults import Faults
 from coco_opt.files.inputs import Input, InputLike
 from coco_opt.files.scratch import spilling
 from coco_opt.files.source import Loaded, isolated, load, quietly
@@ -82,14 +83,22 @@ def read_values(
         column_checks.check_rows(table)
         by_cell = "cell" in table.names
         column = table.names.index("cell" if by_cell else "value")
-        column_checks.check_integer(table, column)
-        counted = _entities_sql(table)
         edges = (0, domain.cells) if by_cell else (int(domain.edges[0]), int(domain.edges[-1]))
+        faults = Faults()
+        with faults:
+            column_checks.check_integer(table, column)
+        if "count" in table.names:
+            with faults:
+                column_checks.check_count(table, table.names.index("count"), "negative-count")
         if by_cell:
-            message = "this cell occurs twice: give each cell's count once"
-            column_checks.check_unique(table, (column,), "duplicate-cell", message, column)
+            with faults:
+                message = "this cell occurs twice: give each cell's count once"
+                column_checks.check_unique(table, (column,), "duplicate-cell", message, column)
         if by_cell or outside == "refuse":
-            _check_inside(table, column, *edges, clamp=not by_cell)
+            with faults:
+                _check_inside(table, column, *edges, clamp=not by_cell)
+        faults.check()
+        counted = _entities_sql(table)
         counts = _counts_by_entry(table, column, counted)
         rows = table.rows()
     keys, entities = counts
@@ -115,22 +124,22 @@ def _open(con: duckdb.DuckDBPyConnection, source: Input) -> Loaded:
 
 
 def _entities_sql(table: Loaded) -> str:
-    """Check the counts and return the SQL for the entities of a row."""
+    """Check the sum of counts and return the SQL for the entities of a row."""
     if "count" not in table.names:
         return "1"
     column = table.names.index("count")
-    column_checks.check_count(table, column, "negative-count")
     if table.value(f"SELECT sum(c{column}::DOUBLE) > {MAX_INTEGER} FROM {{t}}"):
         raise InputError("too-large", "there are more than 2^53 entities in all", table.place())
     return f"c{column}::BIGINT"
 
 
 def _check_inside(table: Loaded, column: int, first: int, behind: int, *, clamp: bool) -> None:
-    row = table.first_row(f"c{column}::BIGINT NOT BETWEEN {first} AND {behind - 1}")
-    if row is not None:
+    plain = f"regexp_full_match(c{column}, '0|-?[1-9][0-9]{{0,{column_checks.MAX_DIGITS - 1}}}')"
+    inside = f"TRY_CAST(c{column} AS BIGINT) BETWEEN {first} AND {behind - 1}"
+    if rows := table.rows_where(f"{plain} AND NOT {inside}"):
         hint = ', or set outside = "clamp"' if clamp else ""
         message = f"lies outside the public domain {first} to {behind - 1}: correct it, widen the domain{hint}"
-        raise InputError("outside-domain", message, table.place(row, column))
+        raise InputError("outside-domain", message, table.place(rows, column))
 
 
 def _counts_by_entry(table: Loaded, column: int, counted: str) -> tuple[Int64, Int64]:

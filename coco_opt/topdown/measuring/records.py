@@ -13,17 +13,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from coco_opt.errors import InputError
 from coco_opt.files import column_checks
 from coco_opt.files.columns import GROUPS, Columns
+from coco_opt.files.faults import Faults
 from coco_opt.files.group_rows import UNKNOWN_GROUP, UNKNOWN_REGION, check_groups
 from coco_opt.files.inputs import Input, InputLike
 from coco_opt.files.regions import PublicRegions, register_leaves
 from coco_opt.files.scratch import spilling
 from coco_opt.files.source import Loaded, isolated, load, quietly
-from coco_opt.histograms.arrays import Int64Array
 from coco_opt.topdown.bins import Bins
 from coco_opt.topdown.measuring.batched_records import bin_codes, count_batches
 from coco_opt.topdown.measuring.counts import TableCounts
@@ -72,39 +71,52 @@ def read_records(
         column_checks.check_rows(table)
         where = {name: k for k, name in enumerate(table.names)}
         counted = COUNT in where and COUNT not in schema.attributes
-        if counted:
-            _check_counts(table, where[COUNT])
-        if rows_a_person is not None:
-            _check_persons(table, where[PERSON], rows_a_person, counted=counted)
+        if rows_a_person is not None and counted:
+            message = f"a row of several persons has no {PERSON}: remove the column {COUNT!r} or topdown.rows_a_person"
+            raise InputError("unexpected-column", message, table.place())
         _relate_places(table, homes, public)
-        _check_places(table, where[place], homes)
         for k, (name, values) in enumerate(schema.attributes.items()):
             _relate_values(table, where[name], f"values{k}", values, bins.get(name))
-            _check_values(table, where[name], f"values{k}", values)
-        query = _query(where[place], where, schema, counted=counted)
+        faults = Faults()
+        if counted:
+            with faults:
+                column_checks.check_count(table, where[COUNT], "negative-count")
+        if rows_a_person is not None:
+            with faults:
+                _check_persons(table, where[PERSON], rows_a_person)
+        with faults:
+            _check_places(table, where[place], homes)
+        for k, (name, values) in enumerate(schema.attributes.items()):
+            with faults:
+                _check_values(table, where[name], f"values{k}", values)
+        if counted and not faults:
+            _check_total(table, where[COUNT])
+        cells = _cells(where[place], where, schema, counted=counted)
+        query = "SELECT leaf, cell, coalesce(sum(people), 0)::BIGINT AS persons, count(*) AS rows"
+        query = f"{query} FROM ({cells}) GROUP BY ALL ORDER BY leaf, cell"
         fetched = quietly(source, lambda: con.execute(query).fetchnumpy())
-        names = ("leaf", "cell", "persons", "first", "rows")
-        leaf, cell, persons, first, rows = (np.asarray(fetched[name], np.int64) for name in names)
+        leaf, cell, people, rows = (np.asarray(fetched[name], np.int64) for name in ("leaf", "cell", "persons", "rows"))
+        some = people > 0
+        if (schema.position[cell[some]] < 0).any():
+            with faults:
+                _check_zeros(table, schema, cells)
+        faults.check()
         if int(rows.sum()) != table.rows():
             raise InputError("rows-lost", "not every row was counted once", table.place())
-        some = persons > 0
-        _check_zeros(table, schema.position[cell[some]] < 0, first[some])
-    cells = schema.position[cell[some]]
-    counts = TableCounts.from_microdata(public.hierarchy, schema, leaf[some], cells, persons[some])
+    counts = TableCounts.from_microdata(public.hierarchy, schema, leaf[some], schema.position[cell[some]], people[some])
     return replace(counts, rows_read=int(rows.sum()))
 
 
-def _query(place: int, where: Mapping[str, int], schema: Schema, *, counted: bool) -> str:
-    """Return the query for persons and rows by leaf and cell of the product, and the first row with a person."""
-    persons = f"c{where[COUNT]}::BIGINT" if counted else "1"
+def _cells(place: int, where: Mapping[str, int], schema: Schema, *, counted: bool) -> str:
+    """Return the query for each valid row's leaf, cell of the product and people; a count that is none is missing."""
+    people = f"TRY_CAST(c{where[COUNT]} AS BIGINT)" if counted else "1"
     codes = " + ".join(f"values{k}.code * {prod(schema.shape[k + 1 :])}" for k in range(len(schema.shape)))
     joins = " ".join(
         f"JOIN values{k} ON records.c{where[name]} = values{k}.value" for k, name in enumerate(schema.names)
     )
     return f"""
-        SELECT leaf, ({codes})::BIGINT AS cell, sum({persons})::BIGINT AS persons, count(*) AS rows,
-               coalesce(min(records.rowid) FILTER ({persons} > 0), 0) AS first
-        FROM records JOIN places ON c{place} = places.id {joins} GROUP BY ALL ORDER BY leaf, cell"""
+        SELECT records.rowid AS row, leaf, ({codes})::BIGINT AS cell, {people} AS people
+        FROM records JOIN places ON c{place} = places.id {joins}"""
 
 
 def _columns(place: str, attributes: Mapping[str, Sequence[str]], *, persons: bool) -> Columns:
@@ -113,20 +125,16 @@ def _columns(place: str, attributes: Mapping[str, Sequence[str]], *, persons: bo
     return Columns(first=first, optional=optional, others=True)
 
 
-def _check_persons(table: Loaded, column: int, most: int, *, counted: bool) -> None:
+def _check_persons(table: Loaded, column: int, most: int) -> None:
     """Raise InputError unless every row is of one person, and no person has more than ``most``."""
-    if counted:
-        message = f"a row of several persons has no {PERSON}: remove the column {COUNT!r} or topdown.rows_a_person"
-        raise InputError("unexpected-column", message, table.place())
     column_checks.check_ids(table, (column,))
     if table.value(f"SELECT coalesce(max(n), 0) FROM (SELECT count(*) AS n FROM {{t}} GROUP BY c{column})") > most:
-        row, _ = column_checks.second_row(table, f"c{column}", times=most)
+        rows = column_checks.repeated_rows(table, f"c{column}", times=most)
         message = f"this person has more than {most} rows, the public maximum (topdown.rows_a_person)"
-        raise InputError("too-many-rows", message, table.place(row, column))
+        raise InputError("too-many-rows", message, table.place(rows, column))
 
 
-def _check_counts(table: Loaded, column: int) -> None:
-    column_checks.check_count(table, column, "negative-count")
+def _check_total(table: Loaded, column: int) -> None:
     if table.value(f"SELECT coalesce(sum(c{column}::DOUBLE), 0) > {column_checks.MAX_TOTAL} FROM {{t}}"):
         raise InputError("too-large", "there are too many persons in all", table.place())
 
@@ -144,11 +152,9 @@ def _relate_places(table: Loaded, homes: Input | None, public: PublicRegions) ->
 
 
 def _check_places(table: Loaded, column: int, homes: Input | None) -> None:
-    column_checks.check_present(table, column)
     listed = "the hierarchy" if homes is None else homes.name
     code, message = UNKNOWN_REGION if homes is None else UNKNOWN_GROUP
-    where = f"{table.shown[column]!r} of {listed}"
-    column_checks.check_listed(table, column, "places.id", code, message, where)
+    _check_known(table, column, "places.id", code, message, f"{table.shown[column]!r} of {listed}")
 
 
 def _relate_values(table: Loaded, column: int, name: str, values: Sequence[str], bins: Bins | None) -> None:
@@ -166,13 +172,32 @@ def _relate_values(table: Loaded, column: int, name: str, values: Sequence[str],
 
 
 def _check_values(table: Loaded, column: int, name: str, values: Sequence[str]) -> None:
-    column_checks.check_present(table, column)
     shown = ", ".join(values[:6]) + (", ..." if len(values) > 6 else "")
     message = f"is not a value of this attribute, whose values are {shown}"
-    column_checks.check_listed(table, column, f"{name}.value", "unknown-value", message, "the values listed")
+    _check_known(table, column, f"{name}.value", "unknown-value", message, "the values listed")
 
 
-def _check_zeros(table: Loaded, forbidden: NDArray[np.bool_], first: Int64Array) -> None:
-    if forbidden.any():
-        place = table.place(int(first[forbidden].min()))
-        raise InputError("structural-zero", "is ruled out by the structural zeros of the configuration", place)
+def _check_known(table: Loaded, column: int, listed: str, code: str, message: str, where: str) -> None:
+    """Raise InputError for the rows of a column that are empty, and for those that are not listed."""
+    faults = Faults()
+    with faults:
+        column_checks.check_present(table, column)
+    with faults:
+        column_checks.check_listed(table, column, listed, code, message, where)
+    faults.check()
+
+
+def _check_zeros(table: Loaded, schema: Schema, cells: str) -> None:
+    """Raise InputError for the rows with persons where a structural zero allows none: one for each rule."""
+    import pyarrow as pa
+
+    faults, free = Faults(), np.ones(schema.shape, np.bool_)
+    for rule in schema.rules:
+        mask = np.broadcast_to(rule.forbidden(schema.shape), schema.shape)
+        table.con.register("broken", pa.table({"cell": np.flatnonzero(mask & free)}))
+        free &= ~mask
+        with faults:
+            if rows := table.listed_rows(f"SELECT row FROM ({cells}) SEMI JOIN broken USING (cell) WHERE people > 0"):
+                message = f"is ruled out by the structural zero {rule.text!r}: correct the row, or the rule"
+                raise InputError("structural-zero", message, table.place(rows))
+    faults.check()
