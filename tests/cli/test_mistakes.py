@@ -413,7 +413,7 @@ def test_zeros_lost_between_two_tables_are_named_with_both_columns_and_the_cure(
     line = told(coco("check", write_groups(tmp_path, **lost)))
     for words in (
         "[unknown-region]",
-        "groups.csv, row 2",
+        "groups.csv, rows 2, 3, 4, 5, 6 (5 rows), column 'region_id'",
         "'region_id' of groups.csv and 'region_id' of hierarchy.csv",
     ):
         assert words in line

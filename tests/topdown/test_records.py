@@ -330,3 +330,14 @@ def test_each_structural_zero_has_its_own_rows_and_persons_alone_count(tmp_path:
         ("structural-zero", [3]),
         ("structural-zero", [5]),
     ]
+
+
+def test_mistakes_in_groups_and_in_records_are_named_together(tmp_path: Path) -> None:
+    with pytest.raises(InputError) as caught:
+        housed(tmp_path, "sex,group_id,age\nman,7,old\nmale,7,elder\n", HOMES + "8,e\n9,x\n")
+    assert [(entry["file"], entry["code"], entry["rows"]) for entry in caught.value.bad_rows] == [
+        ("homes.csv", "unknown-region", [6]),
+        ("homes.csv", "duplicate-group", [5]),
+        ("persons.csv", "unknown-value", [2]),
+        ("persons.csv", "unknown-value", [3]),
+    ]

@@ -7,7 +7,7 @@ Ambiguous input raises a typed error with file, row and column that shows no pri
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -69,54 +69,94 @@ def read_records(
     with spilling(spill, inputs) as folder, isolated(inputs, folder) as con:
         table = load(con, "records", source, columns)
         column_checks.check_rows(table)
-        where = {name: k for k, name in enumerate(table.names)}
-        counted = COUNT in where and COUNT not in schema.attributes
-        if rows_a_person is not None and counted:
+        return _Records(table, schema, bins, homes, public, rows_a_person).counts()
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Records:
+    """Loaded records, what their columns may hold, and where their groups or regions are listed."""
+
+    table: Loaded
+    schema: Schema
+    bins: Mapping[str, Bins]
+    homes: Input | None
+    public: PublicRegions
+    rows_a_person: int | None
+
+    @property
+    def counted(self) -> bool:
+        """Return whether a row stands for a count of persons."""
+        return COUNT in self.table.names and COUNT not in self.schema.attributes
+
+    def column(self, name: str) -> int:
+        """Return the place of a column by its name here."""
+        return self.table.names.index(name)
+
+    @property
+    def place(self) -> int:
+        """Return the place of the column that says where a row lies."""
+        return self.column("region_id" if self.homes is None else "group_id")
+
+    def counts(self) -> TableCounts:
+        """Return the persons by leaf and cell. Raises InputError with all bad rows that can be found together."""
+        if self.rows_a_person is not None and self.counted:
             message = f"a row of several persons has no {PERSON}: remove the column {COUNT!r} or topdown.rows_a_person"
-            raise InputError("unexpected-column", message, table.place())
-        _relate_places(table, homes, public)
-        for k, (name, values) in enumerate(schema.attributes.items()):
-            _relate_values(table, where[name], f"values{k}", values, bins.get(name))
+            raise InputError("unexpected-column", message, self.table.place())
         faults = Faults()
-        if counted:
-            with faults:
-                column_checks.check_count(table, where[COUNT], "negative-count")
-        if rows_a_person is not None:
-            with faults:
-                _check_persons(table, where[PERSON], rows_a_person)
         with faults:
-            _check_places(table, where[place], homes)
-        for k, (name, values) in enumerate(schema.attributes.items()):
+            _relate_places(self.table, self.homes, self.public)
+        placed = not faults
+        self._check_columns(faults, placed=placed)
+        if not placed:  # nothing can be counted
+            faults.check()
+        if self.counted and not faults:
+            _check_total(self.table, self.column(COUNT))
+        return self._sums(faults)
+
+    def _check_columns(self, faults: Faults, *, placed: bool) -> None:
+        table = self.table
+        if self.counted:
             with faults:
-                _check_values(table, where[name], f"values{k}", values)
-        if counted and not faults:
-            _check_total(table, where[COUNT])
-        cells = _cells(where[place], where, schema, counted=counted)
+                column_checks.check_count(table, self.column(COUNT), "negative-count")
+        if self.rows_a_person is not None:
+            with faults:
+                _check_persons(table, self.column(PERSON), self.rows_a_person)
+        if placed:
+            with faults:
+                _check_places(table, self.place, self.homes)
+        for k, (name, values) in enumerate(self.schema.attributes.items()):
+            _relate_values(table, self.column(name), f"values{k}", values, self.bins.get(name))
+            with faults:
+                _check_values(table, self.column(name), f"values{k}", values)
+
+    def _sums(self, faults: Faults) -> TableCounts:
+        """Add up the rows of each leaf and cell; rows with persons in a forbidden cell are faults too."""
+        cells, schema = self._cells(), self.schema
         query = "SELECT leaf, cell, coalesce(sum(people), 0)::BIGINT AS persons, count(*) AS rows"
         query = f"{query} FROM ({cells}) GROUP BY ALL ORDER BY leaf, cell"
-        fetched = quietly(source, lambda: con.execute(query).fetchnumpy())
+        fetched = quietly(self.table.source, lambda: self.table.con.execute(query).fetchnumpy())
         leaf, cell, people, rows = (np.asarray(fetched[name], np.int64) for name in ("leaf", "cell", "persons", "rows"))
-        some = people > 0
-        if (schema.position[cell[some]] < 0).any():
+        leaf, cell, people = (array[people > 0] for array in (leaf, cell, people))
+        if (schema.position[cell] < 0).any():
             with faults:
-                _check_zeros(table, schema, cells)
+                _check_zeros(self.table, schema, cells)
         faults.check()
-        if int(rows.sum()) != table.rows():
-            raise InputError("rows-lost", "not every row was counted once", table.place())
-    counts = TableCounts.from_microdata(public.hierarchy, schema, leaf[some], schema.position[cell[some]], people[some])
-    return replace(counts, rows_read=int(rows.sum()))
+        if int(rows.sum()) != self.table.rows():
+            raise InputError("rows-lost", "not every row was counted once", self.table.place())
+        counts = TableCounts.from_microdata(self.public.hierarchy, schema, leaf, schema.position[cell], people)
+        return replace(counts, rows_read=int(rows.sum()))
 
-
-def _cells(place: int, where: Mapping[str, int], schema: Schema, *, counted: bool) -> str:
-    """Return the query for each valid row's leaf, cell of the product and people; a count that is none is missing."""
-    people = f"TRY_CAST(c{where[COUNT]} AS BIGINT)" if counted else "1"
-    codes = " + ".join(f"values{k}.code * {prod(schema.shape[k + 1 :])}" for k in range(len(schema.shape)))
-    joins = " ".join(
-        f"JOIN values{k} ON records.c{where[name]} = values{k}.value" for k, name in enumerate(schema.names)
-    )
-    return f"""
-        SELECT records.rowid AS row, leaf, ({codes})::BIGINT AS cell, {people} AS people
-        FROM records JOIN places ON c{place} = places.id {joins}"""
+    def _cells(self) -> str:
+        """Return the query for each valid row's leaf, cell of the product and people; a bad count is missing."""
+        shape, names = self.schema.shape, self.schema.names
+        people = f"TRY_CAST(c{self.column(COUNT)} AS BIGINT)" if self.counted else "1"
+        codes = " + ".join(f"values{k}.code * {prod(shape[k + 1 :])}" for k in range(len(shape)))
+        joins = " ".join(
+            f"JOIN values{k} ON records.c{self.column(name)} = values{k}.value" for k, name in enumerate(names)
+        )
+        return f"""
+            SELECT records.rowid AS row, leaf, ({codes})::BIGINT AS cell, {people} AS people
+            FROM records JOIN places ON c{self.place} = places.id {joins}"""
 
 
 def _columns(place: str, attributes: Mapping[str, Sequence[str]], *, persons: bool) -> Columns:
