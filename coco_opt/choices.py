@@ -232,6 +232,17 @@ class SolverChoices:
         with self._lock:
             self._certificates.update({row.problem: row for row in certificates})
 
+    def limit(self, problem: type[Problem[Any, Any]], seconds: float) -> None:
+        """Give the solver of a type of problem, unless it was chosen, at most so many seconds where it has limits."""
+        if self._choices.get(problem.kind, "auto") != "auto":
+            return
+        solver: Any = self.solver(problem)
+        limits = {name: getattr(solver, name, None) for name in ("time_limit", "sweep_limit")}
+        present = {name: min(value, seconds / len(limits)) for name, value in limits.items() if value is not None}
+        if present:
+            with self._lock:
+                self._choices[problem.kind] = self._solvers[problem.kind] = replace(solver, **present)
+
     def fresh(self) -> Self:
         """Return the same choices without certificates, for one task; ``merge`` takes its certificates back."""
         choices = copy(self)

@@ -237,7 +237,7 @@ def _estimate(kind: AnyKind, measurement: Measurement, method: Any, work: Work, 
     failure: CocoOptError
     with reporter.stage("Estimating (a first run compiles)") as progress:
         try:
-            return kind.estimate(measurement, method, replace(work, progress=progress))
+            return kind.estimate(measurement, method, replace(work, progress=progress, note=reporter.line))
         except SolverError as error:
             failure = SolverError(f"{error} {_FREE}", error.solution)
         except ProblemError as error:

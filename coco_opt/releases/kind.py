@@ -118,6 +118,7 @@ class Work:
     """What an estimation works with: solvers, an executor, its progress reports, and a folder for finished parts.
 
     ``threads`` are for work that no executor runs: a kind may start as many in this process.
+    ``note`` takes sentences for the user, such as which method was given up because it is slow.
     ``scratch`` is a private folder of the run, None where nothing is kept. Its content was made by the same method from
     the same measurement; losing it costs time only.
     """
@@ -127,6 +128,7 @@ class Work:
     progress: Progress | None = None
     scratch: Path | None = None
     executor: Executor = field(default_factory=Threads)
+    note: Callable[[str], None] | None = None
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -10,6 +10,7 @@ import pytest
 from coco_experiments.bench import constraints as bench_constraints
 from coco_experiments.kifer2019 import (
     census,
+    constraint_times,
     constraints,
     dorm,
     facilities,
@@ -129,6 +130,17 @@ def test_there_are_48_census_like_configurations_and_small_ones_are_released(tmp
     outcome = census.run(small=True, out=tmp_path, reporter=Recorder())
     assert outcome.ok, outcome.failures
     assert {row["method"] for row in outcome.tables[0].records()} == {"auto", "cuts"}
+
+
+def test_no_estimation_takes_twice_its_stated_time(tmp_path: Path) -> None:
+    names = [case.name for case in constraint_times.cases()]
+    assert len(set(names)) == 172
+    outcome = constraint_times.run(small=True, out=tmp_path, reporter=Recorder())
+    assert outcome.ok, outcome.failures
+    assert [row["configuration"] for row in outcome.tables[0].records()] == [names[0], names[48], names[-1]]
+    row, wrong = constraint_times.compared(("stated too little", 1, 1, 1, "cuts"), 1.0, 2.1)
+    assert row[-1] == 2.1
+    assert wrong == "stated too little: 2.1 s, stated 1.0"
 
 
 def test_declared_householders_are_enough_for_couples_and_others_are_not(tmp_path: Path) -> None:

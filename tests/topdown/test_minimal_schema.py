@@ -18,8 +18,9 @@ from coco_opt.privacy import Measurement
 from coco_opt.topdown import LinearConstraint, RegionBounds, Schema, TopdownMethod, estimate_tables, parse_query
 from coco_opt.topdown.bounds import UNBOUNDED
 from coco_opt.topdown.estimating import minimal_schema
+from coco_opt.topdown.estimating.implied import implied_choice
 from coco_opt.topdown.estimating.region_variables import RegionVariables
-from coco_opt.topdown.estimating.step import implied_by, split_step
+from coco_opt.topdown.estimating.step import split_step
 from coco_opt.topdown.estimating.uncertified_gap import Tally
 from coco_opt.topdown.feasibility.presolve import tightened
 from coco_opt.topdown.feasibility.system import ConstraintSystem, infinite
@@ -56,7 +57,7 @@ def facilities(seed: int, *, rules: bool = False) -> Measurement:
 def test_tables_hold_without_any_failsafe(seed: int, rules: bool) -> None:
     measurement = facilities(seed, rules=rules)
     measured_, method = TableMeasurements.of(measurement), TopdownMethod()
-    assert implied_by(measured_, method) == "minimal_schema"
+    assert implied_choice(measured_.invariants.system, method).method == "minimal_schema"
     result = estimate_tables(measurement, method)
     check_tables(measurement, result)
     assert not result.relaxed
@@ -132,12 +133,12 @@ def test_where_every_solver_fails_whole_tables_that_hold_remain(monkeypatch: pyt
 def test_bounds_serve_where_they_suffice_and_cuts_where_classes_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
     leaves = np.full((9, 8), 2)
     totals = TableMeasurements.of(measured(0, TREE, SCHEMA, leaves, ["detail"], 2, [("total", 2)]))
-    assert implied_by(totals, TopdownMethod()) == "bounds"
+    assert implied_choice(totals.invariants.system, TopdownMethod()).method == "bounds"
     several = TableMeasurements.of(facilities(0))
-    assert implied_by(several, TopdownMethod(implied="cuts")) == "cuts"
+    assert implied_choice(several.invariants.system, TopdownMethod(implied="cuts")).method == "cuts"
     monkeypatch.setattr(minimal_schema, "MOST_UNKNOWNS", 10)
-    assert implied_by(several, TopdownMethod()) == "cuts"
-    assert implied_by(TableMeasurements.of(measured(0, TREE, SCHEMA, leaves, ["detail"])), TopdownMethod()) == "bounds"
+    assert implied_choice(several.invariants.system, TopdownMethod()).method == "cuts"
+    assert implied_choice(None, TopdownMethod()).method == "bounds"
     with pytest.raises(ProblemError, match="implied must be one of"):
         TopdownMethod(implied="cut")  # type: ignore[arg-type]
 

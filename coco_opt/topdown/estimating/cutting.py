@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from time import time
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +28,12 @@ class Cutting:
 
     oracle: CutOracle
     cuts: dict[int, list[Cut]] = field(default_factory=dict)
+    ends: float = float("inf")  # the time, in seconds since the epoch, after which no cut is looked for
+
+    @property
+    def is_late(self) -> bool:
+        """Return whether the time for cuts is over."""
+        return time() > self.ends
 
     @property
     def count(self) -> int:
@@ -72,7 +79,7 @@ class Cutting:
         """Add a cut for every region whose table [regions, cells] violates one; return whether there was any."""
         system, any_new = self.oracle.system, False
         level = int(system.hierarchy.level[regions.start])
-        if level == system.hierarchy.levels - 1:
+        if level == system.hierarchy.levels - 1 or self.is_late:
             return False
         first = system.hierarchy.level_range(level).start
         for region, classes in zip(regions, system.classes.operator.apply(tables), strict=True):

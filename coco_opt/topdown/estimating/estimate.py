@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -83,6 +84,7 @@ def estimate_tables(
     progress: Progress | None = None,
     after_level: AfterLevel | None = None,
     resume_from: Checkpoint | None = None,
+    note: Callable[[str], None] | None = None,
 ) -> TablesResult:
     """Return nonnegative integer tables that add up and meet the measurement's invariants and bounds.
 
@@ -108,6 +110,8 @@ def estimate_tables(
         Called with a checkpoint after each level.
     resume_from : Checkpoint, optional
         Where to continue (top-down estimations only).
+    note : callable, optional
+        Called with a sentence where a method is given up because it is slow.
 
     Returns
     -------
@@ -148,8 +152,11 @@ def estimate_tables(
     with doing("estimating with all information"):
         stage = _stage(measured, run_by) if chosen.estimation == "full" else None
     constraints = measured.invariants
+    core, resumed = (None, False) if resume_from is None else (resume_from.core, resume_from.level >= 0)
     with doing("deriving what the constraints imply"):
-        step = split_step(measured, chosen, used, None if resume_from is None else resume_from.core, stage)
+        step = split_step(measured, chosen, used, core, stage, resumed=resumed)
+    if step.slow and note is not None:
+        note(step.slow)
     if chosen.estimation == "bottom_up":
         if resume_from is not None:
             raise ProblemError("bottom-up estimation has one level to do and cannot resume")

@@ -56,7 +56,10 @@ class TopdownMethod:
         How implied constraints on the regions above are enforced: by "bounds" on single answers, closed under sums; by
         "cuts", added where a table would not extend to its leaves; or by the "minimal_schema", which solves the classes
         of cells that constraints distinguish for all regions together, and the rest below. "auto" takes bounds where
-        they suffice, and the minimal schema elsewhere.
+        they suffice, and elsewhere the first of minimal schema, cuts and bounds whose predicted time is allowed.
+    time : float, default 600
+        Seconds that enforcing implied constraints may take. What is slower is not chosen by "auto", which goes on with
+        the next method where a step turns out to be slow; cuts are no longer looked for after that time.
     seed : int, optional
         Decides ties and random roundings; determined by the noisy answers, if it is left out.
 
@@ -83,6 +86,7 @@ class TopdownMethod:
     workload: tuple[Query, ...] = ()
     rounding_order: tuple[Query, ...] = ()
     implied: Implied = "auto"
+    time: float = 600.0
     seed: int | None = None
 
     def __post_init__(self) -> None:
@@ -94,6 +98,8 @@ class TopdownMethod:
             object.__setattr__(self, name, tuple(getattr(self, name)))
         if self.rounding != "passes" and self.rounding_order:
             raise ProblemError(f"rounding {self.rounding!r} has no order of queries: use 'passes'")
+        if not 0.0 < self.time < float("inf"):
+            raise ProblemError("time must be a number of seconds above 0")
         if self.seed is not None and not 0 <= self.seed < 2**64:
             raise ProblemError("a seed is a number from 0 to below 2^64")
         named = [query for group in self.passes for query in group.queries]

@@ -51,6 +51,10 @@ MOST_UNKNOWNS = 4_000_000
 """Leaves x classes up to which the minimal schema is solved in one program."""
 
 
+class NotSettledError(ProblemError):
+    """No integer counts of classes were found in time; there may be some."""
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class CoreTables:
     """Integer counts of every class in every region, by level int64[regions, classes]."""
@@ -125,17 +129,28 @@ def bounds_fall_short(system: ConstraintSystem) -> bool:
 
 
 def core_tables(
-    measured: TableMeasurements, solvers: SolverChoices, uncertified_gap: Tally, seed: int | None = None
+    measured: TableMeasurements,
+    solvers: SolverChoices,
+    uncertified_gap: Tally,
+    seed: int | None = None,
+    seconds: float = TIME_LIMIT,
 ) -> CoreTables:
-    """Return integer counts of all classes and regions, ties decided by ``seed``; ProblemError for none."""
+    """Return integer counts of all classes and regions, ties decided by ``seed``.
+
+    Raises ProblemError where none exist, and NotSettledError where none were found: a program of the rounding, and the
+    search for any integer counts, may take ``seconds`` each.
+    """
     system = measured.invariants.system
     lower, upper = tightened(system)
     if (lower > upper).any():
         raise _infeasible(system)
     fractional = _fit(measured, system, lower, upper, solvers, uncertified_gap)
-    leaves = round_leaves(system, fractional, lower, upper, np.random.default_rng(seed or 0))
+    rng, limit = np.random.default_rng(seed or 0), min(seconds, TIME_LIMIT)
+    leaves = round_leaves(system, fractional, lower, upper, rng, limit)
     if leaves is None:
-        proof = prove(system, witness=True)
+        proof = prove(system, witness=True, time_limit=limit)
+        if proof.verdict == "undecided":
+            raise NotSettledError(f"whether any integer table meets the constraints was not settled within {limit:g} s")
         if proof.witness is None:
             raise _infeasible(system, proof.message)
         uncertified_gap.note(np.inf)

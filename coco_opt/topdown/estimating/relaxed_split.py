@@ -19,7 +19,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 TIME_LIMIT = 60.0
-"""Seconds that the failsafe's mixed-integer program may take."""
+"""Seconds that one mixed-integer program of the failsafe may take; 1 once the estimation's time is over."""
 
 _NO_ROOM = (
     "check these public constraints; if they are right, the tables estimated so far of the regions around allow none "
@@ -39,11 +39,12 @@ def relaxed_split(step: SplitStep, region: int, own: Sequence[Ints], failure: Ex
     children = _children(step, region, n)
     lineage, where = _of_lineage(step, region, own), step.name(region)
     rows, cost = relaxed_rows(own[0], children, lineage), change_cost(count, n)
+    limit = min(TIME_LIMIT, step.seconds_left)
     try:
-        minimum = least(rows, cost, where, TIME_LIMIT)
+        minimum = least(rows, cost, where, limit)
     except ProblemError:
         rows = relaxed_rows(own[0], children, lineage, keep_total=False)
-        minimum = least(rows, cost, where, TIME_LIMIT, _NO_ROOM)
+        minimum = least(rows, cost, where, limit, _NO_ROOM)
     if minimum.cost == 0:
         values = step.last_resort(minimum.values, failure)
     else:
@@ -64,7 +65,7 @@ def unsplit(step: SplitStep, region: int | None, failure: Exception) -> Ints:
     if step.constraints(regions) is None:
         raise failure
     rows = own_rows(_children(step, region, step.measured.schema.size))
-    minimum = least(rows, np.zeros(rows.matrix.shape[1]), step.name(region), TIME_LIMIT)
+    minimum = least(rows, np.zeros(rows.matrix.shape[1]), step.name(region), min(TIME_LIMIT, step.seconds_left))
     return step.last_resort(minimum.values, failure).reshape(len(regions), -1)
 
 

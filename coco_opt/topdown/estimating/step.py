@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from time import time
 from typing import Any
 
 import numpy as np
@@ -13,12 +14,14 @@ from coco_opt.choices import SolverChoices
 from coco_opt.errors import ProblemError, SolverError
 from coco_opt.operators import Operator, stack, total
 from coco_opt.problem import MAX_INTEGER
+from coco_opt.problems.table_rounding import TableRounding
 from coco_opt.problems.topdown_split import LinearRows, SplitTerm, TopdownSplit
 from coco_opt.solution import Solution
 from coco_opt.topdown.estimating.cutting import ROUNDS, Cutting
+from coco_opt.topdown.estimating.implied import implied_choice
 from coco_opt.topdown.estimating.linear import LinearStage, linear_stage, rows_of
 from coco_opt.topdown.estimating.method import Implied, TopdownMethod
-from coco_opt.topdown.estimating.minimal_schema import SUITED, CoreTables, bounds_fall_short, core_fits, core_tables
+from coco_opt.topdown.estimating.minimal_schema import SUITED, CoreTables, NotSettledError, core_tables
 from coco_opt.topdown.estimating.rounding import integer_rows, is_of_cells, nested_passes, round_in_passes
 from coco_opt.topdown.estimating.tie_breaking import PRECISION, Ties
 from coco_opt.topdown.estimating.unbiased import unbiased_rounding
@@ -31,6 +34,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 _MOST_SUITED = 50_000  # cells of all children up to which splits below exact classes or under cuts are factorised
+_LEAST_SECONDS = 1.0  # for a step after the time is over: the last one must end with tables
 _LEAST_TOLERANCE = 1e-6  # people; answers kept from an earlier pass are known to a solver's precision only
 
 
@@ -38,13 +42,16 @@ _LEAST_TOLERANCE = 1e-6  # people; answers kept from an earlier pass are known t
 class ImpliedRecord:
     """How implied constraints on regions above were enforced: by which method, with how many classes and cuts.
 
-    ``oracle`` is how cuts are found, "" for none.
+    ``oracle`` is how cuts are found, "" for none. ``reason`` says why "auto" began with a method, "" where one was
+    configured, and ``slow`` what was given up because it was slow.
     """
 
     method: Implied
     classes: int = 0
     cuts: int = 0
     oracle: str = ""
+    reason: str = ""
+    slow: str = ""
 
 
 BY_BOUNDS = ImpliedRecord("bounds")
@@ -66,16 +73,27 @@ class SplitStep:
     uncertified_gap: Tally
     core: CoreTables | None = None
     cutting: Cutting | None = None
+    reason: str = ""
+    slow: str = ""
+    ends: float = float("inf")  # seconds since the epoch, after which programs of the failsafe must be quick
+
+    @property
+    def seconds_left(self) -> float:
+        """Return the seconds that a mixed-integer program may take."""
+        return max(_LEAST_SECONDS, self.ends - time())
 
     @property
     def implied(self) -> ImpliedRecord:
         """Return how implied constraints were enforced so far."""
+        record = ImpliedRecord("bounds", reason=self.reason, slow=self.slow)
         if self.core is not None:
-            return ImpliedRecord("minimal_schema", self.core.system.classes.count)
-        if self.cutting is not None:
-            oracle = self.cutting.oracle
-            return ImpliedRecord("cuts", oracle.system.classes.count, self.cutting.count, oracle.kind)
-        return BY_BOUNDS
+            return replace(record, method="minimal_schema", classes=self.core.system.classes.count)
+        if self.cutting is None:
+            return record
+        oracle, late = self.cutting.oracle, f"no cuts were looked for after {self.method.time:g} s"
+        slow = "; ".join(filter(None, (self.slow, late if self.cutting.is_late else "")))
+        classes, count = oracle.system.classes.count, self.cutting.count
+        return replace(record, method="cuts", classes=classes, cuts=count, oracle=oracle.kind, slow=slow)
 
     def fresh(self) -> SplitStep:
         """Return the same step with nothing counted yet: that of one task, whose counts are added to the run's."""
@@ -244,36 +262,58 @@ def split_step(
     solvers: SolverChoices,
     core_leaves: Ints | None = None,
     stage: LinearStage | None = None,
+    *,
+    resumed: bool = False,
 ) -> SplitStep:
     """Prepare the splits of a run; for estimation "full" this runs the linear stage's up pass, unless it is given.
 
-    ``core_leaves`` are the classes' counts in the leaves where an interrupted run has solved them already.
+    ``core_leaves`` are the classes' counts in the leaves where an interrupted run has solved them; a ``resumed``
+    run without them goes on with the method that it had taken in place of the minimal schema.
     """
     if stage is None and method.estimation == "full":
         stage = linear_stage(measured)
     groups = method.groups([query.name for query in measured.queries])
-    uncertified_gap, core, cutting = Tally(), None, None
-    implied = implied_by(measured, method)
-    if implied == "minimal_schema" and core_leaves is not None:
-        core = CoreTables.of(measured.invariants.system, core_leaves)
-    elif implied == "minimal_schema":
-        core = core_tables(measured, solvers, uncertified_gap, method.seed)
-    elif implied == "cuts":
-        cutting = Cutting(CutOracle(measured.invariants.system))
+    uncertified_gap, choice = (
+        Tally(),
+        implied_choice(measured.invariants.system if measured.invariants else None, method),
+    )
+    start, given_up = time(), list[str]()
+    for implied, _ in choice.candidates:
+        if implied == "minimal_schema" and resumed and core_leaves is None and len(choice.candidates) > 1:
+            continue
+        core, cutting = None, None
+        left = max(_LEAST_SECONDS, method.time - (time() - start))
+        if implied == "minimal_schema":
+            try:
+                core = _core(measured, method, solvers, uncertified_gap, core_leaves, left)
+            except NotSettledError as error:
+                if implied == choice.candidates[-1][0]:
+                    raise
+                given_up.append(f"the minimal schema was given up: {error}")
+                continue
+        elif implied == "cuts":
+            cutting = Cutting(CutOracle(measured.invariants.system), ends=time() + left)
+        break
     rounded = _rounding_queries(measured, method, core)
-    return SplitStep(measured, method, solvers, stage, groups, rounded, uncertified_gap, core, cutting)
+    levels = measured.hierarchy.levels - 1
+    problems = sum(len(measured.hierarchy.level_range(at)) * (len(rounded[at + 1]) + 1) for at in range(levels))
+    solvers.limit(TableRounding, max(_LEAST_SECONDS, method.time / max(1, problems)))
+    why = choice.reason, "; ".join(given_up), start + method.time
+    return SplitStep(measured, method, solvers, stage, groups, rounded, uncertified_gap, core, cutting, *why)
 
 
-def implied_by(measured: TableMeasurements, method: TopdownMethod) -> Implied:
-    """Return how implied constraints are enforced: as chosen, or by the rule of ``TopdownMethod``."""
-    constraints = measured.invariants
-    if not constraints:
-        return "bounds"
-    if method.implied != "auto":
-        return method.implied
-    if not bounds_fall_short(constraints.system):
-        return "bounds"
-    return "minimal_schema" if core_fits(constraints.system) else "cuts"
+def _core(
+    measured: TableMeasurements,
+    method: TopdownMethod,
+    solvers: SolverChoices,
+    uncertified_gap: Tally,
+    leaves: Ints | None,
+    seconds: float,
+) -> CoreTables:
+    """Return the classes' counts, those in the ``leaves`` if an interrupted run has solved them already."""
+    if leaves is not None:
+        return CoreTables.of(measured.invariants.system, leaves)
+    return core_tables(measured, solvers, uncertified_gap, method.seed, seconds)
 
 
 def _rounding_queries(

@@ -22,24 +22,29 @@ TIME_LIMIT = 60.0
 
 
 def round_leaves(
-    system: ConstraintSystem, x: Floats, lower: Ints, upper: Ints, rng: np.random.Generator
+    system: ConstraintSystem,
+    x: Floats,
+    lower: Ints,
+    upper: Ints,
+    rng: np.random.Generator,
+    time_limit: float = TIME_LIMIT,
 ) -> Ints | None:
     """Return integer leaves int64[leaves, classes] that meet all constraints, near x; None where none were found.
 
     First each count is one of the two integers next to x, and so is each class's sum over every region above: a
     network where constraints are nested, whose linear program has integer vertices. Where that has no solution, the
-    nearest in the sum of distances, by a mixed-integer program.
+    nearest in the sum of distances, by a mixed-integer program. Every program may take ``time_limit`` seconds.
     """
     snapped = np.where(np.abs(x - np.rint(x)) <= _NEAR, np.rint(x), x)
     clipped = np.clip(snapped, lower.astype(np.float64), infinite(upper))
-    leaves = _round_to_neighbours(system, clipped, lower, upper, rng)
+    leaves = _round_to_neighbours(system, clipped, lower, upper, rng, time_limit)
     if leaves is None:
-        leaves = _nearest(system, clipped, lower, upper, rng)
+        leaves = _nearest(system, clipped, lower, upper, rng, time_limit)
     return leaves if leaves is not None and system.holds(leaves) else None
 
 
 def _round_to_neighbours(
-    system: ConstraintSystem, x: Floats, lower: Ints, upper: Ints, rng: np.random.Generator
+    system: ConstraintSystem, x: Floats, lower: Ints, upper: Ints, rng: np.random.Generator, time_limit: float
 ) -> Ints | None:
     low, high = np.maximum(np.floor(x), lower).astype(np.int64), np.ceil(x)
     high = np.minimum(high, infinite(upper))
@@ -49,7 +54,7 @@ def _round_to_neighbours(
     row_low = np.concatenate([row_low, *(box[1] for box in boxes)])
     row_high = np.concatenate([row_high, *(box[2] for box in boxes)])
     cost = (1.0 - 2.0 * (x - np.floor(x)) + _TIE * rng.random(x.shape)).reshape(-1)
-    return _solve(matrix, row_low, row_high, low.reshape(-1), high.reshape(-1), cost, x.shape)
+    return _solve(matrix, row_low, row_high, low.reshape(-1), high.reshape(-1), cost, x.shape, time_limit)
 
 
 def _sums_between(system: ConstraintSystem, x: Floats, level: int) -> tuple[csr_array, Floats, Floats]:
@@ -64,7 +69,14 @@ def _sums_between(system: ConstraintSystem, x: Floats, level: int) -> tuple[csr_
 
 
 def _solve(
-    matrix: csr_array, low: Floats, high: Floats, least: Ints, most: Floats, cost: Floats, shape: tuple[int, ...]
+    matrix: csr_array,
+    low: Floats,
+    high: Floats,
+    least: Ints,
+    most: Floats,
+    cost: Floats,
+    shape: tuple[int, ...],
+    time_limit: float,
 ) -> Ints | None:
     """Return a vertex of the linear program where it is integer, else a mixed-integer program's answer."""
     from scipy.optimize import linprog
@@ -89,6 +101,7 @@ def _solve(
             b_eq=row_low[equal],
             bounds=np.column_stack([np.zeros(free.size), most[free] - base[free]]),
             method="highs-ds",
+            options={"time_limit": time_limit},
         )
         if result.status == 0 and (np.abs(result.x - np.rint(result.x)) <= _NEAR).all():
             values = least.copy()
@@ -96,11 +109,13 @@ def _solve(
             return values.reshape(shape)
         if result.status == 2:
             return None
-    answer = integer_program(matrix, low, high, least, most, TIME_LIMIT, cost)
+    answer = integer_program(matrix, low, high, least, most, time_limit, cost)
     return None if answer.values is None else answer.values.reshape(shape)
 
 
-def _nearest(system: ConstraintSystem, x: Floats, lower: Ints, upper: Ints, rng: np.random.Generator) -> Ints | None:
+def _nearest(
+    system: ConstraintSystem, x: Floats, lower: Ints, upper: Ints, rng: np.random.Generator, time_limit: float
+) -> Ints | None:
     """Return the leaves nearest in the sum of distances over all classes of all regions, above and below x."""
     from scipy.optimize import Bounds, LinearConstraint, milp
     from scipy.sparse import block_array, csr_array, eye_array
@@ -132,7 +147,7 @@ def _nearest(system: ConstraintSystem, x: Floats, lower: Ints, upper: Ints, rng:
         integrality=integrality,
         bounds=Bounds(least, most),
         constraints=constraint,
-        options={"time_limit": TIME_LIMIT, "mip_rel_gap": 1e-3},
+        options={"time_limit": time_limit, "mip_rel_gap": 1e-3},
     )
     return None if result.x is None else np.rint(result.x[: x.size]).astype(np.int64).reshape(x.shape)
 

@@ -117,6 +117,7 @@ class TablesKind:
             progress=work.progress,
             after_level=None if files is None else files.keep,
             resume_from=None if files is None else files.last(),
+            note=work.note,
         )
 
     def release(self, measurement: Measurement, method: TablesMethod, result: TablesResult, config: Config) -> Released:

@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 from coco_opt.activity import doing
 from coco_opt.errors import ProblemError
 from coco_opt.histograms import Hierarchy
-from coco_opt.privacy import SeededNoise
-from coco_opt.privacy.measurement import Measurement
 from coco_opt.releases.clock import slowness
 from coco_opt.releases.kind import Figures, Forecast, ForecastOptions, Plan, ResourceCost, SimulatedData
 from coco_opt.releases.reporter import Progress, Reporter, no_progress
@@ -23,22 +21,20 @@ from coco_opt.releases.solvers import choices_of
 from coco_opt.topdown.bounds import UNBOUNDED
 from coco_opt.topdown.budget_plan import TablePlan
 from coco_opt.topdown.estimating.best_linear import LinearEstimates, best_linear
-from coco_opt.topdown.estimating.estimate import TablesResult, estimate_tables
+from coco_opt.topdown.estimating.estimate import TablesResult
 from coco_opt.topdown.invariants import Constraints, Invariants
 from coco_opt.topdown.kind.files import MOST_CELLS
 from coco_opt.topdown.kind.method import TablesMethod, method_of
 from coco_opt.topdown.kind.plan import TablesDetail
-from coco_opt.topdown.kind.simulated_data import read_simulated_data, simulated_data_of
+from coco_opt.topdown.kind.rehearsal import estimation_seconds, generated_invariants, public_choice, rehearsed
+from coco_opt.topdown.kind.simulated_data import read_simulated_data
 from coco_opt.topdown.measuring.counts import TableCounts
-from coco_opt.topdown.measuring.measure import measure_tables
 from coco_opt.topdown.noisy_measurements import TableMeasurements
 from coco_opt.topdown.region_bounds import RegionBounds
 from coco_opt.topdown.table_queries import TableQueries
 
 Floats = NDArray[np.float64]
 
-_REHEARSED = (300, 3_000)  # approximate numbers of regions of the two sub-hierarchies that are rehearsed
-_PERSONS = 10  # in every cell of a leaf: no cell is at a bound
 _DIGITS = 4
 _ROWS = 3  # of the private table for each leaf, unless declared
 _ROW_SECONDS, _ROW_BYTES = 1e-5, 200
@@ -50,6 +46,7 @@ _PROVED = {
     "undecided": "UNDECIDED whether any integer table meets them all: {how}; an estimation may relax them or fail",
 }
 _UNDETERMINED = "not determined"
+_WAYS = {"bounds": "bounds", "cuts": "cuts", "minimal_schema": "minimal schema"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,24 +72,26 @@ def forecast_tables(plan: Plan, options: ForecastOptions, reporter: Reporter) ->
     """
     detail: TablesDetail = plan.detail
     method = method_of(plan.config, plan.measurement_plan)
+    start = process_time()
     with reporter.stage("Predicting") as progress:
         predictions = predicted(detail, progress)
+    linear_seconds = process_time() - start  # what the release's unbiased estimates take, too
     tables = [_linear_figures(plan, predictions)]
     plain: dict[str, object] = {"predictions": [_plain(plan, prediction) for prediction in predictions]}
     notes = list(_notes(plan, predictions, method))
     public, runs = options.public, options.runs
     if public is None:
         with reporter.stage("Rehearsing on simulated persons (a first run compiles)"):
-            seconds = _seconds(plan, method)
+            seconds = estimation_seconds(detail.table_queries, method.topdown, lambda: choices_of(plan.config))
     else:
         if runs < 1:
             raise ProblemError("a rehearsal needs at least one run")
         simulated = read_simulated_data(plan, public)
         with reporter.stage("Rehearsing on public records (a first run compiles)") as progress:
-            _release(plan, simulated, method, 0)
+            _rehearsed(plan, simulated, method, 0)
             rehearsals = []
             for run in range(runs):
-                rehearsals.append(_release(plan, simulated, method, 1 + run))
+                rehearsals.append(_rehearsed(plan, simulated, method, 1 + run))
                 progress(run + 1, runs)
         seconds = float(np.median([time for _, time in rehearsals]))
         errors = _mean_errors(simulated, detail, [result for result, _ in rehearsals])
@@ -117,7 +116,7 @@ def forecast_tables(plan: Plan, options: ForecastOptions, reporter: Reporter) ->
         reading=ResourceCost(slow * (_ROW_SECONDS * rows + _REGION_SECONDS * regions), _ROW_BYTES * rows),
         querying=ResourceCost(slow * _REGION_SECONDS * regions),
         estimating=ResourceCost(seconds, memory),
-        writing=ResourceCost(slow * _writing_seconds(detail), memory),
+        writing=ResourceCost(slow * _writing_seconds(detail) + linear_seconds, memory),
     )
 
 
@@ -201,18 +200,8 @@ def _public_constraints(table_queries: TableQueries) -> Invariants:
 
 def _generated_invariants(table_queries: TableQueries) -> Invariants:
     """Return the declared invariants with answers of uniform simulated tables: errors do not depend on the answers."""
-    hierarchy, schema = table_queries.hierarchy, table_queries.schema
-    leaves = hierarchy.aggregate(np.full((len(hierarchy.leaves), 1), _PERSONS, np.int64))
-    bounds = []
-    for invariant in table_queries.invariants:
-        regions, cells = (
-            hierarchy.level_range(invariant.level),
-            invariant.query.operator.apply(np.ones(schema.size, np.int64)),
-        )
-        bounds.append(
-            RegionBounds.exact(invariant.query, invariant.level, leaves[regions.start : regions.stop] * cells)
-        )
-    return Invariants(hierarchy, schema, tuple(bounds), table_queries.invariants)
+    bounds = generated_invariants(table_queries)
+    return Invariants(table_queries.hierarchy, table_queries.schema, bounds, table_queries.invariants)
 
 
 def _own_level_estimates(table_queries: TableQueries, level: int) -> LinearEstimates | None:
@@ -228,56 +217,10 @@ def _rms(errors: Floats) -> float:
     return float(np.sqrt((errors**2).mean())) if np.isfinite(errors).all() else float(np.inf)
 
 
-def _seconds(plan: Plan, method: TablesMethod) -> float:
-    """Return the seconds of noise and estimation, from simulated persons: a constant plus a rate for regions.
-
-    For a large hierarchy two sub-hierarchies are released, in which only regions near the root lack children. A first
-    release is not timed: it compiles.
-    """
-    tree = plan.measurement_plan.hierarchy
-    small, large = (simulated_data_of(plan, _branch_limits(tree, regions)) for regions in _REHEARSED)
-    _release(plan, small, method, 0)
-    _, seconds = _release(plan, small, method, 1)
-    regions, more = (simulated.plan.measurement_plan.hierarchy.regions for simulated in (small, large))
-    if more == regions:
-        return seconds * tree.regions / regions
-    _, longer = _release(plan, large, method, 1)
-    return seconds + max(longer - seconds, 0.0) / (more - regions) * (tree.regions - regions)
-
-
-def _branch_limits(tree: Hierarchy, regions: int) -> list[int]:
-    """Return the number of children a region keeps by level, root first, for at most about ``regions`` regions."""
-    limits = [tree.regions] * (tree.levels - 1)
-
-    def fits(level: int, most: int) -> bool:
-        return tree.first_branches([*limits[:level], most, *limits[level + 1 :]])[0].regions <= regions
-
-    for level in range(len(limits)):
-        low, high = 1, tree.regions
-        while low < high:
-            middle = (low + high + 1) // 2
-            low, high = (middle, high) if fits(level, middle) else (low, middle - 1)
-        limits[level] = low
-        if fits(level, low):
-            break
-    return limits
-
-
-def _release(plan: Plan, simulated: SimulatedData, method: TablesMethod, seed: int) -> tuple[TablesResult, float]:
-    """Return the tables of simulated data with seeded noise, and the CPU seconds of noise and estimation."""
-    start = process_time()
-    measurement = _measure(simulated, seed)
-    regions = simulated.plan.measurement_plan.hierarchy.regions
-    with doing(f"a release of {regions:,} simulated regions") as progress:
-        result = estimate_tables(measurement, method.topdown, choices_of(plan.config), progress=progress)
-    return result, process_time() - start
-
-
-def _measure(simulated: SimulatedData, seed: int) -> Measurement:
-    table_queries: TableQueries = simulated.plan.detail.table_queries
-    return measure_tables(
-        simulated.private, table_queries.plan, source=SeededNoise(seed), invariants=table_queries.invariants
-    )
+def _rehearsed(plan: Plan, simulated: SimulatedData, method: TablesMethod, seed: int) -> tuple[TablesResult, float]:
+    """Return the tables of public records with seeded noise, and the CPU seconds of noise and estimation."""
+    queries: TableQueries = simulated.plan.detail.table_queries
+    return rehearsed(simulated.private, queries, method.topdown, choices_of(plan.config), seed)
 
 
 def _mean_errors(simulated: SimulatedData, detail: TablesDetail, results: Sequence[TablesResult]) -> Floats:
@@ -343,6 +286,9 @@ def _notes(plan: Plan, predictions: Sequence[Predicted], method: TablesMethod) -
             "Held exactly",
             f"{exact}: no error there, and less where it helps; inequalities do not enter the figures",
         )
+    implied = public_choice(detail.table_queries, method.topdown)
+    if implied.reason:
+        yield "Implied constraints", f"{_WAYS[implied.method]}: {implied.reason}"
     if detail.proof is not None and detail.table_queries.constraints:
         yield "Public constraints", _PROVED[detail.proof.verdict].format(how=detail.proof.how)
     leaves = detail.table_queries.plan.levels - 1

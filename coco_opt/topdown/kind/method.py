@@ -79,6 +79,7 @@ def method_of(config: Config, measurement_plan: MeasurementPlan, *also: Measurem
         workload=workload,
         rounding_order=order,
         implied=section.implied,
+        time=config.auto.time,
     )
     bound = {invariant.level for invariant in table_queries.invariants}
     bound |= {constraint.level for constraint in table_queries.constraints}

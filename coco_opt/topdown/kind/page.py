@@ -125,6 +125,7 @@ def _constraints(shown: Shown) -> str:
         return ""
     implied = shown.manifest["implied"]
     how = _IMPLIED[implied["method"]].format(**implied)
+    how += "".join(f" {text[:1].upper()}{text[1:]}." for text in (implied.get("reason"), implied.get("slow")) if text)
     constraint_table = table(("level", "fact", "where it comes from"), rows, numeric=3)
     return f"<h2>What holds exactly</h2>\n{constraint_table}\n<p class='note'>{escape(how)}</p>"
 

@@ -268,7 +268,7 @@ class TopdownSection(Section):
     rounding_order: Texts | None = None
     """The queries of "passes", most important first; unset: those of the workload that nest."""
     implied: Annotated[Implied, choice(Implied)] = "auto"
-    """How the implied constraints of the regions above are kept."""
+    """How the implied constraints of the regions above are kept; "auto": by what is fast enough for [auto] time."""
     microdata: bool = False
     """Whether to write one row a person too."""
     rows_a_person: Annotated[int, Field(ge=1, le=1_000_000)] | None = None

@@ -10,7 +10,7 @@ span, K of them, whatever the number of cells: some within the base's rows, the 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -85,6 +85,7 @@ class Directions:
     base: Base
     inside: Floats
     outside: Floats
+    _remainders: dict[Operator, tuple[Floats, Flags]] = field(default_factory=dict, repr=False)
 
     @cached_property
     def matrix_of_cells(self) -> Floats:
@@ -111,8 +112,13 @@ class Directions:
     def remainder(self, query: Operator) -> tuple[Floats, Flags]:
         """Return the squared length (answers,) of what the functionals leave of a query's rows, and ``resolves``.
 
-        O(answers x cells^2).
+        O(answers x cells^2), once for each query.
         """
+        if query not in self._remainders:
+            self._remainders[query] = self._remainder(query)
+        return self._remainders[query]
+
+    def _remainder(self, query: Operator) -> tuple[Floats, Flags]:
         lengths, resolved = np.zeros(query.answers), np.zeros(query.answers, np.bool_)
         for block, rows in blocks_of_rows(query):
             solved = self.base.normal.solve(rows)

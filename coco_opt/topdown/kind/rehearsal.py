@@ -1,0 +1,139 @@
+"""How long an estimation takes: releases of simulated persons in the same regions, cells and kinds of constraints."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from time import process_time
+
+import numpy as np
+
+from coco_opt.activity import doing
+from coco_opt.choices import SolverChoices
+from coco_opt.histograms import Hierarchy
+from coco_opt.privacy import SeededNoise
+from coco_opt.releases.clock import slowness
+from coco_opt.topdown.constraint import LinearConstraint
+from coco_opt.topdown.estimating.estimate import TablesResult, estimate_tables
+from coco_opt.topdown.estimating.implied import ImpliedChoice, implied_choice
+from coco_opt.topdown.estimating.method import TopdownMethod
+from coco_opt.topdown.feasibility.system import ConstraintSystem
+from coco_opt.topdown.invariants import Stated
+from coco_opt.topdown.kind.simulated_data import generated_tables
+from coco_opt.topdown.matrix_operator import integer_matrix
+from coco_opt.topdown.measuring.counts import TableCounts
+from coco_opt.topdown.measuring.measure import measure_tables
+from coco_opt.topdown.region_bounds import RegionBounds
+from coco_opt.topdown.table_queries import TableQueries
+
+PERSONS = 10
+"""Persons in every cell of a leaf, where answers do not count: no cell is at a bound."""
+
+_REHEARSED = (300, 3_000)  # approximate numbers of regions of the two sub-hierarchies that are rehearsed
+_LONG = 10.0  # seconds of enforcing implied constraints, above which they are predicted, not rehearsed
+
+
+def estimation_seconds(
+    table_queries: TableQueries, method: TopdownMethod, solvers: Callable[[], SolverChoices]
+) -> float:
+    """Return the seconds of noise and estimation, from simulated persons: a constant plus a rate for regions.
+
+    For a large hierarchy two sub-hierarchies are released, in which only regions near the root lack children. A first
+    release is not timed: it compiles. Where enforcing implied constraints takes long, its time is predicted, and the
+    rehearsal keeps bounds on single answers.
+    """
+    tree, extra, implied = table_queries.hierarchy, 0.0, public_choice(table_queries, method)
+    if implied.seconds > _LONG:
+        extra, method = slowness() * implied.seconds, replace(method, implied="bounds")
+    small, large = (_simulated(table_queries, _branch_limits(tree, regions)) for regions in _REHEARSED)
+    rehearsed(*small, method, solvers(), 0)
+    seconds = rehearsed(*small, method, solvers(), 1)[1]
+    regions, more = small[0].hierarchy.regions, large[0].hierarchy.regions
+    if more == regions:
+        return extra + seconds * tree.regions / regions
+    longer = rehearsed(*large, method, solvers(), 1)[1]
+    return extra + seconds + max(longer - seconds, 0.0) / (more - regions) * (tree.regions - regions)
+
+
+def rehearsed(
+    private: TableCounts, table_queries: TableQueries, method: TopdownMethod, solvers: SolverChoices, seed: int
+) -> tuple[TablesResult, float]:
+    """Return the tables of simulated data with seeded noise, and the CPU seconds of noise and estimation."""
+    start = process_time()
+    measurement = measure_tables(
+        private,
+        table_queries.plan,
+        source=SeededNoise(seed),
+        invariants=table_queries.invariants,
+        bounds=table_queries.bounds,
+        linear=table_queries.linear,
+    )
+    with doing(f"a release of {private.hierarchy.regions:,} simulated regions") as progress:
+        result = estimate_tables(measurement, method, solvers, progress=progress)
+    return result, process_time() - start
+
+
+def public_choice(table_queries: TableQueries, method: TopdownMethod) -> ImpliedChoice:
+    """Return how implied constraints will be enforced, as far as public numbers decide it."""
+    bounds = (*generated_invariants(table_queries), *table_queries.bounds)
+    if not bounds and not table_queries.linear:
+        return implied_choice(None, method)
+    system = ConstraintSystem.of(table_queries.hierarchy, table_queries.schema, bounds, table_queries.linear)
+    return implied_choice(system, method)
+
+
+def generated_invariants(table_queries: TableQueries) -> tuple[RegionBounds, ...]:
+    """Return the declared invariants with answers of uniform simulated tables."""
+    hierarchy, schema = table_queries.hierarchy, table_queries.schema
+    leaves = hierarchy.aggregate(np.full((len(hierarchy.leaves), 1), PERSONS, np.int64))
+    bounds = []
+    for invariant in table_queries.invariants:
+        regions = hierarchy.level_range(invariant.level)
+        cells = invariant.query.operator.apply(np.ones(schema.size, np.int64))
+        answers = leaves[regions.start : regions.stop] * cells
+        bounds.append(RegionBounds.exact(invariant.query, invariant.level, answers))
+    return tuple(bounds)
+
+
+def _simulated(table_queries: TableQueries, branches: Sequence[int]) -> tuple[TableCounts, TableQueries]:
+    """Return simulated persons of the first branches of each region, and the queries with constraints they meet."""
+    tree, where = table_queries.hierarchy.first_branches(branches)
+    counts = generated_tables(tree, table_queries.schema)
+    stated = [_loosened(constraint, table_queries, counts, where) for constraint in table_queries.constraints]
+    bounds = tuple(constraint for constraint in stated if isinstance(constraint, RegionBounds))
+    linear = tuple(constraint for constraint in stated if isinstance(constraint, LinearConstraint))
+    plan, invariants = table_queries.plan, table_queries.invariants
+    return counts, TableQueries(tree, table_queries.schema, plan, invariants, bounds, linear)
+
+
+def _loosened(constraint: Stated, table_queries: TableQueries, counts: TableCounts, where: np.ndarray) -> Stated:
+    """Return a constraint on simulated persons, its sides moved to where these meet it; equal sides stay equal."""
+    full, regions = table_queries.hierarchy, counts.hierarchy.level_range(constraint.level)
+    places = where[regions.start : regions.stop] - full.level_range(constraint.level).start
+    if isinstance(constraint, RegionBounds):
+        answers = counts.answers_to(constraint.query.operator, regions)
+    else:
+        answers = counts.answers_to(integer_matrix(constraint.row(table_queries.schema)[None, :]), regions)[:, 0]
+    lower, upper = constraint.lower[places], constraint.upper[places]
+    same = lower == upper
+    lower = np.where(same, answers, np.minimum(lower, answers))
+    upper = np.where(same, answers, np.maximum(upper, answers))
+    return replace(constraint, lower=lower, upper=upper)
+
+
+def _branch_limits(tree: Hierarchy, regions: int) -> list[int]:
+    """Return the number of children a region keeps by level, root first, for at most about ``regions`` regions."""
+    limits = [tree.regions] * (tree.levels - 1)
+
+    def fits(level: int, most: int) -> bool:
+        return tree.first_branches([*limits[:level], most, *limits[level + 1 :]])[0].regions <= regions
+
+    for level in range(len(limits)):
+        low, high = 1, tree.regions
+        while low < high:
+            middle = (low + high + 1) // 2
+            low, high = (middle, high) if fits(level, middle) else (low, middle - 1)
+        limits[level] = low
+        if fits(level, low):
+            break
+    return limits

@@ -1,0 +1,96 @@
+"""How implied constraints are enforced: chosen by predicted times, and the next one where one is slow."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from coco_opt.choices import SolverChoices
+from coco_opt.errors import ProblemError
+from coco_opt.histograms import Hierarchy
+from coco_opt.problems.table_rounding import TableRounding
+from coco_opt.topdown import LinearConstraint, TopdownMethod, estimate_tables
+from coco_opt.topdown.estimating import minimal_schema
+from coco_opt.topdown.estimating.cutting import Cutting
+from coco_opt.topdown.estimating.implied import implied_choice, predicted_seconds
+from coco_opt.topdown.estimating.step import split_step
+from coco_opt.topdown.feasibility.cuts import CutOracle
+from coco_opt.topdown.feasibility.proof import Proof
+from coco_opt.topdown.noisy_measurements import TableMeasurements
+from tests.topdown.estimation import check_tables
+from tests.topdown.test_minimal_schema import SCHEMA, facilities
+
+
+def test_a_method_is_chosen_by_what_it_is_predicted_to_take() -> None:
+    system = TableMeasurements.of(facilities(1, rules=True)).invariants.system
+    seconds = predicted_seconds(system)
+    assert 0 == seconds["bounds"] < seconds["minimal_schema"] < 1
+    choice = implied_choice(system, TopdownMethod())
+    assert [name for name, _ in choice.candidates] == ["minimal_schema", "cuts", "bounds"]
+    assert "minimal schema (6 classes of cells in 13 regions) takes about 0.1 s" in choice.reason
+    hurried = implied_choice(system, TopdownMethod(time=1e-3))
+    assert hurried.candidates == (("bounds", 0.0),)
+    assert "where 0.0 s are allowed" in hurried.reason
+    with pytest.raises(ProblemError, match="time must be a number of seconds above 0"):
+        TopdownMethod(time=0.0)
+
+
+def test_predictions_grow_with_regions_and_open_classes() -> None:
+    seconds = []
+    for leaves in (10, 1_000, 100_000):
+        tree = Hierarchy.from_paths([("land", f"leaf {leaf}") for leaf in range(leaves)])
+        texts = ["[kind = a] >= [kind = b]", "[age = minor] <= 2 * [age = adult]"]
+        constraints = [LinearConstraint.of(text, tree, SCHEMA) for text in texts]
+        seconds.append(predicted_seconds(minimal_schema.ConstraintSystem.of(tree, SCHEMA, [], constraints)))
+    for method in ("minimal_schema", "cuts"):
+        times = [row[method] for row in seconds]
+        assert times == sorted(times)
+        assert times[2] > 10 * times[1]
+
+
+def test_the_next_method_goes_on_where_a_step_is_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    measurement, notes = facilities(1, rules=True), list[str]()
+    monkeypatch.setattr(minimal_schema, "round_leaves", lambda *_: None)
+    monkeypatch.setattr(minimal_schema, "prove", lambda *_, **__: Proof("undecided", "not settled"))
+    result = estimate_tables(measurement, TopdownMethod(), SolverChoices(fallback=True), note=notes.append)
+    check_tables(measurement, result)
+    assert result.implied.method == "cuts"
+    assert notes == [result.implied.slow]
+    assert notes[0].startswith("the minimal schema was given up: whether any integer table meets the constraints")
+    with pytest.raises(ProblemError, match="not settled within 60 s"):
+        estimate_tables(measurement, TopdownMethod(implied="minimal_schema"))
+    measured = TableMeasurements.of(measurement)
+    resumed = split_step(measured, TopdownMethod(seed=1), SolverChoices(), resumed=True)
+    assert resumed.implied.method == "cuts"
+
+
+def test_rounding_and_failsafe_share_the_time() -> None:
+    measured, solvers = TableMeasurements.of(facilities(1, rules=True)), SolverChoices()
+    step = split_step(measured, TopdownMethod(seed=1, time=600.0), solvers)
+    assert 590 < step.seconds_left <= 600
+    shared: Any = solvers.fresh().solver(TableRounding)
+    assert shared.time_limit == shared.sweep_limit == 30.0  # four parents in three passes have more than that
+    chosen, hurried = SolverChoices({"table_rounding": "highs"}), SolverChoices()
+    for choices in (chosen, hurried):
+        step = split_step(measured, TopdownMethod(seed=1, time=24.0), choices)
+    limited: Any = pickle.loads(pickle.dumps(hurried)).solver(TableRounding)
+    assert 0.5 <= limited.time_limit == limited.sweep_limit < 6.0
+    assert chosen.solver(TableRounding).name == "highs"
+    assert replace(step, ends=0.0).seconds_left == 1.0
+
+
+def test_no_cut_is_looked_for_after_the_time() -> None:
+    measured = TableMeasurements.of(facilities(1))
+    oracle = CutOracle(measured.invariants.system)
+    town = measured.hierarchy.level_range(1)
+    tables = np.full((len(town), SCHEMA.size), 10**6)
+    assert Cutting(oracle).cut(town, tables)
+    late = Cutting(oracle, ends=0.0)
+    assert not late.cut(town, tables)
+    step = split_step(measured, TopdownMethod(implied="cuts", seed=1, time=7.0), SolverChoices())
+    assert not step.implied.slow
+    assert replace(step, cutting=late).implied.slow == "no cuts were looked for after 7 s"
