@@ -70,10 +70,10 @@ def test_the_next_method_goes_on_where_a_step_is_slow(monkeypatch: pytest.Monkey
 
 def test_rounding_and_failsafe_share_the_time() -> None:
     measured, solvers = TableMeasurements.of(facilities(1, rules=True)), SolverChoices()
-    step = split_step(measured, TopdownMethod(seed=1, time=600.0), solvers)
-    assert 590 < step.seconds_left <= 600
+    step = split_step(measured, TopdownMethod(seed=1, time=1200.0), solvers)
+    assert 1190 < step.seconds_left <= 1200
     shared: Any = solvers.fresh().solver(TableRounding)
-    assert shared.time_limit == shared.sweep_limit == 30.0  # four parents in three passes have more than that
+    assert shared.time_limit == shared.sweep_limit == 30.0  # twelve problems may take longer
     chosen, hurried = SolverChoices({"table_rounding": "highs"}), SolverChoices()
     for choices in (chosen, hurried):
         step = split_step(measured, TopdownMethod(seed=1, time=24.0), choices)
