@@ -12,6 +12,7 @@ FLAXMAN2019 = "Flaxman 2019"
 HAY2010 = "Hay, Rastogi, Miklau and Suciu 2010"
 KIFER2019 = "Kifer 2019 slides"
 BEYOND = "beyond the papers"
+PEERS = "other systems"
 TOPDOWN = "Kifer 2019 slides; Abowd et al. 2022"
 
 EXPERIMENTS: tuple[Experiment, ...] = (
@@ -197,6 +198,30 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         target="coco_experiments.beyond.wrong_priors:run",
         summary="the posterior against joint estimation where a smooth prior is wrong",
         paper=BEYOND,
+    ),
+    Experiment(
+        name="peers/isotonic",
+        target="coco_experiments.peers.isotonic:run",
+        summary="isotonic regression by coco-opt, SciPy, scikit-learn, HiGHS and Clarabel",
+        paper=PEERS,
+    ),
+    Experiment(
+        name="peers/ranges",
+        target="coco_experiments.peers.ranges:run",
+        summary="ordered histograms by coco-opt and by OpenDP's consistent tree: all ranges, all prefixes",
+        paper=PEERS,
+    ),
+    Experiment(
+        name="peers/marginals",
+        target="coco_experiments.peers.marginals:run",
+        summary="tables of persons from noisy marginals by coco-opt, private-PGM and CVXPY",
+        paper=PEERS,
+    ),
+    Experiment(
+        name="peers/reconciliation",
+        target="coco_experiments.peers.reconciliation:run",
+        summary="forecasts of a hierarchy made to add up by coco-opt, hierarchicalforecast and Clarabel",
+        paper=PEERS,
     ),
     Experiment(
         name="flaxman2019/figure1",

@@ -119,6 +119,14 @@ BACKENDS: tuple[Backend, ...] = (
         packages=("numba",),
     ),
     Backend(
+        name="split-interior-point",
+        target="coco_solvers.structured.split_interior:SplitInteriorPoint",
+        summary="predictor and corrector steps, dense systems child by child; without further constraints",
+        kinds=("topdown_split",),
+        packages=("scipy",),
+        size_limit=5_000,
+    ),
+    Backend(
         name="shortest-paths",
         target="coco_solvers.structured.table_rounding:ShortestPaths",
         summary="largest fractions repaired along shortest paths, compiled; HiGHS where rows are not nested",

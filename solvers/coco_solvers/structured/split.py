@@ -18,6 +18,7 @@ from coco_opt.problems.topdown_split import SplitDual, TopdownSplit
 from coco_opt.problems.topdown_split.level import Prices, SplitLevel
 from coco_opt.problems.topdown_split.prices import best_parent, caps, gradient, impossible, mended
 from coco_opt.solution import Answer, Status
+from coco_solvers.structured.split_interior import SplitInteriorPoint, fits
 
 _STIFF, _GENTLE = 1e3, 30.0  # penalty over the objective's own curvature along an equality, and a range, which may bind
 _STIFFER, _STIFFEST = 2.0, 1e4  # what a slow round multiplies the penalties by, and at most over the first ones
@@ -37,14 +38,16 @@ class SplitNewton:
 
     Where not every cell is measured by itself the steps are damped (proximal point method). O(entries x children) a
     step of conjugate gradients; no factorisation. Stops at the certified relative gap ``tolerance``. What takes more
-    than ``max_steps`` of them (marginals alone, weights many orders apart) goes to PIQP if that is installed. A problem
-    is called infeasible only with prices that prove it.
+    than ``max_steps`` of them (marginals alone, weights many orders apart) goes to the interior-point method of
+    ``split_interior``, after ``few_steps`` already where its systems are small enough, and otherwise to PIQP if that is
+    installed. A problem is called infeasible only with prices that prove it.
     """
 
     tolerance: float = 1e-6
     max_rounds: int = 100
     max_faces: int = 60
     max_steps: int = 10_000
+    few_steps: int = 1_000
 
     name: ClassVar[str] = "split-newton"
 
@@ -81,14 +84,16 @@ class SplitNewton:
 
 
 def _by_others(problem: TopdownSplit, reached: Answer[Floats, SplitDual], suspect: bool) -> Answer[Floats, SplitDual]:
-    """Return a proof of infeasibility where that is suspected, PIQP's point, or the point reached."""
+    """Return a proof of infeasibility where that is suspected, an interior-point method's point, or that reached."""
     if suspect and _contradiction(problem):
         return Answer(None, Status.INFEASIBLE, None, reached.iterations)
+    if fits(problem) and (answer := SplitInteriorPoint().solve(problem)).status is Status.OPTIMAL:
+        return answer
     if find_spec("piqp") is None:
         return reached
     from coco_solvers.generic.piqp import PIQP
 
-    answer: Answer[Floats, SplitDual] = PIQP().solve(problem)
+    answer = PIQP().solve(problem)
     if answer.value is not None:
         return answer
     # Interior-point methods call hard problems infeasible: only prices that prove it count.
@@ -113,6 +118,7 @@ class _Search:
 
     def __init__(self, problem: TopdownSplit, options: SplitNewton) -> None:
         self.problem, self.options, self.steps = problem, options, 0
+        self.max_steps = min(options.few_steps, options.max_steps) if fits(problem) else options.max_steps
         queries, (single, self.base) = problem.queries, problem.single
         self.wide = np.flatnonzero(np.diff(queries.start) > 1)
         self.rows = queries.take(self.wide).above(problem.rows)
@@ -173,7 +179,7 @@ class _Search:
                 if self._stuck() and (impossible(self.problem, change) or impossible(self.problem, self.nu)):
                     return Status.INFEASIBLE
                 self.damping = max(_LEAST_DAMPING if self.flat else 0.0, _CALMER * self.damping)
-            if self.steps >= self.options.max_steps:
+            if self.steps >= self.max_steps:
                 break
         return Status.ITERATION_LIMIT
 
@@ -232,7 +238,7 @@ class _Search:
         moment = self.single * self.base + extra * self.point
         centre = np.divide(moment, curvature, out=np.zeros_like(moment), where=curvature > 0.0)
         low, high = self._shifted_sides()
-        limits = self.energy, self.options.max_faces, self.options.max_steps - self.steps
+        limits = self.energy, self.options.max_faces, self.max_steps - self.steps
         wrong, _, steps = split_faces.descend(
             self.rows.matrix,
             split_faces.Measured(self.weight, self.target),

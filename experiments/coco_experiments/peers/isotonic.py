@@ -1,0 +1,86 @@
+"""Isotonic regression by coco-opt, SciPy, scikit-learn and general solvers: objective above the optimum, seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from coco_experiments.bench.instances import INSTANCES, Ints
+from coco_experiments.bench.timing import take_turns
+from coco_experiments.outcome import Outcome, Reporter
+from coco_experiments.peers.study import OURS, Result, System, finish, missing, peer_table
+from coco_opt import solving
+from coco_opt.problem import Problem
+from coco_opt.problems import IsotonicL1, IsotonicL2
+from coco_opt.registry import make_solver
+
+NAME = "peers/isotonic"
+SIZES, SMALL_SIZES = {2: 1_000_000, 1: 20_000}, {2: 5_000, 1: 500}
+REPEATS = 5
+CERTIFIED = System(OURS, "solve with certificate")
+ABOVE = "objective above the optimum, relative"
+TOLERANCE = 1e-6
+PEERS = {
+    2: (System("scipy", "optimize.isotonic_regression"), System("scikit-learn", "isotonic.isotonic_regression")),
+    1: (System("highspy", "linear program"), System("clarabel", "linear program")),
+}
+
+
+def calls_of(p: int, y: Ints) -> tuple[Problem[Any, Any], dict[System, Callable[[], Any]]]:
+    """Return the problem and what each installed system does; the peers get the floats that they work on."""
+    problem = IsotonicL2(y) if p == 2 else IsotonicL1(y, ties="upper")
+    calls: dict[System, Callable[[], Any]] = {CERTIFIED: lambda: solving.solve(problem).value}
+    reals = y.astype(np.float64)
+    for system in PEERS[p]:
+        if system.version is None:
+            continue
+        if system.package == "scipy":
+            from scipy.optimize import isotonic_regression
+
+            calls[system] = lambda: isotonic_regression(reals).x
+        elif system.package == "scikit-learn":
+            calls[system] = partial(import_module("sklearn.isotonic").isotonic_regression, reals)
+        else:
+            solver = make_solver({"highspy": "highs", "clarabel": "clarabel"}[system.package])
+            calls[system] = lambda solver=solver: solving.solve(problem, solver, check=False).value  # type: ignore[misc]
+    return problem, calls
+
+
+def results_of(p: int, n: int, repeats: int) -> list[Result]:
+    """Return a result an instance and system; runs differ in time alone, for nothing here is random."""
+    results = []
+    for name, instance in INSTANCES.items():
+        problem, calls = calls_of(p, instance(n))
+        timings = take_turns({system.name: call for system, call in calls.items()}, repeats)
+        best = solving.solve(problem).objective
+        for system in calls:
+            timing = timings[system.name]
+            above = (problem.objective(np.asarray(timing.value)) - best) / max(1.0, best)
+            results.append(Result(f"{name}, n = {n:,}", system, {ABOVE: (above,)}, timing.seconds))
+    return results
+
+
+def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
+    """Time p = 2 at a million and p = 1 at 20,000 numbers, five instances; small: some thousands."""
+    sizes, repeats = (SMALL_SIZES, 1) if small else (SIZES, REPEATS)
+    tables, worse = [], []
+    for done, (p, n) in enumerate(sizes.items(), 1):
+        results = results_of(p, n, repeats)
+        worse += [
+            f"{result.instance}: {result.system.name} is below coco-opt's certified optimum"
+            for result in results
+            if not result.system.ours and result.errors[ABOVE][0] < -TOLERANCE
+        ]
+        notes = (
+            "Nothing is random here: the error is the objective above the certified optimum, relative to it.",
+            "coco-opt's seconds include the certificate. General solvers include writing the program.",
+            *missing(PEERS[p]),
+        )
+        tables.append(peer_table(f"Isotonic regression, p = {p}", results, notes))
+        reporter.progress(NAME, done, len(sizes))
+    return finish(NAME, tables, worse, out, reporter)

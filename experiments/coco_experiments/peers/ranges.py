@@ -1,0 +1,139 @@
+"""Ordered histograms: error of all ranges and of all prefixes by coco-opt's trees and by OpenDP's, at one epsilon.
+
+OpenDP is used as its documentation does: Laplace noise on the cells alone, or on a b-ary tree with the branching factor
+that it chooses, made consistent by its post-processor. Errors over all ranges are computed exactly from the errors of
+the prefixes, without listing the ranges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coco_experiments.outcome import Outcome, Reporter
+from coco_experiments.peers.study import OURS, Result, System, clock, finish, missing, peer_table
+from coco_opt.privacy import Epsilon, SeededNoise
+from coco_opt.ranges import UniversalHistogram, measure_ranges
+from coco_opt.ranges.estimating.universal import Estimator
+from coco_opt.ranges.fan_out import choose_fan_out
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Noisy = Callable[[Ints, int], Floats]
+
+NAME = "peers/ranges"
+SEEDS, SMALL_SEEDS = (1, 2, 3, 4, 5), (1, 2)
+CELLS, SMALL_CELLS = (365, 1_024, 65_536), (64,)
+EPSILON = Fraction(1)
+ALL, PREFIXES = "root mean squared error, all ranges", "root mean squared error, prefixes"
+_OPENDP = "opendp"
+
+
+def daily_counts(cells: int) -> Ints:
+    """Return smooth counts with a weekly and a yearly wave."""
+    day = np.arange(cells)
+    level = 40.0 + 15.0 * np.sin(2 * np.pi * day / 7) + 25.0 * np.sin(2 * np.pi * day / 365)
+    return np.random.default_rng(365).poisson(level).astype(np.int64)
+
+
+def sparse_counts(cells: int) -> Ints:
+    """Return counts of which nine in ten are zero and the others heavy-tailed."""
+    rng = np.random.default_rng(10)
+    return np.where(rng.random(cells) < 0.1, rng.zipf(1.8, cells).clip(max=5_000), 0).astype(np.int64)
+
+
+DATA = {"smooth": daily_counts, "sparse": sparse_counts}
+
+
+def errors(estimate: Floats, truth: Ints) -> dict[str, float]:
+    """Return the errors over all ranges begin:end and over all prefixes; O(cells).
+
+    With e_j the error of the prefix j, the range i:j errs by e_j - e_i, and the sum of its square over all pairs of
+    n + 1 prefixes is (n + 1) sum e_j^2 - (sum e_j)^2.
+    """
+    prefix = np.concatenate([[0.0], np.cumsum(estimate - truth)])
+    n = truth.size
+    squares = float(prefix @ prefix)
+    ranges = ((n + 1) * squares - float(prefix.sum()) ** 2) / (n * (n + 1) / 2)
+    return {ALL: float(np.sqrt(max(0.0, ranges))), PREFIXES: float(np.sqrt(squares / n))}
+
+
+@dataclass(frozen=True, slots=True)
+class Ours:
+    """coco-opt: the tree whose fan-out has the least predicted error, one estimator."""
+
+    estimator: Estimator
+
+    def __call__(self, counts: Ints, seed: int) -> Floats:
+        """Return estimated cells; seeded noise, NOT PRIVATE."""
+        cost = Epsilon(EPSILON)
+        measurement = measure_ranges(counts, cost, source=SeededNoise(seed), fan_out=choose_fan_out(counts.size, cost))
+        return UniversalHistogram.fit(measurement, self.estimator).cells
+
+
+def _opendp() -> Any:
+    dp = import_module("opendp.prelude")
+    dp.enable_features("contrib")
+    return dp
+
+
+def opendp_cells(counts: Ints, seed: int) -> Floats:
+    """Return OpenDP's noisy cells."""
+    dp = _opendp()
+    space = dp.vector_domain(dp.atom_domain(T=int)), dp.l1_distance(T=int)
+    noisy = dp.m.make_laplace(*space, scale=1.0 / float(EPSILON))
+    return np.array(noisy(counts.tolist()), np.float64)
+
+
+def opendp_tree(counts: Ints, seed: int) -> Floats:
+    """Return OpenDP's consistent b-ary tree with the branching factor that it chooses."""
+    dp = _opendp()
+    branching = dp.t.choose_branching_factor(size_guess=counts.size)
+    space = dp.vector_domain(dp.atom_domain(T=int)), dp.l1_distance(T=int)
+    tree = dp.t.make_b_ary_tree(*space, leaf_count=counts.size, branching_factor=branching)
+    scale = float(tree.map(d_in=1)) / float(EPSILON)
+    noisy = tree >> dp.m.then_laplace(scale=scale)
+    assert noisy.map(d_in=1) <= float(EPSILON) * (1 + 1e-9)
+    consistent = dp.t.make_consistent_b_ary_tree(branching_factor=branching)
+    return np.array(consistent(noisy(counts.tolist())), np.float64)[: counts.size]
+
+
+def systems() -> Mapping[System, Noisy]:
+    """Return every way to publish a histogram, by name."""
+    return {
+        System(OURS, "best fan-out, least squares"): Ours("consistent"),
+        System(OURS, "best fan-out, nonnegative"): Ours("nonnegative"),
+        System(_OPENDP, "noisy cells"): opendp_cells,
+        System(_OPENDP, "consistent b-ary tree"): opendp_tree,
+    }
+
+
+def run(*, small: bool, out: Path, reporter: Reporter, data: Path | None = None) -> Outcome:
+    """Compare at 365, 1,024 and 65,536 cells on two made data sets, five seeds; small: 64 cells and two seeds."""
+    sizes, seeds = (SMALL_CELLS, SMALL_SEEDS) if small else (CELLS, SEEDS)
+    listed = {system: noisy for system, noisy in systems().items() if system.version is not None}
+    results = []
+    cases = [(name, cells) for cells in sizes for name in DATA]
+    for done, (name, cells) in enumerate(cases, 1):
+        truth = DATA[name](cells)
+        for system, noisy in listed.items():
+            noisy(truth, 0)  # compiles and imports, outside the clock
+            runs = [clock(noisy, truth, seed) for seed in seeds]
+            found = [errors(ran.answer, truth) for ran in runs]
+            by_measure = {measure: tuple(error[measure] for error in found) for measure in (ALL, PREFIXES)}
+            results.append(Result(f"{name}, {cells:,} cells", system, by_measure, tuple(ran.seconds for ran in runs)))
+        reporter.progress(NAME, done, len(cases))
+    notes = (
+        f"epsilon {float(EPSILON):g} in all, neighbours differ by one entity. Data are simulated.",
+        "coco-opt's noise is seeded, so that runs can be repeated; OpenDP draws its own.",
+        "Seconds are those of measuring and estimating together.",
+        *missing(list(systems())),
+    )
+    return finish(NAME, [peer_table("Ordered histograms", results, notes)], [], out, reporter)

@@ -1,0 +1,131 @@
+"""What the comparisons with other systems share: a system, its runs, and one table of errors and seconds a task."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+from typing import Any
+
+from coco_experiments.outcome import Cell, Outcome, Reporter, Table, write_csv
+from coco_experiments.statistics import Mean
+
+OURS = "coco-opt"
+_ROUNDING = 1e-9
+_LEVEL = 1.02  # what counts as better: errors differ by more than 2 %
+
+
+@dataclass(frozen=True, slots=True)
+class System:
+    """A way to do a task: ``package`` is the distribution it comes from, ``setting`` how it is used."""
+
+    package: str
+    setting: str
+
+    @property
+    def version(self) -> str | None:
+        """Return the installed version, None where it is not installed."""
+        try:
+            return version(self.package)
+        except PackageNotFoundError:
+            return None
+
+    @property
+    def ours(self) -> bool:
+        """Return whether this is coco-opt."""
+        return self.package == OURS
+
+    @property
+    def name(self) -> str:
+        """Return package and setting."""
+        return f"{self.package}: {self.setting}"
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Run:
+    """One run of a system on an instance: what it answered, and the seconds that took."""
+
+    answer: Any
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """All runs of a system on one instance: errors by measure, a value a run, and seconds."""
+
+    instance: str
+    system: System
+    errors: Mapping[str, tuple[float, ...]]
+    seconds: tuple[float, ...]
+
+
+def clock(call: Callable[..., Any], *arguments: Any) -> Run:
+    """Run a system once."""
+    start = perf_counter()
+    answer = call(*arguments)
+    return Run(answer, perf_counter() - start)
+
+
+def missing(systems: Sequence[System]) -> list[str]:
+    """Return one line a package that is not installed, with the command that installs it."""
+    absent = dict.fromkeys(system.package for system in systems if system.version is None)
+    return [f"{package} is not installed and was left out: pip install {package}" for package in absent]
+
+
+def peer_table(title: str, results: Sequence[Result], notes: Sequence[str] = ()) -> Table:
+    """Return a row an instance and system: mean errors with standard errors, and seconds over those of coco-opt.
+
+    Where a peer errs less than every setting of coco-opt, the first notes say so.
+    """
+    measures = tuple(dict.fromkeys(measure for result in results for measure in result.errors))
+    rows = []
+    for result in results:
+        means = [Mean.of(result.errors[measure]) if measure in result.errors else None for measure in measures]
+        shown: list[Cell] = []
+        for mean in means:
+            shown += [None, None] if mean is None else [mean.value, mean.standard_error]
+        own = [median(other.seconds) for other in results if other.instance == result.instance and other.system.ours]
+        seconds = median(result.seconds)
+        times = seconds / min(own) if own else None
+        rows.append(
+            (result.instance, result.system.name, result.system.version, len(result.seconds), *shown, seconds, times)
+        )
+    columns = ["data", "system", "version", "runs"]
+    for measure in measures:
+        columns += [measure, "standard error" if len(measures) == 1 else f"its standard error: {measure}"]
+    columns += ["seconds", "times coco-opt's"]
+    return Table(title, tuple(columns), tuple(rows), (*wins(results, measures), *notes))
+
+
+def wins(results: Sequence[Result], measures: Sequence[str]) -> list[str]:
+    """Return one line for each instance and measure in which a peer errs less than coco-opt; what is level is not."""
+    lines = []
+    for instance in dict.fromkeys(result.instance for result in results):
+        for measure in measures:
+            errors = {
+                result.system: Mean.of(result.errors[measure]).value
+                for result in results
+                if result.instance == instance and measure in result.errors
+            }
+            own = [error for system, error in errors.items() if system.ours]
+            if not own:
+                continue
+            # Errors that are rounding alone are equal.
+            lines += [
+                f"A peer errs less: {system.name} on {instance}, {measure}: {error:.4g} against {min(own):.4g}"
+                for system, error in errors.items()
+                if not system.ours and error * _LEVEL + _ROUNDING < min(own)
+            ]
+    return lines or ["No peer errs less than coco-opt by more than 2 % in any row."]
+
+
+def finish(name: str, tables: Sequence[Table], failures: Sequence[str], out: Path, reporter: Reporter) -> Outcome:
+    """Print the tables and write them as CSV."""
+    files = []
+    for number, table in enumerate(tables):
+        reporter.table(table)
+        files.append(write_csv(out / f"{name}{f'_{number + 1}' if number else ''}.csv", table))
+    return Outcome(tuple(tables), tuple(files), tuple(failures))

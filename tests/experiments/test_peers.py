@@ -1,0 +1,44 @@
+"""The comparisons with other systems on small data: every installed one answers, and who errs less is said first."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from coco_experiments.peers import isotonic, marginals, ranges, reconciliation
+from coco_experiments.peers.study import OURS, Result, System, missing, peer_table
+
+from tests.experiments.recorder import Recorder
+
+TASKS = {"isotonic": isotonic, "marginals": marginals, "ranges": ranges, "reconciliation": reconciliation}
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_every_installed_system_answers(name: str, tmp_path: Path) -> None:
+    outcome = TASKS[name].run(small=True, out=tmp_path, reporter=Recorder())  # type: ignore[attr-defined]
+    assert outcome.ok
+    for table in outcome.tables:
+        names = {str(row["system"]).partition(":")[0] for row in table.records()}
+        assert OURS in names
+        assert len(names) > 1
+        assert all(np.isfinite(float(row["seconds"])) for row in table.records())  # type: ignore[arg-type]
+        assert "peer errs less" in table.notes[0]
+
+
+def test_errors_over_all_ranges_equal_their_list() -> None:
+    rng = np.random.default_rng(1)
+    truth, estimate = rng.integers(0, 9, 12), rng.normal(4, 2, 12)
+    error = estimate - truth
+    squares = [error[i:j].sum() ** 2 for i in range(12) for j in range(i + 1, 13)]
+    assert ranges.errors(estimate, truth)[ranges.ALL] == pytest.approx(np.sqrt(np.mean(squares)))
+
+
+def test_a_peer_that_errs_less_is_named_first_and_one_that_is_absent_with_its_installation() -> None:
+    peer, absent = System("numpy", "theirs"), System("no-such-package", "theirs")
+    results = [Result("d", System(OURS, "ours"), {"error": (2.0, 2.0)}, (1.0, 1.0))]
+    assert peer_table("t", results).notes[0].startswith("No peer errs less")
+    better = peer_table("t", [*results, Result("d", peer, {"error": (1.0, 1.5)}, (3.0, 3.0))])
+    assert better.notes[0] == "A peer errs less: numpy: theirs on d, error: 1.25 against 2"
+    assert better.records()[1]["times coco-opt's"] == 3.0
+    assert missing([peer, absent]) == ["no-such-package is not installed and was left out: pip install no-such-package"]
