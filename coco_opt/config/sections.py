@@ -279,7 +279,7 @@ class AutoSection(Section):
     look: Annotated[Fraction, PlainValidator(look_share)] = Fraction(1, 50)
     """The part of the budget that a first look may take; 0: no look, choose from public numbers alone."""
     time: Annotated[float, PlainValidator(duration)] = 600.0
-    """What an estimation may take: a slower method is not chosen."""
+    """What an estimation may take: a slower method is not chosen, and the posterior begins no more draws after it."""
 
 
 class OutputConfig(Section):

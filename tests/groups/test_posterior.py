@@ -177,12 +177,15 @@ def test_a_release_by_buckets_keeps_every_promise(folder: Path) -> None:
     assert manifest["intervals"]["coverage"] == 0.9
     assert manifest["convergence"]["prior"] == "multinomial"
     assert manifest["convergence"]["draws"] >= 200
+    assert manifest["convergence"]["criterion"] == {"r_hat_at_most": 1.1, "effective_size_at_least": 25.0}
+    assert manifest["convergence"]["regions_not_converged"] == 0
     assert 0 <= manifest["unproved"]["worst_relative_gap"] < 1
     assert manifest["solvers"]["expected_distance"]["solves"] == 1
     assert manifest["config"]["groups"]["bucket_growth"] == [0.3, 0.5]
     page = (folder / "report.html").read_text()
     assert "12 sizes in 7 buckets" in page
     assert "intervals.parquet" in page
+    assert f"after {manifest['convergence']['draws']:,} draws of" in page
 
 
 def test_a_measurement_is_restated_and_estimated_anew(tmp_path: Path) -> None:
@@ -247,7 +250,7 @@ def test_all_questions_and_laws_give_consistent_tables(
         assert (dense <= intervals.groups_upper[row]).all()
         assert (intervals.at_most_lower[row] <= running).all()
         assert (running <= intervals.at_most_upper[row]).all()
-    assert result.convergence.converged is False
+    assert not result.convergence.converged
 
 
 def test_a_huge_budget_returns_the_truth() -> None:
@@ -262,7 +265,7 @@ def test_threads_and_progress_change_nothing() -> None:
     hierarchy, truth = three_levels(np.random.default_rng(4))
     noisy = measured(hierarchy, truth, "cumulative", buckets=[Buckets.by_growth(MAX_SIZE, 0.5)] * 3)
     steps: list[tuple[int, int]] = []
-    method = GroupsMethod(("l1",) * 3, consistency="posterior", intervals=0.9)
+    method = GroupsMethod(("l1",) * 3, consistency="posterior", intervals=0.9, seconds=3.0)
     first = estimate_groups(noisy, method, threads=1, progress=lambda done, most: steps.append((done, most)))
     second = estimate_groups(noisy, method, threads=3)
     assert all(a.equals(b) for a, b in zip(first.histograms, second.histograms, strict=True))
@@ -466,7 +469,7 @@ def test_two_measurements_are_nearer_than_one() -> None:
         measured(hierarchy, truth, "cumulative", seed=seed, buckets=buckets, costs=[Epsilon(Fraction(1, 4))] * 3)
         for seed, buckets in ((1, ()), (2, [Buckets.by_growth(MAX_SIZE, 0.5)] * 3))
     )
-    method = GroupsMethod(("l1",) * 3, consistency="posterior")
+    method = GroupsMethod(("l1",) * 3, consistency="posterior", seconds=10.0)
     away = []
     for first, more in ((one, ()), (two, ()), (one, (two,))):
         result = estimate_groups(first, method, also=more)
@@ -512,7 +515,7 @@ def test_the_written_configuration_names_the_keys(tmp_path: Path) -> None:
     assert parse_config(text, tmp_path).method.intervals == 0.9
 
 
-def test_regions_whose_chains_disagree_are_marked_and_the_manifest_counts_them(folder: Path, tmp_path: Path) -> None:
+def test_regions_that_have_not_converged_are_listed_and_marked(folder: Path, tmp_path: Path) -> None:
     copy = tmp_path / "marked"
     shutil.copytree(folder, copy)
     table = pq.read_table(copy / "intervals.parquet")
@@ -525,15 +528,18 @@ def test_regions_whose_chains_disagree_are_marked_and_the_manifest_counts_them(f
         (check,) = [check for check in verify_release(copy) if check.name == "intervals"]
         return "" if check.passed else check.detail
 
-    count = read_manifest(folder)["convergence"]["unsettled_regions"]
-    regions = len(set(table["region"].to_pylist()))
-    assert f"{regions:,} regions are marked as not converged, and the manifest states {count}" in flagged(
-        [False] * table.num_rows
-    )
+    assert read_manifest(folder)["convergence"]["not_converged"] == []
+    assert "row 1: 'converged' is not what the manifest says, which does not list" in flagged([not m for m in marked])
     manifest = json.loads((copy / "manifest.json").read_text())
-    manifest["convergence"]["unsettled_regions"] = 1
-    (copy / "manifest.json").write_text(json.dumps(manifest))
+
+    def listed(count: int, *regions: str) -> None:
+        manifest["convergence"].update(not_converged=regions, regions_not_converged=count)
+        (copy / "manifest.json").write_text(json.dumps(manifest))
+
+    listed(1, table["region"][0].as_py())
     assert flagged([not here for here in marked]) == ""
-    one_row = [True] * table.num_rows
-    one_row[0] = False
-    assert "some of its rows only" in flagged(one_row)
+    one_row = [not here for here in marked]
+    one_row[0] = True
+    assert "which lists the region as not converged" in flagged(one_row)
+    listed(2, table["region"][0].as_py())
+    assert "not one of so many regions" in flagged([not here for here in marked])

@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 from coco_opt.errors import ProblemError
 from coco_opt.groups.buckets import Buckets
 from coco_opt.groups.estimating.posterior.chains import MoveChain, MoveOptions, MoveTables
+from coco_opt.groups.estimating.posterior.convergence import Convergence, Criterion
 from coco_opt.groups.estimating.posterior.diagnostics import effective_size, split_r_hat
+from coco_opt.groups.estimating.posterior.effort import Effort
 from coco_opt.groups.estimating.posterior.observations import Answers, Ranks, Survey, compiled_queries
 from coco_opt.groups.estimating.posterior.prior import (
     Hats,
@@ -135,12 +137,14 @@ def test_the_posterior_is_nearer_than_the_leaves_fits() -> None:
 
 def test_sampling_stops_when_it_has_converged_and_says_when_not() -> None:
     survey, _ = made((0.1, 0.3, 0.5))
-    long = sample_posterior(survey, 1, options=replace(SHORT, most_rounds=60, effective=150.0))
-    assert long.converged
+    criterion = Criterion(1.05, 60.0)
+    long = sample_posterior(survey, 1, options=replace(SHORT, most_rounds=60, criterion=criterion))
+    assert criterion.met(long.r_hat, long.effective).all()
     assert 80 < long.draws < 60 * 40
-    assert (long.effective > 20.0).all()
+    limited = replace(SHORT, most_rounds=60, criterion=criterion, seconds=1e-3)
+    assert sample_posterior(survey, 1, options=limited).draws == 80
     short = sample_posterior(survey, 1, options=replace(SHORT, most_rounds=1))
-    assert not short.converged
+    assert not criterion.met(short.r_hat, short.effective).all()
     assert short.draws == 40
     assert 50 <= short.sweeps <= 80
     assert 0.0 < short.accepted < 1.0
@@ -312,3 +316,35 @@ def test_wrong_starts_and_options_are_refused() -> None:
 def test_priors_that_leave_sizes_without_a_chance_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(ProblemError):
         PriorOptions(**wrong)  # type: ignore[arg-type]
+
+
+def test_one_criterion_decides_and_its_numbers_agree() -> None:
+    criterion = Criterion()
+    r_hat = np.array([[1.0, 1.1, 1.0], [1.0, 1.1001, 1.0], [1.0, 1.0, 1.0]])
+    effective = np.array([[25.0, 40.0, 40.0], [40.0, 40.0, 40.0], [40.0, 40.0, 24.9]])
+    assert criterion.met(r_hat, effective).tolist() == [True, False, False]
+    np.testing.assert_array_equal(criterion.distance(r_hat, effective) <= 1.0 + 1e-9, [True, False, False])
+    state = Convergence(criterion, 3, (1, 2), float(r_hat.max()), float(effective.min()), "multinomial", 200, 180, 0.01)
+    text, account = str(state), state.account(("n", "n/a", "n/b"))
+    assert "1 of 3 regions have converged" in text
+    assert "worst R-hat 1.11, least effective sample size 24" in text  # never rounded to the bound itself
+    assert not account["converged"]
+    assert account["not_converged"] == ["n/a", "n/b"]
+    assert account["regions"] - account["regions_not_converged"] == 1
+
+
+def test_leaves_that_mix_slowly_get_more_moves_and_others_not() -> None:
+    survey, _ = made((0.1, 0.3, 0.5))
+    effort = Effort(survey, 1e9)
+    slow, leaves = int(survey.leaves[0]), survey.leaves.size
+    distance = np.full(survey.parent.size, 0.2)
+    distance[slow] = 3.0
+    effort.distribute(distance)
+    assert effort.factors[0] == 4.0
+    assert (effort.factors[1:] == 0.7).all()
+    root = np.full(survey.parent.size, 0.2)
+    root[0] = 3.0
+    before = effort.factors
+    effort.distribute(root)
+    assert effort.factors.size == leaves
+    assert (effort.factors <= before).all()

@@ -16,7 +16,8 @@ from coco_opt.groups.estimating.group_counts import with_group_counts
 from coco_opt.groups.estimating.intervals import NO_INTERVALS, Intervals
 from coco_opt.groups.estimating.joint import joint
 from coco_opt.groups.estimating.method import GroupsMethod, needed_levels
-from coco_opt.groups.estimating.posterior.consistent import Convergence, integer_estimate
+from coco_opt.groups.estimating.posterior.consistent import integer_estimate
+from coco_opt.groups.estimating.posterior.convergence import Convergence
 from coco_opt.groups.estimating.subtrees import estimate_subtrees
 from coco_opt.groups.estimating.unbiased import NO_UNBIASED, UnbiasedCounts, UnbiasedEstimates
 from coco_opt.groups.look import is_look
@@ -47,7 +48,7 @@ class GroupsResult:
     intervals : Intervals or None
         Intervals of the counts; None for methods other than "posterior".
     convergence : Convergence or None
-        Whether the posterior's chains converged; None for other methods.
+        Which regions' chains converged, by which criterion; None for other methods.
     level_gaps : ndarray of float64 or None
         The relative gap of each level (levels,); None for methods other than "joint".
     unbiased : UnbiasedEstimates or None
@@ -183,7 +184,13 @@ def _result(
         raise ProblemError(f"{method.consistency!r} reads one measurement: only 'posterior' estimates several together")
     if method.consistency == "posterior":
         posterior = integer_estimate(
-            measurement, solvers, coverage=method.intervals, threads=threads, progress=progress, also=also
+            measurement,
+            solvers,
+            coverage=method.intervals,
+            threads=threads,
+            progress=progress,
+            also=also,
+            seconds=method.seconds,
         )
         tables, certificates = tuple(posterior.histograms), solvers.certificates
         return GroupsResult(

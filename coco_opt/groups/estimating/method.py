@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -43,6 +44,9 @@ class GroupsMethod:
         The coverage of intervals, below 1; 0 for none. Only "posterior" gives intervals.
     unbiased : bool, default False
         Also return signed, unbiased counts of every measured region, whatever the method.
+    seconds : float, default infinite
+        About how long "posterior" may draw where regions have not converged: a number of sweeps, computed from the
+        number of answers, so that the result does not depend on the machine.
 
     Raises
     ------
@@ -68,11 +72,14 @@ class GroupsMethod:
     variances: VarianceRule = "formula"
     intervals: float = 0.0
     unbiased: bool = False
+    seconds: float = math.inf
 
     def __post_init__(self) -> None:
         check_choice("consistency", self.consistency, CONSISTENCIES)
         check_choice("merge", self.merge, get_args(Merge))
         check_choice("variances", self.variances, get_args(VarianceRule))
+        if not self.seconds > 0.0:
+            raise ProblemError("seconds is how long the posterior may draw: a number above 0")
         for loss in {self.losses} if isinstance(self.losses, str) else set(self.losses):
             FitOptions(loss, self.ties, self.rounding)
         if not 0.0 <= self.intervals < 1.0 or (self.intervals and self.consistency != "posterior"):

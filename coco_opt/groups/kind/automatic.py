@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from coco_opt.config.model import Config, digest_of
 from coco_opt.config.sections import AUTO
 from coco_opt.groups.estimating.method import Consistency, needed_levels
+from coco_opt.groups.estimating.posterior.effort import posterior_seconds
 from coco_opt.groups.measuring.automatic import QueryChoice, QuerySearch, assumed_distributions
 from coco_opt.groups.measuring.predicted import Regions, range_of
 from coco_opt.groups.noisy_measurements import buckets_of, size_queries, split_of
@@ -196,11 +197,6 @@ def range_words(low: FloatArray, high: FloatArray) -> tuple[str, ...]:
 def assumed_counts(tree: Hierarchy) -> Int64:
     """Return assumed numbers of groups, int64[regions], where the true ones are private."""
     return tree.aggregate(np.full(len(tree.leaves), ASSUMED, np.int64))
-
-
-def posterior_seconds(answers: int) -> float:
-    """Return about how many seconds the posterior of so many answers takes on two cores, by the measured runs."""
-    return 5.0 + 2e-4 * answers
 
 
 def _stated_shares(config: Config, levels: int) -> Shares | None:

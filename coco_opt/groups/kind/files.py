@@ -18,7 +18,7 @@ from coco_opt.files.release_checks import positions
 from coco_opt.groups.estimating.estimate import GroupsResult
 from coco_opt.groups.estimating.intervals import NO_INTERVALS, Intervals
 from coco_opt.groups.estimating.method import SLOW, GroupsMethod
-from coco_opt.groups.estimating.posterior.consistent import Convergence
+from coco_opt.groups.estimating.posterior.convergence import Convergence
 from coco_opt.groups.estimating.unbiased import NO_UNBIASED, UnbiasedCounts
 from coco_opt.groups.kind.intervals import (
     INTERVALS,
@@ -81,12 +81,12 @@ def released(measurement_plan: MeasurementPlan, method: GroupsMethod, result: Gr
     if result.level_gaps is not None:
         manifest["relative_gap_by_level"] = [None if math.isnan(gap) else gap for gap in result.level_gaps.tolist()]
     if result.convergence is not None:
-        manifest["convergence"], lines = _convergence_account(result.convergence)
-        notes = (*notes, *lines)
+        manifest["convergence"] = result.convergence.account(result.hierarchy.paths)
+        notes = (*notes, *_convergence_note(result.convergence))
     if result.intervals is not None:
         promises = (*promises, PROMISE)
-        unsettled = () if result.convergence is None else result.convergence.unsettled
-        files[INTERVALS] = interval_table(measurement_plan, result.histograms, result.intervals, unsettled)
+        marked = () if result.convergence is None else result.convergence.not_converged
+        files[INTERVALS] = interval_table(measurement_plan, result.histograms, result.intervals, marked)
         if result.intervals.summaries is not None:
             promises = (*promises, SUMMARY_PROMISE)
             files[SUMMARY_FILE] = summary_table(measurement_plan, result.intervals.summaries)
@@ -98,27 +98,12 @@ def released(measurement_plan: MeasurementPlan, method: GroupsMethod, result: Gr
     return Released(files, promises, manifest, notes, numbers)
 
 
-def _convergence_account(convergence: Convergence) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Return the manifest's account of the chains, and a line where they did not converge."""
-    plain = {
-        "converged": convergence.converged,
-        "prior": convergence.prior,
-        "draws": convergence.draws,
-        "sweeps": convergence.sweeps,
-        "worst_r_hat": convergence.r_hat if math.isfinite(convergence.r_hat) else None,
-        "least_effective_size": convergence.effective,
-        "unsettled_regions": len(convergence.unsettled),
-        "r_hat_bound": convergence.bound,
-        "prior_moved": convergence.prior_moved if math.isfinite(convergence.prior_moved) else None,
-    }
-    if not convergence.unsettled and convergence.converged:
-        return plain, ()
-    line = (
-        f"Chains of {len(convergence.unsettled):,} regions did not converge (R-hat above {convergence.bound:g}, at "
-        f"worst {convergence.r_hat:.3g}, after {convergence.sweeps:,} sweeps): the table keeps every promise, but "
-        f"their errors and intervals are less certain; {INTERVALS} marks them"
-    )
-    return plain, (line,)
+def _convergence_note(convergence: Convergence) -> tuple[str, ...]:
+    """Return a line where regions have not converged, else nothing."""
+    if convergence.converged:
+        return ()
+    marks = f"the manifest lists them and {INTERVALS} marks them"
+    return (f"{convergence} The errors and intervals of the others are less certain: {marks}",)
 
 
 def _plain(method: GroupsMethod, measurement_plan: MeasurementPlan) -> dict[str, Any]:

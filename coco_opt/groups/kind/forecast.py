@@ -17,8 +17,9 @@ from coco_opt.activity import doing
 from coco_opt.choices import SolverChoices
 from coco_opt.errors import ConfigError
 from coco_opt.groups.estimating.method import SLOW, Consistency, GroupsMethod
+from coco_opt.groups.estimating.posterior.effort import posterior_seconds
 from coco_opt.groups.estimating.posterior.sparse import MANY_CELLS
-from coco_opt.groups.kind.automatic import posterior_seconds, range_words
+from coco_opt.groups.kind.automatic import range_words
 from coco_opt.groups.kind.expected import ExpectedErrors, is_predictable, predicted_errors, rehearsed_errors
 from coco_opt.groups.kind.method import method_of
 from coco_opt.groups.kind.rehearsal import (

@@ -39,11 +39,11 @@ def interval_table(
     measurement_plan: MeasurementPlan,
     histograms: Sequence[CountOfCounts],
     intervals: Intervals,
-    unsettled: Sequence[int] = (),
+    not_converged: Sequence[int] = (),
 ) -> FileTable:
     """Return a row for each region and size that has groups or is uncertain, in the hierarchy's order.
 
-    ``unsettled`` are the regions whose chains did not converge: their rows say so.
+    The rows of regions whose chains have ``not_converged`` say so.
 
     Left out are sizes with groups_lower = groups_upper = 0 and at_most_lower = at_most_upper = at_most.
     """
@@ -59,7 +59,7 @@ def interval_table(
         "at_most": at_most[shown],
         "at_most_lower": intervals.at_most_lower[shown],
         "at_most_upper": intervals.at_most_upper[shown],
-        CONVERGED: ~np.isin(region, np.asarray(unsettled, np.int64)),
+        CONVERGED: ~np.isin(region, np.asarray(not_converged, np.int64)),
     }
     return FileTable.of(columns, _TYPES)
 
@@ -132,17 +132,29 @@ def interval_check(folder: Folder, histogram: tuple[Int64, Int64, Int64], totals
     if twice.any():
         row = int(order[1:][twice].min()) + 1
         return Check(PROMISE, passed=False, detail=f"row {row}: this region and size occur twice")
-    marked = np.unique(region[~rows.column(CONVERGED).to_numpy()])
-    stated_account = folder.manifest.get("convergence")
-    most = stated_account.get("unsettled_regions") if isinstance(stated_account, dict) else None
-    if not isinstance(most, int) or marked.size > most:
-        detail = f"{marked.size:,} regions are marked as not converged, and the manifest states {most}"
-        return Check(PROMISE, passed=False, detail=detail)
-    if np.isin(region[rows.column(CONVERGED).to_numpy()], marked).any():
-        return Check(PROMISE, passed=False, detail="a region is marked as not converged in some of its rows only")
+    wrong = _wrong_marks(folder, region, rows.column(CONVERGED).to_numpy())
+    if wrong:
+        return Check(PROMISE, passed=False, detail=wrong)
     if not is_safe(histogram[2]):
         return Check(PROMISE, passed=False, detail="the counts do not add up within 64 bits")
     return _released_check(columns, key, region, histogram, totals, max_size)
+
+
+def _wrong_marks(folder: Folder, region: Int64, converged: NDArray[np.bool_]) -> str:
+    """Return what is wrong with the marks of regions that have not converged, "" if they are the manifest's."""
+    account = folder.manifest.get("convergence")
+    paths = account.get("not_converged") if isinstance(account, dict) else None
+    if not isinstance(account, dict) or not isinstance(paths, list) or not all(isinstance(path, str) for path in paths):
+        return "the manifest does not list the regions that have not converged"
+    listed = np.flatnonzero(np.isin(folder.regions.names, paths))
+    if not account.get("regions_not_converged") == len(paths) == listed.size:
+        return "the manifest's list of regions that have not converged is not one of so many regions"
+    wrong = converged == np.isin(region, listed)
+    if not wrong.any():
+        return ""
+    row = first_of(wrong)
+    stated = "lists" if converged[row] else "does not list"
+    return f"row {row + 1}: {CONVERGED!r} is not what the manifest says, which {stated} the region as not converged"
 
 
 def _wrong_types(rows: Any) -> str:

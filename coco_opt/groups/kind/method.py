@@ -58,6 +58,7 @@ def method_of(config: Config, measurement_plan: MeasurementPlan, *also: Measurem
         variances=section.variances,
         intervals=coverage,
         unbiased=section.unbiased,
+        seconds=config.auto.time,
     )
 
 

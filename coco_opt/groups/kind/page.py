@@ -42,6 +42,7 @@ _LEAVES = (
     "At the lowest levels bottom-up, with the whole budget on the leaves, usually errs less: here the leaves get a "
     "part of the budget only, and the rest buys the levels above. "
 )
+_MOST_NAMED = 50  # regions that have not converged
 _WORSE_AT = {
     "bottom_up": "Errors of leaves add up: the higher a region, the further off it is. Methods that measure every "
     "level err less there.",
@@ -164,20 +165,9 @@ def _posterior(shown: Shown) -> str:
     convergence, intervals = shown.result.convergence, shown.result.intervals
     if convergence is None:
         return ""
-    regions, unsettled = shown.result.hierarchy.regions, len(convergence.unsettled)
-    marked = "" if not unsettled else " The others are marked in intervals.parquet: their figures are less reliable."
-    stop = (
-        "Sampling stopped when at least 95 % of the regions of every level had converged"
-        if convergence.converged
-        else "Sampling stopped at its limit: some level has fewer than 95 % of its regions converged, or too small a "
-        "median effective sample size"
-    )
     lines = [
         f"The table has the least expected error under the posterior of a prior ({convergence.prior}) learned from "
-        f"the noisy answers, by {convergence.draws:,} draws of {convergence.sweeps:,} sweeps. A region has converged "
-        f"if R-hat of three of its counts is at most {convergence.bound:g}: {regions - unsettled:,} of {regions:,} "
-        f"regions have (worst R-hat {convergence.r_hat:.3g}, least effective sample size "
-        f"{convergence.effective:,.0f}).{marked} {stop}. In the last update the prior's expected counts changed by "
+        f"the noisy answers. {convergence} In the last update the prior's expected counts changed by "
         f"{100 * convergence.prior_moved:.2g} % of all groups."
     ]
     if shown.result.uncertified_gap:
@@ -193,7 +183,18 @@ def _posterior(shown: Shown) -> str:
             "own, not for many at the same time. The intervals of each region's mean, quantiles, share of groups of "
             "one and largest size lie in summaries.parquet."
         )
-    return f"<h2>Posterior</h2>\n<p>{escape(' '.join(lines))}</p>"
+    return f"<h2>Posterior</h2>\n<p>{escape(' '.join(lines))}</p>{_not_converged(shown)}"
+
+
+def _not_converged(shown: Shown) -> str:
+    """Return the list of regions that have not converged, empty where all have."""
+    convergence, paths = shown.result.convergence, shown.result.hierarchy.paths
+    if convergence is None or convergence.converged:
+        return ""
+    named = [paths[region] for region in convergence.not_converged]
+    more = f" and {len(named) - _MOST_NAMED:,} more" if len(named) > _MOST_NAMED else ""
+    words = f"Not converged: {', '.join(named[:_MOST_NAMED])}{more}. Their errors and intervals are less certain."
+    return f"<p class='banner exposed'>{escape(words)}</p>"
 
 
 def _errors(levels: Sequence[str], errors: Mapping[str, Sequence[float]]) -> str:

@@ -46,7 +46,7 @@ def estimated(data: str | None, max_size: int) -> dict[str, Any]:
         "errors": errors_by_level(tree, estimate.histograms, truth).tolist(),
         "matching": errors_by_level(tree, matching.histograms, truth).tolist(),
         "told": f"{state.draws} draws of {state.sweeps} sweeps, converged: {state.converged}, worst R-hat "
-        f"{state.r_hat:.2f}, {len(state.unsettled)} regions unsettled; relative gap {estimate.uncertified_gap:.1g}",
+        f"{state.r_hat:.2f}, {len(state.not_converged)} regions not; relative gap {estimate.uncertified_gap:.1g}",
         "whole": [histogram.groups for histogram in estimate.histograms] == counts.group_counts.tolist(),
     }
 

@@ -200,6 +200,20 @@ class MoveTables:
             options.several,
             steps,
         )
+        self._first = self.plan
+
+    def with_factors(self, factors: FloatArray) -> float:
+        """Multiply each leaf's first number of moves, exchanges and trades by a factor; return that of all moves.
+
+        All chains that share these tables continue so.
+        """
+        first = self._first
+        moves, exchanges, trades = (
+            np.where(each > 0, np.maximum(np.ceil(factors * each), 1), 0).astype(np.int64)
+            for each in (first.moves, first.exchanges, first.trades)
+        )
+        self.plan = first._replace(moves=moves, exchanges=exchanges, trades=trades)
+        return float(moves.sum() / first.moves.sum())
 
 
 def occupied_sizes(survey: Survey, prior: Learned) -> FloatArray:

@@ -7,6 +7,7 @@ counts, each determined by the posterior of one count: ``coco_opt.problems.Expec
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +22,7 @@ from coco_opt.execution import Threads
 from coco_opt.groups.estimating.intervals import SUMMARIES, Intervals, SummaryIntervals
 from coco_opt.groups.estimating.method import GroupsMethod
 from coco_opt.groups.estimating.nearest import integer_histograms, nearest
+from coco_opt.groups.estimating.posterior.convergence import Convergence
 from coco_opt.groups.estimating.posterior.observations import survey_of
 from coco_opt.groups.estimating.posterior.prior import IntArray, PriorOptions
 from coco_opt.groups.estimating.posterior.recording import summaries, summary_values
@@ -42,28 +44,6 @@ from coco_opt.privacy import Measurement
 from coco_opt.problems import ExpectedDistance
 
 Progress = Callable[[int, int], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Convergence:
-    """The convergence of the chains: whether they converged before their cap, the prior's kind, draws and sweeps.
-
-    Three counts of every region are monitored: its entities, its groups of size 0 and those up to the middle size.
-    A region has converged if the split R-hat of all three is at most ``bound``; ``unsettled`` are the regions that have
-    not. ``converged``: at least 95 % of the regions of every level have, and the median effective sample size of every
-    level is large enough (``SamplerOptions``). ``r_hat`` is the largest R-hat of all, ``effective`` their least
-    effective sample size, ``prior_moved`` the share of all groups for which the prior still changed when it was frozen.
-    """
-
-    converged: bool
-    prior: str
-    draws: int
-    sweeps: int
-    r_hat: float
-    effective: float
-    unsettled: tuple[int, ...]
-    bound: float
-    prior_moved: float
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -144,15 +124,16 @@ def posterior_estimate(
 
 
 def _convergence(drawn: Posterior | SparseDraws, prior: PriorOptions, options: SamplerOptions) -> Convergence:
+    met = options.criterion.met(drawn.r_hat, drawn.effective)
     return Convergence(
-        drawn.converged,
+        options.criterion,
+        met.size,
+        tuple(np.flatnonzero(~met).tolist()),
+        float(drawn.r_hat.max()),
+        float(drawn.effective.min()),
         prior.kind,
         drawn.draws,
         drawn.sweeps,
-        float(drawn.r_hat.max()),
-        float(drawn.effective.min()),
-        tuple(np.flatnonzero((drawn.r_hat > options.r_hat).any(axis=1)).tolist()),
-        options.r_hat,
         drawn.prior_moved,
     )
 
@@ -179,22 +160,25 @@ def integer_estimate(
     progress: Progress | None = None,
     also: Sequence[Measurement] = (),
     many: int = MANY_CELLS,
+    seconds: float = math.inf,
 ) -> IntegerEstimate:
     """Return ``posterior_estimate`` and its intervals of a coverage above 0, of any number of regions.
 
     With more than ``many`` regions x sizes, draws are stored by the sizes that occur (``posterior.sparse``). The same
     holds where leaves have thousands of groups, or tens of thousands if all answers are about cells, because trades mix
     better there than other moves and complete rows. This requires that all leaves lie on one level below the root.
+    Once draws have taken about ``seconds``, no more rounds begin.
     """
     survey = survey_of(*map(GroupsMeasurements, (measurement, *also)))
+    options = SamplerOptions(seconds=seconds, threads=threads)
     traded = groups_a_leaf(survey) >= (MANY_IN_CELLS if survey.only_cells else MANY_GROUPS)
     if not has_parents(survey) or (survey.parent.size * survey.max_size <= many and not traded):
         estimate = posterior_estimate(
-            measurement, solvers, sizes=coverage > 0.0, threads=threads, progress=progress, also=also
+            measurement, solvers, sizes=coverage > 0.0, progress=progress, options=options, also=also
         )
         intervals = estimate.intervals(coverage) if coverage else None
         return IntegerEstimate(estimate.histograms, intervals, estimate.uncertified_gap, estimate.convergence)
-    prior, how = PriorOptions(), fewer_chains(SamplerOptions(threads=threads))
+    prior, how = PriorOptions(), fewer_chains(options)
     near, seed = _matched_leaves(GroupsMeasurements(measurement), solvers, threads), seed_of(measurement, *also)
     with ThreadPoolExecutor(threads or os.cpu_count()) as pool:
         drawn = SparseSampler(survey, seed, prior, how, near, progress).sample(pool)

@@ -177,6 +177,13 @@ class RecordedWindows:
     summaries: Windows | None
 
 
+def compared(table: IntArray, probe: int) -> FloatArray:
+    """Return float64[regions x 3], the counts by which chains are compared (``convergence.COUNTS``)."""
+    # The entities are a constant less the sum of all cumulative counts.
+    scalars = table.sum(axis=1), table[:, 0], table[:, probe]
+    return np.stack(scalars, axis=1).astype(np.float64).ravel()
+
+
 class Recorder:
     """The record of one chain's draws: the counts in the given windows, and traces of scalars."""
 
@@ -206,5 +213,4 @@ class Recorder:
                 self.sizes.count(size_counts(self.table, self.groups, self._of_sizes))
             if self.summaries is not None:
                 self.summaries.count(summaries(self.table, self.groups))
-            scalars = self.table.sum(axis=1), self.table[:, 0], self.table[:, self.probe]
-            self.trace.append(np.stack(scalars, axis=1).astype(np.float64).ravel())
+            self.trace.append(compared(self.table, self.probe))

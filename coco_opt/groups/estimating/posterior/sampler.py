@@ -2,8 +2,8 @@
 
 This is post-processing: answers, noise distributions, the hierarchy and the numbers of groups are public. The shape of
 the sizes, and how regions vary around it, are unknown and sampled too, so intervals account for both (an increment
-prior is learned during burn-in and then frozen). The proposals are learned during burn-in. Chains continue until split
-R-hat and effective sizes meet their bounds or a cap is reached. Every draw is a consistent integer table.
+prior is learned during burn-in and then frozen). The proposals are learned during burn-in. Chains continue until all
+regions meet one criterion or a limit is reached. Every draw is a consistent integer table.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ from coco_opt.groups.estimating.posterior.chains import (
     RowChain,
     SizeLearner,
 )
+from coco_opt.groups.estimating.posterior.convergence import Criterion
 from coco_opt.groups.estimating.posterior.diagnostics import effective_size, split_r_hat
+from coco_opt.groups.estimating.posterior.effort import Effort
 from coco_opt.groups.estimating.posterior.observations import (
     Answers,
     Ranks,
@@ -47,6 +49,7 @@ from coco_opt.groups.estimating.posterior.recording import (
     Range,
     RecordedWindows,
     Recorder,
+    compared,
     most_of_summaries,
     size_counts,
     summaries,
@@ -60,6 +63,7 @@ Progress = Callable[[int, int], None]
 # With answers about cells, complete rows are drawn if leaves have so many groups on average and margins this narrow.
 _DENSE, _WIDEST = 100.0, 40
 _LAG = 4  # updates of the prior over which its movement is measured
+_LOOKS, _FEWEST_LOOKS = 6, 4  # tables of the burn-in by which moves are first distributed
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +73,9 @@ class SamplerOptions:
     The prior's expected value is learned again every ``update_every`` sweeps. This ends when, over four updates, it
     changed for at most the share ``prior_moves`` of all groups (total variation, leaves weighted by their groups); then
     chains take ``settle`` sweeps more. Burn-in has at least ``burn_in`` sweeps in all and about ``most_burn_in`` at
-    most. Then come rounds of ``draws`` draws, ``thin`` sweeps apart, until at every level 95 % of the regions' scalars
-    have split R-hat at most ``r_hat`` and half of them an effective size of at least ``effective``, and not before
-    ``least_rounds``; or until ``most_rounds``.
+    most. Then come rounds of ``draws`` draws, ``thin`` sweeps apart, until all regions meet the ``criterion``, and not
+    before ``least_rounds``; or until ``most_rounds``, or as many rounds as about ``seconds`` allow
+    (counted as in ``effort``). After each round, the leaves of regions that do not meet it get more moves.
     """
 
     chains: int = 4
@@ -82,10 +86,10 @@ class SamplerOptions:
     settle: int = 20
     draws: int = 25
     thin: int = 2
-    r_hat: float = 1.1
-    effective: float = 100.0
+    criterion: Criterion = field(default_factory=Criterion)
     least_rounds: int = 2
     most_rounds: int = 40
+    seconds: float = math.inf
     threads: int | None = None
     moves: MoveOptions = field(default_factory=MoveOptions)
 
@@ -101,7 +105,7 @@ class Posterior:
     """Draws of all regions: of Hc[0..K-1] (``cumulative``) and, if requested, H[0..K] (``sizes``) and ``summaries``.
 
     ``mean`` float64[regions, K] is that of Hc. ``r_hat`` and ``effective`` float64[regions, 3] are those of the
-    entities, of Hc[0], and of Hc at the ``probe`` cell; ``converged`` is whether they met their bounds before the cap.
+    entities, of Hc[0], and of Hc at the ``probe`` cell (``convergence.COUNTS``).
     ``outside`` is the share of values outside their windows, ``accepted`` the share of accepted moves;
     ``probabilities`` float64[leaves, K + 1] is the prior's expected share of each size, and ``prior_moved`` the share
     of all groups for which it changed over the last updates before it was frozen.
@@ -116,7 +120,6 @@ class Posterior:
     probe: int
     r_hat: FloatArray
     effective: FloatArray
-    converged: bool
     accepted: float
     outside: float
     probabilities: FloatArray
@@ -193,7 +196,6 @@ class Judged:
     rounds: int
     r_hat: FloatArray
     effective: FloatArray
-    converged: bool
 
 
 class Sampler:
@@ -222,6 +224,8 @@ class Sampler:
         self.burnt, self.moved = 0, math.inf
         self.tables: list[IntArray] = []
         self.learned: Learned
+        self.shared: MoveTables | None = None
+        self.effort = Effort(survey, options.seconds)
         self.cumulative = Range()
         self.sizes = Range() if sizes else None
         self.summaries = Range(np.int64) if sizes else None
@@ -262,12 +266,18 @@ class Sampler:
 
     def _learn(self) -> None:
         self.learned = self.learner.learn(self.counts, self.present)
-        shared = MoveTables(self.survey, self.learned, self.options.moves) if self.by_counts else None
+        self.shared = MoveTables(self.survey, self.learned, self.options.moves) if self.by_counts else None
         for chain in self.chains:
             if isinstance(chain, MoveChain):
-                chain.use(self.learned, shared)
+                chain.use(self.learned, self.shared)
             else:
                 chain.use(self.learned)
+
+    def _distribute_moves(self, distance: FloatArray) -> None:
+        """Give the leaves more or fewer moves by how far regions (regions,) are from the criterion."""
+        if self.shared is not None:
+            self.effort.distribute(distance)
+            self.effort.moves = self.shared.with_factors(self.effort.factors)
 
     def _advance(self, pool: ThreadPoolExecutor, sweeps: int) -> None:
         for _ in pool.map(lambda chain: chain.advance(sweeps), self.chains):
@@ -286,6 +296,7 @@ class Sampler:
         self._see(anew=True)
         self._set_windows(4 * self.margin)
         before: deque[FloatArray] = deque(maxlen=_LAG + 1)
+        trace: deque[list[FloatArray]] = deque(maxlen=_LOOKS)
         while not self._learned_enough(before):
             self._advance(pool, options.update_every)
             self.burnt += options.update_every
@@ -294,7 +305,10 @@ class Sampler:
             self._look(pool)
             self._see(anew=len(before) <= _LAG)
             self._set_windows(self.margin)
+            trace.append([compared(table, self._probe()) for table in self.tables])
             self._report_progress(self.burnt)
+        self.effort.spend(self.burnt + options.settle)
+        self._distribute_by(trace)
         for sweeps in _parts(options.settle, options.update_every // 2):
             self._advance(pool, sweeps)
             self.burnt += sweeps
@@ -302,6 +316,12 @@ class Sampler:
             self._see(anew=False)
             self._set_windows(self.margin)
             self._report_progress(self.burnt)
+
+    def _distribute_by(self, trace: Sequence[list[FloatArray]]) -> None:
+        """Give leaves more moves where the chains' last tables of the burn-in differ."""
+        if self.tables and len(trace) >= _FEWEST_LOOKS:
+            r_hat = split_r_hat(np.stack(trace, axis=1)).reshape(-1, 3)
+            self._distribute_moves(self.options.criterion.distance(r_hat, np.full(r_hat.shape, np.inf)))
 
     def _learned_enough(self, before: deque[FloatArray]) -> bool:
         """Return whether the prior changed little over the last updates, or the cap is reached; record the change."""
@@ -369,7 +389,6 @@ class Sampler:
             probe=probe,
             r_hat=judged.r_hat,
             effective=judged.effective,
-            converged=judged.converged,
             accepted=sum(chain.accepted for chain in self.chains) / proposed if proposed else 1.0,
             prior_moved=self.moved,
             outside=sum(recorder.cumulative.outside for recorder in recorders) / (draws * cumulative.low.size),
@@ -377,19 +396,24 @@ class Sampler:
         )
 
     def _rounds(self, pool: ThreadPoolExecutor, recorders: Sequence[Takes]) -> Judged:
-        """Take rounds of draws until the chains agree or the cap is reached."""
-        options, levels = self.options, self.survey.levels()
-        converged, rounds = False, 0
-        while rounds < options.most_rounds and not converged:
+        """Take rounds of draws until all regions have converged or a limit is reached."""
+        options, criterion = self.options, self.options.criterion
+        effort = self.effort
+        finished, rounds = False, 0
+        while not finished:
             for _ in pool.map(lambda recorder: recorder.take(options.draws, options.thin), recorders):
                 pass
+            effort.spend(options.draws * options.thin)
             rounds += 1
             traces = np.stack([np.stack(recorder.trace) for recorder in recorders])
             r_hat = split_r_hat(traces).reshape(-1, 3)
             effective = effective_size(traces).reshape(-1, 3)
-            converged = rounds >= options.least_rounds and _converged(levels, r_hat, effective, options)
-            self._report_progress(self.burnt + rounds * options.draws * options.thin, last=converged)
-        return Judged(rounds, r_hat, effective, converged)
+            settled = bool(criterion.met(r_hat, effective).all()) or effort.exhausted(options.draws * options.thin)
+            finished = rounds >= options.most_rounds or (rounds >= options.least_rounds and settled)
+            self._report_progress(self.burnt + rounds * options.draws * options.thin, last=finished)
+            if not finished:
+                self._distribute_moves(criterion.distance(r_hat, effective))
+        return Judged(rounds, r_hat, effective)
 
     def _windows(self) -> RecordedWindows:
         groups = self.survey.groups
@@ -410,17 +434,6 @@ def _parts(total: int, each: int) -> list[int]:
     """Return ``total`` in parts of at most ``each``."""
     size = max(each, 1)
     return [min(size, total - done) for done in range(0, total, size)]
-
-
-def _converged(levels: IntArray, r_hat: FloatArray, effective: FloatArray, options: SamplerOptions) -> bool:
-    for level in range(int(levels.max()) + 1):
-        regions = levels == level
-        if (
-            float(np.quantile(r_hat[regions], 0.95, method="higher")) > options.r_hat
-            or float(np.median(effective[regions])) < options.effective
-        ):
-            return False
-    return True
 
 
 def _margin(survey: Survey) -> int:

@@ -98,7 +98,6 @@ class SparseDraws:
     sweeps: int
     r_hat: FloatArray
     effective: FloatArray
-    converged: bool
     prior_moved: float
 
     @property
@@ -210,7 +209,6 @@ class SparseSampler(Sampler):
             self.burnt + judged.rounds * self.options.draws * self.options.thin,
             judged.r_hat,
             judged.effective,
-            judged.converged,
             self.moved,
         )
 
