@@ -41,7 +41,7 @@ from coco_opt.cli import (
 from coco_opt.cli.console import SafeStream, open_descriptors, safe_streams, write, write_json
 from coco_opt.cli.heartbeat import Heartbeat
 from coco_opt.cli.options import Version
-from coco_opt.errors import CocoOptError, InputError
+from coco_opt.errors import CocoOptError, InputError, MissingPackageError
 
 INTERRUPTED = 130
 UNEXPECTED = 1
@@ -199,6 +199,9 @@ def _foreign(error: Exception) -> Failure | None:
         return Failure(code, "usage", f"{message or 'bad usage'} (see coco-opt --help)")
     if os.environ.get("COCO_OPT_DEBUG") == "1":
         raise error
+    if isinstance(error, ModuleNotFoundError) and error.name:  # the name of a package, and no value
+        missing = MissingPackageError(error.name.partition(".")[0], "this command")
+        return Failure(missing.exit_code, missing.code, str(missing))
     if _is_memory(error):
         return Failure(BAD_USAGE, "out-of-memory", _OUT_OF_MEMORY)
     if isinstance(error, OSError) and error.filename is not None:

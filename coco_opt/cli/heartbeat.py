@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 from time import monotonic
 
-from coco_opt.activity import Step, steps, words_of
+from coco_opt.activity import steps, words_of
 from coco_opt.cli.console import SafeStream
 
 SILENCE = 1.75  # seconds without output, after which there is a sign of life
@@ -31,7 +31,7 @@ class Heartbeat:
     ) -> None:
         self._verb, self._out, self._err, self._clock, self._silence = verb, out, err, clock, silence
         self._start = clock()
-        self._stage: Step | None = None
+        self._label = ""
         self._next = 0.0
         self._open = False
         self._lock = threading.RLock()
@@ -59,12 +59,13 @@ class Heartbeat:
         with self._lock:
             going, now = steps(), self._clock()
             stage = going[0] if going else None
-            if self._open and stage is self._stage and now < self._next:
+            label = self._verb if stage is None else stage.label
+            if self._open and label == self._label and now < self._next:
                 self._err.write_on(".")
                 return
             self.end_line()
             elapsed = now - (self._start if stage is None else stage.start)
-            self._stage, self._next, self._open = stage, now + min(_LONGEST, elapsed), True
+            self._label, self._next, self._open = label, now + min(_LONGEST, max(self._silence, elapsed)), True
             self._err.write_on(f"  {elapsed:.0f} s: {words_of(going) or self._verb} ")
 
     def end_line(self) -> None:

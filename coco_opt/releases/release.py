@@ -145,6 +145,7 @@ def _complete(
     # The measurement says how its run was paid, even if the configuration was changed since.
     privacy = config.privacy.model_copy(update={"noise": measured.measurement.noise})
     config = with_measured_privacy(replace(config, privacy=privacy), measured.measurement)
+    config = replace(config, privacy=config.privacy.model_copy(update={"dataset": privacy.dataset}))
     return _finish(config, measured, executor, out, reporter, clock, page, truth)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from html.parser import HTMLParser
 from pathlib import Path
 from types import SimpleNamespace
@@ -144,6 +145,12 @@ def test_what_tables_of_persons_are_told_by_plan(tmp_path: Path, coco: Runner) -
     assert "Held exactly" in shown
 
 
+def test_a_missing_package_is_named(coco: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "coco_opt.cli.catalogue", None)  # as if it were not there
+    monkeypatch.delenv("COCO_OPT_DEBUG", raising=False)
+    assert coco("errors").errors == ["error: this command needs the package 'coco_opt': pip install 'coco_opt'"]
+
+
 def test_demo(tmp_path: Path, coco: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     ran = coco("demo")
@@ -155,6 +162,7 @@ def test_demo(tmp_path: Path, coco: Runner, monkeypatch: pytest.MonkeyPatch) -> 
         assert words in ran.out
     page = (folder / "release" / "report.html").read_text(encoding="utf-8")
     assert "Error by level" in page
+    assert "<h1>Households of Meridia (simulated)</h1>" in page
     links = Links()
     links.feed(page)
     assert links.open == []

@@ -52,7 +52,7 @@ async function tried(browser, file, width, scheme) {
 }
 
 async function pictures(browser, file, folder) {
-  for (const [name, width, scheme] of [["report", 900, "light"], ["report-dark", 400, "dark"]]) {
+  for (const [name, width, scheme] of [["report", 900, "light"], ["report-wide-dark", 900, "dark"], ["report-dark", 400, "dark"]]) {
     const { page } = await opened(browser, file, width, scheme);
     await page.locator("#explorer").screenshot({ path: path.join(folder, `${name}.png`) });
     await page.context().close();
