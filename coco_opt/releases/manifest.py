@@ -127,14 +127,14 @@ def _shares(queries: tuple[LevelQuery, ...], levels: int) -> str:
     noisy = [query for query in queries if query.cost is not None]
     costs = {level: [query.cost for query in noisy if query.level == level] for level in range(levels)}
     if levels == 1 and len(noisy) == 1:
-        return "one question"
+        return "one query"
     amounts = {level: sum(cost.amount for cost in level_costs if cost) for level, level_costs in costs.items()}
     if len(set(amounts.values())) == 1:
         shares = f"{next(iter(amounts.values()))} at each of {levels} levels" if levels > 1 else "one level"
     else:
         shares = "by level, root first: " + ", ".join(str(amount) for amount in amounts.values())
     most = max(len(level_costs) for level_costs in costs.values())
-    return shares if most == 1 else f"{shares}, {most} questions a level at most"
+    return shares if most == 1 else f"{shares}, at most {most} queries a level"
 
 
 def _solver_row(row: Certificate) -> Mapping[str, Any]:

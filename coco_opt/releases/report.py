@@ -48,8 +48,8 @@ def _title(manifest: Mapping[str, Any]) -> str:
 
 
 def _subtitle(manifest: Mapping[str, Any]) -> str:
-    kind = manifest.get("kind", "")
+    """Return what was released, and at which levels."""
+    kind, levels = manifest.get("kind", ""), manifest.get("levels", ())
     what = f"Release of {kind}" if kind else "Release"
-    return (
-        f'<p class="note">{escape(what)}, with noise for privacy; {escape(", ".join(manifest.get("levels", ())))}.</p>'
-    )
+    by = f" by {', '.join(levels)}" if len(levels) > 1 else ""
+    return f'<p class="note">{escape(what + by)}</p>'

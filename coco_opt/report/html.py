@@ -33,6 +33,11 @@ def document(title: str, sections: Iterable[str]) -> str:
     )
 
 
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun, in the plural where there are several."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def _style() -> str:
     return (files("coco_opt.report") / "page.css").read_text(encoding="utf-8")
 
@@ -84,7 +89,7 @@ def fallbacks_section(manifest: Mapping[str, Any]) -> str:
     ]
     if not rows:
         return ""
-    header = ("problem", "asked", "failed with", "answered by", "times")
+    header = ("problem", "solver", "failed with", "answered by", "times")
     return f"<h2>Answers of other solvers</h2>\n{table(header, rows, numeric=4)}"
 
 
@@ -99,8 +104,8 @@ def unit_note(cost: Cost, unit: str) -> tuple[str, str]:
     several = "k times epsilon" if cost.unit == "epsilon" else "k x k times rho"
     five = cost.amount * (5 if cost.unit == "epsilon" else 25)
     text = (
-        f"Noise hides one {unit}: {cost}. Of k of them together, such as a whole household, {several} is the promise: "
-        f"for five, {cost.unit} = {five}. What all of a large group have in common may well show."
+        f"The noise hides what one {unit} adds to the tables: {cost}. For k of them together, such as a household, the "
+        f"guarantee is {several}: for five, {cost.unit} = {five}. What all members of a large group share may show."
     )
     return "Whom noise protects", text
 
@@ -111,9 +116,9 @@ def guarantee_note(measurement: Measurement) -> tuple[str, str]:
     listed = ", ".join(f"{float(round_above(epsilon, _DIGITS)):g} at {float(delta):g}" for delta, epsilon in pairs)
     verb = "keep" if measurement.protects else "would keep, if their noise were private,"
     text = (
-        "Whatever is looked for in this release is at most e^epsilon times as likely with one of them as without, but "
-        f"for cases of probability delta in all. All its noisy answers together {verb} epsilon by delta: {listed}. One "
-        "guarantee read at several places: it is not spent several times."
+        "Whatever is concluded from this release, the presence of one of them makes it at most e^epsilon times as "
+        f"probable, except with probability delta. All noisy answers together {verb} these epsilons: {listed}. These "
+        "are readings of one guarantee at several deltas; nothing is spent several times."
     )
     return "What the budget means", text
 

@@ -14,7 +14,7 @@ from coco_opt.groups.kind import plots
 from coco_opt.groups.noisy_measurements import GroupsMeasurements, count_queries, has_private_counts, split_of
 from coco_opt.releases.kind import Shown
 from coco_opt.report.explorer import Explored, explorer_section
-from coco_opt.report.html import GAP_NOTE, guarantee_note, reading_section, shown_levels, table, unit_note
+from coco_opt.report.html import GAP_NOTE, counted, guarantee_note, reading_section, shown_levels, table, unit_note
 from coco_opt.report.plots import error_figure
 
 _NOTES = (
@@ -113,7 +113,7 @@ def _unit_notes(shown: Shown) -> list[tuple[str, str]]:
 def _summary(measurements: GroupsMeasurements) -> str:
     tree = measurements.hierarchy
     return (
-        f"<p>Histograms of groups by size for {tree.regions:,} regions on {tree.levels} level(s), "
+        f"<p>Histograms of groups by size for {tree.regions:,} regions on {counted(tree.levels, 'level')}, "
         f"{int(measurements.group_counts[0]):,} groups in all, below {escape(tree.names[0])}.</p>"
     )
 
@@ -135,7 +135,7 @@ def _method(measurements: GroupsMeasurements, method: GroupsMethod) -> str:
     if method.unbiased:
         how += " Counts that are right on average, signed, with exact variances, lie in unbiased.parquet: add those up."
     shown = table(("level", "query", "noise", "loss"), rows, numeric=4)
-    return f"<h2>Questions and method</h2>\n{shown}\n<p class='note'>{escape(how)}</p>"
+    return f"<h2>Queries and method</h2>\n{shown}\n<p class='note'>{escape(how)}</p>"
 
 
 def _level_gaps(shown: Shown) -> str:

@@ -17,7 +17,7 @@ from coco_opt.ranges.kind.forecast import fan_out_name, words_of
 from coco_opt.releases.kind import Shown
 from coco_opt.report.chart import Axis
 from coco_opt.report.explorer import Explored, explorer_section
-from coco_opt.report.html import guarantee_note, reading_section, table, unit_note
+from coco_opt.report.html import counted, guarantee_note, reading_section, table, unit_note
 from coco_opt.report.plots import Band, Dots, Layer, Steps, linear, panel
 
 _DRAWN = 300  # bars, each of as many cells as it takes
@@ -58,7 +58,7 @@ def _method(histogram: UniversalHistogram) -> str:
     tree = "the cells alone" if domain.fan_out is None else f"a tree of fan-out {fan_out_name(domain.fan_out)}"
     text = (
         f"Counts of {domain.cells:,} cells, values {domain.edges[0]:,} to {domain.edges[-1] - 1:,}, from {tree}, "
-        f"{domain.height} level(s). Estimator: {histogram.estimator}; standard errors are "
+        f"{counted(domain.height, 'level')}. Estimator: {histogram.estimator}; standard errors are "
         f"{words_of(histogram.estimator)}."
     )
     return f"<h2>Domain and method</h2>\n<p>{escape(text)}</p>"
@@ -94,7 +94,7 @@ def _drawn(
     if noisy is not None:
         layers.append(Dots("noisy", middles, noisy, "noisy"))
     if truth is not None:
-        layers.append(Dots("true", middles, truth, "true (made data)"))
+        layers.append(Dots("true", middles, truth, "true (simulated data)"))
     layers.append(Steps("released", edges, answers.estimate, "released"))
     x = Axis("value", float(edges[0]), float(edges[-1]), "linear")
     y = linear("entities", *(layer.heights for layer in layers))

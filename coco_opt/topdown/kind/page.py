@@ -11,7 +11,7 @@ import numpy as np
 from coco_opt.privacy.cost import cost_of
 from coco_opt.releases.kind import Shown
 from coco_opt.report.explorer import MOST_ROWS, Explored, explorer_section
-from coco_opt.report.html import GAP_NOTE, guarantee_note, reading_section, shown_levels, table, unit_note
+from coco_opt.report.html import GAP_NOTE, counted, guarantee_note, reading_section, shown_levels, table, unit_note
 from coco_opt.topdown.constraint import SOURCE_WORDS
 from coco_opt.topdown.estimating.best_linear import LinearEstimates, best_linear
 from coco_opt.topdown.kind.earlier_releases import account_line
@@ -34,8 +34,8 @@ MOST_ANSWERS = 16
 _NOTES = (
     (
         "Released",
-        "Whole numbers of persons that add up over regions and cells, computed from noisy answers alone. Where a true "
-        "count is small the released one is too large on average: nobody is released below zero.",
+        "Integers that add up over regions and cells, computed from noisy answers alone. A small count is released too "
+        "large on average, because no released count is negative.",
     ),
     (
         "Estimate and standard error",
@@ -81,7 +81,7 @@ def _summary(table_queries: TableQueries) -> str:
     attributes = " x ".join(f"{name} ({len(values)})" for name, values in schema.attributes.items())
     return (
         f"<p>Tables of persons by {escape(attributes)}: {schema.size:,} cells, for "
-        f"{tree.regions:,} regions on {tree.levels} level(s) below {escape(tree.names[0])}.</p>"
+        f"{tree.regions:,} regions on {counted(tree.levels, 'level')} below {escape(tree.names[0])}.</p>"
     )
 
 
@@ -110,9 +110,9 @@ def _method(shown: Shown) -> str:
     ]
     order = ", ".join(query.text for query in method.rounding_order)
     how = f"Estimation: {method.estimation}, rounding: {method.rounding}{f' ({order}, cells)' if order else ''}."
-    header = (*(["asked by"] if measurement.also else []), "level", "question", "cost", "noise")
+    header = (*(["measured by"] if measurement.also else []), "level", "query", "cost", "noise")
     query_table = table(header, rows, numeric=len(header))
-    return f"<h2>Questions and method</h2>\n{query_table}\n<p class='note'>{escape(how)}</p>"
+    return f"<h2>Queries and method</h2>\n{query_table}\n<p class='note'>{escape(how)}</p>"
 
 
 def _constraints(shown: Shown) -> str:
@@ -126,7 +126,7 @@ def _constraints(shown: Shown) -> str:
     implied = shown.manifest["implied"]
     how = _IMPLIED[implied["method"]].format(**implied)
     how += "".join(f" {text[:1].upper()}{text[1:]}." for text in (implied.get("reason"), implied.get("slow")) if text)
-    constraint_table = table(("level", "fact", "where it comes from"), rows, numeric=3)
+    constraint_table = table(("level", "constraint", "where it comes from"), rows, numeric=3)
     return f"<h2>What holds exactly</h2>\n{constraint_table}\n<p class='note'>{escape(how)}</p>"
 
 
@@ -164,8 +164,8 @@ def _errors(levels: Sequence[str], errors: Mapping[str, Sequence[float]]) -> str
         return ""
     rows = [(name, *(f"{value:,.1f}" for value in values)) for name, values in errors.items()]
     return (
-        "<h2>Error by level</h2>\n<p>The data are made, so the truth is known: the sum over the cells of a region of "
-        "what they are off by, in persons; mean over the regions of a level.</p>\n" + table(("method", *levels), rows)
+        "<h2>Error by level</h2>\n<p>The data are simulated, so the truth is known: persons by which the cells of a "
+        "region are off, in sum; mean over the regions of a level.</p>\n" + table(("method", *levels), rows)
     )
 
 
