@@ -30,6 +30,7 @@ class ImpliedChoice:
 
     candidates: tuple[tuple[Implied, float], ...]
     reason: str
+    limit: float = float("inf")  # seconds that a method may take before the next one goes on
 
     @property
     def method(self) -> Implied:
@@ -72,7 +73,7 @@ def implied_choice(system: ConstraintSystem | None, method: TopdownMethod) -> Im
     limit, seconds = min(method.time, NEARLY) if single else method.time, predicted_seconds(system)
     fits = {"minimal_schema": core_fits(system), "cuts": True, "bounds": True}
     chosen = [(name, value) for name, value in seconds.items() if fits[name] and (value <= limit or name == "bounds")]
-    return ImpliedChoice(tuple(chosen), _reason(system, seconds, chosen[0][0], limit, single))
+    return ImpliedChoice(tuple(chosen), _reason(system, seconds, chosen[0][0], limit, single), limit)
 
 
 def _reason(

@@ -34,6 +34,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 _MOST_SUITED = 50_000  # cells of all children up to which splits below exact classes or under cuts are factorised
+_PROGRAMS = 3  # mixed-integer programs of the minimal schema, one after the other, that share its time
 _LEAST_SECONDS = 1.0  # for a step after the time is over: the last one must end with tables
 _LEAST_TOLERANCE = 1e-6  # people; answers kept from an earlier pass are known to a solver's precision only
 
@@ -273,16 +274,14 @@ def split_step(
     if stage is None and method.estimation == "full":
         stage = linear_stage(measured)
     groups = method.groups([query.name for query in measured.queries])
-    uncertified_gap, choice = (
-        Tally(),
-        implied_choice(measured.invariants.system if measured.invariants else None, method),
-    )
+    system = measured.invariants.system if measured.invariants else None
+    uncertified_gap, choice = Tally(), implied_choice(system, method)
     start, given_up = time(), list[str]()
     for implied, _ in choice.candidates:
         if implied == "minimal_schema" and resumed and core_leaves is None and len(choice.candidates) > 1:
             continue
         core, cutting = None, None
-        left = max(_LEAST_SECONDS, method.time - (time() - start))
+        left = max(_LEAST_SECONDS, min(method.time, choice.limit) - (time() - start))
         if implied == "minimal_schema":
             try:
                 core = _core(measured, method, solvers, uncertified_gap, core_leaves, left)
@@ -292,7 +291,8 @@ def split_step(
                 given_up.append(f"the minimal schema was given up: {error}")
                 continue
         elif implied == "cuts":
-            cutting = Cutting(CutOracle(measured.invariants.system), ends=time() + left)
+            assert system is not None
+            cutting = Cutting(CutOracle(system), ends=start + method.time)
         break
     rounded = _rounding_queries(measured, method, core)
     levels = measured.hierarchy.levels - 1
@@ -313,7 +313,7 @@ def _core(
     """Return the classes' counts, those in the ``leaves`` if an interrupted run has solved them already."""
     if leaves is not None:
         return CoreTables.of(measured.invariants.system, leaves)
-    return core_tables(measured, solvers, uncertified_gap, method.seed, seconds)
+    return core_tables(measured, solvers, uncertified_gap, method.seed, seconds / _PROGRAMS)
 
 
 def _rounding_queries(
