@@ -72,10 +72,8 @@ def forecast_tables(plan: Plan, options: ForecastOptions, reporter: Reporter) ->
     """
     detail: TablesDetail = plan.detail
     method = method_of(plan.config, plan.measurement_plan)
-    start = process_time()
     with reporter.stage("Predicting") as progress:
-        predictions = predicted(detail, progress)
-    linear_seconds = process_time() - start  # what the release's unbiased estimates take, too
+        predictions, linear_seconds = predicted(detail, progress)  # the release's unbiased estimates take as long
     tables = [_linear_figures(plan, predictions)]
     plain: dict[str, object] = {"predictions": [_plain(plan, prediction) for prediction in predictions]}
     notes = list(_notes(plan, predictions, method))
@@ -129,21 +127,27 @@ def _writing_seconds(detail: TablesDetail) -> float:
     return _PAGE_SECONDS + _REGION_SECONDS * tree.regions + _ESTIMATE_SECONDS * estimates
 
 
-def predicted(detail: TablesDetail, progress: Progress = no_progress) -> tuple[Predicted, ...]:
-    """Return the exact standard errors of the workload at every level; ``progress`` counts queries by level."""
-    table_queries = detail.table_queries
+def predicted(detail: TablesDetail, progress: Progress = no_progress) -> tuple[tuple[Predicted, ...], float]:
+    """Return the exact standard errors of the workload at every level, and the seconds of those from all levels.
+
+    ``progress`` counts queries by level.
+    """
+    table_queries, start = detail.table_queries, process_time()
     with doing("combining all queries"):
         everything = best_linear(_zero_measurements(table_queries))
-    rows: list[Predicted] = []
+    rows, seconds = list[Predicted](), process_time() - start
     levels = range(table_queries.plan.levels)
     progress(0, len(levels) * len(detail.workload))
     for level in levels:
         own = _own_level_estimates(table_queries, level)
         for query in detail.workload:
             alone = np.inf if own is None else _rms(own.standard_errors(query.operator, 0))
-            rows.append(Predicted(level, query.text, _rms(everything.standard_errors(query.operator, level)), alone))
+            start = process_time()
+            linear = _rms(everything.standard_errors(query.operator, level))
+            seconds += process_time() - start
+            rows.append(Predicted(level, query.text, linear, alone))
             progress(len(rows), len(levels) * len(detail.workload))
-    return tuple(rows)
+    return tuple(rows), seconds
 
 
 def _zero_measurements(table_queries: TableQueries) -> TableMeasurements:
