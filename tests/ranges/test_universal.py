@@ -225,6 +225,17 @@ def test_choice_of_fan_out() -> None:
     assert cells_only is None
 
 
+def test_the_chosen_fan_out_bounds_the_bias_of_sparse_nonnegative_counts() -> None:
+    counts = np.where(np.random.default_rng(10).random(365) < 0.1, 20, 0)
+    assert predict_errors(365, EPSILON)[0].fan_out is None  # of unbiased estimates
+    total = {}
+    for fan_out in (None, choose_fan_out(365, EPSILON)):
+        runs = [measure_ranges(counts, EPSILON, source=SeededNoise(seed), fan_out=fan_out) for seed in range(20)]
+        total[fan_out] = np.mean([UniversalHistogram.fit(run).total - counts.sum() for run in runs])
+    alone, chosen = total.values()
+    assert abs(chosen) < 0.2 * alone
+
+
 def test_rounding_keeps_the_digits_of_large_counts() -> None:
     odd = 2**52 + 1
     assert round_nonnegative([float(odd), 0.49999999999999994, 2.5, -0.5]).tolist() == [odd, 0, 3, 0]
